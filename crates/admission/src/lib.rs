@@ -1,0 +1,1 @@
+//! Buckets, gates, pools and the ledger, and the policies that turn their knobs.

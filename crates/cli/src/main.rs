@@ -1,0 +1,2 @@
+//! The one binary: weir.
+fn main() {}

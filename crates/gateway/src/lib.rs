@@ -1,0 +1,1 @@
+//! The doors for clients.

@@ -1,0 +1,47 @@
+//! Time: handed in, in nanoseconds.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+/// Nanoseconds on the monotonic clock. The zero point is the clock's own.
+pub type Nanos = u64;
+
+/// A clock with timers. Controllers, gates and TTLs take it as an argument (U-28).
+pub trait Clock: Send + Sync + 'static {
+    /// Monotonic nanoseconds.
+    fn now(&self) -> Nanos;
+    /// Wakes `waker` once at or after `at`. Spurious timers (nobody waits any more) are harmless.
+    fn wake_at(&self, at: Nanos, waker: Waker);
+    /// The wall clock, in milliseconds since 1970. For TTL and display; it may jump.
+    fn unix_ms(&self) -> u64;
+}
+
+/// Completes at or after `at`.
+pub fn sleep_until(clock: &Arc<dyn Clock>, at: Nanos) -> Sleep {
+    Sleep { clock: Arc::clone(clock), at, armed: None }
+}
+
+/// See [`sleep_until`].
+pub struct Sleep {
+    clock: Arc<dyn Clock>,
+    at: Nanos,
+    armed: Option<Waker>,
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        if self.clock.now() >= self.at {
+            return Poll::Ready(());
+        }
+        let armed = self.armed.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()));
+        if !armed {
+            self.clock.wake_at(self.at, cx.waker().clone());
+            self.armed = Some(cx.waker().clone());
+        }
+        Poll::Pending
+    }
+}

@@ -1,0 +1,98 @@
+//! `Fs` and `File`: the door itself.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::{AlignedBuf, Op, Tag};
+
+/// How to open a file. Start from [`OpenOptions::read`] or [`OpenOptions::create_new`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenOptions {
+    /// Open for writing too.
+    pub write: bool,
+    /// Create the file; it is an error if it exists.
+    pub create_new: bool,
+    /// Bypass the page cache (O_DIRECT): offsets, lengths and buffers are multiples of [`crate::PAGE`].
+    pub direct: bool,
+    /// Every write is on the device when it completes (O_DSYNC).
+    pub dsync: bool,
+}
+
+impl OpenOptions {
+    /// Open an existing file for direct reads.
+    pub const fn read() -> Self {
+        Self { write: false, create_new: false, direct: true, dsync: false }
+    }
+
+    /// Create a file for direct writes (and reads).
+    pub const fn create_new() -> Self {
+        Self { write: true, create_new: true, direct: true, dsync: false }
+    }
+
+    /// Create a file for writes through the page cache.
+    pub const fn create_new_buffered() -> Self {
+        Self { write: true, create_new: true, direct: false, dsync: false }
+    }
+
+    /// Open an existing file for reads through the page cache.
+    pub const fn read_buffered() -> Self {
+        Self { write: false, create_new: false, direct: false, dsync: false }
+    }
+}
+
+/// One name in a directory.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DirEntry {
+    /// The last component of the path.
+    pub name: String,
+    /// Whether it is a directory.
+    pub is_dir: bool,
+    /// Length in bytes; 0 for a directory.
+    pub len: u64,
+}
+
+/// An exclusive lock, held until dropped or until the process ends.
+pub trait FsLock: Send + Sync {}
+
+/// A file system: the only way to files. Durability follows POSIX at its least generous, which is also what the
+/// simulated disk models: file data and length are durable after [`File::sync`], names (create, rename, link, remove)
+/// after [`Fs::sync_dir`] of their directory.
+pub trait Fs: Send + Sync + 'static {
+    /// Opens or creates a file.
+    fn open(&self, path: &Path, options: OpenOptions, tag: Tag) -> Op<Arc<dyn File>>;
+    /// Renames a file over whatever `to` is; atomic.
+    fn rename(&self, from: &Path, to: &Path, tag: Tag) -> Op<()>;
+    /// Makes `to` another name of the file `from`.
+    fn hard_link(&self, from: &Path, to: &Path, tag: Tag) -> Op<()>;
+    /// Removes a name of a file. Open files stay readable.
+    fn remove(&self, path: &Path, tag: Tag) -> Op<()>;
+    /// Creates a directory and its missing parents; not an error if it exists.
+    fn create_dir_all(&self, path: &Path, tag: Tag) -> Op<()>;
+    /// Removes an empty directory.
+    fn remove_dir(&self, path: &Path, tag: Tag) -> Op<()>;
+    /// The names in a directory, sorted.
+    fn list(&self, path: &Path, tag: Tag) -> Op<Vec<DirEntry>>;
+    /// Makes the names in a directory durable.
+    fn sync_dir(&self, path: &Path, tag: Tag) -> Op<()>;
+    /// Locks `path` (created if missing) against other processes; [`crate::ErrorKind::Locked`] if somebody has it.
+    fn lock(&self, path: &Path) -> Op<Box<dyn FsLock>>;
+}
+
+/// An open file. Operations at different offsets may run at the same time.
+pub trait File: Send + Sync {
+    /// Reads into `buf` from `offset` until `buf.len()` bytes are there or the file ends. The buffer comes back with
+    /// its length cut to what was read. Set the length first: `AlignedBuf::with_len`.
+    fn read_at(&self, offset: u64, buf: AlignedBuf, tag: Tag) -> Op<AlignedBuf>;
+    /// Writes all of `buf` at `offset` and gives the buffer back.
+    fn write_at(&self, offset: u64, buf: AlignedBuf, tag: Tag) -> Op<AlignedBuf>;
+    /// Makes data and length durable (fdatasync). After an error nothing may be assumed of any unsynced byte.
+    fn sync(&self, tag: Tag) -> Op<()>;
+    /// Reserves space up to `len` and sets the length to it; new bytes read as zero.
+    fn allocate(&self, len: u64, tag: Tag) -> Op<()>;
+    /// Cuts or extends the file to `len`.
+    fn set_len(&self, len: u64, tag: Tag) -> Op<()>;
+    /// The present length in bytes.
+    fn len(&self) -> Op<u64>;
+    /// Whether the file was opened with [`OpenOptions::direct`] and the device honours it.
+    fn is_direct(&self) -> bool;
+}

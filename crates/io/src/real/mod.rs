@@ -1,0 +1,1 @@
+//! The machine itself: files through the kernel, the monotonic clock, worker threads.

@@ -1,0 +1,226 @@
+//! A batch of changes and its bytes.
+//!
+//! ```text
+//! batch  := change*
+//! change := kind u8 | key_len varint | key | body
+//! kind 0 (delete)       body := nothing
+//! kind 1 (put)          body := value_len varint | value
+//! kind 2 (put, expires) body := expire_at_ms varint | value_len varint | value
+//! ```
+
+use std::fmt;
+
+use crate::{KEY_BYTES_MAX, VALUE_BYTES_MAX, varint};
+
+const DELETE: u8 = 0;
+const PUT: u8 = 1;
+const PUT_EXPIRING: u8 = 2;
+
+/// One change of one key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change<'a> {
+    /// The key has this value from now on, until `expire_at_ms` (milliseconds since 1970; `None` = for ever).
+    Put {
+        /// At most [`KEY_BYTES_MAX`] bytes.
+        key: &'a [u8],
+        /// At most [`VALUE_BYTES_MAX`] bytes.
+        value: &'a [u8],
+        /// First millisecond at which the key no longer exists.
+        expire_at_ms: Option<u64>,
+    },
+    /// The key does not exist from now on.
+    Delete {
+        /// At most [`KEY_BYTES_MAX`] bytes.
+        key: &'a [u8],
+    },
+}
+
+impl<'a> Change<'a> {
+    /// The key that changes.
+    pub fn key(&self) -> &'a [u8] {
+        match self {
+            Change::Put { key, .. } | Change::Delete { key } => key,
+        }
+    }
+}
+
+/// Bytes that are not a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DecodeError {
+    /// Offset of the change that does not decode, in bytes from the start of the batch.
+    pub offset: usize,
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "not a valid change at byte {} of the batch", self.offset)
+    }
+}
+
+impl std::error::Error for DecodeError {}
+
+/// Changes that become visible together, in order, already encoded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Batch {
+    bytes: Vec<u8>,
+    count: usize,
+}
+
+impl Batch {
+    /// An empty batch.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a change.
+    ///
+    /// # Panics
+    /// If key or value are longer than their limits: the protocol layer refuses those before.
+    pub fn push(&mut self, change: Change<'_>) {
+        let key = change.key();
+        assert!(key.len() <= KEY_BYTES_MAX, "key of {} bytes", key.len());
+        let kind = match change {
+            Change::Delete { .. } => DELETE,
+            Change::Put { expire_at_ms: None, .. } => PUT,
+            Change::Put { expire_at_ms: Some(_), .. } => PUT_EXPIRING,
+        };
+        self.bytes.push(kind);
+        varint::put(&mut self.bytes, key.len() as u64);
+        self.bytes.extend_from_slice(key);
+        if let Change::Put { value, expire_at_ms, .. } = change {
+            assert!(value.len() <= VALUE_BYTES_MAX, "value of {} bytes", value.len());
+            if let Some(at) = expire_at_ms {
+                varint::put(&mut self.bytes, at);
+            }
+            varint::put(&mut self.bytes, value.len() as u64);
+            self.bytes.extend_from_slice(value);
+        }
+        self.count += 1;
+    }
+
+    /// Adds a put without expiry.
+    pub fn put(&mut self, key: &[u8], value: &[u8]) {
+        self.push(Change::Put { key, value, expire_at_ms: None });
+    }
+
+    /// Adds a delete.
+    pub fn delete(&mut self, key: &[u8]) {
+        self.push(Change::Delete { key });
+    }
+
+    /// Forgets the changes, keeps the memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.count = 0;
+    }
+
+    /// Number of changes.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether there is no change.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The encoded bytes: the payload of a log record.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The changes, in order.
+    pub fn as_ref(&self) -> BatchRef<'_> {
+        BatchRef { bytes: &self.bytes, count: self.count }
+    }
+}
+
+/// A valid batch in somebody else's memory.
+#[derive(Clone, Copy, Debug)]
+pub struct BatchRef<'a> {
+    bytes: &'a [u8],
+    count: usize,
+}
+
+impl<'a> BatchRef<'a> {
+    /// Checks that `bytes` are a batch.
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut rest = bytes;
+        let mut count = 0;
+        while !rest.is_empty() {
+            let offset = bytes.len() - rest.len();
+            take_change(&mut rest).ok_or(DecodeError { offset })?;
+            count += 1;
+        }
+        Ok(Self { bytes, count })
+    }
+
+    /// Number of changes.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether there is no change.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The encoded bytes.
+    pub fn as_bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// The changes, in order.
+    pub fn iter(&self) -> impl Iterator<Item = Change<'a>> + use<'a> {
+        let mut rest = self.bytes;
+        std::iter::from_fn(move || if rest.is_empty() { None } else { take_change(&mut rest) })
+    }
+}
+
+#[inline]
+fn take_change<'a>(rest: &mut &'a [u8]) -> Option<Change<'a>> {
+    let (&kind, after) = rest.split_first()?;
+    *rest = after;
+    let key = varint::take_slice(rest).filter(|key| key.len() <= KEY_BYTES_MAX)?;
+    let expire_at_ms = match kind {
+        DELETE => return Some(Change::Delete { key }),
+        PUT => None,
+        PUT_EXPIRING => Some(varint::take(rest)?),
+        _ => return None,
+    };
+    let value = varint::take_slice(rest).filter(|value| value.len() <= VALUE_BYTES_MAX)?;
+    Some(Change::Put { key, value, expire_at_ms })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    type Owned = (Vec<u8>, Option<(Vec<u8>, Option<u64>)>);
+
+    fn change((key, put): &Owned) -> Change<'_> {
+        match put {
+            Some((value, expire_at_ms)) => Change::Put { key, value, expire_at_ms: *expire_at_ms },
+            None => Change::Delete { key },
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn decoding_gives_back_what_was_pushed(changes: Vec<Owned>) {
+            let mut batch = Batch::new();
+            changes.iter().for_each(|owned| batch.push(change(owned)));
+            let decoded = BatchRef::decode(batch.as_bytes()).expect("own bytes decode");
+            prop_assert_eq!(decoded.len(), changes.len());
+            prop_assert!(decoded.iter().eq(changes.iter().map(change)));
+        }
+
+        #[test]
+        fn any_bytes_decode_or_are_refused_without_a_panic(bytes: Vec<u8>) {
+            if let Ok(batch) = BatchRef::decode(&bytes) {
+                prop_assert_eq!(batch.iter().count(), batch.len());
+            }
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! LEB128 variable-length integers, the only ones used in formats: 7 bits a byte, least significant first.
+
+/// Most bytes a `u64` takes.
+pub const BYTES_MAX: usize = 10;
+
+/// Appends `value` to `out`.
+pub fn put(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// Reads a value from the front of `bytes` and moves past it; `None` if it is cut off or longer than 64 bits.
+#[inline]
+pub fn take(bytes: &mut &[u8]) -> Option<u64> {
+    let (&first, rest) = bytes.split_first()?;
+    if first < 0x80 {
+        *bytes = rest;
+        return Some(u64::from(first));
+    }
+    take_long(bytes)
+}
+
+fn take_long(bytes: &mut &[u8]) -> Option<u64> {
+    let mut value = 0_u64;
+    for (position, &byte) in bytes.iter().enumerate().take(BYTES_MAX) {
+        let bits = u64::from(byte & 0x7f);
+        if position == BYTES_MAX - 1 && bits > 1 {
+            return None;
+        }
+        value |= bits << (7 * position);
+        if byte < 0x80 {
+            *bytes = &bytes[position + 1..];
+            return Some(value);
+        }
+    }
+    None
+}
+
+/// Reads a length and that many bytes from the front of `bytes` and moves past both.
+#[inline]
+pub fn take_slice<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let length = usize::try_from(take(bytes)?).ok()?;
+    let (slice, rest) = bytes.split_at_checked(length)?;
+    *bytes = rest;
+    Some(slice)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_width_survives_the_round_trip() {
+        for shift in 0..64 {
+            for value in [1_u64 << shift, (1_u64 << shift) - 1, u64::MAX >> shift] {
+                let mut out = Vec::new();
+                put(&mut out, value);
+                let mut bytes = out.as_slice();
+                assert_eq!(take(&mut bytes), Some(value));
+                assert!(bytes.is_empty());
+                assert_eq!(take(&mut &out[..out.len() - 1]), None, "a cut varint must not decode");
+            }
+        }
+    }
+
+    #[test]
+    fn more_than_64_bits_are_refused() {
+        assert_eq!(take(&mut [0xff; 11].as_slice()), None);
+        assert_eq!(take(&mut [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2].as_slice()), None);
+    }
+}

@@ -1,0 +1,1 @@
+//! Many tenants on one machine.

@@ -1,0 +1,1 @@
+//! Whole-node simulation and crash tests.

@@ -1,0 +1,2 @@
+//! House rules and chores of the repository.
+fn main() {}
