@@ -1,1 +1,4 @@
 //! One log-structured merge tree.
+
+pub mod cursor;
+pub mod entry;

@@ -1,0 +1,50 @@
+//! Entries: what memtables and tables hold.
+//!
+//! Order everywhere in the tree: key ascending (bytewise), then sequence number *descending*, so that the newest version of a key
+//! comes first.
+
+use std::cmp::Ordering;
+
+/// Sequence number of a change within its tree: the first is 1, each change of a batch has its own. Below 2^56.
+pub type Seq = u64;
+
+/// The largest sequence number: a read at `SEQ_MAX` sees everything.
+pub const SEQ_MAX: Seq = (1 << 56) - 1;
+
+/// What a change did to its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// A tombstone.
+    Delete = 0,
+    /// A value.
+    Put = 1,
+}
+
+/// One version of one key, borrowed from whoever holds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry<'a> {
+    /// The user's key.
+    pub key: &'a [u8],
+    /// When it was written.
+    pub seq: Seq,
+    /// Put or delete.
+    pub kind: Kind,
+    /// First millisecond since 1970 at which the value no longer exists; 0 = lives for ever.
+    pub expire_at_ms: u64,
+    /// Empty for a tombstone.
+    pub value: &'a [u8],
+}
+
+impl Entry<'_> {
+    /// Whether the entry has expired at the wall-clock time `now_ms`.
+    pub fn is_expired(&self, now_ms: u64) -> bool {
+        self.expire_at_ms != 0 && self.expire_at_ms <= now_ms
+    }
+}
+
+/// The tree's order of (key, seq) pairs.
+#[inline]
+pub fn compare(a: (&[u8], Seq), b: (&[u8], Seq)) -> Ordering {
+    a.0.cmp(b.0).then(b.1.cmp(&a.1))
+}
