@@ -1,0 +1,75 @@
+//! Imports between crates follow the arrows that `docs/architecture.md` draws in its table of rooms.
+//!
+//! The table is the rule: a row ``| `lsm` | `model`, `io` | … |`` allows exactly these two. Dependencies of tests are
+//! free. The data plane, whose time and threads are handed in, may not depend on a runtime.
+
+use std::collections::BTreeMap;
+
+use super::{Finding, Repo};
+
+const PAGE: &str = "docs/architecture.md";
+/// Crates that must not bring a runtime, sockets or timers of their own (house rule 2 and 4).
+const WITHOUT_RUNTIME: [&str; 5] = ["io", "model", "log", "lsm", "admission"];
+const RUNTIMES: [&str; 4] = ["tokio", "async-std", "smol", "rayon"];
+
+pub fn check(repo: &Repo) -> Vec<Finding> {
+    let allowed = arrows(repo.text(PAGE).unwrap_or_default());
+    let mut findings = Vec::new();
+    for (path, text) in repo.ending("/Cargo.toml").filter(|(path, _)| path.starts_with("crates/")) {
+        let name = path.split('/').nth(1).unwrap_or_default();
+        let dependencies = match dependencies(text) {
+            Ok(dependencies) => dependencies,
+            Err(error) => {
+                findings.push(Finding::new(path, 0, error));
+                continue;
+            }
+        };
+        let Some(row) = allowed.get(name) else {
+            findings.push(Finding::new(path, 0, format!("crate `{name}` has no row in the rooms table of {PAGE}")));
+            continue;
+        };
+        for dependency in &dependencies {
+            if let Some(room) = dependency.strip_prefix("weir-")
+                && !row.iter().any(|allowed| allowed == room || allowed == "anything")
+            {
+                findings.push(Finding::new(path, 0, format!("`{name}` may not import `{room}` ({PAGE})")));
+            }
+            if WITHOUT_RUNTIME.contains(&name) && RUNTIMES.contains(&dependency.as_str()) {
+                findings.push(Finding::new(
+                    path,
+                    0,
+                    format!("`{name}` is handed its threads and may not use `{dependency}`"),
+                ));
+            }
+        }
+    }
+    findings
+}
+
+/// What each crate may import, by the page: the rows whose first cell is one name in back-quotes.
+fn arrows(page: &str) -> BTreeMap<String, Vec<String>> {
+    let mut rows = BTreeMap::new();
+    for line in page.lines() {
+        let cells: Vec<&str> = line.trim().trim_matches('|').split('|').map(str::trim).collect();
+        let [first, second, ..] = cells[..] else { continue };
+        let Some(name) = first.strip_prefix('`').and_then(|rest| rest.strip_suffix('`')) else { continue };
+        let imports = second.split(',').map(|word| word.trim().trim_matches('`').to_owned());
+        rows.entry(name.to_owned()).or_insert_with(|| imports.collect());
+    }
+    rows
+}
+
+/// The names under `[dependencies]` and the target-specific tables like it.
+fn dependencies(manifest: &str) -> Result<Vec<String>, String> {
+    let manifest: toml::Table = manifest.parse().map_err(|error| format!("not TOML: {error}"))?;
+    let targets = manifest.get("target").and_then(toml::Value::as_table);
+    let mut tables = vec![&manifest];
+    tables.extend(targets.into_iter().flat_map(|targets| targets.values()).filter_map(toml::Value::as_table));
+    let mut names = Vec::new();
+    for table in tables {
+        for key in ["dependencies", "build-dependencies"] {
+            names.extend(table.get(key).and_then(toml::Value::as_table).into_iter().flat_map(|t| t.keys().cloned()));
+        }
+    }
+    Ok(names)
+}

@@ -1,0 +1,82 @@
+//! Documents: links lead somewhere, formats are named by their codecs, source files say what they are.
+
+use super::{Finding, Repo};
+
+pub fn check(repo: &Repo) -> Vec<Finding> {
+    let mut findings = links(repo);
+    findings.extend(formats(repo));
+    findings.extend(module_docs(repo));
+    findings
+}
+
+/// Every relative link of every Markdown file resolves to a file or folder of the repository.
+fn links(repo: &Repo) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (path, text) in repo.ending(".md") {
+        let mut fenced = false;
+        for (index, line) in text.lines().enumerate() {
+            fenced ^= line.trim_start().starts_with("```");
+            if fenced {
+                continue;
+            }
+            for target in targets(line) {
+                let file = target.split('#').next().unwrap_or_default();
+                if file.is_empty() || target.contains("://") || target.starts_with("mailto:") {
+                    continue;
+                }
+                match resolve(path, file) {
+                    Some(resolved) if repo.contains(&resolved) => {}
+                    _ => findings.push(Finding::new(path, index + 1, format!("link to `{target}` leads nowhere"))),
+                }
+            }
+        }
+    }
+    findings
+}
+
+/// What stands between `](` and `)`, outside of back-quotes.
+fn targets(line: &str) -> Vec<&str> {
+    let mut targets = Vec::new();
+    for (at, _) in line.match_indices("](") {
+        let in_code = line[..at].matches('`').count() % 2 == 1 && line[at..].contains('`');
+        let rest = &line[at + 2..];
+        if let Some(end) = rest.find(')')
+            && !in_code
+        {
+            targets.push(rest[..end].split_whitespace().next().unwrap_or_default());
+        }
+    }
+    targets
+}
+
+/// `link` as seen from the file `from`; `None` if it leaves the repository.
+fn resolve(from: &str, link: &str) -> Option<String> {
+    let mut parts: Vec<&str> = from.split('/').collect();
+    parts.pop();
+    for part in link.trim_end_matches('/').split('/') {
+        match part {
+            "" => return None,
+            "." => {}
+            ".." => drop(parts.pop()?),
+            part => parts.push(part),
+        }
+    }
+    Some(parts.join("/"))
+}
+
+/// Every page about a format is named by the code that reads it.
+fn formats(repo: &Repo) -> Vec<Finding> {
+    repo.ending(".md")
+        .filter(|(path, _)| path.starts_with("docs/format/"))
+        .filter(|(path, _)| !repo.ending(".rs").any(|(_, source)| source.contains(path)))
+        .map(|(path, _)| Finding::new(path, 0, "no source file names this page: which codec does it describe?"))
+        .collect()
+}
+
+/// Every source file opens with what it is.
+fn module_docs(repo: &Repo) -> Vec<Finding> {
+    repo.ending(".rs")
+        .filter(|(_, text)| !text.starts_with("//!"))
+        .map(|(path, _)| Finding::new(path, 1, "the first line must say what this file is (`//! …`)"))
+        .collect()
+}
