@@ -79,6 +79,7 @@ pub trait Fs: Send + Sync + 'static {
 }
 
 /// An open file. Operations at different offsets may run at the same time.
+#[expect(clippy::len_without_is_empty, reason = "`len` is an I/O that can fail, not a collection's")]
 pub trait File: Send + Sync {
     /// Reads into `buf` from `offset` until `buf.len()` bytes are there or the file ends. The buffer comes back with
     /// its length cut to what was read. Set the length first: `AlignedBuf::with_len`.
