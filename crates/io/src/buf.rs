@@ -60,7 +60,9 @@ fn class_of(capacity: usize) -> Option<usize> {
 }
 
 fn allocate(capacity: usize) -> NonNull<u8> {
-    let pooled = class_of(capacity).and_then(|class| POOL.with(|pool| pool.borrow_mut().classes[class].pop()));
+    // A thread that is ending has no pool any more.
+    let pooled = class_of(capacity)
+        .and_then(|class| POOL.try_with(|pool| pool.borrow_mut().classes[class].pop()).unwrap_or_default());
     pooled.unwrap_or_else(|| {
         let layout = layout(capacity);
         // SAFETY: the layout has a non-zero size: callers never allocate a capacity of 0.

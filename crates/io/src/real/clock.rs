@@ -1,0 +1,125 @@
+//! The monotonic clock of the machine, with one timer thread.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::task::Waker;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::{Clock, Nanos};
+
+/// CLOCK_MONOTONIC, and a timer thread.
+pub struct RealClock {
+    timers: Arc<Timers>,
+    /// Taken when joined.
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Timers {
+    state: Mutex<State>,
+    /// Signalled when the earliest timer changed, or at the end.
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// By time, then by order of arming.
+    armed: BTreeMap<(Nanos, u64), Waker>,
+    armed_count: u64,
+    closing: bool,
+}
+
+impl RealClock {
+    /// The machine's clock.
+    ///
+    /// # Panics
+    /// If the system cannot start the timer thread: without it, nothing that waits would ever go on.
+    pub fn new() -> Arc<Self> {
+        let timers = Arc::<Timers>::default();
+        let body = {
+            let timers = Arc::clone(&timers);
+            move || timers.run()
+        };
+        // Started here and not with the first timer, whose thread may be a niced one: niceness is inherited.
+        let thread = std::thread::Builder::new()
+            .name("weir-timer".into())
+            .spawn(body)
+            .unwrap_or_else(|error| panic!("cannot start the timer thread: {error}"));
+        Arc::new(Self { timers, thread: Some(thread) })
+    }
+}
+
+fn monotonic() -> Nanos {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+impl Clock for RealClock {
+    fn now(&self) -> Nanos {
+        monotonic()
+    }
+
+    fn wake_at(&self, at: Nanos, waker: Waker) {
+        if monotonic() >= at {
+            return waker.wake();
+        }
+        let mut state = self.timers.state.lock();
+        let id = state.armed_count;
+        state.armed_count += 1;
+        let first = state.armed.first_key_value().is_none_or(|(&(earliest, _), _)| at < earliest);
+        state.armed.insert((at, id), waker);
+        if first {
+            self.timers.changed.notify_one();
+        }
+    }
+
+    fn unix_ms(&self) -> u64 {
+        let now = clock_gettime(ClockId::Realtime);
+        // Before 1970 the machine's clock is not set.
+        u64::try_from(now.tv_sec).unwrap_or(0) * 1000 + now.tv_nsec as u64 / 1_000_000
+    }
+}
+
+impl Timers {
+    fn run(&self) {
+        // The kernel's default slack of 50 us would blur sub-millisecond grants. Only a refinement: if it fails, so be it.
+        let _ = rustix::thread::set_current_timer_slack(1_u64.try_into().ok());
+        let mut state = self.state.lock();
+        while !state.closing {
+            let now = monotonic();
+            let Some(entry) = state.armed.first_entry() else {
+                self.changed.wait(&mut state);
+                continue;
+            };
+            let at = entry.key().0;
+            if at <= now {
+                let waker = entry.remove();
+                MutexGuard::unlocked(&mut state, || waker.wake());
+            } else {
+                self.changed.wait_for(&mut state, Duration::from_nanos(at - now));
+            }
+        }
+    }
+}
+
+impl Drop for RealClock {
+    fn drop(&mut self) {
+        let armed = {
+            let mut state = self.timers.state.lock();
+            state.closing = true;
+            std::mem::take(&mut state.armed)
+        };
+        // Outside the lock: a waker may own anything.
+        drop(armed);
+        self.timers.changed.notify_one();
+        // The last owner may be a waker that the timer thread runs: a thread cannot join itself.
+        if let Some(thread) = self.thread.take().filter(|thread| thread.thread().id() != std::thread::current().id()) {
+            // Ends with an error only if a waker panicked, which has been reported.
+            let _ = thread.join();
+        }
+    }
+}

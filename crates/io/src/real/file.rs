@@ -1,0 +1,129 @@
+//! An open file of the real file system.
+
+use std::sync::Arc;
+
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
+
+use super::blocking::may_block;
+use super::fs::Device;
+use super::threads::Lane;
+use super::transfer::{Handle, Transfer, Verb};
+use crate::{AlignedBuf, Error, ErrorKind, File, Op, PAGE, Result, Tag};
+
+/// See [`File`].
+pub(super) struct RealFile {
+    pub(super) handle: Arc<Handle>,
+    pub(super) device: Arc<Device>,
+}
+
+impl RealFile {
+    fn transfer(&self, verb: Verb, offset: u64, buf: AlignedBuf) -> Transfer {
+        Transfer::new(Arc::clone(&self.handle), verb, offset, buf)
+    }
+
+    /// Refuses what direct I/O cannot do, also where the file system cannot do direct I/O: a caller that works there
+    /// must work everywhere.
+    fn checked(&self, verb: Verb, offset: u64, buf: AlignedBuf) -> Result<Transfer> {
+        let len = buf.len();
+        let transfer = self.transfer(verb, offset, buf);
+        if verb == Verb::Write && !self.handle.write {
+            return Err(transfer.refuse(ErrorKind::Invalid, "the file is open for reading only"));
+        }
+        if self.handle.aligned && !(offset.is_multiple_of(PAGE as u64) && len.is_multiple_of(PAGE)) {
+            let message = format!("direct I/O of {len} bytes: offset and length must be multiples of {PAGE}");
+            return Err(transfer.refuse(ErrorKind::Invalid, &message));
+        }
+        Ok(transfer)
+    }
+
+    /// Runs a call on this file's length where it may block.
+    fn call(
+        &self,
+        action: &'static str,
+        tag: Tag,
+        call: impl Fn(&Handle) -> Result<(), Errno> + Send + 'static,
+    ) -> Op<()> {
+        let handle = Arc::clone(&self.handle);
+        self.device.call(Lane::of(tag.class), move || {
+            loop {
+                match call(&handle) {
+                    Ok(()) => return Ok(()),
+                    Err(Errno::INTR) => {}
+                    Err(error) => return Err(Error::from_std(action, &handle.path, &error.into())),
+                }
+            }
+        })
+    }
+}
+
+impl File for RealFile {
+    fn read_at(&self, offset: u64, buf: AlignedBuf, tag: Tag) -> Op<AlignedBuf> {
+        let transfer = match self.checked(Verb::Read, offset, buf) {
+            Ok(transfer) => transfer,
+            Err(error) => return Op::ready(Err(error)),
+        };
+        if may_block() {
+            return Op::ready(transfer.run());
+        }
+        if self.handle.direct {
+            return self.device.submit(Lane::of(tag.class), transfer);
+        }
+        match transfer.run_cached() {
+            Ok(result) => Op::ready(result),
+            Err(rest) => self.device.submit(Lane::of(tag.class), rest),
+        }
+    }
+
+    fn write_at(&self, offset: u64, buf: AlignedBuf, tag: Tag) -> Op<AlignedBuf> {
+        let transfer = match self.checked(Verb::Write, offset, buf) {
+            Ok(transfer) => transfer,
+            Err(error) => return Op::ready(Err(error)),
+        };
+        let into_cache = !self.handle.direct && !self.handle.dsync;
+        if into_cache || may_block() {
+            return Op::ready(transfer.run());
+        }
+        self.device.submit(Lane::of(tag.class), transfer)
+    }
+
+    fn sync(&self, tag: Tag) -> Op<()> {
+        let transfer = self.transfer(Verb::Sync, 0, AlignedBuf::new());
+        if may_block() {
+            return Op::ready(transfer.run().map(drop));
+        }
+        let synced = self.device.submit(Lane::of(tag.class), transfer);
+        Op::pending(async move { synced.await.map(drop) })
+    }
+
+    fn allocate(&self, len: u64, tag: Tag) -> Op<()> {
+        self.call("allocate", tag, move |handle| {
+            let present = rustix::fs::fstat(&handle.fd)?.st_size as u64;
+            // fallocate does not know a length of 0, and never shortens.
+            if len > present {
+                match rustix::fs::fallocate(&handle.fd, FallocateFlags::empty(), 0, len) {
+                    // Setting the length will do: the reservation is the file system's to offer.
+                    Err(Errno::OPNOTSUPP) => {}
+                    result => return result,
+                }
+            }
+            rustix::fs::ftruncate(&handle.fd, len)
+        })
+    }
+
+    fn set_len(&self, len: u64, tag: Tag) -> Op<()> {
+        self.call("resize", tag, move |handle| rustix::fs::ftruncate(&handle.fd, len))
+    }
+
+    fn len(&self) -> Op<u64> {
+        let stat = rustix::fs::fstat(&self.handle.fd);
+        Op::ready(
+            stat.map(|stat| stat.st_size as u64)
+                .map_err(|error| Error::from_std("inspect", &self.handle.path, &error.into())),
+        )
+    }
+
+    fn is_direct(&self) -> bool {
+        self.handle.direct
+    }
+}

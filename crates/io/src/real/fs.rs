@@ -1,0 +1,232 @@
+//! The file system of the machine.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use super::blocking::may_block;
+use super::completion::slot;
+use super::file::RealFile;
+use super::lock::lock;
+use super::threads::{Lane, Task, Threads};
+use super::transfer::{Handle, Request, Transfer};
+use crate::{AlignedBuf, Class, DirEntry, Error, ErrorKind, File, Fs, FsLock, Op, OpenOptions, Result, Tag};
+
+/// Who moves the bytes of direct I/O.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Backend {
+    /// Whichever measures better at start.
+    #[default]
+    Auto,
+    /// Worker threads with blocking system calls.
+    Threads,
+    /// io_uring, where the kernel allows it.
+    Uring,
+}
+
+/// How the machine's disk is driven. Start from `RealFsOptions::default()`.
+#[derive(Clone, Debug)]
+pub struct RealFsOptions {
+    /// Who moves the bytes.
+    pub backend: Backend,
+    /// Most worker threads for what clients wait for.
+    pub foreground_threads: usize,
+    /// Most worker threads for flush, compaction and maintenance.
+    pub background_threads: usize,
+    /// Most operations waiting for a worker, per lane. Beyond it, the submitting thread does the work itself.
+    pub queue_max: usize,
+}
+
+impl Default for RealFsOptions {
+    fn default() -> Self {
+        Self { backend: Backend::Auto, foreground_threads: 32, background_threads: 8, queue_max: 4096 }
+    }
+}
+
+/// The file system of the machine; see [`Fs`].
+pub struct RealFs {
+    device: Arc<Device>,
+}
+
+/// What moves bytes and makes calls; shared by the file system and its open files. When the last of them goes,
+/// everything submitted has completed.
+pub(super) struct Device {
+    threads: Threads,
+    /// The first file for which the file system refused O_DIRECT.
+    direct_refused: OnceLock<PathBuf>,
+}
+
+impl Device {
+    /// Submits `transfer`.
+    pub(super) fn submit(&self, lane: Lane, transfer: Transfer) -> Op<AlignedBuf> {
+        let (completer, wait) = slot();
+        self.threads.submit(lane, Task::Transfer(Request { transfer, completer }));
+        Op::pending(wait)
+    }
+
+    /// Makes a blocking call: here if this thread may block, else on a worker.
+    pub(super) fn call<T: Send + 'static>(
+        &self,
+        lane: Lane,
+        call: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Op<T> {
+        if may_block() {
+            return Op::ready(call());
+        }
+        let (completer, wait) = slot();
+        self.threads.submit(lane, Task::Call(Box::new(move || completer.complete(call()))));
+        Op::pending(wait)
+    }
+}
+
+impl RealFs {
+    /// The file system of the machine, driven as `options` say.
+    pub fn new(options: RealFsOptions) -> Arc<Self> {
+        let threads = Threads::new(options.foreground_threads, options.background_threads, options.queue_max);
+        Arc::new(Self { device: Arc::new(Device { threads, direct_refused: OnceLock::new() }) })
+    }
+
+    /// The first file for which the file system refused O_DIRECT, if any: its bytes, and those of every other such
+    /// file, go through the page cache, where they cost memory and are metered before they reach the device.
+    pub fn direct_refused(&self) -> Option<&Path> {
+        self.device.direct_refused.get().map(PathBuf::as_path)
+    }
+
+    /// Runs a call on one name.
+    fn call<T: Send + 'static>(
+        &self,
+        action: &'static str,
+        path: &Path,
+        tag: Tag,
+        call: impl FnOnce(&Path) -> std::io::Result<T> + Send + 'static,
+    ) -> Op<T> {
+        let path = path.to_path_buf();
+        let lane = Lane::of(tag.class);
+        self.device.call(lane, move || call(&path).map_err(|error| Error::from_std(action, &path, &error)))
+    }
+
+    /// Runs a call that gives a file another name.
+    fn call_two(
+        &self,
+        action: &'static str,
+        [from, to]: [&Path; 2],
+        tag: Tag,
+        call: impl FnOnce(&Path, &Path) -> std::io::Result<()> + Send + 'static,
+    ) -> Op<()> {
+        let [from, to] = [from.to_path_buf(), to.to_path_buf()];
+        self.device.call(Lane::of(tag.class), move || {
+            call(&from, &to).map_err(|error| {
+                let said = Error::from_std(action, &from, &error);
+                Error::new(said.kind(), action, &from, format!("as {}: {error}", to.display()))
+            })
+        })
+    }
+}
+
+impl Fs for RealFs {
+    fn open(&self, path: &Path, options: OpenOptions, tag: Tag) -> Op<Arc<dyn File>> {
+        let path = path.to_path_buf();
+        // Weak would do, but an open under way is as good a reason as an open file to keep the workers.
+        let device = Arc::clone(&self.device);
+        self.device.call(Lane::of(tag.class), move || {
+            let handle = open(&path, options).map_err(|error| Error::from_std("open", &path, &error.into()))?;
+            if options.direct && !handle.direct {
+                // Only the first is kept.
+                let _ = device.direct_refused.set(path);
+            }
+            Ok(Arc::new(RealFile { handle: Arc::new(handle), device }) as Arc<dyn File>)
+        })
+    }
+
+    fn rename(&self, from: &Path, to: &Path, tag: Tag) -> Op<()> {
+        self.call_two("rename", [from, to], tag, |from, to| std::fs::rename(from, to))
+    }
+
+    fn hard_link(&self, from: &Path, to: &Path, tag: Tag) -> Op<()> {
+        self.call_two("link", [from, to], tag, |from, to| std::fs::hard_link(from, to))
+    }
+
+    fn remove(&self, path: &Path, tag: Tag) -> Op<()> {
+        self.call("remove", path, tag, |path| std::fs::remove_file(path))
+    }
+
+    fn create_dir_all(&self, path: &Path, tag: Tag) -> Op<()> {
+        self.call("create directory", path, tag, |path| std::fs::create_dir_all(path))
+    }
+
+    fn remove_dir(&self, path: &Path, tag: Tag) -> Op<()> {
+        self.call("remove directory", path, tag, |path| std::fs::remove_dir(path))
+    }
+
+    fn list(&self, path: &Path, tag: Tag) -> Op<Vec<DirEntry>> {
+        let path = path.to_path_buf();
+        self.device.call(Lane::of(tag.class), move || list(&path))
+    }
+
+    fn sync_dir(&self, path: &Path, tag: Tag) -> Op<()> {
+        self.call("sync directory", path, tag, |path| std::fs::File::open(path)?.sync_all())
+    }
+
+    fn lock(&self, path: &Path) -> Op<Box<dyn FsLock>> {
+        let path = path.to_path_buf();
+        self.device.call(Lane::of(Class::Maintenance), move || lock(&path))
+    }
+}
+
+/// Opens `path`, through the page cache if the file system refuses direct I/O.
+fn open(path: &Path, options: OpenOptions) -> Result<Handle, Errno> {
+    let mut flags = OFlags::CLOEXEC | if options.write { OFlags::RDWR } else { OFlags::RDONLY };
+    flags.set(OFlags::CREATE | OFlags::EXCL, options.create_new);
+    flags.set(OFlags::DSYNC, options.dsync);
+    let opened = |flags| {
+        loop {
+            match rustix::fs::open(path, flags, Mode::from_raw_mode(0o640)) {
+                Err(Errno::INTR) => {}
+                result => return result,
+            }
+        }
+    };
+    let handle = |fd, direct| Handle {
+        fd,
+        path: path.to_path_buf(),
+        direct,
+        aligned: options.direct,
+        write: options.write,
+        dsync: options.dsync,
+    };
+    if options.direct {
+        match opened(flags | OFlags::DIRECT) {
+            Ok(fd) => return Ok(handle(fd, true)),
+            // The kernel creates the file before it refuses the flag, so a new file exists by now: had it existed
+            // before, the answer would have been another.
+            Err(Errno::INVAL) => flags.remove(OFlags::EXCL),
+            Err(error) => return Err(error),
+        }
+    }
+    opened(flags).map(|fd| handle(fd, false))
+}
+
+fn list(path: &Path) -> Result<Vec<DirEntry>> {
+    let failed = |error: std::io::Error| Error::from_std("list", path, &error);
+    let mut entries = Vec::new();
+    for entry in std::fs::read_dir(path).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let name = entry.file_name().into_string().map_err(|name| {
+            let message = format!("it holds a name that is not UTF-8: {}", name.display());
+            Error::new(ErrorKind::Invalid, "list", path, message)
+        })?;
+        match entry.metadata() {
+            Ok(facts) => {
+                let len = if facts.is_dir() { 0 } else { facts.len() };
+                entries.push(DirEntry { name, is_dir: facts.is_dir(), len });
+            }
+            // Removed since the directory was read.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(failed(error)),
+        }
+    }
+    entries.sort();
+    Ok(entries)
+}

@@ -1,0 +1,52 @@
+//! The lock of a data directory: one process at a time.
+
+use std::io::{Read, Seek, Write};
+use std::path::Path;
+
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+
+use crate::{Error, ErrorKind, FsLock, Result};
+
+/// Locked until its descriptor closes.
+struct FileLock {
+    _file: std::fs::File,
+}
+
+impl FsLock for FileLock {}
+
+/// Takes the lock and writes our process id into the file, for whoever comes second.
+pub(super) fn lock(path: &Path) -> Result<Box<dyn FsLock>> {
+    let failed = |error: &std::io::Error| Error::from_std("lock", path, error);
+    let mut file = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path)
+        .map_err(|error| failed(&error))?;
+    loop {
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => break,
+            Err(Errno::INTR) => {}
+            Err(Errno::WOULDBLOCK) => return Err(Error::new(ErrorKind::Locked, "lock", path, holder(&mut file))),
+            Err(error) => return Err(failed(&error.into())),
+        }
+    }
+    file.set_len(0)
+        .and_then(|()| file.rewind())
+        .and_then(|()| writeln!(file, "{}", std::process::id()))
+        .map_err(|error| failed(&error))?;
+    Ok(Box::new(FileLock { _file: file }))
+}
+
+/// Who has it, as far as the file says.
+fn holder(file: &mut std::fs::File) -> String {
+    let mut text = String::new();
+    // Only the message suffers if it cannot be read; 32 bytes hold any process id.
+    let _ = file.take(32).read_to_string(&mut text);
+    match text.trim().parse::<u32>() {
+        Ok(pid) => format!("another process has it (pid {pid})"),
+        Err(_) => "another process has it".into(),
+    }
+}

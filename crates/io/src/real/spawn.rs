@@ -1,0 +1,169 @@
+//! Background work on niced threads of its own.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::JoinHandle;
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use crate::{BoxFuture, Spawn};
+
+/// A small executor for flushes and compactions: few long tasks that yield every 200 us. Dropping it stops each task at
+/// its next yield and drops it.
+pub struct RealSpawn {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    work: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    ready: VecDeque<Arc<Task>>,
+    /// Every task that is not done, so that the end can drop those that nobody wakes any more.
+    alive: BTreeMap<u64, Arc<Task>>,
+    spawned: u64,
+    closing: bool,
+}
+
+/// Not in the queue, not running: waits for a wake.
+const IDLE: u8 = 0;
+/// In the queue.
+const QUEUED: u8 = 1;
+/// A thread polls it.
+const RUNNING: u8 = 2;
+/// A thread polls it, and it was woken meanwhile.
+const WOKEN: u8 = 3;
+
+struct Task {
+    id: u64,
+    /// Locked by whoever polls or drops it; the phases see to it that two threads never want to.
+    future: Mutex<Option<BoxFuture<()>>>,
+    phase: AtomicU8,
+    shared: Weak<Shared>,
+}
+
+impl RealSpawn {
+    /// `threads` threads at niceness `nice` (0 to 19; a niceness the system refuses is not an error).
+    pub fn new(threads: usize, nice: i32) -> Self {
+        let shared = Arc::new(Shared { state: Mutex::default(), work: Condvar::new() });
+        let start = |index| {
+            let shared = Arc::clone(&shared);
+            let body = move || {
+                // On Linux, niceness belongs to the thread. Being less nice than asked only costs smoothness.
+                let _ = rustix::process::setpriority_process(None, nice);
+                shared.run();
+            };
+            std::thread::Builder::new()
+                .name(format!("weir-bg-{index}"))
+                .spawn(body)
+                .unwrap_or_else(|error| panic!("cannot start a background thread: {error}"))
+        };
+        let threads = (0..threads.max(1)).map(start).collect();
+        Self { shared, threads }
+    }
+}
+
+impl Spawn for RealSpawn {
+    fn spawn(&self, future: BoxFuture<()>) {
+        let mut state = self.shared.state.lock();
+        let id = state.spawned;
+        state.spawned += 1;
+        let task = Arc::new(Task {
+            id,
+            future: Mutex::new(Some(future)),
+            phase: AtomicU8::new(QUEUED),
+            shared: Arc::downgrade(&self.shared),
+        });
+        state.alive.insert(id, Arc::clone(&task));
+        state.ready.push_back(task);
+        self.shared.work.notify_one();
+    }
+}
+
+impl Drop for RealSpawn {
+    fn drop(&mut self) {
+        self.shared.state.lock().closing = true;
+        self.shared.work.notify_all();
+        for thread in self.threads.drain(..) {
+            // The last owner may be a task of ours: a thread cannot join itself, and it ends after this poll.
+            if thread.thread().id() != std::thread::current().id() {
+                // No error to lose: tasks that panic are caught.
+                let _ = thread.join();
+            }
+        }
+        let (alive, ready) = {
+            let mut state = self.shared.state.lock();
+            (std::mem::take(&mut state.alive), std::mem::take(&mut state.ready))
+        };
+        drop(ready);
+        for task in alive.into_values() {
+            // Locked only by a task that drops its own executor; that one ends by itself.
+            let future = task.future.try_lock().and_then(|mut future| future.take());
+            drop(future);
+        }
+    }
+}
+
+impl Shared {
+    fn run(self: &Arc<Self>) {
+        let mut state = self.state.lock();
+        while !state.closing {
+            match state.ready.pop_front() {
+                Some(task) => MutexGuard::unlocked(&mut state, || self.poll(task)),
+                None => self.work.wait(&mut state),
+            }
+        }
+    }
+
+    fn poll(&self, task: Arc<Task>) {
+        task.phase.store(RUNNING, Ordering::Relaxed);
+        let waker = Waker::from(Arc::clone(&task));
+        let mut slot = task.future.lock();
+        let Some(future) = slot.as_mut() else { return };
+        let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(&mut Context::from_waker(&waker))));
+        // A panic has been reported by the hook. It ends the task like a return does; its drop tells whoever waits.
+        if matches!(polled, Ok(Poll::Ready(())) | Err(_)) {
+            *slot = None;
+            let done = self.state.lock().alive.remove(&task.id);
+            drop(done);
+            return;
+        }
+        drop(slot);
+        let idle = task.phase.compare_exchange(RUNNING, IDLE, Ordering::AcqRel, Ordering::Acquire);
+        if idle.is_err() {
+            // Woken while it ran: to the back of the queue, after everything else that is ready.
+            task.phase.store(QUEUED, Ordering::Relaxed);
+            self.enqueue(task);
+        }
+    }
+
+    fn enqueue(&self, task: Arc<Task>) {
+        let mut state = self.state.lock();
+        if !state.closing {
+            state.ready.push_back(task);
+            self.work.notify_one();
+        }
+    }
+}
+
+impl Wake for Task {
+    fn wake(self: Arc<Self>) {
+        let woken = self.phase.fetch_update(Ordering::AcqRel, Ordering::Acquire, |phase| match phase {
+            IDLE => Some(QUEUED),
+            RUNNING => Some(WOKEN),
+            _ => None,
+        });
+        if woken == Ok(IDLE)
+            && let Some(shared) = self.shared.upgrade()
+        {
+            shared.enqueue(self);
+        }
+    }
+}
