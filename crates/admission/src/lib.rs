@@ -1,1 +1,31 @@
 //! Buckets, gates, pools and the ledger, and the policies that turn their knobs.
+//!
+//! Mechanisms are plain and fast, and have knobs; policies are pure functions from a sample to knob positions, one
+//! file per idea. No policy runs on the request path.
+//!
+//! - [`Bucket`]: tokens at a rate;
+//! - [`Gate`]: queues before a budget of bytes and operations; [`PartitionGate`]: the two of a partition;
+//! - [`GatedFs`]: the file system whose every byte passes partition gate, then node gate, then the [`Ledger`].
+
+mod bucket;
+pub mod cost;
+mod door;
+mod fair;
+mod gate;
+mod gated;
+mod inflight;
+mod lane;
+mod ledger;
+mod limits;
+mod order;
+mod partition;
+pub mod policy;
+
+pub use bucket::{Bucket, UNLIMITED};
+pub use gate::{Gate, GateOptions, Grant, Request, Waiter};
+pub use gated::GatedFs;
+pub use lane::RankStats;
+pub use ledger::{Account, Amount, Booked, Ledger};
+pub use limits::{Direction, Limits, Rates};
+pub use order::{Precedence, RANKS, Rank};
+pub use partition::PartitionGate;

@@ -1,0 +1,239 @@
+//! Tokens at a rate: the one primitive under every limit.
+
+use weir_io::Nanos;
+
+/// A rate that never makes anybody wait.
+pub const UNLIMITED: u64 = u64::MAX;
+
+/// Level units per token. The level counts token-nanoseconds, so that `elapsed x rate` needs no division: nothing is
+/// rounded, and a bucket read a million times a second holds what one read once a day does.
+const PER_TOKEN: i128 = 1_000_000_000;
+
+/// Tokens that arrive at `rate` per second and are kept for at most `burst` nanoseconds of it (house rule 6: a burst
+/// is a time). Refilled by timestamp whenever it is looked at (U-8).
+///
+/// A demand larger than the burst could never be met, so it is met when the bucket is full and leaves a debt that
+/// later demands wait out. The long-run rate is exact either way.
+#[derive(Clone, Debug)]
+pub struct Bucket {
+    /// Tokens per second; [`UNLIMITED`] switches the bucket off.
+    rate: u64,
+    /// How much time's worth of tokens is kept, in nanoseconds.
+    burst: Nanos,
+    /// Token-nanoseconds at `at`; negative while in debt.
+    level: i128,
+    at: Nanos,
+}
+
+impl Bucket {
+    /// A full bucket of `rate` tokens per second, holding at most `burst` nanoseconds of them (and at least one).
+    pub fn new(rate: u64, burst: Nanos, now: Nanos) -> Self {
+        let mut bucket = Self { rate, burst, level: 0, at: now };
+        bucket.level = bucket.capacity();
+        bucket
+    }
+
+    /// Token-nanoseconds when full: at least one token, else a slow bucket would only ever lend.
+    fn capacity(&self) -> i128 {
+        if self.rate == 0 {
+            return 0;
+        }
+        (i128::from(self.rate) * i128::from(self.burst.min(i64::MAX as u64))).max(PER_TOKEN)
+    }
+
+    fn settle(&mut self, now: Nanos) {
+        if now <= self.at || self.rate == UNLIMITED {
+            return;
+        }
+        let elapsed = i128::from((now - self.at).min(i64::MAX as u64));
+        // Both factors are below 2^64 and 2^63: the product fits.
+        self.level = (self.level.saturating_add(elapsed * i128::from(self.rate))).min(self.capacity());
+        self.at = now;
+    }
+
+    /// Turns the knob. What accrued until `now` accrued at the old rate; a smaller capacity clips it (U-8), a debt stays.
+    pub fn set(&mut self, rate: u64, burst: Nanos, now: Nanos) {
+        self.settle(now);
+        let was_unlimited = self.rate == UNLIMITED;
+        self.rate = rate;
+        self.burst = burst;
+        self.at = self.at.max(now);
+        self.level = if was_unlimited { self.capacity() } else { self.level.min(self.capacity()) };
+    }
+
+    /// Tokens per second.
+    pub fn rate(&self) -> u64 {
+        self.rate
+    }
+
+    /// Whole tokens held when full.
+    pub fn burst_tokens(&self) -> u64 {
+        if self.rate == UNLIMITED {
+            return UNLIMITED;
+        }
+        u64::try_from(self.capacity() / PER_TOKEN).unwrap_or(UNLIMITED)
+    }
+
+    /// Whole tokens at `now`; negative while in debt.
+    pub fn tokens(&mut self, now: Nanos) -> i64 {
+        if self.rate == UNLIMITED {
+            return i64::MAX;
+        }
+        self.settle(now);
+        i64::try_from(self.level.div_euclid(PER_TOKEN)).unwrap_or(i64::MAX)
+    }
+
+    /// The level at which a demand of `tokens` is met.
+    fn needed(&self, tokens: u64) -> i128 {
+        (i128::from(tokens) * PER_TOKEN).min(self.capacity())
+    }
+
+    /// Whether `tokens` would be given at `now`.
+    pub fn is_ready(&mut self, tokens: u64, now: Nanos) -> bool {
+        if tokens == 0 || self.rate == UNLIMITED {
+            return true;
+        }
+        self.settle(now);
+        self.rate != 0 && self.level >= self.needed(tokens)
+    }
+
+    /// Takes `tokens` if they are there (a full bucket serves any demand, into debt). True if taken.
+    pub fn try_take(&mut self, tokens: u64, now: Nanos) -> bool {
+        let ready = self.is_ready(tokens, now);
+        if ready {
+            self.take(tokens, now);
+        }
+        ready
+    }
+
+    /// Takes `tokens` whatever the level, into debt if need be.
+    pub fn take(&mut self, tokens: u64, now: Nanos) {
+        if self.rate == UNLIMITED {
+            return;
+        }
+        self.settle(now);
+        self.level = self.level.saturating_sub(i128::from(tokens) * PER_TOKEN);
+    }
+
+    /// Gives back `tokens` that were taken and not used. Never above the capacity.
+    pub fn refund(&mut self, tokens: u64) {
+        if self.rate == UNLIMITED {
+            return;
+        }
+        self.level = (self.level + i128::from(tokens) * PER_TOKEN).min(self.capacity());
+    }
+
+    /// The first instant at or after `now` when `tokens` are there; `None` if never (rate 0).
+    pub fn next_ready_at(&mut self, tokens: u64, now: Nanos) -> Option<Nanos> {
+        if self.is_ready(tokens, now) {
+            return Some(now);
+        }
+        if self.rate == 0 {
+            return None;
+        }
+        let missing = self.needed(tokens) - self.level;
+        let rate = i128::from(self.rate);
+        let wait = (missing + rate - 1) / rate;
+        // The level is as of `at`, which a caller on another core may have moved past this `now`.
+        Some(self.at.max(now).saturating_add(u64::try_from(wait).unwrap_or(u64::MAX)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const MS: Nanos = 1_000_000;
+    const SEC: Nanos = 1_000 * MS;
+
+    /// Takes as much as it can, as early as it can, in pieces of `io` until `end`; returns what it got.
+    fn drain(bucket: &mut Bucket, io: u64, end: Nanos) -> u64 {
+        let (mut now, mut got) = (0, 0);
+        while now < end {
+            if bucket.try_take(io, now) {
+                got += io;
+            } else {
+                now = bucket.next_ready_at(io, now).expect("the rate is not 0");
+            }
+        }
+        got
+    }
+
+    #[test]
+    fn ten_seconds_pass_ten_rates_and_a_burst() {
+        // FX-6.
+        for (rate, io) in [(50_000_000_u64, 4096_u64), (12_345_677, 3001), (2_000_000_000, 512 << 10), (1_000_003, 1)] {
+            let mut bucket = Bucket::new(rate, 100 * MS, 0);
+            let got = drain(&mut bucket, io, 10 * SEC) as f64;
+            let wanted = (rate * 10 + rate / 10) as f64;
+            assert!((got / wanted - 1.0).abs() < 0.01, "rate {rate} io {io}: {got} of {wanted}");
+        }
+    }
+
+    #[test]
+    fn oversize_goes_into_debt_and_the_debt_is_waited_out() {
+        let mut bucket = Bucket::new(1000, 100 * MS, 0);
+        assert_eq!(bucket.burst_tokens(), 100);
+        assert!(bucket.try_take(600, 0), "a full bucket serves any demand");
+        assert_eq!(bucket.tokens(0), -500);
+        assert!(!bucket.try_take(1, 499 * MS));
+        assert_eq!(bucket.next_ready_at(1, 499 * MS), Some(501 * MS));
+        assert!(bucket.try_take(1, 501 * MS));
+    }
+
+    #[test]
+    fn a_lower_rate_clips_what_is_stored_and_a_refund_never_overfills() {
+        let mut bucket = Bucket::new(1000, SEC, 0);
+        bucket.set(100, SEC, 0);
+        assert_eq!(bucket.tokens(0), 100);
+        bucket.take(30, 0);
+        bucket.refund(50);
+        assert_eq!(bucket.tokens(0), 100);
+    }
+
+    #[test]
+    fn rate_zero_gives_nothing_and_says_never() {
+        let mut bucket = Bucket::new(0, SEC, 0);
+        assert!(!bucket.try_take(1, SEC));
+        assert_eq!(bucket.next_ready_at(1, SEC), None);
+        bucket.set(10, SEC, 2 * SEC);
+        assert_eq!(bucket.next_ready_at(1, 2 * SEC), Some(2 * SEC + SEC / 10), "nothing accrued while the rate was 0");
+    }
+
+    #[test]
+    fn unlimited_is_always_ready_and_keeps_no_debt() {
+        let mut bucket = Bucket::new(UNLIMITED, SEC, 0);
+        assert!(bucket.try_take(u64::MAX, 0));
+        bucket.set(10, SEC, 0);
+        assert_eq!(bucket.tokens(0), 10);
+    }
+
+    proptest! {
+        /// However often one looks, the level is what one look at the end says: no drift.
+        #[test]
+        fn looking_often_changes_nothing(rate in 1_u64..5_000_000_000, steps in prop::collection::vec(1_u64..90_000_000, 1..200)) {
+            let mut often = Bucket::new(rate, 200 * SEC, 0);
+            let mut once = often.clone();
+            often.take(rate * 100, 0);
+            once.take(rate * 100, 0);
+            let mut now = 0;
+            for step in steps {
+                now += step;
+                often.tokens(now);
+            }
+            prop_assert_eq!(often.tokens(now), once.tokens(now));
+        }
+
+        /// `next_ready_at` is the first such nanosecond, not just one of them.
+        #[test]
+        fn ready_exactly_when_promised(rate in 1_u64..5_000_000_000, burst in 1_u64..1_000_000_000, taken in 1_u64..10_000_000, wanted in 1_u64..10_000_000) {
+            let mut bucket = Bucket::new(rate, burst, 0);
+            bucket.take(taken, 0);
+            let at = bucket.next_ready_at(wanted, 0).expect("the rate is not 0");
+            prop_assert!(bucket.clone().is_ready(wanted, at));
+            prop_assert!(at == 0 || !bucket.clone().is_ready(wanted, at - 1));
+        }
+    }
+}

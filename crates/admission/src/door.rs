@@ -1,0 +1,149 @@
+//! The way to the disk for one owner: partition gate, then node gate, then the books.
+
+use std::sync::Arc;
+
+use weir_io::{BoxFuture, Class, Owner, PAGE};
+
+use crate::gate::{Gate, Grant, Request};
+use crate::ledger::Account;
+use crate::limits::Direction;
+use crate::order::Rank;
+use crate::partition::PartitionGate;
+
+/// What an owner's I/O passes, in order.
+pub(crate) struct Door {
+    owner: Owner,
+    /// `None` for the node's own I/O.
+    partition: Option<Arc<PartitionGate>>,
+    node: Arc<Gate>,
+    account: Arc<Account>,
+}
+
+/// Both grants of one I/O; dropped when it is over.
+#[must_use = "hold it until the I/O is over"]
+pub(crate) struct Held {
+    partition: Grant,
+    node: Grant,
+}
+
+impl Held {
+    /// True if it may be dropped before the I/O is over.
+    pub(crate) fn is_free(&self) -> bool {
+        self.partition.is_free() && self.node.is_free()
+    }
+}
+
+/// The outcome of asking to pass.
+pub(crate) enum Pass {
+    Ready(Held),
+    Waiting(BoxFuture<Held>),
+}
+
+impl Door {
+    pub(crate) fn new(
+        owner: Owner,
+        partition: Option<Arc<PartitionGate>>,
+        node: Arc<Gate>,
+        account: Arc<Account>,
+    ) -> Self {
+        Self { owner, partition, node, account }
+    }
+
+    pub(crate) fn account(&self) -> &Account {
+        &self.account
+    }
+
+    fn rank(&self, class: Class) -> Rank {
+        self.partition.as_ref().map_or(Rank::of(class), |gate| gate.rank(class))
+    }
+
+    /// The largest piece in which I/O of `class` may be issued, in bytes. Foreground is never cut: it goes into debt.
+    pub(crate) fn piece_bytes(&self, class: Class, direction: Direction) -> u64 {
+        let rank = self.rank(class);
+        if !rank.is_background() {
+            return u64::MAX;
+        }
+        let own = self.partition.as_ref().map_or(u64::MAX, |gate| {
+            // A piece beyond the partition's burst would wait for a full bucket and leave a debt.
+            let burst = gate.gate(rank).burst_bytes(direction);
+            (burst / PAGE as u64 * PAGE as u64).max(PAGE as u64)
+        });
+        self.node.grant_bytes(direction).min(own)
+    }
+
+    /// Asks both gates for one operation of `bytes`, the node only once the partition has granted (FX-16): nobody
+    /// keeps a node token while waiting for his own.
+    pub(crate) fn pass(self: &Arc<Self>, class: Class, direction: Direction, bytes: u64) -> Pass {
+        let rank = self.rank(class);
+        let mut own = match &self.partition {
+            None => Request::Ready(Some(Grant::FREE)),
+            Some(gate) => gate.gate(rank).request(self.owner, rank, direction, bytes),
+        };
+        let toll = Toll { rank, direction, bytes };
+        let granted = match &mut own {
+            Request::Ready(grant) => grant.take(),
+            Request::Waiting(_) => None,
+        };
+        let Some(partition) = granted else {
+            let door = Arc::clone(self);
+            return Pass::Waiting(Box::pin(async move {
+                let partition = own.await;
+                let paid = Paid::new(&door, toll);
+                let request = door.ask_node(toll);
+                let node = request.await;
+                paid.keep();
+                Held { partition, node }
+            }));
+        };
+        match self.ask_node(toll) {
+            Request::Ready(node) => Pass::Ready(Held { partition, node: node.expect("a new request") }),
+            waiting => {
+                let paid = Paid::new(self, toll);
+                Pass::Waiting(Box::pin(async move {
+                    let node = waiting.await;
+                    paid.keep();
+                    Held { partition, node }
+                }))
+            }
+        }
+    }
+
+    fn ask_node(&self, toll: Toll) -> Request {
+        self.node.request(self.owner, toll.rank, toll.direction, toll.bytes)
+    }
+}
+
+/// What one operation costs at a gate.
+#[derive(Clone, Copy)]
+struct Toll {
+    rank: Rank,
+    direction: Direction,
+    bytes: u64,
+}
+
+/// Tokens of the partition, given back if the I/O is dropped while it waits at the node.
+struct Paid {
+    door: Arc<Door>,
+    toll: Toll,
+    kept: bool,
+}
+
+impl Paid {
+    fn new(door: &Arc<Door>, toll: Toll) -> Self {
+        Self { door: Arc::clone(door), toll, kept: false }
+    }
+
+    /// The I/O is issued: they are spent.
+    fn keep(mut self) {
+        self.kept = true;
+    }
+}
+
+impl Drop for Paid {
+    fn drop(&mut self) {
+        if let (false, Some(gate)) = (self.kept, &self.door.partition) {
+            let Toll { rank, direction, bytes } = self.toll;
+            gate.gate(rank).refund(self.door.owner, rank, direction, bytes);
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Fair among owners inside one class, FIFO inside one owner (C-8).
+//!
+//! Start-time fair queueing, which shares like deficit round-robin but remembers what an owner got after its queue ran
+//! empty. That matters because most owners have *one* I/O outstanding (a compaction, a client): in deficit round-robin
+//! they leave the round after each grant and come back with an empty account, so that weights mean nothing and whoever
+//! asks for the largest I/Os gets the most.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use weir_io::Owner;
+
+/// Virtual time: cost divided by weight, in 2^-32 units.
+type Virtual = u128;
+
+#[derive(Debug)]
+struct Flow<T> {
+    /// Virtual time at which the head of `waiting` may start; when nothing waits, at which the last one finished.
+    start: Virtual,
+    weight: u64,
+    /// Costs and items, oldest first.
+    waiting: VecDeque<(u64, T)>,
+}
+
+/// Queues of `T`, one per owner. The head with the earliest virtual start goes next; virtual time is the start of the
+/// item served last (its end, if then nobody waits), and an owner that was idle starts there: it neither owes nor is
+/// owed.
+///
+/// Owners need no registration: partitions come and go at run time (FX-15).
+#[derive(Debug)]
+pub(crate) struct FairQueue<T> {
+    flows: BTreeMap<Owner, Flow<T>>,
+    /// Exactly the flows with something waiting, by start. Ties go by owner, which only the first round ever sees.
+    active: BTreeSet<(Virtual, Owner)>,
+    now: Virtual,
+    len: usize,
+}
+
+impl<T> FairQueue<T> {
+    pub(crate) const fn new() -> Self {
+        Self { flows: BTreeMap::new(), active: BTreeSet::new(), now: 0, len: 0 }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Queues `item`. `weight` says the owner's share; anything positive, only ratios count.
+    pub(crate) fn push(&mut self, owner: Owner, weight: u64, cost: u64, item: T) {
+        if self.flows.len() > 2 * self.active.len() + 64 {
+            self.forget_idle();
+        }
+        let now = self.now;
+        let flow = self.flows.entry(owner).or_insert_with(|| Flow { start: now, weight, waiting: VecDeque::new() });
+        flow.weight = weight;
+        if flow.waiting.is_empty() {
+            flow.start = flow.start.max(now);
+            self.active.insert((flow.start, owner));
+        }
+        flow.waiting.push_back((cost, item));
+        self.len += 1;
+    }
+
+    /// Idle flows whose last item finished in the past are as good as unknown ones.
+    fn forget_idle(&mut self) {
+        let now = self.now;
+        self.flows.retain(|_, flow| !flow.waiting.is_empty() || flow.start > now);
+    }
+
+    /// Cost and item that [`FairQueue::pop`] gives next.
+    pub(crate) fn head(&self) -> Option<(u64, &T)> {
+        let (_, owner) = self.active.first()?;
+        self.flows.get(owner)?.waiting.front().map(|(cost, item)| (*cost, item))
+    }
+
+    /// Takes the head: its cost and item.
+    pub(crate) fn pop(&mut self) -> Option<(u64, T)> {
+        let (start, owner) = self.active.pop_first()?;
+        let flow = self.flows.get_mut(&owner).expect("active flows exist");
+        let (cost, item) = flow.waiting.pop_front().expect("active flows have something waiting");
+        self.now = start;
+        self.len -= 1;
+        flow.start = start + (Virtual::from(cost) << 32) / Virtual::from(flow.weight.max(1));
+        if !flow.waiting.is_empty() {
+            self.active.insert((flow.start, owner));
+        } else if self.active.is_empty() {
+            // Nobody waits: what was served was served to nobody's harm, and may be forgotten.
+            self.now = flow.start;
+        }
+        Some((cost, item))
+    }
+
+    /// Takes out the item of `owner` that `is_it` recognises: a waiter gave up. True if it was there.
+    pub(crate) fn remove(&mut self, owner: Owner, is_it: impl Fn(&T) -> bool) -> bool {
+        let Some(flow) = self.flows.get_mut(&owner) else { return false };
+        let Some(index) = flow.waiting.iter().position(|(_, item)| is_it(item)) else { return false };
+        flow.waiting.remove(index);
+        self.len -= 1;
+        if flow.waiting.is_empty() {
+            self.active.remove(&(flow.start, owner));
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owner(partition: u32) -> Owner {
+        Owner { tenant: 1, partition }
+    }
+
+    /// Serves `rounds` items; whoever was served comes back at once with the same cost: one outstanding each.
+    fn closed_loop(owners: &[(u64, u64)], rounds: usize) -> Vec<f64> {
+        let mut queue = FairQueue::new();
+        for (index, &(weight, cost)) in owners.iter().enumerate() {
+            queue.push(owner(index as u32), weight, cost, index);
+        }
+        let mut served = vec![0.0; owners.len()];
+        for _ in 0..rounds {
+            let (cost, index) = queue.pop().expect("closed loop");
+            served[index] += cost as f64;
+            queue.push(owner(index as u32), owners[index].0, cost, index);
+        }
+        served
+    }
+
+    #[test]
+    fn shares_follow_weights_and_not_sizes_even_with_one_outstanding() {
+        let served = closed_loop(&[(1, 4096), (1, 524_288), (3, 65_536), (3, 4096)], 1_000_000);
+        let unit = served[0];
+        for (index, expected) in [1.0, 1.0, 3.0, 3.0].into_iter().enumerate() {
+            assert!((served[index] / unit / expected - 1.0).abs() < 0.01, "{index}: {served:?}");
+        }
+    }
+
+    #[test]
+    fn an_idle_owner_neither_saves_up_nor_pays_back() {
+        let mut queue = FairQueue::new();
+        for _ in 0..1000 {
+            queue.push(owner(1), 1, 10, 'a');
+        }
+        for _ in 0..500 {
+            queue.pop();
+        }
+        for _ in 0..100 {
+            queue.push(owner(2), 1, 10, 'b');
+        }
+        let next: Vec<char> = (0..20).filter_map(|_| queue.pop().map(|(_, item)| item)).collect();
+        assert!((9..=11).contains(&next.iter().filter(|&&item| item == 'b').count()), "{next:?}");
+    }
+
+    #[test]
+    fn fifo_inside_an_owner_and_removal_anywhere() {
+        let mut queue = FairQueue::new();
+        for item in 0..5 {
+            queue.push(owner(1), 7, 1, item);
+        }
+        assert!(queue.remove(owner(1), |&item| item == 0));
+        assert!(queue.remove(owner(1), |&item| item == 3));
+        assert!(!queue.remove(owner(1), |&item| item == 3));
+        assert!(!queue.remove(owner(2), |_| true));
+        let rest: Vec<i32> = std::iter::from_fn(|| queue.pop().map(|(_, item)| item)).collect();
+        assert_eq!(rest, [1, 2, 4]);
+        assert!(queue.is_empty() && queue.head().is_none());
+        queue.push(owner(1), 7, 1, 9);
+        assert!(queue.remove(owner(1), |&item| item == 9));
+        assert!(queue.pop().is_none());
+    }
+
+    #[test]
+    fn owners_that_left_are_forgotten() {
+        let mut queue = FairQueue::new();
+        for partition in 0..100_000 {
+            queue.push(owner(partition), 1, 1, ());
+            queue.pop();
+        }
+        assert!(queue.flows.len() < 200, "{}", queue.flows.len());
+    }
+}

@@ -1,0 +1,357 @@
+//! The gate: what passes it waits its turn for tokens, without holding a thread.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, Wake, Waker};
+
+use parking_lot::Mutex;
+use weir_io::{Clock, Nanos, Owner};
+
+use crate::inflight::LeaseId;
+use crate::lane::{Ask, Effects, Lane, Look, RankStats, SlotId};
+use crate::limits::{Direction, Limits, Rates};
+use crate::order::{Precedence, RANKS, Rank};
+
+/// What a gate starts with. All of it can be changed later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GateOptions {
+    /// Bytes and operations per second.
+    pub limits: Limits,
+    /// How much time's worth of tokens is kept, in nanoseconds.
+    pub burst: Nanos,
+    /// Background I/O under way is less than this much device time plus one grant, in nanoseconds.
+    pub background_in_flight: Nanos,
+}
+
+impl GateOptions {
+    /// Before the device: a burst of 10 ms (U-8), 1 ms of background in flight (house rule 6).
+    pub const NODE: GateOptions =
+        GateOptions { limits: Limits::UNLIMITED, burst: 10_000_000, background_in_flight: 1_000_000 };
+    /// Foreground of a partition: a burst of 100 ms (U-8).
+    pub const FOREGROUND: GateOptions =
+        GateOptions { limits: Limits::UNLIMITED, burst: 100_000_000, background_in_flight: Nanos::MAX };
+    /// Background of a partition: a burst of 20 ms (U-8). What is in flight is the node's business.
+    pub const BACKGROUND: GateOptions =
+        GateOptions { limits: Limits::UNLIMITED, burst: 20_000_000, background_in_flight: Nanos::MAX };
+}
+
+/// How the lanes are used: one atomic, so that an unlimited gate costs one load.
+const FREE: u8 = 0;
+const SHARED: u8 = 1;
+const SPLIT: u8 = 2;
+
+/// Queues before a budget of bytes and operations: ranks in order ([`Rank`], FX-9, FX-14), owners of one rank in
+/// proportion to their weight (C-8), first in first out inside an owner.
+///
+/// It has no thread: whoever asks, gives up or finishes pumps, and a timer of the handed-in clock does when the next
+/// tokens are due. Lock order: a lane's lock is never held while waking, arming a timer or taking the other lane's.
+pub struct Gate {
+    clock: Arc<dyn Clock>,
+    mode: AtomicU8,
+    /// Per direction, see [`Rates::grant_bytes`].
+    grant_bytes: [AtomicU64; 2],
+    /// Per direction: what a full bucket holds, in bytes.
+    burst_bytes: [AtomicU64; 2],
+    burst: AtomicU64,
+    /// Reads (and, unless split, writes), then writes.
+    lanes: [Mutex<Lane>; 2],
+    timers: [Waker; 2],
+}
+
+/// A timer's waker: pumps one lane. Weak, so that a timer far in the future does not keep a gate.
+struct Timer {
+    gate: Weak<Gate>,
+    lane: usize,
+}
+
+impl Wake for Timer {
+    fn wake(self: Arc<Self>) {
+        if let Some(gate) = self.gate.upgrade() {
+            gate.with_lane(self.lane, |_, _| {});
+        }
+    }
+}
+
+impl Gate {
+    /// A gate on `clock`.
+    pub fn new(clock: Arc<dyn Clock>, options: GateOptions) -> Arc<Self> {
+        let now = clock.now();
+        let lane = |direction| {
+            let rates = options.limits.rates(direction);
+            Mutex::new(Lane::new(rates, options.burst, options.background_in_flight, now))
+        };
+        let lanes = [lane(Direction::Read), lane(Direction::Write)];
+        Arc::new_cyclic(|gate| Self {
+            clock,
+            mode: AtomicU8::new(mode_of(&options.limits)),
+            grant_bytes: [Direction::Read, Direction::Write]
+                .map(|direction| AtomicU64::new(options.limits.rates(direction).grant_bytes())),
+            burst_bytes: [Direction::Read, Direction::Write]
+                .map(|direction| AtomicU64::new(options.limits.rates(direction).burst_bytes(options.burst))),
+            burst: AtomicU64::new(options.burst),
+            lanes,
+            timers: [0, 1].map(|lane| Waker::from(Arc::new(Timer { gate: gate.clone(), lane }))),
+        })
+    }
+
+    /// Turns the rates; waiters that the new ones let pass, pass. Stored tokens above a smaller burst are lost (U-8).
+    pub fn set_limits(&self, limits: Limits) {
+        let burst = self.burst.load(Ordering::Relaxed);
+        for (index, direction) in [Direction::Read, Direction::Write].into_iter().enumerate() {
+            let rates = limits.rates(direction);
+            self.grant_bytes[index].store(rates.grant_bytes(), Ordering::Relaxed);
+            self.burst_bytes[index].store(rates.burst_bytes(burst), Ordering::Relaxed);
+            self.with_lane(index, |lane, now| lane.set_rates(rates, burst, now));
+        }
+        // After the lanes: whoever still sees the old mode finds a lane that is right, or passes one last time.
+        self.mode.store(mode_of(&limits), Ordering::Release);
+    }
+
+    /// Changes the burst, in nanoseconds; takes effect with the next [`Gate::set_limits`].
+    pub fn set_burst(&self, burst: Nanos) {
+        self.burst.store(burst, Ordering::Relaxed);
+    }
+
+    /// Bounds background I/O under way to less than `limit` nanoseconds of device time plus one grant.
+    pub fn set_background_in_flight(&self, limit: Nanos) {
+        self.each_lane(|lane| lane.set_in_flight(limit));
+    }
+
+    /// Sets what the ranks below `rank` get while `rank` waits.
+    pub fn set_precedence(&self, rank: Rank, precedence: Precedence) {
+        self.each_lane(|lane| lane.set_precedence(rank, precedence));
+    }
+
+    /// Sets an owner's share inside its rank: its reserved bandwidth in bytes per second (C-8). `None` forgets it.
+    /// Takes effect with the owner's next I/O.
+    pub fn set_weight(&self, owner: Owner, bytes_per_sec: Option<u64>) {
+        self.each_lane(|lane| lane.set_weight(owner, bytes_per_sec));
+    }
+
+    /// True if nothing ever waits here.
+    #[inline]
+    pub fn is_unlimited(&self) -> bool {
+        self.mode.load(Ordering::Acquire) == FREE
+    }
+
+    /// The largest background I/O to ask for at once, in bytes; `u64::MAX` if unlimited (house rule 6).
+    #[inline]
+    pub fn grant_bytes(&self, direction: Direction) -> u64 {
+        self.grant_bytes[direction as usize].load(Ordering::Relaxed)
+    }
+
+    /// What a full bucket holds, in bytes; `u64::MAX` if unlimited.
+    #[inline]
+    pub fn burst_bytes(&self, direction: Direction) -> u64 {
+        self.burst_bytes[direction as usize].load(Ordering::Relaxed)
+    }
+
+    /// How many I/Os of `rank` wait.
+    pub fn waiting(&self, rank: Rank) -> usize {
+        self.lanes.iter().map(|lane| lane.lock().waiting(rank)).sum()
+    }
+
+    /// Whole bytes in the bucket of `direction`; negative while in debt, `i64::MAX` if unlimited.
+    pub fn tokens(&self, direction: Direction) -> i64 {
+        self.lanes[self.lane_of(direction)].lock().tokens(self.clock.now())
+    }
+
+    /// What passed so far, by rank. Nothing is counted while the gate is unlimited: the ledger counts always.
+    pub fn stats(&self) -> [RankStats; RANKS] {
+        let mut sum = [RankStats::default(); RANKS];
+        for lane in &self.lanes {
+            for (sum, stats) in sum.iter_mut().zip(lane.lock().stats()) {
+                sum.bytes += stats.bytes;
+                sum.ops += stats.ops;
+                sum.delayed_ops += stats.delayed_ops;
+                sum.delayed_ns += stats.delayed_ns;
+            }
+        }
+        sum
+    }
+
+    /// Asks for one operation of `bytes`. The place in the queue is taken now, not when the request is first polled;
+    /// dropping it gives place and tokens back.
+    #[inline]
+    pub fn request(self: &Arc<Self>, owner: Owner, rank: Rank, direction: Direction, bytes: u64) -> Request {
+        if self.is_unlimited() {
+            return Request::Ready(Some(Grant::FREE));
+        }
+        self.request_limited(Ask { owner, rank, bytes }, self.lane_of(direction))
+    }
+
+    fn request_limited(self: &Arc<Self>, ask: Ask, lane: usize) -> Request {
+        let now = self.clock.now();
+        let mut locked = self.lanes[lane].lock();
+        if let Some(lease) = locked.try_now(&ask, now) {
+            drop(locked);
+            return Request::Ready(Some(self.granted(lane, lease)));
+        }
+        let slot = locked.enqueue(ask, now);
+        let effects = locked.pump(now);
+        // It may have been let past whoever is waiting.
+        let look = locked.look(slot, None);
+        drop(locked);
+        self.apply(lane, effects);
+        match look {
+            Look::Granted(lease) => Request::Ready(Some(self.granted(lane, lease))),
+            Look::Waiting => Request::Waiting(Waiter { gate: Arc::clone(self), lane, slot, ask, done: false }),
+        }
+    }
+
+    fn granted(self: &Arc<Self>, lane: usize, lease: Option<LeaseId>) -> Grant {
+        Grant(lease.map(|lease| Lease { gate: Arc::clone(self), lane, lease }))
+    }
+
+    /// Gives back the tokens of a grant whose I/O was never issued.
+    pub fn refund(&self, owner: Owner, rank: Rank, direction: Direction, bytes: u64) {
+        if !self.is_unlimited() {
+            self.with_lane(self.lane_of(direction), |lane, _| lane.refund(&Ask { owner, rank, bytes }));
+        }
+    }
+
+    fn lane_of(&self, direction: Direction) -> usize {
+        if self.mode.load(Ordering::Acquire) == SPLIT { direction as usize } else { 0 }
+    }
+
+    fn each_lane(&self, change: impl Fn(&mut Lane)) {
+        for lane in 0..self.lanes.len() {
+            self.with_lane(lane, |lane, _| change(lane));
+        }
+    }
+
+    /// Changes a lane and lets pass whoever now can.
+    fn with_lane<R>(&self, lane: usize, change: impl FnOnce(&mut Lane, Nanos) -> R) -> R {
+        let now = self.clock.now();
+        let mut locked = self.lanes[lane].lock();
+        let result = change(&mut locked, now);
+        let effects = locked.pump(now);
+        drop(locked);
+        self.apply(lane, effects);
+        result
+    }
+
+    fn apply(&self, lane: usize, effects: Effects) {
+        for waker in effects.wake {
+            waker.wake();
+        }
+        if let Some(at) = effects.timer {
+            self.clock.wake_at(at, self.timers[lane].clone());
+        }
+    }
+}
+
+fn mode_of(limits: &Limits) -> u8 {
+    match limits {
+        limits if limits.is_unlimited() => FREE,
+        Limits::Shared(_) => SHARED,
+        Limits::Split { .. } => SPLIT,
+    }
+}
+
+/// Permission for one I/O. Keep it until the I/O is over: background I/O under way is bounded by what is held.
+#[derive(Debug)]
+#[must_use = "hold it until the I/O is over"]
+pub struct Grant(Option<Lease>);
+
+impl Grant {
+    /// What an unlimited gate gives.
+    pub const FREE: Grant = Grant(None);
+
+    /// True if nobody counts how long it is held: it may be dropped before the I/O is over.
+    pub fn is_free(&self) -> bool {
+        self.0.is_none()
+    }
+}
+
+struct Lease {
+    gate: Arc<Gate>,
+    lane: usize,
+    lease: LeaseId,
+}
+
+impl std::fmt::Debug for Lease {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.lease.fmt(f)
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.gate.with_lane(self.lane, |lane, _| lane.release(self.lease));
+    }
+}
+
+/// A request under way; completes with the [`Grant`].
+#[derive(Debug)]
+pub enum Request {
+    /// Granted at once; `None` once taken.
+    Ready(Option<Grant>),
+    /// In the queue.
+    Waiting(Waiter),
+}
+
+impl Future for Request {
+    type Output = Grant;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Grant> {
+        match self.get_mut() {
+            Request::Ready(grant) => Poll::Ready(grant.take().expect("Request polled after it was done")),
+            Request::Waiting(waiter) => waiter.poll(cx),
+        }
+    }
+}
+
+/// A place in a gate's queue.
+pub struct Waiter {
+    gate: Arc<Gate>,
+    lane: usize,
+    slot: SlotId,
+    ask: Ask,
+    /// The slot is no longer ours.
+    done: bool,
+}
+
+impl Waiter {
+    fn poll(&mut self, cx: &Context<'_>) -> Poll<Grant> {
+        debug_assert!(!self.done, "Request polled after it was done");
+        let look = self.gate.lanes[self.lane].lock().look(self.slot, Some(cx.waker()));
+        match look {
+            Look::Waiting => Poll::Pending,
+            Look::Granted(lease) => {
+                self.done = true;
+                Poll::Ready(self.gate.granted(self.lane, lease))
+            }
+        }
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        if !self.done {
+            self.gate.with_lane(self.lane, |lane, _| lane.cancel(self.slot, &self.ask));
+        }
+    }
+}
+
+impl std::fmt::Debug for Waiter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Waiter({:?})", self.ask)
+    }
+}
+
+impl GateOptions {
+    /// The same options with other limits.
+    #[must_use]
+    pub const fn with_limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// The rates that `direction` starts under.
+    pub fn rates(&self, direction: Direction) -> Rates {
+        self.limits.rates(direction)
+    }
+}

@@ -1,0 +1,248 @@
+//! A file system whose data passes the gates.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use weir_io::{AlignedBuf, Class, DirEntry, File, Fs, FsLock, Op, OpenOptions, Owner, Result, Tag};
+
+use crate::door::{Door, Held, Pass};
+use crate::gate::Gate;
+use crate::ledger::Ledger;
+use crate::limits::Direction;
+use crate::partition::PartitionGate;
+
+/// An [`Fs`] for one owner. Data and syncs pass the partition gate, then the node gate, and are booked when they are
+/// issued to the disk (U-29: device bytes, after every cache); names and lengths pass freely.
+///
+/// Everything that passes is the owner's, whatever owner the tag says: a partition cannot spend in another's name.
+/// A sync costs one operation and no bytes. Background I/O larger than a grant is issued in pieces, two at a time, so
+/// that nothing urgent waits behind it; a failed or dropped one may have been done in part, like any other I/O.
+///
+/// An I/O that must wait is issued when its future is polled after the grant. One that is dropped before gives its
+/// place and its tokens back.
+pub struct GatedFs {
+    inner: Arc<dyn Fs>,
+    door: Arc<Door>,
+}
+
+impl GatedFs {
+    /// The file system of a partition: both gates.
+    pub fn partition(inner: Arc<dyn Fs>, partition: Arc<PartitionGate>, node: Arc<Gate>, ledger: &Ledger) -> Arc<Self> {
+        let owner = partition.owner();
+        let door = Arc::new(Door::new(owner, Some(partition), node, ledger.account(owner)));
+        Arc::new(Self { inner, door })
+    }
+
+    /// The file system of the node's own work (catalogue, checks): the node gate only.
+    pub fn node(inner: Arc<dyn Fs>, owner: Owner, node: Arc<Gate>, ledger: &Ledger) -> Arc<Self> {
+        let door = Arc::new(Door::new(owner, None, node, ledger.account(owner)));
+        Arc::new(Self { inner, door })
+    }
+}
+
+impl Fs for GatedFs {
+    fn open(&self, path: &Path, options: OpenOptions, tag: Tag) -> Op<Arc<dyn File>> {
+        let door = Arc::clone(&self.door);
+        let gated = move |inner| -> Arc<dyn File> { Arc::new(GatedFile { inner, door }) };
+        match self.inner.open(path, options, tag) {
+            Op::Ready(result) => Op::Ready(result.map(|result| result.map(gated))),
+            pending => Op::pending(async move { pending.await.map(gated) }),
+        }
+    }
+
+    fn rename(&self, from: &Path, to: &Path, tag: Tag) -> Op<()> {
+        self.inner.rename(from, to, tag)
+    }
+
+    fn hard_link(&self, from: &Path, to: &Path, tag: Tag) -> Op<()> {
+        self.inner.hard_link(from, to, tag)
+    }
+
+    fn remove(&self, path: &Path, tag: Tag) -> Op<()> {
+        self.inner.remove(path, tag)
+    }
+
+    fn create_dir_all(&self, path: &Path, tag: Tag) -> Op<()> {
+        self.inner.create_dir_all(path, tag)
+    }
+
+    fn remove_dir(&self, path: &Path, tag: Tag) -> Op<()> {
+        self.inner.remove_dir(path, tag)
+    }
+
+    fn list(&self, path: &Path, tag: Tag) -> Op<Vec<DirEntry>> {
+        self.inner.list(path, tag)
+    }
+
+    fn sync_dir(&self, path: &Path, tag: Tag) -> Op<()> {
+        let (inner, path) = (Arc::clone(&self.inner), path.to_path_buf());
+        issue(&self.door, tag.class, Direction::Write, 0, move || inner.sync_dir(&path, tag))
+    }
+
+    fn lock(&self, path: &Path) -> Op<Box<dyn FsLock>> {
+        self.inner.lock(path)
+    }
+}
+
+/// An open file behind the gates.
+struct GatedFile {
+    inner: Arc<dyn File>,
+    door: Arc<Door>,
+}
+
+impl File for GatedFile {
+    fn read_at(&self, offset: u64, buf: AlignedBuf, tag: Tag) -> Op<AlignedBuf> {
+        let piece = self.door.piece_bytes(tag.class, Direction::Read);
+        if buf.len() as u64 > piece {
+            return read_in_pieces(&self.inner, &self.door, offset, buf, tag, piece as usize);
+        }
+        read(&self.inner, &self.door, offset, buf, tag)
+    }
+
+    fn write_at(&self, offset: u64, buf: AlignedBuf, tag: Tag) -> Op<AlignedBuf> {
+        let piece = self.door.piece_bytes(tag.class, Direction::Write);
+        if buf.len() as u64 > piece {
+            return write_in_pieces(&self.inner, &self.door, offset, buf, tag, piece as usize);
+        }
+        write(&self.inner, &self.door, offset, buf, tag)
+    }
+
+    fn sync(&self, tag: Tag) -> Op<()> {
+        let inner = Arc::clone(&self.inner);
+        issue(&self.door, tag.class, Direction::Write, 0, move || inner.sync(tag))
+    }
+
+    fn allocate(&self, len: u64, tag: Tag) -> Op<()> {
+        self.inner.allocate(len, tag)
+    }
+
+    fn set_len(&self, len: u64, tag: Tag) -> Op<()> {
+        self.inner.set_len(len, tag)
+    }
+
+    fn len(&self) -> Op<u64> {
+        self.inner.len()
+    }
+
+    fn is_direct(&self) -> bool {
+        self.inner.is_direct()
+    }
+}
+
+/// Passes the gates, books, and does `io`: at once if nothing waits, without an allocation if nothing is held.
+fn issue<T: Unpin + Send + 'static>(
+    door: &Arc<Door>,
+    class: Class,
+    direction: Direction,
+    bytes: u64,
+    io: impl FnOnce() -> Op<T> + Send + 'static,
+) -> Op<T> {
+    match door.pass(class, direction, bytes) {
+        Pass::Ready(held) => {
+            door.account().book(class, direction, bytes);
+            hold(io(), held)
+        }
+        Pass::Waiting(pass) => {
+            let door = Arc::clone(door);
+            Op::pending(async move {
+                let held = pass.await;
+                door.account().book(class, direction, bytes);
+                let result = io().await;
+                drop(held);
+                result
+            })
+        }
+    }
+}
+
+/// Keeps `held` until `op` is over.
+fn hold<T: Unpin + Send + 'static>(op: Op<T>, held: Held) -> Op<T> {
+    if held.is_free() || matches!(op, Op::Ready(_)) {
+        return op;
+    }
+    Op::pending(async move {
+        let result = op.await;
+        drop(held);
+        result
+    })
+}
+
+/// One read, uncut. A read across the end of the file is booked as what it got if it is done when this returns, and in
+/// full otherwise: looking later would cost every read an allocation, and nobody reads across an end on purpose.
+fn read(inner: &Arc<dyn File>, door: &Arc<Door>, offset: u64, buf: AlignedBuf, tag: Tag) -> Op<AlignedBuf> {
+    let wanted = buf.len() as u64;
+    let file = Arc::clone(inner);
+    let op = issue(door, tag.class, Direction::Read, wanted, move || file.read_at(offset, buf, tag));
+    if let Op::Ready(Some(Ok(got))) = &op {
+        door.account().correct(tag.class, Direction::Read, wanted - got.len() as u64);
+    }
+    op
+}
+
+fn write(inner: &Arc<dyn File>, door: &Arc<Door>, offset: u64, buf: AlignedBuf, tag: Tag) -> Op<AlignedBuf> {
+    let bytes = buf.len() as u64;
+    let file = Arc::clone(inner);
+    issue(door, tag.class, Direction::Write, bytes, move || file.write_at(offset, buf, tag))
+}
+
+/// Reads `buf.len()` bytes in pieces, the next one issued before the last one is awaited.
+fn read_in_pieces(
+    inner: &Arc<dyn File>,
+    door: &Arc<Door>,
+    offset: u64,
+    mut buf: AlignedBuf,
+    tag: Tag,
+    piece: usize,
+) -> Op<AlignedBuf> {
+    let (inner, door) = (Arc::clone(inner), Arc::clone(door));
+    let start = move |at: usize, end: usize| {
+        (at < end).then(|| {
+            let len = piece.min(end - at);
+            (at, len, read(&inner, &door, offset + at as u64, AlignedBuf::with_len(len), tag))
+        })
+    };
+    let mut next = start(0, buf.len());
+    Op::pending(async move {
+        let mut filled = 0;
+        let mut ended = false;
+        while let Some((at, len, op)) = next.take() {
+            // Past the end of the file nothing more is asked for, but what was asked for is awaited.
+            next = if ended { None } else { start(at + len, buf.len()) };
+            let part = op.await?;
+            if !ended {
+                buf[at..at + part.len()].copy_from_slice(&part);
+                filled = at + part.len();
+            }
+            ended |= part.len() < len;
+        }
+        buf.truncate(filled);
+        Ok(buf)
+    })
+}
+
+/// Writes `buf` in pieces, the next one issued before the last one is awaited.
+fn write_in_pieces(
+    inner: &Arc<dyn File>,
+    door: &Arc<Door>,
+    offset: u64,
+    buf: AlignedBuf,
+    tag: Tag,
+    piece: usize,
+) -> Op<AlignedBuf> {
+    let (inner, door) = (Arc::clone(inner), Arc::clone(door));
+    let start = move |at: usize, buf: &AlignedBuf| {
+        (at < buf.len()).then(|| {
+            let end = buf.len().min(at + piece);
+            (end, write(&inner, &door, offset + at as u64, AlignedBuf::copy_of(&buf[at..end]), tag))
+        })
+    };
+    let mut next = start(0, &buf);
+    Op::pending(async move {
+        while let Some((end, op)) = next.take() {
+            next = start(end, &buf);
+            let written: Result<AlignedBuf> = op.await;
+            written?;
+        }
+        Ok(buf)
+    })
+}

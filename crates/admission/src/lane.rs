@@ -1,0 +1,323 @@
+//! One budget with its queues: what a gate is made of, without the locking and the waiting.
+
+use std::collections::BTreeMap;
+use std::task::Waker;
+
+use weir_io::{Nanos, Owner, PAGE};
+
+use crate::bucket::Bucket;
+use crate::fair::FairQueue;
+use crate::inflight::{InFlight, LeaseId};
+use crate::limits::Rates;
+use crate::order::{Order, Precedence, RANKS, Rank};
+
+/// One I/O that wants to pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ask {
+    pub(crate) owner: Owner,
+    pub(crate) rank: Rank,
+    pub(crate) bytes: u64,
+}
+
+impl Ask {
+    /// What it weighs between owners and between ranks, in bytes. An operation is never cheaper than a page.
+    fn cost(&self) -> u64 {
+        self.bytes.max(PAGE as u64)
+    }
+}
+
+/// What passed one rank of a gate, and how long it waited. Counted only while the gate is limited.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RankStats {
+    /// Bytes granted.
+    pub bytes: u64,
+    /// Operations granted.
+    pub ops: u64,
+    /// Operations that had to wait.
+    pub delayed_ops: u64,
+    /// Total time they waited, in nanoseconds.
+    pub delayed_ns: u64,
+}
+
+/// Index into [`Lane::slots`].
+pub(crate) type SlotId = u32;
+
+/// Where a waiter and the lane meet.
+#[derive(Debug)]
+enum Slot {
+    Free,
+    Waiting { waker: Option<Waker> },
+    Granted(Option<LeaseId>),
+}
+
+/// What a waiter finds in its slot.
+#[derive(Debug)]
+pub(crate) enum Look {
+    Waiting,
+    Granted(Option<LeaseId>),
+}
+
+#[derive(Debug)]
+struct Waiting {
+    slot: SlotId,
+    ask: Ask,
+    since: Nanos,
+}
+
+/// What to do once the lane's lock is released.
+#[derive(Debug, Default)]
+#[must_use = "waiters would sleep for ever"]
+pub(crate) struct Effects {
+    pub(crate) wake: Vec<Waker>,
+    /// Pump again at this time.
+    pub(crate) timer: Option<Nanos>,
+}
+
+/// No timer is set closer than this, in nanoseconds. One that is already due when it is set would pump from inside the
+/// pump; and a timer thread needs about as long to wake up anyway. Nothing is lost: the bucket goes on filling.
+const TIMER_MIN: Nanos = 20_000;
+
+#[derive(Debug)]
+pub(crate) struct Lane {
+    rates: Rates,
+    bytes: Bucket,
+    ops: Bucket,
+    queues: [FairQueue<Waiting>; RANKS],
+    order: Order,
+    foreground_strict: bool,
+    in_flight: InFlight,
+    /// Reserved bandwidth by owner; who is missing has `default_weight`.
+    weights: BTreeMap<Owner, u64>,
+    /// How many wait in all queues.
+    waiting: usize,
+    slots: Vec<Slot>,
+    free: Vec<SlotId>,
+    /// When the earliest timer under way fires; `Nanos::MAX` if none is.
+    armed_at: Nanos,
+    stats: [RankStats; RANKS],
+}
+
+/// Weight of an owner that nobody has set one for, in bytes per second.
+const DEFAULT_WEIGHT: u64 = 1 << 20;
+
+impl Lane {
+    pub(crate) fn new(rates: Rates, burst: Nanos, in_flight: Nanos, now: Nanos) -> Self {
+        Self {
+            rates,
+            bytes: Bucket::new(rates.bytes, burst, now),
+            ops: Bucket::new(rates.ops, burst, now),
+            queues: [const { FairQueue::new() }; RANKS],
+            order: Order::new(),
+            foreground_strict: true,
+            in_flight: InFlight::new(in_flight),
+            weights: BTreeMap::new(),
+            waiting: 0,
+            slots: Vec::new(),
+            free: Vec::new(),
+            armed_at: Nanos::MAX,
+            stats: [RankStats::default(); RANKS],
+        }
+    }
+
+    pub(crate) fn set_rates(&mut self, rates: Rates, burst: Nanos, now: Nanos) {
+        self.rates = rates;
+        self.bytes.set(rates.bytes, burst, now);
+        self.ops.set(rates.ops, burst, now);
+    }
+
+    pub(crate) fn set_in_flight(&mut self, limit: Nanos) {
+        self.in_flight.set_limit(limit);
+    }
+
+    pub(crate) fn set_precedence(&mut self, rank: Rank, precedence: Precedence) {
+        self.order.set(rank, precedence);
+        if rank == Rank::Foreground {
+            self.foreground_strict = precedence == Precedence::Strict;
+        }
+    }
+
+    pub(crate) fn set_weight(&mut self, owner: Owner, weight: Option<u64>) {
+        match weight {
+            Some(weight) => self.weights.insert(owner, weight.max(1)),
+            None => self.weights.remove(&owner),
+        };
+    }
+
+    pub(crate) fn stats(&self) -> &[RankStats; RANKS] {
+        &self.stats
+    }
+
+    pub(crate) fn waiting(&self, rank: Rank) -> usize {
+        self.queues[rank as usize].len()
+    }
+
+    /// Whole bytes in the bucket; negative while in debt.
+    pub(crate) fn tokens(&mut self, now: Nanos) -> i64 {
+        self.bytes.tokens(now)
+    }
+
+    /// Grants at once if nobody who goes first is waiting and the tokens are there. `Some(lease)` if granted.
+    pub(crate) fn try_now(&mut self, ask: &Ask, now: Nanos) -> Option<Option<LeaseId>> {
+        // Strict foreground need not look at what waits below it; everybody else queues up and lets `Order` decide.
+        let may_overtake =
+            ask.rank == Rank::Foreground && self.foreground_strict && self.queues[Rank::Foreground as usize].is_empty();
+        if self.waiting > 0 && !may_overtake {
+            return None;
+        }
+        if ask.rank.is_background() && self.in_flight.admit(now).is_err() {
+            return None;
+        }
+        if !(self.bytes.is_ready(ask.bytes, now) && self.ops.is_ready(1, now)) {
+            return None;
+        }
+        Some(self.grant(ask, now))
+    }
+
+    /// Takes the tokens and lends the device time.
+    fn grant(&mut self, ask: &Ask, now: Nanos) -> Option<LeaseId> {
+        self.bytes.take(ask.bytes, now);
+        self.ops.take(1, now);
+        let stats = &mut self.stats[ask.rank as usize];
+        stats.bytes += ask.bytes;
+        stats.ops += 1;
+        if !ask.rank.is_background() {
+            return None;
+        }
+        self.in_flight.lend(self.rates.device_time(ask.bytes, 1), now)
+    }
+
+    /// Queues `ask`; pump afterwards.
+    pub(crate) fn enqueue(&mut self, ask: Ask, now: Nanos) -> SlotId {
+        let slot = Slot::Waiting { waker: None };
+        let id = match self.free.pop() {
+            Some(id) => {
+                self.slots[id as usize] = slot;
+                id
+            }
+            None => {
+                self.slots.push(slot);
+                SlotId::try_from(self.slots.len() - 1).expect("fewer than 2^32 I/Os wait")
+            }
+        };
+        let weight = self.weights.get(&ask.owner).copied().unwrap_or(DEFAULT_WEIGHT);
+        self.queues[ask.rank as usize].push(ask.owner, weight, ask.cost(), Waiting { slot: id, ask, since: now });
+        self.waiting += 1;
+        id
+    }
+
+    /// Grants all that can go now.
+    pub(crate) fn pump(&mut self, now: Nanos) -> Effects {
+        let mut effects = Effects::default();
+        if self.armed_at <= now {
+            self.armed_at = Nanos::MAX;
+        }
+        while self.waiting > 0 {
+            let background = self.in_flight.admit(now);
+            let heads = Rank::ALL.map(|rank| match background {
+                Err(_) if rank.is_background() => None,
+                _ => self.queues[rank as usize].head().map(|(cost, _)| cost),
+            });
+            let Some(rank) = self.order.pick(&heads) else {
+                // Only background waits, for device time. A release pumps; this timer is for a lease nobody looks at.
+                if let Err(overdue_at) = background {
+                    self.arm(overdue_at, now, &mut effects);
+                }
+                break;
+            };
+            let (_, head) = self.queues[rank as usize].head().expect("picked ranks have a head");
+            let bytes_at = self.bytes.next_ready_at(head.ask.bytes, now);
+            let ops_at = self.ops.next_ready_at(1, now);
+            match bytes_at.zip(ops_at).map(|(bytes_at, ops_at)| bytes_at.max(ops_at)) {
+                Some(at) if at <= now => {}
+                Some(at) => {
+                    self.arm(at, now, &mut effects);
+                    break;
+                }
+                // A rate of 0: until somebody turns the knob.
+                None => break,
+            }
+            let waiting = Rank::ALL.map(|rank| !self.queues[rank as usize].is_empty());
+            let (cost, head) = self.queues[rank as usize].pop().expect("picked ranks have a head");
+            self.waiting -= 1;
+            self.order.granted(rank, cost, &waiting);
+            let lease = self.grant(&head.ask, now);
+            if now > head.since {
+                let stats = &mut self.stats[rank as usize];
+                stats.delayed_ops += 1;
+                stats.delayed_ns += now - head.since;
+            }
+            let slot = &mut self.slots[head.slot as usize];
+            if let Slot::Waiting { waker: Some(waker) } = std::mem::replace(slot, Slot::Granted(lease)) {
+                effects.wake.push(waker);
+            }
+        }
+        effects
+    }
+
+    fn arm(&mut self, at: Nanos, now: Nanos, effects: &mut Effects) {
+        let at = at.max(now + TIMER_MIN);
+        if at < self.armed_at {
+            self.armed_at = at;
+            effects.timer = Some(at);
+        }
+    }
+
+    /// Looks into a slot. A grant is taken out, and the slot is free; otherwise `waker` will be woken by it.
+    pub(crate) fn look(&mut self, id: SlotId, waker: Option<&Waker>) -> Look {
+        match &mut self.slots[id as usize] {
+            Slot::Waiting { waker: known } => {
+                if let Some(waker) = waker {
+                    match known {
+                        Some(known) => known.clone_from(waker),
+                        None => *known = Some(waker.clone()),
+                    }
+                }
+                Look::Waiting
+            }
+            Slot::Granted(lease) => {
+                let lease = *lease;
+                self.free_slot(id);
+                Look::Granted(lease)
+            }
+            Slot::Free => unreachable!("a waiter looks into its own slot, and only until it is granted"),
+        }
+    }
+
+    fn free_slot(&mut self, id: SlotId) {
+        self.slots[id as usize] = Slot::Free;
+        self.free.push(id);
+    }
+
+    /// A waiter gave up: its place, or what it was granted and never used, goes to the others. Pump afterwards.
+    pub(crate) fn cancel(&mut self, id: SlotId, ask: &Ask) {
+        match self.look(id, None) {
+            Look::Waiting => {
+                let was_there = self.queues[ask.rank as usize].remove(ask.owner, |waiting| waiting.slot == id);
+                debug_assert!(was_there, "a waiting slot is in its queue");
+                self.waiting -= 1;
+                self.free_slot(id);
+            }
+            Look::Granted(lease) => {
+                self.refund(ask);
+                if let Some(lease) = lease {
+                    self.in_flight.release(lease);
+                }
+            }
+        }
+    }
+
+    /// Tokens of a grant whose I/O was never issued. Pump afterwards.
+    pub(crate) fn refund(&mut self, ask: &Ask) {
+        self.bytes.refund(ask.bytes);
+        self.ops.refund(1);
+        let stats = &mut self.stats[ask.rank as usize];
+        // Saturating: the grant may be from before the gate was limited, when nothing was counted.
+        stats.bytes = stats.bytes.saturating_sub(ask.bytes);
+        stats.ops = stats.ops.saturating_sub(1);
+    }
+
+    /// The I/O of a lease is over. Pump afterwards.
+    pub(crate) fn release(&mut self, lease: LeaseId) {
+        self.in_flight.release(lease);
+    }
+}

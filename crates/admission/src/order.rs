@@ -1,0 +1,160 @@
+//! Which class goes next: strict order, softened by a deterministic credit (C-7).
+
+use weir_io::Class;
+
+/// How many ranks a gate tells apart.
+pub const RANKS: usize = 5;
+
+/// A place in the order of classes. Smaller goes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Rank {
+    /// Reads and log writes: one queue, equal priority (FX-9).
+    Foreground = 0,
+    /// Memtables on their way to level 0.
+    Flush = 1,
+    /// Intra-L0 and L0 to the base level, before deeper ones (U-25).
+    CompactL0 = 2,
+    /// Deeper compactions.
+    CompactDeep = 3,
+    /// Everything else.
+    Maintenance = 4,
+}
+
+impl Rank {
+    /// Every rank, in order.
+    pub const ALL: [Rank; RANKS] =
+        [Rank::Foreground, Rank::Flush, Rank::CompactL0, Rank::CompactDeep, Rank::Maintenance];
+
+    /// The rank that a class has unless somebody promotes it (U-11).
+    pub const fn of(class: Class) -> Self {
+        match class {
+            Class::Read | Class::Log => Rank::Foreground,
+            Class::Flush => Rank::Flush,
+            Class::CompactL0 => Rank::CompactL0,
+            Class::CompactDeep => Rank::CompactDeep,
+            Class::Maintenance => Rank::Maintenance,
+        }
+    }
+
+    /// True for everything but [`Rank::Foreground`].
+    pub const fn is_background(self) -> bool {
+        !matches!(self, Rank::Foreground)
+    }
+}
+
+/// The knob between a rank and all ranks below it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Precedence {
+    /// The lower ranks get what is left, possibly nothing.
+    Strict,
+    /// While both wait, the lower ranks get 1 unit of cost for every `n` of this rank (n = 10: 10:1).
+    Share(u32),
+}
+
+/// Decides between ranks by what each has paid. Instead of RocksDB's lottery (FX-7) the lower ranks earn a credit for
+/// every cost that went past them: the same 10:1, without chance and without bad luck.
+#[derive(Debug)]
+pub(crate) struct Order {
+    /// Between rank `i` and all below; the last has nothing below.
+    precedence: [Precedence; RANKS],
+    /// Cost that rank `i` was granted while a lower rank waited, less `n` x what lower ranks got meanwhile.
+    credit: [u64; RANKS],
+}
+
+impl Order {
+    /// Foreground strictly first (FX-14), then 10:1 at every step (FX-9, FX-14, U-25), so that nothing starves.
+    pub(crate) const fn new() -> Self {
+        let mut precedence = [Precedence::Share(10); RANKS];
+        precedence[Rank::Foreground as usize] = Precedence::Strict;
+        Self { precedence, credit: [0; RANKS] }
+    }
+
+    pub(crate) fn set(&mut self, rank: Rank, precedence: Precedence) {
+        self.precedence[rank as usize] = precedence;
+        self.credit[rank as usize] = 0;
+    }
+
+    /// The rank to serve, given the cost at the head of each.
+    pub(crate) fn pick(&self, heads: &[Option<u64>; RANKS]) -> Option<Rank> {
+        let mut best: Option<usize> = None;
+        for rank in (0..RANKS).rev() {
+            if heads[rank].is_none() {
+                continue;
+            }
+            let lower_is_due = best.is_some_and(|lower| match self.precedence[rank] {
+                Precedence::Strict => false,
+                Precedence::Share(n) => self.credit[rank] >= heads[lower].unwrap_or(0).saturating_mul(u64::from(n)),
+            });
+            if !lower_is_due {
+                best = Some(rank);
+            }
+        }
+        best.map(|rank| Rank::ALL[rank])
+    }
+
+    /// Books a grant of `cost` to `rank`, `waiting` being who waited just before it.
+    pub(crate) fn granted(&mut self, rank: Rank, cost: u64, waiting: &[bool; RANKS]) {
+        let rank = rank as usize;
+        for higher in 0..rank {
+            if let Precedence::Share(n) = self.precedence[higher] {
+                // Also while nobody above waits: what the lower ranks get then is not owed to them twice.
+                self.credit[higher] = self.credit[higher].saturating_sub(cost.saturating_mul(u64::from(n)));
+            }
+        }
+        let lower_waits = waiting[rank + 1..].iter().any(|&waits| waits);
+        self.credit[rank] = if lower_waits { self.credit[rank].saturating_add(cost) } else { 0 };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn serve(order: &mut Order, heads: [Option<u64>; RANKS], rounds: usize) -> [u64; RANKS] {
+        let waiting = heads.map(|head| head.is_some());
+        let mut served = [0; RANKS];
+        for _ in 0..rounds {
+            let rank = order.pick(&heads).expect("somebody waits");
+            let cost = heads[rank as usize].expect("picked ranks wait");
+            order.granted(rank, cost, &waiting);
+            served[rank as usize] += cost;
+        }
+        served
+    }
+
+    #[test]
+    fn ten_to_one_by_cost_whatever_the_sizes() {
+        for (flush, deep) in [(4096, 4096), (524_288, 4096), (4096, 524_288), (30_000, 7_777)] {
+            let served = serve(&mut Order::new(), [None, Some(flush), None, Some(deep), None], 100_000);
+            let ratio = served[1] as f64 / served[3] as f64;
+            assert!((ratio - 10.0).abs() < 0.1, "flush {flush} deep {deep}: {ratio}");
+        }
+    }
+
+    #[test]
+    fn every_step_below_foreground_is_ten_to_one() {
+        // FX-7: three saturated queues: 10/11, then 10/11 of the rest.
+        let served = serve(&mut Order::new(), [None, Some(1), Some(1), Some(1), None], 1_000_000);
+        let share = |rank: usize| served[rank] as f64 / 1e6;
+        assert!((share(1) - 10.0 / 11.0).abs() < 1e-3, "{served:?}");
+        assert!((share(2) - 10.0 / 121.0).abs() < 1e-3, "{served:?}");
+        assert!((share(3) - 1.0 / 121.0).abs() < 1e-3, "{served:?}");
+    }
+
+    #[test]
+    fn foreground_is_strict_unless_told() {
+        let heads = [Some(1), Some(1), Some(1), Some(1), Some(1)];
+        assert_eq!(serve(&mut Order::new(), heads, 1000)[0], 1000);
+        let mut order = Order::new();
+        order.set(Rank::Foreground, Precedence::Share(19));
+        assert_eq!(serve(&mut order, heads, 1000)[0], 950, "a floor of 5 % for everything below");
+    }
+
+    #[test]
+    fn a_long_compaction_earns_nothing_against_the_next_flush() {
+        let mut order = Order::new();
+        serve(&mut order, [None, None, Some(1), Some(1), None], 1000);
+        assert_eq!(order.pick(&[None, Some(1), Some(1), Some(1), None]), Some(Rank::Flush));
+    }
+}

@@ -1,0 +1,64 @@
+//! The two gates of a partition (FX-9).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use weir_io::{Class, Clock, Owner};
+
+use crate::gate::{Gate, GateOptions};
+use crate::order::Rank;
+
+/// Foreground (reads and log, one queue) and background (flush before compaction, 10:1), each with a budget of its
+/// own: saturated background never delays foreground here.
+pub struct PartitionGate {
+    owner: Owner,
+    foreground: Arc<Gate>,
+    background: Arc<Gate>,
+    flush_is_urgent: AtomicBool,
+}
+
+impl PartitionGate {
+    /// Unlimited gates for `owner`; turn [`PartitionGate::foreground`] and [`PartitionGate::background`].
+    pub fn new(owner: Owner, clock: &Arc<dyn Clock>) -> Arc<Self> {
+        Arc::new(Self {
+            owner,
+            foreground: Gate::new(Arc::clone(clock), GateOptions::FOREGROUND),
+            background: Gate::new(Arc::clone(clock), GateOptions::BACKGROUND),
+            flush_is_urgent: AtomicBool::new(false),
+        })
+    }
+
+    /// Whose gates they are.
+    pub fn owner(&self) -> Owner {
+        self.owner
+    }
+
+    /// The gate of reads and log.
+    pub fn foreground(&self) -> &Arc<Gate> {
+        &self.foreground
+    }
+
+    /// The gate of flush and compaction.
+    pub fn background(&self) -> &Arc<Gate> {
+        &self.background
+    }
+
+    /// Lets flushes pass as foreground, here and at the node: one more full memtable and writes stall (U-11). The
+    /// ledger still books them as flush.
+    pub fn set_flush_is_urgent(&self, urgent: bool) {
+        self.flush_is_urgent.store(urgent, Ordering::Relaxed);
+    }
+
+    /// The rank at which `class` passes now.
+    pub fn rank(&self, class: Class) -> Rank {
+        if class == Class::Flush && self.flush_is_urgent.load(Ordering::Relaxed) {
+            return Rank::Foreground;
+        }
+        Rank::of(class)
+    }
+
+    /// The gate that I/O of `rank` passes.
+    pub fn gate(&self, rank: Rank) -> &Arc<Gate> {
+        if rank.is_background() { &self.background } else { &self.foreground }
+    }
+}
