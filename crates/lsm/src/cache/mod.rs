@@ -1,0 +1,165 @@
+//! The block cache: one for a node, shared by all tenants' tables.
+//!
+//! 1. Entries are spread over shards by hash; each shard is a short lock around a map and two queues (S3-FIFO): newcomers wait in the
+//!    small queue and are thrown out unless they are asked for again; those that were, or that come back soon after having been thrown
+//!    out (the ghosts remember), live in the main queue. A scan therefore passes through without washing the cache out.
+//! 2. Every entry has an owner, whose bytes, hits and misses are counted. Reservations per owner will be a rule about which entry at
+//!    the end of a queue may be evicted (DF-8), in [`shard`]'s `evict_one`, the one place where that is decided.
+//! 3. Pinned entries (the blocks of the upper levels) are in no queue. They may take up to [`PINNED_SHARE_MAX`] of the capacity; what is
+//!    beyond is cached like everything else.
+//! 4. What tables keep in memory anyway (index and filter) is charged against the capacity, so that it bounds all of it.
+//!
+//! A table gets a number from the cache when it is opened, unique as long as the process lives: two trees can never mix up their
+//! blocks, and neither can two tables that had the same file number one after the other.
+
+mod ghost;
+mod shard;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use parking_lot::{Mutex, RwLock};
+use weir_io::Owner;
+
+use shard::{Key, Shard};
+pub use table::TableCache;
+
+/// Pinned entries take at most this part of a shard: 3/4.
+pub const PINNED_SHARE_MAX: (usize, usize) = (3, 4);
+
+/// A cache of blocks with a capacity in bytes.
+pub struct BlockCache {
+    capacity_bytes: AtomicUsize,
+    charged_bytes: AtomicUsize,
+    next_table: AtomicU64,
+    /// A power of two.
+    shards: Box<[Mutex<Shard>]>,
+    /// Position = slot, as used in the shards. Only grows: owners are partitions that were opened here.
+    owners: RwLock<Vec<Owner>>,
+}
+
+/// What the cache has done, and holds, for one owner or for all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheUsage {
+    /// Bytes of entries, pinned ones too.
+    pub bytes: u64,
+    /// Bytes of pinned entries.
+    pub pinned_bytes: u64,
+    /// Number of entries.
+    pub entries: u64,
+    /// Look-ups that found their block.
+    pub hits: u64,
+    /// Look-ups that did not.
+    pub misses: u64,
+}
+
+impl CacheUsage {
+    fn add(&mut self, other: &CacheUsage) {
+        self.bytes += other.bytes;
+        self.pinned_bytes += other.pinned_bytes;
+        self.entries += other.entries;
+        self.hits += other.hits;
+        self.misses += other.misses;
+    }
+}
+
+/// Bytes booked to the cache's capacity until dropped.
+pub struct Charge {
+    cache: Arc<BlockCache>,
+    bytes: usize,
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.cache.charged_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+impl BlockCache {
+    /// A cache of `capacity_bytes`, in `shards` parts (rounded up to a power of two). A block larger than its shard is not cached.
+    pub fn new(capacity_bytes: usize, shards: usize) -> Arc<Self> {
+        let shards = shards.next_power_of_two();
+        Arc::new(BlockCache {
+            capacity_bytes: AtomicUsize::new(capacity_bytes),
+            charged_bytes: AtomicUsize::new(0),
+            next_table: AtomicU64::new(1),
+            shards: (0..shards).map(|_| Mutex::new(Shard::default())).collect(),
+            owners: RwLock::new(Vec::new()),
+        })
+    }
+
+    /// The capacity, in bytes.
+    pub fn capacity_bytes(&self) -> usize {
+        self.capacity_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Changes the capacity; a smaller one takes effect shard by shard, with the next insert into each.
+    pub fn set_capacity_bytes(&self, bytes: usize) {
+        self.capacity_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes booked by [`BlockCache::charge`].
+    pub fn charged_bytes(&self) -> usize {
+        self.charged_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Books `bytes` that are kept elsewhere against the capacity.
+    pub fn charge(self: &Arc<Self>, bytes: usize) -> Charge {
+        self.charged_bytes.fetch_add(bytes, Ordering::Relaxed);
+        Charge { cache: Arc::clone(self), bytes }
+    }
+
+    /// A door to the cache for one table of `owner`, under a number that no other table gets.
+    pub fn table(self: &Arc<Self>, owner: Owner) -> TableCache {
+        let table = self.next_table.fetch_add(1, Ordering::Relaxed);
+        TableCache::new(Arc::clone(self), table, self.slot(owner))
+    }
+
+    /// What is held and was done for all owners together.
+    pub fn usage(&self) -> CacheUsage {
+        let mut sum = CacheUsage::default();
+        for shard in &self.shards {
+            shard.lock().usages().iter().for_each(|usage| sum.add(usage));
+        }
+        sum
+    }
+
+    /// What is held and was done for `owner`.
+    pub fn usage_of(&self, owner: Owner) -> CacheUsage {
+        let slot = self.owners.read().iter().position(|&other| other == owner);
+        let mut sum = CacheUsage::default();
+        let Some(slot) = slot else { return sum };
+        for shard in &self.shards {
+            if let Some(usage) = shard.lock().usages().get(slot) {
+                sum.add(usage);
+            }
+        }
+        sum
+    }
+
+    fn slot(&self, owner: Owner) -> u32 {
+        let known = |owners: &[Owner]| owners.iter().position(|&other| other == owner);
+        if let Some(slot) = known(&self.owners.read()) {
+            return slot as u32;
+        }
+        let mut owners = self.owners.write();
+        let slot = known(&owners).unwrap_or_else(|| {
+            owners.push(owner);
+            owners.len() - 1
+        });
+        slot as u32
+    }
+
+    #[inline]
+    fn shard(&self, key: Key) -> &Mutex<Shard> {
+        // The map inside the shard uses the low and the highest bits.
+        &self.shards[(key.hash() >> 40) as usize & (self.shards.len() - 1)]
+    }
+
+    fn shard_capacity_bytes(&self) -> usize {
+        self.capacity_bytes().saturating_sub(self.charged_bytes()) / self.shards.len()
+    }
+}

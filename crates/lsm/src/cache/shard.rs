@@ -1,0 +1,242 @@
+//! One shard: a map and two queues.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hash, Hasher};
+use std::sync::Arc;
+
+use super::ghost::Ghosts;
+use super::{CacheUsage, PINNED_SHARE_MAX};
+use crate::table::Block;
+
+/// The small queue's part of what is not pinned: 1/10.
+const SMALL_SHARE: usize = 10;
+/// Look-ups are counted up to this.
+const USES_MAX: u8 = 3;
+/// A newcomer that was asked for this often moves on to the main queue.
+const USES_TO_STAY: u8 = 1;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Key {
+    pub(super) table: u64,
+    pub(super) offset: u64,
+}
+
+impl Key {
+    #[inline]
+    pub(super) fn hash(self) -> u64 {
+        let mixed = (self.table.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ self.offset).wrapping_mul(0xd6e8_feb8_6659_fd93);
+        (mixed ^ mixed >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93)
+    }
+}
+
+impl Hash for Key {
+    #[inline]
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(Key::hash(*self));
+    }
+}
+
+/// Keys come with a good hash, the same in every run.
+#[derive(Default)]
+pub(super) struct AsIs(u64);
+
+impl Hasher for AsIs {
+    #[inline]
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("a key hashes as one number");
+    }
+
+    #[inline]
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Queue {
+    Small,
+    Main,
+    Pinned,
+}
+
+struct Slot {
+    block: Arc<Block>,
+    bytes: u32,
+    owner: u32,
+    uses: u8,
+    queue: Queue,
+}
+
+/// What an insert did; dropped by the caller outside the lock.
+#[derive(Default)]
+pub(super) struct Inserted {
+    /// Blocks that had to go.
+    pub(super) blocks: Vec<Arc<Block>>,
+    /// Whether the new one was pinned.
+    pub(super) pinned: bool,
+}
+
+/// Invariant: every entry that is not pinned has its key in its queue. Queues may hold keys whose entry has been removed, or has moved
+/// to another queue since; they are skipped, and swept when they become the majority.
+#[derive(Default)]
+pub(super) struct Shard {
+    map: HashMap<Key, Slot, BuildHasherDefault<AsIs>>,
+    small: VecDeque<Key>,
+    main: VecDeque<Key>,
+    ghosts: Ghosts,
+    small_bytes: usize,
+    main_bytes: usize,
+    pinned_bytes: usize,
+    /// By owner's slot.
+    usages: Vec<CacheUsage>,
+}
+
+impl Shard {
+    #[inline]
+    pub(super) fn get(&mut self, key: Key, owner: u32) -> Option<Arc<Block>> {
+        let found = self.map.get_mut(&key).map(|slot| {
+            slot.uses = (slot.uses + 1).min(USES_MAX);
+            Arc::clone(&slot.block)
+        });
+        let usage = self.usage(owner);
+        match found {
+            Some(_) => usage.hits += 1,
+            None => usage.misses += 1,
+        }
+        found
+    }
+
+    pub(super) fn peek(&self, key: Key) -> Option<&Arc<Block>> {
+        self.map.get(&key).map(|slot| &slot.block)
+    }
+
+    pub(super) fn insert(
+        &mut self,
+        key: Key,
+        owner: u32,
+        block: &Arc<Block>,
+        pin: bool,
+        capacity_bytes: usize,
+    ) -> Inserted {
+        let mut inserted = Inserted::default();
+        let bytes = block.bytes();
+        let pinned_max = capacity_bytes / PINNED_SHARE_MAX.1 * PINNED_SHARE_MAX.0;
+        let pin = pin && self.pinned_bytes + bytes <= pinned_max;
+        if let Some(slot) = self.map.get(&key) {
+            if !pin || slot.queue == Queue::Pinned {
+                return inserted;
+            }
+            inserted.blocks.extend(self.remove(key));
+        }
+        let evictable_max = capacity_bytes.saturating_sub(self.pinned_bytes);
+        if bytes > evictable_max || u32::try_from(bytes).is_err() {
+            return inserted;
+        }
+        let room_for = evictable_max - bytes;
+        while self.small_bytes + self.main_bytes > room_for {
+            match self.evict_one(evictable_max / SMALL_SHARE) {
+                Some(block) => inserted.blocks.push(block),
+                None => break,
+            }
+        }
+        let queue = if pin {
+            Queue::Pinned
+        } else if self.ghosts.take(key.hash(), self.map.len()) {
+            Queue::Main
+        } else {
+            Queue::Small
+        };
+        match queue {
+            Queue::Small => self.small.push_back(key),
+            Queue::Main => self.main.push_back(key),
+            Queue::Pinned => inserted.pinned = true,
+        }
+        *self.bytes_of(queue) += bytes;
+        let usage = self.usage(owner);
+        usage.bytes += bytes as u64;
+        usage.entries += 1;
+        if pin {
+            usage.pinned_bytes += bytes as u64;
+        }
+        self.map.insert(key, Slot { block: Arc::clone(block), bytes: bytes as u32, owner, uses: 0, queue });
+        inserted
+    }
+
+    pub(super) fn remove(&mut self, key: Key) -> Option<Arc<Block>> {
+        let slot = self.map.remove(&key)?;
+        let bytes = slot.bytes as usize;
+        *self.bytes_of(slot.queue) -= bytes;
+        let usage = self.usage(slot.owner);
+        usage.bytes -= bytes as u64;
+        usage.entries -= 1;
+        if slot.queue == Queue::Pinned {
+            usage.pinned_bytes -= bytes as u64;
+        }
+        self.sweep();
+        Some(slot.block)
+    }
+
+    pub(super) fn usages(&self) -> &[CacheUsage] {
+        &self.usages
+    }
+
+    /// Throws one entry out; `None` if there is none but pinned ones.
+    fn evict_one(&mut self, small_max: usize) -> Option<Arc<Block>> {
+        loop {
+            if self.small_bytes > small_max || self.main_bytes == 0 {
+                let key = self.small.pop_front()?;
+                let Some(slot) = self.map.get_mut(&key).filter(|slot| slot.queue == Queue::Small) else { continue };
+                if slot.uses >= USES_TO_STAY {
+                    slot.uses = 0;
+                    slot.queue = Queue::Main;
+                    let bytes = slot.bytes as usize;
+                    self.small_bytes -= bytes;
+                    self.main_bytes += bytes;
+                    self.main.push_back(key);
+                    continue;
+                }
+                self.ghosts.add(key.hash(), self.map.len());
+                return self.remove(key);
+            }
+            let key = self.main.pop_front()?;
+            let Some(slot) = self.map.get_mut(&key).filter(|slot| slot.queue == Queue::Main) else { continue };
+            if slot.uses > 0 {
+                slot.uses -= 1;
+                self.main.push_back(key);
+                continue;
+            }
+            return self.remove(key);
+        }
+    }
+
+    /// Forgets the keys of removed entries when they are more than the others, so that the queues stay in proportion to the map.
+    fn sweep(&mut self) {
+        if self.small.len() + self.main.len() > 2 * self.map.len() + 64 {
+            let map = &self.map;
+            let is_in = |key: &Key, queue| map.get(key).is_some_and(|slot| slot.queue == queue);
+            self.small.retain(|key| is_in(key, Queue::Small));
+            self.main.retain(|key| is_in(key, Queue::Main));
+        }
+    }
+
+    fn bytes_of(&mut self, queue: Queue) -> &mut usize {
+        match queue {
+            Queue::Small => &mut self.small_bytes,
+            Queue::Main => &mut self.main_bytes,
+            Queue::Pinned => &mut self.pinned_bytes,
+        }
+    }
+
+    #[inline]
+    fn usage(&mut self, owner: u32) -> &mut CacheUsage {
+        let slot = owner as usize;
+        if slot >= self.usages.len() {
+            self.usages.resize(slot + 1, CacheUsage::default());
+        }
+        &mut self.usages[slot]
+    }
+}

@@ -1,0 +1,76 @@
+//! One table's door to the cache.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::BlockCache;
+use super::shard::Key;
+use crate::table::Block;
+
+/// Looks blocks of one table up, and books them to its owner. When dropped, takes the table's pinned blocks along: nobody else would ever
+/// remove them. The others age out by themselves.
+pub struct TableCache {
+    cache: Arc<BlockCache>,
+    table: u64,
+    owner: u32,
+    /// Offsets of the blocks that were inserted as pinned. Taken before a shard's lock.
+    pinned: Mutex<Vec<u64>>,
+}
+
+impl TableCache {
+    pub(super) fn new(cache: Arc<BlockCache>, table: u64, owner: u32) -> Self {
+        TableCache { cache, table, owner, pinned: Mutex::new(Vec::new()) }
+    }
+
+    /// The block at `offset`, if it is there. Counts a hit or a miss.
+    #[inline]
+    pub fn get(&self, offset: u64) -> Option<Arc<Block>> {
+        let key = self.key(offset);
+        self.cache.shard(key).lock().get(key, self.owner)
+    }
+
+    /// The block at `offset`, if it is there; leaves no trace.
+    pub fn peek(&self, offset: u64) -> Option<Arc<Block>> {
+        let key = self.key(offset);
+        self.cache.shard(key).lock().peek(key).cloned()
+    }
+
+    /// Whether the block at `offset` is there; leaves no trace.
+    pub fn contains(&self, offset: u64) -> bool {
+        let key = self.key(offset);
+        self.cache.shard(key).lock().peek(key).is_some()
+    }
+
+    /// Puts a block in, and others out where necessary. A pinned one stays until the table is dropped or evicts it.
+    pub fn insert(&self, offset: u64, block: &Arc<Block>, pin: bool) {
+        let key = self.key(offset);
+        let capacity_bytes = self.cache.shard_capacity_bytes();
+        let evicted = self.cache.shard(key).lock().insert(key, self.owner, block, pin, capacity_bytes);
+        if evicted.pinned {
+            self.pinned.lock().push(offset);
+        }
+        // The blocks are freed here, after the lock.
+        drop(evicted.blocks);
+    }
+
+    /// Takes a block out.
+    pub fn evict(&self, offset: u64) {
+        let key = self.key(offset);
+        let removed = self.cache.shard(key).lock().remove(key);
+        drop(removed);
+    }
+
+    #[inline]
+    fn key(&self, offset: u64) -> Key {
+        Key { table: self.table, offset }
+    }
+}
+
+impl Drop for TableCache {
+    fn drop(&mut self) {
+        for offset in std::mem::take(self.pinned.get_mut()) {
+            self.evict(offset);
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! Walking a table, either way.
+
+use std::sync::Arc;
+
+use weir_io::{Class, Error, Result};
+
+use super::block::{Block, Raw};
+use super::readahead::{Readahead, Way};
+use super::reader::Table;
+use crate::cursor::{Cursor, Step};
+use crate::entry::{Entry, Kind, Seq, compare};
+
+/// How a cursor reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CursorOptions {
+    /// The cause its reads are booked under.
+    pub class: Class,
+    /// Most bytes of one read, when it goes on sequentially. 0 = never more than the one block needed.
+    pub readahead_bytes: usize,
+    /// True for clients: blocks go into the cache, and the window grows with use. False for whoever reads everything once (compaction,
+    /// backup): the cache is asked but left alone, the window is at its limit from the start, and the next one is fetched in advance.
+    pub fill_cache: bool,
+}
+
+/// A position in a table; see [`Table::cursor`].
+pub struct TableCursor {
+    table: Arc<Table>,
+    options: CursorOptions,
+    readahead: Readahead,
+    /// The block that the cursor is in, and its number; kept when the cursor stands nowhere.
+    block: Option<(usize, Arc<Block>)>,
+    /// Whether the cursor stands on an entry: `raw`, with `key`.
+    is_valid: bool,
+    offset: usize,
+    raw: Raw,
+    key: Vec<u8>,
+    /// What to do when the block of this number is there.
+    interrupted: Option<(usize, Goal)>,
+    /// The target of a seek that was interrupted.
+    target: (Vec<u8>, Seq),
+    /// What went wrong in a move: moves cannot fail, so they answer `Load`, and `load` tells.
+    failed: Option<Error>,
+}
+
+/// Where to go in a block.
+#[derive(Clone, Copy, Debug)]
+enum Goal {
+    First,
+    Last,
+    /// The first entry at or after the target; if there is none, the first of the next block.
+    AtOrAfter,
+    /// The last entry before the target; if there is none, the last of the block before.
+    Before,
+}
+
+impl TableCursor {
+    pub(super) fn new(table: Arc<Table>, options: CursorOptions) -> Self {
+        TableCursor {
+            table,
+            options,
+            readahead: Readahead::default(),
+            block: None,
+            is_valid: false,
+            offset: 0,
+            raw: Raw { shared: 0, key_start: 0, value_start: 0, end: 0, seq: 0, kind: Kind::Delete, expire_at_ms: 0 },
+            key: Vec::new(),
+            interrupted: None,
+            target: (Vec::new(), 0),
+            failed: None,
+        }
+    }
+
+    /// The table it walks.
+    pub fn table(&self) -> &Arc<Table> {
+        &self.table
+    }
+
+    /// Goes to `goal` in block `number`, or as far as blocks are in memory.
+    fn enter(&mut self, number: usize, goal: Goal) -> Step {
+        self.is_valid = false;
+        self.interrupted = None;
+        self.failed = None;
+        let (mut number, mut goal) = (number, goal);
+        while number < self.table.blocks() {
+            let block = match self.block_in_memory(number) {
+                None => {
+                    self.interrupted = Some((number, goal));
+                    return Step::Load;
+                }
+                Some(Err(error)) => return self.fail(error),
+                Some(Ok(block)) => block,
+            };
+            self.block = Some((number, block));
+            let found = match goal {
+                Goal::First => self.first_in_block(),
+                Goal::Last => self.last_in_block(),
+                Goal::AtOrAfter => self.seek_in_block(),
+                Goal::Before => self.before_in_block(),
+            };
+            match found {
+                Err(message) => return self.malformed(message),
+                Ok(true) => {
+                    self.is_valid = true;
+                    return Step::Ready;
+                }
+                Ok(false) => {}
+            }
+            (number, goal) = match goal {
+                Goal::First | Goal::AtOrAfter => (number + 1, Goal::First),
+                Goal::Last | Goal::Before => (number.wrapping_sub(1), Goal::Last),
+            };
+        }
+        Step::Ready
+    }
+
+    fn block_in_memory(&self, number: usize) -> Option<Result<Arc<Block>>> {
+        if let Some((here, block)) = &self.block
+            && *here == number
+        {
+            return Some(Ok(Arc::clone(block)));
+        }
+        if let Some(found) = self.readahead.get(&self.table, number, &self.options) {
+            return Some(found);
+        }
+        let offset = self.table.block(number).offset;
+        let cache = self.table.cache();
+        if self.options.fill_cache { cache.get(offset).map(Ok) } else { cache.peek(offset).map(Ok) }
+    }
+
+    fn fail(&mut self, error: Error) -> Step {
+        self.is_valid = false;
+        self.failed = Some(error);
+        Step::Load
+    }
+
+    fn malformed(&mut self, message: &'static str) -> Step {
+        let number = self.block.as_ref().map_or(0, |(number, _)| *number);
+        self.fail(self.table.corruption(self.table.block(number), message))
+    }
+
+    fn first_in_block(&mut self) -> Result<bool, &'static str> {
+        self.key.clear();
+        self.decode_at(0)
+    }
+
+    /// Stands on the entry at `offset`, if the block does not end there; `key` must hold the previous entry's key, or at a restart anything.
+    #[inline]
+    fn decode_at(&mut self, offset: usize) -> Result<bool, &'static str> {
+        let Some((_, block)) = &self.block else { return Ok(false) };
+        if offset >= block.entries_end() {
+            return Ok(false);
+        }
+        let raw = block.raw(offset)?;
+        if raw.shared > self.key.len() {
+            return Err(super::block::MALFORMED);
+        }
+        self.key.truncate(raw.shared);
+        self.key.extend_from_slice(&block.content()[raw.key_start..raw.value_start]);
+        self.raw = raw;
+        self.offset = offset;
+        Ok(true)
+    }
+
+    /// Stands on the last entry of the run that begins at restart `number` and ends before offset `end`.
+    fn last_from_restart(&mut self, number: usize, end: usize) -> Result<bool, &'static str> {
+        let Some((_, block)) = &self.block else { return Ok(false) };
+        self.key.clear();
+        let mut offset = block.restart(number);
+        let mut found = false;
+        while offset < end && self.decode_at(offset)? {
+            found = true;
+            offset = self.raw.end;
+        }
+        Ok(found)
+    }
+
+    fn last_in_block(&mut self) -> Result<bool, &'static str> {
+        let Some((_, block)) = &self.block else { return Ok(false) };
+        let (restarts, end) = (block.restarts(), block.entries_end());
+        self.last_from_restart(restarts - 1, end)
+    }
+
+    fn seek_in_block(&mut self) -> Result<bool, &'static str> {
+        let Some((_, block)) = &self.block else { return Ok(false) };
+        let restart = block.restart_before(&self.target.0, self.target.1)?;
+        let mut offset = block.restart(restart);
+        self.key.clear();
+        while self.decode_at(offset)? {
+            if compare((&self.key, self.raw.seq), (&self.target.0, self.target.1)).is_ge() {
+                return Ok(true);
+            }
+            offset = self.raw.end;
+        }
+        Ok(false)
+    }
+
+    fn before_in_block(&mut self) -> Result<bool, &'static str> {
+        // The first entry that is not before the target; what is in front of it is the answer.
+        if self.seek_in_block()? { self.previous_in_block() } else { self.last_in_block() }
+    }
+
+    fn previous_in_block(&mut self) -> Result<bool, &'static str> {
+        let Some((_, block)) = &self.block else { return Ok(false) };
+        let here = self.offset;
+        if here == 0 {
+            return Ok(false);
+        }
+        // The last restart in front of this entry.
+        let (mut low, mut high) = (0, block.restarts() - 1);
+        while low < high {
+            let middle = (low + high).div_ceil(2);
+            if block.restart(middle) < here {
+                low = middle;
+            } else {
+                high = middle - 1;
+            }
+        }
+        self.last_from_restart(low, here)
+    }
+
+    pub(super) fn number(&self) -> usize {
+        self.block.as_ref().map_or(0, |(number, _)| *number)
+    }
+}
+
+impl Cursor for TableCursor {
+    #[inline]
+    fn entry(&self) -> Option<Entry<'_>> {
+        if !self.is_valid {
+            return None;
+        }
+        let (_, block) = self.block.as_ref()?;
+        let Raw { value_start, end, seq, kind, expire_at_ms, .. } = self.raw;
+        Some(Entry { key: &self.key, seq, kind, expire_at_ms, value: &block.content()[value_start..end] })
+    }
+
+    fn seek_first(&mut self) -> Step {
+        self.enter(0, Goal::First)
+    }
+
+    fn seek_last(&mut self) -> Step {
+        self.enter(self.table.blocks().wrapping_sub(1), Goal::Last)
+    }
+
+    fn seek(&mut self, key: &[u8], seq: Seq) -> Step {
+        self.target.0.clear();
+        self.target.0.extend_from_slice(key);
+        self.target.1 = seq;
+        self.enter(self.table.index().find(key, seq), Goal::AtOrAfter)
+    }
+
+    fn seek_before(&mut self, key: &[u8], seq: Seq) -> Step {
+        self.target.0.clear();
+        self.target.0.extend_from_slice(key);
+        self.target.1 = seq;
+        let number = self.table.index().find(key, seq);
+        if number == self.table.blocks() { self.seek_last() } else { self.enter(number, Goal::Before) }
+    }
+
+    #[inline]
+    fn next(&mut self) -> Step {
+        debug_assert!(self.is_valid, "next without an entry");
+        match self.decode_at(self.raw.end) {
+            Ok(true) => Step::Ready,
+            Ok(false) => self.enter(self.number() + 1, Goal::First),
+            Err(message) => self.malformed(message),
+        }
+    }
+
+    fn prev(&mut self) -> Step {
+        debug_assert!(self.is_valid, "prev without an entry");
+        match self.previous_in_block() {
+            Ok(true) => Step::Ready,
+            Ok(false) => self.enter(self.number().wrapping_sub(1), Goal::Last),
+            Err(message) => self.malformed(message),
+        }
+    }
+
+    async fn load(&mut self) -> Result<Step> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        let Some((number, goal)) = self.interrupted else { return Ok(Step::Ready) };
+        let way = match goal {
+            Goal::First => Way::Forward,
+            Goal::Last => Way::Backward,
+            Goal::AtOrAfter | Goal::Before => Way::Jump,
+        };
+        self.readahead.fetch(&self.table, number, way, &self.options).await?;
+        Ok(self.enter(number, goal))
+    }
+}

@@ -1,0 +1,213 @@
+//! The parts of a table file and their limits; see `docs/format/table.md` for the bytes.
+
+use weir_model::varint;
+
+use crate::entry::Seq;
+
+/// The last eight bytes of every table.
+pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"weirtabl");
+/// Of this format. A reader refuses others.
+pub(super) const VERSION: u32 = 1;
+/// Three sections (offset 8, length 4, CRC 4), version 4, CRC of the footer 4, magic 8.
+pub(super) const FOOTER_BYTES: usize = 3 * 16 + 4 + 4 + 8;
+/// Compression (1) and CRC (4) behind every block.
+pub(super) const TRAILER_BYTES: usize = 5;
+/// The length before compression, in front of the trailer of a compressed block.
+pub(super) const RAW_LEN_BYTES: usize = 4;
+/// Entries between two restarts. At a restart the key is stored whole, so that a search can start there.
+pub(super) const RESTART_INTERVAL: usize = 16;
+/// Restarts are 16-bit offsets, so that a block of many entries must end below this; one entry alone may be longer.
+pub(super) const BLOCK_BYTES_MAX: usize = 32 << 10;
+/// A block is cut at a page boundary if that wastes at most 1/32 of it: one device page per read is worth 3 % of space.
+pub(super) const PADDING_SHARE: usize = 32;
+
+/// How blocks are compressed. The number is stored behind each block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Compression {
+    /// As they are.
+    None = 0,
+    /// LZ4 block format: cheap enough for every level.
+    Lz4 = 1,
+    /// Zstandard at its fast level: for the last level, where most bytes are.
+    Zstd = 2,
+}
+
+impl Compression {
+    pub(super) fn from_byte(byte: u8) -> Option<Self> {
+        match byte {
+            0 => Some(Compression::None),
+            1 => Some(Compression::Lz4),
+            2 => Some(Compression::Zstd),
+            _ => None,
+        }
+    }
+}
+
+/// How to write a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TableOptions {
+    /// Block size aimed at, in bytes, before compression; at most 32 KiB. One page makes most point reads cost one page.
+    pub block_bytes: usize,
+    /// Of the blocks; filter and index are never compressed.
+    pub compression: Compression,
+    /// Bits of filter per key; 0 = no filter. 10 bits let 1.2 % of absent keys through.
+    pub filter_bits_per_key: u32,
+    /// Size of one write, in bytes; rounded up to pages.
+    pub write_bytes: usize,
+}
+
+impl Default for TableOptions {
+    fn default() -> Self {
+        Self { block_bytes: 4096, compression: Compression::None, filter_bits_per_key: 10, write_bytes: 256 << 10 }
+    }
+}
+
+/// Where a block is in its table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockAddress {
+    /// Its number in the table, from 0.
+    pub number: u32,
+    /// Length in the file, with its trailer.
+    pub len: u32,
+    /// First byte in the file.
+    pub offset: u64,
+}
+
+impl BlockAddress {
+    /// The first byte behind it.
+    pub(super) fn end(&self) -> u64 {
+        self.offset + u64::from(self.len)
+    }
+}
+
+/// What is in a table: returned by the writer, stored in the table, checked by [`super::Table::verify`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TableSummary {
+    /// Length of the file.
+    pub bytes: u64,
+    /// Number of entries: versions, not keys.
+    pub entries: u64,
+    /// Entries that delete.
+    pub tombstones: u64,
+    /// Entries with an expiry time.
+    pub expiring: u64,
+    /// Bytes of keys and values as they came in.
+    pub raw_bytes: u64,
+    /// Key of the first entry.
+    pub smallest_key: Vec<u8>,
+    /// Key of the last entry.
+    pub largest_key: Vec<u8>,
+    /// Least sequence number; 0 if there is no entry.
+    pub smallest_seq: Seq,
+    /// Greatest sequence number; 0 if there is no entry.
+    pub largest_seq: Seq,
+    /// Length of the largest block before compression: bounds the memory that reading a block may take.
+    pub block_bytes_max: u64,
+}
+
+impl TableSummary {
+    /// The properties section. The length of the file is not in it: the file tells.
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        for number in [
+            self.entries,
+            self.tombstones,
+            self.expiring,
+            self.raw_bytes,
+            self.smallest_seq,
+            self.largest_seq,
+            self.block_bytes_max,
+        ] {
+            varint::put(out, number);
+        }
+        for key in [&self.smallest_key, &self.largest_key] {
+            varint::put(out, key.len() as u64);
+            out.extend_from_slice(key);
+        }
+    }
+
+    /// The reverse of [`TableSummary::encode`]; `None` unless exactly the whole of `bytes` is a summary.
+    pub(super) fn decode(bytes: &[u8], file_bytes: u64) -> Option<Self> {
+        let mut rest = bytes;
+        let mut number = || varint::take(&mut rest);
+        let mut summary = TableSummary {
+            bytes: file_bytes,
+            entries: number()?,
+            tombstones: number()?,
+            expiring: number()?,
+            raw_bytes: number()?,
+            smallest_seq: number()?,
+            largest_seq: number()?,
+            block_bytes_max: number()?,
+            ..TableSummary::default()
+        };
+        summary.smallest_key = varint::take_slice(&mut rest)?.to_vec();
+        summary.largest_key = varint::take_slice(&mut rest)?.to_vec();
+        rest.is_empty().then_some(summary)
+    }
+}
+
+/// A part of the file that is not a block: where it is, and its CRC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Section {
+    pub(super) offset: u64,
+    pub(super) len: u32,
+    pub(super) crc: u32,
+}
+
+impl Section {
+    /// The first byte behind it; `None` if no file is that long.
+    pub(super) fn end(&self) -> Option<u64> {
+        self.offset.checked_add(u64::from(self.len))
+    }
+}
+
+/// The end of the file: where everything else is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Footer {
+    pub(super) filter: Section,
+    pub(super) index: Section,
+    pub(super) properties: Section,
+}
+
+impl Footer {
+    pub(super) fn encode(&self) -> [u8; FOOTER_BYTES] {
+        let mut out = [0; FOOTER_BYTES];
+        for (section, slot) in [self.filter, self.index, self.properties].iter().zip(out.chunks_exact_mut(16)) {
+            slot[..8].copy_from_slice(&section.offset.to_le_bytes());
+            slot[8..12].copy_from_slice(&section.len.to_le_bytes());
+            slot[12..].copy_from_slice(&section.crc.to_le_bytes());
+        }
+        out[48..52].copy_from_slice(&VERSION.to_le_bytes());
+        let crc = crc32c::crc32c(&out[..52]);
+        out[52..56].copy_from_slice(&crc.to_le_bytes());
+        out[56..].copy_from_slice(&MAGIC.to_le_bytes());
+        out
+    }
+
+    /// Checks magic, CRC, version, and that the sections lie one behind the other in front of the footer.
+    pub(super) fn decode(bytes: &[u8; FOOTER_BYTES], footer_offset: u64) -> Result<Self, &'static str> {
+        let u32_at = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+        let u64_at = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+        if u64_at(56) != MAGIC {
+            return Err("this is not the end of a table: the magic number is missing");
+        }
+        if u32_at(52) != crc32c::crc32c(&bytes[..52]) {
+            return Err("the footer's checksum does not match");
+        }
+        if u32_at(48) != VERSION {
+            return Err("the table has a format version that this program does not know");
+        }
+        let section = |at: usize| Section { offset: u64_at(at), len: u32_at(at + 8), crc: u32_at(at + 12) };
+        let footer = Footer { filter: section(0), index: section(16), properties: section(32) };
+        let in_order = footer.filter.end().is_some_and(|end| end == footer.index.offset)
+            && footer.index.end().is_some_and(|end| end == footer.properties.offset)
+            && footer.properties.end().is_some_and(|end| end <= footer_offset);
+        if in_order { Ok(footer) } else { Err("the footer's sections do not lie in order inside the file") }
+    }
+}
+
+/// The CRC of a block: over its offset too, so that a block that was written to or read from the wrong place does not pass.
+pub(super) fn block_crc(offset: u64, stored: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&offset.to_le_bytes()), stored)
+}

@@ -1,0 +1,130 @@
+//! Reading ahead: how a cursor turns many small wishes into few large reads.
+//!
+//! A seek that misses reads one block. Each miss on the way from there doubles the window, up to the limit; so a point seek costs one
+//! page, and a long scan one large read per window. A cursor that bypasses the cache (compaction) knows that it will
+//! read on: it begins with the whole window, and has the next one under way while the current one is being used.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use weir_io::{AlignedBuf, Op, PAGE, Result};
+
+use super::block::Block;
+use super::cursor::CursorOptions;
+use super::reader::Table;
+use super::span::Span;
+
+#[derive(Default)]
+pub(super) struct Readahead {
+    current: Option<Chunk>,
+    /// Under way: awaited by `fetch` only.
+    coming: Option<Coming>,
+    window_bytes: u64,
+}
+
+/// How the cursor came to the missing block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// By a seek.
+    Jump,
+    /// From the block before it.
+    Forward,
+    /// From the block behind it.
+    Backward,
+}
+
+/// Blocks that were read together.
+struct Chunk {
+    blocks: Range<usize>,
+    span: Span,
+}
+
+struct Coming {
+    blocks: Range<usize>,
+    offset: u64,
+    len: u64,
+    read: Op<AlignedBuf>,
+}
+
+impl Readahead {
+    /// Block `number`, if the last chunk has it.
+    pub(super) fn get(&self, table: &Table, number: usize, options: &CursorOptions) -> Option<Result<Arc<Block>>> {
+        let chunk = self.current.as_ref().filter(|chunk| chunk.blocks.contains(&number))?;
+        let address = table.block(number);
+        Some(if options.fill_cache {
+            table.decode_copy(address, &chunk.span).map(|block| {
+                let block = Arc::new(block);
+                table.cache().insert(address.offset, &block, false);
+                block
+            })
+        } else {
+            table.decode_shared(address, &chunk.span).map(Arc::new)
+        })
+    }
+
+    /// Reads a chunk with block `number` in it, for [`Readahead::get`]. Dropping the future loses nothing but time.
+    pub(super) async fn fetch(
+        &mut self,
+        table: &Table,
+        number: usize,
+        way: Way,
+        options: &CursorOptions,
+    ) -> Result<()> {
+        if self.coming.as_ref().is_none_or(|coming| !coming.blocks.contains(&number)) {
+            let blocks = self.plan(table, number, way, options);
+            self.coming = Some(submit(table, blocks, options));
+        }
+        let coming = self.coming.as_mut().expect("set above");
+        let result = (&mut coming.read).await;
+        let coming = self.coming.take().expect("set above");
+        let span = Span::new(table.path(), coming.offset, coming.len, result?)?;
+        let next = coming.blocks.end;
+        self.current = Some(Chunk { blocks: coming.blocks, span });
+        if !options.fill_cache && next < table.blocks() && !table.cache().contains(table.block(next).offset) {
+            let blocks = forward(table, next, self.window_bytes);
+            self.coming = Some(submit(table, blocks, options));
+        }
+        Ok(())
+    }
+
+    /// Which blocks to read when `number` is missing; adapts the window.
+    fn plan(&mut self, table: &Table, number: usize, way: Way, options: &CursorOptions) -> Range<usize> {
+        let limit = options.readahead_bytes as u64;
+        self.window_bytes = match way {
+            _ if !options.fill_cache => limit,
+            Way::Jump => 0,
+            Way::Forward | Way::Backward => (self.window_bytes * 2).max(2 * PAGE as u64).min(limit),
+        };
+        match way {
+            Way::Backward => backward(table, number, self.window_bytes),
+            Way::Jump | Way::Forward => forward(table, number, self.window_bytes),
+        }
+    }
+}
+
+/// The blocks from `first` on that begin within `window_bytes`; at least one.
+fn forward(table: &Table, first: usize, window_bytes: u64) -> Range<usize> {
+    let limit = table.block(first).offset / PAGE as u64 * PAGE as u64 + window_bytes;
+    let mut end = first + 1;
+    while end < table.blocks() && table.block(end).end() <= limit {
+        end += 1;
+    }
+    first..end
+}
+
+/// The blocks up to `last` that end within `window_bytes` before its end; at least one.
+fn backward(table: &Table, last: usize, window_bytes: u64) -> Range<usize> {
+    let limit = table.block(last).end().next_multiple_of(PAGE as u64);
+    let mut start = last;
+    while start > 0 && table.block(start - 1).offset + window_bytes >= limit {
+        start -= 1;
+    }
+    start..last + 1
+}
+
+fn submit(table: &Table, blocks: Range<usize>, options: &CursorOptions) -> Coming {
+    let offset = table.block(blocks.start).offset / PAGE as u64 * PAGE as u64;
+    let len = table.block(blocks.end - 1).end().next_multiple_of(PAGE as u64) - offset;
+    let read = table.read(offset, len, options.class);
+    Coming { blocks, offset, len, read }
+}

@@ -1,0 +1,252 @@
+//! Reading a table: open it once, then point reads that touch one block.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use weir_io::{AlignedBuf, Class, Error, File, Fs, Op, OpenOptions, Owner, PAGE, Result, Tag};
+
+use super::block::Block;
+use super::cursor::{CursorOptions, TableCursor};
+use super::filter::Filter;
+use super::format::{BlockAddress, Compression, FOOTER_BYTES, Footer, Section, TableSummary};
+use super::index::Index;
+use super::span::{Span, Stored};
+use crate::cache::{BlockCache, Charge, TableCache};
+use crate::entry::Seq;
+use crate::value::Found;
+
+/// Opening reads this share of the file's end at once, where footer, index and filter usually are.
+const TAIL_SHARE: u64 = 48;
+/// Bounds of that first read, in bytes.
+const TAIL_BYTES_MIN: u64 = 4 * PAGE as u64;
+const TAIL_BYTES_MAX: u64 = 1 << 20;
+
+/// An open table: file, filter and index in memory. Shared by all versions of the tree that contain it.
+pub struct Table {
+    file: Arc<dyn File>,
+    path: PathBuf,
+    id: u64,
+    owner: Owner,
+    index: Index,
+    filter: Option<Filter>,
+    summary: TableSummary,
+    cache: TableCache,
+    /// Books filter and index to the cache's capacity as long as the table is open.
+    _charge: Charge,
+}
+
+/// The answer to a point read.
+#[derive(Debug)]
+pub enum TableGet {
+    /// No version of the key that the read may see is in this table.
+    Absent,
+    /// The newest one in this table.
+    Found(Found),
+    /// Only this block can tell: await [`Table::load`], then ask [`Table::get_in`].
+    Load(BlockAddress),
+}
+
+impl Table {
+    /// Opens the table at `path`: one read, or two if filter and index are unusually large. `id` is the table's number in the tree,
+    /// for the caller; in the cache the table gets a number of its own, as another tree may use the same `id`.
+    pub async fn open(
+        fs: &Arc<dyn Fs>,
+        path: &Path,
+        id: u64,
+        owner: Owner,
+        cache: &Arc<BlockCache>,
+        tag: Tag,
+    ) -> Result<Arc<Table>> {
+        let file = fs.open(path, OpenOptions::read(), tag).await?;
+        let len = file.len().await?;
+        let corrupt = |offset: u64, message: &str| Error::corruption(path, offset, message);
+        if len < FOOTER_BYTES as u64 || !len.is_multiple_of(PAGE as u64) {
+            return Err(corrupt(len, "the file's length is not that of a table: was it cut off?"));
+        }
+        let tail_len = (len / TAIL_SHARE).clamp(TAIL_BYTES_MIN, TAIL_BYTES_MAX).next_multiple_of(PAGE as u64).min(len);
+        let read_tail = file.read_at(len - tail_len, AlignedBuf::with_len(tail_len as usize), tag);
+        let tail = Span::new(path, len - tail_len, tail_len, read_tail.await?)?;
+        let footer_offset = len - FOOTER_BYTES as u64;
+        let footer = tail.get(footer_offset, FOOTER_BYTES).first_chunk().expect("that is the length of a footer");
+        let footer = Footer::decode(footer, footer_offset).map_err(|message| corrupt(footer_offset, message))?;
+        let meta_offset = footer.filter.offset / PAGE as u64 * PAGE as u64;
+        let meta = if meta_offset >= tail.offset() {
+            tail
+        } else {
+            let head_len = tail.offset() - meta_offset;
+            let mut head = file.read_at(meta_offset, AlignedBuf::with_len(head_len as usize), tag).await?;
+            head.extend_from_slice(tail.bytes());
+            Span::new(path, meta_offset, head_len + tail_len, head)?
+        };
+        let section = |section: Section, name: &str| -> Result<&[u8]> {
+            let bytes = meta.get(section.offset, section.len as usize);
+            if crc32c::crc32c(bytes) != section.crc {
+                return Err(corrupt(section.offset, &format!("the checksum of the {name} does not match")));
+            }
+            Ok(bytes)
+        };
+        let summary = TableSummary::decode(section(footer.properties, "properties")?, len)
+            .ok_or_else(|| corrupt(footer.properties.offset, "the properties are malformed"))?;
+        let index = Index::decode(section(footer.index, "index")?, footer.filter.offset, summary.raw_bytes)
+            .map_err(|message| corrupt(footer.index.offset, message))?;
+        let filter_bytes = section(footer.filter, "filter")?;
+        let filter = if filter_bytes.is_empty() {
+            None
+        } else {
+            let filter = Filter::decode(filter_bytes);
+            Some(filter.ok_or_else(|| corrupt(footer.filter.offset, "the filter is malformed"))?)
+        };
+        let charge = cache.charge(index.bytes() + filter.as_ref().map_or(0, Filter::bytes));
+        Ok(Arc::new(Table {
+            path: path.to_path_buf(),
+            id,
+            owner,
+            index,
+            filter,
+            summary,
+            cache: cache.table(owner),
+            _charge: charge,
+            file,
+        }))
+    }
+
+    /// The table's number in its tree.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// What is in it.
+    pub fn summary(&self) -> &TableSummary {
+        &self.summary
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Number of blocks.
+    pub fn blocks(&self) -> usize {
+        self.index.len()
+    }
+
+    /// Where block `number` is; it must be less than [`Table::blocks`].
+    pub fn block(&self, number: usize) -> BlockAddress {
+        self.index.address(number)
+    }
+
+    /// False means that no key with this [`super::filter::hash`] is in the table.
+    #[inline]
+    pub fn may_contain(&self, hash: u64) -> bool {
+        self.filter.as_ref().is_none_or(|filter| filter.may_contain(hash))
+    }
+
+    /// The newest version of `key` with a sequence number of at most `at`; it may be a tombstone. `hash` is the key's
+    /// [`super::filter::hash`].
+    #[inline]
+    pub fn get(&self, key: &[u8], hash: u64, at: Seq) -> Result<TableGet> {
+        if !self.may_contain(hash) {
+            return Ok(TableGet::Absent);
+        }
+        let number = self.index.find(key, at);
+        if number == self.index.len() {
+            return Ok(TableGet::Absent);
+        }
+        let address = self.index.address(number);
+        let Some(block) = self.cache.get(address.offset) else { return Ok(TableGet::Load(address)) };
+        Ok(self.get_in(&block, address, key, at)?.map_or(TableGet::Absent, TableGet::Found))
+    }
+
+    /// Like [`Table::get`], in the block at `address`, which `get` named and [`Table::load`] fetched.
+    #[inline]
+    pub fn get_in(&self, block: &Arc<Block>, address: BlockAddress, key: &[u8], at: Seq) -> Result<Option<Found>> {
+        block.get(key, at).map_err(|message| self.corruption(address, message))
+    }
+
+    /// Reads the block at `address`, checks it, decompresses it, and puts it into the cache, pinned if `pin`. The read is submitted when
+    /// this returns.
+    pub fn load(
+        self: &Arc<Self>,
+        address: BlockAddress,
+        class: Class,
+        pin: bool,
+    ) -> impl Future<Output = Result<Arc<Block>>> + Send + use<> {
+        let table = Arc::clone(self);
+        let start = address.offset / PAGE as u64 * PAGE as u64;
+        let len = address.end().next_multiple_of(PAGE as u64) - start;
+        let read = self.read(start, len, class);
+        async move {
+            let span = Span::new(&table.path, start, len, read.await?)?;
+            let block = Arc::new(table.decode_read(address, span)?);
+            table.cache.insert(address.offset, &block, pin);
+            Ok(block)
+        }
+    }
+
+    /// Submits a read of whole pages.
+    pub(super) fn read(&self, start: u64, len: u64, class: Class) -> Op<AlignedBuf> {
+        self.file.read_at(start, AlignedBuf::with_len(len as usize), Tag::new(self.owner, class))
+    }
+
+    /// The block at `address` out of `span`, which was read for it alone.
+    fn decode_read(&self, address: BlockAddress, span: Span) -> Result<Block> {
+        let stored = self.check(address, &span)?;
+        let whole = stored.payload.len() >= span.capacity() - span.capacity() / 8;
+        if stored.compression != Compression::None || !whole {
+            return self.decode(address, stored);
+        }
+        let (start, len) = (span.position(address.offset), stored.payload.len());
+        let page = span.into_buf().expect("the span was read for this block alone");
+        Block::from_page(page, start, len).map_err(|message| self.corruption(address, message))
+    }
+
+    /// The block at `address` out of `span`, in memory of its own.
+    pub(super) fn decode_copy(&self, address: BlockAddress, span: &Span) -> Result<Block> {
+        let stored = self.check(address, span)?;
+        self.decode(address, stored)
+    }
+
+    /// The block at `address` out of `span`, in the span's memory if it is not compressed.
+    pub(super) fn decode_shared(&self, address: BlockAddress, span: &Span) -> Result<Block> {
+        let stored = self.check(address, span)?;
+        if stored.compression != Compression::None {
+            return self.decode(address, stored);
+        }
+        let (start, len) = (span.position(address.offset), stored.payload.len());
+        Block::from_chunk(span.shared(), start, len).map_err(|message| self.corruption(address, message))
+    }
+
+    fn check<'a>(&self, address: BlockAddress, span: &'a Span) -> Result<Stored<'a>> {
+        let bytes = span.get(address.offset, address.len as usize);
+        Stored::check(bytes, address.offset).map_err(|message| self.corruption(address, message))
+    }
+
+    fn decode(&self, address: BlockAddress, stored: Stored<'_>) -> Result<Block> {
+        let content = stored.decompress(self.summary.block_bytes_max);
+        content.and_then(Block::from_vec).map_err(|message| self.corruption(address, message))
+    }
+
+    pub(super) fn corruption(&self, address: BlockAddress, message: impl Into<String>) -> Error {
+        Error::corruption(&self.path, address.offset, message)
+    }
+
+    /// Takes the table's blocks out of the cache, as many as are there: for a table that has been removed from the tree.
+    pub fn evict(&self) {
+        for number in 0..self.index.len() {
+            self.cache.evict(self.index.address(number).offset);
+        }
+    }
+
+    /// A cursor over the table's entries.
+    pub fn cursor(self: &Arc<Self>, options: CursorOptions) -> TableCursor {
+        TableCursor::new(Arc::clone(self), options)
+    }
+
+    pub(super) fn index(&self) -> &Index {
+        &self.index
+    }
+
+    pub(super) fn cache(&self) -> &TableCache {
+        &self.cache
+    }
+}

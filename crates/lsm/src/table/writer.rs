@@ -1,0 +1,362 @@
+//! Writing a table: entries in ascending order, blocks out in large writes while the next are being built.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use weir_io::{AlignedBuf, File, Fs, Op, OpenOptions, PAGE, Result, Tag};
+
+use super::block::BlockBuilder;
+use super::filter::{self, Filter};
+use super::format::{
+    BLOCK_BYTES_MAX, Compression, FOOTER_BYTES, Footer, PADDING_SHARE, RAW_LEN_BYTES, Section, TRAILER_BYTES,
+    TableOptions, TableSummary, block_crc,
+};
+use super::index::{IndexBuilder, common_prefix, separator};
+use crate::entry::{Entry, Kind, Seq};
+
+/// Most writes under way: one that the device works on, one queued behind it.
+const WRITES_IN_FLIGHT_MAX: usize = 2;
+/// Compression that saves less than 1/8 is not worth decompressing.
+const SAVING_SHARE: usize = 8;
+/// zstd's fast levels are the negative ones; on small blocks higher ones cost time and hardly save.
+const ZSTD_LEVEL: i32 = -1;
+
+/// Writes one table. A writer that is dropped unfinished leaves a file without a footer, for the caller to remove.
+pub struct TableWriter {
+    file: Arc<dyn File>,
+    path: PathBuf,
+    tag: Tag,
+    options: TableOptions,
+    out: Output,
+    block: BlockBuilder,
+    /// The last entry added; the separator of the block just cut is only known with the next entry.
+    last_key: Vec<u8>,
+    last_seq: Seq,
+    cut: Option<CutBlock>,
+    index: IndexBuilder,
+    hashes: Vec<u64>,
+    summary: TableSummary,
+    compressor: Option<zstd::bulk::Compressor<'static>>,
+    compressed: Vec<u8>,
+}
+
+/// A finished block that waits for its separator.
+struct CutBlock {
+    offset: u64,
+    len: u32,
+}
+
+impl TableWriter {
+    /// Creates the file `path`, which must not exist. Every write is tagged with `tag`.
+    pub async fn create(fs: &Arc<dyn Fs>, path: &Path, options: TableOptions, tag: Tag) -> Result<TableWriter> {
+        let file = fs.open(path, OpenOptions::create_new(), tag).await?;
+        let compressor = match options.compression {
+            Compression::Zstd => {
+                let new = zstd::bulk::Compressor::new(ZSTD_LEVEL);
+                Some(new.map_err(|error| weir_io::Error::from_std("set up zstd for", path, &error))?)
+            }
+            Compression::None | Compression::Lz4 => None,
+        };
+        let options = TableOptions { block_bytes: options.block_bytes.clamp(64, BLOCK_BYTES_MAX), ..options };
+        Ok(TableWriter {
+            file,
+            path: path.to_path_buf(),
+            tag,
+            options,
+            out: Output::new(options.write_bytes.next_multiple_of(PAGE).max(PAGE)),
+            block: BlockBuilder::new(),
+            last_key: Vec::new(),
+            last_seq: 0,
+            cut: None,
+            index: IndexBuilder::default(),
+            hashes: Vec::new(),
+            summary: TableSummary::default(),
+            compressor,
+            compressed: Vec::new(),
+        })
+    }
+
+    /// Adds an entry. Only computes: call [`TableWriter::drain`] when [`TableWriter::pending_bytes`] says so.
+    ///
+    /// # Panics
+    /// If the entry is not behind the last one in the tree's order.
+    pub fn add(&mut self, entry: Entry<'_>) {
+        let mut shared = 0;
+        let mut is_new_key = true;
+        if self.summary.entries > 0 {
+            shared = common_prefix(&self.last_key, entry.key);
+            is_new_key = match (self.last_key.get(shared), entry.key.get(shared)) {
+                (None, Some(_)) => true,
+                (Some(last), Some(new)) => {
+                    assert!(last < new, "keys must ascend");
+                    true
+                }
+                (None, None) => {
+                    assert!(entry.seq < self.last_seq, "versions of a key must come newest first");
+                    false
+                }
+                (Some(_), None) => panic!("keys must ascend"),
+            };
+        }
+        if !self.block.is_empty() && self.must_cut(self.block.len_with(&entry, shared)) {
+            self.cut_block();
+        }
+        self.place_separator(&entry, is_new_key);
+        let shared_in_block = if self.block.is_empty() { 0 } else { shared };
+        self.block.add(&entry, shared_in_block);
+        self.book(&entry, is_new_key);
+        self.last_key.truncate(shared);
+        self.last_key.extend_from_slice(&entry.key[shared..]);
+        self.last_seq = entry.seq;
+    }
+
+    /// Bytes that wait to be written; 0 until there is a whole write's worth.
+    pub fn pending_bytes(&self) -> usize {
+        self.out.ready.iter().map(|buf| buf.len()).sum()
+    }
+
+    /// Starts the writes that are ready. Waits only while [`WRITES_IN_FLIGHT_MAX`] are under way, so that computing and writing overlap.
+    pub async fn drain(&mut self) -> Result<()> {
+        while !self.out.ready.is_empty() {
+            if self.out.in_flight.len() >= WRITES_IN_FLIGHT_MAX {
+                self.out.await_oldest().await?;
+            }
+            self.out.submit(&*self.file, self.tag);
+        }
+        Ok(())
+    }
+
+    /// Length of the file so far, in bytes, as far as blocks are cut; filter and index come on top.
+    pub fn file_bytes(&self) -> u64 {
+        self.out.offset + self.block.len() as u64
+    }
+
+    /// Length that the file will have about when finished now: with filter, index and footer.
+    pub fn estimated_bytes(&self) -> u64 {
+        let filter = self.hashes.len() as u64 * u64::from(self.options.filter_bits_per_key) / 8;
+        (self.file_bytes() + filter + self.index.bytes() as u64 + FOOTER_BYTES as u64).next_multiple_of(PAGE as u64)
+    }
+
+    /// Number of entries so far.
+    pub fn entries(&self) -> u64 {
+        self.summary.entries
+    }
+
+    /// Key of the last entry; empty before the first.
+    pub fn last_key(&self) -> &[u8] {
+        &self.last_key
+    }
+
+    /// Writes what is left, filter, index, properties and footer, and makes the file durable (its name is the caller's).
+    pub async fn finish(mut self) -> Result<TableSummary> {
+        if !self.block.is_empty() {
+            self.cut_block();
+        }
+        if let Some(cut) = self.cut.take() {
+            self.index.add(cut.offset, cut.len, &self.last_key, 0);
+        }
+        self.summary.largest_key = std::mem::take(&mut self.last_key);
+        self.drain().await?;
+        let mut encoded = Vec::new();
+        if self.options.filter_bits_per_key > 0 {
+            Filter::build(&self.hashes, self.options.filter_bits_per_key).encode(&mut encoded);
+        }
+        let filter = self.section(&encoded);
+        let index = std::mem::take(&mut self.index).finish();
+        let index = self.section(&index);
+        encoded.clear();
+        self.summary.encode(&mut encoded);
+        let properties = self.section(&encoded);
+        // The footer ends the file, and the file ends on a page boundary.
+        let footer_end = (self.out.offset + FOOTER_BYTES as u64).next_multiple_of(PAGE as u64);
+        self.out.pad((footer_end - FOOTER_BYTES as u64 - self.out.offset) as usize);
+        self.out.push(&Footer { filter, index, properties }.encode());
+        self.out.seal();
+        self.drain().await?;
+        while !self.out.in_flight.is_empty() {
+            self.out.await_oldest().await?;
+        }
+        self.file.sync(self.tag).await?;
+        self.summary.bytes = footer_end;
+        Ok(self.summary)
+    }
+
+    /// The path that was given to [`TableWriter::create`].
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether the block must end here, if one more entry made its content `len_with` bytes long.
+    fn must_cut(&self, len_with: usize) -> bool {
+        let target = self.options.block_bytes;
+        if len_with + TRAILER_BYTES > target {
+            return true;
+        }
+        if self.options.compression != Compression::None {
+            return false; // Where it will end is not known yet.
+        }
+        // A block that began in the middle of a page comes back to the boundary here, if that wastes little.
+        let len = self.block.len() + TRAILER_BYTES;
+        let end = self.out.offset + len as u64;
+        let crosses = self.out.offset + (len_with + TRAILER_BYTES) as u64 > end.next_multiple_of(PAGE as u64);
+        crosses && len >= target / 2 && padding(end, len) > 0
+    }
+
+    fn cut_block(&mut self) {
+        let offset = self.out.offset;
+        let content = self.block.finish();
+        self.summary.block_bytes_max = self.summary.block_bytes_max.max(content.len() as u64);
+        let compressed = &mut self.compressed;
+        compressed.clear();
+        let mut compression = self.options.compression;
+        match compression {
+            Compression::None => {}
+            Compression::Lz4 => {
+                compressed.resize(lz4_flex::block::get_maximum_output_size(content.len()), 0);
+                let len = lz4_flex::block::compress_into(content, compressed).expect("the buffer has the maximum size");
+                compressed.truncate(len);
+            }
+            Compression::Zstd => {
+                let compressor = self.compressor.as_mut().expect("created with the writer");
+                compressed.reserve(zstd::zstd_safe::compress_bound(content.len()));
+                // A block that does not compress is stored as it is, whatever the reason.
+                if compressor.compress_to_buffer(content, compressed).is_err() {
+                    compression = Compression::None;
+                }
+            }
+        }
+        let stored = if compression != Compression::None
+            && compressed.len() + RAW_LEN_BYTES <= content.len() - content.len() / SAVING_SHARE
+        {
+            compressed.extend_from_slice(&(content.len() as u32).to_le_bytes());
+            compressed
+        } else {
+            compression = Compression::None;
+            content
+        };
+        stored.push(compression as u8);
+        let crc = block_crc(offset, stored);
+        stored.extend_from_slice(&crc.to_le_bytes());
+        let len = stored.len();
+        self.out.push(stored);
+        self.out.pad(padding(self.out.offset, len));
+        self.cut = Some(CutBlock { offset, len: u32::try_from(len).expect("an entry is less than 4 GiB") });
+        self.block.clear();
+    }
+
+    /// Puts the block that was cut before `next` into the index.
+    fn place_separator(&mut self, next: &Entry<'_>, is_new_key: bool) {
+        let Some(cut) = self.cut.take() else { return };
+        if is_new_key {
+            let mut scratch = Vec::new();
+            self.index.add(cut.offset, cut.len, separator(&self.last_key, next.key, &mut scratch), 0);
+        } else {
+            self.index.add(cut.offset, cut.len, &self.last_key, self.last_seq);
+        }
+    }
+
+    fn book(&mut self, entry: &Entry<'_>, is_new_key: bool) {
+        let summary = &mut self.summary;
+        if summary.entries == 0 {
+            summary.smallest_key = entry.key.to_vec();
+            summary.smallest_seq = entry.seq;
+        }
+        summary.entries += 1;
+        summary.tombstones += u64::from(entry.kind == Kind::Delete);
+        summary.expiring += u64::from(entry.expire_at_ms != 0);
+        summary.raw_bytes += (entry.key.len() + entry.value.len()) as u64;
+        summary.smallest_seq = summary.smallest_seq.min(entry.seq);
+        summary.largest_seq = summary.largest_seq.max(entry.seq);
+        if is_new_key && self.options.filter_bits_per_key > 0 {
+            self.hashes.push(filter::hash(entry.key));
+        }
+    }
+
+    fn section(&mut self, bytes: &[u8]) -> Section {
+        let offset = self.out.offset;
+        self.out.push(bytes);
+        let len = u32::try_from(bytes.len()).expect("filter and index are less than 4 GiB");
+        Section { offset, len, crc: crc32c::crc32c(bytes) }
+    }
+}
+
+/// How many bytes to skip behind a block of `len` bytes that ends at `end`, so that the next one begins a page.
+fn padding(end: u64, len: usize) -> usize {
+    let rest = (end.next_multiple_of(PAGE as u64) - end) as usize;
+    if rest <= len / PADDING_SHARE { rest } else { 0 }
+}
+
+/// The file's bytes on their way out, in writes of equal length.
+struct Output {
+    write_bytes: usize,
+    /// Bytes pushed so far: the file offset of the next one.
+    offset: u64,
+    current: AlignedBuf,
+    ready: VecDeque<AlignedBuf>,
+    in_flight: VecDeque<Op<AlignedBuf>>,
+    /// File offset of the next write.
+    submitted: u64,
+    /// A written buffer, to be filled again.
+    spare: Option<AlignedBuf>,
+}
+
+impl Output {
+    fn new(write_bytes: usize) -> Self {
+        Output {
+            write_bytes,
+            offset: 0,
+            current: AlignedBuf::with_capacity(write_bytes),
+            ready: VecDeque::new(),
+            in_flight: VecDeque::new(),
+            submitted: 0,
+            spare: None,
+        }
+    }
+
+    fn push(&mut self, mut bytes: &[u8]) {
+        self.offset += bytes.len() as u64;
+        while !bytes.is_empty() {
+            let room = self.write_bytes - self.current.len();
+            let (now, later) = bytes.split_at(room.min(bytes.len()));
+            self.current.extend_from_slice(now);
+            bytes = later;
+            if self.current.len() == self.write_bytes {
+                self.seal();
+            }
+        }
+    }
+
+    fn pad(&mut self, bytes: usize) {
+        const ZEROS: [u8; PAGE] = [0; PAGE];
+        debug_assert!(bytes < PAGE);
+        self.push(&ZEROS[..bytes]);
+    }
+
+    /// Makes what is there ready to be written.
+    fn seal(&mut self) {
+        if self.current.is_empty() {
+            return;
+        }
+        let next = self.spare.take().unwrap_or_else(|| AlignedBuf::with_capacity(self.write_bytes));
+        self.ready.push_back(std::mem::replace(&mut self.current, next));
+    }
+
+    fn submit(&mut self, file: &dyn File, tag: Tag) {
+        let Some(buf) = self.ready.pop_front() else { return };
+        let offset = self.submitted;
+        self.submitted += buf.len() as u64;
+        self.in_flight.push_back(file.write_at(offset, buf, tag));
+    }
+
+    async fn await_oldest(&mut self) -> Result<()> {
+        let Some(oldest) = self.in_flight.front_mut() else { return Ok(()) };
+        // Taken out only when done: a caller that drops this future has lost nothing.
+        let result = oldest.await;
+        self.in_flight.pop_front();
+        let mut buf = result?;
+        buf.clear();
+        self.spare = Some(buf);
+        Ok(())
+    }
+}
