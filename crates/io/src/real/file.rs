@@ -6,7 +6,7 @@ use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
 use super::blocking::may_block;
-use super::fs::Device;
+use super::device::Device;
 use super::threads::Lane;
 use super::transfer::{Handle, Transfer, Verb};
 use crate::{AlignedBuf, Error, ErrorKind, File, Op, PAGE, Result, Tag};

@@ -1,36 +1,28 @@
 //! The file system of the machine.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use super::blocking::may_block;
-use super::completion::slot;
+use super::choose::{Choice, measure};
+use super::device::{Backend, Device};
 use super::file::RealFile;
 use super::lock::lock;
-use super::threads::{Lane, Task, Threads};
-use super::transfer::{Handle, Request, Transfer};
-use crate::{AlignedBuf, Class, DirEntry, Error, ErrorKind, File, Fs, FsLock, Op, OpenOptions, Result, Tag};
-
-/// Who moves the bytes of direct I/O.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Backend {
-    /// Whichever measures better at start.
-    #[default]
-    Auto,
-    /// Worker threads with blocking system calls.
-    Threads,
-    /// io_uring, where the kernel allows it.
-    Uring,
-}
+use super::threads::Lane;
+use super::transfer::Handle;
+use super::uring::Uring;
+use crate::{Class, DirEntry, Error, ErrorKind, File, Fs, FsLock, Op, OpenOptions, Result, Tag};
 
 /// How the machine's disk is driven. Start from `RealFsOptions::default()`.
 #[derive(Clone, Debug)]
 pub struct RealFsOptions {
     /// Who moves the bytes.
     pub backend: Backend,
+    /// Where [`Backend::Auto`] measures, some 60 ms, on a file of its own of 1 MiB. Without it, io_uring is taken
+    /// unmeasured wherever the kernel allows it.
+    pub probe_dir: Option<PathBuf>,
     /// Most worker threads for what clients wait for.
     pub foreground_threads: usize,
     /// Most worker threads for flush, compaction and maintenance.
@@ -41,51 +33,27 @@ pub struct RealFsOptions {
 
 impl Default for RealFsOptions {
     fn default() -> Self {
-        Self { backend: Backend::Auto, foreground_threads: 32, background_threads: 8, queue_max: 4096 }
+        Self { backend: Backend::Auto, probe_dir: None, foreground_threads: 32, background_threads: 8, queue_max: 4096 }
     }
 }
 
 /// The file system of the machine; see [`Fs`].
 pub struct RealFs {
     device: Arc<Device>,
-}
-
-/// What moves bytes and makes calls; shared by the file system and its open files. When the last of them goes,
-/// everything submitted has completed.
-pub(super) struct Device {
-    threads: Threads,
-    /// The first file for which the file system refused O_DIRECT.
-    direct_refused: OnceLock<PathBuf>,
-}
-
-impl Device {
-    /// Submits `transfer`.
-    pub(super) fn submit(&self, lane: Lane, transfer: Transfer) -> Op<AlignedBuf> {
-        let (completer, wait) = slot();
-        self.threads.submit(lane, Task::Transfer(Request { transfer, completer }));
-        Op::pending(wait)
-    }
-
-    /// Makes a blocking call: here if this thread may block, else on a worker.
-    pub(super) fn call<T: Send + 'static>(
-        &self,
-        lane: Lane,
-        call: impl FnOnce() -> Result<T> + Send + 'static,
-    ) -> Op<T> {
-        if may_block() {
-            return Op::ready(call());
-        }
-        let (completer, wait) = slot();
-        self.threads.submit(lane, Task::Call(Box::new(move || completer.complete(call()))));
-        Op::pending(wait)
-    }
+    choice: Choice,
 }
 
 impl RealFs {
-    /// The file system of the machine, driven as `options` say.
+    /// The file system of the machine, driven as `options` say; where the kernel refuses io_uring, worker threads do
+    /// it all, and [`RealFs::backend`] says so.
     pub fn new(options: RealFsOptions) -> Arc<Self> {
-        let threads = Threads::new(options.foreground_threads, options.background_threads, options.queue_max);
-        Arc::new(Self { device: Arc::new(Device { threads, direct_refused: OnceLock::new() }) })
+        let (device, choice) = driven(&options);
+        Arc::new(Self { device: Arc::new(device), choice })
+    }
+
+    /// Which backend drives the disk, and why.
+    pub fn backend(&self) -> &Choice {
+        &self.choice
     }
 
     /// The first file for which the file system refused O_DIRECT, if any: its bytes, and those of every other such
@@ -175,8 +143,33 @@ impl Fs for RealFs {
     }
 }
 
+/// The device, and why it is driven that way.
+fn driven(options: &RealFsOptions) -> (Device, Choice) {
+    let chosen = |backend, reason: String| Choice { backend, reason };
+    let threads = || Device::new(options, None);
+    if options.backend == Backend::Threads {
+        return (threads(), chosen(Backend::Threads, "asked for".into()));
+    }
+    let ring = match Uring::new(options.queue_max) {
+        Ok(ring) => Device::new(options, Some(ring)),
+        Err(error) => return (threads(), chosen(Backend::Threads, format!("there is no io_uring here: {error}"))),
+    };
+    match (&options.probe_dir, options.backend) {
+        (Some(dir), Backend::Auto) => {
+            let threads = threads();
+            match measure(dir, &threads, &ring) {
+                Ok(choice) if choice.backend == Backend::Threads => (threads, choice),
+                Ok(choice) => (ring, choice),
+                Err(error) => (ring, chosen(Backend::Uring, format!("could not measure: {error}"))),
+            }
+        }
+        (None, Backend::Auto) => (ring, chosen(Backend::Uring, "not measured".into())),
+        (_, Backend::Threads | Backend::Uring) => (ring, chosen(Backend::Uring, "asked for".into())),
+    }
+}
+
 /// Opens `path`, through the page cache if the file system refuses direct I/O.
-fn open(path: &Path, options: OpenOptions) -> Result<Handle, Errno> {
+pub(super) fn open(path: &Path, options: OpenOptions) -> Result<Handle, Errno> {
     let mut flags = OFlags::CLOEXEC | if options.write { OFlags::RDWR } else { OFlags::RDONLY };
     flags.set(OFlags::CREATE | OFlags::EXCL, options.create_new);
     flags.set(OFlags::DSYNC, options.dsync);

@@ -4,16 +4,18 @@
 //!
 //! - What the page cache takes or holds (writes of buffered files, cached reads) is done on the caller's thread.
 //! - On a thread inside a [`blocking_scope`], everything is done on the caller's thread.
-//! - Direct reads and writes, and syncs, are submitted at call time to the [`Backend`]: worker threads or io_uring.
-//! - Calls on names (open, rename, …) may wait for the file system's journal: always a worker thread.
+//! - Direct reads and synced writes are submitted at call time to the [`Backend`]: worker threads, or io_uring.
+//! - Other direct writes, syncs, and calls on names (open, rename, …) go to worker threads in any case.
 #![allow(
     clippy::disallowed_methods,
     reason = "this is where the machine's clock, threads and files are handed in from"
 )]
 
 mod blocking;
+mod choose;
 mod clock;
 mod completion;
+mod device;
 mod file;
 mod fs;
 mod lock;
@@ -22,8 +24,12 @@ mod spawn;
 mod tests;
 mod threads;
 mod transfer;
+#[cfg_attr(not(feature = "uring"), path = "uring_absent.rs")]
+mod uring;
 
 pub use blocking::{BlockingScope, block_on, blocking_scope};
+pub use choose::Choice;
 pub use clock::RealClock;
-pub use fs::{Backend, RealFs, RealFsOptions};
+pub use device::Backend;
+pub use fs::{RealFs, RealFsOptions};
 pub use spawn::RealSpawn;

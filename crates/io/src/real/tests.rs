@@ -294,8 +294,13 @@ fn a_dropped_operation_is_still_done_and_its_buffer_lives_until_then() {
 #[test]
 fn a_full_queue_makes_the_caller_work_and_loses_nothing() {
     let dir = Dir::new();
-    let options =
-        RealFsOptions { backend: Backend::Threads, foreground_threads: 1, background_threads: 1, queue_max: 1 };
+    let options = RealFsOptions {
+        backend: Backend::Threads,
+        foreground_threads: 1,
+        background_threads: 1,
+        queue_max: 1,
+        probe_dir: None,
+    };
     let fs = RealFs::new(options);
     let file = open(&fs, &dir.at("table"), OpenOptions::create_new());
     let writes = (0..100).map(|number| file.write_at(number * PAGE as u64, page(number), FLUSH)).collect();
@@ -303,6 +308,167 @@ fn a_full_queue_makes_the_caller_work_and_loses_nothing() {
         result.unwrap();
     }
     assert_eq!(block_on(file.len()).unwrap(), 100 * PAGE as u64);
+}
+
+#[test]
+fn more_reads_than_the_ring_holds_all_come_back() {
+    let (fs, dir) = (with_backend(Backend::Uring), Dir::new());
+    let file = open(&fs, &dir.at("table"), OpenOptions::create_new());
+    block_on(file.write_at(0, page(3), FLUSH)).unwrap();
+    let reads = (0..1000).map(|_| file.read_at(0, AlignedBuf::with_len(PAGE), READ)).collect();
+    for result in join(reads) {
+        assert!(result.unwrap()[..] == page(3)[..]);
+    }
+}
+
+#[test]
+fn what_a_thread_submitted_outlives_it() {
+    // The kernel cancels what a dying thread left in a ring: the rest must be done all the same.
+    each_way(|fs, dir| {
+        let options = OpenOptions { dsync: true, ..OpenOptions::create_new() };
+        let file = open(&fs, &dir.at("log"), options);
+        for round in 0..20 {
+            let submit = || -> Vec<_> {
+                (0..8).map(|i| file.write_at((round * 8 + i) * PAGE as u64, page(round * 8 + i), READ)).collect()
+            };
+            let ops = std::thread::scope(|scope| scope.spawn(submit).join().unwrap());
+            for result in join(ops) {
+                result.unwrap();
+            }
+        }
+        let read = block_on(file.read_at(0, AlignedBuf::with_len(160 * PAGE), READ)).unwrap();
+        assert!(read.chunks(PAGE).enumerate().all(|(number, bytes)| *bytes == page(number as u64)[..]));
+    });
+}
+
+#[test]
+fn what_the_page_cache_lacks_is_fetched() {
+    each_way(|fs, dir| {
+        let path = dir.at("log");
+        let log = open(&fs, &path, OpenOptions::create_new_buffered());
+        let content: Vec<u8> = (0..200_003_u32).map(|i| (i % 251) as u8).collect();
+        block_on(log.write_at(0, AlignedBuf::copy_of(&content), FLUSH)).unwrap();
+        block_on(log.sync(FLUSH)).unwrap();
+        let evict = |offset, len| {
+            let file = std::fs::File::open(&path).unwrap();
+            rustix::fs::fadvise(&file, offset, std::num::NonZeroU64::new(len), rustix::fs::Advice::DontNeed).unwrap();
+        };
+        for (offset, len) in [(0, 200_003), (64 << 10, 64 << 10)] {
+            // All of it, and a part in the middle: then the read begins in the cache and goes on elsewhere.
+            evict(offset, len);
+            let read = block_on(log.read_at(1, AlignedBuf::with_len(300_000), READ)).unwrap();
+            assert!(read[..] == content[1..]);
+        }
+    });
+}
+
+#[test]
+fn foreground_work_does_not_wait_for_blocked_background_work() {
+    let threads = threads::Threads::new(1, 2, 100);
+    let gate = Arc::new(parking_lot::Mutex::new(()));
+    let closed = gate.lock();
+    for _ in 0..50 {
+        let gate = Arc::clone(&gate);
+        threads.submit(threads::Lane::Background, threads::Task::Call(Box::new(move || drop(gate.lock()))));
+    }
+    let (counter, waker) = Counter::new();
+    threads.submit(threads::Lane::Foreground, threads::Task::Call(Box::new(move || waker.wake())));
+    counter.wait_for(1);
+    drop(closed);
+}
+
+#[test]
+fn the_backend_is_measured_where_asked_and_leaves_nothing_behind() {
+    let dir = Dir::new();
+    let fs = RealFs::new(RealFsOptions { probe_dir: Some(dir.0.clone()), ..RealFsOptions::default() });
+    assert_ne!(fs.backend().backend, Backend::Auto);
+    assert!(!fs.backend().reason.is_empty());
+    assert_eq!(block_on(fs.list(&dir.0, FLUSH)).unwrap(), []);
+    // Where nothing can be measured there is still a backend.
+    let fs = RealFs::new(RealFsOptions { probe_dir: Some(dir.at("missing")), ..RealFsOptions::default() });
+    assert_ne!(fs.backend().backend, Backend::Auto);
+}
+
+#[test]
+fn the_faster_backend_is_chosen_and_the_ring_on_a_tie() {
+    assert_eq!(choose::choice(50_000.0, 30_000.0).backend, Backend::Threads);
+    assert_eq!(choose::choice(50_000.0, 50_000.0).backend, Backend::Uring);
+    assert_eq!(choose::choice(50_000.0, 46_000.0).backend, Backend::Uring);
+}
+
+mod transfers {
+    use rustix::io::Errno;
+
+    use super::super::transfer::{Handle, Step, Transfer, Verb};
+    use super::*;
+
+    fn transfer(verb: Verb, direct: bool) -> Transfer {
+        let fd = std::fs::File::open("/dev/null").unwrap().into();
+        let handle = Handle { fd, path: "/data/table".into(), direct, aligned: direct, write: true, dsync: false };
+        Transfer::new(Arc::new(handle), verb, 8192, AlignedBuf::with_len(4 * PAGE))
+    }
+
+    fn again(step: Step) -> bool {
+        matches!(step, Step::Again)
+    }
+
+    fn finished(step: Step) -> crate::Result<()> {
+        match step {
+            Step::Again => panic!("not finished"),
+            Step::Finished(result) => result,
+        }
+    }
+
+    #[test]
+    fn interruptions_and_cancellations_change_nothing() {
+        for verb in [Verb::Read, Verb::Write, Verb::Sync] {
+            let mut transfer = transfer(verb, true);
+            for error in [Errno::INTR, Errno::CANCELED, Errno::AGAIN] {
+                assert!(again(transfer.advance(Err(error))));
+                assert_eq!((transfer.position(), transfer.rest().len()), (8192, 4 * PAGE));
+            }
+        }
+    }
+
+    #[test]
+    fn a_short_read_goes_on_and_stops_at_the_end_of_the_file() {
+        let mut buffered = transfer(Verb::Read, false);
+        assert!(again(buffered.advance(Ok(100))));
+        assert_eq!((buffered.position(), buffered.rest().len()), (8292, 4 * PAGE - 100));
+        finished(buffered.advance(Ok(0))).unwrap();
+        let mut direct = transfer(Verb::Read, true);
+        assert!(again(direct.advance(Ok(PAGE))));
+        assert_eq!(direct.position(), 8192 + PAGE as u64);
+        // Going on from the middle of a sector would be refused: this is the end.
+        finished(direct.advance(Ok(100))).unwrap();
+    }
+
+    #[test]
+    fn a_short_write_goes_on_from_a_sector() {
+        let mut direct = transfer(Verb::Write, true);
+        assert!(again(direct.advance(Ok(1000))));
+        assert_eq!((direct.position(), direct.rest().len()), (8192 + 512, 4 * PAGE - 512));
+        finished(direct.advance(Ok(4 * PAGE - 512))).unwrap();
+        let mut buffered = transfer(Verb::Write, false);
+        assert!(again(buffered.advance(Ok(1000))));
+        assert_eq!(buffered.position(), 9192);
+        assert_eq!(finished(buffered.advance(Ok(0))).unwrap_err().kind(), ErrorKind::Device);
+    }
+
+    #[test]
+    fn errors_say_what_where_and_of_which_kind() {
+        let mut write = transfer(Verb::Write, true);
+        assert!(again(write.advance(Ok(PAGE))));
+        let error = finished(write.advance(Err(Errno::NOSPC))).unwrap_err();
+        assert_eq!((error.kind(), error.offset()), (ErrorKind::NoSpace, Some(8192 + PAGE as u64)));
+        assert!(error.to_string().starts_with("cannot write /data/table at offset 12288: "), "{error}");
+        let error = finished(transfer(Verb::Sync, true).advance(Err(Errno::IO))).unwrap_err();
+        assert_eq!((error.kind(), error.offset()), (ErrorKind::Device, None));
+        assert_eq!(
+            finished(transfer(Verb::Write, true).advance(Err(Errno::DQUOT))).unwrap_err().kind(),
+            ErrorKind::NoSpace
+        );
+    }
 }
 
 /// Counts its wakes and unparks the test's thread.

@@ -113,7 +113,7 @@ impl Transfer {
     }
 
     /// Makes one blocking system call.
-    pub(super) fn call(&mut self) -> Result<usize, Errno> {
+    fn call(&mut self) -> Result<usize, Errno> {
         let handle = Arc::clone(&self.handle);
         let position = self.position();
         match self.verb {
@@ -124,13 +124,18 @@ impl Transfer {
     }
 
     /// Makes blocking calls on this thread until finished.
-    pub(super) fn run(mut self) -> Result<AlignedBuf> {
+    fn drive(&mut self) -> Result<()> {
         loop {
             let outcome = self.call();
             if let Step::Finished(result) = self.advance(outcome) {
-                return result.map(|()| self.buf);
+                return result;
             }
         }
+    }
+
+    /// Does all of it on this thread.
+    pub(super) fn run(mut self) -> Result<AlignedBuf> {
+        self.drive().map(|()| self.buf)
     }
 
     /// Reads what the page cache holds, without waiting for the device. Gives the transfer back if that was not all.
@@ -171,8 +176,13 @@ pub(super) struct Request {
 
 impl Request {
     /// Does all of it on this thread.
-    pub(super) fn run(self) {
-        let result = self.transfer.run();
-        self.completer.complete(result);
+    pub(super) fn run(mut self) {
+        let result = self.transfer.drive();
+        self.finish(result);
+    }
+
+    /// Hands over the result of a transfer that [`Transfer::advance`] called finished.
+    pub(super) fn finish(self, result: Result<()>) {
+        self.completer.complete(result.map(|()| self.transfer.buf));
     }
 }

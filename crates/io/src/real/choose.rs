@@ -1,0 +1,82 @@
+//! Worker threads or io_uring: the policy, and the short measurement it goes by.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::blocking::block_on;
+use super::device::{Backend, Device};
+use super::fs::open;
+use super::threads::Lane;
+use super::transfer::{Transfer, Verb};
+use crate::{AlignedBuf, Error, OpenOptions, PAGE, Result, Rng};
+
+/// Which backend drives the disk, and why. For the log of whoever opens it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// Never [`Backend::Auto`].
+    pub backend: Backend,
+    /// One clause.
+    pub reason: String,
+}
+
+/// io_uring needs less CPU per read than worker threads at every depth we measured (see the example `read_latency`),
+/// so it may be this much slower in a noisy measurement and is still taken.
+const RING_MAY_LOSE: f64 = 0.9;
+/// Reads outstanding while measuring.
+const DEPTH: usize = 8;
+/// Pages of the file to measure on: 1 MiB, which also a slow disk writes in a moment.
+const PAGES: u64 = 256;
+/// Each backend is measured this long, this often, in turns: whatever else the machine does hits both.
+const TURN: Duration = Duration::from_millis(10);
+const TURNS: usize = 3;
+
+/// Chooses by reads per second.
+pub(super) fn choice(threads_per_sec: f64, ring_per_sec: f64) -> Choice {
+    let backend = if ring_per_sec >= RING_MAY_LOSE * threads_per_sec { Backend::Uring } else { Backend::Threads };
+    let reason = format!(
+        "measured {ring_per_sec:.0} reads/s with io_uring, {threads_per_sec:.0} with worker threads, {DEPTH} at once"
+    );
+    Choice { backend, reason }
+}
+
+/// Measures both on a file of its own in `dir`, which it removes: some 60 ms.
+pub(super) fn measure(dir: &Path, threads: &Device, ring: &Device) -> Result<Choice> {
+    let path = dir.join(format!(".weir-probe-{}", std::process::id()));
+    let measured = measure_on(&path, threads, ring);
+    match std::fs::remove_file(&path) {
+        Err(error) if measured.is_ok() => Err(Error::from_std("remove", &path, &error)),
+        // Nothing to remove, or an earlier error that says more.
+        _ => measured,
+    }
+}
+
+fn measure_on(path: &Path, threads: &Device, ring: &Device) -> Result<Choice> {
+    // Left by a process with our id that did not get to the end.
+    let _ = std::fs::remove_file(path);
+    let handle = open(path, OpenOptions::create_new()).map_err(|error| Error::from_std("open", path, &error.into()))?;
+    let handle = Arc::new(handle);
+    let page =
+        |verb, number: u64| Transfer::new(Arc::clone(&handle), verb, number * PAGE as u64, AlignedBuf::with_len(PAGE));
+    let content = AlignedBuf::with_len(PAGES as usize * PAGE);
+    Transfer::new(Arc::clone(&handle), Verb::Write, 0, content).run()?;
+    let mut rng = Rng::new(1);
+    let mut done = [0_u64; 2];
+    for _ in 0..TURNS {
+        for (device, done) in [threads, ring].into_iter().zip(&mut done) {
+            let end = Instant::now() + TURN;
+            let mut read = || device.submit(Lane::Foreground, page(Verb::Read, rng.below(PAGES)));
+            let mut outstanding: VecDeque<_> = (0..DEPTH).map(|_| read()).collect();
+            while let Some(next) = outstanding.pop_front() {
+                block_on(next)?;
+                if Instant::now() < end {
+                    *done += 1;
+                    outstanding.push_back(read());
+                }
+            }
+        }
+    }
+    let per_sec = |done| done as f64 / (TURN * TURNS as u32).as_secs_f64();
+    Ok(choice(per_sec(done[0]), per_sec(done[1])))
+}
