@@ -1,0 +1,441 @@
+//! The state of a simulated disk, and the way of every operation through it: begin, do, finish.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use parking_lot::{Mutex, MutexGuard};
+
+use super::content::CHUNK;
+use super::counters::{Counters, OpKind};
+use super::device::Device;
+use super::events::{Event, EventLog};
+use super::fate::{Fates, Keep};
+use super::fault::{Fault, Faults};
+use super::fs::{CutPoint, Phase, SimFs};
+use super::hash::Fold;
+use super::image::{DiskImage, Node};
+use super::inode::{DirInode, FileInode, FileState, Inode};
+use super::names::{PendingNames, crashed_names};
+use super::path::{components, not_a_dir, not_found};
+use super::wait::Wait;
+use crate::{Clock, Error, ErrorKind, Nanos, Op, Result, Rng, Tag};
+
+/// Called at every [`CutPoint`].
+pub(super) type Hook = Box<dyn FnMut(&SimFs, &CutPoint<'_>) + Send>;
+
+/// What the file system, its open files and its operations under way share.
+pub(super) struct Shared {
+    pub(super) clock: Arc<dyn Clock>,
+    /// The one lock that is waited for; inode locks are taken under it.
+    state: Mutex<State>,
+    hook: Mutex<Option<Hook>>,
+    /// Whether there is a hook; keeps the fast path off its lock.
+    hooked: AtomicBool,
+}
+
+pub(super) struct State {
+    pub(super) device: Device,
+    pub(super) faults: Faults,
+    pub(super) root: Arc<DirInode>,
+    pub(super) names: PendingNames,
+    /// Numbers operations and inodes.
+    next_number: u64,
+    /// Syncs and synced writes under way: what they cover is durable when they are complete, not before.
+    landings: BinaryHeap<Reverse<Landing>>,
+    pub(super) counters: Counters,
+    pub(super) events: EventLog,
+    /// Chunks that are free; `u64::MAX` is without limit.
+    pub(super) free_chunks: u64,
+    pub(super) locks: BTreeSet<PathBuf>,
+    /// Changes submitted so far (see [`OpKind::is_change`]).
+    pub(super) changes: u64,
+    /// Where the power will be cut.
+    pub(super) cut: Option<(u64, Phase)>,
+    /// When the power was cut.
+    off_since: Option<Nanos>,
+}
+
+/// What becomes durable when an operation is complete.
+pub(super) enum Land {
+    Write(Arc<FileInode>),
+    Sync(Arc<FileInode>),
+    SyncDir(Arc<DirInode>),
+}
+
+struct Landing {
+    at: Nanos,
+    number: u64,
+    submitted: Nanos,
+    land: Land,
+}
+
+impl Ord for Landing {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.at, self.number).cmp(&(other.at, other.number))
+    }
+}
+
+impl PartialOrd for Landing {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Landing {
+    fn eq(&self, other: &Self) -> bool {
+        self.number == other.number
+    }
+}
+
+impl Eq for Landing {}
+
+/// An operation as it is submitted.
+#[derive(Clone, Copy)]
+pub(super) struct Request<'a> {
+    pub(super) kind: OpKind,
+    pub(super) tag: Tag,
+    pub(super) path: &'a Path,
+    pub(super) path_hash: u64,
+    pub(super) offset: u64,
+    pub(super) len: u64,
+}
+
+impl<'a> Request<'a> {
+    /// An operation on names.
+    pub(super) fn on(kind: OpKind, path: &'a Path, tag: Tag) -> Self {
+        Self { kind, tag, path, path_hash: hash_path(path), offset: 0, len: 0 }
+    }
+
+    pub(super) fn error(&self, kind: ErrorKind, message: impl Into<String>) -> Error {
+        let error = Error::new(kind, self.kind.name(), self.path, message);
+        if matches!(self.kind, OpKind::Read | OpKind::Write) { error.at(self.offset) } else { error }
+    }
+
+    pub(super) fn io_error(&self) -> Error {
+        self.error(ErrorKind::Device, "input/output error (simulated)")
+    }
+
+    pub(super) fn no_space(&self) -> Error {
+        self.error(ErrorKind::NoSpace, "no space left on the simulated disk")
+    }
+
+    fn power_is_off(&self) -> Error {
+        self.error(ErrorKind::Device, "the power is off (simulated)")
+    }
+
+    fn cut_point(&self, index: u64, phase: Phase) -> CutPoint<'a> {
+        CutPoint { index, phase, kind: self.kind, tag: self.tag, path: self.path, offset: self.offset, len: self.len }
+    }
+}
+
+pub(super) fn hash_path(path: &Path) -> u64 {
+    Fold::new().add_bytes(path.as_os_str().as_encoded_bytes()).value()
+}
+
+/// An operation that has begun: the state is locked, time and number are given.
+pub(super) struct Begun<'a> {
+    pub(super) state: MutexGuard<'a, State>,
+    pub(super) now: Nanos,
+    pub(super) number: u64,
+    /// The number among the changes.
+    index: u64,
+    pub(super) fault: Option<Fault>,
+}
+
+/// What an operation came to.
+pub(super) struct Outcome<T> {
+    pub(super) result: Result<T>,
+    /// When the caller learns of it.
+    pub(super) done_at: Nanos,
+    /// Bytes moved.
+    pub(super) bytes: u64,
+    pub(super) land: Option<Land>,
+}
+
+impl Shared {
+    pub(super) fn new(clock: Arc<dyn Clock>, device: Device, faults: Faults, image: &DiskImage) -> Self {
+        let (root, next_number) = image.mount();
+        let state = State {
+            device,
+            faults,
+            root,
+            names: PendingNames::default(),
+            next_number,
+            landings: BinaryHeap::new(),
+            counters: Counters::default(),
+            events: EventLog::new(),
+            free_chunks: u64::MAX,
+            locks: BTreeSet::new(),
+            changes: 0,
+            cut: None,
+            off_since: None,
+        };
+        Self { clock, state: Mutex::new(state), hook: Mutex::new(None), hooked: AtomicBool::new(false) }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
+    }
+
+    /// The state, with everything landed that is complete by now.
+    pub(super) fn settled(&self) -> MutexGuard<'_, State> {
+        let now = self.clock.now();
+        let mut state = self.state.lock();
+        state.settle(now);
+        state
+    }
+
+    pub(super) fn set_hook(&self, hook: Option<Hook>) {
+        self.hooked.store(hook.is_some(), Relaxed);
+        *self.hook.lock() = hook;
+    }
+
+    /// First half of every operation.
+    pub(super) fn begin(self: &Arc<Self>, request: &Request<'_>) -> Result<Begun<'_>> {
+        if request.kind.is_change() {
+            self.call_hook(request, None, Phase::Before);
+        }
+        let now = self.clock.now();
+        let mut state = self.state.lock();
+        if state.off_since.is_some() {
+            return Err(request.power_is_off());
+        }
+        state.settle(now);
+        let index = state.changes;
+        if request.kind.is_change() {
+            if state.cut == Some((index, Phase::Before)) {
+                state.off_since = Some(now);
+                return Err(request.power_is_off());
+            }
+            state.changes += 1;
+        }
+        let fault = state.faults.draw(request.kind);
+        let number = state.new_number();
+        Ok(Begun { state, now, number, index, fault })
+    }
+
+    /// Second half of every operation.
+    pub(super) fn finish<T: Send + Unpin + 'static>(
+        self: &Arc<Self>,
+        request: &Request<'_>,
+        begun: Begun<'_>,
+        outcome: Outcome<T>,
+    ) -> Op<T> {
+        let Begun { mut state, now, number, index, fault: _ } = begun;
+        let Outcome { result, done_at, bytes, land } = outcome;
+        let ok = result.is_ok();
+        let Request { kind, tag, path, path_hash, offset, len } = *request;
+        state.counters.book(tag.class, kind, bytes);
+        let who = u64::from(tag.owner.tenant) << 32 | u64::from(tag.owner.partition);
+        let what = (kind as u64) << 16 | (tag.class as u64) << 8 | u64::from(ok);
+        let path_text = || path.to_string_lossy().into_owned();
+        let event = || Event { submitted: now, done_at, kind, tag, path: path_text(), offset, len, ok };
+        state.events.add(path_hash, event, [now, done_at, who << 20 ^ what, offset, len]);
+
+        if kind.is_change() {
+            if self.hooked.load(Relaxed) {
+                drop(state);
+                self.call_hook(request, Some(index), Phase::During);
+                state = self.state.lock();
+            }
+            if state.cut == Some((index, Phase::During)) {
+                state.off_since.get_or_insert(now);
+                // Before the result is dropped: it may be a file, which takes the lock when it is closed.
+                drop(state);
+                return Op::ready(Err(request.power_is_off()));
+            }
+        }
+        if let Some(land) = land {
+            let landing = Landing { at: done_at, number, submitted: now, land };
+            if done_at <= now { landing.land(&mut state) } else { state.landings.push(Reverse(landing)) }
+        }
+        drop(state);
+        if done_at <= now {
+            return Op::ready(result);
+        }
+        Op::Pending(Box::pin(Wait::new(Arc::clone(self), done_at, result, request.power_is_off())))
+    }
+
+    /// Whether an operation complete at `done_at` was still under way when the power was cut.
+    pub(super) fn was_cut_off(&self, done_at: Nanos) -> bool {
+        self.state.lock().off_since.is_some_and(|off| done_at > off)
+    }
+
+    pub(super) fn cut_power(&self) {
+        let now = self.clock.now();
+        self.state.lock().off_since.get_or_insert(now);
+    }
+
+    /// Without `index` the change is the next one.
+    fn call_hook(self: &Arc<Self>, request: &Request<'_>, index: Option<u64>, phase: Phase) {
+        if !self.hooked.load(Relaxed) {
+            return;
+        }
+        let index = index.unwrap_or_else(|| self.lock().changes);
+        // Taken out while it runs, so that it may use the file system without being called again.
+        let Some(mut hook) = self.hook.lock().take() else { return };
+        hook(&SimFs::of(Arc::clone(self)), &request.cut_point(index, phase));
+        let mut slot = self.hook.lock();
+        if slot.is_none() && self.hooked.load(Relaxed) {
+            *slot = Some(hook);
+        }
+    }
+}
+
+impl Landing {
+    fn land(self, state: &mut State) {
+        let Landing { number, submitted, land, .. } = self;
+        match land {
+            Land::Write(file) => file.state.lock().land_write(number),
+            Land::Sync(file) => file.state.lock().land_sync(number, submitted),
+            Land::SyncDir(dir) => state.names.land_sync(&dir, number, submitted),
+        }
+    }
+}
+
+impl State {
+    pub(super) fn new_number(&mut self) -> u64 {
+        self.next_number += 1;
+        self.next_number - 1
+    }
+
+    fn settle(&mut self, now: Nanos) {
+        let until = self.off_since.map_or(now, |off| off.min(now));
+        while self.landings.peek().is_some_and(|Reverse(landing)| landing.at <= until) {
+            let Some(Reverse(landing)) = self.landings.pop() else { return };
+            landing.land(self);
+        }
+    }
+
+    /// The directory with these names on the way.
+    pub(super) fn dir(&self, action: &'static str, path: &Path, names: &[&str]) -> Result<Arc<DirInode>> {
+        let mut dir = Arc::clone(&self.root);
+        for name in names {
+            let next = match dir.state.lock().names.get(*name) {
+                Some(Inode::Dir(next)) => Arc::clone(next),
+                Some(Inode::File(_)) => return Err(not_a_dir(action, path)),
+                None => return Err(not_found(action, path)),
+            };
+            dir = next;
+        }
+        Ok(dir)
+    }
+
+    pub(super) fn file(&self, path: &Path) -> Option<Arc<FileInode>> {
+        let names = components("open", path).ok()?;
+        let (name, parents) = names.split_last()?;
+        let dir = self.dir("open", path, parents).ok()?;
+        let found = dir.state.lock().names.get(*name).cloned();
+        match found? {
+            Inode::File(file) => Some(file),
+            Inode::Dir(_) => None,
+        }
+    }
+
+    /// Takes up to `wanted` chunks; returns how many there were.
+    pub(super) fn take_space(&mut self, wanted: u64) -> u64 {
+        let taken = wanted.min(self.free_chunks);
+        if self.free_chunks != u64::MAX {
+            self.free_chunks -= taken;
+        }
+        taken
+    }
+
+    pub(super) fn give_space(&mut self, chunks: u64) {
+        if self.free_chunks != u64::MAX {
+            self.free_chunks += chunks;
+        }
+    }
+
+    /// Runs `change` on a file and books the space that it gave back.
+    pub(super) fn shrinking<T>(
+        &mut self,
+        file: &FileInode,
+        change: impl FnOnce(&mut FileState, &mut Faults) -> T,
+    ) -> T {
+        let mut state = file.state.lock();
+        let before = state.chunks_held();
+        let result = change(&mut state, &mut self.faults);
+        let given = before.saturating_sub(state.chunks_held());
+        drop(state);
+        self.give_space(given);
+        result
+    }
+
+    /// Frees the space of a file that has neither name nor handle any more.
+    pub(super) fn release(&mut self, file: &FileInode) {
+        let state = file.state.lock();
+        if state.links == 0 && state.handles == 0 && self.free_chunks != u64::MAX {
+            let held = state.chunks_held();
+            drop(state);
+            self.give_space(held);
+        }
+    }
+
+    pub(super) fn set_free_bytes(&mut self, bytes: u64) {
+        self.free_chunks = if bytes == u64::MAX { u64::MAX } else { bytes / CHUNK as u64 };
+    }
+
+    /// What a power cut now leaves.
+    pub(super) fn crash(&self, keep: Keep, rng: &mut Rng) -> DiskImage {
+        // Which changes are open decides where a prefix may end.
+        let mut range = self.names.range();
+        self.each_file(&mut |file| {
+            if let Some((low, high)) = file.state.lock().pending_range() {
+                range = Some(range.map_or((low, high), |(l, h)| (l.min(low), h.max(high))));
+            }
+        });
+        let (first, end) = range.map_or((0, 0), |(low, high)| (low, high + 1));
+        let mut fates = Fates::new(keep, rng, first, end);
+        let kept = self.names.crash(&mut fates);
+        // Inode numbers to node indices: a file with two names stays one file.
+        let mut seen: BTreeMap<u64, usize> = BTreeMap::new();
+        let mut nodes = vec![Node::Dir(BTreeMap::new())];
+        let mut dirs = vec![(Arc::clone(&self.root), 0)];
+        while let Some((dir, at)) = dirs.pop() {
+            let mut entries = BTreeMap::new();
+            for (name, inode) in crashed_names(&dir, &kept) {
+                let number = match &inode {
+                    Inode::File(file) => file.number,
+                    Inode::Dir(dir) => dir.number,
+                };
+                let index = *seen.entry(number).or_insert_with(|| {
+                    nodes.push(match &inode {
+                        Inode::File(file) => Node::File(file.state.lock().crash(&mut fates)),
+                        Inode::Dir(_) => Node::Dir(BTreeMap::new()),
+                    });
+                    let index = nodes.len() - 1;
+                    if let Inode::Dir(dir) = inode {
+                        dirs.push((dir, index));
+                    }
+                    index
+                });
+                entries.insert(name, index);
+            }
+            nodes[at] = Node::Dir(entries);
+        }
+        DiskImage::of(nodes)
+    }
+
+    /// Visits every file that is visible or durable, some of them twice.
+    fn each_file(&self, visit: &mut dyn FnMut(&FileInode)) {
+        let mut dirs = vec![Arc::clone(&self.root)];
+        let mut seen = BTreeSet::from([self.root.number]);
+        while let Some(dir) = dirs.pop() {
+            let state = dir.state.lock();
+            for inode in state.names.values().chain(state.durable.values()) {
+                match inode {
+                    Inode::File(file) => visit(file),
+                    Inode::Dir(dir) => {
+                        if seen.insert(dir.number) {
+                            dirs.push(Arc::clone(dir));
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

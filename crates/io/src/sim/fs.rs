@@ -1,0 +1,430 @@
+//! The simulated disk: every byte in memory, time from the clock, and a fault model in words.
+//!
+//! # What a power cut may do, and why it can be survived
+//!
+//! The model is POSIX at its least generous, because what survives it survives every file system.
+//!
+//! - **A write** that is not yet covered by a complete [`File::sync`](crate::File::sync) may be there, be lost, or be
+//!   torn: any of its 512-byte sectors may be there without the others. Writes may survive in any combination; order
+//!   means nothing. A sector is never half old and half new: disks do not tear sectors. *Survivable*: whoever needs
+//!   order waits for a sync between two writes; whoever needs to know puts a checksum on what he wrote.
+//! - **A sync** covers the writes that were complete when it was *submitted*, and they are durable when it is complete.
+//!   Writes under way at that moment are not covered. *Survivable*: wait for the write before you sync it.
+//! - **A write through an O_DSYNC handle** is durable when it is complete, with the length it needs. While under way
+//!   it may be torn like any other.
+//! - **The length** of a file is a change of its own: the bytes may be there without the length (then they are gone),
+//!   or the length without the bytes (then there are zeros, or what was there before). A sync covers both.
+//! - **Names** (create, rename, link, remove, new and removed directories) survive or not one by one, in any
+//!   combination, until [`Fs::sync_dir`] of their directory. A file that was created and synced is gone if its
+//!   directory was not synced; a removed file may be back; a rename may not have happened. One rename is atomic, also
+//!   between two directories: the file has the old name or the new one, and syncing either directory makes it durable.
+//!   *Survivable*: sync the directory before you rely on a name; make a group of files valid by one rename.
+//! - **What was durable stays** as it was, bit by bit. Whatever was preallocated reads as zeros or as the old bytes.
+//!
+//! A killed process loses nothing of this: reopen the same [`SimFs`]. [`Keep::All`] gives the same as an image.
+//!
+//! # What may fail while the power is on
+//!
+//! - **EIO on a read**: nothing is returned; the next read may succeed. **A flipped bit**: the read succeeds with one
+//!   wrong bit, the medium is as before; [`DiskImage::flip_bit`] and [`SimFs::flip_bit`] damage the medium. *Survivable*
+//!   by checksums, and by an error that names file and offset.
+//! - **EIO on a write**: any of its sectors may have been written. **A short write**: the first sectors were written.
+//!   Both end in an error. *Survivable*: the bytes were not acknowledged, and the place is written again or given up.
+//! - **EIO on a sync** (the Linux fsync surprise): of every write it covered, some sectors are durable and the others
+//!   are *forgotten*: the next sync succeeds and knows nothing of them. What readers see afterwards is either still the
+//!   new bytes (which then vanish at a power cut) or already what the medium has. *Survivable*: a file whose sync
+//!   failed is never synced again and trusted; its content is written elsewhere.
+//! - **EIO on names**: the operation may or may not have happened. A failed `sync_dir` leaves names as durable as they
+//!   were, and may be tried again.
+//! - **ENOSPC**: a write puts down what fits, in pages, and fails; a reservation fails as a whole; a new name fails when
+//!   not one page is free. Removing the last name of a file that nobody has open frees its space at once.
+//!   *Survivable*: nothing else is wrong; free space and go on.
+//! - **Slow periods** stretch the time of what starts in them; in **hung periods** nothing starts. Nothing else changes.
+//!
+//! What is *not* modelled, because nothing here could survive it: acknowledged syncs that lie, sectors that lose their
+//! durable content by a power cut, misdirected writes. Two overlapping writes under way at the same time have no
+//! defined order on a real disk; here the later submitted one wins while the power is on.
+//!
+//! # Time
+//!
+//! Direct and O_DSYNC writes, and all reads, pay on the device. A buffered write costs nothing; its bytes pay when the
+//! file is synced. Operations on names take the device's latency. There is no page cache for reads.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::counters::{Count, Counters, OpKind};
+use super::device::{Device, DeviceSpec};
+use super::disk::{Begun, Land, Outcome, Request, Shared};
+use super::events::Event;
+use super::fate::Keep;
+use super::fault::{Fault, FaultPlan, Faults};
+use super::file::SimFile;
+use super::image::DiskImage;
+use super::inode::{DirInode, DirState, FileInode, FileState, Inode};
+use super::names::Edit;
+use super::path::{components, exists, is_a_dir, not_a_dir, not_empty, not_found, split};
+use crate::{Class, Clock, DirEntry, ErrorKind, File, Fs, FsLock, Op, OpenOptions, Owner, Result, Rng, Tag};
+
+/// The moment of an operation at which a test looks at the disk, or cuts the power.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Submitted, but the disk has not seen it.
+    Before,
+    /// Under way: it may be there, torn, or not at all.
+    During,
+}
+
+/// A change at which the power may be cut. The state *after* a change is the state before the next one.
+#[derive(Clone, Copy, Debug)]
+pub struct CutPoint<'a> {
+    /// The change's number in this run, from 0. See [`OpKind::is_change`].
+    pub index: u64,
+    /// Before it or in the middle of it.
+    pub phase: Phase,
+    /// What it is.
+    pub kind: OpKind,
+    /// Who asked for it, and why.
+    pub tag: Tag,
+    /// The path given, for a file the one it was opened with.
+    pub path: &'a Path,
+    /// Byte offset; 0 where there is none.
+    pub offset: u64,
+    /// Bytes to write, or the new length.
+    pub len: u64,
+}
+
+/// A file system in memory on a simulated device. See the module's text for what may go wrong.
+pub struct SimFs {
+    shared: Arc<Shared>,
+}
+
+impl SimFs {
+    /// An empty disk without a limit of space.
+    pub fn new(clock: Arc<dyn Clock>, device: DeviceSpec, faults: FaultPlan, rng: Rng) -> Arc<Self> {
+        Self::from_image(&DiskImage::new(), clock, device, faults, rng)
+    }
+
+    /// A disk that starts as `image`, all of it durable. Shares the image's memory.
+    pub fn from_image(
+        image: &DiskImage,
+        clock: Arc<dyn Clock>,
+        device: DeviceSpec,
+        faults: FaultPlan,
+        rng: Rng,
+    ) -> Arc<Self> {
+        let (faults, periods) = Faults::new(faults, rng);
+        Arc::new(Self::of(Arc::new(Shared::new(clock, Device::new(device, periods), faults, image))))
+    }
+
+    pub(super) fn of(shared: Arc<Shared>) -> Self {
+        Self { shared }
+    }
+
+    /// What a power cut at this moment leaves, drawn at random ([`Keep::Random`]). The disk itself goes on.
+    pub fn crash(&self, rng: &mut Rng) -> DiskImage {
+        self.crash_keeping(Keep::Random, rng)
+    }
+
+    /// What a power cut at this moment leaves. Ask as often as you like: every answer is one possible outcome.
+    pub fn crash_keeping(&self, keep: Keep, rng: &mut Rng) -> DiskImage {
+        self.shared.settled().crash(keep, rng)
+    }
+
+    /// Cuts the power now: every operation under way or submitted later fails, and [`SimFs::crash`] shows this moment.
+    pub fn cut_power(&self) {
+        self.shared.cut_power();
+    }
+
+    /// Cuts the power at change number `index`.
+    pub fn cut_power_at(&self, index: u64, phase: Phase) {
+        self.shared.lock().cut = Some((index, phase));
+    }
+
+    /// Calls `hook` at every [`CutPoint`] from now on. It may use the disk; it is not called for what it does itself.
+    pub fn on_cut_point(&self, hook: impl FnMut(&SimFs, &CutPoint<'_>) + Send + 'static) {
+        self.shared.set_hook(Some(Box::new(hook)));
+    }
+
+    /// Calls nothing any more.
+    pub fn clear_hook(&self) {
+        self.shared.set_hook(None);
+    }
+
+    /// Changes submitted so far: the index of the next [`CutPoint`].
+    pub fn changes(&self) -> u64 {
+        self.shared.lock().changes
+    }
+
+    /// Replaces the planned faults. Periods already planned stay.
+    pub fn set_faults(&self, plan: FaultPlan) {
+        let mut state = self.shared.lock();
+        for period in state.faults.set(plan) {
+            state.device.add_period(period);
+        }
+    }
+
+    /// The next operation of `kind`, or the next of all, goes wrong.
+    pub fn fail_next(&self, kind: Option<OpKind>, fault: Fault) {
+        self.shared.lock().faults.fail_next(kind, fault);
+    }
+
+    /// Leaves `bytes` of free space (rounded down to pages); `u64::MAX` is without limit.
+    pub fn set_free_bytes(&self, bytes: u64) {
+        self.shared.lock().set_free_bytes(bytes);
+    }
+
+    /// Flips a bit of a file on the medium, now. False if there is no such byte.
+    pub fn flip_bit(&self, path: impl AsRef<Path>, offset: u64, bit: u8) -> bool {
+        let state = self.shared.lock();
+        state.file(path.as_ref()).is_some_and(|file| file.state.lock().flip_bit(offset, bit))
+    }
+
+    /// Everything done so far, by class and kind.
+    pub fn counters(&self) -> Counters {
+        self.shared.lock().counters.clone()
+    }
+
+    /// What was done so far under one class and kind.
+    pub fn count(&self, class: Class, kind: OpKind) -> Count {
+        self.shared.lock().counters.get(class, kind)
+    }
+
+    /// A hash of every operation so far with its times, tag, path, offset and length.
+    pub fn event_hash(&self) -> u64 {
+        self.shared.lock().events.hash()
+    }
+
+    /// Records events from now on, to find where two runs part.
+    pub fn record_events(&self) {
+        self.shared.lock().events.record();
+    }
+
+    /// The events recorded since the last call.
+    pub fn take_events(&self) -> Vec<Event> {
+        self.shared.lock().events.take()
+    }
+
+    /// An operation on names: finds out what to do, does it unless a fault comes between, and takes its time.
+    /// `give` makes the caller's value, only if all went well: a file handle must not be dropped under the lock.
+    fn on_names<V, T: Send + Unpin + 'static>(
+        &self,
+        request: &Request<'_>,
+        plan: impl FnOnce(&mut Begun<'_>) -> Result<(Vec<Edit>, V)>,
+        give: impl FnOnce(V) -> T,
+    ) -> Op<T> {
+        let mut begun = match self.shared.begin(request) {
+            Ok(begun) => begun,
+            Err(error) => return Op::ready(Err(error)),
+        };
+        let done_at = begun.state.device.metadata(begun.now);
+        let result = plan(&mut begun).and_then(|(edits, value)| {
+            let full = request.kind.may_need_space() && begun.state.free_chunks == 0;
+            if begun.fault == Some(Fault::NoSpace) || full {
+                return Err(request.no_space());
+            }
+            if begun.fault.is_none() || begun.state.faults.rng().chance(0.5) {
+                let state = &mut *begun.state;
+                for inode in state.names.make(begun.number, done_at, edits) {
+                    if let Inode::File(file) = inode {
+                        state.release(&file);
+                    }
+                }
+            }
+            if begun.fault.is_some() { Err(request.io_error()) } else { Ok(give(value)) }
+        });
+        self.shared.finish(request, begun, Outcome { result, done_at, bytes: 0, land: None })
+    }
+
+    fn change_names(&self, request: &Request<'_>, plan: impl FnOnce(&mut Begun<'_>) -> Result<Vec<Edit>>) -> Op<()> {
+        self.on_names(request, |begun| Ok((plan(begun)?, ())), |()| ())
+    }
+
+    fn handle(&self, inode: Arc<FileInode>, options: OpenOptions, request: &Request<'_>) -> Arc<dyn File> {
+        inode.state.lock().handles += 1;
+        Arc::new(SimFile::new(Arc::clone(&self.shared), inode, options, request))
+    }
+
+    fn create(&self, path: &Path, options: OpenOptions, tag: Tag) -> Op<Arc<dyn File>> {
+        let request = Request::on(OpKind::Create, path, tag);
+        let plan = |begun: &mut Begun<'_>| {
+            let (parents, name) = split("create", path)?;
+            let dir = begun.state.dir("create", path, &parents)?;
+            if dir.state.lock().names.contains_key(name) {
+                return Err(exists("create", path));
+            }
+            let (number, state) = (begun.state.new_number(), FileState::default());
+            let inode = Arc::new(FileInode { number, state: state.into() });
+            let edit = Edit::new(&dir, name, Some(Inode::File(Arc::clone(&inode))));
+            Ok((vec![edit], inode))
+        };
+        self.on_names(&request, plan, |inode| self.handle(inode, options, &request))
+    }
+}
+
+impl Fs for SimFs {
+    fn open(&self, path: &Path, options: OpenOptions, tag: Tag) -> Op<Arc<dyn File>> {
+        if options.create_new {
+            return self.create(path, options, tag);
+        }
+        let request = Request::on(OpKind::Open, path, tag);
+        let mut begun = match self.shared.begin(&request) {
+            Ok(begun) => begun,
+            Err(error) => return Op::ready(Err(error)),
+        };
+        let done_at = begun.state.device.metadata(begun.now);
+        let result = match (begun.fault, begun.state.file(path)) {
+            (Some(_), _) => Err(request.io_error()),
+            (None, None) => Err(not_found("open", path)),
+            (None, Some(inode)) => Ok(self.handle(inode, options, &request)),
+        };
+        self.shared.finish(&request, begun, Outcome { result, done_at, bytes: 0, land: None })
+    }
+
+    fn rename(&self, from: &Path, to: &Path, tag: Tag) -> Op<()> {
+        self.change_names(&Request::on(OpKind::Rename, from, tag), |begun| {
+            let ((from_parents, from_name), (to_parents, to_name)) = (split("rename", from)?, split("rename", to)?);
+            let from_dir = begun.state.dir("rename", from, &from_parents)?;
+            let to_dir = begun.state.dir("rename", to, &to_parents)?;
+            let inode = from_dir.state.lock().names.get(from_name).cloned();
+            let inode = inode.ok_or_else(|| not_found("rename", from))?;
+            if let Some(Inode::Dir(_)) = to_dir.state.lock().names.get(to_name) {
+                return Err(is_a_dir("rename", to));
+            }
+            if from_dir.number == to_dir.number && from_name == to_name {
+                return Ok(Vec::new());
+            }
+            let edits = vec![Edit::new(&to_dir, to_name, Some(inode)), Edit::new(&from_dir, from_name, None)];
+            Ok(edits)
+        })
+    }
+
+    fn hard_link(&self, from: &Path, to: &Path, tag: Tag) -> Op<()> {
+        self.change_names(&Request::on(OpKind::Link, to, tag), |begun| {
+            let (parents, name) = split("link", to)?;
+            let dir = begun.state.dir("link", to, &parents)?;
+            let inode = begun.state.file(from).ok_or_else(|| not_found("link", from))?;
+            if dir.state.lock().names.contains_key(name) {
+                return Err(exists("link", to));
+            }
+            Ok(vec![Edit::new(&dir, name, Some(Inode::File(inode)))])
+        })
+    }
+
+    fn remove(&self, path: &Path, tag: Tag) -> Op<()> {
+        self.change_names(&Request::on(OpKind::Remove, path, tag), |begun| {
+            let (parents, name) = split("remove", path)?;
+            let dir = begun.state.dir("remove", path, &parents)?;
+            match dir.state.lock().names.get(name) {
+                Some(Inode::File(_)) => {}
+                Some(Inode::Dir(_)) => return Err(is_a_dir("remove", path)),
+                None => return Err(not_found("remove", path)),
+            }
+            Ok(vec![Edit::new(&dir, name, None)])
+        })
+    }
+
+    fn create_dir_all(&self, path: &Path, tag: Tag) -> Op<()> {
+        self.change_names(&Request::on(OpKind::CreateDir, path, tag), |begun| {
+            let mut dir = Arc::clone(&begun.state.root);
+            let mut edits = Vec::new();
+            for name in components("create", path)? {
+                let found = dir.state.lock().names.get(name).cloned();
+                dir = match found {
+                    Some(Inode::Dir(next)) => next,
+                    Some(Inode::File(_)) => return Err(not_a_dir("create", path)),
+                    None => {
+                        let number = begun.state.new_number();
+                        let made = Arc::new(DirInode { number, state: DirState::default().into() });
+                        edits.push(Edit::new(&dir, name, Some(Inode::Dir(Arc::clone(&made)))));
+                        made
+                    }
+                };
+            }
+            Ok(edits)
+        })
+    }
+
+    fn remove_dir(&self, path: &Path, tag: Tag) -> Op<()> {
+        self.change_names(&Request::on(OpKind::RemoveDir, path, tag), |begun| {
+            let (parents, name) = split("remove", path)?;
+            let parent = begun.state.dir("remove", path, &parents)?;
+            let found = parent.state.lock().names.get(name).cloned();
+            match found {
+                Some(Inode::Dir(dir)) if dir.state.lock().names.is_empty() => {}
+                Some(Inode::Dir(_)) => return Err(not_empty("remove", path)),
+                Some(Inode::File(_)) => return Err(not_a_dir("remove", path)),
+                None => return Err(not_found("remove", path)),
+            }
+            Ok(vec![Edit::new(&parent, name, None)])
+        })
+    }
+
+    fn list(&self, path: &Path, tag: Tag) -> Op<Vec<DirEntry>> {
+        let request = Request::on(OpKind::List, path, tag);
+        let mut begun = match self.shared.begin(&request) {
+            Ok(begun) => begun,
+            Err(error) => return Op::ready(Err(error)),
+        };
+        let done_at = begun.state.device.metadata(begun.now);
+        let entry = |name: &Arc<str>, inode: &Inode| {
+            let (is_dir, len) = match inode {
+                Inode::File(file) => (false, file.state.lock().len()),
+                Inode::Dir(_) => (true, 0),
+            };
+            DirEntry { name: name.to_string(), is_dir, len }
+        };
+        let names = components("list", path).and_then(|names| begun.state.dir("list", path, &names));
+        let result = match begun.fault {
+            Some(_) => Err(request.io_error()),
+            None => names.map(|dir| dir.state.lock().names.iter().map(|(name, inode)| entry(name, inode)).collect()),
+        };
+        self.shared.finish(&request, begun, Outcome { result, done_at, bytes: 0, land: None })
+    }
+
+    fn sync_dir(&self, path: &Path, tag: Tag) -> Op<()> {
+        let request = Request::on(OpKind::SyncDir, path, tag);
+        let mut begun = match self.shared.begin(&request) {
+            Ok(begun) => begun,
+            Err(error) => return Op::ready(Err(error)),
+        };
+        let done_at = begun.state.device.transfer(begun.now, super::device::Direction::Write, 0, true);
+        let dir = components("sync the directory", path)
+            .and_then(|names| begun.state.dir("sync the directory", path, &names));
+        let (result, land) = match (begun.fault, dir) {
+            (Some(_), _) => (Err(request.io_error()), None),
+            (None, Err(error)) => (Err(error), None),
+            (None, Ok(dir)) => (Ok(()), Some(Land::SyncDir(dir))),
+        };
+        self.shared.finish(&request, begun, Outcome { result, done_at, bytes: 0, land })
+    }
+
+    fn lock(&self, path: &Path) -> Op<Box<dyn FsLock>> {
+        if !self.shared.lock().locks.insert(path.to_path_buf()) {
+            let message = "another process holds the lock";
+            return Op::ready(Err(crate::Error::new(ErrorKind::Locked, "lock", path, message)));
+        }
+        let held = Held { shared: Arc::clone(&self.shared), path: path.to_path_buf() };
+        if self.shared.lock().file(path).is_none() {
+            let tag = Tag::new(Owner::default(), Class::Maintenance);
+            if let Op::Ready(Some(Err(error))) = self.create(path, OpenOptions::create_new_buffered(), tag) {
+                return Op::ready(Err(error));
+            }
+        }
+        Op::ready(Ok(Box::new(held)))
+    }
+}
+
+/// A lock; dropping it unlocks.
+struct Held {
+    shared: Arc<Shared>,
+    path: std::path::PathBuf,
+}
+
+impl FsLock for Held {}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.shared.lock().locks.remove(&self.path);
+    }
+}

@@ -1,0 +1,317 @@
+//! Files and directories as the kernel holds them: what everybody sees, what is durable, and the changes in between.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::content::{CHUNK, Chunk, Content, SECTOR, chunk_of, parts};
+use super::fate::{Fate, Fates, Tear};
+use crate::{Nanos, Rng};
+
+/// A file or a directory.
+#[derive(Clone)]
+pub(super) enum Inode {
+    File(Arc<FileInode>),
+    Dir(Arc<DirInode>),
+}
+
+/// Names in a directory. Sorted, so that nothing depends on where things lie in memory.
+pub(super) type Names = BTreeMap<Arc<str>, Inode>;
+
+/// A file. The lock is only taken under the file system's, so it is never waited for; it is there to make the type
+/// shareable.
+pub(super) struct FileInode {
+    /// Unique in its file system.
+    pub(super) number: u64,
+    pub(super) state: Mutex<FileState>,
+}
+
+/// A directory. See [`FileInode`] about the lock.
+pub(super) struct DirInode {
+    pub(super) number: u64,
+    pub(super) state: Mutex<DirState>,
+}
+
+#[derive(Default)]
+pub(super) struct DirState {
+    /// What everybody sees.
+    pub(super) names: Names,
+    /// What survives a power cut whatever happens. Changes in between are in the file system's list.
+    pub(super) durable: Names,
+}
+
+#[derive(Default)]
+pub(super) struct FileState {
+    /// What everybody sees.
+    content: Arc<Content>,
+    /// What survives a power cut whatever happens.
+    durable: Arc<Content>,
+    /// What leads from `durable` to `content`, in the order it was done.
+    pending: Vec<Change>,
+    /// Bytes in the page cache that a sync must first transfer.
+    pub(super) dirty_bytes: u64,
+    /// Chunks reserved by `allocate`, from the start of the file.
+    reserved: u64,
+    /// Names, and open handles; at 0 of both the space is free again.
+    pub(super) links: u32,
+    pub(super) handles: u32,
+}
+
+struct Change {
+    /// The operation's number; a write of several chunks is several changes with one number.
+    number: u64,
+    /// When the operation is complete: a sync submitted earlier does not cover it.
+    done_at: Nanos,
+    what: What,
+}
+
+enum What {
+    /// All of a chunk.
+    Chunk(usize, Arc<Chunk>),
+    /// Bytes within a chunk, at a start.
+    Part(usize, usize, Box<[u8]>),
+    /// The file got at least this long.
+    Extend(u64),
+    /// The file got exactly this long.
+    SetLen(u64),
+}
+
+impl Change {
+    /// Offset and bytes, if it is data.
+    fn data(&self) -> Option<(u64, &[u8])> {
+        match &self.what {
+            What::Chunk(index, chunk) => Some(((index * CHUNK) as u64, &chunk[..])),
+            What::Part(index, start, bytes) => Some(((index * CHUNK + start) as u64, bytes)),
+            What::Extend(_) | What::SetLen(_) => None,
+        }
+    }
+
+    fn chunk_index(&self) -> Option<usize> {
+        match &self.what {
+            What::Chunk(index, _) | What::Part(index, _, _) => Some(*index),
+            What::Extend(_) | What::SetLen(_) => None,
+        }
+    }
+
+    fn apply(&self, to: &mut Content) {
+        match &self.what {
+            What::Chunk(index, chunk) => to.put_chunk(*index, Arc::clone(chunk)),
+            What::Part(index, start, bytes) => to.put(*index, *start, bytes),
+            What::Extend(len) => to.extend(*len),
+            What::SetLen(len) => to.set_len(*len),
+        }
+    }
+
+    /// Applies the sectors that `tear` keeps; the write's first sector is `first`.
+    fn apply_torn(&self, to: &mut Content, first: u64, tear: &mut Tear) {
+        let Some((offset, bytes)) = self.data() else { return };
+        let mut done = 0;
+        while done < bytes.len() {
+            let at = offset + done as u64;
+            let len = ((SECTOR - at % SECTOR) as usize).min(bytes.len() - done);
+            if tear.keeps(at / SECTOR - first) {
+                to.put((at / CHUNK as u64) as usize, (at % CHUNK as u64) as usize, &bytes[done..done + len]);
+            }
+            done += len;
+        }
+    }
+}
+
+impl FileState {
+    /// A file that is durable as it is.
+    pub(super) fn of(content: Arc<Content>) -> Self {
+        Self { durable: Arc::clone(&content), content, ..Self::default() }
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.content.len()
+    }
+
+    pub(super) fn read(&self, offset: u64, buf: &mut [u8]) -> usize {
+        self.content.read(offset, buf)
+    }
+
+    /// Chunks of space that the file holds.
+    pub(super) fn chunks_held(&self) -> u64 {
+        self.reserved + self.content.backed_from(self.reserved as usize)
+    }
+
+    /// How many more chunks the file holds once its first `len` bytes are reserved.
+    pub(super) fn reserving(&self, len: u64) -> u64 {
+        let reserved = self.reserved.max(len.div_ceil(CHUNK as u64));
+        reserved + self.content.backed_from(reserved as usize) - self.chunks_held()
+    }
+
+    /// How many of `len` bytes at `offset` fit into `free` chunks, and how many chunks they take.
+    pub(super) fn fitting(&self, offset: u64, len: usize, free: u64) -> (usize, u64) {
+        let (mut fits, mut taken) = (0, 0);
+        for (index, _, range) in parts(offset, len) {
+            if (index as u64) >= self.reserved && !self.content.is_backed(index) {
+                if taken == free {
+                    break;
+                }
+                taken += 1;
+            }
+            fits = range.end;
+        }
+        (fits, taken)
+    }
+
+    /// Writes; visible at once, durable later.
+    pub(super) fn write(&mut self, number: u64, done_at: Nanos, offset: u64, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        let content = Arc::make_mut(&mut self.content);
+        for (index, start, range) in parts(offset, bytes.len()) {
+            let bytes = &bytes[range];
+            let what = if bytes.len() == CHUNK {
+                let chunk = chunk_of(bytes);
+                content.put_chunk(index, Arc::clone(&chunk));
+                What::Chunk(index, chunk)
+            } else {
+                content.put(index, start, bytes);
+                What::Part(index, start, bytes.into())
+            };
+            self.pending.push(Change { number, done_at, what });
+        }
+        self.extend(number, done_at, offset + bytes.len() as u64);
+    }
+
+    /// Writes those sectors of `bytes` that `tear` keeps: a write that failed half-way.
+    pub(super) fn write_torn(&mut self, number: u64, done_at: Nanos, offset: u64, bytes: &[u8], tear: &mut Tear) {
+        let mut done = 0;
+        while done < bytes.len() {
+            let at = offset + done as u64;
+            let end = (done + (SECTOR - at % SECTOR) as usize).min(bytes.len());
+            if tear.keeps(at / SECTOR - offset / SECTOR) {
+                self.write(number, done_at, at, &bytes[done..end]);
+            }
+            done = end;
+        }
+    }
+
+    /// Makes the file at least `len` long.
+    fn extend(&mut self, number: u64, done_at: Nanos, len: u64) {
+        // Longer than what is durable counts too: the change that made it this long may not be covered by the sync that
+        // covers this write.
+        if len > self.content.len() || len > self.durable.len() {
+            Arc::make_mut(&mut self.content).extend(len);
+            self.pending.push(Change { number, done_at, what: What::Extend(len) });
+        }
+    }
+
+    pub(super) fn set_len(&mut self, number: u64, done_at: Nanos, len: u64) {
+        Arc::make_mut(&mut self.content).set_len(len);
+        self.reserved = self.reserved.min(len.div_ceil(CHUNK as u64));
+        self.pending.push(Change { number, done_at, what: What::SetLen(len) });
+    }
+
+    /// Reserves the first `len` bytes.
+    pub(super) fn allocate(&mut self, number: u64, done_at: Nanos, len: u64) {
+        self.reserved = self.reserved.max(len.div_ceil(CHUNK as u64));
+        self.extend(number, done_at, len);
+    }
+
+    /// A sync submitted at `submitted`, as operation `number`, is complete: what was complete by then is durable.
+    pub(super) fn land_sync(&mut self, number: u64, submitted: Nanos) {
+        self.promote(|change| change.number < number && change.done_at <= submitted);
+    }
+
+    /// The synced write `number` is complete, so it is durable. Whatever older is pending below it becomes durable
+    /// first: the disk must not bring back what a durable write has replaced.
+    pub(super) fn land_write(&mut self, number: u64) {
+        let touched = self.pending.iter().filter(|change| change.number == number).filter_map(Change::chunk_index);
+        let (low, high) = touched.fold((usize::MAX, 0), |(low, high), index| (low.min(index), high.max(index)));
+        self.promote(|change| {
+            let below = change.chunk_index().is_some_and(|index| (low..=high).contains(&index));
+            change.number == number || (change.number < number && below)
+        });
+    }
+
+    fn promote(&mut self, covered: impl Fn(&Change) -> bool) {
+        let durable = Arc::make_mut(&mut self.durable);
+        self.pending.retain(|change| {
+            let covered = covered(change);
+            if covered {
+                change.apply(durable);
+            }
+            !covered
+        });
+    }
+
+    /// A sync of operation `number` failed: of each write it covered, some sectors are durable and the rest is
+    /// forgotten, so that the next sync knows nothing of it. `revert` makes readers see what the medium has, as if the
+    /// kernel had thrown the pages away too.
+    pub(super) fn fail_sync(&mut self, number: u64, submitted: Nanos, revert: bool, rng: &mut Rng) {
+        let durable = Arc::make_mut(&mut self.durable);
+        self.pending.retain(|change| {
+            let forgotten = change.number < number && change.done_at <= submitted && change.data().is_some();
+            if forgotten && let Some((offset, bytes)) = change.data() {
+                let sectors = sectors_of(offset, bytes.len());
+                change.apply_torn(durable, offset / SECTOR, &mut Tear::draw(rng, sectors));
+            }
+            !forgotten
+        });
+        if revert {
+            let mut content = Content::clone(&self.durable);
+            for change in &self.pending {
+                change.apply(&mut content);
+            }
+            // Lengths stay pending, so the file is as long as before, whatever its bytes are.
+            self.content = Arc::new(content);
+        }
+    }
+
+    /// The numbers of the changes not yet durable: smallest and largest.
+    pub(super) fn pending_range(&self) -> Option<(u64, u64)> {
+        let numbers = || self.pending.iter().map(|change| change.number);
+        Some((numbers().min()?, numbers().max()?))
+    }
+
+    /// What is left of the file after a power cut now.
+    pub(super) fn crash(&self, fates: &mut Fates<'_>) -> Arc<Content> {
+        if self.pending.is_empty() {
+            return Arc::clone(&self.durable);
+        }
+        let mut content = Content::clone(&self.durable);
+        for write in self.pending.chunk_by(|a, b| a.number == b.number) {
+            let number = write[0].number;
+            let extent = write.iter().filter_map(Change::data).fold(None, |extent, (offset, bytes)| {
+                let (start, end) = extent.unwrap_or((offset, offset));
+                Some((start.min(offset), end.max(offset + bytes.len() as u64)))
+            });
+            let mut fate = Fate::Kept;
+            let mut first = 0;
+            if let Some((start, end)) = extent {
+                first = start / SECTOR;
+                fate = fates.write(number, sectors_of(start, (end - start) as usize));
+            }
+            for change in write {
+                match (&change.what, &mut fate) {
+                    (What::Extend(_) | What::SetLen(_), _) => {
+                        if fates.metadata(number) {
+                            change.apply(&mut content);
+                        }
+                    }
+                    (_, Fate::Kept) => change.apply(&mut content),
+                    (_, Fate::Torn(tear)) => change.apply_torn(&mut content, first, tear),
+                    (_, Fate::Lost) => {}
+                }
+            }
+        }
+        content.trim();
+        Arc::new(content)
+    }
+
+    /// Flips one bit of the medium and of what readers see. False if there is no such byte.
+    pub(super) fn flip_bit(&mut self, offset: u64, bit: u8) -> bool {
+        Arc::make_mut(&mut self.durable).flip_bit(offset, bit);
+        Arc::make_mut(&mut self.content).flip_bit(offset, bit)
+    }
+}
+
+fn sectors_of(offset: u64, len: usize) -> u64 {
+    (offset + len as u64).div_ceil(SECTOR) - offset / SECTOR
+}
