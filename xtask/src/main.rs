@@ -2,6 +2,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "a tool for the repository: it reads and mends files")]
 
+mod peer;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -13,6 +14,7 @@ cargo xtask COMMAND
   check   verify only: formatting, clippy, house rules, licences (if cargo-deny is installed)
   fix     the same, mending what can be mended: formats, applies clippy's suggestions, tightens the ratchets
   tidy    the house rules alone (a second or so)
+  peer    fetch what the benchmarks compare with: cargo xtask peer rocksdb
 ";
 
 fn main() -> ExitCode {
@@ -21,6 +23,7 @@ fn main() -> ExitCode {
         "check" => check(),
         "fix" => fix(),
         "tidy" => tidy_only(),
+        "peer" => peer::fetch(std::env::args().nth(2).as_deref(), &root()),
         _ => {
             eprint!("{HELP}");
             return ExitCode::from(2);

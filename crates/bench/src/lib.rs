@@ -1,1 +1,33 @@
-//! Load and peers.
+//! Load and peers: the same work on Weir and on a current peer, interleaved, on a real disk under a real clock.
+//!
+//! ```text
+//! rounds (parent)            one child process per work, engine and round
+//!   for each round             child -> work::run -> dyn Contestant -> Weir | RocksDB
+//!     for each work                 |
+//!       for each engine   <---- lines on stdout: progress, then the outcome as JSON
+//!   report: medians, ratios, verdicts
+//! ```
+//!
+//! A child of its own gives every run the same empty caches and heap, and a peer that crashes takes nothing along.
+//! The order of the engines turns round with every round, so that a disk growing slower hurts all alike.
+#![allow(clippy::disallowed_methods, reason = "a benchmark measures the real disk under the real clock")]
+
+pub mod child;
+pub mod contestant;
+pub mod data;
+#[cfg(test)]
+mod memory;
+pub mod meter;
+pub mod outcome;
+pub mod peer;
+pub mod redis;
+pub mod report;
+pub mod rounds;
+pub mod settings;
+pub mod work;
+
+/// Why a measurement could not be made, in words for the person at the terminal.
+pub type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// The result of anything that can fail here.
+pub type Result<T> = std::result::Result<T, Failure>;

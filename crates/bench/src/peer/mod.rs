@@ -1,0 +1,5 @@
+//! Peers: other people's engines, loaded at run time and never linked.
+
+mod api;
+pub mod locate;
+pub mod rocksdb;

@@ -1,0 +1,285 @@
+//! RocksDB behind its C API.
+
+use std::ffi::{CStr, CString, c_char};
+use std::path::Path;
+use std::ptr::{null_mut, slice_from_raw_parts};
+use std::thread;
+use std::time::Duration;
+
+use super::api::{Api, Handle};
+use crate::Result;
+use crate::contestant::Contestant;
+use crate::settings::Settings;
+
+/// How often a settling tree is asked whether it is done.
+const SETTLE_POLL: Duration = Duration::from_millis(2);
+
+/// Levels that a shape may have.
+const LEVELS: usize = 7;
+
+/// An open RocksDB.
+///
+/// Invariant: every handle below came from this API and is destroyed exactly once, in [`RocksDb::drop`], after the last
+/// call that uses it (the borrow checker sees to "after": calls borrow `self`).
+pub struct RocksDb {
+    api: Api,
+    db: Handle,
+    options: Handle,
+    cache: Handle,
+    read: Handle,
+    write: Handle,
+    version: String,
+    remarks: String,
+}
+
+// SAFETY: rocksdb_t, and read and write options that nobody changes any more, may be used from any thread (c.h, options.h).
+unsafe impl Send for RocksDb {}
+// SAFETY: as above.
+unsafe impl Sync for RocksDb {}
+
+impl RocksDb {
+    /// Loads the library and opens (creates if missing) the database in `dir`.
+    pub fn open(library: &Path, dir: &Path, settings: &Settings) -> Result<Self> {
+        let api = Api::load(library)?;
+        let path = CString::new(dir.to_str().ok_or("the directory's name is not UTF-8")?)?;
+        let words = option_string(settings);
+        // SAFETY: handles are used as c.h says: created, passed on, destroyed once. `set_filter_policy` takes ownership of the policy;
+        // table options and cache are shared with the factory, which keeps its own references.
+        let (options, cache) = unsafe {
+            let table = (api.block_based_options_create)();
+            (api.block_based_options_set_block_size)(table, settings.block_bytes as usize);
+            let filter = (api.filterpolicy_create_bloom_full)(f64::from(settings.filter_bits));
+            (api.block_based_options_set_filter_policy)(table, filter);
+            let capacity = settings.cache_bytes as usize;
+            let cache = match api.cache_create_hyper_clock {
+                // Its makers' choice, and the faster one here.
+                Some(create) => create(capacity, 0),
+                None => (api.cache_create_lru)(capacity),
+            };
+            (api.block_based_options_set_block_cache)(table, cache);
+            let base = (api.options_create)();
+            (api.options_set_block_based_table_factory)(base, table);
+            (api.block_based_options_destroy)(table);
+            let options = (api.options_create)();
+            let text = CString::new(words.as_str())?;
+            let outcome = checked(&api, |slot| (api.get_options_from_string)(base, text.as_ptr(), options, slot));
+            (api.options_destroy)(base);
+            if let Err(error) = outcome {
+                (api.options_destroy)(options);
+                (api.cache_destroy)(cache);
+                return Err(format!("RocksDB does not take the options {words}: {error}").into());
+            }
+            (options, cache)
+        };
+        // SAFETY: as above; from here on `Drop` destroys what was created.
+        let mut this = unsafe {
+            let (read, write) = ((api.readoptions_create)(), (api.writeoptions_create)());
+            (api.writeoptions_set_sync)(write, u8::from(settings.sync));
+            let version = String::new();
+            let cache_name = if api.cache_create_hyper_clock.is_some() { "HyperClock" } else { "LRU" };
+            let remarks = format!("{cache_name} cache, {words}");
+            Self { api, db: null_mut(), options, cache, read, write, version, remarks }
+        };
+        // SAFETY: `options` is complete and `path` outlives the call.
+        this.db = unsafe { checked(&this.api, |slot| (this.api.open)(this.options, path.as_ptr(), slot)) }?;
+        this.version = format!("rocksdb {}", version(dir).unwrap_or_else(|| "of unknown version".into()));
+        Ok(this)
+    }
+
+    /// The number behind a property; 0 if it is not known.
+    fn property(&self, name: &CStr) -> u64 {
+        let mut value = 0;
+        // SAFETY: `db` is open, `name` is a C string, `value` outlives the call.
+        unsafe { (self.api.property_int)(self.db, name.as_ptr(), &mut value) };
+        value
+    }
+
+    fn files_at(&self, level: usize) -> u64 {
+        let name = CString::new(format!("rocksdb.num-files-at-level{level}")).expect("no NUL in the name");
+        // SAFETY: `db` is open; the result is null or a C string that we free.
+        unsafe {
+            let text = (self.api.property_value)(self.db, name.as_ptr());
+            if text.is_null() {
+                return 0;
+            }
+            let files = CStr::from_ptr(text).to_str().ok().and_then(|text| text.parse().ok()).unwrap_or(0);
+            (self.api.free)(text.cast());
+            files
+        }
+    }
+}
+
+impl Contestant for RocksDb {
+    fn version(&self) -> String {
+        self.version.clone()
+    }
+
+    fn remarks(&self) -> String {
+        self.remarks.clone()
+    }
+
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        let (k, v) = (key.as_ptr().cast(), value.as_ptr().cast());
+        // SAFETY: pointers and lengths are those of live slices; RocksDB copies them.
+        unsafe { checked(&self.api, |slot| (self.api.put)(self.db, self.write, k, key.len(), v, value.len(), slot)) }
+    }
+
+    fn get(&self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        // SAFETY: the key is a live slice. The slice that comes back is valid until it is destroyed, after `see`.
+        unsafe {
+            let k = key.as_ptr().cast();
+            let pinned = checked(&self.api, |slot| (self.api.get_pinned)(self.db, self.read, k, key.len(), slot))?;
+            if pinned.is_null() {
+                return Ok(false);
+            }
+            let mut len = 0;
+            let value = (self.api.pinnableslice_value)(pinned, &mut len);
+            see(bytes(value, len));
+            (self.api.pinnableslice_destroy)(pinned);
+        }
+        Ok(true)
+    }
+
+    fn scan(&self, from: &[u8], limit: usize, see: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
+        // SAFETY: the iterator is created and destroyed here; what it shows is valid until its next step, after `see`.
+        unsafe {
+            let iterator = (self.api.create_iterator)(self.db, self.read);
+            (self.api.iter_seek)(iterator, from.as_ptr().cast(), from.len());
+            let mut left = limit;
+            while left > 0 && (self.api.iter_valid)(iterator) != 0 {
+                let (mut key_len, mut value_len) = (0, 0);
+                let key = (self.api.iter_key)(iterator, &mut key_len);
+                let value = (self.api.iter_value)(iterator, &mut value_len);
+                see(bytes(key, key_len), bytes(value, value_len));
+                left -= 1;
+                if left > 0 {
+                    (self.api.iter_next)(iterator);
+                }
+            }
+            let outcome = checked(&self.api, |slot| (self.api.iter_get_error)(iterator, slot));
+            (self.api.iter_destroy)(iterator);
+            outcome
+        }
+    }
+
+    fn settle(&self) -> Result<()> {
+        // SAFETY: the options live for the call.
+        unsafe {
+            let options = (self.api.flushoptions_create)();
+            (self.api.flushoptions_set_wait)(options, 1);
+            let outcome = checked(&self.api, |slot| (self.api.flush)(self.db, options, slot));
+            (self.api.flushoptions_destroy)(options);
+            outcome?;
+        }
+        let busy = [
+            c"rocksdb.mem-table-flush-pending",
+            c"rocksdb.num-running-flushes",
+            c"rocksdb.compaction-pending",
+            c"rocksdb.num-running-compactions",
+        ];
+        while busy.iter().any(|name| self.property(name) != 0) {
+            let error = self.property(c"rocksdb.background-errors");
+            if error != 0 {
+                return Err(format!("RocksDB had {error} errors in the background; see its LOG").into());
+            }
+            thread::sleep(SETTLE_POLL);
+        }
+        Ok(())
+    }
+
+    fn shape(&self) -> String {
+        let levels = (0..LEVELS).map(|level| (level, self.files_at(level))).filter(|(_, files)| *files > 0);
+        levels.map(|(level, files)| format!("L{level}:{files}")).collect::<Vec<_>>().join(" ")
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for RocksDb {
+    fn drop(&mut self) {
+        // SAFETY: the invariant of the type; nobody borrows `self` any more. `db` is null when opening failed.
+        unsafe {
+            if !self.db.is_null() {
+                (self.api.close)(self.db);
+            }
+            (self.api.readoptions_destroy)(self.read);
+            (self.api.writeoptions_destroy)(self.write);
+            (self.api.options_destroy)(self.options);
+            (self.api.cache_destroy)(self.cache);
+        }
+    }
+}
+
+/// The settings in RocksDB's own words. What is not named has its default of this version.
+fn option_string(settings: &Settings) -> String {
+    let Settings { write_buffer_bytes, write_buffers, l0_trigger, l0_slowdown, l0_stop, .. } = settings;
+    let Settings { base_level_bytes, level_ratio, table_bytes, compaction_threads, flush_threads, .. } = settings;
+    format!(
+        "create_if_missing=true;write_buffer_size={write_buffer_bytes};max_write_buffer_number={write_buffers};\
+         level0_file_num_compaction_trigger={l0_trigger};level0_slowdown_writes_trigger={l0_slowdown};\
+         level0_stop_writes_trigger={l0_stop};max_bytes_for_level_base={base_level_bytes};\
+         max_bytes_for_level_multiplier={level_ratio};target_file_size_base={table_bytes};\
+         level_compaction_dynamic_level_bytes=true;compression=kNoCompression;\
+         use_direct_reads=true;use_direct_io_for_flush_and_compaction=true;\
+         max_background_flushes={flush_threads};max_background_compactions={compaction_threads};\
+         max_background_jobs={}",
+        compaction_threads + flush_threads,
+    )
+}
+
+/// The version that the database's own log names in its first lines (the C API does not tell).
+fn version(dir: &Path) -> Option<String> {
+    let log = std::fs::read_to_string(dir.join("LOG")).ok()?;
+    let (_, rest) = log.split_once("RocksDB version: ")?;
+    rest.split_whitespace().next().map(str::to_owned)
+}
+
+/// Calls `call` with an empty error slot, and turns what it leaves there into an error.
+///
+/// # Safety
+/// `call` leaves null or a C string that this API allocated.
+unsafe fn checked<T>(api: &Api, call: impl FnOnce(*mut *mut c_char) -> T) -> Result<T> {
+    let mut message: *mut c_char = null_mut();
+    let result = call(&mut message);
+    if message.is_null() {
+        return Ok(result);
+    }
+    // SAFETY: by contract a C string of this API.
+    unsafe {
+        let text = CStr::from_ptr(message).to_string_lossy().into_owned();
+        (api.free)(message.cast());
+        Err(text.into())
+    }
+}
+
+/// # Safety
+/// `start` has `len` readable bytes for as long as the result is used, or `len` is 0.
+unsafe fn bytes<'a>(start: *const c_char, len: usize) -> &'a [u8] {
+    if len == 0 {
+        return &[];
+    }
+    // SAFETY: by contract.
+    unsafe { &*slice_from_raw_parts(start.cast(), len) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_options_name_every_setting() {
+        let text = option_string(&Settings::default());
+        for word in ["write_buffer_size=67108864;", "max_write_buffer_number=2;", "level0_stop_writes_trigger=36;"] {
+            assert!(text.contains(word), "{word} is not in {text}");
+        }
+        assert!(text.ends_with("max_background_jobs=3"));
+    }
+
+    #[test]
+    fn a_file_that_is_no_library_is_an_error_and_not_a_crash() {
+        let error = RocksDb::open(Path::new("Cargo.toml"), Path::new("unused"), &Settings::default()).err();
+        assert!(error.expect("Cargo.toml is no library").to_string().contains("Cargo.toml"));
+    }
+}

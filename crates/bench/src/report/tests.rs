@@ -1,0 +1,92 @@
+//! Numbers, ratios and verdicts, on runs made up for the purpose.
+
+use super::*;
+
+fn run(work: Work, engine: Engine, round: u32, ops_per_sec: f64, bytes_written: u64) -> Outcome {
+    Outcome {
+        work: work.name().into(),
+        engine: engine.name().into(),
+        round,
+        ops: 100,
+        seconds: 100.0 / ops_per_sec,
+        ops_per_sec,
+        bytes_written,
+        space_bytes: 1016,
+        ..Outcome::default()
+    }
+}
+
+/// The row of the table that starts a comparison of `work` on `engine`.
+fn row_of<'a>(table: &'a str, engine: &str) -> &'a str {
+    table.lines().find(|line| line.contains(&format!(" {engine} "))).expect("the engine has a row")
+}
+
+#[test]
+fn numbers_have_three_digits_and_a_unit() {
+    assert_eq!(
+        [count(0.0), count(950.0), count(999.6), count(12_345.0), count(1_204_000.0)],
+        ["0", "950", "1.00 K", "12.3 K", "1.20 M"]
+    );
+    assert_eq!([bytes(512), bytes(4_140_000_000)], ["512 B", "4.14 GB"]);
+    assert_eq!([time(850), time(1_940_000)], ["850 ns", "1.94 ms"]);
+}
+
+#[test]
+fn a_median_is_the_middle_or_the_mean_of_two() {
+    assert_eq!(median(&[]), None);
+    assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
+    assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
+}
+
+#[test]
+fn a_ratio_is_of_medians_and_its_range_within_rounds() {
+    let work = Work::Scan;
+    let ours: Vec<_> =
+        [(1, 120.0), (2, 60.0), (3, 130.0)].map(|(round, speed)| run(work, Engine::Weir, round, speed, 0)).into();
+    let theirs: Vec<_> =
+        [(3, 100.0), (1, 100.0), (2, 50.0)].map(|(round, speed)| run(work, Engine::Rocksdb, round, speed, 0)).into();
+    let ratio =
+        Ratio::of(&ours.iter().collect::<Vec<_>>(), &theirs.iter().collect::<Vec<_>>(), |outcome| outcome.ops_per_sec);
+    let ratio = ratio.expect("both sides ran");
+    assert_eq!((ratio.of_medians, ratio.spread()), (1.2, "[1.20 .. 1.30]".into()));
+}
+
+#[test]
+fn the_table_judges_speed_bytes_and_space() {
+    let size = Size { items: 1, value_bytes: 1000, ..Size::default() };
+    let outcomes = [
+        run(Work::FillRandom, Engine::Weir, 1, 119.0, 4000),
+        run(Work::FillRandom, Engine::Rocksdb, 1, 100.0, 5000),
+        run(Work::FillRandom, Engine::WeirUngated, 1, 121.0, 4000),
+    ];
+    let table = table(&outcomes, &[Engine::Weir, Engine::Rocksdb, Engine::WeirUngated], &size);
+    assert!(row_of(&table, "rocksdb").contains("| 1.19"), "{table}");
+    assert!(row_of(&table, "rocksdb").ends_with(">= 1.20  MISSED"), "{table}");
+    assert!(table.lines().any(|line| line.contains("| wrote 0.80") && line.ends_with("<= 1.00  met")), "{table}");
+    assert!(table.lines().any(|line| line.contains("| space 1.00") && line.ends_with("<= 1.05  met")), "{table}");
+    assert!(row_of(&table, "weir-ungated").ends_with(">= 0.97  met"), "{table}");
+}
+
+#[test]
+fn recovery_is_judged_in_seconds_and_not_against_the_peer() {
+    let outcomes = [run(Work::Recovery, Engine::Weir, 1, 40.0, 0), run(Work::Recovery, Engine::Rocksdb, 1, 80.0, 0)];
+    let table = table(&outcomes, &[Engine::Weir, Engine::Rocksdb], &Size::default());
+    assert!(row_of(&table, "weir").contains("2.50 s") && row_of(&table, "weir").ends_with("<= 2 s  MISSED"), "{table}");
+    assert!(!row_of(&table, "rocksdb").contains("MISSED"), "{table}");
+}
+
+#[test]
+fn columns_line_up_by_characters() {
+    let rows =
+        [["work".to_string(), "x".into(), "end".into()].into(), ["µ".to_string(), "1.00".into(), "!".into()].into()];
+    assert_eq!(align(&rows), "work  x     end\nµ     1.00  !\n");
+}
+
+#[test]
+fn json_is_an_array_with_the_agreed_names() {
+    let text = json(&[run(Work::Scan, Engine::Weir, 1, 5.0, 7)]).expect("plain fields");
+    let value: serde_json::Value = serde_json::from_str(&text).expect("own JSON parses");
+    for name in ["work", "engine", "ops_per_sec", "bytes_written", "bytes_read", "space_bytes", "round"] {
+        assert!(value[0].get(name).is_some(), "{name} is missing in {text}");
+    }
+}

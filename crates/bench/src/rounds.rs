@@ -1,0 +1,214 @@
+//! The parent: rounds of works on engines, each run in a child process, interleaved.
+
+use std::fs;
+use std::io::{BufRead, BufReader, IsTerminal};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::Result;
+use crate::child::{Line, Order};
+use crate::contestant::Entry;
+use crate::meter::Stopwatch;
+use crate::outcome::Outcome;
+use crate::report;
+use crate::work::{Needs, Size, Task, Work};
+
+/// Steps of the bar per run.
+const STEPS: f64 = 1000.0;
+
+/// A whole comparison.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Works; they run in the order of [`Work::ALL`].
+    pub works: Vec<Work>,
+    /// Contestants; the first is compared with the others.
+    pub entries: Vec<Entry>,
+    /// Rounds.
+    pub rounds: u32,
+    /// How big.
+    pub size: Size,
+    /// Where; created if missing, and below it everything of ours is removed at the end.
+    pub dir: PathBuf,
+    /// Leave the loaded trees in `dir`, and use those that an earlier comparison of the same size left there.
+    pub keep: bool,
+}
+
+/// Does one order somewhere.
+pub trait Launch {
+    /// Runs `order` to its end, telling `progress` from 0 to 1.
+    fn launch(&self, order: &Order, progress: &mut dyn FnMut(f64)) -> Result<Outcome>;
+}
+
+/// Starts this very program again with a hidden command; see [`crate::child::main`].
+pub struct ChildProcess {
+    /// The program.
+    pub program: PathBuf,
+    /// Its arguments before the order.
+    pub arguments: Vec<String>,
+}
+
+impl Launch for ChildProcess {
+    fn launch(&self, order: &Order, progress: &mut dyn FnMut(f64)) -> Result<Outcome> {
+        let mut child = Command::new(&self.program)
+            .args(&self.arguments)
+            .arg(serde_json::to_string(order)?)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let output = child.stdout.take().ok_or("the child has no standard output")?;
+        let mut outcome = None;
+        for line in BufReader::new(output).lines() {
+            match Line::parse(&line?) {
+                Some(Line::Progress(done)) => progress(done),
+                Some(Line::Outcome(found)) => outcome = Some(*found),
+                None => (),
+            }
+        }
+        let status = child.wait()?;
+        let engine = order.entry.engine.name();
+        outcome
+            .ok_or_else(|| format!("{} on {engine} ended with {status} and without a result", order.task.name()).into())
+    }
+}
+
+/// Runs the plan. Every finished run is told on standard error; what it measured is in the result, in order.
+pub fn run(plan: &Plan, launch: &dyn Launch) -> Result<Vec<Outcome>> {
+    let mut works = plan.works.clone();
+    works.sort();
+    works.dedup();
+    let bar = bar(works.len() * plan.entries.len() * plan.rounds as usize);
+    let mut outcomes = Vec::new();
+    for round in 1..=plan.rounds {
+        for work in &works {
+            for entry in in_turn(&plan.entries, round) {
+                bar.set_message(format!("round {round}/{}  {}  {}", plan.rounds, work.name(), entry.engine.name()));
+                let start = bar.position();
+                let mut progress = |done: f64| bar.set_position(start + (done * STEPS) as u64);
+                let watch = Stopwatch::start();
+                let mut outcome = one(plan, *work, entry, round, launch, &mut progress)?;
+                outcome.round = round;
+                bar.set_position(start + STEPS as u64);
+                let told =
+                    format!("round {round}/{}  {}  ({:.1} s)", plan.rounds, report::line(&outcome), watch.seconds());
+                bar.suspend(|| eprintln!("{told}"));
+                outcomes.push(outcome);
+            }
+        }
+    }
+    bar.finish_and_clear();
+    for entry in &plan.entries {
+        let home = home(plan, entry);
+        if !plan.keep && home.exists() {
+            fs::remove_dir_all(&home)?;
+        }
+    }
+    Ok(outcomes)
+}
+
+/// The order of the engines turns round with every round.
+fn in_turn(entries: &[Entry], round: u32) -> Vec<&Entry> {
+    let mut order: Vec<_> = entries.iter().collect();
+    if round.is_multiple_of(2) {
+        order.reverse();
+    }
+    order
+}
+
+fn bar(runs: usize) -> ProgressBar {
+    let target =
+        if std::io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+    let style = ProgressStyle::with_template("{bar:30} {percent:>3} %  {msg}  {elapsed} gone, about {eta} to go")
+        .expect("a constant template is valid");
+    ProgressBar::with_draw_target(Some((runs as f64 * STEPS) as u64), target).with_style(style)
+}
+
+fn home(plan: &Plan, entry: &Entry) -> PathBuf {
+    plan.dir.join(entry.engine.name())
+}
+
+/// One work on one engine: prepares what it needs, measures, and clears away.
+fn one(
+    plan: &Plan,
+    work: Work,
+    entry: &Entry,
+    round: u32,
+    launch: &dyn Launch,
+    progress: &mut dyn FnMut(f64),
+) -> Result<Outcome> {
+    let home = home(plan, entry);
+    let order = |task: Task, dir: &Path| Order {
+        task,
+        entry: entry.clone(),
+        dir: dir.to_path_buf(),
+        size: plan.size.clone(),
+        seed: u64::from(round),
+    };
+    let loaded = Loaded { dir: home.join("loaded"), mark: home.join("loaded.json"), words: mark(&plan.size) };
+    match work.needs() {
+        Needs::Loaded => {
+            if !loaded.is_there() {
+                loaded.begin()?;
+                launch.launch(&order(Task::Load, &loaded.dir), &mut |done| progress(0.5 * done))?;
+                loaded.end()?;
+            }
+            launch.launch(&order(Task::Measure(work), &loaded.dir), progress)
+        }
+        Needs::Nothing if work == Work::FillRandom => {
+            loaded.begin()?;
+            let outcome = launch.launch(&order(Task::Measure(work), &loaded.dir), progress)?;
+            loaded.end()?;
+            Ok(outcome)
+        }
+        needs => {
+            let dir = home.join(work.name());
+            fresh(&dir)?;
+            if needs == Needs::Log {
+                launch.launch(&order(Task::LeaveLog, &dir), &mut |done| progress(0.5 * done))?;
+            }
+            let outcome = launch.launch(&order(Task::Measure(work), &dir), progress)?;
+            fs::remove_dir_all(&dir)?;
+            Ok(outcome)
+        }
+    }
+}
+
+/// The tree that reads share, and the mark that says what is in it.
+struct Loaded {
+    dir: PathBuf,
+    mark: PathBuf,
+    words: String,
+}
+
+/// What decides whether a tree may be used again.
+fn mark(size: &Size) -> String {
+    format!("{{\"items\":{},\"value_bytes\":{}}}\n", size.items, size.value_bytes)
+}
+
+impl Loaded {
+    fn is_there(&self) -> bool {
+        fs::read_to_string(&self.mark).is_ok_and(|words| words == self.words)
+    }
+
+    fn begin(&self) -> Result<()> {
+        if self.mark.exists() {
+            fs::remove_file(&self.mark)?;
+        }
+        fresh(&self.dir)
+    }
+
+    fn end(&self) -> Result<()> {
+        Ok(fs::write(&self.mark, &self.words)?)
+    }
+}
+
+fn fresh(dir: &Path) -> Result<()> {
+    if dir.exists() {
+        fs::remove_dir_all(dir)?;
+    }
+    fs::create_dir_all(dir).map_err(|error| format!("{}: {error}", dir.display()).into())
+}
+
+#[cfg(test)]
+mod tests;

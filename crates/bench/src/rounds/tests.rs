@@ -1,0 +1,101 @@
+//! Whole comparisons on contestants in memory.
+
+use std::cell::RefCell;
+
+use super::*;
+use crate::contestant::Engine;
+use crate::memory::Memory;
+use crate::work::{self, Until};
+
+/// Runs orders here, in memory, and notes them.
+#[derive(Default)]
+struct Here {
+    orders: RefCell<Vec<(Engine, &'static str)>>,
+}
+
+impl Launch for Here {
+    fn launch(&self, order: &Order, progress: &mut dyn FnMut(f64)) -> Result<Outcome> {
+        self.orders.borrow_mut().push((order.entry.engine, order.task.name()));
+        let open = |_: &_| Ok(Memory::open(&order.dir));
+        let mut outcome = work::run(order.task, &open, &order.size, order.seed, &|_| ())?;
+        progress(1.0);
+        outcome.engine = order.entry.engine.name().into();
+        Ok(outcome)
+    }
+}
+
+fn plan(name: &str, works: &[Work], rounds: u32) -> Plan {
+    let entry = |engine| Entry { engine, library: None };
+    Plan {
+        works: works.to_vec(),
+        entries: vec![entry(Engine::Weir), entry(Engine::Rocksdb)],
+        rounds,
+        size: Size { items: 200, value_bytes: 64, sync_items: 50, recovery_bytes: 8_000, reads: Until::Ops(100) },
+        dir: std::env::temp_dir().join(format!("weir-bench-{name}-{}", std::process::id())),
+        keep: false,
+    }
+}
+
+#[test]
+fn all_works_pass_through_all_rounds_and_leave_nothing_behind() {
+    let plan = plan("all", &Work::ALL, 2);
+    let outcomes = run(&plan, &Here::default()).expect("every work runs");
+    assert_eq!(outcomes.len(), Work::ALL.len() * 2 * 2);
+    let engines = [Engine::Weir, Engine::Rocksdb];
+    let table = report::table(&outcomes, &engines, &plan.size);
+    for work in Work::ALL {
+        assert!(table.contains(work.name()), "{table}");
+    }
+    fs::remove_dir(&plan.dir).expect("the directory is there and empty");
+}
+
+#[test]
+fn engines_take_turns_and_the_order_turns_round() {
+    let plan = plan("turns", &[Work::FillSync], 3);
+    let here = Here::default();
+    run(&plan, &here).expect("the work runs");
+    let order: Vec<_> = here.orders.borrow().iter().map(|(engine, _)| *engine).collect();
+    use Engine::{Rocksdb, Weir};
+    assert_eq!(order, [Weir, Rocksdb, Rocksdb, Weir, Weir, Rocksdb]);
+    fs::remove_dir(&plan.dir).expect("the directory is there and empty");
+}
+
+#[test]
+fn a_tree_is_loaded_once_unless_a_fill_makes_it_anew() {
+    let loads = |works: &[Work]| {
+        let plan = plan(&format!("loads{}", works.len()), works, 2);
+        let here = Here::default();
+        run(&plan, &here).expect("the works run");
+        fs::remove_dir(&plan.dir).expect("the directory is there and empty");
+        here.orders.into_inner().iter().filter(|(_, task)| *task == "load").count()
+    };
+    assert_eq!(loads(&[Work::ReadRandom]), 2);
+    assert_eq!(loads(&[Work::ReadRandom, Work::FillRandom]), 0);
+}
+
+#[test]
+fn a_kept_tree_is_used_again_only_if_it_is_of_the_same_size() {
+    let mut plan = plan("kept", &[Work::Scan], 1);
+    plan.keep = true;
+    let loads = |plan: &Plan| {
+        let here = Here::default();
+        run(plan, &here).expect("the work runs");
+        here.orders.into_inner().iter().filter(|(_, task)| *task == "load").count()
+    };
+    assert_eq!((loads(&plan), loads(&plan)), (2, 0));
+    plan.size.items = 300;
+    assert_eq!(loads(&plan), 2);
+    fs::remove_dir_all(&plan.dir).expect("ours");
+}
+
+#[test]
+fn a_child_that_dies_is_reported_with_its_work() {
+    let plan = plan("dies", &[Work::FillSync], 1);
+    let program = ChildProcess { program: "/bin/false".into(), arguments: Vec::new() };
+    let failure = run(&plan, &program).expect_err("it prints nothing").to_string();
+    assert!(
+        failure.contains("fillsync") && failure.contains("weir") && failure.contains("exit status: 1"),
+        "{failure}"
+    );
+    fs::remove_dir_all(&plan.dir).expect("ours");
+}

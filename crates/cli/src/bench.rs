@@ -1,0 +1,130 @@
+//! `weir bench`: load, peers, and the table of who did what.
+
+#![allow(clippy::disallowed_methods, reason = "it writes a report where the user asked for it")]
+
+use std::fs;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use weir_bench::contestant::{Engine, Entry};
+use weir_bench::rounds::{ChildProcess, Plan};
+use weir_bench::settings::Settings;
+use weir_bench::work::{Size, Until, Work};
+use weir_bench::{Result, child, peer, report, rounds};
+
+/// Measure Weir, next to a peer where one is named.
+#[derive(Debug, Args)]
+pub struct Bench {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// The storage engine, in process, against RocksDB
+    Engine(EngineArgs),
+    /// One task in this process: how `bench engine` runs each of its measurements
+    #[command(hide = true)]
+    Child {
+        /// The order, as JSON
+        order: String,
+    },
+}
+
+#[derive(Debug, Args)]
+struct EngineArgs {
+    /// Works, separated by commas, or `all`: fillseq, fillrandom, fillsync, readrandom, readrandom16, readcached, scan,
+    /// readwhilewriting, recovery
+    #[arg(long, default_value = "all")]
+    work: String,
+    /// Contestants to compare with, separated by commas: rocksdb, weir-ungated
+    #[arg(long)]
+    peer: Option<String>,
+    /// RocksDB's shared library; else WEIR_ROCKSDB_LIB, .tools/, ~/.cache/weir/ and the system's directories are searched
+    #[arg(long, value_name = "FILE")]
+    peer_lib: Option<PathBuf>,
+    /// Measure the peers alone
+    #[arg(long, requires = "peer")]
+    alone: bool,
+    /// Items of the fills and of the tree that is read
+    #[arg(long, default_value_t = Size::default().items)]
+    items: u32,
+    /// Bytes of a value
+    #[arg(long, default_value_t = Size::default().value_bytes)]
+    value_bytes: usize,
+    /// Commits of fillsync
+    #[arg(long, default_value_t = Size::default().sync_items)]
+    sync_items: u32,
+    /// Seconds of every read work, after a warm-up of a quarter of that
+    #[arg(long, default_value_t = 4.0)]
+    seconds: f64,
+    /// Rounds; every round runs every work on every contestant
+    #[arg(long, default_value_t = 5)]
+    rounds: u32,
+    /// Directory on the disk to measure; created if missing
+    #[arg(long, default_value = "weir-bench-data")]
+    dir: PathBuf,
+    /// Leave the loaded trees in the directory, and use those that an earlier run left
+    #[arg(long)]
+    keep: bool,
+    /// Also write every run as a JSON array to this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+impl Bench {
+    /// Runs what was asked for.
+    pub fn run(self) -> Result<()> {
+        match self.what {
+            What::Engine(args) => args.run(),
+            What::Child { order } => child::main(&order),
+        }
+    }
+}
+
+impl EngineArgs {
+    fn run(self) -> Result<()> {
+        let works = match self.work.as_str() {
+            "all" => Work::ALL.to_vec(),
+            names => names.split(',').map(Work::parse).collect::<Result<_>>()?,
+        };
+        let mut engines = if self.alone { Vec::new() } else { vec![Engine::Weir] };
+        for name in self.peer.iter().flat_map(|names| names.split(',')) {
+            engines.push(Engine::parse(name)?);
+        }
+        let entries = engines.iter().map(|engine| self.entry(*engine)).collect::<Result<_>>()?;
+        let size = Size {
+            items: self.items,
+            value_bytes: self.value_bytes,
+            sync_items: self.sync_items,
+            reads: Until::Seconds(self.seconds),
+            ..Size::default()
+        };
+        let ours = !self.dir.exists();
+        let plan = Plan { works, entries, rounds: self.rounds, size, dir: self.dir, keep: self.keep };
+        let launch =
+            ChildProcess { program: std::env::current_exe()?, arguments: vec!["bench".into(), "child".into()] };
+        let outcomes = rounds::run(&plan, &launch)?;
+        if ours && !plan.keep {
+            fs::remove_dir(&plan.dir)?;
+        }
+        if let Some(path) = &self.json {
+            fs::write(path, report::json(&outcomes)?).map_err(|error| format!("{}: {error}", path.display()))?;
+        }
+        println!("{} items of 16 + {} bytes; {}", plan.size.items, plan.size.value_bytes, Settings::default());
+        println!(
+            "medians of {} rounds; a ratio is the first contestant's median over the row's, its range that within rounds\n",
+            plan.rounds
+        );
+        print!("{}", report::table(&outcomes, &engines, &plan.size));
+        Ok(())
+    }
+
+    fn entry(&self, engine: Engine) -> Result<Entry> {
+        let library = match engine {
+            Engine::Rocksdb => Some(peer::locate::rocksdb(self.peer_lib.as_deref())?),
+            Engine::Weir | Engine::WeirUngated => None,
+        };
+        Ok(Entry { engine, library })
+    }
+}
