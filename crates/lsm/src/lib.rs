@@ -1,8 +1,32 @@
 //! One log-structured merge tree.
+//!
+//! Start at [`Tree`]. The folders follow the data: `memtable`, `table`, `version`, `read`, `pick`, `job`. The tree owns no threads, timers
+//! or log, and knows no tenant; see `docs/architecture.md` for the lives of a write, a read and a compaction.
 
 pub mod cache;
+pub mod check;
+mod checkpoint;
 pub mod cursor;
 pub mod entry;
+pub mod job;
 pub mod memtable;
+mod options;
+pub mod pick;
+pub mod read;
+pub mod shape;
+pub mod snapshot;
+pub mod stall;
 pub mod table;
+pub mod tree;
 pub mod value;
+pub mod version;
+
+pub use job::{Job, JobControl, JobFacts, JobReport};
+pub use options::TreeOptions;
+pub use read::get::Lookup;
+pub use read::scan::{Range, Scan};
+pub use shape::Shape;
+pub use snapshot::Snapshot;
+pub use stall::{Stall, StallCause};
+pub use tree::{Env, Tree};
+pub use value::{Found, Value};

@@ -1,0 +1,98 @@
+//! Checking a tree off line: every checksum, every order, every fact of the manifest.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+
+use weir_io::{Class, Error, Fs, Owner, Result, Tag};
+use weir_model::LogIndex;
+
+use crate::cache::BlockCache;
+use crate::table::Table;
+use crate::tree::{fold, meta_of};
+use crate::version::manifest::{self, Manifest};
+use crate::version::{LEVELS, TableMeta, check_level};
+
+/// What a check found.
+#[derive(Debug, Default)]
+pub struct CheckReport {
+    /// Tables read in full.
+    pub tables: usize,
+    /// Entries in them.
+    pub entries: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// Log records up to here are in the tables.
+    pub persisted: LogIndex,
+    /// Files that nothing names: left by a crash, removed at the next start. No problem.
+    pub orphans: Vec<String>,
+    /// What is wrong, each with file and offset.
+    pub problems: Vec<Error>,
+}
+
+/// Reads the whole tree in `dir`, which nobody may have open, and tells what is wrong with it. `progress` is called after each table with
+/// (tables done, tables in all).
+///
+/// # Errors
+/// Only if the directory or its manifest cannot be read at all; everything else is listed in the report.
+pub async fn check(fs: &Arc<dyn Fs>, dir: &Path, mut progress: impl FnMut(usize, usize)) -> Result<CheckReport> {
+    let (owner, tag) = (Owner::default(), Tag::new(Owner::default(), Class::Maintenance));
+    let mut report = CheckReport::default();
+    let Some(recovered) = Manifest::recover(fs, dir, tag).await? else {
+        return Err(Error::new(weir_io::ErrorKind::NotFound, "find CURRENT in", dir, "this is not a tree's directory"));
+    };
+    let manifest_path = dir.join(manifest::file_name(recovered.number));
+    let folded = fold(&recovered).map_err(|message| Error::corruption(&manifest_path, 0, message))?;
+    report.persisted = folded.persisted;
+
+    // Nothing is worth keeping: each block is read once.
+    let cache = BlockCache::new(0, 1);
+    let total = folded.tables.len();
+    for (level, meta) in folded.tables.values() {
+        match check_table(fs, dir, *level, meta, owner, &cache, tag).await {
+            Ok(()) => {
+                report.entries += meta.entries;
+                report.bytes += meta.bytes;
+            }
+            Err(error) => report.problems.push(error),
+        }
+        report.tables += 1;
+        progress(report.tables, total);
+    }
+    for level in 0..LEVELS {
+        let mut tables: Vec<&TableMeta> =
+            folded.tables.values().filter(|(at, _)| *at == level).map(|(_, meta)| meta).collect();
+        match level {
+            0 => tables.sort_by_key(|table| std::cmp::Reverse(table.epoch)),
+            _ => tables.sort_by(|a, b| a.smallest.cmp(&b.smallest)),
+        }
+        if let Err(message) = check_level(level, &tables) {
+            report.problems.push(Error::corruption(&manifest_path, 0, message));
+        }
+    }
+    let live: BTreeSet<String> = folded.tables.keys().map(|&id| TableMeta::file_name(id)).collect();
+    let names = fs.list(dir, tag).await?;
+    let orphans = names.into_iter().filter(|entry| entry.name.ends_with(".sst") && !live.contains(&entry.name));
+    report.orphans = orphans.map(|entry| entry.name).collect();
+    Ok(report)
+}
+
+async fn check_table(
+    fs: &Arc<dyn Fs>,
+    dir: &Path,
+    level: usize,
+    meta: &TableMeta,
+    owner: Owner,
+    cache: &Arc<BlockCache>,
+    tag: Tag,
+) -> Result<()> {
+    let path = dir.join(TableMeta::file_name(meta.id));
+    let table = Table::open(fs, &path, meta.id, owner, cache, tag).await?;
+    table.verify(Class::Maintenance).await?;
+    let found = meta_of(meta.id, meta.epoch, table.summary());
+    if found != *meta {
+        let message = format!("level {level}: the table holds {found:?}, the manifest says {meta:?}");
+        return Err(Error::corruption(&path, 0, message));
+    }
+    Ok(())
+}

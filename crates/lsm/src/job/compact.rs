@@ -1,0 +1,173 @@
+//! A compaction: tables of one level are merged with what they overlap in the next, or moved there.
+//!
+//! 1. Entries come in tree order from the merge. [`Retention`] says which versions no read can see.
+//! 2. An expired value counts as a tombstone. A tombstone goes when every read sees it and no deeper level can hold its key.
+//! 3. Under the same two conditions a value forgets its sequence number: it is the only version left, and 0 is short.
+//! 4. A table ends at `table_bytes`, or earlier where it would drag in too much of the level below the output when its turn comes.
+//!    It never ends between versions of one key: levels below 0 must stay disjoint.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use weir_io::{Class, Result};
+
+use super::flush::added;
+use super::output::Writer;
+use super::retention::{Retention, Verdict};
+use super::{JobControl, JobReport};
+use crate::cursor::{Cursor, Step};
+use crate::entry::{Entry, Kind};
+use crate::pick::Pick;
+use crate::read::level::LevelCursor;
+use crate::read::merge::MergeCursor;
+use crate::read::source::Source;
+use crate::table::CursorOptions;
+use crate::tree::{Outputs, Tree};
+use crate::version::{Edit, LEVELS, TableFile, Version};
+
+/// A table may overlap at most this many tables' worth of bytes in the level below its own.
+const GRANDPARENT_OVERLAP_TABLES: u64 = 10;
+
+pub(super) async fn run(
+    tree: &Arc<Tree>,
+    pick: Pick,
+    version: &Arc<Version>,
+    class: Class,
+    control: &JobControl,
+) -> Result<JobReport> {
+    if pick.is_move {
+        return move_tables(tree, pick, version, control).await;
+    }
+    let mut merge = MergeCursor::new(sources(tree, &pick, version, class));
+    let mut retention = Retention::new(tree.horizons());
+    let now_ms = tree.env.clock.unix_ms();
+    let mut below = Below::new(version, pick.output_level + 1);
+    let mut boundaries = Boundaries::new(version, pick.output_level + 1, tree.options.table_bytes);
+    let mut writer = Writer::new(tree, class, pick.output_level, 0);
+
+    let mut step = merge.seek_first();
+    loop {
+        while step == Step::Load {
+            step = merge.load().await?;
+        }
+        let Some(mut entry) = merge.entry() else { break };
+        let same_key = retention.is_same_key(entry.key);
+        let verdict = retention.judge(&entry);
+        if entry.kind == Kind::Put && entry.is_expired(now_ms) {
+            entry = Entry { kind: Kind::Delete, expire_at_ms: 0, value: &[], ..entry };
+        }
+        let last = verdict == Verdict::Visible { oldest: true } && !below.may_hold(entry.key);
+        if verdict == Verdict::Shadowed || (last && entry.kind == Kind::Delete) {
+            writer.skip(&entry).await;
+        } else {
+            if !same_key && boundaries.cut_before(entry.key, writer.table_bytes()) {
+                writer.cut().await?;
+            }
+            let seq = if last { 0 } else { entry.seq };
+            writer.add(Entry { seq, ..entry }).await?;
+        }
+        step = merge.next();
+    }
+    drop(merge);
+    let (outputs, report) = writer.finish().await?;
+
+    control.committing.store(true, Ordering::Relaxed);
+    let edit = Edit { removed: pick.inputs, added: added(&outputs), ..Edit::default() };
+    tree.commit(edit, outputs, |_, _| {}).await?;
+    Ok(report)
+}
+
+async fn move_tables(tree: &Arc<Tree>, pick: Pick, version: &Version, control: &JobControl) -> Result<JobReport> {
+    let moved: Vec<(usize, Arc<TableFile>)> =
+        inputs(&pick, version).map(|(_, table)| (pick.output_level, table)).collect();
+    let report = JobReport { tables_moved: moved.len(), ..JobReport::default() };
+    let edit = Edit {
+        added: moved.iter().map(|(level, table)| (*level, table.meta.clone())).collect(),
+        removed: pick.inputs,
+        ..Edit::default()
+    };
+    control.committing.store(true, Ordering::Relaxed);
+    tree.commit(edit, Outputs::new(tree), |_, _| {}).await?;
+    Ok(report)
+}
+
+fn inputs<'a>(pick: &'a Pick, version: &'a Version) -> impl Iterator<Item = (usize, Arc<TableFile>)> + 'a {
+    let chosen = |level: usize, id: u64| pick.inputs.contains(&(level, id));
+    version
+        .tables()
+        .filter(move |(level, table)| chosen(*level, table.meta.id))
+        .map(|(l, table)| (l, Arc::clone(table)))
+}
+
+fn sources(tree: &Tree, pick: &Pick, version: &Version, class: Class) -> Vec<Source> {
+    let options = CursorOptions { class, readahead_bytes: tree.options.io_bytes, fill_cache: false };
+    let mut sources = Vec::new();
+    let mut levels: [Vec<Arc<TableFile>>; LEVELS] = Default::default();
+    for (level, table) in inputs(pick, version) {
+        match level {
+            0 => sources.push(Source::Table(table.table.cursor(options))),
+            _ => levels[level].push(table),
+        }
+    }
+    let runs = levels.into_iter().filter(|tables| !tables.is_empty());
+    sources.extend(runs.map(|tables| Source::Level(LevelCursor::new(tables, options))));
+    sources
+}
+
+/// Walks down the levels below the output beside the merge, to say whether they can hold a key. Keys must come in order.
+struct Below<'a> {
+    levels: Vec<&'a [Arc<TableFile>]>,
+}
+
+impl<'a> Below<'a> {
+    fn new(version: &'a Version, from: usize) -> Self {
+        Self { levels: (from..LEVELS).map(|level| version.level(level)).filter(|tables| !tables.is_empty()).collect() }
+    }
+
+    fn may_hold(&mut self, key: &[u8]) -> bool {
+        self.levels.iter_mut().any(|tables| {
+            while let Some((first, rest)) = tables.split_first()
+                && &*first.meta.largest < key
+            {
+                *tables = rest;
+            }
+            tables.first().is_some_and(|first| &*first.meta.smallest <= key)
+        })
+    }
+}
+
+/// Decides where output tables end.
+struct Boundaries<'a> {
+    table_bytes: u64,
+    /// Tables of the level below the output that are not yet passed.
+    grandparents: &'a [Arc<TableFile>],
+    /// Bytes of those that the table being written has passed.
+    overlap_bytes: u64,
+}
+
+impl<'a> Boundaries<'a> {
+    fn new(version: &'a Version, level: usize, table_bytes: u64) -> Self {
+        let grandparents = if level < LEVELS { version.level(level) } else { &[] };
+        Self { table_bytes, grandparents, overlap_bytes: 0 }
+    }
+
+    /// Whether the table being written, `bytes` long, should end before `key`.
+    fn cut_before(&mut self, key: &[u8], bytes: u64) -> bool {
+        let mut passed = false;
+        while let Some((first, rest)) = self.grandparents.split_first()
+            && &*first.meta.largest < key
+        {
+            passed = true;
+            self.overlap_bytes += first.meta.bytes;
+            self.grandparents = rest;
+        }
+        // Ending with a grandparent keeps the next compaction from dragging that one in twice; not for a tiny table.
+        let aligned = passed && bytes >= self.table_bytes / 2;
+        let too_wide = self.overlap_bytes >= GRANDPARENT_OVERLAP_TABLES * self.table_bytes;
+        let cut = bytes > 0 && (aligned || too_wide || bytes >= self.table_bytes);
+        if cut {
+            self.overlap_bytes = 0;
+        }
+        cut
+    }
+}

@@ -1,0 +1,82 @@
+//! Writing a job's output tables.
+
+use std::sync::Arc;
+
+use weir_io::{Class, Result, Turn, yield_now};
+
+use super::JobReport;
+use crate::entry::Entry;
+use crate::table::TableWriter;
+use crate::tree::{Outputs, Tree, meta_of, open_table};
+
+/// Work that an entry costs besides its bytes, in bytes: comparing and copying a tiny one is not free.
+const ENTRY_WORK_BYTES: usize = 32;
+
+/// Takes entries in order, writes tables, gives up the executor after every turn.
+pub(super) struct Writer<'a> {
+    tree: &'a Arc<Tree>,
+    class: Class,
+    level: usize,
+    epoch: u64,
+    current: Option<(u64, std::path::PathBuf, TableWriter)>,
+    outputs: Outputs,
+    turn: Turn,
+    report: JobReport,
+}
+
+impl<'a> Writer<'a> {
+    pub(super) fn new(tree: &'a Arc<Tree>, class: Class, level: usize, epoch: u64) -> Self {
+        let outputs = Outputs::new(tree);
+        let (turn, report) = (Turn::new(), JobReport::default());
+        Self { tree, class, level, epoch, current: None, outputs, turn, report }
+    }
+
+    /// Bytes of the table being written.
+    pub(super) fn table_bytes(&self) -> u64 {
+        self.current.as_ref().map_or(0, |(_, _, writer)| writer.file_bytes())
+    }
+
+    /// Writes `entry`, starting a table where none is open.
+    pub(super) async fn add(&mut self, entry: Entry<'_>) -> Result<()> {
+        if self.current.is_none() {
+            let (id, path) = self.outputs.begin(self.tree);
+            let env = &self.tree.env;
+            let options = self.tree.options.table(self.level);
+            let writer = TableWriter::create(&env.fs, &path, options, env.tag(self.class)).await?;
+            self.current = Some((id, path, writer));
+        }
+        let Some((_, _, writer)) = &mut self.current else { unreachable!("just opened") };
+        writer.add(entry);
+        if writer.pending_bytes() >= self.tree.options.io_bytes {
+            writer.drain().await?;
+        }
+        self.report.entries_out += 1;
+        self.skip(&entry).await;
+        Ok(())
+    }
+
+    /// Books an entry that was read, whether written or forgotten.
+    pub(super) async fn skip(&mut self, entry: &Entry<'_>) {
+        self.report.entries_in += 1;
+        if self.turn.spend(entry.key.len() + entry.value.len() + ENTRY_WORK_BYTES) {
+            yield_now().await;
+        }
+    }
+
+    /// Ends the table being written; the next entry starts another.
+    pub(super) async fn cut(&mut self) -> Result<()> {
+        let Some((id, _, writer)) = self.current.take() else { return Ok(()) };
+        let summary = writer.finish().await?;
+        self.report.bytes_written += summary.bytes;
+        let meta = meta_of(id, self.epoch, &summary);
+        let table = open_table(&self.tree.env, &meta, &self.tree.garbage).await?;
+        self.outputs.tables.push((self.level, table));
+        Ok(())
+    }
+
+    /// Ends the last table.
+    pub(super) async fn finish(mut self) -> Result<(Outputs, JobReport)> {
+        self.cut().await?;
+        Ok((self.outputs, self.report))
+    }
+}

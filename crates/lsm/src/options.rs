@@ -1,0 +1,73 @@
+//! Settings of a tree. Few, and each with the reason to change it.
+
+use crate::table::{Compression, TableOptions};
+use crate::version::LEVELS;
+
+/// How a tree is shaped. The defaults are those RocksDB ships, so that comparisons start equal.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TreeOptions {
+    /// A memtable of this many bytes is sealed. Larger: fewer, larger level-0 runs; more memory and log.
+    pub write_buffer_bytes: usize,
+    /// Memtables of the tree, the active one included; when all are full, writes stop. At least 2.
+    pub write_buffers_max: usize,
+    /// Sealed memtables that one flush may write as one run. More: fewer runs when flushes lag.
+    pub flush_memtables_max: usize,
+    /// Level-0 runs that start a compaction into level 1.
+    pub l0_trigger: usize,
+    /// Level-0 runs from which writes are slowed (FX-21).
+    pub l0_slow: usize,
+    /// Level-0 runs at which writes stop (FX-21).
+    pub l0_stop: usize,
+    /// Target size of level 1 in bytes.
+    pub level1_bytes: u64,
+    /// Each level's target is this many times the one above (FX-28: 10).
+    pub level_factor: u64,
+    /// Compactions start a new table at this size, in bytes.
+    pub table_bytes: u64,
+    /// Target size of a data block before compression, in bytes.
+    pub block_bytes: usize,
+    /// Bloom filter bits a key; 0 = no filter.
+    pub filter_bits_per_key: u32,
+    /// Compression of each level's tables.
+    pub compression: [Compression; LEVELS],
+    /// Bytes of one background read or write. The gate splits what is too long for the device (house rule 6).
+    pub io_bytes: usize,
+}
+
+impl Default for TreeOptions {
+    fn default() -> Self {
+        Self {
+            write_buffer_bytes: 64 << 20,
+            write_buffers_max: 4,
+            flush_memtables_max: 4,
+            l0_trigger: 4,
+            l0_slow: 20,
+            l0_stop: 36,
+            level1_bytes: 256 << 20,
+            level_factor: 10,
+            table_bytes: 64 << 20,
+            block_bytes: 4096,
+            filter_bits_per_key: 10,
+            compression: [Compression::None; LEVELS],
+            io_bytes: 256 << 10,
+        }
+    }
+}
+
+impl TreeOptions {
+    /// Target size of `level` (1 or deeper), in bytes.
+    pub fn level_bytes_target(&self, level: usize) -> u64 {
+        let exponent = u32::try_from(level.saturating_sub(1)).expect("a handful of levels");
+        self.level1_bytes.saturating_mul(self.level_factor.saturating_pow(exponent))
+    }
+
+    /// How tables of `level` are written.
+    pub fn table(&self, level: usize) -> TableOptions {
+        TableOptions {
+            block_bytes: self.block_bytes,
+            compression: self.compression[level],
+            filter_bits_per_key: self.filter_bits_per_key,
+            write_bytes: self.io_bytes,
+        }
+    }
+}

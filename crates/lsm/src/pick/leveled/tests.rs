@@ -1,0 +1,77 @@
+//! Draw a tree, ask for the pick, read the answer.
+
+use super::*;
+
+/// Draws a table: `"id:from-to"` with an optional `*bytes` (default 10).
+fn table(text: &str) -> TableMeta {
+    let (text, bytes) = text.split_once('*').unwrap_or((text, "10"));
+    let (id, range) = text.split_once(':').expect("id:from-to");
+    let (from, to) = range.split_once('-').expect("from-to");
+    let id = id.parse().expect("a number");
+    TableMeta {
+        id,
+        epoch: id,
+        bytes: bytes.parse().expect("a number"),
+        entries: 1,
+        tombstones: 0,
+        expiring: 0,
+        smallest_seq: 1,
+        largest_seq: 1,
+        smallest: from.as_bytes().into(),
+        largest: to.as_bytes().into(),
+    }
+}
+
+/// Answers with `"level->output: ids"`, `"move …"`, or `"nothing"`.
+fn ask(drawing: &[&str], claimed: &[u64], scope: Scope) -> String {
+    let tables: Vec<Vec<TableMeta>> =
+        drawing.iter().map(|level| level.split_whitespace().map(table).collect()).collect();
+    let levels = std::array::from_fn(|level| tables.get(level).map_or(Vec::new(), |tables| tables.iter().collect()));
+    let claims = Claims { tables: claimed.iter().copied().collect(), ranges: Vec::new() };
+    let options = TreeOptions { l0_trigger: 2, level1_bytes: 20, level_factor: 10, ..TreeOptions::default() };
+    let Some(pick) = pick(&Picture { levels, claims: &claims }, scope, &options) else { return "nothing".into() };
+    let ids: Vec<String> = pick.inputs.iter().map(|(level, id)| format!("L{level}.{id}")).collect();
+    let verb = if pick.is_move { "move " } else { "" };
+    format!("{verb}{}->{}: {}", pick.level, pick.output_level, ids.join(" "))
+}
+
+#[test]
+fn nothing_is_due_in_a_tree_of_the_right_shape() {
+    assert_eq!(ask(&["9:a-z", "1:a-h 2:i-z"], &[], Scope::All), "nothing");
+}
+
+#[test]
+fn all_runs_of_level_0_go_down_with_what_they_overlap() {
+    assert_eq!(ask(&["9:c-e 8:d-k", "1:a-b 2:c-f 3:g-l 4:m-z"], &[], Scope::All), "0->1: L0.9 L0.8 L1.2 L1.3");
+}
+
+#[test]
+fn disjoint_runs_in_the_gaps_of_level_1_are_moved() {
+    assert_eq!(ask(&["9:x-z 8:c-d", "1:a-b 2:e-f"], &[], Scope::All), "move 0->1: L0.9 L0.8");
+}
+
+#[test]
+fn level_0_waits_for_a_claimed_table_and_nobody_else_takes_one_from_level_1() {
+    let tree = ["9:a-z 8:a-z", "1:a-h*15 2:i-z*15", "3:a-z"];
+    assert_eq!(ask(&tree, &[1], Scope::All), "nothing");
+    assert_eq!(ask(&tree, &[], Scope::All), "0->1: L0.9 L0.8 L1.1 L1.2");
+}
+
+#[test]
+fn a_deep_level_gives_the_table_that_drags_in_least() {
+    assert_eq!(ask(&["", "1:a-h*15 2:i-z*15", "3:a-d*50 4:e-k*30 5:l-z*10"], &[], Scope::All), "1->2: L1.2 L2.4 L2.5");
+    assert_eq!(ask(&["", "1:a-h*15 2:i-z*15", "3:a-d*50 4:e-k*30"], &[2], Scope::All), "nothing");
+}
+
+#[test]
+fn a_table_over_nothing_is_moved() {
+    assert_eq!(ask(&["", "1:a-h*15 2:i-z*15", "3:a-d*50"], &[], Scope::All), "move 1->2: L1.2");
+}
+
+#[test]
+fn scope_forbids_what_deferral_defers() {
+    let tree = ["9:a-b", "1:a-h*15 2:i-z*15"];
+    assert_eq!(ask(&tree, &[], Scope::L0ToL1), "nothing");
+    assert_eq!(ask(&["9:a-z 8:a-z", ""], &[], Scope::L0ToL1), "0->1: L0.9 L0.8");
+    assert_eq!(ask(&["9:a-z 8:a-z", ""], &[], Scope::IntraL0), "nothing");
+}

@@ -1,0 +1,71 @@
+//! Which compaction next: pure functions from the tables to a decision.
+
+pub mod leveled;
+
+use std::collections::BTreeSet;
+
+use crate::version::{LEVELS, TableMeta};
+
+/// Which jobs may start (FX-19, FX-20). The tree obeys; a policy decides.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scope {
+    /// Every compaction.
+    #[default]
+    All,
+    /// Stage 1: only level 0 into level 1.
+    L0ToL1,
+    /// Stage 2: only within level 0.
+    IntraL0,
+}
+
+/// What a picker sees: per level the tables in the order of [`crate::version::Version`], and what running jobs have claimed.
+pub struct Picture<'a> {
+    /// Tables by level.
+    pub levels: [Vec<&'a TableMeta>; LEVELS],
+    /// Claims of running jobs.
+    pub claims: &'a Claims,
+}
+
+/// What running compactions hold: nobody else may read their inputs into a merge, or write into their range.
+#[derive(Debug, Default)]
+pub struct Claims {
+    /// Input tables.
+    pub tables: BTreeSet<u64>,
+    /// Where each running job writes.
+    pub ranges: Vec<ClaimedRange>,
+}
+
+/// Keys `smallest..=largest` of `level`, which a running job is about to write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimedRange {
+    /// Output level.
+    pub level: usize,
+    /// Smallest key.
+    pub smallest: Box<[u8]>,
+    /// Largest key.
+    pub largest: Box<[u8]>,
+}
+
+impl Claims {
+    /// Whether a job may write `lo..=hi` into `level`.
+    pub fn is_free(&self, level: usize, lo: &[u8], hi: &[u8]) -> bool {
+        !self.ranges.iter().any(|claimed| claimed.level == level && &*claimed.smallest <= hi && lo <= &*claimed.largest)
+    }
+}
+
+/// A compaction to start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pick {
+    /// Level that is relieved.
+    pub level: usize,
+    /// Level that receives.
+    pub output_level: usize,
+    /// Input tables: (level, id).
+    pub inputs: Vec<(usize, u64)>,
+    /// The inputs can change level without being rewritten.
+    pub is_move: bool,
+    /// Smallest key of all inputs.
+    pub smallest: Box<[u8]>,
+    /// Largest key of all inputs.
+    pub largest: Box<[u8]>,
+}

@@ -1,0 +1,134 @@
+//! A point read: memtables, then tables newest first; only a miss in the block cache waits.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use weir_io::{BoxFuture, Class, Result};
+
+use super::view::View;
+use crate::entry::{Kind, Seq};
+use crate::table::{BlockAddress, Table, TableGet, filter};
+use crate::value::Found;
+use crate::version::LEVELS;
+
+/// The answer to a point read: there at once, or under way. The value may have expired: the caller has the wall clock.
+#[must_use]
+pub enum Lookup {
+    /// Answered from memory. `None` once taken.
+    Ready(Option<Result<Option<Found>>>),
+    /// A block is being read.
+    Pending(BoxFuture<Result<Option<Found>>>),
+}
+
+impl Future for Lookup {
+    type Output = Result<Option<Found>>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.get_mut() {
+            Lookup::Ready(answer) => Poll::Ready(answer.take().expect("Lookup polled after it was done")),
+            Lookup::Pending(future) => future.as_mut().poll(cx),
+        }
+    }
+}
+
+/// The next table to look into: level and, in level 0, the index of the run.
+#[derive(Clone, Copy)]
+struct Place {
+    level: usize,
+    run: usize,
+}
+
+impl Place {
+    const START: Place = Place { level: 0, run: 0 };
+
+    fn after(self) -> Place {
+        match self.level {
+            0 => Place { level: 0, run: self.run + 1 },
+            level => Place { level: level + 1, run: 0 },
+        }
+    }
+}
+
+enum Outcome {
+    Done(Option<Found>),
+    Load { table: Arc<Table>, address: BlockAddress, place: Place },
+}
+
+fn live(found: Found) -> Option<Found> {
+    (found.kind == Kind::Put).then_some(found)
+}
+
+/// The newest version of `key` at or before `at` in the memtables of `view`; `Some(None)` is a tombstone.
+fn in_memory(view: &View, key: &[u8], at: Seq) -> Option<Option<Found>> {
+    let sealed = view.sealed.iter().map(|sealed| &sealed.memtable);
+    let mut memtables = std::iter::once(&view.memtable).chain(sealed);
+    memtables.find_map(|memtable| memtable.get(key, at)).map(live)
+}
+
+/// Looks through the tables of `view` from `place` on, as far as the cache carries.
+fn in_tables(view: &View, key: &[u8], hash: u64, at: Seq, mut place: Place) -> Result<Outcome> {
+    while place.level < LEVELS {
+        let file = match place.level {
+            0 => match view.version.level(0).get(place.run) {
+                None => {
+                    place = Place { level: 1, run: 0 };
+                    continue;
+                }
+                Some(run) => Some(run).filter(|run| run.meta.overlaps(key, key)),
+            },
+            level => view.version.find(level, key),
+        };
+        if let Some(file) = file {
+            match file.table.get(key, hash, at)? {
+                TableGet::Absent => {}
+                TableGet::Found(found) => return Ok(Outcome::Done(live(found))),
+                TableGet::Load(address) => {
+                    return Ok(Outcome::Load { table: Arc::clone(&file.table), address, place });
+                }
+            }
+        }
+        place = place.after();
+    }
+    Ok(Outcome::Done(None))
+}
+
+/// Starts a point read of `key` in `view` as of `at`. Never waits; what must wait is in the answer.
+pub fn get(view: &Arc<View>, key: &[u8], at: Seq) -> Lookup {
+    if let Some(answer) = in_memory(view, key, at) {
+        return Lookup::Ready(Some(Ok(answer)));
+    }
+    let hash = filter::hash(key);
+    match in_tables(view, key, hash, at, Place::START) {
+        Err(error) => Lookup::Ready(Some(Err(error))),
+        Ok(Outcome::Done(answer)) => Lookup::Ready(Some(Ok(answer))),
+        Ok(Outcome::Load { table, address, place }) => {
+            Lookup::Pending(Box::pin(finish(Arc::clone(view), key.into(), hash, at, table, address, place)))
+        }
+    }
+}
+
+/// Goes on with a read whose block was missing.
+async fn finish(
+    view: Arc<View>,
+    key: Box<[u8]>,
+    hash: u64,
+    at: Seq,
+    mut table: Arc<Table>,
+    mut address: BlockAddress,
+    mut place: Place,
+) -> Result<Option<Found>> {
+    loop {
+        let block = table.load(address, Class::Read, place.level <= 1).await?;
+        if let Some(found) = table.get_in(&block, address, &key, at)? {
+            return Ok(live(found));
+        }
+        match in_tables(&view, &key, hash, at, place.after())? {
+            Outcome::Done(answer) => return Ok(answer),
+            Outcome::Load { table: next_table, address: next_address, place: next_place } => {
+                (table, address, place) = (next_table, next_address, next_place);
+            }
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! A level (1 or deeper) as one sorted sequence: its tables one after the other, at most one of them open for reading.
+
+use std::sync::Arc;
+
+use weir_io::Result;
+
+use crate::cursor::{Cursor, Step};
+use crate::entry::{Entry, Seq};
+use crate::table::{CursorOptions, TableCursor};
+use crate::version::TableFile;
+
+/// A cursor over disjoint tables in key order.
+pub struct LevelCursor {
+    tables: Vec<Arc<TableFile>>,
+    options: CursorOptions,
+    /// The table under the cursor and the position in it; `None` past either end.
+    current: Option<(usize, TableCursor)>,
+    forward: bool,
+}
+
+impl LevelCursor {
+    /// A cursor over `tables`, which must be disjoint and in key order.
+    pub fn new(tables: Vec<Arc<TableFile>>, options: CursorOptions) -> Self {
+        Self { tables, options, current: None, forward: true }
+    }
+
+    fn start(&mut self, index: Option<usize>, forward: bool, seek: impl FnOnce(&mut TableCursor) -> Step) -> Step {
+        self.forward = forward;
+        let Some(table) = index.and_then(|index| self.tables.get(index)) else {
+            self.current = None;
+            return Step::Ready;
+        };
+        let mut cursor = table.table.cursor(self.options);
+        let step = seek(&mut cursor);
+        self.current = index.map(|index| (index, cursor));
+        self.settle(step)
+    }
+
+    /// Goes on to the next table while the present one is exhausted.
+    fn settle(&mut self, mut step: Step) -> Step {
+        while let Some((index, cursor)) = &mut self.current {
+            if step == Step::Load || cursor.entry().is_some() {
+                return step;
+            }
+            let neighbour = if self.forward { Some(*index + 1) } else { index.checked_sub(1) };
+            let Some(table) = neighbour.and_then(|index| self.tables.get(index)) else {
+                self.current = None;
+                return Step::Ready;
+            };
+            let mut cursor = table.table.cursor(self.options);
+            step = if self.forward { cursor.seek_first() } else { cursor.seek_last() };
+            self.current = neighbour.map(|index| (index, cursor));
+        }
+        Step::Ready
+    }
+}
+
+impl Cursor for LevelCursor {
+    fn entry(&self) -> Option<Entry<'_>> {
+        self.current.as_ref()?.1.entry()
+    }
+
+    fn seek_first(&mut self) -> Step {
+        self.start(Some(0), true, TableCursor::seek_first)
+    }
+
+    fn seek_last(&mut self) -> Step {
+        self.start(self.tables.len().checked_sub(1), false, TableCursor::seek_last)
+    }
+
+    fn seek(&mut self, key: &[u8], seq: Seq) -> Step {
+        let index = self.tables.partition_point(|table| &*table.meta.largest < key);
+        self.start(Some(index), true, |cursor| cursor.seek(key, seq))
+    }
+
+    fn seek_before(&mut self, key: &[u8], seq: Seq) -> Step {
+        let index = self.tables.partition_point(|table| &*table.meta.smallest <= key);
+        self.start(index.checked_sub(1), false, |cursor| cursor.seek_before(key, seq))
+    }
+
+    fn next(&mut self) -> Step {
+        self.forward = true;
+        let step = self.current.as_mut().map_or(Step::Ready, |(_, cursor)| cursor.next());
+        self.settle(step)
+    }
+
+    fn prev(&mut self) -> Step {
+        self.forward = false;
+        let step = self.current.as_mut().map_or(Step::Ready, |(_, cursor)| cursor.prev());
+        self.settle(step)
+    }
+
+    async fn load(&mut self) -> Result<Step> {
+        let Some((_, cursor)) = &mut self.current else { return Ok(Step::Ready) };
+        let step = cursor.load().await?;
+        Ok(self.settle(step))
+    }
+}

@@ -1,0 +1,50 @@
+//! A view: everything a read needs, frozen at one moment.
+
+use std::sync::Arc;
+
+use weir_model::LogIndex;
+
+use super::level::LevelCursor;
+use super::source::Source;
+use crate::entry::Seq;
+use crate::memtable::Memtable;
+use crate::table::CursorOptions;
+use crate::version::{LEVELS, Version};
+
+/// A memtable that takes no more writes and waits to be flushed.
+#[derive(Clone)]
+pub struct Sealed {
+    /// Its entries.
+    pub memtable: Arc<Memtable>,
+    /// The place its run will have in level 0.
+    pub epoch: u64,
+    /// The last log record in it.
+    pub last_index: LogIndex,
+    /// The last sequence number in it.
+    pub last_seq: Seq,
+}
+
+/// The active memtable, the sealed ones (newest first), and the tables.
+#[derive(Clone)]
+pub struct View {
+    /// Takes the writes.
+    pub memtable: Arc<Memtable>,
+    /// Newest first.
+    pub sealed: Vec<Sealed>,
+    /// The tables.
+    pub version: Arc<Version>,
+}
+
+impl View {
+    /// Cursors over all of it.
+    pub fn sources(&self, options: CursorOptions) -> Vec<Source> {
+        let sealed = self.sealed.iter().map(|sealed| &sealed.memtable);
+        let memtables = std::iter::once(&self.memtable).chain(sealed).filter(|memtable| !memtable.is_empty());
+        let mut sources: Vec<Source> = memtables.map(|memtable| Source::Memtable(memtable.cursor())).collect();
+        let runs = self.version.level(0).iter();
+        sources.extend(runs.map(|run| Source::Table(run.table.cursor(options))));
+        let levels = (1..LEVELS).map(|level| self.version.level(level)).filter(|tables| !tables.is_empty());
+        sources.extend(levels.map(|tables| Source::Level(LevelCursor::new(tables.to_vec(), options))));
+        sources
+    }
+}

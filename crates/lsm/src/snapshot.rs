@@ -1,0 +1,53 @@
+//! Snapshots: reads as of one moment, for as long as somebody holds them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::entry::Seq;
+
+/// The sequence numbers that are held, with how often.
+#[derive(Default)]
+pub struct Snapshots(Mutex<BTreeMap<Seq, usize>>);
+
+impl Snapshots {
+    /// Every held sequence number, ascending.
+    pub fn held(&self) -> Vec<Seq> {
+        self.0.lock().keys().copied().collect()
+    }
+
+    /// Holds the sequence number that `newest` says. It is asked under the lock, so that no merge which lists the
+    /// snapshots can slip between the question and the hold.
+    pub fn take(self: &Arc<Self>, newest: impl FnOnce() -> Seq) -> Snapshot {
+        let mut held = self.0.lock();
+        let seq = newest();
+        *held.entry(seq).or_default() += 1;
+        Snapshot { seq, held: Arc::clone(self) }
+    }
+}
+
+/// Keeps what was visible at its making readable until dropped.
+pub struct Snapshot {
+    seq: Seq,
+    held: Arc<Snapshots>,
+}
+
+impl Snapshot {
+    /// Reads at this snapshot see sequence numbers up to here.
+    pub fn seq(&self) -> Seq {
+        self.seq
+    }
+}
+
+impl Drop for Snapshot {
+    fn drop(&mut self) {
+        let mut held = self.held.0.lock();
+        if let Some(count) = held.get_mut(&self.seq) {
+            *count -= 1;
+            if *count == 0 {
+                held.remove(&self.seq);
+            }
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Write stalls: a state that the tree returns, not a wait. Whoever admits writes decides what to do about it.
+
+use crate::options::TreeOptions;
+
+/// Why writes should be slowed or stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum StallCause {
+    /// Too many runs in level 0 (FX-21).
+    L0Runs,
+    /// Every write buffer is full and waits for its flush (FX-29).
+    Memtables,
+}
+
+impl StallCause {
+    /// Every cause.
+    pub const ALL: [StallCause; 2] = [StallCause::L0Runs, StallCause::Memtables];
+
+    /// The label used in metrics and logs.
+    pub const fn name(self) -> &'static str {
+        match self {
+            StallCause::L0Runs => "l0_runs",
+            StallCause::Memtables => "memtables",
+        }
+    }
+}
+
+/// Whether a write may go on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stall {
+    /// At once.
+    #[default]
+    None,
+    /// Delayed.
+    Slow(StallCause),
+    /// Not before a job has made room.
+    Stop(StallCause),
+}
+
+/// The stall state of a tree: a pure function of three counts.
+pub fn stall(l0_runs: usize, sealed: usize, memtable_full: bool, options: &TreeOptions) -> Stall {
+    if l0_runs >= options.l0_stop {
+        Stall::Stop(StallCause::L0Runs)
+    } else if memtable_full && sealed + 1 >= options.write_buffers_max {
+        Stall::Stop(StallCause::Memtables)
+    } else if l0_runs >= options.l0_slow {
+        Stall::Slow(StallCause::L0Runs)
+    } else {
+        Stall::None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thresholds_are_the_numbers_of_fx_21() {
+        let options = TreeOptions::default();
+        let at = |runs| stall(runs, 0, false, &options);
+        assert_eq!(at(19), Stall::None);
+        assert_eq!(at(20), Stall::Slow(StallCause::L0Runs));
+        assert_eq!(at(35), Stall::Slow(StallCause::L0Runs));
+        assert_eq!(at(36), Stall::Stop(StallCause::L0Runs));
+    }
+
+    #[test]
+    fn the_last_buffer_stops_writes_only_when_it_is_full_too() {
+        let options = TreeOptions { write_buffers_max: 3, ..TreeOptions::default() };
+        assert_eq!(stall(0, 2, false, &options), Stall::None);
+        assert_eq!(stall(0, 2, true, &options), Stall::Stop(StallCause::Memtables));
+        assert_eq!(stall(0, 1, true, &options), Stall::None, "it can be sealed");
+    }
+}

@@ -1,0 +1,135 @@
+//! Ending a job: one atomic manifest edit, then one new view.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use weir_io::{Class, Error, ErrorKind, Result};
+
+use super::Tree;
+use super::state::State;
+use crate::read::view::View;
+use crate::table::TableSummary;
+use crate::version::{Edit, Garbage, TableFile, TableMeta, Version};
+
+/// Tables written by a job that has not committed. Dropping it (an error, a cancelled job) gives their files to the garbage.
+pub struct Outputs {
+    /// Finished and opened tables, with the level they belong to.
+    pub tables: Vec<(usize, Arc<TableFile>)>,
+    /// Every file begun, finished or not.
+    files: Vec<PathBuf>,
+    garbage: Arc<Garbage>,
+}
+
+impl Outputs {
+    /// Nothing written yet.
+    pub fn new(tree: &Tree) -> Self {
+        Self { tables: Vec::new(), files: Vec::new(), garbage: Arc::clone(&tree.garbage) }
+    }
+
+    /// Names the next output file.
+    pub fn begin(&mut self, tree: &Tree) -> (u64, PathBuf) {
+        let id = tree.state.lock().allocate_file();
+        let path = tree.env.dir.join(TableMeta::file_name(id));
+        self.files.push(path.clone());
+        (id, path)
+    }
+}
+
+impl Drop for Outputs {
+    fn drop(&mut self) {
+        // The tables must be closed first, or the last reference to one would outlive its file.
+        self.tables.clear();
+        self.files.drain(..).for_each(|path| self.garbage.add(path));
+    }
+}
+
+/// The manifest's facts of a finished table.
+pub fn meta_of(id: u64, epoch: u64, summary: &TableSummary) -> TableMeta {
+    TableMeta {
+        id,
+        epoch,
+        bytes: summary.bytes,
+        entries: summary.entries,
+        tombstones: summary.tombstones,
+        expiring: summary.expiring,
+        smallest_seq: summary.smallest_seq,
+        largest_seq: summary.largest_seq,
+        smallest: summary.smallest_key.clone().into(),
+        largest: summary.largest_key.clone().into(),
+    }
+}
+
+impl Tree {
+    /// Makes `edit` and its `outputs` (already added to the edit, or moved tables) part of the tree.
+    ///
+    /// `install` runs with the lock held, on the view that is about to become current. Once this has begun, the outputs
+    /// belong to the tree: whatever happens, they are removed only when the manifest surely does not name them.
+    pub(crate) async fn commit(
+        &self,
+        mut edit: Edit,
+        mut outputs: Outputs,
+        install: impl FnOnce(&mut State, &mut View) + Send,
+    ) -> Result<()> {
+        if !outputs.files.is_empty() {
+            self.env.fs.sync_dir(&self.env.dir, self.env.tag(Class::Maintenance)).await?;
+        }
+        let mut manifest = self.manifest.lock().await;
+        if manifest.needs_roll() {
+            let (number, snapshot, _) = self.frozen();
+            manifest.roll(number, &snapshot).await?;
+            self.state.lock().doubtful.drain(..).for_each(|path| self.garbage.add(path));
+        }
+        let before = self.version();
+        let mut opened: BTreeMap<u64, Arc<TableFile>> =
+            outputs.tables.iter().map(|(_, table)| (table.meta.id, Arc::clone(table))).collect();
+        for (_, id) in &edit.removed {
+            if let Some((_, table)) = before.tables().find(|(_, table)| table.meta.id == *id) {
+                opened.insert(*id, Arc::clone(table));
+            }
+        }
+        let next = before
+            .apply(&edit, &opened)
+            .map_err(|message| Error::new(ErrorKind::Corruption, "apply an edit to", &self.env.dir, message))?;
+        let files = std::mem::take(&mut outputs.files);
+        {
+            let mut state = self.state.lock();
+            edit.next_file = Some(state.next_file);
+            edit.next_epoch = Some(state.next_epoch);
+            state.doubtful.extend(files.iter().cloned());
+        }
+        manifest.append(&edit).await?;
+
+        {
+            let mut state = self.state.lock();
+            state.doubtful.retain(|path| !files.contains(path));
+            state.persisted = edit.persisted.unwrap_or(state.persisted);
+            let mut view = View::clone(&self.view.load());
+            view.version = Arc::new(next);
+            install(&mut state, &mut view);
+            self.view.store(Arc::new(view));
+        }
+        // Outside the lock: a table has thousands of blocks to take out of the cache.
+        let is_moved = |id: u64| edit.added.iter().any(|(_, meta)| meta.id == id);
+        for (_, id) in edit.removed.iter().filter(|(_, id)| !is_moved(*id)) {
+            opened[id].make_obsolete();
+            opened[id].table.evict();
+        }
+        Ok(())
+    }
+
+    /// A fresh manifest number, the edit that makes the present version out of nothing, and that version.
+    pub(crate) fn frozen(&self) -> (u64, Edit, Arc<Version>) {
+        let mut state = self.state.lock();
+        let number = state.allocate_file();
+        let version = self.version();
+        let edit = Edit {
+            persisted: Some(state.persisted),
+            next_file: Some(state.next_file),
+            next_epoch: Some(state.next_epoch),
+            removed: Vec::new(),
+            added: version.tables().map(|(level, table)| (level, table.meta.clone())).collect(),
+        };
+        (number, edit, version)
+    }
+}

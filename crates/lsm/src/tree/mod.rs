@@ -1,0 +1,247 @@
+//! The tree: one memtable that takes writes, sealed ones that wait, tables in levels.
+//!
+//! - It owns no thread, no timer and no log. Writes come with the index of their log record; jobs come out of [`Tree::next_flush`] and
+//!   [`Tree::next_compaction`] for somebody else to run.
+//! - Reads never lock: they load the [`View`], then the published sequence number, *in this order*. A merge forgets only what no
+//!   read at or after the number published before it began can see, so a view that shows the merge's output is never
+//!   read at an older number.
+//! - Lock order: `manifest` (async, held over one edit) before `state` (short, never held over an await).
+
+mod commit;
+mod open;
+mod state;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use weir_io::{Class, Clock, Fs, Owner, Result, Tag};
+use weir_model::{BatchRef, Change, LogIndex};
+
+pub use self::commit::Outputs;
+pub(crate) use self::commit::meta_of;
+pub(crate) use self::open::{fold, open_table};
+use self::state::State;
+use crate::cache::BlockCache;
+use crate::entry::{Entry, Kind, Seq};
+use crate::memtable::Memtable;
+use crate::options::TreeOptions;
+use crate::pick::{Pick, Picture, Scope, leveled};
+use crate::read::get::{self, Lookup};
+use crate::read::scan::{Range, Scan};
+use crate::read::view::{Sealed, View};
+use crate::shape::{LevelShape, Shape};
+use crate::snapshot::{Snapshot, Snapshots};
+use crate::stall::{Stall, stall};
+use crate::table::CursorOptions;
+use crate::version::manifest::Manifest;
+use crate::version::{Garbage, LEVELS, Version};
+
+/// Where a tree lives and what it may use.
+#[derive(Clone)]
+pub struct Env {
+    /// The door.
+    pub fs: Arc<dyn Fs>,
+    /// Its directory.
+    pub dir: PathBuf,
+    /// Whom its I/O is booked to.
+    pub owner: Owner,
+    /// Shared by all trees of a node.
+    pub cache: Arc<BlockCache>,
+    /// For the wall clock: expiry in scans and compactions.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Env {
+    pub(crate) fn tag(&self, class: Class) -> Tag {
+        Tag::new(self.owner, class)
+    }
+}
+
+/// Bytes a scan reads ahead at most. One device round trip brings some 60 rows of 1 KB.
+const SCAN_READAHEAD_BYTES: usize = 64 << 10;
+
+/// A log-structured merge tree. Keep it in an `Arc`: jobs hold it.
+pub struct Tree {
+    pub(crate) env: Env,
+    pub(crate) options: TreeOptions,
+    view: ArcSwap<View>,
+    published: AtomicU64,
+    snapshots: Arc<Snapshots>,
+    pub(crate) garbage: Arc<Garbage>,
+    state: Mutex<State>,
+    manifest: futures_util::lock::Mutex<Manifest>,
+}
+
+impl Tree {
+    /// Applies the changes of log record `index`; returns the sequence number of the last one. They are invisible until
+    /// [`Tree::publish`]. The caller applies records in log order.
+    ///
+    /// A full memtable is sealed first, if the number of write buffers allows it; else it grows beyond its size: callers that
+    /// respect [`Tree::stall`] prevent that.
+    pub fn apply(&self, index: LogIndex, batch: BatchRef<'_>) -> Seq {
+        let mut state = self.state.lock();
+        let mut view = self.view.load();
+        if view.memtable.bytes() >= self.options.write_buffer_bytes
+            && view.sealed.len() + 1 < self.options.write_buffers_max
+        {
+            self.seal_locked(&mut state);
+            view = self.view.load();
+        }
+        for change in batch.iter() {
+            state.last_seq += 1;
+            let seq = state.last_seq;
+            view.memtable.insert(match change {
+                Change::Delete { key } => Entry { key, seq, kind: Kind::Delete, expire_at_ms: 0, value: &[] },
+                Change::Put { key, value, expire_at_ms } => {
+                    Entry { key, seq, kind: Kind::Put, expire_at_ms: expire_at_ms.unwrap_or(0), value }
+                }
+            });
+        }
+        state.applied = index;
+        state.last_seq
+    }
+
+    /// Makes every change up to `seq` visible. Call it when the log has promised what its sync mode promises.
+    pub fn publish(&self, seq: Seq) {
+        self.published.fetch_max(seq, Ordering::Release);
+    }
+
+    /// The newest visible sequence number.
+    pub fn published(&self) -> Seq {
+        self.published.load(Ordering::Acquire)
+    }
+
+    /// The newest visible version of `key`, or as of `snapshot`. Answers at once when it is in memory.
+    pub fn get(&self, key: &[u8], snapshot: Option<&Snapshot>) -> Lookup {
+        let view = self.view.load();
+        let at = snapshot.map_or_else(|| self.published(), Snapshot::seq);
+        get::get(&view, key, at)
+    }
+
+    /// Reads several keys at one moment; what must be read from the device is read at the same time.
+    pub async fn multi_get(&self, keys: &[&[u8]]) -> Result<Vec<Option<crate::Found>>> {
+        let view = self.view.load_full();
+        let at = self.published();
+        futures_util::future::try_join_all(keys.iter().map(|key| get::get(&view, key, at))).await
+    }
+
+    /// Starts a scan of what is visible now, or as of `snapshot`.
+    pub fn scan(&self, range: Range, snapshot: Option<&Snapshot>) -> Scan {
+        let view = self.view.load_full();
+        let at = snapshot.map_or_else(|| self.published(), Snapshot::seq);
+        let options = CursorOptions { class: Class::Read, readahead_bytes: SCAN_READAHEAD_BYTES, fill_cache: true };
+        Scan::new(&view, range, at, self.env.clock.unix_ms(), options)
+    }
+
+    /// Keeps what is visible now readable until the snapshot is dropped.
+    pub fn snapshot(&self) -> Snapshot {
+        self.snapshots.take(|| self.published())
+    }
+
+    /// Whether writes should be slowed or stopped now.
+    pub fn stall(&self) -> Stall {
+        let view = self.view.load();
+        let full = view.memtable.bytes() >= self.options.write_buffer_bytes;
+        stall(view.version.level(0).len(), view.sealed.len(), full, &self.options)
+    }
+
+    /// Seals the active memtable, so that the next flush takes it. Nothing happens if it is empty. The number of write buffers
+    /// may be exceeded by one: closing and log replacement must not wait for room.
+    pub fn seal(&self) {
+        self.seal_locked(&mut self.state.lock());
+    }
+
+    fn seal_locked(&self, state: &mut State) {
+        let view = self.view.load();
+        if view.memtable.is_empty() {
+            return;
+        }
+        let mut next = View::clone(&view);
+        let memtable = std::mem::replace(&mut next.memtable, Memtable::new());
+        let epoch = state.next_epoch;
+        state.next_epoch += 1;
+        next.sealed.insert(0, Sealed { memtable, epoch, last_index: state.applied, last_seq: state.last_seq });
+        self.view.store(Arc::new(next));
+    }
+
+    /// Every log record up to here is in tables, durably.
+    pub fn persisted(&self) -> LogIndex {
+        self.state.lock().persisted
+    }
+
+    /// The facts of the moment.
+    pub fn shape(&self) -> Shape {
+        let state = self.state.lock();
+        let view = self.view.load();
+        let scores = leveled::scores(&picture(&view.version, &state), &self.options);
+        let levels: [LevelShape; LEVELS] = std::array::from_fn(|level| LevelShape {
+            tables: view.version.level(level).len(),
+            bytes: view.version.level_bytes(level),
+            score: scores[level],
+        });
+        let excess = |level: usize| levels[level].bytes.saturating_sub(self.options.level_bytes_target(level));
+        let l0_debt = if scores[0] >= 1.0 { levels[0].bytes } else { 0 };
+        Shape {
+            memtable_bytes: view.memtable.bytes(),
+            sealed: view.sealed.len(),
+            sealed_bytes: view.sealed.iter().map(|sealed| sealed.memtable.bytes()).sum(),
+            debt_bytes: l0_debt + (1..LEVELS - 1).map(excess).sum::<u64>(),
+            levels,
+            jobs_running: state.jobs_running,
+            stall: self.stall(),
+            applied: state.applied,
+            persisted: state.persisted,
+        }
+    }
+
+    /// The compaction that a job should do next within `scope`; `None` if nothing is due.
+    pub(crate) fn pick(&self, state: &State, version: &Version, scope: Scope) -> Option<Pick> {
+        leveled::pick(&picture(version, state), scope, &self.options)
+    }
+
+    pub(crate) fn state(&self) -> &Mutex<State> {
+        &self.state
+    }
+
+    pub(crate) fn view(&self) -> Arc<View> {
+        self.view.load_full()
+    }
+
+    /// The sequence numbers that reads can be made at: what a merge must respect.
+    pub(crate) fn horizons(&self) -> Vec<Seq> {
+        // In this order: a snapshot taken in between is at or after `published`, beyond which merges forget nothing.
+        let published = self.published();
+        let mut horizons = self.snapshots.held();
+        horizons.push(published);
+        horizons
+    }
+
+    /// The tables of the present version.
+    pub fn version(&self) -> Arc<Version> {
+        Arc::clone(&self.view.load().version)
+    }
+
+    /// Removes the files that nothing needs any more. Jobs call it when they end; call it after closing scans too.
+    pub async fn tidy(&self) -> Result<()> {
+        let mut paths = self.garbage.take().into_iter();
+        while let Some(path) = paths.next() {
+            match self.env.fs.remove(&path, self.env.tag(Class::Maintenance)).await {
+                Err(error) if error.kind() != weir_io::ErrorKind::NotFound => {
+                    self.garbage.add(path);
+                    paths.for_each(|path| self.garbage.add(path));
+                    return Err(error);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+fn picture<'a>(version: &'a Version, state: &'a State) -> Picture<'a> {
+    let levels = std::array::from_fn(|level| version.level(level).iter().map(|table| &table.meta).collect());
+    Picture { levels, claims: &state.claims }
+}

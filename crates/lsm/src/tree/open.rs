@@ -1,0 +1,184 @@
+//! Opening a tree: manifest, tables, and the removal of what a crash left behind.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use arc_swap::ArcSwap;
+use futures_util::future::try_join_all;
+use parking_lot::Mutex;
+use weir_io::{Class, Error, ErrorKind, Result};
+
+use super::state::State;
+use super::{Env, Tree};
+use crate::memtable::Memtable;
+use crate::options::TreeOptions;
+use crate::pick::Claims;
+use crate::read::view::View;
+use crate::table::Table;
+use crate::version::manifest::{self, Manifest, Recovered};
+use crate::version::{Edit, Garbage, LEVELS, TableFile, TableMeta, Version};
+
+/// Tables opened at the same time.
+const OPEN_AT_ONCE: usize = 8;
+
+impl Tree {
+    /// Opens the tree in `env.dir`, or creates it. Afterwards the caller replays its log from [`Tree::persisted`] + 1 on.
+    ///
+    /// # Errors
+    /// Corruption names file and offset; a table that the manifest names and the directory lacks is corruption too.
+    pub async fn open(env: Env, options: TreeOptions) -> Result<Arc<Tree>> {
+        let tag = env.tag(Class::Maintenance);
+        env.fs.create_dir_all(&env.dir, tag).await?;
+        let recovered = Manifest::recover(&env.fs, &env.dir, tag).await?;
+        let folded = match &recovered {
+            Some(recovered) => {
+                fold(recovered).map_err(|message| Error::corruption(manifest_path(&env.dir, recovered), 0, message))?
+            }
+            None => Folded::default(),
+        };
+        let names = env.fs.list(&env.dir, tag).await?;
+        if recovered.is_none()
+            && let Some(table) = names.iter().find(|entry| entry.name.ends_with(".sst"))
+        {
+            let message = format!("missing, yet there are tables ({})", table.name);
+            return Err(Error::corruption(env.dir.join("CURRENT"), 0, message));
+        }
+
+        let garbage = Arc::new(Garbage::default());
+        let opened = open_tables(&env, &folded, &garbage).await?;
+        let edit = folded.snapshot();
+        let version = Version::default()
+            .apply(&edit, &opened)
+            .map_err(|message| Error::new(ErrorKind::Corruption, "open the tree in", &env.dir, message))?;
+        drop(opened);
+
+        // What no manifest names is left over from jobs that did not end. A file number must not be used twice, not even
+        // for a file that is about to go: start behind every number in sight.
+        let live: BTreeSet<String> = folded.tables.keys().map(|&id| TableMeta::file_name(id)).collect();
+        let mut next_file = folded.next_file.max(1);
+        for entry in names.iter().filter(|entry| !entry.is_dir) {
+            if let Some(number) = file_number(&entry.name) {
+                next_file = next_file.max(number + 1);
+                if !live.contains(&entry.name) {
+                    garbage.add(env.dir.join(&entry.name));
+                }
+            }
+        }
+        let number = next_file;
+        next_file += 1;
+        let snapshot = Edit { next_file: Some(next_file), ..edit };
+        let manifest = Manifest::create(&env.fs, &env.dir, tag, number, &snapshot).await?;
+
+        let last_seq = version.tables().map(|(_, table)| table.meta.largest_seq).max().unwrap_or(0);
+        let state = State {
+            last_seq,
+            applied: folded.persisted,
+            persisted: folded.persisted,
+            next_file,
+            next_epoch: folded.next_epoch,
+            flushing: false,
+            claims: Claims::default(),
+            jobs_running: 0,
+            doubtful: Vec::new(),
+        };
+        let view = View { memtable: Memtable::new(), sealed: Vec::new(), version: Arc::new(version) };
+        let tree = Arc::new(Tree {
+            env,
+            options,
+            view: ArcSwap::from_pointee(view),
+            published: AtomicU64::new(last_seq),
+            snapshots: Arc::default(),
+            garbage,
+            state: Mutex::new(state),
+            manifest: futures_util::lock::Mutex::new(manifest),
+        });
+        tree.tidy().await?;
+        Ok(tree)
+    }
+}
+
+fn manifest_path(dir: &Path, recovered: &Recovered) -> std::path::PathBuf {
+    dir.join(manifest::file_name(recovered.number))
+}
+
+/// The number in the name of a table or manifest; `None` for other files.
+fn file_number(name: &str) -> Option<u64> {
+    let digits = name.strip_suffix(".sst").or_else(|| name.strip_prefix("MANIFEST-"))?;
+    digits.parse().ok()
+}
+
+/// The edits of a manifest, added up.
+#[derive(Default)]
+pub(crate) struct Folded {
+    /// Level and facts of each live table.
+    pub tables: BTreeMap<u64, (usize, TableMeta)>,
+    pub persisted: u64,
+    pub next_file: u64,
+    pub next_epoch: u64,
+}
+
+impl Folded {
+    fn snapshot(&self) -> Edit {
+        Edit {
+            persisted: Some(self.persisted),
+            next_file: Some(self.next_file),
+            next_epoch: Some(self.next_epoch),
+            removed: Vec::new(),
+            added: self.tables.values().cloned().collect(),
+        }
+    }
+}
+
+/// Adds up the edits of a manifest.
+pub(crate) fn fold(recovered: &Recovered) -> std::result::Result<Folded, String> {
+    let mut folded = Folded::default();
+    for edit in &recovered.edits {
+        folded.persisted = edit.persisted.unwrap_or(folded.persisted);
+        folded.next_file = edit.next_file.unwrap_or(folded.next_file);
+        folded.next_epoch = edit.next_epoch.unwrap_or(folded.next_epoch);
+        for (level, id) in &edit.removed {
+            match folded.tables.remove(id) {
+                Some((found, _)) if found == *level => {}
+                _ => return Err(format!("removes table {id} from level {level}, where it is not")),
+            }
+        }
+        for (level, meta) in &edit.added {
+            if folded.tables.insert(meta.id, (*level, meta.clone())).is_some() {
+                return Err(format!("adds table {} twice", meta.id));
+            }
+        }
+    }
+    let newest = folded.tables.values().filter(|(level, _)| *level == 0).map(|(_, meta)| meta.epoch).max();
+    folded.next_epoch = folded.next_epoch.max(newest.map_or(0, |epoch| epoch + 1));
+    debug_assert!(folded.tables.values().all(|(level, _)| *level < LEVELS));
+    Ok(folded)
+}
+
+async fn open_tables(env: &Env, folded: &Folded, garbage: &Arc<Garbage>) -> Result<BTreeMap<u64, Arc<TableFile>>> {
+    let mut opened = BTreeMap::new();
+    let metas: Vec<&TableMeta> = folded.tables.values().map(|(_, meta)| meta).collect();
+    for some in metas.chunks(OPEN_AT_ONCE) {
+        let files = try_join_all(some.iter().map(|meta| open_table(env, meta, garbage))).await?;
+        opened.extend(files.into_iter().map(|file| (file.meta.id, file)));
+    }
+    Ok(opened)
+}
+
+/// Opens the table that `meta` describes.
+pub(crate) async fn open_table(env: &Env, meta: &TableMeta, garbage: &Arc<Garbage>) -> Result<Arc<TableFile>> {
+    let path = env.dir.join(TableMeta::file_name(meta.id));
+    let tag = env.tag(Class::Maintenance);
+    let table = match Table::open(&env.fs, &path, meta.id, env.owner, &env.cache, tag).await {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return Err(Error::corruption(&path, 0, "the manifest names this table, but it is missing"));
+        }
+        other => other?,
+    };
+    if table.summary().bytes != meta.bytes {
+        let message = format!("the file has {} bytes, the manifest says {}", table.summary().bytes, meta.bytes);
+        return Err(Error::corruption(&path, 0, message));
+    }
+    Ok(TableFile::new(meta.clone(), table, path, Arc::clone(garbage)))
+}
