@@ -75,8 +75,8 @@ impl Fs for GatedFs {
     }
 
     fn sync_dir(&self, path: &Path, tag: Tag) -> Op<()> {
-        let (inner, path) = (Arc::clone(&self.inner), path.to_path_buf());
-        issue(&self.door, tag.class, Direction::Write, 0, move || inner.sync_dir(&path, tag))
+        let path = path.to_path_buf();
+        sync(&self.inner, &self.door, tag, move |fs| fs.sync_dir(&path, tag))
     }
 
     fn lock(&self, path: &Path) -> Op<Box<dyn FsLock>> {
@@ -108,8 +108,7 @@ impl File for GatedFile {
     }
 
     fn sync(&self, tag: Tag) -> Op<()> {
-        let inner = Arc::clone(&self.inner);
-        issue(&self.door, tag.class, Direction::Write, 0, move || inner.sync(tag))
+        sync(&self.inner, &self.door, tag, move |file| file.sync(tag))
     }
 
     fn allocate(&self, len: u64, tag: Tag) -> Op<()> {
@@ -129,60 +128,88 @@ impl File for GatedFile {
     }
 }
 
-/// Passes the gates, books, and does `io`: at once if nothing waits, without an allocation if nothing is held.
-fn issue<T: Unpin + Send + 'static>(
-    door: &Arc<Door>,
+/// One operation on its way: what it is booked as.
+#[derive(Clone, Copy)]
+struct Entry {
     class: Class,
     direction: Direction,
     bytes: u64,
-    io: impl FnOnce() -> Op<T> + Send + 'static,
+}
+
+/// Passes the gates, books, and does `io`, at once if nothing waits. `moved` says how many bytes a finished I/O really
+/// moved, if that can be fewer than it asked for.
+fn issue<T: Unpin + Send + 'static, I: ?Sized + Send + Sync + 'static>(
+    inner: &Arc<I>,
+    door: &Arc<Door>,
+    entry: Entry,
+    moved: Option<fn(&T) -> u64>,
+    io: impl FnOnce(&I) -> Op<T> + Send + 'static,
 ) -> Op<T> {
-    match door.pass(class, direction, bytes) {
-        Pass::Ready(held) => {
-            door.account().book(class, direction, bytes);
-            hold(io(), held)
-        }
+    let Entry { class, direction, bytes } = entry;
+    let held = match door.pass(class, direction, bytes) {
+        Pass::Ready(held) => held,
         Pass::Waiting(pass) => {
-            let door = Arc::clone(door);
-            Op::pending(async move {
+            let (inner, door) = (Arc::clone(inner), Arc::clone(door));
+            return Op::pending(async move {
                 let held = pass.await;
                 door.account().book(class, direction, bytes);
-                let result = io().await;
-                drop(held);
-                result
-            })
+                finish(io(&*inner), &door, entry, moved, held).await
+            });
+        }
+    };
+    // Booked when issued: the device may do it even if nobody waits for the end.
+    door.account().book(class, direction, bytes);
+    match io(&**inner) {
+        Op::Ready(Some(result)) => {
+            correct(door, entry, moved, &result);
+            Op::ready(result)
+        }
+        // Nothing to do at the end: the device's own future will do.
+        op if moved.is_none() && held.is_free() => op,
+        op => {
+            let door = Arc::clone(door);
+            Op::pending(async move { finish(op, &door, entry, moved, held).await })
         }
     }
 }
 
-/// Keeps `held` until `op` is over.
-fn hold<T: Unpin + Send + 'static>(op: Op<T>, held: Held) -> Op<T> {
-    if held.is_free() || matches!(op, Op::Ready(_)) {
-        return op;
-    }
-    Op::pending(async move {
-        let result = op.await;
-        drop(held);
-        result
-    })
+/// Keeps `held` until `op` is over, and sets the books right.
+async fn finish<T: Unpin>(op: Op<T>, door: &Door, entry: Entry, moved: Option<fn(&T) -> u64>, held: Held) -> Result<T> {
+    let result = op.await;
+    drop(held);
+    correct(door, entry, moved, &result);
+    result
 }
 
-/// One read, uncut. A read across the end of the file is booked as what it got if it is done when this returns, and in
-/// full otherwise: looking later would cost every read an allocation, and nobody reads across an end on purpose.
+fn correct<T>(door: &Door, entry: Entry, moved: Option<fn(&T) -> u64>, result: &Result<T>) {
+    if let (Some(moved), Ok(value)) = (moved, result) {
+        let less = entry.bytes.saturating_sub(moved(value));
+        if less > 0 {
+            door.account().correct(entry.class, entry.direction, less);
+        }
+    }
+}
+
+/// One read, uncut. Across the end of the file it moves less than it asked for.
 fn read(inner: &Arc<dyn File>, door: &Arc<Door>, offset: u64, buf: AlignedBuf, tag: Tag) -> Op<AlignedBuf> {
-    let wanted = buf.len() as u64;
-    let file = Arc::clone(inner);
-    let op = issue(door, tag.class, Direction::Read, wanted, move || file.read_at(offset, buf, tag));
-    if let Op::Ready(Some(Ok(got))) = &op {
-        door.account().correct(tag.class, Direction::Read, wanted - got.len() as u64);
-    }
-    op
+    let entry = Entry { class: tag.class, direction: Direction::Read, bytes: buf.len() as u64 };
+    issue(inner, door, entry, Some(|got: &AlignedBuf| got.len() as u64), move |file| file.read_at(offset, buf, tag))
 }
 
+/// One write, uncut.
 fn write(inner: &Arc<dyn File>, door: &Arc<Door>, offset: u64, buf: AlignedBuf, tag: Tag) -> Op<AlignedBuf> {
-    let bytes = buf.len() as u64;
-    let file = Arc::clone(inner);
-    issue(door, tag.class, Direction::Write, bytes, move || file.write_at(offset, buf, tag))
+    let entry = Entry { class: tag.class, direction: Direction::Write, bytes: buf.len() as u64 };
+    issue(inner, door, entry, None, move |file| file.write_at(offset, buf, tag))
+}
+
+/// A sync: one operation, no bytes of its own.
+fn sync<I: ?Sized + Send + Sync + 'static>(
+    inner: &Arc<I>,
+    door: &Arc<Door>,
+    tag: Tag,
+    io: impl FnOnce(&I) -> Op<()> + Send + 'static,
+) -> Op<()> {
+    issue(inner, door, Entry { class: tag.class, direction: Direction::Write, bytes: 0 }, None, io)
 }
 
 /// Reads `buf.len()` bytes in pieces, the next one issued before the last one is awaited.

@@ -88,8 +88,6 @@ pub(crate) struct Lane {
     in_flight: InFlight,
     /// Reserved bandwidth by owner; who is missing has `default_weight`.
     weights: BTreeMap<Owner, u64>,
-    /// How many wait in all queues.
-    waiting: usize,
     slots: Vec<Slot>,
     free: Vec<SlotId>,
     /// When the earliest timer under way fires; `Nanos::MAX` if none is.
@@ -111,7 +109,6 @@ impl Lane {
             foreground_strict: true,
             in_flight: InFlight::new(in_flight),
             weights: BTreeMap::new(),
-            waiting: 0,
             slots: Vec::new(),
             free: Vec::new(),
             armed_at: Nanos::MAX,
@@ -156,12 +153,16 @@ impl Lane {
         self.bytes.tokens(now)
     }
 
+    fn anybody_waits(&self) -> bool {
+        self.queues.iter().any(|queue| !queue.is_empty())
+    }
+
     /// Grants at once if nobody who goes first is waiting and the tokens are there. `Some(lease)` if granted.
     pub(crate) fn try_now(&mut self, ask: &Ask, now: Nanos) -> Option<Option<LeaseId>> {
         // Strict foreground need not look at what waits below it; everybody else queues up and lets `Order` decide.
         let may_overtake =
             ask.rank == Rank::Foreground && self.foreground_strict && self.queues[Rank::Foreground as usize].is_empty();
-        if self.waiting > 0 && !may_overtake {
+        if self.anybody_waits() && !may_overtake {
             return None;
         }
         if ask.rank.is_background() && self.in_flight.admit(now).is_err() {
@@ -201,7 +202,6 @@ impl Lane {
         };
         let weight = self.weights.get(&ask.owner).copied().unwrap_or(DEFAULT_WEIGHT);
         self.queues[ask.rank as usize].push(ask.owner, weight, ask.cost(), Waiting { slot: id, ask, since: now });
-        self.waiting += 1;
         id
     }
 
@@ -211,7 +211,7 @@ impl Lane {
         if self.armed_at <= now {
             self.armed_at = Nanos::MAX;
         }
-        while self.waiting > 0 {
+        while self.anybody_waits() {
             let background = self.in_flight.admit(now);
             let heads = Rank::ALL.map(|rank| match background {
                 Err(_) if rank.is_background() => None,
@@ -238,7 +238,6 @@ impl Lane {
             }
             let waiting = Rank::ALL.map(|rank| !self.queues[rank as usize].is_empty());
             let (cost, head) = self.queues[rank as usize].pop().expect("picked ranks have a head");
-            self.waiting -= 1;
             self.order.granted(rank, cost, &waiting);
             let lease = self.grant(&head.ask, now);
             if now > head.since {
@@ -294,7 +293,6 @@ impl Lane {
             Look::Waiting => {
                 let was_there = self.queues[ask.rank as usize].remove(ask.owner, |waiting| waiting.slot == id);
                 debug_assert!(was_there, "a waiting slot is in its queue");
-                self.waiting -= 1;
                 self.free_slot(id);
             }
             Look::Granted(lease) => {

@@ -1,0 +1,288 @@
+//! The gated file system over a disk that remembers what it was asked.
+
+mod common;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use common::*;
+use proptest::prelude::*;
+use weir_admission::{Direction, Gate, GatedFs, Ledger, Limits, PartitionGate, Rank, Rates, UNLIMITED};
+use weir_io::sim::Sim;
+use weir_io::{AlignedBuf, Class, File, Fs, Nanos, Op, OpenOptions, Owner, PAGE, Tag, sleep_until};
+
+/// A node with a disk and partitions on it.
+struct Node {
+    sim: Sim,
+    disk: Arc<TraceDisk>,
+    gate: Arc<Gate>,
+    ledger: Arc<Ledger>,
+}
+
+struct Partition {
+    gate: Arc<PartitionGate>,
+    file: Arc<dyn File>,
+}
+
+impl Node {
+    fn new(seed: u64, limits: Limits, ns_per_byte: u64) -> Self {
+        let sim = Sim::new(seed);
+        let disk = TraceDisk::new(sim.clock(), ns_per_byte);
+        let gate = node_gate(&sim, limits);
+        Self { sim, disk, gate, ledger: Ledger::new() }
+    }
+
+    fn partition(&self, number: u32) -> Partition {
+        let gate = PartitionGate::new(owner(number), &self.sim.clock());
+        let inner = Arc::new(TraceFs(Arc::clone(&self.disk)));
+        let fs = GatedFs::partition(inner, Arc::clone(&gate), Arc::clone(&self.gate), &self.ledger);
+        let open = fs.open(Path::new("file"), OpenOptions::read(), tag(Class::Maintenance));
+        Partition { gate, file: self.sim.block_on(open).expect("the disk has one file") }
+    }
+
+    fn issued(&self, write: bool) -> u64 {
+        self.disk.seen.lock().iter().filter(|seen| seen.write == write).map(|seen| seen.bytes as u64).sum()
+    }
+
+    /// What the ledger says is what the disk says.
+    fn check_books(&self) {
+        let total = self.ledger.total();
+        for (direction, write) in [(Direction::Read, false), (Direction::Write, true)] {
+            assert_eq!(total.total(direction).bytes, self.issued(write), "{direction:?}");
+            let ops = self.disk.seen.lock().iter().filter(|seen| seen.write == write).count() as u64;
+            assert_eq!(total.total(direction).ops, ops, "{direction:?}");
+        }
+    }
+}
+
+fn tag(class: Class) -> Tag {
+    // The owner of the tag does not count: the file system has one of its own.
+    Tag::new(Owner::default(), class)
+}
+
+fn pattern(len: usize) -> AlignedBuf {
+    let bytes: Vec<u8> = (0..len).map(|index| (index / 7 % 251) as u8).collect();
+    AlignedBuf::copy_of(&bytes)
+}
+
+#[test]
+fn background_is_cut_into_grants_and_foreground_is_not() {
+    let node = Node::new(1, Limits::bytes(100_000_000), 10);
+    let partition = node.partition(1);
+    let len = 1 << 20;
+    let written = node.sim.block_on(partition.file.write_at(0, pattern(len), tag(Class::Flush))).expect("no faults");
+    assert_eq!(&*written, &*pattern(len), "the buffer comes back whole");
+    assert_eq!(&node.disk.content.lock()[..], &*pattern(len));
+    let largest = node.disk.seen.lock().iter().map(|seen| seen.bytes).max();
+    assert_eq!(largest, Some(49_152));
+    // Across the end of the file: the last piece is short, what lies beyond is not asked for again and again.
+    let offset = len as u64 - 100 * PAGE as u64;
+    for class in [Class::CompactDeep, Class::Read] {
+        node.disk.seen.lock().clear();
+        let got = node.sim.block_on(partition.file.read_at(offset, AlignedBuf::with_len(len), tag(class)));
+        assert_eq!(&*got.expect("no faults"), &pattern(len)[offset as usize..], "{class:?}");
+        let pieces = node.disk.seen.lock().len();
+        assert_eq!(pieces, if class == Class::Read { 1 } else { 100_usize.div_ceil(12) + 1 }, "{class:?}");
+    }
+    // A slow partition is cut finer, to what its burst can hold.
+    partition.gate.background().set_limits(Limits::bytes(1_000_000));
+    node.disk.seen.lock().clear();
+    node.sim.block_on(partition.file.write_at(0, pattern(100_000), tag(Class::Flush))).expect("no faults");
+    assert!(node.disk.seen.lock().iter().all(|seen| seen.bytes <= 16_384));
+}
+
+#[test]
+fn no_node_token_is_held_while_waiting_at_the_partition() {
+    // FX-16.
+    let node = Node::new(2, Limits::bytes(100_000_000), 0);
+    let partition = node.partition(1);
+    partition.gate.foreground().set_limits(Limits::bytes(1_000_000));
+    let full = node.gate.tokens(Direction::Read);
+    node.disk.content.lock().resize(1 << 20, 0);
+    let read = |len| partition.file.read_at(0, AlignedBuf::with_len(len), tag(Class::Read));
+    // Drains the partition's burst of 100 ms and leaves a debt of 100 ms.
+    node.sim.block_on(read(200_000)).expect("no faults");
+    node.sim.run_until(50 * MS);
+    assert_eq!(node.gate.tokens(Direction::Read), full);
+    let waiting = read(4096);
+    assert!(matches!(waiting, Op::Pending(_)));
+    assert_eq!(partition.gate.foreground().waiting(Rank::Foreground), 1);
+    assert_eq!(node.gate.tokens(Direction::Read), full, "waits at the partition, has nothing of the node");
+    assert_eq!(node.gate.waiting(Rank::Foreground), 0);
+    assert_eq!(node.disk.seen.lock().len(), 1);
+    node.sim.block_on(waiting).expect("no faults");
+    assert_eq!(node.sim.now(), 100 * MS + 4096 * US, "debt first, then 4096 bytes at 1 byte/us");
+    assert_eq!(node.gate.tokens(Direction::Read), full - 4096);
+    node.check_books();
+}
+
+#[test]
+fn giving_up_at_the_node_gives_the_partition_its_tokens_back() {
+    let node = Node::new(3, Limits::bytes(1_000_000), 0);
+    let partition = node.partition(1);
+    partition.gate.foreground().set_limits(Limits::bytes(10_000_000));
+    let file = &partition.file;
+    node.sim.block_on(file.write_at(0, pattern(500_000), tag(Class::Log))).expect("no faults");
+    node.sim.run_until(200 * MS);
+    let full = partition.gate.foreground().tokens(Direction::Write);
+    for polled in [false, true] {
+        let mut op = file.write_at(0, pattern(8192), tag(Class::Log));
+        if polled {
+            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+            assert!(std::future::Future::poll(std::pin::Pin::new(&mut op), &mut context).is_pending());
+        }
+        assert_eq!(node.gate.waiting(Rank::Foreground), 1);
+        assert_eq!(partition.gate.foreground().tokens(Direction::Write), full - 8192);
+        drop(op);
+        assert_eq!(node.gate.waiting(Rank::Foreground), 0);
+        assert_eq!(partition.gate.foreground().tokens(Direction::Write), full);
+    }
+    node.check_books();
+}
+
+#[test]
+fn a_read_never_waits_behind_a_wall_of_compaction() {
+    // House rule 6: 32 partitions write as much as they can through a device of 100 MB/s; reads go on.
+    let node = Node::new(4, Limits::bytes(100_000_000), 10);
+    node.disk.content.lock().resize(8 << 20, 0);
+    for number in 0..32 {
+        let partition = node.partition(number);
+        node.sim.spawn(async move {
+            loop {
+                partition.file.write_at(0, pattern(1 << 20), tag(Class::CompactDeep)).await.expect("no faults");
+            }
+        });
+    }
+    let reader = node.partition(99);
+    let (clock, mut rng) = (node.sim.clock(), node.sim.rng());
+    let mut latencies: Vec<Nanos> = node.sim.block_on(async {
+        let mut latencies = Vec::new();
+        while clock.now() < 10 * SEC {
+            sleep_until(&clock, clock.now() + rng.below(2 * MS)).await;
+            let asked = clock.now();
+            let buf = AlignedBuf::with_len(4096);
+            reader.file.read_at(rng.below(1000) * 4096, buf, tag(Class::Read)).await.expect("no faults");
+            latencies.push(clock.now() - asked);
+        }
+        latencies
+    });
+    assert!(latencies.len() > 3000);
+    let (p99, worst) = (percentile(&mut latencies, 0.99), percentile(&mut latencies, 1.0));
+    assert!(*node.disk.longest_queue.lock() <= 2 * MS, "{} ns queued", node.disk.longest_queue.lock());
+    assert!(p99 <= 2 * MS && worst <= 3 * MS, "p99 {p99} ns, worst {worst} ns");
+    let total = node.issued(true) + node.issued(false);
+    assert!(total as f64 > 0.98 * 10.0 * 1e8, "the device is kept busy: {total}");
+    node.check_books();
+}
+
+#[test]
+fn an_urgent_flush_passes_as_foreground_and_is_booked_as_flush() {
+    // U-11.
+    let node = Node::new(5, Limits::bytes(10_000_000), 0);
+    let (busy, stalled) = (node.partition(1), node.partition(2));
+    let reads = Arc::new(AtomicU64::new(0));
+    for _ in 0..8 {
+        let (file, reads) = (Arc::clone(&busy.file), Arc::clone(&reads));
+        node.sim.spawn(async move {
+            loop {
+                file.write_at(0, pattern(8192), tag(Class::Log)).await.expect("no faults");
+                reads.fetch_add(1, Relaxed);
+            }
+        });
+    }
+    node.sim.run_until(SEC);
+    let waiting = stalled.file.write_at(0, pattern(4096), tag(Class::Flush));
+    node.sim.run_until(2 * SEC);
+    assert_eq!(node.gate.waiting(Rank::Flush), 1, "strict foreground starves it");
+    drop(waiting);
+    stalled.gate.set_flush_is_urgent(true);
+    let before = node.sim.now();
+    node.sim.block_on(stalled.file.write_at(0, pattern(65_536), tag(Class::Flush))).expect("no faults");
+    assert!(node.sim.now() - before < 100 * MS);
+    let booked = node.ledger.account(owner(2)).booked();
+    assert_eq!(booked[(Class::Flush, Direction::Write)].bytes, 65_536);
+}
+
+#[test]
+fn a_sync_is_one_operation() {
+    let node = Node::new(6, Limits::Shared(Rates { bytes: UNLIMITED, ops: 100 }), 0);
+    let partition = node.partition(1);
+    node.sim.block_on(async {
+        for _ in 0..101 {
+            partition.file.sync(tag(Class::Log)).await.expect("no faults");
+        }
+    });
+    assert_eq!(node.sim.now(), SEC);
+    node.check_books();
+}
+
+/// One I/O of a random day: class, offset, length in pages, whether it writes, and how long to wait before dropping it.
+#[derive(Clone, Debug)]
+struct Io {
+    class: Class,
+    page: u64,
+    pages: usize,
+    write: bool,
+    drop_after: Option<Nanos>,
+}
+
+fn io() -> impl Strategy<Value = Io> {
+    (0_usize..6, 0_u64..64, 1_usize..200, any::<bool>(), prop::option::weighted(0.2, 0..3 * MS)).prop_map(
+        |(class, page, pages, write, drop_after)| Io { class: Class::ALL[class], page, pages, write, drop_after },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    /// Behind the gates a file reads and writes as without them, whatever the rates, and what the disk was asked is
+    /// what was booked. With drops, the books still hold all that was issued.
+    #[test]
+    fn gates_change_when_and_never_what(
+        ios in prop::collection::vec(io(), 1..40),
+        node_rate in prop_oneof![Just(UNLIMITED), Just(20_000_000), Just(400_000_000)],
+        own_rate in prop_oneof![Just(UNLIMITED), Just(3_000_000), Just(100_000_000)],
+    ) {
+        let node = Node::new(7, Limits::bytes(node_rate), 5);
+        let partition = node.partition(1);
+        partition.gate.foreground().set_limits(Limits::bytes(own_rate));
+        partition.gate.background().set_limits(Limits::bytes(own_rate));
+        let mut model: Vec<u8> = Vec::new();
+        let mut dropped = false;
+        for (number, io) in ios.into_iter().enumerate() {
+            let (start, len) = (io.page as usize * PAGE, io.pages * PAGE);
+            if io.write && io.drop_after.is_none() {
+                let buf = AlignedBuf::copy_of(&vec![number as u8 + 1; len]);
+                model.resize(model.len().max(start + len), 0);
+                model[start..start + len].fill(number as u8 + 1);
+                node.sim.block_on(partition.file.write_at(start as u64, buf, tag(io.class))).expect("no faults");
+            } else {
+                let mut op = partition.file.read_at(start as u64, AlignedBuf::with_len(len), tag(io.class));
+                if let Some(after) = io.drop_after {
+                    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+                    if let std::task::Poll::Ready(result) = std::future::Future::poll(std::pin::Pin::new(&mut op), &mut context) {
+                        result.expect("no faults");
+                    } else {
+                        node.sim.run_until(node.sim.now() + after);
+                        drop(op);
+                        dropped = true;
+                    }
+                    continue;
+                }
+                let got = node.sim.block_on(op).expect("no faults");
+                let end = model.len().min(start + len);
+                prop_assert_eq!(&*got, &model[start.min(end)..end]);
+            }
+        }
+        node.sim.run_until(node.sim.now() + SEC);
+        prop_assert!(Rank::ALL.iter().all(|&rank| node.gate.waiting(rank) == 0));
+        if dropped {
+            // A dropped read across the end is booked as asked for: nobody saw what it got.
+            prop_assert!(node.ledger.total().total(Direction::Read).bytes >= node.issued(false));
+            prop_assert_eq!(node.ledger.total().total(Direction::Write).bytes, node.issued(true));
+        } else {
+            node.check_books();
+        }
+    }
+}
