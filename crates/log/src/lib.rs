@@ -1,1 +1,28 @@
 //! The write-ahead log of one partition.
+//!
+//! Records of any bytes get consecutive indexes; what [`WriteAheadLog::commit`] promises depends on the [`SyncMode`]. The
+//! log owns no thread: whoever waits for a commit drives the writes of everybody. The bytes are described in
+//! `docs/format/log.md`.
+//!
+//! What holds after any crash:
+//!
+//! - recovery gives back a *prefix* of what was appended: never a hole, never a record that was not written;
+//! - the prefix contains everything that was durable ([`SyncMode::Always`]: everything acknowledged);
+//! - a record that is damaged although it had been durable is an error naming file and offset, not a shorter log.
+
+mod commit;
+mod log;
+mod options;
+mod reader;
+pub mod record;
+mod recover;
+mod segment;
+mod state;
+
+pub use commit::{Commit, Waiter};
+pub use log::{Log, WriteAheadLog};
+pub use options::{LogOptions, SyncMode};
+pub use recover::{Cut, Recovery};
+pub use segment::decode_segment_header;
+pub use state::LogStats;
+pub use weir_model::LogIndex;

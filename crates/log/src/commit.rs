@@ -1,0 +1,174 @@
+//! Waiting for a commit: the waiters of all writes in flight, and the future that is one of them.
+//!
+//! Nobody in particular drives the log: whoever is woken does. So a completed write wakes those who wait for it *and* the
+//! first of those whose records are not on their way yet; a waiter that is dropped passes the baton on.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+
+use parking_lot::Mutex;
+use weir_io::Result;
+use weir_model::LogIndex;
+
+use crate::log::WriteAheadLog;
+
+/// The index under which those wait who want to hear of everything (sync, replacement, closing).
+pub(crate) const OBSERVER: LogIndex = LogIndex::MAX;
+
+/// One registration with a log's waiters. Give it back with [`WriteAheadLog::forget`] if it is dropped unfinished.
+#[derive(Debug, Default)]
+pub struct Waiter(Option<(LogIndex, u64)>);
+
+/// Lock order: after the log's state, or alone. Wakers are called without the lock.
+#[derive(Default)]
+pub(crate) struct Waiters {
+    registered: Mutex<BTreeMap<(LogIndex, u64), Waker>>,
+    /// Size of `registered`, so that nobody locks it when nobody waits.
+    count: AtomicUsize,
+    next_id: AtomicU64,
+    /// The last index that was handed to a write.
+    pub submitted: AtomicU64,
+}
+
+impl Waiters {
+    pub fn register(&self, index: LogIndex, waiter: &mut Waiter, waker: &Waker) {
+        let key = *waiter.0.get_or_insert_with(|| (index, self.next_id.fetch_add(1, Ordering::Relaxed)));
+        let mut registered = self.registered.lock();
+        registered.insert(key, waker.clone());
+        self.count.store(registered.len(), Ordering::SeqCst);
+    }
+
+    /// True if it was still registered, that is, was not woken since.
+    pub fn deregister(&self, waiter: &mut Waiter) -> bool {
+        let Some(key) = waiter.0.take() else { return true };
+        let mut registered = self.registered.lock();
+        let removed = registered.remove(&key).is_some();
+        self.count.store(registered.len(), Ordering::SeqCst);
+        removed
+    }
+
+    /// Wakes everybody who waits for an index up to `committed`.
+    pub fn wake_through(&self, committed: LogIndex) {
+        self.wake(|registered| {
+            let rest = registered.split_off(&(committed.saturating_add(1), 0));
+            std::mem::replace(registered, rest)
+        });
+    }
+
+    pub fn wake_all(&self) {
+        self.wake(std::mem::take);
+    }
+
+    /// Passes the baton to the first who waits for a record that is not on its way.
+    pub fn wake_unsubmitted(&self) {
+        self.wake(|registered| BTreeMap::from_iter(self.take_unsubmitted(registered)));
+    }
+
+    fn take_unsubmitted(&self, registered: &mut BTreeMap<(LogIndex, u64), Waker>) -> Option<((LogIndex, u64), Waker)> {
+        let submitted = self.submitted.load(Ordering::SeqCst);
+        let (&key, _) = registered.range((submitted + 1, 0)..).next()?;
+        registered.remove(&key).map(|waker| (key, waker))
+    }
+
+    /// A write of the records `first..=last` came to its end: wakes those who wait for them, one that may send the next
+    /// write off, and the observers.
+    fn wake_group(&self, first: LogIndex, last: LogIndex) {
+        self.wake(|registered| {
+            let mut woken = take_range(registered, first, last);
+            woken.extend(self.take_unsubmitted(registered));
+            woken.extend(take_range(registered, OBSERVER, OBSERVER));
+            woken
+        });
+    }
+
+    fn wake(&self, take: impl FnOnce(&mut BTreeMap<(LogIndex, u64), Waker>) -> BTreeMap<(LogIndex, u64), Waker>) {
+        if self.count.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        let woken = {
+            let mut registered = self.registered.lock();
+            let woken = take(&mut registered);
+            self.count.store(registered.len(), Ordering::SeqCst);
+            woken
+        };
+        woken.into_values().for_each(Waker::wake);
+    }
+}
+
+fn take_range(
+    registered: &mut BTreeMap<(LogIndex, u64), Waker>,
+    first: LogIndex,
+    last: LogIndex,
+) -> BTreeMap<(LogIndex, u64), Waker> {
+    let mut taken = BTreeMap::new();
+    // A closing mark has no records: its range is empty, and BTreeMap refuses those.
+    while first <= last
+        && let Some((&key, _)) = registered.range((first, 0)..=(last, u64::MAX)).next()
+    {
+        taken.extend(registered.remove(&key).map(|waker| (key, waker)));
+    }
+    taken
+}
+
+/// The waker handed to the write of `first..=last`.
+pub(crate) struct GroupWaker {
+    pub waiters: Arc<Waiters>,
+    pub first: LogIndex,
+    pub last: LogIndex,
+}
+
+impl Wake for GroupWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.waiters.wake_group(self.first, self.last);
+    }
+}
+
+/// The waker handed to what concerns everybody: a sync, the making of a segment.
+pub(crate) struct EverybodyWaker(pub Arc<Waiters>);
+
+impl Wake for EverybodyWaker {
+    fn wake(self: Arc<Self>) {
+        self.0.wake_all();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.0.wake_all();
+    }
+}
+
+/// Done when a record has what its log's sync mode promises. Dropping it takes nothing back.
+#[must_use = "the record is not acknowledged before this is done"]
+pub struct Commit<'a> {
+    log: &'a dyn WriteAheadLog,
+    index: LogIndex,
+    waiter: Waiter,
+}
+
+impl<'a> Commit<'a> {
+    pub(crate) fn new(log: &'a dyn WriteAheadLog, index: LogIndex) -> Self {
+        Self { log, index, waiter: Waiter::default() }
+    }
+}
+
+impl Future for Commit<'_> {
+    type Output = Result<()>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        this.log.poll_commit(this.index, &mut this.waiter, cx)
+    }
+}
+
+impl Drop for Commit<'_> {
+    fn drop(&mut self) {
+        self.log.forget(&mut self.waiter);
+    }
+}

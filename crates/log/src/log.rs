@@ -1,0 +1,338 @@
+//! The log itself: what its callers call, and the loop that drives it.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use parking_lot::{Mutex, MutexGuard};
+use weir_io::{BoxFuture, Class, Error, ErrorKind, Fs, Op, Result, Tag};
+use weir_model::LogIndex;
+
+use crate::commit::{Commit, OBSERVER, Waiter, Waiters};
+use crate::options::LogOptions;
+use crate::record;
+use crate::recover::{self, Recovery};
+use crate::state::{LogStats, Older, State, Step, Want};
+
+/// The log of a partition, whoever implements it: this crate's [`Log`], or (replicated) a Raft log.
+pub trait WriteAheadLog: Send + Sync + 'static {
+    /// Gives `payload` the next index. Callers append in the order in which they apply. Cheap: copies into memory.
+    ///
+    /// # Errors
+    /// The failure that fenced the log; `Invalid` for a payload above [`record::PAYLOAD_BYTES_MAX`].
+    fn append(&self, payload: &[u8]) -> Result<LogIndex>;
+    /// Ready when `index` has what the sync mode promises, or cannot get it any more. Whoever polls drives everybody's writes.
+    fn poll_commit(&self, index: LogIndex, waiter: &mut Waiter, cx: &mut Context<'_>) -> Poll<Result<()>>;
+    /// Gives back a waiter whose `poll_commit` did not become ready.
+    fn forget(&self, waiter: &mut Waiter);
+    /// Makes everything appended so far durable.
+    fn sync(&self) -> BoxFuture<Result<()>>;
+    /// What can be done ahead of time: finishing writes nobody polls for, a spare segment. For a control loop's tick.
+    fn maintain(&self) -> BoxFuture<Result<()>>;
+    /// The engine holds everything up to `persisted`: removes or recycles what is needed no more.
+    fn truncate(&self, persisted: LogIndex) -> BoxFuture<Result<()>>;
+    /// Goes on after a failure, once the engine holds everything appended (`persisted` is at least the last index).
+    fn replace(&self, persisted: LogIndex) -> BoxFuture<Result<()>>;
+    /// Makes everything durable and refuses appends from now on.
+    fn close(&self) -> BoxFuture<Result<()>>;
+    /// The failure that fenced the log, until it is replaced.
+    fn failure(&self) -> Option<Error>;
+    /// The last index appended.
+    fn last(&self) -> LogIndex;
+    /// Counters.
+    fn stats(&self) -> LogStats;
+}
+
+/// A write-ahead log in segments of a directory. Clones are the same log.
+#[derive(Clone)]
+pub struct Log(Arc<Shared>);
+
+struct Shared {
+    fs: Arc<dyn Fs>,
+    dir: PathBuf,
+    options: LogOptions,
+    waiters: Arc<Waiters>,
+    /// Lock order: before `waiters`. Never held while a write or a sync is handed over, which may do it inline.
+    state: Mutex<State>,
+}
+
+impl Log {
+    /// Opens the log in `dir` (made if missing), giving every record after `persisted` to `replay`, in order.
+    ///
+    /// A full disk is no error here: the log is then fenced, and waits for [`WriteAheadLog::replace`].
+    ///
+    /// # Errors
+    /// `Corruption` for a damaged record that had been durable, naming file and offset; what `replay` says; I/O.
+    pub async fn open(
+        fs: Arc<dyn Fs>,
+        dir: &Path,
+        options: LogOptions,
+        persisted: LogIndex,
+        replay: &mut (dyn FnMut(LogIndex, &[u8]) -> Result<()> + Send),
+    ) -> Result<(Log, Recovery)> {
+        let tag = Tag::new(options.owner, Class::Log);
+        fs.create_dir_all(dir, tag).await?;
+        if let Some(parent) = dir.parent() {
+            fs.sync_dir(parent, tag).await?;
+        }
+        let found = recover::recover(&fs, dir, options.owner, persisted, replay).await?;
+        let waiters = Arc::new(Waiters::default());
+        let next = found.recovery.last + 1;
+        let mut state = State::new(
+            Arc::clone(&fs),
+            dir.to_path_buf(),
+            options,
+            Arc::clone(&waiters),
+            next,
+            VecDeque::from(found.older),
+            found.next_segment_id,
+        );
+        state.start_spare(None);
+        let shared = Shared { fs, dir: dir.to_path_buf(), options, waiters, state: Mutex::new(state) };
+        let log = Log(Arc::new(shared));
+        log.0.settle(Want::default(), |state| !state.is_preparing()).await;
+        {
+            let mut state = log.0.state.lock();
+            if !state.activate_spare() {
+                match state.spare_failure().cloned() {
+                    Some(error) if error.kind() == ErrorKind::NoSpace => state.fence(error, next),
+                    Some(error) => return Err(error),
+                    None => unreachable!("a settled spare is there or has failed"),
+                }
+            }
+        }
+        Ok((log, found.recovery))
+    }
+
+    /// Done when `index` has what the sync mode promises; often at once.
+    pub fn commit(&self, index: LogIndex) -> Commit<'_> {
+        Commit::new(self, index)
+    }
+}
+
+impl Shared {
+    /// Takes in what is over and starts what can be started, until neither is left. One who waits for `own` stops when that
+    /// is on its way: on a thread that may block, a write is over only when it is done, and nobody does it for others.
+    fn drive(&self, want: Want, own: Option<LogIndex>) -> MutexGuard<'_, State> {
+        let mut state = self.state.lock();
+        loop {
+            state.reap();
+            if own.is_some_and(|own| state.is_submitted(own)) {
+                return state;
+            }
+            let Some(step) = state.next_step(want) else { return state };
+            drop(state);
+            let tag = Tag::new(self.options.owner, Class::Log);
+            match step {
+                Step::Write { segment, offset, mut buf, number, pad } => {
+                    record::seal(&mut buf, segment.seed);
+                    if pad {
+                        buf.pad_to_page();
+                    }
+                    let op = segment.file.write_at(offset, buf, tag);
+                    state = self.state.lock();
+                    state.install_write(number, op);
+                }
+                Step::Sync { segment } => {
+                    let op: Op<()> = segment.file.sync(tag);
+                    state = self.state.lock();
+                    state.install_sync(op);
+                }
+            }
+        }
+    }
+
+    /// Drives until `done`; `want` is asked for all the while.
+    async fn settle(&self, want: Want, mut done: impl FnMut(&State) -> bool) {
+        let mut registered = Registered { waiters: &self.waiters, waiter: Waiter::default() };
+        poll_fn(|cx| {
+            registered.waiters.register(OBSERVER, &mut registered.waiter, cx.waker());
+            let state = self.drive(want, None);
+            let (done, committed) = (done(&state), state.committed());
+            drop(state);
+            self.waiters.wake_through(committed);
+            if done { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+
+    async fn sync(&self) -> Result<()> {
+        let target = self.state.lock().last();
+        let want = Want { flush: true, durable: target, spare: false };
+        self.settle(want, |state| state.durable() >= target || state.is_fenced()).await;
+        let state = self.state.lock();
+        match state.failure() {
+            Some(error) if state.durable() < target => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    async fn maintain(&self) -> Result<()> {
+        self.state.lock().forget_spare_failure();
+        let want = Want { spare: true, ..Want::default() };
+        self.settle(want, |state| !state.is_preparing()).await;
+        self.state.lock().spare_failure().cloned().map_or(Ok(()), Err)
+    }
+
+    async fn truncate(&self, persisted: LogIndex) -> Result<()> {
+        let tag = Tag::new(self.options.owner, Class::Log);
+        let mut unneeded = {
+            let mut state = self.state.lock();
+            let mut unneeded = state.truncate(persisted);
+            if let Some(recycled) = state.choose_recycled(&mut unneeded) {
+                state.start_spare(Some(recycled.path));
+            }
+            unneeded
+        };
+        // Oldest last: what a failure leaves behind is then at the front, where the next opening expects it.
+        while let Some(Older { path, .. }) = unneeded.pop() {
+            self.fs.remove(&path, tag).await?;
+        }
+        self.settle(Want::default(), |state| !state.is_preparing()).await;
+        Ok(())
+    }
+
+    async fn replace(&self, persisted: LogIndex) -> Result<()> {
+        self.settle(Want::default(), State::is_quiet).await;
+        {
+            let mut state = self.state.lock();
+            if !state.is_fenced() {
+                return Ok(());
+            }
+            if persisted < state.last() {
+                let message = format!("record {} is not persisted (up to {persisted} is)", state.last());
+                return Err(Error::new(ErrorKind::Invalid, "replace", &self.dir, message));
+            }
+            if !state.has_spare() {
+                state.start_spare(None);
+            }
+        }
+        self.settle(Want::default(), State::is_quiet).await;
+        let mut state = self.state.lock();
+        if !state.has_spare() {
+            let vanished = || Error::new(ErrorKind::Invalid, "replace", &self.dir, "somebody else replaces it");
+            return Err(state.spare_failure().cloned().unwrap_or_else(vanished));
+        }
+        state.restart();
+        Ok(())
+    }
+
+    async fn close(&self) -> Result<()> {
+        self.sync().await?;
+        let spare = {
+            let mut state = self.state.lock();
+            if state.failure().is_none() {
+                state.push_close();
+            }
+            state.take_spare()
+        };
+        let want = Want { flush: true, ..Want::default() };
+        self.settle(want, |state| state.is_fenced() || !state.has_unwritten()).await;
+        if let Some(spare) = spare {
+            // So that the closing mark stands in the last segment, and the next opening reads nothing behind it.
+            self.fs.remove(&spare.path, Tag::new(self.options.owner, Class::Log)).await?;
+        }
+        let mut state = self.state.lock();
+        match state.failure() {
+            Some(error) => Err(error),
+            None => {
+                let from = state.last() + 1;
+                state.fence(Error::new(ErrorKind::Invalid, "append to", &self.dir, "the log is closed"), from);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// An observer that leaves when its future is dropped.
+struct Registered<'a> {
+    waiters: &'a Waiters,
+    waiter: Waiter,
+}
+
+impl Drop for Registered<'_> {
+    fn drop(&mut self) {
+        if !self.waiters.deregister(&mut self.waiter) {
+            self.waiters.wake_all();
+        }
+    }
+}
+
+impl WriteAheadLog for Log {
+    fn append(&self, payload: &[u8]) -> Result<LogIndex> {
+        if payload.len() > record::PAYLOAD_BYTES_MAX {
+            let message = format!("a record of {} bytes (at most {})", payload.len(), record::PAYLOAD_BYTES_MAX);
+            return Err(Error::new(ErrorKind::Invalid, "append to", &self.0.dir, message));
+        }
+        self.0.state.lock().append(payload)
+    }
+
+    fn poll_commit(&self, index: LogIndex, waiter: &mut Waiter, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        let shared = &*self.0;
+        let settle = |waiter: &mut Waiter| {
+            let state = shared.drive(Want::default(), Some(index));
+            let (outcome, committed, baton) = (state.outcome(index), state.committed(), state.can_write());
+            drop(state);
+            shared.waiters.wake_through(committed);
+            if baton {
+                shared.waiters.wake_unsubmitted();
+            }
+            if outcome.is_some() {
+                shared.waiters.deregister(waiter);
+            }
+            outcome
+        };
+        // Only if it is not done at once are we registered, and then before looking again: no wake-up in between is lost.
+        if let Some(outcome) = settle(waiter) {
+            return Poll::Ready(outcome);
+        }
+        shared.waiters.register(index, waiter, cx.waker());
+        settle(waiter).map_or(Poll::Pending, Poll::Ready)
+    }
+
+    fn forget(&self, waiter: &mut Waiter) {
+        // It was woken and will not drive: somebody else must.
+        if !self.0.waiters.deregister(waiter) {
+            self.0.waiters.wake_all();
+        }
+    }
+
+    fn sync(&self) -> BoxFuture<Result<()>> {
+        let shared = Arc::clone(&self.0);
+        Box::pin(async move { shared.sync().await })
+    }
+
+    fn maintain(&self) -> BoxFuture<Result<()>> {
+        let shared = Arc::clone(&self.0);
+        Box::pin(async move { shared.maintain().await })
+    }
+
+    fn truncate(&self, persisted: LogIndex) -> BoxFuture<Result<()>> {
+        let shared = Arc::clone(&self.0);
+        Box::pin(async move { shared.truncate(persisted).await })
+    }
+
+    fn replace(&self, persisted: LogIndex) -> BoxFuture<Result<()>> {
+        let shared = Arc::clone(&self.0);
+        Box::pin(async move { shared.replace(persisted).await })
+    }
+
+    fn close(&self) -> BoxFuture<Result<()>> {
+        let shared = Arc::clone(&self.0);
+        Box::pin(async move { shared.close().await })
+    }
+
+    fn failure(&self) -> Option<Error> {
+        self.0.state.lock().failure()
+    }
+
+    fn last(&self) -> LogIndex {
+        self.0.state.lock().last()
+    }
+
+    fn stats(&self) -> LogStats {
+        self.0.state.lock().stats()
+    }
+}

@@ -1,0 +1,36 @@
+//! The few choices a log has.
+
+use weir_io::Owner;
+
+/// When a commit is acknowledged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SyncMode {
+    /// On the device before the acknowledgement: nothing acknowledged is lost with the machine.
+    Always,
+    /// In the kernel before the acknowledgement, on the device at the next [`crate::WriteAheadLog::sync`]: a killed process
+    /// loses nothing, a lost machine what came after the last sync.
+    #[default]
+    Interval,
+    /// In memory: a killed process loses up to 256 KiB.
+    None,
+}
+
+/// How to open a log.
+#[derive(Clone, Copy, Debug)]
+pub struct LogOptions {
+    /// When a commit is acknowledged.
+    pub sync: SyncMode,
+    /// Size at which a segment is left for the next one, in bytes. A larger record gets a segment of its own.
+    pub segment_bytes: u64,
+    /// The partition to book all I/O to.
+    pub owner: Owner,
+    /// A random number, different at every opening: no record of another log or another life has a valid checksum here.
+    pub salt: u64,
+}
+
+impl LogOptions {
+    /// The defaults, for `owner`.
+    pub fn new(owner: Owner, salt: u64) -> Self {
+        Self { sync: SyncMode::default(), segment_bytes: 64 << 20, owner, salt }
+    }
+}

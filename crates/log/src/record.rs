@@ -1,0 +1,241 @@
+//! Bytes of a record: encode and decode, no I/O.
+
+use weir_io::{AlignedBuf, PAGE};
+use weir_model::LogIndex;
+
+/// Bytes before the payload: crc32c u32 | payload length u32 | kind u8 and index u56 as one u64; all little-endian.
+pub const HEADER_BYTES: usize = 16;
+
+/// The longest payload: a batch of the largest value and its keys fits, and a damaged length cannot ask for more.
+pub const PAYLOAD_BYTES_MAX: usize = 1 << 30;
+
+/// The largest index (56 bits).
+pub const INDEX_MAX: LogIndex = (1 << 56) - 1;
+
+/// Payload bytes of a [`Kind::Mark`].
+const MARK_BYTES: usize = 16;
+
+/// What a record is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// Somebody's payload.
+    Data = 1,
+    /// A [`crate::record::Mark`]. Its index is that of the next data record; it takes none itself.
+    Mark = 2,
+    /// A mark after which nothing was written: the log was closed, and everything before it is on the device.
+    Close = 3,
+}
+
+/// What the log knew when it wrote the records around it.
+///
+/// The durable index is what tells a torn tail from corruption: a damaged record above every mark's index had not been
+/// acknowledged as durable, so that losing it (and all after it) is what the sync mode allows; one at or below had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// Every record up to here was on the device.
+    pub durable: LogIndex,
+    /// The term of the records that follow (0 until the log is replicated).
+    pub term: u64,
+}
+
+/// A valid record in somebody else's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// What it is.
+    pub kind: Kind,
+    /// Its own index (data) or the next one (mark).
+    pub index: LogIndex,
+    /// The bytes.
+    pub payload: &'a [u8],
+}
+
+impl Record<'_> {
+    /// Bytes it takes in the file.
+    pub fn encoded_len(&self) -> usize {
+        HEADER_BYTES + self.payload.len()
+    }
+
+    /// The mark it is, if it is one.
+    pub fn mark(&self) -> Option<Mark> {
+        if self.kind == Kind::Data {
+            return None;
+        }
+        let (durable, term) = self.payload.split_first_chunk::<8>()?;
+        let term = term.first_chunk::<8>()?;
+        Some(Mark { durable: u64::from_le_bytes(*durable), term: u64::from_le_bytes(*term) })
+    }
+}
+
+/// What stands at the front of some bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decoded<'a> {
+    /// A record with a valid checksum.
+    Record(Record<'a>),
+    /// It may be a record, but its end is not there: this many bytes are needed in all.
+    Incomplete(usize),
+    /// Certainly no record of this segment.
+    Invalid,
+}
+
+/// Header fields of what may be a record: nothing is verified but plausibility.
+#[derive(Clone, Copy)]
+struct Header {
+    crc: u32,
+    payload_len: usize,
+    kind: Kind,
+    index: LogIndex,
+}
+
+fn header(bytes: &[u8]) -> Option<Header> {
+    let (crc, rest) = bytes.split_first_chunk::<4>()?;
+    let (payload_len, rest) = rest.split_first_chunk::<4>()?;
+    let kind_and_index = u64::from_le_bytes(*rest.first_chunk::<8>()?);
+    let payload_len = u32::from_le_bytes(*payload_len) as usize;
+    let kind = match (kind_and_index >> 56) as u8 {
+        1 => Kind::Data,
+        2 if payload_len == MARK_BYTES => Kind::Mark,
+        3 if payload_len == MARK_BYTES => Kind::Close,
+        _ => return None,
+    };
+    let index = kind_and_index & INDEX_MAX;
+    (payload_len <= PAYLOAD_BYTES_MAX).then_some(Header { crc: u32::from_le_bytes(*crc), payload_len, kind, index })
+}
+
+/// How many bytes the record at the front of `bytes` says it takes; `None` if it is no record at all.
+pub fn needed(bytes: &[u8]) -> Option<usize> {
+    header(bytes).map(|header| HEADER_BYTES + header.payload_len)
+}
+
+/// Decodes the record at the front of `bytes`, which may be anything. `seed` is the segment's ([`seed`]).
+pub fn decode(bytes: &[u8], seed: u32) -> Decoded<'_> {
+    if bytes.len() < HEADER_BYTES {
+        return Decoded::Incomplete(HEADER_BYTES);
+    }
+    let Some(header) = header(bytes) else { return Decoded::Invalid };
+    let end = HEADER_BYTES + header.payload_len;
+    if bytes.len() < end {
+        return Decoded::Incomplete(end);
+    }
+    if crc32c::crc32c_append(seed, &bytes[4..end]) != header.crc {
+        return Decoded::Invalid;
+    }
+    Decoded::Record(Record { kind: header.kind, index: header.index, payload: &bytes[HEADER_BYTES..end] })
+}
+
+/// Where in `bytes` the first valid mark stands whose durable index is at least `durable`; looks at every offset below
+/// `starts` (a mark may end after it). Finds what a damaged record in front would otherwise hide.
+pub fn find_mark(bytes: &[u8], starts: usize, seed: u32, durable: LogIndex) -> Option<(usize, Mark)> {
+    let last = bytes.len().saturating_sub(HEADER_BYTES + MARK_BYTES - 1).min(starts);
+    (0..last).find_map(|at| {
+        // The two header bytes that tell a mark, before anything dearer.
+        if bytes[at + 4] != MARK_BYTES as u8 || !matches!(bytes[at + 15], 2 | 3) {
+            return None;
+        }
+        match decode(&bytes[at..at + HEADER_BYTES + MARK_BYTES], seed) {
+            Decoded::Record(record) => record.mark().filter(|mark| mark.durable >= durable).map(|mark| (at, mark)),
+            _ => None,
+        }
+    })
+}
+
+/// The checksum seed of a segment: records of another segment, or of this file's former life, do not verify.
+pub fn seed(segment_id: u64, salt: u64) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&segment_id.to_le_bytes()), &salt.to_le_bytes())
+}
+
+/// Appends a record whose checksum [`seal`] fills in later: only then is its segment known.
+pub(crate) fn push(buf: &mut AlignedBuf, kind: Kind, index: LogIndex, payload: &[u8]) {
+    let mut header = [0; HEADER_BYTES];
+    header[4..8].copy_from_slice(&(payload.len() as u32).to_le_bytes());
+    header[8..].copy_from_slice(&(((kind as u64) << 56) | index).to_le_bytes());
+    buf.reserve(HEADER_BYTES + payload.len());
+    buf.extend_from_slice(&header);
+    buf.extend_from_slice(payload);
+}
+
+/// Appends `mark` (as [`Kind::Mark`] or [`Kind::Close`]), in front of the record `next`.
+pub(crate) fn push_mark(buf: &mut AlignedBuf, kind: Kind, next: LogIndex, mark: Mark) {
+    let mut payload = [0; MARK_BYTES];
+    payload[..8].copy_from_slice(&mark.durable.to_le_bytes());
+    payload[8..].copy_from_slice(&mark.term.to_le_bytes());
+    push(buf, kind, next, &payload);
+}
+
+/// Fills in the checksums of the records that `buf` consists of.
+pub(crate) fn seal(buf: &mut [u8], seed: u32) {
+    let mut at = 0;
+    while at < buf.len() {
+        let length: [u8; 4] = buf[at + 4..at + 8].try_into().expect("four bytes");
+        let end = at + HEADER_BYTES + u32::from_le_bytes(length) as usize;
+        let crc = crc32c::crc32c_append(seed, &buf[at + 4..end]);
+        buf[at..at + 4].copy_from_slice(&crc.to_le_bytes());
+        at = end;
+    }
+}
+
+/// The first multiple of a page at or after `offset`: where records go on after padding.
+pub(crate) fn next_page(offset: u64) -> u64 {
+    offset.next_multiple_of(PAGE as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn sealed(payloads: &[Vec<u8>], seed: u32) -> AlignedBuf {
+        let mut buf = AlignedBuf::new();
+        for (index, payload) in (1..).zip(payloads) {
+            push(&mut buf, Kind::Data, index, payload);
+        }
+        push_mark(&mut buf, Kind::Mark, payloads.len() as u64 + 1, Mark { durable: 7, term: 3 });
+        super::seal(&mut buf, seed);
+        buf
+    }
+
+    proptest! {
+        #[test]
+        fn records_decode_to_what_was_pushed(payloads: Vec<Vec<u8>>, id: u64) {
+            let seed = seed(id, 1);
+            let buf = sealed(&payloads, seed);
+            let mut rest = &buf[..];
+            for (index, payload) in (1..).zip(&payloads) {
+                let Decoded::Record(record) = decode(rest, seed) else { panic!("record {index} does not decode") };
+                prop_assert_eq!(record, Record { kind: Kind::Data, index, payload });
+                rest = &rest[record.encoded_len()..];
+            }
+            let Decoded::Record(record) = decode(rest, seed) else { panic!("the mark does not decode") };
+            prop_assert_eq!(record.mark(), Some(Mark { durable: 7, term: 3 }));
+            prop_assert_eq!(record.encoded_len(), rest.len());
+            let found = find_mark(&buf, buf.len(), seed, 7).map(|(at, _)| at);
+            prop_assert_eq!(found, Some(buf.len() - rest.len()));
+            prop_assert_eq!(find_mark(&buf, buf.len(), seed, 8), None);
+        }
+
+        #[test]
+        fn a_record_of_another_segment_or_with_a_flipped_bit_is_refused(
+            payload: Vec<u8>, id: u64, other: u64, position: prop::sample::Index, bit in 0..8_u32
+        ) {
+            prop_assume!(id != other);
+            let seed = super::seed(id, 1);
+            let mut buf = AlignedBuf::new();
+            push(&mut buf, Kind::Data, 5, &payload);
+            super::seal(&mut buf, seed);
+            let stranger = super::seed(other, 1);
+            prop_assert!(stranger == seed || decode(&buf, stranger) == Decoded::Invalid);
+            let at = position.index(buf.len());
+            buf[at] ^= 1 << bit;
+            prop_assert!(!matches!(decode(&buf, seed), Decoded::Record(_)));
+        }
+
+        #[test]
+        fn any_bytes_decode_or_are_refused(bytes: Vec<u8>, seed: u32) {
+            if let Decoded::Record(record) = decode(&bytes, seed) {
+                prop_assert!(record.encoded_len() <= bytes.len());
+                let _ = record.mark();
+            }
+            let _ = find_mark(&bytes, bytes.len(), seed, 0);
+        }
+    }
+}

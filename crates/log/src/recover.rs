@@ -1,0 +1,243 @@
+//! Recovery: which records are there, and whether what is missing may be missing.
+//!
+//! The records of all segments form a chain of indexes. Where it breaks, at the record that should be X, one of two things
+//! has happened. Either the machine was lost before X was durable (several writes are in flight, and the page cache is
+//! written back in any order, so valid records may well follow): the log ends before X. Or X was durable and is damaged:
+//! that is an error. The marks tell which: one behind the break that says "durable up to X or more" convicts.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use weir_io::{Class, Error, Fs, OpenOptions, Owner, PAGE, Result, Tag, Turn, yield_now};
+use weir_model::LogIndex;
+
+use crate::reader::Reader;
+use crate::record::{self, Decoded, Kind};
+use crate::segment::{self, HEADER_PAGE};
+use crate::state::Older;
+
+/// How much of a segment is searched for marks at a time.
+const SEARCH_BYTES: usize = 1 << 20;
+/// Bytes that a mark may reach beyond the place where its search begins.
+const SEARCH_OVERLAP: usize = 64;
+
+/// What an opening found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovery {
+    /// Records given to the replay.
+    pub records: u64,
+    /// Their payloads, in bytes.
+    pub payload_bytes: u64,
+    /// The last index there is; the engine's persisted index if no record is newer.
+    pub last: LogIndex,
+    /// Segments read.
+    pub segments: u64,
+    /// Whether the log had been closed in order.
+    pub clean: bool,
+    /// Where the last record ends, if there is any segment.
+    pub end: Option<Cut>,
+}
+
+/// A place in a segment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// The segment's file.
+    pub path: PathBuf,
+    /// Bytes from its beginning.
+    pub offset: u64,
+}
+
+pub(crate) struct Found {
+    pub recovery: Recovery,
+    /// Segments that are part of the log, in order.
+    pub older: Vec<Older>,
+    pub next_segment_id: u64,
+}
+
+struct Candidate {
+    id: u64,
+    path: PathBuf,
+    seed: u32,
+    /// The index of its first record; `None` if there is no valid one at its beginning.
+    first: Option<LogIndex>,
+}
+
+/// Where a segment's chain of records ended.
+struct End {
+    offset: u64,
+    closed: bool,
+}
+
+struct Recover<'a> {
+    fs: &'a Arc<dyn Fs>,
+    tag: Tag,
+    persisted: LogIndex,
+    replay: &'a mut (dyn FnMut(LogIndex, &[u8]) -> Result<()> + Send),
+    recovery: Recovery,
+    /// The index of the next record, once a first one was seen.
+    expected: Option<LogIndex>,
+    turn: Turn,
+}
+
+pub(crate) async fn recover(
+    fs: &Arc<dyn Fs>,
+    dir: &Path,
+    owner: Owner,
+    persisted: LogIndex,
+    replay: &mut (dyn FnMut(LogIndex, &[u8]) -> Result<()> + Send),
+) -> Result<Found> {
+    let tag = Tag::new(owner, Class::Log);
+    let names = fs.list(dir, tag).await?;
+    let mut ids: Vec<u64> = names.iter().filter_map(|entry| segment::parse_name(&entry.name)).collect();
+    ids.sort_unstable();
+    let mut removed = names.iter().any(|entry| entry.name == segment::PREPARING);
+    if removed {
+        fs.remove(&dir.join(segment::PREPARING), tag).await?;
+    }
+    let next_segment_id = ids.last().map_or(1, |id| id + 1);
+    let recovery = Recovery { last: persisted, ..Recovery::default() };
+    let mut recover = Recover { fs, tag, persisted, replay, recovery, expected: None, turn: Turn::new() };
+
+    let (passed, candidates) = recover.candidates(dir, &ids).await?;
+    let mut older = Vec::new();
+    let mut unneeded = passed;
+    unneeded.extend(recover.walk(&candidates, &mut older).await?);
+    let Recover { mut recovery, expected, .. } = recover;
+    recovery.last = recovery.last.max(expected.map_or(0, |expected| expected - 1));
+    // What was replayed may be in the page cache only. It must be durable before the first new record is, or a second
+    // crash could leave a hole.
+    for Older { path, .. } in &older {
+        let file =
+            fs.open(path, OpenOptions { write: true, create_new: false, direct: false, dsync: false }, tag).await?;
+        file.sync(tag).await?;
+    }
+    // And what was cut off must be gone for good before.
+    for path in &unneeded {
+        fs.remove(path, tag).await?;
+        removed = true;
+    }
+    if removed {
+        fs.sync_dir(dir, tag).await?;
+    }
+    Ok(Found { recovery, older, next_segment_id })
+}
+
+impl Recover<'_> {
+    async fn reader(&self, path: &Path) -> Result<Reader> {
+        let file = self.fs.open(path, OpenOptions::read_buffered(), self.tag).await?;
+        Reader::new(file, 0, self.tag).await
+    }
+
+    /// The segments that records after `persisted` can be in, in order, and the files of those before.
+    async fn candidates(&self, dir: &Path, ids: &[u64]) -> Result<(Vec<PathBuf>, Vec<Candidate>)> {
+        let mut candidates = Vec::new();
+        let mut remaining = ids.iter();
+        for &id in remaining.by_ref().rev() {
+            let path = dir.join(segment::name(id));
+            let mut reader = self.reader(&path).await?;
+            let seed = segment::check_header(&path, id, reader.bytes(0, PAGE).await?)?;
+            let first = match reader.decode(HEADER_PAGE, seed).await? {
+                Decoded::Record(record) => Some(record.index),
+                _ => None,
+            };
+            candidates.push(Candidate { id, path, seed, first });
+            if first.is_some_and(|first| first <= self.persisted + 1) {
+                break;
+            }
+        }
+        candidates.reverse();
+        let passed = remaining.map(|&id| dir.join(segment::name(id))).collect();
+        Ok((passed, candidates))
+    }
+
+    /// Replays the chain. Gives the files that are not part of it.
+    async fn walk(&mut self, candidates: &[Candidate], older: &mut Vec<Older>) -> Result<Vec<PathBuf>> {
+        let mut strangers = Vec::new();
+        let mut position = 0;
+        while let Some(candidate) = candidates.get(position) {
+            if let Some(first) = candidate.first
+                && first > self.expected.unwrap_or(self.persisted + 1)
+            {
+                let message =
+                    format!("the log begins at record {first}, but the engine holds only up to {}", self.persisted);
+                return Err(Error::corruption(&candidate.path, HEADER_PAGE, message));
+            }
+            let (end, allocated) = self.replay_segment(candidate).await?;
+            self.recovery.end = Some(Cut { path: candidate.path.clone(), offset: end.offset });
+            let last = self.expected.map_or(0, |expected| expected - 1);
+            older.push(Older { path: candidate.path.clone(), segment: None, last, used: end.offset, allocated });
+            // A log that is opened and not written to leaves an empty segment: the chain goes on behind it.
+            let rest = &candidates[position + 1..];
+            let empty = rest.iter().take_while(|candidate| candidate.first.is_none()).count();
+            let goes_on = rest.get(empty).is_some_and(|next| next.first == self.expected);
+            if !goes_on {
+                self.recovery.clean = end.closed && rest.is_empty();
+                if !self.recovery.clean {
+                    self.search_marks(&candidates[position..], end.offset).await?;
+                }
+                strangers.extend(rest.iter().map(|candidate| candidate.path.clone()));
+                break;
+            }
+            strangers.extend(rest[..empty].iter().map(|candidate| candidate.path.clone()));
+            position += 1 + empty;
+        }
+        Ok(strangers)
+    }
+
+    /// The first index whose loss matters.
+    fn needed(&self) -> LogIndex {
+        self.expected.unwrap_or(0).max(self.persisted + 1)
+    }
+
+    async fn replay_segment(&mut self, candidate: &Candidate) -> Result<(End, u64)> {
+        let mut reader = self.reader(&candidate.path).await?;
+        self.recovery.segments += 1;
+        let mut end = End { offset: HEADER_PAGE, closed: false };
+        let mut offset = HEADER_PAGE;
+        loop {
+            match reader.decode(offset, candidate.seed).await? {
+                Decoded::Record(record) if self.expected.is_none_or(|expected| record.index == expected) => {
+                    offset += record.encoded_len() as u64;
+                    end = End { offset, closed: record.kind == Kind::Close };
+                    self.expected = Some(record.index + u64::from(record.kind == Kind::Data));
+                    if record.kind == Kind::Data && record.index > self.persisted {
+                        (self.replay)(record.index, record.payload)?;
+                        self.recovery.records += 1;
+                        self.recovery.payload_bytes += record.payload.len() as u64;
+                    }
+                    if self.turn.spend(record.encoded_len()) {
+                        yield_now().await;
+                    }
+                }
+                // Padding: the chain goes on with the next page, or not at all.
+                _ if !offset.is_multiple_of(PAGE as u64) => offset = record::next_page(offset),
+                _ => return Ok((end, reader.len())),
+            }
+        }
+    }
+
+    /// Looks for a mark that says the record missing at `offset` of the first of `segments` had been durable.
+    async fn search_marks(&mut self, segments: &[Candidate], offset: u64) -> Result<()> {
+        let needed = self.needed();
+        let mut start = offset;
+        for segment in segments {
+            let mut reader = self.reader(&segment.path).await?;
+            while start < reader.len() {
+                let bytes = reader.bytes(start, SEARCH_BYTES + SEARCH_OVERLAP).await?;
+                if let Some((at, mark)) = record::find_mark(bytes, SEARCH_BYTES, segment.seed, needed) {
+                    let place = start + at as u64;
+                    let message = format!(
+                        "record {needed} is damaged: it was durable, says the mark (up to {}) at offset {place} of segment \
+                         {:016x}",
+                        mark.durable, segment.id
+                    );
+                    return Err(Error::corruption(&segments[0].path, offset, message));
+                }
+                start += SEARCH_BYTES as u64;
+                yield_now().await;
+            }
+            start = HEADER_PAGE;
+        }
+        Ok(())
+    }
+}

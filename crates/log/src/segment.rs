@@ -1,0 +1,181 @@
+//! A segment: one file of the log, its name, its header page, and how it is made.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use weir_io::{AlignedBuf, Class, Error, ErrorKind, File, Fs, OpenOptions, PAGE, Result, Tag};
+
+use crate::options::{LogOptions, SyncMode};
+use crate::record;
+
+/// Where records begin.
+pub(crate) const HEADER_PAGE: u64 = PAGE as u64;
+
+const MAGIC: &[u8; 8] = b"WEIRLOG\0";
+const VERSION: u32 = 1;
+/// Bytes of the header page that the checksum covers; the checksum follows, then zeros.
+const HEADER_FIELDS: usize = 32;
+/// How much is filled with zeros by one write.
+const ZERO_BYTES: usize = 1 << 20;
+
+const SUFFIX: &str = ".log";
+/// The name of a segment that is being made; whatever has it after a crash is removed.
+pub(crate) const PREPARING: &str = "preparing.tmp";
+
+/// The file name of segment `id`.
+pub(crate) fn name(id: u64) -> String {
+    format!("{id:016x}{SUFFIX}")
+}
+
+/// The segment that a file name belongs to.
+pub(crate) fn parse_name(file_name: &str) -> Option<u64> {
+    let digits = file_name.strip_suffix(SUFFIX)?;
+    let lowercase = digits.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
+    (digits.len() == 16 && lowercase).then(|| u64::from_str_radix(digits, 16).ok()).flatten()
+}
+
+/// An open segment.
+pub(crate) struct Segment {
+    pub seed: u32,
+    pub path: PathBuf,
+    pub file: Arc<dyn File>,
+    /// Bytes that are there without asking the file system again.
+    pub allocated: u64,
+}
+
+fn encode_header(id: u64, salt: u64) -> AlignedBuf {
+    let mut page = AlignedBuf::with_len(PAGE);
+    page[..8].copy_from_slice(MAGIC);
+    page[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    page[16..24].copy_from_slice(&id.to_le_bytes());
+    page[24..32].copy_from_slice(&salt.to_le_bytes());
+    let crc = crc32c::crc32c(&page[..HEADER_FIELDS]);
+    page[HEADER_FIELDS..HEADER_FIELDS + 4].copy_from_slice(&crc.to_le_bytes());
+    page
+}
+
+/// Reads a header page, which may be any bytes: (segment id, salt), or what is wrong with it.
+pub fn decode_segment_header(page: &[u8]) -> Result<(u64, u64), &'static str> {
+    let word =
+        |at: usize| page.get(at..at + 8).and_then(|bytes| bytes.first_chunk::<8>()).map(|b| u64::from_le_bytes(*b));
+    let (Some(id), Some(salt), Some(crc)) = (word(16), word(24), word(HEADER_FIELDS)) else {
+        return Err("the header is cut off");
+    };
+    if &page[..8] != MAGIC {
+        return Err("not a log segment");
+    }
+    if crc32c::crc32c(&page[..HEADER_FIELDS]) != crc as u32 {
+        return Err("the header's checksum does not match");
+    }
+    if page[8..12] != VERSION.to_le_bytes() {
+        return Err("a format version this program does not know");
+    }
+    Ok((id, salt))
+}
+
+/// Checks the header page of segment `id` and gives its seed.
+pub(crate) fn check_header(path: &Path, id: u64, page: &[u8]) -> Result<u32> {
+    let (stored, salt) = decode_segment_header(page).map_err(|wrong| Error::corruption(path, 0, wrong))?;
+    if stored != id {
+        return Err(Error::corruption(path, 0, format!("the header says segment {stored:016x}")));
+    }
+    Ok(record::seed(id, salt))
+}
+
+/// Makes segment `id`, from `recycled` if there is one. On return header, name and (mode `Always`) every block of it are
+/// durable, so that the file's first record needs no care: a segment with a bad header is corruption, not a crash.
+pub(crate) async fn prepare(
+    fs: Arc<dyn Fs>,
+    dir: PathBuf,
+    options: LogOptions,
+    id: u64,
+    recycled: Option<PathBuf>,
+) -> Result<Segment> {
+    let temporary = dir.join(PREPARING);
+    let made = try_prepare(&fs, &dir, &temporary, options, id, recycled).await;
+    if made.is_err() {
+        // A half-made segment may hold the very space whose lack was the error. The next attempt removes it again, so
+        // that it does not matter if this fails too.
+        let _ = fs.remove(&temporary, Tag::new(options.owner, Class::Log)).await;
+    }
+    made
+}
+
+async fn try_prepare(
+    fs: &Arc<dyn Fs>,
+    dir: &Path,
+    temporary: &Path,
+    options: LogOptions,
+    id: u64,
+    recycled: Option<PathBuf>,
+) -> Result<Segment> {
+    let tag = Tag::new(options.owner, Class::Log);
+    let always = options.sync == SyncMode::Always;
+    // O_DSYNC comes later: the zeros need one sync, not one for each write.
+    let plain = OpenOptions { write: true, create_new: recycled.is_none(), direct: always, dsync: false };
+    if let Some(old) = &recycled {
+        // The old name must be gone for good before the header says the new one.
+        fs.rename(old, temporary, tag).await?;
+        fs.sync_dir(dir, tag).await?;
+    } else {
+        match fs.remove(temporary, tag).await {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    let file = fs.open(temporary, plain, tag).await?;
+    if recycled.is_none() {
+        file.allocate(options.segment_bytes, tag).await?;
+        if always {
+            // A synced write into blocks never written costs a file-system journal commit each (4x on ext4).
+            let mut zeros = AlignedBuf::with_len(ZERO_BYTES);
+            let mut offset = 0;
+            while offset < options.segment_bytes {
+                zeros.truncate((options.segment_bytes - offset).min(ZERO_BYTES as u64) as usize);
+                let length = zeros.len() as u64;
+                zeros = file.write_at(offset, zeros, tag).await?;
+                offset += length;
+            }
+        }
+    }
+    file.write_at(0, encode_header(id, options.salt), tag).await?;
+    file.sync(tag).await?;
+    let allocated = file.len().await?;
+    let path = dir.join(name(id));
+    fs.rename(temporary, &path, tag).await?;
+    fs.sync_dir(dir, tag).await?;
+    let file = if always {
+        fs.open(&path, OpenOptions { write: true, create_new: false, direct: true, dsync: true }, tag).await?
+    } else {
+        file
+    };
+    Ok(Segment { seed: record::seed(id, options.salt), path, file, allocated })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_parse_back_and_strangers_do_not() {
+        assert_eq!(parse_name(&name(0x1f)), Some(0x1f));
+        for stranger in ["1f.log", "000000000000001F.log", "preparing.tmp", "000000000000001f", "+00000000000001f.log"]
+        {
+            assert_eq!(parse_name(stranger), None, "{stranger}");
+        }
+    }
+
+    #[test]
+    fn every_flipped_bit_of_the_header_is_noticed() {
+        let page = encode_header(3, 9);
+        assert_eq!(decode_segment_header(&page), Ok((3, 9)));
+        for bit in 0..(HEADER_FIELDS + 4) * 8 {
+            let mut flipped = AlignedBuf::copy_of(&page);
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(decode_segment_header(&flipped).is_err(), "bit {bit}");
+        }
+        for cut in 0..HEADER_FIELDS + 8 {
+            assert!(decode_segment_header(&page[..cut]).is_err());
+        }
+    }
+}

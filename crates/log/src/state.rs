@@ -1,0 +1,576 @@
+//! What a log knows, and every change of it. Writes and syncs are not started here: [`State::next_step`] says which, and the
+//! caller starts them without holding the lock.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, Waker};
+
+use weir_io::{AlignedBuf, BoxFuture, Error, Fs, Op, Result};
+use weir_model::LogIndex;
+
+use crate::commit::{EverybodyWaker, GroupWaker, Waiters};
+use crate::options::{LogOptions, SyncMode};
+use crate::record::{self, Kind, Mark};
+use crate::segment::{self, HEADER_PAGE, Segment};
+
+/// Writes in flight at most. Synced writes of one page overlap well on every SSD, and with more than one, groups do not
+/// fall into the rhythm "one writer, all the others" that a single write at a time has.
+const WRITES_IN_FLIGHT: usize = 4;
+/// Mode `None` writes when this much has come together.
+const UNSYNCED_BUFFER_BYTES: usize = 256 << 10;
+/// Empty buffers kept for the next group, and the largest kept.
+const SPARE_BUFFERS: usize = WRITES_IN_FLIGHT;
+const SPARE_BUFFER_BYTES_MAX: usize = 256 << 10;
+
+/// Plain counters since the log was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogStats {
+    /// Records appended.
+    pub records: u64,
+    /// Their payloads, in bytes.
+    pub payload_bytes: u64,
+    /// Bytes written to segments: records, marks and padding.
+    pub bytes_written: u64,
+    /// Of which padding to whole pages.
+    pub padding_bytes: u64,
+    /// Writes: one each for a group of records.
+    pub groups: u64,
+    /// Explicit syncs (mode `Always` has synced writes instead).
+    pub syncs: u64,
+    /// Segments made new, and made from one no longer needed.
+    pub segments_created: u64,
+    /// See above.
+    pub segments_recycled: u64,
+    /// Times that the log was fenced after a failed write or sync.
+    pub failures: u64,
+    /// The last index appended.
+    pub last: LogIndex,
+    /// The last index acknowledged.
+    pub committed: LogIndex,
+    /// The last index known to be on the device.
+    pub durable: LogIndex,
+    /// Segments on disk, without the spare.
+    pub segments: u64,
+    /// Their used bytes.
+    pub live_bytes: u64,
+}
+
+/// A call to the file system that is being made, under way, or over.
+enum Slot<T> {
+    /// Somebody makes the call right now, outside the lock.
+    Submitting,
+    Flying(Op<T>),
+}
+
+/// A write of some records.
+struct Group {
+    first: LogIndex,
+    last: LogIndex,
+    slot: Slot<AlignedBuf>,
+    waker: Option<Waker>,
+    result: Option<Result<()>>,
+}
+
+struct Syncing {
+    /// What is durable when it is done.
+    upto: LogIndex,
+    slot: Slot<()>,
+}
+
+/// A segment that is full, or was there when the log was opened.
+pub(crate) struct Older {
+    pub path: PathBuf,
+    /// Kept open until it is synced.
+    pub segment: Option<Arc<Segment>>,
+    pub last: LogIndex,
+    pub used: u64,
+    pub allocated: u64,
+}
+
+struct Active {
+    segment: Arc<Segment>,
+    /// Where the next write goes.
+    offset: u64,
+}
+
+enum Spare {
+    None,
+    Preparing(BoxFuture<Result<Segment>>),
+    Ready(Segment),
+}
+
+struct Fence {
+    error: Error,
+    /// The first index that is not acknowledged any more.
+    from: LogIndex,
+}
+
+/// What to do next, without the lock.
+pub(crate) enum Step {
+    Write { segment: Arc<Segment>, offset: u64, buf: AlignedBuf, number: u64, pad: bool },
+    Sync { segment: Arc<Segment> },
+}
+
+/// What a driver wants beyond "write what is waiting".
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Want {
+    /// Write even what mode `None` would keep in memory.
+    pub flush: bool,
+    /// Make this index durable.
+    pub durable: LogIndex,
+    /// Have a spare segment even if there is room in the active one.
+    pub spare: bool,
+}
+
+pub(crate) struct State {
+    fs: Arc<dyn Fs>,
+    dir: PathBuf,
+    options: LogOptions,
+    waiters: Arc<Waiters>,
+    everybody: Waker,
+    /// Records not yet handed to a write, without checksums.
+    open: AlignedBuf,
+    spare_buffers: Vec<AlignedBuf>,
+    /// The index of the next append.
+    next: LogIndex,
+    committed: LogIndex,
+    durable: LogIndex,
+    /// The durable index of the last mark written.
+    marked: LogIndex,
+    groups: VecDeque<Group>,
+    /// Number of the front group: groups are numbered in the order of their records.
+    front: u64,
+    syncing: Option<Syncing>,
+    active: Option<Active>,
+    pub older: VecDeque<Older>,
+    spare: Spare,
+    /// Why the last attempt to make a spare failed, while there is still room in the active segment.
+    spare_failure: Option<Error>,
+    next_segment_id: u64,
+    fence: Option<Fence>,
+    stats: LogStats,
+}
+
+impl State {
+    /// A log whose next record is `next`, all before being durable; it has no active segment yet.
+    pub fn new(
+        fs: Arc<dyn Fs>,
+        dir: PathBuf,
+        options: LogOptions,
+        waiters: Arc<Waiters>,
+        next: LogIndex,
+        older: VecDeque<Older>,
+        next_segment_id: u64,
+    ) -> Self {
+        waiters.submitted.store(next - 1, Ordering::SeqCst);
+        Self {
+            fs,
+            dir,
+            options,
+            everybody: Waker::from(Arc::new(EverybodyWaker(Arc::clone(&waiters)))),
+            waiters,
+            open: AlignedBuf::new(),
+            spare_buffers: Vec::new(),
+            next,
+            committed: next - 1,
+            durable: next - 1,
+            marked: 0,
+            groups: VecDeque::new(),
+            front: 0,
+            syncing: None,
+            active: None,
+            older,
+            spare: Spare::None,
+            spare_failure: None,
+            next_segment_id,
+            fence: None,
+            stats: LogStats::default(),
+        }
+    }
+
+    pub fn append(&mut self, payload: &[u8]) -> Result<LogIndex> {
+        if let Some(fence) = &self.fence {
+            return Err(fence.error.clone());
+        }
+        let index = self.next;
+        record::push(&mut self.open, Kind::Data, index, payload);
+        self.next += 1;
+        self.stats.records += 1;
+        self.stats.payload_bytes += payload.len() as u64;
+        Ok(index)
+    }
+
+    /// The answer to a commit, if there is one.
+    pub fn outcome(&self, index: LogIndex) -> Option<Result<()>> {
+        if index <= self.committed {
+            return Some(Ok(()));
+        }
+        if let Some(fence) = &self.fence
+            && index >= fence.from
+        {
+            return Some(Err(fence.error.clone()));
+        }
+        let in_memory_is_enough = self.options.sync == SyncMode::None
+            && index < self.next
+            && (self.open.len() < UNSYNCED_BUFFER_BYTES || self.groups.len() < WRITES_IN_FLIGHT);
+        in_memory_is_enough.then_some(Ok(()))
+    }
+
+    /// Whether mode `None` has enough for a write.
+    pub fn is_write_due(&self) -> bool {
+        self.open.len() >= UNSYNCED_BUFFER_BYTES
+    }
+
+    pub fn failure(&self) -> Option<Error> {
+        self.fence.as_ref().map(|fence| fence.error.clone())
+    }
+
+    pub fn last(&self) -> LogIndex {
+        self.next - 1
+    }
+
+    pub fn durable(&self) -> LogIndex {
+        self.durable
+    }
+
+    pub fn is_quiet(&self) -> bool {
+        self.groups.is_empty() && self.syncing.is_none() && !matches!(self.spare, Spare::Preparing(_))
+    }
+
+    pub fn has_spare(&self) -> bool {
+        matches!(self.spare, Spare::Ready(_))
+    }
+
+    /// Whether records wait to be written, or are being.
+    pub fn has_unwritten(&self) -> bool {
+        !self.open.is_empty() || !self.groups.is_empty()
+    }
+
+    pub fn stats(&self) -> LogStats {
+        let active = self.active.as_ref();
+        LogStats {
+            last: self.last(),
+            committed: self.committed,
+            durable: self.durable,
+            segments: self.older.len() as u64 + u64::from(active.is_some()),
+            live_bytes: self.older.iter().map(|older| older.used).sum::<u64>()
+                + active.map_or(0, |active| active.offset),
+            ..self.stats
+        }
+    }
+
+    /// Nothing from `from` on is acknowledged any more; nothing is written until [`State::restart`].
+    pub fn fence(&mut self, error: Error, from: LogIndex) {
+        match &mut self.fence {
+            // A write in front of the failed one failed too.
+            Some(fence) => fence.from = fence.from.min(from),
+            None => {
+                self.stats.failures += 1;
+                self.fence = Some(Fence { error, from });
+            }
+        }
+        self.waiters.wake_all();
+    }
+
+    /// Goes on after a failure with everything so far persisted by the engine: in a new segment.
+    pub fn restart(&mut self) {
+        debug_assert!(self.is_quiet());
+        self.open.clear();
+        self.committed = self.last();
+        self.durable = self.last();
+        self.waiters.submitted.store(self.last(), Ordering::SeqCst);
+        self.retire_active();
+        self.older.iter_mut().for_each(|older| older.segment = None);
+        self.activate_spare();
+        self.fence = None;
+        self.waiters.wake_all();
+    }
+
+    /// The engine holds everything up to `persisted`: gives back the segments that nobody needs any more.
+    pub fn truncate(&mut self, persisted: LogIndex) -> Vec<Older> {
+        // What the engine holds is as good as synced, unless it is still on its way.
+        self.durable = self.durable.max(persisted.min(self.committed));
+        let count =
+            self.older.iter().take_while(|older| older.last <= persisted && older.last <= self.committed).count();
+        self.older.drain(..count).collect()
+    }
+
+    /// Takes the one of `unneeded` that is fit to become the spare, if a spare is wanted.
+    pub fn choose_recycled(&self, unneeded: &mut Vec<Older>) -> Option<Older> {
+        // Through the page cache, writing part of an old page would first read it from the device.
+        let wanted = self.options.sync == SyncMode::Always && matches!(self.spare, Spare::None) && self.fence.is_none();
+        let size = self.options.segment_bytes;
+        let fit = unneeded.iter().position(|older| (size..=2 * size).contains(&older.allocated));
+        fit.filter(|_| wanted).map(|position| unneeded.swap_remove(position))
+    }
+
+    /// Starts making a spare segment, from `recycled` if there is one.
+    pub fn start_spare(&mut self, recycled: Option<PathBuf>) {
+        debug_assert!(matches!(self.spare, Spare::None));
+        self.stats.segments_recycled += u64::from(recycled.is_some());
+        self.stats.segments_created += u64::from(recycled.is_none());
+        let id = self.next_segment_id;
+        self.next_segment_id += 1;
+        let (fs, dir) = (Arc::clone(&self.fs), self.dir.clone());
+        self.spare = Spare::Preparing(Box::pin(segment::prepare(fs, dir, self.options, id, recycled)));
+        self.spare_failure = None;
+    }
+
+    /// Why there is no spare segment, if its making failed.
+    pub fn spare_failure(&self) -> Option<&Error> {
+        self.spare_failure.as_ref()
+    }
+
+    pub fn forget_spare_failure(&mut self) {
+        self.spare_failure = None;
+    }
+
+    pub fn wants_spare(&self) -> bool {
+        matches!(self.spare, Spare::None)
+            && self.active.as_ref().is_none_or(|active| active.offset > self.options.segment_bytes / 2)
+    }
+
+    pub fn is_preparing(&self) -> bool {
+        matches!(self.spare, Spare::Preparing(_))
+    }
+
+    pub fn take_spare(&mut self) -> Option<Segment> {
+        match std::mem::replace(&mut self.spare, Spare::None) {
+            Spare::Ready(segment) => Some(segment),
+            other => {
+                self.spare = other;
+                None
+            }
+        }
+    }
+
+    /// Puts a closing mark behind the last record.
+    pub fn push_close(&mut self) {
+        let mark = Mark { durable: self.durable, term: 0 };
+        record::push_mark(&mut self.open, Kind::Close, self.next, mark);
+    }
+
+    fn retire_active(&mut self) {
+        if let Some(Active { segment, offset }) = self.active.take() {
+            let last = self.waiters.submitted.load(Ordering::SeqCst);
+            self.older.push_back(Older {
+                path: segment.path.clone(),
+                last,
+                used: offset,
+                allocated: segment.allocated.max(offset),
+                segment: Some(segment).filter(|_| last > self.durable && self.options.sync != SyncMode::Always),
+            });
+        }
+    }
+
+    /// False if there is no spare.
+    pub fn activate_spare(&mut self) -> bool {
+        let Some(segment) = self.take_spare() else { return false };
+        self.active = Some(Active { segment: Arc::new(segment), offset: HEADER_PAGE });
+        true
+    }
+
+    /// Polls what is under way and takes in what is over.
+    pub fn reap(&mut self) {
+        for position in 0..self.groups.len() {
+            let group = &mut self.groups[position];
+            let Slot::Flying(op) = &mut group.slot else { continue };
+            if group.result.is_some() {
+                continue;
+            }
+            let result = match op {
+                Op::Ready(result) => result.take().expect("a write is taken once"),
+                Op::Pending(op) => {
+                    let (waiters, first, last) = (&self.waiters, group.first, group.last);
+                    let waker = group.waker.get_or_insert_with(|| {
+                        Waker::from(Arc::new(GroupWaker { waiters: Arc::clone(waiters), first, last }))
+                    });
+                    match op.as_mut().poll(&mut Context::from_waker(waker)) {
+                        Poll::Ready(result) => result,
+                        Poll::Pending => continue,
+                    }
+                }
+            };
+            let first = group.first;
+            match result {
+                Ok(mut buf) => {
+                    group.result = Some(Ok(()));
+                    if self.spare_buffers.len() < SPARE_BUFFERS && buf.capacity() <= SPARE_BUFFER_BYTES_MAX {
+                        buf.clear();
+                        self.spare_buffers.push(buf);
+                    }
+                }
+                Err(error) => {
+                    group.result = Some(Err(error.clone()));
+                    self.fence(error, first);
+                }
+            }
+        }
+        while self.groups.front().is_some_and(|group| group.result.is_some()) {
+            let group = self.groups.pop_front().expect("there is a front");
+            self.front += 1;
+            let acknowledged = self.fence.as_ref().is_none_or(|fence| group.last < fence.from);
+            if acknowledged && group.last > self.committed {
+                self.committed = group.last;
+                if self.options.sync == SyncMode::Always {
+                    self.durable = group.last;
+                }
+            }
+        }
+        self.reap_sync();
+        self.reap_spare();
+    }
+
+    fn reap_sync(&mut self) {
+        let Some(Syncing { upto, slot: Slot::Flying(op) }) = &mut self.syncing else { return };
+        let upto = *upto;
+        let Poll::Ready(result) = Pin::new(op).poll(&mut Context::from_waker(&self.everybody)) else { return };
+        self.syncing = None;
+        match result {
+            Ok(()) if self.fence.is_none() => {
+                self.durable = self.durable.max(upto);
+                self.stats.syncs += 1;
+            }
+            // Somebody else failed meanwhile: this file may be another one, but nobody asks any more.
+            Ok(()) => {}
+            // Never retried (the pages may be marked clean): what was not acknowledged is not from now on.
+            Err(error) => self.fence(error, self.committed + 1),
+        }
+        for older in self.older.iter_mut().take_while(|older| older.last <= self.durable) {
+            older.segment = None;
+        }
+        self.waiters.wake_all();
+    }
+
+    fn reap_spare(&mut self) {
+        let Spare::Preparing(future) = &mut self.spare else { return };
+        let Poll::Ready(result) = future.as_mut().poll(&mut Context::from_waker(&self.everybody)) else { return };
+        match result {
+            Ok(segment) => self.spare = Spare::Ready(segment),
+            Err(error) => {
+                self.spare = Spare::None;
+                self.spare_failure = Some(error.clone());
+                // With room left in the active segment nothing is lost yet: the next maintenance tries again.
+                if self.must_roll() {
+                    self.fence(error, self.waiters.submitted.load(Ordering::SeqCst) + 1);
+                }
+            }
+        }
+        self.waiters.wake_all();
+    }
+
+    /// Bytes that the open buffer will take in its segment, with a mark.
+    fn open_bytes(&self) -> u64 {
+        let with_mark = (self.open.len() + 64) as u64;
+        if self.options.sync == SyncMode::Always { record::next_page(with_mark) } else { with_mark }
+    }
+
+    /// Whether the open buffer needs another segment than the active one.
+    fn must_roll(&self) -> bool {
+        !self.open.is_empty()
+            && self.active.as_ref().is_none_or(|active| {
+                active.offset > HEADER_PAGE && active.offset + self.open_bytes() > self.options.segment_bytes
+            })
+    }
+
+    /// What is to be done now, with its effects on the state already booked.
+    pub fn next_step(&mut self, want: Want) -> Option<Step> {
+        let flush = want.flush || self.options.sync != SyncMode::None || self.is_write_due();
+        if self.fence.is_none() && flush && self.must_roll() {
+            if matches!(self.spare, Spare::None) {
+                self.start_spare(None);
+                self.reap_spare();
+            }
+            if self.has_spare() {
+                self.retire_active();
+                self.activate_spare();
+            }
+        } else if want.spare && self.fence.is_none() && self.spare_failure.is_none() && self.wants_spare() {
+            self.start_spare(None);
+            self.reap_spare();
+        }
+        if self.fence.is_some() {
+            return None;
+        }
+        if flush && !self.open.is_empty() && self.groups.len() < WRITES_IN_FLIGHT && !self.must_roll() {
+            return self.take_group();
+        }
+        if want.durable > self.durable && self.syncing.is_none() {
+            return self.take_sync();
+        }
+        None
+    }
+
+    fn take_group(&mut self) -> Option<Step> {
+        let next_buffer = self.spare_buffers.pop().unwrap_or_default();
+        let mut buf = std::mem::replace(&mut self.open, next_buffer);
+        if self.durable > self.marked {
+            record::push_mark(&mut buf, Kind::Mark, self.next, Mark { durable: self.durable, term: 0 });
+            self.marked = self.durable;
+        }
+        let active = self.active.as_mut().expect("must_roll is false: there is an active segment");
+        let (segment, offset) = (Arc::clone(&active.segment), active.offset);
+        let pad = self.options.sync == SyncMode::Always;
+        let length = if pad { record::next_page(buf.len() as u64) } else { buf.len() as u64 };
+        active.offset += length;
+        self.stats.groups += 1;
+        self.stats.bytes_written += length;
+        self.stats.padding_bytes += length - buf.len() as u64;
+        let number = self.front + self.groups.len() as u64;
+        let first = self.waiters.submitted.swap(self.last(), Ordering::SeqCst) + 1;
+        let last = self.last();
+        self.groups.push_back(Group { first, last, slot: Slot::Submitting, waker: None, result: None });
+        Some(Step::Write { segment, offset, buf, number, pad })
+    }
+
+    /// The write of group `number` was handed over.
+    pub fn install_write(&mut self, number: u64, op: Op<AlignedBuf>) {
+        // A group that is being submitted cannot be taken from the queue, so the difference is its position.
+        self.groups[(number - self.front) as usize].slot = Slot::Flying(op);
+    }
+
+    /// Syncs the oldest segment that needs it, as far as its writes are over.
+    fn take_sync(&mut self) -> Option<Step> {
+        if self.durable >= self.committed {
+            return None;
+        }
+        let (segment, upto) = match self.older.iter().find(|older| older.last > self.durable) {
+            Some(older) => (older.segment.clone()?, older.last.min(self.committed)),
+            None => (Arc::clone(&self.active.as_ref()?.segment), self.committed),
+        };
+        self.syncing = Some(Syncing { upto, slot: Slot::Submitting });
+        Some(Step::Sync { segment })
+    }
+
+    /// The sync was handed over.
+    pub fn install_sync(&mut self, op: Op<()>) {
+        if let Some(syncing) = &mut self.syncing {
+            syncing.slot = Slot::Flying(op);
+        }
+    }
+
+    /// Whether `index` was handed to a write.
+    pub fn is_submitted(&self, index: LogIndex) -> bool {
+        index <= self.waiters.submitted.load(Ordering::SeqCst)
+    }
+
+    /// Whether somebody should poll because records wait and could be written.
+    pub fn can_write(&self) -> bool {
+        let due = self.options.sync != SyncMode::None || self.is_write_due();
+        let room = self.groups.len() < WRITES_IN_FLIGHT && (self.has_spare() || !self.must_roll());
+        due && !self.open.is_empty() && room && self.fence.is_none()
+    }
+
+    /// Whether anything keeps the log from taking records at all; for `replace`.
+    pub fn is_fenced(&self) -> bool {
+        self.fence.is_some()
+    }
+
+    pub fn committed(&self) -> LogIndex {
+        self.committed
+    }
+}
