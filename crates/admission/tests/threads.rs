@@ -1,0 +1,72 @@
+//! The gate between real threads and the real clock: what virtual time cannot show. Nothing here depends on how long
+//! anything takes; a lost wake-up shows as a test that never ends.
+#![allow(clippy::disallowed_methods, reason = "races need threads and a clock that runs by itself")]
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Waker};
+
+use weir_admission::{Direction, Gate, GateOptions, Limits, Rank, Rates, Request};
+use weir_io::real::{RealClock, block_on};
+use weir_io::{Clock, Owner, Rng};
+
+#[test]
+fn nobody_is_stuck_and_nothing_is_lost_between_threads() {
+    let half = Rates::bytes(1_000_000_000);
+    race(&[Limits::Split { read: half, write: half }]);
+}
+
+#[test]
+fn opening_and_closing_the_gate_leaves_nobody_behind() {
+    race(&[Limits::UNLIMITED]);
+}
+
+/// Four threads ask, wait and give up; one of them turns the limits through `detour` and back now and then.
+fn race(detour: &[Limits]) {
+    let clock: Arc<dyn Clock> = RealClock::new();
+    let gate = Gate::new(Arc::clone(&clock), GateOptions::NODE.with_limits(Limits::bytes(2_000_000_000)));
+    let granted: u64 = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4_u32)
+            .map(|thread| {
+                let gate = Arc::clone(&gate);
+                scope.spawn(move || {
+                    let mut rng = Rng::new(u64::from(thread));
+                    let mut granted = 0;
+                    for round in 0..3000_u64 {
+                        let owner = Owner { tenant: 1, partition: rng.below(3) as u32 };
+                        let rank = Rank::ALL[rng.below(5) as usize];
+                        let bytes = rng.below(100_000);
+                        let mut request = gate.request(owner, rank, Direction::Read, bytes);
+                        match rng.below(8) {
+                            0 => continue,
+                            1 => {
+                                if Pin::new(&mut request).poll(&mut Context::from_waker(Waker::noop())).is_pending() {
+                                    continue;
+                                }
+                            }
+                            _ => drop(block_on(request)),
+                        }
+                        granted += 1;
+                        if thread == 0 && round % 500 == 0 {
+                            detour.iter().for_each(|&limits| gate.set_limits(limits));
+                            gate.set_limits(Limits::bytes(2_000_000_000));
+                        }
+                    }
+                    granted
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().expect("no thread panics")).sum()
+    });
+    assert!(granted > 4 * 3000 / 2);
+    assert!(Rank::ALL.iter().all(|&rank| gate.waiting(rank) == 0));
+    // Nothing is lent any more: three background grants fit at once, as on the first day.
+    gate.set_limits(Limits::UNLIMITED);
+    gate.set_limits(Limits::bytes(2_000_000_000));
+    let owner = Owner { tenant: 2, partition: 9 };
+    let fresh: Vec<_> = (0..3)
+        .map(|_| gate.request(owner, Rank::Maintenance, Direction::Read, gate.grant_bytes(Direction::Read)))
+        .collect();
+    assert!(fresh.iter().all(|request| matches!(request, Request::Ready(_))));
+}
