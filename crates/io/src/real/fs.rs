@@ -1,9 +1,10 @@
 //! The file system of the machine.
 
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 
 use super::choose::{Choice, measure};
@@ -13,7 +14,7 @@ use super::lock::lock;
 use super::threads::Lane;
 use super::transfer::Handle;
 use super::uring::Uring;
-use crate::{Class, DirEntry, Error, ErrorKind, File, Fs, FsLock, Op, OpenOptions, Result, Tag};
+use crate::{Class, DirEntry, Error, ErrorKind, File, Fs, FsLock, Op, OpenOptions, PAGE, Result, Tag};
 
 /// How the machine's disk is driven. Start from `RealFsOptions::default()`.
 #[derive(Clone, Debug)]
@@ -191,7 +192,12 @@ pub(super) fn open(path: &Path, options: OpenOptions) -> Result<Handle, Errno> {
     };
     if options.direct {
         match opened(flags | OFlags::DIRECT) {
-            Ok(fd) => return Ok(handle(fd, true)),
+            Ok(fd) if honours_direct(&fd) => return Ok(handle(fd, true)),
+            Ok(fd) => {
+                let flags = rustix::fs::fcntl_getfl(&fd)?;
+                rustix::fs::fcntl_setfl(&fd, flags - OFlags::DIRECT)?;
+                return Ok(handle(fd, false));
+            }
             // The kernel creates the file before it refuses the flag, so a new file exists by now: had it existed
             // before, the answer would have been another.
             Err(Errno::INVAL) => flags.remove(OFlags::EXCL),
@@ -199,6 +205,19 @@ pub(super) fn open(path: &Path, options: OpenOptions) -> Result<Handle, Errno> {
         }
     }
     opened(flags).map(|fd| handle(fd, false))
+}
+
+/// Whether direct I/O in units of a page works on this file. Some file systems take the flag and use the page cache all
+/// the same (a journal of data, encryption), and some devices want larger units. Kernels before 6.1 do not say: then it
+/// is believed.
+fn honours_direct(fd: &OwnedFd) -> bool {
+    match rustix::fs::statx(fd, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN) {
+        Ok(facts) if facts.stx_mask & StatxFlags::DIOALIGN.bits() != 0 => {
+            let fits = |align: u32| align != 0 && align <= PAGE as u32;
+            fits(facts.stx_dio_offset_align) && fits(facts.stx_dio_mem_align)
+        }
+        _ => true,
+    }
 }
 
 fn list(path: &Path) -> Result<Vec<DirEntry>> {

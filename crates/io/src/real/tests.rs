@@ -141,6 +141,22 @@ fn what_direct_io_cannot_do_is_refused_with_path_and_offset() {
 }
 
 #[test]
+fn where_direct_io_is_refused_the_page_cache_serves_and_it_is_told() {
+    each_way(|fs, dir| {
+        let file = open(&fs, &dir.at("table"), OpenOptions::create_new());
+        // Depends on where the system keeps its temporary files, but must agree.
+        assert_eq!(fs.direct_refused().is_some(), !file.is_direct());
+        let refused = open(&fs, Path::new("/proc/version"), OpenOptions::read());
+        assert!(!refused.is_direct() && fs.direct_refused().is_some());
+        let read = block_on(refused.read_at(0, AlignedBuf::with_len(PAGE), READ)).unwrap();
+        assert!(read.starts_with(b"Linux"));
+        // What would be refused elsewhere is refused here.
+        let error = block_on(refused.read_at(1, AlignedBuf::with_len(PAGE), READ)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+    });
+}
+
+#[test]
 fn a_full_device_is_no_space() {
     each_way(|fs, _| {
         let options = OpenOptions { write: true, ..OpenOptions::read_buffered() };
