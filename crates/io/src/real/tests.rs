@@ -308,6 +308,21 @@ fn a_dropped_operation_is_still_done_and_its_buffer_lives_until_then() {
 }
 
 #[test]
+fn at_the_end_everything_submitted_has_completed() {
+    each_way(|fs, dir| {
+        let file = open(&fs, &dir.at("log"), OpenOptions { dsync: true, ..OpenOptions::create_new() });
+        let mut ops: Vec<_> = (0..100).map(|number| file.write_at(number * PAGE as u64, page(number), READ)).collect();
+        drop((file, fs));
+        for op in &mut ops {
+            let Poll::Ready(result) = Pin::new(op).poll(&mut Context::from_waker(Waker::noop())) else {
+                panic!("still under way")
+            };
+            result.unwrap();
+        }
+    });
+}
+
+#[test]
 fn a_full_queue_makes_the_caller_work_and_loses_nothing() {
     let dir = Dir::new();
     let options = RealFsOptions {
@@ -562,6 +577,17 @@ fn timers_fire_in_order_and_never_early() {
             assert_eq!(*fired, (0..10).map(|number| (number, true)).collect::<Vec<_>>());
             return;
         }
+    }
+}
+
+#[test]
+fn a_timer_does_not_wait_for_a_later_one_armed_before() {
+    let clock = RealClock::new();
+    let shared: Arc<dyn Clock> = clock.clone();
+    clock.wake_at(u64::MAX, Waker::noop().clone());
+    // Some rounds find the timer thread already waiting for the end of time.
+    for _ in 0..50 {
+        block_on(crate::sleep_until(&shared, clock.now() + 100_000));
     }
 }
 
