@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::fault::Period;
-use crate::Nanos;
+use crate::{Nanos, Rng};
 
 /// A rate without limit, for the fields of [`DeviceSpec`].
 pub const UNLIMITED: u64 = u64::MAX;
@@ -25,6 +25,9 @@ pub struct DeviceSpec {
     pub latency: Nanos,
     /// Further latency of a sync, and of every O_DSYNC write.
     pub sync_latency: Nanos,
+    /// Up to so much further latency, drawn from the seed for each operation: what is submitted first may be complete
+    /// last.
+    pub jitter: Nanos,
     /// Operations that the device works on at a time.
     pub parallelism: usize,
 }
@@ -39,6 +42,7 @@ impl DeviceSpec {
             iops: UNLIMITED,
             latency: 0,
             sync_latency: 0,
+            jitter: 0,
             parallelism: usize::MAX,
         }
     }
@@ -57,7 +61,7 @@ impl DeviceSpec {
 
     fn is_instant(&self) -> bool {
         let limit = self.read_bytes_per_sec.min(self.write_bytes_per_sec).min(self.iops);
-        limit == UNLIMITED && self.latency == 0 && self.sync_latency == 0
+        limit == UNLIMITED && self.latency + self.sync_latency + self.jitter == 0
     }
 }
 
@@ -101,13 +105,15 @@ pub(super) struct Device {
     slots: BinaryHeap<Reverse<Nanos>>,
     /// From the fault plan: when the device is slow or hangs.
     periods: Vec<Period>,
+    /// For the jitter.
+    rng: Rng,
 }
 
 impl Device {
-    pub(super) fn new(spec: DeviceSpec, periods: Vec<Period>) -> Self {
+    pub(super) fn new(spec: DeviceSpec, periods: Vec<Period>, rng: Rng) -> Self {
         let (instant, slots) = (spec.is_instant() && periods.is_empty(), BinaryHeap::new());
         let (read, write, operations) = (Pipe::default(), Pipe::default(), Pipe::default());
-        Self { spec, instant, read, write, operations, slots, periods }
+        Self { spec, instant, read, write, operations, slots, periods, rng }
     }
 
     /// When a transfer of `bytes` submitted at `now` is done; `synced` if it must be on the medium then.
@@ -129,19 +135,26 @@ impl Device {
         };
         let transferred = pipe.serve(start, bytes, rate, factor);
         let counted = self.operations.serve(start, 1, self.spec.iops, factor);
-        let latency = self.spec.latency + if synced { self.spec.sync_latency } else { 0 };
+        let latency = self.latency() + if synced { self.spec.sync_latency } else { 0 };
         let done = transferred.max(counted) + latency * factor;
         self.slots.push(Reverse(done));
         done
     }
 
-    /// When an operation on names is done that was submitted at `now`: it takes the latency and nothing else.
+    /// When an operation on names is done that was submitted at `now`: it takes the latency and no more.
     pub(super) fn metadata(&mut self, now: Nanos) -> Nanos {
         if self.instant {
             return now;
         }
         let (start, factor) = self.weather(now);
-        start + self.spec.latency * factor
+        start + self.latency() * factor
+    }
+
+    fn latency(&mut self) -> Nanos {
+        match self.spec.jitter {
+            0 => self.spec.latency,
+            jitter => self.spec.latency + self.rng.below(jitter + 1),
+        }
     }
 
     pub(super) fn add_period(&mut self, period: Period) {

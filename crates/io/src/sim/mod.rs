@@ -36,8 +36,10 @@
 mod clock;
 mod content;
 mod counters;
+mod crash;
 mod device;
 mod disk;
+mod door;
 mod events;
 mod executor;
 mod fate;

@@ -59,6 +59,33 @@ fn latency_overlaps_as_far_as_the_slots_go() {
 }
 
 #[test]
+fn jitter_changes_the_order_of_completion_and_the_seed_decides_it() {
+    let order = |seed| {
+        let sim = Sim::new(seed);
+        let fs = on(&sim, DeviceSpec { latency: 100, jitter: 1000, ..DeviceSpec::instant() }, FaultPlan::none());
+        let file = sim.block_on(durable_file(&fs, "f", OpenOptions::create_new()));
+        let done = Arc::new(parking_lot::Mutex::new(Vec::new()));
+        let begin = sim.now();
+        for index in 0..8 {
+            let (write, done) = (file.write_at(index * PAGE as u64, page(1), TAG), Arc::clone(&done));
+            sim.spawn(async move {
+                write.await.unwrap();
+                done.lock().push(index);
+            });
+        }
+        sim.run_until(begin + 99);
+        assert!(done.lock().is_empty());
+        sim.run_until(begin + 1100);
+        let done = done.lock();
+        done.clone()
+    };
+    assert_eq!(order(1).len(), 8);
+    assert_eq!(order(1), order(1));
+    assert_ne!(order(1), order(2));
+    assert!(!order(1).is_sorted());
+}
+
+#[test]
 fn a_sync_pays_for_buffered_bytes_and_a_dsync_write_for_its_own() {
     let device = DeviceSpec { sync_latency: 500, ..DeviceSpec::shared(PAGE as u64 * SECOND / 1000) };
     let sim = Sim::new(1);

@@ -151,6 +151,24 @@ fn the_nth_of_all_operations_fails_and_chances_come_as_often_as_they_say() {
 }
 
 #[test]
+fn a_hook_fails_the_operation_it_was_called_for() {
+    let sim = Sim::new(1);
+    let fs = disk(&sim);
+    fs.on_cut_point(|fs, point| {
+        if (point.phase, point.kind, point.path) == (Phase::Before, OpKind::Sync, path("table")) {
+            fs.fail_next(Some(OpKind::Sync), Fault::Error);
+        }
+    });
+    sim.block_on(async {
+        let log = durable_file(&fs, "log", OpenOptions::create_new()).await;
+        let table = durable_file(&fs, "table", OpenOptions::create_new()).await;
+        log.sync(TAG).await.unwrap();
+        assert!(table.sync(TAG).await.is_err());
+        log.sync(TAG).await.unwrap();
+    });
+}
+
+#[test]
 fn misuse_is_an_error_with_a_name() {
     let sim = Sim::new(1);
     let fs = disk(&sim);
