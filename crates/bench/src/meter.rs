@@ -114,7 +114,17 @@ fn cpu_seconds(stat: &str) -> f64 {
 
 /// The most memory this process has had resident, in bytes.
 pub fn rss_peak_bytes() -> u64 {
-    fs::read_to_string("/proc/self/status").map_or(0, |status| field(&status, "VmHWM") * 1024)
+    rss_peak_bytes_of(std::process::id())
+}
+
+/// The same of any process; 0 if it has ended.
+pub fn rss_peak_bytes_of(process: u32) -> u64 {
+    fs::read_to_string(format!("/proc/{process}/status")).map_or(0, |status| field(&status, "VmHWM") * 1024)
+}
+
+/// Processor seconds of any process so far; 0 if it has ended.
+pub fn cpu_seconds_of(process: u32) -> f64 {
+    fs::read_to_string(format!("/proc/{process}/stat")).map_or(0.0, |stat| cpu_seconds(&stat))
 }
 
 /// Bytes that the files below `dir` occupy on the device; a file with several names counts once per name.

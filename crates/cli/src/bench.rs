@@ -3,14 +3,15 @@
 #![allow(clippy::disallowed_methods, reason = "it writes a report where the user asked for it")]
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use weir_bench::contestant::{Engine, Entry};
+use weir_bench::outcome::Outcome;
 use weir_bench::rounds::{ChildProcess, Plan};
 use weir_bench::settings::Settings;
 use weir_bench::work::{Size, Until, Work};
-use weir_bench::{Result, child, peer, report, rounds};
+use weir_bench::{Result, child, peer, redis, report, rounds};
 
 /// Measure Weir, next to a peer where one is named.
 #[derive(Debug, Args)]
@@ -23,6 +24,8 @@ pub struct Bench {
 enum What {
     /// The storage engine, in process, against RocksDB
     Engine(EngineArgs),
+    /// The server, over the wire, against Redis: `redis-benchmark`, unchanged
+    Redis(RedisArgs),
     /// One task in this process: how `bench engine` runs each of its measurements
     #[command(hide = true)]
     Child {
@@ -72,11 +75,40 @@ struct EngineArgs {
     json: Option<PathBuf>,
 }
 
+#[derive(Debug, Args)]
+struct RedisArgs {
+    /// Rounds; every round starts both servers afresh
+    #[arg(long, default_value_t = 5)]
+    rounds: u32,
+    /// Measure Redis alone
+    #[arg(long)]
+    alone: bool,
+    /// Multiplies the requests of every load; 1 is five to ten seconds each on two cores
+    #[arg(long, default_value_t = 1.0)]
+    scale: f64,
+    /// Connections
+    #[arg(long, default_value_t = 50)]
+    clients: u32,
+    /// Keys to draw from
+    #[arg(long, default_value_t = 1_000_000)]
+    keys: u32,
+    /// Bytes of a value
+    #[arg(long, default_value_t = 128)]
+    value_bytes: u32,
+    /// Directory on the disk to measure; created if missing
+    #[arg(long, default_value = "weir-bench-data")]
+    dir: PathBuf,
+    /// Also write every run as a JSON array to this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
 impl Bench {
     /// Runs what was asked for.
     pub fn run(self) -> Result<()> {
         match self.what {
             What::Engine(args) => args.run(),
+            What::Redis(args) => args.run(),
             What::Child { order } => child::main(&order),
         }
     }
@@ -108,15 +140,12 @@ impl EngineArgs {
         if ours && !plan.keep {
             fs::remove_dir(&plan.dir)?;
         }
-        if let Some(path) = &self.json {
-            fs::write(path, report::json(&outcomes)?).map_err(|error| format!("{}: {error}", path.display()))?;
-        }
+        write_json(self.json.as_deref(), &outcomes)?;
+        let subjects: Vec<_> = Work::ALL.iter().map(|work| work.subject(&plan.size)).collect();
+        let names: Vec<_> = engines.iter().map(|engine| engine.name()).collect();
         println!("{} items of 16 + {} bytes; {}", plan.size.items, plan.size.value_bytes, Settings::default());
-        println!(
-            "medians of {} rounds; a ratio is the first contestant's median over the row's, its range that within rounds\n",
-            plan.rounds
-        );
-        print!("{}", report::table(&outcomes, &engines, &plan.size));
+        println!("{}\n", medians_of(plan.rounds));
+        print!("{}", report::table(&outcomes, &subjects, &names));
         Ok(())
     }
 
@@ -127,4 +156,37 @@ impl EngineArgs {
         };
         Ok(Entry { engine, library })
     }
+}
+
+impl RedisArgs {
+    fn run(self) -> Result<()> {
+        let servers = if self.alone { vec![redis::Kind::Redis] } else { vec![redis::Kind::Weir, redis::Kind::Redis] };
+        let Self { rounds, scale, clients, keys, value_bytes, .. } = self;
+        let ours = !self.dir.exists();
+        let weir = std::env::current_exe()?;
+        let plan = redis::Plan { servers, rounds, scale, clients, keys, value_bytes, dir: self.dir, weir };
+        let outcomes = redis::run(&plan)?;
+        if ours {
+            fs::remove_dir(&plan.dir)?;
+        }
+        write_json(self.json.as_deref(), &outcomes)?;
+        println!(
+            "redis-benchmark -c {clients} -d {value_bytes} -r {keys}; appendonly yes, appendfsync everysec, no snapshots"
+        );
+        println!("{}\n", medians_of(rounds));
+        let names: Vec<_> = plan.servers.iter().map(|server| server.name()).collect();
+        print!("{}", report::table(&outcomes, &redis::subjects(), &names));
+        Ok(())
+    }
+}
+
+fn write_json(path: Option<&Path>, outcomes: &[Outcome]) -> Result<()> {
+    let Some(path) = path else { return Ok(()) };
+    fs::write(path, report::json(outcomes)?).map_err(|error| format!("{}: {error}", path.display()).into())
+}
+
+fn medians_of(rounds: u32) -> String {
+    format!(
+        "medians of {rounds} rounds; a ratio is the first contestant's median over the row's, its range that within rounds"
+    )
 }

@@ -6,8 +6,9 @@ mod recovery;
 
 use serde::{Deserialize, Serialize};
 
-use crate::contestant::Contestant;
+use crate::contestant::{Contestant, Engine};
 use crate::outcome::Outcome;
+use crate::report::{Promise, Quantity, Subject};
 use crate::settings::Settings;
 use crate::{Failure, Result, data, meter};
 
@@ -44,15 +45,6 @@ pub enum Needs {
     Loaded,
     /// The log that a killed process left.
     Log,
-}
-
-/// What Weir shall reach.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Target {
-    /// At least this many times the peer's operations per second.
-    Ratio(f64),
-    /// At most so many seconds.
-    Seconds(f64),
 }
 
 impl Work {
@@ -101,19 +93,27 @@ impl Work {
         }
     }
 
-    /// Whether bytes written and space are compared: only where both sides end in the same shape.
-    pub const fn compares_bytes(self) -> bool {
-        matches!(self, Work::FillSeq | Work::FillRandom)
-    }
-
-    /// What is promised against RocksDB.
-    pub const fn target(self) -> Target {
-        match self {
-            Work::ReadRandom => Target::Ratio(1.0),
-            Work::ReadCached => Target::Ratio(1.5),
-            Work::Recovery => Target::Seconds(2.0),
-            _ => Target::Ratio(1.2),
+    /// What Weir promises, for the table.
+    pub fn subject(self, size: &Size) -> Subject {
+        let against = |against: Engine, quantity, limit| Promise { quantity, against: against.name(), limit };
+        let speed = match self {
+            Work::ReadRandom => 1.0,
+            Work::ReadCached => 1.5,
+            _ => 1.2,
+        };
+        let mut promises = vec![against(Engine::WeirUngated, Quantity::Speed, 0.97)];
+        // Bytes compare only where both sides end in the same shape.
+        let settles = matches!(self, Work::FillSeq | Work::FillRandom);
+        if self == Work::Recovery {
+            promises.push(against(Engine::Weir, Quantity::Seconds, 2.0));
+        } else {
+            promises.push(against(Engine::Rocksdb, Quantity::Speed, speed));
         }
+        if settles {
+            promises.push(against(Engine::Rocksdb, Quantity::Written, 1.0));
+            promises.push(against(Engine::Rocksdb, Quantity::Space, 1.05));
+        }
+        Subject { work: self.name(), promises, user_bytes: settles.then(|| size.user_bytes()) }
     }
 }
 

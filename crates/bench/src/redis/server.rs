@@ -1,0 +1,166 @@
+//! A server under test: started on an empty directory and a free port, asked with PING until it answers, ended with SIGTERM.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::Result;
+use crate::meter;
+
+/// How long a server may take to answer its first PING.
+const START_TRIES: u32 = 500;
+const TRY_EVERY: Duration = Duration::from_millis(20);
+
+/// Which server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `weir serve`, as it comes.
+    Weir,
+    /// `redis-server` with its append-only file synced every second, and no snapshots beside it.
+    Redis,
+}
+
+impl Kind {
+    /// The name in tables and JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Kind::Weir => "weir",
+            Kind::Redis => "redis",
+        }
+    }
+
+    fn command(self, port: u16, dir: &Path, weir: &Path) -> Result<Command> {
+        let mut command;
+        match self {
+            Kind::Redis => {
+                command = Command::new("redis-server");
+                command.args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--save", ""]);
+                command.args(["--appendonly", "yes", "--appendfsync", "everysec", "--dir"]).arg(dir);
+            }
+            Kind::Weir => {
+                command = Command::new(weir);
+                command.args(["serve", "--listen", &format!("127.0.0.1:{port}")]);
+                command.args(["--admin", &format!("127.0.0.1:{}", free_port()?), "--dir"]).arg(dir);
+            }
+        }
+        Ok(command)
+    }
+
+    fn version(self, weir: &Path) -> String {
+        let program = if self == Kind::Weir { weir } else { Path::new("redis-server") };
+        let output = Command::new(program).arg("--version").output().map(|output| output.stdout).unwrap_or_default();
+        String::from_utf8_lossy(&output).trim().to_owned()
+    }
+}
+
+/// A running server; killed, if need be, and its directory removed when dropped.
+pub(super) struct Server {
+    kind: Kind,
+    child: Child,
+    port: u16,
+    dir: PathBuf,
+    version: String,
+    remarks: String,
+}
+
+impl Server {
+    pub(super) fn start(kind: Kind, dir: &Path, weir: &Path) -> Result<Self> {
+        if dir.exists() {
+            fs::remove_dir_all(dir)?;
+        }
+        fs::create_dir_all(dir)?;
+        let port = free_port()?;
+        let mut command = kind.command(port, dir, weir)?;
+        let log_path = dir.with_extension("log");
+        let log = fs::File::create(&log_path)?;
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()
+            .map_err(|error| format!("cannot start {}: {error}", command.get_program().display()))?;
+        let words = command.get_args().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
+        let (version, dir) = (kind.version(weir), dir.to_path_buf());
+        let mut server = Self { kind, child, port, dir, version, remarks: words };
+        for _ in 0..START_TRIES {
+            if answers(port) {
+                return Ok(server);
+            }
+            if let Some(status) = server.child.try_wait()? {
+                let said = fs::read_to_string(&log_path).unwrap_or_default();
+                return Err(format!("{} ended with {status}:\n{said}", kind.name()).into());
+            }
+            thread::sleep(TRY_EVERY);
+        }
+        Err(format!("{} does not answer PING on port {port}; see {}", kind.name(), log_path.display()).into())
+    }
+
+    /// Asks it to end and waits until it has.
+    pub(super) fn stop(mut self) -> Result<()> {
+        kill_process(Pid::from_child(&self.child), Signal::TERM)?;
+        let status = self.child.wait()?;
+        if status.success() {
+            Ok(())
+        } else {
+            Err(format!("{} ended with {status} on SIGTERM", self.kind.name()).into())
+        }
+    }
+
+    pub(super) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    pub(super) fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub(super) fn version(&self) -> &str {
+        &self.version
+    }
+
+    pub(super) fn remarks(&self) -> String {
+        self.remarks.clone()
+    }
+
+    pub(super) fn cpu_seconds(&self) -> f64 {
+        meter::cpu_seconds_of(self.child.id())
+    }
+
+    pub(super) fn rss_peak_bytes(&self) -> u64 {
+        meter::rss_peak_bytes_of(self.child.id())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Both fail harmlessly when the server has ended already; the directory holds nothing that anybody needs.
+        let _ended = self.child.kill().and_then(|()| self.child.wait());
+        let _removed = fs::remove_dir_all(&self.dir);
+        let _removed = fs::remove_file(self.dir.with_extension("log"));
+    }
+}
+
+/// A port that was free a moment ago.
+fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+}
+
+/// Whether somebody on `port` answers PING with PONG.
+fn answers(port: u16) -> bool {
+    let ask = || -> std::io::Result<bool> {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(1))?;
+        stream.set_read_timeout(Some(Duration::from_secs(1)))?;
+        stream.write_all(b"*1\r\n$4\r\nPING\r\n")?;
+        let mut reply = [0; 7];
+        stream.read_exact(&mut reply)?;
+        Ok(&reply == b"+PONG\r\n")
+    };
+    ask().unwrap_or(false)
+}
