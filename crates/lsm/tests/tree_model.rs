@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use weir_io::sim::{DeviceSpec, FaultPlan, Keep, Sim, SimFs};
-use weir_io::{BoxFuture, Fs, Owner, Result, Rng, yield_now};
+use weir_io::{BoxFuture, Clock, Fs, Owner, Result, Rng, sleep_until};
 use weir_lsm::cache::BlockCache;
 use weir_lsm::pick::Scope;
 use weir_lsm::table::Compression;
@@ -31,11 +31,14 @@ struct World {
     /// Jobs that were begun and are not being polled.
     parked: Vec<(Arc<JobControl>, BoxFuture<Result<JobReport>>)>,
     device: DeviceSpec,
-    now_ms: u64,
 }
 
-/// Polls `job` a few times; gives it back if it is not done.
-async fn some_polls(mut job: BoxFuture<Result<JobReport>>, polls: u64) -> Option<BoxFuture<Result<JobReport>>> {
+/// Polls `job` a few times, letting the disk work in between; gives it back if it is not done.
+async fn some_polls(
+    clock: Arc<dyn Clock>,
+    mut job: BoxFuture<Result<JobReport>>,
+    polls: u64,
+) -> Option<BoxFuture<Result<JobReport>>> {
     for _ in 0..polls {
         let done = std::future::poll_fn(|cx| std::task::Poll::Ready(job.as_mut().poll(cx))).await;
         match done {
@@ -43,7 +46,7 @@ async fn some_polls(mut job: BoxFuture<Result<JobReport>>, polls: u64) -> Option
                 report.expect("job");
                 return None;
             }
-            std::task::Poll::Pending => yield_now().await,
+            std::task::Poll::Pending => sleep_until(&clock, clock.now() + 20_000).await,
         }
     }
     Some(job)
@@ -84,8 +87,7 @@ impl World {
     fn new(seed: u64) -> Self {
         let sim = Sim::new(seed);
         let mut rng = Rng::new(seed);
-        let now_ms = 1_000_000;
-        sim.set_unix_ms(now_ms);
+        sim.set_unix_ms(1_000_000);
         // On a device with latency jobs have many places to be parked at.
         let device = if rng.chance(0.5) {
             DeviceSpec::instant()
@@ -96,7 +98,12 @@ impl World {
         let options = options(&mut rng);
         let tree = open(&sim, &fs, &options, rng.below(1 << 16) as usize);
         let (log, map) = (Vec::new(), Map::new());
-        Self { rng, sim, fs, options, tree, log, map, snapshots: Vec::new(), parked: Vec::new(), device, now_ms }
+        Self { rng, sim, fs, options, tree, log, map, snapshots: Vec::new(), parked: Vec::new(), device }
+    }
+
+    /// The wall clock. It ticks while the disk works.
+    fn now_ms(&self) -> u64 {
+        self.sim.clock().unix_ms()
     }
 
     fn key(&mut self) -> Vec<u8> {
@@ -114,7 +121,7 @@ impl World {
                 continue;
             }
             let value = vec![self.rng.next_u64() as u8; self.rng.below(300) as usize];
-            let expire_at_ms = self.rng.chance(0.2).then(|| self.now_ms + self.rng.below(2_000));
+            let expire_at_ms = self.rng.chance(0.2).then(|| self.now_ms() + self.rng.below(2_000));
             batch.push(Change::Put { key: &key, value: &value, expire_at_ms });
             self.map.insert(key, (value, expire_at_ms.unwrap_or(0)));
         }
@@ -123,12 +130,13 @@ impl World {
         self.tree.publish(seq);
     }
 
-    fn live<'a>(&self, map: &'a Map) -> Vec<(&'a [u8], &'a [u8])> {
-        let lives = |expire: u64| expire == 0 || expire > self.now_ms;
+    fn live(map: &Map, now_ms: u64) -> Vec<(&[u8], &[u8])> {
+        let lives = |expire: u64| expire == 0 || expire > now_ms;
         map.iter().filter(|(_, (_, expire))| lives(*expire)).map(|(k, (v, _))| (k.as_slice(), v.as_slice())).collect()
     }
 
     fn check_scan(&self, range: Range, snapshot: Option<&Snapshot>, map: &Map) {
+        let now_ms = self.now_ms();
         let mut scan = self.tree.scan(range.clone(), snapshot);
         let mut found = Vec::new();
         while let Some(entry) = self.sim.block_on(scan.next()).expect("scan") {
@@ -147,12 +155,19 @@ impl World {
             };
             above && below
         };
-        let mut wanted: Vec<_> = self.live(map).into_iter().filter(|(key, _)| inside(key)).collect();
+        let mut wanted: Vec<_> = Self::live(map, now_ms).into_iter().filter(|(key, _)| inside(key)).collect();
         if range.reverse {
             wanted.reverse();
         }
         let found: Vec<_> = found.iter().map(|(k, v)| (k.as_slice(), v.as_slice())).collect();
-        assert_eq!(found, wanted, "{range:?}");
+        let differs = found.iter().zip(&wanted).position(|(a, b)| a != b);
+        let keys = differs.map(|at| [found[at].0, wanted[at].0].map(String::from_utf8_lossy));
+        let counts = (found.len(), wanted.len());
+        assert!(
+            found == wanted,
+            "{range:?} at {:?}: {counts:?} rows, first difference {keys:?}",
+            snapshot.map(Snapshot::seq)
+        );
     }
 
     fn range(&mut self) -> Range {
@@ -168,8 +183,9 @@ impl World {
     fn check_get(&mut self) {
         let key = self.key();
         let found = self.sim.block_on(self.tree.get(&key, None)).expect("get");
-        let found = found.filter(|found| found.expire_at_ms == 0 || found.expire_at_ms > self.now_ms);
-        let wanted = self.map.get(&key).filter(|(_, expire)| *expire == 0 || *expire > self.now_ms);
+        let now_ms = self.now_ms();
+        let found = found.filter(|found| found.expire_at_ms == 0 || found.expire_at_ms > now_ms);
+        let wanted = self.map.get(&key).filter(|(_, expire)| *expire == 0 || *expire > now_ms);
         assert_eq!(found.as_ref().map(|f| &*f.value), wanted.map(|(value, _)| value.as_slice()), "{key:?}");
     }
 
@@ -183,7 +199,7 @@ impl World {
         let job = if parked { Some(self.parked.swap_remove(0)) } else { fresh() };
         let Some((control, job)) = job else { return };
         let polls = if self.rng.chance(0.5) { u64::MAX } else { self.rng.below(40) };
-        let Some(job) = self.sim.block_on(some_polls(job, polls)) else { return };
+        let Some(job) = self.sim.block_on(some_polls(self.sim.clock(), job, polls)) else { return };
         if control.is_committing() {
             self.sim.block_on(job).expect("job");
         } else if self.rng.chance(0.8) {
@@ -238,8 +254,8 @@ impl World {
                 }
             }
             95..97 => {
-                self.now_ms += self.rng.below(500);
-                self.sim.set_unix_ms(self.now_ms);
+                let later = self.now_ms() + self.rng.below(500);
+                self.sim.set_unix_ms(later);
             }
             97 => self.restart(false),
             98 => self.restart(true),
