@@ -1,1 +1,209 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use proptest::prelude::*;
+use weir_io::{Owner, Rng};
+
+use super::*;
+use crate::table::Block;
+
+fn owner(partition: u32) -> Owner {
+    Owner { tenant: 1, partition }
+}
+
+/// A block of about `bytes` bytes that can be told from others.
+fn block(bytes: usize) -> Arc<Block> {
+    Arc::new(Block::for_cache_tests(bytes))
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Get(usize, u64),
+    Insert(usize, u64, usize, bool),
+    Evict(usize, u64),
+    Reopen(usize),
+    Resize(usize),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let table = 0_usize..3;
+    let step = prop_oneof![
+        6 => (table.clone(), 0_u64..60).prop_map(|(table, offset)| Step::Get(table, offset)),
+        6 => (table.clone(), 0_u64..60, 10_usize..3000, proptest::bool::weighted(0.2))
+            .prop_map(|(table, offset, bytes, pin)| Step::Insert(table, offset, bytes, pin)),
+        1 => (table.clone(), 0_u64..60).prop_map(|(table, offset)| Step::Evict(table, offset)),
+        1 => table.prop_map(Step::Reopen),
+        1 => (5_000_usize..60_000).prop_map(Step::Resize),
+    ];
+    proptest::collection::vec(step, 1..400)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// The cache may forget, but never confuses, never exceeds its capacity, and its books agree with what it gives.
+    #[test]
+    fn forgets_at_most(steps in steps(), shards in 1_usize..4) {
+        let cache = BlockCache::new(40_000, shards);
+        let mut tables: Vec<_> = (0..3).map(|number| cache.table(owner(number))).collect();
+        let mut inserted: BTreeMap<(usize, u64), Arc<Block>> = BTreeMap::new();
+        let (mut hits, mut misses) = ([0_u64; 3], [0_u64; 3]);
+        for step in steps {
+            match step {
+                Step::Get(table, offset) => match tables[table].get(offset) {
+                    None => misses[table] += 1,
+                    Some(found) => {
+                        hits[table] += 1;
+                        let expected = inserted.get(&(table, offset));
+                        prop_assert!(expected.is_some_and(|expected| Arc::ptr_eq(expected, &found)));
+                    }
+                },
+                Step::Insert(table, offset, bytes, pin) => {
+                    let was_there = tables[table].peek(offset);
+                    let (block, is_new) = (block(bytes), was_there.is_none());
+                    tables[table].insert(offset, &block, pin);
+                    if let Some(now) = tables[table].peek(offset) {
+                        prop_assert!(Arc::ptr_eq(&now, &block) || was_there.is_some_and(|was| Arc::ptr_eq(&now, &was)));
+                        inserted.insert((table, offset), now);
+                    }
+                    if shards == 1 && is_new && tables[table].contains(offset) {
+                        prop_assert!(cache.usage().bytes <= cache.capacity_bytes() as u64);
+                    }
+                }
+                Step::Evict(table, offset) => {
+                    tables[table].evict(offset);
+                    prop_assert!(!tables[table].contains(offset));
+                }
+                Step::Reopen(table) => {
+                    tables[table] = cache.table(owner(table as u32));
+                    inserted.retain(|(other, _), _| *other != table);
+                    prop_assert_eq!(cache.usage_of(owner(table as u32)).pinned_bytes, 0, "pinned blocks go with their table");
+                }
+                Step::Resize(bytes) => cache.set_capacity_bytes(bytes),
+            }
+        }
+        for number in 0..3 {
+            let usage = cache.usage_of(owner(number as u32));
+            prop_assert_eq!((usage.hits, usage.misses), (hits[number], misses[number]));
+        }
+        let held: usize = inserted
+            .iter()
+            .filter(|((table, offset), _)| tables[*table].contains(*offset))
+            .map(|(_, block)| block.bytes())
+            .sum();
+        // Blocks of tables that have been closed may still be there, ageing.
+        prop_assert!(held as u64 <= cache.usage().bytes);
+    }
+}
+
+#[test]
+fn capacity_bounds_bytes_pinned_bytes_and_charges() {
+    let cache = BlockCache::new(1 << 20, 1);
+    let table = cache.table(owner(1));
+    for offset in 0..1000 {
+        table.insert(offset, &block(4000), offset % 2 == 0);
+        assert!(cache.usage().bytes <= 1 << 20);
+    }
+    let usage = cache.usage();
+    assert!(usage.bytes > (1 << 20) - 5000, "it is used up to the last block: {usage:?}");
+    assert!(usage.pinned_bytes <= (1 << 20) * 3 / 4 && usage.pinned_bytes > (1 << 20) * 3 / 4 - 5000, "{usage:?}");
+    let pinned = (0..1000).filter(|&offset| offset % 2 == 0).take_while(|&offset| table.contains(offset)).count();
+    assert!(pinned > 150, "the first ones pinned stay: {pinned}");
+    let charge = cache.charge(128 << 10);
+    table.insert(5000, &block(4000), false);
+    assert!(cache.usage().bytes <= (1 << 20) - (128 << 10));
+    drop(charge);
+    assert_eq!(cache.charged_bytes(), 0);
+    drop(table);
+    assert_eq!(cache.usage().pinned_bytes, 0);
+}
+
+#[test]
+fn a_block_larger_than_the_cache_is_not_kept() {
+    let cache = BlockCache::new(10_000, 1);
+    let table = cache.table(owner(1));
+    table.insert(1, &block(4000), false);
+    table.insert(2, &block(50_000), false);
+    assert!(table.contains(1) && !table.contains(2));
+}
+
+#[test]
+fn a_scan_does_not_wash_out_what_is_used() {
+    let cache = BlockCache::new(1 << 20, 4);
+    let table = cache.table(owner(1));
+    let mut rng = Rng::new(1);
+    // 100 blocks in steady use, a tenth of the capacity.
+    let mut use_some = |times: u64| {
+        let mut hits = 0;
+        for _ in 0..times {
+            let offset = rng.below(100);
+            if table.get(offset).is_some() {
+                hits += 1;
+            } else {
+                table.insert(offset, &block(1000), false);
+            }
+        }
+        hits
+    };
+    use_some(2000);
+    // Ten times the capacity passes by, once.
+    for offset in 1000..11_000 {
+        table.insert(offset, &block(1000), false);
+        if offset % 10 == 0 {
+            use_some(1);
+        }
+    }
+    assert!(use_some(1000) > 990);
+}
+
+#[test]
+fn the_hit_rate_on_a_skewed_load_is_that_of_a_good_cache() {
+    // Zipf 0.99 over 200,000 blocks with room for 20,000 of one size. Measured elsewhere: quick_cache 80 %, LRU 74 %.
+    let (blocks, room, one) = (200_000_u64, 20_000, block(1000));
+    let cache = BlockCache::new(room * one.bytes(), 1);
+    let table = cache.table(owner(1));
+    let mut rng = Rng::new(5);
+    let zipf = Zipf::new(blocks, 0.99);
+    let mut last = CacheUsage::default();
+    for _ in 0..2 {
+        last = cache.usage();
+        for _ in 0..500_000 {
+            let offset = zipf.draw(&mut rng).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            if table.get(offset).is_none() {
+                table.insert(offset, &one, false);
+            }
+        }
+    }
+    let usage = cache.usage();
+    let rate = (usage.hits - last.hits) as f64 / (usage.hits + usage.misses - last.hits - last.misses) as f64;
+    assert!(rate > 0.785, "{rate}");
+}
+
+/// Gray's method: item 0 is the most popular.
+struct Zipf {
+    items: f64,
+    theta: f64,
+    zeta: f64,
+    eta: f64,
+}
+
+impl Zipf {
+    fn new(items: u64, theta: f64) -> Self {
+        let zeta = |n: u64| (1..=n).map(|i| 1.0 / (i as f64).powf(theta)).sum::<f64>();
+        let (zeta_n, items_f) = (zeta(items), items as f64);
+        let eta = (1.0 - (2.0 / items_f).powf(1.0 - theta)) / (1.0 - zeta(2) / zeta_n);
+        Zipf { items: items_f, theta, zeta: zeta_n, eta }
+    }
+
+    fn draw(&self, rng: &mut Rng) -> u64 {
+        let (u, alpha) = (rng.unit(), 1.0 / (1.0 - self.theta));
+        let scaled = u * self.zeta;
+        if scaled < 1.0 {
+            0
+        } else if scaled < 1.0 + 0.5_f64.powf(self.theta) {
+            1
+        } else {
+            (self.items * (self.eta * u - self.eta + 1.0).powf(alpha)) as u64
+        }
+    }
+}

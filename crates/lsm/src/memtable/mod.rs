@@ -55,7 +55,6 @@ unsafe impl Sync for Memtable {}
 
 impl Memtable {
     /// An empty memtable; takes about 1 KiB.
-    #[expect(clippy::new_ret_no_self, reason = "values and cursors share it, so it only ever lives in an Arc")]
     pub fn new() -> Arc<Self> {
         let mut arena = Arena::new();
         let nothing = Entry { key: &[], seq: 0, kind: Kind::Delete, expire_at_ms: 0, value: &[] };

@@ -1,1 +1,208 @@
+#![allow(clippy::disallowed_methods, reason = "readers on threads of their own are the point")]
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use proptest::prelude::*;
+use weir_io::Rng;
+
+use super::Memtable;
+use crate::cursor::{Cursor, Step};
+use crate::entry::{Entry, Kind, SEQ_MAX, Seq};
+
+/// What an entry holds beside key and sequence number.
+type Rest = (Kind, u64, Vec<u8>);
+type Place = (Vec<u8>, Reverse<Seq>);
+type Model = BTreeMap<Place, Rest>;
+
+const CASES: u32 = if cfg!(miri) { 4 } else { 256 };
+const ENTRIES_MAX: usize = if cfg!(miri) { 20 } else { 200 };
+
+fn keys() -> impl Strategy<Value = Vec<u8>> {
+    // Few letters and short keys, so that keys repeat, are prefixes of each other, and agree in their first eight bytes.
+    prop_oneof![
+        proptest::collection::vec(prop_oneof![Just(0_u8), Just(b'a'), Just(255)], 0..4),
+        "same-eight[ab]{0,3}".prop_map(String::into_bytes),
+    ]
+}
+
+fn entries() -> impl Strategy<Value = Vec<(Vec<u8>, Rest)>> {
+    let put = (0_u64..3, proptest::collection::vec(any::<u8>(), 0..40)).prop_map(|(at, value)| (Kind::Put, at, value));
+    let rest = prop_oneof![put, Just((Kind::Delete, 0, Vec::new()))];
+    proptest::collection::vec((keys(), rest), 0..ENTRIES_MAX)
+}
+
+fn build(entries: &[(Vec<u8>, Rest)]) -> (Arc<Memtable>, Model) {
+    let memtable = Memtable::new();
+    let mut model = Model::new();
+    for (position, (key, (kind, expire_at_ms, value))) in entries.iter().enumerate() {
+        // Not in order: several writers may get their numbers and insert in another order.
+        let seq = (position as Seq ^ 1) + 1;
+        memtable.insert(Entry { key, seq, kind: *kind, expire_at_ms: *expire_at_ms, value });
+        model.insert((key.clone(), Reverse(seq)), (*kind, *expire_at_ms, value.clone()));
+    }
+    (memtable, model)
+}
+
+fn owned(entry: Option<Entry<'_>>) -> Option<(Place, Rest)> {
+    entry.map(|e| ((e.key.to_vec(), Reverse(e.seq)), (e.kind, e.expire_at_ms, e.value.to_vec())))
+}
+
+fn cloned(entry: Option<(&Place, &Rest)>) -> Option<(Place, Rest)> {
+    entry.map(|(key, rest)| (key.clone(), rest.clone()))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: CASES, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn reads_like_a_sorted_map(entries in entries(), probes in proptest::collection::vec((keys(), 0_u64..220), 1..20)) {
+        let (memtable, model) = build(&entries);
+        prop_assert_eq!(memtable.len(), entries.len());
+        let mut cursor = memtable.cursor();
+        for (key, seq) in probes {
+            let at = (key.clone(), Reverse(seq));
+            let expected = model.range(at.clone()..).next().filter(|((found, _), _)| *found == key);
+            let found = memtable.get(&key, seq);
+            prop_assert_eq!(
+                found.as_ref().map(|f| (Reverse(f.seq), f.kind, f.expire_at_ms, f.value.to_vec())),
+                expected.map(|((_, seq), (kind, at, value))| (*seq, *kind, *at, value.clone()))
+            );
+            prop_assert_eq!(cursor.seek(&key, seq), Step::Ready);
+            prop_assert_eq!(owned(cursor.entry()), cloned(model.range(at.clone()..).next()));
+            if cursor.entry().is_some() {
+                prop_assert_eq!(cursor.prev(), Step::Ready);
+                prop_assert_eq!(owned(cursor.entry()), cloned(model.range(..at.clone()).next_back()));
+            }
+            prop_assert_eq!(cursor.seek_before(&key, seq), Step::Ready);
+            prop_assert_eq!(owned(cursor.entry()), cloned(model.range(..at).next_back()));
+        }
+    }
+
+    #[test]
+    fn cursors_walk_both_ways(entries in entries()) {
+        let (memtable, model) = build(&entries);
+        let mut cursor = memtable.cursor();
+        prop_assert!(cursor.entry().is_none());
+        let mut step = cursor.seek_first();
+        for expected in &model {
+            prop_assert_eq!(step, Step::Ready);
+            prop_assert_eq!(owned(cursor.entry()), cloned(Some(expected)));
+            step = cursor.next();
+        }
+        prop_assert!(cursor.entry().is_none());
+        let mut step = cursor.seek_last();
+        for expected in model.iter().rev() {
+            prop_assert_eq!(step, Step::Ready);
+            prop_assert_eq!(owned(cursor.entry()), cloned(Some(expected)));
+            step = cursor.prev();
+        }
+        prop_assert!(cursor.entry().is_none());
+    }
+}
+
+#[test]
+fn a_value_outlives_the_memtable() {
+    let memtable = Memtable::new();
+    memtable.insert(Entry { key: b"k", seq: 1, kind: Kind::Put, expire_at_ms: 0, value: b"a value" });
+    let value = memtable.get(b"k", SEQ_MAX).expect("just inserted").value;
+    drop(memtable);
+    assert_eq!(&*value.clone(), b"a value");
+}
+
+#[test]
+#[should_panic(expected = "sequence number 7 is used twice")]
+fn the_same_version_twice_is_a_bug() {
+    let memtable = Memtable::new();
+    let entry = Entry { key: b"k", seq: 7, kind: Kind::Delete, expire_at_ms: 0, value: b"" };
+    memtable.insert(entry);
+    memtable.insert(Entry { key: b"l", ..entry });
+    memtable.insert(entry);
+}
+
+#[test]
+fn an_idle_memtable_is_small_and_every_byte_is_counted() {
+    let memtable = Memtable::new();
+    assert!(memtable.allocated_bytes() + size_of::<Memtable>() < 2048);
+    let (key_bytes, value_bytes, entries) = (16, 100, 10_000);
+    for number in 0..entries {
+        let key = format!("{number:0key_bytes$}");
+        let value = vec![7; value_bytes];
+        memtable.insert(Entry { key: key.as_bytes(), seq: 1, kind: Kind::Put, expire_at_ms: 0, value: &value });
+    }
+    // Header 24, 1/3 upper link of 8 on average, rounding to 8: at most 40 in all.
+    let payload = entries * (key_bytes + value_bytes);
+    assert!((payload..payload + 40 * entries).contains(&memtable.bytes()), "{}", memtable.bytes());
+    assert!((memtable.bytes()..memtable.bytes() + (300 << 10)).contains(&memtable.allocated_bytes()));
+}
+
+#[test]
+fn large_entries_fit_between_small_ones() {
+    let memtable = Memtable::new();
+    let large = vec![1; 3 << 20];
+    let key = vec![2; 64 << 10];
+    for seq in 1..=4 {
+        memtable.insert(Entry { key: b"small", seq, kind: Kind::Put, expire_at_ms: 5, value: b"s" });
+        memtable.insert(Entry { key: &key, seq, kind: Kind::Put, expire_at_ms: 0, value: &large });
+    }
+    assert_eq!(memtable.len(), 8);
+    assert!(*memtable.get(&key, 3).expect("inserted").value == large[..]);
+    assert_eq!(
+        memtable.get(b"small", 3).map(|f| (f.seq, f.expire_at_ms, f.value.to_vec())),
+        Some((3, 5, b"s".to_vec()))
+    );
+}
+
+#[test]
+fn readers_see_whole_entries_in_order_while_the_writer_goes_on() {
+    let (keys, rounds) = if cfg!(miri) { (8_u64, 6) } else { (500, 200) };
+    let memtable = Memtable::new();
+    // Everything up to this sequence number has been inserted.
+    let published = AtomicU64::new(0);
+    let key_of = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
+    let value_of = |number: u64, seq: Seq| vec![(number ^ seq) as u8; (seq % 50) as usize];
+    std::thread::scope(|scope| {
+        for reader in 0..2_u64 {
+            let (memtable, published) = (&memtable, &published);
+            scope.spawn(move || {
+                let mut rng = Rng::new(reader);
+                let last = keys * rounds;
+                loop {
+                    let seen = published.load(Ordering::Acquire);
+                    let number = rng.below(keys);
+                    // Key `number` was written at 1 + number + keys * round.
+                    let expected = (seen > number).then(|| seen - (seen - 1 - number) % keys);
+                    let found = memtable.get(&key_of(number), seen);
+                    assert_eq!(found.as_ref().map(|f| f.seq), expected, "key {number} at {seen}");
+                    if let Some(found) = found {
+                        assert_eq!(*found.value, value_of(number, found.seq)[..]);
+                    }
+                    if rng.below(20) == 0 {
+                        let mut cursor = memtable.cursor();
+                        let _ = cursor.seek_first();
+                        let (mut visible, mut previous) = (0, None);
+                        while let Some(entry) = cursor.entry() {
+                            let place = (entry.key.to_vec(), Reverse(entry.seq));
+                            assert!(previous.is_none_or(|previous| previous < place), "a cursor only moves on");
+                            previous = Some(place);
+                            visible += u64::from(entry.seq <= seen);
+                            let _ = cursor.next();
+                        }
+                        assert_eq!(visible, seen, "nothing published is missing");
+                    }
+                    if seen == last {
+                        break;
+                    }
+                }
+            });
+        }
+        for seq in 1..=keys * rounds {
+            let number = (seq - 1) % keys;
+            let value = value_of(number, seq);
+            memtable.insert(Entry { key: &key_of(number), seq, kind: Kind::Put, expire_at_ms: 0, value: &value });
+            published.store(seq, Ordering::Release);
+        }
+    });
+}

@@ -196,6 +196,14 @@ impl Block {
     }
 }
 
+#[cfg(test)]
+impl Block {
+    /// A block of `len` zeros.
+    pub(crate) fn for_cache_tests(len: usize) -> Self {
+        Self::from_vec(vec![0; len]).expect("zeros are a block without restarts")
+    }
+}
+
 impl std::fmt::Debug for Block {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Block({} bytes, {} restarts)", self.len, self.restarts())

@@ -1,0 +1,234 @@
+//! Speed of the parts below the tree, one thread unless said, in a scratch directory given as the first argument:
+//!
+//! ```text
+//! cargo run --release -p weir-lsm --example lower -- DIRECTORY [PART…]
+//! ```
+//!
+//! Parts: memtable, write, read, scan. Without a part: all.
+
+#![allow(clippy::disallowed_methods, clippy::print_stdout, reason = "it measures real time")]
+
+use std::hint::black_box;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use weir_io::real::{RealFs, RealFsOptions, block_on, blocking_scope};
+use weir_io::{Class, Fs, Owner, Rng, Tag};
+use weir_lsm::cache::BlockCache;
+use weir_lsm::cursor::{Cursor, Step};
+use weir_lsm::entry::{Entry, Kind, SEQ_MAX};
+use weir_lsm::memtable::Memtable;
+use weir_lsm::table::{Compression, CursorOptions, Table, TableGet, TableOptions, TableWriter, filter};
+
+const TAG: Tag = Tag::new(Owner { tenant: 0, partition: 0 }, Class::Maintenance);
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let dir = PathBuf::from(arguments.next().ok_or("which directory? see the top of this file")?);
+    let parts: Vec<String> = arguments.collect();
+    let wanted = |part: &str| parts.is_empty() || parts.iter().any(|other| other == part);
+    let fs: Arc<dyn Fs> = RealFs::new(RealFsOptions::default());
+    let _blocking = blocking_scope();
+    if wanted("memtable") {
+        memtable();
+    }
+    for compression in [Compression::None, Compression::Lz4, Compression::Zstd] {
+        if wanted("write") {
+            for value_bytes in [1000, 100] {
+                write(&fs, &dir, compression, value_bytes)?;
+            }
+        }
+    }
+    for value_bytes in [1000, 100] {
+        if wanted("read") {
+            read(&fs, &dir, value_bytes)?;
+        }
+        if wanted("scan") {
+            scan(&fs, &dir, value_bytes)?;
+        }
+    }
+    Ok(())
+}
+
+fn report(name: &str, count: u64, start: Instant) {
+    let seconds = start.elapsed().as_secs_f64();
+    println!("{name:<44} {:>8.2} M/s {:>7.0} ns", count as f64 / seconds / 1e6, seconds * 1e9 / count as f64);
+}
+
+/// Sixteen bytes: eight that differ, eight that do not, like db_bench's.
+fn key(number: u64) -> [u8; 16] {
+    let mut key = [b'0'; 16];
+    key[..8].copy_from_slice(&number.to_be_bytes());
+    key
+}
+
+/// Half of it compresses.
+fn value(bytes: usize, rng: &mut Rng) -> Vec<u8> {
+    let mut value = vec![0; bytes];
+    value[..bytes / 2].fill_with(|| rng.next_u64() as u8);
+    value
+}
+
+fn memtable() {
+    const ENTRIES: u64 = 400_000;
+    for (order, value_bytes) in [("random", 100), ("sequential", 100), ("random", 1000)] {
+        let mut rng = Rng::new(1);
+        let mut numbers: Vec<u64> = (0..ENTRIES).collect();
+        if order == "random" {
+            for last in (1..numbers.len()).rev() {
+                numbers.swap(last, rng.below(last as u64 + 1) as usize);
+            }
+        }
+        let value = value(value_bytes, &mut rng);
+        let memtable = Memtable::new();
+        let start = Instant::now();
+        for (seq, &number) in numbers.iter().enumerate() {
+            let seq = seq as u64 + 1;
+            memtable.insert(Entry { key: &key(number), seq, kind: Kind::Put, expire_at_ms: 0, value: &value });
+        }
+        report(&format!("memtable insert {order} {value_bytes} B"), ENTRIES, start);
+        let start = Instant::now();
+        for _ in 0..ENTRIES {
+            let found = memtable.get(&key(rng.below(ENTRIES)), SEQ_MAX);
+            assert!(black_box(found).is_some());
+        }
+        report(&format!("memtable get random of {order} {value_bytes} B"), ENTRIES, start);
+        let start = Instant::now();
+        let mut cursor = memtable.cursor();
+        assert_eq!(cursor.seek_first(), Step::Ready);
+        let mut count = 0;
+        while let Some(entry) = cursor.entry() {
+            count += u64::from(!black_box(entry).value.is_empty());
+            assert_eq!(cursor.next(), Step::Ready);
+        }
+        report(&format!("memtable scan of {order} {value_bytes} B"), count, start);
+        let start = Instant::now();
+        drop((cursor, memtable));
+        println!("{:<44} {:>8.2} ms", "memtable drop", start.elapsed().as_secs_f64() * 1e3);
+    }
+}
+
+fn write(fs: &Arc<dyn Fs>, dir: &Path, compression: Compression, value_bytes: usize) -> weir_io::Result<()> {
+    let entries = (256 << 20) / (value_bytes as u64 + 16);
+    let path = dir.join("lower.write");
+    let _ = block_on(fs.remove(&path, TAG));
+    let start = Instant::now();
+    let (adding, summary) =
+        fill(fs, &path, TableOptions { compression, ..TableOptions::default() }, entries, value_bytes)?;
+    let seconds = start.elapsed().as_secs_f64();
+    println!(
+        "write {compression:?} {value_bytes} B: {:.0} MB/s, {:.0} MB/s of CPU alone; {:.3} x raw",
+        summary.raw_bytes as f64 / seconds / 1e6,
+        summary.raw_bytes as f64 / adding / 1e6,
+        summary.bytes as f64 / summary.raw_bytes as f64,
+    );
+    block_on(fs.remove(&path, TAG))
+}
+
+/// Writes a table of `entries`; also says how many seconds the adding alone took.
+fn fill(
+    fs: &Arc<dyn Fs>,
+    path: &Path,
+    options: TableOptions,
+    entries: u64,
+    value_bytes: usize,
+) -> weir_io::Result<(f64, weir_lsm::table::TableSummary)> {
+    let mut rng = Rng::new(2);
+    let values: Vec<Vec<u8>> = (0..64).map(|_| value(value_bytes, &mut rng)).collect();
+    block_on(async {
+        let mut writer = TableWriter::create(fs, path, options, TAG).await?;
+        let mut adding = 0.0;
+        let mut number = 0;
+        while number < entries {
+            let start = Instant::now();
+            while number < entries && writer.pending_bytes() == 0 {
+                let value = &values[number as usize % 64];
+                // Sequence numbers as a random fill leaves them.
+                let seq = 1 + rng.below(entries);
+                writer.add(Entry { key: &key(number), seq, kind: Kind::Put, expire_at_ms: 0, value });
+                number += 1;
+            }
+            adding += start.elapsed().as_secs_f64();
+            writer.drain().await?;
+        }
+        Ok((adding, writer.finish().await?))
+    })
+}
+
+fn open(
+    fs: &Arc<dyn Fs>,
+    dir: &Path,
+    value_bytes: usize,
+    total_bytes: u64,
+    cache: &Arc<BlockCache>,
+) -> weir_io::Result<(Arc<Table>, u64)> {
+    let path = dir.join("lower.read");
+    let _ = block_on(fs.remove(&path, TAG));
+    let entries = total_bytes / (value_bytes as u64 + 16);
+    fill(fs, &path, TableOptions::default(), entries, value_bytes)?;
+    let start = Instant::now();
+    let table = block_on(Table::open(fs, &path, 1, Owner::default(), cache, TAG))?;
+    println!(
+        "{:<44} {:>8.2} ms",
+        format!("open {} MB, {value_bytes} B", total_bytes >> 20),
+        start.elapsed().as_secs_f64() * 1e3
+    );
+    Ok((table, entries))
+}
+
+fn read(fs: &Arc<dyn Fs>, dir: &Path, value_bytes: usize) -> weir_io::Result<()> {
+    for megabytes in [16, 64, 200] {
+        let cache = BlockCache::new(512 << 20, 16);
+        let (table, entries) = open(fs, dir, value_bytes, megabytes << 20, &cache)?;
+        for number in 0..table.blocks() {
+            block_on(table.load(table.block(number), Class::Maintenance, false))?;
+        }
+        let gets = 2_000_000;
+        let mut rng = Rng::new(3);
+        let start = Instant::now();
+        for _ in 0..gets {
+            let key = key(rng.below(entries));
+            let answer = table.get(&key, filter::hash(&key), SEQ_MAX)?;
+            assert!(matches!(black_box(answer), TableGet::Found(_)));
+        }
+        report(&format!("get cached {value_bytes} B of {megabytes} MB"), gets, start);
+        let start = Instant::now();
+        for _ in 0..gets {
+            let key = key(entries + rng.below(entries));
+            black_box(table.get(&key, filter::hash(&key), SEQ_MAX)?);
+        }
+        report(&format!("get absent {value_bytes} B of {megabytes} MB"), gets, start);
+    }
+    Ok(())
+}
+
+fn scan(fs: &Arc<dyn Fs>, dir: &Path, value_bytes: usize) -> weir_io::Result<()> {
+    let cache = BlockCache::new(512 << 20, 16);
+    let (table, _) = open(fs, dir, value_bytes, 200 << 20, &cache)?;
+    let client = CursorOptions { class: Class::Read, readahead_bytes: 256 << 10, fill_cache: true };
+    let compaction = CursorOptions { class: Class::CompactDeep, readahead_bytes: 1 << 20, fill_cache: false };
+    for (name, options, reverse) in [
+        ("compaction, disk", compaction, false),
+        ("client, disk", client, false),
+        ("client, cached", client, false),
+        ("client, cached, backwards", client, true),
+    ] {
+        let start = Instant::now();
+        let mut cursor = table.cursor(options);
+        let mut step = if reverse { cursor.seek_last() } else { cursor.seek_first() };
+        let mut count = 0;
+        loop {
+            while step == Step::Load {
+                step = block_on(cursor.load())?;
+            }
+            let Some(entry) = cursor.entry() else { break };
+            count += u64::from(!black_box(entry).value.is_empty());
+            step = if reverse { cursor.prev() } else { cursor.next() };
+        }
+        report(&format!("scan {name} {value_bytes} B"), count, start);
+        let seconds = start.elapsed().as_secs_f64();
+        println!("{:<44} {:>8.0} MB/s", "", count as f64 * value_bytes as f64 / seconds / 1e6);
+    }
+    Ok(())
+}
