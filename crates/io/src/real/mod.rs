@@ -4,8 +4,8 @@
 //!
 //! - What the page cache takes or holds (writes of buffered files, cached reads) is done on the caller's thread.
 //! - On a thread inside a [`blocking_scope`], everything is done on the caller's thread.
-//! - Direct reads and synced writes are submitted at call time to the [`Backend`]: worker threads, or io_uring.
-//! - Other direct writes, syncs, and calls on names (open, rename, …) go to worker threads in any case.
+//! - Reads that must wait for the disk are submitted at call time to the [`Backend`]: io_uring, or worker threads.
+//! - Direct and synced writes, syncs, and calls on names (open, rename, …) go to worker threads in any case.
 #![allow(
     clippy::disallowed_methods,
     reason = "this is where the machine's clock, threads and files are handed in from"

@@ -312,6 +312,7 @@ fn at_the_end_everything_submitted_has_completed() {
     each_way(|fs, dir| {
         let file = open(&fs, &dir.at("log"), OpenOptions { dsync: true, ..OpenOptions::create_new() });
         let mut ops: Vec<_> = (0..100).map(|number| file.write_at(number * PAGE as u64, page(number), READ)).collect();
+        ops.extend((0..100).map(|number| file.read_at(number * PAGE as u64, AlignedBuf::with_len(PAGE), READ)));
         drop((file, fs));
         for op in &mut ops {
             let Poll::Ready(result) = Pin::new(op).poll(&mut Context::from_waker(Waker::noop())) else {
@@ -359,16 +360,22 @@ fn what_a_thread_submitted_outlives_it() {
         let options = OpenOptions { dsync: true, ..OpenOptions::create_new() };
         let file = open(&fs, &dir.at("log"), options);
         for round in 0..20 {
-            let submit = || -> Vec<_> {
+            let writes = || -> Vec<_> {
                 (0..8).map(|i| file.write_at((round * 8 + i) * PAGE as u64, page(round * 8 + i), READ)).collect()
             };
-            let ops = std::thread::scope(|scope| scope.spawn(submit).join().unwrap());
-            for result in join(ops) {
+            let reads = || -> Vec<_> {
+                let read = |i| file.read_at((round * 8 + i) * PAGE as u64, AlignedBuf::with_len(PAGE), READ);
+                (0..8).map(read).collect()
+            };
+            for result in join(std::thread::scope(|scope| scope.spawn(writes).join().unwrap())) {
                 result.unwrap();
             }
+            for (i, result) in
+                join(std::thread::scope(|scope| scope.spawn(reads).join().unwrap())).into_iter().enumerate()
+            {
+                assert!(result.unwrap()[..] == page(round * 8 + i as u64)[..]);
+            }
         }
-        let read = block_on(file.read_at(0, AlignedBuf::with_len(160 * PAGE), READ)).unwrap();
-        assert!(read.chunks(PAGE).enumerate().all(|(number, bytes)| *bytes == page(number as u64)[..]));
     });
 }
 

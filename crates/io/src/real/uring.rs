@@ -1,4 +1,4 @@
-//! io_uring: the calling thread submits, one thread reaps. No hand-over on the way in, and one wake on the way out.
+//! Reads through io_uring: the calling thread submits, one thread reaps. No hand-over on the way in, and one wake on the way out.
 //!
 //! Soundness: the kernel reads and writes the buffers of submitted requests until it posts their completion. Hence a
 //! request belongs to the ring from its submission to its completion, whatever becomes of whoever awaits it; and should
@@ -164,19 +164,15 @@ impl Drop for State {
     }
 }
 
-/// The submission of what `request` still has to do.
+/// The submission of what `request` still has to read.
 fn entry(request: &mut Request) -> squeue::Entry {
     let transfer = &mut request.transfer;
+    debug_assert_eq!(transfer.verb, Verb::Read, "the device gives the ring nothing else");
     let fd = types::Fd(transfer.handle.fd.as_raw_fd());
-    let (verb, position) = (transfer.verb, transfer.position());
+    let position = transfer.position();
     let rest = transfer.rest();
     // At most a gigabyte: see `rest`.
-    let (pointer, len) = (rest.as_mut_ptr(), rest.len() as u32);
-    match verb {
-        Verb::Read => opcode::Read::new(fd, pointer, len).offset(position).build(),
-        Verb::Write => opcode::Write::new(fd, pointer, len).offset(position).build(),
-        Verb::Sync => opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build(),
-    }
+    opcode::Read::new(fd, rest.as_mut_ptr(), rest.len() as u32).offset(position).build()
 }
 
 impl Shared {
