@@ -1,1 +1,14 @@
 //! The doors for clients.
+//!
+//! [`resp`] speaks the Redis protocol, [`admin`] serves metrics and health over HTTP, [`listener`] accepts
+//! connections and spreads them over threads. What lies behind the doors is a [`store::Store`].
+
+pub mod listener;
+mod pool;
+pub mod resp;
+mod server;
+mod stats;
+pub mod store;
+
+pub use resp::client::Patience;
+pub use server::Settings;

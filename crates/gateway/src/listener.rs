@@ -1,0 +1,186 @@
+//! Accepting connections and spreading them over threads.
+//!
+//! One event loop per thread, and a connection stays on its thread: its commands never hop between processors, and
+//! what is in memory is answered without waking anybody. One more loop, the caller's, accepts, sweeps once a second
+//! and waits for the end.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+
+use crate::resp::client::Client;
+use crate::resp::connection;
+use crate::server::{Server, Settings};
+use crate::store::Store;
+
+/// Connections that the kernel keeps for us until they are accepted.
+const BACKLOG: u32 = 1024;
+/// Accepted connections on their way to one thread.
+const HANDED_OVER_MAX: usize = 256;
+/// How long requests under way may take after the end was asked for.
+const DRAIN: Duration = Duration::from_secs(10);
+/// How often the end of the last connection is looked for while draining.
+const DRAIN_STEP: Duration = Duration::from_millis(10);
+/// A pause after an error of `accept` that is about the process, such as too many open files.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// A gateway that listens, and serves once [`Gateway::run`] is called.
+pub struct Gateway<S: Store> {
+    server: Arc<Server<S>>,
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+type Arrival = (std::net::TcpStream, Arc<Client>);
+
+impl<S: Store> Gateway<S> {
+    /// Listens at `address` (port 0 = any free one) for clients of `store`.
+    ///
+    /// # Errors
+    /// The address cannot be listened at.
+    pub fn bind(address: SocketAddr, settings: Settings, store: S) -> io::Result<Self> {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        let listener = socket.listen(BACKLOG)?;
+        let address = listener.local_addr()?;
+        Ok(Self { server: Arc::new(Server::new(store, settings, address.port())), listener, address })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves until `end` resolves; then answers the requests under way, closes every connection and drops the
+    /// store.
+    ///
+    /// # Errors
+    /// A thread cannot be started.
+    pub async fn run(self, end: impl Future<Output = ()>) -> io::Result<()> {
+        let Self { server, listener, .. } = self;
+        let mut arrivals = Vec::new();
+        let mut threads = Vec::new();
+        for index in 0..server.settings.threads {
+            let (sender, receiver) = mpsc::channel(HANDED_OVER_MAX);
+            arrivals.push(sender);
+            threads.push(start_thread(Arc::clone(&server), receiver, index)?);
+        }
+        {
+            let mut end = std::pin::pin!(end);
+            tokio::select! {
+                biased;
+                () = &mut end => {}
+                () = accept(&server, &listener, &arrivals) => {}
+                () = sweep(&server) => {}
+            }
+        }
+        drop(listener);
+        drain(&server).await;
+        drop(arrivals);
+        for thread in threads {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the gateway ended in a panic");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Accepts for ever.
+async fn accept<S: Store>(server: &Arc<Server<S>>, listener: &TcpListener, arrivals: &[mpsc::Sender<Arrival>]) {
+    let mut turn = 0;
+    loop {
+        let (stream, peer) = match listener.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection");
+                sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        let local = stream.local_addr().unwrap_or(peer);
+        let Some(client) = server.clients.admit(peer, local, server.second(), server.settings.connections_max) else {
+            server.stats.refused.fetch_add(1, Ordering::Relaxed);
+            refuse(&stream);
+            continue;
+        };
+        let id = client.id;
+        let handed_over = match stream.set_nodelay(true).and_then(|()| stream.into_std()) {
+            Ok(stream) => arrivals[turn].send((stream, client)).await.is_ok(),
+            Err(_) => false,
+        };
+        if !handed_over {
+            server.clients.leave(id);
+        }
+        turn = (turn + 1) % arrivals.len();
+    }
+}
+
+/// Says why, if the socket takes it at once, and closes.
+fn refuse(stream: &TcpStream) {
+    // A client that is gone already needs no reason.
+    let _ = stream.try_write(b"-ERR max number of clients reached\r\n");
+}
+
+/// Once a second: time goes on, and who keeps us waiting too long is cut.
+async fn sweep<S: Store>(server: &Arc<Server<S>>) {
+    let mut seconds = interval(Duration::from_secs(1));
+    seconds.set_missed_tick_behavior(MissedTickBehavior::Burst);
+    seconds.tick().await;
+    loop {
+        seconds.tick().await;
+        let cut = server.clients.sweep(server.tick(), &server.settings.patience);
+        server.stats.cut.fetch_add(cut as u64, Ordering::Relaxed);
+    }
+}
+
+/// Lets requests under way be answered, for a while.
+async fn drain<S: Store>(server: &Arc<Server<S>>) {
+    server.drain();
+    server.clients.cut_idle();
+    let deadline = Instant::now() + DRAIN;
+    while server.clients.count() > 0 && Instant::now() < deadline {
+        sleep(DRAIN_STEP).await;
+        server.clients.cut_idle();
+    }
+    let cut = server.clients.cut_all();
+    if cut > 0 {
+        tracing::warn!(connections = cut, "requests were still under way at the end");
+    }
+}
+
+/// A thread with an event loop that serves what arrives, until nothing can arrive any more.
+fn start_thread<S: Store>(
+    server: Arc<Server<S>>,
+    mut arrivals: mpsc::Receiver<Arrival>,
+    index: usize,
+) -> io::Result<JoinHandle<()>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    std::thread::Builder::new().name(format!("gateway-{index}")).spawn(move || {
+        runtime.block_on(async {
+            while let Some((stream, client)) = arrivals.recv().await {
+                let id = client.id;
+                match TcpStream::from_std(stream) {
+                    Ok(stream) => {
+                        let task =
+                            tokio::spawn(connection::serve(stream, Arc::clone(&server), Arc::clone(&client), index));
+                        server.clients.started(&client, task.abort_handle());
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "cannot serve a connection");
+                        server.clients.leave(id);
+                    }
+                }
+            }
+        });
+    })
+}

@@ -1,0 +1,205 @@
+//! Who is connected: a record per connection, shared with the sweeper and with `CLIENT LIST`.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use tokio::task::AbortHandle;
+
+/// What a connection is doing, for the sweeper: each has its own patience.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Phase {
+    /// Between two requests.
+    Idle = 0,
+    /// Part of a request has arrived (S12).
+    Receiving = 1,
+    /// A request is being served. It may wait for its tenant's tokens: no limit here.
+    Serving = 2,
+    /// Replies wait for the client to read them (S11).
+    Replying = 3,
+}
+
+impl Phase {
+    fn of(byte: u8) -> Self {
+        match byte {
+            0 => Phase::Idle,
+            1 => Phase::Receiving,
+            2 => Phase::Serving,
+            _ => Phase::Replying,
+        }
+    }
+}
+
+/// What a client tells about itself; empty where it does not.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Names {
+    pub(super) name: Vec<u8>,
+    pub(super) lib_name: Vec<u8>,
+    pub(super) lib_version: Vec<u8>,
+}
+
+/// One connection.
+pub(crate) struct Client {
+    pub(crate) id: u64,
+    pub(super) peer: SocketAddr,
+    pub(super) local: SocketAddr,
+    /// Second of the server's life in which it connected.
+    pub(super) since: u64,
+    /// Second of the last change of phase, or the last bytes that moved.
+    last: AtomicU64,
+    phase: AtomicU8,
+    /// Whether `HELLO 3` was said.
+    pub(super) resp3: AtomicBool,
+    pub(super) names: Mutex<Names>,
+    /// Ends the connection's task; `None` until the task is started.
+    abort: Mutex<Option<AbortHandle>>,
+}
+
+impl Client {
+    pub(super) fn enter(&self, phase: Phase, second: u64) {
+        self.last.store(second, Ordering::Relaxed);
+        self.phase.store(phase as u8, Ordering::Relaxed);
+    }
+
+    pub(super) fn phase(&self) -> Phase {
+        Phase::of(self.phase.load(Ordering::Relaxed))
+    }
+
+    /// The second of its last sign of life.
+    pub(super) fn last(&self) -> u64 {
+        self.last.load(Ordering::Relaxed)
+    }
+}
+
+/// How long a connection may stay in a phase, in seconds; `None` = as long as it likes.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// Between two requests.
+    pub idle_seconds: Option<u64>,
+    /// Without a further byte of a request that has begun.
+    pub request_seconds: u64,
+    /// Without a byte taken of the replies that wait.
+    pub reply_seconds: u64,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self { idle_seconds: None, request_seconds: 30, reply_seconds: 60 }
+    }
+}
+
+impl Patience {
+    /// Whether a connection that has been in `phase` for `seconds` is to be cut.
+    fn is_over(&self, phase: Phase, seconds: u64) -> bool {
+        match phase {
+            Phase::Idle => self.idle_seconds.is_some_and(|limit| seconds > limit),
+            Phase::Receiving => seconds > self.request_seconds,
+            Phase::Serving => false,
+            Phase::Replying => seconds > self.reply_seconds,
+        }
+    }
+}
+
+/// All connections, by their number.
+#[derive(Default)]
+pub(crate) struct Clients {
+    all: Mutex<BTreeMap<u64, Arc<Client>>>,
+    last_id: AtomicU64,
+    count: AtomicUsize,
+}
+
+impl Clients {
+    /// A record for a new connection, unless there are `max` already.
+    pub(crate) fn admit(&self, peer: SocketAddr, local: SocketAddr, second: u64, max: usize) -> Option<Arc<Client>> {
+        let mut all = self.all.lock();
+        if all.len() >= max {
+            return None;
+        }
+        let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
+        let client = Arc::new(Client {
+            id,
+            peer,
+            local,
+            since: second,
+            last: AtomicU64::new(second),
+            phase: AtomicU8::new(Phase::Idle as u8),
+            resp3: AtomicBool::new(false),
+            names: Mutex::default(),
+            abort: Mutex::new(None),
+        });
+        all.insert(id, Arc::clone(&client));
+        self.count.store(all.len(), Ordering::Relaxed);
+        Some(client)
+    }
+
+    /// The connection's task has been started: it can be cut from now on.
+    pub(crate) fn started(&self, client: &Client, abort: AbortHandle) {
+        *client.abort.lock() = Some(abort);
+    }
+
+    /// Forgets a connection that has ended.
+    pub(crate) fn leave(&self, id: u64) {
+        let mut all = self.all.lock();
+        all.remove(&id);
+        self.count.store(all.len(), Ordering::Relaxed);
+    }
+
+    /// Open connections.
+    pub(crate) fn count(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Connections ever admitted.
+    pub(crate) fn admitted(&self) -> u64 {
+        self.last_id.load(Ordering::Relaxed)
+    }
+
+    /// All records, the oldest first.
+    pub(super) fn list(&self) -> Vec<Arc<Client>> {
+        self.all.lock().values().cloned().collect()
+    }
+
+    /// Cuts every connection whose patience is over at `second`; gives how many.
+    pub(crate) fn sweep(&self, second: u64, patience: &Patience) -> usize {
+        self.cut(|client| patience.is_over(client.phase(), second.saturating_sub(client.last())))
+    }
+
+    /// Cuts every connection that serves no request; gives how many.
+    pub(crate) fn cut_idle(&self) -> usize {
+        self.cut(|client| matches!(client.phase(), Phase::Idle | Phase::Receiving))
+    }
+
+    /// Cuts all.
+    pub(crate) fn cut_all(&self) -> usize {
+        self.cut(|_| true)
+    }
+
+    fn cut(&self, is_over: impl Fn(&Client) -> bool) -> usize {
+        let mut cut = 0;
+        for client in self.all.lock().values().filter(|client| is_over(client)) {
+            if let Some(abort) = &*client.abort.lock() {
+                abort.abort();
+                cut += 1;
+            }
+        }
+        cut
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_who_keeps_us_waiting_is_cut() {
+        let patience = Patience { idle_seconds: Some(300), request_seconds: 30, reply_seconds: 60 };
+        for (phase, limit) in [(Phase::Idle, 300), (Phase::Receiving, 30), (Phase::Replying, 60)] {
+            assert!(!patience.is_over(phase, limit) && patience.is_over(phase, limit + 1), "{phase:?}");
+        }
+        assert!(!patience.is_over(Phase::Serving, u64::MAX));
+        assert!(!Patience::default().is_over(Phase::Idle, u64::MAX));
+    }
+}

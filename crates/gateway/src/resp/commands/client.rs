@@ -1,0 +1,154 @@
+//! `CLIENT`: this connection and the others.
+
+use std::sync::atomic::Ordering;
+
+use crate::resp::client::{Client, Phase};
+use crate::resp::connection::Connection;
+use crate::resp::error::{Error, Outcome, SYNTAX};
+use crate::resp::frame::Args;
+use crate::resp::number::parse_i64;
+use crate::store::Store;
+
+/// A name is one word of printable characters, so that lists of clients can be taken apart again.
+pub(super) fn check_name(name: &[u8]) -> Outcome {
+    check_printable(name, "Client names cannot contain spaces, newlines or special characters.")
+}
+
+fn check_printable(text: &[u8], message: &str) -> Outcome {
+    if text.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
+        Ok(())
+    } else {
+        Err(Error::bytes(format!("ERR {message}").into_bytes()))
+    }
+}
+
+pub(in crate::resp) async fn client<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
+    let subcommand = args.at(1).to_ascii_lowercase();
+    let takes = |name: &str, right: bool| if right { Ok(()) } else { Err(Error::arity(&format!("client|{name}"))) };
+    match subcommand.as_slice() {
+        b"id" => {
+            takes("id", args.len() == 2)?;
+            connection.replies.integer(connection.client.id as i64);
+        }
+        b"setname" => {
+            takes("setname", args.len() == 3)?;
+            check_name(args.at(2))?;
+            connection.client.names.lock().name = args.at(2).to_vec();
+            connection.replies.ok();
+        }
+        b"getname" => {
+            takes("getname", args.len() == 2)?;
+            let name = connection.client.names.lock().name.clone();
+            if name.is_empty() { connection.replies.null() } else { connection.replies.bulk(&name) }
+        }
+        b"setinfo" => {
+            takes("setinfo", args.len() == 4)?;
+            set_info(&connection.client, args)?;
+            connection.replies.ok();
+        }
+        b"info" => {
+            takes("info", args.len() == 2)?;
+            let line = line_of(&connection.client, connection.server.second());
+            connection.replies.text(&line);
+        }
+        b"list" => list(connection, args)?,
+        b"no-evict" => {
+            takes("no-evict", args.len() == 3)?;
+            accept_on_or_off(connection, args)?;
+        }
+        b"no-touch" => {
+            takes("no-touch", args.len() == 3)?;
+            accept_on_or_off(connection, args)?;
+        }
+        b"help" => super::introspect::help(connection, "CLIENT", &HELP),
+        _ => return Err(Error::unknown_subcommand("client", args.at(1))),
+    }
+    Ok(())
+}
+
+const HELP: [&str; 8] = [
+    "GETNAME | SETNAME <name>: the connection's name.",
+    "ID: the connection's number.",
+    "INFO: one line about this connection.",
+    "LIST [TYPE normal] [ID <id> ...]: one line about each connection.",
+    "NO-EVICT ON|OFF: accepted, nothing is evicted.",
+    "NO-TOUCH ON|OFF: accepted, nothing is touched.",
+    "SETINFO LIB-NAME|LIB-VER <text>: the client library.",
+    "HELP: this text.",
+];
+
+fn set_info(client: &Client, args: Args<'_>) -> Outcome {
+    let attribute = args.at(2).to_ascii_lowercase();
+    let (field, value) = (attribute.as_slice(), args.at(3));
+    let mut names = client.names.lock();
+    match field {
+        b"lib-name" => {
+            check_printable(value, "lib-name cannot contain spaces, newlines or special characters.")?;
+            names.lib_name = value.to_vec();
+        }
+        b"lib-ver" => {
+            check_printable(value, "lib-ver cannot contain spaces, newlines or special characters.")?;
+            names.lib_version = value.to_vec();
+        }
+        _ => return Err(Error::bytes([b"ERR Unrecognized option '", args.at(2), b"'"].concat())),
+    }
+    Ok(())
+}
+
+fn accept_on_or_off<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
+    let word = args.at(2);
+    if !word.eq_ignore_ascii_case(b"on") && !word.eq_ignore_ascii_case(b"off") {
+        return Err(SYNTAX);
+    }
+    connection.replies.ok();
+    Ok(())
+}
+
+fn list<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
+    let second = connection.server.second();
+    let clients = connection.server.clients.list();
+    let mut wanted: Option<Vec<u64>> = None;
+    match args.get(2) {
+        None => {}
+        Some(word) if word.eq_ignore_ascii_case(b"TYPE") && args.len() == 4 => {
+            let kind = args.at(3).to_ascii_lowercase();
+            match kind.as_slice() {
+                b"normal" => {}
+                b"master" | b"replica" | b"slave" | b"pubsub" => wanted = Some(Vec::new()),
+                _ => return Err(Error::bytes([b"ERR Unknown client type '", args.at(3), b"'"].concat())),
+            }
+        }
+        Some(word) if word.eq_ignore_ascii_case(b"ID") && args.len() > 3 => {
+            let id = |arg| parse_i64(arg).and_then(|id| u64::try_from(id).ok()).filter(|&id| id > 0);
+            let ids: Option<Vec<u64>> = args.iter_from(3).map(id).collect();
+            wanted = Some(ids.ok_or(Error::new("ERR Invalid client ID"))?);
+        }
+        Some(_) => return Err(SYNTAX),
+    }
+    let listed = clients.iter().filter(|client| wanted.as_ref().is_none_or(|ids| ids.contains(&client.id)));
+    let lines: String = listed.map(|client| line_of(client, second)).collect();
+    connection.replies.text(&lines);
+    Ok(())
+}
+
+/// A line of `CLIENT LIST`: the fields of Redis that mean something here.
+fn line_of(client: &Client, second: u64) -> String {
+    let names = client.names.lock().clone();
+    let flags = match client.phase() {
+        Phase::Idle | Phase::Serving => "N",
+        Phase::Receiving => "r",
+        Phase::Replying => "w",
+    };
+    format!(
+        "id={} addr={} laddr={} name={} age={} idle={} flags={flags} db=0 resp={} lib-name={} lib-ver={}\n",
+        client.id,
+        client.peer,
+        client.local,
+        String::from_utf8_lossy(&names.name),
+        second.saturating_sub(client.since),
+        second.saturating_sub(client.last()),
+        if client.resp3.load(Ordering::Relaxed) { 3 } else { 2 },
+        String::from_utf8_lossy(&names.lib_name),
+        String::from_utf8_lossy(&names.lib_version),
+    )
+}

@@ -1,0 +1,57 @@
+//! The connection itself.
+
+use std::sync::atomic::Ordering;
+
+use super::integer;
+use crate::resp::connection::Connection;
+use crate::resp::error::{DB_INDEX, Error, Outcome};
+use crate::resp::frame::Args;
+use crate::resp::reply::Protocol;
+use crate::store::Store;
+
+pub(in crate::resp) async fn ping<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
+    match (args.len(), args.get(1)) {
+        (1, _) => connection.replies.simple("PONG"),
+        (2, Some(message)) => connection.replies.bulk(message),
+        _ => return Err(Error::arity("ping")),
+    }
+    Ok(())
+}
+
+pub(in crate::resp) async fn echo<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
+    connection.replies.bulk(args.at(1));
+    Ok(())
+}
+
+pub(in crate::resp) async fn quit<S: Store>(connection: &mut Connection<S>, _: Args<'_>) -> Outcome {
+    connection.replies.ok();
+    connection.closing = true;
+    Ok(())
+}
+
+pub(in crate::resp) async fn select<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
+    match integer(args.at(1))? {
+        0 => connection.replies.ok(),
+        index if i32::try_from(index).is_err() => {
+            return Err(Error::new("ERR value is out of range, value must between -2147483648 and 2147483647"));
+        }
+        _ => return Err(DB_INDEX),
+    }
+    Ok(())
+}
+
+pub(in crate::resp) async fn reset<S: Store>(connection: &mut Connection<S>, _: Args<'_>) -> Outcome {
+    connection.client.names.lock().name.clear();
+    connection.client.resp3.store(false, Ordering::Relaxed);
+    connection.replies.protocol = Protocol::Resp2;
+    connection.replies.simple("RESET");
+    Ok(())
+}
+
+pub(in crate::resp) async fn time<S: Store>(connection: &mut Connection<S>, _: Args<'_>) -> Outcome {
+    let now_ms = connection.server.store.unix_ms();
+    connection.replies.array(2);
+    connection.replies.bulk((now_ms / 1000).to_string().as_bytes());
+    connection.replies.bulk((now_ms % 1000 * 1000).to_string().as_bytes());
+    Ok(())
+}

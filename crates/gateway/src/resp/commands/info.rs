@@ -1,0 +1,113 @@
+//! `INFO`: facts in sections, as `name:value` lines.
+
+use std::fmt::Write;
+
+use super::hello::REDIS_VERSION;
+use crate::resp::connection::Connection;
+use crate::resp::error::Outcome;
+use crate::resp::frame::Args;
+use crate::resp::table::COMMANDS;
+use crate::server::Server;
+use crate::store::Store;
+
+/// Sections in the order in which they are shown, and whether they are shown unasked.
+const SECTIONS: [(&str, bool); 10] = [
+    ("Server", true),
+    ("Clients", true),
+    ("Memory", true),
+    ("Persistence", true),
+    ("Stats", true),
+    ("Replication", true),
+    ("CPU", true),
+    ("Commandstats", false),
+    ("Cluster", true),
+    ("Keyspace", true),
+];
+
+pub(in crate::resp) async fn info<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
+    let asked = |name: &str, shown_unasked: bool| {
+        args.len() == 1 && shown_unasked
+            || args.iter_from(1).any(|word| {
+                word.eq_ignore_ascii_case(name.as_bytes())
+                    || word.eq_ignore_ascii_case(b"all")
+                    || word.eq_ignore_ascii_case(b"everything")
+                    || word.eq_ignore_ascii_case(b"default") && shown_unasked
+            })
+    };
+    let facts = connection.server.store.facts();
+    let mut text = String::new();
+    for (section, _) in SECTIONS.iter().filter(|(name, shown_unasked)| asked(name, *shown_unasked)) {
+        if !text.is_empty() {
+            text.push_str("\r\n");
+        }
+        line(&mut text, format_args!("# {section}"));
+        own_facts(&connection.server, section, &mut text);
+        for (_, name, value) in facts.iter().filter(|(of, ..)| of.eq_ignore_ascii_case(section)) {
+            line(&mut text, format_args!("{name}:{value}"));
+        }
+    }
+    connection.replies.text(&text);
+    Ok(())
+}
+
+fn line(text: &mut String, content: std::fmt::Arguments<'_>) {
+    // Writing to a string cannot fail.
+    let _ = write!(text, "{content}\r\n");
+}
+
+/// What the gateway itself knows.
+fn own_facts<S: Store>(server: &Server<S>, section: &str, text: &mut String) {
+    let mut fact = |name: &str, value: &dyn std::fmt::Display| line(text, format_args!("{name}:{value}"));
+    match section {
+        "Server" => {
+            let uptime = server.store.unix_ms().saturating_sub(server.started_ms) / 1000;
+            fact("redis_version", &REDIS_VERSION);
+            fact("redis_mode", &"standalone");
+            fact("weir_version", &env!("CARGO_PKG_VERSION"));
+            fact("os", &std::env::consts::OS);
+            fact("arch_bits", &usize::BITS);
+            fact("process_id", &std::process::id());
+            fact("run_id", &server.run_id);
+            fact("tcp_port", &server.port);
+            fact("uptime_in_seconds", &uptime);
+            fact("uptime_in_days", &(uptime / 86_400));
+            fact("io_threads_active", &server.settings.threads);
+        }
+        "Clients" => {
+            fact("connected_clients", &server.clients.count());
+            fact("maxclients", &server.settings.connections_max);
+            fact("blocked_clients", &0);
+        }
+        "Memory" => {
+            fact("maxmemory", &0);
+            fact("maxmemory_policy", &"noeviction");
+        }
+        "Persistence" => {
+            fact("loading", &0);
+            fact("aof_enabled", &1);
+        }
+        "Stats" => {
+            let totals = server.stats.totals();
+            fact("total_connections_received", &(server.clients.admitted() + totals.refused));
+            fact("total_commands_processed", &totals.commands.iter().sum::<u64>());
+            fact("total_net_input_bytes", &totals.bytes_in);
+            fact("total_net_output_bytes", &totals.bytes_out);
+            fact("rejected_connections", &totals.refused);
+            fact("keyspace_hits", &totals.hits);
+            fact("keyspace_misses", &totals.misses);
+            fact("total_error_replies", &totals.errors);
+        }
+        "Replication" => {
+            fact("role", &"master");
+            fact("connected_slaves", &0);
+        }
+        "Commandstats" => {
+            let totals = server.stats.totals();
+            for (command, calls) in COMMANDS.iter().zip(totals.commands).filter(|(_, calls)| *calls > 0) {
+                line(text, format_args!("cmdstat_{}:calls={calls}", command.name));
+            }
+        }
+        "Cluster" => fact("cluster_enabled", &0),
+        _ => {}
+    }
+}

@@ -1,0 +1,123 @@
+//! `COMMAND`: the table, for clients that look it up.
+
+use crate::resp::connection::Connection;
+use crate::resp::error::{Error, Outcome};
+use crate::resp::frame::Args;
+use crate::resp::glob;
+use crate::resp::reply::Replies;
+use crate::resp::table::{self, COMMANDS, Command};
+use crate::store::Store;
+
+/// The reply to `NAME HELP`.
+pub(super) fn help<S: Store>(connection: &mut Connection<S>, name: &str, lines: &[&str]) {
+    connection.replies.array(lines.len() + 1);
+    connection.replies.simple(&format!("{name} <subcommand> [<arg> ...]. Subcommands are:"));
+    lines.iter().for_each(|line| connection.replies.simple(line));
+}
+
+pub(in crate::resp) async fn command<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
+    let Some(subcommand) = args.get(1).map(<[u8]>::to_ascii_lowercase) else {
+        connection.replies.array(COMMANDS.len());
+        COMMANDS.iter().for_each(|command| describe(&mut connection.replies, Some(command)));
+        return Ok(());
+    };
+    let replies = &mut connection.replies;
+    match subcommand.as_slice() {
+        b"count" if args.len() == 2 => replies.integer(COMMANDS.len() as i64),
+        b"count" => return Err(Error::arity("command|count")),
+        b"info" if args.len() == 2 => {
+            replies.array(COMMANDS.len());
+            COMMANDS.iter().for_each(|command| describe(replies, Some(command)));
+        }
+        b"info" => {
+            replies.array(args.len() - 2);
+            args.iter_from(2).for_each(|name| describe(replies, table::find(name)));
+        }
+        b"docs" => {
+            let wanted: Vec<&Command> = match args.len() {
+                2 => COMMANDS.iter().collect(),
+                _ => args.iter_from(2).filter_map(table::find).collect(),
+            };
+            replies.map(wanted.len());
+            wanted.iter().for_each(|command| document(replies, command));
+        }
+        b"list" => list(replies, args)?,
+        b"getkeys" if args.len() < 4 => return Err(Error::arity("command|getkeys")),
+        b"getkeys" => get_keys(replies, args)?,
+        b"help" => help(connection, "COMMAND", &HELP),
+        _ => return Err(Error::unknown_subcommand("command", args.at(1))),
+    }
+    Ok(())
+}
+
+const HELP: [&str; 7] = [
+    "(no subcommand): details of all commands.",
+    "COUNT: the number of commands.",
+    "DOCS [<name> ...]: a line about each command.",
+    "GETKEYS <full-command>: the keys in a command.",
+    "INFO [<name> ...]: details of commands.",
+    "LIST [FILTERBY PATTERN <pattern>]: names of commands.",
+    "HELP: this text.",
+];
+
+/// The ten fields of `COMMAND INFO`; categories, tips, key specifications and subcommands are left empty.
+fn describe(replies: &mut Replies, command: Option<&Command>) {
+    let Some(command) = command else { return replies.null() };
+    replies.array(10);
+    replies.bulk(command.name.as_bytes());
+    replies.integer(i64::from(command.arity));
+    replies.set(command.flags.len());
+    command.flags.iter().for_each(|flag| replies.simple(flag));
+    for position in [command.keys.0, command.keys.1, command.keys.2] {
+        replies.integer(i64::from(position));
+    }
+    replies.set(0);
+    replies.array(0);
+    replies.array(0);
+    replies.array(0);
+}
+
+fn document(replies: &mut Replies, command: &Command) {
+    replies.bulk(command.name.as_bytes());
+    replies.map(3);
+    for (field, text) in [("summary", command.summary), ("since", "1.0.0"), ("group", command.group)] {
+        replies.bulk(field.as_bytes());
+        replies.bulk(text.as_bytes());
+    }
+}
+
+fn list(replies: &mut Replies, args: Args<'_>) -> Outcome {
+    let pattern = match (args.len(), args.get(2), args.get(3)) {
+        (2, _, _) => &b"*"[..],
+        (5, Some(filter), Some(by))
+            if filter.eq_ignore_ascii_case(b"FILTERBY") && by.eq_ignore_ascii_case(b"PATTERN") =>
+        {
+            args.at(4)
+        }
+        _ => return Err(crate::resp::error::SYNTAX),
+    };
+    let pattern = pattern.to_ascii_lowercase();
+    let names: Vec<&str> =
+        COMMANDS.iter().map(|command| command.name).filter(|name| glob::matches(&pattern, name.as_bytes())).collect();
+    replies.array(names.len());
+    names.iter().for_each(|name| replies.bulk(name.as_bytes()));
+    Ok(())
+}
+
+/// For cluster clients, which ask where the keys of a command are.
+fn get_keys(replies: &mut Replies, args: Args<'_>) -> Outcome {
+    let Some(command) = table::find(args.at(2)) else { return Err(Error::new("ERR Invalid command specified")) };
+    let (first, last, step) = command.keys;
+    if first == 0 {
+        return Err(Error::new("ERR The command has no key arguments"));
+    }
+    let len = args.len() - 2;
+    if !command.takes(len) {
+        return Err(Error::new("ERR Invalid number of arguments specified for command"));
+    }
+    let last = if last < 0 { len - last.unsigned_abs() as usize } else { last as usize };
+    let keys: Vec<&[u8]> = (first as usize..=last).step_by(step as usize).map(|index| args.at(index + 2)).collect();
+    replies.array(keys.len());
+    keys.iter().for_each(|key| replies.bulk(key));
+    Ok(())
+}

@@ -1,0 +1,38 @@
+//! Keys as such: `DEL`, `EXISTS`, `TYPE`.
+
+use crate::resp::connection::Connection;
+use crate::resp::error::Outcome;
+use crate::resp::frame::Args;
+use crate::store::Store;
+
+/// `DEL` and `UNLINK`: the same here, because freeing memory is never on the path of a command.
+pub(in crate::resp) async fn del<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
+    let mut keys: Vec<&[u8]> = args.iter_from(1).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    let deleted = connection
+        .update(&keys, |entries, batch| {
+            let existing = keys.iter().zip(entries).filter(|(_, entry)| entry.is_some());
+            existing.for_each(|(key, _)| batch.delete(key));
+            batch.len()
+        })
+        .await?;
+    connection.replies.integer(deleted as i64);
+    Ok(())
+}
+
+/// A key named twice counts twice.
+pub(in crate::resp) async fn exists<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
+    let mut found = 0;
+    for key in args.iter_from(1) {
+        found += i64::from(connection.get(key).await?.is_some());
+    }
+    connection.replies.integer(found);
+    Ok(())
+}
+
+pub(in crate::resp) async fn type_of<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
+    let exists = connection.get(args.at(1)).await?.is_some();
+    connection.replies.simple(if exists { "string" } else { "none" });
+    Ok(())
+}

@@ -1,0 +1,143 @@
+//! Going through all keys, a bounded page at a time (S14): other connections are served between the pages.
+
+use weir_io::yield_now;
+use weir_model::Batch;
+
+use super::integer;
+use crate::resp::connection::Connection;
+use crate::resp::error::{Error, INVALID_CURSOR, OLD_CURSOR, Outcome, SYNTAX};
+use crate::resp::frame::Args;
+use crate::resp::glob;
+use crate::resp::number::parse_u64;
+use crate::resp::reply::Replies;
+use crate::store::Store;
+
+/// Keys looked at between two turns.
+const PAGE_KEYS: usize = 1000;
+
+/// Most keys that one `SCAN` looks at, whatever its `COUNT`: the client is told where to go on.
+const SCAN_KEYS_MAX: usize = 10_000;
+
+/// Most bytes of reply that `KEYS` gathers: its length stands in front, so it cannot be sent bit by bit.
+const KEYS_BYTES_MAX: usize = 32 << 20;
+
+struct ScanOptions<'a> {
+    pattern: Option<&'a [u8]>,
+    count: usize,
+    /// Whether the keys asked for can exist: all are strings.
+    strings: bool,
+}
+
+impl<'a> ScanOptions<'a> {
+    fn parse(args: Args<'a>) -> Outcome<Self> {
+        let mut options = Self { pattern: None, count: 10, strings: true };
+        let mut words = args.iter_from(2);
+        while let Some(word) = words.next() {
+            let value = words.next().ok_or(SYNTAX)?;
+            if word.eq_ignore_ascii_case(b"MATCH") {
+                options.pattern = Some(value).filter(|pattern| pattern != b"*");
+            } else if word.eq_ignore_ascii_case(b"COUNT") {
+                options.count = usize::try_from(integer(value)?).ok().filter(|&count| count > 0).ok_or(SYNTAX)?;
+            } else if word.eq_ignore_ascii_case(b"TYPE") {
+                options.strings = value.eq_ignore_ascii_case(b"string");
+            } else {
+                return Err(SYNTAX);
+            }
+        }
+        Ok(options)
+    }
+}
+
+pub(in crate::resp) async fn scan<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
+    let cursor = parse_u64(args.at(1)).ok_or(INVALID_CURSOR)?;
+    let options = ScanOptions::parse(args)?;
+    let mut next = match cursor {
+        0 => Some(Vec::new()),
+        cursor => Some(connection.server.cursors.resolve(cursor).ok_or(OLD_CURSOR)?),
+    };
+    connection.submit().await;
+    let mut found = Vec::new();
+    let mut left = options.count.min(SCAN_KEYS_MAX);
+    while let Some(from) = next.take_if(|_| left > 0) {
+        let page = connection.server.store.scan(&from, left.min(PAGE_KEYS)).await?;
+        // A page may be empty and yet cost its bounded work: it counts, so that the call as a whole is bounded.
+        left = left.saturating_sub(page.keys.len().max(1));
+        next = page.next;
+        let matching = |key: &Vec<u8>| options.pattern.is_none_or(|pattern| glob::matches(pattern, key));
+        found.extend(page.keys.into_iter().filter(|key| options.strings && matching(key)));
+        yield_now().await;
+    }
+    let cursor = next.map_or(0, |key| connection.server.cursors.issue(key));
+    connection.replies.array(2);
+    connection.replies.bulk(cursor.to_string().as_bytes());
+    connection.replies.array(found.len());
+    found.iter().for_each(|key| connection.replies.bulk(key));
+    Ok(())
+}
+
+/// Calls `visit` for every page of keys.
+async fn pages<S: Store>(connection: &mut Connection<S>, mut visit: impl FnMut(Vec<Vec<u8>>) -> Outcome) -> Outcome {
+    connection.submit().await;
+    let mut next = Some(Vec::new());
+    while let Some(from) = next {
+        let page = connection.server.store.scan(&from, PAGE_KEYS).await?;
+        visit(page.keys)?;
+        next = page.next;
+        yield_now().await;
+    }
+    Ok(())
+}
+
+pub(in crate::resp) async fn keys<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
+    let pattern = args.at(1);
+    let (mut found, mut count) = (Replies::default(), 0);
+    pages(connection, |keys| {
+        for key in keys.iter().filter(|key| pattern == b"*" || glob::matches(pattern, key)) {
+            found.bulk(key);
+            count += 1;
+        }
+        match found.len() {
+            ..=KEYS_BYTES_MAX => Ok(()),
+            _ => Err(Error::new("ERR more than 32 MB of keys match, use SCAN")),
+        }
+    })
+    .await?;
+    connection.replies.array(count);
+    found.pieces(0).iter().for_each(|piece| connection.replies.raw(piece));
+    Ok(())
+}
+
+pub(in crate::resp) async fn dbsize<S: Store>(connection: &mut Connection<S>, _: Args<'_>) -> Outcome {
+    let mut count = 0;
+    pages(connection, |keys| {
+        count += keys.len() as i64;
+        Ok(())
+    })
+    .await?;
+    connection.replies.integer(count);
+    Ok(())
+}
+
+/// `FLUSHDB` and `FLUSHALL`: what is there when its page comes up is deleted. A write that comes in meanwhile may be
+/// deleted or not, as if it had come before or after.
+pub(in crate::resp) async fn flush<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
+    let known = args.iter_from(1).all(|word| word.eq_ignore_ascii_case(b"ASYNC") || word.eq_ignore_ascii_case(b"SYNC"));
+    if args.len() > 2 || !known {
+        return Err(SYNTAX);
+    }
+    connection.submit().await;
+    let mut batch = Batch::new();
+    let mut next = Some(Vec::new());
+    while let Some(from) = next {
+        let page = connection.server.store.scan(&from, PAGE_KEYS).await?;
+        if !page.keys.is_empty() {
+            batch.clear();
+            page.keys.iter().for_each(|key| batch.delete(key));
+            connection.write(&batch).await?;
+        }
+        next = page.next;
+        yield_now().await;
+    }
+    connection.replies.ok();
+    Ok(())
+}

@@ -1,0 +1,332 @@
+//! One connection: its socket, its replies, and its writes that are not committed yet.
+//!
+//! All complete requests in the read buffer are served before anything is written back:
+//!
+//! 1. Reads are answered on the spot, unless they must wait for the disk.
+//! 2. Plain writes (`SET`, `MSET`) gather in one batch, which goes to the store when something else is asked for, or
+//!    at the end of the buffer: one log record, one turn at the store's lock.
+//! 3. At the end all commits are awaited, and only then are the replies written, in one piece. Nothing is acknowledged
+//!    before its commit. A reply whose commit failed is replaced by the error.
+//!
+//! While replies wait for the client nothing more is read from it, so the memory of a connection is bounded by one
+//! request, [`FLUSH_BYTES`] of replies and one value.
+
+use std::io;
+use std::sync::Arc;
+
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use weir_model::{Batch, Change, KEY_BYTES_MAX};
+
+use super::client::{Client, Phase};
+use super::error::{Error, KEY_TOO_LONG, Outcome};
+use super::frame::{Args, Progress};
+use super::input::Input;
+use super::parse::parse;
+use super::reply::{Mark, Replies};
+use super::table;
+use crate::pool;
+use crate::server::Server;
+use crate::stats::ThreadStats;
+use crate::store::{Entry, Store};
+
+/// Replies are written out when they reach this many bytes, even in the middle of a pipeline or of one long reply.
+const FLUSH_BYTES: usize = 256 << 10;
+
+/// A gathered batch goes to the store when it reaches this many bytes.
+const BATCH_BYTES: usize = 256 << 10;
+
+/// See the module.
+pub(super) struct Connection<S: Store> {
+    pub(super) server: Arc<Server<S>>,
+    pub(super) client: Arc<Client>,
+    pub(super) replies: Replies,
+    /// Close once the replies are written.
+    pub(super) closing: bool,
+    thread: usize,
+    stream: TcpStream,
+    gathered: Gathered,
+    commits: Vec<Pending<S::Commit>>,
+    /// Replies have been written since the command began: its reply can no longer be taken back.
+    flushed: bool,
+}
+
+/// Plain writes that wait to become one batch. Their replies lie together between the marks.
+struct Gathered {
+    batch: Batch,
+    from: Mark,
+    to: Mark,
+    replies: usize,
+}
+
+/// A write in the store whose replies depend on its commit.
+struct Pending<C> {
+    commit: C,
+    from: Mark,
+    /// `None` while the command is still writing its reply.
+    to: Option<Mark>,
+    replies: usize,
+}
+
+/// Serves `stream` until one side closes.
+pub(crate) async fn serve<S: Store>(stream: TcpStream, server: Arc<Server<S>>, client: Arc<Client>, thread: usize) {
+    let replies = Replies::default();
+    let mark = replies.mark();
+    let mut connection = Connection {
+        server,
+        client,
+        replies,
+        closing: false,
+        thread,
+        stream,
+        gathered: Gathered { batch: Batch::new(), from: mark, to: mark, replies: 0 },
+        commits: Vec::new(),
+        flushed: false,
+    };
+    if let Err(error) = connection.run().await {
+        tracing::debug!(client = connection.client.id, %error, "connection ended");
+    }
+}
+
+impl<S: Store> Connection<S> {
+    async fn run(&mut self) -> io::Result<()> {
+        let mut input = Input::new();
+        while !self.closing && !self.server.is_draining() {
+            self.enter(if input.is_empty() { Phase::Idle } else { Phase::Receiving });
+            let received = input.fill(&mut self.stream).await?;
+            if received == 0 {
+                break;
+            }
+            self.stats().bytes_in.add(received as u64);
+            self.enter(Phase::Serving);
+            self.replies.lend(pool::take());
+            self.serve_received(&mut input).await?;
+            self.flush().await?;
+            pool::give(self.replies.reclaim());
+        }
+        Ok(())
+    }
+
+    /// Serves every complete request in `input`.
+    async fn serve_received(&mut self, input: &mut Input) -> io::Result<()> {
+        while !self.closing {
+            match parse(&input.bytes[input.start..], &self.server.settings.limits, &mut input.state) {
+                Ok(Progress::Incomplete) => break,
+                Ok(Progress::Nothing(len)) => input.start += len,
+                Ok(Progress::Request(len)) => {
+                    self.execute(input.state.args(&input.bytes[input.start..])).await;
+                    input.start += len;
+                    if self.replies.len() >= FLUSH_BYTES {
+                        self.flush().await?;
+                    }
+                }
+                Err(error) => {
+                    self.submit().await;
+                    if let Some(reply) = error.reply() {
+                        self.replies.raw(&reply);
+                    }
+                    self.closing = true;
+                }
+            }
+        }
+        input.consume();
+        Ok(())
+    }
+
+    /// Runs one command and writes its reply, an error included.
+    async fn execute(&mut self, args: Args<'_>) {
+        self.flushed = false;
+        let from = self.replies.mark();
+        let outcome = match table::find(args.at(0)) {
+            None => Err(Error::unknown_command(args.at(0), args.iter_from(1))),
+            Some(command) if !command.takes(args.len()) => Err(Error::arity(command.name)),
+            Some(command) => {
+                self.stats().called(command.index);
+                table::dispatch(command.id, self, args).await
+            }
+        };
+        if let Err(error) = outcome {
+            self.fail(from, &error);
+        }
+        let to = self.replies.mark();
+        for pending in self.commits.iter_mut().rev().take_while(|pending| pending.to.is_none()) {
+            pending.to = Some(to);
+        }
+    }
+
+    /// Puts an error in the place of the command's reply.
+    fn fail(&mut self, from: Mark, error: &Error) {
+        self.stats().errors.add(1);
+        if self.flushed {
+            // Half a reply is at the client already: only closing tells him.
+            self.closing = true;
+            return;
+        }
+        self.replies.rewind(from);
+        self.replies.error(error.text());
+    }
+
+    /// The counters of this connection's thread.
+    pub(super) fn stats(&self) -> &ThreadStats {
+        self.server.stats.thread(self.thread)
+    }
+
+    /// The entry of `key`.
+    pub(super) async fn get(&mut self, key: &[u8]) -> Outcome<Option<Entry<S::Value>>> {
+        self.submit().await;
+        let entry = self.server.store.get(key).await?;
+        match &entry {
+            Some(_) => self.stats().hits.add(1),
+            None => self.stats().misses.add(1),
+        }
+        Ok(entry)
+    }
+
+    /// Reads `keys` and changes them as `change` decides, with no other write in between. The reply that the command
+    /// writes waits for the commit.
+    pub(super) async fn update<R: Send>(
+        &mut self,
+        keys: &[&[u8]],
+        change: impl FnOnce(&[Option<Entry<S::Value>>], &mut Batch) -> R + Send,
+    ) -> Outcome<R> {
+        check_keys(keys)?;
+        self.submit().await;
+        let from = self.replies.mark();
+        let (result, commit) = self.server.store.update(keys, change).await?;
+        if let Some(commit) = commit {
+            self.commits.push(Pending { commit, from, to: None, replies: 1 });
+        }
+        Ok(result)
+    }
+
+    /// Like [`Connection::update`], with a `change` that may refuse. It has left the batch empty then.
+    pub(super) async fn try_update<R: Send>(
+        &mut self,
+        keys: &[&[u8]],
+        change: impl FnOnce(&[Option<Entry<S::Value>>], &mut Batch) -> Outcome<R> + Send,
+    ) -> Outcome<R> {
+        self.update(keys, change).await?
+    }
+
+    /// Applies `batch`; the reply that the command writes waits for the commit.
+    pub(super) async fn write(&mut self, batch: &Batch) -> Outcome {
+        self.submit().await;
+        let from = self.replies.mark();
+        let commit = self.server.store.write(batch).await?;
+        self.commits.push(Pending { commit, from, to: None, replies: 1 });
+        Ok(())
+    }
+
+    /// Writes `changes`, whatever was there before, and replies `+OK`: together with its neighbours in the pipeline.
+    pub(super) async fn put_blindly<'c>(&mut self, changes: impl Iterator<Item = Change<'c>> + Clone) -> Outcome {
+        for change in changes.clone() {
+            check_keys(&[change.key()])?;
+        }
+        let full = self.gathered.batch.as_bytes().len() >= BATCH_BYTES;
+        if full || self.gathered.to != self.replies.mark() {
+            self.submit().await;
+        }
+        if self.gathered.batch.is_empty() {
+            self.gathered.from = self.replies.mark();
+        }
+        for change in changes {
+            self.gathered.batch.push(change);
+        }
+        self.replies.ok();
+        self.gathered.to = self.replies.mark();
+        self.gathered.replies += 1;
+        Ok(())
+    }
+
+    /// Hands the gathered writes to the store, so that what follows sees them.
+    pub(super) async fn submit(&mut self) {
+        if self.gathered.batch.is_empty() {
+            return;
+        }
+        let Gathered { from, to, replies, .. } = self.gathered;
+        match self.server.store.write(&self.gathered.batch).await {
+            Ok(commit) => self.commits.push(Pending { commit, from, to: Some(to), replies }),
+            // Nothing has been replied behind the gathered writes: they are submitted before any other command.
+            Err(error) => self.replies.replace_with_error(from, to, replies, Error::from(error).text()),
+        }
+        self.gathered.batch.clear();
+        self.gathered.replies = 0;
+    }
+
+    /// Makes room in the middle of a long reply: what is complete so far goes to the client.
+    pub(super) async fn flush_if_long(&mut self) -> Outcome {
+        if self.replies.len() < FLUSH_BYTES {
+            return Ok(());
+        }
+        let flushed = self.flush().await;
+        flushed.map_err(|error| {
+            self.closing = true;
+            Error::bytes(error.to_string().into_bytes())
+        })
+    }
+
+    /// Awaits every commit and writes every reply.
+    async fn flush(&mut self) -> io::Result<()> {
+        self.submit().await;
+        self.commit().await;
+        if self.replies.is_empty() {
+            return Ok(());
+        }
+        self.flushed = true;
+        self.enter(Phase::Replying);
+        self.stats().bytes_out.add(self.replies.len() as u64);
+        let total = self.replies.len();
+        let mut written = 0;
+        while written < total {
+            written += match self.replies.as_one_piece() {
+                Some(bytes) => self.stream.write(&bytes[written..]).await?,
+                None => self.stream.write_vectored(&self.replies.pieces(written)).await?,
+            };
+            if written < total {
+                // Some bytes were taken: the client is slow, not gone.
+                self.enter(Phase::Replying);
+            }
+        }
+        self.replies.clear();
+        let mark = self.replies.mark();
+        (self.gathered.from, self.gathered.to) = (mark, mark);
+        self.enter(Phase::Serving);
+        Ok(())
+    }
+
+    /// Awaits every commit; replies whose commit failed become errors.
+    async fn commit(&mut self) {
+        let mut failed = Vec::new();
+        for mut pending in self.commits.drain(..) {
+            if let Err(error) = (&mut pending.commit).await {
+                failed.push((pending, Error::from(error)));
+            }
+        }
+        // From the last to the first, so that the marks in front stay right. A command with several writes has one
+        // reply: it is replaced once.
+        let mut replaced = None;
+        for (pending, error) in failed.into_iter().rev() {
+            let to = pending.to.unwrap_or_else(|| self.replies.mark());
+            if replaced != Some((pending.from, to)) {
+                self.replies.replace_with_error(pending.from, to, pending.replies, error.text());
+                self.server.stats.thread(self.thread).errors.add(pending.replies as u64);
+                replaced = Some((pending.from, to));
+            }
+        }
+    }
+
+    fn enter(&self, phase: Phase) {
+        self.client.enter(phase, self.server.second());
+    }
+}
+
+/// The longest key is a limit of the store, not of the protocol.
+fn check_keys(keys: &[&[u8]]) -> Outcome {
+    if keys.iter().any(|key| key.len() > KEY_BYTES_MAX) { Err(KEY_TOO_LONG) } else { Ok(()) }
+}
+
+impl<S: Store> Drop for Connection<S> {
+    fn drop(&mut self) {
+        self.server.clients.leave(self.client.id);
+    }
+}

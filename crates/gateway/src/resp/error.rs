@@ -1,0 +1,88 @@
+//! Error replies, in Redis' exact words: clients match on them.
+
+use std::borrow::Cow;
+
+/// What a command handler gives back: its reply is written, or it failed.
+pub(super) type Outcome<T = ()> = Result<T, Error>;
+
+/// Why a command failed: the text of the reply, its first word the code that clients look at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Error(Cow<'static, [u8]>);
+
+impl Error {
+    pub(super) const fn new(text: &'static str) -> Self {
+        Error(Cow::Borrowed(text.as_bytes()))
+    }
+
+    pub(super) fn bytes(text: Vec<u8>) -> Self {
+        Error(Cow::Owned(text))
+    }
+
+    pub(super) fn text(&self) -> &[u8] {
+        &self.0
+    }
+
+    pub(super) fn arity(full_name: &str) -> Self {
+        Self::bytes(format!("ERR wrong number of arguments for '{full_name}' command").into_bytes())
+    }
+
+    pub(super) fn expire(name: &str) -> Self {
+        Self::bytes(format!("ERR invalid expire time in '{name}' command").into_bytes())
+    }
+
+    /// `name` is cut as Redis cuts it, and the arguments are shown up to 128 bytes.
+    pub(super) fn unknown_command<'a>(name: &[u8], args: impl Iterator<Item = &'a [u8]>) -> Self {
+        let mut shown = Vec::new();
+        for arg in args {
+            if shown.len() >= 128 {
+                break;
+            }
+            let room = 128 - shown.len();
+            shown.push(b'\'');
+            shown.extend_from_slice(c_text(arg, room));
+            shown.extend_from_slice(b"' ");
+        }
+        Self::bytes(
+            [b"ERR unknown command '", c_text(name, 128), b"', with args beginning with: ", &shown[..]].concat(),
+        )
+    }
+
+    pub(super) fn unknown_subcommand(container: &str, name: &[u8]) -> Self {
+        let help = format!("'. Try {} HELP.", container.to_ascii_uppercase());
+        Self::bytes([b"ERR unknown subcommand '", c_text(name, 128), help.as_bytes()].concat())
+    }
+}
+
+/// The front of `text` that C's `%.*s` prints: up to a NUL, and at most `max` bytes.
+fn c_text(text: &[u8], max: usize) -> &[u8] {
+    let end = text.iter().position(|&byte| byte == 0).unwrap_or(text.len());
+    &text[..end.min(max)]
+}
+
+/// The store failed. The message names the file and what to do with it is in the log; a write that failed is not
+/// acknowledged, though it may turn out to have happened.
+impl From<weir_io::Error> for Error {
+    fn from(error: weir_io::Error) -> Self {
+        let code = match error.kind() {
+            weir_io::ErrorKind::NoSpace => "MISCONF Errors writing to the log:",
+            weir_io::ErrorKind::Corruption => "ERR stored data is damaged:",
+            _ => "ERR storage:",
+        };
+        Self::bytes(format!("{code} {error}").into_bytes())
+    }
+}
+
+pub(super) const SYNTAX: Error = Error::new("ERR syntax error");
+pub(super) const NOT_AN_INTEGER: Error = Error::new("ERR value is not an integer or out of range");
+pub(super) const NOT_A_FLOAT: Error = Error::new("ERR value is not a valid float");
+pub(super) const WOULD_OVERFLOW: Error = Error::new("ERR increment or decrement would overflow");
+pub(super) const DECREMENT_OVERFLOW: Error = Error::new("ERR decrement would overflow");
+pub(super) const NOT_A_NUMBER: Error = Error::new("ERR increment would produce NaN or Infinity");
+pub(super) const TOO_LONG: Error = Error::new("ERR string exceeds maximum allowed size (proto-max-bulk-len)");
+pub(super) const KEY_TOO_LONG: Error = Error::new("ERR key exceeds maximum allowed size (65536 bytes)");
+pub(super) const OFFSET: Error = Error::new("ERR offset is out of range");
+pub(super) const INVALID_CURSOR: Error = Error::new("ERR invalid cursor");
+pub(super) const OLD_CURSOR: Error = Error::new("ERR invalid cursor: too old or unknown, start the scan again at 0");
+pub(super) const DB_INDEX: Error = Error::new("ERR DB index is out of range");
+pub(super) const NO_PROTO: Error = Error::new("NOPROTO unsupported protocol version");
+pub(super) const WRONG_PASS: Error = Error::new("WRONGPASS invalid username-password pair or user is disabled.");

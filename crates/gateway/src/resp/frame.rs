@@ -1,0 +1,202 @@
+//! What a request looks like while it is read: limits, what has been recognised so far, and the arguments at the end.
+//!
+//! A request is either an array of bulk strings (`*2\r\n$3\r\nGET\r\n$1\r\nk\r\n`) or one line of words. Its bytes stay
+//! in the connection's read buffer; here are only positions in it, so nothing that a client merely *announces* costs
+//! memory (S9).
+
+use std::fmt;
+use std::ops::Index;
+
+/// How much one request may ask for. Checked against what a client announces, before anything is allocated for it.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Most arguments of a command, its name included.
+    pub args_max: usize,
+    /// Most bytes of one argument.
+    pub bulk_bytes_max: usize,
+    /// Most bytes of a line: an inline command, or the line that announces a length.
+    pub line_bytes_max: usize,
+    /// Most bytes of a whole request.
+    pub request_bytes_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { args_max: 1 << 20, bulk_bytes_max: 64 << 20, line_bytes_max: 64 << 10, request_bytes_max: 128 << 20 }
+    }
+}
+
+/// Where an argument lies: positions relative to the first byte of its request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Span {
+    pub(super) start: u32,
+    pub(super) len: u32,
+}
+
+/// More arguments than this are not kept as spare memory for the next request.
+const SPANS_KEPT_MAX: usize = 1024;
+
+/// What has been recognised of the request at the front of the buffer, so that no byte is looked at twice however the
+/// stream is cut. All positions are relative to the request's first byte.
+#[derive(Debug, Default)]
+pub struct State {
+    pub(super) spans: Vec<Span>,
+    /// Arguments announced and still missing; `None` before the announcement has been read.
+    pub(super) missing: Option<usize>,
+    /// Length of the argument whose announcement has been read, but not yet its bytes.
+    pub(super) bulk_len: Option<usize>,
+    /// First byte that is not understood yet.
+    pub(super) position: usize,
+    /// Bytes from `position` on that are known not to end the line.
+    pub(super) scanned: usize,
+    /// Words of an inline request, unquoted; array requests leave it empty.
+    pub(super) words: Vec<u8>,
+    pub(super) inline: bool,
+    /// The last call gave a complete request: the next one starts afresh.
+    pub(super) complete: bool,
+}
+
+impl State {
+    /// Ready for the first byte of a request.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The arguments of the request that [`super::parse`] has just completed at the front of `buffer`.
+    pub fn args<'a>(&'a self, buffer: &'a [u8]) -> Args<'a> {
+        debug_assert!(self.complete, "arguments are asked for only when a request is complete");
+        Args { bytes: if self.inline { &self.words } else { buffer }, spans: &self.spans }
+    }
+
+    /// Bytes of memory held on behalf of an unfinished request, besides its bytes themselves.
+    pub fn memory_bytes(&self) -> usize {
+        self.spans.capacity() * size_of::<Span>() + self.words.capacity()
+    }
+
+    /// Bytes the request needs at least before it can be complete: a hint for the next read, never trusted as a size
+    /// to allocate.
+    pub fn wanted_bytes(&self) -> usize {
+        self.position + self.bulk_len.map_or(0, |len| len + 2)
+    }
+
+    pub(super) fn restart(&mut self) {
+        self.spans.clear();
+        self.words.clear();
+        if self.spans.capacity() > SPANS_KEPT_MAX {
+            self.spans.shrink_to(SPANS_KEPT_MAX);
+            self.words.shrink_to(SPANS_KEPT_MAX);
+        }
+        self.missing = None;
+        self.bulk_len = None;
+        self.position = 0;
+        self.scanned = 0;
+        self.inline = false;
+        self.complete = false;
+    }
+}
+
+/// What [`super::parse`] found at the front of the buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// The request is not complete: call again with more bytes behind the same ones.
+    Incomplete,
+    /// A request of so many bytes, with at least one argument: see [`State::args`].
+    Request(usize),
+    /// So many bytes that ask for nothing (an empty line, an empty array).
+    Nothing(usize),
+}
+
+/// The arguments of a complete request; number 0 is the command's name.
+#[derive(Clone, Copy)]
+pub struct Args<'a> {
+    bytes: &'a [u8],
+    spans: &'a [Span],
+}
+
+impl<'a> Args<'a> {
+    /// How many there are, the name included; never 0.
+    #[allow(clippy::len_without_is_empty, reason = "a request without arguments is not a request")]
+    pub fn len(&self) -> usize {
+        self.spans.len()
+    }
+
+    /// Argument `index`, living as long as the buffer.
+    ///
+    /// # Panics
+    /// If there is no such argument: the command table has checked the number before.
+    #[inline]
+    pub fn at(&self, index: usize) -> &'a [u8] {
+        let span = self.spans[index];
+        &self.bytes[span.start as usize..][..span.len as usize]
+    }
+
+    /// Argument `index`, if there is one.
+    pub fn get(&self, index: usize) -> Option<&'a [u8]> {
+        (index < self.spans.len()).then(|| self.at(index))
+    }
+
+    /// The arguments from `first` on.
+    pub fn iter_from(&self, first: usize) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
+        let args = *self;
+        (first.min(args.len())..args.len()).map(move |index| args.at(index))
+    }
+}
+
+impl Index<usize> for Args<'_> {
+    type Output = [u8];
+
+    fn index(&self, index: usize) -> &[u8] {
+        self.at(index)
+    }
+}
+
+impl fmt::Debug for Args<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter_from(0).map(String::from_utf8_lossy)).finish()
+    }
+}
+
+/// Bytes that are not a request. The connection is told (in Redis' own words) and closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProtocolError {
+    /// A line of more than 64 KiB that is no array.
+    InlineTooLong,
+    /// Quotes that do not end, or a closing quote followed by something else than a space.
+    UnbalancedQuotes,
+    /// The line after `*` does not end.
+    ArrayLineTooLong,
+    /// The line after `*` is no number, or above the limit.
+    ArrayLength,
+    /// The line after `$` does not end.
+    BulkLineTooLong,
+    /// The line after `$` is no number, negative, or above the limit.
+    BulkLength,
+    /// An element that is no bulk string: requests are flat, so nothing nests (S10).
+    ExpectedBulk(u8),
+    /// All arguments together are above the limit.
+    RequestTooLong,
+    /// A web browser or an HTTP client, perhaps tricked into talking to us: closed without an answer (S17).
+    Http,
+}
+
+impl ProtocolError {
+    /// The reply before the connection closes; `None` where silence is the answer.
+    pub fn reply(&self) -> Option<Vec<u8>> {
+        let text: &[u8] = match self {
+            ProtocolError::InlineTooLong => b"too big inline request",
+            ProtocolError::UnbalancedQuotes => b"unbalanced quotes in request",
+            ProtocolError::ArrayLineTooLong => b"too big mbulk count string",
+            ProtocolError::ArrayLength => b"invalid multibulk length",
+            ProtocolError::BulkLineTooLong => b"too big bulk count string",
+            ProtocolError::BulkLength => b"invalid bulk length",
+            ProtocolError::RequestTooLong => b"request too large",
+            ProtocolError::ExpectedBulk(got) => {
+                // An error is one line: a line end in it would be taken for the next reply.
+                let got = if matches!(got, b'\r' | b'\n') { b' ' } else { *got };
+                return Some([b"-ERR Protocol error: expected '$', got '".as_slice(), &[got], b"'\r\n"].concat());
+            }
+            ProtocolError::Http => return None,
+        };
+        Some([b"-ERR Protocol error: ".as_slice(), text, b"\r\n"].concat())
+    }
+}

@@ -1,0 +1,80 @@
+//! The bytes received and not yet served.
+//!
+//! A connection that waits holds no buffer: it borrows one from its thread's pool when bytes are there to be read, and
+//! gives it back when they are served. What is left of an unfinished request is kept in memory of its own size.
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::pin;
+
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+
+use super::frame::State;
+use crate::pool;
+
+/// What is received and how far it is understood.
+pub(super) struct Input {
+    pub(super) bytes: Vec<u8>,
+    /// First byte that is not served yet.
+    pub(super) start: usize,
+    pub(super) state: State,
+}
+
+impl Input {
+    pub(super) fn new() -> Self {
+        Self { bytes: Vec::new(), start: 0, state: State::new() }
+    }
+
+    /// Whether no part of a request is waiting for its rest.
+    pub(super) fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Waits for more bytes; gives how many, 0 at the end of the stream.
+    pub(super) async fn fill(&mut self, stream: &mut TcpStream) -> io::Result<usize> {
+        poll_fn(|cx| {
+            self.borrow();
+            // The future is made for one poll and dropped: reading is cancel-safe, and nothing is read when pending.
+            let result = pin!(stream.read_buf(&mut self.bytes)).poll(cx);
+            if result.is_pending() {
+                self.give_back();
+            }
+            result
+        })
+        .await
+    }
+
+    /// Drops what is served.
+    pub(super) fn consume(&mut self) {
+        if self.start == self.bytes.len() {
+            self.bytes.clear();
+        } else if self.start > 0 {
+            self.bytes.drain(..self.start);
+        }
+        self.start = 0;
+    }
+
+    /// Makes room for more bytes: at most as much again as has been received, whatever is announced (S9).
+    fn borrow(&mut self) {
+        let received = self.bytes.len();
+        if received < pool::BUFFER_BYTES / 2 {
+            if self.bytes.capacity() < pool::BUFFER_BYTES {
+                let mut buffer = pool::take();
+                buffer.extend_from_slice(&self.bytes);
+                self.bytes = buffer;
+            }
+        } else if received == self.bytes.capacity() {
+            let wanted = self.state.wanted_bytes().saturating_sub(received).max(pool::BUFFER_BYTES);
+            self.bytes.reserve_exact(received.min(wanted));
+        }
+    }
+
+    /// Keeps only what was received, while the rest is waited for.
+    fn give_back(&mut self) {
+        if self.bytes.len() < pool::BUFFER_BYTES / 2 && self.bytes.capacity() >= pool::BUFFER_BYTES {
+            let kept = self.bytes.as_slice().to_vec();
+            pool::give(std::mem::replace(&mut self.bytes, kept));
+        }
+    }
+}

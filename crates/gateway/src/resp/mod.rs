@@ -1,0 +1,23 @@
+//! The Redis protocol, from bytes to bytes.
+//!
+//! `input` receives, `parse` finds requests, `table` finds the command, `commands` serve it, `reply` gathers what is
+//! written back; `connection` runs the round.
+
+pub(crate) mod client;
+mod commands;
+pub(crate) mod connection;
+pub(crate) mod cursors;
+mod error;
+mod extended;
+pub mod frame;
+mod glob;
+mod inline;
+mod input;
+mod number;
+mod parse;
+#[cfg(test)]
+mod parse_tests;
+pub mod reply;
+pub mod table;
+
+pub use parse::parse;

@@ -1,0 +1,123 @@
+//! Requests from bytes: pure, resumable, without recursion, and without an allocation that a client has not paid for
+//! in bytes.
+
+use super::frame::{Limits, Progress, ProtocolError, Span, State};
+use super::inline;
+use super::number::parse_i64;
+
+/// Looks for one request at the front of `buffer`, which holds at least what it held at the last call that said
+/// [`Progress::Incomplete`]. After a complete request the caller drops its bytes, and the next call starts afresh.
+///
+/// # Errors
+/// The bytes are no request, or one above the limits. The stream cannot be resumed: answer
+/// [`ProtocolError::reply`] and close.
+pub fn parse(buffer: &[u8], limits: &Limits, state: &mut State) -> Result<Progress, ProtocolError> {
+    if state.complete {
+        state.restart();
+    }
+    match buffer.first() {
+        None => Ok(Progress::Incomplete),
+        Some(b'*') => parse_array(buffer, limits, state),
+        Some(_) => parse_inline(buffer, limits, state),
+    }
+}
+
+fn parse_array(buffer: &[u8], limits: &Limits, state: &mut State) -> Result<Progress, ProtocolError> {
+    let mut missing = match state.missing {
+        Some(missing) => missing,
+        None => {
+            let Some(line) = take_line(buffer, limits, state, ProtocolError::ArrayLineTooLong)? else {
+                return Ok(Progress::Incomplete);
+            };
+            let announced = parse_i64(&line[1..]).ok_or(ProtocolError::ArrayLength)?;
+            let Ok(announced @ 1..) = usize::try_from(announced) else {
+                state.complete = true;
+                return Ok(Progress::Nothing(state.position));
+            };
+            if announced > limits.args_max {
+                return Err(ProtocolError::ArrayLength);
+            }
+            announced
+        }
+    };
+    while missing > 0 {
+        let len = match state.bulk_len {
+            Some(len) => len,
+            None => {
+                let Some(line) = take_line(buffer, limits, state, ProtocolError::BulkLineTooLong)? else { break };
+                match line.first() {
+                    Some(b'$') => {}
+                    // An empty line: its own end is what stands in the place of the `$`.
+                    None => return Err(ProtocolError::ExpectedBulk(b'\r')),
+                    Some(&other) => return Err(ProtocolError::ExpectedBulk(other)),
+                }
+                let len = parse_i64(&line[1..]).and_then(|len| usize::try_from(len).ok());
+                let len = len.filter(|&len| len <= limits.bulk_bytes_max).ok_or(ProtocolError::BulkLength)?;
+                if state.position + len > limits.request_bytes_max {
+                    return Err(ProtocolError::RequestTooLong);
+                }
+                len
+            }
+        };
+        if buffer.len() < state.position + len + 2 {
+            state.bulk_len = Some(len);
+            break;
+        }
+        // Below `request_bytes_max`, which fits 32 bits.
+        state.spans.push(Span { start: state.position as u32, len: len as u32 });
+        state.bulk_len = None;
+        state.position += len + 2;
+        missing -= 1;
+    }
+    state.missing = Some(missing);
+    if missing > 0 {
+        return Ok(Progress::Incomplete);
+    }
+    state.complete = true;
+    Ok(Progress::Request(state.position))
+}
+
+/// The line that starts at the position, without its end (`\r` and one more byte, which Redis does not look at
+/// either), and moves past it; `None` if it is not complete.
+fn take_line<'a>(
+    buffer: &'a [u8],
+    limits: &Limits,
+    state: &mut State,
+    too_long: ProtocolError,
+) -> Result<Option<&'a [u8]>, ProtocolError> {
+    let window = &buffer[state.position..];
+    let window = &window[..window.len().min(limits.line_bytes_max)];
+    let Some(offset) = window[state.scanned..].iter().position(|&byte| byte == b'\r') else {
+        state.scanned = window.len();
+        return if window.len() == limits.line_bytes_max { Err(too_long) } else { Ok(None) };
+    };
+    let end = state.scanned + offset;
+    if buffer.len() < state.position + end + 2 {
+        state.scanned = end;
+        return Ok(None);
+    }
+    state.scanned = 0;
+    state.position += end + 2;
+    Ok(Some(&window[..end]))
+}
+
+fn parse_inline(buffer: &[u8], limits: &Limits, state: &mut State) -> Result<Progress, ProtocolError> {
+    let window = &buffer[..buffer.len().min(limits.line_bytes_max)];
+    let Some(offset) = window[state.scanned..].iter().position(|&byte| byte == b'\n') else {
+        state.scanned = window.len();
+        return if window.len() == limits.line_bytes_max {
+            Err(ProtocolError::InlineTooLong)
+        } else {
+            Ok(Progress::Incomplete)
+        };
+    };
+    let end = state.scanned + offset;
+    let line = window[..end].strip_suffix(b"\r").unwrap_or(&window[..end]);
+    inline::split(line, &mut state.words, &mut state.spans)?;
+    if inline::looks_like_http(&state.words, &state.spans) {
+        return Err(ProtocolError::Http);
+    }
+    state.inline = true;
+    state.complete = true;
+    Ok(if state.spans.is_empty() { Progress::Nothing(end + 1) } else { Progress::Request(end + 1) })
+}

@@ -1,0 +1,308 @@
+//! Replies as bytes, in RESP2 or RESP3, gathered for a whole pipeline.
+//!
+//! Small replies are copied into one buffer. A large value is not copied: it is remembered with its place in the
+//! stream and written from where it lies.
+
+use std::io::IoSlice;
+
+use super::number::{push_i64, push_u64};
+
+/// Values from this size on are written from where they lie: below, copying is cheaper than another piece to write.
+const SHARED_BYTES_MIN: usize = 16 << 10;
+
+/// Spare memory above this is given back once the replies are written.
+const KEPT_BYTES_MAX: usize = 64 << 10;
+
+/// The version of the protocol that replies are written in (requests are the same in both).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Protocol {
+    /// What a connection starts with.
+    #[default]
+    Resp2,
+    /// After `HELLO 3`.
+    Resp3,
+}
+
+type Shared = Box<dyn AsRef<[u8]> + Send + Sync>;
+
+/// Replies not yet written to the socket.
+#[derive(Default)]
+pub struct Replies {
+    /// What the client asked for with `HELLO`.
+    pub protocol: Protocol,
+    bytes: Vec<u8>,
+    /// Values that belong in front of `bytes[place..]`, in ascending order of place.
+    shared: Vec<(usize, Shared)>,
+    shared_bytes: usize,
+}
+
+impl Replies {
+    /// Bytes that wait to be written.
+    pub fn len(&self) -> usize {
+        self.bytes.len() + self.shared_bytes
+    }
+
+    /// Whether nothing waits to be written.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// `+text`; `text` is one line.
+    #[inline]
+    pub fn simple(&mut self, text: &str) {
+        self.line(b'+', text.as_bytes());
+    }
+
+    /// `+OK`
+    #[inline]
+    pub fn ok(&mut self) {
+        self.bytes.extend_from_slice(b"+OK\r\n");
+    }
+
+    /// `-text`, made one line whatever is in it: a line end would be taken for the next reply.
+    pub fn error(&mut self, text: &[u8]) {
+        let start = self.bytes.len() + 1;
+        self.line(b'-', text);
+        let end = self.bytes.len() - 2;
+        for byte in &mut self.bytes[start..end] {
+            if matches!(byte, b'\r' | b'\n') {
+                *byte = b' ';
+            }
+        }
+    }
+
+    /// A reply that is encoded already.
+    pub(super) fn raw(&mut self, reply: &[u8]) {
+        self.bytes.extend_from_slice(reply);
+    }
+
+    /// `:value`
+    #[inline]
+    pub fn integer(&mut self, value: i64) {
+        self.bytes.push(b':');
+        push_i64(&mut self.bytes, value);
+        self.end();
+    }
+
+    /// A string of any bytes.
+    #[inline]
+    pub fn bulk(&mut self, value: &[u8]) {
+        self.header(b'$', value.len());
+        self.bytes.extend_from_slice(value);
+        self.end();
+    }
+
+    /// A string of any bytes, kept where it lies if it is large.
+    #[inline]
+    pub fn bulk_value(&mut self, value: impl AsRef<[u8]> + Send + Sync + 'static) {
+        let len = value.as_ref().len();
+        if len < SHARED_BYTES_MIN {
+            return self.bulk(value.as_ref());
+        }
+        self.header(b'$', len);
+        self.shared.push((self.bytes.len(), Box::new(value)));
+        self.shared_bytes += len;
+        self.end();
+    }
+
+    /// Text for people: a verbatim string in RESP3, so that clients show its lines.
+    pub fn text(&mut self, text: &str) {
+        match self.protocol {
+            Protocol::Resp2 => self.bulk(text.as_bytes()),
+            Protocol::Resp3 => {
+                self.header(b'=', text.len() + 4);
+                self.bytes.extend_from_slice(b"txt:");
+                self.bytes.extend_from_slice(text.as_bytes());
+                self.end();
+            }
+        }
+    }
+
+    /// No value.
+    #[inline]
+    pub fn null(&mut self) {
+        self.bytes.extend_from_slice(match self.protocol {
+            Protocol::Resp2 => b"$-1\r\n",
+            Protocol::Resp3 => b"_\r\n",
+        });
+    }
+
+    /// Begins an array of `len` replies.
+    pub fn array(&mut self, len: usize) {
+        self.header(b'*', len);
+    }
+
+    /// Begins a map of `len` pairs; an array of twice as many in RESP2.
+    pub fn map(&mut self, len: usize) {
+        match self.protocol {
+            Protocol::Resp2 => self.header(b'*', len * 2),
+            Protocol::Resp3 => self.header(b'%', len),
+        }
+    }
+
+    /// Begins a set of `len` replies; an array in RESP2.
+    pub fn set(&mut self, len: usize) {
+        self.header(if self.protocol == Protocol::Resp3 { b'~' } else { b'*' }, len);
+    }
+
+    /// The place of the next reply, to come back to with [`Replies::replace_with_error`].
+    pub(super) fn mark(&self) -> Mark {
+        Mark { bytes: self.bytes.len(), shared: self.shared.len() }
+    }
+
+    /// Takes back what was written between the marks and puts `count` times the error `text` there. Marks behind
+    /// `to` are wrong afterwards, so replacing goes from the last to the first.
+    pub(super) fn replace_with_error(&mut self, from: Mark, to: Mark, count: usize, text: &[u8]) {
+        let mut error = Replies::default();
+        error.error(text);
+        let errors = error.bytes.repeat(count);
+        let grown = errors.len() as isize - (to.bytes - from.bytes) as isize;
+        self.bytes.splice(from.bytes..to.bytes, errors);
+        for (_, value) in self.shared.drain(from.shared..to.shared) {
+            self.shared_bytes -= (*value).as_ref().len();
+        }
+        for (place, _) in &mut self.shared[from.shared..] {
+            *place = place.checked_add_signed(grown).expect("a place behind the replaced bytes");
+        }
+    }
+
+    /// Forgets everything from `mark` on.
+    pub(super) fn rewind(&mut self, mark: Mark) {
+        self.bytes.truncate(mark.bytes);
+        for (_, value) in self.shared.drain(mark.shared..) {
+            self.shared_bytes -= (*value).as_ref().len();
+        }
+    }
+
+    /// The bytes, if they lie in one piece.
+    pub(super) fn as_one_piece(&self) -> Option<&[u8]> {
+        self.shared.is_empty().then_some(&self.bytes)
+    }
+
+    /// The bytes in pieces, without the first `written`.
+    pub(super) fn pieces(&self, mut written: usize) -> Vec<IoSlice<'_>> {
+        let mut pieces = Vec::with_capacity(self.shared.len() * 2 + 1);
+        let mut add = |piece| {
+            let piece: &[u8] = piece;
+            let skipped = written.min(piece.len());
+            written -= skipped;
+            if skipped < piece.len() {
+                pieces.push(IoSlice::new(&piece[skipped..]));
+            }
+        };
+        let mut from = 0;
+        for (place, value) in &self.shared {
+            add(&self.bytes[from..*place]);
+            add((**value).as_ref());
+            from = *place;
+        }
+        add(&self.bytes[from..]);
+        pieces
+    }
+
+    /// Everything is written: keeps a modest amount of memory for the next replies.
+    pub(super) fn clear(&mut self) {
+        self.bytes.clear();
+        self.bytes.shrink_to(KEPT_BYTES_MAX);
+        self.shared = Vec::new();
+        self.shared_bytes = 0;
+    }
+
+    /// Takes `buffer` as memory for the bytes. Only while nothing waits to be written.
+    pub(super) fn lend(&mut self, buffer: Vec<u8>) {
+        debug_assert!(self.bytes.is_empty());
+        self.bytes = buffer;
+    }
+
+    /// Gives the memory back. Only while nothing waits to be written.
+    pub(super) fn reclaim(&mut self) -> Vec<u8> {
+        debug_assert!(self.bytes.is_empty());
+        std::mem::take(&mut self.bytes)
+    }
+
+    fn line(&mut self, kind: u8, text: &[u8]) {
+        self.bytes.push(kind);
+        self.bytes.extend_from_slice(text);
+        self.end();
+    }
+
+    #[inline]
+    fn header(&mut self, kind: u8, len: usize) {
+        self.bytes.push(kind);
+        push_u64(&mut self.bytes, len as u64);
+        self.end();
+    }
+
+    #[inline]
+    fn end(&mut self) {
+        self.bytes.extend_from_slice(b"\r\n");
+    }
+}
+
+/// A place between two replies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Mark {
+    bytes: usize,
+    shared: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(replies: &Replies, skip: usize) -> Vec<u8> {
+        replies.pieces(skip).concat_bytes()
+    }
+
+    trait ConcatBytes {
+        fn concat_bytes(&self) -> Vec<u8>;
+    }
+
+    impl ConcatBytes for Vec<IoSlice<'_>> {
+        fn concat_bytes(&self) -> Vec<u8> {
+            self.iter().flat_map(|piece| piece.iter().copied()).collect()
+        }
+    }
+
+    #[test]
+    fn both_protocols_say_the_same_in_their_own_way() {
+        let mut replies = Replies::default();
+        let mut say = |protocol| {
+            replies.protocol = protocol;
+            replies.map(1);
+            replies.bulk(b"k");
+            replies.null();
+            replies.text("hi");
+            replies.integer(-7);
+            replies.error(b"ERR a\r\nb");
+            let all = String::from_utf8(written(&replies, 0)).expect("text");
+            replies.clear();
+            all
+        };
+        assert_eq!(say(Protocol::Resp2), "*2\r\n$1\r\nk\r\n$-1\r\n$2\r\nhi\r\n:-7\r\n-ERR a  b\r\n");
+        assert_eq!(say(Protocol::Resp3), "%1\r\n$1\r\nk\r\n_\r\n=6\r\ntxt:hi\r\n:-7\r\n-ERR a  b\r\n");
+    }
+
+    #[test]
+    fn large_values_are_written_from_where_they_lie_and_can_be_taken_back() {
+        let large = vec![b'v'; SHARED_BYTES_MIN];
+        let mut replies = Replies::default();
+        replies.ok();
+        let from = replies.mark();
+        replies.bulk_value(large.clone());
+        replies.ok();
+        let to = replies.mark();
+        replies.bulk_value(large.clone());
+        assert!(replies.as_one_piece().is_none());
+        let header = format!("${}\r\n", large.len());
+        let value = [header.as_bytes(), &large, b"\r\n"].concat();
+        let all = [b"+OK\r\n", &value[..], b"+OK\r\n", &value].concat();
+        assert_eq!(replies.len(), all.len());
+        for skip in [0, 3, 5, 9, 20_000, all.len() - 1, all.len()] {
+            assert_eq!(written(&replies, skip), all[skip..], "the first {skip} bytes are written already");
+        }
+        replies.replace_with_error(from, to, 2, b"ERR x");
+        let all = [b"+OK\r\n-ERR x\r\n-ERR x\r\n", &value[..]].concat();
+        assert_eq!((written(&replies, 0), replies.len()), (all.clone(), all.len()));
+    }
+}

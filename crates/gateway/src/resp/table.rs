@@ -1,0 +1,192 @@
+//! Every command: its name, what it takes, and who serves it. This table is the only place that knows them all.
+
+use std::sync::LazyLock;
+
+use super::commands::{ranges, client, config, connection, expiry, hello, info, introspect, keys, numbers, scan, strings};
+use super::connection::Connection;
+use super::error::Outcome;
+use super::frame::Args;
+use crate::store::Store;
+
+/// A command as `COMMAND` shows it.
+pub struct Command {
+    /// In lower case.
+    pub name: &'static str,
+    /// Arguments with the name; negative: at least so many.
+    pub arity: i32,
+    /// Redis' words for what it does.
+    pub flags: &'static [&'static str],
+    /// Position of the first key, of the last (negative: from the end), and the step between keys; 0 = no keys.
+    pub keys: (i32, i32, i32),
+    /// Redis' group of commands.
+    pub group: &'static str,
+    /// One line for people.
+    pub summary: &'static str,
+    /// Position in [`COMMANDS`].
+    pub(crate) index: usize,
+    pub(super) id: Id,
+}
+
+impl Command {
+    /// Whether it can be called with `len` arguments, its name included.
+    pub(super) fn takes(&self, len: usize) -> bool {
+        if self.arity < 0 { len >= self.arity.unsigned_abs() as usize } else { len == self.arity as usize }
+    }
+}
+
+macro_rules! commands {
+    ($($id:ident $name:literal $arity:literal $group:literal [$($flag:ident)*] ($first:literal $last:literal $step:literal)
+       $module:ident::$handler:ident $summary:literal;)*) => {
+        /// A command's number.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(super) enum Id { $($id),* }
+
+        /// All commands.
+        pub static COMMANDS: &[Command] = &[$(Command {
+            name: $name,
+            arity: $arity,
+            flags: &[$(stringify!($flag)),*],
+            keys: ($first, $last, $step),
+            group: $group,
+            summary: $summary,
+            index: Id::$id as usize,
+            id: Id::$id,
+        }),*];
+
+        /// Calls the handler. One `match` instead of a table of functions: a call then needs no allocation.
+        pub(super) async fn dispatch<S: Store>(id: Id, connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
+            match id { $(Id::$id => $module::$handler(connection, args).await,)* }
+        }
+    };
+}
+
+commands! {
+    Get "get" 2 "string" [readonly fast] (1 1 1) strings::get "The value of a key";
+    Set "set" -3 "string" [write denyoom] (1 1 1) strings::set "Sets a key, with conditions and expiry";
+    SetEx "setex" 4 "string" [write denyoom] (1 1 1) strings::setex "Sets a key that expires in seconds";
+    PSetEx "psetex" 4 "string" [write denyoom] (1 1 1) strings::psetex "Sets a key that expires in milliseconds";
+    SetNx "setnx" 3 "string" [write denyoom fast] (1 1 1) strings::setnx "Sets a key that does not exist";
+    GetSet "getset" 3 "string" [write denyoom fast] (1 1 1) strings::getset "Sets a key, gives the old value";
+    GetDel "getdel" 2 "string" [write fast] (1 1 1) strings::getdel "Deletes a key, gives its value";
+    GetEx "getex" -2 "string" [write fast] (1 1 1) strings::getex "The value of a key, whose expiry is changed";
+    MGet "mget" -2 "string" [readonly fast] (1 -1 1) strings::mget "The values of several keys";
+    MSet "mset" -3 "string" [write denyoom] (1 -1 2) strings::mset "Sets several keys as one";
+    MSetNx "msetnx" -3 "string" [write denyoom] (1 -1 2) strings::msetnx "Sets several keys if none exists";
+    Incr "incr" 2 "string" [write denyoom fast] (1 1 1) numbers::incr "Adds one";
+    Decr "decr" 2 "string" [write denyoom fast] (1 1 1) numbers::decr "Subtracts one";
+    IncrBy "incrby" 3 "string" [write denyoom fast] (1 1 1) numbers::incrby "Adds a whole number";
+    DecrBy "decrby" 3 "string" [write denyoom fast] (1 1 1) numbers::decrby "Subtracts a whole number";
+    IncrByFloat "incrbyfloat" 3 "string" [write denyoom fast] (1 1 1) numbers::incrbyfloat "Adds a number";
+    Append "append" 3 "string" [write denyoom fast] (1 1 1) ranges::append "Appends to a value";
+    StrLen "strlen" 2 "string" [readonly fast] (1 1 1) ranges::strlen "The length of a value";
+    GetRange "getrange" 4 "string" [readonly] (1 1 1) ranges::getrange "A part of a value";
+    SubStr "substr" 4 "string" [readonly] (1 1 1) ranges::getrange "A part of a value (old name of getrange)";
+    SetRange "setrange" 4 "string" [write denyoom] (1 1 1) ranges::setrange "Overwrites a part of a value";
+
+    Del "del" -2 "generic" [write] (1 -1 1) keys::del "Deletes keys";
+    Unlink "unlink" -2 "generic" [write fast] (1 -1 1) keys::del "Deletes keys";
+    Exists "exists" -2 "generic" [readonly fast] (1 -1 1) keys::exists "How many of the keys exist";
+    Touch "touch" -2 "generic" [readonly fast] (1 -1 1) keys::exists "How many of the keys exist";
+    Type "type" 2 "generic" [readonly fast] (1 1 1) keys::type_of "The type of a key's value";
+    Expire "expire" -3 "generic" [write fast] (1 1 1) expiry::expire "Lets a key expire in seconds";
+    PExpire "pexpire" -3 "generic" [write fast] (1 1 1) expiry::pexpire "Lets a key expire in milliseconds";
+    ExpireAt "expireat" -3 "generic" [write fast] (1 1 1) expiry::expireat "Lets a key expire at a Unix time";
+    PExpireAt "pexpireat" -3 "generic" [write fast] (1 1 1) expiry::pexpireat "Lets a key expire at a Unix time in ms";
+    Ttl "ttl" 2 "generic" [readonly fast] (1 1 1) expiry::ttl "Seconds until a key expires";
+    PTtl "pttl" 2 "generic" [readonly fast] (1 1 1) expiry::pttl "Milliseconds until a key expires";
+    ExpireTime "expiretime" 2 "generic" [readonly fast] (1 1 1) expiry::expiretime "The Unix time a key expires at";
+    PExpireTime "pexpiretime" 2 "generic" [readonly fast] (1 1 1) expiry::pexpiretime "The same in milliseconds";
+    Persist "persist" 2 "generic" [write fast] (1 1 1) expiry::persist "Lets a key stay";
+    Scan "scan" -2 "generic" [readonly] (0 0 0) scan::scan "Some keys, and where to go on";
+    Keys "keys" 2 "generic" [readonly] (0 0 0) scan::keys "All keys that match a pattern";
+    DbSize "dbsize" 1 "server" [readonly fast] (0 0 0) scan::dbsize "The number of keys (counted: it takes time)";
+    FlushDb "flushdb" -1 "server" [write] (0 0 0) scan::flush "Deletes every key, a page at a time";
+    FlushAll "flushall" -1 "server" [write] (0 0 0) scan::flush "Deletes every key, a page at a time";
+
+    Ping "ping" -1 "connection" [fast] (0 0 0) connection::ping "Answers";
+    Echo "echo" 2 "connection" [loading stale fast] (0 0 0) connection::echo "Says it back";
+    Quit "quit" -1 "connection" [loading stale fast] (0 0 0) connection::quit "Closes the connection";
+    Select "select" 2 "connection" [loading stale fast] (0 0 0) connection::select "Chooses the database: there is number 0";
+    Reset "reset" 1 "connection" [loading stale fast] (0 0 0) connection::reset "Makes the connection as new";
+    Auth "auth" -2 "connection" [loading stale fast] (0 0 0) hello::auth "Says who you are";
+    Hello "hello" -1 "connection" [loading stale fast] (0 0 0) hello::hello "Chooses the protocol, and says who is here";
+    Client "client" -2 "connection" [loading stale] (0 0 0) client::client "About this connection and the others";
+
+    Command "command" -1 "server" [loading stale] (0 0 0) introspect::command "About the commands";
+    Info "info" -1 "server" [loading stale] (0 0 0) info::info "About the server";
+    Config "config" -2 "server" [admin loading stale] (0 0 0) config::config "About the settings";
+    Time "time" 1 "server" [loading stale fast] (0 0 0) connection::time "The server's clock";
+}
+
+/// Longest name in the table, in bytes. With its length it fits 16 bytes, which are compared at once.
+const NAME_BYTES_MAX: usize = 15;
+/// Slots of the look-up: a power of two, several times the number of commands, so that probes are short.
+const SLOTS: usize = 512;
+
+struct Lookup {
+    slots: [Option<(u128, &'static Command)>; SLOTS],
+}
+
+static LOOKUP: LazyLock<Lookup> = LazyLock::new(|| {
+    let mut slots = [None; SLOTS];
+    for command in COMMANDS {
+        let name = pack(command.name.as_bytes()).expect("command names are short");
+        let mut slot = slot_of(name);
+        while slots[slot].is_some() {
+            slot = (slot + 1) % SLOTS;
+        }
+        slots[slot] = Some((name, command));
+    }
+    Lookup { slots }
+});
+
+/// The command called `name`, in any mixture of cases.
+#[inline]
+pub(super) fn find(name: &[u8]) -> Option<&'static Command> {
+    let name = pack(name)?;
+    let mut slot = slot_of(name);
+    while let Some((candidate, command)) = LOOKUP.slots[slot] {
+        if candidate == name {
+            return Some(command);
+        }
+        slot = (slot + 1) % SLOTS;
+    }
+    None
+}
+
+/// The name in lower case and its length as one number; `None` if it is too long to be in the table.
+#[inline]
+fn pack(name: &[u8]) -> Option<u128> {
+    if name.len() > NAME_BYTES_MAX {
+        return None;
+    }
+    let mut bytes = [0; NAME_BYTES_MAX + 1];
+    bytes[NAME_BYTES_MAX] = name.len() as u8;
+    for (packed, byte) in bytes[..NAME_BYTES_MAX].iter_mut().zip(name) {
+        *packed = byte.to_ascii_lowercase();
+    }
+    Some(u128::from_le_bytes(bytes))
+}
+
+#[inline]
+fn slot_of(name: u128) -> usize {
+    let folded = (name as u64) ^ (name >> 64) as u64;
+    (folded.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 55) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_is_found_by_its_name_in_any_case() {
+        for (index, command) in COMMANDS.iter().enumerate() {
+            assert_eq!(command.index, index);
+            assert!(std::ptr::eq(find(command.name.as_bytes()).expect("known"), command));
+            assert!(std::ptr::eq(find(command.name.to_uppercase().as_bytes()).expect("known"), command));
+        }
+        for unknown in ["", "ge", "gett", "a_name_longer_than_any_command", "get\0"] {
+            assert!(find(unknown.as_bytes()).is_none(), "{unknown:?}");
+        }
+    }
+}

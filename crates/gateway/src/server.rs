@@ -1,0 +1,93 @@
+//! What all connections share.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crate::resp::client::{Clients, Patience};
+use crate::resp::cursors::Cursors;
+use crate::resp::frame::Limits;
+use crate::stats::Stats;
+use crate::store::Store;
+
+/// What can be set.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What one request may ask for.
+    pub limits: Limits,
+    /// Connections beyond this number are refused with an error line.
+    pub connections_max: usize,
+    /// When a silent connection is cut.
+    pub patience: Patience,
+    /// Threads that serve connections, each with its own event loop.
+    pub threads: usize,
+    /// What `CONFIG GET` shows beside what the gateway itself knows: name and value.
+    pub shown: Vec<(String, String)>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            limits: Limits::default(),
+            connections_max: 10_000,
+            patience: Patience::default(),
+            threads: 2,
+            shown: Vec::new(),
+        }
+    }
+}
+
+/// The state shared by all connections of a gateway.
+pub(crate) struct Server<S: Store> {
+    pub(crate) store: S,
+    pub(crate) settings: Settings,
+    pub(crate) clients: Clients,
+    pub(crate) cursors: Cursors,
+    pub(crate) stats: Stats,
+    /// TCP port, for `INFO`.
+    pub(crate) port: u16,
+    /// Forty hexadecimal digits that name this run, for `INFO`.
+    pub(crate) run_id: String,
+    /// Wall clock at the start, in milliseconds since 1970.
+    pub(crate) started_ms: u64,
+    /// Whole seconds since the start, set once a second: a clock that costs a load.
+    second: AtomicU64,
+    draining: AtomicBool,
+}
+
+impl<S: Store> Server<S> {
+    pub(crate) fn new(store: S, settings: Settings, port: u16) -> Self {
+        let started_ms = store.unix_ms();
+        let mut rng = weir_io::Rng::new(started_ms ^ u64::from(std::process::id()) << 44);
+        let run_id = (0..3).map(|_| format!("{:016x}", rng.next_u64())).collect::<String>()[..40].to_owned();
+        Self {
+            store,
+            clients: Clients::default(),
+            cursors: Cursors::new(rng.next_u64()),
+            stats: Stats::new(settings.threads),
+            settings,
+            port,
+            run_id,
+            started_ms,
+            second: AtomicU64::new(0),
+            draining: AtomicBool::new(false),
+        }
+    }
+
+    /// Whole seconds since the start.
+    pub(crate) fn second(&self) -> u64 {
+        self.second.load(Ordering::Relaxed)
+    }
+
+    /// Another second has passed.
+    pub(crate) fn tick(&self) -> u64 {
+        self.second.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Connections close as soon as their requests are answered.
+    pub(crate) fn drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+}

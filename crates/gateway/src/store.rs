@@ -1,0 +1,59 @@
+//! What the gateway asks of the data behind it.
+//!
+//! One small trait, so that the protocol can be tested against a map in memory and served from a partition.
+
+use std::future::Future;
+
+use weir_io::Result;
+use weir_model::Batch;
+
+/// A value and when it ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry<V> {
+    /// The bytes.
+    pub value: V,
+    /// First millisecond since 1970 at which the key no longer exists; `None` = it stays.
+    pub expire_at_ms: Option<u64>,
+}
+
+/// One step of a scan.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Page {
+    /// Keys in ascending order, all of them alive.
+    pub keys: Vec<Vec<u8>>,
+    /// Where to go on: the first key not looked at; `None` when the end was reached.
+    pub next: Option<Vec<u8>>,
+}
+
+/// Keys and values with expiry. Reads see every write whose `write` or `update` has returned, and never an expired
+/// entry. Every call may wait, and none holds a thread while it does.
+pub trait Store: Send + Sync + 'static {
+    /// A value's bytes, shared with the store where that saves a copy.
+    type Value: AsRef<[u8]> + Send + Sync + 'static;
+
+    /// Resolves when a write has what the sync mode promises. Errors mean that it may be lost: do not acknowledge.
+    type Commit: Future<Output = Result<()>> + Send + Unpin;
+
+    /// The entry of `key`.
+    fn get(&self, key: &[u8]) -> impl Future<Output = Result<Option<Entry<Self::Value>>>> + Send;
+
+    /// Applies `batch` as one; the changes are visible to all when this returns.
+    fn write(&self, batch: &Batch) -> impl Future<Output = Result<Self::Commit>> + Send;
+
+    /// Reads `keys`, lets `change` decide on their entries (in the same order) and applies the batch it fills, with
+    /// no other write to these keys in between. `None` where the batch was left empty.
+    fn update<R: Send>(
+        &self,
+        keys: &[&[u8]],
+        change: impl FnOnce(&[Option<Entry<Self::Value>>], &mut Batch) -> R + Send,
+    ) -> impl Future<Output = Result<(R, Option<Self::Commit>)>> + Send;
+
+    /// Up to `limit` keys from `from` on; a bounded piece of work, which may find nothing and still have a next place.
+    fn scan(&self, from: &[u8], limit: usize) -> impl Future<Output = Result<Page>> + Send;
+
+    /// The wall clock that expiry is judged by, in milliseconds since 1970.
+    fn unix_ms(&self) -> u64;
+
+    /// Facts for `INFO`, as `section`, `name`, `value`.
+    fn facts(&self) -> Vec<(&'static str, &'static str, String)>;
+}

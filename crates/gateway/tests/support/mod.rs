@@ -1,0 +1,217 @@
+//! A store in memory, and a gateway in front of it on a port of its own.
+#![allow(dead_code, missing_docs, reason = "every test file uses a part of it")]
+
+use std::collections::BTreeMap;
+use std::future::{Ready, ready};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime};
+
+use tokio::sync::oneshot;
+use weir_gateway::Settings;
+use weir_gateway::listener::Gateway;
+use weir_gateway::store::{Entry, Page, Store};
+use weir_io::{Error, ErrorKind, Result};
+use weir_model::{Batch, Change};
+
+/// A map. Cloning shares it.
+#[derive(Clone, Default)]
+pub struct MemoryStore {
+    map: Arc<Mutex<BTreeMap<Vec<u8>, Entry<Arc<[u8]>>>>>,
+    /// Writes are applied, but their commits fail.
+    pub fail_commits: Arc<AtomicBool>,
+    /// Sizes of the batches written, in changes.
+    pub batches: Arc<Mutex<Vec<usize>>>,
+}
+
+impl MemoryStore {
+    fn apply(&self, map: &mut BTreeMap<Vec<u8>, Entry<Arc<[u8]>>>, batch: &Batch) -> Ready<Result<()>> {
+        for change in batch.as_ref().iter() {
+            match change {
+                Change::Put { key, value, expire_at_ms } => {
+                    map.insert(key.to_vec(), Entry { value: value.into(), expire_at_ms });
+                }
+                Change::Delete { key } => drop(map.remove(key)),
+            }
+        }
+        self.batches.lock().expect("no panic").push(batch.len());
+        ready(if self.fail_commits.load(Ordering::Relaxed) {
+            Err(Error::new(ErrorKind::NoSpace, "write", "log", "planned"))
+        } else {
+            Ok(())
+        })
+    }
+
+    fn live(&self, map: &BTreeMap<Vec<u8>, Entry<Arc<[u8]>>>, key: &[u8]) -> Option<Entry<Arc<[u8]>>> {
+        map.get(key).filter(|entry| entry.expire_at_ms.is_none_or(|at| at > self.unix_ms())).cloned()
+    }
+}
+
+impl Store for MemoryStore {
+    type Value = Arc<[u8]>;
+    type Commit = Ready<Result<()>>;
+
+    async fn get(&self, key: &[u8]) -> Result<Option<Entry<Self::Value>>> {
+        Ok(self.live(&self.map.lock().expect("no panic"), key))
+    }
+
+    async fn write(&self, batch: &Batch) -> Result<Self::Commit> {
+        Ok(self.apply(&mut self.map.lock().expect("no panic"), batch))
+    }
+
+    async fn update<R: Send>(
+        &self,
+        keys: &[&[u8]],
+        change: impl FnOnce(&[Option<Entry<Self::Value>>], &mut Batch) -> R + Send,
+    ) -> Result<(R, Option<Self::Commit>)> {
+        let mut map = self.map.lock().expect("no panic");
+        let entries: Vec<_> = keys.iter().map(|key| self.live(&map, key)).collect();
+        let mut batch = Batch::new();
+        let result = change(&entries, &mut batch);
+        let commit = (!batch.is_empty()).then(|| self.apply(&mut map, &batch));
+        Ok((result, commit))
+    }
+
+    async fn scan(&self, from: &[u8], limit: usize) -> Result<Page> {
+        let map = self.map.lock().expect("no panic");
+        let mut range = map.range(from.to_vec()..);
+        let keys = range.by_ref().take(limit).map(|(key, _)| key.clone());
+        let keys = keys.filter(|key| self.live(&map, key).is_some()).collect();
+        Ok(Page { keys, next: range.next().map(|(key, _)| key.clone()) })
+    }
+
+    fn unix_ms(&self) -> u64 {
+        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_millis() as u64
+    }
+
+    fn facts(&self) -> Vec<(&'static str, &'static str, String)> {
+        Vec::new()
+    }
+}
+
+/// A running gateway; ends when dropped.
+pub struct Running {
+    pub address: SocketAddr,
+    pub store: MemoryStore,
+    end: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Running {
+    pub fn start(settings: Settings) -> Self {
+        let store = MemoryStore::default();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let gateway = {
+            let _guard = runtime.enter();
+            Gateway::bind("127.0.0.1:0".parse().expect("an address"), settings, store.clone()).expect("a free port")
+        };
+        let address = gateway.address();
+        let (end, ended) = oneshot::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            runtime.block_on(gateway.run(async { drop(ended.await) })).expect("the gateway runs");
+        });
+        Self { address, store, end: Some(end), thread: Some(thread) }
+    }
+
+    pub fn connect(&self) -> Client {
+        Client::new(TcpStream::connect(self.address).expect("the gateway listens"))
+    }
+
+    /// Asks for the end without waiting for it.
+    pub fn ask_to_end(&mut self) {
+        drop(self.end.take());
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.ask_to_end();
+        if let Some(thread) = self.thread.take() {
+            assert!(thread.join().is_ok() || std::thread::panicking(), "the gateway panicked");
+        }
+    }
+}
+
+/// A raw socket that knows where a reply ends.
+pub struct Client {
+    pub stream: TcpStream,
+    buffer: Vec<u8>,
+}
+
+impl Client {
+    pub fn new(stream: TcpStream) -> Self {
+        stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a socket");
+        stream.set_nodelay(true).expect("a socket");
+        Self { stream, buffer: Vec::new() }
+    }
+
+    pub fn send(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).expect("the peer reads");
+    }
+
+    /// The next reply, as its bytes.
+    pub fn reply(&mut self) -> Vec<u8> {
+        loop {
+            if let Some(len) = reply_len(&self.buffer) {
+                return self.buffer.drain(..len).collect();
+            }
+            let mut more = [0; 16 << 10];
+            let len = self.stream.read(&mut more).expect("a reply in time");
+            assert!(len > 0, "closed in the middle of a reply: {:?}", String::from_utf8_lossy(&self.buffer));
+            self.buffer.extend_from_slice(&more[..len]);
+        }
+    }
+
+    /// Everything until the peer closes.
+    pub fn rest(&mut self) -> Vec<u8> {
+        let mut rest = std::mem::take(&mut self.buffer);
+        // A reset instead of an orderly end is an end as well: the peer had unread bytes of ours.
+        let _ = self.stream.read_to_end(&mut rest);
+        rest
+    }
+
+    pub fn ask<A: AsRef<[u8]>>(&mut self, args: &[A]) -> Vec<u8> {
+        self.send(&encode(args));
+        self.reply()
+    }
+
+    /// Words separated by spaces; the reply as text.
+    pub fn say(&mut self, words: &str) -> String {
+        let words: Vec<&str> = words.split(' ').collect();
+        String::from_utf8_lossy(&self.ask(&words)).into_owned()
+    }
+}
+
+pub fn encode<A: AsRef<[u8]>>(args: &[A]) -> Vec<u8> {
+    let mut out = format!("*{}\r\n", args.len()).into_bytes();
+    for arg in args {
+        out.extend_from_slice(format!("${}\r\n", arg.as_ref().len()).as_bytes());
+        out.extend_from_slice(arg.as_ref());
+        out.extend_from_slice(b"\r\n");
+    }
+    out
+}
+
+/// The length of the reply at the front, if it is complete.
+fn reply_len(bytes: &[u8]) -> Option<usize> {
+    let line = bytes.windows(2).position(|pair| pair == b"\r\n")?;
+    let number = || std::str::from_utf8(&bytes[1..line]).ok()?.parse::<i64>().ok();
+    let mut end = line + 2;
+    let children = match bytes[0] {
+        b'$' | b'=' => {
+            let len = number()?;
+            end += usize::try_from(len).map_or(0, |len| len + 2);
+            return (bytes.len() >= end).then_some(end);
+        }
+        b'*' | b'~' => number()?.max(0),
+        b'%' => number()? * 2,
+        _ => 0,
+    };
+    for _ in 0..children {
+        end += reply_len(&bytes[end..])?;
+    }
+    Some(end)
+}
