@@ -10,11 +10,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+use weir_io::{Clock, sleep_until};
 
 use crate::resp::client::Client;
 use crate::resp::connection;
@@ -26,11 +25,17 @@ const BACKLOG: u32 = 1024;
 /// Accepted connections on their way to one thread.
 const HANDED_OVER_MAX: usize = 256;
 /// How long requests under way may take after the end was asked for.
-const DRAIN: Duration = Duration::from_secs(10);
+const DRAIN_NANOS: u64 = 10_000_000_000;
 /// How often the end of the last connection is looked for while draining.
-const DRAIN_STEP: Duration = Duration::from_millis(10);
+const DRAIN_STEP_NANOS: u64 = 10_000_000;
 /// A pause after an error of `accept` that is about the process, such as too many open files.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+const ACCEPT_PAUSE_NANOS: u64 = 100_000_000;
+
+const SECOND_NANOS: u64 = 1_000_000_000;
+
+async fn pause(clock: &Arc<dyn Clock>, nanos: u64) {
+    sleep_until(clock, clock.now() + nanos).await;
+}
 
 /// A gateway that listens, and serves once [`Gateway::run`] is called.
 pub struct Gateway<S: Store> {
@@ -42,17 +47,18 @@ pub struct Gateway<S: Store> {
 type Arrival = (std::net::TcpStream, Arc<Client>);
 
 impl<S: Store> Gateway<S> {
-    /// Listens at `address` (port 0 = any free one) for clients of `store`.
+    /// Listens at `address` (port 0 = any free one) for clients of `store`, which judges expiry by
+    /// the same `clock`.
     ///
     /// # Errors
     /// The address cannot be listened at.
-    pub fn bind(address: SocketAddr, settings: Settings, store: S) -> io::Result<Self> {
+    pub fn bind(address: SocketAddr, settings: Settings, store: S, clock: Arc<dyn Clock>) -> io::Result<Self> {
         let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
         socket.set_reuseaddr(true)?;
         socket.bind(address)?;
         let listener = socket.listen(BACKLOG)?;
         let address = listener.local_addr()?;
-        Ok(Self { server: Arc::new(Server::new(store, settings, address.port())), listener, address })
+        Ok(Self { server: Arc::new(Server::new(store, clock, settings, address.port())), listener, address })
     }
 
     /// Where it listens.
@@ -103,7 +109,7 @@ async fn accept<S: Store>(server: &Arc<Server<S>>, listener: &TcpListener, arriv
             Ok(accepted) => accepted,
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a connection");
-                sleep(ACCEPT_PAUSE).await;
+                pause(&server.clock, ACCEPT_PAUSE_NANOS).await;
                 continue;
             }
         };
@@ -133,11 +139,10 @@ fn refuse(stream: &TcpStream) {
 
 /// Once a second: time goes on, and who keeps us waiting too long is cut.
 async fn sweep<S: Store>(server: &Arc<Server<S>>) {
-    let mut seconds = interval(Duration::from_secs(1));
-    seconds.set_missed_tick_behavior(MissedTickBehavior::Burst);
-    seconds.tick().await;
+    let mut next = server.clock.now();
     loop {
-        seconds.tick().await;
+        next += SECOND_NANOS;
+        sleep_until(&server.clock, next).await;
         let cut = server.clients.sweep(server.tick(), &server.settings.patience);
         server.stats.cut.fetch_add(cut as u64, Ordering::Relaxed);
     }
@@ -147,9 +152,9 @@ async fn sweep<S: Store>(server: &Arc<Server<S>>) {
 async fn drain<S: Store>(server: &Arc<Server<S>>) {
     server.drain();
     server.clients.cut_idle();
-    let deadline = Instant::now() + DRAIN;
-    while server.clients.count() > 0 && Instant::now() < deadline {
-        sleep(DRAIN_STEP).await;
+    let deadline = server.clock.now() + DRAIN_NANOS;
+    while server.clients.count() > 0 && server.clock.now() < deadline {
+        pause(&server.clock, DRAIN_STEP_NANOS).await;
         server.clients.cut_idle();
     }
     let cut = server.clients.cut_all();
@@ -159,6 +164,7 @@ async fn drain<S: Store>(server: &Arc<Server<S>>) {
 }
 
 /// A thread with an event loop that serves what arrives, until nothing can arrive any more.
+#[allow(clippy::disallowed_methods, reason = "the doors are where the outside world begins: an event loop is a thread")]
 fn start_thread<S: Store>(
     server: Arc<Server<S>>,
     mut arrivals: mpsc::Receiver<Arrival>,

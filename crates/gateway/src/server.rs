@@ -1,6 +1,9 @@
 //! What all connections share.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use weir_io::{Clock, Rng};
 
 use crate::resp::client::{Clients, Patience};
 use crate::resp::cursors::Cursors;
@@ -38,6 +41,8 @@ impl Default for Settings {
 /// The state shared by all connections of a gateway.
 pub(crate) struct Server<S: Store> {
     pub(crate) store: S,
+    /// The clock that the store judges expiry by, too.
+    pub(crate) clock: Arc<dyn Clock>,
     pub(crate) settings: Settings,
     pub(crate) clients: Clients,
     pub(crate) cursors: Cursors,
@@ -54,12 +59,13 @@ pub(crate) struct Server<S: Store> {
 }
 
 impl<S: Store> Server<S> {
-    pub(crate) fn new(store: S, settings: Settings, port: u16) -> Self {
-        let started_ms = store.unix_ms();
-        let mut rng = weir_io::Rng::new(started_ms ^ u64::from(std::process::id()) << 44);
+    pub(crate) fn new(store: S, clock: Arc<dyn Clock>, settings: Settings, port: u16) -> Self {
+        let started_ms = clock.unix_ms();
+        let mut rng = Rng::new(started_ms ^ u64::from(std::process::id()) << 44);
         let run_id = (0..3).map(|_| format!("{:016x}", rng.next_u64())).collect::<String>()[..40].to_owned();
         Self {
             store,
+            clock,
             clients: Clients::default(),
             cursors: Cursors::new(rng.next_u64()),
             stats: Stats::new(settings.threads),

@@ -51,9 +51,6 @@ pub trait Store: Send + Sync + 'static {
     /// Up to `limit` keys from `from` on; a bounded piece of work, which may find nothing and still have a next place.
     fn scan(&self, from: &[u8], limit: usize) -> impl Future<Output = Result<Page>> + Send;
 
-    /// The wall clock that expiry is judged by, in milliseconds since 1970.
-    fn unix_ms(&self) -> u64;
-
     /// Facts for `INFO`, as `section`, `name`, `value`.
     fn facts(&self) -> Vec<(&'static str, &'static str, String)>;
 }

@@ -1,7 +1,7 @@
 //! The same commands to Weir and to a redis-server: the replies must be the same bytes.
 //!
 //! Skipped, with a message, where no `redis-server` is installed.
-#![allow(missing_docs)]
+#![allow(clippy::disallowed_methods, missing_docs, reason = "a test starts the process that it compares with")]
 
 mod support;
 
@@ -105,7 +105,10 @@ fn random_command(rng: &mut Rng) -> Vec<String> {
     let one_of = |rng: &mut Rng, words: &[&str]| words[rng.below(words.len() as u64) as usize].to_owned();
     let key = |rng: &mut Rng| one_of(rng, &["a", "b", "c", "", "long-key-with-a-name"]);
     let value = |rng: &mut Rng| {
-        one_of(rng, &["", "x", "10", "-3", "9223372036854775807", "3.25", "0.1", "1e3", " 1", "some longer text\r\nhere"])
+        one_of(
+            rng,
+            &["", "x", "10", "-3", "9223372036854775807", "3.25", "0.1", "1e3", " 1", "some longer text\r\nhere"],
+        )
     };
     let number = |rng: &mut Rng| {
         one_of(rng, &["0", "1", "-1", "5", "-7", "100", "9223372036854775807", "-9223372036854775808", "1.5", "x", ""])
@@ -143,7 +146,9 @@ fn random_command(rng: &mut Rng) -> Vec<String> {
         10 => words(&[one_of(rng, &["MSET", "MSETNX"]), key(rng), value(rng), key(rng)]),
         11 | 12 => words(&[one_of(rng, &["INCR", "DECR"]), key(rng)]),
         13 | 14 => words(&[one_of(rng, &["INCRBY", "DECRBY", "INCRBYFLOAT"]), key(rng), number(rng)]),
-        15 | 16 => words(&["INCRBYFLOAT".into(), key(rng), one_of(rng, &["0.1", "-2.75", "1e17", "3", "1234567.1", "5e-3"])]),
+        15 | 16 => {
+            words(&["INCRBYFLOAT".into(), key(rng), one_of(rng, &["0.1", "-2.75", "1e17", "3", "1234567.1", "5e-3"])])
+        }
         17 | 18 => words(&[one_of(rng, &["GETRANGE", "SUBSTR"]), key(rng), number(rng), number(rng)]),
         19 => words(&["SETRANGE".into(), key(rng), one_of(rng, &["0", "3", "20", "-1", "x", "600000000"]), value(rng)]),
         20 => words(&[one_of(rng, &["DEL", "UNLINK", "EXISTS", "TOUCH"]), key(rng), key(rng)]),
@@ -155,7 +160,11 @@ fn random_command(rng: &mut Rng) -> Vec<String> {
             }
         }
         24 => {
-            words(&[one_of(rng, &["EXPIREAT", "PEXPIREAT"]), key(rng), one_of(rng, &["99999999999", "9999999999999", "-5"])]);
+            words(&[
+                one_of(rng, &["EXPIREAT", "PEXPIREAT"]),
+                key(rng),
+                one_of(rng, &["99999999999", "9999999999999", "-5"]),
+            ]);
             for _ in 0..rng.below(2) {
                 words(&[one_of(rng, &["NX", "XX", "GT", "LT"])]);
             }
@@ -163,7 +172,14 @@ fn random_command(rng: &mut Rng) -> Vec<String> {
         25 => words(&["TTL".into(), key(rng)]),
         26 => words(&[one_of(rng, &["EXPIRETIME", "PEXPIRETIME"]), one_of(rng, &["absent", "z"])]),
         27 => words(&["EXISTS".into(), "a".into(), "b".into(), "c".into(), "".into()]),
-        28 => words(&["SCAN".into(), "0".into(), "COUNT".into(), "100".into(), "MATCH".into(), one_of(rng, &["zzz*", "[xy]"])]),
+        28 => words(&[
+            "SCAN".into(),
+            "0".into(),
+            "COUNT".into(),
+            "100".into(),
+            "MATCH".into(),
+            one_of(rng, &["zzz*", "[xy]"]),
+        ]),
         29 => words(&["KEYS".into(), one_of(rng, &["long*", "?[^a-z]", "l*[e]", "\\a"])]),
         30 => words(&[one_of(rng, &["GET", "SET", "DEL", "INCR", "NOSUCH", "TTL", "GETRANGE", "PING"])]),
         31 => words(&["PING".into(), value(rng)]),

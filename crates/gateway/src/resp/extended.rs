@@ -70,10 +70,15 @@ impl Extended {
             (_, Zero) => return Some(self),
             (Zero, _) => return Some(other),
             (Finite { exponent: a, mantissa: m }, Finite { exponent: b, mantissa: n }) => {
-                if (a, m) >= (b, n) { (self, other) } else { (other, self) }
+                if (a, m) >= (b, n) {
+                    (self, other)
+                } else {
+                    (other, self)
+                }
             }
         };
-        let (Finite { mantissa: m, exponent: e }, Finite { mantissa: n, exponent: f }) = (large.magnitude, small.magnitude)
+        let (Finite { mantissa: m, exponent: e }, Finite { mantissa: n, exponent: f }) =
+            (large.magnitude, small.magnitude)
         else {
             return None;
         };
@@ -356,7 +361,8 @@ mod tests {
 
     #[test]
     fn what_is_no_number_or_too_large_is_refused() {
-        for text in ["", "-", ".", "e5", "1e", "1 ", " 1", "1.2.3", "abc", "nan", "1e5000", "1e-5000", "1e99999999999"] {
+        for text in ["", "-", ".", "e5", "1e", "1 ", " 1", "1.2.3", "abc", "nan", "1e5000", "1e-5000", "1e99999999999"]
+        {
             assert_eq!(Extended::parse(text.as_bytes()), None, "{text:?}");
         }
         assert_eq!(sum("inf", "1"), None);

@@ -2,7 +2,9 @@
 
 use std::sync::LazyLock;
 
-use super::commands::{ranges, client, config, connection, expiry, hello, info, introspect, keys, numbers, scan, strings};
+use super::commands::{
+    client, config, connection, expiry, hello, info, introspect, keys, numbers, ranges, scan, strings,
+};
 use super::connection::Connection;
 use super::error::Outcome;
 use super::frame::Args;

@@ -1,26 +1,65 @@
 //! A store in memory, and a gateway in front of it on a port of its own.
-#![allow(dead_code, missing_docs, reason = "every test file uses a part of it")]
+#![allow(clippy::disallowed_methods, dead_code, missing_docs, reason = "every test file uses a part of it")]
 
 use std::collections::BTreeMap;
 use std::future::{Ready, ready};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::Waker;
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 use weir_gateway::Settings;
 use weir_gateway::listener::Gateway;
 use weir_gateway::store::{Entry, Page, Store};
-use weir_io::{Error, ErrorKind, Result};
+use weir_io::real::RealClock;
+use weir_io::{Clock, Error, ErrorKind, Nanos, Result};
 use weir_model::{Batch, Change};
 
+/// The machine's clock, which can be told to run ahead.
+pub struct TestClock {
+    real: Arc<RealClock>,
+    ahead: AtomicU64,
+    sleeping: Mutex<Vec<Waker>>,
+}
+
+impl TestClock {
+    fn new() -> Arc<Self> {
+        Arc::new(Self { real: RealClock::new(), ahead: AtomicU64::new(0), sleeping: Mutex::default() })
+    }
+
+    /// So many seconds pass at once.
+    pub fn advance(&self, seconds: u64) {
+        self.ahead.fetch_add(seconds * 1_000_000_000, Ordering::SeqCst);
+        std::mem::take(&mut *self.sleeping.lock().expect("no panic")).into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Clock for TestClock {
+    fn now(&self) -> Nanos {
+        self.real.now() + self.ahead.load(Ordering::SeqCst)
+    }
+
+    fn wake_at(&self, at: Nanos, waker: Waker) {
+        self.sleeping.lock().expect("no panic").push(waker.clone());
+        self.real.wake_at(at.saturating_sub(self.ahead.load(Ordering::SeqCst)), waker);
+    }
+
+    fn unix_ms(&self) -> u64 {
+        self.real.unix_ms() + self.ahead.load(Ordering::SeqCst) / 1_000_000
+    }
+}
+
+type Map = BTreeMap<Vec<u8>, Entry<Arc<[u8]>>>;
+
 /// A map. Cloning shares it.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct MemoryStore {
-    map: Arc<Mutex<BTreeMap<Vec<u8>, Entry<Arc<[u8]>>>>>,
+    clock: Arc<TestClock>,
+    map: Arc<Mutex<Map>>,
     /// Writes are applied, but their commits fail.
     pub fail_commits: Arc<AtomicBool>,
     /// Sizes of the batches written, in changes.
@@ -28,7 +67,7 @@ pub struct MemoryStore {
 }
 
 impl MemoryStore {
-    fn apply(&self, map: &mut BTreeMap<Vec<u8>, Entry<Arc<[u8]>>>, batch: &Batch) -> Ready<Result<()>> {
+    fn apply(&self, map: &mut Map, batch: &Batch) -> Ready<Result<()>> {
         for change in batch.as_ref().iter() {
             match change {
                 Change::Put { key, value, expire_at_ms } => {
@@ -45,8 +84,8 @@ impl MemoryStore {
         })
     }
 
-    fn live(&self, map: &BTreeMap<Vec<u8>, Entry<Arc<[u8]>>>, key: &[u8]) -> Option<Entry<Arc<[u8]>>> {
-        map.get(key).filter(|entry| entry.expire_at_ms.is_none_or(|at| at > self.unix_ms())).cloned()
+    fn live(&self, map: &Map, key: &[u8]) -> Option<Entry<Arc<[u8]>>> {
+        map.get(key).filter(|entry| entry.expire_at_ms.is_none_or(|at| at > self.clock.unix_ms())).cloned()
     }
 }
 
@@ -83,10 +122,6 @@ impl Store for MemoryStore {
         Ok(Page { keys, next: range.next().map(|(key, _)| key.clone()) })
     }
 
-    fn unix_ms(&self) -> u64 {
-        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_millis() as u64
-    }
-
     fn facts(&self) -> Vec<(&'static str, &'static str, String)> {
         Vec::new()
     }
@@ -96,24 +131,32 @@ impl Store for MemoryStore {
 pub struct Running {
     pub address: SocketAddr,
     pub store: MemoryStore,
+    pub clock: Arc<TestClock>,
     end: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Running {
     pub fn start(settings: Settings) -> Self {
-        let store = MemoryStore::default();
+        let clock = TestClock::new();
+        let store = MemoryStore {
+            clock: Arc::clone(&clock),
+            map: Arc::default(),
+            fail_commits: Arc::default(),
+            batches: Arc::default(),
+        };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let gateway = {
             let _guard = runtime.enter();
-            Gateway::bind("127.0.0.1:0".parse().expect("an address"), settings, store.clone()).expect("a free port")
+            let address = "127.0.0.1:0".parse().expect("an address");
+            Gateway::bind(address, settings, store.clone(), clock.clone()).expect("a free port")
         };
         let address = gateway.address();
         let (end, ended) = oneshot::channel::<()>();
         let thread = std::thread::spawn(move || {
             runtime.block_on(gateway.run(async { drop(ended.await) })).expect("the gateway runs");
         });
-        Self { address, store, end: Some(end), thread: Some(thread) }
+        Self { address, store, clock, end: Some(end), thread: Some(thread) }
     }
 
     pub fn connect(&self) -> Client {
@@ -171,6 +214,15 @@ impl Client {
         // A reset instead of an orderly end is an end as well: the peer had unread bytes of ours.
         let _ = self.stream.read_to_end(&mut rest);
         rest
+    }
+
+    /// Everything until the peer closes, or the reply to a `PING`.
+    pub fn rest_or_pong(&mut self) -> Vec<u8> {
+        let mut some = [0; 64];
+        // The peer may have closed already: then reading says so.
+        let _ = self.stream.write_all(b"PING\r\n");
+        let len = self.stream.read(&mut some).unwrap_or(0);
+        some[..len].to_vec()
     }
 
     pub fn ask<A: AsRef<[u8]>>(&mut self, args: &[A]) -> Vec<u8> {

@@ -38,9 +38,8 @@ fn get<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
     ];
     let shown = own.iter().map(|(name, value)| (*name, value.as_str()));
     let shown = shown.chain(settings.shown.iter().map(|(name, value)| (name.as_str(), value.as_str())));
-    let wanted = |name: &str| {
-        args.iter_from(2).any(|pattern| glob::matches(&pattern.to_ascii_lowercase(), name.as_bytes()))
-    };
+    let wanted =
+        |name: &str| args.iter_from(2).any(|pattern| glob::matches(&pattern.to_ascii_lowercase(), name.as_bytes()));
     let found: Vec<(String, String)> =
         shown.filter(|(name, _)| wanted(name)).map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
     connection.replies.map(found.len());

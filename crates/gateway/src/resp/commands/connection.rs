@@ -49,7 +49,7 @@ pub(in crate::resp) async fn reset<S: Store>(connection: &mut Connection<S>, _: 
 }
 
 pub(in crate::resp) async fn time<S: Store>(connection: &mut Connection<S>, _: Args<'_>) -> Outcome {
-    let now_ms = connection.server.store.unix_ms();
+    let now_ms = connection.server.clock.unix_ms();
     connection.replies.array(2);
     connection.replies.bulk((now_ms / 1000).to_string().as_bytes());
     connection.replies.bulk((now_ms % 1000 * 1000).to_string().as_bytes());

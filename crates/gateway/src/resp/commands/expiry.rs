@@ -107,7 +107,7 @@ async fn expire_in<S: Store>(
 ) -> Outcome {
     let conditions = Conditions::parse(args)?;
     let time = integer(args.at(2))?;
-    let now_ms = connection.server.store.unix_ms();
+    let now_ms = connection.server.clock.unix_ms();
     let new = unit.absolute_ms(time, now_ms).ok_or_else(|| Error::expire(command))?;
     let key = args.at(1);
     let changed = connection
@@ -169,7 +169,7 @@ async fn time_of<S: Store>(
     time: impl FnOnce(i64, i64) -> i64,
 ) -> Outcome {
     let entry = connection.get(args.at(1)).await?;
-    let now_ms = connection.server.store.unix_ms() as i64;
+    let now_ms = connection.server.clock.unix_ms() as i64;
     connection.replies.integer(match entry.map(|entry| entry.expire_at_ms) {
         None => -2,
         Some(None) => -1,

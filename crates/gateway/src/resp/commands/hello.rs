@@ -54,9 +54,7 @@ pub(in crate::resp) async fn hello<S: Store>(connection: &mut Connection<S>, arg
                 index += 2;
             }
             _ => {
-                return Err(Error::bytes(
-                    [b"ERR Syntax error in HELLO option '", word, b"'"].concat(),
-                ));
+                return Err(Error::bytes([b"ERR Syntax error in HELLO option '", word, b"'"].concat()));
             }
         }
     }

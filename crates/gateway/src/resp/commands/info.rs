@@ -60,7 +60,7 @@ fn own_facts<S: Store>(server: &Server<S>, section: &str, text: &mut String) {
     let mut fact = |name: &str, value: &dyn std::fmt::Display| line(text, format_args!("{name}:{value}"));
     match section {
         "Server" => {
-            let uptime = server.store.unix_ms().saturating_sub(server.started_ms) / 1000;
+            let uptime = server.clock.unix_ms().saturating_sub(server.started_ms) / 1000;
             fact("redis_version", &REDIS_VERSION);
             fact("redis_mode", &"standalone");
             fact("weir_version", &env!("CARGO_PKG_VERSION"));

@@ -80,7 +80,7 @@ pub(in crate::resp) async fn set<S: Store>(connection: &mut Connection<S>, args:
     }
     let options = SetOptions::parse(args)?;
     let expire_at_ms = match options.expiry {
-        Some((unit, time)) => Some(Expiry::parse(unit, time, connection.server.store.unix_ms(), "set")?),
+        Some((unit, time)) => Some(Expiry::parse(unit, time, connection.server.clock.unix_ms(), "set")?),
         None => None,
     };
     if options.condition.is_none() && !options.keep_ttl && !options.give_old {
@@ -127,7 +127,7 @@ async fn set_expiring<S: Store>(
     unit: Unit,
     name: &'static str,
 ) -> Outcome {
-    let expire_at_ms = Some(Expiry::parse(unit, args.at(2), connection.server.store.unix_ms(), name)?);
+    let expire_at_ms = Some(Expiry::parse(unit, args.at(2), connection.server.clock.unix_ms(), name)?);
     let change = Change::Put { key: args.at(1), value: args.at(3), expire_at_ms };
     connection.put_blindly(std::iter::once(change)).await
 }
@@ -197,7 +197,7 @@ pub(in crate::resp) async fn getex<S: Store>(connection: &mut Connection<S>, arg
     if !persist && expiry.is_none() {
         return get(connection, args).await;
     }
-    let now_ms = connection.server.store.unix_ms();
+    let now_ms = connection.server.clock.unix_ms();
     let old = connection
         .try_update(&[key], |entries, batch| {
             // A key that does not exist is answered before the time is looked at.

@@ -1,0 +1,218 @@
+//! The gateway over loopback: what a client may rely on beside the replies themselves.
+#![allow(clippy::disallowed_methods, missing_docs, reason = "tests talk over real sockets")]
+
+mod support;
+
+use std::io::Write;
+use std::sync::atomic::Ordering;
+
+use support::{Running, encode};
+use weir_gateway::resp::frame::Limits;
+use weir_gateway::{Patience, Settings};
+
+fn start() -> Running {
+    Running::start(Settings::default())
+}
+
+#[test]
+fn replies_come_in_the_order_of_the_requests_and_see_the_writes_before_them() {
+    let weir = start();
+    let mut client = weir.connect();
+    let mut requests = Vec::new();
+    let mut expected = Vec::new();
+    for i in 0..2000 {
+        let value = format!("value-{i}");
+        requests.extend(encode(&["SET", "k", &value]));
+        requests.extend(encode(&["GET", "k"]));
+        requests.extend(encode(&["NOSUCH"]));
+        requests.extend(encode(&["INCR", "n"]));
+        expected.push("+OK\r\n".to_owned());
+        expected.push(format!("${}\r\n{value}\r\n", value.len()));
+        expected.push("-ERR unknown command 'NOSUCH', with args beginning with: \r\n".to_owned());
+        expected.push(format!(":{}\r\n", i + 1));
+    }
+    let mut writer = client.stream.try_clone().expect("a socket");
+    let sender = std::thread::spawn(move || writer.write_all(&requests).expect("the gateway reads"));
+    for expected in expected {
+        assert_eq!(String::from_utf8_lossy(&client.reply()), expected);
+    }
+    sender.join().expect("sent");
+}
+
+#[test]
+fn the_plain_writes_of_a_pipeline_become_one_batch() {
+    let weir = start();
+    let mut client = weir.connect();
+    let requests: Vec<u8> = (0..16).flat_map(|i| encode(&["SET", &format!("key-{i}"), "v"])).collect();
+    client.send(&requests);
+    (0..16).for_each(|_| assert_eq!(client.reply(), b"+OK\r\n"));
+    let batches = weir.store.batches.lock().expect("no panic").clone();
+    assert_eq!(batches.iter().sum::<usize>(), 16);
+    assert!(batches.len() < 8, "one segment of the network carries all sixteen, they went as {batches:?}");
+}
+
+#[test]
+fn what_is_not_committed_is_not_acknowledged() {
+    let weir = start();
+    let mut client = weir.connect();
+    assert_eq!(client.say("SET a 1"), "+OK\r\n");
+    weir.store.fail_commits.store(true, Ordering::Relaxed);
+    let requests: Vec<u8> = [&["PING"][..], &["SET", "a", "2"], &["SET", "b", "2"], &["GET", "none"], &["INCR", "n"]]
+        .iter()
+        .flat_map(|request| encode(request))
+        .collect();
+    client.send(&requests);
+    let replies: Vec<String> = (0..5).map(|_| String::from_utf8_lossy(&client.reply()).into_owned()).collect();
+    let failed = "-MISCONF Errors writing to the log: cannot write log: planned\r\n";
+    assert_eq!(replies, ["+PONG\r\n", failed, failed, "$-1\r\n", failed]);
+    weir.store.fail_commits.store(false, Ordering::Relaxed);
+    assert_eq!(client.say("SET a 3"), "+OK\r\n");
+}
+
+#[test]
+fn hello_changes_the_protocol_of_this_connection_only() {
+    let weir = start();
+    let (mut three, mut two) = (weir.connect(), weir.connect());
+    let hello = three.say("HELLO 3 AUTH default secret SETNAME me");
+    assert!(hello.starts_with("%7\r\n$6\r\nserver\r\n$5\r\nredis\r\n"), "{hello}");
+    for field in ["version", "proto\r\n:3", "id", "mode", "role", "modules"] {
+        assert!(hello.contains(field), "{field} in {hello}");
+    }
+    assert_eq!(three.say("CLIENT GETNAME"), "$2\r\nme\r\n");
+    assert_eq!(three.say("GET none"), "_\r\n");
+    assert_eq!(two.say("GET none"), "$-1\r\n");
+    assert_eq!(three.say("RESET"), "+RESET\r\n");
+    assert_eq!(three.say("GET none"), "$-1\r\n");
+}
+
+#[test]
+fn a_scan_gives_every_key_once_over_any_connection() {
+    let weir = start();
+    let mut client = weir.connect();
+    let mut expected: Vec<String> = (0..5000).map(|i| format!("key:{i:012}")).collect();
+    for chunk in expected.chunks(500) {
+        let words: Vec<&str> =
+            std::iter::once("MSET").chain(chunk.iter().flat_map(|key| [key.as_str(), "v"])).collect();
+        assert_eq!(client.ask(&words), b"+OK\r\n");
+    }
+    assert_eq!(client.say("DBSIZE"), ":5000\r\n");
+    let mut found = Vec::new();
+    let mut cursor = "0".to_owned();
+    loop {
+        let reply = weir.connect().say(&format!("SCAN {cursor} COUNT 700 MATCH key:*"));
+        let words: Vec<&str> = reply.split("\r\n").collect();
+        assert!(words.len() < 2 * 720, "a call is bounded by its count");
+        found.extend(words[4..].iter().filter(|word| word.starts_with("key:")).map(|&word| word.to_owned()));
+        cursor = words[2].to_owned();
+        if cursor == "0" {
+            break;
+        }
+    }
+    found.sort();
+    expected.sort();
+    assert_eq!(found, expected);
+    assert!(client.say("SCAN 12345").starts_with("-ERR invalid cursor"));
+    assert_eq!(client.say("FLUSHALL"), "+OK\r\n");
+    assert_eq!(client.say("DBSIZE"), ":0\r\n");
+}
+
+#[test]
+fn keys_expire_by_the_clock() {
+    let weir = start();
+    let mut client = weir.connect();
+    assert_eq!(client.say("SET k v EX 100"), "+OK\r\n");
+    assert_eq!(client.say("TTL k"), ":100\r\n");
+    weir.clock.advance(60);
+    assert_eq!(client.say("TTL k"), ":40\r\n");
+    weir.clock.advance(41);
+    assert_eq!(client.say("GET k"), "$-1\r\n");
+    assert_eq!(client.say("TTL k"), ":-2\r\n");
+    assert_eq!(client.say("INCR k"), ":1\r\n");
+    assert_eq!(client.say("TTL k"), ":-1\r\n");
+}
+
+#[test]
+fn large_values_come_back_as_they_went() {
+    let weir = start();
+    let mut client = weir.connect();
+    let value: Vec<u8> = (0..20_000_000_u32).map(|i| ((i * 7) >> 3) as u8).collect();
+    assert_eq!(client.ask(&[b"SET", b"big", value.as_slice()]), b"+OK\r\n");
+    client.send(&[encode(&["GET", "big"]), encode(&["GETRANGE", "big", "19999999", "-1"])].concat());
+    let header = format!("${}\r\n", value.len());
+    assert!(client.reply() == [header.as_bytes(), &value, b"\r\n"].concat());
+    assert_eq!(client.reply().len(), 7);
+}
+
+#[test]
+fn too_many_connections_are_told_so() {
+    let weir = Running::start(Settings { connections_max: 2, ..Settings::default() });
+    let (mut first, mut second) = (weir.connect(), weir.connect());
+    assert_eq!((first.say("PING"), second.say("PING")), ("+PONG\r\n".into(), "+PONG\r\n".into()));
+    assert_eq!(weir.connect().rest(), b"-ERR max number of clients reached\r\n");
+    assert_eq!(first.say("QUIT"), "+OK\r\n");
+    assert_eq!(first.rest(), b"");
+    // The place is free once the gateway has seen the end, which is a moment after we have.
+    let mut next = weir.connect();
+    while next.rest_or_pong() != b"+PONG\r\n" {
+        next = weir.connect();
+    }
+}
+
+#[test]
+fn who_keeps_us_waiting_is_cut_and_who_waits_for_us_is_not() {
+    let patience = Patience { idle_seconds: Some(300), ..Patience::default() };
+    let weir = Running::start(Settings { patience, ..Settings::default() });
+    let (mut idle, mut half) = (weir.connect(), weir.connect());
+    assert_eq!(idle.say("PING"), "+PONG\r\n");
+    // The reply to the first request shows that the half of the second has arrived with it.
+    half.send(b"PING\r\n*2\r\n$3\r\nGET\r\n");
+    assert_eq!(half.reply(), b"+PONG\r\n");
+    for _ in 0..40 {
+        weir.clock.advance(1);
+    }
+    assert_eq!(half.rest(), b"", "half a request is cut after 30 seconds");
+    assert_eq!(idle.say("PING"), "+PONG\r\n", "an idle connection is not");
+    for _ in 0..310 {
+        weir.clock.advance(1);
+    }
+    assert_eq!(idle.rest(), b"");
+}
+
+#[test]
+fn the_end_answers_what_was_asked_and_closes() {
+    let mut weir = start();
+    let mut client = weir.connect();
+    assert_eq!(client.say("PING"), "+PONG\r\n");
+    weir.ask_to_end();
+    assert_eq!(client.rest(), b"");
+    drop(weir);
+}
+
+#[test]
+fn limits_are_checked_on_the_way() {
+    let limits = Limits { bulk_bytes_max: 100, args_max: 10, ..Limits::default() };
+    let weir = Running::start(Settings { limits, ..Settings::default() });
+    let mut client = weir.connect();
+    assert_eq!(client.say("CONFIG GET proto-max-bulk-len"), "*2\r\n$18\r\nproto-max-bulk-len\r\n$3\r\n100\r\n");
+    assert_eq!(client.say("SETRANGE k 99 ab"), "-ERR string exceeds maximum allowed size (proto-max-bulk-len)\r\n");
+    let key = "k".repeat(70_000);
+    assert_eq!(start().connect().ask(&["SET", &key, "v"]), b"-ERR key exceeds maximum allowed size (65536 bytes)\r\n");
+    assert_eq!(start().connect().ask(&["GET", &key]), b"$-1\r\n");
+    client.send(b"*11\r\n");
+    assert_eq!(client.rest(), b"-ERR Protocol error: invalid multibulk length\r\n");
+}
+
+#[test]
+fn info_names_what_clients_look_for() {
+    let weir = start();
+    let mut client = weir.connect();
+    client.say("HELLO 3");
+    let info = client.say("INFO");
+    assert!(info.starts_with('=') && info.contains("\r\ntxt:# Server\r\n"), "{info}");
+    for fact in ["redis_version:7.", "loading:0", "connected_clients:1", "role:master", "maxmemory_policy:noeviction"] {
+        assert!(info.contains(fact), "{fact} in {info}");
+    }
+    assert!(client.say("INFO commandstats").contains("cmdstat_info:calls=2"));
+    assert!(client.say("CLIENT LIST").contains("resp=3"));
+    assert!(client.say("COMMAND COUNT").starts_with(':'));
+}
