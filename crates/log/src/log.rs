@@ -221,6 +221,7 @@ impl Shared {
 
     async fn close(&self) -> Result<()> {
         self.sync().await?;
+        self.settle(Want::default(), State::is_quiet).await;
         let spare = {
             let mut state = self.state.lock();
             if state.failure().is_none() {
@@ -229,7 +230,7 @@ impl Shared {
             state.take_spare()
         };
         let want = Want { flush: true, ..Want::default() };
-        self.settle(want, |state| state.is_fenced() || !state.has_unwritten()).await;
+        self.settle(want, |state| state.is_quiet() && (state.is_fenced() || !state.has_unwritten())).await;
         if let Some(spare) = spare {
             // So that the closing mark stands in the last segment, and the next opening reads nothing behind it.
             self.fs.remove(&spare.path, Tag::new(self.options.owner, Class::Log)).await?;

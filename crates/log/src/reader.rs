@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use weir_io::{AlignedBuf, File, Op, PAGE, Result, Tag};
+use weir_model::LogIndex;
 
 use crate::record::{self, Decoded};
 
@@ -69,5 +70,10 @@ impl Reader {
             }
             _ => Ok(Decoded::Invalid),
         }
+    }
+
+    /// Whether what stands at `offset` looks like the record `index`, valid or not.
+    pub async fn resembles(&mut self, offset: u64, index: LogIndex) -> Result<bool> {
+        Ok(record::plausible_index(self.bytes(offset, record::HEADER_BYTES).await?) == Some(index))
     }
 }

@@ -107,6 +107,11 @@ pub fn needed(bytes: &[u8]) -> Option<usize> {
     header(bytes).map(|header| HEADER_BYTES + header.payload_len)
 }
 
+/// The index in what may be a record's header.
+pub(crate) fn plausible_index(bytes: &[u8]) -> Option<LogIndex> {
+    header(bytes).map(|header| header.index)
+}
+
 /// Decodes the record at the front of `bytes`, which may be anything. `seed` is the segment's ([`seed`]).
 pub fn decode(bytes: &[u8], seed: u32) -> Decoded<'_> {
     if bytes.len() < HEADER_BYTES {

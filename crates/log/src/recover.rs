@@ -231,7 +231,8 @@ impl Recover<'_> {
                          {:016x}",
                         mark.durable, segment.id
                     );
-                    return Err(Error::corruption(&segments[0].path, offset, message));
+                    let (path, offset) = self.place_of(needed, segments, offset).await?;
+                    return Err(Error::corruption(path, offset, message));
                 }
                 start += SEARCH_BYTES as u64;
                 yield_now().await;
@@ -239,5 +240,21 @@ impl Recover<'_> {
             start = HEADER_PAGE;
         }
         Ok(())
+    }
+
+    /// Where the record `index` should be: where the chain ended at `offset` of the first of `segments`, unless it looks as if
+    /// it had been the first of the next.
+    async fn place_of<'c>(&self, index: LogIndex, segments: &'c [Candidate], offset: u64) -> Result<(&'c Path, u64)> {
+        let here = &segments[0].path;
+        let mut reader = self.reader(here).await?;
+        if reader.resembles(offset, index).await? || reader.resembles(record::next_page(offset), index).await? {
+            return Ok((here, offset));
+        }
+        match segments.get(1) {
+            Some(next) if self.reader(&next.path).await?.resembles(HEADER_PAGE, index).await? => {
+                Ok((&next.path, HEADER_PAGE))
+            }
+            _ => Ok((here, offset)),
+        }
     }
 }

@@ -352,6 +352,7 @@ impl State {
     pub fn push_close(&mut self) {
         let mark = Mark { durable: self.durable, term: 0 };
         record::push_mark(&mut self.open, Kind::Close, self.next, mark);
+        self.marked = self.durable;
     }
 
     fn retire_active(&mut self) {

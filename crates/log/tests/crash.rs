@@ -1,0 +1,107 @@
+//! Power cuts and kills at every change of the disk, in every sync mode.
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{Promises, Shared, check, open, options, work, world, write_one};
+use parking_lot::Mutex;
+use weir_io::sim::{DiskImage, FaultPlan, Keep};
+use weir_log::{SyncMode, WriteAheadLog};
+
+/// Runs a workload, takes what several power cuts at each change would leave, and recovers each; then writes on there, cuts
+/// the power again and recovers once more: what the first recovery gave must not get lost, and no hole appear.
+fn cut_everywhere(seed: u64, sync: SyncMode, writers: usize, count: usize) -> usize {
+    let (sim, fs) = world(seed, &DiskImage::new(), FaultPlan::none());
+    let promises: Shared = Shared::default();
+    let cuts: Arc<Mutex<Vec<(DiskImage, Promises)>>> = Arc::default();
+    {
+        let (cuts, promises, mut rng) = (Arc::clone(&cuts), Arc::clone(&promises), sim.rng());
+        fs.on_cut_point(move |fs, _| {
+            let keep = [Keep::Random, Keep::Prefix, Keep::None, Keep::All][rng.below(4) as usize];
+            let image = fs.crash_keeping(keep, &mut rng);
+            // The hook may run inside a call that the promises' owner makes.
+            if let Some(promises) = promises.try_lock() {
+                cuts.lock().push((image, promises.clone()));
+            }
+        });
+    }
+    sim.block_on(async {
+        let (log, ..) = open(&fs, options(sync, seed), 0).await.expect("a fresh disk");
+        assert!(work(&log, &promises, writers, count, &sim).await, "nothing fails here");
+    });
+    fs.clear_hook();
+    let cuts = std::mem::take(&mut *cuts.lock());
+    let count = cuts.len();
+    for (number, (image, before)) in (0..).zip(cuts) {
+        let (sim, fs) = world(seed ^ number, &image, FaultPlan::none());
+        let mut after = before;
+        sim.block_on(async {
+            let (log, last) = check(&fs, sync, &after, 1000 + number).await;
+            // From here on the recovered prefix is what was appended, and all of it is durable.
+            after.appended.truncate(last as usize);
+            (after.acknowledged, after.synced) = (last, last);
+            let promises: Shared = Arc::new(Mutex::new(after));
+            let mut rng = sim.rng();
+            for _ in 0..3 {
+                write_one(&log, &promises, &mut rng).await.expect("writing on after recovery");
+            }
+            let (sim, fs) = world(seed ^ number, &fs.crash(&mut rng), FaultPlan::none());
+            let promises = promises.lock().clone();
+            sim.block_on(check(&fs, sync, &promises, 2000 + number));
+        });
+    }
+    count
+}
+
+#[test]
+fn a_power_cut_at_any_change_leaves_a_prefix_with_everything_promised() {
+    let mut cuts = 0;
+    for seed in 0..12 {
+        cuts += cut_everywhere(seed, SyncMode::Always, 1 + seed as usize % 5, 25);
+        cuts += cut_everywhere(seed, SyncMode::Interval, 1 + seed as usize % 3, 60);
+        cuts += cut_everywhere(seed, SyncMode::None, 2, 100);
+    }
+    assert!(cuts > 3000, "only {cuts} cuts");
+}
+
+#[test]
+fn a_killed_process_loses_nothing_acknowledged() {
+    for (seed, sync) in (0..20).flat_map(|seed| [(seed, SyncMode::Always), (seed, SyncMode::Interval)]) {
+        let (sim, fs) = world(seed, &DiskImage::new(), FaultPlan::none());
+        let promises: Shared = Shared::default();
+        for life in 0..4 {
+            sim.block_on(async {
+                let mut relied_on = promises.lock().clone();
+                relied_on.synced = relied_on.acknowledged;
+                let (log, last) = check(&fs, sync, &relied_on, seed * 10 + life).await;
+                promises.lock().appended.truncate(last as usize);
+                work(&log, &promises, 3, 20, &sim).await;
+            });
+        }
+    }
+}
+
+#[test]
+fn a_closed_log_is_clean_and_refuses_appends() {
+    for sync in [SyncMode::Always, SyncMode::Interval, SyncMode::None] {
+        let (sim, fs) = world(1, &DiskImage::new(), FaultPlan::none());
+        let promises: Shared = Shared::default();
+        sim.block_on(async {
+            let (log, ..) = open(&fs, options(sync, 1), 0).await.expect("a fresh disk");
+            assert!(work(&log, &promises, 3, 40, &sim).await);
+            log.close().await.expect("closing");
+            assert!(log.append(b"late").is_err());
+            let mut relied_on = promises.lock().clone();
+            relied_on.synced = relied_on.appended.len() as u64;
+            let image = fs.crash_keeping(Keep::None, &mut sim.rng());
+            let (sim, fs) = world(2, &image, FaultPlan::none());
+            sim.block_on(check(&fs, sync, &relied_on, 2));
+            let (_, recovery, _) =
+                sim.block_on(open(&fs, options(sync, 3), relied_on.persisted)).expect("opening again");
+            assert_eq!(recovery.last, relied_on.synced);
+        });
+        let (_, recovery, _) = sim.block_on(open(&fs, options(sync, 3), promises.lock().persisted)).expect("opening");
+        assert!(recovery.clean, "{sync:?}");
+    }
+}

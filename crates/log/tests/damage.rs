@@ -1,0 +1,196 @@
+//! Flipped bits and failing operations: found, named, survived.
+
+mod common;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use common::{DIR, Promises, Shared, check, check_records, open, options, work, world};
+use parking_lot::Mutex;
+use weir_io::sim::{DiskImage, Fault, FaultPlan, OpKind};
+use weir_io::{ErrorKind, Rng};
+use weir_log::{SyncMode, WriteAheadLog};
+
+/// A closed log of a few segments, without truncation.
+fn closed_log(sync: SyncMode) -> (DiskImage, Promises) {
+    let (sim, fs) = world(5, &DiskImage::new(), FaultPlan::none());
+    let promises: Shared = Shared::default();
+    sim.block_on(async {
+        let (log, ..) = open(&fs, options(sync, 5), 0).await.expect("a fresh disk");
+        let mut rng = sim.rng();
+        for round in 0..160 {
+            common::write_one(&log, &promises, &mut rng).await.expect("nothing fails");
+            if round % 10 == 0 {
+                log.sync().await.expect("nothing fails");
+            }
+        }
+        log.close().await.expect("nothing fails");
+    });
+    let promises = promises.lock().clone();
+    (fs.crash(&mut sim.rng()), promises)
+}
+
+#[test]
+fn a_flipped_bit_anywhere_is_harmless_or_an_error_that_names_the_place() {
+    for sync in [SyncMode::Always, SyncMode::Interval] {
+        let (image, promises) = closed_log(sync);
+        let (mut found, mut harmless, mut named) = (0, 0, 0);
+        let mut rng = Rng::new(3);
+        for (path, len) in image.files() {
+            let stride = 40 + rng.below(40);
+            for offset in (0..len).step_by(stride as usize) {
+                let mut image = image.clone();
+                assert!(image.flip_bit(&path, offset, rng.below(8) as u8));
+                let (sim, fs) = world(9, &image, FaultPlan::none());
+                match sim.block_on(open(&fs, options(sync, 9), 0)) {
+                    Ok((_, _, records)) => {
+                        let last = check_records(&records, &promises);
+                        assert_eq!(last, promises.appended.len() as u64, "bit at {offset} of {}", path.display());
+                        harmless += 1;
+                    }
+                    Err(error) => {
+                        assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+                        let place = (error.path(), error.offset().expect("an offset"));
+                        assert!(place <= (path.as_path(), offset), "bit at {offset} of {}: {error}", path.display());
+                        named += u64::from(place.0 == path);
+                        found += 1;
+                    }
+                }
+            }
+        }
+        assert!(found > 200 && harmless > 50, "{sync:?}: {found} found, {harmless} harmless");
+        // Damage to the very header of a segment's first record can look like the end of the segment before.
+        assert!(named * 100 >= found * 98, "{named} of {found} name the file");
+    }
+}
+
+#[test]
+fn a_missing_segment_is_an_error() {
+    let (image, _) = closed_log(SyncMode::Interval);
+    let files = image.files();
+    assert!(files.len() > 2, "the test needs several segments");
+    for (path, _) in &files[..files.len() - 1] {
+        let (sim, fs) = world(9, &image, FaultPlan::none());
+        let result = sim.block_on(async {
+            use weir_io::{Class, Fs, Owner, Tag};
+            fs.remove(path, Tag::new(Owner::default(), Class::Log)).await?;
+            open(&fs, options(SyncMode::Interval, 9), 0).await
+        });
+        assert_eq!(result.err().map(|error| error.kind()), Some(ErrorKind::Corruption), "without {}", path.display());
+    }
+}
+
+#[test]
+fn arbitrary_segment_bytes_are_refused_or_read_without_a_panic() {
+    let (image, _) = closed_log(SyncMode::Interval);
+    let (path, len) = image.files().swap_remove(0);
+    let original = image.read(&path).expect("the segment");
+    let mut rng = Rng::new(1);
+    for _ in 0..200 {
+        let mut bytes = original.clone();
+        let (at, many) = (rng.below(len) as usize, rng.below(300) as usize);
+        bytes.iter_mut().skip(at).take(many).for_each(|byte| *byte = rng.next_u64() as u8);
+        bytes.truncate(if rng.chance(0.3) { rng.below(len) as usize } else { len as usize });
+        let mut image = DiskImage::new();
+        image.insert(Path::new(DIR).join("0000000000000001.log"), &bytes).expect("a good path");
+        let (sim, fs) = world(9, &image, FaultPlan::none());
+        let _ = sim.block_on(open(&fs, options(SyncMode::Interval, 9), 0)).is_ok();
+    }
+}
+
+/// Works on a failing disk, replacing the log after each failure as a partition does; then loses power and checks.
+fn work_through(seed: u64, sync: SyncMode, faults: FaultPlan) -> u64 {
+    let (sim, fs) = world(seed, &DiskImage::new(), FaultPlan::none());
+    let promises: Shared = Shared::default();
+    let failures = sim.block_on(async {
+        let (log, ..) = open(&fs, options(sync, seed), 0).await.expect("nothing fails yet");
+        fs.set_faults(faults);
+        for _ in 0..6 {
+            work(&log, &promises, 3, 12, &sim).await;
+            let Some(_) = log.failure() else { continue };
+            assert!(log.append(b"refused").is_err(), "a fenced log takes nothing");
+            if promises.lock().persisted < log.last() {
+                assert!(log.replace(promises.lock().persisted).await.is_err(), "not everything is persisted");
+            }
+            // The engine flushes its memtable; now it holds everything appended.
+            {
+                let mut promises = promises.lock();
+                promises.persisted = promises.appended.len() as u64;
+            }
+            for attempt in 0.. {
+                assert!(attempt < 100, "the disk does not fail that often");
+                if log.replace(log.last()).await.is_ok() {
+                    break;
+                }
+            }
+            assert!(log.failure().is_none());
+        }
+        log.stats().failures
+    });
+    let before = promises.lock().clone();
+    let image = fs.crash(&mut sim.rng());
+    let (sim, fs) = world(seed + 1, &image, FaultPlan::none());
+    sim.block_on(check(&fs, sync, &before, seed + 7));
+    failures
+}
+
+#[test]
+fn a_failed_sync_never_becomes_an_acknowledgement() {
+    let mut failures = 0;
+    for seed in 0..400 {
+        let faults = FaultPlan::none().chance(OpKind::Sync, Fault::Error, 0.3);
+        failures += work_through(seed, SyncMode::Interval, faults);
+        let faults = FaultPlan::none().chance(OpKind::Write, Fault::Error, 0.05);
+        failures += work_through(seed, SyncMode::Always, faults);
+    }
+    assert!(failures > 2000, "only {failures} failures");
+}
+
+#[test]
+fn the_nth_operation_may_fail_in_every_way() {
+    for fault in [Fault::Error, Fault::NoSpace, Fault::ShortWrite] {
+        for nth in 0..150 {
+            for sync in [SyncMode::Always, SyncMode::Interval, SyncMode::None] {
+                work_through(nth, sync, FaultPlan::none().fail_nth(None, 6 + nth, fault));
+            }
+        }
+    }
+}
+
+#[test]
+fn opening_survives_a_failure_of_any_operation() {
+    let (image, promises) = closed_log(SyncMode::Interval);
+    for nth in 0..60 {
+        let (sim, fs) = world(nth, &image, FaultPlan::none().fail_nth(None, nth, Fault::Error));
+        let first = sim.block_on(open(&fs, options(SyncMode::Interval, 9), 0));
+        if let Ok((_, _, records)) = first {
+            assert_eq!(check_records(&records, &promises), promises.appended.len() as u64);
+        }
+        // And the next opening, after another power cut, finds everything.
+        let image = fs.crash(&mut sim.rng());
+        let (sim, fs) = world(nth, &image, FaultPlan::none());
+        let mut promises = promises.clone();
+        promises.synced = promises.appended.len() as u64;
+        sim.block_on(check(&fs, SyncMode::Interval, &promises, 11));
+    }
+}
+
+#[test]
+fn a_full_disk_stops_writes_until_there_is_space_again() {
+    for sync in [SyncMode::Always, SyncMode::Interval] {
+        let (sim, fs) = world(4, &DiskImage::new(), FaultPlan::none());
+        sim.block_on(async {
+            let (log, ..) = open(&fs, options(sync, 4), 0).await.expect("space enough");
+            fs.set_free_bytes(0);
+            let promises: Shared = Arc::new(Mutex::new(Promises::default()));
+            work(&log, &promises, 2, 200, &sim).await;
+            let failure = log.failure().expect("the segment is full");
+            assert_eq!(failure.kind(), ErrorKind::NoSpace);
+            let error = log.replace(log.last()).await.expect_err("still no space");
+            assert_eq!(error.kind(), ErrorKind::NoSpace);
+            fs.set_free_bytes(1 << 20);
+            log.replace(log.last()).await.expect("space again");
+            log.commit(log.append(b"goes on").expect("not fenced")).await.expect("goes on");
+        });
+    }
+}
