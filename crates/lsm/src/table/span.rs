@@ -1,11 +1,18 @@
 //! Stored bytes: what one read brought, and the check that every block passes before anybody looks into it.
 
+use std::cell::RefCell;
 use std::path::Path;
 use std::sync::Arc;
 
 use weir_io::{AlignedBuf, Error, ErrorKind, Result};
 
 use super::format::{Compression, RAW_LEN_BYTES, TRAILER_BYTES, block_crc};
+
+thread_local! {
+    /// zstd's tables, 160 KB that cost more to set up than a block of 4 KiB costs to decompress. Made by the first block.
+    static DECOMPRESSOR: RefCell<zstd::bulk::Decompressor<'static>> =
+        RefCell::new(zstd::bulk::Decompressor::new().expect("only a lack of memory can refuse a context"));
+}
 
 /// A range of the file in memory.
 pub(super) struct Span {
@@ -94,7 +101,8 @@ impl<'a> Stored<'a> {
                 lz4_flex::block::decompress(self.payload, len).map_err(|_| "the block's LZ4 data is malformed")?
             }
             Compression::Zstd => {
-                zstd::bulk::decompress(self.payload, len).map_err(|_| "the block's zstd data is malformed")?
+                let content = DECOMPRESSOR.with(|zstd| zstd.borrow_mut().decompress(self.payload, len));
+                content.map_err(|_| "the block's zstd data is malformed")?
             }
         };
         if self.compression != Compression::None && content.len() != len {
