@@ -1,1 +1,20 @@
 //! Whole-node simulation and crash tests.
+//!
+//! A run is a [`life::Life`] (or several) of a [`store::Store`] in a world made of one seed: virtual time, a simulated
+//! disk, one thread. What the store shows is compared with a [`model`]. A runner spreads seeds over threads, and prints
+//! for a failure the command that repeats it.
+
+pub mod crash;
+pub mod enumerate;
+pub mod fault;
+pub mod flip;
+pub mod kill9;
+pub mod life;
+pub mod log_store;
+pub mod metamorphic;
+pub mod model;
+pub mod pair_store;
+pub mod plant;
+pub mod runner;
+pub mod store;
+pub mod workload;

@@ -1,0 +1,270 @@
+//! Real `kill -9`: a server process is loaded over its Redis port, killed, started again, and asked for everything.
+//!
+//! Each connection writes numbers 1, 2, 3 … in order, number `n` to slot `n mod SLOTS` of its own keys, several commands
+//! in flight. After a restart its slots must be exactly those of some last number `c`: every number up to `c`
+//! there, none above, with acknowledged <= c <= sent. That is the prefix rule of the power-cut runs, seen from outside.
+#![allow(clippy::disallowed_methods, reason = "this runner drives real processes over real sockets")]
+
+use std::fmt;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use weir_io::Rng;
+
+/// How the server is run and for how long.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The `weir` binary.
+    pub binary: PathBuf,
+    /// An empty or missing directory for its data.
+    pub dir: PathBuf,
+    /// More arguments for `weir serve`.
+    pub arguments: Vec<String>,
+    /// Kills.
+    pub rounds: u64,
+    /// Seed of the moments at which it is killed.
+    pub seed: u64,
+}
+
+/// What came out.
+#[derive(Clone, Debug, Default)]
+pub struct Kills {
+    /// Kills while loaded.
+    pub rounds: u64,
+    /// Kills that hit a server that was still starting.
+    pub in_recovery: u64,
+    /// Writes acknowledged over all rounds.
+    pub acknowledged: u64,
+    /// From starting the process to its first answer, sorted.
+    pub restarts: Vec<Duration>,
+}
+
+impl fmt::Display for Kills {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let at = |part: usize| {
+            self.restarts.get((self.restarts.len() * part / 100).min(self.restarts.len().saturating_sub(1)))
+        };
+        let ms = |duration: Option<&Duration>| duration.map_or(0, Duration::as_millis);
+        write!(
+            f,
+            "{} kills and {} more during recovery, {} acknowledged writes, none lost; restart to first answer: median {} ms, P99 {} ms",
+            self.rounds,
+            self.in_recovery,
+            self.acknowledged,
+            ms(at(50)),
+            ms(at(99))
+        )
+    }
+}
+
+const CONNECTIONS: usize = 8;
+const SLOTS: u64 = 997;
+/// Commands in flight on a connection.
+const PIPELINE: u64 = 16;
+/// A server must answer within this.
+const START_LIMIT: Duration = Duration::from_secs(30);
+/// Padding makes memtables fill and flushes run.
+const VALUE_PADDING: usize = 200;
+
+/// What one connection knows.
+#[derive(Clone, Copy, Debug, Default)]
+struct Line {
+    sent: u64,
+    acknowledged: u64,
+}
+
+/// Runs it. The error says what was lost, or what went wrong.
+pub fn run(options: &Options) -> Result<Kills, String> {
+    let mut rng = Rng::new(options.seed);
+    let mut lines = [Line::default(); CONNECTIONS];
+    let mut kills = Kills::default();
+    for round in 0..options.rounds {
+        if round > 0 && rng.chance(0.3) {
+            let mut server = Server::start(options)?;
+            std::thread::sleep(Duration::from_micros(rng.below(30_000)));
+            server.kill();
+            kills.in_recovery += 1;
+        }
+        let mut server = Server::start(options)?;
+        kills.restarts.push(server.wait_until_it_answers()?);
+        for (number, line) in lines.iter_mut().enumerate() {
+            verify(server.address, number, line)
+                .map_err(|story| format!("round {round}: connection {number}: {story}"))?;
+        }
+        let stop = AtomicBool::new(false);
+        let load_ms = 100 + rng.below(900);
+        let before: u64 = lines.iter().map(|line| line.acknowledged).sum();
+        let address = server.address;
+        std::thread::scope(|scope| {
+            for (number, line) in lines.iter_mut().enumerate() {
+                let stop = &stop;
+                scope.spawn(move || load(address, number, line, stop));
+            }
+            std::thread::sleep(Duration::from_millis(load_ms));
+            server.kill();
+            stop.store(true, Ordering::Relaxed);
+        });
+        let after: u64 = lines.iter().map(|line| line.acknowledged).sum();
+        if after == before {
+            return Err(format!("round {round}: not one write was acknowledged in {load_ms} ms"));
+        }
+        kills.acknowledged += after - before;
+        kills.rounds += 1;
+        if round % 10 == 9 {
+            eprintln!("round {}: {} acknowledged writes so far", round + 1, kills.acknowledged);
+        }
+    }
+    let mut server = Server::start(options)?;
+    kills.restarts.push(server.wait_until_it_answers()?);
+    for (number, line) in lines.iter_mut().enumerate() {
+        verify(server.address, number, line).map_err(|story| format!("at the end: connection {number}: {story}"))?;
+    }
+    kills.restarts.sort();
+    Ok(kills)
+}
+
+/// A server process. Killed when dropped.
+struct Server {
+    child: Child,
+    address: SocketAddr,
+    started: Instant,
+}
+
+impl Server {
+    fn start(options: &Options) -> Result<Self, String> {
+        let address = free_address().map_err(|error| format!("no free port: {error}"))?;
+        let child = Command::new(&options.binary)
+            .arg("serve")
+            .arg("--dir")
+            .arg(&options.dir)
+            .args(["--listen", &address.to_string(), "--admin", "127.0.0.1:0"])
+            .args(&options.arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|error| format!("cannot start {}: {error}", options.binary.display()))?;
+        Ok(Self { child, address, started: Instant::now() })
+    }
+
+    fn wait_until_it_answers(&mut self) -> Result<Duration, String> {
+        while self.started.elapsed() < START_LIMIT {
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return Err(format!("the server ended instead of starting: {status}"));
+            }
+            if ping(self.address).is_ok() {
+                return Ok(self.started.elapsed());
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Err(format!("the server did not answer within {START_LIMIT:?}"))
+    }
+
+    /// SIGKILL, and waits until the process is gone: its directory is free then.
+    fn kill(&mut self) {
+        // It may have ended by itself; then there is nothing to kill, and the next start tells.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn free_address() -> std::io::Result<SocketAddr> {
+    TcpListener::bind("127.0.0.1:0")?.local_addr()
+}
+
+fn ping(address: SocketAddr) -> std::io::Result<()> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.write_all(b"PING\r\n")?;
+    let mut reply = [0; 7];
+    stream.read_exact(&mut reply)?;
+    if &reply == b"+PONG\r\n" { Ok(()) } else { Err(std::io::Error::other("not a PONG")) }
+}
+
+fn key(connection: usize, slot: u64) -> String {
+    format!("line:{connection}:{slot}")
+}
+
+fn command(parts: &[&str]) -> String {
+    let mut text = format!("*{}\r\n", parts.len());
+    for part in parts {
+        text += &format!("${}\r\n{part}\r\n", part.len());
+    }
+    text
+}
+
+/// Writes numbers until the server is gone.
+fn load(address: SocketAddr, connection: usize, line: &mut Line, stop: &AtomicBool) {
+    let Ok(stream) = TcpStream::connect(address) else { return };
+    let Ok(mut writer) = stream.try_clone() else { return };
+    let mut reader = BufReader::new(stream);
+    let padding = "x".repeat(VALUE_PADDING);
+    let mut reply = String::new();
+    while !stop.load(Ordering::Relaxed) {
+        while line.sent < line.acknowledged + PIPELINE {
+            let number = line.sent + 1;
+            // Counted as sent before it is: the server may be killed with the command in its hands.
+            line.sent = number;
+            let set = command(&["SET", &key(connection, number % SLOTS), &format!("{number}:{padding}")]);
+            if writer.write_all(set.as_bytes()).is_err() {
+                return;
+            }
+        }
+        reply.clear();
+        match reader.read_line(&mut reply) {
+            Ok(_) if reply == "+OK\r\n" => line.acknowledged += 1,
+            _ => return,
+        }
+    }
+}
+
+/// Reads every slot; the last number found is where the connection goes on.
+fn verify(address: SocketAddr, connection: usize, line: &mut Line) -> Result<(), String> {
+    let broken = |error: std::io::Error| format!("cannot read back: {error}");
+    let stream = TcpStream::connect(address).map_err(broken)?;
+    let mut writer = stream.try_clone().map_err(broken)?;
+    let mut reader = BufReader::new(stream);
+    let mut found = Vec::with_capacity(SLOTS as usize);
+    for slot in 0..SLOTS {
+        writer.write_all(command(&["GET", &key(connection, slot)]).as_bytes()).map_err(broken)?;
+        found.push(read_number(&mut reader).map_err(|error| format!("slot {slot}: {error}"))?);
+    }
+    let cut = found.iter().copied().max().unwrap_or(0);
+    if cut < line.acknowledged || cut > line.sent {
+        return Err(format!("the last number is {cut}: {} were acknowledged, {} sent", line.acknowledged, line.sent));
+    }
+    for (slot, &number) in found.iter().enumerate() {
+        // The largest number up to the cut that belongs into this slot; 0 if there is none.
+        let slot = slot as u64;
+        let behind = (cut + SLOTS - slot) % SLOTS;
+        let expected = cut.saturating_sub(behind);
+        if number != expected {
+            return Err(format!("slot {slot} holds {number} and not {expected}, the last number being {cut}"));
+        }
+    }
+    *line = Line { sent: cut, acknowledged: cut };
+    Ok(())
+}
+
+/// The number at the start of a bulk string; 0 for a missing key.
+fn read_number(reader: &mut impl BufRead) -> Result<u64, String> {
+    let mut head = String::new();
+    reader.read_line(&mut head).map_err(|error| error.to_string())?;
+    let length: i64 =
+        head.strip_prefix('$').and_then(|length| length.trim_end().parse().ok()).ok_or(format!("answered {head:?}"))?;
+    let Ok(length) = usize::try_from(length) else { return Ok(0) };
+    let mut body = vec![0; length + 2];
+    reader.read_exact(&mut body).map_err(|error| error.to_string())?;
+    let text = String::from_utf8_lossy(&body[..length]).into_owned();
+    let number = text.split(':').next().and_then(|number| number.parse().ok());
+    number.ok_or_else(|| format!("holds {:?}", &text[..text.len().min(20)]))
+}

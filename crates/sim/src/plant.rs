@@ -1,0 +1,162 @@
+//! Planted bugs: a harness that finds nothing must first be shown to find something.
+//!
+//! Four of them need no change in the engine: what the engine would do wrong towards the disk, [`PlantedFs`] does in its
+//! place. The others sit in the engine behind `weir_io::plant`, which is compiled in for tests only.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use weir_io::{AlignedBuf, DirEntry, File, Fs, FsLock, Op, OpenOptions, Tag};
+
+/// A mistake on the way to the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiskPlant {
+    /// Files are never synced.
+    SkippedSync,
+    /// Directories are never synced.
+    SkippedDirSync,
+    /// A sync is started, and taken for done.
+    AckBeforeSync,
+    /// What is written under a temporary name is synced only after it has its final one.
+    SyncAfterRename,
+}
+
+impl DiskPlant {
+    /// All of them.
+    pub const ALL: [DiskPlant; 4] =
+        [DiskPlant::SkippedSync, DiskPlant::SkippedDirSync, DiskPlant::AckBeforeSync, DiskPlant::SyncAfterRename];
+}
+
+/// Suffix of names that are only temporary.
+const TEMPORARY: &str = ".tmp";
+
+/// Files whose sync is owed.
+type Owed = Arc<Mutex<Vec<Arc<dyn File>>>>;
+
+/// A file system used wrongly.
+pub struct PlantedFs {
+    inner: Arc<dyn Fs>,
+    plant: DiskPlant,
+    /// For [`DiskPlant::SyncAfterRename`].
+    owed: Owed,
+}
+
+impl PlantedFs {
+    /// `inner`, used with the mistake `plant`.
+    pub fn new(inner: Arc<dyn Fs>, plant: DiskPlant) -> Arc<Self> {
+        Arc::new(Self { inner, plant, owed: Arc::default() })
+    }
+}
+
+struct PlantedFile {
+    inner: Arc<dyn File>,
+    plant: DiskPlant,
+    /// Opened for synced writes.
+    dsync: bool,
+    /// Where to note an owed sync, for a file with a temporary name.
+    owed: Option<Owed>,
+}
+
+impl Fs for PlantedFs {
+    fn open(&self, path: &Path, options: OpenOptions, tag: Tag) -> Op<Arc<dyn File>> {
+        let temporary = path.to_string_lossy().ends_with(TEMPORARY);
+        let owed = (temporary && self.plant == DiskPlant::SyncAfterRename).then(|| Arc::clone(&self.owed));
+        let (plant, dsync) = (self.plant, options.dsync);
+        let options = OpenOptions { dsync: dsync && plant != DiskPlant::SkippedSync, ..options };
+        let wrap = move |inner| Arc::new(PlantedFile { inner, plant, dsync, owed }) as Arc<dyn File>;
+        match self.inner.open(path, options, tag) {
+            Op::Ready(result) => Op::Ready(result.map(|result| result.map(wrap))),
+            Op::Pending(future) => Op::pending(async move { future.await.map(wrap) }),
+        }
+    }
+
+    fn rename(&self, from: &Path, to: &Path, tag: Tag) -> Op<()> {
+        let renamed = self.inner.rename(from, to, tag);
+        let owed = std::mem::take(&mut *self.owed.lock());
+        if owed.is_empty() {
+            return renamed;
+        }
+        Op::pending(async move {
+            renamed.await?;
+            for file in owed {
+                file.sync(tag).await?;
+            }
+            Ok(())
+        })
+    }
+
+    fn hard_link(&self, from: &Path, to: &Path, tag: Tag) -> Op<()> {
+        self.inner.hard_link(from, to, tag)
+    }
+
+    fn remove(&self, path: &Path, tag: Tag) -> Op<()> {
+        self.inner.remove(path, tag)
+    }
+
+    fn create_dir_all(&self, path: &Path, tag: Tag) -> Op<()> {
+        self.inner.create_dir_all(path, tag)
+    }
+
+    fn remove_dir(&self, path: &Path, tag: Tag) -> Op<()> {
+        self.inner.remove_dir(path, tag)
+    }
+
+    fn list(&self, path: &Path, tag: Tag) -> Op<Vec<DirEntry>> {
+        self.inner.list(path, tag)
+    }
+
+    fn sync_dir(&self, path: &Path, tag: Tag) -> Op<()> {
+        if self.plant == DiskPlant::SkippedDirSync { Op::ready(Ok(())) } else { self.inner.sync_dir(path, tag) }
+    }
+
+    fn lock(&self, path: &Path) -> Op<Box<dyn FsLock>> {
+        self.inner.lock(path)
+    }
+}
+
+impl File for PlantedFile {
+    fn read_at(&self, offset: u64, buf: AlignedBuf, tag: Tag) -> Op<AlignedBuf> {
+        self.inner.read_at(offset, buf, tag)
+    }
+
+    fn write_at(&self, offset: u64, buf: AlignedBuf, tag: Tag) -> Op<AlignedBuf> {
+        if self.plant == DiskPlant::AckBeforeSync && self.dsync {
+            let copy = AlignedBuf::copy_of(&buf);
+            drop(self.inner.write_at(offset, buf, tag));
+            return Op::ready(Ok(copy));
+        }
+        self.inner.write_at(offset, buf, tag)
+    }
+
+    fn sync(&self, tag: Tag) -> Op<()> {
+        match (self.plant, &self.owed) {
+            (DiskPlant::SkippedSync, _) => Op::ready(Ok(())),
+            (DiskPlant::AckBeforeSync, _) => {
+                drop(self.inner.sync(tag));
+                Op::ready(Ok(()))
+            }
+            (DiskPlant::SyncAfterRename, Some(owed)) => {
+                owed.lock().push(Arc::clone(&self.inner));
+                Op::ready(Ok(()))
+            }
+            _ => self.inner.sync(tag),
+        }
+    }
+
+    fn allocate(&self, len: u64, tag: Tag) -> Op<()> {
+        self.inner.allocate(len, tag)
+    }
+
+    fn set_len(&self, len: u64, tag: Tag) -> Op<()> {
+        self.inner.set_len(len, tag)
+    }
+
+    fn len(&self) -> Op<u64> {
+        self.inner.len()
+    }
+
+    fn is_direct(&self) -> bool {
+        self.inner.is_direct()
+    }
+}

@@ -1,0 +1,84 @@
+//! What a crash run needs of a store, and the world it lives in.
+
+use std::future::Future;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use weir_io::{BoxFuture, Clock, Fs, Result, Spawn};
+use weir_model::Batch;
+
+use crate::model::Visible;
+
+/// Everything a store is handed.
+#[derive(Clone)]
+pub struct World {
+    /// The disk.
+    pub fs: Arc<dyn Fs>,
+    /// The clock.
+    pub clock: Arc<dyn Clock>,
+    /// Where background work runs.
+    pub spawn: Arc<dyn Spawn>,
+    /// A number of its own for each opening.
+    pub salt: u64,
+}
+
+/// What to scan.
+#[derive(Clone, Debug)]
+pub struct Span {
+    /// Where the keys begin.
+    pub from: Bound<Vec<u8>>,
+    /// Where the keys end.
+    pub to: Bound<Vec<u8>>,
+    /// Largest key first.
+    pub reverse: bool,
+    /// Keys wanted at most.
+    pub limit: usize,
+}
+
+impl Span {
+    /// Every key.
+    pub fn all(reverse: bool) -> Self {
+        Self { from: Bound::Unbounded, to: Bound::Unbounded, reverse, limit: usize::MAX }
+    }
+
+    /// Whether there can be no key between the bounds.
+    pub fn is_empty(&self) -> bool {
+        match (&self.from, &self.to) {
+            (Bound::Included(from), Bound::Included(to)) => from > to,
+            (Bound::Included(from) | Bound::Excluded(from), Bound::Included(to) | Bound::Excluded(to)) => from >= to,
+            _ => false,
+        }
+    }
+}
+
+/// A store under test. Reads see every write that was sent before, acknowledged or not.
+pub trait Store: Send + Sync + Sized + 'static {
+    /// How to open it.
+    type Options: Clone + Send + Sync + std::fmt::Debug;
+    /// A moment kept readable.
+    type Snapshot: Send + Sync;
+
+    /// Opens what is on the disk, or creates it.
+    fn open(world: World, options: Self::Options) -> impl Future<Output = Result<Arc<Self>>>;
+
+    /// Sends a batch: it has its place in the order when the call returns. Done when acknowledged.
+    fn write(&self, batch: &Batch) -> BoxFuture<Result<()>>;
+
+    /// Reads one key.
+    fn get(&self, key: &[u8]) -> BoxFuture<Result<Option<Vec<u8>>>>;
+
+    /// Reads one key as of `snapshot`.
+    fn get_at(&self, key: &[u8], snapshot: &Self::Snapshot) -> BoxFuture<Result<Option<Vec<u8>>>>;
+
+    /// Reads a span of keys, now or as of `snapshot`.
+    fn scan(&self, span: &Span, snapshot: Option<&Self::Snapshot>) -> BoxFuture<Result<Visible>>;
+
+    /// Keeps the present readable; `None` if the store has no snapshots.
+    fn snapshot(&self) -> Option<Self::Snapshot>;
+
+    /// Asks for a flush.
+    fn seal(&self);
+
+    /// Ends in good order: what was acknowledged is durable, background work has stopped.
+    fn close(&self) -> BoxFuture<Result<()>>;
+}
