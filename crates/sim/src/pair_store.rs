@@ -189,7 +189,8 @@ impl Store for PairStore {
         Box::pin(async move {
             me.closing.store(true, Ordering::Relaxed);
             while me.working.load(Ordering::Relaxed) {
-                weir_io::yield_now().await;
+                // A sleep and no yield: a worker that waits out a failed job needs time to pass.
+                sleep_until(&me.clock, me.clock.now() + 1_000_000).await;
             }
             me.log.close().await
         })

@@ -26,6 +26,9 @@ pub enum Order {
 /// Virtual time after which a run is taken for one that never ends: a day.
 const TIME_LIMIT_DEFAULT: Nanos = 24 * 3600 * 1_000_000_000;
 
+/// Task runs within one instant of virtual time after which the run is taken for one that spins: some seconds of real time.
+const SPIN_LIMIT: u64 = 20_000_000;
+
 /// A world in one thread: tasks, and a clock that jumps to the next timer when nothing is runnable. The same seed
 /// gives the same run, always. Dropping it drops every task where it stands, as a killed process would.
 pub struct Sim {
@@ -34,6 +37,8 @@ pub struct Sim {
     rng: Cell<Rng>,
     order: Order,
     time_limit: Cell<Nanos>,
+    /// Task runs since time moved last.
+    spins: Cell<u64>,
     /// What ran when.
     events: Cell<Fold>,
     running: Cell<bool>,
@@ -128,6 +133,7 @@ impl Sim {
             rng: Cell::new(Rng::new(seed)),
             order,
             time_limit: Cell::new(TIME_LIMIT_DEFAULT),
+            spins: Cell::new(0),
             events: Cell::new(Fold::new()),
             running: Cell::new(false),
         }
@@ -176,7 +182,8 @@ impl Sim {
     /// Runs until `future` is done, and everything else meanwhile.
     ///
     /// # Panics
-    /// When nothing is runnable and no timer is set (a deadlock), beyond the time limit, or when called from a task.
+    /// When nothing is runnable and no timer is set (a deadlock), when tasks keep waking one another and time stands still
+    /// (a livelock), beyond the time limit, or when called from a task.
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         let _running = self.enter();
         let mut future = pin!(future);
@@ -216,6 +223,7 @@ impl Sim {
 
     fn advance(&self, at: Nanos) {
         assert!(at < self.time_limit.get(), "no end in sight: virtual time reached the limit of {at} ns");
+        self.spins.set(0);
         self.clock.advance_to(at);
     }
 
@@ -230,6 +238,13 @@ impl Sim {
             _ => tasks.ready.pop_front(),
         }?;
         task.queued.store(false, Relaxed);
+        self.spins.set(self.spins.get() + 1);
+        assert!(
+            self.spins.get() < SPIN_LIMIT,
+            "livelock at {} ns: task {} and time stands still",
+            self.now(),
+            task.number
+        );
         let mut events = self.events.get();
         events.add(task.number).add(self.clock.now());
         self.events.set(events);

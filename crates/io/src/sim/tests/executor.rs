@@ -77,6 +77,20 @@ fn a_deadlock_is_a_panic() {
     sim.block_on(std::future::pending::<()>());
 }
 
+/// A yielding loop that waits for a sleeper: nothing is ever idle, so time never moves, and the sleeper sleeps on. Without
+/// the limit such a run looks like a slow one, for ever.
+#[test]
+#[should_panic(expected = "livelock at 7 ns")]
+fn a_livelock_is_a_panic() {
+    let sim = Sim::new(1);
+    sim.run_until(7);
+    sim.block_on(async {
+        loop {
+            crate::yield_now().await;
+        }
+    });
+}
+
 #[test]
 #[should_panic(expected = "no end in sight")]
 fn a_loop_that_never_ends_is_a_panic() {
