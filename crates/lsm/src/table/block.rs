@@ -1,15 +1,20 @@
 //! Blocks: the unit of reading, checking, compressing and caching.
 //!
 //! ```text
-//!  entry …        see below; ascending
-//!  restart …      2 bytes each: offsets of every 16th entry but the first, whose offset is 0
-//!  restarts       2 bytes: how many offsets there are
+//!  key …        of each entry, ascending: lengths, sequence number, key; see below
+//!  value …      of each entry, in the same order
+//!  restart …    4 bytes each: where the keys and the values of every 16th entry but the first begin, 2 bytes each
+//!  keys length  varint, written backwards
+//!  restarts     varint, written backwards: how many there are
 //! ```
 //!
-//! An entry is one byte `shared << 5 | unshared` (a part that does not fit its 3 or 5 bits is stored as all ones, and what is beyond
+//! A key is one byte `shared << 5 | unshared` (a length that does not fit its 3 or 5 bits is stored as all ones, and what is beyond
 //! follows as a varint), the varints `value length << 2 | expires << 1 | put` and sequence number, if it expires the varint of that
-//! time, the unshared end of the key, and the value. Four entries of 16 + 1000 bytes thus fit one page with everything around them, at
-//! any sequence number below 2 million even if their keys share nothing, and below 268 million if they share two bytes.
+//! time, and the unshared end of the key. Keys lie together so that a search touches neighbouring cache lines, whatever the size
+//! of the values.
+//!
+//! Four entries of 16 + 1000 bytes fit one page with everything around them, at any sequence number below 2 million even if their
+//! keys share nothing, and below 268 million if they share one byte.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -26,20 +31,28 @@ const SHARED_MAX: usize = 7;
 const UNSHARED_MAX: usize = 31;
 const PUT: u64 = 1;
 const EXPIRES: u64 = 2;
+const RESTART_BYTES: usize = 4;
 
 /// What is wrong with a block that does not decode.
 pub(super) const MALFORMED: &str = "an entry of the block is malformed";
 
 /// A block in memory, checked and decompressed.
 pub struct Block {
+    /// The content: a part of what `storage` owns, which neither moves nor changes.
+    content: *const u8,
+    len: u32,
+    /// Where the keys end and the values begin.
+    keys_len: u32,
+    /// Where the values end and the restarts begin. Invariant: `keys_len <= values_end` and `values_end + 4 * restarts <= len`.
+    values_end: u32,
+    restarts: u32,
     storage: Storage,
-    /// The content's place in the storage.
-    start: usize,
-    len: usize,
-    /// Where the entries end and the restarts begin. Invariant: `entries_end + 2 * restarts + 2 == len`.
-    entries_end: usize,
-    restarts: usize,
 }
+
+// SAFETY: the content is owned by the block through `storage`, and only ever read.
+unsafe impl Send for Block {}
+// SAFETY: as above.
+unsafe impl Sync for Block {}
 
 /// Who owns the bytes.
 enum Storage {
@@ -49,6 +62,16 @@ enum Storage {
     Page(AlignedBuf),
     /// Several blocks that were read in one go.
     Chunk(Arc<AlignedBuf>),
+}
+
+impl Storage {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Storage::Own(bytes) => bytes,
+            Storage::Page(page) => page,
+            Storage::Chunk(chunk) => chunk,
+        }
+    }
 }
 
 impl Block {
@@ -69,23 +92,29 @@ impl Block {
     }
 
     fn new(storage: Storage, start: usize, len: usize) -> Result<Self, &'static str> {
-        const SHORT: &str = "the block is shorter than its list of restarts";
-        let mut block = Block { storage, start, len, entries_end: 0, restarts: 0 };
-        let count_at = len.checked_sub(2).ok_or(SHORT)?;
-        block.restarts = usize::from(block.u16_at(count_at));
-        block.entries_end = count_at.checked_sub(2 * block.restarts).ok_or(SHORT)?;
-        Ok(block)
+        const MALFORMED_TAIL: &str = "the end of the block is malformed";
+        let content = storage.bytes().get(start..).and_then(|rest| rest.get(..len)).ok_or(MALFORMED_TAIL)?;
+        let mut rest = content;
+        let restarts = take_backwards(&mut rest).ok_or(MALFORMED_TAIL)?;
+        let keys_len = take_backwards(&mut rest).ok_or(MALFORMED_TAIL)?;
+        let values_end =
+            restarts.checked_mul(RESTART_BYTES as u64).and_then(|bytes| (rest.len() as u64).checked_sub(bytes));
+        let values_end = values_end.filter(|&end| keys_len <= end).ok_or(MALFORMED_TAIL)?;
+        Ok(Block {
+            content: content.as_ptr(),
+            len: u32::try_from(len).map_err(|_| MALFORMED_TAIL)?,
+            keys_len: keys_len as u32,
+            values_end: values_end as u32,
+            restarts: restarts as u32,
+            storage,
+        })
     }
 
-    /// Entries and restarts.
+    /// Keys, values and restarts.
     #[inline]
     pub(crate) fn content(&self) -> &[u8] {
-        let bytes: &[u8] = match &self.storage {
-            Storage::Own(bytes) => bytes,
-            Storage::Page(page) => page,
-            Storage::Chunk(chunk) => chunk,
-        };
-        &bytes[self.start..self.start + self.len]
+        // SAFETY: `new` took both from a slice of `storage`: heap memory that stays where it is when the block moves, and as it is.
+        unsafe { std::slice::from_raw_parts(self.content, self.len as usize) }
     }
 
     /// Memory that it takes, in bytes; a shared buffer is not counted.
@@ -99,50 +128,63 @@ impl Block {
     }
 
     #[inline]
-    fn u16_at(&self, at: usize) -> u16 {
-        let content = self.content();
-        u16::from_le_bytes([content[at], content[at + 1]])
-    }
-
-    /// Length of the entries' part.
-    #[inline]
-    pub(super) fn entries_end(&self) -> usize {
-        self.entries_end
+    fn keys(&self) -> &[u8] {
+        &self.content()[..self.keys_len as usize]
     }
 
     /// Number of restarts, with the first entry.
     #[inline]
     pub(super) fn restarts(&self) -> usize {
-        self.restarts + 1
+        self.restarts as usize + 1
     }
 
-    /// Offset of the `number`-th restart.
+    /// Where the entry of the `number`-th restart begins.
     #[inline]
-    pub(super) fn restart(&self, number: usize) -> usize {
-        if number == 0 { 0 } else { usize::from(self.u16_at(self.entries_end + 2 * (number - 1))) }
+    pub(super) fn restart(&self, number: usize) -> Place {
+        if number == 0 {
+            return Place { key: 0, value: self.keys_len as usize };
+        }
+        let at = self.values_end as usize + RESTART_BYTES * (number - 1);
+        let [key_low, key_high, value_low, value_high] =
+            *self.content()[at..].first_chunk().expect("there are as many restarts as `new` made sure of");
+        Place {
+            key: usize::from(u16::from_le_bytes([key_low, key_high])),
+            value: self.keys_len as usize + usize::from(u16::from_le_bytes([value_low, value_high])),
+        }
     }
 
-    /// The entry that begins at `offset`.
+    /// The entry at `place`; `None` if the block ends there.
     #[inline]
-    pub(super) fn raw(&self, offset: usize) -> Result<Raw, &'static str> {
-        let entries = &self.content()[..self.entries_end];
-        Raw::decode(entries, offset).ok_or(MALFORMED)
+    pub(super) fn entry(&self, place: Place) -> Result<Option<Raw>, &'static str> {
+        if place.key >= self.keys_len as usize {
+            return Ok(None);
+        }
+        let raw = Raw::decode(self.keys(), place).filter(|raw| raw.next.value <= self.values_end as usize);
+        raw.map(Some).ok_or(MALFORMED)
+    }
+
+    /// The bytes of the entry's key that are not shared with the one before.
+    #[inline]
+    pub(super) fn suffix(&self, raw: &Raw) -> &[u8] {
+        &self.content()[raw.suffix_start..raw.next.key]
+    }
+
+    /// The entry's value.
+    #[inline]
+    pub(super) fn value(&self, raw: &Raw) -> &[u8] {
+        &self.content()[raw.value_start..raw.next.value]
     }
 
     /// The last restart whose entry is before (`key`, `seq`); the first one if none is.
     pub(super) fn restart_before(&self, key: &[u8], seq: Seq) -> Result<usize, &'static str> {
-        let (mut low, mut high) = (0, self.restarts);
-        while low < high {
-            let middle = (low + high).div_ceil(2);
-            let raw = self.raw(self.restart(middle))?;
-            if raw.shared != 0 {
-                return Err(MALFORMED);
-            }
-            let before = crate::entry::compare((&self.content()[raw.key_start..raw.value_start], raw.seq), (key, seq));
-            if before == Ordering::Less {
+        let (mut low, mut high) = (0, self.restarts());
+        while low + 1 < high {
+            let middle = (low + high) / 2;
+            let raw = self.entry(self.restart(middle))?.filter(|raw| raw.shared == 0).ok_or(MALFORMED)?;
+            if crate::entry::compare((self.suffix(&raw), raw.seq), (key, seq)) == Ordering::Less {
                 low = middle;
             } else {
-                high = middle - 1;
+                high = middle;
             }
         }
         Ok(low)
@@ -150,28 +192,24 @@ impl Block {
 
     /// The newest version of `key` with a sequence number of at most `at` in this block.
     pub(super) fn get(self: &Arc<Self>, key: &[u8], at: Seq) -> Result<Option<Found>, &'static str> {
-        let content = self.content();
-        let entries = &content[..self.entries_end];
-        let restart = if self.restarts == 0 { 0 } else { self.restart_before(key, at)? };
-        let mut offset = self.restart(restart);
+        let restart = self.restart_before(key, at)?;
+        let mut place = self.restart(restart);
+        // The next restart is at or after (`key`, `at`), and shares nothing with its predecessor.
+        let next_restart = if restart + 1 < self.restarts() { self.restart(restart + 1).key } else { usize::MAX };
         // Keys are compared without being put together. So far every entry was before (`key`, `at`), and the last one had
         // `matched` bytes in common with `key`. If an entry shares more than that with its predecessor, it still differs from `key`
         // in the same byte, so it is before it, too; if it shares less, it has a greater byte where the predecessor agreed with `key`,
         // so `key` is not there.
         let mut matched = 0;
-        // The next restart is at or after (`key`, `at`), and shares nothing with its predecessor.
-        let next_restart = if restart < self.restarts { self.restart(restart + 1) } else { entries.len() };
-        while offset < entries.len() {
-            let raw = Raw::decode(entries, offset).ok_or(MALFORMED)?;
-            if offset == next_restart {
+        while let Some(raw) = self.entry(place)? {
+            if place.key == next_restart {
                 matched = 0;
             }
             if raw.shared < matched {
                 return Ok(None);
             }
             if raw.shared == matched {
-                let suffix = &entries[raw.key_start..raw.value_start];
-                let rest = &key[matched..];
+                let (suffix, rest) = (self.suffix(&raw), &key[matched..]);
                 let more = common_prefix(suffix, rest);
                 matched += more;
                 match (suffix.get(more), rest.get(more)) {
@@ -181,7 +219,7 @@ impl Block {
                     _ => {}
                 }
             }
-            offset = raw.end;
+            place = raw.next;
         }
         Ok(None)
     }
@@ -191,7 +229,7 @@ impl Block {
             seq: raw.seq,
             kind: raw.kind,
             expire_at_ms: raw.expire_at_ms,
-            value: Value::in_block(self, raw.value_start, raw.end - raw.value_start),
+            value: Value::in_block(self, raw.value_start, raw.next.value - raw.value_start),
         }
     }
 }
@@ -200,7 +238,7 @@ impl Block {
 impl Block {
     /// A block of `len` zeros.
     pub(crate) fn for_cache_tests(len: usize) -> Self {
-        Self::from_vec(vec![0; len]).expect("zeros are a block without restarts")
+        Self::from_vec(vec![0; len.max(2)]).expect("zeros are a block without restarts")
     }
 }
 
@@ -210,26 +248,43 @@ impl std::fmt::Debug for Block {
     }
 }
 
-/// An entry as it lies in a block; all places are offsets in the block.
+/// Where an entry begins: offsets of its key and its value in the block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) key: usize,
+    pub(super) value: usize,
+}
+
+/// An entry as it lies in a block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Raw {
     /// Bytes of the key that are those of the previous entry.
     pub(super) shared: usize,
-    /// The rest of the key is `key_start..value_start`, the value is `value_start..end`.
-    pub(super) key_start: usize,
-    pub(super) value_start: usize,
-    pub(super) end: usize,
+    /// The rest of the key is `suffix_start..next.key`, the value is `value_start..next.value`.
+    suffix_start: usize,
+    value_start: usize,
+    /// The next entry.
+    pub(super) next: Place,
     pub(super) seq: Seq,
     pub(super) kind: Kind,
     pub(super) expire_at_ms: u64,
 }
 
 impl Raw {
+    /// No entry, for who has none yet.
+    pub(super) const NONE: Raw = Raw {
+        shared: 0,
+        suffix_start: 0,
+        value_start: 0,
+        next: Place { key: 0, value: 0 },
+        seq: 0,
+        kind: Kind::Delete,
+        expire_at_ms: 0,
+    };
+
     #[inline]
-    fn decode(entries: &[u8], offset: usize) -> Option<Raw> {
-        let mut rest = entries.get(offset..)?;
-        let (&lens, after) = rest.split_first()?;
-        rest = after;
+    fn decode(keys: &[u8], place: Place) -> Option<Raw> {
+        let (&lens, mut rest) = keys.get(place.key..)?.split_first()?;
         let mut shared = usize::from(lens >> 5);
         let mut unshared = usize::from(lens & UNSHARED_MAX as u8);
         if shared == SHARED_MAX {
@@ -241,24 +296,28 @@ impl Raw {
         let value = varint::take(&mut rest)?;
         let seq = varint::take(&mut rest)?;
         let expire_at_ms = if value & EXPIRES != 0 { varint::take(&mut rest)? } else { 0 };
-        let key_start = entries.len() - rest.len();
-        let value_start = key_start.checked_add(unshared)?;
-        let end = value_start.checked_add(usize::try_from(value >> 2).ok()?)?;
+        let suffix_start = keys.len() - rest.len();
+        if unshared > rest.len() {
+            return None;
+        }
+        let next_value = place.value.checked_add(usize::try_from(value >> 2).ok()?)?;
         let kind = if value & PUT != 0 { Kind::Put } else { Kind::Delete };
-        (end <= entries.len()).then_some(Raw { shared, key_start, value_start, end, seq, kind, expire_at_ms })
+        let next = Place { key: suffix_start + unshared, value: next_value };
+        Some(Raw { shared, suffix_start, value_start: place.value, next, seq, kind, expire_at_ms })
     }
 }
 
 /// Builds the content of one block after the other.
 pub(super) struct BlockBuilder {
-    content: Vec<u8>,
-    restarts: Vec<u16>,
+    keys: Vec<u8>,
+    values: Vec<u8>,
+    restarts: Vec<[u16; 2]>,
     entries: usize,
 }
 
 impl BlockBuilder {
     pub(super) fn new() -> Self {
-        BlockBuilder { content: Vec::new(), restarts: Vec::new(), entries: 0 }
+        BlockBuilder { keys: Vec::new(), values: Vec::new(), restarts: Vec::new(), entries: 0 }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -267,25 +326,25 @@ impl BlockBuilder {
 
     /// Length of the content if it were finished now.
     pub(super) fn len(&self) -> usize {
-        self.content.len() + 2 * self.restarts.len() + 2
+        content_len(self.keys.len(), self.values.len(), self.restarts.len())
     }
 
     /// Length of the content if it were finished behind `entry`, of whose key `shared` bytes are those of the last one added.
     pub(super) fn len_with(&self, entry: &Entry<'_>, shared: usize) -> usize {
-        let restarts = self.is_restart();
-        let shared = if restarts { 0 } else { shared };
+        let shared = if self.is_restart() { 0 } else { shared };
         let unshared = entry.key.len() - shared;
-        let mut len = 1 + varint_len(flagged_len(entry)) + varint_len(entry.seq) + unshared + entry.value.len();
+        let mut key_len = 1 + varint_len(flagged_len(entry)) + varint_len(entry.seq) + unshared;
         if shared >= SHARED_MAX {
-            len += varint_len((shared - SHARED_MAX) as u64);
+            key_len += varint_len((shared - SHARED_MAX) as u64);
         }
         if unshared >= UNSHARED_MAX {
-            len += varint_len((unshared - UNSHARED_MAX) as u64);
+            key_len += varint_len((unshared - UNSHARED_MAX) as u64);
         }
         if entry.expire_at_ms != 0 {
-            len += varint_len(entry.expire_at_ms);
+            key_len += varint_len(entry.expire_at_ms);
         }
-        self.len() + len + if restarts && !self.is_empty() { 2 } else { 0 }
+        let restarts = self.restarts.len() + usize::from(self.is_restart() && !self.is_empty());
+        content_len(self.keys.len() + key_len, self.values.len() + entry.value.len(), restarts)
     }
 
     fn is_restart(&self) -> bool {
@@ -298,13 +357,13 @@ impl BlockBuilder {
         if self.is_restart() {
             shared = 0;
             if self.entries > 0 {
-                debug_assert!(self.content.len() < BLOCK_BYTES_MAX);
-                self.restarts.push(self.content.len() as u16);
+                debug_assert!(self.keys.len() + self.values.len() < BLOCK_BYTES_MAX);
+                self.restarts.push([self.keys.len() as u16, self.values.len() as u16]);
             }
         }
         self.entries += 1;
         let unshared = entry.key.len() - shared;
-        let out = &mut self.content;
+        let out = &mut self.keys;
         out.push((shared.min(SHARED_MAX) << 5 | unshared.min(UNSHARED_MAX)) as u8);
         if shared >= SHARED_MAX {
             varint::put(out, (shared - SHARED_MAX) as u64);
@@ -318,25 +377,61 @@ impl BlockBuilder {
             varint::put(out, entry.expire_at_ms);
         }
         out.extend_from_slice(&entry.key[shared..]);
-        out.extend_from_slice(entry.value);
+        self.values.extend_from_slice(entry.value);
     }
 
     /// Completes the block and lends its content; [`BlockBuilder::clear`] before the next.
     pub(super) fn finish(&mut self) -> &mut Vec<u8> {
-        for restart in &self.restarts {
-            self.content.extend_from_slice(&restart.to_le_bytes());
+        let keys_len = self.keys.len();
+        let out = &mut self.keys;
+        out.extend_from_slice(&self.values);
+        for [key, value] in &self.restarts {
+            out.extend_from_slice(&key.to_le_bytes());
+            out.extend_from_slice(&value.to_le_bytes());
         }
-        self.content.extend_from_slice(&(self.restarts.len() as u16).to_le_bytes());
-        &mut self.content
+        put_backwards(out, keys_len as u64);
+        put_backwards(out, self.restarts.len() as u64);
+        out
     }
 
     /// Begins the next block. A buffer that one huge value has blown up is given back.
     pub(super) fn clear(&mut self) {
-        self.content.clear();
-        self.content.shrink_to(2 * BLOCK_BYTES_MAX);
+        for buffer in [&mut self.keys, &mut self.values] {
+            buffer.clear();
+            buffer.shrink_to(2 * BLOCK_BYTES_MAX);
+        }
         self.restarts.clear();
         self.entries = 0;
     }
+}
+
+fn content_len(keys: usize, values: usize, restarts: usize) -> usize {
+    keys + values + RESTART_BYTES * restarts + varint_len(keys as u64) + varint_len(restarts as u64)
+}
+
+/// Appends `value` as a varint that [`take_backwards`] finds from its end.
+fn put_backwards(out: &mut Vec<u8>, value: u64) {
+    let start = out.len();
+    varint::put(out, value);
+    out[start..].reverse();
+}
+
+/// Reads a varint from the end of `bytes`, and takes it off.
+fn take_backwards(bytes: &mut &[u8]) -> Option<u64> {
+    let mut value = 0_u64;
+    for shift in (0..64).step_by(7) {
+        let (&byte, rest) = bytes.split_last()?;
+        *bytes = rest;
+        let bits = u64::from(byte & 0x7f);
+        if shift == 63 && bits > 1 {
+            return None;
+        }
+        value |= bits << shift;
+        if byte < 0x80 {
+            return Some(value);
+        }
+    }
+    None
 }
 
 /// Length of the value with the flags.

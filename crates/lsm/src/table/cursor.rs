@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use weir_io::{Class, Error, Result};
 
-use super::block::{Block, Raw};
+use super::block::{Block, Place, Raw};
 use super::readahead::{Readahead, Way};
 use super::reader::Table;
 use crate::cursor::{Cursor, Step};
-use crate::entry::{Entry, Kind, Seq, compare};
+use crate::entry::{Entry, Seq, compare};
 
 /// How a cursor reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub struct TableCursor {
     block: Option<(usize, Arc<Block>)>,
     /// Whether the cursor stands on an entry: `raw`, with `key`.
     is_valid: bool,
-    offset: usize,
+    place: Place,
     raw: Raw,
     key: Vec<u8>,
     /// What to do when the block of this number is there.
@@ -61,8 +61,8 @@ impl TableCursor {
             readahead: Readahead::default(),
             block: None,
             is_valid: false,
-            offset: 0,
-            raw: Raw { shared: 0, key_start: 0, value_start: 0, end: 0, seq: 0, kind: Kind::Delete, expire_at_ms: 0 },
+            place: Place::default(),
+            raw: Raw::NONE,
             key: Vec::new(),
             interrupted: None,
             target: (Vec::new(), 0),
@@ -139,57 +139,52 @@ impl TableCursor {
     }
 
     fn first_in_block(&mut self) -> Result<bool, &'static str> {
-        self.key.clear();
-        self.decode_at(0)
+        let Some((_, block)) = &self.block else { return Ok(false) };
+        let first = block.restart(0);
+        self.decode_at(first)
     }
 
-    /// Stands on the entry at `offset`, if the block does not end there; `key` must hold the previous entry's key, or at a restart anything.
+    /// Stands on the entry at `place`, if the block does not end there; `key` must hold the previous entry's key, or at a restart anything.
     #[inline]
-    fn decode_at(&mut self, offset: usize) -> Result<bool, &'static str> {
+    fn decode_at(&mut self, place: Place) -> Result<bool, &'static str> {
         let Some((_, block)) = &self.block else { return Ok(false) };
-        if offset >= block.entries_end() {
-            return Ok(false);
-        }
-        let raw = block.raw(offset)?;
+        let Some(raw) = block.entry(place)? else { return Ok(false) };
         if raw.shared > self.key.len() {
             return Err(super::block::MALFORMED);
         }
         self.key.truncate(raw.shared);
-        self.key.extend_from_slice(&block.content()[raw.key_start..raw.value_start]);
+        self.key.extend_from_slice(block.suffix(&raw));
         self.raw = raw;
-        self.offset = offset;
+        self.place = place;
         Ok(true)
     }
 
-    /// Stands on the last entry of the run that begins at restart `number` and ends before offset `end`.
+    /// Stands on the last entry of the run that begins at restart `number` and ends before the key at offset `end`.
     fn last_from_restart(&mut self, number: usize, end: usize) -> Result<bool, &'static str> {
         let Some((_, block)) = &self.block else { return Ok(false) };
-        self.key.clear();
-        let mut offset = block.restart(number);
+        let mut place = block.restart(number);
         let mut found = false;
-        while offset < end && self.decode_at(offset)? {
+        while place.key < end && self.decode_at(place)? {
             found = true;
-            offset = self.raw.end;
+            place = self.raw.next;
         }
         Ok(found)
     }
 
     fn last_in_block(&mut self) -> Result<bool, &'static str> {
         let Some((_, block)) = &self.block else { return Ok(false) };
-        let (restarts, end) = (block.restarts(), block.entries_end());
-        self.last_from_restart(restarts - 1, end)
+        let last = block.restarts() - 1;
+        self.last_from_restart(last, usize::MAX)
     }
 
     fn seek_in_block(&mut self) -> Result<bool, &'static str> {
         let Some((_, block)) = &self.block else { return Ok(false) };
-        let restart = block.restart_before(&self.target.0, self.target.1)?;
-        let mut offset = block.restart(restart);
-        self.key.clear();
-        while self.decode_at(offset)? {
+        let mut place = block.restart(block.restart_before(&self.target.0, self.target.1)?);
+        while self.decode_at(place)? {
             if compare((&self.key, self.raw.seq), (&self.target.0, self.target.1)).is_ge() {
                 return Ok(true);
             }
-            offset = self.raw.end;
+            place = self.raw.next;
         }
         Ok(false)
     }
@@ -201,7 +196,7 @@ impl TableCursor {
 
     fn previous_in_block(&mut self) -> Result<bool, &'static str> {
         let Some((_, block)) = &self.block else { return Ok(false) };
-        let here = self.offset;
+        let here = self.place.key;
         if here == 0 {
             return Ok(false);
         }
@@ -209,7 +204,7 @@ impl TableCursor {
         let (mut low, mut high) = (0, block.restarts() - 1);
         while low < high {
             let middle = (low + high).div_ceil(2);
-            if block.restart(middle) < here {
+            if block.restart(middle).key < here {
                 low = middle;
             } else {
                 high = middle - 1;
@@ -230,8 +225,8 @@ impl Cursor for TableCursor {
             return None;
         }
         let (_, block) = self.block.as_ref()?;
-        let Raw { value_start, end, seq, kind, expire_at_ms, .. } = self.raw;
-        Some(Entry { key: &self.key, seq, kind, expire_at_ms, value: &block.content()[value_start..end] })
+        let Raw { seq, kind, expire_at_ms, .. } = self.raw;
+        Some(Entry { key: &self.key, seq, kind, expire_at_ms, value: block.value(&self.raw) })
     }
 
     fn seek_first(&mut self) -> Step {
@@ -260,7 +255,7 @@ impl Cursor for TableCursor {
     #[inline]
     fn next(&mut self) -> Step {
         debug_assert!(self.is_valid, "next without an entry");
-        match self.decode_at(self.raw.end) {
+        match self.decode_at(self.raw.next) {
             Ok(true) => Step::Ready,
             Ok(false) => self.enter(self.number() + 1, Goal::First),
             Err(message) => self.malformed(message),

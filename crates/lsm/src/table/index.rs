@@ -19,8 +19,8 @@ pub(super) struct Index {
     /// Separators in the middle of a key's versions: (block, sequence number), ascending. All others have sequence number 0, which
     /// sorts behind every version of the key.
     seqs: Vec<(u32, Seq)>,
-    offsets: Vec<u64>,
-    lens: Vec<u32>,
+    /// Offset and length of each block.
+    blocks: Vec<(u64, u32)>,
 }
 
 /// Collects the index while a table is written.
@@ -112,8 +112,7 @@ impl Index {
         let mut index = Index {
             heads: Vec::with_capacity(blocks),
             key_ends: Vec::with_capacity(blocks),
-            offsets: Vec::with_capacity(blocks),
-            lens: Vec::with_capacity(blocks),
+            blocks: Vec::with_capacity(blocks),
             ..Index::default()
         };
         let mut end = 0_u64;
@@ -143,8 +142,7 @@ impl Index {
             index.keys.extend_from_slice(&last_key);
             let key_end = u32::try_from(index.keys.len()).ok().filter(|&end| u64::from(end) <= key_bytes_max);
             index.key_ends.push(key_end.ok_or("the separators are longer than all keys of the table")?);
-            index.offsets.push(offset);
-            index.lens.push(len);
+            index.blocks.push((offset, len));
             if seq != 0 {
                 index.seqs.push((block as u32, seq));
             }
@@ -166,13 +164,14 @@ impl Index {
 
     /// Number of blocks.
     pub(super) fn len(&self) -> usize {
-        self.lens.len()
+        self.blocks.len()
     }
 
     /// Where block `number` is.
     #[inline]
     pub(super) fn address(&self, number: usize) -> BlockAddress {
-        BlockAddress { number: number as u32, len: self.lens[number], offset: self.offsets[number] }
+        let (offset, len) = self.blocks[number];
+        BlockAddress { number: number as u32, len, offset }
     }
 
     /// The separator of block `number`.
@@ -209,7 +208,7 @@ impl Index {
 
     /// Memory it takes, in bytes.
     pub(super) fn bytes(&self) -> usize {
-        self.keys.len() + self.len() * (8 + 4 + 8 + 4) + self.seqs.len() * 16
+        self.keys.len() + self.len() * (8 + 4 + 16) + self.seqs.len() * 16
     }
 
     fn key(&self, number: usize) -> &[u8] {

@@ -270,7 +270,7 @@ fn entries_of_any_size_cost_little_space() {
         let model = plain(4_000_000 / (value_bytes as u64 + 16), value_bytes);
         let summary = bench.write(TableOptions::default(), &model);
         let ratio = summary.bytes as f64 / summary.raw_bytes as f64;
-        assert!(ratio < 1.035, "{value_bytes}: {ratio}");
+        assert!(ratio < 1.04, "{value_bytes}: {ratio}");
     }
 }
 
