@@ -1,7 +1,6 @@
 //! House rules and chores of the repository: `cargo xtask check` looks, `cargo xtask fix` also mends.
 
 #![allow(clippy::disallowed_methods, reason = "a tool for the repository: it reads and mends files")]
-#![allow(clippy::disallowed_methods, reason = "a tool for people: it reads the repository and starts programs")]
 
 mod peer;
 mod tidy;

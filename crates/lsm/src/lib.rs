@@ -28,5 +28,5 @@ pub use read::scan::{Range, Scan};
 pub use shape::Shape;
 pub use snapshot::Snapshot;
 pub use stall::{Stall, StallCause};
-pub use tree::{Env, Tree};
+pub use tree::{Applied, Env, Tree};
 pub use value::{Found, Value};

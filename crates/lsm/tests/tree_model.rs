@@ -126,8 +126,8 @@ impl World {
             self.map.insert(key, (value, expire_at_ms.unwrap_or(0)));
         }
         self.log.push(batch);
-        let seq = self.tree.apply(self.log.len() as u64, self.log[self.log.len() - 1].as_ref());
-        self.tree.publish(seq);
+        let applied = self.tree.apply(self.log.len() as u64, self.log[self.log.len() - 1].as_ref());
+        self.tree.publish(applied.last_seq);
     }
 
     fn live(map: &Map, now_ms: u64) -> Vec<(&[u8], &[u8])> {
@@ -229,8 +229,8 @@ impl World {
         let persisted = self.tree.persisted() as usize;
         assert!(persisted <= self.log.len());
         for (index, batch) in self.log.iter().enumerate().skip(persisted) {
-            let seq = self.tree.apply(index as u64 + 1, batch.as_ref());
-            self.tree.publish(seq);
+            let applied = self.tree.apply(index as u64 + 1, batch.as_ref());
+            self.tree.publish(applied.last_seq);
         }
     }
 

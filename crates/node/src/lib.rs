@@ -1,1 +1,19 @@
-//! Many tenants on one machine.
+//! Tenants' partitions on one machine.
+//!
+//! A [`Node`] owns a directory, the gates, the cache and the workers; a [`Partition`] is a log and a tree behind both gates. One
+//! partition for now.
+
+mod config;
+mod control;
+mod event;
+mod layout;
+mod metrics;
+mod node;
+mod partition;
+mod slowdown;
+mod workers;
+
+pub use config::{Bandwidth, Machine, NodeConfig};
+pub use metrics::{PartitionMetrics, StallTimes};
+pub use node::Node;
+pub use partition::{Commit, Page, Partition, Record};

@@ -105,7 +105,7 @@ impl Store for PairStore {
             let batch = BatchRef::decode(payload).map_err(|error| {
                 weir_io::Error::corruption("log", error.offset as u64, "a record of the log is not a batch")
             })?;
-            tree.publish(tree.apply(index, batch));
+            tree.publish(tree.apply(index, batch).last_seq);
             Ok(())
         };
         let (log, _) =
@@ -140,7 +140,7 @@ impl Store for PairStore {
     fn write(&self, batch: &Batch) -> BoxFuture<Result<()>> {
         let appended = {
             let _order = self.order.lock();
-            self.log.append(batch.as_bytes()).map(|index| (index, self.tree.apply(index, batch.as_ref())))
+            self.log.append(batch.as_bytes()).map(|index| (index, self.tree.apply(index, batch.as_ref()).last_seq))
         };
         self.kick();
         let (log, tree) = (self.log.clone(), Arc::clone(&self.tree));

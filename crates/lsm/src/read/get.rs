@@ -56,15 +56,11 @@ enum Outcome {
     Load { table: Arc<Table>, address: BlockAddress, place: Place },
 }
 
-fn live(found: Found) -> Option<Found> {
-    (found.kind == Kind::Put).then_some(found)
-}
-
-/// The newest version of `key` at or before `at` in the memtables of `view`; `Some(None)` is a tombstone.
-fn in_memory(view: &View, key: &[u8], at: Seq) -> Option<Option<Found>> {
+/// The newest version of `key` at or before `at` in the memtables of `view`.
+fn in_memory(view: &View, key: &[u8], at: Seq) -> Option<Found> {
     let sealed = view.sealed.iter().map(|sealed| &sealed.memtable);
     let mut memtables = std::iter::once(&view.memtable).chain(sealed);
-    memtables.find_map(|memtable| memtable.get(key, at)).map(live)
+    memtables.find_map(|memtable| memtable.get(key, at))
 }
 
 /// Looks through the tables of `view` from `place` on, as far as the cache carries.
@@ -83,7 +79,7 @@ fn in_tables(view: &View, key: &[u8], hash: u64, at: Seq, mut place: Place) -> R
         if let Some(file) = file {
             match file.table.get(key, hash, at)? {
                 TableGet::Absent => {}
-                TableGet::Found(found) => return Ok(Outcome::Done(live(found))),
+                TableGet::Found(found) => return Ok(Outcome::Done(Some(found))),
                 TableGet::Load(address) => {
                     return Ok(Outcome::Load { table: Arc::clone(&file.table), address, place });
                 }
@@ -94,10 +90,21 @@ fn in_tables(view: &View, key: &[u8], hash: u64, at: Seq, mut place: Place) -> R
     Ok(Outcome::Done(None))
 }
 
-/// Starts a point read of `key` in `view` as of `at`. Never waits; what must wait is in the answer.
+/// Starts a point read of `key` in `view` as of `at`; a tombstone is no answer. Never waits; what must wait is in the lookup.
+#[inline]
 pub fn get(view: &Arc<View>, key: &[u8], at: Seq) -> Lookup {
-    if let Some(answer) = in_memory(view, key, at) {
-        return Lookup::Ready(Some(Ok(answer)));
+    let live = |found: Option<Found>| found.filter(|found| found.kind == Kind::Put);
+    match get_version(view, key, at) {
+        Lookup::Ready(answer) => Lookup::Ready(answer.map(|answer| answer.map(live))),
+        Lookup::Pending(future) => Lookup::Pending(Box::pin(async move { future.await.map(live) })),
+    }
+}
+
+/// Like [`get`], tombstones included.
+#[inline]
+pub fn get_version(view: &Arc<View>, key: &[u8], at: Seq) -> Lookup {
+    if let Some(found) = in_memory(view, key, at) {
+        return Lookup::Ready(Some(Ok(Some(found))));
     }
     let hash = filter::hash(key);
     match in_tables(view, key, hash, at, Place::START) {
@@ -122,7 +129,7 @@ async fn finish(
     loop {
         let block = table.load(address, Class::Read, place.level <= 1).await?;
         if let Some(found) = table.get_in(&block, address, &key, at)? {
-            return Ok(live(found));
+            return Ok(Some(found));
         }
         match in_tables(&view, &key, hash, at, place.after())? {
             Outcome::Done(answer) => return Ok(answer),

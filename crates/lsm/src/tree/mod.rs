@@ -25,7 +25,7 @@ pub(crate) use self::commit::meta_of;
 pub(crate) use self::open::{fold, open_table};
 use self::state::State;
 use crate::cache::BlockCache;
-use crate::entry::{Entry, Kind, Seq};
+use crate::entry::{Entry, Kind, SEQ_MAX, Seq};
 use crate::memtable::Memtable;
 use crate::options::TreeOptions;
 use crate::pick::{Pick, Picture, Scope, leveled};
@@ -60,6 +60,15 @@ impl Env {
     }
 }
 
+/// What [`Tree::apply`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Applied {
+    /// Sequence number of the last change.
+    pub last_seq: Seq,
+    /// The active memtable was full and has been sealed: a flush is due.
+    pub sealed: bool,
+}
+
 /// Bytes a scan reads ahead at most. One device round trip brings some 60 rows of 1 KB.
 const SCAN_READAHEAD_BYTES: usize = 64 << 10;
 
@@ -76,19 +85,21 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Applies the changes of log record `index`; returns the sequence number of the last one. They are invisible until
-    /// [`Tree::publish`]. The caller applies records in log order.
+    /// Applies the changes of log record `index`. They are invisible until [`Tree::publish`] (except to
+    /// [`Tree::get_latest`]). The caller applies records in log order.
     ///
     /// A full memtable is sealed first, if the number of write buffers allows it; else it grows beyond its size: callers that
     /// respect [`Tree::stall`] prevent that.
-    pub fn apply(&self, index: LogIndex, batch: BatchRef<'_>) -> Seq {
+    pub fn apply(&self, index: LogIndex, batch: BatchRef<'_>) -> Applied {
         let mut state = self.state.lock();
         let mut view = self.view.load();
+        let mut sealed = false;
         if view.memtable.bytes() >= self.options.write_buffer_bytes
             && view.sealed.len() + 1 < self.options.write_buffers_max
         {
             self.seal_locked(&mut state);
             view = self.view.load();
+            sealed = true;
         }
         for change in batch.iter() {
             state.last_seq += 1;
@@ -101,7 +112,7 @@ impl Tree {
             });
         }
         state.applied = index;
-        state.last_seq
+        Applied { last_seq: state.last_seq, sealed }
     }
 
     /// Makes every change up to `seq` visible. Call it when the log has promised what its sync mode promises.
@@ -121,6 +132,12 @@ impl Tree {
         get::get(&view, key, at)
     }
 
+    /// The newest version of `key`, published or not, tombstones included. For a write that reads first, and for readers that
+    /// wait until what they saw is published before they tell anybody.
+    pub fn get_latest(&self, key: &[u8]) -> Lookup {
+        get::get_version(&self.view.load(), key, SEQ_MAX)
+    }
+
     /// Reads several keys at one moment; what must be read from the device is read at the same time.
     pub async fn multi_get(&self, keys: &[&[u8]]) -> Result<Vec<Option<crate::Found>>> {
         let view = self.view.load_full();
@@ -134,6 +151,16 @@ impl Tree {
         let at = snapshot.map_or_else(|| self.published(), Snapshot::seq);
         let options = CursorOptions { class: Class::Read, readahead_bytes: SCAN_READAHEAD_BYTES, fill_cache: true };
         Scan::new(&view, range, at, self.env.clock.unix_ms(), options)
+    }
+
+    /// The sequence number of the newest change applied.
+    pub fn applied_seq(&self) -> Seq {
+        self.state.lock().last_seq
+    }
+
+    /// Its settings.
+    pub fn options(&self) -> &TreeOptions {
+        &self.options
     }
 
     /// Keeps what is visible now readable until the snapshot is dropped.

@@ -31,6 +31,9 @@ impl Tree {
     pub async fn open(env: Env, options: TreeOptions) -> Result<Arc<Tree>> {
         let tag = env.tag(Class::Maintenance);
         env.fs.create_dir_all(&env.dir, tag).await?;
+        if let Some(parent) = env.dir.parent() {
+            env.fs.sync_dir(parent, tag).await?;
+        }
         let recovered = Manifest::recover(&env.fs, &env.dir, tag).await?;
         let folded = match &recovered {
             Some(recovered) => {

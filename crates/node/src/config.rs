@@ -1,0 +1,74 @@
+//! What a node is given.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use weir_admission::Limits;
+use weir_admission::cost::Capacity;
+use weir_io::{Clock, Fs, Nanos, Spawn};
+use weir_log::SyncMode;
+use weir_lsm::TreeOptions;
+
+/// The outside world of a node: production's, or a simulation's.
+#[derive(Clone)]
+pub struct Machine {
+    /// The disk, ungated.
+    pub fs: Arc<dyn Fs>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Where background work runs.
+    pub spawn: Arc<dyn Spawn>,
+    /// Chance that differs at every start, for what must not repeat (log salts). In simulation the seed's.
+    pub salt: u64,
+}
+
+/// Settings of a node.
+#[derive(Clone, Debug)]
+pub struct NodeConfig {
+    /// Its directory; made if missing.
+    pub dir: PathBuf,
+    /// How its trees are shaped.
+    pub tree: TreeOptions,
+    /// Block cache of all trees together, in bytes.
+    pub cache_bytes: usize,
+    /// What a write waits for.
+    pub sync: SyncMode,
+    /// Size of a log segment, in bytes.
+    pub segment_bytes: u64,
+    /// Time between two syncs of the log in [`SyncMode::Interval`], in nanoseconds: what a lost machine may cost.
+    pub sync_interval: Nanos,
+    /// Compactions that may run at the same time. (A flush may always run.)
+    pub compaction_slots: usize,
+    /// Limits of the gates; `None` = unlimited.
+    pub bandwidth: Option<Bandwidth>,
+    /// Whether I/O passes gates and ledger at all. Off only to measure what they cost.
+    pub gates: bool,
+}
+
+/// Fixed limits of the gates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bandwidth {
+    /// What the node gate hands out.
+    pub device: Limits,
+    /// What the partition was sold: its foreground rate is reserved from it (FX-10). Zero = not limited in front.
+    pub capacity: Capacity,
+    /// What the partition's flushes and compactions may use, in bytes per second.
+    pub background: u64,
+}
+
+impl NodeConfig {
+    /// The defaults, in `dir`.
+    pub fn new(dir: impl Into<PathBuf>) -> Self {
+        Self {
+            dir: dir.into(),
+            tree: TreeOptions::default(),
+            cache_bytes: 256 << 20,
+            sync: SyncMode::default(),
+            segment_bytes: 64 << 20,
+            sync_interval: 100_000_000,
+            compaction_slots: 2,
+            bandwidth: None,
+            gates: true,
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! The node's directory.
+//!
+//! ```text
+//! LOCK                    held by the running process
+//! FORMAT                  "weir 1\n"
+//! partitions/000001/log/  segments
+//! partitions/000001/tree/ CURRENT, manifest, tables
+//! ```
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use weir_io::{AlignedBuf, Class, Error, ErrorKind, Fs, FsLock, OpenOptions, Owner, Result, Tag};
+
+const FORMAT: &[u8] = b"weir 1\n";
+
+const TAG: Tag = Tag::new(Owner { tenant: 0, partition: 0 }, Class::Maintenance);
+
+/// Makes `dir` a node's directory, or checks that it is one, and locks it.
+pub async fn prepare(fs: &Arc<dyn Fs>, dir: &Path) -> Result<Box<dyn FsLock>> {
+    create_dir(fs, dir).await?;
+    let lock = fs.lock(&dir.join("LOCK")).await?;
+    let path = dir.join("FORMAT");
+    match fs.open(&path, OpenOptions::read_buffered(), TAG).await {
+        Ok(file) => {
+            let length = usize::try_from(file.len().await?).unwrap_or(usize::MAX).min(1024);
+            let found = file.read_at(0, AlignedBuf::with_len(length), TAG).await?;
+            // Cut short by a crash while it was being created: then nothing else can be there yet.
+            let unfinished = found.len() < FORMAT.len() && !has_partitions(fs, dir).await?;
+            if found[..] != *FORMAT && !unfinished {
+                let message =
+                    "this version of weir reads format `weir 1` only: the directory belongs to another version";
+                return Err(Error::new(ErrorKind::Invalid, "open", &path, message));
+            }
+            if found[..] != *FORMAT {
+                fs.remove(&path, TAG).await?;
+                write_format(fs, dir, &path).await?;
+            }
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            if has_partitions(fs, dir).await? {
+                return Err(Error::new(ErrorKind::Corruption, "open", &path, "missing, yet there are partitions"));
+            }
+            write_format(fs, dir, &path).await?;
+        }
+        Err(error) => return Err(error),
+    }
+    Ok(lock)
+}
+
+async fn write_format(fs: &Arc<dyn Fs>, dir: &Path, path: &Path) -> Result<()> {
+    let file = fs.open(path, OpenOptions::create_new_buffered(), TAG).await?;
+    file.write_at(0, AlignedBuf::copy_of(FORMAT), TAG).await?;
+    file.sync(TAG).await?;
+    fs.sync_dir(dir, TAG).await
+}
+
+async fn has_partitions(fs: &Arc<dyn Fs>, dir: &Path) -> Result<bool> {
+    Ok(fs.list(dir, TAG).await?.iter().any(|entry| entry.name == "partitions"))
+}
+
+/// Creates `dir` durably.
+async fn create_dir(fs: &Arc<dyn Fs>, dir: &Path) -> Result<()> {
+    fs.create_dir_all(dir, TAG).await?;
+    match dir.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => fs.sync_dir(parent, TAG).await,
+        _ => Ok(()),
+    }
+}
+
+/// The directory of partition `number`, made durably.
+pub async fn partition_dir(fs: &Arc<dyn Fs>, dir: &Path, number: u32) -> Result<PathBuf> {
+    let partitions = dir.join("partitions");
+    create_dir(fs, &partitions).await?;
+    let own = partitions.join(format!("{number:06}"));
+    create_dir(fs, &own).await?;
+    Ok(own)
+}

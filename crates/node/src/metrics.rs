@@ -1,0 +1,95 @@
+//! Counters of a partition.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use weir_io::Nanos;
+use weir_log::LogStats;
+use weir_lsm::{Shape, StallCause};
+
+/// Bumped on the request path: plain atomics.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub reads: AtomicU64,
+    pub reads_from_device: AtomicU64,
+    pub writes: AtomicU64,
+    pub written_bytes: AtomicU64,
+    pub write_errors: AtomicU64,
+    pub jobs: AtomicU64,
+    pub job_errors: AtomicU64,
+    pub log_replacements: AtomicU64,
+    /// Per cause, in the order of [`StallCause::ALL`].
+    pub slowed: [AtomicU64; StallCause::ALL.len()],
+    pub slowed_nanos: [AtomicU64; StallCause::ALL.len()],
+    pub stopped: [AtomicU64; StallCause::ALL.len()],
+    pub stopped_nanos: [AtomicU64; StallCause::ALL.len()],
+}
+
+impl Counters {
+    pub fn add(counter: &AtomicU64, amount: u64) {
+        counter.fetch_add(amount, Ordering::Relaxed);
+    }
+}
+
+/// Stalls of one cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StallTimes {
+    /// Writes that were delayed.
+    pub slowed: u64,
+    /// Nanoseconds of delay over all of them.
+    pub slowed_nanos: Nanos,
+    /// Writes that were stopped.
+    pub stopped: u64,
+    /// Nanoseconds they waited, over all of them.
+    pub stopped_nanos: Nanos,
+}
+
+/// Everything a dashboard shows of a partition.
+#[derive(Clone, Debug)]
+pub struct PartitionMetrics {
+    /// Keys read.
+    pub reads: u64,
+    /// Of those, the ones that waited for the device.
+    pub reads_from_device: u64,
+    /// Batches written.
+    pub writes: u64,
+    /// Their encoded bytes.
+    pub written_bytes: u64,
+    /// Batches refused or not acknowledged because the log failed.
+    pub write_errors: u64,
+    /// Background jobs done.
+    pub jobs: u64,
+    /// Background jobs that failed (and were or will be tried again).
+    pub job_errors: u64,
+    /// Times the log failed and was replaced.
+    pub log_replacements: u64,
+    /// By cause, in the order of [`StallCause::ALL`].
+    pub stalls: [StallTimes; StallCause::ALL.len()],
+    /// The tree.
+    pub shape: Shape,
+    /// The log.
+    pub log: LogStats,
+}
+
+impl PartitionMetrics {
+    pub(crate) fn new(counters: &Counters, shape: Shape, log: LogStats) -> Self {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Self {
+            reads: get(&counters.reads),
+            reads_from_device: get(&counters.reads_from_device),
+            writes: get(&counters.writes),
+            written_bytes: get(&counters.written_bytes),
+            write_errors: get(&counters.write_errors),
+            jobs: get(&counters.jobs),
+            job_errors: get(&counters.job_errors),
+            log_replacements: get(&counters.log_replacements),
+            stalls: std::array::from_fn(|cause| StallTimes {
+                slowed: get(&counters.slowed[cause]),
+                slowed_nanos: get(&counters.slowed_nanos[cause]),
+                stopped: get(&counters.stopped[cause]),
+                stopped_nanos: get(&counters.stopped_nanos[cause]),
+            }),
+            shape,
+            log,
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! Waiting for a write to be as durable as its sync mode promises.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use weir_io::Result;
+use weir_log::{Waiter, WriteAheadLog};
+use weir_lsm::entry::Seq;
+use weir_model::LogIndex;
+
+use super::Partition;
+use crate::metrics::Counters;
+
+/// Done when the write may be acknowledged. Dropping it takes nothing back: the write happens all the same.
+#[must_use = "the write may not be acknowledged before this is done"]
+pub struct Commit {
+    partition: Arc<Partition>,
+    index: LogIndex,
+    seq: Seq,
+    waiter: Waiter,
+}
+
+impl Commit {
+    pub(super) fn new(partition: &Arc<Partition>, index: LogIndex, seq: Seq) -> Self {
+        Self { partition: Arc::clone(partition), index, seq, waiter: Waiter::default() }
+    }
+}
+
+impl Future for Commit {
+    type Output = Result<()>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        let this = self.get_mut();
+        let outcome = this.partition.log.poll_commit(this.index, &mut this.waiter, cx);
+        match &outcome {
+            // The log commits in order, so whatever is older is durable too.
+            Poll::Ready(Ok(())) => this.partition.tree.publish(this.seq),
+            Poll::Ready(Err(_)) => {
+                Counters::add(&this.partition.counters.write_errors, 1);
+                this.partition.kick_repair();
+            }
+            Poll::Pending => {}
+        }
+        outcome
+    }
+}
+
+impl Drop for Commit {
+    fn drop(&mut self) {
+        self.partition.log.forget(&mut self.waiter);
+    }
+}

@@ -1,0 +1,26 @@
+//! Latches: keys that a read-modify-write is reading from the device.
+
+use std::collections::BTreeSet;
+
+/// The latched keys. Guarded by the order lock.
+#[derive(Debug, Default)]
+pub struct Latches(BTreeSet<Box<[u8]>>);
+
+impl Latches {
+    /// Whether any of `keys` is latched.
+    pub fn any<'a>(&self, mut keys: impl Iterator<Item = &'a [u8]>) -> bool {
+        !self.0.is_empty() && keys.any(|key| self.0.contains(key))
+    }
+
+    /// Latches `keys`, none of which may be latched.
+    pub fn insert(&mut self, keys: &[&[u8]]) {
+        self.0.extend(keys.iter().map(|&key| Box::from(key)));
+    }
+
+    /// Lets `keys` go.
+    pub fn remove(&mut self, keys: &[&[u8]]) {
+        for &key in keys {
+            self.0.remove(key);
+        }
+    }
+}

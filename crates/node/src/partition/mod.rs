@@ -1,0 +1,88 @@
+//! A partition: one log, one tree, and the order in which writes enter both.
+//!
+//! 1. A write waits while the tree stalls, then takes the *order lock*: appends to the log, applies to the tree, lets go. The log's
+//!    order and the tree's are therefore the same.
+//! 2. Its [`Commit`] is done when the log has what the sync mode promises. In `Always` mode its changes are published then; in the other
+//!    modes at once, as a killed process loses nothing that is in the log's buffer after the commit that follows.
+//! 3. A read that meets a change which is not yet published waits for that change's commit before it answers: nobody ever sees what a
+//!    lost machine would take back.
+//! 4. A read-modify-write whose read is in memory happens inside the order lock. One that needs the device latches its keys there, reads
+//!    without the lock, and takes the lock again; writes to latched keys wait meanwhile.
+//!
+//! Lock order: `order`, then the log's and the tree's own. Never held over an await.
+
+mod commit;
+mod latch;
+mod open;
+mod read;
+mod update;
+mod write;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use weir_io::{Clock, Error, Owner};
+use weir_log::{Log, SyncMode, WriteAheadLog};
+use weir_lsm::Tree;
+
+pub use self::commit::Commit;
+use self::latch::Latches;
+pub use self::open::Opening;
+pub use self::read::{Page, Record};
+use crate::event::Event;
+use crate::metrics::{Counters, PartitionMetrics};
+use crate::workers::Workers;
+
+/// See the module.
+pub struct Partition {
+    pub(crate) owner: Owner,
+    pub(crate) tree: Arc<Tree>,
+    pub(crate) log: Log,
+    pub(crate) sync: SyncMode,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) counters: Counters,
+    /// The order lock.
+    order: Mutex<Latches>,
+    /// A job has ended, a latch was released, or the log was replaced.
+    pub(crate) progress: Event,
+    pub(crate) workers: Arc<Workers>,
+    pub(crate) closing: AtomicBool,
+    /// Why the last background job failed; `None` since one succeeded.
+    pub(crate) job_failure: Mutex<Option<Error>>,
+    /// The log is being replaced.
+    pub(crate) repairing: AtomicBool,
+}
+
+impl Partition {
+    /// Whom its I/O is booked to.
+    pub fn owner(&self) -> Owner {
+        self.owner
+    }
+
+    /// The tree, for tools and tests.
+    pub fn tree(&self) -> &Arc<Tree> {
+        &self.tree
+    }
+
+    /// Counters and shape.
+    pub fn metrics(&self) -> PartitionMetrics {
+        PartitionMetrics::new(&self.counters, self.tree.shape(), self.log.stats())
+    }
+
+    /// Seals the memtable, so that a flush begins.
+    pub fn seal(self: &Arc<Self>) {
+        self.tree.seal();
+        self.kick();
+    }
+
+    /// Waits until nothing is left to flush or to compact.
+    pub async fn settle(self: &Arc<Self>) {
+        self.kick();
+        self.progress.wait(|| self.tree.shape().is_settled().then_some(())).await;
+    }
+
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,90 @@
+//! Opening and closing a partition.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use weir_io::{Clock, Error, Fs, Owner, Result};
+use weir_log::{Log, LogOptions, Recovery, WriteAheadLog};
+use weir_lsm::cache::BlockCache;
+use weir_lsm::{Env, Tree};
+use weir_model::BatchRef;
+
+use super::Partition;
+use crate::config::NodeConfig;
+use crate::event::Event;
+use crate::metrics::Counters;
+use crate::workers::Workers;
+
+/// What a partition is opened with.
+pub struct Opening<'a> {
+    /// Its disk: behind the gates.
+    pub fs: Arc<dyn Fs>,
+    /// Its directory.
+    pub dir: &'a Path,
+    /// Whom its I/O is booked to.
+    pub owner: Owner,
+    /// The node's settings.
+    pub config: &'a NodeConfig,
+    /// The node's cache.
+    pub cache: Arc<BlockCache>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// The node's workers.
+    pub workers: Arc<Workers>,
+    /// Different at every start.
+    pub salt: u64,
+}
+
+impl Partition {
+    /// Opens the tree, replays the log into it, and is then ready to serve.
+    pub async fn open(opening: Opening<'_>) -> Result<(Arc<Partition>, Recovery)> {
+        let Opening { fs, dir, owner, config, cache, clock, workers, salt } = opening;
+        let env = Env { fs: Arc::clone(&fs), dir: dir.join("tree"), owner, cache, clock: Arc::clone(&clock) };
+        let tree = Tree::open(env, config.tree.clone()).await?;
+        let log_dir = dir.join("log");
+        let options =
+            LogOptions { sync: config.sync, segment_bytes: config.segment_bytes, ..LogOptions::new(owner, salt) };
+        let replay_tree = Arc::clone(&tree);
+        let replay_dir = log_dir.clone();
+        let mut replay = move |index, payload: &[u8]| {
+            let batch = BatchRef::decode(payload)
+                .map_err(|error| Error::corruption(&replay_dir, 0, format!("record {index}: {error}")))?;
+            let applied = replay_tree.apply(index, batch);
+            replay_tree.publish(applied.last_seq);
+            Ok(())
+        };
+        let (log, recovery) = Log::open(fs, &log_dir, options, tree.persisted(), &mut replay).await?;
+        let partition = Arc::new(Partition {
+            owner,
+            tree,
+            log,
+            sync: config.sync,
+            clock,
+            counters: Counters::default(),
+            order: Mutex::default(),
+            progress: Event::default(),
+            workers,
+            closing: AtomicBool::new(false),
+            job_failure: Mutex::default(),
+            repairing: AtomicBool::new(false),
+        });
+        partition.kick();
+        if partition.log.failure().is_some() {
+            partition.kick_repair();
+        }
+        Ok((partition, recovery))
+    }
+
+    /// Refuses writes from now on and makes everything durable. Background jobs end at their next step.
+    pub async fn close(self: &Arc<Self>) -> Result<()> {
+        // Under the order lock: whoever has it still writes, and is made durable below.
+        {
+            let _order = self.order.lock();
+            self.closing.store(true, Ordering::Relaxed);
+        }
+        self.progress.notify();
+        self.log.close().await
+    }
+}

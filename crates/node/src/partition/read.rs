@@ -1,0 +1,130 @@
+//! Reading.
+
+use std::future::poll_fn;
+use std::ops::Bound;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use weir_io::Result;
+use weir_log::{SyncMode, Waiter, WriteAheadLog};
+use weir_lsm::entry::{Kind, Seq};
+use weir_lsm::{Found, Lookup, Range, Scan, Value};
+
+use super::Partition;
+use crate::metrics::Counters;
+
+/// A living key's value.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// The bytes, shared with memtable or block.
+    pub value: Value,
+    /// First millisecond since 1970 at which the key no longer exists; `None` = it stays.
+    pub expire_at_ms: Option<u64>,
+}
+
+/// A bounded step through the keys.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Page {
+    /// Living keys, ascending.
+    pub keys: Vec<Vec<u8>>,
+    /// Where to go on; `None` at the end.
+    pub next: Option<Vec<u8>>,
+}
+
+impl Partition {
+    /// The living record of `key`. Done at the first poll if it is in memory.
+    pub async fn get(self: &Arc<Self>, key: &[u8]) -> Result<Option<Record>> {
+        Counters::add(&self.counters.reads, 1);
+        let mut lookup = self.tree.get_latest(key);
+        let found = match &mut lookup {
+            Lookup::Ready(_) => lookup.await?,
+            Lookup::Pending(_) => {
+                Counters::add(&self.counters.reads_from_device, 1);
+                lookup.await?
+            }
+        };
+        if let Some(found) = &found
+            && self.sync == SyncMode::Always
+            && found.seq > self.tree.published()
+        {
+            self.published(found.seq).await?;
+        }
+        Ok(self.living(found))
+    }
+
+    /// The living records of `keys` as of one moment, in their order.
+    pub async fn multi_get(self: &Arc<Self>, keys: &[&[u8]]) -> Result<Vec<Option<Record>>> {
+        Counters::add(&self.counters.reads, keys.len() as u64);
+        self.publish_all().await?;
+        let found = self.tree.multi_get(keys).await?;
+        Ok(found.into_iter().map(|found| self.living(found)).collect())
+    }
+
+    /// A scan of the living keys of `range`, as of now.
+    pub async fn scan(self: &Arc<Self>, range: Range) -> Result<Scan> {
+        self.publish_all().await?;
+        Ok(self.tree.scan(range, None))
+    }
+
+    /// Up to `limit` living keys from `from` on, having looked at no more than ten times as many.
+    pub async fn page(self: &Arc<Self>, from: &[u8], limit: usize) -> Result<Page> {
+        let range = Range { from: Bound::Included(from.into()), to: Bound::Unbounded, reverse: false };
+        let mut scan = self.scan(range).await?;
+        let mut page = Page::default();
+        while let Some(entry) = scan.next().await? {
+            if page.keys.len() == limit.max(1) {
+                page.next = Some(entry.key.to_vec());
+                break;
+            }
+            page.keys.push(entry.key.to_vec());
+        }
+        Ok(page)
+    }
+
+    pub(super) fn living(&self, found: Option<Found>) -> Option<Record> {
+        let found = found.filter(|found| found.kind == Kind::Put)?;
+        let expire_at_ms = (found.expire_at_ms != 0).then_some(found.expire_at_ms);
+        // The wall clock is read only for what can expire.
+        let lives = expire_at_ms.is_none_or(|at| at > self.clock.unix_ms());
+        lives.then_some(Record { value: found.value, expire_at_ms })
+    }
+
+    /// Waits until everything written so far is published, where that is not so at once.
+    async fn publish_all(&self) -> Result<()> {
+        match self.sync {
+            SyncMode::Always => self.published(self.tree.applied_seq()).await,
+            SyncMode::Interval | SyncMode::None => Ok(()),
+        }
+    }
+
+    /// Waits until change `seq` is published. Its own writer may have gone away: whoever wants to know drives the log.
+    async fn published(&self, seq: Seq) -> Result<()> {
+        if self.tree.published() >= seq {
+            return Ok(());
+        }
+        // Every change that has a sequence number by now is in a log record that has an index by now.
+        let mut waiting = Waiting { partition: self, index: self.log.last(), waiter: Waiter::default() };
+        poll_fn(|cx| Pin::new(&mut waiting).get_mut().poll(cx)).await?;
+        self.tree.publish(seq);
+        Ok(())
+    }
+}
+
+struct Waiting<'a> {
+    partition: &'a Partition,
+    index: u64,
+    waiter: Waiter,
+}
+
+impl Waiting<'_> {
+    fn poll(&mut self, cx: &mut std::task::Context<'_>) -> Poll<Result<()>> {
+        self.partition.log.poll_commit(self.index, &mut self.waiter, cx)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.partition.log.forget(&mut self.waiter);
+    }
+}

@@ -1,0 +1,117 @@
+//! Read-modify-write: atomic on its keys, holding no thread while it waits.
+
+use std::sync::Arc;
+
+use parking_lot::MutexGuard;
+use weir_io::Result;
+use weir_lsm::{Found, Lookup, Stall};
+use weir_model::Batch;
+
+use super::latch::Latches;
+use super::{Commit, Partition, Record};
+
+/// Lets the latched keys go, whether the update ended, failed or was dropped.
+struct Latched<'a> {
+    partition: &'a Partition,
+    keys: &'a [&'a [u8]],
+}
+
+impl Drop for Latched<'_> {
+    fn drop(&mut self) {
+        self.partition.order.lock().remove(self.keys);
+        self.partition.progress.notify();
+    }
+}
+
+/// How far an update came without waiting.
+enum Attempt<R> {
+    Done(R, Option<Commit>),
+    /// Some key is latched by another update.
+    Busy,
+    /// The keys are latched now, and these reads are under way.
+    Reading(Vec<Lookup>),
+}
+
+impl Partition {
+    /// Reads `keys`, lets `change` decide on their living records (in the same order) and applies the batch that it fills, with no
+    /// other write to these keys in between. `change` may only write to `keys`. `None` where it left the batch empty.
+    ///
+    /// # Errors
+    /// As [`Partition::write`] and [`Partition::get`].
+    pub async fn update<R>(
+        self: &Arc<Self>,
+        keys: &[&[u8]],
+        change: impl FnOnce(&[Option<Record>], &mut Batch) -> R,
+    ) -> Result<(R, Option<Commit>)> {
+        if self.tree.stall() != Stall::None {
+            let key_bytes = keys.iter().map(|key| key.len()).sum();
+            self.wait_out_stall(key_bytes).await?;
+        }
+        let mut change = Some(change);
+        let lookups = loop {
+            match self.attempt(keys, &mut change)? {
+                Attempt::Done(answer, commit) => return Ok((answer, commit)),
+                Attempt::Reading(lookups) => break lookups,
+                Attempt::Busy => {
+                    let free = || !self.order.lock().any(keys.iter().copied());
+                    self.progress.wait(|| free().then_some(())).await;
+                }
+            }
+        };
+        let latched = Latched { partition: self, keys };
+        let mut found = Vec::with_capacity(lookups.len());
+        for lookup in lookups {
+            found.push(lookup.await?);
+        }
+        let outcome = self.decide(found, &mut change, self.order.lock());
+        drop(latched);
+        outcome
+    }
+
+    /// The part inside the order lock: all of it, if the reads are in memory.
+    fn attempt<R, F>(self: &Arc<Self>, keys: &[&[u8]], change: &mut Option<F>) -> Result<Attempt<R>>
+    where
+        F: FnOnce(&[Option<Record>], &mut Batch) -> R,
+    {
+        let mut order = self.order.lock();
+        if order.any(keys.iter().copied()) {
+            return Ok(Attempt::Busy);
+        }
+        let mut lookups: Vec<Lookup> = keys.iter().map(|key| self.tree.get_latest(key)).collect();
+        if lookups.iter().all(|lookup| matches!(lookup, Lookup::Ready(_))) {
+            let found = lookups.iter_mut().map(taken).collect::<Result<Vec<_>>>()?;
+            let (answer, commit) = self.decide(found, change, order)?;
+            return Ok(Attempt::Done(answer, commit));
+        }
+        order.insert(keys);
+        Ok(Attempt::Reading(lookups))
+    }
+
+    fn decide<R, F>(
+        self: &Arc<Self>,
+        found: Vec<Option<Found>>,
+        change: &mut Option<F>,
+        order: MutexGuard<'_, Latches>,
+    ) -> Result<(R, Option<Commit>)>
+    where
+        F: FnOnce(&[Option<Record>], &mut Batch) -> R,
+    {
+        let records: Vec<Option<Record>> = found.into_iter().map(|found| self.living(found)).collect();
+        let mut batch = Batch::new();
+        let change = change.take().expect("an update is decided once");
+        let answer = change(&records, &mut batch);
+        if batch.is_empty() {
+            return Ok((answer, None));
+        }
+        let commit = self.write_in_order(order, &batch)?;
+        Ok((answer, Some(commit)))
+    }
+}
+
+/// The answer of a lookup that is there.
+fn taken(lookup: &mut Lookup) -> Result<Option<Found>> {
+    match lookup {
+        Lookup::Ready(answer) => answer.take().expect("looked at once"),
+        Lookup::Pending(_) => unreachable!("every lookup was ready"),
+    }
+}

@@ -1,0 +1,103 @@
+//! Writing: stall, order lock, log, tree.
+
+use std::sync::Arc;
+
+use parking_lot::MutexGuard;
+use weir_io::{Error, ErrorKind, Result, sleep_until};
+use weir_log::{SyncMode, WriteAheadLog};
+use weir_lsm::{Stall, StallCause};
+use weir_model::Batch;
+
+use super::latch::Latches;
+use super::{Commit, Partition};
+use crate::metrics::Counters;
+use crate::slowdown;
+
+impl Partition {
+    /// Applies `batch` as one. When this returns, every later read sees it (in `Always` mode once it is durable); acknowledge it when
+    /// the [`Commit`] is done. An empty batch is refused.
+    ///
+    /// # Errors
+    /// The log failed and is being replaced: try again later. `Closed` partitions refuse too.
+    pub async fn write(self: &Arc<Self>, batch: &Batch) -> Result<Commit> {
+        if self.tree.stall() != Stall::None {
+            self.wait_out_stall(batch.as_bytes().len()).await?;
+        }
+        loop {
+            if let Some(commit) = self.try_write(batch)? {
+                return Ok(commit);
+            }
+            let free = || !self.order.lock().any(batch.as_ref().iter().map(|change| change.key()));
+            self.progress.wait(|| free().then_some(())).await;
+        }
+    }
+
+    /// Writes if no key is latched.
+    fn try_write(self: &Arc<Self>, batch: &Batch) -> Result<Option<Commit>> {
+        let order = self.order.lock();
+        if order.any(batch.as_ref().iter().map(|change| change.key())) {
+            return Ok(None);
+        }
+        self.write_in_order(order, batch).map(Some)
+    }
+
+    /// Appends and applies. The caller holds the order lock and has looked at the latches.
+    pub(super) fn write_in_order(self: &Arc<Self>, order: MutexGuard<'_, Latches>, batch: &Batch) -> Result<Commit> {
+        if self.is_closing() {
+            return Err(Error::new(ErrorKind::Invalid, "write to", "the partition", "it is being closed"));
+        }
+        if batch.is_empty() {
+            return Err(Error::new(ErrorKind::Invalid, "write to", "the partition", "the batch is empty"));
+        }
+        let index = self.log.append(batch.as_bytes()).inspect_err(|_| {
+            Counters::add(&self.counters.write_errors, 1);
+            self.kick_repair();
+        })?;
+        let applied = self.tree.apply(index, batch.as_ref());
+        if self.sync != SyncMode::Always {
+            self.tree.publish(applied.last_seq);
+        }
+        drop(order);
+        Counters::add(&self.counters.writes, 1);
+        Counters::add(&self.counters.written_bytes, batch.as_bytes().len() as u64);
+        if applied.sealed {
+            self.kick();
+        }
+        Ok(Commit::new(self, index, applied.last_seq))
+    }
+
+    /// `None` while the tree says stop and its jobs get somewhere. Where they fail (a full disk), waiting has no end in sight: the
+    /// write is refused and may be tried again.
+    fn may_go_on(&self) -> Option<Result<()>> {
+        if !matches!(self.tree.stall(), Stall::Stop(_)) || self.is_closing() {
+            return Some(Ok(()));
+        }
+        self.job_failure.lock().clone().map(Err)
+    }
+
+    /// Waits while the tree says stop, and for its share of the delay while it says slow.
+    pub(super) async fn wait_out_stall(self: &Arc<Self>, bytes: usize) -> Result<()> {
+        let begin = self.clock.now();
+        let cause = |cause: StallCause| StallCause::ALL.iter().position(|&other| other == cause).unwrap_or(0);
+        let stopped = match self.tree.stall() {
+            Stall::Stop(why) => Some(cause(why)),
+            _ => None,
+        };
+        if let Some(cause) = stopped {
+            self.kick();
+            let outcome = self.progress.wait(|| self.may_go_on()).await;
+            Counters::add(&self.counters.stopped[cause], 1);
+            Counters::add(&self.counters.stopped_nanos[cause], self.clock.now() - begin);
+            outcome?;
+        }
+        if let Stall::Slow(why) = self.tree.stall() {
+            let runs = self.tree.version().level(0).len();
+            let options = self.tree.options();
+            let delay = slowdown::delay(runs, options.l0_slow, options.l0_stop, bytes);
+            sleep_until(&self.clock, self.clock.now() + delay).await;
+            Counters::add(&self.counters.slowed[cause(why)], 1);
+            Counters::add(&self.counters.slowed_nanos[cause(why)], delay);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,241 @@
+//! A node on a simulated machine: it answers, survives, stalls and goes on.
+
+use std::sync::Arc;
+
+use weir_io::Fs;
+use weir_io::sim::{DeviceSpec, Fault, FaultPlan, Keep, OpKind, Sim, SimFs};
+use weir_log::SyncMode;
+use weir_lsm::TreeOptions;
+use weir_model::Batch;
+use weir_node::{Machine, Node, NodeConfig, Partition};
+
+fn config(sync: SyncMode) -> NodeConfig {
+    let tree = TreeOptions {
+        write_buffer_bytes: 16 << 10,
+        level1_bytes: 64 << 10,
+        table_bytes: 32 << 10,
+        io_bytes: 16 << 10,
+        ..TreeOptions::default()
+    };
+    NodeConfig { tree, cache_bytes: 64 << 10, sync, segment_bytes: 64 << 10, ..NodeConfig::new("/weir") }
+}
+
+fn open(sim: &Sim, fs: &Arc<SimFs>, sync: SyncMode) -> Node {
+    let fs = Arc::clone(fs) as Arc<dyn Fs>;
+    let machine = Machine { fs, clock: sim.clock(), spawn: sim.spawner(), salt: sim.rng().next_u64() };
+    sim.block_on(Node::open(&config(sync), machine)).expect("the node opens")
+}
+
+fn batch(key: u64, value: u64) -> Batch {
+    let mut batch = Batch::new();
+    batch.put(format!("key{key:05}").as_bytes(), &value.to_le_bytes().repeat(20));
+    batch
+}
+
+async fn put(partition: &Arc<Partition>, key: u64, value: u64) -> weir_io::Result<()> {
+    partition.write(&batch(key, value)).await?.await
+}
+
+async fn value(partition: &Arc<Partition>, key: u64) -> Option<u64> {
+    let record = partition.get(format!("key{key:05}").as_bytes()).await.expect("get")?;
+    Some(u64::from_le_bytes(record.value[..8].try_into().expect("eight bytes")))
+}
+
+#[test]
+fn what_was_acknowledged_is_there_after_a_power_cut() {
+    for seed in 0..40 {
+        let sim = Sim::new(seed);
+        let fs = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng());
+        let node = open(&sim, &fs, SyncMode::Always);
+        let partition = Arc::clone(node.partition());
+        sim.block_on(async {
+            for number in 0..1_000 {
+                put(&partition, number % 300, number).await.expect("put");
+            }
+        });
+        let image = fs.crash_keeping(Keep::Random, &mut sim.rng());
+        drop((partition, node, sim));
+
+        let sim = Sim::new(seed + 1_000);
+        let fs = SimFs::from_image(&image, sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng());
+        let node = open(&sim, &fs, SyncMode::Always);
+        for key in 0..300 {
+            let newest = (0..1_000).rev().find(|number| number % 300 == key);
+            assert_eq!(sim.block_on(value(node.partition(), key)), newest, "seed {seed}, key {key}");
+        }
+    }
+}
+
+#[test]
+fn a_killed_process_loses_nothing_in_interval_mode() {
+    let sim = Sim::new(1);
+    let fs = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng());
+    let node = open(&sim, &fs, SyncMode::Interval);
+    let partition = Arc::clone(node.partition());
+    sim.block_on(async {
+        for number in 0..3_000 {
+            put(&partition, number, number).await.expect("put");
+        }
+    });
+    let image = fs.crash_keeping(Keep::All, &mut sim.rng());
+    drop((partition, node, sim));
+    let sim = Sim::new(2);
+    let fs = SimFs::from_image(&image, sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng());
+    let node = open(&sim, &fs, SyncMode::Interval);
+    for key in 0..3_000 {
+        assert_eq!(sim.block_on(value(node.partition(), key)), Some(key));
+    }
+}
+
+#[test]
+fn writes_stop_at_the_limit_and_go_on_when_there_is_room() {
+    // A device so slow that flushes lag far behind.
+    let sim = Sim::new(3);
+    let fs = SimFs::new(sim.clock(), DeviceSpec::shared(2 << 20), FaultPlan::none(), sim.rng());
+    let node = open(&sim, &fs, SyncMode::Interval);
+    let partition = Arc::clone(node.partition());
+    sim.block_on(async {
+        for number in 0..6_000 {
+            put(&partition, number, number).await.expect("put");
+        }
+        partition.settle().await;
+    });
+    let metrics = node.partition().metrics();
+    assert!(metrics.stalls.iter().any(|stall| stall.stopped > 0 && stall.stopped_nanos > 0), "{metrics:?}");
+    assert!(metrics.shape.is_settled());
+    for key in (0..6_000).step_by(97) {
+        assert_eq!(sim.block_on(value(node.partition(), key)), Some(key));
+    }
+}
+
+#[test]
+fn a_failed_log_is_replaced_and_nothing_it_did_not_sync_was_acknowledged() {
+    for seed in 0..30 {
+        let sim = Sim::new(seed);
+        let fs = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng());
+        let node = open(&sim, &fs, SyncMode::Always);
+        let partition = Arc::clone(node.partition());
+        let mut acknowledged = Vec::new();
+        sim.block_on(async {
+            for number in 0..400 {
+                if number % 100 == 50 {
+                    fs.fail_next(Some(OpKind::Write), Fault::Error);
+                }
+                if put(&partition, number, number).await.is_ok() {
+                    acknowledged.push(number);
+                } else {
+                    // Reads go on while the log is being replaced.
+                    assert_eq!(value(&partition, 0).await, Some(0));
+                    let clock = sim.clock();
+                    weir_io::sleep_until(&clock, clock.now() + 1_000_000_000).await;
+                }
+            }
+        });
+        assert!(acknowledged.len() > 380, "writes go on: {}", acknowledged.len());
+        assert!(node.partition().metrics().log_replacements > 0);
+        let image = fs.crash_keeping(Keep::None, &mut sim.rng());
+        drop((partition, node, sim));
+        let sim = Sim::new(seed);
+        let fs = SimFs::from_image(&image, sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng());
+        let node = open(&sim, &fs, SyncMode::Always);
+        for &key in &acknowledged {
+            assert_eq!(sim.block_on(value(node.partition(), key)), Some(key), "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn writes_resume_when_the_disk_has_space_again() {
+    let sim = Sim::new(5);
+    let fs = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng());
+    let node = open(&sim, &fs, SyncMode::Interval);
+    let partition = Arc::clone(node.partition());
+    let clock = sim.clock();
+    sim.block_on(async {
+        fs.set_free_bytes(300 << 10);
+        let mut refused = None;
+        for number in 0..20_000 {
+            let Err(error) = put(&partition, number, number).await else { continue };
+            refused = Some((number, error));
+            break;
+        }
+        let (number, error) = refused.expect("a full disk refuses writes");
+        assert_eq!(error.kind(), weir_io::ErrorKind::NoSpace, "{error}");
+        assert_eq!(value(&partition, number - 1).await, Some(number - 1), "reads go on");
+        fs.set_free_bytes(u64::MAX);
+        weir_io::sleep_until(&clock, clock.now() + 5_000_000_000).await;
+        for number in 20_000..21_000 {
+            put(&partition, number, number).await.expect("writes resume");
+        }
+        for key in (0..number).step_by(13) {
+            assert_eq!(value(&partition, key).await, Some(key));
+        }
+    });
+}
+
+#[test]
+fn increments_from_many_tasks_are_all_counted() {
+    // On a device with latency, so that reads of the counter from tables wait.
+    let sim = Sim::new(6);
+    let device = DeviceSpec { latency: 100_000, ..DeviceSpec::instant() };
+    let fs = SimFs::new(sim.clock(), device, FaultPlan::none(), sim.rng());
+    let node = open(&sim, &fs, SyncMode::Always);
+    let done = Arc::new(std::sync::atomic::AtomicU64::new(0));
+    for task in 0..20_u64 {
+        let (partition, done) = (Arc::clone(node.partition()), Arc::clone(&done));
+        sim.spawn(async move {
+            for round in 0..50 {
+                let ((), commit) = partition
+                    .update(&[b"counter"], |found, batch| {
+                        let before = found[0]
+                            .as_ref()
+                            .map_or(0, |record| u64::from_le_bytes(record.value[..].try_into().expect("eight bytes")));
+                        batch.put(b"counter", &(before + 1).to_le_bytes());
+                    })
+                    .await
+                    .expect("update");
+                commit.expect("it writes").await.expect("commit");
+                if (task + round) % 10 == 0 {
+                    partition.seal();
+                }
+            }
+            done.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        });
+    }
+    while done.load(std::sync::atomic::Ordering::Relaxed) < 20 {
+        sim.run_until(sim.now() + 10_000_000);
+    }
+    let record = sim.block_on(node.partition().get(b"counter")).expect("get").expect("counted");
+    assert_eq!(record.value[..], 1_000_u64.to_le_bytes());
+}
+
+#[test]
+fn a_second_node_on_the_same_directory_is_refused() {
+    let sim = Sim::new(7);
+    let fs = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng());
+    let _node = open(&sim, &fs, SyncMode::Interval);
+    let machine = Machine { fs: Arc::clone(&fs) as Arc<dyn Fs>, clock: sim.clock(), spawn: sim.spawner(), salt: 1 };
+    let error = sim.block_on(Node::open(&config(SyncMode::Interval), machine)).err().expect("refused");
+    assert_eq!(error.kind(), weir_io::ErrorKind::Locked);
+}
+
+#[test]
+fn closing_makes_everything_durable_and_refuses_writes() {
+    let sim = Sim::new(8);
+    let fs = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng());
+    let node = open(&sim, &fs, SyncMode::Interval);
+    let partition = Arc::clone(node.partition());
+    sim.block_on(async {
+        for number in 0..100 {
+            put(&partition, number, number).await.expect("put");
+        }
+        node.close().await.expect("close");
+        put(&partition, 100, 100).await.expect_err("closed");
+    });
+    let image = fs.crash_keeping(Keep::None, &mut sim.rng());
+    drop((partition, node, sim));
+    let sim = Sim::new(9);
+    let fs = SimFs::from_image(&image, sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng());
+    let node = open(&sim, &fs, SyncMode::Interval);
+    assert_eq!(sim.block_on(value(node.partition(), 99)), Some(99));
+}
