@@ -14,6 +14,7 @@ mod clock;
 mod error;
 mod fs;
 mod op;
+pub mod plant;
 pub mod real;
 mod rng;
 pub mod sim;

@@ -5,6 +5,8 @@
 
 use std::cmp::Ordering;
 
+use weir_io::plant::{Plant, is_planted};
+
 /// Sequence number of a change within its tree: the first is 1, each change of a batch has its own. Below 2^56.
 pub type Seq = u64;
 
@@ -39,8 +41,14 @@ pub struct Entry<'a> {
 impl Entry<'_> {
     /// Whether the entry has expired at the wall-clock time `now_ms`.
     pub fn is_expired(&self, now_ms: u64) -> bool {
-        self.expire_at_ms != 0 && self.expire_at_ms <= now_ms
+        is_expired(self.expire_at_ms, now_ms)
     }
+}
+
+/// Whether a value that expires at `expire_at_ms` (0 = never) is gone at the wall-clock time `now_ms`.
+pub fn is_expired(expire_at_ms: u64, now_ms: u64) -> bool {
+    let now_ms = if is_planted(Plant::ExpiryOffByOne) { now_ms.saturating_sub(1) } else { now_ms };
+    expire_at_ms != 0 && expire_at_ms <= now_ms
 }
 
 /// The tree's order of (key, seq) pairs.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use weir_io::plant::{Plant, is_planted};
 
 use crate::entry::Seq;
 
@@ -36,7 +37,7 @@ pub struct Snapshot {
 impl Snapshot {
     /// Reads at this snapshot see sequence numbers up to here.
     pub fn seq(&self) -> Seq {
-        self.seq
+        self.seq + u64::from(is_planted(Plant::SnapshotBound))
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use crate::entry::{Kind, Seq};
+use crate::entry::{Kind, Seq, is_expired};
 use crate::memtable::Memtable;
 use crate::table::Block;
 
@@ -19,6 +19,13 @@ pub struct Found {
     pub expire_at_ms: u64,
     /// Empty for a tombstone.
     pub value: Value,
+}
+
+impl Found {
+    /// Whether the value is gone at the wall-clock time `now_ms`.
+    pub fn is_expired(&self, now_ms: u64) -> bool {
+        is_expired(self.expire_at_ms, now_ms)
+    }
 }
 
 /// The bytes of a value, borrowed from the memtable or block that they live in, which stays in memory as long as the value does.

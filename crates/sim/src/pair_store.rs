@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
-use weir_io::{BoxFuture, Clock, Owner, Result, Spawn, sleep_until};
+use weir_io::{BoxFuture, Clock, Owner, Result, Rng, Spawn, sleep_until};
 use weir_log::{Log, LogOptions, SyncMode, WriteAheadLog};
 use weir_lsm::cache::BlockCache;
 use weir_lsm::pick::Scope;
+use weir_lsm::table::Compression;
 use weir_lsm::{Env, Lookup, Range, Snapshot, Tree, TreeOptions};
 use weir_model::{Batch, BatchRef};
 
@@ -26,6 +27,44 @@ pub struct PairOptions {
     pub cache_bytes: usize,
     /// Size of a log segment.
     pub segment_bytes: u64,
+}
+
+impl PairOptions {
+    /// Sizes of kilobytes: a few hundred writes fill four levels.
+    pub fn small(sync: SyncMode) -> Self {
+        let tree = TreeOptions {
+            write_buffer_bytes: 8 << 10,
+            l0_trigger: 2,
+            level1_bytes: 12 << 10,
+            level_factor: 2,
+            table_bytes: 4 << 10,
+            block_bytes: 512,
+            io_bytes: 4096,
+            ..TreeOptions::default()
+        };
+        Self { sync, tree, cache_bytes: 64 << 10, segment_bytes: 16 << 10 }
+    }
+
+    /// Options drawn at random, from sizes of kilobytes to a megabyte, every compression, with and without cache and filter.
+    pub fn draw(rng: &mut Rng, sync: SyncMode) -> Self {
+        let mut pick = |choices: &[u64]| choices[rng.below(choices.len() as u64) as usize];
+        let compression = [Compression::None, Compression::Lz4, Compression::Zstd];
+        let tree = TreeOptions {
+            write_buffer_bytes: pick(&[4 << 10, 16 << 10, 64 << 10, 1 << 20]) as usize,
+            write_buffers_max: pick(&[2, 4]) as usize,
+            flush_memtables_max: pick(&[1, 4]) as usize,
+            l0_trigger: pick(&[1, 2, 4]) as usize,
+            level1_bytes: pick(&[8 << 10, 64 << 10, 1 << 20]),
+            level_factor: pick(&[2, 4, 10]),
+            table_bytes: pick(&[4 << 10, 32 << 10, 1 << 20]),
+            block_bytes: pick(&[128, 512, 4096]) as usize,
+            filter_bits_per_key: pick(&[0, 10]) as u32,
+            compression: std::array::from_fn(|_| compression[pick(&[0, 1, 2]) as usize]),
+            io_bytes: pick(&[4096, 65536]) as usize,
+            ..TreeOptions::default()
+        };
+        Self { sync, tree, cache_bytes: pick(&[0, 16 << 10, 1 << 20]) as usize, segment_bytes: 256 << 10 }
+    }
 }
 
 /// See the module.
@@ -58,7 +97,7 @@ impl PairStore {
         let clock = Arc::clone(&self.clock);
         Box::pin(async move {
             let now = clock.unix_ms();
-            let living = lookup.await?.filter(|found| found.expire_at_ms == 0 || found.expire_at_ms > now);
+            let living = lookup.await?.filter(|found| !found.is_expired(now));
             Ok(living.map(|found| found.value.to_vec()))
         })
     }

@@ -9,6 +9,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use weir_io::plant::{Plant, is_planted};
 use weir_io::{Class, Result};
 
 use super::flush::added;
@@ -56,7 +57,8 @@ pub(super) async fn run(
         if entry.kind == Kind::Put && entry.is_expired(now_ms) {
             entry = Entry { kind: Kind::Delete, expire_at_ms: 0, value: &[], ..entry };
         }
-        let last = verdict == Verdict::Visible { oldest: true } && !below.may_hold(entry.key);
+        let nothing_below = !below.may_hold(entry.key) || is_planted(Plant::DroppedTombstone);
+        let last = verdict == Verdict::Visible { oldest: true } && nothing_below;
         if verdict == Verdict::Shadowed || (last && entry.kind == Kind::Delete) {
             writer.skip(&entry).await;
         } else {

@@ -9,7 +9,7 @@ use super::merge::MergeCursor;
 use super::source::Source;
 use super::view::View;
 use crate::cursor::{Cursor, Step};
-use crate::entry::{Entry, Kind, SEQ_MAX, Seq};
+use crate::entry::{Entry, Kind, SEQ_MAX, Seq, is_expired};
 use crate::table::CursorOptions;
 
 /// What to scan.
@@ -171,7 +171,7 @@ impl Scan {
                 continue;
             }
             self.has_key = false;
-            let expired = self.best.expire_at_ms != 0 && self.best.expire_at_ms <= self.now_ms;
+            let expired = is_expired(self.best.expire_at_ms, self.now_ms);
             if self.best.kind.take() == Some(Kind::Put) && !expired {
                 break;
             }

@@ -1,0 +1,62 @@
+//! Planted bugs: places where the code goes wrong on request, so that the tests can be shown to notice.
+//!
+//! A test that cannot fail proves nothing. With the feature `plant` (tests of `weir-sim` only) a thread may ask for one
+//! mistake; without it [`is_planted`] is `false` at compile time, and the mistake is not in the binary.
+
+/// A mistake inside the engine. Mistakes towards the disk need no help: a wrapped file system makes them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plant {
+    /// A compaction forgets a tombstone although older versions lie below.
+    DroppedTombstone,
+    /// A snapshot sees one change too many.
+    SnapshotBound,
+    /// A value lives one millisecond too long.
+    ExpiryOffByOne,
+    /// The checksum of a block is not looked at.
+    ChecksumIgnored,
+}
+
+impl Plant {
+    /// All of them.
+    pub const ALL: [Plant; 4] =
+        [Plant::DroppedTombstone, Plant::SnapshotBound, Plant::ExpiryOffByOne, Plant::ChecksumIgnored];
+}
+
+#[cfg(feature = "plant")]
+mod planted {
+    use std::cell::Cell;
+
+    use super::Plant;
+
+    thread_local! {
+        static PLANTED: Cell<Option<Plant>> = const { Cell::new(None) };
+    }
+
+    /// Whether this thread makes the mistake `plant`.
+    #[inline]
+    pub fn is_planted(plant: Plant) -> bool {
+        PLANTED.get() == Some(plant)
+    }
+
+    /// Runs `f` on this thread with the mistake.
+    pub fn with_planted<T>(plant: Option<Plant>, f: impl FnOnce() -> T) -> T {
+        struct Reset(Option<Plant>);
+        impl Drop for Reset {
+            fn drop(&mut self) {
+                PLANTED.set(self.0);
+            }
+        }
+        let _reset = Reset(PLANTED.replace(plant));
+        f()
+    }
+}
+
+#[cfg(feature = "plant")]
+pub use planted::{is_planted, with_planted};
+
+/// Whether this thread makes the mistake `plant`: never, in this build.
+#[cfg(not(feature = "plant"))]
+#[inline(always)]
+pub const fn is_planted(_: Plant) -> bool {
+    false
+}
