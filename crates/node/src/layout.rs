@@ -25,17 +25,13 @@ pub async fn prepare(fs: &Arc<dyn Fs>, dir: &Path) -> Result<Box<dyn FsLock>> {
         Ok(file) => {
             let length = usize::try_from(file.len().await?).unwrap_or(usize::MAX).min(1024);
             let found = file.read_at(0, AlignedBuf::with_len(length), TAG).await?;
-            // Cut short by a crash while it was being created: then nothing else can be there yet.
-            let unfinished = found.len() < FORMAT.len() && !has_partitions(fs, dir).await?;
-            if found[..] != *FORMAT && !unfinished {
+            if found[..] != *FORMAT {
                 let message =
                     "this version of weir reads format `weir 1` only: the directory belongs to another version";
                 return Err(Error::new(ErrorKind::Invalid, "open", &path, message));
             }
-            if found[..] != *FORMAT {
-                fs.remove(&path, TAG).await?;
-                write_format(fs, dir, &path).await?;
-            }
+            // Whoever wrote it may have been killed before its name was durable.
+            fs.sync_dir(dir, TAG).await?;
         }
         Err(error) if error.kind() == ErrorKind::NotFound => {
             if has_partitions(fs, dir).await? {
@@ -48,10 +44,18 @@ pub async fn prepare(fs: &Arc<dyn Fs>, dir: &Path) -> Result<Box<dyn FsLock>> {
     Ok(lock)
 }
 
+/// Under a temporary name first: a power cut may leave a new file's length without its bytes, and a file that is there must
+/// be right.
 async fn write_format(fs: &Arc<dyn Fs>, dir: &Path, path: &Path) -> Result<()> {
-    let file = fs.open(path, OpenOptions::create_new_buffered(), TAG).await?;
+    let temporary = dir.join("FORMAT.tmp");
+    match fs.remove(&temporary, TAG).await {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let file = fs.open(&temporary, OpenOptions::create_new_buffered(), TAG).await?;
     file.write_at(0, AlignedBuf::copy_of(FORMAT), TAG).await?;
     file.sync(TAG).await?;
+    fs.rename(&temporary, path, TAG).await?;
     fs.sync_dir(dir, TAG).await
 }
 
@@ -59,13 +63,21 @@ async fn has_partitions(fs: &Arc<dyn Fs>, dir: &Path) -> Result<bool> {
     Ok(fs.list(dir, TAG).await?.iter().any(|entry| entry.name == "partitions"))
 }
 
-/// Creates `dir` durably.
+/// Creates `dir` durably. It may exist and yet not be durable, made by a process that was killed: so its name is synced
+/// every time.
 async fn create_dir(fs: &Arc<dyn Fs>, dir: &Path) -> Result<()> {
     fs.create_dir_all(dir, TAG).await?;
-    match dir.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => fs.sync_dir(parent, TAG).await,
-        _ => Ok(()),
+    // The parent of a relative name of one part is the working directory.
+    let parents =
+        dir.ancestors().skip(1).map(|parent| if parent.as_os_str().is_empty() { Path::new(".") } else { parent });
+    for (distance, parent) in parents.enumerate() {
+        match fs.sync_dir(parent, TAG).await {
+            // Farther up are directories that others made, which we may not be allowed to open.
+            Err(error) if distance == 0 => return Err(error),
+            _ => {}
+        }
     }
+    Ok(())
 }
 
 /// The directory of partition `number`, made durably.

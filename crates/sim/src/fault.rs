@@ -196,7 +196,7 @@ async fn use_while_failing<S: Store>(
     let store = store.ok_or("cannot be opened, however often one tries")?;
     for step in 0..steps {
         let batch = workload.batch(0);
-        let written = store.write(&batch).await;
+        let written = store.write(&batch).done.await;
         candidates.note(&batch, written.is_ok());
         match written {
             Ok(()) => faults.acknowledged += 1,
@@ -236,7 +236,7 @@ async fn accept_again<S: Store>(
     let deadline = world.clock.now() + RESUME_WITHIN;
     loop {
         let batch = workload.batch(0);
-        let written = store.write(&batch).await;
+        let written = store.write(&batch).done.await;
         candidates.note(&batch, written.is_ok());
         match written {
             Ok(()) => return Ok(()),
@@ -277,7 +277,7 @@ pub fn full_disk<S: Store>(seed: u64, options: &S::Options) -> Result<Faults, St
         disk.set_free_bytes(rng.below(400 << 10));
         while faults.refused < 5 {
             let batch = workload.batch(0);
-            let written = store.write(&batch).await;
+            let written = store.write(&batch).done.await;
             candidates.note(&batch, written.is_ok());
             match written {
                 Ok(()) => faults.acknowledged += 1,

@@ -13,7 +13,7 @@ pub mod life;
 pub mod log_store;
 pub mod metamorphic;
 pub mod model;
-pub mod pair_store;
+pub mod node_store;
 pub mod plant;
 pub mod runner;
 pub mod store;

@@ -8,7 +8,7 @@ use weir_io::{Clock, Nanos, sleep_until};
 use weir_model::{Batch, Change};
 
 use crate::model::{Model, Visible, differences};
-use crate::store::{Span, Store, World};
+use crate::store::{Sent, Span, Store, World};
 use crate::workload::{Step, Workload};
 
 /// What an acknowledgement is worth when the power goes.
@@ -135,8 +135,8 @@ impl<'a, S: Store> Life<'a, S> {
     async fn step(&mut self, step: Step, workload: &mut Workload) -> Result<(), String> {
         match step {
             Step::Write { batch, wait } => {
-                self.send(batch);
-                if wait || self.in_flight.len() >= IN_FLIGHT_MAX {
+                let placed = self.send(batch);
+                if wait || !placed || self.in_flight.len() >= IN_FLIGHT_MAX {
                     self.wait_for_writes().await?;
                 }
             }
@@ -158,16 +158,17 @@ impl<'a, S: Store> Life<'a, S> {
         Ok(())
     }
 
-    fn send(&mut self, batch: Batch) {
+    /// Whether the batch has its place in the order.
+    fn send(&mut self, batch: Batch) -> bool {
         // Noted before it is sent: the power may go inside the call.
         let number = self.acks.send();
-        let write = self.store.write(&batch);
+        let Sent { done, placed } = self.store.write(&batch);
         self.model.send(batch);
         let (acks, clock) = (self.acks.clone(), Arc::clone(&self.world.clock));
         let handle = Handle::default();
         self.in_flight.push(Arc::clone(&handle));
         self.world.spawn.spawn(Box::pin(async move {
-            let result = write.await;
+            let result = done.await;
             if result.is_ok() {
                 acks.acknowledge(number, clock.now());
             }
@@ -177,6 +178,7 @@ impl<'a, S: Store> Life<'a, S> {
                 waiting.wake();
             }
         }));
+        placed
     }
 
     /// Waits until every write is answered.

@@ -7,19 +7,18 @@ use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use weir_io::{BoxFuture, Clock, Nanos, Owner, Result, sleep_until};
+use weir_io::{BoxFuture, Clock, Owner, Result, sleep_until};
 use weir_log::{Log, LogOptions, SyncMode, WriteAheadLog};
 use weir_model::{Batch, BatchRef};
 
 use crate::model::{State, Visible};
-use crate::store::{Span, Store, World};
+use crate::node_store::SYNC_EVERY;
+use crate::store::{Sent, Span, Store, World};
 
 /// The log's directory.
 const DIR: &str = "log";
 /// Small, so that a history of a few hundred batches crosses many segments.
 const SEGMENT_BYTES: u64 = 32 << 10;
-/// How often a log in mode `Interval` is synced.
-pub const SYNC_EVERY: Nanos = 50_000_000;
 
 /// See the module.
 pub struct LogStore {
@@ -61,7 +60,7 @@ impl Store for LogStore {
         Ok(store)
     }
 
-    fn write(&self, batch: &Batch) -> BoxFuture<Result<()>> {
+    fn write(&self, batch: &Batch) -> Sent {
         let appended = {
             let mut state = self.state.lock();
             let appended = self.log.append(batch.as_bytes());
@@ -71,7 +70,7 @@ impl Store for LogStore {
             appended
         };
         let log = self.log.clone();
-        Box::pin(async move { log.commit(appended?).await })
+        Sent { done: Box::pin(async move { log.commit(appended?).await }), placed: true }
     }
 
     fn get(&self, key: &[u8]) -> BoxFuture<Result<Option<Vec<u8>>>> {
@@ -96,7 +95,7 @@ impl Store for LogStore {
 
     fn seal(&self) {}
 
-    fn close(&self) -> BoxFuture<Result<()>> {
+    fn close(self: Arc<Self>) -> BoxFuture<Result<()>> {
         self.log.close()
     }
 }

@@ -164,7 +164,7 @@ pub fn compare<S: Store>(seed: u64, length: u64, variants: &[S::Options], restar
             for (step, operation) in operations.iter().enumerate() {
                 sim.set_unix_ms(START_MS + step as u64);
                 if restart(&mut rng) {
-                    run.restart(&world, options, &mut rng).await?;
+                    run = run.restart(&world, options, &mut rng).await?;
                     restarted += 1;
                 }
                 run.step(operation, START_MS + step as u64).await.map_err(|story| format!("step {step}: {story}"))?;
@@ -192,20 +192,19 @@ impl<S: Store> Run<S> {
         Ok(Self { store, state: State::default(), snapshot: None })
     }
 
-    /// Closes and opens again; sometimes without closing, which the disk survives as long as the power stays.
-    async fn restart(&mut self, world: &World, options: &S::Options, rng: &mut Rng) -> Result<(), String> {
-        self.snapshot = None;
+    /// Closes and opens again.
+    async fn restart(self, world: &World, options: &S::Options, rng: &mut Rng) -> Result<Self, String> {
+        drop(self.snapshot);
         self.store.close().await.map_err(|error| format!("cannot close: {error}"))?;
         let world = World { salt: rng.next_u64(), ..world.clone() };
-        self.store = open::<S>(&world, options).await?;
-        Ok(())
+        Ok(Self { store: open::<S>(&world, options).await?, state: self.state, snapshot: None })
     }
 
     async fn step(&mut self, operation: &Operation, now_ms: u64) -> Result<(), String> {
         match operation {
             Operation::Write(batch) => {
                 self.state.apply(batch);
-                self.store.write(batch).await.map_err(|error| format!("write: {error}"))
+                self.store.write(batch).done.await.map_err(|error| format!("write: {error}"))
             }
             Operation::Get(key) => {
                 let found = self.store.get(key).await.map_err(|error| format!("get: {error}"))?;

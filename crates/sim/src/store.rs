@@ -51,6 +51,14 @@ impl Span {
     }
 }
 
+/// A batch on its way.
+pub struct Sent {
+    /// Done when acknowledged or refused.
+    pub done: BoxFuture<Result<()>>,
+    /// Whether the batch has its place in the order already; if not, nothing may be sent before `done`.
+    pub placed: bool,
+}
+
 /// A store under test. Reads see every write that was sent before, acknowledged or not.
 pub trait Store: Send + Sync + Sized + 'static {
     /// How to open it.
@@ -61,8 +69,8 @@ pub trait Store: Send + Sync + Sized + 'static {
     /// Opens what is on the disk, or creates it.
     fn open(world: World, options: Self::Options) -> impl Future<Output = Result<Arc<Self>>>;
 
-    /// Sends a batch: it has its place in the order when the call returns. Done when acknowledged.
-    fn write(&self, batch: &Batch) -> BoxFuture<Result<()>>;
+    /// Sends a batch.
+    fn write(&self, batch: &Batch) -> Sent;
 
     /// Reads one key.
     fn get(&self, key: &[u8]) -> BoxFuture<Result<Option<Vec<u8>>>>;
@@ -80,5 +88,5 @@ pub trait Store: Send + Sync + Sized + 'static {
     fn seal(&self);
 
     /// Ends in good order: what was acknowledged is durable, background work has stopped.
-    fn close(&self) -> BoxFuture<Result<()>>;
+    fn close(self: Arc<Self>) -> BoxFuture<Result<()>>;
 }

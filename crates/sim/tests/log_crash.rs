@@ -5,7 +5,8 @@ use weir_sim::crash::{Scenario, history};
 use weir_sim::enumerate::every_cut;
 use weir_sim::flip::Victim;
 use weir_sim::life::Promise;
-use weir_sim::log_store::{LogStore, SYNC_EVERY};
+use weir_sim::log_store::LogStore;
+use weir_sim::node_store::SYNC_EVERY;
 use weir_sim::plant::DiskPlant;
 use weir_sim::runner::{Plan, run};
 

@@ -3,7 +3,7 @@
 use weir_io::Rng;
 use weir_log::SyncMode;
 use weir_sim::metamorphic::compare;
-use weir_sim::pair_store::{PairOptions, PairStore};
+use weir_sim::node_store::{NodeStore, draw};
 use weir_sim::runner::{Plan, run};
 
 #[test]
@@ -12,8 +12,8 @@ fn options_do_not_change_answers() {
     let replay = |seed| format!("weir sim same --seed {seed}");
     let compared = run(&Plan::quiet(0..lists), replay, |seed| {
         let mut rng = Rng::new(seed);
-        let variants: Vec<PairOptions> = (0..5).map(|_| PairOptions::draw(&mut rng, SyncMode::None)).collect();
-        compare::<PairStore>(seed, 10_000, &variants, 3)
+        let variants: Vec<_> = (0..5).map(|_| draw(&mut rng, SyncMode::None)).collect();
+        compare::<NodeStore>(seed, 10_000, &variants, 3)
     });
     match compared {
         Ok(histories) => println!("{histories}"),

@@ -11,7 +11,7 @@ use weir_sim::crash::{Scenario, history};
 use weir_sim::flip::Victim;
 use weir_sim::life::Promise;
 use weir_sim::metamorphic::compare;
-use weir_sim::pair_store::{PairOptions, PairStore};
+use weir_sim::node_store::{NodeStore, small};
 use weir_sim::plant::DiskPlant;
 use weir_sim::runner::{Failure, Plan, run};
 
@@ -19,25 +19,25 @@ use weir_sim::runner::{Failure, Plan, run};
 const SEEDS: u64 = 200;
 
 fn power_cuts(disk: Option<DiskPlant>, plant: Option<Plant>) -> Option<Failure> {
-    let options = PairOptions::small(SyncMode::Always);
+    let options = small(SyncMode::Always);
     let scenario = Scenario { options, promise: Promise::Durable, cuts: 40, plant: disk };
-    let hunt = |seed| with_planted(plant, || history::<PairStore>(seed, &scenario));
+    let hunt = |seed| with_planted(plant, || history::<NodeStore>(seed, &scenario));
     run(&Plan::quiet(0..SEEDS), |seed| format!("seed {seed}"), hunt).err()
 }
 
 fn same_answers(plant: Option<Plant>) -> Option<Failure> {
-    let variants = [PairOptions::small(SyncMode::None)];
-    let hunt = |seed| with_planted(plant, || compare::<PairStore>(seed, 2_000, &variants, 3));
+    let variants = [small(SyncMode::None)];
+    let hunt = |seed| with_planted(plant, || compare::<NodeStore>(seed, 2_000, &variants, 3));
     run(&Plan::quiet(0..SEEDS), |seed| format!("seed {seed}"), hunt).err()
 }
 
 fn flipped_bits(plant: Option<Plant>) -> Option<Failure> {
-    let options = PairOptions::small(SyncMode::Interval);
+    let options = small(SyncMode::Interval);
     let scenario = Scenario { options, promise: Promise::Durable, cuts: 0, plant: None };
-    let victim = Victim::new::<PairStore>(1, 150, true, &scenario).expect("nothing fails");
+    let victim = Victim::new::<NodeStore>(1, 150, true, &scenario).expect("nothing fails");
     let plan = Plan::quiet(0..0);
     // The bytes of the tables, every one of them; the plant is asked for inside, on the thread that flips.
-    with_planted(plant, || victim.flip_all::<PairStore>(5, &plan, |at| format!("byte {at}"), &scenario)).err()
+    with_planted(plant, || victim.flip_all::<NodeStore>(5, &plan, |at| format!("byte {at}"), &scenario)).err()
 }
 
 #[test]

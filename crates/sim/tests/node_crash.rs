@@ -1,18 +1,17 @@
-//! A log and a tree, under power cuts.
+//! A node, under power cuts.
 
 use weir_log::SyncMode;
 use weir_sim::crash::{Scenario, history};
 use weir_sim::enumerate::every_cut;
 use weir_sim::life::Promise;
-use weir_sim::log_store::SYNC_EVERY;
-use weir_sim::pair_store::{PairOptions, PairStore};
+use weir_sim::node_store::{NodeStore, SYNC_EVERY, small};
 use weir_sim::runner::{Plan, run};
 
 fn survive(sync: SyncMode, promise: Promise, seeds: u64) {
     let seeds = std::env::var("SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(seeds);
-    let scenario = Scenario { options: PairOptions::small(sync), promise, cuts: 40, plant: None };
+    let scenario = Scenario { options: small(sync), promise, cuts: 40, plant: None };
     let replay = |seed| format!("weir sim crash --sync {sync:?} --seed {seed}");
-    match run(&Plan::quiet(0..seeds), replay, |seed| history::<PairStore>(seed, &scenario)) {
+    match run(&Plan::quiet(0..seeds), replay, |seed| history::<NodeStore>(seed, &scenario)) {
         Ok(cuts) => println!("{sync:?}: {cuts}"),
         Err(failure) => panic!("{failure}"),
     }
@@ -36,8 +35,8 @@ fn none_leaves_no_hole() {
 #[test]
 fn every_cut_of_one_workload_is_survived() {
     for (sync, promise) in [(SyncMode::Always, Promise::Durable), (SyncMode::None, Promise::Nothing)] {
-        let scenario = Scenario { options: PairOptions::small(sync), promise, cuts: 0, plant: None };
-        match every_cut::<PairStore>(1, 300, &scenario) {
+        let scenario = Scenario { options: small(sync), promise, cuts: 0, plant: None };
+        match every_cut::<NodeStore>(1, 300, &scenario) {
             Ok(points) => println!("{sync:?}: {points}"),
             Err(story) => panic!("{sync:?}: {story}"),
         }

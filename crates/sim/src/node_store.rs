@@ -1,0 +1,163 @@
+//! The real thing under test: a node with its partition.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use weir_io::{BoxFuture, Clock, Nanos, Result, Rng, sleep_until};
+use weir_log::SyncMode;
+use weir_lsm::table::Compression;
+use weir_lsm::{Lookup, Range, Snapshot, TreeOptions};
+use weir_model::Batch;
+use weir_node::{Machine, Node, NodeConfig, Partition};
+
+use crate::model::Visible;
+use crate::store::{Sent, Span, Store, World};
+
+/// The node's directory on the simulated disk.
+const DIR: &str = "weir";
+
+/// Sizes of kilobytes: a few hundred writes fill four levels.
+pub fn small(sync: SyncMode) -> NodeConfig {
+    let tree = TreeOptions {
+        write_buffer_bytes: 8 << 10,
+        l0_trigger: 2,
+        level1_bytes: 12 << 10,
+        level_factor: 2,
+        table_bytes: 4 << 10,
+        block_bytes: 512,
+        io_bytes: 4096,
+        ..TreeOptions::default()
+    };
+    NodeConfig {
+        tree,
+        sync,
+        cache_bytes: 64 << 10,
+        segment_bytes: 16 << 10,
+        sync_interval: SYNC_EVERY,
+        ..NodeConfig::new(DIR)
+    }
+}
+
+/// How often a log in mode `Interval` is synced.
+pub const SYNC_EVERY: Nanos = 50_000_000;
+
+/// Settings drawn at random: sizes from kilobytes to a megabyte, every compression, with and without cache and filter.
+pub fn draw(rng: &mut Rng, sync: SyncMode) -> NodeConfig {
+    let mut pick = |choices: &[u64]| choices[rng.below(choices.len() as u64) as usize];
+    let compression = [Compression::None, Compression::Lz4, Compression::Zstd];
+    let tree = TreeOptions {
+        write_buffer_bytes: pick(&[4 << 10, 16 << 10, 64 << 10, 1 << 20]) as usize,
+        write_buffers_max: pick(&[2, 4]) as usize,
+        flush_memtables_max: pick(&[1, 4]) as usize,
+        l0_trigger: pick(&[1, 2, 4]) as usize,
+        level1_bytes: pick(&[8 << 10, 64 << 10, 1 << 20]),
+        level_factor: pick(&[2, 4, 10]),
+        table_bytes: pick(&[4 << 10, 32 << 10, 1 << 20]),
+        block_bytes: pick(&[128, 512, 4096]) as usize,
+        filter_bits_per_key: pick(&[0, 10]) as u32,
+        compression: std::array::from_fn(|_| compression[pick(&[0, 1, 2]) as usize]),
+        io_bytes: pick(&[4096, 65536]) as usize,
+        ..TreeOptions::default()
+    };
+    let (cache_bytes, compaction_slots) = (pick(&[0, 16 << 10, 1 << 20]) as usize, pick(&[1, 3]) as usize);
+    NodeConfig {
+        tree,
+        cache_bytes,
+        compaction_slots,
+        gates: pick(&[0, 1]) == 1,
+        segment_bytes: 256 << 10,
+        ..small(sync)
+    }
+}
+
+/// See the module.
+pub struct NodeStore {
+    node: Node,
+    clock: Arc<dyn Clock>,
+}
+
+impl NodeStore {
+    fn partition(&self) -> &Arc<Partition> {
+        self.node.partition()
+    }
+
+    fn finish(&self, lookup: Lookup) -> BoxFuture<Result<Option<Vec<u8>>>> {
+        let clock = Arc::clone(&self.clock);
+        Box::pin(async move {
+            let now = clock.unix_ms();
+            Ok(lookup.await?.filter(|found| !found.is_expired(now)).map(|found| found.value.to_vec()))
+        })
+    }
+}
+
+impl Store for NodeStore {
+    type Options = NodeConfig;
+    type Snapshot = Snapshot;
+
+    async fn open(world: World, config: NodeConfig) -> Result<Arc<Self>> {
+        let clock = Arc::clone(&world.clock);
+        let machine = Machine { fs: world.fs, clock: world.clock, spawn: world.spawn, salt: world.salt };
+        Ok(Arc::new(Self { node: Node::open(&config, machine).await?, clock }))
+    }
+
+    fn write(&self, batch: &Batch) -> Sent {
+        let (partition, batch) = (Arc::clone(self.partition()), batch.clone());
+        let mut placing: BoxFuture<_> = Box::pin(async move { partition.write(&batch).await });
+        // Without a stall it has its place at the first poll. With one, the caller must wait before it sends the next.
+        match Pin::new(&mut placing).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Ok(commit)) => Sent { done: Box::pin(commit), placed: true },
+            Poll::Ready(Err(error)) => Sent { done: Box::pin(async { Err(error) }), placed: true },
+            Poll::Pending => Sent { done: Box::pin(async move { placing.await?.await }), placed: false },
+        }
+    }
+
+    fn get(&self, key: &[u8]) -> BoxFuture<Result<Option<Vec<u8>>>> {
+        let (partition, key) = (Arc::clone(self.partition()), key.to_vec());
+        Box::pin(async move { Ok(partition.get(&key).await?.map(|record| record.value.to_vec())) })
+    }
+
+    fn get_at(&self, key: &[u8], snapshot: &Snapshot) -> BoxFuture<Result<Option<Vec<u8>>>> {
+        self.finish(self.partition().tree().get(key, Some(snapshot)))
+    }
+
+    fn scan(&self, span: &Span, snapshot: Option<&Snapshot>) -> BoxFuture<Result<Visible>> {
+        let range = Range { from: span.from.clone(), to: span.to.clone(), reverse: span.reverse };
+        let limit = span.limit;
+        let frozen = snapshot.map(|snapshot| self.partition().tree().scan(range.clone(), Some(snapshot)));
+        let partition = Arc::clone(self.partition());
+        Box::pin(async move {
+            let mut scan = match frozen {
+                Some(scan) => scan,
+                None => partition.scan(range).await?,
+            };
+            let mut visible = Visible::new();
+            while visible.len() < limit
+                && let Some(entry) = scan.next().await?
+            {
+                visible.push((entry.key.to_vec(), entry.value.to_vec()));
+            }
+            Ok(visible)
+        })
+    }
+
+    fn snapshot(&self) -> Option<Snapshot> {
+        Some(self.partition().tree().snapshot())
+    }
+
+    fn seal(&self) {
+        self.partition().seal();
+    }
+
+    fn close(self: Arc<Self>) -> BoxFuture<Result<()>> {
+        Box::pin(async move {
+            self.node.close().await?;
+            // Jobs end at their next step; only then may somebody else open the directory.
+            while self.partition().tree().shape().jobs_running > 0 {
+                sleep_until(&self.clock, self.clock.now() + 1_000_000).await;
+            }
+            Ok(())
+        })
+    }
+}
