@@ -12,6 +12,7 @@ use weir_io::sim::{DeviceSpec, DiskImage, Fault, FaultPlan, Keep, OpKind, Sim, S
 use weir_io::{Clock, ErrorKind, Nanos, Rng, sleep_until};
 use weir_model::{Batch, Change};
 
+use crate::life::Promise;
 use crate::model::Visible;
 use crate::runner::Tally;
 use crate::store::{Span, Store, World};
@@ -128,8 +129,8 @@ impl fmt::Display for Faults {
 const RESUME_WITHIN: Nanos = 60_000_000_000;
 
 /// How many I/Os the workload of `seed` makes when nothing fails: the `n` worth failing are below.
-pub fn operations<S: Store>(seed: u64, steps: usize, options: &S::Options) -> Result<u64, String> {
-    let disk = one_run::<S>(seed, steps, options, FaultPlan::none())?.1;
+pub fn operations<S: Store>(seed: u64, steps: usize, options: &S::Options, promise: Promise) -> Result<u64, String> {
+    let disk = one_run::<S>(seed, steps, options, promise, FaultPlan::none())?.1;
     let kinds = [OpKind::Read, OpKind::Open, OpKind::List, OpKind::Create, OpKind::Write, OpKind::Sync];
     let more = [OpKind::Allocate, OpKind::SetLen, OpKind::Rename, OpKind::Link, OpKind::Remove];
     let rest = [OpKind::CreateDir, OpKind::RemoveDir, OpKind::SyncDir];
@@ -138,20 +139,43 @@ pub fn operations<S: Store>(seed: u64, steps: usize, options: &S::Options) -> Re
 }
 
 /// The workload of `seed` with the `nth` I/O failing in the way `way`.
-pub fn fail_nth<S: Store>(seed: u64, steps: usize, options: &S::Options, way: Way, nth: u64) -> Result<Faults, String> {
-    one_run::<S>(seed, steps, options, way.plan(nth)).map(|(faults, _)| faults)
+pub fn fail_nth<S: Store>(
+    seed: u64,
+    steps: usize,
+    options: &S::Options,
+    promise: Promise,
+    way: Way,
+    nth: u64,
+) -> Result<Faults, String> {
+    one_run::<S>(seed, steps, options, promise, way.plan(nth)).map(|(faults, _)| faults)
 }
 
 /// The workload of `seed` with syncs, of files and through O_DSYNC, failing by chance.
-pub fn failing_syncs<S: Store>(seed: u64, steps: usize, options: &S::Options) -> Result<Faults, String> {
+pub fn failing_syncs<S: Store>(
+    seed: u64,
+    steps: usize,
+    options: &S::Options,
+    promise: Promise,
+) -> Result<Faults, String> {
     let plan = FaultPlan::none().chance(OpKind::Sync, Fault::Error, 0.1).chance(OpKind::Write, Fault::Error, 0.02);
-    one_run::<S>(seed, steps, options, plan).map(|(faults, _)| faults)
+    one_run::<S>(seed, steps, options, promise, plan).map(|(faults, _)| faults)
+}
+
+/// The end of a run. Where acknowledgements are durable the power goes, half of the time before the kernel has written
+/// anything by itself; else the process is killed.
+fn draw_keep(promise: Promise, rng: &mut Rng) -> Keep {
+    match promise {
+        Promise::Durable if rng.chance(0.5) => Keep::None,
+        Promise::Durable => Keep::Random,
+        Promise::Within(_) | Promise::Nothing => Keep::All,
+    }
 }
 
 fn one_run<S: Store>(
     seed: u64,
     steps: usize,
     options: &S::Options,
+    promise: Promise,
     plan: FaultPlan,
 ) -> Result<(Faults, Arc<SimFs>), String> {
     let mut rng = Rng::new(seed);
@@ -165,8 +189,7 @@ fn one_run<S: Store>(
     let workload = Workload::new(rng.fork("workload"), Mix { expiry: false, ..Mix::CRASH });
     let used = use_while_failing::<S>(&world, options, &disk, workload, steps, &mut candidates, &mut faults);
     sim.block_on(used)?;
-    // The power goes; what was acknowledged must be there. Half of the time the kernel had written nothing by itself.
-    let keep = if rng.chance(0.5) { Keep::None } else { Keep::Random };
+    let keep = draw_keep(promise, &mut rng);
     let image = disk.crash_keeping(keep, &mut rng);
     drop(sim);
     reopen::<S>(&image, options, &candidates, seed).map_err(|story| format!("after a power cut: {story}"))?;
@@ -264,7 +287,7 @@ fn reopen<S: Store>(image: &DiskImage, options: &S::Options, candidates: &Candid
 }
 
 /// Fills the disk until writes are refused for want of space, then gives space back.
-pub fn full_disk<S: Store>(seed: u64, options: &S::Options) -> Result<Faults, String> {
+pub fn full_disk<S: Store>(seed: u64, options: &S::Options, promise: Promise) -> Result<Faults, String> {
     let mut rng = Rng::new(seed);
     let sim = Sim::new(seed);
     sim.set_time_limit(10 * RESUME_WITHIN);
@@ -297,7 +320,7 @@ pub fn full_disk<S: Store>(seed: u64, options: &S::Options) -> Result<Faults, St
         let found = store.scan(&Span::all(true), None).await.map_err(|error| format!("cannot scan: {error}"))?;
         candidates.judge(&found)
     })?;
-    let image = disk.crash(&mut rng);
+    let image = disk.crash_keeping(draw_keep(promise, &mut rng), &mut rng);
     drop(sim);
     reopen::<S>(&image, options, &candidates, seed).map_err(|story| format!("after a power cut: {story}"))?;
     Ok(faults)

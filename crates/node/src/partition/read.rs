@@ -47,8 +47,11 @@ impl Partition {
         if let Some(found) = &found
             && self.sync == SyncMode::Always
             && found.seq > self.tree.published()
+            && self.published(found.seq).await.is_err()
         {
-            self.published(found.seq).await?;
+            // The log has failed, and the change was refused: whether it will be there is not known before the log is
+            // replaced. What was acknowledged before it is known, and reads go on.
+            return Ok(self.living(self.tree.get(key, None).await?));
         }
         Ok(self.living(found))
     }
@@ -56,14 +59,14 @@ impl Partition {
     /// The living records of `keys` as of one moment, in their order.
     pub async fn multi_get(self: &Arc<Self>, keys: &[&[u8]]) -> Result<Vec<Option<Record>>> {
         Counters::add(&self.counters.reads, keys.len() as u64);
-        self.publish_all().await?;
+        self.publish_all().await;
         let found = self.tree.multi_get(keys).await?;
         Ok(found.into_iter().map(|found| self.living(found)).collect())
     }
 
     /// A scan of the living keys of `range`, as of now.
     pub async fn scan(self: &Arc<Self>, range: Range) -> Result<Scan> {
-        self.publish_all().await?;
+        self.publish_all().await;
         Ok(self.tree.scan(range, None))
     }
 
@@ -90,11 +93,11 @@ impl Partition {
         lives.then_some(Record { value: found.value, expire_at_ms })
     }
 
-    /// Waits until everything written so far is published, where that is not so at once.
-    async fn publish_all(&self) -> Result<()> {
-        match self.sync {
-            SyncMode::Always => self.published(self.tree.applied_seq()).await,
-            SyncMode::Interval | SyncMode::None => Ok(()),
+    /// Waits until everything written so far is published, where that is not so at once; or until the log has failed: then
+    /// what was acknowledged is published, and the rest was refused.
+    async fn publish_all(&self) {
+        if self.sync == SyncMode::Always {
+            drop(self.published(self.tree.applied_seq()).await);
         }
     }
 
