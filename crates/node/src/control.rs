@@ -13,7 +13,8 @@ pub async fn run(partition: Weak<Partition>, clock: Arc<dyn Clock>, interval: Na
     let mut synced = 0;
     loop {
         sleep_until(&clock, clock.now() + interval).await;
-        let Some(partition) = partition.upgrade().filter(|partition| !partition.is_closing()) else { return };
+        let Some(background) = partition.upgrade().and_then(|partition| partition.background()) else { return };
+        let partition = background.partition();
         let last = partition.log.last();
         if partition.sync == SyncMode::Interval && last != synced {
             match partition.log.sync().await {

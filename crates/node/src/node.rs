@@ -5,7 +5,7 @@ use std::sync::Arc;
 use weir_admission::cost::Capacity;
 use weir_admission::policy::bandwidth::{Fixed, PartitionSample, Sample, fixed, unlimited};
 use weir_admission::{Gate, GateOptions, GatedFs, Ledger, Limits, PartitionGate};
-use weir_io::{FsLock, Owner, Result};
+use weir_io::{Owner, Result};
 use weir_log::Recovery;
 use weir_lsm::cache::BlockCache;
 
@@ -18,14 +18,14 @@ use crate::workers::Workers;
 /// Whom the only partition belongs to, for now.
 const OWNER: Owner = Owner { tenant: 1, partition: 1 };
 
-/// See the module.
+/// See the module. Dropping it cancels its background work; the directory is locked until the last partition and all that goes on
+/// in it is gone.
 pub struct Node {
     partition: Arc<Partition>,
     gate: Arc<Gate>,
     ledger: Arc<Ledger>,
     cache: Arc<BlockCache>,
     recovery: Recovery,
-    _lock: Box<dyn FsLock>,
 }
 
 impl Node {
@@ -55,11 +55,12 @@ impl Node {
             clock: Arc::clone(&machine.clock),
             workers,
             salt: machine.salt,
+            lock: lock.into(),
         };
         let (partition, recovery) = Partition::open(opening).await?;
         let tick = control::run(Arc::downgrade(&partition), Arc::clone(&machine.clock), config.sync_interval);
         machine.spawn.spawn(Box::pin(tick));
-        Ok(Node { partition, gate, ledger, cache, recovery, _lock: lock })
+        Ok(Node { partition, gate, ledger, cache, recovery })
     }
 
     /// The partition.
@@ -87,9 +88,18 @@ impl Node {
         &self.recovery
     }
 
-    /// Refuses writes, makes everything durable. Reads go on until the node is dropped.
+    /// Refuses writes, ends all background work, makes everything durable. Reads go on until the node is dropped.
+    ///
+    /// # Errors
+    /// As [`Partition::close`].
     pub async fn close(&self) -> Result<()> {
         self.partition.close().await
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.partition.begin_closing();
     }
 }
 

@@ -2,14 +2,17 @@
 //!
 //! A flush may always run, one per partition; compactions share `compaction_slots`. Slots bound memory and CPU; the gates bound the disk.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::Poll;
 
 use parking_lot::Mutex;
-use weir_io::{ErrorKind, Nanos, Spawn, sleep_until};
+use weir_io::{ErrorKind, Nanos, Result, Spawn, sleep_until};
 use weir_log::WriteAheadLog;
-use weir_lsm::Job;
 use weir_lsm::pick::Scope;
+use weir_lsm::{Job, JobReport};
 
 use crate::metrics::Counters;
 use crate::partition::Partition;
@@ -68,11 +71,13 @@ impl Partition {
     }
 
     fn start(self: &Arc<Self>, job: Job, slot: Option<Slot>) {
-        let partition = Arc::clone(self);
+        let Some(background) = self.background() else { return };
         self.workers.spawn(async move {
+            let partition = background.partition();
             let facts = job.facts();
-            let outcome = job.run().await;
+            let outcome = partition.run_unless_closing(job).await;
             drop(slot);
+            let Some(outcome) = outcome else { return };
             match outcome {
                 Ok(report) => {
                     Counters::add(&partition.counters.jobs, 1);
@@ -87,12 +92,35 @@ impl Partition {
                     tracing::warn!(owner = ?partition.owner, ?facts, %error, "job failed, will be tried again");
                     *partition.job_failure.lock() = Some(error);
                     partition.progress.notify();
-                    sleep_until(&partition.clock, partition.clock.now() + RETRY_AFTER).await;
+                    partition.pause(RETRY_AFTER).await;
                 }
             }
             partition.progress.notify();
             partition.kick();
         });
+    }
+
+    /// Runs `job`. When the partition is closed it is cancelled at its next wait, with `None`, unless it has begun to commit.
+    async fn run_unless_closing(&self, job: Job) -> Option<Result<JobReport>> {
+        let control = job.control();
+        let (mut run, mut closing) = (pin!(job.run()), pin!(self.closing_begun()));
+        poll_fn(|cx| match run.as_mut().poll(cx) {
+            Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
+            Poll::Pending if control.is_committing() => Poll::Pending,
+            Poll::Pending => closing.as_mut().poll(cx).map(|()| None),
+        })
+        .await
+    }
+
+    /// Sleeps, but not into the closing of the partition.
+    async fn pause(&self, nanos: Nanos) {
+        let (mut sleep, mut closing) =
+            (pin!(sleep_until(&self.clock, self.clock.now() + nanos)), pin!(self.closing_begun()));
+        poll_fn(|cx| match sleep.as_mut().poll(cx) {
+            Poll::Ready(()) => Poll::Ready(()),
+            Poll::Pending => closing.as_mut().poll(cx),
+        })
+        .await;
     }
 
     async fn truncate_log(&self) {
@@ -107,14 +135,18 @@ impl Partition {
         if self.is_closing() || self.log.failure().is_none() || self.repairing.swap(true, Ordering::Acquire) {
             return;
         }
-        let partition = Arc::clone(self);
+        let Some(background) = self.background() else { return };
         self.workers.spawn(async move {
+            let partition = background.partition();
             while let (Some(failure), false) = (partition.log.failure(), partition.is_closing()) {
                 tracing::warn!(owner = ?partition.owner, error = %failure, "the log failed: flushing, then replacing it");
                 partition.seal();
                 let last = partition.log.last();
                 let drained = || partition.tree.persisted() >= last || partition.is_closing();
                 partition.progress.wait(|| drained().then_some(())).await;
+                if partition.is_closing() {
+                    break;
+                }
                 match partition.log.replace(partition.tree.persisted()).await {
                     Ok(()) => {
                         Counters::add(&partition.counters.log_replacements, 1);
@@ -123,7 +155,7 @@ impl Partition {
                     Err(error) => {
                         let full = error.kind() == ErrorKind::NoSpace;
                         tracing::warn!(owner = ?partition.owner, %error, full, "cannot replace the log yet");
-                        sleep_until(&partition.clock, partition.clock.now() + RETRY_AFTER).await;
+                        partition.pause(RETRY_AFTER).await;
                     }
                 }
             }

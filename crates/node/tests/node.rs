@@ -239,3 +239,48 @@ fn closing_makes_everything_durable_and_refuses_writes() {
     let node = open(&sim, &fs, SyncMode::Interval);
     assert_eq!(sim.block_on(value(node.partition(), 99)), Some(99));
 }
+
+#[test]
+fn a_node_reopened_right_after_its_end_is_not_harmed_by_jobs_of_its_former_life() {
+    for close in [true, false] {
+        for written in (600..3_000).step_by(150) {
+            // So slow that jobs are under way when the node ends.
+            let sim = Sim::new(10);
+            let fs = SimFs::new(sim.clock(), DeviceSpec::shared(4 << 20), FaultPlan::none(), sim.rng());
+            let node = open(&sim, &fs, SyncMode::Interval);
+            sim.block_on(async {
+                for number in 0..written {
+                    put(node.partition(), number % 500, number).await.expect("put");
+                }
+                if close {
+                    node.close().await.expect("close");
+                }
+            });
+            drop(node);
+            let machine =
+                || Machine { fs: Arc::clone(&fs) as Arc<dyn Fs>, clock: sim.clock(), spawn: sim.spawner(), salt: 1 };
+            let node = loop {
+                match sim.block_on(Node::open(&config(SyncMode::Interval), machine())) {
+                    Ok(node) => break node,
+                    // A job still has the directory.
+                    Err(error) if error.kind() == weir_io::ErrorKind::Locked && !close => {
+                        sim.run_until(sim.now() + 10_000_000);
+                    }
+                    Err(error) => panic!("{written} written, close: {close}: {error}"),
+                }
+            };
+            sim.run_until(sim.now() + 5_000_000_000);
+            for key in 0..500 {
+                let newest = (0..written).rev().find(|number| number % 500 == key);
+                assert_eq!(sim.block_on(value(node.partition(), key)), newest, "{written} written, close: {close}");
+            }
+            sim.block_on(node.close()).expect("close");
+            drop(node);
+            sim.run_until(sim.now() + 5_000_000_000);
+            let fs = Arc::clone(&fs) as Arc<dyn Fs>;
+            let tree = std::path::Path::new("/weir/partitions/000001/tree");
+            let report = sim.block_on(weir_lsm::check::check(&fs, tree, |_, _| {})).expect("check");
+            assert!(report.problems.is_empty(), "{written} written, close: {close}: {report:?}");
+        }
+    }
+}

@@ -11,6 +11,7 @@
 //!
 //! Lock order: `order`, then the log's and the tree's own. Never held over an await.
 
+mod background;
 mod commit;
 mod latch;
 mod open;
@@ -19,10 +20,10 @@ mod update;
 mod write;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use parking_lot::Mutex;
-use weir_io::{Clock, Error, Owner};
+use weir_io::{Clock, Error, FsLock, Owner};
 use weir_log::{Log, SyncMode, WriteAheadLog};
 use weir_lsm::Tree;
 
@@ -47,11 +48,17 @@ pub struct Partition {
     /// A job has ended, a latch was released, or the log was replaced.
     pub(crate) progress: Event,
     pub(crate) workers: Arc<Workers>,
-    pub(crate) closing: AtomicBool,
+    closing: AtomicBool,
+    /// Background tasks under way.
+    tasks: AtomicUsize,
+    /// Closing has begun, or a background task has ended.
+    ending: Event,
     /// Why the last background job failed; `None` since one succeeded.
     pub(crate) job_failure: Mutex<Option<Error>>,
     /// The log is being replaced.
     pub(crate) repairing: AtomicBool,
+    /// Nobody else may have the directory as long as anything here may still write to it.
+    _lock: Arc<dyn FsLock>,
 }
 
 impl Partition {
@@ -76,13 +83,9 @@ impl Partition {
         self.kick();
     }
 
-    /// Waits until nothing is left to flush or to compact.
+    /// Waits until nothing is left to flush or to compact, or the partition is being closed.
     pub async fn settle(self: &Arc<Self>) {
         self.kick();
-        self.progress.wait(|| self.tree.shape().is_settled().then_some(())).await;
-    }
-
-    pub(crate) fn is_closing(&self) -> bool {
-        self.closing.load(Ordering::Relaxed)
+        self.progress.wait(|| (self.is_closing() || self.tree.shape().is_settled()).then_some(())).await;
     }
 }

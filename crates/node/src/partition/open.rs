@@ -2,10 +2,10 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use parking_lot::Mutex;
-use weir_io::{Clock, Error, Fs, Owner, Result};
+use weir_io::{Clock, Error, Fs, FsLock, Owner, Result};
 use weir_log::{Log, LogOptions, Recovery, WriteAheadLog};
 use weir_lsm::cache::BlockCache;
 use weir_lsm::{Env, Tree};
@@ -35,12 +35,14 @@ pub struct Opening<'a> {
     pub workers: Arc<Workers>,
     /// Different at every start.
     pub salt: u64,
+    /// Keeps others out of the directory.
+    pub lock: Arc<dyn FsLock>,
 }
 
 impl Partition {
     /// Opens the tree, replays the log into it, and is then ready to serve.
     pub async fn open(opening: Opening<'_>) -> Result<(Arc<Partition>, Recovery)> {
-        let Opening { fs, dir, owner, config, cache, clock, workers, salt } = opening;
+        let Opening { fs, dir, owner, config, cache, clock, workers, salt, lock } = opening;
         let env = Env { fs: Arc::clone(&fs), dir: dir.join("tree"), owner, cache, clock: Arc::clone(&clock) };
         let tree = Tree::open(env, config.tree.clone()).await?;
         let log_dir = dir.join("log");
@@ -67,8 +69,11 @@ impl Partition {
             progress: Event::default(),
             workers,
             closing: AtomicBool::new(false),
+            tasks: AtomicUsize::new(0),
+            ending: Event::default(),
             job_failure: Mutex::default(),
             repairing: AtomicBool::new(false),
+            _lock: lock,
         });
         partition.kick();
         if partition.log.failure().is_some() {
@@ -77,14 +82,14 @@ impl Partition {
         Ok((partition, recovery))
     }
 
-    /// Refuses writes from now on and makes everything durable. Background jobs end at their next step.
+    /// Refuses writes from now on and makes everything durable. Background jobs are cancelled at their next step, or finish
+    /// the manifest edit that they have begun; when this returns none is left.
+    ///
+    /// # Errors
+    /// The log has failed, or fails now: what was not durable before may be lost.
     pub async fn close(self: &Arc<Self>) -> Result<()> {
-        // Under the order lock: whoever has it still writes, and is made durable below.
-        {
-            let _order = self.order.lock();
-            self.closing.store(true, Ordering::Relaxed);
-        }
-        self.progress.notify();
+        self.begin_closing();
+        self.background_ended().await;
         self.log.close().await
     }
 }

@@ -1,0 +1,58 @@
+//! What a partition does in the background, counted: its directory may only be given to somebody else when that has ended.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::Partition;
+
+/// A task in the background of a partition, until dropped.
+pub(crate) struct Background(Arc<Partition>);
+
+impl Background {
+    /// Whose it is.
+    pub fn partition(&self) -> &Arc<Partition> {
+        &self.0
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        self.0.tasks.fetch_sub(1, Ordering::SeqCst);
+        self.0.ending.notify();
+    }
+}
+
+impl Partition {
+    /// Leave to do something in the background; `None` once the partition is being closed.
+    pub(crate) fn background(self: &Arc<Self>) -> Option<Background> {
+        // Counted before looking, while closing looks before counting: one of the two sees the other.
+        self.tasks.fetch_add(1, Ordering::SeqCst);
+        let background = Background(Arc::clone(self));
+        (!self.is_closing()).then_some(background)
+    }
+
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::SeqCst)
+    }
+
+    /// Waits until the partition is being closed.
+    pub(crate) fn closing_begun(&self) -> impl Future<Output = ()> + Send {
+        self.ending.wait(|| self.is_closing().then_some(()))
+    }
+
+    /// Refuses writes from now on, and ends background work at its next step.
+    pub(crate) fn begin_closing(&self) {
+        // Under the order lock: whoever has it still writes.
+        {
+            let _order = self.order.lock();
+            self.closing.store(true, Ordering::SeqCst);
+        }
+        self.progress.notify();
+        self.ending.notify();
+    }
+
+    /// Waits until nothing of this partition runs in the background. Only after [`Partition::begin_closing`].
+    pub(super) async fn background_ended(&self) {
+        self.ending.wait(|| (self.tasks.load(Ordering::SeqCst) == 0).then_some(())).await;
+    }
+}
