@@ -17,8 +17,8 @@ use crate::options::{LogOptions, SyncMode};
 use crate::record::{self, Kind, Mark};
 use crate::segment::{self, HEADER_PAGE, Segment};
 
-/// Writes in flight at most. Synced writes of one page overlap well on every SSD, and with more than one, groups do not
-/// fall into the rhythm "one writer, all the others" that a single write at a time has.
+/// Writes in flight at most. Synced writes of a page or two overlap well on every SSD; with one at a time, groups fall into
+/// the rhythm "one writer, all the others", and where the write is handed to another thread the device idles in between.
 const WRITES_IN_FLIGHT: usize = 4;
 /// Mode `None` writes when this much has come together.
 const UNSYNCED_BUFFER_BYTES: usize = 256 << 10;
@@ -497,13 +497,21 @@ impl State {
         if self.fence.is_some() {
             return None;
         }
-        if flush && !self.open.is_empty() && self.groups.len() < WRITES_IN_FLIGHT && !self.must_roll() {
+        if flush && !self.open.is_empty() && self.has_slot() && !self.must_roll() {
             return self.take_group();
         }
         if want.durable > self.durable && self.syncing.is_none() {
             return self.take_sync();
         }
         None
+    }
+
+    /// Whether a write may go off now: if it carries as many records as the one before, or nothing is in flight. Smaller ones
+    /// would make way for company at the end of that one anyway, and cost a device write each.
+    fn has_slot(&self) -> bool {
+        let waiting = self.last() - self.waiters.submitted.load(Ordering::SeqCst);
+        let enough = self.groups.back().is_none_or(|group| group.last + 1 - group.first <= waiting);
+        enough && self.groups.len() < WRITES_IN_FLIGHT
     }
 
     fn take_group(&mut self) -> Option<Step> {
@@ -562,7 +570,7 @@ impl State {
     /// Whether somebody should poll because records wait and could be written.
     pub fn can_write(&self) -> bool {
         let due = self.options.sync != SyncMode::None || self.is_write_due();
-        let room = self.groups.len() < WRITES_IN_FLIGHT && (self.has_spare() || !self.must_roll());
+        let room = self.has_slot() && (self.has_spare() || !self.must_roll());
         due && !self.open.is_empty() && room && self.fence.is_none()
     }
 

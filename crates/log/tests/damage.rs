@@ -109,8 +109,9 @@ fn work_through(seed: u64, sync: SyncMode, faults: FaultPlan) -> u64 {
             work(&log, &promises, 3, 12, &sim).await;
             let Some(_) = log.failure() else { continue };
             assert!(log.append(b"refused").is_err(), "a fenced log takes nothing");
-            if promises.lock().persisted < log.last() {
-                assert!(log.replace(promises.lock().persisted).await.is_err(), "not everything is persisted");
+            let persisted = promises.lock().persisted;
+            if persisted < log.last() {
+                assert!(log.replace(persisted).await.is_err(), "not everything is persisted");
             }
             // The engine flushes its memtable; now it holds everything appended.
             {
