@@ -3,14 +3,14 @@
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 
-/// Alignment of everything handed out, in bytes.
-pub(super) const ALIGN: usize = 8;
 /// The first chunk; each further one doubles, so that a small memtable stays small.
 const CHUNK_BYTES_MIN: usize = 1 << 10;
 /// Chunks stop growing here: at most this much is unused at the end of a large memtable.
 const CHUNK_BYTES_MAX: usize = 256 << 10;
 
 pub(super) struct Arena {
+    /// Alignment of everything handed out, in bytes.
+    align: usize,
     chunks: Vec<Chunk>,
     /// The free rest of the chunk in use: `free_bytes` bytes from `free`.
     free: *mut u8,
@@ -29,8 +29,9 @@ struct Chunk {
 unsafe impl Send for Arena {}
 
 impl Arena {
-    pub(super) const fn new() -> Self {
+    pub(super) const fn new(align: usize) -> Self {
         Arena {
+            align,
             chunks: Vec::new(),
             free: std::ptr::null_mut(),
             free_bytes: 0,
@@ -39,9 +40,9 @@ impl Arena {
         }
     }
 
-    /// `bytes` uninitialised bytes, aligned to [`ALIGN`], valid until the arena is dropped. The pointer may be used for all of them.
+    /// `bytes` uninitialised bytes, aligned, and valid until the arena is dropped. The pointer may be used for all of them.
     pub(super) fn allocate(&mut self, bytes: usize) -> *mut u8 {
-        let bytes = bytes.next_multiple_of(ALIGN);
+        let bytes = bytes.next_multiple_of(self.align);
         if bytes > self.free_bytes {
             // What would waste most of a chunk gets one of its own, and the chunk in use stays in use.
             if bytes > self.next_chunk_bytes / 4 {
@@ -64,8 +65,8 @@ impl Arena {
     }
 
     fn new_chunk(&mut self, bytes: usize) -> *mut u8 {
-        let layout = Layout::from_size_align(bytes, ALIGN).expect("an entry fits the address space");
-        // SAFETY: `bytes` is not 0: no allocation is empty, as every node has a header.
+        let layout = Layout::from_size_align(bytes, self.align).expect("an entry fits the address space");
+        // SAFETY: `bytes` is not 0: no allocation is empty, as records and leaves have headers.
         let Some(start) = NonNull::new(unsafe { alloc(layout) }) else { handle_alloc_error(layout) };
         self.chunks.push(Chunk { start, layout });
         self.allocated_bytes += bytes;

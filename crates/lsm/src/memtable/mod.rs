@@ -1,19 +1,24 @@
-//! The memtable: a skip list in an arena.
+//! The memtable: a skip list of leaves in an arena.
 //!
-//! 1. Entries are copied into a bump arena, key and value inline; chunks never move, and go all at once with the memtable.
-//! 2. One writer at a time links new nodes in, bottom level first; readers follow links without locks, and never wait.
-//! 3. Nothing is removed or overwritten: a newer version of a key is one more entry in front of the older ones.
+//! 1. Entries are copied into a bump arena, key and value together; chunks never move, and go all at once with the memtable.
+//! 2. A leaf has up to 32 entries in order, and begins with a position that never changes. Leaves are linked like the nodes of a skip list;
+//!    a full one splits in two.
+//! 3. One writer at a time; readers take no lock (see [`leaf`]).
+//! 4. Nothing is removed or overwritten: a newer version of a key is one more entry in front of the older ones.
 //!
-//! A locked B-tree is as fast from one thread, but makes readers wait for the writer, and its memory is neither known exactly nor
-//! freed in one step; both matter more here, because a tenant's share is counted in these bytes.
+//! A skip list of single entries came first. Half of its time went into waiting for memory: some twenty entries to pass by, each a cache
+//! line and a page of its own. With leaves a search passes leaves by, of which there are few enough to stay in the cache, looks into
+//! one, and then at one entry. A locked B-tree is as fast from one thread, but makes readers wait for the writer, and its memory is
+//! neither known exactly nor freed in one step; both matter here, because a tenant's share is counted in these bytes.
 
 mod arena;
 mod cursor;
-mod node;
+mod leaf;
+mod record;
 #[cfg(test)]
 mod tests;
 
-use std::cmp::Ordering::{Equal, Less};
+use std::cmp::Ordering::{Equal, Greater, Less};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,16 +26,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use weir_io::Rng;
 
-use crate::entry::{Entry, Kind, SEQ_MAX, Seq};
+use crate::entry::{Entry, SEQ_MAX, Seq};
+use crate::table::common_prefix;
 use crate::value::{Found, Value};
 use arena::Arena;
 pub use cursor::MemtableCursor;
-use node::{HEIGHT_MAX, Node, Target};
+use leaf::{HEIGHT_MAX, LEAF_RECORDS, Leaf, Look};
+use record::{Record, Target};
 
 /// A sorted set of entries in memory. Insert-only; shared by one writer and any number of readers.
 pub struct Memtable {
-    /// A node without an entry, with links on all levels.
-    head: Node,
+    /// The first leaf, with links on all levels.
+    head: Leaf,
     /// Levels in use: a search starts at the top one. A stale value costs steps, never an answer.
     height: AtomicUsize,
     /// Bytes and number of entries, for `bytes` and `len`.
@@ -41,30 +48,32 @@ pub struct Memtable {
 
 /// What only the inserting thread touches.
 struct Writer {
-    arena: Arena,
-    /// The last node on each level (the head where there is none): inserts in ascending order need no search.
-    tail: [Node; HEIGHT_MAX],
+    records: Arena,
+    leaves: Arena,
+    /// The last leaf: inserts in ascending order need no search.
+    last: Leaf,
     /// Draws tower heights. A fixed seed: the same inserts build the same list.
     rng: Rng,
 }
 
-// SAFETY: nodes are only changed under the writer's lock, through atomics, and live in the arena that the memtable owns.
+// SAFETY: leaves and records live in the arenas that the memtable owns. Leaves are only changed under the writer's lock, through
+// atomics; records never change.
 unsafe impl Send for Memtable {}
-// SAFETY: as above; readers only follow links (Acquire) to nodes that were complete when linked (Release).
+// SAFETY: as above; see `leaf` for how readers get along with the writer.
 unsafe impl Sync for Memtable {}
 
 impl Memtable {
     /// An empty memtable; takes about 1 KiB.
     pub fn new() -> Arc<Self> {
-        let mut arena = Arena::new();
-        let nothing = Entry { key: &[], seq: 0, kind: Kind::Delete, expire_at_ms: 0, value: &[] };
-        let (head, bytes) = Node::new(&mut arena, HEIGHT_MAX, &nothing);
+        let mut leaves = Arena::new(leaf::ALIGN);
+        let (head, bytes) = Leaf::new(&mut leaves, HEIGHT_MAX, Record::NULL, 0);
+        let writer = Writer { records: Arena::new(record::ALIGN), leaves, last: head, rng: Rng::new(0x5717) };
         Arc::new(Memtable {
             head,
             height: AtomicUsize::new(1),
             used_bytes: AtomicUsize::new(bytes),
             entries: AtomicUsize::new(0),
-            writer: Mutex::new(Writer { arena, tail: [head; HEIGHT_MAX], rng: Rng::new(0x5717) }),
+            writer: Mutex::new(writer),
         })
     }
 
@@ -74,49 +83,75 @@ impl Memtable {
     /// If the same (key, seq) is in the memtable already.
     pub fn insert(&self, entry: Entry<'_>) {
         let mut writer = self.writer.lock();
-        let height = writer.draw_height();
-        let (node, bytes) = Node::new(&mut writer.arena, height, &entry);
-        let mut before = [self.head; HEIGHT_MAX];
         let target = Target::new(entry.key, entry.seq);
-        let is_last = writer.tail[0] == self.head || {
-            // SAFETY: a node of this list, not the head.
-            unsafe { writer.tail[0].compare(&target) == Less }
-        };
-        if is_last {
-            before = writer.tail;
-        } else {
-            let after = self.search(&target, Some(&mut before));
-            // SAFETY: a node of this list, not the head.
-            let is_new = after.is_null() || unsafe { after.compare(&target) } != Equal;
+        let (record, mut bytes) = Record::new(&mut writer.records, &entry);
+        // SAFETY: all leaves and records are of this memtable, and the lock makes this the writer.
+        unsafe {
+            let is_last = writer.last == self.head || writer.last.compare(&target) != Greater;
+            let mut leaf = if is_last { writer.last } else { self.search(&target, Equal) };
+            let mut look = leaf.look(&target);
+            let is_new = look.record.is_null() || look.record.compare(&target) != Equal;
             assert!(is_new, "sequence number {} is used twice for one key", entry.seq);
-        }
-        if height > self.height.load(Ordering::Relaxed) {
-            self.height.store(height, Ordering::Relaxed);
-        }
-        for (level, &previous) in before.iter().enumerate().take(height) {
-            // SAFETY: `previous` was reached on `level`, or is the head or a tail of that level; `node` has `height` levels. The
-            // writer's lock makes this the only thread that stores links.
-            unsafe {
-                let next = previous.next(level);
-                node.set_next(level, next);
-                previous.set_next(level, node);
-                if next.is_null() {
-                    writer.tail[level] = node;
+            if look.count == LEAF_RECORDS {
+                let (upper, upper_bytes) = self.split(&mut writer, leaf, look.position, record);
+                bytes += upper_bytes;
+                if upper.compare(&target) != Greater {
+                    leaf = upper;
                 }
+                look = leaf.look(&target);
             }
+            leaf.insert(look.position, record);
         }
         self.used_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.entries.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Puts a new leaf behind the full `leaf`, and moves its upper half there; or nothing if `record`, for which room is wanted at
+    /// `position`, comes behind all of it: then the new leaf begins with `record`, and inserts in ascending order leave full leaves.
+    ///
+    /// # Safety
+    /// Only under the writer's lock; leaf and record are this memtable's.
+    unsafe fn split(&self, writer: &mut Writer, leaf: Leaf, position: usize, record: Record) -> (Leaf, usize) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let mut records = [Record::NULL; LEAF_RECORDS];
+            leaf.copy(&mut records);
+            let middle = if position == LEAF_RECORDS { LEAF_RECORDS } else { LEAF_RECORDS / 2 };
+            let low = *records.get(middle).unwrap_or(&record);
+            let entry = low.entry();
+            // What the leaf skips is at most what its records share. Neighbours are a good guess; a leaf with few entries adapts.
+            let neighbour = records[middle - 1].entry().key;
+            let height = writer.draw_height();
+            let (upper, bytes) = Leaf::new(&mut writer.leaves, height, low, common_prefix(neighbour, entry.key));
+            let mut before = [self.head; HEIGHT_MAX];
+            self.search_path(&Target::new(entry.key, entry.seq), &mut before);
+            leaf.split(middle, upper);
+            if upper.next(0).is_null() {
+                writer.last = upper;
+            }
+            self.height.fetch_max(height, Ordering::Relaxed);
+            for (level, &previous) in before.iter().enumerate().take(height).skip(1) {
+                upper.set_next(level, previous.next(level));
+                previous.set_next(level, upper);
+            }
+            (upper, bytes)
+        }
+    }
+
     /// The newest version of `key` with a sequence number of at most `at`; it may be a tombstone.
     pub fn get(self: &Arc<Self>, key: &[u8], at: Seq) -> Option<Found> {
-        let node = self.search(&Target::new(key, at), None);
-        if node.is_null() {
-            return None;
+        let target = Target::new(key, at);
+        let (_, look) = self.look(&target, Equal);
+        let mut record = look.record;
+        if record.is_null() {
+            if look.next.is_null() {
+                return None;
+            }
+            // SAFETY: a leaf of this memtable. Its first record is its lowest: what is before it belongs in front of the leaf.
+            record = unsafe { look.next.low() };
         }
-        // SAFETY: a node of this list; the entry is not used beyond this call except through `Value`, which keeps the memtable.
-        let entry = unsafe { node.entry() };
+        // SAFETY: a record of this memtable; it is not used beyond this call except through `Value`, which keeps the memtable.
+        let entry = unsafe { record.entry() };
         (entry.key == key).then(|| Found {
             seq: entry.seq,
             kind: entry.kind,
@@ -125,7 +160,7 @@ impl Memtable {
         })
     }
 
-    /// A cursor over all entries, also those that are inserted while it moves. Never answers `Load`.
+    /// A cursor over all entries. Those that are inserted while it moves it may see or not. Never answers `Load`.
     pub fn cursor(self: &Arc<Self>) -> MemtableCursor {
         MemtableCursor::new(self)
     }
@@ -137,7 +172,8 @@ impl Memtable {
 
     /// Bytes taken from the system: [`Memtable::bytes`] and the free rest of the last chunks. Waits for a running insert.
     pub fn allocated_bytes(&self) -> usize {
-        self.writer.lock().arena.allocated_bytes()
+        let writer = self.writer.lock();
+        writer.records.allocated_bytes() + writer.leaves.allocated_bytes()
     }
 
     /// Number of entries (versions, not keys).
@@ -150,59 +186,82 @@ impl Memtable {
         self.len() == 0
     }
 
-    /// The first node at or after `target`, or null. `before`, if given, receives the last node before it on each level in use.
+    /// The leaf where `target` belongs, and its place there. `at_most` says whether a leaf that begins with the very target counts as
+    /// behind it (`Less`) or not (`Equal`).
     #[inline]
-    fn search(&self, target: &Target<'_>, before: Option<&mut [Node; HEIGHT_MAX]>) -> Node {
-        let mut before = before;
-        let mut level = self.height.load(Ordering::Relaxed) - 1;
-        let mut node = self.head;
-        // The node that ended the level above: known not to be before the target, so never compared again.
-        let mut bound = Node::NULL;
+    fn look(&self, target: &Target<'_>, at_most: std::cmp::Ordering) -> (Leaf, Look) {
+        let mut leaf = self.search(target, at_most);
         loop {
-            // SAFETY: `node` is the head or was reached on a level of at least `level`; nodes live as long as `self`.
-            let next = unsafe { node.next(level) };
-            if level > 0 {
-                // Where the search goes if `next` turns out too far. Both fetches overlap; without it they would add up.
-                // SAFETY: as above.
-                unsafe { node.next(level - 1) }.prefetch();
+            // SAFETY: leaves of this memtable.
+            let look = unsafe { leaf.look(target) };
+            // The leaf may have been split since it was found.
+            // SAFETY: as above; no leaf but the first is the head.
+            if look.next.is_null() || unsafe { look.next.compare(target) } > at_most {
+                return (leaf, look);
             }
-            // SAFETY: `next` is a node of this list.
-            if next != bound && !next.is_null() && unsafe { next.compare(target) } == Less {
-                node = next;
+            leaf = look.next;
+        }
+    }
+
+    /// The last leaf that begins before `target`, or at it if `at_most` is `Equal`.
+    #[inline]
+    fn search(&self, target: &Target<'_>, at_most: std::cmp::Ordering) -> Leaf {
+        let mut level = self.height.load(Ordering::Relaxed) - 1;
+        let mut leaf = self.head;
+        // The leaf that ended the level above: known to be too far, so never compared again.
+        let mut bound = Leaf::NULL;
+        loop {
+            // SAFETY: `leaf` is the head or was reached on a level of at least `level`; leaves live as long as `self`.
+            let next = unsafe { leaf.next(level) };
+            if level > 0 {
+                // Where the search goes if `next` is too far: both fetches overlap instead of adding up.
+                // SAFETY: as above.
+                unsafe { leaf.next(level - 1) }.prefetch();
+            }
+            // SAFETY: a leaf of this memtable, not the head.
+            if next != bound && !next.is_null() && unsafe { next.compare(target) } <= at_most {
+                leaf = next;
                 continue;
             }
             bound = next;
-            if let Some(before) = before.as_deref_mut() {
-                before[level] = node;
-            }
             if level == 0 {
-                return next;
+                return leaf;
             }
             level -= 1;
         }
     }
 
-    /// The last node before `target`, or the head.
-    fn search_before(&self, target: &Target<'_>) -> Node {
-        let mut before = [self.head; HEIGHT_MAX];
-        self.search(target, Some(&mut before));
-        before[0]
-    }
-
-    /// The last node, or the head.
-    fn last(&self) -> Node {
-        let mut node = self.head;
+    /// The last leaf that begins before `target`, on each level in use.
+    fn search_path(&self, target: &Target<'_>, before: &mut [Leaf; HEIGHT_MAX]) {
+        let mut leaf = self.head;
         for level in (0..self.height.load(Ordering::Relaxed)).rev() {
             loop {
                 // SAFETY: as in `search`.
-                let next = unsafe { node.next(level) };
+                let next = unsafe { leaf.next(level) };
+                // SAFETY: as in `search`.
+                if next.is_null() || unsafe { next.compare(target) } != Less {
+                    break;
+                }
+                leaf = next;
+            }
+            before[level] = leaf;
+        }
+    }
+
+    /// The last leaf.
+    fn last(&self) -> Leaf {
+        let mut leaf = self.head;
+        for level in (0..self.height.load(Ordering::Relaxed)).rev() {
+            loop {
+                // SAFETY: as in `search`.
+                let next = unsafe { leaf.next(level) };
                 if next.is_null() {
                     break;
                 }
-                node = next;
+                leaf = next;
             }
         }
-        node
+        leaf
     }
 }
 

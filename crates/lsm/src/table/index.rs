@@ -84,7 +84,7 @@ pub(super) fn separator<'a>(last: &'a [u8], next: &[u8], scratch: &'a mut Vec<u8
 
 /// Number of leading bytes that `a` and `b` share.
 #[inline]
-pub(super) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
+pub(crate) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     let limit = a.len().min(b.len());
     let mut at = 0;
     while let (Some(x), Some(y)) = (a[at..].first_chunk::<8>(), b[at..].first_chunk::<8>()) {

@@ -21,5 +21,6 @@ mod writer;
 pub use block::Block;
 pub use cursor::{CursorOptions, TableCursor};
 pub use format::{BlockAddress, Compression, TableOptions, TableSummary};
+pub(crate) use index::common_prefix;
 pub use reader::{Table, TableGet};
 pub use writer::TableWriter;

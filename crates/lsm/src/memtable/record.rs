@@ -1,0 +1,140 @@
+//! One entry, as it lies in the arena.
+//!
+//! ```text
+//!  meta                       8 bytes: seq << 2 | has_expire << 1 | is_put
+//!  key length, value length   4 bytes each
+//!  expire_at_ms               8 bytes, only if has_expire
+//!  key, value
+//! ```
+
+use std::cmp::Ordering;
+
+use super::arena::Arena;
+use crate::entry::{Entry, Kind, Seq};
+
+const META_PUT: u64 = 1;
+const META_EXPIRES: u64 = 2;
+
+#[repr(C)]
+pub(super) struct Header {
+    meta: u64,
+    key_len: u32,
+    value_len: u32,
+}
+
+/// Alignment that the arena of records must have.
+pub(super) const ALIGN: usize = align_of::<Header>();
+
+/// A pointer to a record, or null. Valid as long as the arena it was made in; what it points to never changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Record(pub(super) *mut Header);
+
+impl Record {
+    pub(super) const NULL: Record = Record(std::ptr::null_mut());
+
+    /// Copies `entry` into the arena. Also says how many bytes it takes.
+    pub(super) fn new(arena: &mut Arena, entry: &Entry<'_>) -> (Record, usize) {
+        let key_len = u32::try_from(entry.key.len()).expect("keys are at most 64 KiB");
+        let value_len = u32::try_from(entry.value.len()).expect("values are at most 512 MiB");
+        let expires = entry.expire_at_ms != 0;
+        let bytes = size_of::<Header>() + if expires { 8 } else { 0 } + entry.key.len() + entry.value.len();
+        let start = arena.allocate(bytes);
+        let meta = entry.seq << 2
+            | if expires { META_EXPIRES } else { 0 }
+            | if entry.kind == Kind::Put { META_PUT } else { 0 };
+        // SAFETY: `start` is aligned and valid for `bytes` bytes, of which each part writes its own share, in the order above.
+        unsafe {
+            let header = start.cast::<Header>();
+            header.write(Header { meta, key_len, value_len });
+            let mut rest = header.add(1).cast::<u8>();
+            if expires {
+                rest.cast::<u64>().write(entry.expire_at_ms);
+                rest = rest.add(8);
+            }
+            rest.copy_from_nonoverlapping(entry.key.as_ptr(), entry.key.len());
+            rest.add(entry.key.len()).copy_from_nonoverlapping(entry.value.as_ptr(), entry.value.len());
+            (Record(header), bytes.next_multiple_of(ALIGN))
+        }
+    }
+
+    #[inline]
+    pub(super) fn is_null(self) -> bool {
+        self.0.is_null()
+    }
+
+    /// Asks the processor to fetch the record's first cache line.
+    #[inline]
+    pub(super) fn prefetch(self) {
+        super::leaf::prefetch(self.0);
+    }
+
+    /// The entry.
+    ///
+    /// # Safety
+    /// The record is not null, and its arena outlives `'a`.
+    #[inline]
+    pub(super) unsafe fn entry<'a>(self) -> Entry<'a> {
+        // SAFETY: the layout that `new` wrote, complete before anybody else could get hold of the pointer.
+        unsafe {
+            let Header { meta, key_len, value_len } = *self.0;
+            let (key_len, value_len) = (key_len as usize, value_len as usize);
+            let mut rest = self.0.add(1).cast::<u8>().cast_const();
+            let mut expire_at_ms = 0;
+            if meta & META_EXPIRES != 0 {
+                expire_at_ms = rest.cast::<u64>().read();
+                rest = rest.add(8);
+            }
+            Entry {
+                key: std::slice::from_raw_parts(rest, key_len),
+                seq: meta >> 2,
+                kind: if meta & META_PUT != 0 { Kind::Put } else { Kind::Delete },
+                expire_at_ms,
+                value: std::slice::from_raw_parts(rest.add(key_len), value_len),
+            }
+        }
+    }
+
+    /// The record's place relative to `target` in the tree's order.
+    ///
+    /// # Safety
+    /// As for [`Record::entry`].
+    #[inline]
+    pub(super) unsafe fn compare(self, target: &Target<'_>) -> Ordering {
+        // SAFETY: the caller's promise.
+        let entry = unsafe { self.entry() };
+        entry.key.cmp(target.key).then_with(|| target.seq.cmp(&entry.seq))
+    }
+}
+
+/// Key bytes that are compared as numbers before anything else is looked at.
+pub(super) const FRONT_BYTES: usize = 24;
+/// The first bytes of a key, as numbers that sort like them; missing bytes count as 0.
+pub(super) type Front = [u64; FRONT_BYTES / 8];
+
+/// What a search looks for.
+pub(super) struct Target<'a> {
+    pub(super) key: &'a [u8],
+    pub(super) seq: Seq,
+    pub(super) front: Front,
+}
+
+impl<'a> Target<'a> {
+    #[inline]
+    pub(super) fn new(key: &'a [u8], seq: Seq) -> Self {
+        Target { key, seq, front: [head(key, 0), head(key, 8), head(key, 16)] }
+    }
+}
+
+/// Eight bytes of `key` from `skip` on, as a number that sorts like them; missing bytes count as 0.
+#[inline]
+pub(super) fn head(key: &[u8], skip: usize) -> u64 {
+    let rest = key.get(skip..).unwrap_or_default();
+    match rest.first_chunk() {
+        Some(chunk) => u64::from_be_bytes(*chunk),
+        None => {
+            let mut chunk = [0; 8];
+            chunk[..rest.len()].copy_from_slice(rest);
+            u64::from_be_bytes(chunk)
+        }
+    }
+}
