@@ -55,6 +55,7 @@ impl MemtableCursor {
     fn enter_at(&mut self, target: &Target<'_>, at_most: Ordering) -> usize {
         loop {
             let (leaf, look) = self.memtable.look(target, at_most);
+            super::leaf::dawdle();
             self.enter(leaf);
             // A leaf of the same length with the same neighbour is the one that was looked at.
             if (self.count, self.next) == (look.count, look.next) {

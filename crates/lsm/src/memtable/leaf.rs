@@ -81,6 +81,13 @@ pub(super) fn prefetch<T>(pointer: *const T) {
     let _ = pointer;
 }
 
+/// Where it would be bad luck to lose the processor. Tests have that luck now and then.
+#[inline]
+pub(super) fn dawdle() {
+    #[cfg(test)]
+    super::tests::dawdle();
+}
+
 impl Leaf {
     pub(super) const NULL: Leaf = Leaf(std::ptr::null_mut());
 
@@ -274,6 +281,7 @@ impl Leaf {
                 for slot in (position..count).rev() {
                     inner.heads[slot + 1].store(inner.heads[slot].load(Memory::Relaxed), Memory::Relaxed);
                     inner.records[slot + 1].store(inner.records[slot].load(Memory::Relaxed), Memory::Release);
+                    dawdle();
                 }
                 inner.put(position, head(key, shared), record);
                 if shared != skip {
@@ -302,6 +310,7 @@ impl Leaf {
             upper.set_next(0, self.next(0));
             self.change(|| {
                 self.set_next(0, upper);
+                dawdle();
                 inner.state.store(State { count: middle, skip }.pack(), Memory::Release);
             });
         }

@@ -191,6 +191,7 @@ impl Memtable {
     #[inline]
     fn look(&self, target: &Target<'_>, at_most: std::cmp::Ordering) -> (Leaf, Look) {
         let mut leaf = self.search(target, at_most);
+        leaf::dawdle();
         loop {
             // SAFETY: leaves of this memtable.
             let look = unsafe { leaf.look(target) };

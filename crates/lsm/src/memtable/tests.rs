@@ -1,5 +1,6 @@
 #![allow(clippy::disallowed_methods, reason = "readers on threads of their own are the point")]
 
+use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,6 +20,28 @@ type Model = BTreeMap<Place, Rest>;
 
 const CASES: u32 = if cfg!(miri) { 4 } else { 256 };
 const ENTRIES_MAX: usize = if cfg!(miri) { 20 } else { 200 };
+
+thread_local! {
+    /// What happens at the next call of `dawdle` in this thread.
+    static MISHAP: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
+    /// Calls of `dawdle` until this thread gives the processor away, and how many there are between two such; 0 = never. Counted, not
+    /// drawn: a test repeats.
+    static PATIENCE: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
+}
+
+/// Lets something else happen in the middle of something, in threads that asked for it.
+pub(super) fn dawdle() {
+    if let Some(mishap) = MISHAP.take() {
+        mishap();
+    }
+    let (left, every) = PATIENCE.get();
+    if every > 0 {
+        PATIENCE.set((if left == 0 { every } else { left - 1 }, every));
+        if left == 0 {
+            std::thread::yield_now();
+        }
+    }
+}
 
 fn keys() -> impl Strategy<Value = Vec<u8>> {
     // Few letters and short keys, so that keys repeat, are prefixes of each other, and agree in their first eight bytes.
@@ -157,7 +180,7 @@ fn large_entries_fit_between_small_ones() {
 
 #[test]
 fn readers_see_whole_entries_in_order_while_the_writer_goes_on() {
-    let (keys, rounds) = if cfg!(miri) { (8_u64, 6) } else { (500, 200) };
+    let (keys, rounds) = if cfg!(miri) { (8_u64, 6) } else { (300, 20) };
     let memtable = Memtable::new();
     // Everything up to this sequence number has been inserted.
     let published = AtomicU64::new(0);
@@ -168,6 +191,7 @@ fn readers_see_whole_entries_in_order_while_the_writer_goes_on() {
             let (memtable, published) = (&memtable, &published);
             scope.spawn(move || {
                 let mut rng = Rng::new(reader);
+                PATIENCE.set((0, 5));
                 let last = keys * rounds;
                 loop {
                     let seen = published.load(Ordering::Acquire);
@@ -198,6 +222,7 @@ fn readers_see_whole_entries_in_order_while_the_writer_goes_on() {
                 }
             });
         }
+        PATIENCE.set((0, 7));
         for seq in 1..=keys * rounds {
             let number = (seq - 1) % keys;
             let value = value_of(number, seq);
@@ -205,4 +230,46 @@ fn readers_see_whole_entries_in_order_while_the_writer_goes_on() {
             published.store(seq, Ordering::Release);
         }
     });
+}
+
+#[test]
+fn a_leaf_that_splits_between_search_and_look_loses_nothing() {
+    let key = |number: u64| number.to_be_bytes();
+    let put = move |memtable: &Memtable, number: u64| {
+        memtable.insert(Entry { key: &key(number), seq: 1, kind: Kind::Put, expire_at_ms: 0, value: b"v" });
+    };
+    for wanted in (0..128).step_by(4) {
+        let memtable = Memtable::new();
+        // A full leaf, so that the next insert splits it.
+        (0..128).step_by(4).for_each(|number| put(&memtable, number));
+        let writer = Arc::clone(&memtable);
+        MISHAP.set(Some(Box::new(move || (0..128).step_by(4).for_each(|number| put(&writer, number + 1)))));
+        assert!(memtable.get(&key(wanted), SEQ_MAX).is_some(), "get {wanted}");
+        assert_eq!(memtable.len(), 64, "the leaf was split meanwhile");
+        // A cursor pauses twice: between search and look, and between look and copy.
+        for pause in 0..2 {
+            for before in [false, true] {
+                let memtable = Memtable::new();
+                (0..128).step_by(4).for_each(|number| put(&memtable, number));
+                let writer = Arc::clone(&memtable);
+                let split = move || (0..128).step_by(4).for_each(|number| put(&writer, number + 1));
+                if pause == 0 {
+                    MISHAP.set(Some(Box::new(split)));
+                } else {
+                    MISHAP.set(Some(Box::new(|| MISHAP.set(Some(Box::new(split))))));
+                }
+                let mut cursor = memtable.cursor();
+                let _ = if before {
+                    cursor.seek_before(&key(wanted + 2), SEQ_MAX)
+                } else {
+                    cursor.seek(&key(wanted), SEQ_MAX)
+                };
+                assert_eq!(memtable.len(), 64, "the leaves were split meanwhile");
+                let stands_on = cursor.entry().map(|entry| entry.key.to_vec());
+                // Before `wanted + 2` comes what was put in meanwhile, if the cursor saw that.
+                let expected = [key(wanted), key(wanted + u64::from(before))];
+                assert!(expected.iter().any(|key| stands_on.as_deref() == Some(key)), "seek {wanted}, {stands_on:?}");
+            }
+        }
+    }
 }
