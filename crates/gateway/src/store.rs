@@ -3,6 +3,7 @@
 //! One small trait, so that the protocol can be tested against a map in memory and served from a partition.
 
 use std::future::Future;
+use std::ops::Deref;
 
 use weir_io::Result;
 use weir_model::Batch;
@@ -29,7 +30,7 @@ pub struct Page {
 /// entry. Every call may wait, and none holds a thread while it does.
 pub trait Store: Send + Sync + 'static {
     /// A value's bytes, shared with the store where that saves a copy.
-    type Value: AsRef<[u8]> + Send + Sync + 'static;
+    type Value: Deref<Target = [u8]> + Send + Sync + 'static;
 
     /// Resolves when a write has what the sync mode promises. Errors mean that it may be lost: do not acknowledge.
     type Commit: Future<Output = Result<()>> + Send + Unpin;

@@ -14,7 +14,6 @@
 use std::io;
 use std::sync::Arc;
 
-use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use weir_model::{Batch, Change, KEY_BYTES_MAX};
 
@@ -275,16 +274,24 @@ impl<S: Store> Connection<S> {
         self.flushed = true;
         self.enter(Phase::Replying);
         self.stats().bytes_out.add(self.replies.len() as u64);
-        let total = self.replies.len();
         let mut written = 0;
-        while written < total {
-            written += match self.replies.as_one_piece() {
-                Some(bytes) => self.stream.write(&bytes[written..]).await?,
-                None => self.stream.write_vectored(&self.replies.pieces(written)).await?,
+        while written < self.replies.len() {
+            let result = match self.replies.as_one_piece() {
+                Some(bytes) => self.stream.try_write(&bytes[written..]),
+                None => self.stream.try_write_vectored(&self.replies.pieces(written)),
             };
-            if written < total {
-                // Some bytes were taken: the client is slow, not gone.
-                self.enter(Phase::Replying);
+            match result {
+                Ok(len) => written += len,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if self.replies.as_one_piece().is_none() {
+                        self.replies.detach(written);
+                        written = 0;
+                    }
+                    self.stream.writable().await?;
+                    // There is room again: the client is slow, not gone.
+                    self.enter(Phase::Replying);
+                }
+                Err(error) => return Err(error),
             }
         }
         self.replies.clear();

@@ -4,6 +4,7 @@
 //! stream and written from where it lies.
 
 use std::io::IoSlice;
+use std::ops::Deref;
 
 use super::number::{push_i64, push_u64};
 
@@ -23,7 +24,7 @@ pub enum Protocol {
     Resp3,
 }
 
-type Shared = Box<dyn AsRef<[u8]> + Send + Sync>;
+type Shared = Box<dyn Deref<Target = [u8]> + Send + Sync>;
 
 /// Replies not yet written to the socket.
 #[derive(Default)]
@@ -94,10 +95,10 @@ impl Replies {
 
     /// A string of any bytes, kept where it lies if it is large.
     #[inline]
-    pub fn bulk_value(&mut self, value: impl AsRef<[u8]> + Send + Sync + 'static) {
-        let len = value.as_ref().len();
+    pub fn bulk_value(&mut self, value: impl Deref<Target = [u8]> + Send + Sync + 'static) {
+        let len = value.len();
         if len < SHARED_BYTES_MIN {
-            return self.bulk(value.as_ref());
+            return self.bulk(&value);
         }
         self.header(b'$', len);
         self.shared.push((self.bytes.len(), Box::new(value)));
@@ -159,7 +160,7 @@ impl Replies {
         let grown = errors.len() as isize - (to.bytes - from.bytes) as isize;
         self.bytes.splice(from.bytes..to.bytes, errors);
         for (_, value) in self.shared.drain(from.shared..to.shared) {
-            self.shared_bytes -= (*value).as_ref().len();
+            self.shared_bytes -= value.len();
         }
         for (place, _) in &mut self.shared[from.shared..] {
             *place = place.checked_add_signed(grown).expect("a place behind the replaced bytes");
@@ -170,7 +171,7 @@ impl Replies {
     pub(super) fn rewind(&mut self, mark: Mark) {
         self.bytes.truncate(mark.bytes);
         for (_, value) in self.shared.drain(mark.shared..) {
-            self.shared_bytes -= (*value).as_ref().len();
+            self.shared_bytes -= value.len();
         }
     }
 
@@ -193,11 +194,22 @@ impl Replies {
         let mut from = 0;
         for (place, value) in &self.shared {
             add(&self.bytes[from..*place]);
-            add((**value).as_ref());
+            add(&**value);
             from = *place;
         }
         add(&self.bytes[from..]);
         pieces
+    }
+
+    /// Copies what is not yet written into one piece, so that a client who reads slowly keeps nothing alive but the
+    /// bytes that he is going to get.
+    pub(super) fn detach(&mut self, written: usize) {
+        let rest = self.pieces(written);
+        let mut bytes = Vec::with_capacity(rest.iter().map(|piece| piece.len()).sum());
+        rest.iter().for_each(|piece| bytes.extend_from_slice(piece));
+        self.bytes = bytes;
+        self.shared = Vec::new();
+        self.shared_bytes = 0;
     }
 
     /// Everything is written: keeps a modest amount of memory for the next replies.

@@ -118,7 +118,7 @@ async fn expire_in<S: Store>(
             }
             match u64::try_from(new) {
                 Ok(at) if at > now_ms => {
-                    batch.push(Change::Put { key, value: entry.value.as_ref(), expire_at_ms: Some(at) });
+                    batch.push(Change::Put { key, value: &entry.value[..], expire_at_ms: Some(at) });
                 }
                 // A time that has passed: the key ends now.
                 _ => batch.delete(key),
@@ -151,7 +151,7 @@ pub(in crate::resp) async fn persist<S: Store>(connection: &mut Connection<S>, a
     let changed = connection
         .update(&[key], |entries, batch| match &entries[0] {
             Some(entry) if entry.expire_at_ms.is_some() => {
-                batch.put(key, entry.value.as_ref());
+                batch.put(key, &entry.value[..]);
                 true
             }
             _ => false,

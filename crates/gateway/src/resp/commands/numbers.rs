@@ -14,7 +14,7 @@ async fn add<S: Store>(connection: &mut Connection<S>, key: &[u8], increment: i6
     let sum = connection
         .try_update(&[key], |entries, batch| {
             let (old, expire_at_ms) = match &entries[0] {
-                Some(entry) => (parse_i64(entry.value.as_ref()).ok_or(NOT_AN_INTEGER)?, entry.expire_at_ms),
+                Some(entry) => (parse_i64(&entry.value).ok_or(NOT_AN_INTEGER)?, entry.expire_at_ms),
                 None => (0, None),
             };
             let sum = old.checked_add(increment).ok_or(WOULD_OVERFLOW)?;
@@ -50,7 +50,7 @@ pub(in crate::resp) async fn incrbyfloat<S: Store>(connection: &mut Connection<S
     let sum = connection
         .try_update(&[key], |entries, batch| {
             let (old, expire_at_ms) = match &entries[0] {
-                Some(entry) => (Extended::parse(entry.value.as_ref()).ok_or(NOT_A_FLOAT)?, entry.expire_at_ms),
+                Some(entry) => (Extended::parse(&entry.value).ok_or(NOT_A_FLOAT)?, entry.expire_at_ms),
                 None => (Extended::ZERO, None),
             };
             let increment = Extended::parse(args.at(2)).ok_or(NOT_A_FLOAT)?;

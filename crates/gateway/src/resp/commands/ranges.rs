@@ -9,7 +9,7 @@ use crate::resp::frame::Args;
 use crate::store::Store;
 
 pub(in crate::resp) async fn strlen<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
-    let len = connection.get(args.at(1)).await?.map_or(0, |entry| entry.value.as_ref().len());
+    let len = connection.get(args.at(1)).await?.map_or(0, |entry| entry.value.len());
     connection.replies.integer(len as i64);
     Ok(())
 }
@@ -17,7 +17,7 @@ pub(in crate::resp) async fn strlen<S: Store>(connection: &mut Connection<S>, ar
 pub(in crate::resp) async fn getrange<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
     let (start, end) = (integer(args.at(2))?, integer(args.at(3))?);
     let entry = connection.get(args.at(1)).await?;
-    let value = entry.as_ref().map_or(&[][..], |entry| entry.value.as_ref());
+    let value = entry.as_ref().map_or(&[][..], |entry| &entry.value[..]);
     connection.replies.bulk(slice(value, start, end));
     Ok(())
 }
@@ -44,7 +44,7 @@ pub(in crate::resp) async fn append<S: Store>(connection: &mut Connection<S>, ar
     let len = connection
         .try_update(&[key], |entries, batch| {
             let (old, expire_at_ms) = match &entries[0] {
-                Some(entry) => (entry.value.as_ref(), entry.expire_at_ms),
+                Some(entry) => (&entry.value[..], entry.expire_at_ms),
                 None => (&[][..], None),
             };
             if old.len() + tail.len() > max {
@@ -67,7 +67,7 @@ pub(in crate::resp) async fn setrange<S: Store>(connection: &mut Connection<S>, 
     let len = connection
         .try_update(&[key], |entries, batch| {
             let (old, expire_at_ms) = match &entries[0] {
-                Some(entry) => (entry.value.as_ref(), entry.expire_at_ms),
+                Some(entry) => (&entry.value[..], entry.expire_at_ms),
                 None => (&[][..], None),
             };
             if part.is_empty() {

@@ -1,5 +1,7 @@
 //! Values as a whole: `GET`, `SET` and their kin.
 
+use std::ops::Deref;
+
 use weir_model::Change;
 
 use super::expiry::{Expiry, Unit};
@@ -109,8 +111,8 @@ pub(in crate::resp) async fn set<S: Store>(connection: &mut Connection<S>, args:
     Ok(())
 }
 
-fn copied<V: AsRef<[u8]>>(entry: &Entry<V>) -> Vec<u8> {
-    entry.value.as_ref().to_vec()
+fn copied<V: Deref<Target = [u8]>>(entry: &Entry<V>) -> Vec<u8> {
+    entry.value.to_vec()
 }
 
 pub(in crate::resp) async fn setex<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
@@ -202,7 +204,7 @@ pub(in crate::resp) async fn getex<S: Store>(connection: &mut Connection<S>, arg
         .try_update(&[key], |entries, batch| {
             // A key that does not exist is answered before the time is looked at.
             let Some(entry) = &entries[0] else { return Ok(None) };
-            let value = entry.value.as_ref();
+            let value = &entry.value[..];
             let expire_at_ms = match expiry {
                 Some((unit, time)) => Some(Expiry::parse(unit, time, now_ms, "getex")?),
                 None => None,
