@@ -5,6 +5,11 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod bench;
+mod serve;
+
+/// Many small allocations come and go on a few threads, which is what it is made for.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Weir: a multi-tenant serverless database.
 #[derive(Debug, Parser)]
@@ -16,12 +21,15 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Start a server that any Redis client can talk to
+    Serve(serve::Serve),
     /// Measure Weir, next to a peer where one is named
     Bench(bench::Bench),
 }
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
+        Command::Serve(serve) => serve.run(),
         Command::Bench(bench) => bench.run(),
     };
     match result {

@@ -3,6 +3,7 @@
 //! [`resp`] speaks the Redis protocol, [`admin`] serves metrics and health over HTTP, [`listener`] accepts
 //! connections and spreads them over threads. What lies behind the doors is a [`store::Store`].
 
+pub mod admin;
 pub mod listener;
 mod pool;
 pub mod resp;

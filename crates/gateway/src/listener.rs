@@ -18,6 +18,7 @@ use weir_io::{Clock, sleep_until};
 use crate::resp::client::Client;
 use crate::resp::connection;
 use crate::server::{Server, Settings};
+use crate::stats::Totals;
 use crate::store::Store;
 
 /// Connections that the kernel keeps for us until they are accepted.
@@ -37,6 +38,17 @@ async fn pause(clock: &Arc<dyn Clock>, nanos: u64) {
     sleep_until(clock, clock.now() + nanos).await;
 }
 
+/// Listens at `address` (port 0 = any free one). Connections wait until a gateway serves them.
+///
+/// # Errors
+/// The address cannot be listened at.
+pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
 /// A gateway that listens, and serves once [`Gateway::run`] is called.
 pub struct Gateway<S: Store> {
     server: Arc<Server<S>>,
@@ -44,19 +56,33 @@ pub struct Gateway<S: Store> {
     address: SocketAddr,
 }
 
+/// What a gateway counts, for the metrics.
+pub struct Observer<S: Store>(Arc<Server<S>>);
+
+impl<S: Store> Observer<S> {
+    pub(crate) fn totals(&self) -> Totals {
+        self.0.stats.totals()
+    }
+
+    pub(crate) fn clients(&self) -> ClientCounts {
+        ClientCounts { open: self.0.clients.count() as u64, admitted: self.0.clients.admitted() }
+    }
+}
+
+/// Connections at one moment, and ever.
+pub(crate) struct ClientCounts {
+    pub(crate) open: u64,
+    pub(crate) admitted: u64,
+}
+
 type Arrival = (std::net::TcpStream, Arc<Client>);
 
 impl<S: Store> Gateway<S> {
-    /// Listens at `address` (port 0 = any free one) for clients of `store`, which judges expiry by
-    /// the same `clock`.
+    /// Serves the clients of `store`, which judges expiry by the same `clock`, at `listener`.
     ///
     /// # Errors
-    /// The address cannot be listened at.
-    pub fn bind(address: SocketAddr, settings: Settings, store: S, clock: Arc<dyn Clock>) -> io::Result<Self> {
-        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-        socket.set_reuseaddr(true)?;
-        socket.bind(address)?;
-        let listener = socket.listen(BACKLOG)?;
+    /// The listener has no address.
+    pub fn new(listener: TcpListener, settings: Settings, store: S, clock: Arc<dyn Clock>) -> io::Result<Self> {
         let address = listener.local_addr()?;
         Ok(Self { server: Arc::new(Server::new(store, clock, settings, address.port())), listener, address })
     }
@@ -64,6 +90,11 @@ impl<S: Store> Gateway<S> {
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// A view of what it counts.
+    pub fn observer(&self) -> Observer<S> {
+        Observer(Arc::clone(&self.server))
     }
 
     /// Serves until `end` resolves; then answers the requests under way, closes every connection and drops the

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 use weir_gateway::Settings;
-use weir_gateway::listener::Gateway;
+use weir_gateway::listener::{Gateway, listen};
 use weir_gateway::store::{Entry, Page, Store};
 use weir_io::real::RealClock;
 use weir_io::{Clock, Error, ErrorKind, Nanos, Result};
@@ -149,7 +149,8 @@ impl Running {
         let gateway = {
             let _guard = runtime.enter();
             let address = "127.0.0.1:0".parse().expect("an address");
-            Gateway::bind(address, settings, store.clone(), clock.clone()).expect("a free port")
+            let listener = listen(address).expect("a free port");
+            Gateway::new(listener, settings, store.clone(), clock.clone()).expect("an address")
         };
         let address = gateway.address();
         let (end, ended) = oneshot::channel::<()>();

@@ -2,6 +2,8 @@
 //!
 //! One small trait, so that the protocol can be tested against a map in memory and served from a partition.
 
+mod partition;
+
 use std::future::Future;
 use std::ops::Deref;
 

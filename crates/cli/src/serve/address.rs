@@ -1,0 +1,41 @@
+//! Where to listen, and whether that is safe (S1).
+
+use std::net::{SocketAddr, ToSocketAddrs};
+
+/// The address that `text`, given to `option`, means. Other machines can reach it only if that was asked for.
+///
+/// # Errors
+/// It is no address, or reachable from outside without `insecure`.
+pub fn resolve(text: &str, option: &str, insecure: bool) -> Result<SocketAddr, String> {
+    let addresses = text.to_socket_addrs().map_err(|error| format!("{option} {text}: not a HOST:PORT ({error})"))?;
+    let addresses: Vec<SocketAddr> = addresses.collect();
+    let Some(&address) = addresses.iter().find(|address| address.is_ipv4()).or(addresses.first()) else {
+        return Err(format!("{option} {text}: this name has no address"));
+    };
+    if !address.ip().is_loopback() && !insecure {
+        return Err(format!(
+            "{option} {text}: everyone who reaches this address could read and write everything, as there are no \
+             passwords yet; listen at 127.0.0.1, or say --insecure if the network keeps strangers out"
+        ));
+    }
+    Ok(address)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_loopback_is_safe() {
+        for safe in ["127.0.0.1:1", "127.9.9.9:1", "[::1]:1"] {
+            assert!(resolve(safe, "--listen", false).is_ok(), "{safe}");
+        }
+        for reachable in ["0.0.0.0:1", "[::]:1", "10.0.0.1:1", "192.168.1.1:1"] {
+            assert!(resolve(reachable, "--listen", false).expect_err(reachable).contains("--insecure"));
+            assert!(resolve(reachable, "--listen", true).is_ok());
+        }
+        for broken in ["", "6379", "127.0.0.1", "127.0.0.1:99999"] {
+            assert!(resolve(broken, "--listen", true).expect_err(broken).contains("HOST:PORT"));
+        }
+    }
+}

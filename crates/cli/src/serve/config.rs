@@ -1,0 +1,351 @@
+//! The configuration file: what can be set, in which unit, and what it is otherwise. `docs/config.md` explains each.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde::de::{self, Visitor};
+use weir_admission::cost::Capacity;
+use weir_admission::{Limits, UNLIMITED};
+use weir_gateway::resp::frame;
+use weir_gateway::{Patience, Settings};
+use weir_log::SyncMode;
+use weir_lsm::table::Compression;
+use weir_lsm::version::LEVELS;
+use weir_node::{Bandwidth, NodeConfig};
+
+/// Values above this cost more memory per request than one connection should have.
+const VALUE_BYTES_LIMIT: u64 = 512 << 20;
+/// A request may be twice as long as its longest value, and at least this long.
+const REQUEST_BYTES_MIN: usize = 16 << 20;
+
+/// Everything that can be set. Keys that are not here are errors.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Directory of the data.
+    pub dir: PathBuf,
+    /// Address for Redis clients.
+    pub listen: String,
+    /// Address for operators: metrics and health.
+    pub admin: String,
+    /// Event loops that serve connections; 0 = one for each processor.
+    pub threads: usize,
+    /// Connections beyond this number are refused.
+    pub connections_max: usize,
+    /// A connection without requests is cut after so long; 0 = never.
+    pub idle_timeout_seconds: u64,
+    /// Longest value.
+    pub value_bytes_max: Bytes,
+    /// What a write waits for before it is acknowledged.
+    pub sync: Sync,
+    /// Time between two syncs where `sync` is `interval`.
+    pub sync_interval_ms: u64,
+    /// Size of a memtable.
+    pub write_buffer: Bytes,
+    /// Memtables, the active one included.
+    pub write_buffers_max: usize,
+    /// Memory for blocks of tables.
+    pub cache: Bytes,
+    /// Compactions at the same time.
+    pub compactions_max: usize,
+    /// How tables are compressed.
+    pub compression: Codec,
+    /// Most bytes per second of the device.
+    pub device_bandwidth: Rate,
+    /// Read capacity units per second of the partition; 0 = not limited.
+    pub read_units: u64,
+    /// Write capacity units per second of the partition; 0 = not limited.
+    pub write_units: u64,
+    /// Most bytes per second of the partition's flushes and compactions.
+    pub background_bandwidth: Rate,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            dir: PathBuf::from("weir-data"),
+            listen: "127.0.0.1:6379".to_owned(),
+            admin: "127.0.0.1:6380".to_owned(),
+            threads: 0,
+            connections_max: 10_000,
+            idle_timeout_seconds: 0,
+            value_bytes_max: Bytes(64 << 20),
+            sync: Sync::Interval,
+            sync_interval_ms: 100,
+            write_buffer: Bytes(64 << 20),
+            write_buffers_max: 4,
+            cache: Bytes(256 << 20),
+            compactions_max: 2,
+            compression: Codec::None,
+            device_bandwidth: Rate(None),
+            read_units: 0,
+            write_units: 0,
+            background_bandwidth: Rate(None),
+        }
+    }
+}
+
+impl Config {
+    /// Reads a configuration; `path` is named in what is wrong with it.
+    pub fn parse(path: &Path, text: &str) -> Result<Self, String> {
+        let config: Config = toml::from_str(text).map_err(|error| format!("{}: {error}", path.display()))?;
+        config.check().map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(config)
+    }
+
+    /// Whether the values make sense together.
+    fn check(&self) -> Result<(), String> {
+        let checks = [
+            ((1..=VALUE_BYTES_LIMIT).contains(&self.value_bytes_max.0), "value_bytes_max must be 1 byte to 512 MiB"),
+            (self.connections_max > 0, "connections_max must be at least 1"),
+            (self.threads <= 1024, "threads must be at most 1024"),
+            (self.write_buffer.0 >= 64 << 10, "write_buffer must be at least 64 KiB"),
+            (self.write_buffers_max >= 2, "write_buffers_max must be at least 2: one fills while one is flushed"),
+            (self.compactions_max > 0, "compactions_max must be at least 1: level 0 would grow until writes stop"),
+            (
+                self.sync_interval_ms > 0,
+                "sync_interval_ms must be at least 1; `sync = \"always\"` is before each reply",
+            ),
+            (self.device_bandwidth.0 != Some(0), "device_bandwidth must be more than 0"),
+            (self.background_bandwidth.0 != Some(0), "background_bandwidth must be more than 0"),
+        ];
+        match checks.iter().find(|(fine, _)| !fine) {
+            Some((_, problem)) => Err((*problem).to_owned()),
+            None => Ok(()),
+        }
+    }
+
+    /// The gateway's part; `processors` are what there is.
+    pub fn gateway(&self, processors: usize) -> Settings {
+        let value_bytes_max = usize::try_from(self.value_bytes_max.0).unwrap_or(usize::MAX);
+        Settings {
+            limits: frame::Limits {
+                bulk_bytes_max: value_bytes_max,
+                request_bytes_max: (2 * value_bytes_max).max(REQUEST_BYTES_MIN),
+                ..frame::Limits::default()
+            },
+            connections_max: self.connections_max,
+            patience: Patience {
+                idle_seconds: Some(self.idle_timeout_seconds).filter(|&seconds| seconds > 0),
+                ..Patience::default()
+            },
+            threads: if self.threads == 0 { processors } else { self.threads },
+            shown: vec![
+                ("dir".to_owned(), self.dir.display().to_string()),
+                ("appendfsync".to_owned(), self.sync.in_redis_words().to_owned()),
+            ],
+        }
+    }
+
+    /// The node's part.
+    pub fn node(&self) -> NodeConfig {
+        let mut node = NodeConfig::new(&self.dir);
+        node.tree.write_buffer_bytes = usize::try_from(self.write_buffer.0).unwrap_or(usize::MAX);
+        node.tree.write_buffers_max = self.write_buffers_max;
+        node.tree.compression = std::array::from_fn(|level| self.compression.of_level(level));
+        node.cache_bytes = usize::try_from(self.cache.0).unwrap_or(usize::MAX);
+        node.compaction_slots = self.compactions_max;
+        node.sync = self.sync.mode();
+        node.sync_interval = u64::try_from(Duration::from_millis(self.sync_interval_ms).as_nanos()).unwrap_or(u64::MAX);
+        let capacity = Capacity { rcu: self.read_units, wcu: self.write_units };
+        let limited = self.device_bandwidth.0.is_some()
+            || self.background_bandwidth.0.is_some()
+            || capacity != Capacity::default();
+        node.bandwidth = limited.then_some(Bandwidth {
+            device: self.device_bandwidth.0.map_or(Limits::UNLIMITED, Limits::bytes),
+            capacity,
+            background: self.background_bandwidth.0.unwrap_or(UNLIMITED),
+        });
+        node
+    }
+}
+
+/// What a write waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Sync {
+    /// The device.
+    Always,
+    /// The kernel; the device follows within the interval.
+    Interval,
+    /// Nothing.
+    None,
+}
+
+impl Sync {
+    fn mode(self) -> SyncMode {
+        match self {
+            Sync::Always => SyncMode::Always,
+            Sync::Interval => SyncMode::Interval,
+            Sync::None => SyncMode::None,
+        }
+    }
+
+    fn in_redis_words(self) -> &'static str {
+        match self {
+            Sync::Always => "always",
+            Sync::Interval => "everysec",
+            Sync::None => "no",
+        }
+    }
+}
+
+/// How tables are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Codec {
+    /// Not at all.
+    None,
+    /// LZ4 on every level but the first two, whose tables do not live long.
+    Lz4,
+    /// The same, with Zstandard on the last level, where most bytes are.
+    Zstd,
+}
+
+impl Codec {
+    fn of_level(self, level: usize) -> Compression {
+        match (self, level) {
+            (Codec::None, _) | (_, 0 | 1) => Compression::None,
+            (Codec::Zstd, last) if last == LEVELS - 1 => Compression::Zstd,
+            _ => Compression::Lz4,
+        }
+    }
+}
+
+/// A number of bytes: an integer, or a text such as `"64 MiB"`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bytes(pub u64);
+
+impl Bytes {
+    fn parse(text: &str) -> Option<u64> {
+        let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        let number: u64 = text[..digits].parse().ok()?;
+        let unit: u64 = match text[digits..].trim() {
+            "" | "B" => 1,
+            "KiB" => 1 << 10,
+            "MiB" => 1 << 20,
+            "GiB" => 1 << 30,
+            "TiB" => 1 << 40,
+            "kB" | "KB" => 1_000,
+            "MB" => 1_000_000,
+            "GB" => 1_000_000_000,
+            _ => return None,
+        };
+        number.checked_mul(unit)
+    }
+}
+
+impl<'de> Deserialize<'de> for Bytes {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct BytesVisitor;
+        impl Visitor<'_> for BytesVisitor {
+            type Value = Bytes;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("bytes: an integer, or a text such as \"64 MiB\" or \"100 MB\"")
+            }
+
+            fn visit_i64<E: de::Error>(self, value: i64) -> Result<Bytes, E> {
+                u64::try_from(value).map(Bytes).map_err(|_| E::invalid_value(de::Unexpected::Signed(value), &self))
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Bytes, E> {
+                let bytes = Bytes::parse(text.trim());
+                bytes.map(Bytes).ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), &self))
+            }
+        }
+        deserializer.deserialize_any(BytesVisitor)
+    }
+}
+
+/// Bytes per second, or `"unlimited"`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate(pub Option<u64>);
+
+impl<'de> Deserialize<'de> for Rate {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct RateVisitor;
+        impl Visitor<'_> for RateVisitor {
+            type Value = Rate;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("bytes per second: \"unlimited\", an integer, or a text such as \"100 MB\"")
+            }
+
+            fn visit_i64<E: de::Error>(self, value: i64) -> Result<Rate, E> {
+                let rate = u64::try_from(value).map(|rate| Rate(Some(rate)));
+                rate.map_err(|_| E::invalid_value(de::Unexpected::Signed(value), &self))
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Rate, E> {
+                let text = text.trim();
+                if text == "unlimited" {
+                    return Ok(Rate(None));
+                }
+                let rate = Bytes::parse(text.strip_suffix("/s").unwrap_or(text));
+                rate.map(|rate| Rate(Some(rate))).ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), &self))
+            }
+        }
+        deserializer.deserialize_any(RateVisitor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Config, String> {
+        Config::parse(Path::new("weir.toml"), text)
+    }
+
+    #[test]
+    fn units_are_understood_and_the_rest_stays_as_it_was() {
+        let config = parse(
+            "cache = \"1 GiB\"\nwrite_buffer = 1048576\ndevice_bandwidth = \"100 MB/s\"\nsync = \"always\"\ncompression = \"zstd\"",
+        )
+        .expect("valid");
+        assert_eq!((config.cache, config.write_buffer), (Bytes(1 << 30), Bytes(1 << 20)));
+        assert_eq!(config.device_bandwidth, Rate(Some(100_000_000)));
+        assert_eq!(config.listen, Config::default().listen);
+        let node = config.node();
+        assert_eq!(node.sync, SyncMode::Always);
+        assert_eq!(node.bandwidth.expect("limited").device, Limits::bytes(100_000_000));
+        assert_eq!(node.tree.compression[0], Compression::None);
+        assert_eq!(node.tree.compression[LEVELS - 1], Compression::Zstd);
+        assert_eq!(parse("").expect("valid").node().bandwidth, None);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (text, named) in [
+            ("cach = 5", "cach"),
+            ("cache = \"5 parsecs\"", "parsecs"),
+            ("cache = -1", "-1"),
+            ("sync = \"sometimes\"", "sometimes"),
+            ("write_buffers_max = 1", "write_buffers_max"),
+            ("value_bytes_max = \"1 GiB\"", "value_bytes_max"),
+            ("device_bandwidth = 0", "device_bandwidth"),
+        ] {
+            let error = parse(text).expect_err(text);
+            assert!(error.contains(named) && error.starts_with("weir.toml: "), "{error}");
+        }
+    }
+
+    /// The page that explains the settings names each of them with its default.
+    #[test]
+    fn every_setting_is_documented() {
+        let page = include_str!("../../../../docs/config.md");
+        let shown = page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("an example");
+        let documented = parse(shown).expect("the example is a valid configuration");
+        assert_eq!(format!("{documented:?}"), format!("{:?}", Config::default()), "the example shows the defaults");
+        let names: Vec<&str> = shown.lines().filter_map(|line| line.split_once(" = ")).map(|(name, _)| name).collect();
+        let debug = format!("{:#?}", Config::default());
+        for line in debug.lines().filter(|line| line.starts_with("    ") && !line.starts_with("     ")) {
+            if let Some((name, _)) = line.trim().split_once(':') {
+                assert!(names.contains(&name), "{name} is not in docs/config.md");
+            }
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! `weir serve`: the machine, a node on it, and its doors.
+
+mod address;
+mod config;
+
+use std::error::Error;
+use std::fs;
+use std::io::IsTerminal;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::Args;
+use rustix::process::{Resource, getrlimit, setrlimit};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+use weir_gateway::admin::{Admin, metrics};
+use weir_gateway::listener::{self, Gateway};
+use weir_io::real::{RealClock, RealFs, RealFsOptions, RealSpawn};
+use weir_io::{Clock, ErrorKind};
+use weir_node::{Machine, Node};
+
+use self::config::Config;
+
+/// Background threads are this much nicer than those that serve requests.
+const BACKGROUND_NICE: i32 = 10;
+
+/// Starts a server.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Serve {
+    /// Where the data is; made if missing [default: weir-data]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Where Redis clients connect [default: 127.0.0.1:6379]
+    #[arg(long, value_name = "HOST:PORT")]
+    listen: Option<String>,
+    /// Where operators look: /metrics and /healthz over HTTP [default: 127.0.0.1:6380]
+    #[arg(long, value_name = "HOST:PORT")]
+    admin: Option<String>,
+    /// Settings, as docs/config.md explains them; the options here win over the file
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Listen at addresses that other machines can reach, although there are no passwords
+    #[arg(long)]
+    insecure: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  weir serve                                  data in ./weir-data, clients at 127.0.0.1:6379
+  weir serve --dir /srv/weir --listen 127.0.0.1:7000
+  weir serve --config weir.toml               settings from a file; see docs/config.md
+  redis-cli SET greeting hello                any Redis client is a client
+  curl http://127.0.0.1:6380/metrics          what a dashboard shows
+  kill -TERM PID                              answers what was asked, makes it durable, ends
+
+WEIR_LOG=debug shows more; WEIR_LOG=warn less.";
+
+type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
+
+impl Serve {
+    /// Serves until SIGTERM or SIGINT.
+    pub fn run(self) -> Outcome {
+        start_log();
+        let config = self.config()?;
+        let listen = address::resolve(&config.listen, "--listen", self.insecure)?;
+        let admin = address::resolve(&config.admin, "--admin", self.insecure)?;
+        let files = raise_file_limit();
+        tracing::debug!(files, "open files allowed");
+        tokio::runtime::Builder::new_current_thread().enable_io().build()?.block_on(serve(config, listen, admin))
+    }
+
+    /// The file's settings, with the command line's on top.
+    fn config(&self) -> Outcome<Config> {
+        let mut config = match &self.config {
+            Some(path) => Config::parse(path, &read(path)?)?,
+            None => Config::default(),
+        };
+        if let Some(dir) = &self.dir {
+            config.dir.clone_from(dir);
+        }
+        if let Some(listen) = &self.listen {
+            config.listen.clone_from(listen);
+        }
+        if let Some(admin) = &self.admin {
+            config.admin.clone_from(admin);
+        }
+        Ok(config)
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "the user's file, read once before there is a door")]
+fn read(path: &Path) -> Outcome<String> {
+    fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()).into())
+}
+
+/// Sockets first, so that an address in use is known before a log is replayed; clients that connect meanwhile wait.
+async fn serve(config: Config, listen: SocketAddr, admin: SocketAddr) -> Outcome {
+    let mut signals = Signals::new()?;
+    let clients = listen_at(listen, "--listen")?;
+    let operators = listen_at(admin, "--admin")?;
+    let (listen, admin) = (clients.local_addr()?, operators.local_addr()?);
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let clock = RealClock::new();
+    let fs = RealFs::new(RealFsOptions { probe_dir: made(&config.dir)?, ..RealFsOptions::default() });
+    let machine = Machine {
+        fs: fs.clone(),
+        clock: clock.clone(),
+        spawn: Arc::new(RealSpawn::new(config.compactions_max + 1, BACKGROUND_NICE)),
+        salt: clock.unix_ms() ^ u64::from(std::process::id()) << 44,
+    };
+    let begin = clock.now();
+    let node = Node::open(&config.node(), machine).await.map_err(|error| explain(&config, &error))?;
+    let node = Arc::new(node);
+    let recovery_ms = (clock.now() - begin) / 1_000_000;
+    if let Some(path) = fs.direct_refused() {
+        tracing::warn!(path = %path.display(), "the file system refuses direct I/O: reads go through the page cache");
+    }
+    let gateway = Gateway::new(clients, config.gateway(processors), Arc::clone(node.partition()), clock)?;
+    let admin_door = Admin::new(operators, metrics::registry(gateway.observer(), Arc::clone(&node)));
+    let admin_task = tokio::spawn(admin_door.run());
+    tracing::info!(
+        data = %config.dir.display(),
+        sync = ?config.sync,
+        disk = ?fs.backend(),
+        replayed_records = node.recovery().records,
+        clean_end = node.recovery().clean,
+        recovery_ms,
+        %listen,
+        metrics = format_args!("http://{admin}/metrics"),
+        "weir {} is ready: redis-cli -h {} -p {}",
+        env!("CARGO_PKG_VERSION"),
+        listen.ip(),
+        listen.port(),
+    );
+    gateway.run(signals.wait()).await?;
+    admin_task.abort();
+    node.close().await?;
+    tracing::info!("every answered write is durable, goodbye");
+    Ok(())
+}
+
+/// The directory, made if missing: the disk is measured in it before the node opens it.
+#[allow(clippy::disallowed_methods, reason = "there is no door to the disk yet: it is chosen by a measurement here")]
+fn made(dir: &Path) -> Outcome<Option<PathBuf>> {
+    fs::create_dir_all(dir).map_err(|error| format!("cannot make {}: {error}", dir.display()))?;
+    Ok(Some(dir.to_path_buf()))
+}
+
+fn listen_at(address: SocketAddr, option: &str) -> Outcome<TcpListener> {
+    listener::listen(address).map_err(|error| {
+        let hint = match error.kind() {
+            std::io::ErrorKind::AddrInUse => format!("; another server runs there: choose another with {option}"),
+            _ => String::new(),
+        };
+        format!("cannot listen at {address}: {error}{hint}").into()
+    })
+}
+
+/// What to do about a directory that does not open.
+fn explain(config: &Config, error: &weir_io::Error) -> String {
+    let dir = config.dir.display();
+    match error.kind() {
+        ErrorKind::Locked => {
+            format!("{dir} is in use by another weir: stop it, or choose another with --dir ({error})")
+        }
+        ErrorKind::Corruption => {
+            format!("{error}\n  stored bytes are damaged; `weir check {dir}` shows the extent, nothing was changed")
+        }
+        _ => error.to_string(),
+    }
+}
+
+/// SIGTERM and SIGINT.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> Outcome<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    async fn wait(&mut self) {
+        let name = tokio::select! {
+            biased;
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        };
+        tracing::info!(signal = name, "ending: answering what was asked");
+    }
+}
+
+/// To standard error, one line an event; `WEIR_LOG` chooses.
+fn start_log() {
+    let filter = EnvFilter::try_from_env("WEIR_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let colours = std::io::stderr().is_terminal();
+    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(std::io::stderr).init();
+}
+
+/// As many connections as the system lets us have; gives how many files.
+fn raise_file_limit() -> Option<u64> {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    // Being refused leaves the limit as it was, which is what getrlimit then says.
+    let _ = setrlimit(Resource::Nofile, limit);
+    getrlimit(Resource::Nofile).current
+}
