@@ -17,3 +17,7 @@ pub use config::{Bandwidth, Machine, NodeConfig};
 pub use metrics::{PartitionMetrics, StallTimes};
 pub use node::Node;
 pub use partition::{Commit, Page, Partition, Record};
+
+// Words of the rooms below that appear in this one's interface: a gateway imports the node alone.
+pub use weir_admission::Direction;
+pub use weir_lsm::{StallCause, Value};

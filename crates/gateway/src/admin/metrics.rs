@@ -9,10 +9,8 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
-use weir_admission::Direction;
 use weir_io::Class;
-use weir_lsm::StallCause;
-use weir_node::Node;
+use weir_node::{Direction, Node, StallCause};
 
 use crate::listener::Observer;
 use crate::resp::table::COMMANDS;

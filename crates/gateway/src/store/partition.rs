@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use weir_io::Result;
-use weir_lsm::Value;
 use weir_model::Batch;
-use weir_node::{Commit, Partition, Record};
+use weir_node::{Commit, Partition, Record, Value};
 
 use super::{Entry, Page, Store};
 
