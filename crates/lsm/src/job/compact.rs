@@ -167,7 +167,8 @@ impl<'a> Boundaries<'a> {
         let aligned = passed && bytes >= self.table_bytes / 2;
         let too_wide = self.overlap_bytes >= GRANDPARENT_OVERLAP_TABLES * self.table_bytes;
         let cut = bytes > 0 && (aligned || too_wide || bytes >= self.table_bytes);
-        if cut {
+        if cut || bytes == 0 {
+            // A new table begins here: what lies before its first key is not its business.
             self.overlap_bytes = 0;
         }
         cut
