@@ -2,7 +2,7 @@
 //!
 //! - It owns no thread, no timer and no log. Writes come with the index of their log record; jobs come out of [`Tree::next_flush`] and
 //!   [`Tree::next_compaction`] for somebody else to run.
-//! - Reads never lock: they load the [`View`], then the published sequence number, *in this order*. A merge forgets only what no
+//! - Reads never lock: they load the [`View`], then the published (or applied) sequence number, *in this order*. A merge forgets only what no
 //!   read at or after the number published before it began can see, so a view that shows the merge's output is never
 //!   read at an older number.
 //! - Lock order: `manifest` (async, held over one edit) before `state` (short, never held over an await).
@@ -25,7 +25,7 @@ pub(crate) use self::commit::meta_of;
 pub(crate) use self::open::{fold, open_table};
 use self::state::State;
 use crate::cache::BlockCache;
-use crate::entry::{Entry, Kind, SEQ_MAX, Seq};
+use crate::entry::{Entry, Kind, Seq};
 use crate::memtable::Memtable;
 use crate::options::TreeOptions;
 use crate::pick::{Pick, Picture, Scope, leveled};
@@ -77,6 +77,8 @@ pub struct Tree {
     pub(crate) env: Env,
     pub(crate) options: TreeOptions,
     view: ArcSwap<View>,
+    /// Sequence number of the last change of the last batch applied as a whole.
+    applied: AtomicU64,
     published: AtomicU64,
     snapshots: Arc<Snapshots>,
     pub(crate) garbage: Arc<Garbage>,
@@ -112,6 +114,7 @@ impl Tree {
             });
         }
         state.applied = index;
+        self.applied.store(state.last_seq, Ordering::Release);
         Applied { last_seq: state.last_seq, sealed }
     }
 
@@ -132,10 +135,11 @@ impl Tree {
         get::get(&view, key, at)
     }
 
-    /// The newest version of `key`, published or not, tombstones included. For a write that reads first, and for readers that
-    /// wait until what they saw is published before they tell anybody.
+    /// The newest version of `key`, published or not, tombstones included; of a batch that is just being applied, nothing. For
+    /// a write that reads first, and for readers that wait until what they saw is published before they tell anybody.
     pub fn get_latest(&self, key: &[u8]) -> Lookup {
-        get::get_version(&self.view.load(), key, SEQ_MAX)
+        let view = self.view.load();
+        get::get_version(&view, key, self.applied_seq())
     }
 
     /// Reads several keys at one moment; what must be read from the device is read at the same time.
@@ -153,9 +157,9 @@ impl Tree {
         Scan::new(&view, range, at, self.env.clock.unix_ms(), options)
     }
 
-    /// The sequence number of the newest change applied.
+    /// The sequence number of the newest change applied; it is the last of its batch.
     pub fn applied_seq(&self) -> Seq {
-        self.state.lock().last_seq
+        self.applied.load(Ordering::Acquire)
     }
 
     /// Its settings.

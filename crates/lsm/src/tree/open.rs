@@ -91,6 +91,7 @@ impl Tree {
             env,
             options,
             view: ArcSwap::from_pointee(view),
+            applied: AtomicU64::new(last_seq),
             published: AtomicU64::new(last_seq),
             snapshots: Arc::default(),
             garbage,

@@ -26,6 +26,7 @@ use parking_lot::Mutex;
 use weir_io::{Clock, Error, FsLock, Owner};
 use weir_log::{Log, SyncMode, WriteAheadLog};
 use weir_lsm::Tree;
+use weir_model::LogIndex;
 
 pub use self::commit::Commit;
 use self::latch::Latches;
@@ -81,6 +82,18 @@ impl Partition {
     pub fn seal(self: &Arc<Self>) {
         self.tree.seal();
         self.kick();
+    }
+
+    /// Seals the memtable for a log that has failed. Gives the last record of the log, which is then in a sealed memtable: a
+    /// write that has appended but not applied yet holds the order lock.
+    pub(crate) fn seal_failed_log(self: &Arc<Self>) -> LogIndex {
+        let last = {
+            let _order = self.order.lock();
+            self.tree.seal();
+            self.log.last()
+        };
+        self.kick();
+        last
     }
 
     /// Waits until nothing is left to flush or to compact, or the partition is being closed.

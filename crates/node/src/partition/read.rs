@@ -106,10 +106,12 @@ impl Partition {
         if self.tree.published() >= seq {
             return Ok(());
         }
-        // Every change that has a sequence number by now is in a log record that has an index by now.
+        // Not only up to `seq`, which may stand in the middle of a batch: nobody may see half of that. And every change that is
+        // applied by now is in a log record that has an index by now.
+        let applied = self.tree.applied_seq();
         let mut waiting = Waiting { partition: self, index: self.log.last(), waiter: Waiter::default() };
         poll_fn(|cx| Pin::new(&mut waiting).get_mut().poll(cx)).await?;
-        self.tree.publish(seq);
+        self.tree.publish(applied);
         Ok(())
     }
 }
