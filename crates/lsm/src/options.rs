@@ -14,6 +14,9 @@ pub struct TreeOptions {
     pub flush_memtables_max: usize,
     /// Level-0 runs that start a compaction into level 1.
     pub l0_trigger: usize,
+    /// Level-0 runs that are compacted even while more keep coming: until then they gather, so that level 1 is rewritten less often
+    /// for the same bytes. Equal to `l0_trigger`: never gather.
+    pub l0_gather: usize,
     /// Level-0 runs from which writes are slowed (FX-21).
     pub l0_slow: usize,
     /// Level-0 runs at which writes stop (FX-21).
@@ -41,6 +44,7 @@ impl Default for TreeOptions {
             write_buffers_max: 4,
             flush_memtables_max: 4,
             l0_trigger: 4,
+            l0_gather: 10,
             l0_slow: 20,
             l0_stop: 36,
             level1_bytes: 256 << 20,

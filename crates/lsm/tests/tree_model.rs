@@ -61,6 +61,7 @@ fn options(rng: &mut Rng) -> TreeOptions {
         write_buffers_max: 2 + rng.below(4) as usize,
         flush_memtables_max: 1 + rng.below(3) as usize,
         l0_trigger: 1 + rng.below(4) as usize,
+        l0_gather: rng.below(8) as usize,
         level1_bytes: 1 << (12 + rng.below(4)),
         level_factor: 2 + rng.below(4),
         table_bytes: 1 << (11 + rng.below(4)),
@@ -266,6 +267,7 @@ impl World {
     /// Runs every job that is due.
     fn settle(&mut self) {
         self.finish_parked();
+        self.tree.set_eager(true);
         self.tree.seal();
         while let Some(job) = self.tree.next_flush().or_else(|| self.tree.next_compaction(Scope::All)) {
             self.sim.block_on(job.run()).expect("job");

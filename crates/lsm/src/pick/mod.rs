@@ -24,6 +24,8 @@ pub struct Picture<'a> {
     pub levels: [Vec<&'a TableMeta>; LEVELS],
     /// Claims of running jobs.
     pub claims: &'a Claims,
+    /// Memtables keep filling up: more runs are on their way to level 0.
+    pub is_filling: bool,
 }
 
 /// What running compactions hold: nobody else may read their inputs into a merge, or write into their range.

@@ -13,7 +13,7 @@ mod state;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -84,6 +84,8 @@ pub struct Tree {
     pub(crate) garbage: Arc<Garbage>,
     state: Mutex<State>,
     manifest: futures_util::lock::Mutex<Manifest>,
+    /// Somebody waits for the tree to take its shape: compactions do not wait for more to compact.
+    eager: AtomicBool,
 }
 
 impl Tree {
@@ -192,6 +194,7 @@ impl Tree {
         }
         let mut next = View::clone(&view);
         let memtable = std::mem::replace(&mut next.memtable, Memtable::new());
+        state.sealed_at = [Some(self.env.clock.now()), state.sealed_at[0]];
         let epoch = state.next_epoch;
         state.next_epoch += 1;
         next.sealed.insert(0, Sealed { memtable, epoch, last_index: state.applied, last_seq: state.last_seq });
@@ -207,7 +210,7 @@ impl Tree {
     pub fn shape(&self) -> Shape {
         let state = self.state.lock();
         let view = self.view.load();
-        let scores = leveled::scores(&picture(&view.version, &state), &self.options);
+        let scores = leveled::scores(&self.picture(&view.version, &state), &self.options);
         let levels: [LevelShape; LEVELS] = std::array::from_fn(|level| LevelShape {
             tables: view.version.level(level).len(),
             bytes: view.version.level_bytes(level),
@@ -230,7 +233,18 @@ impl Tree {
 
     /// The compaction that a job should do next within `scope`; `None` if nothing is due.
     pub(crate) fn pick(&self, state: &State, version: &Version, scope: Scope) -> Option<Pick> {
-        leveled::pick(&picture(version, state), scope, &self.options)
+        leveled::pick(&self.picture(version, state), scope, &self.options)
+    }
+
+    fn picture<'a>(&self, version: &'a Version, state: &'a State) -> Picture<'a> {
+        let levels = std::array::from_fn(|level| version.level(level).iter().map(|table| &table.meta).collect());
+        let is_filling = !self.eager.load(Ordering::Relaxed) && state.is_filling(self.env.clock.now());
+        Picture { levels, claims: &state.claims, is_filling }
+    }
+
+    /// Whether compactions start as soon as they are due, even if waiting for more would save work.
+    pub fn set_eager(&self, eager: bool) {
+        self.eager.store(eager, Ordering::Relaxed);
     }
 
     pub(crate) fn state(&self) -> &Mutex<State> {
@@ -270,9 +284,4 @@ impl Tree {
         }
         Ok(())
     }
-}
-
-fn picture<'a>(version: &'a Version, state: &'a State) -> Picture<'a> {
-    let levels = std::array::from_fn(|level| version.level(level).iter().map(|table| &table.meta).collect());
-    Picture { levels, claims: &state.claims }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use arc_swap::ArcSwap;
 use futures_util::future::try_join_all;
@@ -81,6 +81,7 @@ impl Tree {
             persisted: folded.persisted,
             next_file,
             next_epoch: folded.next_epoch,
+            sealed_at: [None; 2],
             flushing: false,
             claims: Claims::default(),
             jobs_running: 0,
@@ -97,6 +98,7 @@ impl Tree {
             garbage,
             state: Mutex::new(state),
             manifest: futures_util::lock::Mutex::new(manifest),
+            eager: AtomicBool::new(false),
         });
         tree.tidy().await?;
         Ok(tree)

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use weir_io::Nanos;
 use weir_model::LogIndex;
 
 use crate::entry::Seq;
@@ -19,6 +20,8 @@ pub(crate) struct State {
     pub next_file: u64,
     /// First epoch not yet used.
     pub next_epoch: u64,
+    /// When the last two memtables were sealed, the newer first; `None` before.
+    pub sealed_at: [Option<Nanos>; 2],
     /// Whether a flush job is out: one at a time, so that memtables reach level 0 in order.
     pub flushing: bool,
     /// What running compactions hold.
@@ -30,6 +33,12 @@ pub(crate) struct State {
 }
 
 impl State {
+    /// Whether memtables keep filling up: the last one was sealed less than two fillings ago.
+    pub fn is_filling(&self, now: Nanos) -> bool {
+        let [Some(last), Some(before)] = self.sealed_at else { return false };
+        now.saturating_sub(last) < 2 * last.saturating_sub(before)
+    }
+
     /// The next file number.
     pub fn allocate_file(&mut self) -> u64 {
         self.next_file += 1;

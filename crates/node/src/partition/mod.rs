@@ -98,7 +98,9 @@ impl Partition {
 
     /// Waits until nothing is left to flush or to compact, or the partition is being closed.
     pub async fn settle(self: &Arc<Self>) {
+        self.tree.set_eager(true);
         self.kick();
         self.progress.wait(|| (self.is_closing() || self.tree.shape().is_settled()).then_some(())).await;
+        self.tree.set_eager(false);
     }
 }

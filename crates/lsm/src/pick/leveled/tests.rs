@@ -24,12 +24,23 @@ fn table(text: &str) -> TableMeta {
 
 /// Answers with `"level->output: ids"`, `"move …"`, or `"nothing"`.
 fn ask(drawing: &[&str], claimed: &[u64], scope: Scope) -> String {
+    ask_while(false, drawing, claimed, scope)
+}
+
+/// Like [`ask`], while more runs are on their way to level 0.
+fn ask_while_filling(drawing: &[&str]) -> String {
+    ask_while(true, drawing, &[], Scope::All)
+}
+
+fn ask_while(is_filling: bool, drawing: &[&str], claimed: &[u64], scope: Scope) -> String {
     let tables: Vec<Vec<TableMeta>> =
         drawing.iter().map(|level| level.split_whitespace().map(table).collect()).collect();
     let levels = std::array::from_fn(|level| tables.get(level).map_or(Vec::new(), |tables| tables.iter().collect()));
     let claims = Claims { tables: claimed.iter().copied().collect(), ranges: Vec::new() };
-    let options = TreeOptions { l0_trigger: 2, level1_bytes: 20, level_factor: 10, ..TreeOptions::default() };
-    let Some(pick) = pick(&Picture { levels, claims: &claims }, scope, &options) else { return "nothing".into() };
+    let options =
+        TreeOptions { l0_trigger: 2, l0_gather: 4, level1_bytes: 20, level_factor: 10, ..TreeOptions::default() };
+    let picture = Picture { levels, claims: &claims, is_filling };
+    let Some(pick) = pick(&picture, scope, &options) else { return "nothing".into() };
     let ids: Vec<String> = pick.inputs.iter().map(|(level, id)| format!("L{level}.{id}")).collect();
     let verb = if pick.is_move { "move " } else { "" };
     format!("{verb}{}->{}: {}", pick.level, pick.output_level, ids.join(" "))
@@ -46,13 +57,31 @@ fn all_runs_of_level_0_go_down_with_what_they_overlap() {
 }
 
 #[test]
+fn runs_gather_while_more_are_coming() {
+    assert_eq!(ask_while_filling(&["9:a-z*9 8:a-z*9", "1:a-z"]), "nothing", "18 bytes for 10 are not enough");
+    assert_eq!(ask_while_filling(&["9:a-z*11 8:a-z*11", "1:a-z"]), "0->1: L0.9 L0.8 L1.1");
+    let long = "9:a-z*1 8:a-z*1 7:a-z*1 6:a-z*1";
+    assert_eq!(ask_while_filling(&[long, "1:a-z"]), "0->1: L0.9 L0.8 L0.7 L0.6 L1.1", "never more than l0_gather");
+    assert_eq!(ask_while_filling(&["9:a-z*1 8:a-z*1", "1:a-z*25"]), "move 1->2: L1.1", "level 1 uses the time");
+}
+
+#[test]
+fn what_would_overfill_level_1_goes_through_to_a_small_level_2() {
+    assert_eq!(ask(&["9:a-z*30 8:a-z*30", "1:a-k", "2:a-h 3:k-z"], &[], Scope::All), "0->2: L0.9 L0.8 L1.1 L2.2 L2.3");
+    let large = ask(&["9:a-z*30 8:a-z*30", "1:a-k", "2:a-h*90 3:k-z*90"], &[], Scope::All);
+    assert_eq!(large, "0->1: L0.9 L0.8 L1.1", "level 2 is too large to be rewritten for this");
+    let busy = ask(&["9:a-z*30 8:a-z*30", "1:a-k", "2:a-h 3:k-z"], &[3], Scope::All);
+    assert_eq!(busy, "0->1: L0.9 L0.8 L1.1", "somebody else has a table of level 2");
+}
+
+#[test]
 fn disjoint_runs_in_the_gaps_of_level_1_are_moved() {
     assert_eq!(ask(&["9:x-z 8:c-d", "1:a-b 2:e-f"], &[], Scope::All), "move 0->1: L0.9 L0.8");
 }
 
 #[test]
 fn level_0_waits_for_a_claimed_table_and_nobody_else_takes_one_from_level_1() {
-    let tree = ["9:a-z 8:a-z", "1:a-h*15 2:i-z*15", "3:a-z"];
+    let tree = ["9:a-z 8:a-z", "1:a-h*15 2:i-z*15", "3:a-z*200"];
     assert_eq!(ask(&tree, &[1], Scope::All), "nothing");
     assert_eq!(ask(&tree, &[], Scope::All), "0->1: L0.9 L0.8 L1.1 L1.2");
 }
