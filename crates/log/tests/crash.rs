@@ -46,6 +46,11 @@ fn cut_everywhere(seed: u64, sync: SyncMode, writers: usize, count: usize) -> us
             for _ in 0..3 {
                 write_one(&log, &promises, &mut rng).await.expect("writing on after recovery");
             }
+            if rng.chance(0.5) {
+                // What is durable now stands behind what the first cut left.
+                log.sync().await.expect("syncing after recovery");
+                promises.lock().synced = log.last();
+            }
             let (sim, fs) = world(seed ^ number, &fs.crash(&mut rng), FaultPlan::none());
             let promises = promises.lock().clone();
             sim.block_on(check(&fs, sync, &promises, 2000 + number));
@@ -79,6 +84,33 @@ fn a_killed_process_loses_nothing_acknowledged() {
                 work(&log, &promises, 3, 20, &sim).await;
             });
         }
+    }
+}
+
+/// The first life leaves records in the page cache only. The second syncs its own: then those of the first must be durable too.
+#[test]
+fn a_power_cut_after_a_kill_leaves_no_hole() {
+    for seed in 0..60 {
+        let (sim, fs) = world(seed, &DiskImage::new(), FaultPlan::none());
+        let promises: Shared = Shared::default();
+        let mut rng = sim.rng();
+        for life in 0..3 {
+            sim.block_on(async {
+                let mut relied_on = promises.lock().clone();
+                relied_on.synced = relied_on.acknowledged;
+                let (log, _) = check(&fs, SyncMode::Interval, &relied_on, seed * 10 + life).await;
+                for _ in 0..5 {
+                    write_one(&log, &promises, &mut rng).await.expect("writing");
+                }
+                if life == 2 {
+                    log.sync().await.expect("syncing");
+                    promises.lock().synced = log.last();
+                }
+            });
+        }
+        let promises = promises.lock().clone();
+        let (sim, fs) = world(seed, &fs.crash_keeping(Keep::None, &mut rng), FaultPlan::none());
+        sim.block_on(check(&fs, SyncMode::Interval, &promises, 77));
     }
 }
 
