@@ -182,6 +182,15 @@ pub fn history<S: Store>(seed: u64, scenario: &Scenario<S::Options>) -> Result<C
     Ok(tally)
 }
 
+/// Runs the history of `seed` twice: everything that happened must have happened again, in the same order.
+pub fn twice<S: Store>(seed: u64, scenario: &Scenario<S::Options>) -> Result<Cuts, String> {
+    let (once, again) = (history::<S>(seed, scenario)?, history::<S>(seed, scenario)?);
+    if once.fingerprint != again.fingerprint {
+        return Err(format!("two days from one seed: {:016x} and {:016x}", once.fingerprint, again.fingerprint));
+    }
+    Ok(once)
+}
+
 /// What acknowledgements are worth when only the process dies: what is in the kernel stays.
 pub(crate) fn killed(promise: Promise) -> Promise {
     match promise {

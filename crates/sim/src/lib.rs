@@ -4,6 +4,7 @@
 //! disk, one thread. What the store shows is compared with a [`model`]. A runner spreads seeds over threads, and prints
 //! for a failure the command that repeats it.
 
+pub mod command;
 pub mod crash;
 pub mod enumerate;
 pub mod fault;
@@ -16,5 +17,6 @@ pub mod model;
 pub mod node_store;
 pub mod plant;
 pub mod runner;
+pub mod slow;
 pub mod store;
 pub mod workload;

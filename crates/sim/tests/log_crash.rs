@@ -1,7 +1,7 @@
 //! The log alone, under power cuts.
 
 use weir_log::SyncMode;
-use weir_sim::crash::{Scenario, history};
+use weir_sim::crash::{Scenario, history, twice};
 use weir_sim::enumerate::every_cut;
 use weir_sim::flip::Victim;
 use weir_sim::life::Promise;
@@ -76,8 +76,7 @@ fn the_same_seed_gives_the_same_day() {
     for sync in [SyncMode::Always, SyncMode::Interval, SyncMode::None] {
         let scenario = Scenario { options: sync, promise: Promise::Nothing, cuts: 20, plant: None };
         for seed in 0..10 {
-            let day = || history::<LogStore>(seed, &scenario).map(|cuts| cuts.fingerprint);
-            assert_eq!(day().expect("survives"), day().expect("survives"), "{sync:?}, seed {seed}");
+            twice::<LogStore>(seed, &scenario).expect("the same day");
         }
     }
 }
