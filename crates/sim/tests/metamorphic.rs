@@ -8,9 +8,10 @@ use weir_sim::runner::{Plan, run};
 
 #[test]
 fn options_do_not_change_answers() {
-    let lists = std::env::var("LISTS").ok().and_then(|lists| lists.parse().ok()).unwrap_or(20);
-    let replay = |seed| format!("weir sim same --seed {seed}");
-    let compared = run(&Plan::quiet(0..lists), replay, |seed| {
+    // Four hundred lists of ten thousand operations under five option sets each: twenty million operations.
+    let plan = Plan { threads: 2, ..Plan::quiet(0..400) };
+    let replay = |seed| format!("weir sim same --options 5 --seed {seed}");
+    let compared = run(&plan, replay, |seed| {
         let mut rng = Rng::new(seed);
         let variants: Vec<_> = (0..5).map(|_| draw(&mut rng, SyncMode::None)).collect();
         compare::<NodeStore>(seed, 10_000, &variants, 3)

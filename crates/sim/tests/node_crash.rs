@@ -1,35 +1,41 @@
 //! A node, under power cuts.
 
 use weir_log::SyncMode;
-use weir_sim::crash::{Scenario, history};
+use weir_sim::crash::{Scenario, history, twice};
 use weir_sim::enumerate::every_cut;
 use weir_sim::life::Promise;
 use weir_sim::node_store::{NodeStore, SYNC_EVERY, small};
 use weir_sim::runner::{Plan, run};
 
-fn survive(sync: SyncMode, promise: Promise, seeds: u64) {
-    let seeds = std::env::var("SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(seeds);
+/// Together the three tests survive more than 20,000 cuts.
+const SEEDS: u64 = 130;
+const CUTS_MIN: u64 = 6_700;
+
+fn survive(sync: SyncMode, promise: Promise) {
     let scenario = Scenario { options: small(sync), promise, cuts: 40, plant: None };
-    let replay = |seed| format!("weir sim crash --sync {sync:?} --seed {seed}");
-    match run(&Plan::quiet(0..seeds), replay, |seed| history::<NodeStore>(seed, &scenario)) {
-        Ok(cuts) => println!("{sync:?}: {cuts}"),
+    let replay = |seed| format!("weir sim crash --sync {sync:?} --cuts 40 --seed {seed}");
+    match run(&Plan::quiet(0..SEEDS), replay, |seed| history::<NodeStore>(seed, &scenario)) {
+        Ok(cuts) => {
+            println!("{sync:?}: {cuts}");
+            assert!(cuts.cuts >= CUTS_MIN, "too few cuts to speak of: {cuts}");
+        }
         Err(failure) => panic!("{failure}"),
     }
 }
 
 #[test]
 fn always_loses_nothing_acknowledged() {
-    survive(SyncMode::Always, Promise::Durable, 50);
+    survive(SyncMode::Always, Promise::Durable);
 }
 
 #[test]
 fn interval_loses_at_most_the_interval_and_leaves_no_hole() {
-    survive(SyncMode::Interval, Promise::Within(2 * SYNC_EVERY + 50_000_000), 50);
+    survive(SyncMode::Interval, Promise::Within(2 * SYNC_EVERY + 50_000_000));
 }
 
 #[test]
 fn none_leaves_no_hole() {
-    survive(SyncMode::None, Promise::Nothing, 50);
+    survive(SyncMode::None, Promise::Nothing);
 }
 
 #[test]
@@ -39,6 +45,18 @@ fn every_cut_of_one_workload_is_survived() {
         match every_cut::<NodeStore>(1, 300, &scenario) {
             Ok(points) => println!("{sync:?}: {points}"),
             Err(story) => panic!("{sync:?}: {story}"),
+        }
+    }
+}
+
+/// Everything that happened, happened again in the same order: the ground under every other run.
+#[test]
+fn the_same_seed_gives_the_same_day() {
+    for sync in [SyncMode::Always, SyncMode::Interval] {
+        let scenario = Scenario { options: small(sync), promise: Promise::Nothing, cuts: 10, plant: None };
+        let replay = |seed| format!("weir sim twice --seed {seed}");
+        if let Err(failure) = run(&Plan::quiet(0..25), replay, |seed| twice::<NodeStore>(seed, &scenario)) {
+            panic!("{failure}");
         }
     }
 }
