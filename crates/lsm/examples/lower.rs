@@ -6,7 +6,7 @@
 //!
 //! Times are of CPU, except where a disk is in play: neighbours on the machine disturb those less.
 //!
-//! Parts: memtable, write, read, scan. Without a part: all.
+//! Parts: memtable, cache, write, read, scan. Without a part: all.
 
 #![allow(clippy::disallowed_methods, clippy::print_stdout, reason = "it measures real time")]
 
@@ -39,6 +39,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let _blocking = blocking_scope();
     if wanted("memtable") {
         memtable();
+    }
+    if wanted("cache") {
+        cache(&fs, &dir)?;
     }
     for compression in [Compression::None, Compression::Lz4, Compression::Zstd] {
         if wanted("write") {
@@ -148,6 +151,39 @@ fn yardstick(numbers: &[u64], value: &[u8], order: &str) {
     report(&format!("(B-tree get random of {order} {} B", value.len()), entries, &start);
 }
 
+/// A skewed load on the cache alone: the smaller of two draws, squared, over 200,000 blocks with room for 20,000.
+fn cache(fs: &Arc<dyn Fs>, dir: &Path) -> weir_io::Result<()> {
+    const BLOCKS: u64 = 200_000;
+    const LOOKUPS: u64 = 5_000_000;
+    let (table, _) = open(fs, dir, 100, 1 << 20, &BlockCache::new(1 << 20, 1))?;
+    let block = block_on(table.load(table.block(0), Class::Maintenance, false))?;
+    for threads in [1, 2] {
+        let cache = BlockCache::new(20_000 * block.bytes(), 16);
+        let work = |thread: u64| {
+            let door = cache.table(Owner { tenant: 1, partition: thread as u32 });
+            let mut rng = Rng::new(thread);
+            let start = Cpu::now();
+            for _ in 0..LOOKUPS {
+                let draw = rng.unit() * rng.unit();
+                let offset = (draw * draw * draw * BLOCKS as f64) as u64 * 4096;
+                if door.get(offset).is_none() {
+                    door.insert(offset, &block, false);
+                }
+            }
+            report(&format!("cache, thread {} of {threads}", thread + 1), LOOKUPS, &start);
+        };
+        std::thread::scope(|scope| {
+            for thread in 0..threads {
+                let work = &work;
+                scope.spawn(move || work(thread));
+            }
+        });
+        let usage = cache.usage();
+        println!("{:<44} {:>8.1} %", "hits", 100.0 * usage.hits as f64 / (usage.hits + usage.misses) as f64);
+    }
+    Ok(())
+}
+
 fn write(fs: &Arc<dyn Fs>, dir: &Path, compression: Compression, value_bytes: usize) -> weir_io::Result<()> {
     let entries = (256 << 20) / (value_bytes as u64 + 16);
     let path = dir.join("lower.write");
@@ -180,7 +216,7 @@ fn fill(
         let mut adding = 0.0;
         let mut number = 0;
         while number < entries {
-            let start = Instant::now();
+            let start = Cpu::now();
             while number < entries && writer.pending_bytes() == 0 {
                 let value = &values[number as usize % 64];
                 // Sequence numbers as a random fill leaves them.
@@ -188,7 +224,7 @@ fn fill(
                 writer.add(Entry { key: &key(number), seq, kind: Kind::Put, expire_at_ms: 0, value });
                 number += 1;
             }
-            adding += start.elapsed().as_secs_f64();
+            adding += start.seconds();
             writer.drain().await?;
         }
         Ok((adding, writer.finish().await?))

@@ -12,6 +12,7 @@ pub mod job;
 pub mod memtable;
 mod options;
 pub mod pick;
+mod prefetch;
 pub mod read;
 pub mod shape;
 pub mod snapshot;

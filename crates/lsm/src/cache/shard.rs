@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::ghost::Ghosts;
 use super::{CacheUsage, PINNED_SHARE_MAX};
-use crate::table::Block;
+use crate::table::{Block, Hint};
 
 /// The small queue's part of what is not pinned: 1/10.
 const SMALL_SHARE: usize = 10;
@@ -65,6 +65,8 @@ enum Queue {
 
 struct Slot {
     block: Arc<Block>,
+    /// Fetched while the reference count is: without it the search would wait for one after the other.
+    hint: Hint,
     bytes: u32,
     owner: u32,
     uses: u8,
@@ -99,6 +101,7 @@ impl Shard {
     #[inline]
     pub(super) fn get(&mut self, key: Key, owner: u32) -> Option<Arc<Block>> {
         let found = self.map.get_mut(&key).map(|slot| {
+            slot.hint.prefetch();
             slot.uses = (slot.uses + 1).min(USES_MAX);
             Arc::clone(&slot.block)
         });
@@ -162,7 +165,10 @@ impl Shard {
         if pin {
             usage.pinned_bytes += bytes as u64;
         }
-        self.map.insert(key, Slot { block: Arc::clone(block), bytes: bytes as u32, owner, uses: 0, queue });
+        self.map.insert(
+            key,
+            Slot { block: Arc::clone(block), hint: block.hint(), bytes: bytes as u32, owner, uses: 0, queue },
+        );
         inserted
     }
 

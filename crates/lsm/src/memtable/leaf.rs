@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering as Memory, fen
 
 use super::arena::Arena;
 use super::record::{FRONT_BYTES, Front, Header, Record, Target, head};
+use crate::prefetch::prefetch;
 
 /// Records in a full leaf.
 pub(super) const LEAF_RECORDS: usize = 32;
@@ -67,18 +68,6 @@ pub(super) struct Look {
     /// The record at `position`; null if that is `count`.
     pub(super) record: Record,
     pub(super) next: Leaf,
-}
-
-/// Asks the processor to fetch the cache line at `pointer`.
-#[inline]
-pub(super) fn prefetch<T>(pointer: *const T) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a prefetch has no effect but on the cache, whatever the address.
-    unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(pointer.cast());
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = pointer;
 }
 
 /// Where it would be bad luck to lose the processor. Tests have that luck now and then.

@@ -65,7 +65,7 @@ impl Record {
     /// Asks the processor to fetch the record's first cache line.
     #[inline]
     pub(super) fn prefetch(self) {
-        super::leaf::prefetch(self.0);
+        crate::prefetch::prefetch(self.0);
     }
 
     /// The entry.

@@ -25,6 +25,7 @@ use weir_model::varint;
 use super::format::{BLOCK_BYTES_MAX, RESTART_INTERVAL};
 use super::index::common_prefix;
 use crate::entry::{Entry, Kind, Seq};
+use crate::prefetch::prefetch;
 use crate::value::{Found, Value};
 
 const SHARED_MAX: usize = 7;
@@ -53,6 +54,29 @@ pub struct Block {
 unsafe impl Send for Block {}
 // SAFETY: as above.
 unsafe impl Sync for Block {}
+
+const LINE_BYTES: usize = 64;
+/// More lines in advance would push out what else is needed.
+const HINT_LINES_MAX: usize = 8;
+
+/// See [`Block::hint`].
+#[derive(Clone, Copy)]
+pub(crate) struct Hint {
+    start: usize,
+    end: u32,
+    key_lines: u16,
+}
+
+impl Hint {
+    /// Asks for all of it.
+    #[inline]
+    pub(crate) fn prefetch(self) {
+        for line in 0..usize::from(self.key_lines) {
+            prefetch((self.start + line * LINE_BYTES) as *const u8);
+        }
+        prefetch((self.start + self.end as usize).wrapping_sub(1) as *const u8);
+    }
+}
 
 /// Who owns the bytes.
 enum Storage {
@@ -127,6 +151,13 @@ impl Block {
         size_of::<Block>() + 2 * size_of::<usize>() + storage
     }
 
+    /// What a search in this block will touch: where the content begins, in how many cache lines of keys, and where it ends.
+    pub(crate) fn hint(&self) -> Hint {
+        let start = self.content as usize;
+        let lines = (self.keys_len as usize).div_ceil(LINE_BYTES).min(HINT_LINES_MAX);
+        Hint { start, key_lines: lines as u16, end: self.len }
+    }
+
     #[inline]
     fn keys(&self) -> &[u8] {
         &self.content()[..self.keys_len as usize]
@@ -154,7 +185,7 @@ impl Block {
     }
 
     /// The entry at `place`; `None` if the block ends there.
-    #[inline]
+    #[inline(always)] // By the call, an entry would go through memory.
     pub(super) fn entry(&self, place: Place) -> Result<Option<Raw>, &'static str> {
         if place.key >= self.keys_len as usize {
             return Ok(None);
@@ -282,7 +313,7 @@ impl Raw {
         expire_at_ms: 0,
     };
 
-    #[inline]
+    #[inline(always)]
     fn decode(keys: &[u8], place: Place) -> Option<Raw> {
         let (&lens, mut rest) = keys.get(place.key..)?.split_first()?;
         let mut shared = usize::from(lens >> 5);

@@ -19,6 +19,7 @@ mod verify;
 mod writer;
 
 pub use block::Block;
+pub(crate) use block::Hint;
 pub use cursor::{CursorOptions, TableCursor};
 pub use format::{BlockAddress, Compression, TableOptions, TableSummary};
 pub(crate) use index::common_prefix;
