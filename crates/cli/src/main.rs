@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod bench;
+mod check;
 mod serve;
 
 /// Many small allocations come and go on a few threads, which is what it is made for.
@@ -23,6 +24,8 @@ struct Cli {
 enum Command {
     /// Start a server that any Redis client can talk to
     Serve(serve::Serve),
+    /// Verify every checksum, order and invariant of a directory, off line
+    Check(check::Check),
     /// Measure Weir, next to a peer where one is named
     Bench(bench::Bench),
 }
@@ -30,6 +33,7 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Serve(serve) => serve.run(),
+        Command::Check(check) => check.run(),
         Command::Bench(bench) => bench.run(),
     };
     match result {

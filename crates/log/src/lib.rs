@@ -22,7 +22,7 @@ mod state;
 pub use commit::{Commit, Waiter};
 pub use log::{Log, WriteAheadLog};
 pub use options::{LogOptions, SyncMode};
-pub use recover::{Cut, Recovery};
+pub use recover::{Cut, Recovery, check};
 pub use segment::decode_segment_header;
 pub use state::LogStats;
 pub use weir_model::LogIndex;

@@ -79,6 +79,25 @@ struct Recover<'a> {
     turn: Turn,
 }
 
+/// What reading the segments told, before anything is changed.
+struct Survey {
+    found: Found,
+    /// Segments that are no part of the log any more.
+    unneeded: Vec<PathBuf>,
+    /// A segment in the making was left behind.
+    preparing: bool,
+}
+
+/// Reads the log in `dir`, which nobody may have open, and changes nothing: every checksum, the order of the records, and that
+/// none is missing after `persisted`.
+///
+/// # Errors
+/// `Corruption` for a damaged record that had been durable, naming file and offset.
+pub async fn check(fs: &Arc<dyn Fs>, dir: &Path, owner: Owner, persisted: LogIndex) -> Result<Recovery> {
+    let survey = survey(fs, dir, owner, persisted, &mut |_, _| Ok(())).await?;
+    Ok(survey.found.recovery)
+}
+
 pub(crate) async fn recover(
     fs: &Arc<dyn Fs>,
     dir: &Path,
@@ -87,13 +106,37 @@ pub(crate) async fn recover(
     replay: &mut (dyn FnMut(LogIndex, &[u8]) -> Result<()> + Send),
 ) -> Result<Found> {
     let tag = Tag::new(owner, Class::Log);
+    let Survey { found, unneeded, preparing } = survey(fs, dir, owner, persisted, replay).await?;
+    // What was replayed may be in the page cache only. It must be durable before the first new record is, or a second
+    // crash could leave a hole.
+    for Older { path, .. } in &found.older {
+        let file =
+            fs.open(path, OpenOptions { write: true, create_new: false, direct: false, dsync: false }, tag).await?;
+        file.sync(tag).await?;
+    }
+    // And what was cut off must be gone for good before.
+    let preparing = preparing.then(|| dir.join(segment::PREPARING));
+    for path in unneeded.iter().chain(&preparing) {
+        fs.remove(path, tag).await?;
+    }
+    if preparing.is_some() || !unneeded.is_empty() {
+        fs.sync_dir(dir, tag).await?;
+    }
+    Ok(found)
+}
+
+async fn survey(
+    fs: &Arc<dyn Fs>,
+    dir: &Path,
+    owner: Owner,
+    persisted: LogIndex,
+    replay: &mut (dyn FnMut(LogIndex, &[u8]) -> Result<()> + Send),
+) -> Result<Survey> {
+    let tag = Tag::new(owner, Class::Log);
     let names = fs.list(dir, tag).await?;
     let mut ids: Vec<u64> = names.iter().filter_map(|entry| segment::parse_name(&entry.name)).collect();
     ids.sort_unstable();
-    let mut removed = names.iter().any(|entry| entry.name == segment::PREPARING);
-    if removed {
-        fs.remove(&dir.join(segment::PREPARING), tag).await?;
-    }
+    let preparing = names.iter().any(|entry| entry.name == segment::PREPARING);
     let next_segment_id = ids.last().map_or(1, |id| id + 1);
     let recovery = Recovery { last: persisted, ..Recovery::default() };
     let mut recover = Recover { fs, tag, persisted, replay, recovery, expected: None, turn: Turn::new() };
@@ -104,22 +147,8 @@ pub(crate) async fn recover(
     unneeded.extend(recover.walk(&candidates, &mut older).await?);
     let Recover { mut recovery, expected, .. } = recover;
     recovery.last = recovery.last.max(expected.map_or(0, |expected| expected - 1));
-    // What was replayed may be in the page cache only. It must be durable before the first new record is, or a second
-    // crash could leave a hole.
-    for Older { path, .. } in &older {
-        let file =
-            fs.open(path, OpenOptions { write: true, create_new: false, direct: false, dsync: false }, tag).await?;
-        file.sync(tag).await?;
-    }
-    // And what was cut off must be gone for good before.
-    for path in &unneeded {
-        fs.remove(path, tag).await?;
-        removed = true;
-    }
-    if removed {
-        fs.sync_dir(dir, tag).await?;
-    }
-    Ok(Found { recovery, older, next_segment_id })
+    let found = Found { recovery, older, next_segment_id };
+    Ok(Survey { found, unneeded, preparing })
 }
 
 impl Recover<'_> {

@@ -80,6 +80,22 @@ async fn create_dir(fs: &Arc<dyn Fs>, dir: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Locks `dir` and gives the directories of its partitions, without changing anything.
+///
+/// # Errors
+/// `NotFound` if it is not a node's directory, `Locked` if a server has it open.
+pub async fn survey(fs: &Arc<dyn Fs>, dir: &Path) -> Result<(Box<dyn FsLock>, Vec<PathBuf>)> {
+    let file = fs.open(&dir.join("FORMAT"), OpenOptions::read_buffered(), TAG).await?;
+    let found = file.read_at(0, AlignedBuf::with_len(FORMAT.len()), TAG).await?;
+    if found[..] != *FORMAT {
+        return Err(Error::new(ErrorKind::Invalid, "check", dir, "its FORMAT is not `weir 1`"));
+    }
+    let lock = fs.lock(&dir.join("LOCK")).await?;
+    let partitions = dir.join("partitions");
+    let names = fs.list(&partitions, TAG).await?;
+    Ok((lock, names.into_iter().filter(|entry| entry.is_dir).map(|entry| partitions.join(entry.name)).collect()))
+}
+
 /// The directory of partition `number`, made durably.
 pub async fn partition_dir(fs: &Arc<dyn Fs>, dir: &Path, number: u32) -> Result<PathBuf> {
     let partitions = dir.join("partitions");

@@ -3,6 +3,7 @@
 //! A [`Node`] owns a directory, the gates, the cache and the workers; a [`Partition`] is a log and a tree behind both gates. One
 //! partition for now.
 
+mod check;
 mod config;
 mod control;
 mod event;
@@ -13,6 +14,7 @@ mod partition;
 mod slowdown;
 mod workers;
 
+pub use check::{NodeCheck, check};
 pub use config::{Bandwidth, Machine, NodeConfig};
 pub use metrics::{PartitionMetrics, StallTimes};
 pub use node::Node;

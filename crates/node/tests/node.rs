@@ -284,3 +284,39 @@ fn a_node_reopened_right_after_its_end_is_not_harmed_by_jobs_of_its_former_life(
         }
     }
 }
+
+#[test]
+fn a_check_finds_a_flipped_bit_in_any_table_and_names_the_file() {
+    let sim = Sim::new(10);
+    let fs = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng());
+    let node = open(&sim, &fs, SyncMode::Interval);
+    let partition = Arc::clone(node.partition());
+    sim.block_on(async {
+        for number in 0..2_000 {
+            put(&partition, number, number).await.expect("put");
+        }
+        partition.seal();
+        partition.settle().await;
+        node.close().await.expect("close");
+    });
+    drop((partition, node));
+    let image = fs.crash_keeping(Keep::All, &mut sim.rng());
+    drop(sim);
+    let check = |image: &weir_io::sim::DiskImage| {
+        let sim = Sim::new(11);
+        let fs = SimFs::from_image(image, sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng());
+        let fs = fs as Arc<dyn Fs>;
+        sim.block_on(weir_node::check(&fs, "/weir".as_ref(), |_, _| {})).expect("check")
+    };
+    let sound = check(&image);
+    assert!(sound[0].problems.is_empty(), "{:?}", sound[0].problems);
+    assert_eq!(sound[0].tree.entries, 2_000);
+    let tables: Vec<_> =
+        image.files().into_iter().filter(|(path, _)| path.extension() == Some("sst".as_ref())).collect();
+    for (path, length) in &tables {
+        let mut flipped = image.clone();
+        assert!(flipped.flip_bit(path, length / 3, 4));
+        let found = check(&flipped);
+        assert!(found[0].problems.iter().any(|problem| problem.path().ends_with(path)), "{path:?}: {:?}", found[0].problems);
+    }
+}
