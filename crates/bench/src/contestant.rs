@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::settings::Settings;
+use crate::weir::Weir;
 use crate::{Result, peer};
 
 /// An open store. Every method may be called from many threads.
@@ -30,54 +31,8 @@ pub trait Contestant: Send + Sync {
     /// Files per level, such as `L0:1 L5:4 L6:28`.
     fn shape(&self) -> String;
 
-    /// How to keep `outstanding` reads under way. The default gives every read its thread.
-    fn lanes(&self, outstanding: usize) -> Lanes {
-        Lanes { threads: outstanding, per_thread: 1 }
-    }
-
-    /// Reads on the calling thread with up to `outstanding` under way, until `next` has no more keys; each
-    /// finished read is shown to `done` with the item that `next` gave (`None` = not found).
-    fn read_lane(&self, outstanding: usize, lane: &mut dyn Lane) -> Result<()> {
-        debug_assert_eq!(outstanding, 1, "a contestant with more reads per thread says how");
-        while let Some(ticket) = lane.next() {
-            let found = self.get(&ticket.key, &mut |value| lane.done(&ticket, Some(value)))?;
-            if !found {
-                lane.done(&ticket, None);
-            }
-        }
-        Ok(())
-    }
-
     /// Closes in good order.
     fn close(self: Box<Self>) -> Result<()>;
-}
-
-/// Threads, and reads under way in each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lanes {
-    /// Threads that read.
-    pub threads: usize,
-    /// Reads that one thread keeps under way.
-    pub per_thread: usize,
-}
-
-/// One read to do.
-#[derive(Clone, Copy, Debug)]
-pub struct Ticket {
-    /// The item to read.
-    pub item: u64,
-    /// Its key.
-    pub key: [u8; crate::data::KEY_BYTES],
-    /// When it was handed out, in nanoseconds of the meter; 0 if it is not timed.
-    pub started: u64,
-}
-
-/// Where a thread gets its reads from and reports them to.
-pub trait Lane {
-    /// The next read; `None` when the work is over.
-    fn next(&mut self) -> Option<Ticket>;
-    /// `ticket` is answered.
-    fn done(&mut self, ticket: &Ticket, value: Option<&[u8]>);
 }
 
 /// The engines that can run.
@@ -128,7 +83,8 @@ impl Entry {
                 let library = self.library.as_deref().ok_or("no library was given for rocksdb")?;
                 Ok(Box::new(peer::rocksdb::RocksDb::open(library, dir, settings)?))
             }
-            Engine::Weir | Engine::WeirUngated => Err("weir's own side of the bench is not built yet".into()),
+            Engine::Weir => Ok(Box::new(Weir::open(dir, settings, true)?)),
+            Engine::WeirUngated => Ok(Box::new(Weir::open(dir, settings, false)?)),
         }
     }
 }

@@ -24,6 +24,7 @@ pub mod redis;
 pub mod report;
 pub mod rounds;
 pub mod settings;
+mod weir;
 pub mod work;
 
 /// Why a measurement could not be made, in words for the person at the terminal.

@@ -1,10 +1,8 @@
 //! Every work on a contestant in memory, right and wrong ones.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
-use crate::contestant::Lane;
 use crate::memory::Memory;
 
 fn size() -> Size {
@@ -71,66 +69,4 @@ fn a_wrong_value_fails_the_reads() {
 fn an_item_that_a_kill_lost_fails_the_recovery() {
     let dir = dir("killed");
     run_in(&dir, Task::Measure(Work::Recovery)).expect_err("no log was left");
-}
-
-/// Keeps `outstanding` tickets, and answers them in another order than it took them.
-struct Shuffling(Box<dyn Contestant>, AtomicU64);
-
-impl Contestant for Shuffling {
-    fn version(&self) -> String {
-        self.0.version()
-    }
-    fn remarks(&self) -> String {
-        self.0.remarks()
-    }
-    fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.0.put(key, value)
-    }
-    fn get(&self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<bool> {
-        self.0.get(key, see)
-    }
-    fn scan(&self, from: &[u8], limit: usize, see: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
-        self.0.scan(from, limit, see)
-    }
-    fn settle(&self) -> Result<()> {
-        self.0.settle()
-    }
-    fn shape(&self) -> String {
-        self.0.shape()
-    }
-    fn lanes(&self, outstanding: usize) -> crate::contestant::Lanes {
-        crate::contestant::Lanes { threads: 2, per_thread: outstanding / 2 }
-    }
-    fn read_lane(&self, outstanding: usize, lane: &mut dyn Lane) -> Result<()> {
-        self.1.fetch_max(outstanding as u64, Ordering::Relaxed);
-        loop {
-            let mut tickets = Vec::new();
-            while tickets.len() < outstanding
-                && let Some(ticket) = lane.next()
-            {
-                tickets.push(ticket);
-            }
-            if tickets.is_empty() {
-                return Ok(());
-            }
-            for ticket in tickets.into_iter().rev() {
-                self.get(&ticket.key, &mut |value| lane.done(&ticket, Some(value)))?;
-            }
-        }
-    }
-    fn close(self: Box<Self>) -> Result<()> {
-        self.0.close()
-    }
-}
-
-#[test]
-fn a_contestant_may_keep_many_reads_under_way_on_few_threads() {
-    let dir = dir("lanes");
-    run_in(&dir, Task::Load).expect("the load runs");
-    let open = |_: &Settings| -> Result<Box<dyn Contestant>> {
-        Ok(Box::new(Shuffling(Memory::open(&dir), AtomicU64::new(0))))
-    };
-    let outcome = run(Task::Measure(Work::ReadRandom16), &open, &size(), 1, &|_| ()).expect("the work runs");
-    assert_eq!(outcome.ops, 400);
-    assert!(outcome.remarks.contains("2 threads x 8 reads"), "{}", outcome.remarks);
 }

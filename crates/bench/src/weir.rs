@@ -1,0 +1,135 @@
+//! Weir itself, as an embedded program uses it: a node as `weir serve` opens it, and client threads that may block.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use weir_admission::cost::Capacity;
+use weir_admission::{Limits, Rates};
+use weir_io::real::{RealClock, RealFs, RealFsOptions, RealSpawn, block_on, blocking_scope};
+use weir_log::SyncMode;
+use weir_lsm::{Range, TreeOptions};
+use weir_model::Batch;
+use weir_node::{Bandwidth, Machine, Node, NodeConfig};
+
+use crate::Result;
+use crate::contestant::Contestant;
+use crate::settings::Settings;
+
+/// The niceness that `weir serve` gives background work.
+const BACKGROUND_NICE: i32 = 10;
+
+/// Limits far above what any disk here does: every request passes every gate, is counted and booked, and none waits.
+const FAR_ABOVE: Bandwidth = Bandwidth {
+    device: Limits::Shared(Rates { bytes: 100_000_000_000, ops: 100_000_000 }),
+    capacity: Capacity { rcu: 5_000_000, wcu: 5_000_000 },
+    background: 100_000_000_000,
+};
+
+/// An open Weir.
+pub struct Weir {
+    node: Node,
+    remarks: String,
+}
+
+impl Weir {
+    /// Opens (creates if missing) the store in `dir`; with `gates`, behind partition gate, node gate and ledger.
+    pub fn open(dir: &Path, settings: &Settings, gates: bool) -> Result<Self> {
+        let fs = RealFs::new(RealFsOptions { probe_dir: Some(dir.to_path_buf()), ..RealFsOptions::default() });
+        let threads = (settings.compaction_threads + settings.flush_threads) as usize;
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH)?;
+        let machine = Machine {
+            fs: fs.clone(),
+            clock: RealClock::new(),
+            spawn: Arc::new(RealSpawn::new(threads, BACKGROUND_NICE)),
+            salt: since_1970.as_nanos() as u64,
+        };
+        let config = NodeConfig { bandwidth: gates.then_some(FAR_ABOVE), gates, ..config(dir, settings) };
+        let _scope = blocking_scope();
+        let node = block_on(Node::open(&config, machine))?;
+        let gates = if gates { "on, limits far above the load" } else { "off" };
+        let remarks = format!("gates {gates}; log {:?}; disk {:?}", config.sync, fs.backend());
+        Ok(Self { node, remarks })
+    }
+}
+
+/// The settings in Weir's own words. What is not named has the node's default.
+fn config(dir: &Path, settings: &Settings) -> NodeConfig {
+    NodeConfig {
+        tree: TreeOptions {
+            write_buffer_bytes: settings.write_buffer_bytes as usize,
+            write_buffers_max: settings.write_buffers as usize,
+            l0_trigger: settings.l0_trigger as usize,
+            l0_slow: settings.l0_slowdown as usize,
+            l0_stop: settings.l0_stop as usize,
+            level1_bytes: settings.base_level_bytes,
+            level_factor: settings.level_ratio.into(),
+            table_bytes: settings.table_bytes,
+            block_bytes: settings.block_bytes as usize,
+            filter_bits_per_key: settings.filter_bits,
+            ..TreeOptions::default()
+        },
+        cache_bytes: settings.cache_bytes as usize,
+        sync: if settings.sync { SyncMode::Always } else { SyncMode::Interval },
+        compaction_slots: settings.compaction_threads as usize,
+        ..NodeConfig::new(dir)
+    }
+}
+
+impl Contestant for Weir {
+    fn version(&self) -> String {
+        format!("weir {}", env!("CARGO_PKG_VERSION"))
+    }
+
+    fn remarks(&self) -> String {
+        self.remarks.clone()
+    }
+
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        let _scope = blocking_scope();
+        let mut batch = Batch::new();
+        batch.put(key, value);
+        block_on(async { self.node.partition().write(&batch).await?.await })?;
+        Ok(())
+    }
+
+    fn get(&self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let _scope = blocking_scope();
+        let record = block_on(self.node.partition().get(key))?;
+        if let Some(record) = &record {
+            see(&record.value);
+        }
+        Ok(record.is_some())
+    }
+
+    fn scan(&self, from: &[u8], limit: usize, see: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
+        let _scope = blocking_scope();
+        block_on(async {
+            let mut scan = self.node.partition().scan(Range::starting_at(from)).await?;
+            for _ in 0..limit {
+                let Some(entry) = scan.next().await? else { break };
+                see(entry.key, entry.value);
+            }
+            Ok(())
+        })
+    }
+
+    fn settle(&self) -> Result<()> {
+        let partition = self.node.partition();
+        partition.seal();
+        block_on(partition.settle());
+        Ok(())
+    }
+
+    fn shape(&self) -> String {
+        let shape = self.node.partition().metrics().shape;
+        let levels = shape.levels.iter().enumerate().filter(|(_, level)| level.tables > 0);
+        levels.map(|(level, facts)| format!("L{level}:{}", facts.tables)).collect::<Vec<_>>().join(" ")
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        let _scope = blocking_scope();
+        block_on(self.node.close())?;
+        Ok(())
+    }
+}
