@@ -421,6 +421,27 @@ fn a_scan_reads_ahead_and_a_seek_does_not() {
 }
 
 #[test]
+fn a_scan_backwards_reads_ahead_backwards() {
+    let bench = Bench::new();
+    let table = bench.table(TableOptions::default(), &plain(400, 1000));
+    let mut cursor = table.cursor(CursorOptions { class: Class::Read, readahead_bytes: 128 << 10, fill_cache: true });
+    let mut step = cursor.seek_last();
+    let mut entries = 0;
+    loop {
+        bench.finish(&mut cursor, step).expect("the disk is well");
+        if cursor.entry().is_none() {
+            break;
+        }
+        entries += 1;
+        step = cursor.prev();
+    }
+    assert_eq!(entries, 400);
+    // 100 blocks: 2 + 4 + 8 + 16 + 32 + 32 + 6, each read once.
+    let read = bench.fs.count(Class::Read, OpKind::Read);
+    assert_eq!((read.ops, read.bytes), (7, 100 * PAGE as u64));
+}
+
+#[test]
 fn what_is_pinned_is_read_once() {
     let bench = Bench::new();
     let model = plain(400, 1000);
