@@ -24,6 +24,7 @@ fn newest(tree: &Tree, key: &[u8]) -> u64 {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "what is about threads is tested with threads")]
 fn a_reader_of_the_newest_version_never_sees_half_a_batch() {
     let sim = Sim::new(1);
     let fs = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng()) as Arc<dyn Fs>;

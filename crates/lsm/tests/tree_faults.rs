@@ -1,0 +1,167 @@
+//! The tree on a disk that fails now and then, with jobs that fail or are dropped wherever they stand, their manifest edit included.
+//! Whatever is uncertain must not matter: after every restart the tree and the log together hold what was written.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use weir_io::sim::{DeviceSpec, Fault, FaultPlan, Keep, OpKind, Sim, SimFs};
+use weir_io::{Fs, Owner, Rng, sleep_until};
+use weir_lsm::cache::BlockCache;
+use weir_lsm::pick::Scope;
+use weir_lsm::{Env, Range, Tree, TreeOptions};
+use weir_model::Batch;
+
+struct World<'a> {
+    rng: Rng,
+    sim: &'a Sim,
+    fs: Arc<SimFs>,
+    tree: Arc<Tree>,
+    /// Batch `n` is log record `n + 1`.
+    log: Vec<Batch>,
+    map: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// What a log would still have: records after this one.
+    truncated: u64,
+}
+
+fn device() -> DeviceSpec {
+    DeviceSpec { latency: 20_000, ..DeviceSpec::instant() }
+}
+
+fn faults(rng: &mut Rng) -> FaultPlan {
+    let kinds =
+        [OpKind::Write, OpKind::Sync, OpKind::SyncDir, OpKind::Rename, OpKind::Create, OpKind::Remove, OpKind::Read];
+    let mut plan = FaultPlan::none();
+    for kind in kinds {
+        if rng.chance(0.5) {
+            plan = plan.chance(kind, if rng.chance(0.5) { Fault::Error } else { Fault::NoSpace }, 0.05);
+        }
+    }
+    plan
+}
+
+async fn open(sim: &Sim, fs: &Arc<SimFs>) -> Arc<Tree> {
+    let options = TreeOptions {
+        write_buffer_bytes: 2 << 10,
+        l0_trigger: 2,
+        level1_bytes: 8 << 10,
+        level_factor: 3,
+        table_bytes: 4 << 10,
+        block_bytes: 512,
+        io_bytes: 4 << 10,
+        ..TreeOptions::default()
+    };
+    let env = Env {
+        fs: Arc::clone(fs) as Arc<dyn Fs>,
+        dir: PathBuf::from("/tree"),
+        owner: Owner { tenant: 1, partition: 1 },
+        cache: BlockCache::new(32 << 10, 1),
+        clock: sim.clock(),
+    };
+    Tree::open(env, options).await.expect("the tree opens")
+}
+
+impl World<'_> {
+    fn write(&mut self) {
+        let mut batch = Batch::new();
+        for _ in 0..=self.rng.below(3) {
+            let key = format!("key{:03}", self.rng.below(150)).into_bytes();
+            if self.rng.chance(0.3) {
+                batch.delete(&key);
+                self.map.remove(&key);
+            } else {
+                let value = vec![self.rng.next_u64() as u8; self.rng.below(200) as usize];
+                batch.put(&key, &value);
+                self.map.insert(key, value);
+            }
+        }
+        self.log.push(batch);
+        let applied = self.tree.apply(self.log.len() as u64, self.log[self.log.len() - 1].as_ref());
+        self.tree.publish(applied.last_seq);
+    }
+
+    /// Runs a job, to the end or not.
+    async fn job(&mut self) {
+        let Some(job) = self.tree.next_flush().or_else(|| self.tree.next_compaction(Scope::All)) else { return };
+        let polls = if self.rng.chance(0.7) { u64::MAX } else { self.rng.below(60) };
+        let clock = self.sim.clock();
+        let mut job = Box::pin(job.run());
+        for _ in 0..polls {
+            if std::future::poll_fn(|cx| std::task::Poll::Ready(job.as_mut().poll(cx))).await.is_ready() {
+                break;
+            }
+            sleep_until(&clock, clock.now() + 7_000).await;
+        }
+        drop(job);
+        self.truncated = self.truncated.max(self.tree.persisted());
+    }
+
+    async fn restart(&mut self) {
+        let keep = [Keep::Random, Keep::None, Keep::All, Keep::Prefix][self.rng.below(4) as usize];
+        let image = self.fs.crash_keeping(keep, &mut self.rng);
+        let disk = self.rng.fork("disk");
+        self.fs = SimFs::from_image(&image, self.sim.clock(), device(), FaultPlan::none(), disk);
+        self.tree = open(self.sim, &self.fs).await;
+        let persisted = self.tree.persisted();
+        assert!(
+            persisted >= self.truncated,
+            "the log has nothing before {}, the tree ends at {persisted}",
+            self.truncated
+        );
+        for (index, batch) in self.log.iter().enumerate().skip(persisted as usize) {
+            let applied = self.tree.apply(index as u64 + 1, batch.as_ref());
+            self.tree.publish(applied.last_seq);
+        }
+        self.check().await;
+        self.fs.set_faults(faults(&mut self.rng));
+    }
+
+    async fn check(&self) {
+        let mut scan = self.tree.scan(Range::all(), None);
+        let mut found = BTreeMap::new();
+        while let Some(entry) = scan.next().await.expect("scan") {
+            found.insert(entry.key.to_vec(), entry.value.to_vec());
+        }
+        assert!(found == self.map, "the tree and the map differ");
+    }
+}
+
+fn run(seed: u64, steps: usize) {
+    let sim = Sim::new(seed);
+    let mut rng = Rng::new(seed);
+    let fs = SimFs::new(sim.clock(), device(), FaultPlan::none(), rng.fork("disk"));
+    let tree = sim.block_on(open(&sim, &fs));
+    fs.set_faults(faults(&mut rng));
+    let (log, map) = (Vec::new(), BTreeMap::new());
+    let mut world = World { rng, sim: &sim, fs, tree, log, map, truncated: 0 };
+    for _ in 0..steps {
+        match world.rng.below(100) {
+            0..60 => world.write(),
+            60..98 => sim.block_on(world.job()),
+            98 => sim.block_on(world.restart()),
+            _ => drop(sim.block_on(world.tree.tidy())),
+        }
+    }
+    world.fs.set_faults(FaultPlan::none());
+    sim.block_on(async {
+        world.check().await;
+        world.tree.seal();
+        while let Some(job) = world.tree.next_flush().or_else(|| world.tree.next_compaction(Scope::All)) {
+            job.run().await.expect("job");
+        }
+        world.check().await;
+        world.restart().await;
+        let fs = Arc::clone(&world.fs) as Arc<dyn Fs>;
+        world.fs.set_faults(FaultPlan::none());
+        let report = weir_lsm::check::check(&fs, "/tree".as_ref(), |_, _| {}).await.expect("check");
+        assert!(report.problems.is_empty(), "{:?}", report.problems);
+        assert!(report.orphans.is_empty(), "{:?}", report.orphans);
+    });
+}
+
+#[test]
+fn whatever_fails_nothing_is_lost() {
+    for seed in 0..150 {
+        run(seed, 500);
+    }
+}
