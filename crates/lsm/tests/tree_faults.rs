@@ -165,3 +165,35 @@ fn whatever_fails_nothing_is_lost() {
         run(seed, 500);
     }
 }
+
+#[test]
+fn attempts_on_a_full_disk_leave_nothing_behind() {
+    let sim = Sim::new(1);
+    let fs = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng());
+    let tree = sim.block_on(open(&sim, &fs));
+    let files = || {
+        sim.block_on(fs.list("/tree".as_ref(), weir_io::Tag::new(Owner::default(), weir_io::Class::Maintenance)))
+            .expect("list")
+            .len()
+    };
+    // Two runs side by side: the compaction that is due moves them, and needs space for its manifest edit only.
+    for (index, key) in [b"a", b"b"].into_iter().enumerate() {
+        let mut batch = Batch::new();
+        batch.put(key, &[7; 1000]);
+        tree.apply(index as u64 + 1, batch.as_ref());
+        tree.seal();
+        sim.block_on(tree.next_flush().expect("a flush is due").run()).expect("flush");
+    }
+    fs.set_faults(FaultPlan::none().chance(OpKind::Write, Fault::NoSpace, 1.0));
+    let before = files();
+    for _ in 0..20 {
+        let job = tree.next_compaction(Scope::All).expect("a compaction is due");
+        let error = sim.block_on(job.run()).expect_err("the disk is full");
+        assert_eq!(error.kind(), weir_io::ErrorKind::NoSpace);
+        sim.block_on(tree.tidy()).expect("tidy");
+    }
+    assert!(files() <= before + 1, "{before} files before, {} after", files());
+    fs.set_faults(FaultPlan::none());
+    sim.block_on(tree.next_compaction(Scope::All).expect("a compaction is due").run()).expect("there is space");
+    assert_eq!(tree.version().level(1).len(), 2);
+}

@@ -77,7 +77,7 @@ impl Tree {
         let mut manifest = self.manifest.lock().await;
         if manifest.needs_roll() {
             let (number, snapshot, _) = self.frozen();
-            manifest.roll(number, &snapshot).await?;
+            self.garbage.add(manifest.roll(number, &snapshot).await?);
             self.state.lock().doubtful.drain(..).for_each(|path| self.garbage.add(path));
         }
         let before = self.version();

@@ -74,11 +74,25 @@ impl Manifest {
         buf.extend_from_slice(&file_header());
         append_record(&mut buf, 0, &snapshot.encode());
         let end = buf.len() as u64;
-        let file = fs.open(&path, OpenOptions::create_new_buffered(), tag).await?;
-        file.write_at(0, buf, tag).await?;
-        file.sync(tag).await?;
+        let temporary = dir.join("CURRENT.tmp");
+        let written = async {
+            let file = write_file(fs, &path, buf, tag).await?;
+            fs.sync_dir(dir, tag).await?;
+            remove_if_there(fs, &temporary, tag).await?;
+            write_file(fs, &temporary, AlignedBuf::copy_of(encode_current(number).as_bytes()), tag).await?;
+            Ok(file)
+        };
+        let file = match written.await {
+            Ok(file) => file,
+            Err(error) => {
+                // On a full disk this is tried ten times a second: attempts must not pile up. Nothing names the file, so what
+                // cannot be removed now is removed at the next opening.
+                let _ = fs.remove(&path, tag).await;
+                return Err(error);
+            }
+        };
+        fs.rename(&temporary, &dir.join(CURRENT), tag).await?;
         fs.sync_dir(dir, tag).await?;
-        write_current(fs, dir, tag, number).await?;
         Ok(Self { fs: Arc::clone(fs), dir: dir.into(), tag, number, file, end, records: 1, uncertain: false })
     }
 
@@ -92,14 +106,11 @@ impl Manifest {
         self.uncertain || self.end >= ROLL_BYTES
     }
 
-    /// Replaces this manifest by `number`, holding `snapshot`, and removes the old file.
-    pub async fn roll(&mut self, number: u64, snapshot: &Edit) -> Result<()> {
+    /// Replaces this manifest by `number`, holding `snapshot`. Gives the path of the old file, which nothing needs any more.
+    pub async fn roll(&mut self, number: u64, snapshot: &Edit) -> Result<PathBuf> {
         let old = self.dir.join(file_name(self.number));
         *self = Self::create(&self.fs, &self.dir, self.tag, number, snapshot).await?;
-        match self.fs.remove(&old, self.tag).await {
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
+        Ok(old)
     }
 
     /// Makes `edit` durable. After an error its fate is unknown: see rule 2.
@@ -124,17 +135,19 @@ async fn read_file(fs: &Arc<dyn Fs>, path: &Path, tag: Tag) -> Result<AlignedBuf
     file.read_at(0, AlignedBuf::with_len(length), tag).await
 }
 
-async fn write_current(fs: &Arc<dyn Fs>, dir: &Path, tag: Tag, number: u64) -> Result<()> {
-    let temporary = dir.join("CURRENT.tmp");
-    match fs.remove(&temporary, tag).await {
-        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let file = fs.open(&temporary, OpenOptions::create_new_buffered(), tag).await?;
-    file.write_at(0, AlignedBuf::copy_of(encode_current(number).as_bytes()), tag).await?;
+/// Creates `path` with `content` and makes that durable, but not the name.
+async fn write_file(fs: &Arc<dyn Fs>, path: &Path, content: AlignedBuf, tag: Tag) -> Result<Arc<dyn File>> {
+    let file = fs.open(path, OpenOptions::create_new_buffered(), tag).await?;
+    file.write_at(0, content, tag).await?;
     file.sync(tag).await?;
-    fs.rename(&temporary, &dir.join(CURRENT), tag).await?;
-    fs.sync_dir(dir, tag).await
+    Ok(file)
+}
+
+async fn remove_if_there(fs: &Arc<dyn Fs>, path: &Path, tag: Tag) -> Result<()> {
+    match fs.remove(path, tag).await {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
 }
 
 fn encode_current(number: u64) -> String {
