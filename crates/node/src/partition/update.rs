@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use parking_lot::MutexGuard;
 use weir_io::Result;
+use weir_log::{SyncMode, WriteAheadLog};
 use weir_lsm::{Found, Lookup, Stall};
 use weir_model::Batch;
 
@@ -34,7 +35,8 @@ enum Attempt<R> {
 
 impl Partition {
     /// Reads `keys`, lets `change` decide on their living records (in the same order) and applies the batch that it fills, with no
-    /// other write to these keys in between. `change` may only write to `keys`. `None` where it left the batch empty.
+    /// other write to these keys in between. `change` may only write to `keys`. There is no commit to wait for where it left the
+    /// batch empty and saw nothing that is still on its way.
     ///
     /// # Errors
     /// As [`Partition::write`] and [`Partition::get`].
@@ -96,12 +98,16 @@ impl Partition {
     where
         F: FnOnce(&[Option<Record>], &mut Batch) -> R,
     {
+        let newest_seen = found.iter().flatten().map(|found| found.seq).max().unwrap_or(0);
         let records: Vec<Option<Record>> = found.into_iter().map(|found| self.living(found)).collect();
         let mut batch = Batch::new();
         let change = change.take().expect("an update is decided once");
         let answer = change(&records, &mut batch);
         if batch.is_empty() {
-            return Ok((answer, None));
+            // The answer tells of changes that a lost machine could still take back: it waits for their commit.
+            let unpublished = self.sync == SyncMode::Always && newest_seen > self.tree.published();
+            let seen = unpublished.then(|| Commit::new(self, self.log.last(), self.tree.applied_seq()));
+            return Ok((answer, seen));
         }
         let commit = self.write_in_order(order, &batch)?;
         Ok((answer, Some(commit)))
