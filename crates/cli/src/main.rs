@@ -28,6 +28,8 @@ enum Command {
     Check(check::Check),
     /// Measure Weir, next to a peer where one is named
     Bench(bench::Bench),
+    /// Live through power cuts, failing disks and kills
+    Sim(weir_sim::command::Sim),
 }
 
 fn main() -> ExitCode {
@@ -35,6 +37,7 @@ fn main() -> ExitCode {
         Command::Serve(serve) => serve.run(),
         Command::Check(check) => check.run(),
         Command::Bench(bench) => bench.run(),
+        Command::Sim(sim) => sim.run().map_err(Into::into),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
