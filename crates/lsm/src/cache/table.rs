@@ -54,6 +54,12 @@ impl TableCache {
         drop(evicted.blocks);
     }
 
+    /// Takes the pinned blocks out: for a table that has left the upper levels. What is still asked for comes back unpinned.
+    pub fn unpin(&self) {
+        let pinned = std::mem::take(&mut *self.pinned.lock());
+        pinned.into_iter().for_each(|offset| self.evict(offset));
+    }
+
     /// Takes a block out.
     pub fn evict(&self, offset: u64) {
         let key = self.key(offset);

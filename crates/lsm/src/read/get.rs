@@ -13,6 +13,9 @@ use crate::table::{BlockAddress, Table, TableGet, filter};
 use crate::value::Found;
 use crate::version::LEVELS;
 
+/// Blocks of the levels down to this one are pinned in the cache when a point read fetches them.
+pub const PINNED_LEVEL_MAX: usize = 1;
+
 /// The answer to a point read: there at once, or under way. The value may have expired: the caller has the wall clock.
 #[must_use]
 pub enum Lookup {
@@ -127,7 +130,7 @@ async fn finish(
     mut place: Place,
 ) -> Result<Option<Found>> {
     loop {
-        let block = table.load(address, Class::Read, place.level <= 1).await?;
+        let block = table.load(address, Class::Read, place.level <= PINNED_LEVEL_MAX).await?;
         if let Some(found) = table.get_in(&block, address, &key, at)? {
             return Ok(Some(found));
         }

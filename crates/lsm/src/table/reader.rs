@@ -230,6 +230,11 @@ impl Table {
         Error::corruption(&self.path, address.offset, message)
     }
 
+    /// Ends the pinning of the table's blocks: for a table that has left the upper levels.
+    pub fn unpin(&self) {
+        self.cache.unpin();
+    }
+
     /// Takes the table's blocks out of the cache, as many as are there: for a table that has been removed from the tree.
     pub fn evict(&self) {
         for number in 0..self.index.len() {

@@ -8,6 +8,7 @@ use weir_io::{Class, Error, ErrorKind, Result};
 
 use super::Tree;
 use super::state::State;
+use crate::read::get::PINNED_LEVEL_MAX;
 use crate::read::view::View;
 use crate::table::TableSummary;
 use crate::version::{Edit, Garbage, TableFile, TableMeta, Version};
@@ -115,6 +116,8 @@ impl Tree {
             opened[id].make_obsolete();
             opened[id].table.evict();
         }
+        let left = edit.added.iter().filter(|(level, _)| *level > PINNED_LEVEL_MAX);
+        left.for_each(|(_, meta)| opened[&meta.id].table.unpin());
         Ok(())
     }
 

@@ -1,0 +1,41 @@
+//! Only the upper levels are pinned in the cache.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use weir_io::sim::{DeviceSpec, FaultPlan, Sim, SimFs};
+use weir_io::{Fs, Owner};
+use weir_lsm::cache::BlockCache;
+use weir_lsm::pick::Scope;
+use weir_lsm::{Env, Tree, TreeOptions};
+use weir_model::Batch;
+
+#[test]
+fn a_table_that_moves_down_is_pinned_no_longer() {
+    let sim = Sim::new(1);
+    let fs = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng()) as Arc<dyn Fs>;
+    let (dir, owner) = (PathBuf::from("/tree"), Owner { tenant: 1, partition: 1 });
+    let cache = BlockCache::new(1 << 20, 1);
+    let env = Env { fs, dir, owner, cache: Arc::clone(&cache), clock: sim.clock() };
+    let options = TreeOptions { l0_trigger: 1, level1_bytes: 8 << 10, ..TreeOptions::default() };
+    let tree = sim.block_on(Tree::open(env, options)).expect("open");
+    // Ascending keys: every compaction is a move.
+    for number in 1..=20_u64 {
+        let key = number.to_be_bytes();
+        let mut batch = Batch::new();
+        batch.put(&key, &[7; 3000]);
+        tree.publish(tree.apply(number, batch.as_ref()).last_seq);
+        tree.seal();
+        sim.block_on(tree.next_flush().expect("a flush is due").run()).expect("flush");
+        sim.block_on(tree.get(&key, None)).expect("get").expect("it is there");
+        assert!(cache.usage().pinned_bytes > 0, "level 0 is pinned");
+        while let Some(job) = tree.next_compaction(Scope::All) {
+            let report = sim.block_on(job.run()).expect("compaction");
+            assert_eq!(report.tables_moved, 1);
+        }
+    }
+    let version = tree.version();
+    let upper: u64 = (0..2).map(|level| version.level_bytes(level)).sum();
+    assert!(version.level(2).len() > 10);
+    assert!(cache.usage().pinned_bytes <= upper, "{:?}, {upper} bytes in the upper levels", cache.usage());
+}
