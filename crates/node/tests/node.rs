@@ -317,6 +317,36 @@ fn a_check_finds_a_flipped_bit_in_any_table_and_names_the_file() {
         let mut flipped = image.clone();
         assert!(flipped.flip_bit(path, length / 3, 4));
         let found = check(&flipped);
-        assert!(found[0].problems.iter().any(|problem| problem.path().ends_with(path)), "{path:?}: {:?}", found[0].problems);
+        assert!(
+            found[0].problems.iter().any(|problem| problem.path().ends_with(path)),
+            "{path:?}: {:?}",
+            found[0].problems
+        );
     }
+}
+
+#[test]
+fn a_page_costs_bounded_work_where_everything_was_deleted() {
+    let sim = Sim::new(11);
+    let fs = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng());
+    let node = open(&sim, &fs, SyncMode::Interval);
+    let partition = node.partition();
+    sim.block_on(async {
+        // So many tombstones in the memtable, where no compaction drops them.
+        let mut batch = Batch::new();
+        (0..400).filter(|key| key % 100 != 77).for_each(|key| batch.delete(format!("key{key:05}").as_bytes()));
+        for key in [77, 177, 277, 377] {
+            put(partition, key, key).await.expect("put");
+        }
+        partition.write(&batch).await.expect("write").await.expect("commit");
+        let (mut found, mut pages, mut next) = (Vec::new(), 0, Some(Vec::new()));
+        while let Some(from) = next {
+            let page = partition.page(&from, 10).await.expect("page");
+            found.extend(page.keys);
+            pages += 1;
+            next = page.next.inspect(|next| assert!(*next > from, "every page gets somewhere"));
+        }
+        assert_eq!(found, [b"key00077", b"key00177", b"key00277", b"key00377"]);
+        assert_eq!(pages, 4, "400 entries, at most 100 a page");
+    });
 }

@@ -52,6 +52,10 @@ pub struct Scan {
     at: Seq,
     now_ms: u64,
     started: bool,
+    /// Entries that may still be looked at.
+    budget: usize,
+    /// The budget was used up before the end.
+    stopped: bool,
     /// Forward: the last key given out, whose older versions are to be skipped. Reverse: the key being gathered.
     key: Vec<u8>,
     /// Whether `key` holds anything yet.
@@ -77,13 +81,28 @@ impl Scan {
             at,
             now_ms,
             started: false,
+            budget: usize::MAX,
+            stopped: false,
             key: Vec::new(),
             has_key: false,
             best: Owned::default(),
         }
     }
 
-    /// The next key and its version; `None` at the end of the range. After an error the scan must not be used again.
+    /// Lets a forward scan look at no more than `entries` from now on, whether they are answers, or deleted, expired, old or not yet
+    /// visible. Then [`Scan::next`] says `None`, and [`Scan::stopped_at`] where to go on.
+    pub fn set_budget(&mut self, entries: usize) {
+        self.budget = entries;
+    }
+
+    /// The first key that was not looked at because the budget was used up; `None` if it was not.
+    pub fn stopped_at(&self) -> Option<Vec<u8>> {
+        let entry = self.merge.entry().filter(|_| self.stopped)?;
+        Some(if self.has_key && self.key == entry.key { successor(entry.key) } else { entry.key.to_vec() })
+    }
+
+    /// The next key and its version; `None` at the end of the range. After an error, or if the
+    /// future was dropped unfinished, the scan must not be used again.
     pub async fn next(&mut self) -> Result<Option<Entry<'_>>> {
         if self.range.reverse { self.next_reverse().await } else { self.next_forward().await }
     }
@@ -120,6 +139,11 @@ impl Scan {
             if self.range.is_past(entry.key) {
                 return Ok(None);
             }
+            if self.budget == 0 {
+                self.stopped = true;
+                return Ok(None);
+            }
+            self.budget -= 1;
             let seen = self.has_key && self.key == entry.key;
             if !seen && entry.seq <= self.at {
                 // The newest visible version: it decides, and whatever is older is skipped.

@@ -23,6 +23,9 @@ pub struct Record {
     pub expire_at_ms: Option<u64>,
 }
 
+/// Entries that a page looks at for each key that it may hold: one call never walks through millions of tombstones.
+const PAGE_LOOKS_PER_KEY: usize = 10;
+
 /// A bounded step through the keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
@@ -70,18 +73,22 @@ impl Partition {
         Ok(self.tree.scan(range, None))
     }
 
-    /// Up to `limit` living keys from `from` on, having looked at no more than ten times as many.
+    /// Up to `limit` living keys from `from` on, having looked at no more than [`PAGE_LOOKS_PER_KEY`] times as many entries: where much
+    /// was deleted a page may be empty and yet not the last.
     pub async fn page(self: &Arc<Self>, from: &[u8], limit: usize) -> Result<Page> {
         let range = Range { from: Bound::Included(from.into()), to: Bound::Unbounded, reverse: false };
+        let limit = limit.max(1);
         let mut scan = self.scan(range).await?;
+        scan.set_budget(limit.saturating_mul(PAGE_LOOKS_PER_KEY));
         let mut page = Page::default();
         while let Some(entry) = scan.next().await? {
-            if page.keys.len() == limit.max(1) {
+            if page.keys.len() == limit {
                 page.next = Some(entry.key.to_vec());
-                break;
+                return Ok(page);
             }
             page.keys.push(entry.key.to_vec());
         }
+        page.next = scan.stopped_at();
         Ok(page)
     }
 
