@@ -1,0 +1,20 @@
+//! The configuration file: any text is settings that make sense, or an error that names the file.
+#![no_main]
+#![allow(dead_code, clippy::all)]
+
+use std::path::Path;
+
+use libfuzzer_sys::fuzz_target;
+
+#[path = "../../crates/cli/src/serve/config.rs"]
+mod config;
+
+fuzz_target!(|text: &str| {
+    match config::Config::parse(Path::new("weir.toml"), text) {
+        Ok(config) => {
+            let _ = config.node();
+            let _ = config.gateway(2);
+        }
+        Err(error) => assert!(error.starts_with("weir.toml: ")),
+    }
+});

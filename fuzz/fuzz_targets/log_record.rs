@@ -1,0 +1,15 @@
+//! A log's records and segment headers: any bytes decode or are refused.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use weir_log::decode_segment_header;
+use weir_log::record::{Decoded, decode, find_mark};
+
+fuzz_target!(|input: (u32, Vec<u8>)| {
+    let (seed, bytes) = input;
+    if let Decoded::Record(record) = decode(&bytes, seed) {
+        assert!(record.encoded_len() <= bytes.len());
+    }
+    let _ = find_mark(&bytes, bytes.len(), seed, 1);
+    let _ = decode_segment_header(&bytes);
+});
