@@ -59,6 +59,21 @@ impl Default for TreeOptions {
 }
 
 impl TreeOptions {
+    /// Says what is wrong with settings under which writes would stop and no job could ever let them go on.
+    pub fn check(&self) -> Result<(), &'static str> {
+        let rules = [
+            (
+                self.write_buffers_max >= 2,
+                "write_buffers_max must be at least 2: one takes writes while another is flushed",
+            ),
+            (self.flush_memtables_max >= 1, "flush_memtables_max must be at least 1"),
+            (self.l0_trigger >= 1, "l0_trigger must be at least 1"),
+            (self.l0_trigger <= self.l0_stop, "l0_stop must not be below l0_trigger: nothing would be compacted"),
+            (self.level1_bytes >= 1 && self.level_factor >= 1, "level1_bytes and level_factor must be at least 1"),
+        ];
+        rules.into_iter().find(|(holds, _)| !holds).map_or(Ok(()), |(_, broken)| Err(broken))
+    }
+
     /// Target size of `level` (1 or deeper), in bytes.
     pub fn level_bytes_target(&self, level: usize) -> u64 {
         let exponent = u32::try_from(level.saturating_sub(1)).expect("a handful of levels");
@@ -73,5 +88,20 @@ impl TreeOptions {
             filter_bits_per_key: self.filter_bits_per_key,
             write_bytes: self.io_bytes,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_that_would_stop_writes_for_ever_are_refused() {
+        let good = TreeOptions::default();
+        assert_eq!(good.check(), Ok(()));
+        assert!(TreeOptions { write_buffers_max: 1, ..good.clone() }.check().is_err());
+        assert!(TreeOptions { flush_memtables_max: 0, ..good.clone() }.check().is_err());
+        assert!(TreeOptions { l0_trigger: 0, ..good.clone() }.check().is_err());
+        assert!(TreeOptions { l0_trigger: 8, l0_stop: 7, ..good }.check().is_err());
     }
 }

@@ -27,8 +27,9 @@ impl Tree {
     /// Opens the tree in `env.dir`, or creates it. Afterwards the caller replays its log from [`Tree::persisted`] + 1 on.
     ///
     /// # Errors
-    /// Corruption names file and offset; a table that the manifest names and the directory lacks is corruption too.
+    /// `Invalid` settings ([`TreeOptions::check`]). Corruption names file and offset; a table that the manifest names and the directory lacks is corruption too.
     pub async fn open(env: Env, options: TreeOptions) -> Result<Arc<Tree>> {
+        options.check().map_err(|wrong| Error::new(ErrorKind::Invalid, "open the tree in", &env.dir, wrong))?;
         let tag = env.tag(Class::Maintenance);
         env.fs.create_dir_all(&env.dir, tag).await?;
         if let Some(parent) = env.dir.parent() {
