@@ -60,6 +60,7 @@ struct Shared {
 
 impl Log {
     /// Opens the log in `dir` (made if missing), giving every record after `persisted` to `replay`, in order.
+    /// Where `replay` must wait (for room in memory), so does the recovery.
     ///
     /// A full disk is no error here: the log is then fenced, and waits for [`WriteAheadLog::replace`].
     ///
@@ -70,7 +71,7 @@ impl Log {
         dir: &Path,
         options: LogOptions,
         persisted: LogIndex,
-        replay: &mut (dyn FnMut(LogIndex, &[u8]) -> Result<()> + Send),
+        replay: &mut (dyn FnMut(LogIndex, &[u8]) -> Op<()> + Send),
     ) -> Result<(Log, Recovery)> {
         let tag = Tag::new(options.owner, Class::Log);
         fs.create_dir_all(dir, tag).await?;

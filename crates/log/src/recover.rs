@@ -8,7 +8,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use weir_io::{Class, Error, Fs, OpenOptions, Owner, PAGE, Result, Tag, Turn, yield_now};
+use weir_io::{Class, Error, Fs, Op, OpenOptions, Owner, PAGE, Result, Tag, Turn, yield_now};
 use weir_model::LogIndex;
 
 use crate::reader::Reader;
@@ -72,7 +72,7 @@ struct Recover<'a> {
     fs: &'a Arc<dyn Fs>,
     tag: Tag,
     persisted: LogIndex,
-    replay: &'a mut (dyn FnMut(LogIndex, &[u8]) -> Result<()> + Send),
+    replay: &'a mut (dyn FnMut(LogIndex, &[u8]) -> Op<()> + Send),
     recovery: Recovery,
     /// The index of the next record, once a first one was seen.
     expected: Option<LogIndex>,
@@ -94,7 +94,7 @@ struct Survey {
 /// # Errors
 /// `Corruption` for a damaged record that had been durable, naming file and offset.
 pub async fn check(fs: &Arc<dyn Fs>, dir: &Path, owner: Owner, persisted: LogIndex) -> Result<Recovery> {
-    let survey = survey(fs, dir, owner, persisted, &mut |_, _| Ok(())).await?;
+    let survey = survey(fs, dir, owner, persisted, &mut |_, _| Op::ready(Ok(()))).await?;
     Ok(survey.found.recovery)
 }
 
@@ -103,7 +103,7 @@ pub(crate) async fn recover(
     dir: &Path,
     owner: Owner,
     persisted: LogIndex,
-    replay: &mut (dyn FnMut(LogIndex, &[u8]) -> Result<()> + Send),
+    replay: &mut (dyn FnMut(LogIndex, &[u8]) -> Op<()> + Send),
 ) -> Result<Found> {
     let tag = Tag::new(owner, Class::Log);
     let Survey { found, unneeded, preparing } = survey(fs, dir, owner, persisted, replay).await?;
@@ -130,7 +130,7 @@ async fn survey(
     dir: &Path,
     owner: Owner,
     persisted: LogIndex,
-    replay: &mut (dyn FnMut(LogIndex, &[u8]) -> Result<()> + Send),
+    replay: &mut (dyn FnMut(LogIndex, &[u8]) -> Op<()> + Send),
 ) -> Result<Survey> {
     let tag = Tag::new(owner, Class::Log);
     let names = fs.list(dir, tag).await?;
@@ -230,7 +230,7 @@ impl Recover<'_> {
                     end = End { offset, closed: record.kind == Kind::Close };
                     self.expected = Some(record.index + u64::from(record.kind == Kind::Data));
                     if record.kind == Kind::Data && record.index > self.persisted {
-                        (self.replay)(record.index, record.payload)?;
+                        (self.replay)(record.index, record.payload).await?;
                         self.recovery.records += 1;
                         self.recovery.payload_bytes += record.payload.len() as u64;
                     }

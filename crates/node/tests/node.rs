@@ -350,3 +350,39 @@ fn a_page_costs_bounded_work_where_everything_was_deleted() {
         assert_eq!(pages, 4, "400 entries, at most 100 a page");
     });
 }
+
+#[test]
+fn a_log_longer_than_the_write_buffers_is_replayed_in_bounded_memory() {
+    let sim = Sim::new(12);
+    let fs = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng());
+    let open_with = |sim: &Sim, fs: &Arc<SimFs>, write_buffer_bytes| {
+        let tree = TreeOptions { write_buffer_bytes, ..config(SyncMode::Interval).tree };
+        let config = NodeConfig { tree, ..config(SyncMode::Interval) };
+        let machine = Machine {
+            fs: Arc::clone(fs) as Arc<dyn Fs>,
+            clock: sim.clock(),
+            spawn: sim.spawner(),
+            salt: sim.rng().next_u64(),
+        };
+        sim.block_on(Node::open(&config, machine)).expect("the node opens")
+    };
+    let node = open_with(&sim, &fs, 64 << 20);
+    let partition = Arc::clone(node.partition());
+    sim.block_on(async {
+        for number in 0..5_000 {
+            put(&partition, number, number).await.expect("put");
+        }
+    });
+    let image = fs.crash_keeping(Keep::All, &mut sim.rng());
+    drop((partition, node, sim));
+
+    let sim = Sim::new(13);
+    let fs = SimFs::from_image(&image, sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng());
+    let node = open_with(&sim, &fs, 16 << 10);
+    let shape = node.partition().metrics().shape;
+    let in_memory = shape.memtable_bytes + shape.sealed_bytes;
+    assert!(in_memory < 5 * (16 << 10), "{in_memory} bytes in memtables after replaying 900 KB");
+    for key in 0..5_000 {
+        assert_eq!(sim.block_on(value(node.partition(), key)), Some(key));
+    }
+}

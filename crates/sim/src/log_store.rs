@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use weir_io::{BoxFuture, Clock, Owner, Result, sleep_until};
+use weir_io::{BoxFuture, Clock, Op, Owner, Result, sleep_until};
 use weir_log::{Log, LogOptions, SyncMode, WriteAheadLog};
 use weir_model::{Batch, BatchRef};
 
@@ -38,9 +38,8 @@ impl Store for LogStore {
         let mut replay = |_index, payload: &[u8]| {
             let batch = BatchRef::decode(payload).map_err(|error| {
                 weir_io::Error::corruption(DIR, error.offset as u64, "a record of the log is not a batch")
-            })?;
-            state.apply_ref(batch);
-            Ok(())
+            });
+            Op::ready(batch.map(|batch| state.apply_ref(batch)))
         };
         let (log, _) = Log::open(Arc::clone(&world.fs), Path::new(DIR), options, 0, &mut replay).await?;
         let store = Arc::new(Self { log, clock: Arc::clone(&world.clock), state: Mutex::new(state) });

@@ -8,7 +8,7 @@ use futures_util::FutureExt;
 use futures_util::future::{join, join_all};
 use parking_lot::Mutex;
 use weir_io::sim::{DeviceSpec, DiskImage, FaultPlan, Sim, SimFs};
-use weir_io::{Fs, Owner, Result, Rng, sleep_until};
+use weir_io::{Fs, Op, Owner, Result, Rng, sleep_until};
 use weir_log::{Log, LogIndex, LogOptions, Recovery, SyncMode, WriteAheadLog};
 
 pub const DIR: &str = "p/log";
@@ -46,7 +46,7 @@ pub async fn open(
     let mut records = Vec::new();
     let mut replay = |index, payload: &[u8]| {
         records.push((index, payload.to_vec()));
-        Ok(())
+        Op::ready(Ok(()))
     };
     let fs: Arc<dyn Fs> = Arc::clone(fs) as Arc<dyn Fs>;
     let (log, recovery) = Log::open(fs, Path::new(DIR), options, persisted, &mut replay).await?;

@@ -16,6 +16,7 @@ mod commit;
 mod latch;
 mod open;
 mod read;
+mod replay;
 mod update;
 mod write;
 

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use parking_lot::Mutex;
-use weir_io::{Clock, Error, Fs, FsLock, Owner, Result};
+use weir_io::{Clock, Fs, FsLock, Owner, Result};
 use weir_log::{Log, LogOptions, Recovery, WriteAheadLog};
 use weir_lsm::cache::BlockCache;
 use weir_lsm::{Env, Tree};
-use weir_model::BatchRef;
 
 use super::Partition;
+use super::replay::Replay;
 use crate::config::NodeConfig;
 use crate::event::Event;
 use crate::metrics::Counters;
@@ -48,16 +48,10 @@ impl Partition {
         let log_dir = dir.join("log");
         let options =
             LogOptions { sync: config.sync, segment_bytes: config.segment_bytes, ..LogOptions::new(owner, salt) };
-        let replay_tree = Arc::clone(&tree);
-        let replay_dir = log_dir.clone();
-        let mut replay = move |index, payload: &[u8]| {
-            let batch = BatchRef::decode(payload)
-                .map_err(|error| Error::corruption(&replay_dir, 0, format!("record {index}: {error}")))?;
-            let applied = replay_tree.apply(index, batch);
-            replay_tree.publish(applied.last_seq);
-            Ok(())
-        };
-        let (log, recovery) = Log::open(fs, &log_dir, options, tree.persisted(), &mut replay).await?;
+        let replay = Replay::new(&tree, &workers, &log_dir);
+        let mut apply = |index, payload: &[u8]| replay.apply(index, payload);
+        let (log, recovery) = Log::open(fs, &log_dir, options, tree.persisted(), &mut apply).await?;
+        replay.finish().await;
         let partition = Arc::new(Partition {
             owner,
             tree,

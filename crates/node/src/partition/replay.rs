@@ -1,0 +1,105 @@
+//! Replaying the log into the tree, in bounded memory.
+//!
+//! The log may be longer than the write buffers: it was written with larger ones, or its last flushes never ended. So memtables are
+//! flushed while it is read, beside the reading; when every buffer is full, the reading waits.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use weir_io::{Error, Op, Result};
+use weir_lsm::{Stall, Tree};
+use weir_model::{BatchRef, LogIndex};
+
+use crate::event::Event;
+use crate::workers::Workers;
+
+/// One recovery under way.
+pub struct Replay {
+    shared: Arc<Shared>,
+    workers: Arc<Workers>,
+    log_dir: PathBuf,
+}
+
+struct Shared {
+    tree: Arc<Tree>,
+    progress: Event,
+    flushing: Mutex<Flushing>,
+}
+
+#[derive(Default)]
+struct Flushing {
+    is_running: bool,
+    /// A flush failed (a full disk): from then on the rest stays in memory, whatever it takes, rather than not opening at all.
+    has_failed: bool,
+}
+
+impl Replay {
+    /// A replay into `tree`; `log_dir` is for messages.
+    pub fn new(tree: &Arc<Tree>, workers: &Arc<Workers>, log_dir: &Path) -> Self {
+        let shared = Shared { tree: Arc::clone(tree), progress: Event::default(), flushing: Mutex::default() };
+        Self { shared: Arc::new(shared), workers: Arc::clone(workers), log_dir: log_dir.into() }
+    }
+
+    /// Applies record `index`; done when there is room for another.
+    pub fn apply(&self, index: LogIndex, payload: &[u8]) -> Op<()> {
+        let batch = match BatchRef::decode(payload) {
+            Ok(batch) => batch,
+            Err(error) => {
+                let message = format!("record {index}: {error}");
+                return Op::ready(Err(Error::corruption(&self.log_dir, 0, message)));
+            }
+        };
+        let tree = &self.shared.tree;
+        let applied = tree.apply(index, batch);
+        tree.publish(applied.last_seq);
+        if applied.sealed {
+            self.flush();
+        }
+        if !self.shared.is_full() {
+            return Op::ready(Ok(()));
+        }
+        self.flush();
+        let shared = Arc::clone(&self.shared);
+        Op::pending(async move {
+            shared.progress.wait(|| (!shared.is_full()).then_some(())).await;
+            Result::Ok(())
+        })
+    }
+
+    /// Waits until no flush of this replay runs any more.
+    pub async fn finish(&self) {
+        let shared = &self.shared;
+        shared.progress.wait(|| (!shared.flushing.lock().is_running).then_some(())).await;
+    }
+
+    /// Starts flushing what is sealed, unless that is under way.
+    fn flush(&self) {
+        let mut flushing = self.shared.flushing.lock();
+        if flushing.is_running || flushing.has_failed {
+            return;
+        }
+        flushing.is_running = true;
+        drop(flushing);
+        let shared = Arc::clone(&self.shared);
+        self.workers.spawn(async move {
+            while let Some(job) = shared.tree.next_flush() {
+                if let Err(error) = job.run().await {
+                    tracing::warn!(%error, "cannot flush while replaying the log: the rest stays in memory");
+                    shared.flushing.lock().has_failed = true;
+                    break;
+                }
+                shared.progress.notify();
+            }
+            shared.flushing.lock().is_running = false;
+            shared.progress.notify();
+        });
+    }
+}
+
+impl Shared {
+    /// Whether every write buffer is full and somebody is making room.
+    fn is_full(&self) -> bool {
+        matches!(self.tree.stall(), Stall::Stop(_)) && self.flushing.lock().is_running
+    }
+}
