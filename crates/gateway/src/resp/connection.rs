@@ -5,7 +5,8 @@
 //! 1. Reads are answered on the spot, unless they must wait for the disk.
 //! 2. Plain writes (`SET`, `MSET`) gather in one batch, which goes to the store when something else is asked for, or
 //!    at the end of the buffer: one log record, one turn at the store's lock.
-//! 3. At the end all commits are awaited, and only then are the replies written, in one piece. Nothing is acknowledged
+//! 3. At the end the thread's other connections get a turn, so that one log write serves them all. Then all commits are
+//!    awaited, and only then are the replies written, in one piece. Nothing is acknowledged
 //!    before its commit. A reply whose commit failed is replaced by the error.
 //!
 //! While replies wait for the client nothing more is read from it, so the memory of a connection is bounded by one
@@ -15,6 +16,7 @@ use std::io;
 use std::sync::Arc;
 
 use tokio::net::TcpStream;
+use weir_io::yield_now;
 use weir_model::{Batch, Change, KEY_BYTES_MAX};
 
 use super::client::{Client, Phase};
@@ -267,6 +269,10 @@ impl<S: Store> Connection<S> {
     /// Awaits every commit and writes every reply.
     async fn flush(&mut self) -> io::Result<()> {
         self.submit().await;
+        if !self.commits.is_empty() {
+            // The thread's other connections that have requests go first: the log's next write then takes theirs along.
+            yield_now().await;
+        }
         self.commit().await;
         if self.replies.is_empty() {
             return Ok(());

@@ -181,6 +181,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn every_command_is_documented() {
+        let page = include_str!("../../../../docs/protocol.md");
+        for command in COMMANDS {
+            assert!(page.contains(&format!("`{}`", command.name.to_uppercase())), "{} is missing", command.name);
+        }
+    }
+
+    #[test]
     fn every_command_is_found_by_its_name_in_any_case() {
         for (index, command) in COMMANDS.iter().enumerate() {
             assert_eq!(command.index, index);

@@ -1,0 +1,104 @@
+//! Clients that mean no good: the process's memory is measured from outside (S9, S11, S12, S13).
+#![allow(clippy::disallowed_methods, missing_docs, reason = "tests start processes and talk over sockets")]
+
+mod support;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use support::{Dir, Server, expect};
+
+const MIB: u64 = 1 << 20;
+
+/// The server still answers, and has grown by less than `bytes`.
+fn check(server: &Server, before: u64, bytes: u64, what: &str) {
+    expect(&mut server.connect(), b"PING\r\n", b"+PONG\r\n");
+    let grown = server.resident_bytes().saturating_sub(before);
+    eprintln!("{what}: grew by {} KiB", grown >> 10);
+    assert!(grown < bytes, "{what}: grew by {grown} bytes");
+}
+
+#[test]
+fn what_is_announced_costs_nothing() {
+    let dir = Dir::new();
+    let server = Server::start(&dir, "value_bytes_max = \"512 MiB\"");
+    expect(&mut server.connect(), b"PING\r\n", b"+PONG\r\n");
+    let before = server.resident_bytes();
+    let announced: Vec<TcpStream> = (0..64)
+        .map(|_| {
+            let mut stream = server.connect();
+            expect(&mut stream, b"PING\r\n*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$535822336\r\nabc", b"+PONG\r\n");
+            stream
+        })
+        .collect();
+    check(&server, before, 2 * MIB, "64 values of 511 MiB announced");
+    let mut arguments = server.connect();
+    expect(&mut arguments, b"PING\r\n*1000000\r\n$3\r\nDEL\r\n", b"+PONG\r\n");
+    check(&server, before, 2 * MIB, "a million arguments announced");
+    let mut too_long = server.connect();
+    expect(&mut too_long, b"*2\r\n$3\r\nGET\r\n$1099511627776\r\n", b"-ERR Protocol error: invalid bulk length\r\n");
+    drop(announced);
+}
+
+#[test]
+fn half_commands_and_idle_connections_are_cheap() {
+    const CONNECTIONS: u64 = 2000;
+    let dir = Dir::new();
+    let server = Server::start(&dir, "");
+    expect(&mut server.connect(), b"PING\r\n", b"+PONG\r\n");
+    let before = server.resident_bytes();
+    let held: Vec<TcpStream> = (0..CONNECTIONS)
+        .map(|_| {
+            let mut stream = server.connect();
+            expect(&mut stream, b"PING\r\n*2\r\n$3\r\nGET\r\n$100\r\nhalf a ", b"+PONG\r\n");
+            stream
+        })
+        .collect();
+    check(&server, before, CONNECTIONS * (8 << 10), "2,000 half commands, at 8 KiB each");
+    drop(held);
+}
+
+#[test]
+fn replies_that_nobody_reads_are_bounded() {
+    let dir = Dir::new();
+    let server = Server::start(&dir, "");
+    let mut writer = server.connect();
+    let value = vec![b'v'; MIB as usize];
+    let set = [b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1048576\r\n", &value[..], b"\r\n"].concat();
+    expect(&mut writer, &set, b"+OK\r\n");
+    let before = server.resident_bytes();
+    let mut deaf = server.connect();
+    deaf.write_all(&b"GET k\r\n".repeat(200)).expect("it reads");
+    // Its neighbour on the same thread is served meanwhile: the deaf one holds up nobody.
+    for _ in 0..20 {
+        expect(&mut server.connect(), b"PING\r\n", b"+PONG\r\n");
+    }
+    check(&server, before, 48 * MIB, "200 MiB of replies unread");
+    let mut all = 0;
+    let mut some = vec![0; 1 << 20];
+    while all < 200 * (MIB + 12) {
+        all += deaf.read(&mut some).expect("a reply") as u64;
+    }
+    assert_eq!(all, 200 * (MIB + 12), "a slow reader gets every byte in the end");
+}
+
+#[test]
+fn nested_arrays_and_other_protocols_are_cut_at_once() {
+    let dir = Dir::new();
+    let server = Server::start(&dir, "");
+    for (request, last_words) in [
+        (b"*1\r\n".repeat(100_000), &b"-ERR Protocol error: expected '$', got '*'\r\n"[..]),
+        (b"POST / HTTP/1.1\r\nHost: x\r\n\r\nSET a b\r\n".to_vec(), b""),
+        (vec![0x16, 0x03, 0x01, 0x02, 0x00, b'\n'], b"-ERR unknown command"),
+        (vec![b'x'; 70_000], b"-ERR Protocol error: too big inline request\r\n"),
+    ] {
+        let mut stream = server.connect();
+        // The server may close before it has taken everything.
+        let _ = stream.write_all(&request);
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        let mut said = Vec::new();
+        let _ = stream.read_to_end(&mut said);
+        assert!(said.starts_with(last_words), "{:?}", String::from_utf8_lossy(&said));
+    }
+    expect(&mut server.connect(), b"PING\r\n", b"+PONG\r\n");
+}

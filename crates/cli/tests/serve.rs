@@ -1,0 +1,108 @@
+//! `weir serve` as its users meet it: an unchanged client library, kills, signals, a second start, bad addresses.
+#![allow(clippy::disallowed_methods, missing_docs, reason = "tests start processes and talk over sockets")]
+
+mod support;
+
+use std::process::Stdio;
+
+use redis::{Commands, Connection, ErrorKind, RedisError, pipe};
+use support::{Dir, Server, command};
+
+fn connect(server: &Server, query: &str) -> Connection {
+    let client = redis::Client::open(format!("redis://{}/{query}", server.clients)).expect("an address");
+    client.get_connection().expect("it listens")
+}
+
+#[test]
+fn a_client_library_works_unchanged_in_both_protocols() {
+    let dir = Dir::new();
+    let server = Server::start(&dir, "");
+    for query in ["", "?protocol=resp3"] {
+        let mut client = connect(&server, query);
+        let _: () = client.set("greeting", "hello").expect("set");
+        assert_eq!(client.get::<_, String>("greeting").expect("get"), "hello");
+        assert_eq!(client.get::<_, Option<String>>("nothing").expect("get"), None);
+        assert_eq!(client.incr::<_, _, i64>("n", 5).expect("incr") % 5, 0);
+        let _: () = client.set_ex("short", "v", 100).expect("setex");
+        assert!((99..=100).contains(&client.ttl::<_, i64>("short").expect("ttl")));
+        let (a, b): (String, i64) =
+            pipe().cmd("SET").arg("a").arg("1").cmd("INCR").arg("a").query(&mut client).expect("a pipeline");
+        assert_eq!((a.as_str(), b), ("OK", 2));
+        let error: RedisError = client.incr::<_, _, i64>("greeting", 1).expect_err("not a number");
+        assert!(error.to_string().contains("not an integer"), "{error}");
+        assert_ne!(error.kind(), ErrorKind::Io);
+        let mut keys: Vec<String> = client.scan().expect("scan").collect::<Result<_, _>>().expect("keys are text");
+        keys.sort();
+        assert_eq!(keys, ["a", "greeting", "n", "short"]);
+        assert_eq!(client.del::<_, i64>(&["a", "none"]).expect("del"), 1);
+    }
+}
+
+#[test]
+fn what_was_answered_survives_kill_and_orderly_end() {
+    let dir = Dir::new();
+    for round in 0..4_u32 {
+        let server = Server::start(&dir, if round == 2 { "sync = \"always\"" } else { "" });
+        let mut client = connect(&server, "");
+        let expected: Vec<String> = (0..round * 100).map(|i| format!("value-{i}")).collect();
+        for (i, expected) in expected.iter().enumerate() {
+            assert_eq!(&client.get::<_, String>(format!("key-{i}")).expect("survived"), expected, "round {round}");
+        }
+        for i in round * 100..(round + 1) * 100 {
+            let _: () = client.set(format!("key-{i}"), format!("value-{i}")).expect("set");
+        }
+        let _: () = client.del("gone").expect("del");
+        if round % 2 == 0 {
+            server.kill();
+        } else {
+            assert!(server.terminate().success());
+        }
+    }
+}
+
+#[test]
+fn the_door_for_operators_shows_what_happened() {
+    let dir = Dir::new();
+    let server = Server::start(&dir, "sync = \"always\"");
+    let mut client = connect(&server, "");
+    let _: () = client.set("k", "v").expect("set");
+    assert!(server.http("/healthz").ends_with("ok\n"));
+    let metrics = server.http("/metrics");
+    for line in [
+        "weir_commands_total{command=\"set\"} 1",
+        "weir_connections 1",
+        "weir_writes_total 1",
+        "weir_device_bytes_total{class=\"log\",direction=\"write\"} ",
+        "# EOF",
+    ] {
+        assert!(metrics.contains(line), "{line} in\n{metrics}");
+    }
+    assert!(!metrics.contains("class=\"log\",direction=\"write\"} 0\n"), "the log has been written:\n{metrics}");
+}
+
+fn refused(arguments: &[&str]) -> String {
+    let output = command(arguments).stdin(Stdio::null()).output().expect("the binary starts");
+    assert!(!output.status.success(), "{arguments:?} was accepted");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn what_cannot_be_served_is_said_clearly() {
+    let dir = Dir::new();
+    let server = Server::start(&dir, "");
+    let data = dir.0.join("data");
+    let (data, taken) = (data.to_str().expect("text"), server.clients.to_string());
+    let second = refused(&["--dir", data, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
+    assert!(second.contains("in use by another weir"), "{second}");
+    let port = refused(&["--dir", "unused", "--listen", &taken, "--admin", "127.0.0.1:0"]);
+    assert!(port.contains("choose another with --listen"), "{port}");
+    for reachable in ["0.0.0.0:0", "[::]:0"] {
+        assert!(refused(&["--listen", reachable]).contains("--insecure"));
+        assert!(refused(&["--admin", reachable]).contains("--insecure"));
+    }
+    let file = dir.0.join("bad.toml");
+    std::fs::write(&file, "cache = \"1 GiB\"\nwrite_bufer = 5\n").expect("written");
+    let bad = refused(&["--config", file.to_str().expect("text")]);
+    assert!(bad.contains("write_bufer") && bad.contains("bad.toml"), "{bad}");
+    assert!(refused(&["--config", "/nowhere/weir.toml"]).contains("/nowhere/weir.toml"));
+}

@@ -1,0 +1,129 @@
+//! A real server: the binary, as a process, on a directory and ports of its own.
+#![allow(clippy::disallowed_methods, dead_code, missing_docs, reason = "tests start processes, and each uses a part")]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// A directory that goes with the test.
+pub struct Dir(pub PathBuf);
+
+impl Dir {
+    pub fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("serve-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&dir).expect("a directory for the test");
+        Dir(dir)
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        // What stays behind is below `target`.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// `weir serve` with these arguments.
+pub fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    command.arg("serve").args(arguments).env_remove("WEIR_LOG");
+    command
+}
+
+/// A running server; killed when dropped.
+pub struct Server {
+    child: Child,
+    pub clients: SocketAddr,
+    pub admin: SocketAddr,
+}
+
+impl Server {
+    /// Starts on `dir` and free ports, with the settings `config`; ready when this returns.
+    pub fn start(dir: &Dir, config: &str) -> Self {
+        let file = dir.0.join("weir.toml");
+        std::fs::write(&file, config).expect("the test's directory can be written");
+        let data = dir.0.join("data");
+        let mut child = command(&["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--dir"])
+            .arg(&data)
+            .arg("--config")
+            .arg(&file)
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary starts");
+        let mut log = BufReader::new(child.stderr.take().expect("piped"));
+        let mut said = String::new();
+        while !said.contains("is ready") {
+            assert!(log.read_line(&mut said).expect("text") > 0, "it ended before it was ready:\n{said}");
+        }
+        // Whatever else it says is for whoever reads the test's output.
+        std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::stderr()));
+        let word = |from: &str, to: char| {
+            let rest = said.split(from).nth(1).unwrap_or_else(|| panic!("{from} in {said}"));
+            rest.split(to).next().expect("a word").parse().expect("an address")
+        };
+        Self { clients: word("listen=", ' '), admin: word("metrics=http://", '/'), child }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// SIGKILL, and waits for the end.
+    pub fn kill(mut self) {
+        self.child.kill().expect("it runs");
+        self.child.wait().expect("it ends");
+    }
+
+    /// SIGTERM, and waits for the end.
+    pub fn terminate(mut self) -> ExitStatus {
+        kill_process(Pid::from_child(&self.child), Signal::TERM).expect("it runs");
+        self.child.wait().expect("it ends")
+    }
+
+    /// Resident memory in bytes.
+    pub fn resident_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("Linux");
+        let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("it runs");
+        let kibibytes: u64 = line.split_whitespace().nth(1).expect("a number").parse().expect("a number");
+        kibibytes << 10
+    }
+
+    pub fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.clients).expect("it listens");
+        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a socket");
+        stream.set_nodelay(true).expect("a socket");
+        stream
+    }
+
+    /// `GET path` at the operators' door: the whole answer.
+    pub fn http(&self, path: &str) -> String {
+        let mut stream = TcpStream::connect(self.admin).expect("it listens");
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: weir\r\nConnection: close\r\n\r\n").expect("it reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("text");
+        answer
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Sends `request` and expects exactly `reply`.
+pub fn expect(stream: &mut TcpStream, request: &[u8], reply: &[u8]) {
+    stream.write_all(request).expect("it reads");
+    let mut got = vec![0; reply.len()];
+    stream.read_exact(&mut got).expect("a reply");
+    assert_eq!(String::from_utf8_lossy(&got), String::from_utf8_lossy(reply));
+}
