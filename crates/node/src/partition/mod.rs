@@ -2,10 +2,11 @@
 //!
 //! 1. A write waits while the tree stalls, then takes the *order lock*: appends to the log, applies to the tree, lets go. The log's
 //!    order and the tree's are therefore the same.
-//! 2. Its [`Commit`] is done when the log has what the sync mode promises. In `Always` mode its changes are published then; in the other
-//!    modes at once, as a killed process loses nothing that is in the log's buffer after the commit that follows.
+//! 2. Its [`Commit`] is done when the log has what the sync mode promises; then its changes are published (in `None` mode, which promises
+//!    nothing, at once).
 //! 3. A read that meets a change which is not yet published waits for that change's commit before it answers: nobody ever sees what a
-//!    lost machine would take back.
+//!    lost machine (in `Interval` mode: a killed process) would take back. In `Interval` mode that wait is a write into the page
+//!    cache, which the reader then does itself.
 //! 4. A read-modify-write whose read is in memory happens inside the order lock. One that needs the device latches its keys there, reads
 //!    without the lock, and takes the lock again; writes to latched keys wait meanwhile.
 //!

@@ -48,7 +48,7 @@ impl Partition {
             }
         };
         if let Some(found) = &found
-            && self.sync == SyncMode::Always
+            && self.sync != SyncMode::None
             && found.seq > self.tree.published()
             && self.published(found.seq).await.is_err()
         {
@@ -103,7 +103,7 @@ impl Partition {
     /// Waits until everything written so far is published, where that is not so at once; or until the log has failed: then
     /// what was acknowledged is published, and the rest was refused.
     async fn publish_all(&self) {
-        if self.sync == SyncMode::Always {
+        if self.sync != SyncMode::None {
             drop(self.published(self.tree.applied_seq()).await);
         }
     }

@@ -105,7 +105,7 @@ impl Partition {
         let answer = change(&records, &mut batch);
         if batch.is_empty() {
             // The answer tells of changes that a lost machine could still take back: it waits for their commit.
-            let unpublished = self.sync == SyncMode::Always && newest_seen > self.tree.published();
+            let unpublished = self.sync != SyncMode::None && newest_seen > self.tree.published();
             let seen = unpublished.then(|| Commit::new(self, self.log.last(), self.tree.applied_seq()));
             return Ok((answer, seen));
         }

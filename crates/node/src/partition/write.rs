@@ -54,7 +54,7 @@ impl Partition {
             self.kick_repair();
         })?;
         let applied = self.tree.apply(index, batch.as_ref());
-        if self.sync != SyncMode::Always {
+        if self.sync == SyncMode::None {
             self.tree.publish(applied.last_seq);
         }
         drop(order);
