@@ -59,6 +59,10 @@ impl Waiters {
         });
     }
 
+    pub fn wake_observers(&self) {
+        self.wake(|registered| take_range(registered, OBSERVER, OBSERVER));
+    }
+
     pub fn wake_all(&self) {
         self.wake(std::mem::take);
     }

@@ -150,8 +150,11 @@ impl Shared {
         let mut registered = Registered { waiters: &self.waiters, waiter: Waiter::default() };
         poll_fn(|cx| {
             registered.waiters.register(OBSERVER, &mut registered.waiter, cx.waker());
-            let state = self.drive(want, None);
+            let mut state = self.drive(want, None);
             let (done, committed) = (done(&state), state.committed());
+            if !done {
+                state.observe();
+            }
             drop(state);
             self.waiters.wake_through(committed);
             if done { Poll::Ready(()) } else { Poll::Pending }

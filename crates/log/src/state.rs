@@ -145,6 +145,8 @@ pub(crate) struct State {
     /// Number of the front group: groups are numbered in the order of their records.
     front: u64,
     syncing: Option<Syncing>,
+    /// An observer cannot go on before a group is over. Somebody else may see its end, without any waker having been called.
+    observed: bool,
     active: Option<Active>,
     pub older: VecDeque<Older>,
     spare: Spare,
@@ -182,6 +184,7 @@ impl State {
             groups: VecDeque::new(),
             front: 0,
             syncing: None,
+            observed: false,
             active: None,
             older,
             spare: Spare::None,
@@ -235,6 +238,11 @@ impl State {
 
     pub fn durable(&self) -> LogIndex {
         self.durable
+    }
+
+    /// An observer is about to wait: it hears of the end of the groups that are under way, unless a sync ends first.
+    pub fn observe(&mut self) {
+        self.observed |= self.syncing.is_none() && !self.groups.is_empty();
     }
 
     pub fn is_quiet(&self) -> bool {
@@ -410,6 +418,10 @@ impl State {
                     self.fence(error, first);
                 }
             }
+        }
+        if self.observed && self.groups.front().is_some_and(|group| group.result.is_some()) {
+            self.observed = false;
+            self.waiters.wake_observers();
         }
         while self.groups.front().is_some_and(|group| group.result.is_some()) {
             let group = self.groups.pop_front().expect("there is a front");

@@ -1,0 +1,188 @@
+//! Nobody waits for ever: what another thread may do while a write is being handed over, done in its midst.
+
+mod common;
+
+use std::future::Future;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+
+use common::{DIR, options};
+use parking_lot::Mutex;
+use weir_io::sim::{DeviceSpec, FaultPlan, Sim, SimFs};
+use weir_io::{AlignedBuf, BoxFuture, DirEntry, File, Fs, FsLock, Op, OpenOptions, Result, Tag};
+use weir_log::{Log, SyncMode, WriteAheadLog};
+
+type Meddle = Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>;
+
+/// A file system that lets somebody in during the next write.
+struct Meddled {
+    inner: Arc<dyn Fs>,
+    meddle: Meddle,
+}
+
+struct MeddledFile {
+    inner: Arc<dyn File>,
+    meddle: Meddle,
+}
+
+impl Fs for Meddled {
+    fn open(&self, path: &Path, options: OpenOptions, tag: Tag) -> Op<Arc<dyn File>> {
+        let (opened, meddle) = (self.inner.open(path, options, tag), Arc::clone(&self.meddle));
+        Op::pending(async move {
+            let inner = opened.await?;
+            Ok(Arc::new(MeddledFile { inner, meddle }) as Arc<dyn File>)
+        })
+    }
+    fn rename(&self, from: &Path, to: &Path, tag: Tag) -> Op<()> {
+        self.inner.rename(from, to, tag)
+    }
+    fn hard_link(&self, from: &Path, to: &Path, tag: Tag) -> Op<()> {
+        self.inner.hard_link(from, to, tag)
+    }
+    fn remove(&self, path: &Path, tag: Tag) -> Op<()> {
+        self.inner.remove(path, tag)
+    }
+    fn create_dir_all(&self, path: &Path, tag: Tag) -> Op<()> {
+        self.inner.create_dir_all(path, tag)
+    }
+    fn remove_dir(&self, path: &Path, tag: Tag) -> Op<()> {
+        self.inner.remove_dir(path, tag)
+    }
+    fn list(&self, path: &Path, tag: Tag) -> Op<Vec<DirEntry>> {
+        self.inner.list(path, tag)
+    }
+    fn sync_dir(&self, path: &Path, tag: Tag) -> Op<()> {
+        self.inner.sync_dir(path, tag)
+    }
+    fn lock(&self, path: &Path) -> Op<Box<dyn FsLock>> {
+        self.inner.lock(path)
+    }
+}
+
+impl File for MeddledFile {
+    fn read_at(&self, offset: u64, buf: AlignedBuf, tag: Tag) -> Op<AlignedBuf> {
+        self.inner.read_at(offset, buf, tag)
+    }
+    fn write_at(&self, offset: u64, buf: AlignedBuf, tag: Tag) -> Op<AlignedBuf> {
+        let meddle = self.meddle.lock().take();
+        if let Some(meddle) = meddle {
+            meddle();
+        }
+        self.inner.write_at(offset, buf, tag)
+    }
+    fn sync(&self, tag: Tag) -> Op<()> {
+        self.inner.sync(tag)
+    }
+    fn allocate(&self, len: u64, tag: Tag) -> Op<()> {
+        self.inner.allocate(len, tag)
+    }
+    fn set_len(&self, len: u64, tag: Tag) -> Op<()> {
+        self.inner.set_len(len, tag)
+    }
+    fn len(&self) -> Op<u64> {
+        self.inner.len()
+    }
+    fn is_direct(&self) -> bool {
+        self.inner.is_direct()
+    }
+}
+
+/// Counts how often it was woken.
+#[derive(Default)]
+struct Bell(AtomicUsize);
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// A future that is polled only when it was woken, as an executor would.
+struct Task<T> {
+    future: BoxFuture<T>,
+    bell: Arc<Bell>,
+    polled_at: Option<usize>,
+}
+
+impl<T> Task<T> {
+    fn new(future: impl Future<Output = T> + Send + 'static) -> Self {
+        Self { future: Box::pin(future), bell: Arc::default(), polled_at: None }
+    }
+
+    /// `None` if it is not done, or was not woken since the last time.
+    fn run(&mut self) -> Option<T> {
+        loop {
+            let rung = self.bell.0.load(Ordering::SeqCst);
+            if self.polled_at == Some(rung) {
+                return None;
+            }
+            self.polled_at = Some(rung);
+            let waker = Waker::from(Arc::clone(&self.bell));
+            if let Poll::Ready(output) = Pin::new(&mut self.future).poll(&mut Context::from_waker(&waker)) {
+                return Some(output);
+            }
+        }
+    }
+}
+
+fn open(sync: SyncMode) -> (Sim, Log, Meddle) {
+    let sim = Sim::new(1);
+    let fs = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng());
+    let meddle = Meddle::default();
+    let fs: Arc<dyn Fs> = Arc::new(Meddled { inner: fs, meddle: Arc::clone(&meddle) });
+    let mut replay = |_, _: &[u8]| Op::ready(Ok(()));
+    let (log, _) = sim.block_on(Log::open(fs, Path::new(DIR), options(sync, 1), 0, &mut replay)).expect("a fresh disk");
+    (sim, log, meddle)
+}
+
+/// Starts `other` in the midst of the write of a record, which then ends at once; says whether `other` ends without anybody
+/// else's help.
+fn ends(sync: SyncMode, other: impl FnOnce(Log) -> BoxFuture<Result<()>> + Send + 'static) -> bool {
+    let (sim, log, meddle) = open(sync);
+    let started: Arc<Mutex<Option<Task<Result<()>>>>> = Arc::default();
+    {
+        let (started, log) = (Arc::clone(&started), log.clone());
+        *meddle.lock() = Some(Box::new(move || {
+            let mut task = Task::new(other(log));
+            assert!(task.run().is_none(), "it has to wait for the write");
+            *started.lock() = Some(task);
+        }));
+    }
+    let index = log.append(b"record").expect("an append");
+    sim.block_on(log.commit(index)).expect("a commit");
+    let mut task = started.lock().take().expect("it was started during the write");
+    for _ in 0..10 {
+        if let Some(result) = task.run() {
+            result.expect("nothing fails");
+            return true;
+        }
+        // What the disk has to do in the meantime; it has no latency.
+        sim.run_until(sim.now() + 1);
+    }
+    false
+}
+
+#[test]
+fn a_sync_that_waits_for_a_write_hears_of_its_end() {
+    assert!(ends(SyncMode::Interval, |log| log.sync()));
+    assert!(ends(SyncMode::Always, |log| log.sync()));
+}
+
+#[test]
+fn closing_while_a_write_is_handed_over_ends() {
+    assert!(ends(SyncMode::Interval, |log| log.close()));
+    assert!(ends(SyncMode::Always, |log| log.close()));
+}
+
+#[test]
+fn a_commit_behind_a_write_that_is_handed_over_ends() {
+    for sync in [SyncMode::Interval, SyncMode::Always] {
+        assert!(ends(sync, |log| {
+            // A smaller write than the one under way waits for its end; the same record again would go off at once.
+            Box::pin(async move { log.commit(1).await })
+        }));
+    }
+}
