@@ -1,6 +1,7 @@
 //! Bits that rot: every byte of a database is damaged, one at a time, and everything is read.
 //!
-//! Three outcomes are allowed. *Refused*: an error that names the damaged file. *Harmless*: the right answer, because the
+//! Three outcomes are allowed. *Refused*: an error, which mostly names the damaged file; where the damage looks like a torn
+//! tail, it names the file that contradicts it. *Harmless*: the right answer, because the
 //! byte means nothing. And for a store that was killed, not closed: a shorter prefix, where the damage is behind the last
 //! point known to be durable and cannot be told from a write the power cut tore. A wrong value is never allowed.
 
@@ -33,6 +34,8 @@ pub struct Flips {
     pub flips: u64,
     /// Answered with an error.
     pub refused: u64,
+    /// Of those, with an error that names another file.
+    pub elsewhere: u64,
     /// Answered correctly.
     pub harmless: u64,
 }
@@ -41,14 +44,15 @@ impl Tally for Flips {
     fn merge(&mut self, other: Self) {
         self.flips += other.flips;
         self.refused += other.refused;
+        self.elsewhere += other.elsewhere;
         self.harmless += other.harmless;
     }
 }
 
 impl fmt::Display for Flips {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { flips, refused, harmless } = self;
-        write!(f, "{flips} flips: {refused} refused, {harmless} harmless, 0 wrong")
+        let Self { flips, refused, elsewhere, harmless } = self;
+        write!(f, "{flips} flips: {refused} refused ({elsewhere} naming another file), {harmless} harmless, 0 wrong")
     }
 }
 
@@ -106,10 +110,11 @@ impl Victim {
         let outcome = recover::<S>(&image, self.unix_ms, &mut model, promised, scenario, at);
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         match outcome {
-            Ok(()) => Ok(Flips { flips: 1, harmless: 1, refused: 0 }),
+            Ok(()) => Ok(Flips { flips: 1, harmless: 1, ..Flips::default() }),
             // What could not be opened or read is an error of the store; the rest is a judgement of ours.
-            Err(story) if story.starts_with("cannot") && story.contains(&*name) => {
-                Ok(Flips { flips: 1, refused: 1, harmless: 0 })
+            Err(story) if story.starts_with("cannot") => {
+                let elsewhere = u64::from(!story.contains(&*name));
+                Ok(Flips { flips: 1, refused: 1, elsewhere, harmless: 0 })
             }
             Err(story) => Err(format!("bit {bit} of byte {offset} of {}: {story}", path.display())),
         }
