@@ -307,7 +307,7 @@ fn a_settled_tree_holds_no_file_that_nothing_needs() {
     let mut world = World::new(4);
     for _ in 0..2_000 {
         world.write();
-        if world.log.len() % 7 == 0 {
+        if world.log.len().is_multiple_of(7) {
             world.job();
         }
     }

@@ -386,3 +386,25 @@ fn a_log_longer_than_the_write_buffers_is_replayed_in_bounded_memory() {
         assert_eq!(sim.block_on(value(node.partition(), key)), Some(key));
     }
 }
+
+#[test]
+fn a_node_opens_and_reads_on_a_completely_full_disk() {
+    let sim = Sim::new(14);
+    let fs = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng());
+    let node = open(&sim, &fs, SyncMode::Interval);
+    let partition = Arc::clone(node.partition());
+    sim.block_on(async {
+        for number in 0..1_000 {
+            put(&partition, number, number).await.expect("put");
+        }
+    });
+    let image = fs.crash_keeping(Keep::All, &mut sim.rng());
+    drop((partition, node, sim));
+    let sim = Sim::new(15);
+    let fs = SimFs::from_image(&image, sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng());
+    fs.set_free_bytes(0);
+    let node = open(&sim, &fs, SyncMode::Interval);
+    for key in 0..1_000 {
+        assert_eq!(sim.block_on(value(node.partition(), key)), Some(key));
+    }
+}

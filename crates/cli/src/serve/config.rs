@@ -12,7 +12,6 @@ use weir_gateway::resp::frame;
 use weir_gateway::{Patience, Settings};
 use weir_log::SyncMode;
 use weir_lsm::table::Compression;
-use weir_lsm::version::LEVELS;
 use weir_node::{Bandwidth, NodeConfig};
 
 /// Values above this cost more memory per request than one connection should have.
@@ -200,7 +199,7 @@ pub enum Codec {
     None,
     /// LZ4 on every level but the first two, whose tables do not live long.
     Lz4,
-    /// The same, with Zstandard on the last level, where most bytes are.
+    /// The same, with Zstandard from level 3 on, where most bytes of a large tree are.
     Zstd,
 }
 
@@ -208,7 +207,7 @@ impl Codec {
     fn of_level(self, level: usize) -> Compression {
         match (self, level) {
             (Codec::None, _) | (_, 0 | 1) => Compression::None,
-            (Codec::Zstd, last) if last == LEVELS - 1 => Compression::Zstd,
+            (Codec::Zstd, 3..) => Compression::Zstd,
             _ => Compression::Lz4,
         }
     }
@@ -313,7 +312,7 @@ mod tests {
         assert_eq!(node.sync, SyncMode::Always);
         assert_eq!(node.bandwidth.expect("limited").device, Limits::bytes(100_000_000));
         assert_eq!(node.tree.compression[0], Compression::None);
-        assert_eq!(node.tree.compression[LEVELS - 1], Compression::Zstd);
+        assert_eq!(node.tree.compression[2..4], [Compression::Lz4, Compression::Zstd]);
         assert_eq!(parse("").expect("valid").node().bandwidth, None);
     }
 

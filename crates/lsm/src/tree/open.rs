@@ -60,7 +60,8 @@ impl Tree {
 
         // What no manifest names is left over from jobs that did not end. A file number must not be used twice, not even
         // for a file that is about to go: start behind every number in sight.
-        let live: BTreeSet<String> = folded.tables.keys().map(|&id| TableMeta::file_name(id)).collect();
+        let mut live: BTreeSet<String> = folded.tables.keys().map(|&id| TableMeta::file_name(id)).collect();
+        live.extend(recovered.as_ref().map(|recovered| manifest::file_name(recovered.number)));
         let mut next_file = folded.next_file.max(1);
         for entry in names.iter().filter(|entry| !entry.is_dir) {
             if let Some(number) = file_number(&entry.name) {
@@ -70,10 +71,15 @@ impl Tree {
                 }
             }
         }
-        let number = next_file;
-        next_file += 1;
-        let snapshot = Edit { next_file: Some(next_file), ..edit };
-        let manifest = Manifest::create(&env.fs, &env.dir, tag, number, &snapshot).await?;
+        let manifest = match recovered {
+            Some(recovered) => Manifest::resume(&env.fs, &env.dir, tag, recovered.number).await?,
+            None => {
+                let number = next_file;
+                next_file += 1;
+                let first = Edit { next_file: Some(next_file), ..edit };
+                Manifest::create(&env.fs, &env.dir, tag, number, &first).await?
+            }
+        };
 
         let last_seq = version.tables().map(|(_, table)| table.meta.largest_seq).max().unwrap_or(0);
         let state = State {

@@ -45,7 +45,7 @@ pub struct Manifest {
     file: Arc<dyn File>,
     end: u64,
     records: u32,
-    /// An append failed: rule 2.
+    /// An append failed (rule 2), or another process wrote the file: it is not written again.
     uncertain: bool,
 }
 
@@ -65,6 +65,18 @@ impl Manifest {
         let (edits, torn_at) =
             decode(&bytes).map_err(|broken| Error::corruption(&path, broken.offset, broken.message))?;
         Ok(Some(Recovered { number, edits, torn_at }))
+    }
+
+    /// Goes on with manifest `number`, which was just recovered, without writing to it: the first edit rolls. So opening costs two syncs,
+    /// and works on a full disk.
+    ///
+    /// They are needed before anything that the manifest does not name may be removed: what was read may have been in the page
+    /// cache only, left there by a killed process, and a power cut would take it back.
+    pub async fn resume(fs: &Arc<dyn Fs>, dir: &Path, tag: Tag, number: u64) -> Result<Self> {
+        let file = fs.open(&dir.join(file_name(number)), OpenOptions::read_buffered(), tag).await?;
+        file.sync(tag).await?;
+        fs.sync_dir(dir, tag).await?;
+        Ok(Self { fs: Arc::clone(fs), dir: dir.into(), tag, number, file, end: 0, records: 0, uncertain: true })
     }
 
     /// Starts manifest `number` with `snapshot` and makes it the current one.
