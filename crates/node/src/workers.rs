@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use weir_io::{ErrorKind, Nanos, Result, Spawn, sleep_until};
 use weir_log::WriteAheadLog;
 use weir_lsm::pick::Scope;
-use weir_lsm::{Job, JobReport};
+use weir_lsm::{Job, JobReport, Stall, StallCause};
 
 use crate::metrics::Counters;
 use crate::partition::Partition;
@@ -101,15 +101,34 @@ impl Partition {
     }
 
     /// Runs `job`. When the partition is closed it is cancelled at its next wait, with `None`, unless it has begun to commit.
+    ///
+    /// While writes are stopped for want of a write buffer, a compaction is parked: the flush that makes room has the disk and the
+    /// processor to itself (SI-6). On a disk a hundred times too slow that is the difference between seconds and half a minute.
     async fn run_unless_closing(&self, job: Job) -> Option<Result<JobReport>> {
         let control = job.control();
+        let gives_way = job.facts().level.is_some();
         let (mut run, mut closing) = (pin!(job.run()), pin!(self.closing_begun()));
-        poll_fn(|cx| match run.as_mut().poll(cx) {
-            Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
-            Poll::Pending if control.is_committing() => Poll::Pending,
-            Poll::Pending => closing.as_mut().poll(cx).map(|()| None),
+        let mut parked = None;
+        poll_fn(|cx| {
+            if gives_way && !control.is_committing() && (parked.is_some() || self.is_flush_urgent()) {
+                let wait = || Box::pin(self.progress.wait(|| (!self.is_flush_urgent()).then_some(())));
+                if parked.get_or_insert_with(wait).as_mut().poll(cx).is_pending() {
+                    return closing.as_mut().poll(cx).map(|()| None);
+                }
+                parked = None;
+            }
+            match run.as_mut().poll(cx) {
+                Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
+                Poll::Pending if control.is_committing() => Poll::Pending,
+                Poll::Pending => closing.as_mut().poll(cx).map(|()| None),
+            }
         })
         .await
+    }
+
+    /// Whether writes wait for nothing but a flush. Where jobs fail (a full disk), compactions go on: they may free space.
+    fn is_flush_urgent(&self) -> bool {
+        self.tree.stall() == Stall::Stop(StallCause::Memtables) && self.job_failure.lock().is_none()
     }
 
     /// Sleeps, but not into the closing of the partition.
