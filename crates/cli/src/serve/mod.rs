@@ -124,7 +124,8 @@ async fn serve(config: Config, listen: SocketAddr, admin: SocketAddr) -> Outcome
     tracing::info!(
         data = %config.dir.display(),
         sync = ?config.sync,
-        disk = ?fs.backend(),
+        disk = ?fs.backend().backend,
+        because = fs.backend().reason,
         replayed_records = node.recovery().records,
         clean_end = node.recovery().clean,
         recovery_ms,
