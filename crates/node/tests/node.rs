@@ -408,3 +408,42 @@ fn a_node_opens_and_reads_on_a_completely_full_disk() {
         assert_eq!(sim.block_on(value(node.partition(), key)), Some(key));
     }
 }
+
+#[test]
+fn slowed_writers_share_one_rate_however_many_they_are() {
+    let sim = Sim::new(16);
+    let fs = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng());
+    // Without compactions level 0 only grows.
+    let config = NodeConfig { compaction_slots: 0, ..config(SyncMode::Interval) };
+    let machine = Machine {
+        fs: Arc::clone(&fs) as Arc<dyn Fs>,
+        clock: sim.clock(),
+        spawn: sim.spawner(),
+        salt: sim.rng().next_u64(),
+    };
+    let node = sim.block_on(Node::open(&config, machine)).expect("the node opens");
+    let slowed = || node.partition().metrics().stalls[0].slowed;
+    let mut number = 0;
+    while slowed() == 0 {
+        sim.block_on(put(node.partition(), number, number)).expect("put");
+        number += 1;
+    }
+    let (begin, already) = (sim.now(), slowed());
+    let done = Arc::new(std::sync::atomic::AtomicU64::new(0));
+    for task in 0..20_u64 {
+        let (partition, done) = (Arc::clone(node.partition()), Arc::clone(&done));
+        sim.spawn(async move {
+            for round in 0..10 {
+                put(&partition, 100_000 + task * 10 + round, 1).await.expect("put");
+            }
+            done.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        });
+    }
+    while done.load(std::sync::atomic::Ordering::Relaxed) < 20 {
+        sim.run_until(sim.now() + 10_000);
+    }
+    assert_eq!(slowed() - already, 200);
+    // 200 batches of some 170 bytes at no more than 16 MiB/s, one after the other.
+    let at_least = 200 * 170 * 1_000_000_000 / (16 << 20);
+    assert!(sim.now() - begin >= at_least, "{} ns, at least {at_least} wanted", sim.now() - begin);
+}

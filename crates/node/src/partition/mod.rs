@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use parking_lot::Mutex;
-use weir_io::{Clock, Error, FsLock, Owner};
+use weir_io::{Clock, Error, FsLock, Nanos, Owner};
 use weir_log::{Log, SyncMode, WriteAheadLog};
 use weir_lsm::Tree;
 use weir_model::LogIndex;
@@ -58,6 +58,8 @@ pub struct Partition {
     ending: Event,
     /// Why the last background job failed; `None` since one succeeded.
     pub(crate) job_failure: Mutex<Option<Error>>,
+    /// When the last slowed write's turn ends.
+    pub(crate) slowed_until: Mutex<Nanos>,
     /// The log is being replaced.
     pub(crate) repairing: AtomicBool,
     /// Nobody else may have the directory as long as anything here may still write to it.

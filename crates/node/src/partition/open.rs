@@ -66,6 +66,7 @@ impl Partition {
             tasks: AtomicUsize::new(0),
             ending: Event::default(),
             job_failure: Mutex::default(),
+            slowed_until: Mutex::default(),
             repairing: AtomicBool::new(false),
             _lock: lock,
         });

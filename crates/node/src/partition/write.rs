@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use parking_lot::MutexGuard;
-use weir_io::{Error, ErrorKind, Result, sleep_until};
+use weir_io::{Error, ErrorKind, Nanos, Result, sleep_until};
 use weir_log::{SyncMode, WriteAheadLog};
 use weir_lsm::{Stall, StallCause};
 use weir_model::Batch;
@@ -66,6 +66,13 @@ impl Partition {
         Ok(Commit::new(self, index, applied.last_seq))
     }
 
+    /// The end of a slowed write's turn. Turns follow one another, however many writers there are: the rate is the partition's.
+    fn take_turn(&self, delay: Nanos) -> Nanos {
+        let mut slowed_until = self.slowed_until.lock();
+        *slowed_until = self.clock.now().max(*slowed_until) + delay;
+        *slowed_until
+    }
+
     /// `None` while the tree says stop and its jobs get somewhere. Where they fail (a full disk), waiting has no end in sight: the
     /// write is refused and may be tried again.
     fn may_go_on(&self) -> Option<Result<()>> {
@@ -94,9 +101,10 @@ impl Partition {
             let runs = self.tree.version().level(0).len();
             let options = self.tree.options();
             let delay = slowdown::delay(runs, options.l0_slow, options.l0_stop, bytes);
-            sleep_until(&self.clock, self.clock.now() + delay).await;
+            let begin = self.clock.now();
+            sleep_until(&self.clock, self.take_turn(delay)).await;
             Counters::add(&self.counters.slowed[cause(why)], 1);
-            Counters::add(&self.counters.slowed_nanos[cause(why)], delay);
+            Counters::add(&self.counters.slowed_nanos[cause(why)], self.clock.now() - begin);
         }
         Ok(())
     }
