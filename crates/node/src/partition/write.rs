@@ -14,7 +14,7 @@ use crate::metrics::Counters;
 use crate::slowdown;
 
 impl Partition {
-    /// Applies `batch` as one. When this returns, every later read sees it (in `Always` mode once it is durable); acknowledge it when
+    /// Applies `batch` as one. When this returns, every later read sees it (and waits for its commit where it must); acknowledge it when
     /// the [`Commit`] is done. An empty batch is refused.
     ///
     /// # Errors
