@@ -115,6 +115,18 @@ impl Bucket {
         self.level = self.level.saturating_sub(i128::from(tokens) * PER_TOKEN);
     }
 
+    /// Takes `tokens`, but leaves no debt beyond `debt` tokens that is not there already. Gives what was forgiven.
+    pub fn take_into_debt(&mut self, tokens: u64, debt: u64, now: Nanos) -> u64 {
+        if self.rate == UNLIMITED {
+            return 0;
+        }
+        self.settle(now);
+        let floor = self.level.min(-(i128::from(debt) * PER_TOKEN));
+        let wanted = self.level - i128::from(tokens) * PER_TOKEN;
+        self.level = wanted.max(floor);
+        u64::try_from((self.level - wanted) / PER_TOKEN).unwrap_or(u64::MAX)
+    }
+
     /// Gives back `tokens` that were taken and not used. Never above the capacity.
     pub fn refund(&mut self, tokens: u64) {
         if self.rate == UNLIMITED {
@@ -135,6 +147,21 @@ impl Bucket {
         let rate = i128::from(self.rate);
         let wait = (missing + rate - 1) / rate;
         // The level is as of `at`, which a caller on another core may have moved past this `now`.
+        Some(self.at.max(now).saturating_add(u64::try_from(wait).unwrap_or(u64::MAX)))
+    }
+
+    /// When `ahead` tokens have been taken by others and `tokens` are there then; `None` if never (rate 0).
+    pub fn ready_after(&mut self, ahead: u64, tokens: u64, now: Nanos) -> Option<Nanos> {
+        if self.rate == UNLIMITED {
+            return Some(now);
+        }
+        self.settle(now);
+        if self.rate == 0 {
+            return None;
+        }
+        let missing = (i128::from(ahead) * PER_TOKEN + self.needed(tokens) - self.level).max(0);
+        let rate = i128::from(self.rate);
+        let wait = (missing + rate - 1) / rate;
         Some(self.at.max(now).saturating_add(u64::try_from(wait).unwrap_or(u64::MAX)))
     }
 }

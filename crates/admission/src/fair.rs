@@ -19,6 +19,8 @@ struct Flow<T> {
     weight: u64,
     /// Costs and items, oldest first.
     waiting: VecDeque<(u64, T)>,
+    /// Sum of the costs in `waiting`.
+    cost: u64,
 }
 
 /// Queues of `T`, one per owner. The head with the earliest virtual start goes next; virtual time is the start of the
@@ -33,11 +35,13 @@ pub(crate) struct FairQueue<T> {
     active: BTreeSet<(Virtual, Owner)>,
     now: Virtual,
     len: usize,
+    /// Sum of all costs that wait.
+    cost: u64,
 }
 
 impl<T> FairQueue<T> {
     pub(crate) const fn new() -> Self {
-        Self { flows: BTreeMap::new(), active: BTreeSet::new(), now: 0, len: 0 }
+        Self { flows: BTreeMap::new(), active: BTreeSet::new(), now: 0, len: 0, cost: 0 }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -54,13 +58,16 @@ impl<T> FairQueue<T> {
             self.forget_idle();
         }
         let now = self.now;
-        let flow = self.flows.entry(owner).or_insert_with(|| Flow { start: now, weight, waiting: VecDeque::new() });
+        let fresh = || Flow { start: now, weight, waiting: VecDeque::new(), cost: 0 };
+        let flow = self.flows.entry(owner).or_insert_with(fresh);
         flow.weight = weight;
         if flow.waiting.is_empty() {
             flow.start = flow.start.max(now);
             self.active.insert((flow.start, owner));
         }
         flow.waiting.push_back((cost, item));
+        flow.cost = flow.cost.saturating_add(cost);
+        self.cost = self.cost.saturating_add(cost);
         self.len += 1;
     }
 
@@ -83,6 +90,8 @@ impl<T> FairQueue<T> {
         let (cost, item) = flow.waiting.pop_front().expect("active flows have something waiting");
         self.now = start;
         self.len -= 1;
+        flow.cost = flow.cost.saturating_sub(cost);
+        self.cost = self.cost.saturating_sub(cost);
         flow.start = start + (Virtual::from(cost) << 32) / Virtual::from(flow.weight.max(1));
         if !flow.waiting.is_empty() {
             self.active.insert((flow.start, owner));
@@ -93,16 +102,43 @@ impl<T> FairQueue<T> {
         Some((cost, item))
     }
 
-    /// Takes out the item of `owner` that `is_it` recognises: a waiter gave up. True if it was there.
-    pub(crate) fn remove(&mut self, owner: Owner, is_it: impl Fn(&T) -> bool) -> bool {
-        let Some(flow) = self.flows.get_mut(&owner) else { return false };
-        let Some(index) = flow.waiting.iter().position(|(_, item)| is_it(item)) else { return false };
-        flow.waiting.remove(index);
+    /// What waits, in cost.
+    pub(crate) fn cost(&self) -> u64 {
+        self.cost
+    }
+
+    /// What is served before an item of `cost` that `owner` would push now, in cost, if all weights are equal and
+    /// nobody else comes: all of its own, and of everybody else's as much as it gets itself.
+    pub(crate) fn cost_ahead(&self, owner: Owner, cost: u64) -> u64 {
+        let own = self.flows.get(&owner).map_or(0, |flow| flow.cost);
+        let share = own.saturating_add(cost);
+        let others = self.active.iter().filter(|(_, other)| *other != owner);
+        let others = others.filter_map(|(_, other)| self.flows.get(other)).map(|flow| flow.cost.min(share));
+        others.fold(own, u64::saturating_add)
+    }
+
+    /// Books `cost` on an owner that turned out to have got more than it was served for.
+    pub(crate) fn charge(&mut self, owner: Owner, cost: u64) {
+        let Some(flow) = self.flows.get_mut(&owner) else { return };
+        let before = flow.start;
+        flow.start += (Virtual::from(cost) << 32) / Virtual::from(flow.weight.max(1));
+        if self.active.remove(&(before, owner)) {
+            self.active.insert((flow.start, owner));
+        }
+    }
+
+    /// Takes out the item of `owner` that `is_it` recognises: a waiter gave up.
+    pub(crate) fn remove(&mut self, owner: Owner, is_it: impl Fn(&T) -> bool) -> Option<T> {
+        let flow = self.flows.get_mut(&owner)?;
+        let index = flow.waiting.iter().position(|(_, item)| is_it(item))?;
+        let (cost, item) = flow.waiting.remove(index)?;
         self.len -= 1;
+        flow.cost = flow.cost.saturating_sub(cost);
+        self.cost = self.cost.saturating_sub(cost);
         if flow.waiting.is_empty() {
             self.active.remove(&(flow.start, owner));
         }
-        true
+        Some(item)
     }
 }
 
@@ -160,16 +196,46 @@ mod tests {
         for item in 0..5 {
             queue.push(owner(1), 7, 1, item);
         }
-        assert!(queue.remove(owner(1), |&item| item == 0));
-        assert!(queue.remove(owner(1), |&item| item == 3));
-        assert!(!queue.remove(owner(1), |&item| item == 3));
-        assert!(!queue.remove(owner(2), |_| true));
+        assert_eq!(queue.remove(owner(1), |&item| item == 0), Some(0));
+        assert_eq!(queue.remove(owner(1), |&item| item == 3), Some(3));
+        assert_eq!(queue.remove(owner(1), |&item| item == 3), None);
+        assert_eq!(queue.remove(owner(2), |_| true), None);
+        assert_eq!(queue.cost(), 3);
         let rest: Vec<i32> = std::iter::from_fn(|| queue.pop().map(|(_, item)| item)).collect();
         assert_eq!(rest, [1, 2, 4]);
         assert!(queue.is_empty() && queue.head().is_none());
         queue.push(owner(1), 7, 1, 9);
-        assert!(queue.remove(owner(1), |&item| item == 9));
+        assert_eq!(queue.remove(owner(1), |&item| item == 9), Some(9));
         assert!(queue.pop().is_none());
+    }
+
+    #[test]
+    fn what_is_ahead_is_the_own_queue_and_as_much_of_every_other() {
+        let mut queue = FairQueue::new();
+        for _ in 0..10 {
+            queue.push(owner(1), 1, 10, ());
+        }
+        queue.push(owner(2), 1, 10, ());
+        assert_eq!([1, 2, 3].map(|who| queue.cost_ahead(owner(who), 20)), [110, 40, 30]);
+        queue.push(owner(3), 1, 20, ());
+        while let Some((cost, ())) = queue.pop() {
+            assert!(cost == 10 || queue.cost() >= 60, "a newcomer is not served last");
+        }
+        assert_eq!(queue.cost_ahead(owner(3), 20), 0);
+    }
+
+    #[test]
+    fn what_is_charged_later_is_paid_with_the_next_turns() {
+        let mut queue = FairQueue::new();
+        for who in [1, 2] {
+            for _ in 0..20 {
+                queue.push(owner(who), 1, 1, who);
+            }
+        }
+        queue.charge(owner(1), 10);
+        queue.charge(owner(9), 10);
+        let next: Vec<u32> = (0..10).filter_map(|_| queue.pop().map(|(_, who)| who)).collect();
+        assert_eq!(next, [2; 10]);
     }
 
     #[test]

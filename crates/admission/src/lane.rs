@@ -75,7 +75,7 @@ pub(crate) struct Effects {
 
 /// No timer is set closer than this, in nanoseconds. One that is already due when it is set would pump from inside the
 /// pump; and a timer thread needs about as long to wake up anyway. Nothing is lost: the bucket goes on filling.
-const TIMER_MIN: Nanos = 20_000;
+pub(crate) const TIMER_MIN: Nanos = 20_000;
 
 #[derive(Debug)]
 pub(crate) struct Lane {
@@ -292,7 +292,7 @@ impl Lane {
         match self.look(id, None) {
             Look::Waiting => {
                 let was_there = self.queues[ask.rank as usize].remove(ask.owner, |waiting| waiting.slot == id);
-                debug_assert!(was_there, "a waiting slot is in its queue");
+                debug_assert!(was_there.is_some(), "a waiting slot is in its queue");
                 self.free_slot(id);
             }
             Look::Granted(lease) => {

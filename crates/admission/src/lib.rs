@@ -5,7 +5,8 @@
 //!
 //! - [`Bucket`]: tokens at a rate;
 //! - [`Gate`]: queues before a budget of bytes and operations; [`PartitionGate`]: the two of a partition;
-//! - [`GatedFs`]: the file system whose every byte passes partition gate, then node gate, then the [`Ledger`].
+//! - [`GatedFs`]: the file system whose every byte passes partition gate, then node gate, then the [`Ledger`];
+//! - [`Quota`]: the capacity units of a tenant.
 
 mod bucket;
 pub mod cost;
@@ -20,6 +21,7 @@ mod limits;
 mod order;
 mod partition;
 pub mod policy;
+mod quota;
 
 pub use bucket::{Bucket, UNLIMITED};
 pub use gate::{Gate, GateOptions, Grant, Request, Waiter};
@@ -29,3 +31,4 @@ pub use ledger::{Account, Amount, Booked, Ledger};
 pub use limits::{Direction, Limits, Rates};
 pub use order::{Precedence, RANKS, Rank};
 pub use partition::PartitionGate;
+pub use quota::{Admission, DELAY_MAX_MS, OnLimit, Place, Quota, Refused, Unit, UnitLimits, UnitStats};

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use common::*;
-use weir_admission::{Direction, GatedFs, Ledger, Limits, PartitionGate, Rank, Request};
+use weir_admission::{Direction, GatedFs, Ledger, Limits, PartitionGate, Quota, Rank, Request, Unit, UnitLimits};
 use weir_io::sim::Sim;
 use weir_io::{AlignedBuf, Class, Fs, Op, OpenOptions, Tag};
 
@@ -55,6 +55,22 @@ fn passing_an_open_gate_allocates_nothing() {
         });
         assert_eq!(count, 0, "{limits:?}");
         assert!(allocations(|| drop(std::hint::black_box(Box::new(1)))) > 0, "the counter counts");
+    }
+}
+
+#[test]
+fn units_that_are_there_allocate_nothing() {
+    let sim = Sim::new(1);
+    for units in [0, 1 << 40] {
+        let limits = UnitLimits { rcu: units, wcu: units, ..UnitLimits::default() };
+        let quota = Quota::new(sim.clock(), &limits);
+        let count = allocations(|| {
+            for _ in 0..1000 {
+                assert!(quota.try_admit(Unit::Read, 1) && quota.try_admit(Unit::Write, 3));
+                quota.settle(Unit::Read, 0, 1, 2);
+            }
+        });
+        assert_eq!(count, 0, "{units}");
     }
 }
 

@@ -1,0 +1,336 @@
+//! The units of one kind and who waits for them, without the locking and the waiting.
+
+use std::collections::VecDeque;
+use std::task::Waker;
+
+use weir_io::{Nanos, Owner};
+
+use super::{OnLimit, UnitLimits, UnitStats};
+use crate::bucket::{Bucket, UNLIMITED};
+use crate::fair::FairQueue;
+use crate::lane::{Effects, SlotId, TIMER_MIN};
+
+const MS: Nanos = 1_000_000;
+const SECOND: Nanos = 1_000 * MS;
+
+/// Units of this time are always kept, however small the burst, in nanoseconds.
+const BURST_MIN: Nanos = 100 * MS;
+
+/// [`Budget::weight`] counts in this fraction of a unit.
+const FRACTION: u64 = 256;
+
+pub(super) enum Admitted {
+    Now,
+    Later(SlotId),
+    Never { retry_in_ms: u64 },
+}
+
+/// What somebody who waits finds.
+pub(super) enum Look {
+    Waiting,
+    Admitted,
+    Refused { retry_in_ms: u64 },
+}
+
+enum Slot {
+    Free,
+    Waiting { ticket: u64, waker: Option<Waker> },
+    Admitted,
+    Refused { retry_in_ms: u64 },
+}
+
+struct Waiting {
+    slot: SlotId,
+    since: Nanos,
+}
+
+/// When somebody's patience ends. Stale if the slot has another ticket by now.
+struct Deadline {
+    at: Nanos,
+    slot: SlotId,
+    ticket: u64,
+    partition: u32,
+    units: u64,
+}
+
+pub(super) struct Budget {
+    units: Bucket,
+    /// `None` refuses at once.
+    delay_max: Option<Nanos>,
+    /// One flow per partition, all of the same weight.
+    queue: FairQueue<Waiting>,
+    /// In the order of arrival, which is theirs unless the knob was turned meanwhile.
+    deadlines: VecDeque<Deadline>,
+    slots: Vec<Slot>,
+    free: Vec<SlotId>,
+    tickets: u64,
+    /// When the earliest timer under way fires; `Nanos::MAX` if none is.
+    armed_at: Nanos,
+    /// What a request that was charged one unit costs once settled, on average, in 1/[`FRACTION`] units: how fast the
+    /// queue moves.
+    weight: u64,
+    stats: UnitStats,
+}
+
+/// All that concerns one partition, in the words of [`FairQueue`].
+fn flow(partition: u32) -> Owner {
+    Owner { tenant: 0, partition }
+}
+
+fn bucket_rate(rate: u64) -> u64 {
+    if rate == 0 { UNLIMITED } else { rate }
+}
+
+fn burst(limits: &UnitLimits) -> Nanos {
+    (Nanos::from(limits.burst_seconds) * SECOND).max(BURST_MIN)
+}
+
+fn delay_max(limits: &UnitLimits) -> Option<Nanos> {
+    match limits.on_limit {
+        OnLimit::Delay { max_ms } => Some(Nanos::from(max_ms) * MS),
+        OnLimit::Refuse => None,
+    }
+}
+
+impl Budget {
+    pub(super) fn new(rate: u64, limits: &UnitLimits, now: Nanos) -> Self {
+        let rate = bucket_rate(rate);
+        let mut units = Bucket::new(rate, BURST_MIN, now);
+        units.set(rate, burst(limits), now);
+        Self {
+            units,
+            delay_max: delay_max(limits),
+            queue: FairQueue::new(),
+            deadlines: VecDeque::new(),
+            slots: Vec::new(),
+            free: Vec::new(),
+            tickets: 0,
+            armed_at: Nanos::MAX,
+            weight: FRACTION,
+            stats: UnitStats::default(),
+        }
+    }
+
+    /// Pump afterwards. Who waits already keeps its patience.
+    pub(super) fn set(&mut self, rate: u64, limits: &UnitLimits, now: Nanos) {
+        let rate = bucket_rate(rate);
+        if self.units.rate() == UNLIMITED {
+            // Nothing is saved up while nothing is limited.
+            self.units.set(rate, BURST_MIN, now);
+        }
+        self.units.set(rate, burst(limits), now);
+        self.delay_max = delay_max(limits);
+    }
+
+    pub(super) fn stats(&self) -> UnitStats {
+        self.stats
+    }
+
+    pub(super) fn waiting(&self) -> usize {
+        self.queue.len()
+    }
+
+    pub(super) fn units(&mut self, now: Nanos) -> i64 {
+        self.units.tokens(now)
+    }
+
+    pub(super) fn try_admit(&mut self, units: u64, now: Nanos) -> bool {
+        let admitted = self.queue.is_empty() && self.units.try_take(units, now);
+        if admitted {
+            self.count(units);
+        }
+        admitted
+    }
+
+    fn count(&mut self, units: u64) {
+        self.stats.units += units;
+        self.stats.admitted += 1;
+    }
+
+    /// Pump afterwards.
+    pub(super) fn admit(&mut self, partition: u32, units: u64, now: Nanos) -> Admitted {
+        if self.try_admit(units, now) {
+            return Admitted::Now;
+        }
+        // An upper bound of the wait first: the exact one looks at all partitions, and is needed by few.
+        let patience = self.delay_max.filter(|&delay_max| {
+            self.ready_after(self.queue.cost(), units, now) <= now.saturating_add(delay_max)
+                || self.ready_at(partition, units, now) <= now.saturating_add(delay_max)
+        });
+        let Some(delay_max) = patience else {
+            self.stats.refused += 1;
+            return Admitted::Never { retry_in_ms: self.retry_in_ms(partition, units, now) };
+        };
+        self.tickets += 1;
+        let (ticket, waiting) = (self.tickets, Slot::Waiting { ticket: self.tickets, waker: None });
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                self.slots[slot as usize] = waiting;
+                slot
+            }
+            None => {
+                self.slots.push(waiting);
+                SlotId::try_from(self.slots.len() - 1).expect("fewer than 2^32 requests wait")
+            }
+        };
+        self.queue.push(flow(partition), 1, units, Waiting { slot, since: now });
+        if self.deadlines.len() > 2 * self.queue.len() + 64 {
+            let slots = &self.slots;
+            self.deadlines.retain(|deadline| is_live(slots, deadline));
+        }
+        let at = now.saturating_add(delay_max);
+        self.deadlines.push_back(Deadline { at, slot, ticket, partition, units });
+        Admitted::Later(slot)
+    }
+
+    /// When a request of `partition` would be admitted if it came now and nobody else came later.
+    fn ready_at(&mut self, partition: u32, units: u64, now: Nanos) -> Nanos {
+        let ahead = self.queue.cost_ahead(flow(partition), units);
+        self.ready_after(ahead, units, now)
+    }
+
+    fn ready_after(&mut self, ahead: u64, units: u64, now: Nanos) -> Nanos {
+        let ahead = u128::from(ahead) * u128::from(self.weight) / u128::from(FRACTION);
+        let ahead = u64::try_from(ahead).unwrap_or(u64::MAX);
+        self.units.ready_after(ahead, units, now).unwrap_or(Nanos::MAX)
+    }
+
+    fn retry_in_ms(&mut self, partition: u32, units: u64, now: Nanos) -> u64 {
+        (self.ready_at(partition, units, now) - now).div_ceil(MS).max(1)
+    }
+
+    /// Admits all who can go now, and refuses whose patience is at its end.
+    pub(super) fn pump(&mut self, now: Nanos) -> Effects {
+        let mut effects = Effects::default();
+        if self.armed_at <= now {
+            self.armed_at = Nanos::MAX;
+        }
+        while let Some((units, _)) = self.queue.head() {
+            // Never `None`: there is no rate of 0.
+            let ready_at = self.units.next_ready_at(units, now).unwrap_or(Nanos::MAX);
+            if ready_at > now {
+                if self.refuse_overdue(now, &mut effects) {
+                    // Perhaps it was the head: another may need less.
+                    continue;
+                }
+                self.arm(ready_at, now, &mut effects);
+                break;
+            }
+            let Some((units, waiting)) = self.queue.pop() else { break };
+            self.units.take(units, now);
+            self.count(units);
+            self.delayed(now - waiting.since);
+            self.answer(waiting.slot, Slot::Admitted, &mut effects);
+        }
+        effects
+    }
+
+    fn delayed(&mut self, waited: Nanos) {
+        self.stats.delayed += 1;
+        self.stats.delayed_ns += waited;
+    }
+
+    fn answer(&mut self, slot: SlotId, answer: Slot, effects: &mut Effects) {
+        if let Slot::Waiting { waker: Some(waker), .. } = std::mem::replace(&mut self.slots[slot as usize], answer) {
+            effects.wake.push(waker);
+        }
+    }
+
+    /// Refuses who was let wait because its turn was to come in time, when newcomers of other partitions or reads
+    /// larger than usual went before. True if there was somebody.
+    fn refuse_overdue(&mut self, now: Nanos, effects: &mut Effects) -> bool {
+        let mut any = false;
+        while let Some(deadline) = self.deadlines.front() {
+            let live = is_live(&self.slots, deadline);
+            if live && deadline.at > now {
+                let at = deadline.at;
+                self.arm(at, now, effects);
+                break;
+            }
+            let Some(Deadline { slot, partition, units, .. }) = self.deadlines.pop_front() else { break };
+            if !live {
+                continue;
+            }
+            let waiting = self.queue.remove(flow(partition), |waiting| waiting.slot == slot);
+            debug_assert!(waiting.is_some(), "a waiting slot is in its queue");
+            self.delayed(waiting.map_or(0, |waiting| now - waiting.since));
+            self.stats.refused += 1;
+            let retry_in_ms = self.retry_in_ms(partition, units, now);
+            self.answer(slot, Slot::Refused { retry_in_ms }, effects);
+            any = true;
+        }
+        any
+    }
+
+    fn arm(&mut self, at: Nanos, now: Nanos, effects: &mut Effects) {
+        let at = at.max(now + TIMER_MIN);
+        if at < self.armed_at {
+            self.armed_at = at;
+            effects.timer = Some(at);
+        }
+    }
+
+    /// Looks into a slot. An answer is taken out, and the slot is free; otherwise `waker` will be woken by it.
+    pub(super) fn look(&mut self, slot: SlotId, waker: Option<&Waker>) -> Look {
+        let answer = match &mut self.slots[slot as usize] {
+            Slot::Waiting { waker: known, .. } => {
+                if let Some(waker) = waker {
+                    match known {
+                        Some(known) => known.clone_from(waker),
+                        None => *known = Some(waker.clone()),
+                    }
+                }
+                return Look::Waiting;
+            }
+            Slot::Admitted => Look::Admitted,
+            &mut Slot::Refused { retry_in_ms } => Look::Refused { retry_in_ms },
+            Slot::Free => unreachable!("who waits looks into its own slot, and only until it is answered"),
+        };
+        self.free_slot(slot);
+        answer
+    }
+
+    fn free_slot(&mut self, slot: SlotId) {
+        self.slots[slot as usize] = Slot::Free;
+        self.free.push(slot);
+    }
+
+    /// Who waited gave up: its place, or what it was given and never used, goes to the others. Pump afterwards.
+    pub(super) fn cancel(&mut self, slot: SlotId, partition: u32, units: u64) {
+        match self.look(slot, None) {
+            Look::Waiting => {
+                let was_there = self.queue.remove(flow(partition), |waiting| waiting.slot == slot);
+                debug_assert!(was_there.is_some(), "a waiting slot is in its queue");
+                self.free_slot(slot);
+            }
+            Look::Admitted => {
+                self.refund(units);
+                self.stats.admitted = self.stats.admitted.saturating_sub(1);
+            }
+            Look::Refused { .. } => {}
+        }
+    }
+
+    /// Units that were charged and are not needed. Pump afterwards.
+    pub(super) fn refund(&mut self, units: u64) {
+        self.units.refund(units);
+        // Saturating: the charge may be from before there was a limit, when nothing was counted.
+        self.stats.units = self.stats.units.saturating_sub(units);
+    }
+
+    /// What was charged `charged` costs `more`.
+    pub(super) fn settle(&mut self, partition: u32, charged: u64, more: u64, now: Nanos) {
+        let weight = charged.saturating_add(more).saturating_mul(FRACTION) / charged.max(1);
+        self.weight = self.weight - self.weight / 16 + weight / 16;
+        if more > 0 {
+            let forgiven = self.units.take_into_debt(more, self.units.rate(), now);
+            self.stats.forgiven += forgiven;
+            self.stats.units += more - forgiven;
+            self.queue.charge(flow(partition), more);
+        }
+    }
+}
+
+fn is_live(slots: &[Slot], deadline: &Deadline) -> bool {
+    matches!(slots[deadline.slot as usize], Slot::Waiting { ticket, .. } if ticket == deadline.ticket)
+}

@@ -1,0 +1,381 @@
+//! Capacity units in virtual time: limits, bursts, fairness between partitions, refusals, giving up.
+
+mod common;
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::task::{Context, Waker};
+
+use common::*;
+use proptest::prelude::*;
+use weir_admission::{Admission, OnLimit, Quota, Refused, Unit, UnitLimits};
+use weir_io::sim::Sim;
+use weir_io::{Clock, Nanos, sleep_until};
+
+fn both(units: u64) -> UnitLimits {
+    UnitLimits { rcu: units, wcu: units, ..UnitLimits::default() }
+}
+
+const REFUSE: OnLimit = OnLimit::Refuse;
+
+/// What came of a load, in units and in requests.
+#[derive(Default)]
+struct Served {
+    units: AtomicU64,
+    refused: AtomicU64,
+    longest: AtomicU64,
+}
+
+/// What a request costs: `Unit::Read` is charged one unit and settled.
+#[derive(Clone, Copy)]
+struct Load {
+    unit: Unit,
+    partition: u32,
+    units: u64,
+    /// Requests per second, evenly; each in a task of its own.
+    rate: u64,
+    from: Nanos,
+    to: Nanos,
+}
+
+/// One request; true if it was admitted.
+async fn request(quota: &Arc<Quota>, unit: Unit, partition: u32, units: u64) -> Result<(), Refused> {
+    let charged = if unit == Unit::Read { 1 } else { units };
+    if !quota.try_admit(unit, charged) {
+        quota.admit(unit, partition, charged).await?;
+    }
+    quota.settle(unit, partition, charged, units);
+    Ok(())
+}
+
+/// An open loop: the load comes whatever becomes of it.
+fn offer(sim: &Sim, quota: &Arc<Quota>, load: Load) -> Arc<Served> {
+    let served = Arc::new(Served::default());
+    let (quota, clock, spawner) = (Arc::clone(quota), sim.clock(), sim.spawner());
+    let counters = Arc::clone(&served);
+    sim.spawn(async move {
+        let Load { unit, partition, units, rate, from, to } = load;
+        for number in 0..(to - from) * rate / SEC {
+            sleep_until(&clock, from + number * SEC / rate).await;
+            let (quota, served, clock) = (Arc::clone(&quota), Arc::clone(&counters), Arc::clone(&clock));
+            spawner.spawn(Box::pin(async move {
+                let asked = clock.now();
+                let answer = request(&quota, unit, partition, units).await;
+                served.longest.fetch_max(clock.now() - asked, Relaxed);
+                match answer {
+                    Ok(()) if clock.now() < to => drop(served.units.fetch_add(units, Relaxed)),
+                    Ok(()) => {}
+                    Err(_) => drop(served.refused.fetch_add(1, Relaxed)),
+                }
+            }));
+        }
+    });
+    served
+}
+
+fn within(got: u64, wanted: f64, tolerance: f64) -> bool {
+    (got as f64 / wanted - 1.0).abs() <= tolerance
+}
+
+#[test]
+fn twice_the_limit_is_served_the_limit() {
+    // FX-2: reads of 1 and of 3 units, writes of 1 and of 5, on one and on four partitions, evenly and skewed.
+    let limit = 3000;
+    for (unit, units, weights) in [
+        (Unit::Read, 1, vec![1]),
+        (Unit::Read, 3, vec![1, 1, 1, 1]),
+        (Unit::Write, 1, vec![1, 1, 1, 1]),
+        (Unit::Write, 5, vec![1]),
+        (Unit::Write, 1, vec![97, 1, 1, 1]),
+        (Unit::Read, 16, vec![97, 1, 1, 1]),
+    ] {
+        let sim = Sim::new(2);
+        let quota = Quota::new(sim.clock(), &both(limit));
+        let total: u64 = weights.iter().sum();
+        let served: Vec<_> = (0..)
+            .zip(&weights)
+            .map(|(partition, weight)| {
+                let rate = (2 * limit * weight / total / units).max(1);
+                offer(&sim, &quota, Load { unit, partition, units, rate, from: 0, to: 10 * SEC })
+            })
+            .collect();
+        sim.run_until(12 * SEC);
+        let got: u64 = served.iter().map(|served| served.units.load(Relaxed)).sum();
+        assert!(within(got, limit as f64 * 10.0, 0.02), "{unit:?} {units} {weights:?}: {got}");
+        for served in &served {
+            assert!(served.longest.load(Relaxed) <= SEC + MS, "waited {} ns", served.longest.load(Relaxed));
+        }
+        let stats = quota.stats(unit);
+        assert_eq!(stats.refused, served.iter().map(|served| served.refused.load(Relaxed)).sum::<u64>());
+        assert!(stats.delayed > 1000 && stats.delayed_ns > stats.delayed * MS, "{stats:?}");
+        assert_eq!((quota.waiting(unit), stats.forgiven), (0, 0));
+    }
+}
+
+#[test]
+fn reads_and_writes_are_limited_side_by_side() {
+    let sim = Sim::new(3);
+    let quota = Quota::new(sim.clock(), &UnitLimits { rcu: 4000, wcu: 500, ..UnitLimits::default() });
+    let reads = Load { unit: Unit::Read, partition: 0, units: 2, rate: 4000, from: 0, to: 10 * SEC };
+    let served =
+        [reads, Load { unit: Unit::Write, units: 1, rate: 1000, ..reads }].map(|load| offer(&sim, &quota, load));
+    sim.run_until(12 * SEC);
+    assert!(within(served[0].units.load(Relaxed), 40_000.0, 0.02));
+    assert!(within(served[1].units.load(Relaxed), 5_000.0, 0.02));
+}
+
+#[test]
+fn below_the_limit_nobody_waits() {
+    let sim = Sim::new(4);
+    let quota = Quota::new(sim.clock(), &both(1000));
+    let load = Load { unit: Unit::Write, partition: 1, units: 1, rate: 990, from: 0, to: 10 * SEC };
+    let served = offer(&sim, &quota, load);
+    sim.run_until(11 * SEC);
+    assert_eq!((served.units.load(Relaxed), served.longest.load(Relaxed)), (9900, 0));
+}
+
+#[test]
+fn unused_seconds_come_back_as_a_burst_and_no_more_than_was_agreed() {
+    for (burst_seconds, idle, expected) in [(0, 60, 0.1), (5, 60, 5.0), (300, 60, 60.1), (300, 0, 0.1)] {
+        let sim = Sim::new(5);
+        let limits = UnitLimits { burst_seconds, on_limit: REFUSE, ..both(100) };
+        let quota = Quota::new(sim.clock(), &limits);
+        sim.run_until(idle * SEC);
+        let burst = (0..).take_while(|_| quota.try_admit(Unit::Write, 1)).count();
+        assert_eq!(burst as f64, 100.0 * expected, "{burst_seconds} s after {idle} s");
+        // The rate goes on from there.
+        sim.run_until((idle + 1) * SEC);
+        assert_eq!(quota.units(Unit::Write), if burst_seconds == 0 { 10 } else { 100 });
+    }
+}
+
+#[test]
+fn a_partition_that_asks_has_its_share_within_one_quantum() {
+    // One partition floods its tenant's limit; another comes, asks for half of it, and has that half at once.
+    let sim = Sim::new(6);
+    let quota = Quota::new(sim.clock(), &both(10_000));
+    let flood = Load { unit: Unit::Write, partition: 0, units: 1, rate: 30_000, from: 0, to: 4 * SEC };
+    let flood = offer(&sim, &quota, flood);
+    let modest = Load { unit: Unit::Write, partition: 1, units: 1, rate: 4_500, from: 2 * SEC, to: 4 * SEC };
+    let modest = offer(&sim, &quota, modest);
+    sim.run_until(2 * SEC);
+    // Two seconds and the burst.
+    assert!(within(flood.units.load(Relaxed), 21_000.0, 0.01), "lent: {}", flood.units.load(Relaxed));
+    sim.run_until(2 * SEC + 10 * MS);
+    assert!(modest.units.load(Relaxed) >= 44, "{} units in the first 10 ms", modest.units.load(Relaxed));
+    sim.run_until(6 * SEC);
+    assert_eq!((modest.units.load(Relaxed), modest.refused.load(Relaxed)), (9_000, 0));
+    assert!(modest.longest.load(Relaxed) <= 10 * MS, "{} ns", modest.longest.load(Relaxed));
+    // What the newcomer took was missing in the queue of the other, which had been promised a second at most.
+    assert!(flood.longest.load(Relaxed) <= SEC + MS);
+}
+
+#[test]
+fn reads_larger_than_what_they_were_charged_do_not_starve_the_other_partitions() {
+    let sim = Sim::new(7);
+    let quota = Quota::new(sim.clock(), &both(1000));
+    let large = Load { unit: Unit::Read, partition: 0, units: 50, rate: 200, from: 0, to: 10 * SEC };
+    let small = Load { unit: Unit::Read, partition: 1, units: 1, rate: 400, from: 0, to: 10 * SEC };
+    let [large, small] = [large, small].map(|load| offer(&sim, &quota, load));
+    sim.run_until(12 * SEC);
+    let (large, small) = (large.units.load(Relaxed), small.units.load(Relaxed));
+    assert!(small >= 3_900, "{small} small beside {large} large");
+    assert!(within(small + large, 10_000.0, 0.02), "{small} + {large}");
+}
+
+#[test]
+fn a_refusal_says_when_to_come_again_and_keeps_its_word() {
+    for on_limit in [REFUSE, OnLimit::Delay { max_ms: 200 }] {
+        for (unit, units) in [(Unit::Write, 7), (Unit::Write, 400), (Unit::Read, 20)] {
+            let sim = Sim::new(8);
+            let quota = Quota::new(sim.clock(), &UnitLimits { on_limit, ..both(100) });
+            let (clock, spawner) = (sim.clock(), sim.spawner());
+            sim.block_on(async {
+                for _ in 0..20 {
+                    // Until there is no room any more.
+                    let refused = loop {
+                        let charged = if unit == Unit::Read { 1 } else { units };
+                        match quota.admit(unit, 0, charged) {
+                            Admission::Ready(Some(Ok(()))) => quota.settle(unit, 0, charged, units),
+                            Admission::Ready(answer) => break answer.expect("new").expect_err("refused"),
+                            waiting => {
+                                let quota = Arc::clone(&quota);
+                                spawner.spawn(Box::pin(async move {
+                                    match waiting.await {
+                                        Ok(()) => quota.settle(unit, 0, charged, units),
+                                        // What a read costs is learnt from those before it.
+                                        Err(_) => assert_eq!(unit, Unit::Read),
+                                    }
+                                }));
+                            }
+                        }
+                    };
+                    assert_eq!(refused.unit, unit);
+                    assert!(refused.retry_in_ms >= 1);
+                    sleep_until(&clock, clock.now() + refused.retry_in_ms * MS).await;
+                    request(&quota, unit, 0, units).await.expect("it came when it was told to");
+                }
+            });
+        }
+    }
+}
+
+#[test]
+fn a_refusal_is_not_too_late_either() {
+    let sim = Sim::new(9);
+    let quota = Quota::new(sim.clock(), &UnitLimits { on_limit: REFUSE, ..both(100) });
+    assert!(quota.try_admit(Unit::Write, 10));
+    let refused = sim.block_on(quota.admit(Unit::Write, 0, 5)).expect_err("empty");
+    assert_eq!(refused, Refused { unit: Unit::Write, retry_in_ms: 50 });
+    assert_eq!(refused.to_string(), "retry_in_ms=50 reason=tenant_wcu");
+    sim.run_until(49 * MS);
+    assert!(!quota.try_admit(Unit::Write, 5));
+}
+
+#[test]
+fn a_write_beyond_the_burst_is_paid_in_full_and_reads_owe_a_second_at_most() {
+    let sim = Sim::new(10);
+    let quota = Quota::new(sim.clock(), &both(100));
+    sim.block_on(quota.admit(Unit::Write, 0, 8192)).expect("the bucket is full");
+    assert_eq!(quota.units(Unit::Write), 10 - 8192);
+    let refused = sim.block_on(quota.admit(Unit::Write, 0, 1)).expect_err("81 s of debt");
+    assert_eq!(refused.retry_in_ms, 81_830);
+    assert!(quota.try_admit(Unit::Read, 1));
+    quota.settle(Unit::Read, 0, 1, 2048);
+    assert_eq!(quota.units(Unit::Read), -100);
+    assert_eq!(quota.stats(Unit::Read).forgiven, 2047 - 109);
+    assert_eq!(quota.stats(Unit::Read).units, 110);
+}
+
+#[test]
+fn who_gives_up_leaves_place_and_units() {
+    let sim = Sim::new(11);
+    let quota = Quota::new(sim.clock(), &both(10));
+    assert!(quota.try_admit(Unit::Write, 1));
+    let first = quota.admit(Unit::Write, 0, 1);
+    let second = quota.admit(Unit::Write, 0, 1);
+    let third = quota.admit(Unit::Write, 1, 1);
+    assert_eq!(quota.waiting(Unit::Write), 3);
+    drop(second);
+    assert_eq!(quota.waiting(Unit::Write), 2);
+    // Admitted, but nobody looked: dropping gives the unit on to the third, at once.
+    sim.run_until(100 * MS);
+    assert_eq!(quota.waiting(Unit::Write), 1);
+    drop(first);
+    assert_eq!(quota.waiting(Unit::Write), 0);
+    sim.block_on(third).expect("given on");
+    assert_eq!(sim.now(), 100 * MS);
+    assert_eq!(quota.stats(Unit::Write).units, 2);
+}
+
+#[test]
+fn knobs_turn_under_those_who_wait() {
+    let sim = Sim::new(12);
+    let quota = Quota::new(sim.clock(), &both(1));
+    assert!(quota.try_admit(Unit::Write, 1));
+    let mut waiting: Vec<Admission> = (0..3).map(|_| quota.admit(Unit::Write, 0, 1)).collect();
+    let Admission::Ready(Some(Err(Refused { retry_in_ms: 2000, .. }))) = waiting.remove(1) else {
+        panic!("no room for a second: {waiting:?}")
+    };
+    let poll = |admission: &mut Admission| {
+        std::future::Future::poll(Pin::new(admission), &mut Context::from_waker(Waker::noop()))
+    };
+    assert!(poll(&mut waiting[0]).is_pending());
+    quota.set_limits(&both(0));
+    assert!(quota.is_unlimited(Unit::Write) && quota.waiting(Unit::Write) == 0);
+    assert!(poll(&mut waiting[0]).is_ready());
+    assert!(quota.try_admit(Unit::Write, 1_000_000));
+    // Limited again: what was spent meanwhile is not owed, and nothing is saved up but the least.
+    quota.set_limits(&UnitLimits { burst_seconds: 300, ..both(1000) });
+    assert_eq!(quota.units(Unit::Write), 100);
+    quota.set_limits(&both(100));
+    assert_eq!(quota.units(Unit::Write), 10);
+}
+
+#[test]
+fn one_seed_gives_one_day() {
+    let day = |seed| {
+        let sim = Sim::new(seed);
+        let quota = Quota::new(sim.clock(), &both(500));
+        for partition in 0..5 {
+            let (quota, clock, mut rng) = (Arc::clone(&quota), sim.clock(), sim.rng());
+            sim.spawn(async move {
+                while clock.now() < 5 * SEC {
+                    let unit = Unit::ALL[rng.below(2) as usize];
+                    let units = 1 + rng.below(9);
+                    if let Err(refused) = request(&quota, unit, partition, units).await {
+                        sleep_until(&clock, clock.now() + refused.retry_in_ms * MS).await;
+                    }
+                    sleep_until(&clock, clock.now() + rng.below(MS)).await;
+                }
+            });
+        }
+        sim.run_until(7 * SEC);
+        (sim.event_hash(), Unit::ALL.map(|unit| quota.stats(unit)))
+    };
+    assert_eq!(day(1), day(1));
+    assert_ne!(day(1).0, day(2).0);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whoever asks, gives up or turns knobs: no more is admitted than limit and burst allow, everybody gets an
+    /// answer within his patience, and nothing stays behind.
+    #[test]
+    fn nothing_is_lost_and_nothing_given_twice(
+        rate in 1_u64..2000,
+        burst_seconds in 0_u32..3,
+        steps in prop::collection::vec((0_u64..40, 0_u32..4, 1_u64..20, 0_u8..10), 1..200),
+    ) {
+        let sim = Sim::new(rate);
+        let limits = UnitLimits { burst_seconds, ..both(rate) };
+        let quota = Quota::new(sim.clock(), &limits);
+        let admitted = Arc::new(AtomicU64::new(0));
+        let clock: Arc<dyn Clock> = sim.clock();
+        let spawner = sim.spawner();
+        let longest_request = 20;
+        sim.block_on(async {
+            for (pause, partition, units, what) in steps {
+                sleep_until(&clock, clock.now() + pause * MS).await;
+                let admission = quota.admit(Unit::Write, partition, units);
+                match (what, &admission) {
+                    (0, Admission::Waiting(_)) => drop(admission),
+                    (1, Admission::Waiting(_)) => {
+                        quota.set_limits(&limits);
+                        drop(admission);
+                    }
+                    _ => {
+                        let (clock, admitted, asked) = (Arc::clone(&clock), Arc::clone(&admitted), clock.now());
+                        spawner.spawn(Box::pin(async move {
+                            if admission.await.is_ok() {
+                                admitted.fetch_add(units, Relaxed);
+                            }
+                            assert!(clock.now() <= asked + SEC + MS);
+                        }));
+                    }
+                }
+            }
+            sleep_until(&clock, clock.now() + 2 * SEC).await;
+        });
+        prop_assert_eq!(quota.waiting(Unit::Write), 0);
+        prop_assert_eq!(quota.stats(Unit::Write).units, admitted.load(Relaxed));
+        let ceiling = sim.now() as f64 / 1e9 * rate as f64 + rate as f64 * f64::from(burst_seconds).max(0.1) + 1.0;
+        prop_assert!(admitted.load(Relaxed) as f64 <= ceiling + longest_request as f64);
+    }
+
+    /// The least a refused request must do is wait as it was told.
+    #[test]
+    fn retrying_as_told_succeeds(rate in 1_u64..10_000, spent in 1_u64..100_000, units in 1_u64..500) {
+        let sim = Sim::new(1);
+        let quota = Quota::new(sim.clock(), &UnitLimits { on_limit: REFUSE, ..both(rate) });
+        sim.block_on(quota.admit(Unit::Write, 0, spent)).expect("the bucket is full, or nearly");
+        if let Err(refused) = sim.block_on(quota.admit(Unit::Write, 0, units)) {
+            sim.run_until((refused.retry_in_ms - 1) * MS);
+            prop_assert!(refused.retry_in_ms == 1 || !quota.try_admit(Unit::Write, units));
+            sim.run_until(refused.retry_in_ms * MS);
+            prop_assert!(quota.try_admit(Unit::Write, units));
+        }
+    }
+}
