@@ -6,6 +6,7 @@
 //! - [`Bucket`]: tokens at a rate;
 //! - [`Gate`]: queues before a budget of bytes and operations; [`PartitionGate`]: the two of a partition;
 //! - [`GatedFs`]: the file system whose every byte passes partition gate, then node gate, then the [`Ledger`];
+//! - [`Pool`]: units in reserved shares and a common rest;
 //! - [`Quota`]: the capacity units of a tenant.
 
 mod bucket;
@@ -21,6 +22,7 @@ mod limits;
 mod order;
 mod partition;
 pub mod policy;
+mod pool;
 mod quota;
 
 pub use bucket::{Bucket, UNLIMITED};
@@ -31,4 +33,5 @@ pub use ledger::{Account, Amount, Booked, Ledger};
 pub use limits::{Direction, Limits, Rates};
 pub use order::{Precedence, RANKS, Rank};
 pub use partition::PartitionGate;
+pub use pool::{AboveShare, Held, Part, Pool, PoolStats};
 pub use quota::{Admission, DELAY_MAX_MS, OnLimit, Place, Quota, Refused, Unit, UnitLimits, UnitStats};
