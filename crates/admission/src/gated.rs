@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use weir_io::{AlignedBuf, Class, DirEntry, File, Fs, FsLock, Op, OpenOptions, Owner, Result, Tag};
 
+use crate::dirty::DirtyPages;
 use crate::door::{Door, Held, Pass};
 use crate::gate::Gate;
 use crate::ledger::Ledger;
@@ -13,6 +14,9 @@ use crate::partition::PartitionGate;
 
 /// An [`Fs`] for one owner. Data and syncs pass the partition gate, then the node gate, and are booked when they are
 /// issued to the disk (U-29: device bytes, after every cache); names and lengths pass freely.
+///
+/// A write through the page cache costs the pages that it makes dirty, which is what the device gets, and a read that the page
+/// cache answered at once nothing.
 ///
 /// Everything that passes is the owner's, whatever owner the tag says: a partition cannot spend in another's name.
 /// A sync costs one operation and no bytes. Background I/O larger than a grant is issued in pieces, two at a time, so
@@ -43,7 +47,10 @@ impl GatedFs {
 impl Fs for GatedFs {
     fn open(&self, path: &Path, options: OpenOptions, tag: Tag) -> Op<Arc<dyn File>> {
         let door = Arc::clone(&self.door);
-        let gated = move |inner| -> Arc<dyn File> { Arc::new(GatedFile { inner, door }) };
+        let gated = move |inner: Arc<dyn File>| -> Arc<dyn File> {
+            let dirty = (!inner.is_direct() && !options.dsync).then(Arc::<DirtyPages>::default);
+            Arc::new(GatedFile { inner, door, dirty })
+        };
         match self.inner.open(path, options, tag) {
             Op::Ready(result) => Op::Ready(result.map(|result| result.map(gated))),
             pending => Op::pending(async move { pending.await.map(gated) }),
@@ -88,27 +95,35 @@ impl Fs for GatedFs {
 struct GatedFile {
     inner: Arc<dyn File>,
     door: Arc<Door>,
+    /// Of a file behind the page cache.
+    dirty: Option<Arc<DirtyPages>>,
 }
 
 impl File for GatedFile {
     fn read_at(&self, offset: u64, buf: AlignedBuf, tag: Tag) -> Op<AlignedBuf> {
         let piece = self.door.piece_bytes(tag.class, Direction::Read);
         if buf.len() as u64 > piece {
-            return read_in_pieces(&self.inner, &self.door, offset, buf, tag, piece as usize);
+            return read_in_pieces(self, offset, buf, tag, piece as usize);
         }
-        read(&self.inner, &self.door, offset, buf, tag)
+        self.read(offset, buf, tag)
     }
 
     fn write_at(&self, offset: u64, buf: AlignedBuf, tag: Tag) -> Op<AlignedBuf> {
         let piece = self.door.piece_bytes(tag.class, Direction::Write);
         if buf.len() as u64 > piece {
-            return write_in_pieces(&self.inner, &self.door, offset, buf, tag, piece as usize);
+            return write_in_pieces(self, offset, buf, tag, piece as usize);
         }
-        write(&self.inner, &self.door, offset, buf, tag)
+        self.write(offset, buf, tag)
     }
 
     fn sync(&self, tag: Tag) -> Op<()> {
-        sync(&self.inner, &self.door, tag, move |file| file.sync(tag))
+        let dirty = self.dirty.clone();
+        sync(&self.inner, &self.door, tag, move |file| {
+            if let Some(dirty) = dirty {
+                dirty.clean();
+            }
+            file.sync(tag)
+        })
     }
 
     fn allocate(&self, len: u64, tag: Tag) -> Op<()> {
@@ -136,13 +151,27 @@ struct Entry {
     bytes: u64,
 }
 
-/// Passes the gates, books, and does `io`, at once if nothing waits. `moved` says how many bytes a finished I/O really
-/// moved, if that can be fewer than it asked for.
+/// How many bytes a finished I/O really moved, if that can be fewer than it asked for.
+struct Moved<T> {
+    of: fn(&T) -> u64,
+    /// Whether the file is behind the page cache: an answer without waiting then came from there.
+    cached: bool,
+}
+
+impl<T> Clone for Moved<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Moved<T> {}
+
+/// Passes the gates, books, and does `io`, at once if nothing waits.
 fn issue<T: Unpin + Send + 'static, I: ?Sized + Send + Sync + 'static>(
     inner: &Arc<I>,
     door: &Arc<Door>,
     entry: Entry,
-    moved: Option<fn(&T) -> u64>,
+    moved: Option<Moved<T>>,
     io: impl FnOnce(&I) -> Op<T> + Send + 'static,
 ) -> Op<T> {
     let Entry { class, direction, bytes } = entry;
@@ -153,7 +182,14 @@ fn issue<T: Unpin + Send + 'static, I: ?Sized + Send + Sync + 'static>(
             return Op::pending(async move {
                 let held = pass.await;
                 door.account().book(class, direction, bytes);
-                finish(io(&*inner), &door, entry, moved, held).await
+                match io(&*inner) {
+                    Op::Ready(Some(result)) => {
+                        drop(held);
+                        correct(&door, entry, moved, &result, true);
+                        result
+                    }
+                    op => finish(op, &door, entry, moved, held).await,
+                }
             });
         }
     };
@@ -161,7 +197,7 @@ fn issue<T: Unpin + Send + 'static, I: ?Sized + Send + Sync + 'static>(
     door.account().book(class, direction, bytes);
     match io(&**inner) {
         Op::Ready(Some(result)) => {
-            correct(door, entry, moved, &result);
+            correct(door, entry, moved, &result, true);
             Op::ready(result)
         }
         // Nothing to do at the end: the device's own future will do.
@@ -174,32 +210,44 @@ fn issue<T: Unpin + Send + 'static, I: ?Sized + Send + Sync + 'static>(
 }
 
 /// Keeps `held` until `op` is over, and sets the books right.
-async fn finish<T: Unpin>(op: Op<T>, door: &Door, entry: Entry, moved: Option<fn(&T) -> u64>, held: Held) -> Result<T> {
+async fn finish<T: Unpin>(op: Op<T>, door: &Door, entry: Entry, moved: Option<Moved<T>>, held: Held) -> Result<T> {
     let result = op.await;
     drop(held);
-    correct(door, entry, moved, &result);
+    correct(door, entry, moved, &result, false);
     result
 }
 
-fn correct<T>(door: &Door, entry: Entry, moved: Option<fn(&T) -> u64>, result: &Result<T>) {
+fn correct<T>(door: &Door, entry: Entry, moved: Option<Moved<T>>, result: &Result<T>, at_once: bool) {
     if let (Some(moved), Ok(value)) = (moved, result) {
-        let less = entry.bytes.saturating_sub(moved(value));
+        let done = if moved.cached && at_once { 0 } else { (moved.of)(value) };
+        let less = entry.bytes.saturating_sub(done);
         if less > 0 {
             door.account().correct(entry.class, entry.direction, less);
         }
     }
 }
 
-/// One read, uncut. Across the end of the file it moves less than it asked for.
-fn read(inner: &Arc<dyn File>, door: &Arc<Door>, offset: u64, buf: AlignedBuf, tag: Tag) -> Op<AlignedBuf> {
-    let entry = Entry { class: tag.class, direction: Direction::Read, bytes: buf.len() as u64 };
-    issue(inner, door, entry, Some(|got: &AlignedBuf| got.len() as u64), move |file| file.read_at(offset, buf, tag))
-}
+impl GatedFile {
+    /// Another handle on the same open file, for what goes on after the call.
+    fn again(&self) -> Self {
+        Self { inner: Arc::clone(&self.inner), door: Arc::clone(&self.door), dirty: self.dirty.clone() }
+    }
 
-/// One write, uncut.
-fn write(inner: &Arc<dyn File>, door: &Arc<Door>, offset: u64, buf: AlignedBuf, tag: Tag) -> Op<AlignedBuf> {
-    let entry = Entry { class: tag.class, direction: Direction::Write, bytes: buf.len() as u64 };
-    issue(inner, door, entry, None, move |file| file.write_at(offset, buf, tag))
+    /// One read, uncut. Across the end of the file it moves less than it asked for.
+    fn read(&self, offset: u64, buf: AlignedBuf, tag: Tag) -> Op<AlignedBuf> {
+        let entry = Entry { class: tag.class, direction: Direction::Read, bytes: buf.len() as u64 };
+        let cached = self.dirty.is_some();
+        let moved = Some(Moved { of: |got: &AlignedBuf| got.len() as u64, cached });
+        issue(&self.inner, &self.door, entry, moved, move |file| file.read_at(offset, buf, tag))
+    }
+
+    /// One write, uncut.
+    fn write(&self, offset: u64, buf: AlignedBuf, tag: Tag) -> Op<AlignedBuf> {
+        let len = buf.len() as u64;
+        let bytes = self.dirty.as_ref().map_or(len, |dirty| dirty.touch(offset, len));
+        let entry = Entry { class: tag.class, direction: Direction::Write, bytes };
+        issue(&self.inner, &self.door, entry, None, move |file| file.write_at(offset, buf, tag))
+    }
 }
 
 /// A sync: one operation, no bytes of its own.
@@ -213,19 +261,12 @@ fn sync<I: ?Sized + Send + Sync + 'static>(
 }
 
 /// Reads `buf.len()` bytes in pieces, the next one issued before the last one is awaited.
-fn read_in_pieces(
-    inner: &Arc<dyn File>,
-    door: &Arc<Door>,
-    offset: u64,
-    mut buf: AlignedBuf,
-    tag: Tag,
-    piece: usize,
-) -> Op<AlignedBuf> {
-    let (inner, door) = (Arc::clone(inner), Arc::clone(door));
+fn read_in_pieces(file: &GatedFile, offset: u64, mut buf: AlignedBuf, tag: Tag, piece: usize) -> Op<AlignedBuf> {
+    let file = file.again();
     let start = move |at: usize, end: usize| {
         (at < end).then(|| {
             let len = piece.min(end - at);
-            (at, len, read(&inner, &door, offset + at as u64, AlignedBuf::with_len(len), tag))
+            (at, len, file.read(offset + at as u64, AlignedBuf::with_len(len), tag))
         })
     };
     let mut next = start(0, buf.len());
@@ -248,19 +289,12 @@ fn read_in_pieces(
 }
 
 /// Writes `buf` in pieces, the next one issued before the last one is awaited.
-fn write_in_pieces(
-    inner: &Arc<dyn File>,
-    door: &Arc<Door>,
-    offset: u64,
-    buf: AlignedBuf,
-    tag: Tag,
-    piece: usize,
-) -> Op<AlignedBuf> {
-    let (inner, door) = (Arc::clone(inner), Arc::clone(door));
+fn write_in_pieces(file: &GatedFile, offset: u64, buf: AlignedBuf, tag: Tag, piece: usize) -> Op<AlignedBuf> {
+    let file = file.again();
     let start = move |at: usize, buf: &AlignedBuf| {
         (at < buf.len()).then(|| {
             let end = buf.len().min(at + piece);
-            (end, write(&inner, &door, offset + at as u64, AlignedBuf::copy_of(&buf[at..end]), tag))
+            (end, file.write(offset + at as u64, AlignedBuf::copy_of(&buf[at..end]), tag))
         })
     };
     let mut next = start(0, &buf);

@@ -1,4 +1,5 @@
-//! The books: every device byte and operation, by owner, class and direction (house rule 8).
+//! The books: every device byte and operation, by owner, class and direction (house rule 8), beside the bytes that users read and
+//! wrote: their quotient is the amplification that a tenant causes.
 
 use std::collections::BTreeMap;
 use std::ops::{AddAssign, Index};
@@ -30,25 +31,45 @@ impl AddAssign for Amount {
 
 /// What was booked, by class and direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Booked([[Amount; 2]; CLASSES]);
+pub struct Booked {
+    device: [[Amount; 2]; CLASSES],
+    user: [Amount; 2],
+}
 
 impl Booked {
     /// Sum over classes.
     pub fn total(&self, direction: Direction) -> Amount {
         let mut total = Amount::default();
-        self.0.iter().for_each(|class| total += class[direction as usize]);
+        self.device.iter().for_each(|class| total += class[direction as usize]);
         total
+    }
+
+    /// What users themselves read or wrote: keys and values, before caches and amplification.
+    pub fn user(&self, direction: Direction) -> Amount {
+        self.user[direction as usize]
+    }
+
+    /// Device bytes per user byte; `None` before a user did anything.
+    pub fn amplification(&self, direction: Direction) -> Option<f64> {
+        let user = self.user(direction).bytes;
+        (user > 0).then(|| self.total(direction).bytes as f64 / user as f64)
+    }
+
+    fn amounts(&self) -> impl Iterator<Item = &Amount> {
+        self.device.iter().chain([&self.user]).flatten()
+    }
+
+    fn amounts_mut(&mut self) -> impl Iterator<Item = &mut Amount> {
+        self.device.iter_mut().chain([&mut self.user]).flatten()
     }
 
     /// What was added since `earlier`, an older snapshot of the same account.
     #[must_use]
     pub fn since(&self, earlier: &Booked) -> Booked {
         let mut delta = *self;
-        for (class, earlier) in delta.0.iter_mut().zip(&earlier.0) {
-            for (amount, earlier) in class.iter_mut().zip(earlier) {
-                amount.bytes = amount.bytes.saturating_sub(earlier.bytes);
-                amount.ops = amount.ops.saturating_sub(earlier.ops);
-            }
+        for (amount, earlier) in delta.amounts_mut().zip(earlier.amounts()) {
+            amount.bytes = amount.bytes.saturating_sub(earlier.bytes);
+            amount.ops = amount.ops.saturating_sub(earlier.ops);
         }
         delta
     }
@@ -64,17 +85,13 @@ impl Index<(Class, Direction)> for Booked {
     type Output = Amount;
 
     fn index(&self, (class, direction): (Class, Direction)) -> &Amount {
-        &self.0[class as usize][direction as usize]
+        &self.device[class as usize][direction as usize]
     }
 }
 
 impl AddAssign<&Booked> for Booked {
     fn add_assign(&mut self, other: &Booked) {
-        for (class, other) in self.0.iter_mut().zip(&other.0) {
-            for (amount, other) in class.iter_mut().zip(other) {
-                *amount += *other;
-            }
-        }
+        self.amounts_mut().zip(other.amounts()).for_each(|(amount, other)| *amount += *other);
     }
 }
 
@@ -84,33 +101,47 @@ struct Cell {
     ops: AtomicU64,
 }
 
+impl Cell {
+    #[inline]
+    fn add(&self, bytes: u64) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.ops.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn amount(&self) -> Amount {
+        Amount { bytes: self.bytes.load(Ordering::Relaxed), ops: self.ops.load(Ordering::Relaxed) }
+    }
+}
+
 /// One owner's page in the [`Ledger`]. Booking is two relaxed additions: no lock, no order.
 #[derive(Debug, Default)]
 pub struct Account {
-    cells: [[Cell; 2]; CLASSES],
+    device: [[Cell; 2]; CLASSES],
+    user: [Cell; 2],
 }
 
 impl Account {
     /// Books one operation of `bytes`.
     #[inline]
     pub fn book(&self, class: Class, direction: Direction, bytes: u64) {
-        let cell = &self.cells[class as usize][direction as usize];
-        cell.bytes.fetch_add(bytes, Ordering::Relaxed);
-        cell.ops.fetch_add(1, Ordering::Relaxed);
+        self.device[class as usize][direction as usize].add(bytes);
+    }
+
+    /// Books one operation of a user, with the bytes of its keys and values.
+    #[inline]
+    pub fn book_user(&self, direction: Direction, bytes: u64) {
+        self.user[direction as usize].add(bytes);
     }
 
     /// Takes back `bytes` of an operation that turned out shorter (a read across the end of a file).
     pub(crate) fn correct(&self, class: Class, direction: Direction, bytes: u64) {
-        self.cells[class as usize][direction as usize].bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.device[class as usize][direction as usize].bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     /// What was booked so far. Operations under way at this moment may be in it half.
     pub fn booked(&self) -> Booked {
-        Booked(self.cells.each_ref().map(|class| {
-            class
-                .each_ref()
-                .map(|cell| Amount { bytes: cell.bytes.load(Ordering::Relaxed), ops: cell.ops.load(Ordering::Relaxed) })
-        }))
+        let device = self.device.each_ref().map(|class| class.each_ref().map(Cell::amount));
+        Booked { device, user: self.user.each_ref().map(Cell::amount) }
     }
 }
 
@@ -123,22 +154,37 @@ pub struct Ledger {
 #[derive(Debug, Default)]
 struct Accounts {
     open: BTreeMap<Owner, Arc<Account>>,
-    /// Accounts of owners that left, whose last I/Os may still be under way, and the sum of those that are over.
-    closing: Vec<Arc<Account>>,
-    closed: Booked,
+    /// Accounts of owners that left, whose last I/Os may still be under way.
+    closing: Vec<(u32, Arc<Account>)>,
+    /// Sums of those that are over, by tenant: a partition that sleeps takes nothing from its tenant's total.
+    closed: BTreeMap<u32, Booked>,
+    /// The sum of tenants that are no more.
+    forgotten: Booked,
 }
 
 impl Accounts {
     /// Sums up what nobody can book to any more.
     fn settle(&mut self) {
         let closed = &mut self.closed;
-        self.closing.retain(|account| {
+        self.closing.retain(|(tenant, account)| {
             let over = Arc::strong_count(account) == 1;
             if over {
-                *closed += &account.booked();
+                *closed.entry(*tenant).or_default() += &account.booked();
             }
             !over
         });
+    }
+
+    fn tenants(&mut self) -> BTreeMap<u32, Booked> {
+        self.settle();
+        let mut sums = self.closed.clone();
+        for (tenant, account) in &self.closing {
+            *sums.entry(*tenant).or_default() += &account.booked();
+        }
+        for (owner, account) in &self.open {
+            *sums.entry(owner.tenant).or_default() += &account.booked();
+        }
+        sums
     }
 }
 
@@ -153,13 +199,22 @@ impl Ledger {
         Arc::clone(self.accounts.lock().open.entry(owner).or_default())
     }
 
-    /// The owner left this node. What it did stays in the [`Ledger::total`].
+    /// The owner left this node, or sleeps. What it did stays in the sum of its tenant.
     pub fn close(&self, owner: Owner) {
         let mut accounts = self.accounts.lock();
         if let Some(account) = accounts.open.remove(&owner) {
-            accounts.closing.push(account);
+            accounts.closing.push((owner.tenant, account));
         }
         accounts.settle();
+    }
+
+    /// The tenant is no more, its owners are closed. What it did stays in the [`Ledger::total`].
+    pub fn forget(&self, tenant: u32) {
+        let mut accounts = self.accounts.lock();
+        accounts.settle();
+        if let Some(booked) = accounts.closed.remove(&tenant) {
+            accounts.forgotten += &booked;
+        }
     }
 
     /// Every open account, by owner.
@@ -167,14 +222,16 @@ impl Ledger {
         self.accounts.lock().open.iter().map(|(owner, account)| (*owner, account.booked())).collect()
     }
 
+    /// The sum of every tenant that is not forgotten, by its number; 0 is the node itself.
+    pub fn tenants(&self) -> BTreeMap<u32, Booked> {
+        self.accounts.lock().tenants()
+    }
+
     /// Sum over all owners, including those that left.
     pub fn total(&self) -> Booked {
         let mut accounts = self.accounts.lock();
-        accounts.settle();
-        let mut total = accounts.closed;
-        for account in accounts.open.values().chain(&accounts.closing) {
-            total += &account.booked();
-        }
+        let mut total = accounts.forgotten;
+        accounts.tenants().values().for_each(|booked| total += booked);
         total
     }
 }
@@ -200,5 +257,28 @@ mod tests {
         assert_eq!(ledger.snapshot().len(), 1);
         assert_eq!(total.deviation(Direction::Read, 8193), 0.0);
         assert!(total.deviation(Direction::Read, 16386) < -0.49);
+    }
+
+    #[test]
+    fn a_tenant_keeps_its_sum_while_its_partitions_come_and_go() {
+        let ledger = Ledger::new();
+        for partition in 1..=3 {
+            let owner = Owner { tenant: 7, partition };
+            let account = ledger.account(owner);
+            account.book(Class::Log, Direction::Write, 100);
+            account.book_user(Direction::Write, 20);
+            ledger.close(owner);
+        }
+        let other = ledger.account(Owner { tenant: 8, partition: 9 });
+        other.book(Class::Read, Direction::Read, 1);
+        let tenants = ledger.tenants();
+        assert_eq!(tenants[&7][(Class::Log, Direction::Write)], Amount { bytes: 300, ops: 3 });
+        assert_eq!(tenants[&7].user(Direction::Write), Amount { bytes: 60, ops: 3 });
+        assert_eq!(tenants[&7].amplification(Direction::Write), Some(5.0));
+        assert_eq!(tenants[&8].amplification(Direction::Read), None);
+        let before = ledger.total();
+        ledger.forget(7);
+        assert_eq!(ledger.tenants().keys().collect::<Vec<_>>(), [&8]);
+        assert_eq!(ledger.total(), before, "what was done was done");
     }
 }

@@ -11,6 +11,7 @@
 
 mod bucket;
 pub mod cost;
+mod dirty;
 mod door;
 mod fair;
 mod gate;

@@ -23,7 +23,7 @@ pub enum Class {
     CompactL0 = 3,
     /// Compaction below the base level.
     CompactDeep = 4,
-    /// Checks, backups, catalogue, opening: everything else.
+    /// Checks, backups, catalogue, opening, log segments made ahead of time: everything else.
     Maintenance = 5,
 }
 

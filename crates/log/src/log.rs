@@ -90,7 +90,7 @@ impl Log {
             VecDeque::from(found.older),
             found.next_segment_id,
         );
-        state.start_spare(None);
+        state.start_spare(None, Class::Log);
         let shared = Shared { fs, dir: dir.to_path_buf(), options, waiters, state: Mutex::new(state) };
         let log = Log(Arc::new(shared));
         log.0.settle(Want::default(), |state| !state.is_preparing()).await;
@@ -186,7 +186,7 @@ impl Shared {
             let mut state = self.state.lock();
             let mut unneeded = state.truncate(persisted);
             if let Some(recycled) = state.choose_recycled(&mut unneeded) {
-                state.start_spare(Some(recycled.path));
+                state.start_spare(Some(recycled.path), Class::Maintenance);
             }
             unneeded
         };
@@ -210,7 +210,7 @@ impl Shared {
                 return Err(Error::new(ErrorKind::Invalid, "replace", &self.dir, message));
             }
             if !state.has_spare() {
-                state.start_spare(None);
+                state.start_spare(None, Class::Log);
             }
         }
         self.settle(Want::default(), State::is_quiet).await;

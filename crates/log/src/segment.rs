@@ -84,19 +84,23 @@ pub(crate) fn check_header(path: &Path, id: u64, page: &[u8]) -> Result<u32> {
 
 /// Makes segment `id`, from `recycled` if there is one. On return header, name and (mode `Always`) every block of it are
 /// durable, so that the file's first record needs no care: a segment with a bad header is corruption, not a crash.
+///
+/// `class` is the cause of what is written: maintenance ahead of time, the log's own once somebody waits for the segment.
 pub(crate) async fn prepare(
     fs: Arc<dyn Fs>,
     dir: PathBuf,
     options: LogOptions,
     id: u64,
     recycled: Option<PathBuf>,
+    class: Class,
 ) -> Result<Segment> {
     let temporary = dir.join(PREPARING);
-    let made = try_prepare(&fs, &dir, &temporary, options, id, recycled).await;
+    let tag = Tag::new(options.owner, class);
+    let made = try_prepare(&fs, &dir, &temporary, options, id, recycled, tag).await;
     if made.is_err() {
         // A half-made segment may hold the very space whose lack was the error. The next attempt removes it again, so
         // that it does not matter if this fails too.
-        let _ = fs.remove(&temporary, Tag::new(options.owner, Class::Log)).await;
+        let _ = fs.remove(&temporary, tag).await;
     }
     made
 }
@@ -108,8 +112,8 @@ async fn try_prepare(
     options: LogOptions,
     id: u64,
     recycled: Option<PathBuf>,
+    tag: Tag,
 ) -> Result<Segment> {
-    let tag = Tag::new(options.owner, Class::Log);
     let always = options.sync == SyncMode::Always;
     // O_DSYNC comes later: the zeros need one sync, not one for each write.
     let plain = OpenOptions { write: true, create_new: recycled.is_none(), direct: always, dsync: false };

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 
-use weir_io::{AlignedBuf, BoxFuture, Error, Fs, Op, Result};
+use weir_io::{AlignedBuf, BoxFuture, Class, Error, Fs, Op, Result};
 use weir_model::LogIndex;
 
 use crate::commit::{EverybodyWaker, GroupWaker, Waiters};
@@ -316,15 +316,15 @@ impl State {
         fit.filter(|_| wanted).map(|position| unneeded.swap_remove(position))
     }
 
-    /// Starts making a spare segment, from `recycled` if there is one.
-    pub fn start_spare(&mut self, recycled: Option<PathBuf>) {
+    /// Starts making a spare segment, from `recycled` if there is one. `class` is [`Class::Log`] if somebody waits for it.
+    pub fn start_spare(&mut self, recycled: Option<PathBuf>, class: Class) {
         debug_assert!(matches!(self.spare, Spare::None));
         self.stats.segments_recycled += u64::from(recycled.is_some());
         self.stats.segments_created += u64::from(recycled.is_none());
         let id = self.next_segment_id;
         self.next_segment_id += 1;
         let (fs, dir) = (Arc::clone(&self.fs), self.dir.clone());
-        self.spare = Spare::Preparing(Box::pin(segment::prepare(fs, dir, self.options, id, recycled)));
+        self.spare = Spare::Preparing(Box::pin(segment::prepare(fs, dir, self.options, id, recycled, class)));
         self.spare_failure = None;
     }
 
@@ -495,7 +495,7 @@ impl State {
         let flush = want.flush || self.options.sync != SyncMode::None || self.is_write_due();
         if self.fence.is_none() && flush && self.must_roll() {
             if matches!(self.spare, Spare::None) {
-                self.start_spare(None);
+                self.start_spare(None, Class::Log);
                 self.reap_spare();
             }
             if self.has_spare() {
@@ -503,7 +503,7 @@ impl State {
                 self.activate_spare();
             }
         } else if want.spare && self.fence.is_none() && self.spare_failure.is_none() && self.wants_spare() {
-            self.start_spare(None);
+            self.start_spare(None, Class::Maintenance);
             self.reap_spare();
         }
         if self.fence.is_some() {

@@ -37,7 +37,7 @@ pub(super) async fn run(
     control: &JobControl,
 ) -> Result<JobReport> {
     if pick.is_move {
-        return move_tables(tree, pick, version, control).await;
+        return move_tables(tree, pick, version, class, control).await;
     }
     let mut merge = MergeCursor::new(sources(tree, &pick, version, class));
     let mut retention = Retention::new(tree.horizons());
@@ -75,11 +75,17 @@ pub(super) async fn run(
 
     control.committing.store(true, Ordering::Relaxed);
     let edit = Edit { removed: pick.inputs, added: added(&outputs), ..Edit::default() };
-    tree.commit(edit, outputs, |_, _| {}).await?;
+    tree.commit(class, edit, outputs, |_, _| {}).await?;
     Ok(report)
 }
 
-async fn move_tables(tree: &Arc<Tree>, pick: Pick, version: &Version, control: &JobControl) -> Result<JobReport> {
+async fn move_tables(
+    tree: &Arc<Tree>,
+    pick: Pick,
+    version: &Version,
+    class: Class,
+    control: &JobControl,
+) -> Result<JobReport> {
     let moved: Vec<(usize, Arc<TableFile>)> =
         inputs(&pick, version).map(|(_, table)| (pick.output_level, table)).collect();
     let report = JobReport { tables_moved: moved.len(), ..JobReport::default() };
@@ -89,7 +95,7 @@ async fn move_tables(tree: &Arc<Tree>, pick: Pick, version: &Version, control: &
         ..Edit::default()
     };
     control.committing.store(true, Ordering::Relaxed);
-    tree.commit(edit, Outputs::new(tree), |_, _| {}).await?;
+    tree.commit(class, edit, Outputs::new(tree), |_, _| {}).await?;
     Ok(report)
 }
 

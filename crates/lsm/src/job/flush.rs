@@ -10,7 +10,7 @@ use super::retention::{Retention, Verdict};
 use super::{JobControl, JobReport};
 use crate::cursor::{Cursor, Step};
 use crate::read::merge::MergeCursor;
-use crate::read::view::Sealed;
+use crate::read::view::{Sealed, View};
 use crate::tree::{Outputs, Tree};
 use crate::version::Edit;
 
@@ -38,7 +38,8 @@ pub(super) async fn run(tree: &Arc<Tree>, sealed: Vec<Sealed>, control: &JobCont
 
     control.committing.store(true, Ordering::Relaxed);
     let edit = Edit { persisted: Some(newest.last_index), added: added(&outputs), ..Edit::default() };
-    tree.commit(edit, outputs, |_, view| view.sealed.truncate(view.sealed.len() - sealed.len())).await?;
+    let install = |_: &mut _, view: &mut View| view.sealed.truncate(view.sealed.len() - sealed.len());
+    tree.commit(Class::Flush, edit, outputs, install).await?;
     Ok(report)
 }
 

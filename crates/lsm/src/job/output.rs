@@ -69,7 +69,7 @@ impl<'a> Writer<'a> {
         let summary = writer.finish().await?;
         self.report.bytes_written += summary.bytes;
         let meta = meta_of(id, self.epoch, &summary);
-        let table = open_table(&self.tree.env, &meta, &self.tree.garbage).await?;
+        let table = open_table(&self.tree.env, &meta, &self.tree.garbage, self.class).await?;
         self.outputs.tables.push((self.level, table));
         Ok(())
     }

@@ -62,20 +62,23 @@ pub fn meta_of(id: u64, epoch: u64, summary: &TableSummary) -> TableMeta {
 }
 
 impl Tree {
-    /// Makes `edit` and its `outputs` (already added to the edit, or moved tables) part of the tree.
+    /// Makes `edit` and its `outputs` (already added to the edit, or moved tables) part of the tree. The bytes of the edit have the
+    /// cause of the job, `class`, and its urgency: a flush must not wait as maintenance does.
     ///
     /// `install` runs with the lock held, on the view that is about to become current. Once this has begun, the outputs
     /// belong to the tree: whatever happens, they are removed only when the manifest surely does not name them.
     pub(crate) async fn commit(
         &self,
+        class: Class,
         mut edit: Edit,
         mut outputs: Outputs,
         install: impl FnOnce(&mut State, &mut View) + Send,
     ) -> Result<()> {
         if !outputs.files.is_empty() {
-            self.env.fs.sync_dir(&self.env.dir, self.env.tag(Class::Maintenance)).await?;
+            self.env.fs.sync_dir(&self.env.dir, self.env.tag(class)).await?;
         }
         let mut manifest = self.manifest.lock().await;
+        manifest.set_class(class);
         if manifest.needs_roll() {
             let (number, snapshot, _) = self.frozen();
             self.garbage.add(manifest.roll(number, &snapshot).await?);

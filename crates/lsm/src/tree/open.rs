@@ -173,16 +173,21 @@ async fn open_tables(env: &Env, folded: &Folded, garbage: &Arc<Garbage>) -> Resu
     let mut opened = BTreeMap::new();
     let metas: Vec<&TableMeta> = folded.tables.values().map(|(_, meta)| meta).collect();
     for some in metas.chunks(OPEN_AT_ONCE) {
-        let files = try_join_all(some.iter().map(|meta| open_table(env, meta, garbage))).await?;
+        let files = try_join_all(some.iter().map(|meta| open_table(env, meta, garbage, Class::Maintenance))).await?;
         opened.extend(files.into_iter().map(|file| (file.meta.id, file)));
     }
     Ok(opened)
 }
 
-/// Opens the table that `meta` describes.
-pub(crate) async fn open_table(env: &Env, meta: &TableMeta, garbage: &Arc<Garbage>) -> Result<Arc<TableFile>> {
+/// Opens the table that `meta` describes; what is read for that has the cause `class`.
+pub(crate) async fn open_table(
+    env: &Env,
+    meta: &TableMeta,
+    garbage: &Arc<Garbage>,
+    class: Class,
+) -> Result<Arc<TableFile>> {
     let path = env.dir.join(TableMeta::file_name(meta.id));
-    let tag = env.tag(Class::Maintenance);
+    let tag = env.tag(class);
     let table = match Table::open(&env.fs, &path, meta.id, env.owner, &env.cache, tag).await {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             return Err(Error::corruption(&path, 0, "the manifest names this table, but it is missing"));

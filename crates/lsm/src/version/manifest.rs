@@ -9,7 +9,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use weir_io::{AlignedBuf, Error, ErrorKind, File, Fs, OpenOptions, Result, Tag};
+use weir_io::{AlignedBuf, Class, Error, ErrorKind, File, Fs, OpenOptions, Result, Tag};
 
 use super::Edit;
 
@@ -106,6 +106,11 @@ impl Manifest {
         fs.rename(&temporary, &dir.join(CURRENT), tag).await?;
         fs.sync_dir(dir, tag).await?;
         Ok(Self { fs: Arc::clone(fs), dir: dir.into(), tag, number, file, end, records: 1, uncertain: false })
+    }
+
+    /// What is written from now on has this cause: the job whose edit it is.
+    pub fn set_class(&mut self, class: Class) {
+        self.tag.class = class;
     }
 
     /// The number of the file being written.
