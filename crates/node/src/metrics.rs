@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use weir_admission::{Booked, Direction};
 use weir_io::Nanos;
 use weir_log::LogStats;
 use weir_lsm::{Shape, StallCause};
@@ -9,10 +10,7 @@ use weir_lsm::{Shape, StallCause};
 /// Bumped on the request path: plain atomics.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    pub reads: AtomicU64,
     pub reads_from_device: AtomicU64,
-    pub writes: AtomicU64,
-    pub written_bytes: AtomicU64,
     pub write_errors: AtomicU64,
     pub jobs: AtomicU64,
     pub job_errors: AtomicU64,
@@ -71,13 +69,14 @@ pub struct PartitionMetrics {
 }
 
 impl PartitionMetrics {
-    pub(crate) fn new(counters: &Counters, shape: Shape, log: LogStats) -> Self {
+    /// `booked` is the partition's page in the ledger since it was opened.
+    pub(crate) fn new(counters: &Counters, booked: &Booked, shape: Shape, log: LogStats) -> Self {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Self {
-            reads: get(&counters.reads),
+            reads: booked.user(Direction::Read).ops,
             reads_from_device: get(&counters.reads_from_device),
-            writes: get(&counters.writes),
-            written_bytes: get(&counters.written_bytes),
+            writes: booked.user(Direction::Write).ops,
+            written_bytes: booked.user(Direction::Write).bytes,
             write_errors: get(&counters.write_errors),
             jobs: get(&counters.jobs),
             job_errors: get(&counters.job_errors),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use weir_admission::cost::Capacity;
 use weir_admission::policy::bandwidth::{Fixed, PartitionSample, Sample, fixed, unlimited};
 use weir_admission::{Gate, GateOptions, GatedFs, Ledger, Limits, PartitionGate};
-use weir_io::{Owner, Result};
+use weir_io::{Fs, Owner, Result};
 use weir_log::Recovery;
 use weir_lsm::cache::BlockCache;
 
@@ -34,10 +34,12 @@ impl Node {
     /// # Errors
     /// `Locked` if another process has the directory; corruption with file and offset.
     pub async fn open(config: &NodeConfig, machine: Machine) -> Result<Node> {
-        let lock = layout::prepare(&machine.fs, &config.dir).await?;
-        let dir = layout::partition_dir(&machine.fs, &config.dir, OWNER.partition).await?;
         let ledger = Ledger::new();
         let gate = Gate::new(Arc::clone(&machine.clock), GateOptions::NODE);
+        // The node's own work is booked to tenant 0.
+        let own_fs: Arc<dyn Fs> = GatedFs::node(Arc::clone(&machine.fs), Owner::default(), Arc::clone(&gate), &ledger);
+        let lock = layout::prepare(&own_fs, &config.dir).await?;
+        let dir = layout::partition_dir(&own_fs, &config.dir, OWNER.partition).await?;
         let partition_gate = PartitionGate::new(OWNER, &machine.clock);
         turn(config, &gate, &partition_gate);
         let fs = match config.gates {
@@ -55,6 +57,7 @@ impl Node {
             clock: Arc::clone(&machine.clock),
             workers,
             salt: machine.salt,
+            account: ledger.account(OWNER),
             lock: lock.into(),
         };
         let (partition, recovery) = Partition::open(opening).await?;

@@ -25,6 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use parking_lot::Mutex;
+use weir_admission::Account;
 use weir_io::{Clock, Error, FsLock, Nanos, Owner};
 use weir_log::{Log, SyncMode, WriteAheadLog};
 use weir_lsm::Tree;
@@ -62,6 +63,8 @@ pub struct Partition {
     pub(crate) slowed_until: Mutex<Nanos>,
     /// The log is being replaced.
     pub(crate) repairing: AtomicBool,
+    /// Where its users' bytes are booked, beside those of its I/O.
+    pub(crate) account: Arc<Account>,
     /// Nobody else may have the directory as long as anything here may still write to it.
     _lock: Arc<dyn FsLock>,
 }
@@ -79,7 +82,7 @@ impl Partition {
 
     /// Counters and shape.
     pub fn metrics(&self) -> PartitionMetrics {
-        PartitionMetrics::new(&self.counters, self.tree.shape(), self.log.stats())
+        PartitionMetrics::new(&self.counters, &self.account.booked(), self.tree.shape(), self.log.stats())
     }
 
     /// Seals the memtable, so that a flush begins.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use parking_lot::Mutex;
+use weir_admission::Account;
 use weir_io::{Clock, Fs, FsLock, Owner, Result};
 use weir_log::{Log, LogOptions, Recovery, WriteAheadLog};
 use weir_lsm::cache::BlockCache;
@@ -35,6 +36,8 @@ pub struct Opening<'a> {
     pub workers: Arc<Workers>,
     /// Different at every start.
     pub salt: u64,
+    /// Its page in the ledger.
+    pub account: Arc<Account>,
     /// Keeps others out of the directory.
     pub lock: Arc<dyn FsLock>,
 }
@@ -42,7 +45,7 @@ pub struct Opening<'a> {
 impl Partition {
     /// Opens the tree, replays the log into it, and is then ready to serve.
     pub async fn open(opening: Opening<'_>) -> Result<(Arc<Partition>, Recovery)> {
-        let Opening { fs, dir, owner, config, cache, clock, workers, salt, lock } = opening;
+        let Opening { fs, dir, owner, config, cache, clock, workers, salt, account, lock } = opening;
         let env = Env { fs: Arc::clone(&fs), dir: dir.join("tree"), owner, cache, clock: Arc::clone(&clock) };
         let tree = Tree::open(env, config.tree.clone()).await?;
         let log_dir = dir.join("log");
@@ -68,6 +71,7 @@ impl Partition {
             job_failure: Mutex::default(),
             slowed_until: Mutex::default(),
             repairing: AtomicBool::new(false),
+            account,
             _lock: lock,
         });
         partition.kick();

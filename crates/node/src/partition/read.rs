@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 
+use weir_admission::Direction;
 use weir_io::Result;
 use weir_log::{SyncMode, Waiter, WriteAheadLog};
 use weir_lsm::entry::{Kind, Seq};
@@ -38,7 +39,6 @@ pub struct Page {
 impl Partition {
     /// The living record of `key`. Done at the first poll if it is in memory.
     pub async fn get(self: &Arc<Self>, key: &[u8]) -> Result<Option<Record>> {
-        Counters::add(&self.counters.reads, 1);
         let mut lookup = self.tree.get_latest(key);
         let found = match &mut lookup {
             Lookup::Ready(_) => lookup.await?,
@@ -54,17 +54,16 @@ impl Partition {
         {
             // The log has failed, and the change was refused: whether it will be there is not known before the log is
             // replaced. What was acknowledged before it is known, and reads go on.
-            return Ok(self.living(self.tree.get(key, None).await?));
+            return Ok(self.read(self.tree.get(key, None).await?));
         }
-        Ok(self.living(found))
+        Ok(self.read(found))
     }
 
     /// The living records of `keys` as of one moment, in their order.
     pub async fn multi_get(self: &Arc<Self>, keys: &[&[u8]]) -> Result<Vec<Option<Record>>> {
-        Counters::add(&self.counters.reads, keys.len() as u64);
         self.publish_all().await;
         let found = self.tree.multi_get(keys).await?;
-        Ok(found.into_iter().map(|found| self.living(found)).collect())
+        Ok(found.into_iter().map(|found| self.read(found)).collect())
     }
 
     /// A scan of the living keys of `range`, as of now.
@@ -81,15 +80,26 @@ impl Partition {
         let mut scan = self.scan(range).await?;
         scan.set_budget(limit.saturating_mul(PAGE_LOOKS_PER_KEY));
         let mut page = Page::default();
+        let mut bytes = 0;
         while let Some(entry) = scan.next().await? {
             if page.keys.len() == limit {
                 page.next = Some(entry.key.to_vec());
+                self.account.book_user(Direction::Read, bytes);
                 return Ok(page);
             }
+            bytes += entry.key.len() as u64;
             page.keys.push(entry.key.to_vec());
         }
         page.next = scan.stopped_at();
+        self.account.book_user(Direction::Read, bytes);
         Ok(page)
+    }
+
+    /// The living record that a user asked for, booked as read.
+    pub(super) fn read(&self, found: Option<Found>) -> Option<Record> {
+        let record = self.living(found);
+        self.account.book_user(Direction::Read, record.as_ref().map_or(0, |record| record.value.len() as u64));
+        record
     }
 
     pub(super) fn living(&self, found: Option<Found>) -> Option<Record> {

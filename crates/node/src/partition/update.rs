@@ -99,7 +99,7 @@ impl Partition {
         F: FnOnce(&[Option<Record>], &mut Batch) -> R,
     {
         let newest_seen = found.iter().flatten().map(|found| found.seq).max().unwrap_or(0);
-        let records: Vec<Option<Record>> = found.into_iter().map(|found| self.living(found)).collect();
+        let records: Vec<Option<Record>> = found.into_iter().map(|found| self.read(found)).collect();
         let mut batch = Batch::new();
         let change = change.take().expect("an update is decided once");
         let answer = change(&records, &mut batch);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use parking_lot::MutexGuard;
+use weir_admission::Direction;
 use weir_io::{Error, ErrorKind, Nanos, Result, sleep_until};
 use weir_log::{SyncMode, WriteAheadLog};
 use weir_lsm::{Stall, StallCause};
@@ -58,8 +59,7 @@ impl Partition {
             self.tree.publish(applied.last_seq);
         }
         drop(order);
-        Counters::add(&self.counters.writes, 1);
-        Counters::add(&self.counters.written_bytes, batch.as_bytes().len() as u64);
+        self.account.book_user(Direction::Write, batch.as_bytes().len() as u64);
         if applied.sealed {
             self.kick();
         }
