@@ -23,12 +23,14 @@ pub struct Bucket {
     /// Token-nanoseconds at `at`; negative while in debt.
     level: i128,
     at: Nanos,
+    /// Token-nanoseconds in somebody's reserve: they have left the level and still count against the capacity.
+    lent: i128,
 }
 
 impl Bucket {
     /// A full bucket of `rate` tokens per second, holding at most `burst` nanoseconds of them (and at least one).
     pub fn new(rate: u64, burst: Nanos, now: Nanos) -> Self {
-        let mut bucket = Self { rate, burst, level: 0, at: now };
+        let mut bucket = Self { rate, burst, level: 0, at: now, lent: 0 };
         bucket.level = bucket.capacity();
         bucket
     }
@@ -47,8 +49,36 @@ impl Bucket {
         }
         let elapsed = i128::from((now - self.at).min(i64::MAX as u64));
         // Both factors are below 2^64 and 2^63: the product fits.
-        self.level = (self.level.saturating_add(elapsed * i128::from(self.rate))).min(self.capacity());
+        self.level = (self.level.saturating_add(elapsed * i128::from(self.rate))).min(self.capacity() - self.lent);
         self.at = now;
+    }
+
+    /// Tokens that may be lent: an eighth of the capacity, as long as half of it remains. 0 if there is nothing to spare.
+    pub(crate) fn spare(&mut self, now: Nanos) -> u64 {
+        if self.rate == UNLIMITED {
+            return UNLIMITED;
+        }
+        self.settle(now);
+        let (eighth, half) = (self.capacity() / 8, self.capacity() / 2);
+        if self.level < half + eighth { 0 } else { u64::try_from(eighth / PER_TOKEN).unwrap_or(UNLIMITED) }
+    }
+
+    /// Moves `tokens`, no more than [`Bucket::spare`], into a reserve. Nothing else may be asked of the bucket before
+    /// they are taken back.
+    pub(crate) fn lend(&mut self, tokens: u64) {
+        if self.rate != UNLIMITED {
+            self.lent = i128::from(tokens) * PER_TOKEN;
+            self.level -= self.lent;
+        }
+    }
+
+    /// Takes back the `left` of what was lent; the rest is spent.
+    pub(crate) fn take_back(&mut self, left: u64, now: Nanos) {
+        if self.lent > 0 {
+            self.settle(now);
+            self.lent = 0;
+            self.level += i128::from(left) * PER_TOKEN;
+        }
     }
 
     /// Turns the knob. What accrued until `now` accrued at the old rate; a smaller capacity clips it (U-8), a debt stays.
@@ -238,6 +268,34 @@ mod tests {
     }
 
     proptest! {
+        /// A bucket that lends gives no more than one that does not, and less by no more than what it lends.
+        #[test]
+        fn lending_never_makes_more(rate in 1_000_u64..5_000_000, steps in prop::collection::vec((0_u64..30_000_000, 0_u64..4000), 1..200)) {
+            let burst = 20 * MS;
+            let mut lending = Bucket::new(rate, burst, 0);
+            let mut plain = lending.clone();
+            let (mut reserve, mut now) = (0, 0);
+            let most = plain.burst_tokens() as i64 / 8;
+            for (step, tokens) in steps {
+                now += step;
+                let tokens = tokens.min(plain.burst_tokens() / 2);
+                if tokens <= reserve {
+                    reserve -= tokens;
+                    // What both could give, for the bucket could have taken it back.
+                    prop_assert!(plain.try_take(tokens, now));
+                } else {
+                    lending.take_back(reserve, now);
+                    let (ours, theirs) = (lending.tokens(now), plain.tokens(now));
+                    prop_assert!(ours <= theirs && ours + most + 1 >= theirs, "{ours} of {theirs}, {most} lent at most");
+                    if lending.try_take(tokens, now) {
+                        prop_assert!(plain.try_take(tokens, now));
+                    }
+                    reserve = lending.spare(now);
+                    lending.lend(reserve);
+                }
+            }
+        }
+
         /// However often one looks, the level is what one look at the end says: no drift.
         #[test]
         fn looking_often_changes_nothing(rate in 1_u64..5_000_000_000, steps in prop::collection::vec(1_u64..90_000_000, 1..200)) {

@@ -6,13 +6,14 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use weir_io::{Clock, Nanos, Owner};
 
 use crate::inflight::LeaseId;
 use crate::lane::{Ask, Effects, Lane, Look, RankStats, SlotId};
 use crate::limits::{Direction, Limits, Rates};
 use crate::order::{Precedence, RANKS, Rank};
+use crate::reserve::Reserve;
 
 /// What a gate starts with. All of it can be changed later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +47,7 @@ const SPLIT: u8 = 2;
 /// proportion to their weight (C-8), first in first out inside an owner.
 ///
 /// It has no thread: whoever asks, gives up or finishes pumps, and a timer of the handed-in clock does when the next
-/// tokens are due. Lock order: a lane's lock is never held while waking, arming a timer or taking the other lane's.
+/// tokens are due. Foreground far below the limit passes with tokens out of a reserve and sees no lock. Lock order: a lane's lock is never held while waking, arming a timer or taking the other lane's.
 pub struct Gate {
     clock: Arc<dyn Clock>,
     mode: AtomicU8,
@@ -57,6 +58,8 @@ pub struct Gate {
     burst: AtomicU64,
     /// Reads (and, unless split, writes), then writes.
     lanes: [Mutex<Lane>; 2],
+    /// Of each lane, for foreground.
+    reserves: [Reserve; 2],
     timers: [Waker; 2],
 }
 
@@ -92,6 +95,7 @@ impl Gate {
                 .map(|direction| AtomicU64::new(options.limits.rates(direction).burst_bytes(options.burst))),
             burst: AtomicU64::new(options.burst),
             lanes,
+            reserves: Default::default(),
             timers: [0, 1].map(|lane| Waker::from(Arc::new(Timer { gate: gate.clone(), lane }))),
         })
     }
@@ -155,14 +159,16 @@ impl Gate {
 
     /// Whole bytes in the bucket of `direction`; negative while in debt, `i64::MAX` if unlimited.
     pub fn tokens(&self, direction: Direction) -> i64 {
-        self.lanes[self.lane_of(direction)].lock().tokens(self.clock.now())
+        let now = self.clock.now();
+        self.lock(self.lane_of(direction), now).tokens(now)
     }
 
     /// What passed so far, by rank. Nothing is counted while the gate is unlimited: the ledger counts always.
     pub fn stats(&self) -> [RankStats; RANKS] {
         let mut sum = [RankStats::default(); RANKS];
-        for lane in &self.lanes {
-            for (sum, stats) in sum.iter_mut().zip(lane.lock().stats()) {
+        let now = self.clock.now();
+        for lane in 0..self.lanes.len() {
+            for (sum, stats) in sum.iter_mut().zip(self.lock(lane, now).stats()) {
                 sum.bytes += stats.bytes;
                 sum.ops += stats.ops;
                 sum.delayed_ops += stats.delayed_ops;
@@ -179,13 +185,27 @@ impl Gate {
         if self.is_unlimited() {
             return Request::Ready(Some(Grant::FREE));
         }
-        self.request_limited(Ask { owner, rank, bytes }, self.lane_of(direction))
+        let lane = self.lane_of(direction);
+        if rank == Rank::Foreground && self.reserves[lane].try_take(bytes, 1) {
+            return Request::Ready(Some(Grant::FREE));
+        }
+        self.request_limited(Ask { owner, rank, bytes }, lane)
+    }
+
+    /// Locks a lane, with all its tokens in its buckets.
+    fn lock(&self, lane: usize, now: Nanos) -> MutexGuard<'_, Lane> {
+        let mut locked = self.lanes[lane].lock();
+        locked.take_back(self.reserves[lane].reclaim(), now);
+        locked
     }
 
     fn request_limited(self: &Arc<Self>, ask: Ask, lane: usize) -> Request {
         let now = self.clock.now();
-        let mut locked = self.lanes[lane].lock();
+        let mut locked = self.lock(lane, now);
         if let Some(lease) = locked.try_now(&ask, now) {
+            if ask.rank == Rank::Foreground {
+                self.reserves[lane].fill(locked.hand_out(now));
+            }
             drop(locked);
             return Request::Ready(Some(self.granted(lane, lease)));
         }
@@ -225,7 +245,7 @@ impl Gate {
     /// Changes a lane and lets pass whoever now can.
     fn with_lane<R>(&self, lane: usize, change: impl FnOnce(&mut Lane, Nanos) -> R) -> R {
         let now = self.clock.now();
-        let mut locked = self.lanes[lane].lock();
+        let mut locked = self.lock(lane, now);
         let result = change(&mut locked, now);
         let effects = locked.pump(now);
         drop(locked);

@@ -10,6 +10,7 @@ use crate::fair::FairQueue;
 use crate::inflight::{InFlight, LeaseId};
 use crate::limits::Rates;
 use crate::order::{Order, Precedence, RANKS, Rank};
+use crate::reserve::Handful;
 
 /// One I/O that wants to pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,8 +93,13 @@ pub(crate) struct Lane {
     free: Vec<SlotId>,
     /// When the earliest timer under way fires; `Nanos::MAX` if none is.
     armed_at: Nanos,
+    /// What was put in reserve, for foreground only. Not zero only while nobody waits and foreground is strict.
+    handed: Handful,
     stats: [RankStats; RANKS],
 }
+
+/// A smaller reserve in bytes is not worth the trouble.
+const HANDFUL_MIN: u64 = 2 * PAGE as u64;
 
 /// Weight of an owner that nobody has set one for, in bytes per second.
 const DEFAULT_WEIGHT: u64 = 1 << 20;
@@ -112,6 +118,7 @@ impl Lane {
             slots: Vec::new(),
             free: Vec::new(),
             armed_at: Nanos::MAX,
+            handed: Handful::default(),
             stats: [RankStats::default(); RANKS],
         }
     }
@@ -155,6 +162,35 @@ impl Lane {
 
     fn anybody_waits(&self) -> bool {
         self.queues.iter().any(|queue| !queue.is_empty())
+    }
+
+    /// Takes tokens out of the buckets for foreground to pass with, without looking in here; nothing if there are too
+    /// few to spare, or somebody waits.
+    pub(crate) fn hand_out(&mut self, now: Nanos) -> Handful {
+        if !self.foreground_strict || self.anybody_waits() {
+            return Handful::default();
+        }
+        let tokens = self.bytes.spare(now).min(Handful::MOST.tokens);
+        let ops = self.ops.spare(now).min(Handful::MOST.ops);
+        if tokens < HANDFUL_MIN || ops < 2 {
+            return Handful::default();
+        }
+        self.bytes.lend(tokens);
+        self.ops.lend(ops);
+        self.handed = Handful { tokens, ops };
+        self.handed
+    }
+
+    /// Takes back what is left of what was handed out. Before anything else is asked of the lane, but a release.
+    pub(crate) fn take_back(&mut self, left: Handful, now: Nanos) {
+        let handed = std::mem::take(&mut self.handed);
+        if handed != Handful::default() {
+            self.bytes.take_back(left.tokens, now);
+            self.ops.take_back(left.ops, now);
+            let stats = &mut self.stats[Rank::Foreground as usize];
+            stats.bytes += handed.tokens - left.tokens;
+            stats.ops += handed.ops - left.ops;
+        }
     }
 
     /// Grants at once if nobody who goes first is waiting and the tokens are there. `Some(lease)` if granted.

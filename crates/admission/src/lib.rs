@@ -25,6 +25,7 @@ mod partition;
 pub mod policy;
 mod pool;
 mod quota;
+mod reserve;
 
 pub use bucket::{Bucket, UNLIMITED};
 pub use gate::{Gate, GateOptions, Grant, Request, Waiter};

@@ -397,3 +397,59 @@ proptest! {
         prop_assert_eq!(with.tokens(Direction::Read), without.tokens(Direction::Read));
     }
 }
+
+/// Foreground of 4 KiB that passes at once; true if it did.
+fn passes(gate: &Arc<Gate>, rank: Rank) -> bool {
+    matches!(gate.request(owner(1), rank, Direction::Write, 4096), weir_admission::Request::Ready(Some(_)))
+}
+
+#[test]
+fn what_foreground_takes_without_a_look_at_the_bucket_is_counted_all_the_same() {
+    let sim = Sim::new(22);
+    // 100 ms of 40,960,000 bytes/s: 1000 pages.
+    let gate = Gate::new(sim.clock(), GateOptions::FOREGROUND.with_limits(Limits::bytes(40_960_000)));
+    for passed in 1..=300 {
+        assert!(passes(&gate, Rank::Foreground));
+        if passed % 7 == 0 {
+            // Looking takes back what is in reserve.
+            assert_eq!(gate.tokens(Direction::Write), (1000 - passed) * 4096);
+        }
+        let stats = gate.stats()[Rank::Foreground as usize];
+        assert_eq!((stats.ops, stats.bytes), (passed as u64, passed as u64 * 4096));
+    }
+    // Others find what is left, to the byte, and so does foreground after them.
+    assert_eq!((0..).take_while(|_| passes(&gate, Rank::Flush)).count(), 700);
+    assert!(!passes(&gate, Rank::Foreground));
+}
+
+#[test]
+fn a_burst_out_of_the_reserve_is_no_larger_and_no_later_than_the_bucket() {
+    for pause in [0, MS, 99 * MS, SEC] {
+        let sim = Sim::new(23);
+        let gate = Gate::new(sim.clock(), GateOptions::FOREGROUND.with_limits(Limits::bytes(40_960_000)));
+        assert!(passes(&gate, Rank::Foreground));
+        sim.run_until(pause);
+        let burst = (0..).take_while(|_| passes(&gate, Rank::Foreground)).count();
+        assert_eq!(burst, if pause == 0 { 999 } else { 1000 }, "after {pause} ns");
+    }
+}
+
+#[test]
+fn turning_a_knob_takes_the_reserve_back() {
+    let sim = Sim::new(24);
+    let gate = Gate::new(sim.clock(), GateOptions::FOREGROUND.with_limits(Limits::bytes(40_960_000)));
+    assert!(passes(&gate, Rank::Foreground));
+    gate.set_limits(Limits::bytes(0));
+    assert!(!passes(&gate, Rank::Foreground), "nothing passes a closed gate");
+    let gate = Gate::new(sim.clock(), GateOptions::FOREGROUND.with_limits(Limits::bytes(40_960_000)));
+    assert!(passes(&gate, Rank::Foreground));
+    gate.set_limits(Limits::bytes(409_600));
+    assert_eq!((0..).take_while(|_| passes(&gate, Rank::Foreground)).count(), 10, "the new burst");
+    // Without strict precedence foreground queues up like everybody else.
+    gate.set_limits(Limits::bytes(40_960_000));
+    sim.run_until(SEC);
+    assert!(passes(&gate, Rank::Foreground));
+    gate.set_precedence(Rank::Foreground, Precedence::Share(10));
+    assert!(passes(&gate, Rank::Foreground));
+    assert_eq!(gate.stats()[Rank::Foreground as usize].ops, 13);
+}

@@ -9,6 +9,7 @@ use super::{OnLimit, UnitLimits, UnitStats};
 use crate::bucket::{Bucket, UNLIMITED};
 use crate::fair::FairQueue;
 use crate::lane::{Effects, SlotId, TIMER_MIN};
+use crate::reserve::Handful;
 
 const MS: Nanos = 1_000_000;
 const SECOND: Nanos = 1_000 * MS;
@@ -69,8 +70,13 @@ pub(super) struct Budget {
     /// What a request that was charged one unit costs once settled, on average, in 1/[`FRACTION`] units: how fast the
     /// queue moves.
     weight: u64,
+    /// What was put in reserve. Not zero only while nobody waits.
+    handed: Handful,
     stats: UnitStats,
 }
+
+/// A smaller reserve is not worth the trouble, in units.
+const HANDFUL_MIN: u64 = 4;
 
 /// All that concerns one partition, in the words of [`FairQueue`].
 fn flow(partition: u32) -> Owner {
@@ -107,6 +113,7 @@ impl Budget {
             tickets: 0,
             armed_at: Nanos::MAX,
             weight: FRACTION,
+            handed: Handful::default(),
             stats: UnitStats::default(),
         }
     }
@@ -140,6 +147,28 @@ impl Budget {
             self.count(units);
         }
         admitted
+    }
+
+    /// Takes units out of the bucket to be admitted with, without looking in here; none if there are too few to spare,
+    /// or somebody waits.
+    pub(super) fn hand_out(&mut self, now: Nanos) -> Handful {
+        let tokens = self.units.spare(now).min(Handful::MOST.tokens);
+        if tokens < HANDFUL_MIN || !self.queue.is_empty() {
+            return Handful::default();
+        }
+        self.units.lend(tokens);
+        self.handed = Handful { tokens, ops: Handful::MOST.ops };
+        self.handed
+    }
+
+    /// Takes back what is left of what was handed out. Before anything else is asked of the budget.
+    pub(super) fn take_back(&mut self, left: Handful, now: Nanos) {
+        let handed = std::mem::take(&mut self.handed);
+        if handed != Handful::default() {
+            self.units.take_back(left.tokens, now);
+            self.stats.units += handed.tokens - left.tokens;
+            self.stats.admitted += handed.ops - left.ops;
+        }
     }
 
     fn count(&mut self, units: u64) {

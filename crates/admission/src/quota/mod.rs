@@ -17,10 +17,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use weir_io::{Clock, Nanos};
 
 use crate::lane::{Effects, SlotId};
+use crate::reserve::Reserve;
 use budget::{Admitted, Budget, Look};
 
 /// What is counted.
@@ -131,6 +132,8 @@ pub struct Quota {
     /// By [`Unit`]: no unlimited request goes further than this.
     limited: [AtomicBool; 2],
     budgets: [Mutex<Budget>; 2],
+    /// Of each budget: who is far below his limit sees no lock.
+    reserves: [Reserve; 2],
     timers: [Waker; 2],
 }
 
@@ -156,6 +159,7 @@ impl Quota {
             clock,
             limited: Unit::ALL.map(|unit| AtomicBool::new(limits.of(unit) != 0)),
             budgets: Unit::ALL.map(|unit| Mutex::new(Budget::new(limits.of(unit), limits, now))),
+            reserves: Default::default(),
             timers: Unit::ALL.map(|unit| Waker::from(Arc::new(Timer { quota: quota.clone(), unit }))),
         })
     }
@@ -179,12 +183,24 @@ impl Quota {
     /// Charges `units` if they are there and nobody waits for them. Otherwise nothing is charged: [`Quota::admit`].
     #[inline]
     pub fn try_admit(&self, unit: Unit, units: u64) -> bool {
-        self.is_unlimited(unit) || self.try_admit_limited(unit, units)
+        self.is_unlimited(unit)
+            || self.reserves[unit as usize].try_take(units, 1)
+            || self.try_admit_limited(unit, units)
     }
 
     fn try_admit_limited(&self, unit: Unit, units: u64) -> bool {
         let now = self.clock.now();
-        self.budgets[unit as usize].lock().try_admit(units, now)
+        let mut budget = self.lock(unit, now);
+        let admitted = budget.try_admit(units, now);
+        self.reserves[unit as usize].fill(budget.hand_out(now));
+        admitted
+    }
+
+    /// Locks a budget, with all its units in its bucket.
+    fn lock(&self, unit: Unit, now: Nanos) -> MutexGuard<'_, Budget> {
+        let mut budget = self.budgets[unit as usize].lock();
+        budget.take_back(self.reserves[unit as usize].reclaim(), now);
+        budget
     }
 
     /// Asks for `units` to be charged to `partition`. The place in the queue is taken now, not when the answer is first
@@ -216,16 +232,16 @@ impl Quota {
     fn settle_limited(&self, unit: Unit, partition: u32, charged: u64, actual: u64) {
         if actual < charged {
             self.with_budget(unit, |budget, _| budget.refund(charged - actual));
-        } else {
+        } else if !self.reserves[unit as usize].try_take(actual - charged, 0) {
             // Takes units away: nobody can go because of it, and no pump is needed.
             let now = self.clock.now();
-            self.budgets[unit as usize].lock().settle(partition, charged, actual - charged, now);
+            self.lock(unit, now).settle(partition, charged, actual - charged, now);
         }
     }
 
     /// What became of requests so far.
     pub fn stats(&self, unit: Unit) -> UnitStats {
-        self.budgets[unit as usize].lock().stats()
+        self.lock(unit, self.clock.now()).stats()
     }
 
     /// How many wait for `unit`.
@@ -236,13 +252,13 @@ impl Quota {
     /// Units there now; negative while in debt, `i64::MAX` if unlimited.
     pub fn units(&self, unit: Unit) -> i64 {
         let now = self.clock.now();
-        self.budgets[unit as usize].lock().units(now)
+        self.lock(unit, now).units(now)
     }
 
     /// Changes a budget and lets go whoever now can.
     fn with_budget<R>(&self, unit: Unit, change: impl FnOnce(&mut Budget, Nanos) -> R) -> R {
         let now = self.clock.now();
-        let mut budget = self.budgets[unit as usize].lock();
+        let mut budget = self.lock(unit, now);
         let result = change(&mut budget, now);
         let Effects { wake, timer } = budget.pump(now);
         drop(budget);

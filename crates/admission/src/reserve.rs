@@ -1,0 +1,87 @@
+//! Tokens taken out of a bucket ahead of need, so that passing far below a limit costs one atomic step: no lock, no clock.
+//!
+//! The bucket's lock rules. Whoever holds it and wants to look at the bucket first takes back what is left
+//! ([`Reserve::reclaim`]); there is never anything in reserve while somebody waits. What is in reserve left the bucket
+//! when it was put there and counts against the bucket's capacity until it is taken back ([`crate::Bucket::lend`]), so
+//! that bucket and reserve together never hold more than the bucket alone would. They may hold less, by no more than
+//! the reserve: tokens that would have come back since they were spent from it.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Tokens and operations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Handful {
+    pub(crate) tokens: u64,
+    pub(crate) ops: u64,
+}
+
+/// Operations are counted above this bit, tokens below.
+const OPS_SHIFT: u32 = 40;
+const TOKENS: u64 = (1 << OPS_SHIFT) - 1;
+
+impl Handful {
+    /// As much as fits, for what is not limited.
+    pub(crate) const MOST: Handful = Handful { tokens: TOKENS, ops: u64::MAX >> OPS_SHIFT };
+
+    fn pack(self) -> u64 {
+        self.ops << OPS_SHIFT | self.tokens
+    }
+
+    fn unpack(packed: u64) -> Self {
+        Self { tokens: packed & TOKENS, ops: packed >> OPS_SHIFT }
+    }
+}
+
+/// See the module. Relaxed throughout: it is one number, and says nothing about any other memory.
+#[derive(Debug, Default)]
+pub(crate) struct Reserve(AtomicU64);
+
+impl Reserve {
+    /// Takes `tokens` and `ops` if both are there. An empty reserve gives not even nothing: the lock has to be looked for.
+    #[inline]
+    pub(crate) fn try_take(&self, tokens: u64, ops: u64) -> bool {
+        let mut left = self.0.load(Relaxed);
+        loop {
+            if left == 0 || left & TOKENS < tokens || left >> OPS_SHIFT < ops {
+                return false;
+            }
+            match self.0.compare_exchange_weak(left, left - (ops << OPS_SHIFT | tokens), Relaxed, Relaxed) {
+                Ok(_) => return true,
+                Err(now) => left = now,
+            }
+        }
+    }
+
+    /// Takes back what is left. Under the bucket's lock.
+    pub(crate) fn reclaim(&self) -> Handful {
+        if self.0.load(Relaxed) == 0 {
+            return Handful::default();
+        }
+        Handful::unpack(self.0.swap(0, Relaxed))
+    }
+
+    /// Fills the reserve, which was reclaimed. Under the bucket's lock.
+    pub(crate) fn fill(&self, handful: Handful) {
+        debug_assert!(handful.tokens <= Handful::MOST.tokens && handful.ops <= Handful::MOST.ops);
+        self.0.store(handful.pack(), Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn takes_what_is_there_and_not_more() {
+        let reserve = Reserve::default();
+        assert!(!reserve.try_take(0, 1) && !reserve.try_take(1, 0) && !reserve.try_take(0, 0));
+        reserve.fill(Handful { tokens: 10, ops: 3 });
+        assert!(reserve.try_take(4, 1) && !reserve.try_take(7, 1) && reserve.try_take(0, 2));
+        assert!(!reserve.try_take(0, 1) && reserve.try_take(1, 0) && !reserve.try_take(u64::MAX, 0));
+        assert_eq!(reserve.reclaim(), Handful { tokens: 5, ops: 0 });
+        assert_eq!(reserve.reclaim(), Handful::default());
+        reserve.fill(Handful::MOST);
+        assert!(reserve.try_take(TOKENS, 1) && !reserve.try_take(1, 1));
+        assert_eq!(reserve.reclaim(), Handful { tokens: 0, ops: Handful::MOST.ops - 1 });
+    }
+}
