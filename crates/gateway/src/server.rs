@@ -56,6 +56,8 @@ pub(crate) struct Server<S: Store> {
     /// Whole seconds since the start, set once a second: a clock that costs a load.
     second: AtomicU64,
     draining: AtomicBool,
+    /// Where the next random number comes from.
+    seed: AtomicU64,
 }
 
 impl<S: Store> Server<S> {
@@ -75,7 +77,13 @@ impl<S: Store> Server<S> {
             started_ms,
             second: AtomicU64::new(0),
             draining: AtomicBool::new(false),
+            seed: AtomicU64::new(rng.next_u64()),
         }
+    }
+
+    /// A number that nobody can foresee by looking at keys. Not for secrets.
+    pub(crate) fn random(&self) -> u64 {
+        Rng::new(self.seed.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed)).next_u64()
     }
 
     /// Whole seconds since the start.

@@ -17,6 +17,7 @@ mod number;
 mod parse;
 #[cfg(test)]
 mod parse_tests;
+mod rdb;
 pub mod reply;
 pub mod table;
 

@@ -3,7 +3,8 @@
 use std::sync::LazyLock;
 
 use super::commands::{
-    client, config, connection, expiry, hello, info, introspect, keys, numbers, ranges, scan, strings,
+    bitfield, bitmap, client, config, connection, dump, expiry, hello, info, introspect, keys, lcs, moves, numbers,
+    object, ranges, scan, sort, strings,
 };
 use super::connection::Connection;
 use super::error::Outcome;
@@ -85,6 +86,16 @@ commands! {
     SubStr "substr" 4 "string" [readonly] (1 1 1) ranges::getrange "A part of a value (old name of getrange)";
     SetRange "setrange" 4 "string" [write denyoom] (1 1 1) ranges::setrange "Overwrites a part of a value";
 
+    Lcs "lcs" -3 "string" [readonly] (1 2 1) lcs::lcs "The longest common subsequence of two values";
+
+    SetBit "setbit" 4 "bitmap" [write denyoom] (1 1 1) bitmap::setbit "Sets a bit, gives the old one";
+    GetBit "getbit" 3 "bitmap" [readonly fast] (1 1 1) bitmap::getbit "A bit of a value";
+    BitCount "bitcount" -2 "bitmap" [readonly] (1 1 1) bitmap::bitcount "How many bits are set";
+    BitPos "bitpos" -3 "bitmap" [readonly] (1 1 1) bitmap::bitpos "The first bit that is set, or not";
+    BitOp "bitop" -4 "bitmap" [write denyoom] (2 -1 1) bitmap::bitop "Combines values bit by bit";
+    BitField "bitfield" -2 "bitmap" [write denyoom] (1 1 1) bitfield::bitfield "Numbers of any width in a value";
+    BitFieldRo "bitfield_ro" -2 "bitmap" [readonly fast] (1 1 1) bitfield::bitfield_ro "The same, only reading";
+
     Del "del" -2 "generic" [write] (1 -1 1) keys::del "Deletes keys";
     Unlink "unlink" -2 "generic" [write fast] (1 -1 1) keys::del "Deletes keys";
     Exists "exists" -2 "generic" [readonly fast] (1 -1 1) keys::exists "How many of the keys exist";
@@ -101,22 +112,35 @@ commands! {
     Persist "persist" 2 "generic" [write fast] (1 1 1) expiry::persist "Lets a key stay";
     Scan "scan" -2 "generic" [readonly] (0 0 0) scan::scan "Some keys, and where to go on";
     Keys "keys" 2 "generic" [readonly] (0 0 0) scan::keys "All keys that match a pattern";
+    RandomKey "randomkey" 1 "generic" [readonly] (0 0 0) scan::randomkey "Some key";
+    Rename "rename" 3 "generic" [write] (1 2 1) moves::rename "Gives a key another name";
+    RenameNx "renamenx" 3 "generic" [write fast] (1 2 1) moves::renamenx "Gives a key another name that is free";
+    Copy "copy" -3 "generic" [write denyoom] (1 2 1) moves::copy "Copies a value to another key";
+    Move "move" 3 "generic" [write fast] (1 1 1) moves::move_key "Moves a key to another database";
+    Dump "dump" 2 "generic" [readonly] (1 1 1) dump::dump "A value in the format of Redis' dump files";
+    Restore "restore" -4 "generic" [write denyoom] (1 1 1) dump::restore "Sets a key to a dumped value";
+    Migrate "migrate" -6 "generic" [write movablekeys] (3 3 1) dump::migrate "Refused";
+    Object "object" -2 "generic" [] (0 0 0) object::object "How Redis would keep a value";
+    Sort "sort" -2 "generic" [write denyoom movablekeys] (1 1 1) sort::sort "Sorts a list or set";
+    SortRo "sort_ro" -2 "generic" [readonly movablekeys] (1 1 1) sort::sort_ro "The same, only reading";
+    Wait "wait" 3 "generic" [noscript] (0 0 0) connection::wait "How many replicas have the last write: none";
     DbSize "dbsize" 1 "server" [readonly fast] (0 0 0) scan::dbsize "The number of keys (counted: it takes time)";
     FlushDb "flushdb" -1 "server" [write] (0 0 0) scan::flush "Deletes every key, a page at a time";
     FlushAll "flushall" -1 "server" [write] (0 0 0) scan::flush "Deletes every key, a page at a time";
 
     Ping "ping" -1 "connection" [fast] (0 0 0) connection::ping "Answers";
     Echo "echo" 2 "connection" [loading stale fast] (0 0 0) connection::echo "Says it back";
-    Quit "quit" -1 "connection" [loading stale fast] (0 0 0) connection::quit "Closes the connection";
+    Quit "quit" -1 "connection" [noscript loading stale fast no_auth allow_busy] (0 0 0) connection::quit "Closes the connection";
     Select "select" 2 "connection" [loading stale fast] (0 0 0) connection::select "Chooses the database: there is number 0";
-    Reset "reset" 1 "connection" [loading stale fast] (0 0 0) connection::reset "Makes the connection as new";
-    Auth "auth" -2 "connection" [loading stale fast] (0 0 0) hello::auth "Says who you are";
-    Hello "hello" -1 "connection" [loading stale fast] (0 0 0) hello::hello "Chooses the protocol, and says who is here";
-    Client "client" -2 "connection" [loading stale] (0 0 0) client::client "About this connection and the others";
+    Reset "reset" 1 "connection" [noscript loading stale fast no_auth allow_busy] (0 0 0) connection::reset "Makes the connection as new";
+    Auth "auth" -2 "connection" [noscript loading stale fast no_auth allow_busy] (0 0 0) hello::auth "Says who you are";
+    Hello "hello" -1 "connection" [noscript loading stale fast no_auth allow_busy] (0 0 0) hello::hello "Chooses the protocol, and says who is here";
+    Client "client" -2 "connection" [] (0 0 0) client::client "About this connection and the others";
 
     Command "command" -1 "server" [loading stale] (0 0 0) introspect::command "About the commands";
     Info "info" -1 "server" [loading stale] (0 0 0) info::info "About the server";
-    Config "config" -2 "server" [admin loading stale] (0 0 0) config::config "About the settings";
+    Config "config" -2 "server" [] (0 0 0) config::config "About the settings";
+    Role "role" 1 "server" [noscript loading stale fast] (0 0 0) connection::role "What part it has in replication";
     Time "time" 1 "server" [loading stale fast] (0 0 0) connection::time "The server's clock";
 }
 

@@ -1,6 +1,8 @@
 //! A store in memory, and a gateway in front of it on a port of its own.
 #![allow(clippy::disallowed_methods, dead_code, missing_docs, reason = "every test file uses a part of it")]
 
+pub mod random;
+
 use std::collections::BTreeMap;
 use std::future::{Ready, ready};
 use std::io::{Read, Write};

@@ -6,6 +6,7 @@ use super::integer;
 use crate::resp::connection::Connection;
 use crate::resp::error::{DB_INDEX, Error, Outcome};
 use crate::resp::frame::Args;
+use crate::resp::number::parse_i64;
 use crate::resp::reply::Protocol;
 use crate::store::Store;
 
@@ -29,14 +30,40 @@ pub(in crate::resp) async fn quit<S: Store>(connection: &mut Connection<S>, _: A
     Ok(())
 }
 
-pub(in crate::resp) async fn select<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
-    match integer(args.at(1))? {
-        0 => connection.replies.ok(),
+/// A database's number. There is number 0.
+pub(super) fn database(arg: &[u8]) -> Outcome<u8> {
+    match integer(arg)? {
+        0 => Ok(0),
         index if i32::try_from(index).is_err() => {
-            return Err(Error::new("ERR value is out of range, value must between -2147483648 and 2147483647"));
+            Err(Error::new("ERR value is out of range, value must between -2147483648 and 2147483647"))
         }
-        _ => return Err(DB_INDEX),
+        _ => Err(DB_INDEX),
     }
+}
+
+pub(in crate::resp) async fn select<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
+    database(args.at(1))?;
+    connection.replies.ok();
+    Ok(())
+}
+
+/// No replica ever acknowledges: that is known at once, so nobody waits for the timeout.
+pub(in crate::resp) async fn wait<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
+    integer(args.at(1))?;
+    let timeout = parse_i64(args.at(2)).ok_or(Error::new("ERR timeout is not an integer or out of range"))?;
+    if timeout < 0 {
+        return Err(Error::new("ERR timeout is negative"));
+    }
+    connection.replies.integer(0);
+    Ok(())
+}
+
+/// A primary without replicas.
+pub(in crate::resp) async fn role<S: Store>(connection: &mut Connection<S>, _: Args<'_>) -> Outcome {
+    connection.replies.array(3);
+    connection.replies.bulk(b"master");
+    connection.replies.integer(0);
+    connection.replies.array(0);
     Ok(())
 }
 

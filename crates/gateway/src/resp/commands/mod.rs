@@ -1,22 +1,38 @@
 //! What the commands do, one file per family.
 
+pub(super) mod bitfield;
+pub(super) mod bitmap;
 pub(super) mod client;
 pub(super) mod config;
 pub(super) mod connection;
+pub(super) mod dump;
 pub(super) mod expiry;
 pub(super) mod hello;
 pub(super) mod info;
 pub(super) mod introspect;
 pub(super) mod keys;
+pub(super) mod lcs;
+pub(super) mod moves;
 pub(super) mod numbers;
+pub(super) mod object;
 pub(super) mod ranges;
 pub(super) mod scan;
+pub(super) mod sort;
 pub(super) mod strings;
 
+use weir_model::VALUE_BYTES_MAX;
+
+use super::connection::Connection;
 use super::error::{NOT_AN_INTEGER, Outcome};
 use super::number::parse_i64;
+use crate::store::Store;
 
 /// A whole number among the arguments.
 fn integer(arg: &[u8]) -> Outcome<i64> {
     parse_i64(arg).ok_or(NOT_AN_INTEGER)
+}
+
+/// The longest value a client may build up: the same as it may send at once.
+fn value_bytes_max<S: Store>(connection: &Connection<S>) -> usize {
+    connection.server.settings.limits.bulk_bytes_max.min(VALUE_BYTES_MAX)
 }

@@ -1,8 +1,8 @@
 //! Parts of values: `APPEND`, `GETRANGE`, `SETRANGE`, `STRLEN`.
 
-use weir_model::{Change, VALUE_BYTES_MAX};
+use weir_model::Change;
 
-use super::integer;
+use super::{integer, value_bytes_max};
 use crate::resp::connection::Connection;
 use crate::resp::error::{OFFSET, Outcome, TOO_LONG};
 use crate::resp::frame::Args;
@@ -31,11 +31,6 @@ fn slice(value: &[u8], start: i64, end: i64) -> &[u8] {
     let from_front = |position: i64| if position < 0 { len + position.max(-len) } else { position };
     let (start, end) = (from_front(start), from_front(end).min(len - 1));
     if start > end || len == 0 { &[] } else { &value[start as usize..=end as usize] }
-}
-
-/// The longest value a client may build up: the same as it may send at once.
-fn value_bytes_max<S: Store>(connection: &Connection<S>) -> usize {
-    connection.server.settings.limits.bulk_bytes_max.min(VALUE_BYTES_MAX)
 }
 
 pub(in crate::resp) async fn append<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {

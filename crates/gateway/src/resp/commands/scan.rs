@@ -1,6 +1,6 @@
 //! Going through all keys, a bounded page at a time (S14): other connections are served between the pages.
 
-use weir_io::yield_now;
+use weir_io::{Rng, yield_now};
 use weir_model::Batch;
 
 use super::integer;
@@ -20,6 +20,10 @@ const SCAN_KEYS_MAX: usize = 10_000;
 
 /// Most bytes of reply that `KEYS` gathers: its length stands in front, so it cannot be sent bit by bit.
 const KEYS_BYTES_MAX: usize = 32 << 20;
+
+/// Keys among which `RANDOMKEY` chooses, and how often it jumps before it does.
+const NEAR_KEYS: usize = 16;
+const RANDOM_JUMPS: usize = 4;
 
 struct ScanOptions<'a> {
     pattern: Option<&'a [u8]>,
@@ -104,6 +108,51 @@ pub(in crate::resp) async fn keys<S: Store>(connection: &mut Connection<S>, args
     .await?;
     connection.replies.array(count);
     found.pieces(0).iter().for_each(|piece| connection.replies.raw(piece));
+    Ok(())
+}
+
+/// The first keys from `from` on, or else from the start on; none if there are none.
+async fn keys_near<S: Store>(connection: &mut Connection<S>, from: Vec<u8>) -> Outcome<Vec<Vec<u8>>> {
+    for from in [from, Vec::new()] {
+        let mut next = Some(from);
+        while let Some(from) = next {
+            let page = connection.server.store.scan(&from, NEAR_KEYS).await?;
+            if !page.keys.is_empty() {
+                return Ok(page.keys);
+            }
+            next = page.next;
+            yield_now().await;
+        }
+    }
+    Ok(Vec::new())
+}
+
+/// A walk of a few random jumps: take a key near where we are, put a byte that another key has there somewhere into it,
+/// and go on from that place. Every key can be met, those behind large gaps more often; no step costs more than a page.
+pub(in crate::resp) async fn randomkey<S: Store>(connection: &mut Connection<S>, _: Args<'_>) -> Outcome {
+    connection.submit().await;
+    let mut rng = Rng::new(connection.server.random());
+    let mut keys = keys_near(connection, Vec::new()).await?;
+    for _ in 0..RANDOM_JUMPS {
+        if keys.is_empty() {
+            break;
+        }
+        let mut place = keys.swap_remove(rng.below(keys.len() as u64) as usize);
+        if !place.is_empty() {
+            let at = rng.below(place.len() as u64) as usize;
+            let other = keys.get(rng.below(keys.len().max(1) as u64) as usize);
+            // A byte of the alphabet in use, or any at all.
+            place[at] = match other.and_then(|other| other.get(rng.below(other.len().max(1) as u64) as usize)) {
+                Some(&byte) if rng.below(4) > 0 => byte,
+                _ => rng.below(256) as u8,
+            };
+        }
+        keys = keys_near(connection, place).await?;
+    }
+    match keys.is_empty() {
+        true => connection.replies.null(),
+        false => connection.replies.bulk(&keys[rng.below(keys.len() as u64) as usize]),
+    }
     Ok(())
 }
 

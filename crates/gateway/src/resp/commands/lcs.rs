@@ -1,0 +1,169 @@
+//! `LCS`: the longest common subsequence of two values.
+//!
+//! The table of lengths is not kept: going back through it needs one bit per cell, which way to go where the bytes
+//! differ. So the memory is a thirty-second of what Redis takes; the limit and its error are the same.
+
+use weir_io::yield_now;
+
+use super::{integer, value_bytes_max};
+use crate::resp::connection::Connection;
+use crate::resp::error::{Error, Outcome, SYNTAX};
+use crate::resp::frame::Args;
+use crate::resp::reply::Replies;
+use crate::store::Store;
+
+/// Cells computed between two turns: a fraction of a millisecond.
+const TURN_CELLS: usize = 128 << 10;
+
+#[derive(Default)]
+struct Options {
+    length: bool,
+    ranges: bool,
+    range_lengths: bool,
+    range_length_min: u64,
+}
+
+impl Options {
+    fn parse(args: Args<'_>) -> Outcome<Self> {
+        let mut options = Self::default();
+        let mut words = args.iter_from(3);
+        while let Some(word) = words.next() {
+            match word.to_ascii_uppercase().as_slice() {
+                b"IDX" => options.ranges = true,
+                b"LEN" => options.length = true,
+                b"WITHMATCHLEN" => options.range_lengths = true,
+                b"MINMATCHLEN" => {
+                    options.range_length_min = integer(words.next().ok_or(SYNTAX)?)?.max(0) as u64;
+                }
+                _ => return Err(SYNTAX),
+            }
+        }
+        if options.ranges && options.length {
+            return Err(Error::new("ERR If you want both the length and indexes, please just use IDX."));
+        }
+        Ok(options)
+    }
+}
+
+/// One bit for each pair of positions.
+struct Directions {
+    bits: Vec<u64>,
+    columns: usize,
+}
+
+impl Directions {
+    fn set(&mut self, row: usize, column: usize) {
+        let index = row * self.columns + column;
+        self.bits[index / 64] |= 1 << (index % 64);
+    }
+
+    fn is_up(&self, row: usize, column: usize) -> bool {
+        let index = row * self.columns + column;
+        self.bits[index / 64] >> (index % 64) & 1 == 1
+    }
+}
+
+/// The length of the subsequence, and (if `keep`) for each pair of positions whether to step back in `a` from there.
+async fn table(a: &[u8], b: &[u8], keep: bool) -> (u32, Directions) {
+    let cells = if keep { a.len() * b.len() } else { 0 };
+    let mut directions = Directions { bits: vec![0; cells.div_ceil(64)], columns: b.len() };
+    // Row `i` of the table in place: `row[j + 1]` is of this row left of `j`, of the row above from `j` on.
+    let mut row = vec![0_u32; b.len() + 1];
+    let mut done = 0;
+    for (i, &byte) in a.iter().enumerate() {
+        let mut diagonal = 0;
+        for (j, &other) in b.iter().enumerate() {
+            let above = row[j + 1];
+            row[j + 1] = if byte == other {
+                diagonal + 1
+            } else {
+                if keep && above > row[j] {
+                    directions.set(i, j);
+                }
+                above.max(row[j])
+            };
+            diagonal = above;
+            done += 1;
+            if done == TURN_CELLS {
+                done = 0;
+                yield_now().await;
+            }
+        }
+        done += 1;
+    }
+    (row[b.len()], directions)
+}
+
+/// A piece that both values have: its first and last position in each.
+struct Match {
+    a: (usize, usize),
+    b: (usize, usize),
+}
+
+/// Goes back from the ends: the matches from the last to the first, and the subsequence.
+async fn trace(a: &[u8], b: &[u8], directions: &Directions) -> (Vec<Match>, Vec<u8>) {
+    let (mut matches, mut common) = (Vec::<Match>::new(), Vec::new());
+    let (mut i, mut j) = (a.len(), b.len());
+    while i > 0 && j > 0 {
+        if (i + j) % TURN_CELLS == 0 {
+            yield_now().await;
+        }
+        if a[i - 1] == b[j - 1] {
+            (i, j) = (i - 1, j - 1);
+            common.push(a[i]);
+            match matches.last_mut() {
+                Some(last) if last.a.0 == i + 1 && last.b.0 == j + 1 => (last.a.0, last.b.0) = (i, j),
+                _ => matches.push(Match { a: (i, i), b: (j, j) }),
+            }
+        } else if directions.is_up(i - 1, j - 1) {
+            i -= 1;
+        } else {
+            j -= 1;
+        }
+    }
+    common.reverse();
+    (matches, common)
+}
+
+pub(in crate::resp) async fn lcs<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
+    let (first, second) = (connection.get(args.at(1)).await?, connection.get(args.at(2)).await?);
+    let options = Options::parse(args)?;
+    let a = first.as_ref().map_or(&[][..], |entry| &entry.value[..]);
+    let b = second.as_ref().map_or(&[][..], |entry| &entry.value[..]);
+    let cells = (a.len() as u128 + 1) * (b.len() as u128 + 1);
+    if cells * size_of::<u32>() as u128 > value_bytes_max(connection) as u128 {
+        return Err(Error::new("ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len"));
+    }
+    let (length, directions) = table(a, b, !options.length).await;
+    let replies = &mut connection.replies;
+    if options.length {
+        replies.integer(i64::from(length));
+        return Ok(());
+    }
+    let (matches, common) = trace(a, b, &directions).await;
+    if !options.ranges {
+        replies.bulk(&common);
+        return Ok(());
+    }
+    let long = |found: &&Match| (found.a.1 - found.a.0 + 1) as u64 >= options.range_length_min;
+    let matches: Vec<&Match> = matches.iter().filter(long).collect();
+    replies.map(2);
+    replies.bulk(b"matches");
+    replies.array(matches.len());
+    matches.iter().for_each(|found| reply_match(replies, found, options.range_lengths));
+    replies.bulk(b"len");
+    replies.integer(i64::from(length));
+    Ok(())
+}
+
+fn reply_match(replies: &mut Replies, found: &Match, with_length: bool) {
+    replies.array(2 + usize::from(with_length));
+    for (first, last) in [found.a, found.b] {
+        replies.array(2);
+        replies.integer(first as i64);
+        replies.integer(last as i64);
+    }
+    if with_length {
+        replies.integer((found.a.1 - found.a.0 + 1) as i64);
+    }
+}
