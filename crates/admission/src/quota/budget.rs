@@ -5,7 +5,7 @@ use std::task::Waker;
 
 use weir_io::{Nanos, Owner};
 
-use super::{OnLimit, UnitLimits, UnitStats};
+use super::{OnLimit, Unit, UnitLimits, UnitStats};
 use crate::bucket::{Bucket, UNLIMITED};
 use crate::fair::FairQueue;
 use crate::lane::{Effects, SlotId, TIMER_MIN};
@@ -348,11 +348,16 @@ impl Budget {
     }
 
     /// What was charged `charged` costs `more`.
-    pub(super) fn settle(&mut self, partition: u32, charged: u64, more: u64, now: Nanos) {
+    pub(super) fn settle(&mut self, unit: Unit, partition: u32, charged: u64, more: u64, now: Nanos) {
         let weight = charged.saturating_add(more).saturating_mul(FRACTION) / charged.max(1);
         self.weight = self.weight - self.weight / 16 + weight / 16;
         if more > 0 {
-            let forgiven = self.units.take_into_debt(more, self.units.rate(), now);
+            let debt = match unit {
+                Unit::Read => self.units.rate(),
+                // The bytes are written, and will be written again: somebody has to pay.
+                Unit::Write => u64::MAX,
+            };
+            let forgiven = self.units.take_into_debt(more, debt, now);
             self.stats.forgiven += forgiven;
             self.stats.units += more - forgiven;
             self.queue.charge(flow(partition), more);

@@ -4,7 +4,8 @@
 //!   all that the others leave. When several ask for more than there is, they are served in turn by what they got
 //!   ([`crate::fair`]), so that each has its share from the moment it asks, whatever the others queued.
 //! - Writes are charged what they cost. What a read costs shows when the value is there: it is charged one unit, and
-//!   settled afterwards, into a debt of at most a second of the limit (U-16).
+//!   settled afterwards, into a debt of at most a second of the limit (U-16). So is a write whose size depends on what was
+//!   there before, but it is paid in full.
 //! - Above the limit a request waits, up to a bound; beyond it, or at once where the tenant wants that (C-15), it is
 //!   refused, and told when to come again.
 
@@ -13,7 +14,7 @@ mod budget;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 
@@ -37,6 +38,10 @@ pub enum Unit {
 impl Unit {
     /// Both.
     pub const ALL: [Unit; 2] = [Unit::Read, Unit::Write];
+
+    const fn bit(self) -> u8 {
+        1 << self as u8
+    }
 
     /// The limit by which it is refused, as clients are told.
     pub const fn reason(self) -> &'static str {
@@ -90,6 +95,11 @@ impl UnitLimits {
             Unit::Write => self.wcu,
         }
     }
+
+    fn limited(&self) -> u8 {
+        let limited = Unit::ALL.into_iter().filter(|&unit| self.of(unit) != 0);
+        limited.fold(0, |bits, unit| bits | unit.bit())
+    }
 }
 
 /// No units in time.
@@ -129,8 +139,8 @@ pub struct UnitStats {
 /// See the module. Lock order: a budget's lock is never held while waking or arming a timer.
 pub struct Quota {
     clock: Arc<dyn Clock>,
-    /// By [`Unit`]: no unlimited request goes further than this.
-    limited: [AtomicBool; 2],
+    /// One bit for each limited [`Unit`]: no unlimited request goes further than this.
+    limited: AtomicU8,
     budgets: [Mutex<Budget>; 2],
     /// Of each budget: who is far below his limit sees no lock.
     reserves: [Reserve; 2],
@@ -157,7 +167,7 @@ impl Quota {
         let now = clock.now();
         Arc::new_cyclic(|quota| Self {
             clock,
-            limited: Unit::ALL.map(|unit| AtomicBool::new(limits.of(unit) != 0)),
+            limited: AtomicU8::new(limits.limited()),
             budgets: Unit::ALL.map(|unit| Mutex::new(Budget::new(limits.of(unit), limits, now))),
             reserves: Default::default(),
             timers: Unit::ALL.map(|unit| Waker::from(Arc::new(Timer { quota: quota.clone(), unit }))),
@@ -167,17 +177,22 @@ impl Quota {
     /// Turns the knobs; whoever waits and now can go, goes. What was saved up beyond a smaller burst is lost.
     pub fn set_limits(&self, limits: &UnitLimits) {
         for unit in Unit::ALL {
-            let rate = limits.of(unit);
-            self.with_budget(unit, |budget, now| budget.set(rate, limits, now));
-            // After the budget: whoever still sees the old value finds a budget that is right, or passes one last time.
-            self.limited[unit as usize].store(rate != 0, Ordering::Relaxed);
+            self.with_budget(unit, |budget, now| budget.set(limits.of(unit), limits, now));
         }
+        // After the budgets: whoever still sees the old value finds budgets that are right, or passes one last time.
+        self.limited.store(limits.limited(), Ordering::Relaxed);
     }
 
     /// True if nobody ever waits for `unit`.
     #[inline]
     pub fn is_unlimited(&self, unit: Unit) -> bool {
-        !self.limited[unit as usize].load(Ordering::Relaxed)
+        self.limited.load(Ordering::Relaxed) & unit.bit() == 0
+    }
+
+    /// True if nobody ever waits: one load.
+    #[inline]
+    pub fn is_free(&self) -> bool {
+        self.limited.load(Ordering::Relaxed) == 0
     }
 
     /// Charges `units` if they are there and nobody waits for them. Otherwise nothing is charged: [`Quota::admit`].
@@ -235,7 +250,7 @@ impl Quota {
         } else if !self.reserves[unit as usize].try_take(actual - charged, 0) {
             // Takes units away: nobody can go because of it, and no pump is needed.
             let now = self.clock.now();
-            self.lock(unit, now).settle(partition, charged, actual - charged, now);
+            self.lock(unit, now).settle(unit, partition, charged, actual - charged, now);
         }
     }
 

@@ -9,6 +9,9 @@
 //!    awaited, and only then are the replies written, in one piece. Nothing is acknowledged
 //!    before its commit. A reply whose commit failed is replaced by the error.
 //!
+//! A command above its tenant's limits waits here for its capacity units, behind the replies of those before it: the
+//! socket is not read meanwhile, and nobody else waits.
+//!
 //! While replies wait for the client nothing more is read from it, so the memory of a connection is bounded by one
 //! request, [`FLUSH_BYTES`] of replies and one value.
 
@@ -18,18 +21,20 @@ use std::sync::Arc;
 use tokio::net::TcpStream;
 use weir_io::yield_now;
 use weir_model::{Batch, Change, KEY_BYTES_MAX};
+use weir_node::{Admission, Unit};
 
+use super::bill::{Bill, Charge};
 use super::client::{Client, Phase};
 use super::error::{Error, KEY_TOO_LONG, Outcome};
 use super::frame::{Args, Progress};
 use super::input::Input;
 use super::parse::parse;
 use super::reply::{Mark, Replies};
-use super::table;
+use super::table::{self, Command};
 use crate::pool;
 use crate::server::Server;
 use crate::stats::ThreadStats;
-use crate::store::{Entry, Store};
+use crate::store::{Entry, Page, Store};
 
 /// Replies are written out when they reach this many bytes, even in the middle of a pipeline or of one long reply.
 const FLUSH_BYTES: usize = 256 << 10;
@@ -50,6 +55,8 @@ pub(super) struct Connection<S: Store> {
     commits: Vec<Pending<S::Commit>>,
     /// Replies have been written since the command began: its reply can no longer be taken back.
     flushed: bool,
+    /// What the command that runs has cost so far; `None` while nothing is limited.
+    bill: Option<Bill>,
 }
 
 /// Plain writes that wait to become one batch. Their replies lie together between the marks.
@@ -83,6 +90,7 @@ pub(crate) async fn serve<S: Store>(stream: TcpStream, server: Arc<Server<S>>, c
         gathered: Gathered { batch: Batch::new(), from: mark, to: mark, replies: 0 },
         commits: Vec::new(),
         flushed: false,
+        bill: None,
     };
     if let Err(error) = connection.run().await {
         tracing::debug!(client = connection.client.id, %error, "connection ended");
@@ -136,14 +144,25 @@ impl<S: Store> Connection<S> {
 
     /// Runs one command and writes its reply, an error included.
     async fn execute(&mut self, args: Args<'_>) {
+        let command = table::find(args.at(0));
+        let charge = match command.filter(|command| command.takes(args.len()) && self.is_limited()) {
+            Some(command) => self.charge(command, args).await.map(Some),
+            None => Ok(None),
+        };
         self.flushed = false;
         let from = self.replies.mark();
-        let outcome = match table::find(args.at(0)) {
-            None => Err(Error::unknown_command(args.at(0), args.iter_from(1))),
-            Some(command) if !command.takes(args.len()) => Err(Error::arity(command.name)),
-            Some(command) => {
+        let outcome = match (command, charge) {
+            (None, _) => Err(Error::unknown_command(args.at(0), args.iter_from(1))),
+            (Some(command), _) if !command.takes(args.len()) => Err(Error::arity(command.name)),
+            (Some(_), Err(error)) => Err(error),
+            (Some(command), Ok(charge)) => {
                 self.stats().called(command.index);
-                table::dispatch(command.id, self, args).await
+                self.bill = charge.map(|_| Bill::default());
+                let outcome = table::dispatch(command.id, self, args).await;
+                if let (Some(charge), Some(bill)) = (charge, self.bill.take()) {
+                    self.settle(charge, bill, key_of(command, args));
+                }
+                outcome
             }
         };
         if let Err(error) = outcome {
@@ -152,6 +171,41 @@ impl<S: Store> Connection<S> {
         let to = self.replies.mark();
         for pending in self.commits.iter_mut().rev().take_while(|pending| pending.to.is_none()) {
             pending.to = Some(to);
+        }
+    }
+
+    /// Whether commands are charged.
+    #[inline]
+    fn is_limited(&self) -> bool {
+        self.server.store.quota().is_some_and(|quota| !quota.is_free())
+    }
+
+    /// Pays what `command` costs as far as can be told. When it must wait, everything before it is answered first.
+    async fn charge(&mut self, command: &Command, args: Args<'_>) -> Outcome<Charge> {
+        let charge = Charge::of(command, args);
+        for unit in Unit::ALL.into_iter().filter(|&unit| charge.units(unit) > 0) {
+            let Some(quota) = self.server.store.quota() else { break };
+            if quota.try_admit(unit, charge.units(unit)) {
+                continue;
+            }
+            let partition = self.server.store.partition_of(key_of(command, args));
+            let admission = quota.admit(unit, partition, charge.units(unit));
+            if let Admission::Waiting(_) = admission {
+                self.flush_or_close().await?;
+            }
+            admission.await?;
+        }
+        Ok(charge)
+    }
+
+    /// Pays the rest of what a command has cost.
+    fn settle(&self, charge: Charge, bill: Bill, key: &[u8]) {
+        let Some(quota) = self.server.store.quota() else { return };
+        for unit in Unit::ALL {
+            let (charged, owed) = (charge.units(unit), charge.owed(unit, bill));
+            if charged > 0 || owed > 0 {
+                quota.settle(unit, self.server.store.partition_of(key), charged, owed);
+            }
         }
     }
 
@@ -176,6 +230,9 @@ impl<S: Store> Connection<S> {
     pub(super) async fn get(&mut self, key: &[u8]) -> Outcome<Option<Entry<S::Value>>> {
         self.submit().await;
         let entry = self.server.store.get(key).await?;
+        if let Some(bill) = &mut self.bill {
+            bill.got(entry.as_ref());
+        }
         match &entry {
             Some(_) => self.stats().hits.add(1),
             None => self.stats().misses.add(1),
@@ -193,7 +250,16 @@ impl<S: Store> Connection<S> {
         check_keys(keys)?;
         self.submit().await;
         let from = self.replies.mark();
-        let (result, commit) = self.server.store.update(keys, change).await?;
+        let mut bill = self.bill;
+        let billed = |entries: &[Option<Entry<S::Value>>], batch: &mut Batch| {
+            let result = change(entries, batch);
+            if let Some(bill) = &mut bill {
+                bill.updated(entries, batch.as_ref());
+            }
+            result
+        };
+        let (result, commit) = self.server.store.update(keys, billed).await?;
+        self.bill = bill;
         if let Some(commit) = commit {
             self.commits.push(Pending { commit, from, to: None, replies: 1 });
         }
@@ -213,6 +279,9 @@ impl<S: Store> Connection<S> {
     pub(super) async fn write(&mut self, batch: &Batch) -> Outcome {
         self.submit().await;
         let from = self.replies.mark();
+        if let Some(bill) = &mut self.bill {
+            bill.wrote(batch.as_ref().iter());
+        }
         let commit = self.server.store.write(batch).await?;
         self.commits.push(Pending { commit, from, to: None, replies: 1 });
         Ok(())
@@ -229,6 +298,9 @@ impl<S: Store> Connection<S> {
         }
         if self.gathered.batch.is_empty() {
             self.gathered.from = self.replies.mark();
+        }
+        if let Some(bill) = &mut self.bill {
+            bill.wrote(changes.clone());
         }
         for change in changes {
             self.gathered.batch.push(change);
@@ -254,11 +326,25 @@ impl<S: Store> Connection<S> {
         self.gathered.replies = 0;
     }
 
+    /// Up to `limit` keys from `from` on.
+    pub(super) async fn scan(&mut self, from: &[u8], limit: usize) -> Outcome<Page> {
+        let page = self.server.store.scan(from, limit).await?;
+        if let Some(bill) = &mut self.bill {
+            bill.scanned(&page);
+        }
+        Ok(page)
+    }
+
     /// Makes room in the middle of a long reply: what is complete so far goes to the client.
     pub(super) async fn flush_if_long(&mut self) -> Outcome {
         if self.replies.len() < FLUSH_BYTES {
             return Ok(());
         }
+        self.flush_or_close().await
+    }
+
+    /// Flushes in the middle of a command.
+    async fn flush_or_close(&mut self) -> Outcome {
         let flushed = self.flush().await;
         flushed.map_err(|error| {
             self.closing = true;
@@ -336,6 +422,12 @@ impl<S: Store> Connection<S> {
 /// The longest key is a limit of the store, not of the protocol.
 fn check_keys(keys: &[&[u8]]) -> Outcome {
     if keys.iter().any(|key| key.len() > KEY_BYTES_MAX) { Err(KEY_TOO_LONG) } else { Ok(()) }
+}
+
+/// The first key of a command, for those that have one: it says which partition pays.
+fn key_of<'a>(command: &Command, args: Args<'a>) -> &'a [u8] {
+    let key = if command.keys.2 == 0 { None } else { args.get(command.keys.0 as usize) };
+    key.unwrap_or_default()
 }
 
 impl<S: Store> Drop for Connection<S> {

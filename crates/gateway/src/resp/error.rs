@@ -72,6 +72,13 @@ impl From<weir_io::Error> for Error {
     }
 }
 
+/// Above the tenant's limits, and not in time: the command did nothing.
+impl From<weir_node::Refused> for Error {
+    fn from(refused: weir_node::Refused) -> Self {
+        Self::bytes(format!("THROTTLED {refused}").into_bytes())
+    }
+}
+
 pub(super) const SYNTAX: Error = Error::new("ERR syntax error");
 pub(super) const NOT_AN_INTEGER: Error = Error::new("ERR value is not an integer or out of range");
 pub(super) const NOT_A_FLOAT: Error = Error::new("ERR value is not a valid float");

@@ -6,9 +6,11 @@ mod partition;
 
 use std::future::Future;
 use std::ops::Deref;
+use std::sync::Arc;
 
 use weir_io::Result;
 use weir_model::Batch;
+use weir_node::Quota;
 
 /// A value and when it ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,6 +55,17 @@ pub trait Store: Send + Sync + 'static {
 
     /// Up to `limit` keys from `from` on; a bounded piece of work, which may find nothing and still have a next place.
     fn scan(&self, from: &[u8], limit: usize) -> impl Future<Output = Result<Page>> + Send;
+
+    /// The capacity units that pay for what is asked here. The store itself charges nothing: commands do, before they
+    /// run ([`crate::resp`]). `None` if nobody counts.
+    fn quota(&self) -> Option<&Arc<Quota>> {
+        None
+    }
+
+    /// The partition that has `key`, as the quota counts them.
+    fn partition_of(&self, _key: &[u8]) -> u32 {
+        0
+    }
 
     /// Facts for `INFO`, as `section`, `name`, `value`.
     fn facts(&self) -> Vec<(&'static str, &'static str, String)>;

@@ -20,6 +20,7 @@ use weir_gateway::store::{Entry, Page, Store};
 use weir_io::real::RealClock;
 use weir_io::{Clock, Error, ErrorKind, Nanos, Result};
 use weir_model::{Batch, Change};
+use weir_node::{Quota, UnitLimits};
 
 /// The machine's clock, which can be told to run ahead.
 pub struct TestClock {
@@ -66,6 +67,8 @@ pub struct MemoryStore {
     pub fail_commits: Arc<AtomicBool>,
     /// Sizes of the batches written, in changes.
     pub batches: Arc<Mutex<Vec<usize>>>,
+    /// Unlimited, until a test turns it.
+    pub quota: Arc<Quota>,
 }
 
 impl MemoryStore {
@@ -124,6 +127,10 @@ impl Store for MemoryStore {
         Ok(Page { keys, next: range.next().map(|(key, _)| key.clone()) })
     }
 
+    fn quota(&self) -> Option<&Arc<Quota>> {
+        Some(&self.quota)
+    }
+
     fn facts(&self) -> Vec<(&'static str, &'static str, String)> {
         Vec::new()
     }
@@ -146,6 +153,7 @@ impl Running {
             map: Arc::default(),
             fail_commits: Arc::default(),
             batches: Arc::default(),
+            quota: Quota::new(clock.clone(), &UnitLimits::default()),
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let gateway = {

@@ -63,7 +63,7 @@ pub(in crate::resp) async fn scan<S: Store>(connection: &mut Connection<S>, args
     let mut found = Vec::new();
     let mut left = options.count.min(SCAN_KEYS_MAX);
     while let Some(from) = next.take_if(|_| left > 0) {
-        let page = connection.server.store.scan(&from, left.min(PAGE_KEYS)).await?;
+        let page = connection.scan(&from, left.min(PAGE_KEYS)).await?;
         // A page may be empty and yet cost its bounded work: it counts, so that the call as a whole is bounded.
         left = left.saturating_sub(page.keys.len().max(1));
         next = page.next;
@@ -84,7 +84,7 @@ async fn pages<S: Store>(connection: &mut Connection<S>, mut visit: impl FnMut(V
     connection.submit().await;
     let mut next = Some(Vec::new());
     while let Some(from) = next {
-        let page = connection.server.store.scan(&from, PAGE_KEYS).await?;
+        let page = connection.scan(&from, PAGE_KEYS).await?;
         visit(page.keys)?;
         next = page.next;
         yield_now().await;
@@ -116,7 +116,7 @@ async fn keys_near<S: Store>(connection: &mut Connection<S>, from: Vec<u8>) -> O
     for from in [from, Vec::new()] {
         let mut next = Some(from);
         while let Some(from) = next {
-            let page = connection.server.store.scan(&from, NEAR_KEYS).await?;
+            let page = connection.scan(&from, NEAR_KEYS).await?;
             if !page.keys.is_empty() {
                 return Ok(page.keys);
             }
@@ -178,7 +178,7 @@ pub(in crate::resp) async fn flush<S: Store>(connection: &mut Connection<S>, arg
     let mut batch = Batch::new();
     let mut next = Some(Vec::new());
     while let Some(from) = next {
-        let page = connection.server.store.scan(&from, PAGE_KEYS).await?;
+        let page = connection.scan(&from, PAGE_KEYS).await?;
         if !page.keys.is_empty() {
             batch.clear();
             page.keys.iter().for_each(|key| batch.delete(key));

@@ -1,0 +1,123 @@
+//! Capacity units over loopback: what is charged, who waits, who is refused, and who notices.
+#![allow(clippy::disallowed_methods, missing_docs, reason = "tests talk over real sockets")]
+
+mod support;
+
+use support::{Client, Running, encode};
+use weir_gateway::Settings;
+use weir_node::{OnLimit, Unit, UnitLimits};
+
+/// So slow that nothing comes back while a test runs, but for what it lets pass by itself.
+const ONE_A_SECOND: UnitLimits =
+    UnitLimits { rcu: 1, wcu: 1, burst_seconds: 0, on_limit: OnLimit::Delay { max_ms: 1_000_000 } };
+
+fn start(limits: UnitLimits) -> (Running, Client) {
+    let weir = Running::start(Settings::default());
+    weir.store.quota.set_limits(&limits);
+    let client = weir.connect();
+    (weir, client)
+}
+
+/// A value that costs 20 write units: its debt is over before a client's patience is.
+fn twenty() -> String {
+    "v".repeat(20 * 1024 - 1)
+}
+
+#[test]
+fn every_command_is_charged_what_it_read_and_wrote() {
+    let plenty = UnitLimits { rcu: 1_000_000, wcu: 1_000_000, ..UnitLimits::default() };
+    let (weir, mut client) = start(plenty);
+    let (four, large) = ("v".repeat(4096), "v".repeat(10_000));
+    for (args, reads, writes) in [
+        (&["GET", "none"][..], 1, 0),
+        (&["SET", "a", "1"], 0, 1),
+        (&["SET", "four", &four], 0, 5),
+        (&["SET", "large", &large, "EX", "100"], 0, 10),
+        (&["GET", "four"], 1, 0),
+        (&["GET", "large"], 3, 0),
+        (&["STRLEN", "large"], 3, 0),
+        (&["MGET", "a", "four", "large", "none"], 6, 0),
+        (&["EXISTS", "a", "none"], 2, 0),
+        // The value is written anew; a look at the old one beyond 4 KiB is paid for.
+        (&["APPEND", "large", "v"], 2, 10),
+        (&["INCR", "n"], 0, 1),
+        (&["SETNX", "a", &four], 0, 1),
+        (&["DEL", "a", "none", "n"], 0, 3),
+        (&["MSET", "x", "1", "y", &four], 0, 6),
+        (&["SCAN", "0"], 1, 0),
+        (&["PING"], 0, 0),
+        (&["INFO"], 0, 0),
+        (&["GET"], 0, 0),
+        (&["NOSUCH"], 0, 0),
+    ] {
+        let before = Unit::ALL.map(|unit| weir.store.quota.stats(unit).units);
+        client.ask(args);
+        // The reply is sent after the command was settled.
+        let after = Unit::ALL.map(|unit| weir.store.quota.stats(unit).units);
+        assert_eq!([after[0] - before[0], after[1] - before[1]], [reads, writes], "{}", args[0]);
+    }
+}
+
+#[test]
+fn in_a_pipeline_a_refused_command_fails_alone_and_the_order_holds() {
+    let (weir, mut client) = start(UnitLimits { on_limit: OnLimit::Refuse, ..ONE_A_SECOND });
+    let value = twenty();
+    let requests: [&[&str]; 6] =
+        [&["SET", "a", &value], &["SET", "b", "2"], &["PING"], &["GET", "a"], &["INCR", "b"], &["ECHO", "end"]];
+    let bytes: Vec<u8> = requests.iter().flat_map(|args| encode(args)).collect();
+    client.send(&bytes);
+    assert_eq!(client.reply(), b"+OK\r\n");
+    let refusal = |reply: Vec<u8>| {
+        let text = String::from_utf8(reply).expect("text");
+        let rest = text.strip_prefix("-THROTTLED retry_in_ms=").unwrap_or_else(|| panic!("{text}"));
+        let (ms, reason) = rest.split_once(' ').expect("two words");
+        assert_eq!(reason, "reason=tenant_wcu\r\n");
+        assert!((1..=21_000).contains(&ms.parse::<u32>().expect("a number")), "{text}");
+    };
+    refusal(client.reply());
+    assert_eq!(client.reply(), b"+PONG\r\n");
+    assert_eq!(client.reply().len(), value.len() + "$20479\r\n\r\n".len());
+    refusal(client.reply());
+    assert_eq!(client.reply(), b"$3\r\nend\r\n");
+    assert_eq!(weir.store.quota.stats(Unit::Write).refused, 2);
+    weir.clock.advance(25);
+    assert_eq!(client.say("EXISTS b"), ":0\r\n", "it did nothing");
+    assert_eq!(client.say("SET b 2"), "+OK\r\n");
+}
+
+#[test]
+fn a_delayed_command_holds_up_its_own_connection_and_nobody_else() {
+    let (weir, mut slow) = start(ONE_A_SECOND);
+    let mut other = weir.connect();
+    let value = twenty();
+    let requests: [&[&str]; 4] = [&["SET", "a", &value], &["ECHO", "before"], &["SET", "b", "2"], &["ECHO", "behind"]];
+    let bytes: Vec<u8> = requests.iter().flat_map(|args| encode(args)).collect();
+    slow.send(&bytes);
+    // What came before is answered while the third waits.
+    assert_eq!(slow.reply(), b"+OK\r\n");
+    assert_eq!(slow.reply(), b"$6\r\nbefore\r\n");
+    while weir.store.quota.waiting(Unit::Write) == 0 {
+        std::thread::yield_now();
+    }
+    assert_eq!(other.say("PING"), "+PONG\r\n");
+    assert_eq!(other.say("EXISTS b"), ":0\r\n");
+    assert_eq!(weir.store.quota.waiting(Unit::Write), 1);
+    weir.clock.advance(25);
+    assert_eq!(slow.reply(), b"+OK\r\n");
+    assert_eq!(slow.reply(), b"$6\r\nbehind\r\n");
+    let stats = weir.store.quota.stats(Unit::Write);
+    assert_eq!((stats.admitted, stats.delayed, stats.refused), (2, 1, 0));
+    assert!(stats.delayed_ns > 15_000_000_000, "{stats:?}");
+}
+
+#[test]
+fn limits_turned_off_let_those_who_wait_go() {
+    let (weir, mut client) = start(ONE_A_SECOND);
+    assert_eq!(client.ask(&["SET", "a", &twenty()]), b"+OK\r\n");
+    client.send(&encode(&["INCR", "n"]));
+    while weir.store.quota.waiting(Unit::Write) == 0 {
+        std::thread::yield_now();
+    }
+    weir.store.quota.set_limits(&UnitLimits::default());
+    assert_eq!(client.reply(), b":1\r\n");
+}
