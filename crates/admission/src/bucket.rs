@@ -53,6 +53,12 @@ impl Bucket {
         self.at = now;
     }
 
+    /// Whether at least half of what it can hold is there.
+    pub(crate) fn is_half_full(&mut self, now: Nanos) -> bool {
+        self.settle(now);
+        self.rate == UNLIMITED || self.level >= self.capacity() / 2
+    }
+
     /// Tokens that may be lent: an eighth of the capacity, as long as half of it remains. 0 if there is nothing to spare.
     pub(crate) fn spare(&mut self, now: Nanos) -> u64 {
         if self.rate == UNLIMITED {

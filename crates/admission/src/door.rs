@@ -39,6 +39,14 @@ pub(crate) enum Pass {
     Waiting(BoxFuture<Held>),
 }
 
+/// What the partition's own gate says.
+enum Own {
+    Paid(Grant),
+    /// There is no such gate, or the node lends what the partition has not.
+    Free,
+    Waiting(Request),
+}
+
 impl Door {
     pub(crate) fn new(
         owner: Owner,
@@ -74,37 +82,51 @@ impl Door {
     /// Asks both gates for one operation of `bytes`, the node only once the partition has granted (FX-16): nobody
     /// keeps a node token while waiting for his own.
     pub(crate) fn pass(self: &Arc<Self>, class: Class, direction: Direction, bytes: u64) -> Pass {
-        let rank = self.rank(class);
-        let mut own = match &self.partition {
-            None => Request::Ready(Some(Grant::FREE)),
-            Some(gate) => gate.gate(rank).request(self.owner, rank, direction, bytes),
-        };
-        let toll = Toll { rank, direction, bytes };
-        let granted = match &mut own {
-            Request::Ready(grant) => grant.take(),
-            Request::Waiting(_) => None,
-        };
-        let Some(partition) = granted else {
-            let door = Arc::clone(self);
-            return Pass::Waiting(Box::pin(async move {
-                let partition = own.await;
-                let paid = Paid::new(&door, toll);
-                let request = door.ask_node(toll);
-                let node = request.await;
-                paid.keep();
-                Held { partition, node }
-            }));
+        let toll = Toll { rank: self.rank(class), direction, bytes };
+        let (partition, paid) = match self.ask_partition(toll) {
+            Own::Paid(grant) => (grant, true),
+            Own::Free => (Grant::FREE, false),
+            Own::Waiting(own) => {
+                let door = Arc::clone(self);
+                return Pass::Waiting(Box::pin(async move {
+                    let partition = own.await;
+                    let paid = Paid::new(&door, toll);
+                    let request = door.ask_node(toll);
+                    let node = request.await;
+                    paid.keep();
+                    Held { partition, node }
+                }));
+            }
         };
         match self.ask_node(toll) {
             Request::Ready(node) => Pass::Ready(Held { partition, node: node.expect("a new request") }),
             waiting => {
-                let paid = Paid::new(self, toll);
+                let paid = paid.then(|| Paid::new(self, toll));
                 Pass::Waiting(Box::pin(async move {
                     let node = waiting.await;
-                    paid.keep();
+                    if let Some(paid) = paid {
+                        paid.keep();
+                    }
                     Held { partition, node }
                 }))
             }
+        }
+    }
+
+    fn ask_partition(&self, toll: Toll) -> Own {
+        let Toll { rank, direction, bytes } = toll;
+        let Some(partition) = &self.partition else { return Own::Free };
+        let gate = partition.gate(rank);
+        if rank == Rank::Foreground && partition.borrows() {
+            return match gate.try_pass(self.owner, rank, direction, bytes) {
+                Some(grant) => Own::Paid(grant),
+                None if self.node.is_idle(direction) => Own::Free,
+                None => Own::Waiting(gate.request(self.owner, rank, direction, bytes)),
+            };
+        }
+        match gate.request(self.owner, rank, direction, bytes) {
+            Request::Ready(grant) => Own::Paid(grant.expect("a new request")),
+            waiting => Own::Waiting(waiting),
         }
     }
 

@@ -182,14 +182,46 @@ impl Gate {
     /// dropping it gives place and tokens back.
     #[inline]
     pub fn request(self: &Arc<Self>, owner: Owner, rank: Rank, direction: Direction, bytes: u64) -> Request {
+        match self.try_pass(owner, rank, direction, bytes) {
+            Some(grant) => Request::Ready(Some(grant)),
+            None => self.enqueue(Ask { owner, rank, bytes }, self.lane_of(direction)),
+        }
+    }
+
+    /// Asks for one operation of `bytes` that passes at once or not at all.
+    #[inline]
+    pub(crate) fn try_pass(
+        self: &Arc<Self>,
+        owner: Owner,
+        rank: Rank,
+        direction: Direction,
+        bytes: u64,
+    ) -> Option<Grant> {
         if self.is_unlimited() {
-            return Request::Ready(Some(Grant::FREE));
+            return Some(Grant::FREE);
         }
         let lane = self.lane_of(direction);
         if rank == Rank::Foreground && self.reserves[lane].try_take(bytes, 1) {
-            return Request::Ready(Some(Grant::FREE));
+            return Some(Grant::FREE);
         }
-        self.request_limited(Ask { owner, rank, bytes }, lane)
+        self.try_pass_limited(Ask { owner, rank, bytes }, lane)
+    }
+
+    fn try_pass_limited(self: &Arc<Self>, ask: Ask, lane: usize) -> Option<Grant> {
+        let now = self.clock.now();
+        let mut locked = self.lock(lane, now);
+        let lease = locked.try_now(&ask, now)?;
+        if ask.rank == Rank::Foreground {
+            self.reserves[lane].fill(locked.hand_out(now));
+        }
+        drop(locked);
+        Some(self.granted(lane, lease))
+    }
+
+    /// True if nobody waits and at least half a burst is there: what passes now is nobody's loss.
+    pub fn is_idle(&self, direction: Direction) -> bool {
+        let now = self.clock.now();
+        self.is_unlimited() || self.lock(self.lane_of(direction), now).is_idle(now)
     }
 
     /// Locks a lane, with all its tokens in its buckets.
@@ -199,16 +231,9 @@ impl Gate {
         locked
     }
 
-    fn request_limited(self: &Arc<Self>, ask: Ask, lane: usize) -> Request {
+    fn enqueue(self: &Arc<Self>, ask: Ask, lane: usize) -> Request {
         let now = self.clock.now();
         let mut locked = self.lock(lane, now);
-        if let Some(lease) = locked.try_now(&ask, now) {
-            if ask.rank == Rank::Foreground {
-                self.reserves[lane].fill(locked.hand_out(now));
-            }
-            drop(locked);
-            return Request::Ready(Some(self.granted(lane, lease)));
-        }
         let slot = locked.enqueue(ask, now);
         let effects = locked.pump(now);
         // It may have been let past whoever is waiting.

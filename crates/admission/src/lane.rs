@@ -160,6 +160,11 @@ impl Lane {
         self.bytes.tokens(now)
     }
 
+    /// Nobody waits, and at least half of both buckets is there.
+    pub(crate) fn is_idle(&mut self, now: Nanos) -> bool {
+        !self.anybody_waits() && self.bytes.is_half_full(now) && self.ops.is_half_full(now)
+    }
+
     fn anybody_waits(&self) -> bool {
         self.queues.iter().any(|queue| !queue.is_empty())
     }

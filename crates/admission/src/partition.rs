@@ -15,6 +15,7 @@ pub struct PartitionGate {
     foreground: Arc<Gate>,
     background: Arc<Gate>,
     flush_is_urgent: AtomicBool,
+    borrows: AtomicBool,
 }
 
 impl PartitionGate {
@@ -25,6 +26,7 @@ impl PartitionGate {
             foreground: Gate::new(Arc::clone(clock), GateOptions::FOREGROUND),
             background: Gate::new(Arc::clone(clock), GateOptions::BACKGROUND),
             flush_is_urgent: AtomicBool::new(false),
+            borrows: AtomicBool::new(false),
         })
     }
 
@@ -47,6 +49,17 @@ impl PartitionGate {
     /// ledger still books them as flush.
     pub fn set_flush_is_urgent(&self, urgent: bool) {
         self.flush_is_urgent.store(urgent, Ordering::Relaxed);
+    }
+
+    /// Lets foreground beyond its own limit pass while the node is idle (C-9). What is sold is capacity units; device
+    /// bytes beyond their reservation come from reads that cost more than was thought.
+    pub fn set_borrows(&self, borrows: bool) {
+        self.borrows.store(borrows, Ordering::Relaxed);
+    }
+
+    /// Whether foreground may pass beyond its limit while the node is idle.
+    pub fn borrows(&self) -> bool {
+        self.borrows.load(Ordering::Relaxed)
     }
 
     /// The rank at which `class` passes now.

@@ -286,3 +286,51 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_partition_borrows_from_an_idle_node_and_gives_way_within_a_quantum() {
+    // C-9: 10 MB/s are reserved, 100 MB/s are there.
+    let sim = Sim::new(9);
+    let node = node_gate(&sim, Limits::bytes(100_000_000));
+    let disk = TraceDisk::new(sim.clock(), 0);
+    let (clock, ledger) = (sim.clock(), Ledger::new());
+    // Reads 40 MB/s, whatever becomes of them.
+    let read = |number: u32, borrows: bool, rate: u64, from: Nanos| {
+        let gate = PartitionGate::new(owner(number), &sim.clock());
+        gate.foreground().set_limits(Limits::bytes(10_000_000));
+        gate.set_borrows(borrows);
+        let inner = Arc::new(TraceFs(Arc::clone(&disk)));
+        let fs = GatedFs::partition(inner, Arc::clone(&gate), Arc::clone(&node), &ledger);
+        let (clock, spawner) = (sim.clock(), sim.spawner());
+        sim.spawn(async move {
+            let tag = Tag::new(owner(number), Class::Log);
+            let file = fs.open(Path::new("file"), OpenOptions::read(), tag).await.expect("no faults");
+            for io in 0..3 * rate / 40_000 {
+                sleep_until(&clock, from + io * 40_000 * SEC / rate).await;
+                let file = Arc::clone(&file);
+                spawner.spawn(Box::pin(async move {
+                    let buf = AlignedBuf::with_len(40_960);
+                    drop(file.write_at(0, buf, tag).await.expect("no faults"));
+                }));
+            }
+        });
+        ledger.account(owner(number))
+    };
+    let written = |account: &weir_admission::Account| account.booked()[(Class::Log, Direction::Write)].bytes as f64;
+    let (strict, borrowing) = (read(1, false, 40_000_000, 0), read(2, true, 40_000_000, 0));
+    sim.run_until(SEC);
+    assert!((written(&strict) / 11_000_000.0 - 1.0).abs() < 0.02, "{}", written(&strict));
+    assert!((written(&borrowing) / 40_960_000.0 - 1.0).abs() < 0.02, "{}", written(&borrowing));
+    // Somebody needs all the node can do: what was lent is back, but for a quantum's worth.
+    let (full, node_gate) = (Arc::clone(&node), Arc::clone(&node));
+    sim.spawn(async move {
+        loop {
+            drop(full.request(owner(9), Rank::Flush, Direction::Write, 40_960).await);
+        }
+    });
+    let before = written(&borrowing);
+    sim.run_until(SEC + 500 * MS);
+    let got = written(&borrowing) - before;
+    assert!(got <= 10_000_000.0 * 0.5 + 1_000_000.0 + 500_000.0, "{got} bytes in half a second");
+    assert!(clock.now() == SEC + 500 * MS && node_gate.tokens(Direction::Write) < 1_000_000);
+}
