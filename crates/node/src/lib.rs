@@ -21,5 +21,7 @@ pub use node::Node;
 pub use partition::{Commit, Page, Partition, Record};
 
 // Words of the rooms below that appear in this one's interface: a gateway imports the node alone.
-pub use weir_admission::{Admission, Direction, OnLimit, Quota, Refused, Unit, UnitLimits, UnitStats, cost};
+pub use weir_admission::{
+    Admission, Amount, Booked, Direction, Ledger, OnLimit, Quota, Refused, Unit, UnitLimits, UnitStats, cost,
+};
 pub use weir_lsm::{StallCause, Value};

@@ -119,7 +119,7 @@ async fn serve(config: Config, listen: SocketAddr, admin: SocketAddr) -> Outcome
         tracing::warn!(path = %path.display(), "the file system refuses direct I/O: reads go through the page cache");
     }
     let gateway = Gateway::new(clients, config.gateway(processors), Arc::clone(node.partition()), clock)?;
-    let admin_door = Admin::new(operators, metrics::registry(gateway.observer(), Arc::clone(&node)));
+    let admin_door = Admin::new(operators, metrics::registry(gateway.observer(), Arc::clone(&node)), Arc::clone(&node));
     let admin_task = tokio::spawn(admin_door.run());
     tracing::info!(
         data = %config.dir.display(),

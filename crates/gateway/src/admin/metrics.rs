@@ -1,6 +1,8 @@
 //! What is counted, under the names of the dashboards. Everything is read at the moment of the scrape; nothing here is
 //! on the path of a request.
 
+mod ledger;
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -12,6 +14,7 @@ use prometheus_client::registry::{Registry, Unit};
 use weir_io::Class;
 use weir_node::{Direction, Node, StallCause};
 
+use self::ledger::LedgerMetrics;
 use crate::listener::Observer;
 use crate::resp::table::COMMANDS;
 use crate::store::Store;
@@ -20,7 +23,8 @@ use crate::store::Store;
 pub fn registry<S: Store>(gateway: Observer<S>, node: Arc<Node>) -> Registry {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(GatewayMetrics(gateway)));
-    registry.register_collector(Box::new(NodeMetrics(node)));
+    registry.register_collector(Box::new(NodeMetrics(Arc::clone(&node))));
+    registry.register_collector(Box::new(LedgerMetrics::new(node)));
     registry
 }
 

@@ -1,0 +1,70 @@
+//! What the kernel says this process has moved: the other side of the books.
+
+use std::sync::Arc;
+
+use weir_node::{Booked, Direction, Node};
+
+/// Bytes of the kernel's accounting (`/proc/self/io`): `read_bytes` is what the device was asked for, `write_bytes` direct writes and
+/// pages of the page cache at the moment they became dirty.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KernelBytes([u64; 2]);
+
+impl KernelBytes {
+    /// Now; `None` where the kernel does not tell.
+    #[allow(clippy::disallowed_methods, reason = "a window of the kernel, not a file of the disk")]
+    pub fn now() -> Option<Self> {
+        Self::parse(&std::fs::read_to_string("/proc/self/io").ok()?)
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let field = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+            line?.trim().parse().ok()
+        };
+        Some(Self([field("read_bytes")?, field("write_bytes")?]))
+    }
+
+    /// Bytes in one direction.
+    pub fn bytes(self, direction: Direction) -> u64 {
+        self.0[direction as usize]
+    }
+}
+
+/// The ledger beside the kernel, both since one moment.
+pub struct Conservation {
+    node: Arc<Node>,
+    kernel: Option<KernelBytes>,
+    booked: Booked,
+}
+
+impl Conservation {
+    /// From now on.
+    pub fn since_now(node: Arc<Node>) -> Self {
+        Self { kernel: KernelBytes::now(), booked: node.ledger().total(), node }
+    }
+
+    pub(super) fn node(&self) -> &Node {
+        &self.node
+    }
+
+    /// Bytes in one direction since then, (of the ledger, of the kernel); `None` where the kernel does not tell.
+    pub fn bytes(&self, direction: Direction) -> Option<(u64, u64)> {
+        let kernel = KernelBytes::now()?.bytes(direction).saturating_sub(self.kernel?.bytes(direction));
+        let booked = self.node.ledger().total().since(&self.booked).total(direction).bytes;
+        Some((booked, kernel))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_lines_are_read_by_name() {
+        let text =
+            "rchar: 5\nwchar: 6\nsyscr: 1\nsyscw: 2\nread_bytes: 12288\nwrite_bytes: 4096\ncancelled_write_bytes: 7\n";
+        let bytes = KernelBytes::parse(text).expect("all lines are there");
+        assert_eq!((bytes.bytes(Direction::Read), bytes.bytes(Direction::Write)), (12_288, 4_096));
+        assert_eq!(KernelBytes::parse("rchar: 5\n"), None);
+    }
+}
