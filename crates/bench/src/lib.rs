@@ -13,8 +13,10 @@
 #![allow(clippy::disallowed_methods, reason = "a benchmark measures the real disk under the real clock")]
 
 pub mod child;
+pub mod child_server;
 pub mod contestant;
 pub mod data;
+pub mod ledger;
 #[cfg(test)]
 mod memory;
 pub mod meter;
@@ -25,6 +27,7 @@ pub mod report;
 pub mod rounds;
 pub mod settings;
 mod weir;
+pub mod wire;
 pub mod work;
 
 /// Why a measurement could not be made, in words for the person at the terminal.

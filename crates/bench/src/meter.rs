@@ -122,6 +122,11 @@ pub fn rss_peak_bytes_of(process: u32) -> u64 {
     fs::read_to_string(format!("/proc/{process}/status")).map_or(0, |status| field(&status, "VmHWM") * 1024)
 }
 
+/// Resident memory of any process now, in bytes; 0 if it has ended.
+pub fn rss_bytes_of(process: u32) -> u64 {
+    fs::read_to_string(format!("/proc/{process}/status")).map_or(0, |status| field(&status, "VmRSS") * 1024)
+}
+
 /// Processor seconds of any process so far; 0 if it has ended.
 pub fn cpu_seconds_of(process: u32) -> f64 {
     fs::read_to_string(format!("/proc/{process}/stat")).map_or(0.0, |stat| cpu_seconds(&stat))

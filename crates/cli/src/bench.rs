@@ -6,12 +6,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
+use indicatif::ProgressBar;
 use weir_bench::contestant::{Engine, Entry};
 use weir_bench::outcome::Outcome;
 use weir_bench::rounds::{ChildProcess, Plan};
 use weir_bench::settings::Settings;
 use weir_bench::work::{Size, Until, Work};
-use weir_bench::{Result, child, peer, redis, report, rounds};
+use weir_bench::{Result, child, ledger, peer, redis, report, rounds};
 
 /// Measure Weir, next to a peer where one is named.
 #[derive(Debug, Args)]
@@ -26,6 +27,8 @@ enum What {
     Engine(EngineArgs),
     /// The server, over the wire, against Redis: `redis-benchmark`, unchanged
     Redis(RedisArgs),
+    /// The server's books against the kernel's: a mixed load, then booked bytes beside /proc/PID/io
+    Ledger(LedgerArgs),
     /// One task in this process: how `bench engine` runs each of its measurements
     #[command(hide = true)]
     Child {
@@ -103,12 +106,29 @@ struct RedisArgs {
     json: Option<PathBuf>,
 }
 
+#[derive(Debug, Args)]
+struct LedgerArgs {
+    /// Seconds of load in every sync mode
+    #[arg(long, default_value_t = 60)]
+    seconds: u64,
+    /// Sync modes, separated by commas
+    #[arg(long, default_value = "interval,always,none")]
+    sync: String,
+    /// Directory on the disk to measure; created if missing
+    #[arg(long, default_value = "weir-bench-data")]
+    dir: PathBuf,
+    /// Also write the books as a JSON array to this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
 impl Bench {
     /// Runs what was asked for.
     pub fn run(self) -> Result<()> {
         match self.what {
             What::Engine(args) => args.run(),
             What::Redis(args) => args.run(),
+            What::Ledger(args) => args.run(),
             What::Child { order } => child::main(&order),
         }
     }
@@ -176,6 +196,27 @@ impl RedisArgs {
         println!("{}\n", medians_of(rounds));
         let names: Vec<_> = plan.servers.iter().map(|server| server.name()).collect();
         print!("{}", report::table(&outcomes, &redis::subjects(), &names));
+        Ok(())
+    }
+}
+
+impl LedgerArgs {
+    fn run(self) -> Result<()> {
+        let ours = !self.dir.exists();
+        let modes = self.sync.split(',').map(str::to_owned).collect();
+        let weir = std::env::current_exe()?;
+        let plan = ledger::Plan { modes, seconds: self.seconds, dir: self.dir, weir };
+        let bar = ProgressBar::new_spinner();
+        let books = ledger::run(&plan, |line| bar.set_message(line.to_owned()))?;
+        bar.finish_and_clear();
+        if ours {
+            fs::remove_dir(&plan.dir)?;
+        }
+        if let Some(path) = &self.json {
+            fs::write(path, serde_json::to_string_pretty(&books)? + "\n")
+                .map_err(|error| format!("{}: {error}", path.display()))?;
+        }
+        print!("{}", ledger::table(&books));
         Ok(())
     }
 }

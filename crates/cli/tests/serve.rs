@@ -39,6 +39,32 @@ fn a_client_library_works_unchanged_in_both_protocols() {
 }
 
 #[test]
+fn the_books_are_open_by_tenant_and_agree_with_the_kernel() {
+    let dir = Dir::new();
+    let server = Server::start(&dir, "sync = \"always\"");
+    let mut client = connect(&server, "");
+    for i in 0..200 {
+        let _: () = client.set(format!("key-{i}"), "v".repeat(5_000)).expect("set");
+    }
+    let answer = server.http("/v1/ledger.csv");
+    let (_, csv) = answer.split_once("\r\n\r\n").expect("a body");
+    let mut lines = csv.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let header = lines.next().expect("a header");
+    let column = |name: &str| header.iter().position(|column| *column == name).expect("a column");
+    let tenant = lines.find(|line| line[column("name")] == "default").expect("the only tenant");
+    let number = |name: &str| tenant[column(name)].parse::<f64>().expect("a number");
+    assert_eq!(number("user_writes"), 200.0);
+    assert!(number("user_written_bytes") >= 1e6 && number("log_written_bytes") >= 1e6, "{csv}");
+    assert!(number("write_amplification") >= 1.0, "{csv}");
+    // Written directly, every byte: nothing but a few pages of names and pids can lie between the two sides.
+    let metrics = server.http("/metrics");
+    let series = "weir_ledger_deviation{direction=\"write\"} ";
+    let deviation = metrics.lines().find_map(|line| line.strip_prefix(series)).expect("Linux tells");
+    let deviation: f64 = deviation.parse().expect("a number");
+    assert!(deviation.abs() < 0.01, "{deviation}");
+}
+
+#[test]
 fn what_was_answered_survives_kill_and_orderly_end() {
     let dir = Dir::new();
     for round in 0..4_u32 {

@@ -2,7 +2,7 @@
 
 mod median;
 mod table;
-mod words;
+pub(crate) mod words;
 
 pub use table::{Promise, Quantity, Subject, table};
 

@@ -15,6 +15,7 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
+use weir_gateway::admin::kernel::KernelBytes;
 use weir_gateway::admin::{Admin, metrics};
 use weir_gateway::listener::{self, Gateway};
 use weir_io::real::{RealClock, RealFs, RealFsOptions, RealSpawn};
@@ -111,7 +112,7 @@ async fn serve(config: Config, listen: SocketAddr, admin: SocketAddr) -> Outcome
         spawn: Arc::new(RealSpawn::new(config.compactions_max + 1, BACKGROUND_NICE)),
         salt: clock.unix_ms() ^ u64::from(std::process::id()) << 44,
     };
-    let begin = clock.now();
+    let (begin, before) = (clock.now(), KernelBytes::now());
     let node = Node::open(&config.node(), machine).await.map_err(|error| explain(&config, &error))?;
     let node = Arc::new(node);
     let recovery_ms = (clock.now() - begin) / 1_000_000;
@@ -119,7 +120,8 @@ async fn serve(config: Config, listen: SocketAddr, admin: SocketAddr) -> Outcome
         tracing::warn!(path = %path.display(), "the file system refuses direct I/O: reads go through the page cache");
     }
     let gateway = Gateway::new(clients, config.gateway(processors), Arc::clone(node.partition()), clock)?;
-    let admin_door = Admin::new(operators, metrics::registry(gateway.observer(), Arc::clone(&node)), Arc::clone(&node));
+    let admin_door =
+        Admin::new(operators, metrics::registry(gateway.observer(), Arc::clone(&node), before), Arc::clone(&node));
     let admin_task = tokio::spawn(admin_door.run());
     tracing::info!(
         data = %config.dir.display(),

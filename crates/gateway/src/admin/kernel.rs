@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weir_node::{Booked, Direction, Node};
+use weir_node::{Direction, Node};
 
 /// Bytes of the kernel's accounting (`/proc/self/io`): `read_bytes` is what the device was asked for, `write_bytes` direct writes and
 /// pages of the page cache at the moment they became dirty.
@@ -30,17 +30,16 @@ impl KernelBytes {
     }
 }
 
-/// The ledger beside the kernel, both since one moment.
+/// The ledger beside the kernel, both since the node was opened.
 pub struct Conservation {
     node: Arc<Node>,
-    kernel: Option<KernelBytes>,
-    booked: Booked,
+    before: Option<KernelBytes>,
 }
 
 impl Conservation {
-    /// From now on.
-    pub fn since_now(node: Arc<Node>) -> Self {
-        Self { kernel: KernelBytes::now(), booked: node.ledger().total(), node }
+    /// Of `node`; `before` is what the kernel had counted when it was opened.
+    pub fn new(node: Arc<Node>, before: Option<KernelBytes>) -> Self {
+        Self { node, before }
     }
 
     pub(super) fn node(&self) -> &Node {
@@ -49,9 +48,8 @@ impl Conservation {
 
     /// Bytes in one direction since then, (of the ledger, of the kernel); `None` where the kernel does not tell.
     pub fn bytes(&self, direction: Direction) -> Option<(u64, u64)> {
-        let kernel = KernelBytes::now()?.bytes(direction).saturating_sub(self.kernel?.bytes(direction));
-        let booked = self.node.ledger().total().since(&self.booked).total(direction).bytes;
-        Some((booked, kernel))
+        let kernel = KernelBytes::now()?.bytes(direction).saturating_sub(self.before?.bytes(direction));
+        Some((self.node.ledger().total().total(direction).bytes, kernel))
     }
 }
 

@@ -15,16 +15,17 @@ use weir_io::Class;
 use weir_node::{Direction, Node, StallCause};
 
 use self::ledger::LedgerMetrics;
+use super::kernel::KernelBytes;
 use crate::listener::Observer;
 use crate::resp::table::COMMANDS;
 use crate::store::Store;
 
-/// A registry of everything that a gateway and a node count.
-pub fn registry<S: Store>(gateway: Observer<S>, node: Arc<Node>) -> Registry {
+/// A registry of everything that a gateway and a node count. `before` is what the kernel had counted when the node was opened.
+pub fn registry<S: Store>(gateway: Observer<S>, node: Arc<Node>, before: Option<KernelBytes>) -> Registry {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(GatewayMetrics(gateway)));
     registry.register_collector(Box::new(NodeMetrics(Arc::clone(&node))));
-    registry.register_collector(Box::new(LedgerMetrics::new(node)));
+    registry.register_collector(Box::new(LedgerMetrics::new(node, before)));
     registry
 }
 

@@ -11,7 +11,7 @@ use weir_io::Class;
 use weir_node::{Amount, Booked, Direction, Node};
 
 use super::Sheet;
-use crate::admin::kernel::Conservation;
+use crate::admin::kernel::{Conservation, KernelBytes};
 use crate::admin::ledger::name_of;
 
 /// Tenants with samples of their own: those that moved most bytes since the start. All others together are `other`, whose counters
@@ -30,8 +30,8 @@ impl fmt::Debug for LedgerMetrics {
 }
 
 impl LedgerMetrics {
-    pub(super) fn new(node: Arc<Node>) -> Self {
-        Self(Conservation::since_now(node))
+    pub(super) fn new(node: Arc<Node>, before: Option<KernelBytes>) -> Self {
+        Self(Conservation::new(node, before))
     }
 }
 
