@@ -8,6 +8,8 @@ use weir_io::{Clock, Rng};
 use crate::resp::client::{Clients, Patience};
 use crate::resp::cursors::Cursors;
 use crate::resp::frame::Limits;
+use crate::resp::pause::Pause;
+use crate::resp::slowlog::Slowlog;
 use crate::stats::Stats;
 use crate::store::Store;
 
@@ -47,6 +49,8 @@ pub(crate) struct Server<S: Store> {
     pub(crate) clients: Clients,
     pub(crate) cursors: Cursors,
     pub(crate) stats: Stats,
+    pub(crate) slowlog: Slowlog,
+    pub(crate) pause: Pause,
     /// TCP port, for `INFO`.
     pub(crate) port: u16,
     /// Forty hexadecimal digits that name this run, for `INFO`.
@@ -71,6 +75,8 @@ impl<S: Store> Server<S> {
             clients: Clients::default(),
             cursors: Cursors::new(rng.next_u64()),
             stats: Stats::new(settings.threads),
+            slowlog: Slowlog::default(),
+            pause: Pause::default(),
             settings,
             port,
             run_id,

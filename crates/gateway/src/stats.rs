@@ -2,12 +2,20 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use parking_lot::Mutex;
+
 use crate::resp::table::COMMANDS;
 
 /// Counters of one thread. Only that thread adds.
 #[repr(align(128))]
 pub(crate) struct ThreadStats {
     commands: Vec<AtomicU64>,
+    /// Nanoseconds that calls took, in the same order.
+    nanos: Vec<AtomicU64>,
+    /// Calls that ended in an error.
+    failed: Vec<AtomicU64>,
+    /// Calls with the wrong number of arguments, which were not made.
+    rejected: Vec<AtomicU64>,
     pub(crate) errors: Counter,
     pub(crate) hits: Counter,
     pub(crate) misses: Counter,
@@ -19,11 +27,17 @@ pub(crate) struct ThreadStats {
 #[derive(Default)]
 pub(crate) struct Counter(AtomicU64);
 
+/// Adds without an atomic read-modify-write: there is one writer.
+#[inline]
+fn add(counter: &AtomicU64, n: u64) {
+    counter.store(counter.load(Ordering::Relaxed) + n, Ordering::Relaxed);
+}
+
 impl Counter {
-    /// Adds without an atomic read-modify-write: there is one writer.
+    /// One more, or `n`.
     #[inline]
     pub(crate) fn add(&self, n: u64) {
-        self.0.store(self.0.load(Ordering::Relaxed) + n, Ordering::Relaxed);
+        add(&self.0, n);
     }
 
     fn get(&self) -> u64 {
@@ -33,8 +47,12 @@ impl Counter {
 
 impl ThreadStats {
     fn new() -> Self {
+        let zeros = || COMMANDS.iter().map(|_| AtomicU64::new(0)).collect();
         Self {
-            commands: COMMANDS.iter().map(|_| AtomicU64::new(0)).collect(),
+            commands: zeros(),
+            nanos: zeros(),
+            failed: zeros(),
+            rejected: zeros(),
             errors: Counter::default(),
             hits: Counter::default(),
             misses: Counter::default(),
@@ -46,8 +64,21 @@ impl ThreadStats {
     /// A command of the table was called.
     #[inline]
     pub(crate) fn called(&self, index: usize) {
-        let counter = &self.commands[index];
-        counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        add(&self.commands[index], 1);
+    }
+
+    /// The call took so long, and may have failed.
+    #[inline]
+    pub(crate) fn took(&self, index: usize, nanos: u64, failed: bool) {
+        add(&self.nanos[index], nanos);
+        if failed {
+            add(&self.failed[index], 1);
+        }
+    }
+
+    /// A command of the table had the wrong number of arguments.
+    pub(crate) fn rejected(&self, index: usize) {
+        add(&self.rejected[index], 1);
     }
 }
 
@@ -58,6 +89,8 @@ pub(crate) struct Stats {
     pub(crate) refused: AtomicU64,
     /// Connections cut because they kept us waiting.
     pub(crate) cut: AtomicU64,
+    /// The sums at the last `CONFIG RESETSTAT`: what metrics see only grows.
+    forgotten: Mutex<Totals>,
 }
 
 /// The sums at one moment.
@@ -65,6 +98,10 @@ pub(crate) struct Stats {
 pub(crate) struct Totals {
     /// Calls by position in the command table.
     pub(crate) commands: Vec<u64>,
+    /// Nanoseconds, failures and refusals in the same order.
+    pub(crate) nanos: Vec<u64>,
+    pub(crate) failed: Vec<u64>,
+    pub(crate) rejected: Vec<u64>,
     pub(crate) errors: u64,
     pub(crate) hits: u64,
     pub(crate) misses: u64,
@@ -80,6 +117,35 @@ impl Stats {
             threads: (0..threads).map(|_| ThreadStats::new()).collect(),
             refused: AtomicU64::new(0),
             cut: AtomicU64::new(0),
+            forgotten: Mutex::default(),
+        }
+    }
+
+    /// Lets [`Stats::recent`] begin at zero.
+    pub(crate) fn reset(&self) {
+        let mut forgotten = self.forgotten.lock();
+        *forgotten = self.totals();
+    }
+
+    /// The sums since the last reset.
+    pub(crate) fn recent(&self) -> Totals {
+        let forgotten = self.forgotten.lock();
+        let totals = self.totals();
+        let each = |now: &[u64], then: &[u64]| -> Vec<u64> {
+            now.iter().enumerate().map(|(index, now)| now - then.get(index).copied().unwrap_or(0)).collect()
+        };
+        Totals {
+            commands: each(&totals.commands, &forgotten.commands),
+            nanos: each(&totals.nanos, &forgotten.nanos),
+            failed: each(&totals.failed, &forgotten.failed),
+            rejected: each(&totals.rejected, &forgotten.rejected),
+            errors: totals.errors - forgotten.errors,
+            hits: totals.hits - forgotten.hits,
+            misses: totals.misses - forgotten.misses,
+            bytes_in: totals.bytes_in - forgotten.bytes_in,
+            bytes_out: totals.bytes_out - forgotten.bytes_out,
+            refused: totals.refused - forgotten.refused,
+            cut: totals.cut - forgotten.cut,
         }
     }
 
@@ -89,10 +155,16 @@ impl Stats {
 
     pub(crate) fn totals(&self) -> Totals {
         let sum = |counter: fn(&ThreadStats) -> u64| self.threads.iter().map(counter).sum();
+        let by_command = |counters: fn(&ThreadStats) -> &Vec<AtomicU64>| -> Vec<u64> {
+            let sum =
+                |index: usize| self.threads.iter().map(|thread| counters(thread)[index].load(Ordering::Relaxed)).sum();
+            (0..COMMANDS.len()).map(sum).collect()
+        };
         Totals {
-            commands: (0..COMMANDS.len())
-                .map(|index| self.threads.iter().map(|thread| thread.commands[index].load(Ordering::Relaxed)).sum())
-                .collect(),
+            commands: by_command(|thread| &thread.commands),
+            nanos: by_command(|thread| &thread.nanos),
+            failed: by_command(|thread| &thread.failed),
+            rejected: by_command(|thread| &thread.rejected),
             errors: sum(|thread| thread.errors.get()),
             hits: sum(|thread| thread.hits.get()),
             misses: sum(|thread| thread.misses.get()),

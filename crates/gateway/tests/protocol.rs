@@ -216,3 +216,83 @@ fn info_names_what_clients_look_for() {
     assert!(client.say("CLIENT LIST").contains("resp=3"));
     assert!(client.say("COMMAND COUNT").starts_with(':'));
 }
+
+#[test]
+fn who_wants_no_replies_gets_none_and_what_he_wrote_is_there() {
+    let weir = start();
+    let mut client = weir.connect();
+    let requests: Vec<u8> = [
+        &["CLIENT", "REPLY", "SKIP"][..],
+        &["SET", "skipped", "1"],
+        &["SET", "answered", "1"],
+        &["CLIENT", "REPLY", "OFF"],
+        &["SET", "a", "1"],
+        &["INCR", "a"],
+        &["GET", "a"],
+        &["NOSUCH"],
+        &["CLIENT", "REPLY", "SKIP"],
+        &["SET", "b", "1"],
+        &["CLIENT", "REPLY", "ON"],
+        &["MGET", "skipped", "a", "b"],
+    ]
+    .iter()
+    .flat_map(|request| encode(request))
+    .collect();
+    client.send(&requests);
+    let replies: Vec<String> = (0..3).map(|_| String::from_utf8_lossy(&client.reply()).into_owned()).collect();
+    assert_eq!(replies, ["+OK\r\n", "+OK\r\n", "*3\r\n$1\r\n1\r\n$1\r\n2\r\n$1\r\n1\r\n"]);
+    weir.store.fail_commits.store(true, Ordering::Relaxed);
+    client.send(&[&encode(&["CLIENT", "REPLY", "SKIP"])[..], &encode(&["SET", "c", "1"]), &encode(&["PING"])].concat());
+    assert_eq!(client.reply(), b"+PONG\r\n", "a failure is not told either");
+}
+
+#[test]
+fn a_pause_holds_writes_until_it_is_ended() {
+    let weir = start();
+    let (mut first, mut second) = (weir.connect(), weir.connect());
+    assert_eq!(first.say("CLIENT PAUSE 3600000 WRITE"), "+OK\r\n");
+    second.send(&[encode(&["GET", "k"]), encode(&["SET", "k", "v"])].concat());
+    assert_eq!(second.reply(), b"$-1\r\n", "reads go on, and are answered before the write waits");
+    assert_eq!(first.say("GET k"), "$-1\r\n");
+    assert_eq!(first.say("CLIENT UNPAUSE"), "+OK\r\n");
+    assert_eq!(second.reply(), b"+OK\r\n");
+    assert_eq!(first.say("CLIENT PAUSE 1000 ALL"), "+OK\r\n");
+    second.send(&encode(&["GET", "k"]));
+    weir.clock.advance(2);
+    assert_eq!(second.reply(), b"$1\r\nv\r\n");
+}
+
+#[test]
+fn slow_commands_are_remembered_without_secrets_and_within_bounds() {
+    let weir = start();
+    let mut client = weir.connect();
+    assert_eq!(client.say("CONFIG SET slowlog-log-slower-than 0 slowlog-max-len 3"), "+OK\r\n");
+    client.say("AUTH default secret");
+    let long = "x".repeat(1000);
+    let words: Vec<&str> = std::iter::once("DEL").chain((0..40).map(|_| long.as_str())).collect();
+    client.ask(&words);
+    let log = client.say("SLOWLOG GET");
+    assert!(log.contains("$10\r\n(redacted)\r\n") && !log.contains("secret"), "{log}");
+    assert!(log.contains(&format!("{}... (872 more bytes)", &long[..128])), "{log}");
+    assert!(log.contains("... (10 more arguments)"), "{log}");
+    for _ in 0..10 {
+        client.say("PING");
+    }
+    assert_eq!(client.say("SLOWLOG LEN"), ":3\r\n");
+    assert_eq!(client.say("CONFIG SET slowlog-log-slower-than -1"), "+OK\r\n");
+    assert_eq!(client.say("SLOWLOG RESET"), "+OK\r\n");
+    assert_eq!(client.say("SLOWLOG LEN"), ":0\r\n");
+}
+
+#[test]
+fn random_keys_come_from_everywhere() {
+    let weir = start();
+    let mut client = weir.connect();
+    for i in 0..1000 {
+        client.say(&format!("SET key:{i:06} v"));
+    }
+    let keys: std::collections::BTreeSet<String> = (0..300).map(|_| client.say("RANDOMKEY")).collect();
+    assert!(keys.iter().all(|key| key.starts_with("$10\r\nkey:000")), "{keys:?}");
+    assert!(keys.len() > 100, "{} of 300 differ", keys.len());
+    assert!(keys.iter().any(|key| key.as_str() > "$10\r\nkey:000800"), "{keys:?}");
+}

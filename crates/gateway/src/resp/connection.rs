@@ -19,7 +19,7 @@ use std::io;
 use std::sync::Arc;
 
 use tokio::net::TcpStream;
-use weir_io::yield_now;
+use weir_io::{sleep_until, yield_now};
 use weir_model::{Batch, Change, KEY_BYTES_MAX};
 use weir_node::{Admission, Unit};
 
@@ -29,7 +29,9 @@ use super::error::{Error, KEY_TOO_LONG, Outcome};
 use super::frame::{Args, Progress};
 use super::input::Input;
 use super::parse::parse;
+use super::pause::Pause;
 use super::reply::{Mark, Replies};
+use super::slowlog::{self, Slowlog};
 use super::table::{self, Command};
 use crate::pool;
 use crate::server::Server;
@@ -42,11 +44,18 @@ const FLUSH_BYTES: usize = 256 << 10;
 /// A gathered batch goes to the store when it reaches this many bytes.
 const BATCH_BYTES: usize = 256 << 10;
 
+/// How often a paused connection looks whether the pause was ended before its time.
+const PAUSE_STEP_NANOS: u64 = 10_000_000;
+
 /// See the module.
 pub(super) struct Connection<S: Store> {
     pub(super) server: Arc<Server<S>>,
     pub(super) client: Arc<Client>,
     pub(super) replies: Replies,
+    /// Whether the client wants to be answered.
+    pub(super) reply_mode: ReplyMode,
+    /// When the last command ended, or waiting for something else did: nanoseconds of the clock.
+    lap: u64,
     /// Close once the replies are written.
     pub(super) closing: bool,
     thread: usize,
@@ -57,6 +66,17 @@ pub(super) struct Connection<S: Store> {
     flushed: bool,
     /// What the command that runs has cost so far; `None` while nothing is limited.
     bill: Option<Bill>,
+}
+
+/// What `CLIENT REPLY` chose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ReplyMode {
+    On,
+    Off,
+    /// The next command is not answered.
+    SkipNext,
+    /// The command under way is not answered.
+    SkipThis,
 }
 
 /// Plain writes that wait to become one batch. Their replies lie together between the marks.
@@ -84,6 +104,8 @@ pub(crate) async fn serve<S: Store>(stream: TcpStream, server: Arc<Server<S>>, c
         server,
         client,
         replies,
+        reply_mode: ReplyMode::On,
+        lap: 0,
         closing: false,
         thread,
         stream,
@@ -118,6 +140,7 @@ impl<S: Store> Connection<S> {
 
     /// Serves every complete request in `input`.
     async fn serve_received(&mut self, input: &mut Input) -> io::Result<()> {
+        self.lap = self.server.clock.now();
         while !self.closing {
             match parse(&input.bytes[input.start..], &self.server.settings.limits, &mut input.state) {
                 Ok(Progress::Incomplete) => break,
@@ -127,6 +150,7 @@ impl<S: Store> Connection<S> {
                     input.start += len;
                     if self.replies.len() >= FLUSH_BYTES {
                         self.flush().await?;
+                        self.lap = self.server.clock.now();
                     }
                 }
                 Err(error) => {
@@ -145,16 +169,30 @@ impl<S: Store> Connection<S> {
     /// Runs one command and writes its reply, an error included.
     async fn execute(&mut self, args: Args<'_>) {
         let command = table::find(args.at(0));
+        if let Some(command) = command
+            && self.pause().is_set()
+        {
+            self.wait_out_pause(command).await;
+        }
         let charge = match command.filter(|command| command.takes(args.len()) && self.is_limited()) {
             Some(command) => self.charge(command, args).await.map(Some),
             None => Ok(None),
         };
         self.flushed = false;
+        if self.reply_mode == ReplyMode::SkipNext {
+            self.reply_mode = ReplyMode::SkipThis;
+        }
         let from = self.replies.mark();
         let outcome = match (command, charge) {
             (None, _) => Err(Error::unknown_command(args.at(0), args.iter_from(1))),
-            (Some(command), _) if !command.takes(args.len()) => Err(Error::arity(command.name)),
-            (Some(_), Err(error)) => Err(error),
+            (Some(command), _) if !command.takes(args.len()) => {
+                self.stats().rejected(command.index);
+                Err(Error::arity(command.name))
+            }
+            (Some(command), Err(error)) => {
+                self.stats().rejected(command.index);
+                Err(error)
+            }
             (Some(command), Ok(charge)) => {
                 self.stats().called(command.index);
                 self.bill = charge.map(|_| Bill::default());
@@ -162,11 +200,15 @@ impl<S: Store> Connection<S> {
                 if let (Some(charge), Some(bill)) = (charge, self.bill.take()) {
                     self.settle(charge, bill, key_of(command, args));
                 }
+                self.took(command, args, outcome.is_err());
                 outcome
             }
         };
         if let Err(error) = outcome {
             self.fail(from, &error);
+        }
+        if self.reply_mode != ReplyMode::On {
+            self.keep_silent(from);
         }
         let to = self.replies.mark();
         for pending in self.commits.iter_mut().rev().take_while(|pending| pending.to.is_none()) {
@@ -193,7 +235,10 @@ impl<S: Store> Connection<S> {
             if let Admission::Waiting(_) = admission {
                 self.flush_or_close().await?;
             }
-            admission.await?;
+            let admitted = admission.await;
+            // Its wait is not the command's own time.
+            self.lap = self.server.clock.now();
+            admitted?;
         }
         Ok(charge)
     }
@@ -207,6 +252,83 @@ impl<S: Store> Connection<S> {
                 quota.settle(unit, self.server.store.partition_of(key), charged, owed);
             }
         }
+    }
+
+    /// Books the time that a command took, and remembers it if that was long.
+    fn took(&mut self, command: &Command, args: Args<'_>, failed: bool) {
+        let now = self.server.clock.now();
+        let nanos = now.saturating_sub(self.lap);
+        self.lap = now;
+        self.stats().took(command.index, nanos, failed);
+        let micros = nanos / 1000;
+        if self.slowlog().wants(micros) {
+            let entry = slowlog::Entry {
+                id: 0,
+                second: self.server.clock.unix_ms() / 1000,
+                micros,
+                args: Vec::new(),
+                peer: self.client.peer.to_string(),
+                client_name: self.client.names.lock().name.clone(),
+            };
+            self.slowlog().add(entry, args, command.is_secret());
+        }
+    }
+
+    /// Takes the reply back that the client does not want. Commits are awaited all the same.
+    fn keep_silent(&mut self, from: Mark) {
+        if !self.flushed {
+            self.replies.rewind(from);
+        }
+        self.commits
+            .iter_mut()
+            .rev()
+            .take_while(|pending| pending.to.is_none())
+            .for_each(|pending| pending.replies = 0);
+        if self.reply_mode == ReplyMode::SkipThis {
+            self.reply_mode = ReplyMode::On;
+        }
+    }
+
+    /// Whether the command under way is answered.
+    fn answers(&self) -> bool {
+        matches!(self.reply_mode, ReplyMode::On | ReplyMode::SkipNext)
+    }
+
+    /// Waits while `CLIENT PAUSE` holds `command`; what is answered already goes out first.
+    async fn wait_out_pause(&mut self, command: &Command) {
+        let writes = command.flags.contains(&"write");
+        let clock = Arc::clone(&self.server.clock);
+        loop {
+            let now = clock.now();
+            // The connection group goes on: else nobody could end the pause.
+            let Some(until) = self.pause().holds(now, writes).filter(|_| command.group != "connection") else { break };
+            if self.flush_or_close().await.is_err() {
+                break;
+            }
+            sleep_until(&clock, until.min(now + PAUSE_STEP_NANOS)).await;
+        }
+        self.lap = clock.now();
+    }
+
+    /// The slow commands that this connection may see.
+    pub(super) fn slowlog(&self) -> &Slowlog {
+        &self.server.slowlog
+    }
+
+    /// The pause that this connection keeps.
+    pub(super) fn pause(&self) -> &Pause {
+        &self.server.pause
+    }
+
+    /// The counters that this connection may see begin at zero.
+    pub(super) fn reset_stats(&self) -> Outcome {
+        self.server.stats.reset();
+        Ok(())
+    }
+
+    /// Facts about the store, for `INFO`.
+    pub(super) fn facts(&self) -> Outcome<Vec<(&'static str, &'static str, String)>> {
+        Ok(self.server.store.facts())
     }
 
     /// Puts an error in the place of the command's reply.
@@ -305,9 +427,11 @@ impl<S: Store> Connection<S> {
         for change in changes {
             self.gathered.batch.push(change);
         }
-        self.replies.ok();
+        if self.answers() {
+            self.replies.ok();
+            self.gathered.replies += 1;
+        }
         self.gathered.to = self.replies.mark();
-        self.gathered.replies += 1;
         Ok(())
     }
 
@@ -345,6 +469,10 @@ impl<S: Store> Connection<S> {
 
     /// Flushes in the middle of a command.
     async fn flush_or_close(&mut self) -> Outcome {
+        if !self.answers() {
+            // It would be taken back at the end; what is in front of it waits for nothing.
+            return Ok(());
+        }
         let flushed = self.flush().await;
         flushed.map_err(|error| {
             self.closing = true;

@@ -47,6 +47,13 @@ impl Error {
         )
     }
 
+    /// A subcommand that exists, but not so.
+    pub(super) fn subcommand(container: &str, name: &[u8]) -> Self {
+        let help = format!("'. Try {} HELP.", container.to_ascii_uppercase());
+        let front = &b"ERR unknown subcommand or wrong number of arguments for '"[..];
+        Self::bytes([front, c_text(name, 128), help.as_bytes()].concat())
+    }
+
     pub(super) fn unknown_subcommand(container: &str, name: &[u8]) -> Self {
         let help = format!("'. Try {} HELP.", container.to_ascii_uppercase());
         Self::bytes([b"ERR unknown subcommand '", c_text(name, 128), help.as_bytes()].concat())

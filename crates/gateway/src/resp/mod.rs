@@ -18,8 +18,10 @@ mod number;
 mod parse;
 #[cfg(test)]
 mod parse_tests;
+pub(crate) mod pause;
 mod rdb;
 pub mod reply;
+pub(crate) mod slowlog;
 pub mod table;
 
 pub use parse::parse;

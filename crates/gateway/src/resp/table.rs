@@ -3,8 +3,8 @@
 use std::sync::LazyLock;
 
 use super::commands::{
-    bitfield, bitmap, client, config, connection, dump, expiry, hello, info, introspect, keys, lcs, moves, numbers,
-    object, ranges, scan, sort, strings,
+    bitfield, bitmap, client, cluster, config, connection, diagnose, dump, expiry, hello, info, introspect, keys, lcs,
+    moves, numbers, object, ranges, scan, sort, strings,
 };
 use super::connection::Connection;
 use super::error::Outcome;
@@ -33,8 +33,50 @@ pub struct Command {
 impl Command {
     /// Whether it can be called with `len` arguments, its name included.
     pub(super) fn takes(&self, len: usize) -> bool {
-        if self.arity < 0 { len >= self.arity.unsigned_abs() as usize } else { len == self.arity as usize }
+        takes(self.arity, len)
     }
+
+    /// Whether its arguments may hold a secret, which is not to be shown (S4).
+    pub(super) fn is_secret(&self) -> bool {
+        matches!(self.id, Id::Auth | Id::Hello)
+    }
+
+    /// Redis' words for what `args` do to the key at `position` (in the order of the keys), for `COMMAND GETKEYSANDFLAGS`.
+    pub(super) fn key_flags<'a>(
+        &self,
+        position: usize,
+        mut args: impl Iterator<Item = &'a [u8]>,
+    ) -> &'static [&'static str] {
+        match self.id {
+            Id::StrLen | Id::Exists | Id::Touch | Id::Type => &["RO"],
+            Id::Set if !args.any(|arg| arg.eq_ignore_ascii_case(b"GET")) => &["OW", "update"],
+            Id::BitField
+                if !args.any(|arg| arg.eq_ignore_ascii_case(b"SET") || arg.eq_ignore_ascii_case(b"INCRBY")) =>
+            {
+                &["RO", "access"]
+            }
+            Id::SetEx | Id::PSetEx | Id::MSet | Id::Restore => &["OW", "update"],
+            Id::SetNx | Id::MSetNx => &["OW", "insert"],
+            Id::GetDel => &["RW", "access", "delete"],
+            Id::Append => &["RW", "insert"],
+            Id::SetRange | Id::Expire | Id::PExpire | Id::ExpireAt | Id::PExpireAt | Id::Persist => &["RW", "update"],
+            Id::Del | Id::Unlink => &["RM", "delete"],
+            Id::BitOp if position == 0 => &["OW", "update"],
+            Id::BitOp => &["RO", "access"],
+            Id::Rename | Id::RenameNx | Id::Migrate if position == 0 => &["RW", "access", "delete"],
+            Id::Rename => &["OW", "update"],
+            Id::RenameNx => &["OW", "insert"],
+            Id::Copy if position == 1 => &["OW", "update"],
+            _ if self.flags.contains(&"readonly") || matches!(self.id, Id::Copy | Id::Sort) => &["RO", "access"],
+            _ => &["RW", "access", "update"],
+        }
+    }
+}
+
+/// Whether `len` arguments, the name included, are what `arity` asks for: so many, or where it is negative at least so
+/// many.
+pub(super) fn takes(arity: i32, len: usize) -> bool {
+    if arity < 0 { len >= arity.unsigned_abs() as usize } else { len == arity as usize }
 }
 
 macro_rules! commands {
@@ -141,6 +183,14 @@ commands! {
     Info "info" -1 "server" [loading stale] (0 0 0) info::info "About the server";
     Config "config" -2 "server" [] (0 0 0) config::config "About the settings";
     Role "role" 1 "server" [noscript loading stale fast] (0 0 0) connection::role "What part it has in replication";
+    SlowLog "slowlog" -2 "server" [] (0 0 0) diagnose::slowlog "The last commands that took long";
+    Latency "latency" -2 "server" [] (0 0 0) diagnose::latency "For tools that ask: nothing is recorded";
+    Memory "memory" -2 "server" [] (0 0 0) diagnose::memory "What takes memory";
+    LastSave "lastsave" 1 "server" [loading stale fast] (0 0 0) connection::lastsave "When everything was safe on disk";
+    Cluster "cluster" -2 "cluster" [] (0 0 0) cluster::cluster "An error: to clients this is one server";
+    ReadOnly "readonly" 1 "cluster" [loading stale fast] (0 0 0) cluster::disabled "An error: this is no cluster";
+    ReadWrite "readwrite" 1 "cluster" [loading stale fast] (0 0 0) cluster::disabled "An error: this is no cluster";
+    Asking "asking" 1 "cluster" [fast] (0 0 0) cluster::disabled "An error: this is no cluster";
     Time "time" 1 "server" [loading stale fast] (0 0 0) connection::time "The server's clock";
 }
 

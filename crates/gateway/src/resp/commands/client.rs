@@ -60,20 +60,26 @@ pub(in crate::resp) async fn client<S: Store>(connection: &mut Connection<S>, ar
             takes("no-touch", args.len() == 3)?;
             accept_on_or_off(connection, args)?;
         }
+        b"help" if args.len() > 2 => return Err(Error::arity("client|help")),
         b"help" => super::introspect::help(connection, "CLIENT", &HELP),
+        _ if super::modes::run(connection, args)? => {}
         _ => return Err(Error::unknown_subcommand("client", args.at(1))),
     }
     Ok(())
 }
 
-const HELP: [&str; 8] = [
+const HELP: [&str; 12] = [
+    "CACHING | GETREDIR | TRACKING OFF | TRACKINGINFO: nothing is tracked.",
     "GETNAME | SETNAME <name>: the connection's name.",
     "ID: the connection's number.",
     "INFO: one line about this connection.",
     "LIST [TYPE normal] [ID <id> ...]: one line about each connection.",
     "NO-EVICT ON|OFF: accepted, nothing is evicted.",
     "NO-TOUCH ON|OFF: accepted, nothing is touched.",
+    "PAUSE <milliseconds> [ALL|WRITE] | UNPAUSE: lets commands wait.",
+    "REPLY ON|OFF|SKIP: whether commands are answered.",
     "SETINFO LIB-NAME|LIB-VER <text>: the client library.",
+    "UNBLOCK <id>: 0, nothing blocks.",
     "HELP: this text.",
 ];
 
@@ -119,7 +125,8 @@ fn list<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
             }
         }
         Some(word) if word.eq_ignore_ascii_case(b"ID") && args.len() > 3 => {
-            let id = |arg| parse_i64(arg).and_then(|id| u64::try_from(id).ok()).filter(|&id| id > 0);
+            // Numbers that no connection has are not found.
+            let id = |arg| parse_i64(arg).map(|id| u64::try_from(id).unwrap_or(0));
             let ids: Option<Vec<u64>> = args.iter_from(3).map(id).collect();
             wanted = Some(ids.ok_or(Error::new("ERR Invalid client ID"))?);
         }

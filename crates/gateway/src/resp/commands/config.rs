@@ -1,51 +1,151 @@
-//! `CONFIG GET`: what tools look at before they start. Settings are changed in the configuration file.
+//! `CONFIG`: what tools look at before they start. What can be set here is what concerns the asking client's own view; the rest
+//! is in the configuration file.
 
+use super::introspect::help;
 use crate::resp::connection::Connection;
-use crate::resp::error::{Error, Outcome};
+use crate::resp::error::{Error, Outcome, SYNTAX};
 use crate::resp::frame::Args;
 use crate::resp::glob;
+use crate::resp::number::parse_i64;
 use crate::store::Store;
+
+const HELP: [&str; 5] = [
+    "GET <pattern> ...: settings and their values.",
+    "RESETSTAT: the counters of INFO begin at zero.",
+    "REWRITE: refused, the configuration file is yours.",
+    "SET <name> <value> ...: slowlog-log-slower-than and slowlog-max-len; others only to what they are.",
+    "HELP: this text.",
+];
+
+/// Names that Redis never changes while it runs.
+const IMMUTABLE: [&str; 3] = ["cluster-enabled", "databases", "io-threads"];
 
 pub(in crate::resp) async fn config<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
     let subcommand = args.at(1).to_ascii_lowercase();
+    let takes = |name: &str, right: bool| if right { Ok(()) } else { Err(Error::arity(&format!("config|{name}"))) };
     match subcommand.as_slice() {
-        b"get" if args.len() < 3 => Err(Error::arity("config|get")),
-        b"get" => get(connection, args),
-        b"set" => Err(Error::new("ERR CONFIG SET is not supported: change the configuration file and restart")),
-        b"resetstat" => Err(Error::new("ERR CONFIG RESETSTAT is not supported: counters only grow")),
-        b"rewrite" => Err(Error::new("ERR CONFIG REWRITE is not supported: the configuration file is yours")),
-        b"help" => {
-            super::introspect::help(connection, "CONFIG", &["GET <pattern> ...: settings and their values."]);
-            Ok(())
+        b"get" => {
+            takes("get", args.len() >= 3)?;
+            get(connection, args);
         }
-        _ => Err(Error::unknown_subcommand("config", args.at(1))),
+        b"set" => {
+            takes("set", args.len() >= 4)?;
+            set(connection, args)?;
+        }
+        b"resetstat" => {
+            takes("resetstat", args.len() == 2)?;
+            connection.reset_stats()?;
+            connection.replies.ok();
+        }
+        b"rewrite" => {
+            takes("rewrite", args.len() == 2)?;
+            return Err(Error::new("ERR The server is running without a config file"));
+        }
+        b"help" => {
+            takes("help", args.len() == 2)?;
+            help(connection, "CONFIG", &HELP);
+        }
+        _ => return Err(Error::unknown_subcommand("config", args.at(1))),
     }
+    Ok(())
 }
 
-fn get<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
+/// Every setting and its value.
+fn all<S: Store>(connection: &Connection<S>) -> Vec<(String, String)> {
     let settings = &connection.server.settings;
+    let slowlog = connection.slowlog();
     let own = [
+        // There are no snapshots to schedule; the log is always on.
+        ("appendonly", "yes".to_owned()),
+        ("cluster-enabled", "no".to_owned()),
         ("databases", "1".to_owned()),
+        ("io-threads", settings.threads.to_string()),
+        ("latency-monitor-threshold", "0".to_owned()),
         ("maxclients", settings.connections_max.to_string()),
         ("maxmemory", "0".to_owned()),
         ("maxmemory-policy", "noeviction".to_owned()),
+        ("notify-keyspace-events", String::new()),
         ("port", connection.server.port.to_string()),
         ("proto-max-bulk-len", settings.limits.bulk_bytes_max.to_string()),
-        // There are no snapshots to schedule; the log is always on.
         ("save", String::new()),
-        ("appendonly", "yes".to_owned()),
+        ("slowlog-log-slower-than", slowlog.slower_than().to_string()),
+        ("slowlog-max-len", slowlog.len_max().to_string()),
         ("timeout", settings.patience.idle_seconds.unwrap_or(0).to_string()),
     ];
-    let shown = own.iter().map(|(name, value)| (*name, value.as_str()));
-    let shown = shown.chain(settings.shown.iter().map(|(name, value)| (name.as_str(), value.as_str())));
-    let wanted =
-        |name: &str| args.iter_from(2).any(|pattern| glob::matches(&pattern.to_ascii_lowercase(), name.as_bytes()));
-    let found: Vec<(String, String)> =
-        shown.filter(|(name, _)| wanted(name)).map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    let own = own.into_iter().map(|(name, value)| (name.to_owned(), value));
+    own.chain(settings.shown.iter().cloned()).collect()
+}
+
+fn get<S: Store>(connection: &mut Connection<S>, args: Args<'_>) {
+    let patterns: Vec<Vec<u8>> = args.iter_from(2).map(<[u8]>::to_ascii_lowercase).collect();
+    let mut found = all(connection);
+    found.retain(|(name, _)| patterns.iter().any(|pattern| glob::matches(pattern, name.as_bytes())));
     connection.replies.map(found.len());
     for (name, value) in found {
         connection.replies.bulk(name.as_bytes());
         connection.replies.bulk(value.as_bytes());
     }
+}
+
+/// A change that was found to be possible.
+enum Setting {
+    SlowerThan(i64),
+    LenMax(usize),
+    /// It is so already.
+    Unchanged,
+}
+
+impl Setting {
+    /// The text says why not.
+    fn parse(name: &str, value: &[u8], now: &str) -> Result<Self, String> {
+        let number = |least: i64| match parse_i64(value) {
+            None => Err("argument couldn't be parsed into an integer".to_owned()),
+            Some(number) if number < least => {
+                Err(format!("argument must be between {least} and {} inclusive", i64::MAX))
+            }
+            Some(number) => Ok(number),
+        };
+        match name {
+            "slowlog-log-slower-than" => number(-1).map(Setting::SlowerThan),
+            "slowlog-max-len" => Ok(Setting::LenMax(number(0)? as usize)),
+            _ if IMMUTABLE.contains(&name) => Err("can't set immutable config".to_owned()),
+            _ if value.eq_ignore_ascii_case(now.as_bytes()) => Ok(Setting::Unchanged),
+            _ => Err("it is set in the server's configuration file".to_owned()),
+        }
+    }
+}
+
+/// All or nothing.
+fn set<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
+    if !args.len().is_multiple_of(2) {
+        return Err(SYNTAX);
+    }
+    let known = all(connection);
+    let failed = |name: &[u8], why: &str| {
+        let front = &b"ERR CONFIG SET failed (possibly related to argument '"[..];
+        Error::bytes([front, name, b"') - ", why.as_bytes()].concat())
+    };
+    let mut names: Vec<Vec<u8>> = Vec::new();
+    let mut changes = Vec::new();
+    for index in (2..args.len()).step_by(2) {
+        let (asked, name) = (args.at(index), args.at(index).to_ascii_lowercase());
+        let Some((name, now)) = known.iter().find(|(known, _)| known.as_bytes() == name) else {
+            let front = &b"ERR Unknown option or number of arguments for CONFIG SET - '"[..];
+            return Err(Error::bytes([front, asked, b"'"].concat()));
+        };
+        if names.iter().any(|other| other == name.as_bytes()) {
+            return Err(failed(asked, "duplicate parameter"));
+        }
+        names.push(name.clone().into_bytes());
+        changes.push(Setting::parse(name, args.at(index + 1), now).map_err(|why| failed(asked, &why))?);
+    }
+    for change in changes {
+        match change {
+            Setting::SlowerThan(micros) => connection.slowlog().set_slower_than(micros),
+            Setting::LenMax(len) => connection.slowlog().set_len_max(len),
+            Setting::Unchanged => {}
+        }
+    }
+    connection.replies.ok();
     Ok(())
 }

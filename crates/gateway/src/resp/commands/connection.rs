@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::integer;
-use crate::resp::connection::Connection;
+use crate::resp::connection::{Connection, ReplyMode};
 use crate::resp::error::{DB_INDEX, Error, Outcome};
 use crate::resp::frame::Args;
 use crate::resp::number::parse_i64;
@@ -58,6 +58,13 @@ pub(in crate::resp) async fn wait<S: Store>(connection: &mut Connection<S>, args
     Ok(())
 }
 
+/// There are no snapshots: what is answered is safe as the configuration promises, so the last one is always now.
+pub(in crate::resp) async fn lastsave<S: Store>(connection: &mut Connection<S>, _: Args<'_>) -> Outcome {
+    let now_ms = connection.server.clock.unix_ms();
+    connection.replies.integer((now_ms / 1000) as i64);
+    Ok(())
+}
+
 /// A primary without replicas.
 pub(in crate::resp) async fn role<S: Store>(connection: &mut Connection<S>, _: Args<'_>) -> Outcome {
     connection.replies.array(3);
@@ -71,6 +78,7 @@ pub(in crate::resp) async fn reset<S: Store>(connection: &mut Connection<S>, _: 
     connection.client.names.lock().name.clear();
     connection.client.resp3.store(false, Ordering::Relaxed);
     connection.replies.protocol = Protocol::Resp2;
+    connection.reply_mode = ReplyMode::On;
     connection.replies.simple("RESET");
     Ok(())
 }

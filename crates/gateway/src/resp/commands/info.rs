@@ -24,6 +24,9 @@ const SECTIONS: [(&str, bool); 10] = [
     ("Keyspace", true),
 ];
 
+/// `INFO` counts no further: it is asked for every few seconds, and counting takes time in proportion.
+const KEYS_COUNTED_MAX: usize = 10_000;
+
 pub(in crate::resp) async fn info<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
     let asked = |name: &str, shown_unasked: bool| {
         args.len() == 1 && shown_unasked
@@ -34,7 +37,7 @@ pub(in crate::resp) async fn info<S: Store>(connection: &mut Connection<S>, args
                     || word.eq_ignore_ascii_case(b"default") && shown_unasked
             })
     };
-    let facts = connection.server.store.facts();
+    let facts = connection.facts()?;
     let mut text = String::new();
     for (section, _) in SECTIONS.iter().filter(|(name, shown_unasked)| asked(name, *shown_unasked)) {
         if !text.is_empty() {
@@ -44,6 +47,12 @@ pub(in crate::resp) async fn info<S: Store>(connection: &mut Connection<S>, args
         own_facts(&connection.server, section, &mut text);
         for (_, name, value) in facts.iter().filter(|(of, ..)| of.eq_ignore_ascii_case(section)) {
             line(&mut text, format_args!("{name}:{value}"));
+        }
+        if *section == "Keyspace" {
+            let keys = super::scan::count(connection, KEYS_COUNTED_MAX).await?;
+            if keys > 0 {
+                line(&mut text, format_args!("db0:keys={keys},expires=0,avg_ttl=0"));
+            }
         }
     }
     connection.replies.text(&text);
@@ -87,7 +96,7 @@ fn own_facts<S: Store>(server: &Server<S>, section: &str, text: &mut String) {
             fact("aof_enabled", &1);
         }
         "Stats" => {
-            let totals = server.stats.totals();
+            let totals = server.stats.recent();
             fact("total_connections_received", &(server.clients.admitted() + totals.refused));
             fact("total_commands_processed", &totals.commands.iter().sum::<u64>());
             fact("total_net_input_bytes", &totals.bytes_in);
@@ -102,9 +111,22 @@ fn own_facts<S: Store>(server: &Server<S>, section: &str, text: &mut String) {
             fact("connected_slaves", &0);
         }
         "Commandstats" => {
-            let totals = server.stats.totals();
-            for (command, calls) in COMMANDS.iter().zip(totals.commands).filter(|(_, calls)| *calls > 0) {
-                line(text, format_args!("cmdstat_{}:calls={calls}", command.name));
+            let totals = server.stats.recent();
+            for (index, command) in COMMANDS.iter().enumerate() {
+                let (calls, micros) = (totals.commands[index], totals.nanos[index] / 1000);
+                let (failed, rejected) = (totals.failed[index], totals.rejected[index]);
+                if calls + rejected == 0 {
+                    continue;
+                }
+                let per_call = totals.nanos[index] as f64 / 1000.0 / calls.max(1) as f64;
+                line(
+                    text,
+                    format_args!(
+                        "cmdstat_{}:calls={calls},usec={micros},usec_per_call={per_call:.2},\
+                         rejected_calls={rejected},failed_calls={failed}",
+                        command.name
+                    ),
+                );
             }
         }
         "Cluster" => fact("cluster_enabled", &0),

@@ -43,18 +43,21 @@ pub(in crate::resp) async fn command<S: Store>(connection: &mut Connection<S>, a
         }
         b"list" => list(replies, args)?,
         b"getkeys" if args.len() < 4 => return Err(Error::arity("command|getkeys")),
-        b"getkeys" => get_keys(replies, args)?,
+        b"getkeys" => get_keys(replies, args, false)?,
+        b"getkeysandflags" if args.len() < 4 => return Err(Error::arity("command|getkeysandflags")),
+        b"getkeysandflags" => get_keys(replies, args, true)?,
         b"help" => help(connection, "COMMAND", &HELP),
         _ => return Err(Error::unknown_subcommand("command", args.at(1))),
     }
     Ok(())
 }
 
-const HELP: [&str; 7] = [
+const HELP: [&str; 8] = [
     "(no subcommand): details of all commands.",
     "COUNT: the number of commands.",
     "DOCS [<name> ...]: a line about each command.",
     "GETKEYS <full-command>: the keys in a command.",
+    "GETKEYSANDFLAGS <full-command>: the keys, and what is done to them.",
     "INFO [<name> ...]: details of commands.",
     "LIST [FILTERBY PATTERN <pattern>]: names of commands.",
     "HELP: this text.",
@@ -105,19 +108,42 @@ fn list(replies: &mut Replies, args: Args<'_>) -> Outcome {
 }
 
 /// For cluster clients, which ask where the keys of a command are.
-fn get_keys(replies: &mut Replies, args: Args<'_>) -> Outcome {
+/// `GETKEYS`, and with `flags` `GETKEYSANDFLAGS`.
+fn get_keys(replies: &mut Replies, args: Args<'_>, flags: bool) -> Outcome {
     let Some(command) = table::find(args.at(2)) else { return Err(Error::new("ERR Invalid command specified")) };
-    let (first, last, step) = command.keys;
+    let len = args.len() - 2;
+    let subcommand = args.get(3).map(<[u8]>::to_ascii_lowercase).unwrap_or_default();
+    let (first, last, step) = match (command.name, subcommand.as_slice()) {
+        ("object", b"encoding" | b"freq" | b"idletime" | b"refcount") | ("memory", b"usage") => (2, 2, 1),
+        _ => command.keys,
+    };
     if first == 0 {
         return Err(Error::new("ERR The command has no key arguments"));
     }
-    let len = args.len() - 2;
-    if !command.takes(len) {
+    if !command.takes(len) || len <= first as usize {
         return Err(Error::new("ERR Invalid number of arguments specified for command"));
     }
     let last = if last < 0 { len - last.unsigned_abs() as usize } else { last as usize };
-    let keys: Vec<&[u8]> = (first as usize..=last).step_by(step as usize).map(|index| args.at(index + 2)).collect();
+    let mut keys: Vec<(&[u8], &[&str])> = (first as usize..=last)
+        .step_by(step as usize)
+        .enumerate()
+        .map(|(position, index)| (args.at(index + 2), command.key_flags(position, args.iter_from(4))))
+        .collect();
+    if command.name == "sort" {
+        let words: Vec<&[u8]> = args.iter_from(4).collect();
+        let stored = words.windows(2).rev().find(|pair| pair[0].eq_ignore_ascii_case(b"STORE"));
+        keys.extend(stored.map(|pair| (pair[1], &["OW", "update"][..])));
+    }
     replies.array(keys.len());
-    keys.iter().for_each(|key| replies.bulk(key));
+    for (key, words) in keys {
+        if flags {
+            replies.array(2);
+        }
+        replies.bulk(key);
+        if flags {
+            replies.set(words.len());
+            words.iter().for_each(|word| replies.simple(word));
+        }
+    }
     Ok(())
 }

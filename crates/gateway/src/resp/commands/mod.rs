@@ -3,8 +3,10 @@
 pub(super) mod bitfield;
 pub(super) mod bitmap;
 pub(super) mod client;
+pub(super) mod cluster;
 pub(super) mod config;
 pub(super) mod connection;
+pub(super) mod diagnose;
 pub(super) mod dump;
 pub(super) mod expiry;
 pub(super) mod hello;
@@ -12,6 +14,7 @@ pub(super) mod info;
 pub(super) mod introspect;
 pub(super) mod keys;
 pub(super) mod lcs;
+mod modes;
 pub(super) mod moves;
 pub(super) mod numbers;
 pub(super) mod object;

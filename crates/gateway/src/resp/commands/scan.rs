@@ -23,7 +23,7 @@ const KEYS_BYTES_MAX: usize = 32 << 20;
 
 /// Keys among which `RANDOMKEY` chooses, and how often it jumps before it does.
 const NEAR_KEYS: usize = 16;
-const RANDOM_JUMPS: usize = 4;
+const RANDOM_JUMPS: usize = 10;
 
 struct ScanOptions<'a> {
     pattern: Option<&'a [u8]>,
@@ -127,43 +127,45 @@ async fn keys_near<S: Store>(connection: &mut Connection<S>, from: Vec<u8>) -> O
     Ok(Vec::new())
 }
 
-/// A walk of a few random jumps: take a key near where we are, put a byte that another key has there somewhere into it,
-/// and go on from that place. Every key can be met, those behind large gaps more often; no step costs more than a page.
+/// A walk of a few random jumps: take a key near where we are, change one byte of it to one that keys here have, and go on
+/// from there if there are keys that begin so. Every key can be met, those behind gaps more often; a jump costs a page.
 pub(in crate::resp) async fn randomkey<S: Store>(connection: &mut Connection<S>, _: Args<'_>) -> Outcome {
     connection.submit().await;
     let mut rng = Rng::new(connection.server.random());
     let mut keys = keys_near(connection, Vec::new()).await?;
     for _ in 0..RANDOM_JUMPS {
-        if keys.is_empty() {
-            break;
+        let mut pick = || keys.get(rng.below(keys.len() as u64) as usize).filter(|key| !key.is_empty()).cloned();
+        let (Some(mut place), Some(other)) = (pick(), pick()) else { continue };
+        let at = rng.below(place.len() as u64) as usize;
+        place[at] = other[rng.below(other.len() as u64) as usize];
+        let found = keys_near(connection, place.clone()).await?;
+        if found.is_empty() || found[0].starts_with(&place[..=at]) {
+            keys = found;
         }
-        let mut place = keys.swap_remove(rng.below(keys.len() as u64) as usize);
-        if !place.is_empty() {
-            let at = rng.below(place.len() as u64) as usize;
-            let other = keys.get(rng.below(keys.len().max(1) as u64) as usize);
-            // A byte of the alphabet in use, or any at all.
-            place[at] = match other.and_then(|other| other.get(rng.below(other.len().max(1) as u64) as usize)) {
-                Some(&byte) if rng.below(4) > 0 => byte,
-                _ => rng.below(256) as u8,
-            };
-        }
-        keys = keys_near(connection, place).await?;
     }
-    match keys.is_empty() {
-        true => connection.replies.null(),
-        false => connection.replies.bulk(&keys[rng.below(keys.len() as u64) as usize]),
+    match keys.get(rng.below(keys.len() as u64) as usize) {
+        Some(key) => connection.replies.bulk(key),
+        None => connection.replies.null(),
     }
     Ok(())
 }
 
+/// How many keys there are, counted no further than to about `max`.
+pub(super) async fn count<S: Store>(connection: &mut Connection<S>, max: usize) -> Outcome<usize> {
+    connection.submit().await;
+    let (mut count, mut next) = (0, Some(Vec::new()));
+    while let Some(from) = next.take_if(|_| count < max) {
+        let page = connection.scan(&from, PAGE_KEYS).await?;
+        count += page.keys.len();
+        next = page.next;
+        yield_now().await;
+    }
+    Ok(count)
+}
+
 pub(in crate::resp) async fn dbsize<S: Store>(connection: &mut Connection<S>, _: Args<'_>) -> Outcome {
-    let mut count = 0;
-    pages(connection, |keys| {
-        count += keys.len() as i64;
-        Ok(())
-    })
-    .await?;
-    connection.replies.integer(count);
+    let count = count(connection, usize::MAX).await?;
+    connection.replies.integer(count as i64);
     Ok(())
 }
 

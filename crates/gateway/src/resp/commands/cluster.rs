@@ -1,0 +1,59 @@
+//! `CLUSTER` and its kin: to clients this is one server, not a cluster.
+
+use super::introspect::help;
+use crate::resp::connection::Connection;
+use crate::resp::error::{Error, Outcome};
+use crate::resp::frame::Args;
+use crate::resp::table::takes;
+use crate::store::Store;
+
+const DISABLED: Error = Error::new("ERR This instance has cluster support disabled");
+
+/// What Redis knows. None of it means anything here. With the number of arguments, as in the table of commands.
+const SUBCOMMANDS: [(&str, i32); 26] = [
+    ("addslots", -3),
+    ("addslotsrange", -4),
+    ("bumpepoch", 2),
+    ("count-failure-reports", 3),
+    ("countkeysinslot", 3),
+    ("delslots", -3),
+    ("delslotsrange", -4),
+    ("failover", -2),
+    ("flushslots", 2),
+    ("forget", 3),
+    ("getkeysinslot", 4),
+    ("info", 2),
+    ("keyslot", 3),
+    ("links", 2),
+    ("meet", -4),
+    ("myid", 2),
+    ("nodes", 2),
+    ("replicas", 3),
+    ("replicate", 3),
+    ("reset", -2),
+    ("saveconfig", 2),
+    ("set-config-epoch", 3),
+    ("setslot", -4),
+    ("shards", 2),
+    ("slaves", 3),
+    ("slots", 2),
+];
+
+pub(in crate::resp) async fn cluster<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
+    let subcommand = args.at(1).to_ascii_lowercase();
+    if subcommand == b"help" {
+        help(connection, "CLUSTER", &["(any): an error, this is one server.", "HELP: this text."]);
+        return Ok(());
+    }
+    let known = SUBCOMMANDS.iter().find(|(name, _)| name.as_bytes() == subcommand);
+    Err(match known {
+        None => Error::unknown_subcommand("cluster", args.at(1)),
+        Some((_, arity)) if takes(*arity, args.len()) => DISABLED,
+        Some((name, _)) => Error::arity(&format!("cluster|{name}")),
+    })
+}
+
+/// `READONLY`, `READWRITE`, `ASKING`.
+pub(in crate::resp) async fn disabled<S: Store>(_: &mut Connection<S>, _: Args<'_>) -> Outcome {
+    Err(DISABLED)
+}

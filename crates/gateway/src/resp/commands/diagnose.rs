@@ -1,0 +1,172 @@
+//! Looking at the server: `SLOWLOG`, `LATENCY`, `MEMORY`.
+
+use super::integer;
+use super::introspect::help;
+use crate::resp::connection::Connection;
+use crate::resp::error::{Error, Outcome, SYNTAX};
+use crate::resp::frame::Args;
+use crate::resp::number::parse_i64;
+use crate::store::Store;
+
+/// Entries that `SLOWLOG GET` gives unasked.
+const SLOWLOG_ENTRIES: usize = 10;
+
+/// What a key costs beside its bytes, about: entry, index and filter.
+const KEY_OVERHEAD_BYTES: usize = 64;
+
+/// Whether the subcommand has the right number of arguments.
+fn takes(container: &str, name: &str, right: bool) -> Outcome {
+    if right { Ok(()) } else { Err(Error::arity(&format!("{container}|{name}"))) }
+}
+
+pub(in crate::resp) async fn slowlog<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
+    let subcommand = args.at(1).to_ascii_lowercase();
+    match subcommand.as_slice() {
+        b"get" if args.len() > 3 => {
+            return Err(Error::subcommand("slowlog", args.at(1)));
+        }
+        b"get" => {
+            let count = match args.get(2).map(parse_i64) {
+                None => SLOWLOG_ENTRIES,
+                Some(Some(-1)) => usize::MAX,
+                Some(count) => count
+                    .and_then(|count| usize::try_from(count).ok())
+                    .ok_or(Error::new("ERR count should be greater than or equal to -1"))?,
+            };
+            let entries = connection.slowlog().last(count);
+            let replies = &mut connection.replies;
+            replies.array(entries.len());
+            for entry in entries {
+                replies.array(6);
+                replies.integer(entry.id as i64);
+                replies.integer(entry.second as i64);
+                replies.integer(entry.micros as i64);
+                replies.array(entry.args.len());
+                entry.args.iter().for_each(|arg| replies.bulk(arg));
+                replies.bulk(entry.peer.as_bytes());
+                replies.bulk(&entry.client_name);
+            }
+        }
+        b"len" => {
+            takes("slowlog", "len", args.len() == 2)?;
+            let len = connection.slowlog().len();
+            connection.replies.integer(len as i64);
+        }
+        b"reset" => {
+            takes("slowlog", "reset", args.len() == 2)?;
+            connection.slowlog().reset();
+            connection.replies.ok();
+        }
+        b"help" => help(
+            connection,
+            "SLOWLOG",
+            &[
+                "GET [<count>]: the last slow commands (10).",
+                "LEN: how many there are.",
+                "RESET: forgets them.",
+                "HELP: this text.",
+            ],
+        ),
+        _ => return Err(Error::unknown_subcommand("slowlog", args.at(1))),
+    }
+    Ok(())
+}
+
+/// No spikes are recorded: metrics and `SLOWLOG` say more.
+pub(in crate::resp) async fn latency<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
+    let subcommand = args.at(1).to_ascii_lowercase();
+    match subcommand.as_slice() {
+        b"latest" => {
+            takes("latency", "latest", args.len() == 2)?;
+            connection.replies.array(0);
+        }
+        b"history" => {
+            takes("latency", "history", args.len() == 3)?;
+            connection.replies.array(0);
+        }
+        b"histogram" => connection.replies.map(0),
+        b"reset" => connection.replies.integer(0),
+        b"doctor" => {
+            takes("latency", "doctor", args.len() == 2)?;
+            connection
+                .replies
+                .text("No spikes are recorded here: look at SLOWLOG, and at the histograms in /metrics.\n");
+        }
+        b"graph" => {
+            takes("latency", "graph", args.len() == 3)?;
+            return Err(Error::bytes([b"ERR No samples available for event '", args.at(2), b"'"].concat()));
+        }
+        b"help" => help(
+            connection,
+            "LATENCY",
+            &[
+                "DOCTOR | GRAPH <event> | HISTORY <event> | LATEST | RESET [<event> ...]: no events are recorded.",
+                "HISTOGRAM [<command> ...]: empty, see /metrics.",
+                "HELP: this text.",
+            ],
+        ),
+        _ => return Err(Error::unknown_subcommand("latency", args.at(1))),
+    }
+    Ok(())
+}
+
+pub(in crate::resp) async fn memory<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
+    let subcommand = args.at(1).to_ascii_lowercase();
+    match subcommand.as_slice() {
+        b"usage" => {
+            takes("memory", "usage", args.len() >= 3)?;
+            let mut words = args.iter_from(3);
+            while let Some(word) = words.next() {
+                if !word.eq_ignore_ascii_case(b"SAMPLES") || integer(words.next().ok_or(SYNTAX)?)? < 0 {
+                    return Err(SYNTAX);
+                }
+            }
+            match connection.get(args.at(2)).await? {
+                Some(entry) => {
+                    let bytes = args.at(2).len() + entry.value.len() + KEY_OVERHEAD_BYTES;
+                    connection.replies.integer(bytes as i64);
+                }
+                None => connection.replies.null(),
+            }
+        }
+        b"doctor" => {
+            takes("memory", "doctor", args.len() == 2)?;
+            connection
+                .replies
+                .text("Memory is bounded by the configuration, and values live on disk: nothing to mend.\n");
+        }
+        b"malloc-stats" => {
+            takes("memory", "malloc-stats", args.len() == 2)?;
+            connection.replies.text("Stats not supported for the current allocator");
+        }
+        b"purge" => {
+            takes("memory", "purge", args.len() == 2)?;
+            connection.replies.ok();
+        }
+        b"stats" => {
+            takes("memory", "stats", args.len() == 2)?;
+            let facts = connection.facts()?;
+            let facts: Vec<_> = facts.iter().filter(|(section, ..)| *section == "Memory").collect();
+            connection.replies.map(facts.len());
+            for (_, name, value) in facts {
+                connection.replies.bulk(name.as_bytes());
+                match parse_i64(value.as_bytes()) {
+                    Some(number) => connection.replies.integer(number),
+                    None => connection.replies.bulk(value.as_bytes()),
+                }
+            }
+        }
+        b"help" => help(
+            connection,
+            "MEMORY",
+            &[
+                "DOCTOR | MALLOC-STATS | PURGE: for tools that ask.",
+                "STATS: what the store holds in memory.",
+                "USAGE <key> [SAMPLES <count>]: bytes of key and value, and 64.",
+                "HELP: this text.",
+            ],
+        ),
+        _ => return Err(Error::unknown_subcommand("memory", args.at(1))),
+    }
+    Ok(())
+}

@@ -1,0 +1,58 @@
+//! `CLIENT PAUSE`: commands that wait for a while, all of them or those that write.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Whether there is a pause, and until when. Belongs to one owner's connections.
+#[derive(Default)]
+pub(crate) struct Pause {
+    /// End in nanoseconds of the server's clock; 0 = there is none.
+    until: AtomicU64,
+    all: AtomicBool,
+}
+
+impl Pause {
+    /// Pauses until `until`, unless a pause is under way that is longer; one of `all` commands stays one.
+    pub(super) fn begin(&self, now: u64, until: u64, all: bool) {
+        let under_way = self.until.load(Ordering::Relaxed) > now;
+        self.all.store(all || under_way && self.all.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.until.fetch_max(until, Ordering::Relaxed);
+    }
+
+    pub(super) fn end(&self) {
+        self.until.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether there was a pause lately: only then [`Pause::holds`] is worth a look at the clock.
+    #[inline]
+    pub(super) fn is_set(&self) -> bool {
+        self.until.load(Ordering::Relaxed) != 0
+    }
+
+    /// Until when a command that writes (or not) waits; `None` where it need not. A pause that is over is forgotten.
+    pub(super) fn holds(&self, now: u64, writes: bool) -> Option<u64> {
+        let until = self.until.load(Ordering::Relaxed);
+        if until <= now {
+            // Somebody may have begun a new one meanwhile: that one stays.
+            let _ = self.until.compare_exchange(until, 0, Ordering::Relaxed, Ordering::Relaxed);
+            return None;
+        }
+        (writes || self.all.load(Ordering::Relaxed)).then_some(until)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_holds_what_it_names_until_its_end() {
+        let pause = Pause::default();
+        assert!(!pause.is_set());
+        pause.begin(5, 10, false);
+        assert_eq!((pause.holds(9, true), pause.holds(9, false)), (Some(10), None));
+        pause.begin(6, 8, true);
+        assert_eq!(pause.holds(9, false), Some(10), "the longer end, the stricter kind");
+        assert_eq!(pause.holds(10, true), None);
+        assert!(!pause.is_set());
+    }
+}
