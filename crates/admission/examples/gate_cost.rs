@@ -1,11 +1,13 @@
-//! What the gates cost an I/O that need not wait, in real time:
+//! What gates and quotas cost an I/O or a command that need not wait, in real time:
 //! `cargo run --release -p weir-admission --example gate_cost`.
 
 use std::hint::black_box;
 use std::path::Path;
 use std::sync::Arc;
 
-use weir_admission::{Direction, Gate, GateOptions, GatedFs, Ledger, Limits, PartitionGate, Rank};
+use weir_admission::{
+    Direction, Gate, GateOptions, GatedFs, Ledger, Limits, PartitionGate, Quota, Rank, Unit, UnitLimits,
+};
 use weir_io::real::RealClock;
 use weir_io::{AlignedBuf, Class, Clock, DirEntry, Error, ErrorKind, File, Fs, FsLock, Op, OpenOptions, Owner, Tag};
 
@@ -96,6 +98,15 @@ fn main() -> weir_io::Result<()> {
                 drop(black_box(gate.request(owner, rank, Direction::Read, 4096)));
             });
         }
+    }
+    for (name, units) in [("unlimited", 0), ("limited far above the load", 1 << 36)] {
+        let limits = UnitLimits { rcu: units, wcu: units, ..UnitLimits::default() };
+        let quota = Quota::new(Arc::clone(&clock), &limits);
+        measure(&*clock, &format!("quota, {name}, a read admitted and settled"), || {
+            if black_box(&quota).try_admit(Unit::Read, 1) {
+                quota.settle(Unit::Read, 0, 1, 2);
+            }
+        });
     }
     let mut buf = Some(AlignedBuf::with_len(4096));
     let mut write = |file: &dyn File, class| {
