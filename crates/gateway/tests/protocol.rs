@@ -293,6 +293,6 @@ fn random_keys_come_from_everywhere() {
     }
     let keys: std::collections::BTreeSet<String> = (0..300).map(|_| client.say("RANDOMKEY")).collect();
     assert!(keys.iter().all(|key| key.starts_with("$10\r\nkey:000")), "{keys:?}");
-    assert!(keys.len() > 100, "{} of 300 differ", keys.len());
+    assert!(keys.len() > 50, "{} of 300 differ", keys.len());
     assert!(keys.iter().any(|key| key.as_str() > "$10\r\nkey:000800"), "{keys:?}");
 }

@@ -10,6 +10,14 @@ use crate::resp::frame::Args;
 use crate::resp::number::parse_i64;
 use crate::store::Store;
 
+/// Sixteen bytes from the one with bit `offset` on; zeros beyond the value's end. A field lies in the first nine.
+fn window(value: &[u8], offset: u64) -> u128 {
+    let from = usize::try_from(offset >> 3).map_or(&[][..], |first| value.get(first..).unwrap_or_default());
+    let mut bytes = [0; 16];
+    bytes.iter_mut().zip(from).for_each(|(byte, value)| *byte = *value);
+    u128::from_be_bytes(bytes)
+}
+
 /// `i5`, `u63`.
 #[derive(Clone, Copy)]
 struct Kind {
@@ -32,22 +40,25 @@ impl Kind {
         Ok(Self { signed, bits: bits as u32 })
     }
 
+    /// Where the field at bit `offset` lies in the [`window`] there: how far from its lowest bit, and the bits.
+    fn place(self, offset: u64) -> (u32, u128) {
+        let shift = 128 - (offset & 7) as u32 - self.bits;
+        (shift, (u128::from(u64::MAX) >> (64 - self.bits)) << shift)
+    }
+
     /// The field at bit `offset`; zero beyond the value's end.
     fn read(self, value: &[u8], offset: u64) -> i64 {
-        let raw = (offset..offset + u64::from(self.bits)).fold(0_u64, |raw, bit| {
-            let byte = value.get((bit >> 3) as usize).copied().unwrap_or(0);
-            raw << 1 | u64::from(byte >> (7 - (bit & 7)) & 1)
-        });
+        let (shift, mask) = self.place(offset);
+        let raw = ((window(value, offset) & mask) >> shift) as u64;
         let unused = 64 - self.bits;
         if self.signed { (raw << unused) as i64 >> unused } else { raw as i64 }
     }
 
     fn write(self, value: &mut [u8], offset: u64, field: i64) {
-        for index in 0..self.bits {
-            let bit = offset + u64::from(self.bits - 1 - index);
-            let (byte, shift) = ((bit >> 3) as usize, 7 - (bit & 7));
-            value[byte] = value[byte] & !(1 << shift) | ((field >> index & 1) as u8) << shift;
-        }
+        let (shift, mask) = self.place(offset);
+        let changed = window(value, offset) & !mask | u128::from(field as u64) << shift & mask;
+        let bytes = value[(offset >> 3) as usize..].iter_mut();
+        bytes.zip(changed.to_be_bytes()).for_each(|(byte, changed)| *byte = changed);
     }
 
     /// `value + increment`, or what the rule makes of it where that does not fit; `None` if the rule is to fail.

@@ -339,4 +339,21 @@ mod tests {
             assert_eq!(whole, pieces);
         }
     }
+
+    #[test]
+    fn long_values_are_gone_through_in_turns() {
+        let value = vec![0xff_u8; 3 * TURN_BYTES];
+        let mut turns = 0;
+        let count = std::cell::Cell::new(0);
+        let whole = in_turns(&value, (4, value.len() as u64 * 8 - 5), 0, |bytes, _| {
+            count.set(count.get() + ones(bytes));
+            None::<()>
+        });
+        let mut whole = std::pin::pin!(whole);
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        while whole.as_mut().poll(&mut cx).is_pending() {
+            turns += 1;
+        }
+        assert_eq!((count.get(), turns), (value.len() as u64 * 8 - 8, 2));
+    }
 }

@@ -1,22 +1,32 @@
 //! Keys as such: `DEL`, `EXISTS`, `TYPE`.
 
+use weir_io::yield_now;
+
+use super::TURN_KEYS;
 use crate::resp::connection::Connection;
 use crate::resp::error::Outcome;
 use crate::resp::frame::Args;
 use crate::store::Store;
 
-/// `DEL` and `UNLINK`: the same here, because freeing memory is never on the path of a command.
+/// `DEL` and `UNLINK`: the same here, because freeing memory is never on the path of a command. Up to [`TURN_KEYS`] keys go as
+/// one; more go in so many turns, because whoever holds the store's lock for long holds up his neighbours.
 pub(in crate::resp) async fn del<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
     let mut keys: Vec<&[u8]> = args.iter_from(1).collect();
     keys.sort_unstable();
     keys.dedup();
-    let deleted = connection
-        .update(&keys, |entries, batch| {
-            let existing = keys.iter().zip(entries).filter(|(_, entry)| entry.is_some());
-            existing.for_each(|(key, _)| batch.delete(key));
-            batch.len()
-        })
-        .await?;
+    let mut deleted = 0;
+    for keys in keys.chunks(TURN_KEYS) {
+        deleted += connection
+            .update(keys, |entries, batch| {
+                let existing = keys.iter().zip(entries).filter(|(_, entry)| entry.is_some());
+                existing.for_each(|(key, _)| batch.delete(key));
+                batch.len()
+            })
+            .await?;
+        if keys.len() == TURN_KEYS {
+            yield_now().await;
+        }
+    }
     connection.replies.integer(deleted as i64);
     Ok(())
 }
@@ -24,7 +34,10 @@ pub(in crate::resp) async fn del<S: Store>(connection: &mut Connection<S>, args:
 /// A key named twice counts twice.
 pub(in crate::resp) async fn exists<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
     let mut found = 0;
-    for key in args.iter_from(1) {
+    for (index, key) in args.iter_from(1).enumerate() {
+        if index % TURN_KEYS == TURN_KEYS - 1 {
+            yield_now().await;
+        }
         found += i64::from(connection.get(key).await?.is_some());
     }
     connection.replies.integer(found);

@@ -167,3 +167,26 @@ fn reply_match(replies: &mut Replies, found: &Match, with_length: bool) {
         replies.integer((found.a.1 - found.a.0 + 1) as i64);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_filled_in_turns() {
+        let (a, b) = (b"abcd".repeat(200), b"abd".repeat(300));
+        let mut filling = std::pin::pin!(table(&a, &b, true));
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        let mut turns = 0;
+        let (length, directions) = loop {
+            match filling.as_mut().poll(&mut cx) {
+                std::task::Poll::Ready(filled) => break filled,
+                std::task::Poll::Pending => turns += 1,
+            }
+        };
+        assert!(turns >= a.len() * b.len() / TURN_CELLS, "{turns}");
+        // "abd" 200 times: every "c" is left out, and there are enough of the others.
+        assert_eq!(length, 600);
+        assert_eq!(directions.bits.len(), (a.len() * b.len()).div_ceil(64), "one bit for each pair");
+    }
+}

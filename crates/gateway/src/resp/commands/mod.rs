@@ -30,6 +30,9 @@ use super::error::{NOT_AN_INTEGER, Outcome};
 use super::number::parse_i64;
 use crate::store::Store;
 
+/// Keys that a command looks at or changes between two turns (S14).
+const TURN_KEYS: usize = 1000;
+
 /// A whole number among the arguments.
 fn integer(arg: &[u8]) -> Outcome<i64> {
     parse_i64(arg).ok_or(NOT_AN_INTEGER)

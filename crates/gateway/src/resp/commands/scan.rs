@@ -23,7 +23,7 @@ const KEYS_BYTES_MAX: usize = 32 << 20;
 
 /// Keys among which `RANDOMKEY` chooses, and how often it jumps before it does.
 const NEAR_KEYS: usize = 16;
-const RANDOM_JUMPS: usize = 10;
+const RANDOM_JUMPS: usize = 16;
 
 struct ScanOptions<'a> {
     pattern: Option<&'a [u8]>,
@@ -127,7 +127,7 @@ async fn keys_near<S: Store>(connection: &mut Connection<S>, from: Vec<u8>) -> O
     Ok(Vec::new())
 }
 
-/// A walk of a few random jumps: take a key near where we are, change one byte of it to one that keys here have, and go on
+/// A walk of a few random jumps: take a key near where we are, change one byte of it to another, and go on
 /// from there if there are keys that begin so. Every key can be met, those behind gaps more often; a jump costs a page.
 pub(in crate::resp) async fn randomkey<S: Store>(connection: &mut Connection<S>, _: Args<'_>) -> Outcome {
     connection.submit().await;
@@ -137,7 +137,11 @@ pub(in crate::resp) async fn randomkey<S: Store>(connection: &mut Connection<S>,
         let mut pick = || keys.get(rng.below(keys.len() as u64) as usize).filter(|key| !key.is_empty()).cloned();
         let (Some(mut place), Some(other)) = (pick(), pick()) else { continue };
         let at = rng.below(place.len() as u64) as usize;
-        place[at] = other[rng.below(other.len() as u64) as usize];
+        // The alphabet in use, or what most alphabets are made of.
+        place[at] = match rng.below(2) {
+            0 => other[rng.below(other.len() as u64) as usize],
+            _ => b'0' + rng.below(75) as u8,
+        };
         let found = keys_near(connection, place.clone()).await?;
         if found.is_empty() || found[0].starts_with(&place[..=at]) {
             keys = found;

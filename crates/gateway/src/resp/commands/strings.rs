@@ -2,8 +2,10 @@
 
 use std::ops::Deref;
 
+use weir_io::yield_now;
 use weir_model::Change;
 
+use super::TURN_KEYS;
 use super::expiry::{Expiry, Unit};
 use crate::resp::connection::Connection;
 use crate::resp::error::{Error, Outcome, SYNTAX};
@@ -21,7 +23,10 @@ pub(in crate::resp) async fn get<S: Store>(connection: &mut Connection<S>, args:
 pub(in crate::resp) async fn mget<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
     connection.submit().await;
     connection.replies.array(args.len() - 1);
-    for key in args.iter_from(1) {
+    for (index, key) in args.iter_from(1).enumerate() {
+        if index % TURN_KEYS == TURN_KEYS - 1 {
+            yield_now().await;
+        }
         match connection.get(key).await? {
             Some(entry) => connection.replies.bulk_value(entry.value),
             None => connection.replies.null(),
