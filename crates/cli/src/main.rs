@@ -2,11 +2,14 @@
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 mod bench;
+mod calibrate;
 mod check;
+mod completions;
 mod serve;
+mod units;
 
 /// Many small allocations come and go on a few threads, which is what it is made for.
 #[global_allocator]
@@ -14,7 +17,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Weir: a multi-tenant serverless database.
 #[derive(Debug, Parser)]
-#[command(name = "weir", version)]
+#[command(name = "weir", version, after_help = TOUR)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -26,18 +29,32 @@ enum Command {
     Serve(serve::Serve),
     /// Verify every checksum, order and invariant of a directory, off line
     Check(check::Check),
+    /// Measure what the disk can do, for the gates
+    Calibrate(calibrate::Calibrate),
     /// Measure Weir, next to a peer where one is named
     Bench(bench::Bench),
     /// Live through power cuts, failing disks and kills
     Sim(weir_sim::command::Sim),
+    /// Print the shell's completions for weir
+    Completions(completions::Completions),
 }
+
+const TOUR: &str = "\
+A first session:
+  weir serve                     a server with its data in ./weir-data
+  redis-cli SET greeting hello   in another terminal; any Redis client is a client
+  weir COMMAND --help            what a command does, with examples
+
+docs/operations.md is for whoever runs it, docs/config.md for what can be set.";
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Serve(serve) => serve.run(),
         Command::Check(check) => check.run(),
+        Command::Calibrate(calibrate) => calibrate.run(),
         Command::Bench(bench) => bench.run(),
         Command::Sim(sim) => sim.run().map_err(Into::into),
+        Command::Completions(completions) => completions.run(&mut Cli::command()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -14,6 +14,8 @@ use weir_log::SyncMode;
 use weir_lsm::table::Compression;
 use weir_node::{Bandwidth, NodeConfig};
 
+use crate::units::read_bytes;
+
 /// Values above this cost more memory per request than one connection should have.
 const VALUE_BYTES_LIMIT: u64 = 512 << 20;
 /// A request may be twice as long as its longest value, and at least this long.
@@ -52,7 +54,7 @@ pub struct Config {
     /// How tables are compressed.
     pub compression: Codec,
     /// Most bytes per second of the device.
-    pub device_bandwidth: Rate,
+    pub device_bandwidth: Device,
     /// Read capacity units per second of the partition; 0 = not limited.
     pub read_units: u64,
     /// Write capacity units per second of the partition; 0 = not limited.
@@ -78,7 +80,7 @@ impl Default for Config {
             cache: Bytes(256 << 20),
             compactions_max: 2,
             compression: Codec::None,
-            device_bandwidth: Rate(None),
+            device_bandwidth: Device::Rate(Rate(None)),
             read_units: 0,
             write_units: 0,
             background_bandwidth: Rate(None),
@@ -107,7 +109,7 @@ impl Config {
                 self.sync_interval_ms > 0,
                 "sync_interval_ms must be at least 1; `sync = \"always\"` is before each reply",
             ),
-            (self.device_bandwidth.0 != Some(0), "device_bandwidth must be more than 0"),
+            (self.device_bandwidth != Device::Rate(Rate(Some(0))), "device_bandwidth must be more than 0"),
             (self.background_bandwidth.0 != Some(0), "background_bandwidth must be more than 0"),
         ];
         match checks.iter().find(|(fine, _)| !fine) {
@@ -138,8 +140,8 @@ impl Config {
         }
     }
 
-    /// The node's part.
-    pub fn node(&self) -> NodeConfig {
+    /// The node's part. `calibrated` is what was measured, where [`Device::Calibrated`] asks for it.
+    pub fn node(&self, calibrated: Option<Limits>) -> NodeConfig {
         let mut node = NodeConfig::new(&self.dir);
         node.tree.write_buffer_bytes = usize::try_from(self.write_buffer.0).unwrap_or(usize::MAX);
         node.tree.write_buffers_max = self.write_buffers_max;
@@ -149,11 +151,13 @@ impl Config {
         node.sync = self.sync.mode();
         node.sync_interval = u64::try_from(Duration::from_millis(self.sync_interval_ms).as_nanos()).unwrap_or(u64::MAX);
         let capacity = Capacity { rcu: self.read_units, wcu: self.write_units };
-        let limited = self.device_bandwidth.0.is_some()
-            || self.background_bandwidth.0.is_some()
-            || capacity != Capacity::default();
+        let device = match self.device_bandwidth {
+            Device::Calibrated => calibrated,
+            Device::Rate(Rate(rate)) => rate.map(Limits::bytes),
+        };
+        let limited = device.is_some() || self.background_bandwidth.0.is_some() || capacity != Capacity::default();
         node.bandwidth = limited.then_some(Bandwidth {
-            device: self.device_bandwidth.0.map_or(Limits::UNLIMITED, Limits::bytes),
+            device: device.unwrap_or(Limits::UNLIMITED),
             capacity,
             background: self.background_bandwidth.0.unwrap_or(UNLIMITED),
         });
@@ -217,25 +221,6 @@ impl Codec {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bytes(pub u64);
 
-impl Bytes {
-    fn parse(text: &str) -> Option<u64> {
-        let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-        let number: u64 = text[..digits].parse().ok()?;
-        let unit: u64 = match text[digits..].trim() {
-            "" | "B" => 1,
-            "KiB" => 1 << 10,
-            "MiB" => 1 << 20,
-            "GiB" => 1 << 30,
-            "TiB" => 1 << 40,
-            "kB" | "KB" => 1_000,
-            "MB" => 1_000_000,
-            "GB" => 1_000_000_000,
-            _ => return None,
-        };
-        number.checked_mul(unit)
-    }
-}
-
 impl<'de> Deserialize<'de> for Bytes {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct BytesVisitor;
@@ -251,7 +236,7 @@ impl<'de> Deserialize<'de> for Bytes {
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Bytes, E> {
-                let bytes = Bytes::parse(text.trim());
+                let bytes = read_bytes(text.trim());
                 bytes.map(Bytes).ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), &self))
             }
         }
@@ -262,6 +247,15 @@ impl<'de> Deserialize<'de> for Bytes {
 /// Bytes per second, or `"unlimited"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate(pub Option<u64>);
+
+impl Rate {
+    fn parse(text: &str) -> Option<Self> {
+        match text {
+            "unlimited" => Some(Rate(None)),
+            _ => read_bytes(text.strip_suffix("/s").unwrap_or(text)).map(|rate| Rate(Some(rate))),
+        }
+    }
+}
 
 impl<'de> Deserialize<'de> for Rate {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -279,15 +273,46 @@ impl<'de> Deserialize<'de> for Rate {
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Rate, E> {
-                let text = text.trim();
-                if text == "unlimited" {
-                    return Ok(Rate(None));
-                }
-                let rate = Bytes::parse(text.strip_suffix("/s").unwrap_or(text));
-                rate.map(|rate| Rate(Some(rate))).ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), &self))
+                Rate::parse(text.trim()).ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), &self))
             }
         }
         deserializer.deserialize_any(RateVisitor)
+    }
+}
+
+/// What the device gives: a rate, or `"calibrated"`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Device {
+    /// What `weir calibrate` has measured and stored beside the data.
+    Calibrated,
+    /// This.
+    Rate(Rate),
+}
+
+impl<'de> Deserialize<'de> for Device {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct DeviceVisitor;
+        impl Visitor<'_> for DeviceVisitor {
+            type Value = Device;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("bytes per second: \"unlimited\", \"calibrated\", an integer, or a text such as \"100 MB\"")
+            }
+
+            fn visit_i64<E: de::Error>(self, value: i64) -> Result<Device, E> {
+                let rate = u64::try_from(value).map(|rate| Device::Rate(Rate(Some(rate))));
+                rate.map_err(|_| E::invalid_value(de::Unexpected::Signed(value), &self))
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Device, E> {
+                if text.trim() == "calibrated" {
+                    return Ok(Device::Calibrated);
+                }
+                let rate = Rate::parse(text.trim()).map(Device::Rate);
+                rate.ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), &self))
+            }
+        }
+        deserializer.deserialize_any(DeviceVisitor)
     }
 }
 
@@ -306,14 +331,16 @@ mod tests {
         )
         .expect("valid");
         assert_eq!((config.cache, config.write_buffer), (Bytes(1 << 30), Bytes(1 << 20)));
-        assert_eq!(config.device_bandwidth, Rate(Some(100_000_000)));
+        assert_eq!(config.device_bandwidth, Device::Rate(Rate(Some(100_000_000))));
         assert_eq!(config.listen, Config::default().listen);
-        let node = config.node();
+        let node = config.node(None);
         assert_eq!(node.sync, SyncMode::Always);
         assert_eq!(node.bandwidth.expect("limited").device, Limits::bytes(100_000_000));
         assert_eq!(node.tree.compression[0], Compression::None);
         assert_eq!(node.tree.compression[2..4], [Compression::Lz4, Compression::Zstd]);
-        assert_eq!(parse("").expect("valid").node().bandwidth, None);
+        assert_eq!(parse("").expect("valid").node(None).bandwidth, None);
+        let calibrated = parse("device_bandwidth = \"calibrated\"").expect("valid").node(Some(Limits::bytes(7)));
+        assert_eq!(calibrated.bandwidth.expect("limited").device, Limits::bytes(7));
     }
 
     #[test]

@@ -15,14 +15,16 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
+use weir_admission::Limits;
 use weir_gateway::admin::kernel::KernelBytes;
 use weir_gateway::admin::{Admin, metrics};
 use weir_gateway::listener::{self, Gateway};
 use weir_io::real::{RealClock, RealFs, RealFsOptions, RealSpawn};
-use weir_io::{Clock, ErrorKind};
+use weir_io::{Clock, ErrorKind, Fs};
 use weir_node::{Machine, Node};
 
-use self::config::Config;
+use self::config::{Config, Device};
+use crate::calibrate::{in_words, stored};
 
 /// Background threads are this much nicer than those that serve requests.
 const BACKGROUND_NICE: i32 = 10;
@@ -57,14 +59,14 @@ Examples:
   curl http://127.0.0.1:6380/metrics          what a dashboard shows
   kill -TERM PID                              answers what was asked, makes it durable, ends
 
-WEIR_LOG=debug shows more; WEIR_LOG=warn less.";
+WEIR_LOG=debug shows more, WEIR_LOG=warn less; WEIR_LOG_FORMAT=json writes the log as JSON.";
 
 type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 
 impl Serve {
     /// Serves until SIGTERM or SIGINT.
     pub fn run(self) -> Outcome {
-        start_log();
+        start_log()?;
         let config = self.config()?;
         let listen = address::resolve(&config.listen, "--listen", self.insecure)?;
         let admin = address::resolve(&config.admin, "--admin", self.insecure)?;
@@ -112,8 +114,9 @@ async fn serve(config: Config, listen: SocketAddr, admin: SocketAddr) -> Outcome
         spawn: Arc::new(RealSpawn::new(config.compactions_max + 1, BACKGROUND_NICE)),
         salt: clock.unix_ms() ^ u64::from(std::process::id()) << 44,
     };
+    let calibrated = calibrated(&config, machine.fs.clone()).await?;
     let (begin, before) = (clock.now(), KernelBytes::now());
-    let node = Node::open(&config.node(), machine).await.map_err(|error| explain(&config, &error))?;
+    let node = Node::open(&config.node(calibrated), machine).await.map_err(|error| explain(&config, &error))?;
     let node = Arc::new(node);
     let recovery_ms = (clock.now() - begin) / 1_000_000;
     if let Some(path) = fs.direct_refused() {
@@ -143,6 +146,21 @@ async fn serve(config: Config, listen: SocketAddr, admin: SocketAddr) -> Outcome
     node.close().await?;
     tracing::info!("every answered write is durable, goodbye");
     Ok(())
+}
+
+/// What was measured, if the configuration asks for it.
+async fn calibrated(config: &Config, fs: Arc<dyn Fs>) -> Outcome<Option<Limits>> {
+    if config.device_bandwidth != Device::Calibrated {
+        return Ok(None);
+    }
+    let dir = config.dir.display();
+    let measurement = stored::load(&fs, &config.dir).await.map_err(|error| {
+        format!("device_bandwidth is \"calibrated\": {error}\n  `weir calibrate {dir}` measures the disk while no server runs")
+    })?;
+    let path = stored::path(&config.dir);
+    let limits = measurement.limits().map_err(|problem| format!("{}: {problem}", path.display()))?;
+    tracing::info!(file = %path.display(), "the device gives {}", in_words(&limits));
+    Ok(Some(limits))
 }
 
 /// The directory, made if missing: the disk is measured in it before the node opens it.
@@ -197,11 +215,16 @@ impl Signals {
     }
 }
 
-/// To standard error, one line an event; `WEIR_LOG` chooses.
-fn start_log() {
+/// To standard error, one line an event; `WEIR_LOG` chooses which, `WEIR_LOG_FORMAT` how: `text` or `json`.
+fn start_log() -> Outcome {
     let filter = EnvFilter::try_from_env("WEIR_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
-    let colours = std::io::stderr().is_terminal();
-    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(std::io::stderr).init();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match std::env::var("WEIR_LOG_FORMAT").as_deref() {
+        Err(_) | Ok("" | "text") => log.with_ansi(std::io::stderr().is_terminal()).init(),
+        Ok("json") => log.json().flatten_event(true).init(),
+        Ok(other) => return Err(format!("WEIR_LOG_FORMAT is \"{other}\": it can be text or json").into()),
+    }
+    Ok(())
 }
 
 /// As many connections as the system lets us have; gives how many files.

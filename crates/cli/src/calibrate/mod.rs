@@ -1,0 +1,119 @@
+//! `weir calibrate`: what can the disk below a directory do?
+
+mod measure;
+pub mod stored;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use weir_admission::{Limits, Rates};
+use weir_io::real::{RealClock, RealFs, RealFsOptions, block_on};
+use weir_io::{Class, Clock, ErrorKind, Fs, Owner, Tag};
+
+use self::measure::Plan;
+use self::stored::Measurement;
+
+/// Measures what the disk below a directory can do, for the setting `device_bandwidth = "calibrated"`.
+///
+/// Five mixes of reads and writes, from reads alone to writes alone, in large blocks (bandwidth) and in pages
+/// (operations per second), with direct I/O on a scratch file of at most 1 GiB, which is removed. The result is printed and
+/// stored as DIR/calibration.json.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Calibrate {
+    /// The directory that is, or will be, given to `weir serve --dir`
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+    /// How long to measure, in seconds; short runs see the device's cache
+    #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    seconds: u64,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  weir calibrate ./weir-data                 30 seconds; nobody else should use the disk meanwhile
+  weir calibrate ./weir-data --seconds 300   for devices that slow down once their cache is full
+  echo 'device_bandwidth = \"calibrated\"' >> weir.toml && weir serve --config weir.toml
+
+A directory that a server has open is refused: the server would be measured too, and would suffer.";
+
+impl Calibrate {
+    /// Measures, stores, prints.
+    pub fn run(self) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        let real = RealFs::new(RealFsOptions::default());
+        let fs: Arc<dyn Fs> = real;
+        let clock: Arc<dyn Clock> = RealClock::new();
+        let tag = Tag::new(Owner::default(), Class::Maintenance);
+        block_on(fs.create_dir_all(&self.dir, tag))?;
+        let _lock = block_on(fs.lock(&self.dir.join("LOCK"))).map_err(|error| match error.kind() {
+            ErrorKind::Locked => {
+                format!("a server has {} open: stop it while the disk is measured ({error})", self.dir.display())
+            }
+            _ => error.to_string(),
+        })?;
+        let bar = ProgressBar::new(1000)
+            .with_style(ProgressStyle::with_template("{msg:24} {wide_bar} {percent} % of ~{prefix} s")?)
+            .with_prefix(self.seconds.to_string());
+        let measurement = measure::measure(&fs, &clock, &Plan::new(&self.dir, self.seconds), &mut |what, done| {
+            bar.set_message(what.to_owned());
+            bar.set_position(done);
+        })?;
+        bar.finish_and_clear();
+        block_on(stored::store(&fs, &self.dir, &measurement))?;
+        print(&measurement);
+        println!("stored in {}", stored::path(&self.dir).display());
+        let limits = measurement.limits().map_err(|problem| format!("this cannot be used: {problem}"))?;
+        println!("device_bandwidth = \"calibrated\" means {}", in_words(&limits));
+        Ok(())
+    }
+}
+
+fn print(measurement: &Measurement) {
+    let megabytes = |ops: u64, block: u64| ops.saturating_mul(block) / 1_000_000;
+    println!("             {:^23}   {:^23}", "MB/s in 256 KiB", "operations/s in 4 KiB");
+    println!("{:>12} {:>11} {:>11}   {:>11} {:>11}", "read:write", "read", "written", "reads", "writes");
+    for mix in &measurement.mixes {
+        let (large, small) = (&mix.large, &mix.small);
+        let name = format!("{}:{}", mix.read_percent, 100 - mix.read_percent);
+        let (read, written) = (megabytes(large.reads, large.block_bytes), megabytes(large.writes, large.block_bytes));
+        println!("{name:>12} {read:>11} {written:>11}   {:>11} {:>11}", small.reads, small.writes);
+    }
+    if !measurement.direct {
+        println!("the file system refuses direct I/O: this is the page cache's speed, not the device's");
+    }
+}
+
+/// What a limit means, for people.
+pub fn in_words(limits: &Limits) -> String {
+    let rates = |rates: &Rates| format!("{} MB/s and {} operations/s", rates.bytes / 1_000_000, rates.ops);
+    match limits {
+        Limits::Shared(shared) => format!("{} for reads and writes together", rates(shared)),
+        Limits::Split { read, write } => format!("{} for reads, {} for writes", rates(read), rates(write)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// On the real disk, as short as it gets: whether the loops end, count and clean up.
+    #[test]
+    fn a_short_calibration_measures_every_mix_and_leaves_only_its_result() {
+        let dir = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target/tmp-calibrate");
+        let dir = dir.join(std::process::id().to_string());
+        Calibrate { dir: dir.clone(), seconds: 1 }.run().expect("measured");
+        let fs: Arc<dyn Fs> = RealFs::new(RealFsOptions::default());
+        let measurement = block_on(stored::load(&fs, &dir)).expect("stored");
+        assert_eq!(measurement.mixes.iter().map(|mix| mix.read_percent).collect::<Vec<_>>(), measure::MIXES);
+        assert!(measurement.mixes.iter().all(|mix| mix.read_percent == 0 || mix.small.reads > 0));
+        let tag = Tag::new(Owner::default(), Class::Maintenance);
+        let names: Vec<_> = block_on(fs.list(&dir, tag)).expect("listed").into_iter().map(|entry| entry.name).collect();
+        assert_eq!(names, ["LOCK", "calibration.json"]);
+        for name in names {
+            block_on(fs.remove(&dir.join(name), tag)).expect("removed");
+        }
+        block_on(fs.remove_dir(&dir, tag)).expect("removed");
+    }
+}
