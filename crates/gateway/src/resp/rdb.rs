@@ -35,6 +35,8 @@ pub(super) enum Refusal {
     VersionOrChecksum,
     /// The footer is right, but what is in front of it is not a string.
     Format,
+    /// The value would be longer than it may be.
+    TooLong,
 }
 
 /// CRC-64 of Jones, bits reflected, eight tables to take eight bytes at a time.
@@ -124,15 +126,20 @@ pub(super) async fn encode(value: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The value in `payload`.
-pub(super) async fn decode(payload: &[u8]) -> Result<Vec<u8>, Refusal> {
+/// The value in `payload`, of at most `bytes_max` bytes.
+pub(super) async fn decode(payload: &[u8], bytes_max: usize) -> Result<Vec<u8>, Refusal> {
     let (summed, crc) = payload.split_last_chunk::<8>().ok_or(Refusal::VersionOrChecksum)?;
     let (body, version) = summed.split_last_chunk::<2>().ok_or(Refusal::VersionOrChecksum)?;
     if u16::from_le_bytes(*version) > VERSION || crc64_in_turns(summed).await != u64::from_le_bytes(*crc) {
         return Err(Refusal::VersionOrChecksum);
     }
     match body.split_first() {
-        Some((&STRING, mut rest)) => take_string(&mut rest).ok_or(Refusal::Format),
+        Some((&STRING, rest)) => match take_string(rest).ok_or(Refusal::Format)? {
+            Text::Plain(value) if value.len() <= bytes_max => Ok(value.to_vec()),
+            Text::Number(number) => Ok(number.to_string().into_bytes()),
+            Text::Compressed(bytes, len) if len <= bytes_max => decompress(bytes, len).await.ok_or(Refusal::Format),
+            Text::Plain(_) | Text::Compressed(..) => Err(Refusal::TooLong),
+        },
         _ => Err(Refusal::Format),
     }
 }
@@ -169,27 +176,37 @@ fn take_bytes_len(rest: &mut &[u8]) -> Option<usize> {
     }
 }
 
-fn take_string(rest: &mut &[u8]) -> Option<Vec<u8>> {
+/// A string as it is written.
+enum Text<'a> {
+    Plain(&'a [u8]),
+    Number(i32),
+    /// With the length that it announces.
+    Compressed(&'a [u8], usize),
+}
+
+fn take_string(mut bytes: &[u8]) -> Option<Text<'_>> {
+    let rest = &mut bytes;
     let number = match take_length(rest)? {
-        Length::Bytes(len) => return Some(take(rest, len)?.to_vec()),
+        Length::Bytes(len) => return Some(Text::Plain(take(rest, len)?)),
         Length::Encoded(INT8) => i32::from(take(rest, 1)?[0] as i8),
         Length::Encoded(INT16) => i32::from(i16::from_le_bytes(take(rest, 2)?.try_into().ok()?)),
         Length::Encoded(INT32) => i32::from_le_bytes(take(rest, 4)?.try_into().ok()?),
         Length::Encoded(LZF) => {
             let (compressed, len) = (take_bytes_len(rest)?, take_bytes_len(rest)?);
-            return decompress(take(rest, compressed)?, len);
+            return Some(Text::Compressed(take(rest, compressed)?, len));
         }
         Length::Encoded(_) => return None,
     };
-    Some(number.to_string().into_bytes())
+    Some(Text::Number(number))
 }
 
 /// LZF: a byte below 32 announces one literal more than it says, others a copy from what is there already.
-fn decompress(mut rest: &[u8], len: usize) -> Option<Vec<u8>> {
+async fn decompress(mut rest: &[u8], len: usize) -> Option<Vec<u8>> {
     if len > rest.len().saturating_mul(LZF_GROWTH_MAX) {
         return None;
     }
     let mut out = Vec::with_capacity(len);
+    let mut turn_ends = TURN_BYTES;
     while let Some((&control, after)) = rest.split_first() {
         rest = after;
         if control < 32 {
@@ -206,6 +223,10 @@ fn decompress(mut rest: &[u8], len: usize) -> Option<Vec<u8>> {
         }
         if out.len() > len {
             return None;
+        }
+        if out.len() >= turn_ends {
+            turn_ends = out.len() + TURN_BYTES;
+            yield_now().await;
         }
     }
     (out.len() == len).then_some(out)
@@ -236,7 +257,9 @@ mod tests {
     fn payloads_of_redis_are_read_and_numbers_are_written_like_it() {
         for (value, payload) in PAYLOADS {
             let value = value.as_bytes();
-            assert_eq!(now(decode(payload)).as_deref(), Ok(value));
+            assert_eq!(now(decode(payload, 1000)).as_deref(), Ok(value));
+            let limited = now(decode(payload, value.len() / 2));
+            assert!(value.len() < 12 || limited == Err(Refusal::TooLong), "{limited:?}");
             if value.len() <= 20 {
                 assert_eq!(now(encode(value)), *payload);
             }
@@ -248,10 +271,10 @@ mod tests {
         fn what_is_encoded_is_decoded(value: Vec<u8>, len in 0_usize..40_000) {
             let value = value.repeat(len / (value.len() + 1));
             let payload = now(encode(&value));
-            prop_assert_eq!(now(decode(&payload)), Ok(value));
+            prop_assert_eq!(now(decode(&payload, 1 << 20)), Ok(value));
             let mut damaged = payload;
             damaged[len % 11] ^= 1;
-            prop_assert!(now(decode(&damaged)).is_err());
+            prop_assert!(now(decode(&damaged, 1 << 20)).is_err());
         }
 
         #[test]
@@ -259,8 +282,8 @@ mod tests {
             let mut summed = [&[STRING][..], &body, &VERSION.to_le_bytes()].concat();
             let crc = crc64(0, &summed);
             summed.extend_from_slice(&crc.to_le_bytes());
-            let _ = now(decode(&summed));
-            let _ = now(decode(&body));
+            let _ = now(decode(&summed, 1 << 20));
+            let _ = now(decode(&body, 1 << 20));
         }
     }
 

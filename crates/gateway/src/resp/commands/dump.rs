@@ -69,10 +69,10 @@ pub(in crate::resp) async fn restore<S: Store>(connection: &mut Connection<S>, a
     let max = value_bytes_max(connection);
     // Decoding takes its time outside the store. Whether the key is there is answered first, whatever the rest is like.
     let decoded = match end_of(args.at(2), &options, now_ms) {
-        Ok(end) => match rdb::decode(args.at(3)).await {
-            Ok(value) if value.len() > max => Err(TOO_LONG),
+        Ok(end) => match rdb::decode(args.at(3), max).await {
             Ok(value) => Ok((end, value)),
             Err(Refusal::VersionOrChecksum) => Err(Error::new("ERR DUMP payload version or checksum are wrong")),
+            Err(Refusal::TooLong) => Err(TOO_LONG),
             Err(Refusal::Format) => Err(Error::new("ERR Bad data format")),
         },
         Err(error) => Err(error),
