@@ -1,9 +1,10 @@
 //! The doors for clients.
 //!
-//! [`resp`] speaks the Redis protocol, [`admin`] serves metrics and health over HTTP, [`listener`] accepts
+//! [`auth`] decides who may come in, [`resp`] speaks the Redis protocol, [`admin`] serves metrics and health over HTTP, [`listener`] accepts
 //! connections and spreads them over threads. What lies behind the doors is a [`store::Store`].
 
 pub mod admin;
+pub mod auth;
 pub mod listener;
 mod pool;
 pub mod resp;

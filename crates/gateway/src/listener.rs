@@ -15,6 +15,7 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::mpsc;
 use weir_io::{Clock, sleep_until};
 
+use crate::auth::Doorman;
 use crate::resp::client::Client;
 use crate::resp::connection;
 use crate::server::{Server, Settings};
@@ -78,13 +79,18 @@ pub(crate) struct ClientCounts {
 type Arrival = (std::net::TcpStream, Arc<Client>);
 
 impl<S: Store> Gateway<S> {
-    /// Serves the clients of `store`, which judges expiry by the same `clock`, at `listener`.
+    /// Serves whom `doorman` lets in, at `listener`. The stores behind it judge expiry by the same `clock`.
     ///
     /// # Errors
     /// The listener has no address.
-    pub fn new(listener: TcpListener, settings: Settings, store: S, clock: Arc<dyn Clock>) -> io::Result<Self> {
+    pub fn new(
+        listener: TcpListener,
+        settings: Settings,
+        doorman: Arc<dyn Doorman<S>>,
+        clock: Arc<dyn Clock>,
+    ) -> io::Result<Self> {
         let address = listener.local_addr()?;
-        Ok(Self { server: Arc::new(Server::new(store, clock, settings, address.port())), listener, address })
+        Ok(Self { server: Arc::new(Server::new(doorman, clock, settings, address.port())), listener, address })
     }
 
     /// Where it listens.
@@ -98,7 +104,7 @@ impl<S: Store> Gateway<S> {
     }
 
     /// Serves until `end` resolves; then answers the requests under way, closes every connection and drops the
-    /// store.
+    /// doorman.
     ///
     /// # Errors
     /// A thread cannot be started.
@@ -174,6 +180,7 @@ async fn sweep<S: Store>(server: &Arc<Server<S>>) {
     loop {
         next += SECOND_NANOS;
         sleep_until(&server.clock, next).await;
+        server.accounts.sweep();
         let cut = server.clients.sweep(server.tick(), &server.settings.patience);
         server.stats.cut.fetch_add(cut as u64, Ordering::Relaxed);
     }

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use weir_io::{Clock, Rng};
 
+use crate::auth::Doorman;
+use crate::auth::account::Accounts;
 use crate::resp::client::{Clients, Patience};
-use crate::resp::cursors::Cursors;
 use crate::resp::frame::Limits;
 use crate::resp::pause::Pause;
 use crate::resp::slowlog::Slowlog;
@@ -42,14 +43,16 @@ impl Default for Settings {
 
 /// The state shared by all connections of a gateway.
 pub(crate) struct Server<S: Store> {
-    pub(crate) store: S,
+    pub(crate) doorman: Arc<dyn Doorman<S>>,
+    pub(crate) accounts: Accounts,
     /// The clock that the store judges expiry by, too.
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) settings: Settings,
     pub(crate) clients: Clients,
-    pub(crate) cursors: Cursors,
     pub(crate) stats: Stats,
+    /// Of strangers: nobody sees it.
     pub(crate) slowlog: Slowlog,
+    /// Of strangers: there is none.
     pub(crate) pause: Pause,
     /// TCP port, for `INFO`.
     pub(crate) port: u16,
@@ -65,15 +68,15 @@ pub(crate) struct Server<S: Store> {
 }
 
 impl<S: Store> Server<S> {
-    pub(crate) fn new(store: S, clock: Arc<dyn Clock>, settings: Settings, port: u16) -> Self {
+    pub(crate) fn new(doorman: Arc<dyn Doorman<S>>, clock: Arc<dyn Clock>, settings: Settings, port: u16) -> Self {
         let started_ms = clock.unix_ms();
         let mut rng = Rng::new(started_ms ^ u64::from(std::process::id()) << 44);
         let run_id = (0..3).map(|_| format!("{:016x}", rng.next_u64())).collect::<String>()[..40].to_owned();
         Self {
-            store,
+            doorman,
+            accounts: Accounts::new(settings.threads, rng.next_u64()),
             clock,
             clients: Clients::default(),
-            cursors: Cursors::new(rng.next_u64()),
             stats: Stats::new(settings.threads),
             slowlog: Slowlog::default(),
             pause: Pause::default(),

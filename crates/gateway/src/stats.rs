@@ -1,5 +1,6 @@
 //! Counters, one set per thread so that counting is a plain store to a line of its own cache.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
@@ -84,7 +85,8 @@ impl ThreadStats {
 
 /// Counters of all threads.
 pub(crate) struct Stats {
-    threads: Vec<ThreadStats>,
+    /// Made when a thread first counts: a tenant that is served by few threads costs little.
+    threads: Vec<OnceLock<Box<ThreadStats>>>,
     /// Connections refused because there were too many.
     pub(crate) refused: AtomicU64,
     /// Connections cut because they kept us waiting.
@@ -114,7 +116,7 @@ pub(crate) struct Totals {
 impl Stats {
     pub(crate) fn new(threads: usize) -> Self {
         Self {
-            threads: (0..threads).map(|_| ThreadStats::new()).collect(),
+            threads: (0..threads).map(|_| OnceLock::new()).collect(),
             refused: AtomicU64::new(0),
             cut: AtomicU64::new(0),
             forgotten: Mutex::default(),
@@ -150,14 +152,14 @@ impl Stats {
     }
 
     pub(crate) fn thread(&self, index: usize) -> &ThreadStats {
-        &self.threads[index]
+        self.threads[index].get_or_init(|| Box::new(ThreadStats::new()))
     }
 
     pub(crate) fn totals(&self) -> Totals {
-        let sum = |counter: fn(&ThreadStats) -> u64| self.threads.iter().map(counter).sum();
+        let threads = || self.threads.iter().filter_map(OnceLock::get);
+        let sum = |counter: fn(&ThreadStats) -> u64| threads().map(|thread| counter(thread)).sum();
         let by_command = |counters: fn(&ThreadStats) -> &Vec<AtomicU64>| -> Vec<u64> {
-            let sum =
-                |index: usize| self.threads.iter().map(|thread| counters(thread)[index].load(Ordering::Relaxed)).sum();
+            let sum = |index: usize| threads().map(|thread| counters(thread)[index].load(Ordering::Relaxed)).sum();
             (0..COMMANDS.len()).map(sum).collect()
         };
         Totals {

@@ -25,7 +25,7 @@ impl Redis {
         let _one = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
         let port = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port").local_addr().expect("bound").port();
         let spawned = Command::new("redis-server")
-            .args(["--port", &port.to_string(), "--save", "", "--appendonly", "no", "--databases", "1"])
+            .args(["--port", &port.to_string(), "--save", "", "--appendonly", "no", "--databases", "16"])
             .stdout(Stdio::null())
             .spawn();
         match spawned {

@@ -18,6 +18,7 @@ use tracing_subscriber::EnvFilter;
 use weir_admission::Limits;
 use weir_gateway::admin::kernel::KernelBytes;
 use weir_gateway::admin::{Admin, metrics};
+use weir_gateway::auth::OpenDoor;
 use weir_gateway::listener::{self, Gateway};
 use weir_io::real::{RealClock, RealFs, RealFsOptions, RealSpawn};
 use weir_io::{Clock, ErrorKind, Fs};
@@ -122,7 +123,8 @@ async fn serve(config: Config, listen: SocketAddr, admin: SocketAddr) -> Outcome
     if let Some(path) = fs.direct_refused() {
         tracing::warn!(path = %path.display(), "the file system refuses direct I/O: reads go through the page cache");
     }
-    let gateway = Gateway::new(clients, config.gateway(processors), Arc::clone(node.partition()), clock)?;
+    let doorman = Arc::new(OpenDoor::new(Arc::clone(node.partition())));
+    let gateway = Gateway::new(clients, config.gateway(processors), doorman, clock)?;
     let admin_door =
         Admin::new(operators, metrics::registry(gateway.observer(), Arc::clone(&node), before), Arc::clone(&node));
     let admin_task = tokio::spawn(admin_door.run());

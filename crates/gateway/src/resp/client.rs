@@ -8,6 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use tokio::task::AbortHandle;
 
+use crate::auth::Standing;
+use crate::auth::account::Account;
+
 /// What a connection is doing, for the sweeper: each has its own patience.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -51,6 +54,10 @@ pub(crate) struct Client {
     /// Second of the last change of phase, or the last bytes that moved.
     last: AtomicU64,
     phase: AtomicU8,
+    /// Whose connection it is; `None` = nobody knows yet.
+    account: Mutex<Option<Arc<Account>>>,
+    /// The database chosen, for lists.
+    pub(super) database: AtomicU8,
     /// Whether `HELLO 3` was said.
     pub(super) resp3: AtomicBool,
     pub(super) names: Mutex<Names>,
@@ -68,6 +75,22 @@ impl Client {
         Phase::of(self.phase.load(Ordering::Relaxed))
     }
 
+    /// It is this tenant's from now on, or nobody's.
+    pub(super) fn belong_to(&self, account: Option<&Arc<Account>>, database: u8) {
+        *self.account.lock() = account.cloned();
+        self.database.store(database, Ordering::Relaxed);
+    }
+
+    /// Whether it is a connection of the tenant with this number.
+    fn belongs_to(&self, tenant: u32) -> bool {
+        self.account.lock().as_ref().is_some_and(|account| account.tenant == tenant)
+    }
+
+    /// The standing of its tenant; `None` while nobody knows whose it is.
+    fn standing(&self) -> Option<Standing> {
+        self.account.lock().as_ref().map(|account| account.standing())
+    }
+
     /// The second of its last sign of life.
     pub(super) fn last(&self) -> u64 {
         self.last.load(Ordering::Relaxed)
@@ -83,11 +106,13 @@ pub struct Patience {
     pub request_seconds: u64,
     /// Without a byte taken of the replies that wait.
     pub reply_seconds: u64,
+    /// Without having said who it is, from the start of the connection (S2).
+    pub login_seconds: u64,
 }
 
 impl Default for Patience {
     fn default() -> Self {
-        Self { idle_seconds: None, request_seconds: 30, reply_seconds: 60 }
+        Self { idle_seconds: None, request_seconds: 30, reply_seconds: 60, login_seconds: 10 }
     }
 }
 
@@ -126,6 +151,8 @@ impl Clients {
             since: second,
             last: AtomicU64::new(second),
             phase: AtomicU8::new(Phase::Idle as u8),
+            account: Mutex::new(None),
+            database: AtomicU8::new(0),
             resp3: AtomicBool::new(false),
             names: Mutex::default(),
             abort: Mutex::new(None),
@@ -157,14 +184,18 @@ impl Clients {
         self.last_id.load(Ordering::Relaxed)
     }
 
-    /// All records, the oldest first.
-    pub(super) fn list(&self) -> Vec<Arc<Client>> {
-        self.all.lock().values().cloned().collect()
+    /// The records of one tenant's connections, the oldest first (S5).
+    pub(super) fn of_tenant(&self, tenant: u32) -> Vec<Arc<Client>> {
+        self.all.lock().values().filter(|client| client.belongs_to(tenant)).cloned().collect()
     }
 
-    /// Cuts every connection whose patience is over at `second`; gives how many.
+    /// Cuts every connection whose patience is over at `second`, or whose tenant is gone; gives how many.
     pub(crate) fn sweep(&self, second: u64, patience: &Patience) -> usize {
-        self.cut(|client| patience.is_over(client.phase(), second.saturating_sub(client.last())))
+        self.cut(|client| match client.standing() {
+            Some(Standing::Dropped) => true,
+            None if second.saturating_sub(client.since) > patience.login_seconds => true,
+            _ => patience.is_over(client.phase(), second.saturating_sub(client.last())),
+        })
     }
 
     /// Cuts every connection that serves no request; gives how many.
@@ -175,6 +206,13 @@ impl Clients {
     /// Cuts all.
     pub(crate) fn cut_all(&self) -> usize {
         self.cut(|_| true)
+    }
+
+    /// Cuts `client`, at its next wait.
+    pub(super) fn kill(client: &Client) {
+        if let Some(abort) = &*client.abort.lock() {
+            abort.abort();
+        }
     }
 
     fn cut(&self, is_over: impl Fn(&Client) -> bool) -> usize {
@@ -195,7 +233,7 @@ mod tests {
 
     #[test]
     fn only_who_keeps_us_waiting_is_cut() {
-        let patience = Patience { idle_seconds: Some(300), request_seconds: 30, reply_seconds: 60 };
+        let patience = Patience { idle_seconds: Some(300), request_seconds: 30, reply_seconds: 60, login_seconds: 10 };
         for (phase, limit) in [(Phase::Idle, 300), (Phase::Receiving, 30), (Phase::Replying, 60)] {
             assert!(!patience.is_over(phase, limit) && patience.is_over(phase, limit + 1), "{phase:?}");
         }

@@ -16,23 +16,28 @@
 //! request, [`FLUSH_BYTES`] of replies and one value.
 
 use std::io;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
+use futures_util::FutureExt;
 use tokio::net::TcpStream;
 use weir_io::{sleep_until, yield_now};
 use weir_model::{Batch, Change, KEY_BYTES_MAX};
-use weir_node::{Admission, Unit};
+use weir_node::{Admission, Quota, Unit};
 
 use super::bill::{Bill, Charge};
 use super::client::{Client, Phase};
-use super::error::{Error, KEY_TOO_LONG, Outcome};
-use super::frame::{Args, Progress};
+use super::error::{Error, KEY_TOO_LONG, NO_AUTH, NO_SUCH_TENANT, Outcome};
+use super::frame::{Args, Limits, Progress};
 use super::input::Input;
 use super::parse::parse;
 use super::pause::Pause;
 use super::reply::{Mark, Replies};
 use super::slowlog::{self, Slowlog};
 use super::table::{self, Command};
+use crate::auth::account::{Account, Unread};
+use crate::auth::{Grant, Refusal, Session, Standing};
 use crate::pool;
 use crate::server::Server;
 use crate::stats::ThreadStats;
@@ -46,6 +51,8 @@ const BATCH_BYTES: usize = 256 << 10;
 
 /// How often a paused connection looks whether the pause was ended before its time.
 const PAUSE_STEP_NANOS: u64 = 10_000_000;
+/// Most bytes that a stranger is told before the connection closes (S2).
+const STRANGER_BYTES_MAX: usize = 1 << 10;
 
 /// See the module.
 pub(super) struct Connection<S: Store> {
@@ -56,6 +63,12 @@ pub(super) struct Connection<S: Store> {
     pub(super) reply_mode: ReplyMode,
     /// When the last command ended, or waiting for something else did: nanoseconds of the clock.
     lap: u64,
+    /// Whose connection it is; `None` = nobody knows yet.
+    session: Option<Session<S>>,
+    /// What one request may ask for: less, as long as nobody knows who asks.
+    limits: Limits,
+    /// Bytes replied to a stranger (S2).
+    told_strangers: usize,
     /// Close once the replies are written.
     pub(super) closing: bool,
     thread: usize,
@@ -100,12 +113,16 @@ struct Pending<C> {
 pub(crate) async fn serve<S: Store>(stream: TcpStream, server: Arc<Server<S>>, client: Arc<Client>, thread: usize) {
     let replies = Replies::default();
     let mark = replies.mark();
+    let limits = server.settings.limits;
     let mut connection = Connection {
         server,
         client,
         replies,
         reply_mode: ReplyMode::On,
         lap: 0,
+        session: None,
+        limits,
+        told_strangers: 0,
         closing: false,
         thread,
         stream,
@@ -114,13 +131,21 @@ pub(crate) async fn serve<S: Store>(stream: TcpStream, server: Arc<Server<S>>, c
         flushed: false,
         bill: None,
     };
-    if let Err(error) = connection.run().await {
-        tracing::debug!(client = connection.client.id, %error, "connection ended");
+    let id = connection.client.id;
+    match AssertUnwindSafe(connection.run()).catch_unwind().await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::debug!(client = id, %error, "connection ended"),
+        // A mistake of ours: this connection ends, and nobody else's does (S16).
+        Err(_) => tracing::error!(client = id, "a request ended in a panic, its connection is closed"),
     }
 }
 
 impl<S: Store> Connection<S> {
     async fn run(&mut self) -> io::Result<()> {
+        if let Err(refusal) = self.forget_who() {
+            self.replies.error(Error::from(refusal).text());
+            return self.flush().await;
+        }
         let mut input = Input::new();
         while !self.closing && !self.server.is_draining() {
             self.enter(if input.is_empty() { Phase::Idle } else { Phase::Receiving });
@@ -128,7 +153,7 @@ impl<S: Store> Connection<S> {
             if received == 0 {
                 break;
             }
-            self.stats().bytes_in.add(received as u64);
+            self.count(|stats| stats.bytes_in.add(received as u64));
             self.enter(Phase::Serving);
             self.replies.lend(pool::take());
             self.serve_received(&mut input).await?;
@@ -142,11 +167,14 @@ impl<S: Store> Connection<S> {
     async fn serve_received(&mut self, input: &mut Input) -> io::Result<()> {
         self.lap = self.server.clock.now();
         while !self.closing {
-            match parse(&input.bytes[input.start..], &self.server.settings.limits, &mut input.state) {
+            match parse(&input.bytes[input.start..], &self.limits, &mut input.state) {
                 Ok(Progress::Incomplete) => break,
                 Ok(Progress::Nothing(len)) => input.start += len,
                 Ok(Progress::Request(len)) => {
-                    self.execute(input.state.args(&input.bytes[input.start..])).await;
+                    let secret = self.execute(input.state.args(&input.bytes[input.start..])).await;
+                    if secret {
+                        input.wipe(len);
+                    }
                     input.start += len;
                     if self.replies.len() >= FLUSH_BYTES {
                         self.flush().await?;
@@ -166,35 +194,29 @@ impl<S: Store> Connection<S> {
         Ok(())
     }
 
-    /// Runs one command and writes its reply, an error included.
-    async fn execute(&mut self, args: Args<'_>) {
+    /// Runs one command and writes its reply, an error included; gives whether its arguments may hold a secret.
+    async fn execute(&mut self, args: Args<'_>) -> bool {
         let command = table::find(args.at(0));
         if let Some(command) = command
             && self.pause().is_set()
         {
             self.wait_out_pause(command).await;
         }
-        let charge = match command.filter(|command| command.takes(args.len()) && self.is_limited()) {
-            Some(command) => self.charge(command, args).await.map(Some),
-            None => Ok(None),
-        };
+        let paid = self.prepare(command, args).await;
         self.flushed = false;
         if self.reply_mode == ReplyMode::SkipNext {
             self.reply_mode = ReplyMode::SkipThis;
         }
         let from = self.replies.mark();
-        let outcome = match (command, charge) {
-            (None, _) => Err(Error::unknown_command(args.at(0), args.iter_from(1))),
-            (Some(command), _) if !command.takes(args.len()) => {
-                self.stats().rejected(command.index);
-                Err(Error::arity(command.name))
-            }
-            (Some(command), Err(error)) => {
-                self.stats().rejected(command.index);
+        let outcome = match paid {
+            Err(error) => {
+                if let Some(command) = command {
+                    self.count(|stats| stats.rejected(command.index));
+                }
                 Err(error)
             }
-            (Some(command), Ok(charge)) => {
-                self.stats().called(command.index);
+            Ok((command, charge)) => {
+                self.count(|stats| stats.called(command.index));
                 self.bill = charge.map(|_| Bill::default());
                 let outcome = table::dispatch(command.id, self, args).await;
                 if let (Some(charge), Some(bill)) = (charge, self.bill.take()) {
@@ -214,23 +236,144 @@ impl<S: Store> Connection<S> {
         for pending in self.commits.iter_mut().rev().take_while(|pending| pending.to.is_none()) {
             pending.to = Some(to);
         }
+        if self.session.is_none() {
+            self.limit_strangers(from);
+        }
+        command.is_some_and(|command| command.is_secret())
+    }
+
+    /// Whether there is such a command, it may be run, and it is paid for.
+    async fn prepare(
+        &mut self,
+        command: Option<&'static Command>,
+        args: Args<'_>,
+    ) -> Outcome<(&'static Command, Option<Charge>)> {
+        let command = command.ok_or_else(|| Error::unknown_command(args.at(0), args.iter_from(1)))?;
+        if !command.takes(args.len()) {
+            return Err(Error::arity(command.name));
+        }
+        self.may(command)?;
+        let charge = if self.is_limited() { Some(self.charge(command, args).await?) } else { None };
+        Ok((command, charge))
+    }
+
+    /// Whether the command may be run: strangers may say who they are, and the suspended nothing else either.
+    fn may(&mut self, command: &Command) -> Outcome {
+        let standing = self.session.as_ref().map(|session| session.account().standing());
+        match standing {
+            Some(Standing::Active) => Ok(()),
+            _ if command.is_for_strangers() => Ok(()),
+            None => Err(NO_AUTH),
+            Some(Standing::Suspended) => Err(Error::suspended(&self.account()?.name)),
+            Some(Standing::Dropped) => {
+                self.closing = true;
+                Err(NO_SUCH_TENANT)
+            }
+        }
+    }
+
+    /// A stranger is told [`STRANGER_BYTES_MAX`] bytes, and then no more (S2).
+    fn limit_strangers(&mut self, from: Mark) {
+        self.told_strangers += self.replies.len_since(from);
+        if self.told_strangers > STRANGER_BYTES_MAX {
+            self.replies.rewind(from);
+            self.closing = true;
+        }
+    }
+
+    /// Makes the connection as new: the tenant's whose door is open to it, or nobody's.
+    pub(super) fn forget_who(&mut self) -> Result<(), Refusal> {
+        self.session = None;
+        self.limits.stranger = true;
+        self.client.belong_to(None, 0);
+        let Some(grant) = self.server.doorman.open_door(self.client.peer) else { return Ok(()) };
+        match self.become_known(grant) {
+            Err(refusal @ Refusal::TooManyConnections) => Err(refusal),
+            // A stranger, who may log in elsewhere.
+            Err(_) | Ok(()) => Ok(()),
+        }
+    }
+
+    /// Says who it is. A refusal leaves everything as it was.
+    pub(super) async fn log_in(&mut self, name: &[u8], secret: &[u8]) -> Outcome {
+        self.submit().await;
+        let grant = self.server.doorman.login(name, secret, self.client.peer).await?;
+        if let Err(refusal) = self.become_known(grant) {
+            self.closing |= refusal == Refusal::TooManyConnections;
+            return Err(refusal.into());
+        }
+        Ok(())
+    }
+
+    fn become_known(&mut self, grant: Grant<S>) -> Result<(), Refusal> {
+        let account = self.server.accounts.of(&grant);
+        if self.session.as_ref().is_some_and(|session| session.account().tenant == account.tenant) {
+            // It has its place already.
+            return Ok(());
+        }
+        let mut session = Session::open(grant, &account)?;
+        // As in Redis, logging in chooses no other database.
+        session.select(self.database());
+        self.client.belong_to(Some(&account), session.database);
+        self.session = Some(session);
+        self.limits.stranger = false;
+        Ok(())
+    }
+
+    /// Whether it is known whose connection this is.
+    pub(super) fn is_known(&self) -> bool {
+        self.session.is_some()
+    }
+
+    /// The tenant whose connection this is.
+    pub(super) fn account(&self) -> Outcome<&Arc<Account>> {
+        self.session.as_ref().map(Session::account).ok_or(NO_AUTH)
+    }
+
+    /// The data that this connection can reach.
+    pub(super) fn store(&self) -> Outcome<&S> {
+        self.session.as_ref().map(|session| &session.store).ok_or(NO_AUTH)
+    }
+
+    /// The number of the database chosen.
+    pub(super) fn database(&self) -> u8 {
+        self.session.as_ref().map_or(0, |session| session.database)
+    }
+
+    /// Chooses a database; `false` where there is no such number.
+    pub(super) async fn select(&mut self, number: u8) -> Outcome<bool> {
+        self.submit().await;
+        let chosen = self.session.as_mut().ok_or(NO_AUTH)?.select(number);
+        self.client.database.store(self.database(), Ordering::Relaxed);
+        Ok(chosen)
+    }
+
+    /// What pays for the session's commands.
+    #[inline]
+    fn quota(&self) -> Option<&Arc<Quota>> {
+        self.session.as_ref().and_then(|session| session.store.quota())
+    }
+
+    /// The partition that has `key`, as the quota counts them.
+    fn partition_of(&self, key: &[u8]) -> u32 {
+        self.session.as_ref().map_or(0, |session| session.store.partition_of(key))
     }
 
     /// Whether commands are charged.
     #[inline]
     fn is_limited(&self) -> bool {
-        self.server.store.quota().is_some_and(|quota| !quota.is_free())
+        self.quota().is_some_and(|quota| !quota.is_free())
     }
 
     /// Pays what `command` costs as far as can be told. When it must wait, everything before it is answered first.
     async fn charge(&mut self, command: &Command, args: Args<'_>) -> Outcome<Charge> {
         let charge = Charge::of(command, args);
         for unit in Unit::ALL.into_iter().filter(|&unit| charge.units(unit) > 0) {
-            let Some(quota) = self.server.store.quota() else { break };
+            let Some(quota) = self.quota() else { break };
             if quota.try_admit(unit, charge.units(unit)) {
                 continue;
             }
-            let partition = self.server.store.partition_of(key_of(command, args));
+            let partition = self.partition_of(key_of(command, args));
             let admission = quota.admit(unit, partition, charge.units(unit));
             if let Admission::Waiting(_) = admission {
                 self.flush_or_close().await?;
@@ -245,11 +388,11 @@ impl<S: Store> Connection<S> {
 
     /// Pays the rest of what a command has cost.
     fn settle(&self, charge: Charge, bill: Bill, key: &[u8]) {
-        let Some(quota) = self.server.store.quota() else { return };
+        let Some(quota) = self.quota() else { return };
         for unit in Unit::ALL {
             let (charged, owed) = (charge.units(unit), charge.owed(unit, bill));
             if charged > 0 || owed > 0 {
-                quota.settle(unit, self.server.store.partition_of(key), charged, owed);
+                quota.settle(unit, self.partition_of(key), charged, owed);
             }
         }
     }
@@ -259,7 +402,7 @@ impl<S: Store> Connection<S> {
         let now = self.server.clock.now();
         let nanos = now.saturating_sub(self.lap);
         self.lap = now;
-        self.stats().took(command.index, nanos, failed);
+        self.count(|stats| stats.took(command.index, nanos, failed));
         let micros = nanos / 1000;
         if self.slowlog().wants(micros) {
             let entry = slowlog::Entry {
@@ -312,28 +455,28 @@ impl<S: Store> Connection<S> {
 
     /// The slow commands that this connection may see.
     pub(super) fn slowlog(&self) -> &Slowlog {
-        &self.server.slowlog
+        self.session.as_ref().map_or(&self.server.slowlog, |session| &session.account().slowlog)
     }
 
     /// The pause that this connection keeps.
     pub(super) fn pause(&self) -> &Pause {
-        &self.server.pause
+        self.session.as_ref().map_or(&self.server.pause, |session| &session.account().pause)
     }
 
     /// The counters that this connection may see begin at zero.
     pub(super) fn reset_stats(&self) -> Outcome {
-        self.server.stats.reset();
+        self.account()?.stats.reset();
         Ok(())
     }
 
     /// Facts about the store, for `INFO`.
     pub(super) fn facts(&self) -> Outcome<Vec<(&'static str, &'static str, String)>> {
-        Ok(self.server.store.facts())
+        Ok(self.store()?.facts())
     }
 
     /// Puts an error in the place of the command's reply.
     fn fail(&mut self, from: Mark, error: &Error) {
-        self.stats().errors.add(1);
+        self.count(|stats| stats.errors.add(1));
         if self.flushed {
             // Half a reply is at the client already: only closing tells him.
             self.closing = true;
@@ -343,21 +486,25 @@ impl<S: Store> Connection<S> {
         self.replies.error(error.text());
     }
 
-    /// The counters of this connection's thread.
-    pub(super) fn stats(&self) -> &ThreadStats {
-        self.server.stats.thread(self.thread)
+    /// Counts, for the node and for the tenant: in the counters of this connection's thread.
+    #[inline]
+    fn count(&self, count: impl Fn(&ThreadStats)) {
+        count(self.server.stats.thread(self.thread));
+        if let Some(session) = &self.session {
+            count(session.account().stats.thread(self.thread));
+        }
     }
 
     /// The entry of `key`.
     pub(super) async fn get(&mut self, key: &[u8]) -> Outcome<Option<Entry<S::Value>>> {
         self.submit().await;
-        let entry = self.server.store.get(key).await?;
+        let entry = self.store()?.get(key).await?;
         if let Some(bill) = &mut self.bill {
             bill.got(entry.as_ref());
         }
         match &entry {
-            Some(_) => self.stats().hits.add(1),
-            None => self.stats().misses.add(1),
+            Some(_) => self.count(|stats| stats.hits.add(1)),
+            None => self.count(|stats| stats.misses.add(1)),
         }
         Ok(entry)
     }
@@ -380,7 +527,7 @@ impl<S: Store> Connection<S> {
             }
             result
         };
-        let (result, commit) = self.server.store.update(keys, billed).await?;
+        let (result, commit) = self.store()?.update(keys, billed).await?;
         self.bill = bill;
         if let Some(commit) = commit {
             self.commits.push(Pending { commit, from, to: None, replies: 1 });
@@ -404,7 +551,7 @@ impl<S: Store> Connection<S> {
         if let Some(bill) = &mut self.bill {
             bill.wrote(batch.as_ref().iter());
         }
-        let commit = self.server.store.write(batch).await?;
+        let commit = self.store()?.write(batch).await?;
         self.commits.push(Pending { commit, from, to: None, replies: 1 });
         Ok(())
     }
@@ -441,10 +588,14 @@ impl<S: Store> Connection<S> {
             return;
         }
         let Gathered { from, to, replies, .. } = self.gathered;
-        match self.server.store.write(&self.gathered.batch).await {
+        let written = match self.store() {
+            Ok(store) => store.write(&self.gathered.batch).await.map_err(Error::from),
+            Err(error) => Err(error),
+        };
+        match written {
             Ok(commit) => self.commits.push(Pending { commit, from, to: Some(to), replies }),
             // Nothing has been replied behind the gathered writes: they are submitted before any other command.
-            Err(error) => self.replies.replace_with_error(from, to, replies, Error::from(error).text()),
+            Err(error) => self.replies.replace_with_error(from, to, replies, error.text()),
         }
         self.gathered.batch.clear();
         self.gathered.replies = 0;
@@ -452,7 +603,7 @@ impl<S: Store> Connection<S> {
 
     /// Up to `limit` keys from `from` on.
     pub(super) async fn scan(&mut self, from: &[u8], limit: usize) -> Outcome<Page> {
-        let page = self.server.store.scan(from, limit).await?;
+        let page = self.store()?.scan(from, limit).await?;
         if let Some(bill) = &mut self.bill {
             bill.scanned(&page);
         }
@@ -493,8 +644,9 @@ impl<S: Store> Connection<S> {
         }
         self.flushed = true;
         self.enter(Phase::Replying);
-        self.stats().bytes_out.add(self.replies.len() as u64);
+        self.count(|stats| stats.bytes_out.add(self.replies.len() as u64));
         let mut written = 0;
+        let mut unread = None;
         while written < self.replies.len() {
             let result = match self.replies.as_one_piece() {
                 Some(bytes) => self.stream.try_write(&bytes[written..]),
@@ -503,6 +655,9 @@ impl<S: Store> Connection<S> {
             match result {
                 Ok(len) => written += len,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if unread.is_none() {
+                        unread = Some(self.hold_unread((self.replies.len() - written) as u64)?);
+                    }
                     if self.replies.as_one_piece().is_none() {
                         self.replies.detach(written);
                         written = 0;
@@ -521,6 +676,13 @@ impl<S: Store> Connection<S> {
         Ok(())
     }
 
+    /// Books replies that the client does not take at once, on its tenant (S11).
+    fn hold_unread(&self, bytes: u64) -> io::Result<Option<Unread>> {
+        let Some(session) = &self.session else { return Ok(None) };
+        let unread = session.account().hold_unread(bytes);
+        unread.map(Some).ok_or_else(|| io::Error::other("the tenant's clients leave too much unread"))
+    }
+
     /// Awaits every commit; replies whose commit failed become errors.
     async fn commit(&mut self) {
         let mut failed = Vec::new();
@@ -531,14 +693,17 @@ impl<S: Store> Connection<S> {
         }
         // From the last to the first, so that the marks in front stay right. A command with several writes has one
         // reply: it is replaced once.
-        let mut replaced = None;
+        let (mut replaced, mut errors) = (None, 0);
         for (pending, error) in failed.into_iter().rev() {
             let to = pending.to.unwrap_or_else(|| self.replies.mark());
             if replaced != Some((pending.from, to)) {
                 self.replies.replace_with_error(pending.from, to, pending.replies, error.text());
-                self.server.stats.thread(self.thread).errors.add(pending.replies as u64);
+                errors += pending.replies as u64;
                 replaced = Some((pending.from, to));
             }
+        }
+        if errors > 0 {
+            self.count(|stats| stats.errors.add(errors));
         }
     }
 

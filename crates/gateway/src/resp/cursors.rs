@@ -2,26 +2,28 @@
 //!
 //! A Redis cursor is a number of 64 bits, a place in an ordered tree is a key. The number therefore names an entry of
 //! a ring that holds the keys of the last scans' places: nothing is held open in the store for it (no iterator, no
-//! snapshot), the ring is bounded in entries and bytes, and a cursor works on any connection of the node. A cursor
+//! snapshot), the ring is bounded in entries and bytes, and a cursor works on any connection of the tenant. A cursor
 //! older than the ring, or from before a restart, is refused: a client that gets no error sees every key that was
-//! there during its whole scan.
+//! there during its whole scan. Each tenant has a ring of its own, so that no tenant's cursor means anything to
+//! another (S5), nor pushes it out; a cursor of one database is unknown in the others.
 
 use std::collections::VecDeque;
 
 use parking_lot::Mutex;
 
 /// Scans that can be under way at once, at least. One place of a typical key takes about 50 bytes.
-const PLACES_MAX: usize = 64 << 10;
+const PLACES_MAX: usize = 16 << 10;
 /// Bytes of keys held, at most (plus one key).
-const PLACES_BYTES_MAX: usize = 8 << 20;
+const PLACES_BYTES_MAX: usize = 2 << 20;
 
-/// The ring. Numbers grow by one for each place, above a random start that differs between runs.
+/// A tenant's ring. Numbers grow by one for each place, above a random start that differs between runs.
 pub(crate) struct Cursors {
     places: Mutex<Places>,
 }
 
 struct Places {
-    keys: VecDeque<Vec<u8>>,
+    /// Database and key.
+    keys: VecDeque<(u8, Vec<u8>)>,
     key_bytes: usize,
     /// The number of `keys[0]`; never 0, which is "from the start" and "at the end".
     first: u64,
@@ -35,24 +37,24 @@ impl Cursors {
         Self { places: Mutex::new(Places { keys: VecDeque::new(), key_bytes: 0, first }) }
     }
 
-    /// A cursor for going on at `key`.
-    pub(crate) fn issue(&self, key: Vec<u8>) -> u64 {
+    /// A cursor for going on at `key` of `database`.
+    pub(crate) fn issue(&self, database: u8, key: Vec<u8>) -> u64 {
         let mut places = self.places.lock();
         places.key_bytes += key.len();
-        places.keys.push_back(key);
+        places.keys.push_back((database, key));
         while places.keys.len() > PLACES_MAX || (places.key_bytes > PLACES_BYTES_MAX && places.keys.len() > 1) {
-            let dropped = places.keys.pop_front().expect("more than one place");
+            let (_, dropped) = places.keys.pop_front().expect("more than one place");
             places.key_bytes -= dropped.len();
             places.first += 1;
         }
         places.first + places.keys.len() as u64 - 1
     }
 
-    /// The key to go on at; `None` if the cursor is too old or not ours. It may be asked for again.
-    pub(crate) fn resolve(&self, cursor: u64) -> Option<Vec<u8>> {
+    /// The key of `database` to go on at; `None` if the cursor is too old or not of here. It may be asked for again.
+    pub(crate) fn resolve(&self, database: u8, cursor: u64) -> Option<Vec<u8>> {
         let places = self.places.lock();
         let index = usize::try_from(cursor.checked_sub(places.first)?).ok()?;
-        places.keys.get(index).cloned()
+        places.keys.get(index).filter(|(of, _)| *of == database).map(|(_, key)| key.clone())
     }
 }
 
@@ -63,19 +65,20 @@ mod tests {
     #[test]
     fn the_last_places_are_kept_and_older_ones_refused() {
         let cursors = Cursors::new(7 << 30);
-        let first = cursors.issue(b"first".to_vec());
-        assert_eq!(cursors.resolve(first).as_deref(), Some(&b"first"[..]));
-        let last = (0..PLACES_MAX).map(|i| cursors.issue(i.to_string().into_bytes())).last().expect("some");
-        assert_eq!(cursors.resolve(last), Some((PLACES_MAX - 1).to_string().into_bytes()));
-        assert_eq!(cursors.resolve(first), None);
-        assert_eq!((cursors.resolve(0), cursors.resolve(last + 1)), (None, None));
+        let first = cursors.issue(3, b"first".to_vec());
+        assert_eq!(cursors.resolve(3, first).as_deref(), Some(&b"first"[..]));
+        assert_eq!(cursors.resolve(0, first), None, "a cursor belongs to its database");
+        let last = (0..PLACES_MAX).map(|i| cursors.issue(3, i.to_string().into_bytes())).last().expect("some");
+        assert_eq!(cursors.resolve(3, last), Some((PLACES_MAX - 1).to_string().into_bytes()));
+        assert_eq!(cursors.resolve(3, first), None);
+        assert_eq!((cursors.resolve(3, 0), cursors.resolve(3, last + 1)), (None, None));
     }
 
     #[test]
     fn long_keys_cannot_fill_the_memory() {
         let cursors = Cursors::new(0);
         for _ in 0..1000 {
-            cursors.issue(vec![0; 64 << 10]);
+            cursors.issue(0, vec![0; 64 << 10]);
         }
         assert!(cursors.places.lock().key_bytes <= PLACES_BYTES_MAX);
     }

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use crate::auth::Refusal;
+
 /// What a command handler gives back: its reply is written, or it failed.
 pub(super) type Outcome<T = ()> = Result<T, Error>;
 
@@ -24,6 +26,10 @@ impl Error {
 
     pub(super) fn arity(full_name: &str) -> Self {
         Self::bytes(format!("ERR wrong number of arguments for '{full_name}' command").into_bytes())
+    }
+
+    pub(super) fn suspended(tenant: &str) -> Self {
+        Self::bytes(format!("NOPERM tenant {tenant} is suspended").into_bytes())
     }
 
     pub(super) fn expire(name: &str) -> Self {
@@ -86,6 +92,21 @@ impl From<weir_node::Refused> for Error {
     }
 }
 
+/// Somebody was not let in.
+impl From<Refusal> for Error {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::WrongSecret => WRONG_PASS,
+            Refusal::TooManyConnections => Self::new("ERR max number of clients reached"),
+            Refusal::TooManyFailures { retry_seconds } => Self::bytes(
+                format!("ERR too many wrong passwords from this address, try again in {retry_seconds} s").into_bytes(),
+            ),
+            Refusal::Busy => Self::new("ERR too many logins at the same time, try again"),
+            Refusal::Suspended(name) => Self::suspended(&name),
+        }
+    }
+}
+
 pub(super) const SYNTAX: Error = Error::new("ERR syntax error");
 pub(super) const NOT_AN_INTEGER: Error = Error::new("ERR value is not an integer or out of range");
 pub(super) const NOT_A_FLOAT: Error = Error::new("ERR value is not a valid float");
@@ -102,4 +123,10 @@ pub(super) const INVALID_CURSOR: Error = Error::new("ERR invalid cursor");
 pub(super) const OLD_CURSOR: Error = Error::new("ERR invalid cursor: too old or unknown, start the scan again at 0");
 pub(super) const DB_INDEX: Error = Error::new("ERR DB index is out of range");
 pub(super) const NO_PROTO: Error = Error::new("NOPROTO unsupported protocol version");
+pub(super) const NO_AUTH: Error = Error::new("NOAUTH Authentication required.");
+pub(super) const NO_AUTH_HELLO: Error = Error::new(
+    "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO AUTH <user> <pass> option \
+     can be used to authenticate the client and select the RESP protocol version at the same time",
+);
+pub(super) const NO_SUCH_TENANT: Error = Error::new("NOPERM this tenant does not exist any more");
 pub(super) const WRONG_PASS: Error = Error::new("WRONGPASS invalid username-password pair or user is disabled.");

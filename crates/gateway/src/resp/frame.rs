@@ -7,6 +7,8 @@
 use std::fmt;
 use std::ops::Index;
 
+use zeroize::Zeroize;
+
 /// How much one request may ask for. Checked against what a client announces, before anything is allocated for it.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
@@ -18,11 +20,24 @@ pub struct Limits {
     pub line_bytes_max: usize,
     /// Most bytes of a whole request.
     pub request_bytes_max: usize,
+    /// Nobody knows yet who asks: at most [`STRANGER_ARGS_MAX`] arguments of [`STRANGER_BULK_BYTES_MAX`] (S2).
+    pub stranger: bool,
 }
+
+/// Most arguments of a command before `AUTH`.
+pub const STRANGER_ARGS_MAX: usize = 10;
+/// Most bytes of an argument before `AUTH`.
+pub const STRANGER_BULK_BYTES_MAX: usize = 16 << 10;
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { args_max: 1 << 20, bulk_bytes_max: 64 << 20, line_bytes_max: 64 << 10, request_bytes_max: 128 << 20 }
+        Self {
+            args_max: 1 << 20,
+            bulk_bytes_max: 64 << 20,
+            line_bytes_max: 64 << 10,
+            request_bytes_max: 128 << 20,
+            stranger: false,
+        }
     }
 }
 
@@ -77,6 +92,12 @@ impl State {
     /// to allocate.
     pub fn wanted_bytes(&self) -> usize {
         self.position + self.bulk_len.map_or(0, |len| len + 2)
+    }
+
+    /// Overwrites the words of an inline request: they held a secret (S4).
+    pub(super) fn wipe(&mut self) {
+        self.words.zeroize();
+        self.spans.clear();
     }
 
     pub(super) fn restart(&mut self) {
@@ -167,6 +188,10 @@ pub enum ProtocolError {
     ArrayLineTooLong,
     /// The line after `*` is no number, or above the limit.
     ArrayLength,
+    /// More than a stranger may say.
+    StrangerArrayLength,
+    /// The same of one argument.
+    StrangerBulkLength,
     /// The line after `$` does not end.
     BulkLineTooLong,
     /// The line after `$` is no number, negative, or above the limit.
@@ -187,6 +212,8 @@ impl ProtocolError {
             ProtocolError::UnbalancedQuotes => b"unbalanced quotes in request",
             ProtocolError::ArrayLineTooLong => b"too big mbulk count string",
             ProtocolError::ArrayLength => b"invalid multibulk length",
+            ProtocolError::StrangerArrayLength => b"unauthenticated multibulk length",
+            ProtocolError::StrangerBulkLength => b"unauthenticated bulk length",
             ProtocolError::BulkLineTooLong => b"too big bulk count string",
             ProtocolError::BulkLength => b"invalid bulk length",
             ProtocolError::RequestTooLong => b"request too large",

@@ -9,6 +9,7 @@ use std::pin::pin;
 
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
+use zeroize::Zeroize;
 
 use super::frame::State;
 use crate::pool;
@@ -43,6 +44,12 @@ impl Input {
             result
         })
         .await
+    }
+
+    /// Overwrites the request at the front, of `len` bytes: it held a secret (S4).
+    pub(super) fn wipe(&mut self, len: usize) {
+        self.bytes[self.start..][..len].zeroize();
+        self.state.wipe();
     }
 
     /// Drops what is served.

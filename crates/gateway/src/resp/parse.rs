@@ -1,7 +1,7 @@
 //! Requests from bytes: pure, resumable, without recursion, and without an allocation that a client has not paid for
 //! in bytes.
 
-use super::frame::{Limits, Progress, ProtocolError, Span, State};
+use super::frame::{Limits, Progress, ProtocolError, STRANGER_ARGS_MAX, STRANGER_BULK_BYTES_MAX, Span, State};
 use super::inline;
 use super::number::parse_i64;
 
@@ -37,6 +37,9 @@ fn parse_array(buffer: &[u8], limits: &Limits, state: &mut State) -> Result<Prog
             if announced > limits.args_max {
                 return Err(ProtocolError::ArrayLength);
             }
+            if limits.stranger && announced > STRANGER_ARGS_MAX {
+                return Err(ProtocolError::StrangerArrayLength);
+            }
             announced
         }
     };
@@ -53,6 +56,9 @@ fn parse_array(buffer: &[u8], limits: &Limits, state: &mut State) -> Result<Prog
                 }
                 let len = parse_i64(&line[1..]).and_then(|len| usize::try_from(len).ok());
                 let len = len.filter(|&len| len <= limits.bulk_bytes_max).ok_or(ProtocolError::BulkLength)?;
+                if limits.stranger && len > STRANGER_BULK_BYTES_MAX {
+                    return Err(ProtocolError::StrangerBulkLength);
+                }
                 if state.position + len > limits.request_bytes_max {
                     return Err(ProtocolError::RequestTooLong);
                 }

@@ -128,7 +128,7 @@ proptest! {
         cuts: Vec<usize>,
     ) {
         let stream = pieces.concat();
-        let limits = Limits { args_max: 9, bulk_bytes_max: 9, line_bytes_max: 24, request_bytes_max: 60 };
+        let limits = Limits { args_max: 9, bulk_bytes_max: 9, line_bytes_max: 24, request_bytes_max: 60, stranger: false };
         prop_assert_eq!(feed(&stream, &cuts, &limits), feed(&stream, &[], &limits));
     }
 }

@@ -151,6 +151,12 @@ impl Replies {
         Mark { bytes: self.bytes.len(), shared: self.shared.len() }
     }
 
+    /// Bytes written since `mark`.
+    pub(super) fn len_since(&self, mark: Mark) -> usize {
+        let shared: usize = self.shared[mark.shared..].iter().map(|(_, value)| value.len()).sum();
+        self.bytes.len() - mark.bytes + shared
+    }
+
     /// Takes back what was written between the marks and puts `count` times the error `text` there. Marks behind
     /// `to` are wrong afterwards, so replacing goes from the last to the first.
     pub(super) fn replace_with_error(&mut self, from: Mark, to: Mark, count: usize, text: &[u8]) {

@@ -3,8 +3,8 @@
 use std::sync::LazyLock;
 
 use super::commands::{
-    bitfield, bitmap, client, cluster, config, connection, diagnose, dump, expiry, hello, info, introspect, keys, lcs,
-    moves, numbers, object, ranges, scan, sort, strings,
+    acl, bitfield, bitmap, client, cluster, config, connection, diagnose, dump, expiry, hello, info, introspect, keys,
+    lcs, moves, numbers, object, ranges, scan, sort, strings,
 };
 use super::connection::Connection;
 use super::error::Outcome;
@@ -31,6 +31,11 @@ pub struct Command {
 }
 
 impl Command {
+    /// Whether somebody may call it whom nobody knows yet (S2).
+    pub(super) fn is_for_strangers(&self) -> bool {
+        self.flags.contains(&"no_auth")
+    }
+
     /// Whether it can be called with `len` arguments, its name included.
     pub(super) fn takes(&self, len: usize) -> bool {
         takes(self.arity, len)
@@ -173,12 +178,13 @@ commands! {
     Ping "ping" -1 "connection" [fast] (0 0 0) connection::ping "Answers";
     Echo "echo" 2 "connection" [loading stale fast] (0 0 0) connection::echo "Says it back";
     Quit "quit" -1 "connection" [noscript loading stale fast no_auth allow_busy] (0 0 0) connection::quit "Closes the connection";
-    Select "select" 2 "connection" [loading stale fast] (0 0 0) connection::select "Chooses the database: there is number 0";
+    Select "select" 2 "connection" [loading stale fast] (0 0 0) connection::select "Chooses one of the databases, 0 to 15";
     Reset "reset" 1 "connection" [noscript loading stale fast no_auth allow_busy] (0 0 0) connection::reset "Makes the connection as new";
     Auth "auth" -2 "connection" [noscript loading stale fast no_auth allow_busy] (0 0 0) hello::auth "Says who you are";
     Hello "hello" -1 "connection" [noscript loading stale fast no_auth allow_busy] (0 0 0) hello::hello "Chooses the protocol, and says who is here";
     Client "client" -2 "connection" [] (0 0 0) client::client "About this connection and the others";
 
+    Acl "acl" -2 "server" [] (0 0 0) acl::acl "Who you are";
     Command "command" -1 "server" [loading stale] (0 0 0) introspect::command "About the commands";
     Info "info" -1 "server" [loading stale] (0 0 0) info::info "About the server";
     Config "config" -2 "server" [] (0 0 0) config::config "About the settings";

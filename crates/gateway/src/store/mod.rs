@@ -32,7 +32,9 @@ pub struct Page {
 
 /// Keys and values with expiry. Reads see every write whose `write` or `update` has returned, and never an expired
 /// entry. Every call may wait, and none holds a thread while it does.
-pub trait Store: Send + Sync + 'static {
+///
+/// A store is a handle on one database of one tenant: cheap to clone, and all clones see the same data.
+pub trait Store: Clone + Send + Sync + 'static {
     /// A value's bytes, shared with the store where that saves a copy.
     type Value: Deref<Target = [u8]> + Send + Sync + 'static;
 
@@ -55,6 +57,11 @@ pub trait Store: Send + Sync + 'static {
 
     /// Up to `limit` keys from `from` on; a bounded piece of work, which may find nothing and still have a next place.
     fn scan(&self, from: &[u8], limit: usize) -> impl Future<Output = Result<Page>> + Send;
+
+    /// The same tenant's database `number`, if there is one.
+    fn database(&self, number: u8) -> Option<Self> {
+        (number == 0).then(|| self.clone())
+    }
 
     /// The capacity units that pay for what is asked here. The store itself charges nothing: commands do, before they
     /// run ([`crate::resp`]). `None` if nobody counts.

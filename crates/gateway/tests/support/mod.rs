@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 use weir_gateway::Settings;
+use weir_gateway::auth::{Doorman, OpenDoor};
 use weir_gateway::listener::{Gateway, listen};
 use weir_gateway::store::{Entry, Page, Store};
 use weir_io::real::RealClock;
@@ -30,7 +31,7 @@ pub struct TestClock {
 }
 
 impl TestClock {
-    fn new() -> Arc<Self> {
+    pub fn new() -> Arc<Self> {
         Arc::new(Self { real: RealClock::new(), ahead: AtomicU64::new(0), sleeping: Mutex::default() })
     }
 
@@ -56,13 +57,17 @@ impl Clock for TestClock {
     }
 }
 
+/// Reading it panics.
+pub const PANIC_KEY: &[u8] = b"panic-please";
+
 type Map = BTreeMap<Vec<u8>, Entry<Arc<[u8]>>>;
 
-/// A map. Cloning shares it.
+/// One of a tenant's maps. Cloning shares it.
 #[derive(Clone)]
 pub struct MemoryStore {
     clock: Arc<TestClock>,
     map: Arc<Mutex<Map>>,
+    databases: Arc<[Arc<Mutex<Map>>; 16]>,
     /// Writes are applied, but their commits fail.
     pub fail_commits: Arc<AtomicBool>,
     /// Sizes of the batches written, in changes.
@@ -72,6 +77,18 @@ pub struct MemoryStore {
 }
 
 impl MemoryStore {
+    pub fn new(clock: &Arc<TestClock>) -> Self {
+        let databases: Arc<[Arc<Mutex<Map>>; 16]> = Arc::default();
+        Self {
+            clock: Arc::clone(clock),
+            map: Arc::clone(&databases[0]),
+            databases,
+            fail_commits: Arc::default(),
+            batches: Arc::default(),
+            quota: Quota::new(clock.clone(), &UnitLimits::default()),
+        }
+    }
+
     fn apply(&self, map: &mut Map, batch: &Batch) -> Ready<Result<()>> {
         for change in batch.as_ref().iter() {
             match change {
@@ -99,6 +116,7 @@ impl Store for MemoryStore {
     type Commit = Ready<Result<()>>;
 
     async fn get(&self, key: &[u8]) -> Result<Option<Entry<Self::Value>>> {
+        assert_ne!(key, PANIC_KEY, "planned");
         Ok(self.live(&self.map.lock().expect("no panic"), key))
     }
 
@@ -127,6 +145,11 @@ impl Store for MemoryStore {
         Ok(Page { keys, next: range.next().map(|(key, _)| key.clone()) })
     }
 
+    fn database(&self, number: u8) -> Option<Self> {
+        let map = Arc::clone(self.databases.get(usize::from(number))?);
+        Some(Self { map, ..self.clone() })
+    }
+
     fn quota(&self) -> Option<&Arc<Quota>> {
         Some(&self.quota)
     }
@@ -146,21 +169,25 @@ pub struct Running {
 }
 
 impl Running {
+    /// One tenant, an open door.
     pub fn start(settings: Settings) -> Self {
-        let clock = TestClock::new();
-        let store = MemoryStore {
-            clock: Arc::clone(&clock),
-            map: Arc::default(),
-            fail_commits: Arc::default(),
-            batches: Arc::default(),
-            quota: Quota::new(clock.clone(), &UnitLimits::default()),
-        };
+        Self::start_with(settings, TestClock::new(), |store| Arc::new(OpenDoor::new(store)))
+    }
+
+    /// Whom the doorman lets in that `doorman` makes; it may ignore the store it is given.
+    pub fn start_with(
+        settings: Settings,
+        clock: Arc<TestClock>,
+        doorman: impl FnOnce(MemoryStore) -> Arc<dyn Doorman<MemoryStore>>,
+    ) -> Self {
+        let store = MemoryStore::new(&clock);
+        let doorman = doorman(store.clone());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let gateway = {
             let _guard = runtime.enter();
             let address = "127.0.0.1:0".parse().expect("an address");
             let listener = listen(address).expect("a free port");
-            Gateway::new(listener, settings, store.clone(), clock.clone()).expect("an address")
+            Gateway::new(listener, settings, doorman, clock.clone()).expect("an address")
         };
         let address = gateway.address();
         let (end, ended) = oneshot::channel::<()>();

@@ -1,5 +1,6 @@
 //! `CLIENT`: this connection and the others.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::resp::client::{Client, Phase};
@@ -48,10 +49,11 @@ pub(in crate::resp) async fn client<S: Store>(connection: &mut Connection<S>, ar
         }
         b"info" => {
             takes("info", args.len() == 2)?;
-            let line = line_of(&connection.client, connection.server.second());
+            let line = line_of(&connection.client, &connection.account()?.name, connection.server.second());
             connection.replies.text(&line);
         }
         b"list" => list(connection, args)?,
+        b"kill" => super::kill::kill(connection, args)?,
         b"no-evict" => {
             takes("no-evict", args.len() == 3)?;
             accept_on_or_off(connection, args)?;
@@ -68,11 +70,13 @@ pub(in crate::resp) async fn client<S: Store>(connection: &mut Connection<S>, ar
     Ok(())
 }
 
-const HELP: [&str; 12] = [
+const HELP: [&str; 14] = [
     "CACHING | GETREDIR | TRACKING OFF | TRACKINGINFO: nothing is tracked.",
     "GETNAME | SETNAME <name>: the connection's name.",
     "ID: the connection's number.",
     "INFO: one line about this connection.",
+    "KILL <ip:port>: closes a connection.",
+    "KILL [ID <id>] [ADDR <ip:port>] [LADDR <ip:port>] [USER <name>] [TYPE normal] [SKIPME yes|no]: closes those.",
     "LIST [TYPE normal] [ID <id> ...]: one line about each connection.",
     "NO-EVICT ON|OFF: accepted, nothing is evicted.",
     "NO-TOUCH ON|OFF: accepted, nothing is touched.",
@@ -112,7 +116,7 @@ fn accept_on_or_off<S: Store>(connection: &mut Connection<S>, args: Args<'_>) ->
 
 fn list<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
     let second = connection.server.second();
-    let clients = connection.server.clients.list();
+    let clients = connection.server.clients.of_tenant(connection.account()?.tenant);
     let mut wanted: Option<Vec<u64>> = None;
     match args.get(2) {
         None => {}
@@ -132,14 +136,15 @@ fn list<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
         }
         Some(_) => return Err(SYNTAX),
     }
+    let name = Arc::clone(&connection.account()?.name);
     let listed = clients.iter().filter(|client| wanted.as_ref().is_none_or(|ids| ids.contains(&client.id)));
-    let lines: String = listed.map(|client| line_of(client, second)).collect();
+    let lines: String = listed.map(|client| line_of(client, &name, second)).collect();
     connection.replies.text(&lines);
     Ok(())
 }
 
 /// A line of `CLIENT LIST`: the fields of Redis that mean something here.
-fn line_of(client: &Client, second: u64) -> String {
+fn line_of(client: &Client, user: &str, second: u64) -> String {
     let names = client.names.lock().clone();
     let flags = match client.phase() {
         Phase::Idle | Phase::Serving => "N",
@@ -147,13 +152,14 @@ fn line_of(client: &Client, second: u64) -> String {
         Phase::Replying => "w",
     };
     format!(
-        "id={} addr={} laddr={} name={} age={} idle={} flags={flags} db=0 resp={} lib-name={} lib-ver={}\n",
+        "id={} addr={} laddr={} name={} age={} idle={} flags={flags} db={} user={user} resp={} lib-name={} lib-ver={}\n",
         client.id,
         client.peer,
         client.local,
         String::from_utf8_lossy(&names.name),
         second.saturating_sub(client.since),
         second.saturating_sub(client.last()),
+        client.database.load(Ordering::Relaxed),
         if client.resp3.load(Ordering::Relaxed) { 3 } else { 2 },
         String::from_utf8_lossy(&names.lib_name),
         String::from_utf8_lossy(&names.lib_version),

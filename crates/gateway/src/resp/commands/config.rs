@@ -1,6 +1,7 @@
 //! `CONFIG`: what tools look at before they start. What can be set here is what concerns the asking client's own view; the rest
 //! is in the configuration file.
 
+use super::connection::DATABASES;
 use super::introspect::help;
 use crate::resp::connection::Connection;
 use crate::resp::error::{Error, Outcome, SYNTAX};
@@ -53,15 +54,16 @@ pub(in crate::resp) async fn config<S: Store>(connection: &mut Connection<S>, ar
 /// Every setting and its value.
 fn all<S: Store>(connection: &Connection<S>) -> Vec<(String, String)> {
     let settings = &connection.server.settings;
+    let connections_max = super::info::connections_max(&connection.server, connection.account().ok());
     let slowlog = connection.slowlog();
     let own = [
         // There are no snapshots to schedule; the log is always on.
         ("appendonly", "yes".to_owned()),
         ("cluster-enabled", "no".to_owned()),
-        ("databases", "1".to_owned()),
+        ("databases", DATABASES.to_string()),
         ("io-threads", settings.threads.to_string()),
         ("latency-monitor-threshold", "0".to_owned()),
-        ("maxclients", settings.connections_max.to_string()),
+        ("maxclients", connections_max.to_string()),
         ("maxmemory", "0".to_owned()),
         ("maxmemory-policy", "noeviction".to_owned()),
         ("notify-keyspace-events", String::new()),

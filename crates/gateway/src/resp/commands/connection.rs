@@ -30,19 +30,23 @@ pub(in crate::resp) async fn quit<S: Store>(connection: &mut Connection<S>, _: A
     Ok(())
 }
 
-/// A database's number. There is number 0.
+/// Databases of a tenant.
+pub(super) const DATABASES: u8 = 16;
+
+/// A database's number.
 pub(super) fn database(arg: &[u8]) -> Outcome<u8> {
-    match integer(arg)? {
-        0 => Ok(0),
-        index if i32::try_from(index).is_err() => {
-            Err(Error::new("ERR value is out of range, value must between -2147483648 and 2147483647"))
-        }
-        _ => Err(DB_INDEX),
+    let number = integer(arg)?;
+    if i32::try_from(number).is_err() {
+        return Err(Error::new("ERR value is out of range, value must between -2147483648 and 2147483647"));
     }
+    u8::try_from(number).ok().filter(|&number| number < DATABASES).ok_or(DB_INDEX)
 }
 
 pub(in crate::resp) async fn select<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
-    database(args.at(1))?;
+    let number = database(args.at(1))?;
+    if !connection.select(number).await? {
+        return Err(DB_INDEX);
+    }
     connection.replies.ok();
     Ok(())
 }
@@ -75,6 +79,8 @@ pub(in crate::resp) async fn role<S: Store>(connection: &mut Connection<S>, _: A
 }
 
 pub(in crate::resp) async fn reset<S: Store>(connection: &mut Connection<S>, _: Args<'_>) -> Outcome {
+    connection.submit().await;
+    connection.forget_who().inspect_err(|_| connection.closing = true)?;
     connection.client.names.lock().name.clear();
     connection.client.resp3.store(false, Ordering::Relaxed);
     connection.replies.protocol = Protocol::Resp2;

@@ -1,10 +1,10 @@
-//! `HELLO` and `AUTH`. There are no passwords yet: the user is `default`, and any password is right for it.
+//! `HELLO` and `AUTH`: who is here. A user is a tenant.
 
 use std::sync::atomic::Ordering;
 
 use super::client::check_name;
 use crate::resp::connection::Connection;
-use crate::resp::error::{Error, NO_PROTO, Outcome, SYNTAX, WRONG_PASS};
+use crate::resp::error::{Error, NO_AUTH_HELLO, NO_PROTO, Outcome, SYNTAX};
 use crate::resp::frame::Args;
 use crate::resp::number::parse_i64;
 use crate::resp::reply::Protocol;
@@ -13,19 +13,19 @@ use crate::store::Store;
 /// The Redis whose behaviour is followed: clients decide by it what they may use.
 pub(super) const REDIS_VERSION: &str = "7.0.15";
 
-fn check_user(user: &[u8]) -> Outcome {
-    if user == b"default" { Ok(()) } else { Err(WRONG_PASS) }
-}
+/// The user that a password alone is for.
+const DEFAULT_USER: &[u8] = b"default";
 
 pub(in crate::resp) async fn auth<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
     match args.len() {
-        2 => {
+        2 if connection.server.doorman.is_default_open() => {
             return Err(Error::new(
                 "ERR AUTH <password> called without any password configured for the default user. \
                  Are you sure your configuration is correct?",
             ));
         }
-        3 => check_user(args.at(1))?,
+        2 => connection.log_in(DEFAULT_USER, args.at(1)).await?,
+        3 => connection.log_in(args.at(1), args.at(2)).await?,
         _ => return Err(SYNTAX),
     }
     connection.replies.ok();
@@ -40,12 +40,12 @@ pub(in crate::resp) async fn hello<S: Store>(connection: &mut Connection<S>, arg
         Some(Some(_)) => return Err(NO_PROTO),
         Some(None) => return Err(Error::new("ERR Protocol version is not an integer or out of range")),
     };
-    let mut name = None;
+    let (mut name, mut login) = (None, None);
     let mut index = 2;
     while let Some(word) = args.get(index) {
         match (args.get(index + 1), args.get(index + 2)) {
-            (Some(user), Some(_)) if word.eq_ignore_ascii_case(b"AUTH") => {
-                check_user(user)?;
+            (Some(user), Some(secret)) if word.eq_ignore_ascii_case(b"AUTH") => {
+                login = Some((user, secret));
                 index += 3;
             }
             (Some(text), _) if word.eq_ignore_ascii_case(b"SETNAME") => {
@@ -57,6 +57,12 @@ pub(in crate::resp) async fn hello<S: Store>(connection: &mut Connection<S>, arg
                 return Err(Error::bytes([b"ERR Syntax error in HELLO option '", word, b"'"].concat()));
             }
         }
+    }
+    if let Some((user, secret)) = login {
+        connection.log_in(user, secret).await?;
+    }
+    if !connection.is_known() {
+        return Err(NO_AUTH_HELLO);
     }
     if let Some(name) = name {
         connection.client.names.lock().name = name.to_vec();

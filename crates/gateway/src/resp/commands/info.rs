@@ -1,8 +1,10 @@
 //! `INFO`: facts in sections, as `name:value` lines.
 
 use std::fmt::Write;
+use std::sync::Arc;
 
 use super::hello::REDIS_VERSION;
+use crate::auth::account::Account;
 use crate::resp::connection::Connection;
 use crate::resp::error::Outcome;
 use crate::resp::frame::Args;
@@ -44,7 +46,7 @@ pub(in crate::resp) async fn info<S: Store>(connection: &mut Connection<S>, args
             text.push_str("\r\n");
         }
         line(&mut text, format_args!("# {section}"));
-        own_facts(&connection.server, section, &mut text);
+        own_facts(&connection.server, connection.account()?, section, &mut text);
         for (_, name, value) in facts.iter().filter(|(of, ..)| of.eq_ignore_ascii_case(section)) {
             line(&mut text, format_args!("{name}:{value}"));
         }
@@ -64,8 +66,8 @@ fn line(text: &mut String, content: std::fmt::Arguments<'_>) {
     let _ = write!(text, "{content}\r\n");
 }
 
-/// What the gateway itself knows.
-fn own_facts<S: Store>(server: &Server<S>, section: &str, text: &mut String) {
+/// What the gateway itself knows: of the tenant's connections and commands only (S5).
+fn own_facts<S: Store>(server: &Server<S>, account: &Arc<Account>, section: &str, text: &mut String) {
     let mut fact = |name: &str, value: &dyn std::fmt::Display| line(text, format_args!("{name}:{value}"));
     match section {
         "Server" => {
@@ -83,8 +85,8 @@ fn own_facts<S: Store>(server: &Server<S>, section: &str, text: &mut String) {
             fact("io_threads_active", &server.settings.threads);
         }
         "Clients" => {
-            fact("connected_clients", &server.clients.count());
-            fact("maxclients", &server.settings.connections_max);
+            fact("connected_clients", &account.connections());
+            fact("maxclients", &connections_max(server, Some(account)));
             fact("blocked_clients", &0);
         }
         "Memory" => {
@@ -96,12 +98,11 @@ fn own_facts<S: Store>(server: &Server<S>, section: &str, text: &mut String) {
             fact("aof_enabled", &1);
         }
         "Stats" => {
-            let totals = server.stats.recent();
-            fact("total_connections_received", &(server.clients.admitted() + totals.refused));
+            let totals = account.stats.recent();
+            fact("total_connections_received", &account.admitted());
             fact("total_commands_processed", &totals.commands.iter().sum::<u64>());
             fact("total_net_input_bytes", &totals.bytes_in);
             fact("total_net_output_bytes", &totals.bytes_out);
-            fact("rejected_connections", &totals.refused);
             fact("keyspace_hits", &totals.hits);
             fact("keyspace_misses", &totals.misses);
             fact("total_error_replies", &totals.errors);
@@ -111,7 +112,7 @@ fn own_facts<S: Store>(server: &Server<S>, section: &str, text: &mut String) {
             fact("connected_slaves", &0);
         }
         "Commandstats" => {
-            let totals = server.stats.recent();
+            let totals = account.stats.recent();
             for (index, command) in COMMANDS.iter().enumerate() {
                 let (calls, micros) = (totals.commands[index], totals.nanos[index] / 1000);
                 let (failed, rejected) = (totals.failed[index], totals.rejected[index]);
@@ -131,5 +132,14 @@ fn own_facts<S: Store>(server: &Server<S>, section: &str, text: &mut String) {
         }
         "Cluster" => fact("cluster_enabled", &0),
         _ => {}
+    }
+}
+
+/// Most connections that the tenant may have.
+pub(super) fn connections_max<S: Store>(server: &Server<S>, account: Option<&Arc<Account>>) -> usize {
+    let max = server.settings.connections_max;
+    match account.map_or(0, |account| account.connections_max()) {
+        0 => max,
+        own => max.min(own as usize),
     }
 }

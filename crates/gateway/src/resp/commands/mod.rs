@@ -1,5 +1,6 @@
 //! What the commands do, one file per family.
 
+pub(super) mod acl;
 pub(super) mod bitfield;
 pub(super) mod bitmap;
 pub(super) mod client;
@@ -13,6 +14,7 @@ pub(super) mod hello;
 pub(super) mod info;
 pub(super) mod introspect;
 pub(super) mod keys;
+mod kill;
 pub(super) mod lcs;
 mod modes;
 pub(super) mod moves;

@@ -8,6 +8,7 @@ use crate::resp::error::{Error, NO_SUCH_KEY, Outcome, SYNTAX};
 use crate::resp::frame::Args;
 use crate::store::{Entry, Store};
 
+const OTHER_DATABASE: Error = Error::new("ERR keys cannot be moved or copied between databases");
 const SAME: Error = Error::new("ERR source and destination objects are the same");
 
 fn put<V: std::ops::Deref<Target = [u8]>>(batch: &mut Batch, key: &[u8], entry: &Entry<V>) {
@@ -46,16 +47,19 @@ pub(in crate::resp) async fn renamenx<S: Store>(connection: &mut Connection<S>, 
 
 pub(in crate::resp) async fn copy<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
     let (from, to) = (args.at(1), args.at(2));
-    let mut replace = false;
+    let (mut replace, mut other) = (false, false);
     let mut words = args.iter_from(3);
     while let Some(word) = words.next() {
         if word.eq_ignore_ascii_case(b"REPLACE") {
             replace = true;
         } else if word.eq_ignore_ascii_case(b"DB") {
-            database(words.next().ok_or(SYNTAX)?)?;
+            other = database(words.next().ok_or(SYNTAX)?)? != connection.database();
         } else {
             return Err(SYNTAX);
         }
+    }
+    if other {
+        return Err(OTHER_DATABASE);
     }
     if from == to {
         return Err(SAME);
@@ -74,8 +78,8 @@ pub(in crate::resp) async fn copy<S: Store>(connection: &mut Connection<S>, args
     Ok(())
 }
 
-/// There is one database, so the only place to move to is where the key is.
-pub(in crate::resp) async fn move_key<S: Store>(_: &mut Connection<S>, args: Args<'_>) -> Outcome {
-    database(args.at(2))?;
-    Err(SAME)
+/// No change spans two databases, as it might span two partitions: better refused than half done.
+pub(in crate::resp) async fn move_key<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
+    let same = database(args.at(2))? == connection.database();
+    Err(if same { SAME } else { OTHER_DATABASE })
 }

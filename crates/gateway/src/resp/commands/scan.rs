@@ -3,6 +3,7 @@
 use weir_io::{Rng, yield_now};
 use weir_model::Batch;
 
+use super::connection::DATABASES;
 use super::integer;
 use crate::resp::connection::Connection;
 use crate::resp::error::{Error, INVALID_CURSOR, OLD_CURSOR, Outcome, SYNTAX};
@@ -57,7 +58,7 @@ pub(in crate::resp) async fn scan<S: Store>(connection: &mut Connection<S>, args
     let options = ScanOptions::parse(args)?;
     let mut next = match cursor {
         0 => Some(Vec::new()),
-        cursor => Some(connection.server.cursors.resolve(cursor).ok_or(OLD_CURSOR)?),
+        cursor => Some(connection.account()?.cursors.resolve(connection.database(), cursor).ok_or(OLD_CURSOR)?),
     };
     connection.submit().await;
     let mut found = Vec::new();
@@ -71,7 +72,11 @@ pub(in crate::resp) async fn scan<S: Store>(connection: &mut Connection<S>, args
         found.extend(page.keys.into_iter().filter(|key| options.strings && matching(key)));
         yield_now().await;
     }
-    let cursor = next.map_or(0, |key| connection.server.cursors.issue(key));
+    let database = connection.database();
+    let cursor = match next {
+        None => 0,
+        Some(key) => connection.account()?.cursors.issue(database, key),
+    };
     connection.replies.array(2);
     connection.replies.bulk(cursor.to_string().as_bytes());
     connection.replies.array(found.len());
@@ -180,6 +185,22 @@ pub(in crate::resp) async fn flush<S: Store>(connection: &mut Connection<S>, arg
     if args.len() > 2 || !known {
         return Err(SYNTAX);
     }
+    if !args.at(0).eq_ignore_ascii_case(b"FLUSHALL") {
+        flush_database(connection).await?;
+    } else {
+        let home = connection.database();
+        for number in 0..DATABASES {
+            connection.select(number).await?;
+            let flushed = flush_database(connection).await;
+            connection.select(home).await?;
+            flushed?;
+        }
+    }
+    connection.replies.ok();
+    Ok(())
+}
+
+async fn flush_database<S: Store>(connection: &mut Connection<S>) -> Outcome {
     connection.submit().await;
     let mut batch = Batch::new();
     let mut next = Some(Vec::new());
@@ -193,6 +214,5 @@ pub(in crate::resp) async fn flush<S: Store>(connection: &mut Connection<S>, arg
         next = page.next;
         yield_now().await;
     }
-    connection.replies.ok();
     Ok(())
 }

@@ -1,0 +1,192 @@
+//! What all sessions of one tenant share in the gateway: their number, what waits to be read, counters, cursors, the slow log, a
+//! pause.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use weir_io::Rng;
+
+use super::{Grant, Standing, Tenancy};
+use crate::resp::cursors::Cursors;
+use crate::resp::pause::Pause;
+use crate::resp::slowlog::Slowlog;
+use crate::stats::Stats;
+
+/// Replies of one tenant that its clients do not read, in bytes; a connection that would add more is cut (S11).
+pub(crate) const UNREAD_BYTES_MAX: u64 = 256 << 20;
+
+/// See the module.
+pub(crate) struct Account {
+    pub(crate) tenant: u32,
+    pub(crate) name: Arc<str>,
+    pub(crate) stats: Stats,
+    pub(crate) cursors: Cursors,
+    pub(crate) slowlog: Slowlog,
+    pub(crate) pause: Pause,
+    tenancy: Arc<dyn Tenancy>,
+    connections: AtomicUsize,
+    admitted: AtomicU64,
+    unread_bytes: AtomicU64,
+}
+
+impl Account {
+    /// Whether the tenant's commands are served.
+    #[inline]
+    pub(crate) fn standing(&self) -> Standing {
+        self.tenancy.standing()
+    }
+
+    /// Sessions now.
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    /// Sessions ever.
+    pub(crate) fn admitted(&self) -> u64 {
+        self.admitted.load(Ordering::Relaxed)
+    }
+
+    /// Most sessions; 0 = not limited.
+    pub(crate) fn connections_max(&self) -> u32 {
+        self.tenancy.connections_max()
+    }
+
+    /// A place for one more session, if the tenant's share has one (S13).
+    pub(super) fn take_place(self: &Arc<Self>) -> Option<Place> {
+        let max = match self.tenancy.connections_max() {
+            0 => usize::MAX,
+            max => max as usize,
+        };
+        let more = |now| (now < max).then(|| now + 1);
+        self.connections.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
+        self.admitted.fetch_add(1, Ordering::Relaxed);
+        Some(Place(Arc::clone(self)))
+    }
+
+    /// Books `bytes` that wait to be read, unless that is too much for one tenant.
+    pub(crate) fn hold_unread(self: &Arc<Self>, bytes: u64) -> Option<Unread> {
+        let more = |now: u64| now.checked_add(bytes).filter(|&sum| sum <= UNREAD_BYTES_MAX);
+        self.unread_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
+        Some(Unread { account: Arc::clone(self), bytes })
+    }
+}
+
+/// A session's place among its tenant's connections.
+pub(crate) struct Place(Arc<Account>);
+
+impl Place {
+    pub(super) fn account(&self) -> &Arc<Account> {
+        &self.0
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Replies booked as unread.
+pub(crate) struct Unread {
+    account: Arc<Account>,
+    bytes: u64,
+}
+
+impl Drop for Unread {
+    fn drop(&mut self) {
+        self.account.unread_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// The accounts of all tenants that have ever been here, until they are dropped.
+pub(crate) struct Accounts {
+    threads: usize,
+    all: Mutex<All>,
+}
+
+struct All {
+    accounts: BTreeMap<u32, Arc<Account>>,
+    rng: Rng,
+}
+
+impl Accounts {
+    /// None yet; counters are for `threads` threads, numbers of cursors are drawn from `seed`.
+    pub(crate) fn new(threads: usize, seed: u64) -> Self {
+        Self { threads, all: Mutex::new(All { accounts: BTreeMap::new(), rng: Rng::new(seed) }) }
+    }
+
+    /// The account that `grant` is for.
+    pub(crate) fn of<S>(&self, grant: &Grant<S>) -> Arc<Account> {
+        let mut all = self.all.lock();
+        if let Some(account) = all.accounts.get(&grant.tenant) {
+            return Arc::clone(account);
+        }
+        let account = Arc::new(Account {
+            tenant: grant.tenant,
+            name: Arc::clone(&grant.name),
+            stats: Stats::new(self.threads),
+            cursors: Cursors::new(all.rng.next_u64()),
+            slowlog: Slowlog::default(),
+            pause: Pause::default(),
+            tenancy: Arc::clone(&grant.tenancy),
+            connections: AtomicUsize::new(0),
+            admitted: AtomicU64::new(0),
+            unread_bytes: AtomicU64::new(0),
+        });
+        all.accounts.insert(grant.tenant, Arc::clone(&account));
+        account
+    }
+
+    /// Forgets the accounts of tenants that are gone: numbers are never reused.
+    pub(crate) fn sweep(&self) {
+        self.all.lock().accounts.retain(|_, account| account.standing() != Standing::Dropped);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Fixed(u32);
+
+    impl Tenancy for Fixed {
+        fn standing(&self) -> Standing {
+            Standing::Active
+        }
+
+        fn connections_max(&self) -> u32 {
+            self.0
+        }
+    }
+
+    fn grant(tenant: u32, connections_max: u32) -> Grant<()> {
+        Grant { tenant, name: "t".into(), store: (), tenancy: Arc::new(Fixed(connections_max)) }
+    }
+
+    #[test]
+    fn s13_a_tenant_has_its_share_of_places_and_no_more() {
+        let accounts = Accounts::new(1, 1);
+        let account = accounts.of(&grant(1, 2));
+        let places = (account.take_place(), account.take_place());
+        assert!(places.0.is_some() && places.1.is_some() && account.take_place().is_none());
+        assert!(accounts.of(&grant(2, 2)).take_place().is_some(), "another tenant's places are its own");
+        drop(places);
+        assert_eq!(account.connections(), 0);
+        assert!(accounts.of(&grant(1, 2)).take_place().is_some());
+    }
+
+    #[test]
+    fn s11_what_a_tenants_clients_do_not_read_is_bounded() {
+        let account = Accounts::new(1, 1).of(&grant(1, 0));
+        let half = account.hold_unread(UNREAD_BYTES_MAX / 2).expect("fits");
+        let rest = account.hold_unread(UNREAD_BYTES_MAX / 2).expect("fits exactly");
+        assert!(account.hold_unread(1).is_none());
+        drop(half);
+        assert!(account.hold_unread(1).is_some());
+        assert!(account.hold_unread(u64::MAX).is_none());
+        drop(rest);
+        assert_eq!(account.unread_bytes.load(Ordering::Relaxed), 0);
+    }
+}

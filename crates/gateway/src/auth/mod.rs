@@ -1,0 +1,87 @@
+//! Whose connection it is: who may come in, and as whom.
+//!
+//! A tenant is a user of the protocol (`AUTH NAME SECRET`). A connection that has said nothing is a stranger, unless the
+//! [`Doorman`] opens to it; a [`Session`] is what it gets: a handle on one tenant's data, and nothing that could name
+//! another's.
+
+pub mod account;
+mod open;
+mod session;
+
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+
+pub use open::OpenDoor;
+pub(crate) use session::Session;
+
+use crate::store::Store;
+
+/// A future that borrows what it needs: the secret is not copied to be checked.
+pub type Checking<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Decides who comes in.
+pub trait Doorman<S: Store>: Send + Sync + 'static {
+    /// What a connection from `peer` may use before it has said who it is; `None` = nothing (S1, S2).
+    fn open_door(&self, peer: SocketAddr) -> Option<Grant<S>>;
+
+    /// Checks the secret of `name`. What it costs and says does not depend on whether there is such a name (S3).
+    fn login<'a>(
+        &'a self,
+        name: &'a [u8],
+        secret: &'a [u8],
+        peer: SocketAddr,
+    ) -> Checking<'a, Result<Grant<S>, Refusal>>;
+
+    /// Whether the tenant called `default` lets everyone who may connect in, so that a secret alone is a mistake.
+    fn is_default_open(&self) -> bool;
+}
+
+/// What somebody may use who was let in.
+pub struct Grant<S> {
+    /// The tenant's number, never reused.
+    pub tenant: u32,
+    /// The tenant's name.
+    pub name: Arc<str>,
+    /// Database 0 of the tenant.
+    pub store: S,
+    /// What may change while the session lasts.
+    pub tenancy: Arc<dyn Tenancy>,
+}
+
+/// What is asked about a tenant again and again: a load of an atomic or two.
+pub trait Tenancy: Send + Sync + 'static {
+    /// Whether its commands are served.
+    fn standing(&self) -> Standing;
+    /// Most connections at a time; 0 = as many as the node takes.
+    fn connections_max(&self) -> u32;
+}
+
+/// Whether a tenant's commands are served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// They are.
+    Active,
+    /// Refused, with `-NOPERM`.
+    Suspended,
+    /// The tenant is gone; its connections are closed.
+    Dropped,
+}
+
+/// Why somebody was not let in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// No such name, or not its secret: which of the two is not told.
+    WrongSecret,
+    /// The tenant has as many connections as it may have.
+    TooManyConnections,
+    /// Too many wrong secrets from this address: the next one is looked at in so many seconds.
+    TooManyFailures {
+        /// Whole seconds, at least 1.
+        retry_seconds: u64,
+    },
+    /// More logins wait to be checked than can wait.
+    Busy,
+    /// The tenant is suspended. Told only to who knows its secret.
+    Suspended(Arc<str>),
+}

@@ -1,0 +1,32 @@
+//! `ACL`: a tenant is a user, and knows of no other.
+
+use crate::resp::connection::Connection;
+use crate::resp::error::{Error, Outcome};
+use crate::resp::frame::Args;
+use crate::store::Store;
+
+pub(in crate::resp) async fn acl<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
+    let subcommand = args.at(1).to_ascii_lowercase();
+    let arity = |name: &str| if args.len() == 2 { Ok(()) } else { Err(Error::arity(&format!("acl|{name}"))) };
+    match subcommand.as_slice() {
+        b"whoami" => {
+            arity("whoami")?;
+            let name = connection.account()?.name.clone();
+            connection.replies.bulk(name.as_bytes());
+        }
+        b"users" => {
+            arity("users")?;
+            let name = connection.account()?.name.clone();
+            connection.replies.array(1);
+            connection.replies.bulk(name.as_bytes());
+        }
+        b"help" => super::introspect::help(connection, "ACL", &HELP),
+        b"list" | b"getuser" | b"setuser" | b"deluser" | b"save" | b"load" | b"log" => {
+            return Err(Error::new("NOPERM tenants and their secrets are altered at the operators' door: weir tenant"));
+        }
+        _ => return Err(Error::unknown_subcommand("acl", args.at(1))),
+    }
+    Ok(())
+}
+
+const HELP: [&str; 3] = ["USERS: the tenant whose connection this is.", "WHOAMI: its name.", "HELP: this text."];

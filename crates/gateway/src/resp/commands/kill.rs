@@ -1,0 +1,85 @@
+//! `CLIENT KILL`: of the tenant's own connections. Others are as if they were not there.
+
+use crate::resp::client::{Client, Clients};
+use crate::resp::connection::Connection;
+use crate::resp::error::{Error, Outcome, SYNTAX};
+use crate::resp::frame::Args;
+use crate::resp::number::parse_i64;
+use crate::store::Store;
+
+/// Which connections are meant: all that is given must be right.
+#[derive(Default)]
+struct Filter<'a> {
+    id: Option<u64>,
+    peer: Option<&'a [u8]>,
+    local: Option<&'a [u8]>,
+    /// There are no others than normal ones.
+    nobody: bool,
+    spare_self: bool,
+}
+
+impl<'a> Filter<'a> {
+    fn parse(args: Args<'a>, user: &str) -> Outcome<Self> {
+        let mut filter = Self { spare_self: true, ..Self::default() };
+        let mut words = args.iter_from(2);
+        while let Some(word) = words.next() {
+            let value = words.next().ok_or(SYNTAX)?;
+            let is = |word: &[u8]| value.eq_ignore_ascii_case(word);
+            match word.to_ascii_lowercase().as_slice() {
+                b"id" => {
+                    let id = parse_i64(value).and_then(|id| u64::try_from(id).ok()).filter(|&id| id > 0);
+                    filter.id = Some(id.ok_or(Error::new("ERR client-id should be greater than 0"))?);
+                }
+                b"addr" => filter.peer = Some(value),
+                b"laddr" => filter.local = Some(value),
+                b"user" if value != user.as_bytes() => {
+                    return Err(Error::bytes([b"ERR No such user '", value, b"'"].concat()));
+                }
+                b"user" => {}
+                b"type" if is(b"normal") => {}
+                b"type" if is(b"master") || is(b"replica") || is(b"slave") || is(b"pubsub") => filter.nobody = true,
+                b"type" => return Err(Error::bytes([b"ERR Unknown client type '", value, b"'"].concat())),
+                b"skipme" if is(b"yes") => filter.spare_self = true,
+                b"skipme" if is(b"no") => filter.spare_self = false,
+                _ => return Err(SYNTAX),
+            }
+        }
+        Ok(filter)
+    }
+
+    fn means(&self, client: &Client) -> bool {
+        !self.nobody
+            && self.id.is_none_or(|id| id == client.id)
+            && self.peer.is_none_or(|peer| peer == client.peer.to_string().as_bytes())
+            && self.local.is_none_or(|local| local == client.local.to_string().as_bytes())
+    }
+}
+
+pub(super) fn kill<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
+    let by_address = args.len() == 3;
+    let filter = match args.len() {
+        ..=2 => return Err(Error::arity("client|kill")),
+        3 => Filter { peer: Some(args.at(2)), ..Filter::default() },
+        _ => Filter::parse(args, &connection.account()?.name)?,
+    };
+    let mut killed = 0;
+    for client in connection.server.clients.of_tenant(connection.account()?.tenant) {
+        let is_self = client.id == connection.client.id;
+        if !filter.means(&client) || is_self && filter.spare_self {
+            continue;
+        }
+        killed += 1;
+        if is_self {
+            // The reply goes out first.
+            connection.closing = true;
+        } else {
+            Clients::kill(&client);
+        }
+    }
+    match by_address {
+        true if killed == 0 => return Err(Error::new("ERR No such client")),
+        true => connection.replies.ok(),
+        false => connection.replies.integer(killed),
+    }
+    Ok(())
+}
