@@ -26,6 +26,7 @@ pub mod redis;
 pub mod report;
 pub mod rounds;
 pub mod settings;
+pub mod tenants;
 mod weir;
 pub mod wire;
 pub mod work;

@@ -35,7 +35,12 @@ impl Client {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
-        Ok(Self { reader: BufReader::with_capacity(64 << 10, stream), request: Vec::new() })
+        Ok(Self::from_stream(stream))
+    }
+
+    /// Reads and writes on `stream`.
+    pub fn from_stream(stream: TcpStream) -> Self {
+        Self { reader: BufReader::with_capacity(64 << 10, stream), request: Vec::new() }
     }
 
     /// Puts a command into the pipeline.

@@ -11,6 +11,8 @@ use weir_bench::contestant::{Engine, Entry};
 use weir_bench::outcome::Outcome;
 use weir_bench::rounds::{ChildProcess, Plan};
 use weir_bench::settings::Settings;
+use weir_bench::tenants::attack::Attack;
+use weir_bench::tenants::{self, victim};
 use weir_bench::work::{Size, Until, Work};
 use weir_bench::{Result, child, ledger, peer, redis, report, rounds};
 
@@ -29,6 +31,8 @@ enum What {
     Redis(RedisArgs),
     /// The server's books against the kernel's: a mixed load, then booked bytes beside /proc/PID/io
     Ledger(LedgerArgs),
+    /// A well-behaved user beside floods, huge values, half-sent commands and the like: what he feels of them
+    Tenants(TenantsArgs),
     /// One task in this process: how `bench engine` runs each of its measurements
     #[command(hide = true)]
     Child {
@@ -122,6 +126,25 @@ struct LedgerArgs {
     json: Option<PathBuf>,
 }
 
+#[derive(Debug, Args)]
+struct TenantsArgs {
+    /// Attacks, separated by commas, or `all`: flood, large-values, keys, half-sent, announced, unread, storm
+    #[arg(long, default_value = "all")]
+    attacks: String,
+    /// Rounds; every round runs every attack, and beside it a process that burns as much
+    #[arg(long, default_value_t = 3)]
+    rounds: u32,
+    /// Seconds of each measurement
+    #[arg(long, default_value_t = 10)]
+    seconds: u64,
+    /// Directory on the disk to measure; created if missing
+    #[arg(long, default_value = "weir-bench-data")]
+    dir: PathBuf,
+    /// Also write every run as a JSON array to this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
 impl Bench {
     /// Runs what was asked for.
     pub fn run(self) -> Result<()> {
@@ -129,6 +152,7 @@ impl Bench {
             What::Engine(args) => args.run(),
             What::Redis(args) => args.run(),
             What::Ledger(args) => args.run(),
+            What::Tenants(args) => args.run(),
             What::Child { order } => child::main(&order),
         }
     }
@@ -200,6 +224,32 @@ impl RedisArgs {
     }
 }
 
+impl TenantsArgs {
+    fn run(self) -> Result<()> {
+        let attacks = match self.attacks.as_str() {
+            "all" => Attack::ALL.to_vec(),
+            names => names.split(',').map(Attack::parse).collect::<Result<_>>()?,
+        };
+        let ours = !self.dir.exists();
+        let weir = std::env::current_exe()?;
+        let plan = tenants::Plan { attacks, rounds: self.rounds, seconds: self.seconds, dir: self.dir, weir };
+        let bar = ProgressBar::new_spinner();
+        let all = tenants::run(&plan, |line| bar.set_message(line.to_owned()))?;
+        bar.finish_and_clear();
+        if ours {
+            fs::remove_dir(&plan.dir)?;
+        }
+        write_as_json(self.json.as_deref(), &all)?;
+        println!(
+            "{} reads and writes per second beside each attack; medians of {} rounds\n",
+            victim::RATE,
+            plan.rounds
+        );
+        print!("{}", tenants::table(&all));
+        Ok(())
+    }
+}
+
 impl LedgerArgs {
     fn run(self) -> Result<()> {
         let ours = !self.dir.exists();
@@ -212,13 +262,16 @@ impl LedgerArgs {
         if ours {
             fs::remove_dir(&plan.dir)?;
         }
-        if let Some(path) = &self.json {
-            fs::write(path, serde_json::to_string_pretty(&books)? + "\n")
-                .map_err(|error| format!("{}: {error}", path.display()))?;
-        }
+        write_as_json(self.json.as_deref(), &books)?;
         print!("{}", ledger::table(&books));
         Ok(())
     }
+}
+
+fn write_as_json<T: serde::Serialize>(path: Option<&Path>, value: &T) -> Result<()> {
+    let Some(path) = path else { return Ok(()) };
+    let text = serde_json::to_string_pretty(value)? + "\n";
+    fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()).into())
 }
 
 fn write_json(path: Option<&Path>, outcomes: &[Outcome]) -> Result<()> {

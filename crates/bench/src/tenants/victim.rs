@@ -1,0 +1,83 @@
+//! One well-behaved user: reads and writes at a steady rate, whatever happens. Latency counts from the moment at which a request was
+//! due, so that a server that stands still is charged for all that it kept waiting.
+
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use weir_io::Rng;
+
+use crate::Result;
+use crate::child_server::ChildServer;
+use crate::data::key;
+use crate::meter::Latencies;
+use crate::outcome::Outcome;
+use crate::wire::{self, Client, Reply};
+
+/// Requests per second.
+pub const RATE: u32 = 500;
+const KEYS: u64 = 10_000;
+const VALUE: [u8; 128] = [b'v'; 128];
+
+/// What the victim felt.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Felt {
+    /// Requests answered.
+    pub ops: u64,
+    /// Latencies.
+    pub p50_ns: u64,
+    /// 99 of 100 are faster.
+    pub p99_ns: u64,
+    /// The slowest.
+    pub max_ns: u64,
+}
+
+/// The victim's keys.
+pub fn load(server: &ChildServer) -> Result<()> {
+    let mut client = server.connect()?;
+    (0..KEYS).for_each(|item| client.push(&[b"SET", &key(item), &VALUE]));
+    client.flush()?;
+    (0..KEYS).try_for_each(|_| client.read().map(drop))
+}
+
+/// Works for `duration`.
+pub fn measure(server: &ChildServer, duration: Duration) -> Result<Felt> {
+    let mut stream = server.connect()?.into_stream();
+    let mut replies = Client::from_stream(stream.try_clone()?);
+    let (sent, due) = mpsc::channel::<Instant>();
+    let writer = thread::spawn(move || -> Result<()> {
+        use std::io::Write;
+        let (mut rng, mut request) = (Rng::new(5), Vec::new());
+        let begin = Instant::now();
+        let total = (duration.as_secs_f64() * f64::from(RATE)) as u32;
+        for number in 0..total {
+            let due = begin + Duration::from_secs(1) / RATE * number;
+            thread::sleep(due.saturating_duration_since(Instant::now()));
+            request.clear();
+            let key = key(rng.below(KEYS));
+            match number % 2 {
+                0 => wire::encode(&mut request, &[b"GET", &key]),
+                _ => wire::encode(&mut request, &[b"SET", &key, &VALUE]),
+            }
+            sent.send(due).map_err(|_| "the victim gave up")?;
+            stream.write_all(&request)?;
+        }
+        Ok(())
+    });
+    let mut latencies = Latencies::default();
+    let mut felt = Felt::default();
+    for due in due {
+        if let Reply::Line(line) = replies.read()?
+            && line.starts_with('-')
+        {
+            return Err(format!("the victim was refused: {line}").into());
+        }
+        latencies.record(due.elapsed().as_nanos() as u64);
+        felt.ops += 1;
+    }
+    writer.join().map_err(|_| "the victim's writer panicked")??;
+    let mut outcome = Outcome::default();
+    latencies.report(&mut outcome);
+    Ok(Felt { p50_ns: outcome.p50_ns, p99_ns: outcome.p99_ns, max_ns: outcome.max_ns, ..felt })
+}
