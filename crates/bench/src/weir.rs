@@ -10,7 +10,7 @@ use weir_io::real::{RealClock, RealFs, RealFsOptions, RealSpawn, block_on, block
 use weir_log::SyncMode;
 use weir_lsm::{Range, TreeOptions};
 use weir_model::Batch;
-use weir_node::{Bandwidth, Machine, Node, NodeConfig};
+use weir_node::{Bandwidth, Machine, Node, NodeConfig, Partition};
 
 use crate::Result;
 use crate::contestant::Contestant;
@@ -29,6 +29,7 @@ const FAR_ABOVE: Bandwidth = Bandwidth {
 /// An open Weir.
 pub struct Weir {
     node: Node,
+    partition: Arc<Partition>,
     remarks: String,
 }
 
@@ -47,9 +48,10 @@ impl Weir {
         let config = NodeConfig { bandwidth: gates.then_some(FAR_ABOVE), gates, ..config(dir, settings) };
         let _scope = blocking_scope();
         let node = block_on(Node::open(&config, machine))?;
+        let partition = block_on(node.default_partition())?;
         let gates = if gates { "on, limits far above the load" } else { "off" };
         let remarks = format!("gates {gates}; log {:?}; disk {:?}", config.sync, fs.backend());
-        Ok(Self { node, remarks })
+        Ok(Self { node, partition, remarks })
     }
 }
 
@@ -89,13 +91,13 @@ impl Contestant for Weir {
         let _scope = blocking_scope();
         let mut batch = Batch::new();
         batch.put(key, value);
-        block_on(async { self.node.partition().write(&batch).await?.await })?;
+        block_on(async { self.partition.write(&batch).await?.await })?;
         Ok(())
     }
 
     fn get(&self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<bool> {
         let _scope = blocking_scope();
-        let record = block_on(self.node.partition().get(key))?;
+        let record = block_on(self.partition.get(key))?;
         if let Some(record) = &record {
             see(&record.value);
         }
@@ -105,7 +107,7 @@ impl Contestant for Weir {
     fn scan(&self, from: &[u8], limit: usize, see: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
         let _scope = blocking_scope();
         block_on(async {
-            let mut scan = self.node.partition().scan(Range::starting_at(from)).await?;
+            let mut scan = self.partition.scan(Range::starting_at(from)).await?;
             for _ in 0..limit {
                 let Some(entry) = scan.next().await? else { break };
                 see(entry.key, entry.value);
@@ -115,14 +117,14 @@ impl Contestant for Weir {
     }
 
     fn settle(&self) -> Result<()> {
-        let partition = self.node.partition();
+        let partition = &self.partition;
         partition.seal();
         block_on(partition.settle());
         Ok(())
     }
 
     fn shape(&self) -> String {
-        let shape = self.node.partition().metrics().shape;
+        let shape = self.partition.metrics().shape;
         let levels = shape.levels.iter().enumerate().filter(|(_, level)| level.tables > 0);
         levels.map(|(level, facts)| format!("L{level}:{}", facts.tables)).collect::<Vec<_>>().join(" ")
     }

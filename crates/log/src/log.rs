@@ -71,7 +71,7 @@ impl Log {
         dir: &Path,
         options: LogOptions,
         persisted: LogIndex,
-        replay: &mut (dyn FnMut(LogIndex, &[u8]) -> Op<()> + Send),
+        replay: &mut (dyn FnMut(LogIndex, &[u8]) -> Op<()> + Send + Sync),
     ) -> Result<(Log, Recovery)> {
         let tag = Tag::new(options.owner, Class::Log);
         fs.create_dir_all(dir, tag).await?;

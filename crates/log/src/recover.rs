@@ -72,7 +72,7 @@ struct Recover<'a> {
     fs: &'a Arc<dyn Fs>,
     tag: Tag,
     persisted: LogIndex,
-    replay: &'a mut (dyn FnMut(LogIndex, &[u8]) -> Op<()> + Send),
+    replay: &'a mut (dyn FnMut(LogIndex, &[u8]) -> Op<()> + Send + Sync),
     recovery: Recovery,
     /// The index of the next record, once a first one was seen.
     expected: Option<LogIndex>,
@@ -103,7 +103,7 @@ pub(crate) async fn recover(
     dir: &Path,
     owner: Owner,
     persisted: LogIndex,
-    replay: &mut (dyn FnMut(LogIndex, &[u8]) -> Op<()> + Send),
+    replay: &mut (dyn FnMut(LogIndex, &[u8]) -> Op<()> + Send + Sync),
 ) -> Result<Found> {
     let tag = Tag::new(owner, Class::Log);
     let Survey { found, unneeded, preparing } = survey(fs, dir, owner, persisted, replay).await?;
@@ -130,7 +130,7 @@ async fn survey(
     dir: &Path,
     owner: Owner,
     persisted: LogIndex,
-    replay: &mut (dyn FnMut(LogIndex, &[u8]) -> Op<()> + Send),
+    replay: &mut (dyn FnMut(LogIndex, &[u8]) -> Op<()> + Send + Sync),
 ) -> Result<Survey> {
     let tag = Tag::new(owner, Class::Log);
     let names = fs.list(dir, tag).await?;

@@ -10,7 +10,7 @@
 
 use std::fmt;
 
-use crate::{KEY_BYTES_MAX, VALUE_BYTES_MAX, varint};
+use crate::{STORED_KEY_BYTES_MAX, VALUE_BYTES_MAX, varint};
 
 const DELETE: u8 = 0;
 const PUT: u8 = 1;
@@ -21,7 +21,7 @@ const PUT_EXPIRING: u8 = 2;
 pub enum Change<'a> {
     /// The key has this value from now on, until `expire_at_ms` (milliseconds since 1970; `None` = for ever).
     Put {
-        /// At most [`KEY_BYTES_MAX`] bytes.
+        /// At most [`STORED_KEY_BYTES_MAX`] bytes.
         key: &'a [u8],
         /// At most [`VALUE_BYTES_MAX`] bytes.
         value: &'a [u8],
@@ -30,7 +30,7 @@ pub enum Change<'a> {
     },
     /// The key does not exist from now on.
     Delete {
-        /// At most [`KEY_BYTES_MAX`] bytes.
+        /// At most [`STORED_KEY_BYTES_MAX`] bytes.
         key: &'a [u8],
     },
 }
@@ -64,6 +64,8 @@ impl std::error::Error for DecodeError {}
 pub struct Batch {
     bytes: Vec<u8>,
     count: usize,
+    /// Written in front of every key that is pushed.
+    database: Option<u8>,
 }
 
 impl Batch {
@@ -72,20 +74,39 @@ impl Batch {
         Self::default()
     }
 
+    /// An empty batch for `database`: its number is written in front of every key that is pushed, so that whoever pushes
+    /// speaks of users' keys only.
+    pub fn in_database(database: u8) -> Self {
+        Self { database: Some(database), ..Self::default() }
+    }
+
+    /// Empties the batch, keeping its memory; keys are pushed into `database` from now on.
+    pub fn restart(&mut self, database: Option<u8>) {
+        self.clear();
+        self.database = database;
+    }
+
+    /// The database that keys are pushed into; `None` if they are pushed as they are.
+    pub fn database(&self) -> Option<u8> {
+        self.database
+    }
+
     /// Adds a change.
     ///
     /// # Panics
     /// If key or value are longer than their limits: the protocol layer refuses those before.
     pub fn push(&mut self, change: Change<'_>) {
         let key = change.key();
-        assert!(key.len() <= KEY_BYTES_MAX, "key of {} bytes", key.len());
+        let key_len = key.len() + usize::from(self.database.is_some());
+        assert!(key_len <= STORED_KEY_BYTES_MAX, "key of {key_len} bytes");
         let kind = match change {
             Change::Delete { .. } => DELETE,
             Change::Put { expire_at_ms: None, .. } => PUT,
             Change::Put { expire_at_ms: Some(_), .. } => PUT_EXPIRING,
         };
         self.bytes.push(kind);
-        varint::put(&mut self.bytes, key.len() as u64);
+        varint::put(&mut self.bytes, key_len as u64);
+        self.bytes.extend(self.database);
         self.bytes.extend_from_slice(key);
         if let Change::Put { value, expire_at_ms, .. } = change {
             assert!(value.len() <= VALUE_BYTES_MAX, "value of {} bytes", value.len());
@@ -108,7 +129,7 @@ impl Batch {
         self.push(Change::Delete { key });
     }
 
-    /// Forgets the changes, keeps the memory.
+    /// Forgets the changes, keeps the memory and the database.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.count = 0;
@@ -181,7 +202,7 @@ impl<'a> BatchRef<'a> {
 fn take_change<'a>(rest: &mut &'a [u8]) -> Option<Change<'a>> {
     let (&kind, after) = rest.split_first()?;
     *rest = after;
-    let key = varint::take_slice(rest).filter(|key| key.len() <= KEY_BYTES_MAX)?;
+    let key = varint::take_slice(rest).filter(|key| key.len() <= STORED_KEY_BYTES_MAX)?;
     let expire_at_ms = match kind {
         DELETE => return Some(Change::Delete { key }),
         PUT => None,
@@ -214,6 +235,17 @@ mod tests {
             let decoded = BatchRef::decode(batch.as_bytes()).expect("own bytes decode");
             prop_assert_eq!(decoded.len(), changes.len());
             prop_assert!(decoded.iter().eq(changes.iter().map(change)));
+        }
+
+        #[test]
+        fn a_database_stands_in_front_of_every_key(changes: Vec<Owned>, database in 0..16_u8) {
+            let mut batch = Batch::in_database(database);
+            changes.iter().for_each(|owned| batch.push(change(owned)));
+            let decoded = BatchRef::decode(batch.as_bytes()).expect("own bytes decode");
+            for (found, (key, _)) in decoded.iter().zip(&changes) {
+                prop_assert_eq!(found.key(), [&[database], &key[..]].concat());
+            }
+            prop_assert_eq!(decoded.len(), changes.len());
         }
 
         #[test]

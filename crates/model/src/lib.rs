@@ -4,12 +4,22 @@
 //! visible together. Its bytes are the payload of a log record, described in `docs/format/log.md`.
 
 mod batch;
+mod slot;
+mod tenant;
 pub mod varint;
 
 pub use batch::{Batch, BatchRef, Change, DecodeError};
+pub use slot::{SLOTS, slot};
+pub use tenant::{InvalidName, TENANT_NAME_BYTES_MAX, TenantId, TenantName};
 
-/// The longest key in bytes. Large enough for any sane client, small enough that sixteen fit a block's index.
+/// The longest key of a user in bytes. Large enough for any sane client, small enough that sixteen fit a block's index.
 pub const KEY_BYTES_MAX: usize = 64 * 1024;
+
+/// The longest key as stored: a user's, behind the number of its database.
+pub const STORED_KEY_BYTES_MAX: usize = KEY_BYTES_MAX + 1;
+
+/// Databases of a tenant (`SELECT 0` to `SELECT 15`). In the tree a key stands behind one byte with the number of its database.
+pub const DATABASES: u8 = 16;
 
 /// The longest value in bytes (the Redis protocol's own limit for a string).
 pub const VALUE_BYTES_MAX: usize = 512 << 20;

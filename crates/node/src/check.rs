@@ -6,12 +6,16 @@ use std::sync::Arc;
 use weir_io::{Error, Fs, Owner, Result};
 use weir_log::Recovery;
 use weir_lsm::check::CheckReport;
+use weir_model::TenantName;
 
+use crate::catalogue::Catalogue;
 use crate::layout;
 
 /// What was found in one partition.
 #[derive(Debug)]
 pub struct NodeCheck {
+    /// Whose it is.
+    pub tenant: TenantName,
     /// Its directory.
     pub dir: PathBuf,
     /// The tree.
@@ -27,9 +31,15 @@ pub struct NodeCheck {
 /// # Errors
 /// `Locked` while a server runs on it, `NotFound` if it is no node's directory. What is wrong inside is in the answer.
 pub async fn check(fs: &Arc<dyn Fs>, dir: &Path, mut progress: impl FnMut(usize, usize)) -> Result<Vec<NodeCheck>> {
-    let (_lock, partitions) = layout::survey(fs, dir).await?;
+    let _lock = layout::survey(fs, dir).await?;
+    let listings =
+        Catalogue::read(fs, dir, layout::TAG).await?.map(|(listings, _)| listings.tenants).unwrap_or_default();
+    let there = layout::partitions(fs, dir).await?;
     let mut checks = Vec::new();
-    for dir in partitions {
+    let named = listings.values().flat_map(|listing| listing.partitions.iter().map(|&number| (&listing.name, number)));
+    // A partition gets its directory when it is first used.
+    for (tenant, number) in named.filter(|(_, number)| there.contains(number)) {
+        let dir = layout::partition_path(dir, number);
         let mut problems = Vec::new();
         let tree = match weir_lsm::check::check(fs, &dir.join("tree"), &mut progress).await {
             Ok(mut tree) => {
@@ -43,7 +53,7 @@ pub async fn check(fs: &Arc<dyn Fs>, dir: &Path, mut progress: impl FnMut(usize,
         };
         let log = weir_log::check(fs, &dir.join("log"), Owner::default(), tree.persisted).await;
         let log = log.map_err(|error| problems.push(error)).ok();
-        checks.push(NodeCheck { dir, tree, log, problems });
+        checks.push(NodeCheck { tenant: tenant.clone(), dir, tree, log, problems });
     }
     Ok(checks)
 }

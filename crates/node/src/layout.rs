@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! LOCK                    held by the running process
-//! FORMAT                  "weir 1\n"
+//! FORMAT                  "weir 2\n"
+//! catalogue/              CURRENT and the journal of tenants
 //! partitions/000001/log/  segments
 //! partitions/000001/tree/ CURRENT, manifest, tables
 //! ```
@@ -10,11 +11,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use weir_io::{AlignedBuf, Class, Error, ErrorKind, Fs, FsLock, OpenOptions, Owner, Result, Tag};
+use weir_io::{AlignedBuf, Class, Error, ErrorKind, Fs, FsLock, OpenOptions, Owner, Result, Tag, yield_now};
 
-const FORMAT: &[u8] = b"weir 1\n";
+const FORMAT: &[u8] = b"weir 2\n";
 
-const TAG: Tag = Tag::new(Owner { tenant: 0, partition: 0 }, Class::Maintenance);
+pub const TAG: Tag = Tag::new(Owner { tenant: 0, partition: 0 }, Class::Maintenance);
 
 /// Makes `dir` a node's directory, or checks that it is one, and locks it.
 pub async fn prepare(fs: &Arc<dyn Fs>, dir: &Path) -> Result<Box<dyn FsLock>> {
@@ -27,7 +28,7 @@ pub async fn prepare(fs: &Arc<dyn Fs>, dir: &Path) -> Result<Box<dyn FsLock>> {
             let found = file.read_at(0, AlignedBuf::with_len(length), TAG).await?;
             if found[..] != *FORMAT {
                 let message =
-                    "this version of weir reads format `weir 1` only: the directory belongs to another version";
+                    "this version of weir reads format `weir 2` only: the directory belongs to another version";
                 return Err(Error::new(ErrorKind::Invalid, "open", &path, message));
             }
             // Whoever wrote it may have been killed before its name was durable.
@@ -80,27 +81,58 @@ async fn create_dir(fs: &Arc<dyn Fs>, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Locks `dir` and gives the directories of its partitions, without changing anything.
+/// Locks `dir`, without changing anything.
 ///
 /// # Errors
 /// `NotFound` if it is not a node's directory, `Locked` if a server has it open.
-pub async fn survey(fs: &Arc<dyn Fs>, dir: &Path) -> Result<(Box<dyn FsLock>, Vec<PathBuf>)> {
+pub async fn survey(fs: &Arc<dyn Fs>, dir: &Path) -> Result<Box<dyn FsLock>> {
     let file = fs.open(&dir.join("FORMAT"), OpenOptions::read_buffered(), TAG).await?;
     let found = file.read_at(0, AlignedBuf::with_len(FORMAT.len()), TAG).await?;
     if found[..] != *FORMAT {
-        return Err(Error::new(ErrorKind::Invalid, "check", dir, "its FORMAT is not `weir 1`"));
+        return Err(Error::new(ErrorKind::Invalid, "check", dir, "its FORMAT is not `weir 2`"));
     }
-    let lock = fs.lock(&dir.join("LOCK")).await?;
-    let partitions = dir.join("partitions");
-    let names = fs.list(&partitions, TAG).await?;
-    Ok((lock, names.into_iter().filter(|entry| entry.is_dir).map(|entry| partitions.join(entry.name)).collect()))
+    fs.lock(&dir.join("LOCK")).await
+}
+
+/// Where partition `number` of the node in `dir` is.
+pub fn partition_path(dir: &Path, number: u32) -> PathBuf {
+    dir.join("partitions").join(format!("{number:06}"))
+}
+
+/// The partition directories that are there, by number. What is not named like one is left alone.
+pub async fn partitions(fs: &Arc<dyn Fs>, dir: &Path) -> Result<Vec<u32>> {
+    let names = match fs.list(&dir.join("partitions"), TAG).await {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        names => names?,
+    };
+    let number = |name: &str| name.parse().ok().filter(|number| format!("{number:06}") == name);
+    Ok(names.iter().filter(|entry| entry.is_dir).filter_map(|entry| number(&entry.name)).collect())
+}
+
+/// Removes partition `number` and everything in it; nobody may have it open. What is not there is removed already.
+pub async fn remove_partition(fs: &Arc<dyn Fs>, dir: &Path, number: u32) -> Result<()> {
+    let own = partition_path(dir, number);
+    for part in [own.join("tree"), own.join("log"), own.clone()] {
+        let names = match fs.list(&part, TAG).await {
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            names => names?,
+        };
+        for entry in names.into_iter().filter(|entry| !entry.is_dir) {
+            fs.remove(&part.join(entry.name), TAG).await?;
+            // Thousands of files: others want the disk, too.
+            yield_now().await;
+        }
+        fs.remove_dir(&part, TAG).await?;
+    }
+    fs.sync_dir(&dir.join("partitions"), TAG).await
 }
 
 /// The directory of partition `number`, made durably.
 pub async fn partition_dir(fs: &Arc<dyn Fs>, dir: &Path, number: u32) -> Result<PathBuf> {
-    let partitions = dir.join("partitions");
-    create_dir(fs, &partitions).await?;
-    let own = partitions.join(format!("{number:06}"));
-    create_dir(fs, &own).await?;
+    let own = partition_path(dir, number);
+    fs.create_dir_all(&own, TAG).await?;
+    for parent in own.ancestors().skip(1).take(2) {
+        fs.sync_dir(parent, TAG).await?;
+    }
     Ok(own)
 }

@@ -1,27 +1,37 @@
 //! Tenants' partitions on one machine.
 //!
-//! A [`Node`] owns a directory, the gates, the cache and the workers; a [`Partition`] is a log and a tree behind both gates. One
-//! partition for now.
+//! A [`Node`] owns a directory, the catalogue of its [`Tenant`]s, the gates, the cache and the workers. A tenant has a [`Home`] for each of its
+//! partitions, asleep or awake; a [`Partition`] that is awake is a log and a tree behind both gates.
 
+mod bandwidth;
+mod carried;
+pub mod catalogue;
 mod check;
 mod config;
 mod control;
 mod event;
+mod home;
 mod layout;
 mod metrics;
 mod node;
 mod partition;
+mod permits;
+mod shared;
 mod slowdown;
+mod tenant;
 mod workers;
 
 pub use check::{NodeCheck, check};
 pub use config::{Bandwidth, Machine, NodeConfig};
+pub use home::{Home, HomeState};
 pub use metrics::{PartitionMetrics, StallTimes};
 pub use node::Node;
 pub use partition::{Commit, Page, Partition, Record};
+pub use tenant::{PARTITIONS_MAX, SECRET_BYTES_MAX, StoredSecret, Tenant, TenantSettings, TenantSpec};
 
 // Words of the rooms below that appear in this one's interface: a gateway imports the node alone.
 pub use weir_admission::{
     Admission, Amount, Booked, Direction, Ledger, OnLimit, Quota, Refused, Unit, UnitLimits, UnitStats, cost,
 };
 pub use weir_lsm::{StallCause, Value};
+pub use weir_model::{TenantId, TenantName};

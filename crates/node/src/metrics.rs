@@ -91,4 +91,42 @@ impl PartitionMetrics {
             log,
         }
     }
+
+    /// Adds another partition's. What is not a sum (positions in the log, scores, the stall) stays this one's.
+    pub fn add(&mut self, other: &Self) {
+        self.reads += other.reads;
+        self.reads_from_device += other.reads_from_device;
+        self.writes += other.writes;
+        self.written_bytes += other.written_bytes;
+        self.write_errors += other.write_errors;
+        self.jobs += other.jobs;
+        self.job_errors += other.job_errors;
+        self.log_replacements += other.log_replacements;
+        for (sum, stall) in self.stalls.iter_mut().zip(&other.stalls) {
+            sum.slowed += stall.slowed;
+            sum.slowed_nanos += stall.slowed_nanos;
+            sum.stopped += stall.stopped;
+            sum.stopped_nanos += stall.stopped_nanos;
+        }
+        self.shape.memtable_bytes += other.shape.memtable_bytes;
+        self.shape.sealed += other.shape.sealed;
+        self.shape.sealed_bytes += other.shape.sealed_bytes;
+        self.shape.debt_bytes += other.shape.debt_bytes;
+        self.shape.jobs_running += other.shape.jobs_running;
+        for (sum, level) in self.shape.levels.iter_mut().zip(&other.shape.levels) {
+            sum.tables += level.tables;
+            sum.bytes += level.bytes;
+        }
+        self.log.records += other.log.records;
+        self.log.payload_bytes += other.log.payload_bytes;
+        self.log.bytes_written += other.log.bytes_written;
+        self.log.padding_bytes += other.log.padding_bytes;
+        self.log.groups += other.log.groups;
+        self.log.syncs += other.log.syncs;
+        self.log.segments_created += other.log.segments_created;
+        self.log.segments_recycled += other.log.segments_recycled;
+        self.log.failures += other.log.failures;
+        self.log.segments += other.log.segments;
+        self.log.live_bytes += other.log.live_bytes;
+    }
 }

@@ -1,132 +1,342 @@
-//! A node: one directory, one disk, one set of gates.
+//! A node: one directory, one disk, one set of gates, many tenants.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use weir_admission::cost::Capacity;
-use weir_admission::policy::bandwidth::{Fixed, PartitionSample, Sample, fixed, unlimited};
-use weir_admission::{Gate, GateOptions, GatedFs, Ledger, Limits, PartitionGate};
-use weir_io::{Fs, Owner, Result};
-use weir_log::Recovery;
+use futures_util::lock::OwnedMutexGuard;
+use parking_lot::RwLock;
+use weir_admission::{Gate, GateOptions, GatedFs, Ledger};
+use weir_io::{Error, ErrorKind, Fs, Owner, Result};
 use weir_lsm::cache::BlockCache;
+use weir_model::{TenantId, TenantName};
 
+use crate::carried::carried;
+use crate::catalogue::{Catalogue, CatalogueEdit, Listing};
 use crate::config::{Machine, NodeConfig};
-use crate::control;
+use crate::home::{HomeState, Leave};
 use crate::layout;
-use crate::partition::{Opening, Partition};
-use crate::workers::Workers;
-
-/// Whom the only partition belongs to, for now.
-const OWNER: Owner = Owner { tenant: 1, partition: 1 };
+use crate::metrics::PartitionMetrics;
+use crate::partition::Partition;
+use crate::shared::NodeShared;
+use crate::tenant::{PARTITIONS_MAX, SECRET_BYTES_MAX, Tenant, TenantSettings, TenantSpec};
 
 /// See the module. Dropping it cancels its background work; the directory is locked until the last partition and all that goes on
 /// in it is gone.
 pub struct Node {
-    partition: Arc<Partition>,
-    gate: Arc<Gate>,
-    ledger: Arc<Ledger>,
-    cache: Arc<BlockCache>,
-    recovery: Recovery,
+    shared: Arc<NodeShared>,
+    tenants: Arc<RwLock<Tenants>>,
+}
+
+#[derive(Default)]
+struct Tenants {
+    by_name: BTreeMap<TenantName, Arc<Tenant>>,
+    by_id: BTreeMap<TenantId, Arc<Tenant>>,
+}
+
+impl Tenants {
+    fn insert(&mut self, tenant: Arc<Tenant>) {
+        self.by_name.insert(tenant.name().clone(), Arc::clone(&tenant));
+        self.by_id.insert(tenant.id(), tenant);
+    }
+
+    fn remove(&mut self, tenant: &Tenant) {
+        self.by_name.remove(tenant.name());
+        self.by_id.remove(&tenant.id());
+    }
 }
 
 impl Node {
-    /// Opens the node in `config.dir`, recovering what a crash left.
+    /// Opens the node in `config.dir`: its catalogue, and no partition. The first start makes the tenant `default`. What a crash left
+    /// of dropped tenants is removed in the background.
     ///
     /// # Errors
     /// `Locked` if another process has the directory; corruption with file and offset.
     pub async fn open(config: &NodeConfig, machine: Machine) -> Result<Node> {
-        let ledger = Ledger::new();
-        let gate = Gate::new(Arc::clone(&machine.clock), GateOptions::NODE);
+        let (ledger, gate) = (Ledger::new(), Gate::new(Arc::clone(&machine.clock), GateOptions::NODE));
         // The node's own work is booked to tenant 0.
         let own_fs: Arc<dyn Fs> = GatedFs::node(Arc::clone(&machine.fs), Owner::default(), Arc::clone(&gate), &ledger);
         let lock = layout::prepare(&own_fs, &config.dir).await?;
-        let dir = layout::partition_dir(&own_fs, &config.dir, OWNER.partition).await?;
-        let partition_gate = PartitionGate::new(OWNER, &machine.clock);
-        turn(config, &gate, &partition_gate);
-        let fs = match config.gates {
-            true => GatedFs::partition(Arc::clone(&machine.fs), partition_gate, Arc::clone(&gate), &ledger),
-            false => Arc::clone(&machine.fs),
-        };
-        let cache = BlockCache::new(config.cache_bytes, CACHE_SHARDS);
-        let workers = Workers::new(Arc::clone(&machine.spawn), config.compaction_slots);
-        let opening = Opening {
-            fs,
-            dir: &dir,
-            owner: OWNER,
-            config,
-            cache: Arc::clone(&cache),
-            clock: Arc::clone(&machine.clock),
-            workers,
-            salt: machine.salt,
-            account: ledger.account(OWNER),
-            lock: lock.into(),
-        };
-        let (partition, recovery) = Partition::open(opening).await?;
-        let tick = control::run(Arc::downgrade(&partition), Arc::clone(&machine.clock), config.sync_interval);
-        machine.spawn.spawn(Box::pin(tick));
-        Ok(Node { partition, gate, ledger, cache, recovery })
+        let catalogue = Catalogue::open(&own_fs, &config.dir, layout::TAG).await?;
+        let listings = catalogue.listings().clone();
+        let shared = NodeShared::new(config.clone(), machine, own_fs, gate, ledger, catalogue, lock.into());
+        let named = listings.partitions();
+        let there = layout::partitions(&shared.own_fs, &shared.config.dir).await?;
+        shared.remove_partitions(there.into_iter().filter(|number| !named.contains(number)).collect());
+        let mut tenants = Tenants::default();
+        listings.tenants.into_values().for_each(|listing| tenants.insert(Tenant::new(&shared, listing)));
+        let node = Node { shared, tenants: Arc::new(RwLock::new(tenants)) };
+        if listings.next_tenant == 1 {
+            node.create_tenant(TenantSpec::new(TenantName::built_in())).await?;
+        }
+        Ok(node)
     }
 
-    /// The partition.
-    pub fn partition(&self) -> &Arc<Partition> {
-        &self.partition
+    /// All tenants, by name.
+    pub fn tenants(&self) -> Vec<Arc<Tenant>> {
+        self.tenants.read().by_name.values().cloned().collect()
+    }
+
+    /// The tenant called `name`.
+    pub fn tenant(&self, name: &TenantName) -> Option<Arc<Tenant>> {
+        self.tenants.read().by_name.get(name).cloned()
+    }
+
+    /// The tenant with number `id`.
+    pub fn tenant_by_id(&self, id: TenantId) -> Option<Arc<Tenant>> {
+        self.tenants.read().by_id.get(&id).cloned()
+    }
+
+    /// The only partition of the tenant `default`: for programs that embed one store, and for tests.
+    ///
+    /// # Errors
+    /// It cannot be opened, or was dropped.
+    pub async fn default_partition(&self) -> Result<Arc<Partition>> {
+        let name = TenantName::built_in();
+        self.tenant(&name).ok_or_else(|| unknown(&name))?.partitions()[0].partition().await
+    }
+
+    /// Creates a tenant, durably.
+    ///
+    /// # Errors
+    /// `AlreadyExists`; `Invalid` if the specification is; I/O: then it does not exist, though after a crash at this very moment it
+    /// might.
+    pub async fn create_tenant(&self, spec: TenantSpec) -> Result<Arc<Tenant>> {
+        let (shared, tenants) = (Arc::clone(&self.shared), Arc::clone(&self.tenants));
+        carried(&self.shared.workers, async move {
+            if spec.partitions == 0 || spec.partitions > PARTITIONS_MAX {
+                return Err(invalid(format!("{} partitions: 1 to {PARTITIONS_MAX} are possible", spec.partitions)));
+            }
+            check(&spec.settings)?;
+            let mut catalogue = shared.catalogue.lock().await;
+            if tenants.read().by_name.contains_key(&spec.name) {
+                let message = "there is a tenant of that name";
+                return Err(Error::new(ErrorKind::AlreadyExists, "create tenant", spec.name.as_str(), message));
+            }
+            let (id, first) = (catalogue.listings().next_tenant, catalogue.listings().next_partition);
+            let (next_tenant, next_partition) =
+                id.checked_add(1).zip(first.checked_add(spec.partitions.into())).ok_or_else(exhausted)?;
+            let partitions = (first..next_partition).collect();
+            let listing = Listing { id: TenantId(id), name: spec.name, partitions, settings: spec.settings };
+            let edit = CatalogueEdit {
+                next_tenant: Some(next_tenant),
+                next_partition: Some(next_partition),
+                put: vec![listing.clone()],
+                removed: Vec::new(),
+            };
+            commit(&shared, &mut catalogue, edit).await?;
+            let tenant = Tenant::new(&shared, listing);
+            tenants.write().insert(Arc::clone(&tenant));
+            Ok(tenant)
+        })
+        .await
+    }
+
+    /// Replaces a tenant's settings, durably.
+    ///
+    /// # Errors
+    /// `NotFound`; `Invalid` settings; I/O: then nothing has changed, though after a crash at this very moment it might have.
+    pub async fn alter_tenant(&self, name: &TenantName, settings: TenantSettings) -> Result<()> {
+        check(&settings)?;
+        let (shared, tenants, name) = (Arc::clone(&self.shared), Arc::clone(&self.tenants), name.clone());
+        carried(&self.shared.workers, async move {
+            let (tenant, _turn) = turn(&tenants, &name).await?;
+            let mut catalogue = shared.catalogue.lock().await;
+            let listing = tenant.listing(tenant.partition_numbers(), settings.clone());
+            commit(&shared, &mut catalogue, CatalogueEdit { put: vec![listing], ..CatalogueEdit::default() }).await?;
+            tenant.set_settings(settings);
+            Ok(())
+        })
+        .await
+    }
+
+    /// Drops a tenant: when this returns it is gone for good, and so is its name's hold on its data. The files go in the background.
+    ///
+    /// # Errors
+    /// `NotFound`; I/O: then the tenant is still there with all its data.
+    pub async fn drop_tenant(&self, name: &TenantName) -> Result<()> {
+        let (shared, tenants, name) = (Arc::clone(&self.shared), Arc::clone(&self.tenants), name.clone());
+        carried(&self.shared.workers, async move {
+            let (tenant, _turn) = turn(&tenants, &name).await?;
+            let numbers = leave(&tenant).await?;
+            let edit = CatalogueEdit { removed: vec![tenant.id()], ..CatalogueEdit::default() };
+            let mut catalogue = shared.catalogue.lock().await;
+            if let Err(error) = commit(&shared, &mut catalogue, edit).await {
+                settle(&tenant, &numbers);
+                return Err(error);
+            }
+            tenants.write().remove(&tenant);
+            drop(catalogue);
+            tenant.partitions().iter().for_each(|home| home.settle(None));
+            forget(&shared, &tenant, numbers);
+            Ok(())
+        })
+        .await
+    }
+
+    /// Empties a tenant (`FLUSHALL`), whatever it holds, at the cost of one catalogue edit: its partitions begin anew under other numbers.
+    /// Requests wait meanwhile.
+    ///
+    /// # Errors
+    /// `NotFound`; I/O: then it still has everything.
+    pub async fn clear_tenant(&self, name: &TenantName) -> Result<()> {
+        let (shared, tenants, name) = (Arc::clone(&self.shared), Arc::clone(&self.tenants), name.clone());
+        carried(&self.shared.workers, async move {
+            let (tenant, _turn) = turn(&tenants, &name).await?;
+            let old = leave(&tenant).await?;
+            let mut catalogue = shared.catalogue.lock().await;
+            let cleared = async {
+                let first = catalogue.listings().next_partition;
+                let next = first.checked_add(old.len() as u32);
+                let next = next.ok_or_else(exhausted)?;
+                let listing = tenant.listing((first..next).collect(), (*tenant.settings()).clone());
+                let edit = CatalogueEdit { next_partition: Some(next), put: vec![listing], ..CatalogueEdit::default() };
+                commit(&shared, &mut catalogue, edit).await?;
+                Ok((first..next).collect::<Vec<u32>>())
+            };
+            let outcome = cleared.await;
+            drop(catalogue);
+            settle(&tenant, outcome.as_ref().unwrap_or(&old));
+            outcome.map(|_| forget(&shared, &tenant, old))
+        })
+        .await
+    }
+
+    /// Opens every partition that has something in its log, one after the other: after a crash that bounds what its first request would
+    /// have to wait for. Ends with the node.
+    pub async fn recover(&self) {
+        let (fs, dir) = (Arc::clone(&self.shared.own_fs), self.shared.config.dir.clone());
+        for tenant in self.tenants() {
+            for home in tenant.partitions() {
+                let log = layout::partition_path(&dir, home.owner().partition).join("log");
+                // What has no directory yet has no log either.
+                let has_log = fs.list(&log, layout::TAG).await.is_ok_and(|names| !names.is_empty());
+                if has_log && home.partition().await.is_err() && home.state() == HomeState::Gone {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// The metrics of all partitions that are awake, added up; `None` if there is none.
+    pub fn metrics(&self) -> Option<PartitionMetrics> {
+        let tenants = self.tenants();
+        let homes = tenants.iter().flat_map(|tenant| tenant.partitions());
+        let awake = homes.filter_map(|home| home.awake().as_ref().map(|partition| partition.metrics()));
+        awake.reduce(|mut sum, metrics| {
+            sum.add(&metrics);
+            sum
+        })
     }
 
     /// The node gate, for dashboards.
     pub fn gate(&self) -> &Arc<Gate> {
-        &self.gate
+        &self.shared.gate
     }
 
     /// Every device byte by owner and cause.
     pub fn ledger(&self) -> &Arc<Ledger> {
-        &self.ledger
+        &self.shared.ledger
     }
 
     /// The block cache.
     pub fn cache(&self) -> &Arc<BlockCache> {
-        &self.cache
-    }
-
-    /// What opening found in the log.
-    pub fn recovery(&self) -> &Recovery {
-        &self.recovery
+        &self.shared.cache
     }
 
     /// Refuses writes, ends all background work, makes everything durable. Reads go on until the node is dropped.
     ///
     /// # Errors
-    /// As [`Partition::close`].
+    /// The first of [`Partition::close`]; all partitions are closed all the same.
     pub async fn close(&self) -> Result<()> {
-        self.partition.close().await
+        let mut outcome = Ok(());
+        for partition in self.shut() {
+            outcome = outcome.and(partition.close().await);
+        }
+        outcome
+    }
+
+    /// Lets nobody wake anything any more. Gives what is awake.
+    fn shut(&self) -> Vec<Arc<Partition>> {
+        let tenants = self.tenants();
+        let awake: Vec<_> =
+            tenants.iter().flat_map(|tenant| tenant.partitions()).filter_map(|home| home.shut()).collect();
+        awake.iter().for_each(|partition| partition.begin_closing());
+        awake
     }
 }
 
 impl Drop for Node {
     fn drop(&mut self) {
-        self.partition.begin_closing();
+        self.shut();
     }
 }
 
-/// Device bytes read per byte asked for, at most, with four levels of which two are in memory (FX-11).
-const READ_AMPLIFICATION: u64 = 4;
+fn unknown(name: &TenantName) -> Error {
+    Error::new(ErrorKind::NotFound, "find tenant", name.as_str(), "there is no tenant of that name")
+}
 
-/// Enough that two cores seldom meet; each shard has a ghost queue, so not more than needed.
-const CACHE_SHARDS: usize = 16;
+fn invalid(message: String) -> Error {
+    Error::new(ErrorKind::Invalid, "set up", "the tenant", message)
+}
 
-/// Asks the bandwidth policy and turns the knobs.
-fn turn(config: &NodeConfig, gate: &Gate, partition_gate: &PartitionGate) {
-    let partition = |capacity| vec![PartitionSample { owner: OWNER, capacity }];
-    let knobs = match config.bandwidth {
-        None => unlimited(&Sample { device: Limits::UNLIMITED, partitions: partition(Capacity::default()) }),
-        Some(bandwidth) => {
-            let sample = Sample { device: bandwidth.device, partitions: partition(bandwidth.capacity) };
-            let background = bandwidth.background;
-            fixed(&sample, &Fixed { read_amplification: READ_AMPLIFICATION, background })
-        }
-    };
-    gate.set_limits(knobs.node);
-    for knob in &knobs.partitions {
-        partition_gate.foreground().set_limits(knob.foreground);
-        partition_gate.background().set_limits(knob.background);
-        gate.set_weight(knob.owner, knob.weight);
+fn exhausted() -> Error {
+    invalid("four billion numbers have been used up".into())
+}
+
+fn check(settings: &TenantSettings) -> Result<()> {
+    match &settings.secret {
+        Some(secret) if secret.as_bytes().len() > SECRET_BYTES_MAX => Err(invalid("its secret is too long".into())),
+        _ => Ok(()),
     }
+}
+
+/// The tenant called `name`, and the turn to change it.
+async fn turn(tenants: &RwLock<Tenants>, name: &TenantName) -> Result<(Arc<Tenant>, OwnedMutexGuard<()>)> {
+    let find = || tenants.read().by_name.get(name).cloned().ok_or_else(|| unknown(name));
+    let tenant = find()?;
+    let turn = Arc::clone(&tenant.changing).lock_owned().await;
+    // It may have been dropped while we waited, and another one created under its name.
+    if Arc::ptr_eq(&find()?, &tenant) { Ok((tenant, turn)) } else { Err(unknown(name)) }
+}
+
+/// Makes `edit` durable. Where that fails it has not happened, and nothing is opened before that is certain again.
+async fn commit(shared: &NodeShared, catalogue: &mut Catalogue, edit: CatalogueEdit) -> Result<()> {
+    shared.doubt.store(true, Ordering::Release);
+    let outcome = catalogue.commit(edit).await;
+    match &outcome {
+        Ok(()) => shared.doubt.store(false, Ordering::Release),
+        Err(error) => tracing::warn!(%error, "the catalogue could not be changed"),
+    }
+    outcome
+}
+
+/// Closes every partition, to be removed; requests wait. Gives their numbers.
+async fn leave(tenant: &Tenant) -> Result<Vec<u32>> {
+    let mut numbers = Vec::new();
+    for home in tenant.partitions() {
+        match home.leave(Leave::Discard).await {
+            Some(number) => numbers.push(number),
+            None => {
+                settle(tenant, &numbers);
+                return Err(Error::new(ErrorKind::Closed, "change", "the tenant", "the node ends"));
+            }
+        }
+    }
+    Ok(numbers)
+}
+
+/// Lets requests in again, to these partitions.
+fn settle(tenant: &Tenant, numbers: &[u32]) {
+    tenant.partitions().iter().zip(numbers).for_each(|(home, &number)| home.settle(Some(number)));
+}
+
+/// Removes what is left of partitions that the catalogue no longer names.
+fn forget(shared: &NodeShared, tenant: &Tenant, numbers: Vec<u32>) {
+    for &partition in &numbers {
+        let owner = Owner { tenant: tenant.id().0, partition };
+        shared.gate.set_weight(owner, None);
+        shared.ledger.close(owner);
+    }
+    shared.remove_partitions(numbers);
 }

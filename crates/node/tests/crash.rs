@@ -1,16 +1,19 @@
 //! A partition under power cuts, kills and failing disks, against a list of what was written.
 
+mod opened;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use opened::Opened;
 use parking_lot::Mutex;
 use weir_io::sim::{DeviceSpec, DiskImage, Fault, FaultPlan, Keep, OpKind, Sim, SimFs};
 use weir_io::{Fs, Rng, sleep_until};
 use weir_log::SyncMode;
 use weir_lsm::{Lookup, Range, TreeOptions};
 use weir_model::Batch;
-use weir_node::{Machine, Node, NodeConfig, Partition};
+use weir_node::{Machine, NodeConfig, Partition};
 
 type State = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -36,10 +39,10 @@ fn world(seed: u64, image: &DiskImage, faults: FaultPlan) -> (Sim, Arc<SimFs>) {
     (sim, fs)
 }
 
-async fn open(sim: &Sim, fs: &Arc<SimFs>, sync: SyncMode) -> weir_io::Result<Node> {
+async fn open(sim: &Sim, fs: &Arc<SimFs>, sync: SyncMode) -> weir_io::Result<Opened> {
     let fs = Arc::clone(fs) as Arc<dyn Fs>;
     let machine = Machine { fs, clock: sim.clock(), spawn: sim.spawner(), salt: sim.rng().next_u64() };
-    Node::open(&config(sync), machine).await
+    Opened::open(&config(sync), machine).await
 }
 
 /// Batch `number` of the run of `seed`: some puts and deletes of few keys, so that every batch leaves a trace.
@@ -93,7 +96,7 @@ async fn contents(partition: &Arc<Partition>) -> State {
 }
 
 /// Opens what is on the disk: the state after some number of batches, at least `promised`, at most `sent`.
-async fn check(sim: &Sim, fs: &Arc<SimFs>, sync: SyncMode, seed: u64, promised: u64, sent: u64) -> (Node, u64) {
+async fn check(sim: &Sim, fs: &Arc<SimFs>, sync: SyncMode, seed: u64, promised: u64, sent: u64) -> (Opened, u64) {
     let node = open(sim, fs, sync).await.unwrap_or_else(|error| panic!("opening: {error}"));
     let state = contents(node.partition()).await;
     let count = state.get(&b"number"[..]).map_or(0, |bytes| u64::from_le_bytes(bytes[..].try_into().expect("eight")));

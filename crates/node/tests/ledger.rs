@@ -1,17 +1,19 @@
 //! The ledger against the simulated disk, to the byte: every class, every direction, the node's own work included.
 
 mod meter;
+mod opened;
 
 use std::sync::Arc;
 
 use meter::{MeterFs, Metered};
+use opened::Opened;
 use weir_admission::Direction;
 use weir_io::sim::{DeviceSpec, FaultPlan, OpKind, Sim, SimFs};
 use weir_io::{Class, Fs, Owner};
 use weir_log::SyncMode;
 use weir_lsm::TreeOptions;
 use weir_model::Batch;
-use weir_node::{Machine, Node, NodeConfig, Partition};
+use weir_node::{Machine, NodeConfig, Partition};
 
 struct Day {
     fs: Arc<SimFs>,
@@ -27,7 +29,7 @@ impl Day {
         Self { fs, meter, sim }
     }
 
-    fn open(&self, sync: SyncMode) -> Node {
+    fn open(&self, sync: SyncMode) -> Opened {
         let tree = TreeOptions {
             write_buffer_bytes: 16 << 10,
             l0_trigger: 2,
@@ -41,7 +43,7 @@ impl Day {
             NodeConfig { tree, cache_bytes: 16 << 10, sync, segment_bytes: 64 << 10, ..NodeConfig::new("/weir") };
         let fs = Arc::clone(&self.meter) as Arc<dyn Fs>;
         let machine = Machine { fs, clock: self.sim.clock(), spawn: self.sim.spawner(), salt: 7 };
-        self.sim.block_on(Node::open(&config, machine)).expect("the node opens")
+        self.sim.block_on(Opened::open(&config, machine)).expect("the node opens")
     }
 
     /// Writes, overwrites, deletes, reads and increments, until there are compactions of every kind.
@@ -60,14 +62,14 @@ impl Day {
                     partition.get(format!("key{:05}", rng.below(900)).as_bytes()).await.expect("a read");
                 }
                 if round % 500 == 0 {
-                    partition.page(b"", 50).await.expect("a page");
+                    partition.page(b"", None, 50).await.expect("a page");
                 }
             }
             partition.settle().await;
         });
     }
 
-    fn check(&self, node: &Node, what: &str) {
+    fn check(&self, node: &Opened, what: &str) {
         let ledger = node.ledger().total();
         for class in Class::ALL {
             let Metered { read, written, syncs, writes, reads } = self.meter.seen(class);

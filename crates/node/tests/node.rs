@@ -1,13 +1,16 @@
 //! A node on a simulated machine: it answers, survives, stalls and goes on.
 
+mod opened;
+
 use std::sync::Arc;
 
+use opened::Opened;
 use weir_io::Fs;
 use weir_io::sim::{DeviceSpec, Fault, FaultPlan, Keep, OpKind, Sim, SimFs};
 use weir_log::SyncMode;
 use weir_lsm::TreeOptions;
 use weir_model::Batch;
-use weir_node::{Machine, Node, NodeConfig, Partition};
+use weir_node::{Machine, NodeConfig, Partition};
 
 fn config(sync: SyncMode) -> NodeConfig {
     let tree = TreeOptions {
@@ -20,10 +23,10 @@ fn config(sync: SyncMode) -> NodeConfig {
     NodeConfig { tree, cache_bytes: 64 << 10, sync, segment_bytes: 64 << 10, ..NodeConfig::new("/weir") }
 }
 
-fn open(sim: &Sim, fs: &Arc<SimFs>, sync: SyncMode) -> Node {
+fn open(sim: &Sim, fs: &Arc<SimFs>, sync: SyncMode) -> Opened {
     let fs = Arc::clone(fs) as Arc<dyn Fs>;
     let machine = Machine { fs, clock: sim.clock(), spawn: sim.spawner(), salt: sim.rng().next_u64() };
-    sim.block_on(Node::open(&config(sync), machine)).expect("the node opens")
+    sim.block_on(Opened::open(&config(sync), machine)).expect("the node opens")
 }
 
 fn batch(key: u64, value: u64) -> Batch {
@@ -215,7 +218,7 @@ fn a_second_node_on_the_same_directory_is_refused() {
     let fs = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng());
     let _node = open(&sim, &fs, SyncMode::Interval);
     let machine = Machine { fs: Arc::clone(&fs) as Arc<dyn Fs>, clock: sim.clock(), spawn: sim.spawner(), salt: 1 };
-    let error = sim.block_on(Node::open(&config(SyncMode::Interval), machine)).err().expect("refused");
+    let error = sim.block_on(Opened::open(&config(SyncMode::Interval), machine)).err().expect("refused");
     assert_eq!(error.kind(), weir_io::ErrorKind::Locked);
 }
 
@@ -260,7 +263,7 @@ fn a_node_reopened_right_after_its_end_is_not_harmed_by_jobs_of_its_former_life(
             let machine =
                 || Machine { fs: Arc::clone(&fs) as Arc<dyn Fs>, clock: sim.clock(), spawn: sim.spawner(), salt: 1 };
             let node = loop {
-                match sim.block_on(Node::open(&config(SyncMode::Interval), machine())) {
+                match sim.block_on(Opened::open(&config(SyncMode::Interval), machine())) {
                     Ok(node) => break node,
                     // A job still has the directory.
                     Err(error) if error.kind() == weir_io::ErrorKind::Locked && !close => {
@@ -341,7 +344,7 @@ fn a_page_costs_bounded_work_where_everything_was_deleted() {
         partition.write(&batch).await.expect("write").await.expect("commit");
         let (mut found, mut pages, mut next) = (Vec::new(), 0, Some(Vec::new()));
         while let Some(from) = next {
-            let page = partition.page(&from, 10).await.expect("page");
+            let page = partition.page(&from, None, 10).await.expect("page");
             found.extend(page.keys);
             pages += 1;
             next = page.next.inspect(|next| assert!(*next > from, "every page gets somewhere"));
@@ -364,7 +367,7 @@ fn a_log_longer_than_the_write_buffers_is_replayed_in_bounded_memory() {
             spawn: sim.spawner(),
             salt: sim.rng().next_u64(),
         };
-        sim.block_on(Node::open(&config, machine)).expect("the node opens")
+        sim.block_on(Opened::open(&config, machine)).expect("the node opens")
     };
     let node = open_with(&sim, &fs, 64 << 20);
     let partition = Arc::clone(node.partition());
@@ -421,7 +424,7 @@ fn slowed_writers_share_one_rate_however_many_they_are() {
         spawn: sim.spawner(),
         salt: sim.rng().next_u64(),
     };
-    let node = sim.block_on(Node::open(&config, machine)).expect("the node opens");
+    let node = sim.block_on(Opened::open(&config, machine)).expect("the node opens");
     let slowed = || node.partition().metrics().stalls[0].slowed;
     let mut number = 0;
     while slowed() == 0 {

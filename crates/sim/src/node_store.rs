@@ -1,4 +1,4 @@
-//! The real thing under test: a node with its partition.
+//! The real thing under test: a node with the partition of its first tenant.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -75,12 +75,13 @@ pub fn draw(rng: &mut Rng, sync: SyncMode) -> NodeConfig {
 /// See the module.
 pub struct NodeStore {
     node: Node,
+    partition: Arc<Partition>,
     clock: Arc<dyn Clock>,
 }
 
 impl NodeStore {
     fn partition(&self) -> &Arc<Partition> {
-        self.node.partition()
+        &self.partition
     }
 
     fn finish(&self, lookup: Lookup) -> BoxFuture<Result<Option<Vec<u8>>>> {
@@ -99,7 +100,9 @@ impl Store for NodeStore {
     async fn open(world: World, config: NodeConfig) -> Result<Arc<Self>> {
         let clock = Arc::clone(&world.clock);
         let machine = Machine { fs: world.fs, clock: world.clock, spawn: world.spawn, salt: world.salt };
-        Ok(Arc::new(Self { node: Node::open(&config, machine).await?, clock }))
+        let node = Node::open(&config, machine).await?;
+        let partition = node.default_partition().await?;
+        Ok(Arc::new(Self { node, partition, clock }))
     }
 
     fn write(&self, batch: &Batch) -> Sent {

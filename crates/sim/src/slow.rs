@@ -89,7 +89,7 @@ pub fn survive(seed: u64, trouble: Trouble, sync: SyncMode) -> Result<Outcome, S
     let acknowledged = Arc::new(Mutex::new(vec![0_u64; WRITERS]));
     let checked: Result<(), String> = sim.block_on(async {
         let node = Node::open(&config, machine).await.map_err(|error| error.to_string())?;
-        let partition = Arc::clone(node.partition());
+        let partition = node.default_partition().await.map_err(|error| error.to_string())?;
         write(&partition, b"hot", 0).await.map_err(|error| error.to_string())?;
         for writer in 0..WRITERS {
             let load = load(

@@ -20,9 +20,10 @@ use weir_gateway::admin::kernel::KernelBytes;
 use weir_gateway::admin::{Admin, metrics};
 use weir_gateway::auth::OpenDoor;
 use weir_gateway::listener::{self, Gateway};
+use weir_gateway::store::TenantStore;
 use weir_io::real::{RealClock, RealFs, RealFsOptions, RealSpawn};
 use weir_io::{Clock, ErrorKind, Fs};
-use weir_node::{Machine, Node};
+use weir_node::{Machine, Node, TenantName};
 
 use self::config::{Config, Device};
 use crate::calibrate::{in_words, stored};
@@ -119,11 +120,14 @@ async fn serve(config: Config, listen: SocketAddr, admin: SocketAddr) -> Outcome
     let (begin, before) = (clock.now(), KernelBytes::now());
     let node = Node::open(&config.node(calibrated), machine).await.map_err(|error| explain(&config, &error))?;
     let node = Arc::new(node);
-    let recovery_ms = (clock.now() - begin) / 1_000_000;
+    let opening_ms = (clock.now() - begin) / 1_000_000;
     if let Some(path) = fs.direct_refused() {
         tracing::warn!(path = %path.display(), "the file system refuses direct I/O: reads go through the page cache");
     }
-    let doorman = Arc::new(OpenDoor::new(Arc::clone(node.partition())));
+    let tenant = node.tenant(&TenantName::built_in()).ok_or("the tenant `default` was dropped")?;
+    let doorman = Arc::new(OpenDoor::new(TenantStore::new(tenant)));
+    let recovering = Arc::clone(&node);
+    tokio::spawn(async move { recovering.recover().await });
     let gateway = Gateway::new(clients, config.gateway(processors), doorman, clock)?;
     let admin_door =
         Admin::new(operators, metrics::registry(gateway.observer(), Arc::clone(&node), before), Arc::clone(&node));
@@ -133,9 +137,8 @@ async fn serve(config: Config, listen: SocketAddr, admin: SocketAddr) -> Outcome
         sync = ?config.sync,
         disk = ?fs.backend().backend,
         because = fs.backend().reason,
-        replayed_records = node.recovery().records,
-        clean_end = node.recovery().clean,
-        recovery_ms,
+        tenants = node.tenants().len(),
+        opening_ms,
         %listen,
         metrics = format_args!("http://{admin}/metrics"),
         "weir {} is ready: redis-cli -h {} -p {}",

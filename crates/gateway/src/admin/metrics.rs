@@ -131,7 +131,7 @@ impl NodeMetrics {
     }
 
     fn partition(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
-        let metrics = self.0.partition().metrics();
+        let Some(metrics) = self.0.metrics() else { return Ok(()) };
         let (shape, log) = (&metrics.shape, &metrics.log);
         sheet.counter("weir_reads", "Keys read", None, &[(&[], metrics.reads)])?;
         let waited = metrics.reads_from_device;

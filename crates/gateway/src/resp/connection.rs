@@ -28,7 +28,7 @@ use weir_node::{Admission, Quota, Unit};
 
 use super::bill::{Bill, Charge};
 use super::client::{Client, Phase};
-use super::error::{Error, KEY_TOO_LONG, NO_AUTH, NO_SUCH_TENANT, Outcome};
+use super::error::{CROSS_SLOT, Error, KEY_TOO_LONG, NO_AUTH, NO_SUCH_TENANT, Outcome};
 use super::frame::{Args, Limits, Progress};
 use super::input::Input;
 use super::parse::parse;
@@ -253,6 +253,9 @@ impl<S: Store> Connection<S> {
             return Err(Error::arity(command.name));
         }
         self.may(command)?;
+        if self.crosses_slots(command, args) {
+            return Err(CROSS_SLOT);
+        }
         let charge = if self.is_limited() { Some(self.charge(command, args).await?) } else { None };
         Ok((command, charge))
     }
@@ -474,6 +477,11 @@ impl<S: Store> Connection<S> {
         Ok(self.store()?.facts())
     }
 
+    /// Whether the keys may be in different partitions.
+    fn crosses_slots(&self, command: &Command, args: Args<'_>) -> bool {
+        self.store().is_ok_and(Store::is_spread) && !command.stays_in_one_slot(args)
+    }
+
     /// Puts an error in the place of the command's reply.
     fn fail(&mut self, from: Mark, error: &Error) {
         self.count(|stats| stats.errors.add(1));
@@ -566,6 +574,8 @@ impl<S: Store> Connection<S> {
             self.submit().await;
         }
         if self.gathered.batch.is_empty() {
+            let prefix = self.store()?.key_prefix();
+            self.gathered.batch.restart(prefix);
             self.gathered.from = self.replies.mark();
         }
         if let Some(bill) = &mut self.bill {

@@ -107,6 +107,7 @@ impl From<Refusal> for Error {
     }
 }
 
+pub(super) const CROSS_SLOT: Error = Error::new("CROSSSLOT Keys in request don't hash to the same slot");
 pub(super) const SYNTAX: Error = Error::new("ERR syntax error");
 pub(super) const NOT_AN_INTEGER: Error = Error::new("ERR value is not an integer or out of range");
 pub(super) const NOT_A_FLOAT: Error = Error::new("ERR value is not a valid float");

@@ -10,6 +10,7 @@ use super::connection::Connection;
 use super::error::Outcome;
 use super::frame::Args;
 use crate::store::Store;
+use weir_model::slot;
 
 /// A command as `COMMAND` shows it.
 pub struct Command {
@@ -39,6 +40,19 @@ impl Command {
     /// Whether it can be called with `len` arguments, its name included.
     pub(super) fn takes(&self, len: usize) -> bool {
         takes(self.arity, len)
+    }
+
+    /// Whether all keys in `args` are of one hash slot.
+    pub(super) fn stays_in_one_slot(&self, args: Args<'_>) -> bool {
+        let (first, last, step) = self.keys;
+        let last = if last < 0 { args.len() as i32 + last } else { last };
+        if first == 0 || last <= first {
+            return true;
+        }
+        let mut slots =
+            (first..=last).step_by(step.max(1) as usize).filter_map(|position| args.get(position as usize)).map(slot);
+        let of_first = slots.next();
+        slots.all(|slot| Some(slot) == of_first)
     }
 
     /// Whether its arguments may hold a secret, which is not to be shown (S4).

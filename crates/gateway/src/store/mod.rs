@@ -2,7 +2,8 @@
 //!
 //! One small trait, so that the protocol can be tested against a map in memory and served from a partition.
 
-mod partition;
+mod key;
+mod tenant;
 
 use std::future::Future;
 use std::ops::Deref;
@@ -11,6 +12,8 @@ use std::sync::Arc;
 use weir_io::Result;
 use weir_model::Batch;
 use weir_node::Quota;
+
+pub use tenant::{Commits, TenantStore};
 
 /// A value and when it ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,6 +75,16 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// The partition that has `key`, as the quota counts them.
     fn partition_of(&self, _key: &[u8]) -> u32 {
         0
+    }
+
+    /// What batches for [`Store::write`] put in front of every key ([`Batch::restart`]); a batch without it costs a copy.
+    fn key_prefix(&self) -> Option<u8> {
+        None
+    }
+
+    /// Whether keys of different hash slots may be in different partitions: commands on several keys must then stay in one slot.
+    fn is_spread(&self) -> bool {
+        false
     }
 
     /// Facts for `INFO`, as `section`, `name`, `value`.

@@ -1,320 +1,38 @@
-//! The manifest: the durable list of edits, and `CURRENT`, which names it. Bytes in `docs/format/manifest.md`.
-//!
-//! 1. An edit is appended as one record and synced; only then does the new version become visible.
-//! 2. When an append or its sync fails, nobody knows whether the record is durable. The file is never written again: the next
-//!    edit first rolls to a new manifest that holds a snapshot of the version in memory.
-//! 3. A roll writes the snapshot, syncs it and its name, then renames `CURRENT.tmp` over `CURRENT` and syncs the directory.
-//! 4. On recovery a broken record with nothing valid behind it is a torn tail; with something valid behind it, corruption.
+//! The manifest: the [journal](super::journal) of a tree's edits. Bytes in `docs/format/manifest.md`.
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use super::journal::{self, Broken, Entry, Journal};
+use super::{Edit, journal::Recovered as Found};
 
-use weir_io::{AlignedBuf, Class, Error, ErrorKind, File, Fs, OpenOptions, Result, Tag};
+/// The manifest being written.
+pub type Manifest = Journal<Edit>;
 
-use super::Edit;
+/// What recovery found.
+pub type Recovered = Found<Edit>;
 
-const MAGIC: &[u8; 8] = b"WEIRMANI";
-const FORMAT: u32 = 1;
-const FILE_HEADER_BYTES: usize = 16;
-const RECORD_HEADER_BYTES: usize = 16;
-const CURRENT: &str = "CURRENT";
-/// A manifest longer than this is rolled: 4 MiB are about 40,000 edits, replayed in milliseconds.
-const ROLL_BYTES: u64 = 4 << 20;
+impl Entry for Edit {
+    const MAGIC: &[u8; 8] = b"WEIRMANI";
+    const PREFIX: &str = "MANIFEST-";
+
+    fn encode(&self) -> Vec<u8> {
+        Edit::encode(self)
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, usize> {
+        Edit::decode(bytes)
+    }
+}
 
 /// The file name of manifest `number`.
 pub fn file_name(number: u64) -> String {
-    format!("MANIFEST-{number:06}")
-}
-
-/// What recovery found.
-pub struct Recovered {
-    /// Number of the manifest that `CURRENT` names.
-    pub number: u64,
-    /// Its edits, oldest first; the first is a snapshot.
-    pub edits: Vec<Edit>,
-    /// Offset of a torn last record, if there was one.
-    pub torn_at: Option<u64>,
-}
-
-/// The manifest being written.
-pub struct Manifest {
-    fs: Arc<dyn Fs>,
-    dir: PathBuf,
-    tag: Tag,
-    number: u64,
-    file: Arc<dyn File>,
-    end: u64,
-    records: u32,
-    /// An append failed (rule 2), or another process wrote the file: it is not written again.
-    uncertain: bool,
-}
-
-impl Manifest {
-    /// Reads what `CURRENT` of `dir` names; `None` if there is no `CURRENT`.
-    pub async fn recover(fs: &Arc<dyn Fs>, dir: &Path, tag: Tag) -> Result<Option<Recovered>> {
-        let current = dir.join(CURRENT);
-        let bytes = match read_file(fs, &current, tag).await {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        let number = decode_current(&bytes)
-            .ok_or_else(|| Error::corruption(&current, 0, "not the name of a manifest with its checksum"))?;
-        let path = dir.join(file_name(number));
-        let bytes = read_file(fs, &path, tag).await?;
-        let (edits, torn_at) =
-            decode(&bytes).map_err(|broken| Error::corruption(&path, broken.offset, broken.message))?;
-        Ok(Some(Recovered { number, edits, torn_at }))
-    }
-
-    /// Goes on with manifest `number`, which was just recovered, without writing to it: the first edit rolls. So opening costs two syncs,
-    /// and works on a full disk.
-    ///
-    /// They are needed before anything that the manifest does not name may be removed: what was read may have been in the page
-    /// cache only, left there by a killed process, and a power cut would take it back.
-    pub async fn resume(fs: &Arc<dyn Fs>, dir: &Path, tag: Tag, number: u64) -> Result<Self> {
-        let file = fs.open(&dir.join(file_name(number)), OpenOptions::read_buffered(), tag).await?;
-        file.sync(tag).await?;
-        fs.sync_dir(dir, tag).await?;
-        Ok(Self { fs: Arc::clone(fs), dir: dir.into(), tag, number, file, end: 0, records: 0, uncertain: true })
-    }
-
-    /// Starts manifest `number` with `snapshot` and makes it the current one.
-    pub async fn create(fs: &Arc<dyn Fs>, dir: &Path, tag: Tag, number: u64, snapshot: &Edit) -> Result<Self> {
-        let path = dir.join(file_name(number));
-        let mut buf = AlignedBuf::new();
-        buf.extend_from_slice(&file_header());
-        append_record(&mut buf, 0, &snapshot.encode());
-        let end = buf.len() as u64;
-        let temporary = dir.join("CURRENT.tmp");
-        let written = async {
-            let file = write_file(fs, &path, buf, tag).await?;
-            fs.sync_dir(dir, tag).await?;
-            remove_if_there(fs, &temporary, tag).await?;
-            write_file(fs, &temporary, AlignedBuf::copy_of(encode_current(number).as_bytes()), tag).await?;
-            Ok(file)
-        };
-        let file = match written.await {
-            Ok(file) => file,
-            Err(error) => {
-                // On a full disk this is tried ten times a second: attempts must not pile up. Nothing names the file, so what
-                // cannot be removed now is removed at the next opening.
-                let _ = fs.remove(&path, tag).await;
-                return Err(error);
-            }
-        };
-        fs.rename(&temporary, &dir.join(CURRENT), tag).await?;
-        fs.sync_dir(dir, tag).await?;
-        Ok(Self { fs: Arc::clone(fs), dir: dir.into(), tag, number, file, end, records: 1, uncertain: false })
-    }
-
-    /// What is written from now on has this cause: the job whose edit it is.
-    pub fn set_class(&mut self, class: Class) {
-        self.tag.class = class;
-    }
-
-    /// The number of the file being written.
-    pub fn number(&self) -> u64 {
-        self.number
-    }
-
-    /// Whether the next edit must go to a new manifest (rule 2, or the file has grown long).
-    pub fn needs_roll(&self) -> bool {
-        self.uncertain || self.end >= ROLL_BYTES
-    }
-
-    /// Replaces this manifest by `number`, holding `snapshot`. Gives the path of the old file, which nothing needs any more.
-    pub async fn roll(&mut self, number: u64, snapshot: &Edit) -> Result<PathBuf> {
-        let old = self.dir.join(file_name(self.number));
-        *self = Self::create(&self.fs, &self.dir, self.tag, number, snapshot).await?;
-        Ok(old)
-    }
-
-    /// Makes `edit` durable. After an error its fate is unknown: see rule 2.
-    pub async fn append(&mut self, edit: &Edit) -> Result<()> {
-        let mut buf = AlignedBuf::new();
-        append_record(&mut buf, self.records, &edit.encode());
-        let length = buf.len() as u64;
-        // Set before the first await: a job dropped in the middle leaves the same doubt as an error.
-        self.uncertain = true;
-        self.file.write_at(self.end, buf, self.tag).await?;
-        self.file.sync(self.tag).await?;
-        self.uncertain = false;
-        self.end += length;
-        self.records += 1;
-        Ok(())
-    }
-}
-
-async fn read_file(fs: &Arc<dyn Fs>, path: &Path, tag: Tag) -> Result<AlignedBuf> {
-    let file = fs.open(path, OpenOptions::read_buffered(), tag).await?;
-    let length = file.len().await? as usize;
-    file.read_at(0, AlignedBuf::with_len(length), tag).await
-}
-
-/// Creates `path` with `content` and makes that durable, but not the name.
-async fn write_file(fs: &Arc<dyn Fs>, path: &Path, content: AlignedBuf, tag: Tag) -> Result<Arc<dyn File>> {
-    let file = fs.open(path, OpenOptions::create_new_buffered(), tag).await?;
-    file.write_at(0, content, tag).await?;
-    file.sync(tag).await?;
-    Ok(file)
-}
-
-async fn remove_if_there(fs: &Arc<dyn Fs>, path: &Path, tag: Tag) -> Result<()> {
-    match fs.remove(path, tag).await {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
-}
-
-fn encode_current(number: u64) -> String {
-    let name = file_name(number);
-    format!("{name} {:08x}\n", crc32c::crc32c(name.as_bytes()))
+    journal::file_name::<Edit>(number)
 }
 
 /// The manifest number in the bytes of a `CURRENT` file.
 pub fn decode_current(bytes: &[u8]) -> Option<u64> {
-    let text = std::str::from_utf8(bytes).ok()?;
-    let number = text.strip_prefix("MANIFEST-")?.split(' ').next()?.parse().ok()?;
-    (text == encode_current(number)).then_some(number)
-}
-
-fn file_header() -> [u8; FILE_HEADER_BYTES] {
-    let mut header = [0; FILE_HEADER_BYTES];
-    header[..8].copy_from_slice(MAGIC);
-    header[8..12].copy_from_slice(&FORMAT.to_le_bytes());
-    let crc = crc32c::crc32c(&header[..12]);
-    header[12..].copy_from_slice(&crc.to_le_bytes());
-    header
-}
-
-fn append_record(buf: &mut AlignedBuf, number: u32, payload: &[u8]) {
-    let mut header = [0; RECORD_HEADER_BYTES];
-    header[..4].copy_from_slice(&(payload.len() as u32).to_le_bytes());
-    header[4..8].copy_from_slice(&number.to_le_bytes());
-    header[8..12].copy_from_slice(&crc32c::crc32c(payload).to_le_bytes());
-    let crc = crc32c::crc32c(&header[..12]);
-    header[12..].copy_from_slice(&crc.to_le_bytes());
-    buf.extend_from_slice(&header);
-    buf.extend_from_slice(payload);
-}
-
-/// Why bytes are not a manifest.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Broken {
-    /// Where, in bytes from the start of the file.
-    pub offset: u64,
-    /// What disagrees.
-    pub message: String,
+    journal::decode_current::<Edit>(bytes)
 }
 
 /// Decodes the bytes of a manifest into its edits and the offset of a torn tail.
 pub fn decode(bytes: &[u8]) -> Result<(Vec<Edit>, Option<u64>), Broken> {
-    let broken = |offset: usize, message: &str| Broken { offset: offset as u64, message: message.into() };
-    let header = bytes.get(..FILE_HEADER_BYTES).ok_or_else(|| broken(0, "shorter than its header"))?;
-    if header[..8] != MAGIC[..] {
-        return Err(broken(0, "not a manifest"));
-    }
-    if header != file_header() {
-        return Err(broken(8, "unknown format version, or its checksum disagrees"));
-    }
-    let mut edits = Vec::new();
-    let mut offset = FILE_HEADER_BYTES;
-    while offset < bytes.len() {
-        let Some(payload) = record_at(bytes, offset, edits.len() as u32) else {
-            if valid_header_after(bytes, offset, edits.len() as u32) {
-                return Err(broken(offset, "a broken record before a valid one"));
-            }
-            return match edits.is_empty() {
-                true => Err(broken(offset, "the first record is broken")),
-                false => Ok((edits, Some(offset as u64))),
-            };
-        };
-        let start = offset + RECORD_HEADER_BYTES;
-        let edit = Edit::decode(payload).map_err(|at| broken(start + at, "an edit that does not decode"))?;
-        edits.push(edit);
-        offset = start + payload.len();
-    }
-    match edits.is_empty() {
-        true => Err(broken(offset, "no record")),
-        false => Ok((edits, None)),
-    }
-}
-
-fn word(bytes: &[u8], offset: usize) -> u32 {
-    u32::from_le_bytes(bytes[offset..offset + 4].try_into().expect("four bytes"))
-}
-
-/// The length and number in the record header at `offset`, if the header's own checksum agrees.
-fn header_at(bytes: &[u8], offset: usize) -> Option<(usize, u32)> {
-    let header = bytes.get(offset..offset + RECORD_HEADER_BYTES)?;
-    (word(header, 12) == crc32c::crc32c(&header[..12])).then(|| (word(header, 0) as usize, word(header, 4)))
-}
-
-fn record_at(bytes: &[u8], offset: usize, number: u32) -> Option<&[u8]> {
-    let (length, found) = header_at(bytes, offset)?;
-    let start = offset + RECORD_HEADER_BYTES;
-    let payload = bytes.get(start..start.checked_add(length)?)?;
-    (found == number && word(bytes, offset + 8) == crc32c::crc32c(payload)).then_some(payload)
-}
-
-/// Whether a later record's header stands anywhere behind `offset`: then the record at `offset` was not the last.
-fn valid_header_after(bytes: &[u8], offset: usize, number: u32) -> bool {
-    (offset + 1..bytes.len()).any(|at| header_at(bytes, at).is_some_and(|(_, found)| found > number))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn manifest(edits: &[Edit]) -> Vec<u8> {
-        let mut buf = AlignedBuf::new();
-        buf.extend_from_slice(&file_header());
-        for (number, edit) in edits.iter().enumerate() {
-            append_record(&mut buf, number as u32, &edit.encode());
-        }
-        buf.to_vec()
-    }
-
-    fn edits(count: u64) -> Vec<Edit> {
-        (0..count).map(|n| Edit { persisted: Some(n * 1000), removed: vec![(1, n)], ..Edit::default() }).collect()
-    }
-
-    #[test]
-    fn a_cut_at_any_byte_gives_a_prefix() {
-        let edits = edits(5);
-        let bytes = manifest(&edits);
-        let first_end = manifest(&edits[..1]).len();
-        for cut in first_end..bytes.len() {
-            let (found, _) = decode(&bytes[..cut]).expect("a torn tail is no corruption");
-            assert_eq!(found, edits[..found.len()], "cut at {cut}");
-        }
-    }
-
-    #[test]
-    fn a_flipped_bit_is_corruption_or_cuts_the_last_record() {
-        let edits = edits(5);
-        let bytes = manifest(&edits);
-        for bit in 0..bytes.len() * 8 {
-            let mut flipped = bytes.clone();
-            flipped[bit / 8] ^= 1 << (bit % 8);
-            match decode(&flipped) {
-                Err(broken) => assert!(broken.offset <= (bit / 8) as u64, "bit {bit}: {broken:?}"),
-                Ok((found, torn)) => {
-                    assert_eq!(found, edits[..4], "bit {bit}: only the last record may be taken for a torn one");
-                    assert!(torn.is_some());
-                }
-            }
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn arbitrary_bytes_never_panic(bytes: Vec<u8>) {
-            let mut whole = file_header().to_vec();
-            whole.extend(&bytes);
-            let _ = (decode(&bytes), decode(&whole), decode_current(&bytes));
-        }
-    }
+    journal::decode::<Edit>(bytes)
 }

@@ -31,6 +31,7 @@ impl Partition {
         (!self.is_closing()).then_some(background)
     }
 
+    /// Whether writes are refused, because it sleeps, is dropped, or the node is being closed.
     pub(crate) fn is_closing(&self) -> bool {
         self.closing.load(Ordering::SeqCst)
     }
@@ -52,7 +53,7 @@ impl Partition {
     }
 
     /// Waits until nothing of this partition runs in the background. Only after [`Partition::begin_closing`].
-    pub(super) async fn background_ended(&self) {
+    pub(crate) async fn background_ended(&self) {
         self.ending.wait(|| (self.tasks.load(Ordering::SeqCst) == 0).then_some(())).await;
     }
 }

@@ -27,13 +27,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 use parking_lot::Mutex;
 use weir_admission::Account;
 use weir_io::{Clock, Error, FsLock, Nanos, Owner};
-use weir_log::{Log, SyncMode, WriteAheadLog};
+use weir_log::{Log, Recovery, SyncMode, WriteAheadLog};
 use weir_lsm::Tree;
 use weir_model::LogIndex;
 
 pub use self::commit::Commit;
 use self::latch::Latches;
-pub use self::open::Opening;
+pub(crate) use self::open::Opening;
 pub use self::read::{Page, Record};
 use crate::event::Event;
 use crate::metrics::{Counters, PartitionMetrics};
@@ -46,7 +46,7 @@ pub struct Partition {
     pub(crate) log: Log,
     pub(crate) sync: SyncMode,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) counters: Counters,
+    pub(crate) counters: Arc<Counters>,
     /// The order lock.
     order: Mutex<Latches>,
     /// A job has ended, a latch was released, or the log was replaced.
@@ -63,6 +63,7 @@ pub struct Partition {
     pub(crate) slowed_until: Mutex<Nanos>,
     /// The log is being replaced.
     pub(crate) repairing: AtomicBool,
+    recovery: Recovery,
     /// Where its users' bytes are booked, beside those of its I/O.
     pub(crate) account: Arc<Account>,
     /// Nobody else may have the directory as long as anything here may still write to it.
@@ -78,6 +79,11 @@ impl Partition {
     /// The tree, for tools and tests.
     pub fn tree(&self) -> &Arc<Tree> {
         &self.tree
+    }
+
+    /// What opening found in the log.
+    pub fn recovery(&self) -> &Recovery {
+        &self.recovery
     }
 
     /// Counters and shape.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 use parking_lot::Mutex;
 use weir_admission::Account;
 use weir_io::{Clock, Fs, FsLock, Owner, Result};
-use weir_log::{Log, LogOptions, Recovery, WriteAheadLog};
+use weir_log::{Log, LogOptions, WriteAheadLog};
 use weir_lsm::cache::BlockCache;
 use weir_lsm::{Env, Tree};
 
@@ -15,11 +15,12 @@ use super::Partition;
 use super::replay::Replay;
 use crate::config::NodeConfig;
 use crate::event::Event;
+use crate::home::Leave;
 use crate::metrics::Counters;
 use crate::workers::Workers;
 
 /// What a partition is opened with.
-pub struct Opening<'a> {
+pub(crate) struct Opening<'a> {
     /// Its disk: behind the gates.
     pub fs: Arc<dyn Fs>,
     /// Its directory.
@@ -34,18 +35,20 @@ pub struct Opening<'a> {
     pub clock: Arc<dyn Clock>,
     /// The node's workers.
     pub workers: Arc<Workers>,
-    /// Different at every start.
+    /// Different at every opening.
     pub salt: u64,
     /// Its page in the ledger.
     pub account: Arc<Account>,
     /// Keeps others out of the directory.
     pub lock: Arc<dyn FsLock>,
+    /// Its counters, which go on where they were.
+    pub counters: Arc<Counters>,
 }
 
 impl Partition {
     /// Opens the tree, replays the log into it, and is then ready to serve.
-    pub async fn open(opening: Opening<'_>) -> Result<(Arc<Partition>, Recovery)> {
-        let Opening { fs, dir, owner, config, cache, clock, workers, salt, account, lock } = opening;
+    pub(crate) async fn open(opening: Opening<'_>) -> Result<Arc<Partition>> {
+        let Opening { fs, dir, owner, config, cache, clock, workers, salt, account, lock, counters } = opening;
         let env = Env { fs: Arc::clone(&fs), dir: dir.join("tree"), owner, cache, clock: Arc::clone(&clock) };
         let tree = Tree::open(env, config.tree.clone()).await?;
         let log_dir = dir.join("log");
@@ -61,7 +64,7 @@ impl Partition {
             log,
             sync: config.sync,
             clock,
-            counters: Counters::default(),
+            counters,
             order: Mutex::default(),
             progress: Event::default(),
             workers,
@@ -71,6 +74,7 @@ impl Partition {
             job_failure: Mutex::default(),
             slowed_until: Mutex::default(),
             repairing: AtomicBool::new(false),
+            recovery,
             account,
             _lock: lock,
         });
@@ -78,7 +82,28 @@ impl Partition {
         if partition.log.failure().is_some() {
             partition.kick_repair();
         }
-        Ok((partition, recovery))
+        Ok(partition)
+    }
+
+    /// Ends everything, so that the directory can be opened again or removed. Reads that have begun go on.
+    ///
+    /// Errors are logged: whatever was acknowledged is in tables or in the log, as after a crash.
+    pub(crate) async fn leave(self: &Arc<Self>, how: Leave) {
+        self.begin_closing();
+        self.background_ended().await;
+        if how == Leave::Discard {
+            return;
+        }
+        self.tree.seal();
+        while let Some(job) = self.tree.next_flush() {
+            if let Err(error) = job.run().await {
+                tracing::warn!(owner = ?self.owner, %error, "cannot flush before going to sleep: the log is kept");
+                break;
+            }
+        }
+        if let Err(error) = self.log.close().await {
+            tracing::warn!(owner = ?self.owner, %error, "cannot close the log");
+        }
     }
 
     /// Refuses writes from now on and makes everything durable. Background jobs are cancelled at their next step, or finish

@@ -72,10 +72,11 @@ impl Partition {
         Ok(self.tree.scan(range, None))
     }
 
-    /// Up to `limit` living keys from `from` on, having looked at no more than [`PAGE_LOOKS_PER_KEY`] times as many entries: where much
+    /// Up to `limit` living keys from `from` on and before `to`, having looked at no more than [`PAGE_LOOKS_PER_KEY`] times as many entries: where much
     /// was deleted a page may be empty and yet not the last.
-    pub async fn page(self: &Arc<Self>, from: &[u8], limit: usize) -> Result<Page> {
-        let range = Range { from: Bound::Included(from.into()), to: Bound::Unbounded, reverse: false };
+    pub async fn page(self: &Arc<Self>, from: &[u8], to: Option<&[u8]>, limit: usize) -> Result<Page> {
+        let to = to.map_or(Bound::Unbounded, |to| Bound::Excluded(to.into()));
+        let range = Range { from: Bound::Included(from.into()), to, reverse: false };
         let limit = limit.max(1);
         let mut scan = self.scan(range).await?;
         scan.set_budget(limit.saturating_mul(PAGE_LOOKS_PER_KEY));

@@ -45,13 +45,29 @@ impl Partition {
         keys: &[&[u8]],
         change: impl FnOnce(&[Option<Record>], &mut Batch) -> R,
     ) -> Result<(R, Option<Commit>)> {
+        self.try_update(keys, Batch::new(), &mut Some(change)).await
+    }
+
+    /// As [`Partition::update`], with the empty `batch` to fill. After the error `Closed` the `change` is still there: it has not been
+    /// asked.
+    ///
+    /// # Errors
+    /// As [`Partition::update`].
+    pub async fn try_update<R, F>(
+        self: &Arc<Self>,
+        keys: &[&[u8]],
+        mut batch: Batch,
+        change: &mut Option<F>,
+    ) -> Result<(R, Option<Commit>)>
+    where
+        F: FnOnce(&[Option<Record>], &mut Batch) -> R,
+    {
         if self.tree.stall() != Stall::None {
             let key_bytes = keys.iter().map(|key| key.len()).sum();
             self.wait_out_stall(key_bytes).await?;
         }
-        let mut change = Some(change);
         let lookups = loop {
-            match self.attempt(keys, &mut change)? {
+            match self.attempt(keys, &mut batch, change)? {
                 Attempt::Done(answer, commit) => return Ok((answer, commit)),
                 Attempt::Reading(lookups) => break lookups,
                 Attempt::Busy => {
@@ -65,13 +81,13 @@ impl Partition {
         for lookup in lookups {
             found.push(lookup.await?);
         }
-        let outcome = self.decide(found, &mut change, self.order.lock());
+        let outcome = self.decide(found, &mut batch, change, self.order.lock());
         drop(latched);
         outcome
     }
 
     /// The part inside the order lock: all of it, if the reads are in memory.
-    fn attempt<R, F>(self: &Arc<Self>, keys: &[&[u8]], change: &mut Option<F>) -> Result<Attempt<R>>
+    fn attempt<R, F>(self: &Arc<Self>, keys: &[&[u8]], batch: &mut Batch, change: &mut Option<F>) -> Result<Attempt<R>>
     where
         F: FnOnce(&[Option<Record>], &mut Batch) -> R,
     {
@@ -82,7 +98,7 @@ impl Partition {
         let mut lookups: Vec<Lookup> = keys.iter().map(|key| self.tree.get_latest(key)).collect();
         if lookups.iter().all(|lookup| matches!(lookup, Lookup::Ready(_))) {
             let found = lookups.iter_mut().map(taken).collect::<Result<Vec<_>>>()?;
-            let (answer, commit) = self.decide(found, change, order)?;
+            let (answer, commit) = self.decide(found, batch, change, order)?;
             return Ok(Attempt::Done(answer, commit));
         }
         order.insert(keys);
@@ -92,24 +108,25 @@ impl Partition {
     fn decide<R, F>(
         self: &Arc<Self>,
         found: Vec<Option<Found>>,
+        batch: &mut Batch,
         change: &mut Option<F>,
         order: MutexGuard<'_, Latches>,
     ) -> Result<(R, Option<Commit>)>
     where
         F: FnOnce(&[Option<Record>], &mut Batch) -> R,
     {
+        self.refuse_if_closing()?;
         let newest_seen = found.iter().flatten().map(|found| found.seq).max().unwrap_or(0);
         let records: Vec<Option<Record>> = found.into_iter().map(|found| self.read(found)).collect();
-        let mut batch = Batch::new();
         let change = change.take().expect("an update is decided once");
-        let answer = change(&records, &mut batch);
+        let answer = change(&records, batch);
         if batch.is_empty() {
             // The answer tells of changes that a lost machine could still take back: it waits for their commit.
             let unpublished = self.sync != SyncMode::None && newest_seen > self.tree.published();
             let seen = unpublished.then(|| Commit::new(self, self.log.last(), self.tree.applied_seq()));
             return Ok((answer, seen));
         }
-        let commit = self.write_in_order(order, &batch)?;
+        let commit = self.write_in_order(order, batch)?;
         Ok((answer, Some(commit)))
     }
 }

@@ -19,7 +19,7 @@ impl Partition {
     /// the [`Commit`] is done. An empty batch is refused.
     ///
     /// # Errors
-    /// The log failed and is being replaced: try again later. `Closed` partitions refuse too.
+    /// The log failed and is being replaced: try again later. `Closed` if it is being closed: nothing was written.
     pub async fn write(self: &Arc<Self>, batch: &Batch) -> Result<Commit> {
         if self.tree.stall() != Stall::None {
             self.wait_out_stall(batch.as_bytes().len()).await?;
@@ -44,9 +44,7 @@ impl Partition {
 
     /// Appends and applies. The caller holds the order lock and has looked at the latches.
     pub(super) fn write_in_order(self: &Arc<Self>, order: MutexGuard<'_, Latches>, batch: &Batch) -> Result<Commit> {
-        if self.is_closing() {
-            return Err(Error::new(ErrorKind::Invalid, "write to", "the partition", "it is being closed"));
-        }
+        self.refuse_if_closing()?;
         if batch.is_empty() {
             return Err(Error::new(ErrorKind::Invalid, "write to", "the partition", "the batch is empty"));
         }
@@ -64,6 +62,14 @@ impl Partition {
             self.kick();
         }
         Ok(Commit::new(self, index, applied.last_seq))
+    }
+
+    /// Under the order lock: what gets past this is in the log before the partition is closed.
+    pub(super) fn refuse_if_closing(&self) -> Result<()> {
+        match self.is_closing() {
+            true => Err(Error::new(ErrorKind::Closed, "write to", "the partition", "it is being closed")),
+            false => Ok(()),
+        }
     }
 
     /// The end of a slowed write's turn. Turns follow one another, however many writers there are: the rate is the partition's.

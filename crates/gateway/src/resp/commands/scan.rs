@@ -203,6 +203,7 @@ pub(in crate::resp) async fn flush<S: Store>(connection: &mut Connection<S>, arg
 async fn flush_database<S: Store>(connection: &mut Connection<S>) -> Outcome {
     connection.submit().await;
     let mut batch = Batch::new();
+    batch.restart(connection.store()?.key_prefix());
     let mut next = Some(Vec::new());
     while let Some(from) = next {
         let page = connection.scan(&from, PAGE_KEYS).await?;

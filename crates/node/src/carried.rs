@@ -1,0 +1,45 @@
+//! Work that its caller does, and that is done even if the caller goes away.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use weir_io::BoxFuture;
+
+use crate::workers::Workers;
+
+/// Runs `future` to its end: on the caller's thread as long as the caller waits, in the background from then on.
+pub fn carried<T: Send + 'static>(
+    workers: &Arc<Workers>,
+    future: impl Future<Output = T> + Send + 'static,
+) -> impl Future<Output = T> + Send {
+    Carried { future: Some(Box::pin(future)), workers: Arc::clone(workers) }
+}
+
+struct Carried<T: Send + 'static> {
+    /// `None` once it is done.
+    future: Option<BoxFuture<T>>,
+    workers: Arc<Workers>,
+}
+
+impl<T: Send + 'static> Future for Carried<T> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
+        let future = self.future.as_mut().expect("not polled after its end");
+        let outcome = future.as_mut().poll(cx);
+        if outcome.is_ready() {
+            self.future = None;
+        }
+        outcome
+    }
+}
+
+impl<T: Send + 'static> Drop for Carried<T> {
+    fn drop(&mut self) {
+        if let Some(future) = self.future.take() {
+            self.workers.spawn(async move { drop(future.await) });
+        }
+    }
+}

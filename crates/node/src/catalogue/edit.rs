@@ -1,0 +1,176 @@
+//! An edit of the catalogue and its bytes, described in `docs/format/catalogue.md`.
+
+use weir_lsm::version::journal::Entry;
+use weir_model::{TenantId, TenantName, varint};
+
+use weir_admission::{OnLimit, UnitLimits};
+
+use crate::tenant::{PARTITIONS_MAX, SECRET_BYTES_MAX, StoredSecret, TenantSettings};
+
+const NEXT_TENANT: u8 = 1;
+const NEXT_PARTITION: u8 = 2;
+const PUT: u8 = 3;
+const REMOVE: u8 = 4;
+
+/// A tenant as the catalogue has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listing {
+    /// Its number.
+    pub id: TenantId,
+    /// Its name.
+    pub name: TenantName,
+    /// The numbers of its partitions, in the order of their hash slots.
+    pub partitions: Vec<u32>,
+    /// Everything else.
+    pub settings: TenantSettings,
+}
+
+/// Changes of the catalogue that become durable together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CatalogueEdit {
+    /// First tenant number never used.
+    pub next_tenant: Option<u32>,
+    /// First partition number never used.
+    pub next_partition: Option<u32>,
+    /// Tenants that are new or changed.
+    pub put: Vec<Listing>,
+    /// Tenants that are gone.
+    pub removed: Vec<TenantId>,
+}
+
+impl Entry for CatalogueEdit {
+    const MAGIC: &[u8; 8] = b"WEIRCATA";
+    const PREFIX: &str = "CATALOGUE-";
+
+    fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut number = |tag: u8, value: Option<u32>| {
+            if let Some(value) = value {
+                out.push(tag);
+                varint::put(&mut out, value.into());
+            }
+        };
+        number(NEXT_TENANT, self.next_tenant);
+        number(NEXT_PARTITION, self.next_partition);
+        self.removed.iter().for_each(|id| number(REMOVE, Some(id.0)));
+        for listing in &self.put {
+            out.push(PUT);
+            put_listing(&mut out, listing);
+        }
+        out
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, usize> {
+        let mut rest = bytes;
+        let mut edit = Self::default();
+        while let Some((&tag, after)) = rest.split_first() {
+            let at = bytes.len() - rest.len();
+            rest = after;
+            let known = match tag {
+                NEXT_TENANT => take(&mut rest).map(|value| edit.next_tenant = Some(value)),
+                NEXT_PARTITION => take(&mut rest).map(|value| edit.next_partition = Some(value)),
+                PUT => take_listing(&mut rest).map(|listing| edit.put.push(listing)),
+                REMOVE => take(&mut rest).map(|id| edit.removed.push(TenantId(id))),
+                _ => None,
+            };
+            known.ok_or(at)?;
+        }
+        Ok(edit)
+    }
+}
+
+fn put_listing(out: &mut Vec<u8>, listing: &Listing) {
+    let TenantSettings { secret, limits, connections_max, disk_bytes_max, suspended } = &listing.settings;
+    varint::put(out, listing.id.0.into());
+    varint::put(out, listing.name.as_str().len() as u64);
+    out.extend_from_slice(listing.name.as_str().as_bytes());
+    varint::put(out, listing.partitions.len() as u64);
+    listing.partitions.iter().for_each(|&number| varint::put(out, number.into()));
+    // 0 = none, else the length plus one.
+    varint::put(out, secret.as_ref().map_or(0, |secret| secret.as_bytes().len() as u64 + 1));
+    out.extend(secret.iter().flat_map(|secret| secret.as_bytes()));
+    varint::put(out, limits.rcu);
+    varint::put(out, limits.wcu);
+    varint::put(out, limits.burst_seconds.into());
+    // 0 = refuse, else the longest delay plus one.
+    let on_limit = match limits.on_limit {
+        OnLimit::Refuse => 0,
+        OnLimit::Delay { max_ms } => u64::from(max_ms) + 1,
+    };
+    varint::put(out, on_limit);
+    varint::put(out, (*connections_max).into());
+    varint::put(out, *disk_bytes_max);
+    out.push((*suspended).into());
+}
+
+fn take<T: TryFrom<u64>>(rest: &mut &[u8]) -> Option<T> {
+    T::try_from(varint::take(rest)?).ok()
+}
+
+fn take_listing(rest: &mut &[u8]) -> Option<Listing> {
+    let id = TenantId(take(rest)?);
+    let name = TenantName::new(std::str::from_utf8(varint::take_slice(rest)?).ok()?).ok()?;
+    let count = take::<u16>(rest).filter(|count| (1..=PARTITIONS_MAX).contains(count))?;
+    let partitions = (0..count).map(|_| take(rest)).collect::<Option<Vec<u32>>>()?;
+    let secret = match take::<usize>(rest)? {
+        0 => None,
+        more => {
+            let (secret, after) = rest.split_at_checked(more - 1).filter(|_| more - 1 <= SECRET_BYTES_MAX)?;
+            *rest = after;
+            Some(StoredSecret::new(secret))
+        }
+    };
+    let (rcu, wcu, burst_seconds) = (take(rest)?, take(rest)?, take(rest)?);
+    let on_limit = match take::<u64>(rest)? {
+        0 => OnLimit::Refuse,
+        more => OnLimit::Delay { max_ms: u32::try_from(more - 1).ok()? },
+    };
+    let limits = UnitLimits { rcu, wcu, burst_seconds, on_limit };
+    let (connections_max, disk_bytes_max) = (take(rest)?, take(rest)?);
+    let (&suspended, after) = rest.split_first().filter(|(byte, _)| **byte <= 1)?;
+    *rest = after;
+    let settings = TenantSettings { secret, limits, connections_max, disk_bytes_max, suspended: suspended == 1 };
+    Some(Listing { id, name, partitions, settings })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn listing() -> impl Strategy<Value = Listing> {
+        let settings = (
+            proptest::option::of(proptest::collection::vec(any::<u8>(), 0..64)),
+            (any::<u64>(), any::<u64>(), any::<u32>(), proptest::option::of(any::<u32>())),
+            (any::<u32>(), any::<u64>(), any::<bool>()),
+        );
+        let partitions = proptest::collection::vec(any::<u32>(), 1..8);
+        (any::<u32>(), "[a-z0-9][a-z0-9_-]{0,62}", partitions, settings).prop_map(|(id, name, partitions, settings)| {
+            let (secret, (rcu, wcu, burst_seconds, delay), (connections_max, disk_bytes_max, suspended)) = settings;
+            let on_limit = delay.map_or(OnLimit::Refuse, |max_ms| OnLimit::Delay { max_ms });
+            let limits = UnitLimits { rcu, wcu, burst_seconds, on_limit };
+            let secret = secret.map(StoredSecret::new);
+            let settings = TenantSettings { secret, limits, connections_max, disk_bytes_max, suspended };
+            Listing { id: TenantId(id), name: TenantName::new(&name).expect("of the pattern"), partitions, settings }
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn an_edit_decodes_to_itself(
+            put in proptest::collection::vec(listing(), 0..4),
+            removed: Vec<u32>,
+            next_tenant: Option<u32>,
+            next_partition: Option<u32>,
+        ) {
+            let removed = removed.into_iter().map(TenantId).collect();
+            let edit = CatalogueEdit { next_tenant, next_partition, put, removed };
+            prop_assert_eq!(CatalogueEdit::decode(&edit.encode()), Ok(edit));
+        }
+
+        #[test]
+        fn any_bytes_decode_or_are_refused_without_a_panic(bytes: Vec<u8>) {
+            let _ = CatalogueEdit::decode(&bytes);
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! What all tenants of a node share.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use futures_util::lock::Mutex as AsyncMutex;
+use weir_admission::{Gate, GatedFs, Ledger, PartitionGate};
+use weir_io::{Fs, FsLock, Owner, Result};
+use weir_lsm::cache::BlockCache;
+
+use crate::bandwidth;
+use crate::catalogue::Catalogue;
+use crate::config::{Machine, NodeConfig};
+use crate::control;
+use crate::home::Home;
+use crate::layout;
+use crate::partition::{Opening, Partition};
+use crate::permits::Permits;
+use crate::workers::Workers;
+
+/// Partitions that are opened at a time. Each replays at the speed of one core; more would only make all of them late.
+const WAKES_MAX: usize = 4;
+
+/// See the module.
+pub(crate) struct NodeShared {
+    pub config: NodeConfig,
+    pub machine: Machine,
+    /// The disk for the node's own work, booked to tenant 0.
+    pub own_fs: Arc<dyn Fs>,
+    pub gate: Arc<Gate>,
+    pub ledger: Arc<Ledger>,
+    pub cache: Arc<BlockCache>,
+    pub workers: Arc<Workers>,
+    pub catalogue: AsyncMutex<Catalogue>,
+    /// A catalogue edit has failed and might still be what a crash would find: see [`Catalogue::settle`].
+    pub doubt: AtomicBool,
+    wakes: Arc<Permits>,
+    openings: AtomicU64,
+    lock: Arc<dyn FsLock>,
+}
+
+impl NodeShared {
+    pub fn new(
+        config: NodeConfig,
+        machine: Machine,
+        own_fs: Arc<dyn Fs>,
+        gate: Arc<Gate>,
+        ledger: Arc<Ledger>,
+        catalogue: Catalogue,
+        lock: Arc<dyn FsLock>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            own_fs,
+            gate,
+            ledger,
+            cache: BlockCache::new(config.cache_bytes, CACHE_SHARDS),
+            workers: Workers::new(Arc::clone(&machine.spawn), config.compaction_slots),
+            catalogue: AsyncMutex::new(catalogue),
+            doubt: AtomicBool::new(false),
+            wakes: Permits::new(WAKES_MAX),
+            openings: AtomicU64::new(0),
+            lock,
+            config,
+            machine,
+        })
+    }
+
+    /// Opens the partition of `home`, when it is its turn.
+    pub async fn open_partition(&self, home: &Arc<Home>, number: u32) -> Result<Arc<Partition>> {
+        let _permit = self.wakes.acquire().await;
+        if self.doubt.load(Ordering::Acquire) {
+            // What is acknowledged here must not go with an edit that dropped it after all.
+            self.settle_catalogue(&mut *self.catalogue.lock().await).await?;
+        }
+        let (fs, dir) = (&self.own_fs, &self.config.dir);
+        let path = layout::partition_dir(fs, dir, number).await?;
+        let owner = home.owner();
+        let opening = Opening {
+            fs: self.gated(owner),
+            dir: &path,
+            owner,
+            config: &self.config,
+            cache: Arc::clone(&self.cache),
+            clock: Arc::clone(&self.machine.clock),
+            workers: Arc::clone(&self.workers),
+            salt: self.salt(),
+            account: self.ledger.account(owner),
+            lock: Arc::clone(&self.lock),
+            counters: Arc::clone(&home.counters),
+        };
+        let partition = Partition::open(opening).await?;
+        let clock = Arc::clone(&self.machine.clock);
+        let tick = control::run(Arc::downgrade(&partition), clock, self.config.sync_interval);
+        self.workers.spawn(tick);
+        Ok(partition)
+    }
+
+    pub async fn settle_catalogue(&self, catalogue: &mut Catalogue) -> Result<()> {
+        catalogue.settle().await?;
+        self.doubt.store(false, Ordering::Release);
+        Ok(())
+    }
+
+    /// The disk behind the gates of `owner`.
+    fn gated(&self, owner: Owner) -> Arc<dyn Fs> {
+        let fs = Arc::clone(&self.machine.fs);
+        if !self.config.gates {
+            return fs;
+        }
+        let partition_gate = PartitionGate::new(owner, &self.machine.clock);
+        bandwidth::turn(&self.config, &self.gate, &partition_gate);
+        GatedFs::partition(fs, partition_gate, Arc::clone(&self.gate), &self.ledger)
+    }
+
+    /// Different for every opening, as what is in a recycled segment must not look like something new.
+    fn salt(&self) -> u64 {
+        let opening = self.openings.fetch_add(1, Ordering::Relaxed);
+        self.machine.salt ^ opening.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+
+    /// Removes what is left of partitions, in the background. What cannot be removed now is removed at the next opening.
+    pub fn remove_partitions(&self, numbers: Vec<u32>) {
+        if numbers.is_empty() {
+            return;
+        }
+        let (fs, dir): (_, PathBuf) = (Arc::clone(&self.own_fs), self.config.dir.clone());
+        let lock = Arc::clone(&self.lock);
+        self.workers.spawn(async move {
+            for number in numbers {
+                if let Err(error) = layout::remove_partition(&fs, &dir, number).await {
+                    tracing::warn!(partition = number, %error, "cannot remove a dropped partition yet");
+                }
+            }
+            drop(lock);
+        });
+    }
+}
+
+/// Enough that two cores seldom meet; each shard has a ghost queue, so not more than needed.
+const CACHE_SHARDS: usize = 16;

@@ -1,0 +1,89 @@
+//! A tenant: a name, settings, and the homes of its partitions.
+
+mod spec;
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use futures_util::lock::Mutex as AsyncMutex;
+use weir_admission::Quota;
+use weir_model::{SLOTS, TenantId, TenantName, slot};
+
+pub use self::spec::{PARTITIONS_MAX, SECRET_BYTES_MAX, StoredSecret, TenantSettings, TenantSpec};
+use crate::catalogue::Listing;
+use crate::home::Home;
+use crate::shared::NodeShared;
+
+/// See the module. What is held of a dropped tenant refuses everything.
+pub struct Tenant {
+    id: TenantId,
+    name: TenantName,
+    settings: ArcSwap<TenantSettings>,
+    quota: Arc<Quota>,
+    homes: Box<[Arc<Home>]>,
+    /// One change at a time. Taken before the catalogue.
+    pub(crate) changing: Arc<AsyncMutex<()>>,
+}
+
+impl Tenant {
+    pub(crate) fn new(shared: &Arc<NodeShared>, listing: Listing) -> Arc<Self> {
+        let Listing { id, name, partitions, settings } = listing;
+        let quota = Quota::new(Arc::clone(&shared.machine.clock), &settings.limits);
+        let homes = partitions.iter().map(|&number| Home::new(shared, id, number)).collect();
+        Arc::new(Self { id, name, settings: ArcSwap::from_pointee(settings), quota, homes, changing: Arc::default() })
+    }
+
+    /// Its number, which no other tenant ever had or gets.
+    pub fn id(&self) -> TenantId {
+        self.id
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &TenantName {
+        &self.name
+    }
+
+    /// Its settings as of now.
+    pub fn settings(&self) -> Arc<TenantSettings> {
+        self.settings.load_full()
+    }
+
+    pub(crate) fn set_settings(&self, settings: TenantSettings) {
+        self.quota.set_limits(&settings.limits);
+        self.settings.store(Arc::new(settings));
+    }
+
+    /// The capacity units that its requests are charged to.
+    pub fn quota(&self) -> &Arc<Quota> {
+        &self.quota
+    }
+
+    /// Where its partitions are, in the order of their hash slots.
+    pub fn partitions(&self) -> &[Arc<Home>] {
+        &self.homes
+    }
+
+    /// The partition that `key`, as its user knows it, belongs to: its place in [`Tenant::partitions`].
+    #[inline]
+    pub fn index_of(&self, key: &[u8]) -> usize {
+        match self.homes.len() {
+            1 => 0,
+            partitions => usize::from(slot(key)) * partitions / usize::from(SLOTS),
+        }
+    }
+
+    /// Where `key`, as its user knows it, is.
+    #[inline]
+    pub fn home_of(&self, key: &[u8]) -> &Arc<Home> {
+        &self.homes[self.index_of(key)]
+    }
+
+    /// The tenant as the catalogue has it, with these partitions.
+    pub(crate) fn listing(&self, partitions: Vec<u32>, settings: TenantSettings) -> Listing {
+        Listing { id: self.id, name: self.name.clone(), partitions, settings }
+    }
+
+    pub(crate) fn partition_numbers(&self) -> Vec<u32> {
+        self.homes.iter().map(|home| home.owner().partition).collect()
+    }
+}

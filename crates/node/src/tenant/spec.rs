@@ -1,0 +1,67 @@
+//! What an operator says about a tenant.
+
+use std::fmt;
+
+use weir_admission::UnitLimits;
+use weir_model::TenantName;
+
+/// Partitions of a tenant, at most.
+pub const PARTITIONS_MAX: u16 = 256;
+
+/// A stored secret is at most this long, in bytes.
+pub const SECRET_BYTES_MAX: usize = 1024;
+
+/// A tenant to be created.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TenantSpec {
+    /// Its name, which no other tenant of the node may have.
+    pub name: TenantName,
+    /// Partitions that its keys are spread over, 1 to [`PARTITIONS_MAX`]. They cannot be changed later.
+    pub partitions: u16,
+    /// What can.
+    pub settings: TenantSettings,
+}
+
+impl TenantSpec {
+    /// A tenant with one partition and no limits.
+    pub fn new(name: TenantName) -> Self {
+        Self { name, partitions: 1, settings: TenantSettings::default() }
+    }
+}
+
+/// What can be altered while a tenant is served. Everything is in the catalogue.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TenantSettings {
+    /// What its clients must show to be let in; `None` = nothing.
+    pub secret: Option<StoredSecret>,
+    /// Capacity units.
+    pub limits: UnitLimits,
+    /// Connections at most; 0 = as many as the node allows.
+    pub connections_max: u32,
+    /// Bytes on disk at most; 0 = unlimited.
+    pub disk_bytes_max: u64,
+    /// Its clients are refused; its data stays.
+    pub suspended: bool,
+}
+
+/// A secret as it is stored: bytes whose meaning only the gateway knows. Never shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct StoredSecret(Box<[u8]>);
+
+impl StoredSecret {
+    /// Keeps `bytes`, at most [`SECRET_BYTES_MAX`].
+    pub fn new(bytes: impl Into<Box<[u8]>>) -> Self {
+        Self(bytes.into())
+    }
+
+    /// The bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for StoredSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("StoredSecret(…)")
+    }
+}
