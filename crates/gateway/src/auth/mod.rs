@@ -6,6 +6,8 @@
 
 pub mod account;
 mod open;
+pub mod secret;
+mod secrets;
 mod session;
 
 use std::net::SocketAddr;
@@ -13,6 +15,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 pub use open::OpenDoor;
+pub use secrets::{Directory, Secrets};
 pub(crate) use session::Session;
 
 use crate::store::Store;

@@ -1,0 +1,175 @@
+//! Secrets: what is right, what a guess costs and whom, and that nothing says what they are.
+#![allow(clippy::disallowed_methods, missing_docs, reason = "tests talk over real sockets")]
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use support::{MemoryStore, Running, TestClock};
+use weir_gateway::Settings;
+use weir_gateway::auth::{Directory, Doorman, Grant, Refusal, Secrets, Standing, Tenancy, secret};
+use weir_io::real::RealSpawn;
+
+const CANARY: &str = "canary-in-the-mine-7391";
+
+struct Active;
+
+impl Tenancy for Active {
+    fn standing(&self) -> Standing {
+        Standing::Active
+    }
+
+    fn connections_max(&self) -> u32 {
+        0
+    }
+}
+
+/// Tenants and their stored secrets, which a test changes.
+#[derive(Clone)]
+struct Book {
+    store: MemoryStore,
+    stored: Arc<Mutex<BTreeMap<String, Option<Vec<u8>>>>>,
+}
+
+impl Book {
+    fn set(&self, name: &str, stored: Option<Vec<u8>>) {
+        self.stored.lock().expect("no panic").insert(name.to_owned(), stored);
+    }
+}
+
+impl Directory<MemoryStore> for Book {
+    fn find(&self, name: &str) -> Option<(Grant<MemoryStore>, Option<Vec<u8>>)> {
+        let stored = self.stored.lock().expect("no panic");
+        let (index, (name, stored)) = stored.iter().enumerate().find(|(_, (known, _))| *known == name)?;
+        let tenancy = Arc::new(Active);
+        let grant = Grant { tenant: index as u32 + 1, name: name.as_str().into(), store: self.store.clone(), tenancy };
+        Some((grant, stored.clone()))
+    }
+}
+
+fn random(buffer: &mut [u8]) {
+    secret::system_random(buffer).expect("the system has random bytes");
+}
+
+fn chosen(text: &str) -> Option<Vec<u8>> {
+    Some(secret::choose(text.as_bytes(), &mut random).expect("memory"))
+}
+
+/// `default` without a secret, `ada` with a chosen one and `bob` with a generated one, which comes back.
+fn start(insecure: bool) -> (Secrets<MemoryStore, Book>, Book, Arc<TestClock>, String) {
+    let clock = TestClock::new();
+    let book = Book { store: MemoryStore::new(&clock), stored: Arc::default() };
+    let (token, stored) = secret::generate(&mut random);
+    book.set("default", None);
+    book.set("ada", chosen(CANARY));
+    book.set("bob", Some(stored));
+    let spawn = Arc::new(RealSpawn::new(1, 0));
+    let doorman = Secrets::new(book.clone(), clock.clone(), spawn, insecure).expect("random bytes");
+    (doorman, book, clock, token.to_string())
+}
+
+fn peer(text: &str) -> SocketAddr {
+    text.parse().expect("an address")
+}
+
+fn login(doorman: &Secrets<MemoryStore, Book>, name: &str, secret: &str, from: &str) -> Result<Arc<str>, Refusal> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let grant = runtime.block_on(doorman.login(name.as_bytes(), secret.as_bytes(), peer(from)));
+    grant.map(|grant| grant.name)
+}
+
+#[test]
+fn secrets_of_both_kinds_are_recognised_and_an_altered_one_counts_at_once() {
+    let (doorman, book, _, token) = start(false);
+    for _ in 0..2 {
+        assert_eq!(login(&doorman, "ada", CANARY, "10.0.0.1:1").as_deref(), Ok("ada"));
+        assert_eq!(login(&doorman, "bob", &token, "10.0.0.1:1").as_deref(), Ok("bob"));
+        assert_eq!(login(&doorman, "bob", CANARY, "10.0.0.1:1"), Err(Refusal::WrongSecret));
+        assert_eq!(login(&doorman, "ada", &token, "10.0.0.1:1"), Err(Refusal::WrongSecret));
+        assert_eq!(login(&doorman, "nobody", &token, "10.0.0.1:1"), Err(Refusal::WrongSecret));
+    }
+    book.set("ada", chosen("another"));
+    assert_eq!(login(&doorman, "ada", CANARY, "10.0.0.2:1"), Err(Refusal::WrongSecret), "nothing old is remembered");
+    assert_eq!(login(&doorman, "ada", "another", "10.0.0.2:1").as_deref(), Ok("ada"));
+}
+
+#[test]
+fn s1_a_tenant_without_a_secret_is_open_to_this_machine_only() {
+    for (insecure, from, open) in [
+        (false, "127.0.0.1:1", true),
+        (false, "[::1]:1", true),
+        (false, "10.0.0.1:1", false),
+        (true, "10.0.0.1:1", true),
+    ] {
+        let (doorman, book, ..) = start(insecure);
+        assert_eq!(doorman.open_door(peer(from)).is_some(), open, "{from}");
+        assert_eq!(login(&doorman, "default", "any", from).is_ok(), open, "{from}");
+        book.set("default", chosen("x"));
+        assert!(doorman.open_door(peer(from)).is_none(), "{from}");
+        book.set("ada", None);
+        assert!(login(&doorman, "ada", "", from).is_err(), "only the default tenant needs none");
+    }
+}
+
+#[test]
+fn s3_a_guesser_must_wait_and_cannot_lock_the_owner_out() {
+    let (doorman, _, clock, token) = start(false);
+    for _ in 0..10 {
+        assert_eq!(login(&doorman, "bob", "guess", "10.0.0.1:1"), Err(Refusal::WrongSecret));
+    }
+    let waits = |refusal| matches!(refusal, Err(Refusal::TooManyFailures { retry_seconds: 1.. }));
+    assert!(waits(login(&doorman, "bob", "guess", "10.0.0.1:2")), "another port is the same address");
+    assert!(waits(login(&doorman, "ada", "guess", "10.0.0.1:1")));
+    // Even a right secret is not told from there, unless it has been shown to be right before.
+    assert!(waits(login(&doorman, "bob", &token, "10.0.0.1:1")));
+    assert_eq!(login(&doorman, "bob", &token, "10.0.0.2:1").as_deref(), Ok("bob"));
+    assert_eq!(login(&doorman, "bob", &token, "10.0.0.1:1").as_deref(), Ok("bob"));
+    clock.advance(2);
+    assert_eq!(login(&doorman, "bob", "guess", "10.0.0.1:1"), Err(Refusal::WrongSecret));
+    clock.advance(1);
+    assert!(waits(login(&doorman, "bob", "guess", "10.0.0.1:1")), "the wait grows");
+    clock.advance(300);
+    for _ in 0..5 {
+        assert_eq!(login(&doorman, "bob", "guess", "10.0.0.1:1"), Err(Refusal::WrongSecret), "and is over one day");
+    }
+}
+
+#[test]
+fn s4_nothing_that_can_be_asked_says_a_secret() {
+    let (doorman, book, clock, token) = start(false);
+    book.set("default", chosen(CANARY));
+    let weir = Running::start_with(Settings::default(), clock, |_| Arc::new(doorman));
+    let mut client = weir.connect();
+    let wrong = format!("{CANARY}-but-wrong");
+    assert_eq!(client.say(&format!("AUTH ada {CANARY}")), "+OK\r\n");
+    assert_eq!(client.say("CONFIG SET slowlog-log-slower-than 0"), "+OK\r\n");
+    assert!(client.say(&format!("AUTH ada {wrong}")).starts_with("-WRONGPASS"));
+    assert!(client.say(&format!("HELLO 3 AUTH ada {CANARY} SETNAME me")).starts_with('%'));
+    client.send(format!("AUTH ada {CANARY}\r\n").as_bytes());
+    assert_eq!(client.reply(), b"+OK\r\n");
+    assert!(client.say(&format!("HELLO 3 AUTH bob {wrong}")).starts_with("-WRONGPASS"));
+    let mut said = String::new();
+    for question in [
+        "SLOWLOG GET 100",
+        "CLIENT LIST",
+        "CLIENT INFO",
+        "INFO everything",
+        "CONFIG GET *",
+        "ACL LIST",
+        "ACL WHOAMI",
+        "ACL USERS",
+        "ACL GETUSER ada",
+        "MONITOR",
+        "COMMAND",
+        "LATENCY DOCTOR",
+        "MEMORY DOCTOR",
+    ] {
+        said.push_str(&client.say(question));
+    }
+    assert!(said.contains("(redacted)") && said.contains("slowlog-log-slower-than"), "the questions were answered");
+    for canary in ["canary", "mine-7391", token.as_str()] {
+        assert!(!said.contains(canary), "{canary} in {said}");
+    }
+}
