@@ -169,6 +169,7 @@ impl Node {
             drop(catalogue);
             tenant.partitions().iter().for_each(|home| home.settle(None));
             forget(&shared, &tenant, numbers);
+            shared.ledger.forget(tenant.id().0);
             Ok(())
         })
         .await

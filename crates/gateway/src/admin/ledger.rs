@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use weir_io::Class;
+use weir_io::{Class, Owner};
+use weir_model::TenantId;
 use weir_node::{Booked, Direction, Node};
 
 const DIRECTIONS: [(&str, Direction); 2] = [("read", Direction::Read), ("written", Direction::Write)];
@@ -18,11 +19,12 @@ pub fn csv(node: &Node) -> String {
 }
 
 /// What a tenant is called on dashboards.
-pub(super) fn name_of(_node: &Node, tenant: u32) -> String {
-    match tenant {
-        0 => "(node)".to_owned(),
-        1 => "default".to_owned(),
-        other => format!("({other})"),
+pub(super) fn name_of(node: &Node, tenant: u32) -> String {
+    match node.tenant_by_id(TenantId(tenant)) {
+        Some(tenant) => tenant.name().to_string(),
+        None if tenant == Owner::default().tenant => "(node)".to_owned(),
+        // Dropped a moment ago.
+        None => format!("({tenant})"),
     }
 }
 
