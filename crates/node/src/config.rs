@@ -37,6 +37,8 @@ pub struct NodeConfig {
     pub segment_bytes: u64,
     /// Time between two syncs of the log in [`SyncMode::Interval`], in nanoseconds: what a lost machine may cost.
     pub sync_interval: Nanos,
+    /// A partition that nobody has asked anything for so long goes to sleep, in nanoseconds; 0 = never.
+    pub hibernate_after: Nanos,
     /// Compactions that may run at the same time. (A flush may always run.)
     pub compaction_slots: usize,
     /// Limits of the gates; `None` = unlimited.
@@ -66,6 +68,7 @@ impl NodeConfig {
             sync: SyncMode::default(),
             segment_bytes: 64 << 20,
             sync_interval: 100_000_000,
+            hibernate_after: 0,
             compaction_slots: 2,
             bandwidth: None,
             gates: true,

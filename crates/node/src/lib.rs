@@ -10,6 +10,7 @@ mod check;
 mod config;
 mod control;
 mod event;
+mod hibernate;
 mod home;
 mod layout;
 mod metrics;

@@ -14,7 +14,8 @@ use weir_model::{TenantId, TenantName};
 use crate::carried::carried;
 use crate::catalogue::{Catalogue, CatalogueEdit, Listing};
 use crate::config::{Machine, NodeConfig};
-use crate::home::{HomeState, Leave};
+use crate::hibernate;
+use crate::home::{Home, HomeState, Leave};
 use crate::layout;
 use crate::metrics::PartitionMetrics;
 use crate::partition::Partition;
@@ -29,7 +30,7 @@ pub struct Node {
 }
 
 #[derive(Default)]
-struct Tenants {
+pub(crate) struct Tenants {
     by_name: BTreeMap<TenantName, Arc<Tenant>>,
     by_id: BTreeMap<TenantId, Arc<Tenant>>,
 }
@@ -38,6 +39,10 @@ impl Tenants {
     fn insert(&mut self, tenant: Arc<Tenant>) {
         self.by_name.insert(tenant.name().clone(), Arc::clone(&tenant));
         self.by_id.insert(tenant.id(), tenant);
+    }
+
+    pub(crate) fn homes(&self) -> Vec<Arc<Home>> {
+        self.by_name.values().flat_map(|tenant| tenant.partitions()).cloned().collect()
     }
 
     fn remove(&mut self, tenant: &Tenant) {
@@ -66,6 +71,11 @@ impl Node {
         let mut tenants = Tenants::default();
         listings.tenants.into_values().for_each(|listing| tenants.insert(Tenant::new(&shared, listing)));
         let node = Node { shared, tenants: Arc::new(RwLock::new(tenants)) };
+        if config.hibernate_after > 0 {
+            let clock = Arc::clone(&node.shared.machine.clock);
+            let sleepers = hibernate::run(Arc::downgrade(&node.tenants), clock, config.hibernate_after);
+            node.shared.workers.spawn(sleepers);
+        }
         if listings.next_tenant == 1 {
             node.create_tenant(TenantSpec::new(TenantName::built_in())).await?;
         }

@@ -32,7 +32,15 @@ fn config() -> NodeConfig {
         ..TreeOptions::default()
     };
     let sync = SyncMode::Always;
-    NodeConfig { tree, cache_bytes: 32 << 10, sync, segment_bytes: 16 << 10, ..NodeConfig::new("/weir") }
+    let hibernate_after = 300_000_000_000;
+    NodeConfig {
+        tree,
+        cache_bytes: 32 << 10,
+        sync,
+        segment_bytes: 16 << 10,
+        hibernate_after,
+        ..NodeConfig::new("/weir")
+    }
 }
 
 fn world(seed: u64, image: &DiskImage) -> (Sim, Arc<SimFs>) {
@@ -184,4 +192,21 @@ fn a_wake_that_nobody_waits_for_any_more_ends_all_the_same() {
             home.sleep().await;
         });
     }
+}
+
+#[test]
+fn who_is_asked_nothing_sleeps_without_a_log_and_wakes_with_everything() {
+    let (sim, fs) = world(5, &DiskImage::new());
+    let node = sim.block_on(open(&sim, &fs));
+    let home = Arc::clone(&node.tenant(&TenantName::built_in()).expect("built in").partitions()[0]);
+    let clock = sim.clock();
+    sim.block_on(async {
+        write(&home, 7).await.expect("written");
+        sleep_until(&clock, clock.now() + 2 * config().hibernate_after + 1_000_000_000).await;
+        assert_eq!(home.state(), weir_node::HomeState::Asleep);
+        let tag = weir_io::Tag::new(weir_io::Owner::default(), weir_io::Class::Maintenance);
+        assert_eq!(fs.list("/weir/partitions/000001/log".as_ref(), tag).await.expect("a list"), []);
+        assert_eq!(read(&node, &TenantName::built_in()).await, Some(Some(7)));
+        assert_eq!(home.state(), weir_node::HomeState::Awake);
+    });
 }

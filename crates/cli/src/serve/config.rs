@@ -14,6 +14,9 @@ use weir_log::SyncMode;
 use weir_lsm::table::Compression;
 use weir_node::{Bandwidth, NodeConfig};
 
+/// A partition that nobody has asked anything for five minutes goes to sleep.
+const HIBERNATE_AFTER: weir_io::Nanos = 300_000_000_000;
+
 use crate::units::read_bytes;
 
 /// Values above this cost more memory per request than one connection should have.
@@ -148,6 +151,7 @@ impl Config {
         node.tree.compression = std::array::from_fn(|level| self.compression.of_level(level));
         node.cache_bytes = usize::try_from(self.cache.0).unwrap_or(usize::MAX);
         node.compaction_slots = self.compactions_max;
+        node.hibernate_after = HIBERNATE_AFTER;
         node.sync = self.sync.mode();
         node.sync_interval = u64::try_from(Duration::from_millis(self.sync_interval_ms).as_nanos()).unwrap_or(u64::MAX);
         let capacity = Capacity { rcu: self.read_units, wcu: self.write_units };

@@ -21,12 +21,13 @@ mod replay;
 mod update;
 mod write;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use parking_lot::Mutex;
-use weir_admission::Account;
-use weir_io::{Clock, Error, FsLock, Nanos, Owner};
+use weir_admission::{Account, Direction};
+use weir_io::{Clock, Error, Fs, FsLock, Nanos, Owner};
 use weir_log::{Log, Recovery, SyncMode, WriteAheadLog};
 use weir_lsm::Tree;
 use weir_model::LogIndex;
@@ -64,6 +65,8 @@ pub struct Partition {
     /// The log is being replaced.
     pub(crate) repairing: AtomicBool,
     recovery: Recovery,
+    fs: Arc<dyn Fs>,
+    log_dir: PathBuf,
     /// Where its users' bytes are booked, beside those of its I/O.
     pub(crate) account: Arc<Account>,
     /// Nobody else may have the directory as long as anything here may still write to it.
@@ -84,6 +87,12 @@ impl Partition {
     /// What opening found in the log.
     pub fn recovery(&self) -> &Recovery {
         &self.recovery
+    }
+
+    /// Rises with everything that users ask; for a while unchanged = idle.
+    pub(crate) fn asked(&self) -> u64 {
+        let booked = self.account.booked();
+        booked.user(Direction::Read).ops + booked.user(Direction::Write).ops
     }
 
     /// Counters and shape.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use parking_lot::Mutex;
 use weir_admission::Account;
-use weir_io::{Clock, Fs, FsLock, Owner, Result};
+use weir_io::{Class, Clock, Fs, FsLock, Owner, Result, Tag};
 use weir_log::{Log, LogOptions, WriteAheadLog};
 use weir_lsm::cache::BlockCache;
 use weir_lsm::{Env, Tree};
@@ -56,7 +56,7 @@ impl Partition {
             LogOptions { sync: config.sync, segment_bytes: config.segment_bytes, ..LogOptions::new(owner, salt) };
         let replay = Replay::new(&tree, &workers, &log_dir);
         let mut apply = |index, payload: &[u8]| replay.apply(index, payload);
-        let (log, recovery) = Log::open(fs, &log_dir, options, tree.persisted(), &mut apply).await?;
+        let (log, recovery) = Log::open(Arc::clone(&fs), &log_dir, options, tree.persisted(), &mut apply).await?;
         replay.finish().await;
         let partition = Arc::new(Partition {
             owner,
@@ -75,6 +75,8 @@ impl Partition {
             slowed_until: Mutex::default(),
             repairing: AtomicBool::new(false),
             recovery,
+            fs,
+            log_dir,
             account,
             _lock: lock,
         });
@@ -101,9 +103,26 @@ impl Partition {
                 break;
             }
         }
-        if let Err(error) = self.log.close().await {
+        let closed = self.log.close().await;
+        let forgotten = match closed {
+            // A segment is preallocated: thousands of sleepers must not fill the disk with them.
+            Ok(()) if self.tree.persisted() >= self.log.last() => self.remove_log().await,
+            closed => closed,
+        };
+        if let Err(error) = forgotten {
             tracing::warn!(owner = ?self.owner, %error, "cannot close the log");
         }
+    }
+
+    /// Removes the segments, of which the tree needs nothing any more; the newest first, as the next opening expects what is left
+    /// of them at the front.
+    async fn remove_log(&self) -> Result<()> {
+        let tag = Tag::new(self.owner, Class::Log);
+        let mut names = self.fs.list(&self.log_dir, tag).await?;
+        while let Some(entry) = names.pop() {
+            self.fs.remove(&self.log_dir.join(entry.name), tag).await?;
+        }
+        self.fs.sync_dir(&self.log_dir, tag).await
     }
 
     /// Refuses writes from now on and makes everything durable. Background jobs are cancelled at their next step, or finish
