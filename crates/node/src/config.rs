@@ -52,10 +52,13 @@ pub struct NodeConfig {
 pub struct Bandwidth {
     /// What the node gate hands out.
     pub device: Limits,
-    /// What the partition was sold: its foreground rate is reserved from it (FX-10). Zero = not limited in front.
+    /// What partitions of tenants without limits of their own were sold: their foreground rate is reserved from it (FX-10).
+    /// Zero = not limited in front.
     pub capacity: Capacity,
     /// What the partition's flushes and compactions may use, in bytes per second.
     pub background: u64,
+    /// Foreground never passes its limit, even while the node is idle (C-9).
+    pub strict_foreground: bool,
 }
 
 impl NodeConfig {

@@ -20,9 +20,11 @@ use arc_swap::{ArcSwapOption, Guard};
 use futures_util::FutureExt;
 use futures_util::future::Shared;
 use parking_lot::Mutex;
+use weir_admission::UnitLimits;
 use weir_io::{BoxFuture, Error, ErrorKind, Owner, Result};
 use weir_model::TenantId;
 
+use crate::bandwidth::Reservation;
 use crate::carried::carried;
 use crate::event::Event;
 use crate::metrics::Counters;
@@ -70,6 +72,7 @@ pub struct Home {
     changed: Event,
     /// Of all the partition's lives.
     pub(crate) counters: Arc<Counters>,
+    pub(crate) reservation: Reservation,
 }
 
 /// What to do with what is only in memory and log.
@@ -82,7 +85,7 @@ pub(crate) enum Leave {
 }
 
 impl Home {
-    pub(crate) fn new(shared: &Arc<NodeShared>, tenant: TenantId, number: u32) -> Arc<Self> {
+    pub(crate) fn new(shared: &Arc<NodeShared>, tenant: TenantId, number: u32, reservation: Reservation) -> Arc<Self> {
         Arc::new(Self {
             shared: Arc::clone(shared),
             tenant,
@@ -90,12 +93,18 @@ impl Home {
             status: Mutex::new(Status { number, phase: Phase::Asleep }),
             changed: Event::default(),
             counters: Arc::default(),
+            reservation,
         })
     }
 
     /// Whom the partition's I/O is booked to.
     pub fn owner(&self) -> Owner {
         Owner { tenant: self.tenant.0, partition: self.status.lock().number }
+    }
+
+    /// The tenant's limits are `limits` from now on.
+    pub(crate) fn alter(&self, limits: UnitLimits) {
+        self.reservation.alter(limits, &self.shared.config, &self.shared.gate);
     }
 
     /// Asleep or awake.
@@ -203,6 +212,7 @@ impl Home {
         if let Some(partition) = partition {
             partition.leave(how).await;
         }
+        self.reservation.close(&self.shared.gate);
         Some(number)
     }
 

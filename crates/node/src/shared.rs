@@ -6,10 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use futures_util::lock::Mutex as AsyncMutex;
 use weir_admission::{Gate, GatedFs, Ledger, PartitionGate};
-use weir_io::{Fs, FsLock, Owner, Result};
+use weir_io::{Fs, FsLock, Result};
 use weir_lsm::cache::BlockCache;
 
-use crate::bandwidth;
 use crate::catalogue::Catalogue;
 use crate::config::{Machine, NodeConfig};
 use crate::control;
@@ -77,7 +76,7 @@ impl NodeShared {
         let path = layout::partition_dir(fs, dir, number).await?;
         let owner = home.owner();
         let opening = Opening {
-            fs: self.gated(owner),
+            fs: self.gated(home),
             dir: &path,
             owner,
             config: &self.config,
@@ -102,14 +101,14 @@ impl NodeShared {
         Ok(())
     }
 
-    /// The disk behind the gates of `owner`.
-    fn gated(&self, owner: Owner) -> Arc<dyn Fs> {
+    /// The disk behind the gates of `home`.
+    fn gated(&self, home: &Home) -> Arc<dyn Fs> {
         let fs = Arc::clone(&self.machine.fs);
         if !self.config.gates {
             return fs;
         }
-        let partition_gate = PartitionGate::new(owner, &self.machine.clock);
-        bandwidth::turn(&self.config, &self.gate, &partition_gate);
+        let partition_gate = PartitionGate::new(home.owner(), &self.machine.clock);
+        home.reservation.open(Arc::clone(&partition_gate), &self.config, &self.gate);
         GatedFs::partition(fs, partition_gate, Arc::clone(&self.gate), &self.ledger)
     }
 

@@ -164,6 +164,7 @@ impl Config {
             device: device.unwrap_or(Limits::UNLIMITED),
             capacity,
             background: self.background_bandwidth.0.unwrap_or(UNLIMITED),
+            strict_foreground: false,
         });
         node
     }

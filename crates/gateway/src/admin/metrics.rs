@@ -2,6 +2,7 @@
 //! on the path of a request.
 
 mod ledger;
+mod quota;
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use weir_io::Class;
 use weir_node::{Direction, Node, StallCause};
 
 use self::ledger::LedgerMetrics;
+use self::quota::QuotaMetrics;
 use super::kernel::KernelBytes;
 use crate::listener::Observer;
 use crate::resp::table::COMMANDS;
@@ -25,6 +27,7 @@ pub fn registry<S: Store>(gateway: Observer<S>, node: Arc<Node>, before: Option<
     let mut registry = Registry::default();
     registry.register_collector(Box::new(GatewayMetrics(gateway)));
     registry.register_collector(Box::new(NodeMetrics(Arc::clone(&node))));
+    registry.register_collector(Box::new(QuotaMetrics(Arc::clone(&node))));
     registry.register_collector(Box::new(LedgerMetrics::new(node, before)));
     registry
 }

@@ -11,7 +11,7 @@
 
 use std::ops::Deref;
 
-use weir_model::{BatchRef, Change};
+use weir_model::{Batch, Change};
 use weir_node::Unit;
 use weir_node::cost::{read_units, write_units};
 
@@ -89,17 +89,23 @@ impl Bill {
         self.reads += read_units(entry.map_or(0, |entry| entry.value.len() as u64));
     }
 
-    /// Keys were looked up and `changes` written, as one.
-    pub(super) fn updated<V: Deref<Target = [u8]>>(&mut self, entries: &[Option<Entry<V>>], changes: BatchRef<'_>) {
+    /// Keys were looked up and `batch` written, as one.
+    pub(super) fn updated<V: Deref<Target = [u8]>>(&mut self, entries: &[Option<Entry<V>>], batch: &Batch) {
         for entry in entries.iter().flatten() {
             self.reads += read_units(entry.value.len() as u64) - 1;
         }
-        self.wrote(changes.iter());
+        self.wrote_batch(batch);
     }
 
-    /// `changes` were written.
+    /// `changes` were written, with keys as their user knows them.
     pub(super) fn wrote<'c>(&mut self, changes: impl Iterator<Item = Change<'c>>) {
         self.writes += changes.map(|change| write_units(bytes(&change))).sum::<u64>();
+    }
+
+    /// `batch` was written. The database in front of its keys costs nothing.
+    pub(super) fn wrote_batch(&mut self, batch: &Batch) {
+        let prefix = u64::from(batch.database().is_some());
+        self.writes += batch.as_ref().iter().map(|change| write_units(bytes(&change) - prefix)).sum::<u64>();
     }
 
     /// A page of keys was gone through.

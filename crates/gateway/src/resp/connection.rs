@@ -531,7 +531,7 @@ impl<S: Store> Connection<S> {
         let billed = |entries: &[Option<Entry<S::Value>>], batch: &mut Batch| {
             let result = change(entries, batch);
             if let Some(bill) = &mut bill {
-                bill.updated(entries, batch.as_ref());
+                bill.updated(entries, batch);
             }
             result
         };
@@ -557,7 +557,7 @@ impl<S: Store> Connection<S> {
         self.submit().await;
         let from = self.replies.mark();
         if let Some(bill) = &mut self.bill {
-            bill.wrote(batch.as_ref().iter());
+            bill.wrote_batch(batch);
         }
         let commit = self.store()?.write(batch).await?;
         self.commits.push(Pending { commit, from, to: None, replies: 1 });

@@ -10,6 +10,7 @@ use weir_admission::Quota;
 use weir_model::{SLOTS, TenantId, TenantName, slot};
 
 pub use self::spec::{PARTITIONS_MAX, SECRET_BYTES_MAX, StoredSecret, TenantSettings, TenantSpec};
+use crate::bandwidth::Reservation;
 use crate::catalogue::Listing;
 use crate::home::Home;
 use crate::shared::NodeShared;
@@ -29,7 +30,8 @@ impl Tenant {
     pub(crate) fn new(shared: &Arc<NodeShared>, listing: Listing) -> Arc<Self> {
         let Listing { id, name, partitions, settings } = listing;
         let quota = Quota::new(Arc::clone(&shared.machine.clock), &settings.limits);
-        let homes = partitions.iter().map(|&number| Home::new(shared, id, number)).collect();
+        let reservation = || Reservation::new(settings.limits, partitions.len());
+        let homes = partitions.iter().map(|&number| Home::new(shared, id, number, reservation())).collect();
         Arc::new(Self { id, name, settings: ArcSwap::from_pointee(settings), quota, homes, changing: Arc::default() })
     }
 
@@ -50,6 +52,7 @@ impl Tenant {
 
     pub(crate) fn set_settings(&self, settings: TenantSettings) {
         self.quota.set_limits(&settings.limits);
+        self.homes.iter().for_each(|home| home.alter(settings.limits));
         self.settings.store(Arc::new(settings));
     }
 

@@ -25,8 +25,10 @@ pub struct Sample {
 pub struct PartitionSample {
     /// Who.
     pub owner: Owner,
-    /// What was sold to it.
+    /// What its tenant bought; zero = it has no limits.
     pub capacity: Capacity,
+    /// Partitions that its tenant bought it for; at least 1.
+    pub partitions: u64,
 }
 
 /// Where the knobs go.
@@ -47,6 +49,8 @@ pub struct PartitionKnobs {
     pub foreground: Limits,
     /// Its background gate.
     pub background: Limits,
+    /// Whether its foreground may pass beyond its limit while the node is idle (C-9).
+    pub borrows: bool,
     /// Its share inside a class at the node, in bytes per second (C-8); `None` for an equal share.
     pub weight: Option<u64>,
 }

@@ -9,6 +9,7 @@ pub fn unlimited(sample: &Sample) -> Knobs {
         owner: partition.owner,
         foreground: Limits::UNLIMITED,
         background: Limits::UNLIMITED,
+        borrows: false,
         weight: None,
     };
     Knobs { node: Limits::UNLIMITED, partitions: sample.partitions.iter().map(open).collect() }
