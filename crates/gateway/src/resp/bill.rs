@@ -108,6 +108,11 @@ impl Bill {
         self.writes += batch.as_ref().iter().map(|change| write_units(bytes(&change) - prefix)).sum::<u64>();
     }
 
+    /// So many bytes of key and value were carried to another database.
+    pub(super) fn carried(&mut self, bytes: usize) {
+        self.writes += write_units(bytes as u64);
+    }
+
     /// A page of keys was gone through.
     pub(super) fn scanned(&mut self, page: &Page) {
         self.reads += page.keys.len().div_ceil(SCANNED_PER_UNIT) as u64;

@@ -41,7 +41,7 @@ use crate::auth::{Grant, Refusal, Session, Standing};
 use crate::pool;
 use crate::server::Server;
 use crate::stats::ThreadStats;
-use crate::store::{Entry, Page, Store};
+use crate::store::{Entry, Page, Store, Transfer};
 
 /// Replies are written out when they reach this many bytes, even in the middle of a pipeline or of one long reply.
 const FLUSH_BYTES: usize = 256 << 10;
@@ -541,6 +541,21 @@ impl<S: Store> Connection<S> {
             self.commits.push(Pending { commit, from, to: None, replies: 1 });
         }
         Ok(result)
+    }
+
+    /// Carries an entry to another database; whether it was done. The reply that the command writes waits for the commit.
+    pub(super) async fn transfer(&mut self, transfer: Transfer<'_>) -> Outcome<bool> {
+        check_keys(&[transfer.key, transfer.to])?;
+        self.submit().await;
+        let from = self.replies.mark();
+        let (done, commit) = self.store()?.transfer(transfer).await?;
+        if let (Some(bill), Some(len)) = (&mut self.bill, done) {
+            bill.carried(transfer.to.len() + len);
+        }
+        if let Some(commit) = commit {
+            self.commits.push(Pending { commit, from, to: None, replies: 1 });
+        }
+        Ok(done.is_some())
     }
 
     /// Like [`Connection::update`], with a `change` that may refuse. It has left the batch empty then.

@@ -5,11 +5,11 @@
 mod key;
 mod tenant;
 
-use std::future::Future;
+use std::future::{Future, ready};
 use std::ops::Deref;
 use std::sync::Arc;
 
-use weir_io::Result;
+use weir_io::{Error, ErrorKind, Result};
 use weir_model::Batch;
 use weir_node::Quota;
 
@@ -31,6 +31,21 @@ pub struct Page {
     pub keys: Vec<Vec<u8>>,
     /// Where to go on: the first key not looked at; `None` when the end was reached.
     pub next: Option<Vec<u8>>,
+}
+
+/// An entry on its way to another database of the same tenant.
+#[derive(Clone, Copy, Debug)]
+pub struct Transfer<'a> {
+    /// Whose entry.
+    pub key: &'a [u8],
+    /// The number of the other database.
+    pub database: u8,
+    /// Its key there.
+    pub to: &'a [u8],
+    /// Whether what is there already is replaced. Else it stays, and nothing is done.
+    pub replace: bool,
+    /// Whether the entry is taken away from here.
+    pub moved: bool,
 }
 
 /// Keys and values with expiry. Reads see every write whose `write` or `update` has returned, and never an expired
@@ -58,8 +73,24 @@ pub trait Store: Clone + Send + Sync + 'static {
         change: impl FnOnce(&[Option<Entry<Self::Value>>], &mut Batch) -> R + Send,
     ) -> impl Future<Output = Result<(R, Option<Self::Commit>)>> + Send;
 
+    /// Carries an entry to another database, as one. Gives the length of its value; `None` where nothing was done.
+    ///
+    /// # Errors
+    /// A store with one database refuses.
+    fn transfer(
+        &self,
+        _transfer: Transfer<'_>,
+    ) -> impl Future<Output = Result<(Option<usize>, Option<Self::Commit>)>> + Send {
+        ready(Err(Error::new(ErrorKind::Invalid, "carry to", "another database", "there is none")))
+    }
+
     /// Up to `limit` keys from `from` on; a bounded piece of work, which may find nothing and still have a next place.
     fn scan(&self, from: &[u8], limit: usize) -> impl Future<Output = Result<Page>> + Send;
+
+    /// Where a scan finds `key`, or what is behind it.
+    fn place(&self, key: &[u8]) -> Vec<u8> {
+        key.to_vec()
+    }
 
     /// The same tenant's database `number`, if there is one.
     fn database(&self, number: u8) -> Option<Self> {

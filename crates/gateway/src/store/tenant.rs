@@ -13,7 +13,7 @@ use weir_model::{Batch, Change, DATABASES};
 use weir_node::{Commit, Home, Partition, Quota, Record, Tenant, Value};
 
 use super::key::StoredKey;
-use super::{Entry, Page, Store};
+use super::{Entry, Page, Store, Transfer};
 
 impl From<Record> for Entry<Value> {
     fn from(record: Record) -> Self {
@@ -168,6 +168,33 @@ impl Store for TenantStore {
         let stored: Vec<StoredKey> = keys.iter().map(|key| StoredKey::new(self.database, key)).collect();
         let stored: Vec<&[u8]> = stored.iter().map(|key| &**key).collect();
         self.update_at(home, &stored, change).await
+    }
+
+    async fn transfer(&self, transfer: Transfer<'_>) -> Result<(Option<usize>, Option<Commits>)> {
+        let home = self.tenant.home_of(transfer.key);
+        if !Arc::ptr_eq(self.tenant.home_of(transfer.to), home) {
+            return Err(Error::new(ErrorKind::Invalid, "carry in", "the tenant", "the keys are in several partitions"));
+        }
+        let from = StoredKey::new(self.database, transfer.key);
+        let to = StoredKey::new(transfer.database, transfer.to);
+        self.update_at(home, &[&from, &to], |entries, batch| {
+            let entry = entries[0].as_ref().filter(|_| transfer.replace || entries[1].is_none())?;
+            // Two databases: the keys are pushed as they are stored.
+            batch.restart(None);
+            batch.push(Change::Put { key: &to, value: &entry.value[..], expire_at_ms: entry.expire_at_ms });
+            if transfer.moved {
+                batch.delete(&from);
+            }
+            Some(entry.value.len())
+        })
+        .await
+    }
+
+    fn place(&self, key: &[u8]) -> Vec<u8> {
+        match self.tenant.partitions().len() {
+            1 => key.to_vec(),
+            _ => [&[self.tenant.index_of(key) as u8], key].concat(),
+        }
     }
 
     /// A place is a user's key; where there are several partitions, behind one byte with the partition's place in the tenant.

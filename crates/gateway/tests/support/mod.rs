@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 use weir_gateway::Settings;
 use weir_gateway::auth::{Doorman, OpenDoor};
 use weir_gateway::listener::{Gateway, listen};
-use weir_gateway::store::{Entry, Page, Store};
+use weir_gateway::store::{Entry, Page, Store, Transfer};
 use weir_io::real::RealClock;
 use weir_io::{Clock, Error, ErrorKind, Nanos, Result};
 use weir_model::{Batch, Change};
@@ -135,6 +135,23 @@ impl Store for MemoryStore {
         let result = change(&entries, &mut batch);
         let commit = (!batch.is_empty()).then(|| self.apply(&mut map, &batch));
         Ok((result, commit))
+    }
+
+    async fn transfer(&self, transfer: Transfer<'_>) -> Result<(Option<usize>, Option<Self::Commit>)> {
+        let Some(other) = self.database(transfer.database) else { return Ok((None, None)) };
+        let Some(entry) = self.live(&self.map.lock().expect("no panic"), transfer.key) else { return Ok((None, None)) };
+        let mut there = other.map.lock().expect("no panic");
+        if !transfer.replace && other.live(&there, transfer.to).is_some() {
+            return Ok((None, None));
+        }
+        let len = entry.value.len();
+        there.insert(transfer.to.to_vec(), entry);
+        drop(there);
+        let mut batch = Batch::new();
+        if transfer.moved {
+            batch.delete(transfer.key);
+        }
+        Ok((Some(len), Some(self.apply(&mut self.map.lock().expect("no panic"), &batch))))
     }
 
     async fn scan(&self, from: &[u8], limit: usize) -> Result<Page> {

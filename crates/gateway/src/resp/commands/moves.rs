@@ -6,9 +6,8 @@ use super::connection::database;
 use crate::resp::connection::Connection;
 use crate::resp::error::{Error, NO_SUCH_KEY, Outcome, SYNTAX};
 use crate::resp::frame::Args;
-use crate::store::{Entry, Store};
+use crate::store::{Entry, Store, Transfer};
 
-const OTHER_DATABASE: Error = Error::new("ERR keys cannot be moved or copied between databases");
 const SAME: Error = Error::new("ERR source and destination objects are the same");
 
 fn put<V: std::ops::Deref<Target = [u8]>>(batch: &mut Batch, key: &[u8], entry: &Entry<V>) {
@@ -47,19 +46,19 @@ pub(in crate::resp) async fn renamenx<S: Store>(connection: &mut Connection<S>, 
 
 pub(in crate::resp) async fn copy<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
     let (from, to) = (args.at(1), args.at(2));
-    let (mut replace, mut other) = (false, false);
+    let (mut replace, mut number) = (false, connection.database());
     let mut words = args.iter_from(3);
     while let Some(word) = words.next() {
         if word.eq_ignore_ascii_case(b"REPLACE") {
             replace = true;
         } else if word.eq_ignore_ascii_case(b"DB") {
-            other = database(words.next().ok_or(SYNTAX)?)? != connection.database();
+            number = database(words.next().ok_or(SYNTAX)?)?;
         } else {
             return Err(SYNTAX);
         }
     }
-    if other {
-        return Err(OTHER_DATABASE);
+    if number != connection.database() {
+        return carry(connection, Transfer { key: from, database: number, to, replace, moved: false }).await;
     }
     if from == to {
         return Err(SAME);
@@ -78,8 +77,16 @@ pub(in crate::resp) async fn copy<S: Store>(connection: &mut Connection<S>, args
     Ok(())
 }
 
-/// No change spans two databases, as it might span two partitions: better refused than half done.
 pub(in crate::resp) async fn move_key<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
-    let same = database(args.at(2))? == connection.database();
-    Err(if same { SAME } else { OTHER_DATABASE })
+    let (key, number) = (args.at(1), database(args.at(2))?);
+    if number == connection.database() {
+        return Err(SAME);
+    }
+    carry(connection, Transfer { key, database: number, to: key, replace: false, moved: true }).await
+}
+
+async fn carry<S: Store>(connection: &mut Connection<S>, transfer: Transfer<'_>) -> Outcome {
+    let done = connection.transfer(transfer).await?;
+    connection.replies.integer(i64::from(done));
+    Ok(())
 }

@@ -147,7 +147,8 @@ pub(in crate::resp) async fn randomkey<S: Store>(connection: &mut Connection<S>,
             0 => other[rng.below(other.len() as u64) as usize],
             _ => b'0' + rng.below(75) as u8,
         };
-        let found = keys_near(connection, place.clone()).await?;
+        let from = connection.store()?.place(&place);
+        let found = keys_near(connection, from).await?;
         if found.is_empty() || found[0].starts_with(&place[..=at]) {
             keys = found;
         }
