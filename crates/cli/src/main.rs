@@ -8,7 +8,9 @@ mod bench;
 mod calibrate;
 mod check;
 mod completions;
+mod operate;
 mod serve;
+mod top;
 mod units;
 
 /// Many small allocations come and go on a few threads, which is what it is made for.
@@ -27,6 +29,14 @@ struct Cli {
 enum Command {
     /// Start a server that any Redis client can talk to
     Serve(serve::Serve),
+    /// Create, list and change tenants of a running server
+    Tenant(operate::tenant::Tenant),
+    /// Show what the tenants do right now
+    Top(top::Top),
+    /// Copy a tenant into a directory while it is served
+    Backup(operate::backup::Backup),
+    /// Make a new tenant of a backup
+    Restore(operate::restore::Restore),
     /// Verify every checksum, order and invariant of a directory, off line
     Check(check::Check),
     /// Measure what the disk can do, for the gates
@@ -43,6 +53,8 @@ const TOUR: &str = "\
 A first session:
   weir serve                     a server with its data in ./weir-data
   redis-cli SET greeting hello   in another terminal; any Redis client is a client
+  weir tenant create shop        another tenant, with a secret of its own
+  weir top                       who does what
   weir COMMAND --help            what a command does, with examples
 
 docs/operations.md is for whoever runs it, docs/config.md for what can be set.";
@@ -50,6 +62,10 @@ docs/operations.md is for whoever runs it, docs/config.md for what can be set.";
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Serve(serve) => serve.run(),
+        Command::Tenant(tenant) => tenant.run(),
+        Command::Top(top) => top.run(),
+        Command::Backup(backup) => backup.run(),
+        Command::Restore(restore) => restore.run(),
         Command::Check(check) => check.run(),
         Command::Calibrate(calibrate) => calibrate.run(),
         Command::Bench(bench) => bench.run(),

@@ -1,4 +1,4 @@
-//! Bytes, as people write them.
+//! Bytes, as people write and read them.
 
 /// What `text` means: digits, and perhaps a unit such as `MiB` or `GB`. `None` if it means nothing.
 pub fn read_bytes(text: &str) -> Option<u64> {
@@ -18,12 +18,42 @@ pub fn read_bytes(text: &str) -> Option<u64> {
     number.checked_mul(unit)
 }
 
+/// The same for an option of a command.
+pub fn parse_bytes(text: &str) -> Result<u64, String> {
+    read_bytes(text).ok_or_else(|| "a number of bytes, such as 1000000, 64MiB or 10GB".to_owned())
+}
+
+/// `count` with a unit, in about four characters.
+pub fn bytes(count: u64) -> String {
+    scaled(count, 1024, &["B", "KiB", "MiB", "GiB", "TiB"])
+}
+
+/// `count` with a metric prefix, in about four characters.
+pub fn number(count: u64) -> String {
+    scaled(count, 1000, &["", "k", "M", "G", "T"])
+}
+
+fn scaled(count: u64, step: u64, units: &[&str]) -> String {
+    let mut value = count as f64;
+    let mut at = 0;
+    while value >= step as f64 && at + 1 < units.len() {
+        value /= step as f64;
+        at += 1;
+    }
+    let blank = if units[0].is_empty() { "" } else { " " };
+    let digits = usize::from(at > 0 && value < 100.0);
+    format!("{value:.digits$}{blank}{}", units[at])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn units_are_read() {
+    fn both_ways() {
+        assert_eq!((bytes(0), bytes(1023), bytes(1536)), ("0 B".into(), "1023 B".into(), "1.5 KiB".into()));
+        assert_eq!((bytes(250 << 20), number(12_345)), ("250 MiB".into(), "12.3k".into()));
+        assert_eq!(number(u64::MAX), "18446744T");
         assert_eq!(
             (read_bytes("10GiB"), read_bytes("7 MB"), read_bytes("5")),
             (Some(10 << 30), Some(7_000_000), Some(5))

@@ -61,6 +61,11 @@ pub struct Gateway<S: Store> {
 pub struct Observer<S: Store>(Arc<Server<S>>);
 
 impl<S: Store> Observer<S> {
+    /// Open connections.
+    pub fn connections(&self) -> u64 {
+        self.clients().open
+    }
+
     pub(crate) fn totals(&self) -> Totals {
         self.0.stats.totals()
     }

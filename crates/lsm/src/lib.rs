@@ -22,6 +22,7 @@ pub mod tree;
 pub mod value;
 pub mod version;
 
+pub use checkpoint::Held;
 pub use job::{Job, JobControl, JobFacts, JobReport};
 pub use options::TreeOptions;
 pub use read::get::Lookup;

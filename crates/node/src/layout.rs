@@ -66,7 +66,7 @@ async fn has_partitions(fs: &Arc<dyn Fs>, dir: &Path) -> Result<bool> {
 
 /// Creates `dir` durably. It may exist and yet not be durable, made by a process that was killed: so its name is synced
 /// every time.
-async fn create_dir(fs: &Arc<dyn Fs>, dir: &Path) -> Result<()> {
+pub async fn create_dir(fs: &Arc<dyn Fs>, dir: &Path) -> Result<()> {
     fs.create_dir_all(dir, TAG).await?;
     // The parent of a relative name of one part is the working directory.
     let parents =

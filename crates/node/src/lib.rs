@@ -3,6 +3,7 @@
 //! A [`Node`] owns a directory, the catalogue of its [`Tenant`]s, the gates, the cache and the workers. A tenant has a [`Home`] for each of its
 //! partitions, asleep or awake; a [`Partition`] that is awake is a log and a tree behind both gates.
 
+pub mod backup;
 mod bandwidth;
 mod carried;
 pub mod catalogue;
@@ -22,6 +23,7 @@ mod slowdown;
 mod tenant;
 mod workers;
 
+pub use backup::BackupReport;
 pub use check::{NodeCheck, check};
 pub use config::{Bandwidth, Machine, NodeConfig};
 pub use home::{Home, HomeState};

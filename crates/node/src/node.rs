@@ -29,6 +29,7 @@ pub struct Node {
     tenants: Arc<RwLock<Tenants>>,
 }
 
+/// All tenants of a node.
 #[derive(Default)]
 pub(crate) struct Tenants {
     by_name: BTreeMap<TenantName, Arc<Tenant>>,
@@ -36,13 +37,18 @@ pub(crate) struct Tenants {
 }
 
 impl Tenants {
-    fn insert(&mut self, tenant: Arc<Tenant>) {
+    pub fn insert(&mut self, tenant: Arc<Tenant>) {
         self.by_name.insert(tenant.name().clone(), Arc::clone(&tenant));
         self.by_id.insert(tenant.id(), tenant);
     }
 
     pub(crate) fn homes(&self) -> Vec<Arc<Home>> {
         self.by_name.values().flat_map(|tenant| tenant.partitions()).cloned().collect()
+    }
+
+    /// Whether a tenant is called `name`.
+    pub fn has(&self, name: &TenantName) -> bool {
+        self.by_name.contains_key(name)
     }
 
     fn remove(&mut self, tenant: &Tenant) {
@@ -240,6 +246,14 @@ impl Node {
         })
     }
 
+    pub(crate) fn shared(&self) -> &Arc<NodeShared> {
+        &self.shared
+    }
+
+    pub(crate) fn all_tenants(&self) -> &Arc<RwLock<Tenants>> {
+        &self.tenants
+    }
+
     /// The node gate, for dashboards.
     pub fn gate(&self) -> &Arc<Gate> {
         &self.shared.gate
@@ -312,7 +326,7 @@ async fn turn(tenants: &RwLock<Tenants>, name: &TenantName) -> Result<(Arc<Tenan
 }
 
 /// Makes `edit` durable. Where that fails it has not happened, and nothing is opened before that is certain again.
-async fn commit(shared: &NodeShared, catalogue: &mut Catalogue, edit: CatalogueEdit) -> Result<()> {
+pub(crate) async fn commit(shared: &NodeShared, catalogue: &mut Catalogue, edit: CatalogueEdit) -> Result<()> {
     shared.doubt.store(true, Ordering::Release);
     let outcome = catalogue.commit(edit).await;
     match &outcome {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use futures_util::lock::Mutex as AsyncMutex;
 use weir_admission::{Gate, GatedFs, Ledger, PartitionGate};
-use weir_io::{Fs, FsLock, Result};
+use weir_io::{Fs, FsLock, Owner, Result};
 use weir_lsm::cache::BlockCache;
 
 use crate::catalogue::Catalogue;
@@ -99,6 +99,12 @@ impl NodeShared {
         catalogue.settle().await?;
         self.doubt.store(false, Ordering::Release);
         Ok(())
+    }
+
+    /// The disk behind the node's gate, booked to `owner`: a partition that nobody can use yet, so it has no limits of its own.
+    pub fn booked_to(&self, owner: Owner) -> Arc<dyn Fs> {
+        let fs = Arc::clone(&self.machine.fs);
+        if self.config.gates { GatedFs::node(fs, owner, Arc::clone(&self.gate), &self.ledger) } else { fs }
     }
 
     /// The disk behind the gates of `home`.

@@ -159,7 +159,7 @@ impl Partition {
             let partition = background.partition();
             while let (Some(failure), false) = (partition.log.failure(), partition.is_closing()) {
                 tracing::warn!(owner = ?partition.owner, error = %failure, "the log failed: flushing, then replacing it");
-                let last = partition.seal_failed_log();
+                let last = partition.seal_all();
                 let drained = || partition.tree.persisted() >= last || partition.is_closing();
                 partition.progress.wait(|| drained().then_some(())).await;
                 if partition.is_closing() {

@@ -17,6 +17,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 use weir_admission::Limits;
 use weir_gateway::admin::kernel::KernelBytes;
+use weir_gateway::admin::node::NodeOperator;
 use weir_gateway::admin::{Admin, metrics};
 use weir_gateway::auth::OpenDoor;
 use weir_gateway::listener::{self, Gateway};
@@ -128,9 +129,11 @@ async fn serve(config: Config, listen: SocketAddr, admin: SocketAddr) -> Outcome
     let doorman = Arc::new(OpenDoor::new(TenantStore::new(tenant)));
     let recovering = Arc::clone(&node);
     tokio::spawn(async move { recovering.recover().await });
-    let gateway = Gateway::new(clients, config.gateway(processors), doorman, clock)?;
-    let admin_door =
-        Admin::new(operators, metrics::registry(gateway.observer(), Arc::clone(&node), before), Arc::clone(&node));
+    let gateway = Gateway::new(clients, config.gateway(processors), doorman, clock.clone())?;
+    let registry = metrics::registry(gateway.observer(), Arc::clone(&node), before);
+    let observer = gateway.observer();
+    let operator = NodeOperator::new(Arc::clone(&node), clock, move || observer.connections());
+    let admin_door = Admin::new(operators, registry, Arc::new(operator));
     let admin_task = tokio::spawn(admin_door.run());
     tracing::info!(
         data = %config.dir.display(),

@@ -1,11 +1,15 @@
-//! The door for operators: metrics and health over HTTP.
+//! The door for operators: metrics, health, and everything about tenants, over HTTP.
 //!
-//! `/metrics` is for Prometheus, `/healthz` for whoever restarts what is ill. Bind it to loopback or to a network of
-//! your own: it asks nobody who he is.
+//! `/metrics` is for Prometheus, `/healthz` for whoever restarts what is ill, `/v1/` for `weir tenant` and its kin. Bind it to
+//! loopback or to a network of your own: it asks nobody who he is.
 
+pub mod api;
 pub mod kernel;
 pub mod ledger;
 pub mod metrics;
+pub mod node;
+pub mod operator;
+pub mod wire;
 
 use std::future::{Future, IntoFuture};
 use std::io;
@@ -19,24 +23,25 @@ use axum::routing::get;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
-use weir_node::Node;
+
+use self::operator::Operator;
 
 /// The type that Prometheus asks for.
 const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-const INDEX: &str = "weir\n\n/metrics        for Prometheus\n/healthz        200 while requests are served\n/v1/ledger.csv  bytes by tenant and cause\n";
+const INDEX: &str = "weir\n\n/metrics        for Prometheus\n/healthz        200 while requests are served\n/v1/tenants     tenants; weir tenant --help\n/v1/top         what they do; weir top --help\n/v1/ledger.csv  bytes by tenant and cause\n";
 
 /// An operators' door that listens, and serves once [`Admin::run`] is called.
 pub struct Admin {
     listener: TcpListener,
     registry: Arc<Registry>,
-    node: Arc<Node>,
+    operator: Arc<dyn Operator>,
 }
 
 impl Admin {
-    /// Shows what is in `registry`, and the ledger of `node`, at `listener`.
-    pub fn new(listener: TcpListener, registry: Registry, node: Arc<Node>) -> Self {
-        Self { listener, registry: Arc::new(registry), node }
+    /// Shows what is in `registry`, and takes orders for `operator`, at `listener`.
+    pub fn new(listener: TcpListener, registry: Registry, operator: Arc<dyn Operator>) -> Self {
+        Self { listener, registry: Arc::new(registry), operator }
     }
 
     /// Serves for ever; dropping the future ends it.
@@ -46,13 +51,9 @@ impl Admin {
             .route("/healthz", get(|| async { "ok\n" }))
             .route("/metrics", get(show_metrics))
             .with_state(self.registry)
-            .route("/v1/ledger.csv", get(show_ledger).with_state(self.node));
+            .merge(api::routes(self.operator));
         axum::serve(self.listener, router).into_future()
     }
-}
-
-async fn show_ledger(State(node): State<Arc<Node>>) -> Response {
-    ([(header::CONTENT_TYPE, "text/csv; charset=utf-8")], ledger::csv(&node)).into_response()
 }
 
 async fn show_metrics(State(registry): State<Arc<Registry>>) -> Response {

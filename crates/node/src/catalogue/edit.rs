@@ -79,7 +79,8 @@ impl Entry for CatalogueEdit {
     }
 }
 
-fn put_listing(out: &mut Vec<u8>, listing: &Listing) {
+/// Appends `listing`; a backup begins with one, too.
+pub(crate) fn put_listing(out: &mut Vec<u8>, listing: &Listing) {
     let TenantSettings { secret, limits, connections_max, disk_bytes_max, suspended } = &listing.settings;
     varint::put(out, listing.id.0.into());
     varint::put(out, listing.name.as_str().len() as u64);
@@ -107,7 +108,8 @@ fn take<T: TryFrom<u64>>(rest: &mut &[u8]) -> Option<T> {
     T::try_from(varint::take(rest)?).ok()
 }
 
-fn take_listing(rest: &mut &[u8]) -> Option<Listing> {
+/// What [`put_listing`] has appended; `None` if it is none.
+pub(crate) fn take_listing(rest: &mut &[u8]) -> Option<Listing> {
     let id = TenantId(take(rest)?);
     let name = TenantName::new(std::str::from_utf8(varint::take_slice(rest)?).ok()?).ok()?;
     let count = take::<u16>(rest).filter(|count| (1..=PARTITIONS_MAX).contains(count))?;

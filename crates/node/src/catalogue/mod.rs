@@ -16,6 +16,7 @@ use weir_lsm::version::journal::{self, Journal};
 use weir_model::TenantId;
 
 pub use self::edit::{CatalogueEdit, Listing};
+pub(crate) use self::edit::{put_listing, take_listing};
 
 /// The tenants, and the numbers that are free.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -27,9 +27,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use parking_lot::Mutex;
 use weir_admission::{Account, Direction};
-use weir_io::{Clock, Error, Fs, FsLock, Nanos, Owner};
+use weir_io::{Clock, Error, ErrorKind, Fs, FsLock, Nanos, Owner, Result};
 use weir_log::{Log, Recovery, SyncMode, WriteAheadLog};
-use weir_lsm::Tree;
+use weir_lsm::{Held, Tree};
 use weir_model::LogIndex;
 
 pub use self::commit::Commit;
@@ -106,9 +106,9 @@ impl Partition {
         self.kick();
     }
 
-    /// Seals the memtable for a log that has failed. Gives the last record of the log, which is then in a sealed memtable: a
-    /// write that has appended but not applied yet holds the order lock.
-    pub(crate) fn seal_failed_log(self: &Arc<Self>) -> LogIndex {
+    /// Seals the memtable. Gives the last record of the log, which is then in a sealed memtable or in a table: a write that has
+    /// appended but not applied yet holds the order lock.
+    pub(crate) fn seal_all(self: &Arc<Self>) -> LogIndex {
         let last = {
             let _order = self.order.lock();
             self.tree.seal();
@@ -116,6 +116,26 @@ impl Partition {
         };
         self.kick();
         last
+    }
+
+    /// Waits until all that has been written by now is in tables, and holds those.
+    ///
+    /// # Errors
+    /// The flush fails; `Closed` if the partition is being closed.
+    pub(crate) async fn flush_and_hold(self: &Arc<Self>) -> Result<Held<'_>> {
+        let last = self.seal_all();
+        let flushed = || {
+            if self.tree.persisted() >= last {
+                return Some(Ok(()));
+            }
+            if self.is_closing() {
+                let message = "the partition is being closed";
+                return Some(Err(Error::new(ErrorKind::Closed, "flush", "the partition", message)));
+            }
+            self.job_failure.lock().clone().map(Err)
+        };
+        self.progress.wait(flushed).await?;
+        Ok(self.tree.hold())
     }
 
     /// Waits until nothing is left to flush or to compact, or the partition is being closed.

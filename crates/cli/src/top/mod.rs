@@ -1,0 +1,111 @@
+//! `weir top`: what the tenants of a running server do right now.
+
+mod rates;
+mod screen;
+
+use std::io::{IsTerminal, Write, stdout};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use weir_gateway::admin::wire::Top as Counts;
+use weir_io::real::{RealClock, block_on};
+use weir_io::{Clock, sleep_until};
+
+use self::rates::{Rates, Sort};
+use crate::operate::Outcome;
+use crate::operate::client::{Client, Server};
+
+/// Shows what each tenant does: operations, clients' bytes, device bytes by cause, stalls, throttles; once a second.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Top {
+    #[command(flatten)]
+    server: Server,
+    /// Print one table of what happens within the interval, and end; also without a terminal
+    #[arg(long)]
+    once: bool,
+    /// What the first rows have most of
+    #[arg(long, value_enum, default_value_t)]
+    sort: Sort,
+    /// Seconds between two looks
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=60))]
+    interval: u64,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  weir top                          q ends, s sorts by the next column, up and down scroll
+  weir top --sort device            who moves the disk
+  weir top --once --interval 10     ten seconds as plain text, for a log or a ticket
+
+IN and OUT are what clients wrote and read; D.READ to D.MAINT is what the device moved for it, by cause: reads, log,
+flushes, compactions of level 0, deeper compactions, maintenance. DELAYED and REFUSED are the tenant's own limits.";
+
+impl Top {
+    /// Shows until the user has seen enough.
+    pub fn run(self) -> Outcome {
+        let client = self.server.client()?;
+        if self.once || !stdout().is_terminal() {
+            return self.print(&client);
+        }
+        let first = counts(&client)?;
+        let mut terminal = ratatui::try_init()?;
+        let shown = self.show(&client, &mut terminal, first);
+        ratatui::try_restore()?;
+        shown
+    }
+
+    fn print(&self, client: &Client) -> Outcome {
+        let before = counts(client)?;
+        let clock: Arc<dyn Clock> = RealClock::new();
+        block_on(sleep_until(&clock, clock.now() + self.interval * 1_000_000_000));
+        let rates = Rates::between(&before, &counts(client)?, self.sort);
+        Ok(stdout().write_all(screen::plain(&rates, self.sort).as_bytes())?)
+    }
+
+    fn show(&self, client: &Client, terminal: &mut ratatui::DefaultTerminal, first: Counts) -> Outcome {
+        let clock = RealClock::new();
+        let interval = self.interval * 1_000_000_000;
+        let (mut before, mut now) = (first.clone(), first);
+        let (mut sort, mut scrolled, mut trouble) = (self.sort, 0_usize, None::<String>);
+        let mut next = clock.now() + interval;
+        loop {
+            let rates = Rates::between(&before, &now, sort);
+            scrolled = scrolled.min(rates.rows.len().saturating_sub(1));
+            terminal.draw(|frame| screen::draw(frame, &rates, sort, scrolled, trouble.as_deref()))?;
+            let left = Duration::from_nanos(next.saturating_sub(clock.now()));
+            if event::poll(left)? {
+                let Event::Key(key) = event::read()? else { continue };
+                if key.kind == KeyEventKind::Release {
+                    continue;
+                }
+                match key.code {
+                    KeyCode::Char('q') | KeyCode::Esc => return Ok(()),
+                    KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return Ok(()),
+                    KeyCode::Char('s') => sort = sort.next(),
+                    KeyCode::Down => scrolled += 1,
+                    KeyCode::Up => scrolled = scrolled.saturating_sub(1),
+                    KeyCode::PageDown => scrolled += 20,
+                    KeyCode::PageUp => scrolled = scrolled.saturating_sub(20),
+                    _ => {}
+                }
+                continue;
+            }
+            next = clock.now() + interval;
+            match counts(client) {
+                Ok(counts) => {
+                    before = std::mem::replace(&mut now, counts);
+                    trouble = None;
+                }
+                // It may be starting again: what was seen last stays.
+                Err(error) => trouble = Some(error.to_string()),
+            }
+        }
+    }
+}
+
+fn counts(client: &Client) -> Outcome<Counts> {
+    client.get("/v1/top")
+}

@@ -1,0 +1,203 @@
+//! What happens per second: two counts, one taken from the other.
+
+use std::collections::BTreeMap;
+
+use clap::ValueEnum;
+use weir_gateway::admin::wire::{Top, TopTenant};
+
+/// What one tenant does, per second.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Row {
+    /// Its name.
+    pub name: String,
+    /// What it is: active, asleep, suspended.
+    pub state: &'static str,
+    /// Keys read.
+    pub reads: u64,
+    /// Batches written.
+    pub writes: u64,
+    /// Bytes that its clients read.
+    pub read_bytes: u64,
+    /// Bytes that its clients wrote.
+    pub written_bytes: u64,
+    /// Device bytes, read and written, in the order of [`CAUSES`].
+    pub device: [u64; CAUSES.len()],
+    /// Milliseconds that its writes waited for flush or compaction, over all of them.
+    pub stalled_ms: u64,
+    /// Requests delayed by its own limit.
+    pub delayed: u64,
+    /// Requests refused by its own limit.
+    pub refused: u64,
+}
+
+/// The causes of device I/O, as the server calls them.
+pub const CAUSES: [&str; 6] = ["read", "log", "flush", "l0", "deep", "maintenance"];
+
+/// Everything, per second.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rates {
+    /// Open connections.
+    pub connections: u64,
+    /// Bytes in the block cache.
+    pub cache_bytes: u64,
+    /// Blocks found in the cache, of a hundred looked for; `None` if none was.
+    pub cache_hit_percent: Option<u64>,
+    /// Tenants that exist.
+    pub tenants: usize,
+    /// One for each tenant.
+    pub rows: Vec<Row>,
+}
+
+/// By what rows are sorted, the largest first (names: the first first).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Sort {
+    /// The tenant's name
+    Name,
+    /// Reads and writes
+    #[default]
+    Ops,
+    /// Device bytes, all causes
+    Device,
+    /// Time in stalls
+    Stalls,
+    /// Delays and refusals
+    Throttles,
+}
+
+impl Sort {
+    /// The next one, round and round.
+    pub fn next(self) -> Self {
+        let all = Self::value_variants();
+        let at = all.iter().position(|&sort| sort == self).unwrap_or(0);
+        all[(at + 1) % all.len()]
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Sort::Name => "name",
+            Sort::Ops => "ops",
+            Sort::Device => "device",
+            Sort::Stalls => "stalls",
+            Sort::Throttles => "throttles",
+        }
+    }
+}
+
+impl Row {
+    fn weight(&self, sort: Sort) -> u64 {
+        match sort {
+            Sort::Name => 0,
+            Sort::Ops => self.reads + self.writes,
+            Sort::Device => self.device.iter().sum(),
+            Sort::Stalls => self.stalled_ms,
+            Sort::Throttles => self.delayed + self.refused,
+        }
+    }
+}
+
+impl Rates {
+    /// What happened between `before` and `now`. Counters that went back (the server has been started again) count from 0.
+    pub fn between(before: &Top, now: &Top, sort: Sort) -> Self {
+        let nanos = now.at_nanos.saturating_sub(before.at_nanos).max(1);
+        let per_second = |now: u64, before: u64| {
+            let more = now.checked_sub(before).unwrap_or(now);
+            u64::try_from(u128::from(more) * 1_000_000_000 / u128::from(nanos)).unwrap_or(u64::MAX)
+        };
+        // By number: a name may have been dropped and created again.
+        let old: BTreeMap<u32, &TopTenant> = before.tenants.iter().map(|tenant| (tenant.id, tenant)).collect();
+        let fresh = TopTenant::default();
+        let row = |tenant: &TopTenant| {
+            let old = old.get(&tenant.id).copied().unwrap_or(&fresh);
+            let rate = |count: fn(&TopTenant) -> u64| per_second(count(tenant), count(old));
+            Row {
+                name: tenant.name.clone(),
+                state: state(tenant),
+                reads: rate(|tenant| tenant.reads),
+                writes: rate(|tenant| tenant.writes),
+                read_bytes: rate(|tenant| tenant.read_bytes),
+                written_bytes: rate(|tenant| tenant.written_bytes),
+                device: CAUSES.map(|class| per_second(device(tenant, class), device(old, class))),
+                stalled_ms: rate(|tenant| tenant.stalled_nanos) / 1_000_000,
+                delayed: rate(|tenant| tenant.delayed),
+                refused: rate(|tenant| tenant.refused),
+            }
+        };
+        let mut rows: Vec<Row> = now.tenants.iter().map(row).collect();
+        rows.sort_by(|a, b| b.weight(sort).cmp(&a.weight(sort)).then_with(|| a.name.cmp(&b.name)));
+        let hits = now.cache_hits.saturating_sub(before.cache_hits);
+        let looked_for = hits + now.cache_misses.saturating_sub(before.cache_misses);
+        Self {
+            connections: now.connections,
+            cache_bytes: now.cache_bytes,
+            cache_hit_percent: (hits * 100).checked_div(looked_for),
+            tenants: now.tenants.len(),
+            rows,
+        }
+    }
+
+    /// The sum of all rows.
+    pub fn total(&self) -> Row {
+        let mut total = Row { name: "all".to_owned(), ..Row::default() };
+        for row in &self.rows {
+            total.reads += row.reads;
+            total.writes += row.writes;
+            total.read_bytes += row.read_bytes;
+            total.written_bytes += row.written_bytes;
+            total.device.iter_mut().zip(row.device).for_each(|(sum, bytes)| *sum += bytes);
+            total.stalled_ms += row.stalled_ms;
+            total.delayed += row.delayed;
+            total.refused += row.refused;
+        }
+        total
+    }
+}
+
+fn state(tenant: &TopTenant) -> &'static str {
+    match (tenant.suspended, tenant.awake) {
+        (true, _) => "suspended",
+        (_, 0) => "asleep",
+        _ => "active",
+    }
+}
+
+fn device(tenant: &TopTenant, class: &str) -> u64 {
+    tenant.device.iter().filter(|cause| cause.class == class).map(|cause| cause.read + cause.written).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_gateway::admin::wire::Cause;
+
+    use super::*;
+
+    fn top(at_nanos: u64, reads: u64, flushed: u64) -> Top {
+        let device = vec![Cause { class: "flush".into(), read: 0, written: flushed }];
+        let busy = TopTenant { name: "busy".into(), id: 2, awake: 1, reads, device, ..TopTenant::default() };
+        let idle = TopTenant { name: "idle".into(), id: 3, ..TopTenant::default() };
+        Top { at_nanos, cache_hits: reads, cache_misses: reads / 3, tenants: vec![idle, busy], ..Top::default() }
+    }
+
+    #[test]
+    fn rates_are_differences_over_time() {
+        let rates = Rates::between(&top(0, 100, 0), &top(2_000_000_000, 400, 1000), Sort::Ops);
+        let row = &rates.rows[0];
+        assert_eq!((row.name.as_str(), row.reads, row.device[2], row.state), ("busy", 150, 500, "active"));
+        assert_eq!((rates.rows[1].state, rates.cache_hit_percent), ("asleep", Some(75)));
+        assert_eq!(rates.total().reads, 150);
+        assert_eq!(Rates::between(&top(0, 1, 0), &top(1, 1, 0), Sort::Name).cache_hit_percent, None);
+        assert_eq!(Rates::between(&top(0, 1, 0), &top(1, 1, 0), Sort::Name).rows[0].name, "busy");
+    }
+
+    #[test]
+    fn a_server_started_again_counts_from_nothing() {
+        let rates = Rates::between(&top(5_000_000_000, 1000, 9), &top(6_000_000_000, 10, 1), Sort::Device);
+        assert_eq!((rates.rows[0].reads, rates.rows[0].device[2]), (10, 1));
+    }
+
+    #[test]
+    fn sorts_go_round() {
+        assert_eq!(Sort::Throttles.next(), Sort::Name);
+        assert_eq!(Sort::default().next().name(), "device");
+    }
+}

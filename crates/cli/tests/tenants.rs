@@ -1,0 +1,136 @@
+//! Tenants as their operator meets them: `weir tenant`, `weir backup`, `weir restore`, `weir top` against a real server.
+#![allow(clippy::disallowed_methods, missing_docs, reason = "tests start processes and talk over sockets")]
+
+mod support;
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use support::{Dir, Server, expect};
+
+/// `weir` with these arguments, talking to `server`: whether it succeeded, and what it said.
+fn weir(server: &Server, arguments: &[&str]) -> (bool, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    let output = command.args(arguments).env("WEIR_ADMIN", server.admin.to_string()).stdin(Stdio::null()).output();
+    let output = output.expect("the binary starts");
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8(said).expect("text"))
+}
+
+fn done(server: &Server, arguments: &[&str]) -> String {
+    let (fine, said) = weir(server, arguments);
+    assert!(fine, "{arguments:?}: {said}");
+    said
+}
+
+fn refused(server: &Server, arguments: &[&str], named: &str) {
+    let (fine, said) = weir(server, arguments);
+    assert!(!fine && said.contains(named), "{arguments:?} should say {named}: {said}");
+}
+
+/// Flips a bit in the middle of the first table below `dir`.
+fn damage_a_table(dir: &Path) {
+    let names = std::fs::read_dir(dir.join("partition-000")).expect("a partition");
+    let table = names.flatten().map(|entry| entry.path()).find(|path| path.extension().is_some_and(|end| end == "sst"));
+    let table = table.expect("a table");
+    let mut bytes = std::fs::read(&table).expect("readable");
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 4;
+    std::fs::write(&table, bytes).expect("writable");
+}
+
+#[test]
+fn tenants_come_change_and_go_and_outlive_a_kill() {
+    let dir = Dir::new();
+    let server = Server::start(&dir, "");
+    let made = done(&server, &["tenant", "create", "shop", "--rcu", "1000", "--partitions", "2"]);
+    let secret = made.split_whitespace().find(|word| word.starts_with("weir_")).expect("a generated secret");
+    assert!(!done(&server, &["tenant", "show", "shop", "--json"]).contains(&secret[5..]), "it is told once");
+    refused(&server, &["tenant", "create", "shop"], "tenant of that name");
+    refused(&server, &["tenant", "create", "No/Name"], "1 to 63 characters");
+    refused(&server, &["tenant", "create", "many", "--partitions", "1000"], "256");
+    refused(&server, &["tenant", "show", "none"], "weir tenant list");
+    refused(&server, &["tenant", "alter", "shop"], "nothing to change");
+    done(&server, &["tenant", "alter", "shop", "--wcu", "70", "--on-limit", "refuse", "--connections-max", "5"]);
+    done(&server, &["tenant", "suspend", "shop"]);
+    let shown = done(&server, &["tenant", "show", "shop"]);
+    for word in ["suspended", "2 partitions", "1000 units/s", "70 units/s", "refused at once", "5 connections"] {
+        assert!(shown.contains(word), "{word} in {shown}");
+    }
+    server.kill();
+
+    let server = Server::start(&dir, "");
+    assert_eq!(done(&server, &["tenant", "show", "shop"]), shown, "a kill changes nothing");
+    done(&server, &["tenant", "resume", "shop"]);
+    let listed = done(&server, &["tenant", "list"]);
+    assert!(listed.contains("default") && listed.contains("shop") && !listed.contains("suspended"), "{listed}");
+    refused(&server, &["tenant", "drop", "shop"], "--yes");
+    done(&server, &["tenant", "drop", "shop", "--yes"]);
+    server.kill();
+
+    let server = Server::start(&dir, "");
+    let json = done(&server, &["tenant", "list", "--json"]);
+    assert!(json.contains("\"default\"") && !json.contains("shop"), "{json}");
+}
+
+#[test]
+fn a_backup_is_made_while_serving_verified_and_restored() {
+    let dir = Dir::new();
+    let server = Server::start(&dir, "");
+    let mut client = server.connect();
+    for i in 0..200 {
+        let (key, value) = (format!("key-{i:03}"), "v".repeat(500));
+        let request = format!("SET {key} {value}\r\n");
+        expect(&mut client, request.as_bytes(), b"+OK\r\n");
+    }
+    let backup = dir.0.join("backup");
+    let to = backup.to_str().expect("text");
+    let said = done(&server, &["backup", "default", "--to", to]);
+    assert!(said.contains("1 partitions"), "{said}");
+    refused(&server, &["backup", "default", "--to", to], "not empty");
+    let inside = dir.0.join("data/backup");
+    refused(&server, &["backup", "default", "--to", inside.to_str().expect("text")], "inside the data directory");
+    expect(&mut client, b"SET key-000 changed\r\n", b"+OK\r\n");
+    assert!(done(&server, &["backup", "--verify", to]).contains("all is well"));
+    done(&server, &["restore", to, "--as", "copy"]);
+    refused(&server, &["restore", to, "--as", "copy"], "tenant of that name");
+    server.kill();
+
+    // What was restored is there after a kill, and can be backed up itself.
+    let server = Server::start(&dir, "");
+    let again = dir.0.join("again");
+    let again = again.to_str().expect("text");
+    done(&server, &["backup", "copy", "--to", again]);
+    assert!(done(&server, &["backup", "--verify", again]).contains("tenant copy"));
+
+    damage_a_table(&backup);
+    refused(&server, &["backup", "--verify", to], "checksum");
+    refused(&server, &["restore", to, "--as", "damaged"], "checksum");
+    assert!(!done(&server, &["tenant", "list"]).contains("damaged"));
+    std::fs::remove_file(Path::new(again).join("CURRENT")).expect("there");
+    refused(&server, &["restore", again, "--as", "half"], "no finished backup");
+    assert!(server.terminate().success());
+}
+
+#[test]
+fn top_prints_and_commands_say_when_no_server_runs() {
+    let dir = Dir::new();
+    let server = Server::start(&dir, "");
+    expect(&mut server.connect(), b"SET k v\r\n", b"+OK\r\n");
+    let top = done(&server, &["top", "--once"]);
+    assert!(top.contains("default") && top.contains("D.FLUSH"), "{top}");
+    for arguments in [&["tenant", "list"][..], &["top", "--once"], &["backup", "default", "--to", "/nowhere"]] {
+        let output = Command::new(env!("CARGO_BIN_EXE_weir")).args(arguments).args(["--admin", "127.0.0.1:1"]).output();
+        let said = String::from_utf8(output.expect("it starts").stderr).expect("text");
+        assert!(said.contains("weir serve") && said.contains("--admin"), "{said}");
+    }
+}
+
+#[test]
+fn every_shell_gets_completions() {
+    for shell in ["bash", "zsh", "fish"] {
+        let output = Command::new(env!("CARGO_BIN_EXE_weir")).args(["completions", shell]).output().expect("it starts");
+        let script = String::from_utf8(output.stdout).expect("text");
+        assert!(output.status.success() && script.contains("calibrate") && script.contains("restore"), "{shell}");
+    }
+}

@@ -1,0 +1,168 @@
+//! The operators' API over HTTP: `/v1/…`, JSON in and out.
+//!
+//! Whoever reaches it may do everything, so a browser must not be made to: a page of some other site can send requests to
+//! loopback, directly (then with an `Origin`) or under a name of its own that it points to loopback (then with that name
+//! as `Host`). Both are refused.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, Path, Request, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::middleware::{Next, from_fn};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::operator::{Operator, Reason, Refusal};
+use super::wire::{BackupOrder, Change, NewTenant, Problem, RestoreOrder, Tenants};
+
+/// Longest body of a request, in bytes: names and numbers need no more.
+pub const BODY_BYTES_MAX: usize = 64 << 10;
+
+type Node = Arc<dyn Operator>;
+type Answer = Result<Response, Refusal>;
+
+/// The routes.
+pub fn routes(node: Node) -> Router {
+    Router::new()
+        .route("/v1/tenants", get(list).post(create))
+        .route("/v1/tenants/{name}", get(show).patch(alter).delete(drop_tenant))
+        .route("/v1/tenants/{name}/backup", post(backup))
+        .route("/v1/restore", post(restore))
+        .route("/v1/top", get(top))
+        .route("/v1/ledger.csv", get(ledger))
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(from_fn(no_browsers))
+        .with_state(node)
+}
+
+async fn no_browsers(request: Request, next: Next) -> Response {
+    match from_browser(request.headers()) {
+        None => next.run(request).await,
+        Some(why) => problem(StatusCode::FORBIDDEN, why),
+    }
+}
+
+/// Why a request looks as if a browser was made to send it; `None` if it does not.
+fn from_browser(headers: &HeaderMap) -> Option<String> {
+    if headers.contains_key(header::ORIGIN) {
+        return Some("requests of web pages (with an Origin header) are refused".to_owned());
+    }
+    let host = headers.get(header::HOST).map(|host| host.to_str().unwrap_or(""));
+    match host {
+        Some(host) if is_plain_address(host) => None,
+        _ => Some(
+            "the Host header must be an address or `localhost`, not a name: call http://127.0.0.1:PORT/".to_owned(),
+        ),
+    }
+}
+
+/// Whether `host` (a `Host` header) is a literal address or `localhost`: a name would be whatever its owner says.
+fn is_plain_address(host: &str) -> bool {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if !port.contains(']') && port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let bare = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
+    name.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok()
+}
+
+async fn list(State(node): State<Node>) -> Answer {
+    json(StatusCode::OK, &Tenants { tenants: node.tenants() })
+}
+
+async fn show(State(node): State<Node>, Path(name): Path<String>) -> Answer {
+    json(StatusCode::OK, &node.tenant(&name)?)
+}
+
+async fn create(State(node): State<Node>, headers: HeaderMap, body: Bytes) -> Answer {
+    let order: NewTenant = parse(&headers, &body)?;
+    json(StatusCode::CREATED, &node.create(order).await?)
+}
+
+async fn alter(State(node): State<Node>, Path(name): Path<String>, headers: HeaderMap, body: Bytes) -> Answer {
+    let change: Change = parse(&headers, &body)?;
+    json(StatusCode::OK, &node.alter(name, change).await?)
+}
+
+async fn drop_tenant(State(node): State<Node>, Path(name): Path<String>) -> Answer {
+    node.drop_tenant(name).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+async fn backup(State(node): State<Node>, Path(name): Path<String>, headers: HeaderMap, body: Bytes) -> Answer {
+    let order: BackupOrder = parse(&headers, &body)?;
+    json(StatusCode::CREATED, &node.backup(name, order).await?)
+}
+
+async fn restore(State(node): State<Node>, headers: HeaderMap, body: Bytes) -> Answer {
+    let order: RestoreOrder = parse(&headers, &body)?;
+    json(StatusCode::CREATED, &node.restore(order).await?)
+}
+
+async fn top(State(node): State<Node>) -> Answer {
+    json(StatusCode::OK, &node.top())
+}
+
+async fn ledger(State(node): State<Node>) -> Response {
+    ([(header::CONTENT_TYPE, "text/csv; charset=utf-8")], node.ledger_csv()).into_response()
+}
+
+/// A body of JSON, said to be JSON: what a form of a web page can send is not.
+fn parse<T: DeserializeOwned>(headers: &HeaderMap, body: &[u8]) -> Result<T, Refusal> {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("");
+    if kind.split(';').next().map(str::trim) != Some("application/json") {
+        return Err(Refusal::new(Reason::Invalid, "send JSON, with the header Content-Type: application/json"));
+    }
+    serde_json::from_slice(body).map_err(|error| Refusal::new(Reason::Invalid, format!("the body: {error}")))
+}
+
+fn json<T: Serialize>(status: StatusCode, value: &T) -> Answer {
+    let mut text = serde_json::to_string(value).map_err(|error| Refusal::new(Reason::Failed, error.to_string()))?;
+    text.push('\n');
+    Ok((status, [(header::CONTENT_TYPE, "application/json")], text).into_response())
+}
+
+fn problem(status: StatusCode, error: String) -> Response {
+    let response = json(status, &Problem { error });
+    response.unwrap_or_else(|_| status.into_response())
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let status = match self.reason {
+            Reason::Invalid => StatusCode::BAD_REQUEST,
+            Reason::NotFound => StatusCode::NOT_FOUND,
+            Reason::Conflict => StatusCode::CONFLICT,
+            Reason::Failed => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        problem(status, self.message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_no_addresses() {
+        for plain in ["127.0.0.1", "127.0.0.1:6380", "[::1]", "[::1]:6380", "localhost", "LOCALHOST:1", "10.0.0.1:5"] {
+            assert!(is_plain_address(plain), "{plain}");
+        }
+        for name in [
+            "",
+            ":",
+            "evil.example",
+            "evil.example:6380",
+            "127.0.0.1.evil.example",
+            "localhost.",
+            "localhost.evil.example:1",
+        ] {
+            assert!(!is_plain_address(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! The operator's orders, carried out on a node.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use weir_io::{Class, Clock, ErrorKind};
+use weir_node::{
+    BackupReport, Direction, Node, OnLimit, StoredSecret, Tenant, TenantName, TenantSettings, TenantSpec, UnitLimits,
+};
+
+use super::operator::{Doing, Operator, Reason, Refusal};
+use super::wire;
+use crate::auth::secret;
+
+/// The longest secret that somebody may choose, in bytes; the shortest has one.
+const SECRET_CHOSEN_BYTES_MAX: usize = 512;
+
+/// See the module. Cheap to clone.
+#[derive(Clone)]
+pub struct NodeOperator {
+    node: Arc<Node>,
+    clock: Arc<dyn Clock>,
+    connections: Arc<dyn Fn() -> u64 + Send + Sync>,
+}
+
+impl NodeOperator {
+    /// Orders for `node`; `connections` tells how many there are.
+    pub fn new(node: Arc<Node>, clock: Arc<dyn Clock>, connections: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
+        Self { node, clock, connections: Arc::new(connections) }
+    }
+
+    fn find(&self, name: &str) -> Result<Arc<Tenant>, Refusal> {
+        self.node.tenant(&parse(name)?).ok_or_else(|| {
+            Refusal::new(
+                Reason::NotFound,
+                format!("there is no tenant `{name}`: `weir tenant list` shows which there are"),
+            )
+        })
+    }
+}
+
+/// What is stored, and what is to be told, of a secret that was chosen or is to be generated.
+fn made(chosen: Option<&str>) -> Result<(StoredSecret, Option<String>), Refusal> {
+    let mut failure = None;
+    let mut random = |buffer: &mut [u8]| {
+        if let Err(error) = secret::system_random(buffer) {
+            failure = Some(Refusal::new(Reason::Failed, format!("the system has no random bytes: {error}")));
+        }
+    };
+    let made = match chosen {
+        None => {
+            let (told, stored) = secret::generate(&mut random);
+            (StoredSecret::new(stored), Some(told.to_string()))
+        }
+        Some(chosen) if (1..=SECRET_CHOSEN_BYTES_MAX).contains(&chosen.len()) => {
+            let stored = secret::choose(chosen.as_bytes(), &mut random);
+            let stored = stored.map_err(|_| Refusal::new(Reason::Failed, "there is no memory to hash the secret"))?;
+            (StoredSecret::new(stored), None)
+        }
+        Some(_) => {
+            let message = format!("a secret has 1 to {SECRET_CHOSEN_BYTES_MAX} bytes");
+            return Err(Refusal::new(Reason::Invalid, message));
+        }
+    };
+    failure.map_or(Ok(made), Err)
+}
+
+impl Operator for NodeOperator {
+    fn tenants(&self) -> Vec<wire::Tenant> {
+        self.node.tenants().iter().map(|tenant| shown(tenant)).collect()
+    }
+
+    fn tenant(&self, name: &str) -> Result<wire::Tenant, Refusal> {
+        Ok(shown(&*self.find(name)?))
+    }
+
+    fn create(&self, order: wire::NewTenant) -> Doing<wire::Changed> {
+        let this = self.clone();
+        Box::pin(async move {
+            let name = parse(&order.name)?;
+            let mut settings = TenantSettings::default();
+            apply(&mut settings, &order.settings)?;
+            let (stored, told) = made(order.secret.as_deref())?;
+            settings.secret = Some(stored);
+            let spec = TenantSpec { name, partitions: order.partitions.unwrap_or(1), settings };
+            let tenant = this.node.create_tenant(spec).await.map_err(|error| refused(&error))?;
+            tracing::info!(tenant = %tenant.name(), id = tenant.id().0, "tenant created");
+            Ok(wire::Changed { tenant: shown(&tenant), secret: told })
+        })
+    }
+
+    fn alter(&self, name: String, change: wire::Change) -> Doing<wire::Changed> {
+        let this = self.clone();
+        Box::pin(async move {
+            let tenant = this.find(&name)?;
+            let mut settings = (*tenant.settings()).clone();
+            apply(&mut settings, &change.settings)?;
+            let mut told = None;
+            if change.new_secret || change.secret.is_some() {
+                let (stored, generated) = made(change.secret.as_deref())?;
+                (settings.secret, told) = (Some(stored), generated);
+            }
+            this.node.alter_tenant(tenant.name(), settings).await.map_err(|error| refused(&error))?;
+            tracing::info!(tenant = %tenant.name(), id = tenant.id().0, "tenant altered");
+            Ok(wire::Changed { tenant: shown(&*this.find(&name)?), secret: told })
+        })
+    }
+
+    fn drop_tenant(&self, name: String) -> Doing<()> {
+        let this = self.clone();
+        Box::pin(async move {
+            let tenant = this.find(&name)?;
+            if tenant.name().as_str() == TenantName::DEFAULT {
+                let message =
+                    "the built-in tenant stays: `weir tenant suspend default` keeps clients out, FLUSHALL empties it";
+                return Err(Refusal::new(Reason::Invalid, message));
+            }
+            this.node.drop_tenant(tenant.name()).await.map_err(|error| refused(&error))?;
+            tracing::info!(tenant = %tenant.name(), id = tenant.id().0, "tenant dropped");
+            Ok(())
+        })
+    }
+
+    fn backup(&self, name: String, order: wire::BackupOrder) -> Doing<wire::BackupDone> {
+        let this = self.clone();
+        Box::pin(async move {
+            let tenant = this.find(&name)?;
+            let report = this.node.backup(tenant.name(), Path::new(&order.dir)).await;
+            let BackupReport { partitions, files, bytes, .. } = report.map_err(|error| refused(&error))?;
+            tracing::info!(tenant = %tenant.name(), to = order.dir, files, bytes, "tenant backed up");
+            Ok(wire::BackupDone { partitions: partitions as u32, files, bytes })
+        })
+    }
+
+    fn restore(&self, order: wire::RestoreOrder) -> Doing<wire::Changed> {
+        let this = self.clone();
+        Box::pin(async move {
+            let name = parse(&order.name)?;
+            let (stored, told) = made(order.secret.as_deref())?;
+            let restored = this.node.restore(Path::new(&order.dir), name, Some(stored)).await;
+            let tenant = restored.map_err(|error| refused(&error))?;
+            tracing::info!(tenant = %tenant.name(), id = tenant.id().0, from = order.dir, "tenant restored");
+            Ok(wire::Changed { tenant: shown(&tenant), secret: told })
+        })
+    }
+
+    fn top(&self) -> wire::Top {
+        let usage = self.node.cache().usage();
+        let booked = self.node.ledger().tenants();
+        let row = |tenant: &Arc<Tenant>| {
+            let booked = booked.get(&tenant.id().0).cloned().unwrap_or_default();
+            let user = |direction| booked.user(direction);
+            let device = Class::ALL.map(|class| wire::Cause {
+                class: class.name().to_owned(),
+                read: booked[(class, Direction::Read)].bytes,
+                written: booked[(class, Direction::Write)].bytes,
+            });
+            let shown = shown(tenant);
+            let mut row = wire::TopTenant {
+                name: shown.name,
+                id: shown.id,
+                partitions: shown.partitions,
+                awake: shown.awake,
+                suspended: shown.settings.suspended == Some(true),
+                reads: user(Direction::Read).ops,
+                read_bytes: user(Direction::Read).bytes,
+                writes: user(Direction::Write).ops,
+                written_bytes: user(Direction::Write).bytes,
+                device: device.into(),
+                ..wire::TopTenant::default()
+            };
+            for home in tenant.partitions() {
+                for times in home.awake().iter().flat_map(|partition| partition.metrics().stalls) {
+                    row.stalled_writes += times.slowed + times.stopped;
+                    row.stalled_nanos += times.slowed_nanos + times.stopped_nanos;
+                }
+            }
+            row
+        };
+        wire::Top {
+            at_nanos: self.clock.now(),
+            connections: (self.connections)(),
+            cache_bytes: usage.bytes,
+            cache_hits: usage.hits,
+            cache_misses: usage.misses,
+            tenants: self.node.tenants().iter().map(row).collect(),
+        }
+    }
+
+    fn ledger_csv(&self) -> String {
+        super::ledger::csv(&self.node)
+    }
+}
+
+fn parse(name: &str) -> Result<TenantName, Refusal> {
+    TenantName::new(name).map_err(|error| Refusal::new(Reason::Invalid, error.to_string()))
+}
+
+/// Changes what is present in `change`.
+fn apply(settings: &mut TenantSettings, change: &wire::Settings) -> Result<(), Refusal> {
+    let limits = &mut settings.limits;
+    limits.rcu = change.rcu.unwrap_or(limits.rcu);
+    limits.wcu = change.wcu.unwrap_or(limits.wcu);
+    limits.burst_seconds = change.burst_seconds.unwrap_or(limits.burst_seconds);
+    let present = match limits.on_limit {
+        OnLimit::Delay { max_ms } => Some(max_ms),
+        OnLimit::Refuse => None,
+    };
+    let usual = match UnitLimits::default().on_limit {
+        OnLimit::Delay { max_ms } => max_ms,
+        OnLimit::Refuse => 0,
+    };
+    limits.on_limit = match (change.on_limit, change.delay_max_ms) {
+        (Some(wire::OnLimit::Refuse), Some(_)) => {
+            let message = "delay_max_ms says how long to wait, on_limit = refuse not to wait: give one of them";
+            return Err(Refusal::new(Reason::Invalid, message));
+        }
+        (Some(wire::OnLimit::Refuse), None) => OnLimit::Refuse,
+        (_, Some(max_ms)) => OnLimit::Delay { max_ms },
+        (Some(wire::OnLimit::Delay), None) => OnLimit::Delay { max_ms: present.unwrap_or(usual) },
+        (None, None) => limits.on_limit,
+    };
+    settings.connections_max = change.connections_max.unwrap_or(settings.connections_max);
+    settings.disk_bytes_max = change.disk_bytes_max.unwrap_or(settings.disk_bytes_max);
+    settings.suspended = change.suspended.unwrap_or(settings.suspended);
+    Ok(())
+}
+
+fn shown(tenant: &Tenant) -> wire::Tenant {
+    let settings = tenant.settings();
+    let (on_limit, delay_max_ms) = match settings.limits.on_limit {
+        OnLimit::Delay { max_ms } => (wire::OnLimit::Delay, Some(max_ms)),
+        OnLimit::Refuse => (wire::OnLimit::Refuse, None),
+    };
+    wire::Tenant {
+        id: tenant.id().0,
+        name: tenant.name().to_string(),
+        partitions: tenant.partitions().len() as u32,
+        awake: tenant.partitions().iter().filter(|home| home.awake().is_some()).count() as u32,
+        has_secret: settings.secret.is_some(),
+        settings: wire::Settings {
+            rcu: Some(settings.limits.rcu),
+            wcu: Some(settings.limits.wcu),
+            burst_seconds: Some(settings.limits.burst_seconds),
+            on_limit: Some(on_limit),
+            delay_max_ms,
+            connections_max: Some(settings.connections_max),
+            disk_bytes_max: Some(settings.disk_bytes_max),
+            suspended: Some(settings.suspended),
+        },
+    }
+}
+
+fn refused(error: &weir_io::Error) -> Refusal {
+    let reason = match error.kind() {
+        ErrorKind::NotFound => Reason::NotFound,
+        ErrorKind::AlreadyExists | ErrorKind::Closed => Reason::Conflict,
+        ErrorKind::Invalid => Reason::Invalid,
+        _ => Reason::Failed,
+    };
+    Refusal::new(reason, error.to_string())
+}

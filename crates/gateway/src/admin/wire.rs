@@ -1,0 +1,209 @@
+//! What the operators' API says and hears, as JSON. Whoever calls it over HTTP from Rust uses the same types.
+
+use serde::{Deserialize, Serialize};
+
+/// What happens to a request beyond a tenant's limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnLimit {
+    /// It waits, `delay_max_ms` at most, and is refused if it would have to wait longer.
+    Delay,
+    /// It is refused at once.
+    Refuse,
+}
+
+/// A tenant's settings, or those of them that are to be changed: what is absent stays as it is (in a new tenant: as the
+/// defaults are).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Settings {
+    /// Read capacity units per second; 0 = unlimited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rcu: Option<u64>,
+    /// Write capacity units per second; 0 = unlimited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wcu: Option<u64>,
+    /// Seconds of unused units that may be used later at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub burst_seconds: Option<u32>,
+    /// What happens beyond the limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_limit: Option<OnLimit>,
+    /// Longest delay, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delay_max_ms: Option<u32>,
+    /// Connections at most; 0 = as many as the node allows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connections_max: Option<u32>,
+    /// Bytes on disk at most; 0 = unlimited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disk_bytes_max: Option<u64>,
+    /// Its clients are refused; its data stays.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub suspended: Option<bool>,
+}
+
+/// Body of `POST /v1/tenants`.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewTenant {
+    /// Its name.
+    pub name: String,
+    /// Partitions; 1 if absent. They cannot be changed later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partitions: Option<u16>,
+    /// A secret of the operator's choice; generated, and told once, if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret: Option<String>,
+    /// Everything else.
+    #[serde(default)]
+    pub settings: Settings,
+}
+
+/// Body of `PATCH /v1/tenants/NAME`.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Change {
+    /// A new secret of the operator's choice.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub secret: Option<String>,
+    /// A new secret is generated, and told once.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub new_secret: bool,
+    /// Everything else.
+    pub settings: Settings,
+}
+
+/// A tenant, as it is shown. Never its secret.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tenant {
+    /// Its number, never reused.
+    pub id: u32,
+    /// Its name.
+    pub name: String,
+    /// Partitions.
+    pub partitions: u32,
+    /// Of those, the ones that are awake.
+    pub awake: u32,
+    /// Whether its clients need a secret.
+    pub has_secret: bool,
+    /// All of them present.
+    pub settings: Settings,
+}
+
+/// Answer to what creates or alters a tenant.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Changed {
+    /// The tenant as it is now.
+    pub tenant: Tenant,
+    /// A generated secret. It is stored nowhere and cannot be shown again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret: Option<String>,
+}
+
+/// Answer of `GET /v1/tenants`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tenants {
+    /// By name.
+    pub tenants: Vec<Tenant>,
+}
+
+/// Body of `POST /v1/tenants/NAME/backup`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BackupOrder {
+    /// An absolute path on the server's machine: a directory that is new or empty.
+    pub dir: String,
+}
+
+/// Body of `POST /v1/restore`.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RestoreOrder {
+    /// An absolute path on the server's machine: a backup.
+    pub dir: String,
+    /// The tenant to make of it; there must be none of that name.
+    pub name: String,
+    /// A secret of the operator's choice; generated, and told once, if absent. A backup holds none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret: Option<String>,
+}
+
+/// Answer to a backup.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BackupDone {
+    /// Partitions in it.
+    pub partitions: u32,
+    /// Files in it, its own manifest not counted.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// Answer of `GET /v1/top`: counters since the server started. Two of them make a rate.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Top {
+    /// Nanoseconds of a clock that only goes forward.
+    pub at_nanos: u64,
+    /// Open connections.
+    pub connections: u64,
+    /// Bytes of blocks in the cache.
+    pub cache_bytes: u64,
+    /// Blocks found in the cache.
+    pub cache_hits: u64,
+    /// Blocks not found there.
+    pub cache_misses: u64,
+    /// By name.
+    pub tenants: Vec<TopTenant>,
+}
+
+/// What one tenant has done.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TopTenant {
+    /// Its name.
+    pub name: String,
+    /// Its number.
+    pub id: u32,
+    /// Partitions.
+    pub partitions: u32,
+    /// Of those, the ones that are awake.
+    pub awake: u32,
+    /// Its clients are refused.
+    pub suspended: bool,
+    /// Keys read by its clients.
+    pub reads: u64,
+    /// Bytes read by its clients.
+    pub read_bytes: u64,
+    /// Batches written by its clients.
+    pub writes: u64,
+    /// Bytes written by its clients.
+    pub written_bytes: u64,
+    /// Device bytes by cause, read and written together.
+    pub device: Vec<Cause>,
+    /// Writes that waited for a flush or a compaction.
+    pub stalled_writes: u64,
+    /// Nanoseconds that they waited.
+    pub stalled_nanos: u64,
+    /// Requests that waited for the tenant's own units.
+    pub delayed: u64,
+    /// Requests refused for the tenant's own units.
+    pub refused: u64,
+}
+
+/// Device bytes of one cause.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cause {
+    /// `read`, `log`, `flush`, `l0`, `deep` or `maintenance`.
+    pub class: String,
+    /// From the device.
+    pub read: u64,
+    /// To the device.
+    pub written: u64,
+}
+
+/// Any answer that is not a success.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Problem {
+    /// What is wrong and what to do about it.
+    pub error: String,
+}

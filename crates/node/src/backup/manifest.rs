@@ -1,0 +1,158 @@
+//! What a backup says about itself; the bytes are in `docs/format/backup.md`.
+
+use weir_lsm::version::journal::Entry;
+use weir_model::varint;
+
+use super::copy::Content;
+use crate::catalogue::{Listing, put_listing, take_listing};
+use crate::tenant::PARTITIONS_MAX;
+
+/// The only version there is.
+const VERSION: u64 = 1;
+/// Names of files are short.
+const NAME_BYTES_MAX: usize = 64;
+
+/// See the module.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackupManifest {
+    /// The tenant as it was, without its secret.
+    pub tenant: Listing,
+    /// Files of each partition, in the order of the hash slots.
+    pub partitions: Vec<Vec<BackupFile>>,
+}
+
+/// A file of a partition's tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackupFile {
+    /// Its name in the partition's directory, and nothing that leads elsewhere.
+    pub name: String,
+    /// What it holds.
+    pub content: Content,
+}
+
+/// Whether `name` is what a tree calls a file. Anything else, above all what leads to another directory, is refused (S6).
+pub fn is_file_name(name: &str) -> bool {
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    name.len() <= NAME_BYTES_MAX
+        && (name == "CURRENT"
+            || name.strip_prefix("MANIFEST-").is_some_and(digits)
+            || name.strip_suffix(".sst").is_some_and(digits))
+}
+
+/// The directory of partition `index` inside a backup.
+pub fn partition_name(index: usize) -> String {
+    format!("partition-{index:03}")
+}
+
+impl Entry for BackupManifest {
+    const MAGIC: &[u8; 8] = b"WEIRBKUP";
+    const PREFIX: &str = "BACKUP-";
+
+    fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        varint::put(&mut out, VERSION);
+        put_listing(&mut out, &self.tenant);
+        varint::put(&mut out, self.partitions.len() as u64);
+        for files in &self.partitions {
+            varint::put(&mut out, files.len() as u64);
+            for BackupFile { name, content } in files {
+                varint::put(&mut out, name.len() as u64);
+                out.extend_from_slice(name.as_bytes());
+                varint::put(&mut out, content.bytes);
+                out.extend_from_slice(&content.crc.to_le_bytes());
+            }
+        }
+        out
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, usize> {
+        let mut rest = bytes;
+        decode(&mut rest).filter(|_| rest.is_empty()).ok_or(bytes.len() - rest.len())
+    }
+}
+
+fn decode(rest: &mut &[u8]) -> Option<BackupManifest> {
+    if varint::take(rest)? != VERSION {
+        return None;
+    }
+    let tenant = take_listing(rest)?;
+    let count = varint::take(rest)
+        .filter(|&count| count <= PARTITIONS_MAX.into() && count == tenant.partitions.len() as u64)?;
+    let partitions = (0..count).map(|_| take_files(rest)).collect::<Option<_>>()?;
+    Some(BackupManifest { tenant, partitions })
+}
+
+fn take_files(rest: &mut &[u8]) -> Option<Vec<BackupFile>> {
+    let count = varint::take(rest)?;
+    // Grown by what is there, not by what is announced.
+    let mut files = Vec::new();
+    for _ in 0..count {
+        let name = std::str::from_utf8(varint::take_slice(rest)?).ok().filter(|name| is_file_name(name))?;
+        let bytes = varint::take(rest)?;
+        let (crc, after) = rest.split_first_chunk()?;
+        *rest = after;
+        files.push(BackupFile { name: name.to_owned(), content: Content { bytes, crc: u32::from_le_bytes(*crc) } });
+    }
+    Some(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use weir_model::{TenantId, TenantName};
+
+    use super::*;
+    use crate::tenant::TenantSettings;
+
+    #[test]
+    fn nothing_leads_elsewhere() {
+        for fine in ["CURRENT", "MANIFEST-000007", "000012.sst", "00ab.sst"] {
+            assert!(is_file_name(fine), "{fine}");
+        }
+        for wrong in [
+            "",
+            ".",
+            "..",
+            "../x.sst",
+            "/etc/passwd",
+            "a/b.sst",
+            ".sst",
+            "MANIFEST-",
+            "MANIFEST-../1",
+            "x.sst",
+            "1.sst\0",
+            "CURRENT/",
+        ] {
+            assert!(!is_file_name(wrong), "{wrong:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_manifest_decodes_to_itself(
+            files in proptest::collection::vec(proptest::collection::vec(("[0-9]{6}\\.sst", any::<u64>(), any::<u32>()), 0..4), 1..4),
+        ) {
+            let partitions: Vec<Vec<_>> = files
+                .into_iter()
+                .map(|files| files.into_iter().map(|(name, bytes, crc)| BackupFile { name, content: Content { bytes, crc } }).collect())
+                .collect();
+            let tenant = Listing {
+                id: TenantId(7),
+                name: TenantName::built_in(),
+                partitions: (0..partitions.len() as u32).collect(),
+                settings: TenantSettings::default(),
+            };
+            let manifest = BackupManifest { tenant, partitions };
+            let bytes = manifest.encode();
+            prop_assert_eq!(BackupManifest::decode(&bytes), Ok(manifest));
+            for cut in 0..bytes.len() {
+                prop_assert!(BackupManifest::decode(&bytes[..cut]).is_err());
+            }
+        }
+
+        #[test]
+        fn any_bytes_decode_or_are_refused_without_a_panic(bytes: Vec<u8>) {
+            let _ = BackupManifest::decode(&bytes);
+        }
+    }
+}
