@@ -1,0 +1,166 @@
+//! The operators' API over a real socket, with a node that only remembers what it was told.
+#![allow(clippy::disallowed_methods, missing_docs, reason = "tests talk over sockets")]
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::{Arc, Mutex};
+
+use prometheus_client::registry::Registry;
+use weir_gateway::admin::operator::{Doing, Operator, Reason, Refusal};
+use weir_gateway::admin::{Admin, wire};
+
+/// Remembers orders; knows one tenant, `shop`.
+#[derive(Default)]
+struct Fake(Mutex<Vec<String>>);
+
+fn shop() -> wire::Tenant {
+    let settings = wire::Settings { rcu: Some(5), ..wire::Settings::default() };
+    wire::Tenant { id: 2, name: "shop".into(), partitions: 1, awake: 0, has_secret: true, settings }
+}
+
+impl Fake {
+    fn told<T: Send + 'static>(&self, order: String, answer: Result<T, Refusal>) -> Doing<T> {
+        self.0.lock().expect("no panic").push(order);
+        Box::pin(async move { answer })
+    }
+}
+
+impl Operator for Fake {
+    fn tenants(&self) -> Vec<wire::Tenant> {
+        vec![shop()]
+    }
+
+    fn tenant(&self, name: &str) -> Result<wire::Tenant, Refusal> {
+        if name == "shop" { Ok(shop()) } else { Err(Refusal::new(Reason::NotFound, format!("no tenant `{name}`"))) }
+    }
+
+    fn create(&self, order: wire::NewTenant) -> Doing<wire::Changed> {
+        let answer = match order.name.as_str() {
+            "shop" => Err(Refusal::new(Reason::Conflict, "there is a shop")),
+            _ => Ok(wire::Changed { tenant: shop(), secret: Some("told-once".into()) }),
+        };
+        self.told(format!("create {} {:?} {:?}", order.name, order.partitions, order.settings.rcu), answer)
+    }
+
+    fn alter(&self, name: String, change: wire::Change) -> Doing<wire::Changed> {
+        let answer = Ok(wire::Changed { tenant: shop(), secret: None });
+        self.told(format!("alter {name} {:?}", change.settings.suspended), answer)
+    }
+
+    fn drop_tenant(&self, name: String) -> Doing<()> {
+        self.told(format!("drop {name}"), Ok(()))
+    }
+
+    fn backup(&self, name: String, order: wire::BackupOrder) -> Doing<wire::BackupDone> {
+        self.told(format!("backup {name} {}", order.dir), Ok(wire::BackupDone { partitions: 1, files: 2, bytes: 3 }))
+    }
+
+    fn restore(&self, order: wire::RestoreOrder) -> Doing<wire::Changed> {
+        self.told(format!("restore {} {}", order.dir, order.name), Err(Refusal::new(Reason::Failed, "disk full")))
+    }
+
+    fn top(&self) -> wire::Top {
+        wire::Top { connections: 9, ..wire::Top::default() }
+    }
+
+    fn ledger_csv(&self) -> String {
+        "tenant,bytes\n".into()
+    }
+}
+
+/// The API on a port of its own, for as long as the process lives.
+fn start() -> (SocketAddr, Arc<Fake>) {
+    let fake = Arc::new(Fake::default());
+    let operator: Arc<dyn Operator> = fake.clone();
+    let (tell, address) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().expect("a runtime");
+        runtime.block_on(async move {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+            tell.send(listener.local_addr().expect("an address")).expect("the test waits");
+            Admin::new(listener, Registry::default(), operator).run().await
+        })
+    });
+    (address.recv().expect("it listens"), fake)
+}
+
+/// Status and body.
+fn call(address: SocketAddr, head: &str, body: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).expect("it listens");
+    let host = if head.contains("Host:") { "" } else { "Host: 127.0.0.1\r\n" };
+    let len = body.len();
+    let (line, headers) = head.split_once('\n').unwrap_or((head, ""));
+    let headers: String = headers.lines().map(|header| format!("{header}\r\n")).collect();
+    let request = format!("{line} HTTP/1.1\r\n{host}{headers}Content-Length: {len}\r\nConnection: close\r\n\r\n{body}");
+    // It may answer, and close, before it has read everything.
+    let _ = stream.write_all(request.as_bytes());
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    let answer = String::from_utf8(answer).expect("text");
+    let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
+    (status, answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default())
+}
+
+const JSON: &str = "Content-Type: application/json";
+
+#[test]
+fn orders_reach_the_node_and_answers_the_operator() {
+    let (address, fake) = start();
+    let (status, body) = call(address, "GET /v1/tenants", "");
+    assert!(status == 200 && body.contains("\"name\":\"shop\"") && body.contains("\"rcu\":5"), "{status} {body}");
+    assert_eq!(call(address, "GET /v1/tenants/shop", "").0, 200);
+    assert_eq!(call(address, "GET /v1/tenants/none", ""), (404, "{\"error\":\"no tenant `none`\"}\n".to_owned()));
+    let (status, body) =
+        call(address, &format!("POST /v1/tenants\n{JSON}"), r#"{"name":"new","partitions":3,"settings":{"rcu":7}}"#);
+    assert!(status == 201 && body.contains("told-once"), "{status} {body}");
+    assert_eq!(call(address, &format!("POST /v1/tenants\n{JSON}"), r#"{"name":"shop"}"#).0, 409);
+    let (status, _) = call(address, &format!("PATCH /v1/tenants/shop\n{JSON}"), r#"{"settings":{"suspended":true}}"#);
+    assert_eq!(status, 200);
+    assert_eq!(call(address, "DELETE /v1/tenants/shop", "").0, 204);
+    assert_eq!(call(address, &format!("POST /v1/tenants/shop/backup\n{JSON}"), r#"{"dir":"/b"}"#).0, 201);
+    let (status, body) = call(address, &format!("POST /v1/restore\n{JSON}"), r#"{"dir":"/b","name":"two"}"#);
+    assert!(status == 500 && body.contains("disk full"), "{status} {body}");
+    assert!(call(address, "GET /v1/top", "").1.contains("\"connections\":9"));
+    assert_eq!(call(address, "GET /v1/ledger.csv", ""), (200, "tenant,bytes\n".to_owned()));
+    let told = fake.0.lock().expect("no panic").clone();
+    let expected = [
+        "create new Some(3) Some(7)",
+        "create shop None None",
+        "alter shop Some(true)",
+        "drop shop",
+        "backup shop /b",
+        "restore /b two",
+    ];
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn what_a_browser_could_be_made_to_send_is_refused() {
+    let (address, fake) = start();
+    let body = r#"{"name":"new"}"#;
+    for header in ["Origin: https://evil.example", "Origin: null", "Host: evil.example", "Host: evil.example:6380"] {
+        assert_eq!(call(address, &format!("POST /v1/tenants\n{JSON}\n{header}"), body).0, 403, "{header}");
+        assert_eq!(call(address, &format!("GET /v1/tenants\n{header}"), "").0, 403, "{header}");
+        assert_eq!(call(address, &format!("DELETE /v1/tenants/shop\n{header}"), "").0, 403, "{header}");
+    }
+    for kind in ["", "Content-Type: text/plain", "Content-Type: application/x-www-form-urlencoded"] {
+        assert_eq!(call(address, &format!("POST /v1/tenants\n{kind}"), body).0, 400, "{kind}");
+    }
+    assert_eq!(call(address, "GET /healthz\nHost: any.name", "").0, 200, "health is no secret");
+    assert!(fake.0.lock().expect("no panic").is_empty());
+}
+
+#[test]
+fn nonsense_is_named_and_bodies_are_bounded() {
+    let (address, fake) = start();
+    for (body, named) in
+        [("", "EOF"), ("[]", "invalid"), (r#"{"nam":"x"}"#, "nam"), (r#"{"name":"x","settings":{"rcuu":1}}"#, "rcuu")]
+    {
+        let (status, answer) = call(address, &format!("POST /v1/tenants\n{JSON}"), body);
+        assert!(status == 400 && answer.contains(named), "{body}: {status} {answer}");
+    }
+    let long = format!("{{\"name\":\"{}\"}}", "x".repeat(1 << 20));
+    assert_eq!(call(address, &format!("POST /v1/tenants\n{JSON}"), &long).0, 413);
+    assert_eq!(call(address, "GET /v1/nothing", "").0, 404);
+    assert!(fake.0.lock().expect("no panic").is_empty());
+}
