@@ -123,7 +123,10 @@ fn what_cannot_be_served_is_said_clearly() {
     let port = refused(&["--dir", "unused", "--listen", &taken, "--admin", "127.0.0.1:0"]);
     assert!(port.contains("choose another with --listen"), "{port}");
     for reachable in ["0.0.0.0:0", "[::]:0"] {
-        assert!(refused(&["--listen", reachable]).contains("--insecure"));
+        let other = dir.0.join("reachable");
+        let other = other.to_str().expect("text");
+        let client = refused(&["--listen", reachable, "--admin", "127.0.0.1:0", "--dir", other]);
+        assert!(client.contains("--insecure"), "{client}");
         assert!(refused(&["--admin", reachable]).contains("--insecure"));
     }
     let file = dir.0.join("bad.toml");

@@ -14,16 +14,45 @@ pub fn resolve(text: &str, option: &str, insecure: bool) -> Result<SocketAddr, S
     };
     if !address.ip().is_loopback() && !insecure {
         return Err(format!(
-            "{option} {text}: everyone who reaches this address could read and write everything, as there are no \
-             passwords yet; listen at 127.0.0.1, or say --insecure if the network keeps strangers out"
+            "{option} {text}: everyone who reaches this address could read and alter everything, as no secret is asked for; \
+             listen at 127.0.0.1, or say --insecure if the network keeps strangers out"
         ));
     }
     Ok(address)
 }
 
+/// Whether clients may connect to `listen`: from other machines only where they must show secrets (S1).
+///
+/// # Errors
+/// They need not, and `insecure` does not say that this is meant.
+pub fn check(listen: SocketAddr, secrets: bool, insecure: bool) -> Result<(), String> {
+    if listen.ip().is_loopback() || secrets || insecure {
+        return Ok(());
+    }
+    Err(format!(
+        "--listen {listen}: everyone who reaches this address could read and write everything, as no tenant has a secret; \
+         listen at 127.0.0.1 and give one, or say --insecure if the network keeps strangers out"
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn s1_other_machines_need_a_secret_or_the_operators_word() {
+        for (listen, secrets, insecure, fine) in [
+            ("127.0.0.1:1", false, false, true),
+            ("[::1]:1", false, false, true),
+            ("0.0.0.0:1", false, false, false),
+            ("[::]:1", false, false, false),
+            ("10.0.0.1:1", true, false, true),
+            ("10.0.0.1:1", false, true, true),
+        ] {
+            let checked = check(listen.parse().expect("an address"), secrets, insecure);
+            assert_eq!(checked.is_ok(), fine, "{listen}: {checked:?}");
+        }
+    }
 
     #[test]
     fn only_loopback_is_safe() {

@@ -19,12 +19,11 @@ use weir_admission::Limits;
 use weir_gateway::admin::kernel::KernelBytes;
 use weir_gateway::admin::node::NodeOperator;
 use weir_gateway::admin::{Admin, metrics};
-use weir_gateway::auth::OpenDoor;
+use weir_gateway::auth::{NodeTenants, Secrets};
 use weir_gateway::listener::{self, Gateway};
-use weir_gateway::store::TenantStore;
 use weir_io::real::{RealClock, RealFs, RealFsOptions, RealSpawn};
 use weir_io::{Clock, ErrorKind, Fs};
-use weir_node::{Machine, Node, TenantName};
+use weir_node::{Machine, Node};
 
 use self::config::{Config, Device};
 use crate::calibrate::{in_words, stored};
@@ -48,7 +47,7 @@ pub struct Serve {
     /// Settings, as docs/config.md explains them; the options here win over the file
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Listen at addresses that other machines can reach, although there are no passwords
+    /// Let clients from other machines in although no secret is asked of them, and operators likewise
     #[arg(long)]
     insecure: bool,
 }
@@ -71,11 +70,17 @@ impl Serve {
     pub fn run(self) -> Outcome {
         start_log()?;
         let config = self.config()?;
-        let listen = address::resolve(&config.listen, "--listen", self.insecure)?;
+        // Whether clients show secrets is known once the catalogue has been read.
+        let listen = address::resolve(&config.listen, "--listen", true)?;
         let admin = address::resolve(&config.admin, "--admin", self.insecure)?;
         let files = raise_file_limit();
         tracing::debug!(files, "open files allowed");
-        tokio::runtime::Builder::new_current_thread().enable_io().build()?.block_on(serve(config, listen, admin))
+        tokio::runtime::Builder::new_current_thread().enable_io().build()?.block_on(serve(
+            config,
+            listen,
+            admin,
+            self.insecure,
+        ))
     }
 
     /// The file's settings, with the command line's on top.
@@ -103,7 +108,7 @@ fn read(path: &Path) -> Outcome<String> {
 }
 
 /// Sockets first, so that an address in use is known before a log is replayed; clients that connect meanwhile wait.
-async fn serve(config: Config, listen: SocketAddr, admin: SocketAddr) -> Outcome {
+async fn serve(config: Config, listen: SocketAddr, admin: SocketAddr, insecure: bool) -> Outcome {
     let mut signals = Signals::new()?;
     let clients = listen_at(listen, "--listen")?;
     let operators = listen_at(admin, "--admin")?;
@@ -125,8 +130,10 @@ async fn serve(config: Config, listen: SocketAddr, admin: SocketAddr) -> Outcome
     if let Some(path) = fs.direct_refused() {
         tracing::warn!(path = %path.display(), "the file system refuses direct I/O: reads go through the page cache");
     }
-    let tenant = node.tenant(&TenantName::built_in()).ok_or("the tenant `default` was dropped")?;
-    let doorman = Arc::new(OpenDoor::new(TenantStore::new(tenant)));
+    let secrets = node.tenants().iter().any(|tenant| tenant.settings().secret.is_some());
+    address::check(listen, secrets, insecure)?;
+    let logins = Arc::new(RealSpawn::new(1, BACKGROUND_NICE));
+    let doorman = Arc::new(Secrets::new(NodeTenants::new(Arc::clone(&node)), clock.clone(), logins, insecure)?);
     let recovering = Arc::clone(&node);
     tokio::spawn(async move { recovering.recover().await });
     let gateway = Gateway::new(clients, config.gateway(processors), doorman, clock.clone())?;

@@ -9,6 +9,7 @@ mod open;
 pub mod secret;
 mod secrets;
 mod session;
+mod tenants;
 
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -17,6 +18,7 @@ use std::sync::Arc;
 pub use open::OpenDoor;
 pub use secrets::{Directory, Secrets};
 pub(crate) use session::Session;
+pub use tenants::NodeTenants;
 
 use crate::store::Store;
 

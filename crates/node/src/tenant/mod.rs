@@ -50,6 +50,12 @@ impl Tenant {
         self.settings.load_full()
     }
 
+    /// Whether its clients are refused. Costs a load.
+    #[inline]
+    pub fn is_suspended(&self) -> bool {
+        self.settings.load().suspended
+    }
+
     pub(crate) fn set_settings(&self, settings: TenantSettings) {
         self.quota.set_limits(&settings.limits);
         self.homes.iter().for_each(|home| home.alter(settings.limits));
