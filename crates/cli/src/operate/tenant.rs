@@ -213,7 +213,8 @@ impl Tenant {
                 if common.json {
                     print_json(&serde_json::json!({ "dropped": name }))
                 } else {
-                    Ok(println!("dropped {name}"))
+                    println!("dropped {name}");
+                    Ok(())
                 }
             }
         }

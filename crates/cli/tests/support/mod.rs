@@ -106,7 +106,7 @@ impl Server {
     /// `GET path` at the operators' door: the whole answer.
     pub fn http(&self, path: &str) -> String {
         let mut stream = TcpStream::connect(self.admin).expect("it listens");
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: weir\r\nConnection: close\r\n\r\n").expect("it reads");
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n").expect("it reads");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("text");
         answer
