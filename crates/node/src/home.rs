@@ -160,25 +160,31 @@ impl Home {
                 Ok(Some(wake))
             }
             Phase::Awake | Phase::Leaving => Ok(None),
-            Phase::Gone => Err(Error::new(ErrorKind::Closed, "use", "the tenant", "it was dropped, or the node ends")),
+            Phase::Gone => Err(gone()),
         }
     }
 
     async fn open(self: Arc<Self>, number: u32) -> Result<Arc<Partition>> {
         let outcome = self.shared.open_partition(&self, number).await;
+        if let Err(error) = &outcome {
+            tracing::warn!(tenant = self.tenant.0, partition = number, %error, "cannot open the partition");
+        }
         let wake = {
             let mut status = self.status.lock();
             let phase = match &outcome {
+                // The node was closed meanwhile.
+                _ if matches!(status.phase, Phase::Gone) => None,
                 Ok(partition) => {
                     self.awake.store(Some(Arc::clone(partition)));
-                    Phase::Awake
+                    Some(Phase::Awake)
                 }
-                Err(error) => {
-                    tracing::warn!(tenant = self.tenant.0, partition = number, %error, "cannot open the partition");
-                    Phase::Asleep
-                }
+                Err(_) => Some(Phase::Asleep),
             };
-            std::mem::replace(&mut status.phase, phase)
+            phase.map(|phase| std::mem::replace(&mut status.phase, phase))
+        };
+        let Some(wake) = wake else {
+            outcome?.close().await?;
+            return Err(gone());
         };
         // This very future: not under the lock.
         drop(wake);
@@ -227,13 +233,15 @@ impl Home {
         .await;
     }
 
-    /// Ends what [`Home::leave`] began: asleep as partition `number`, or gone.
+    /// Ends what [`Home::leave`] began: asleep as partition `number`, or gone. Where the node was closed meanwhile it stays gone.
     pub(crate) fn settle(&self, number: Option<u32>) {
         {
             let mut status = self.status.lock();
             match number {
-                Some(number) => (status.number, status.phase) = (number, Phase::Asleep),
-                None => status.phase = Phase::Gone,
+                Some(number) if matches!(status.phase, Phase::Leaving) => {
+                    (status.number, status.phase) = (number, Phase::Asleep);
+                }
+                _ => status.phase = Phase::Gone,
             }
         }
         self.changed.notify();
@@ -247,4 +255,8 @@ impl Home {
         self.changed.notify();
         self.awake.load_full()
     }
+}
+
+fn gone() -> Error {
+    Error::new(ErrorKind::Closed, "use", "the tenant", "it was dropped, or the node ends")
 }

@@ -210,3 +210,34 @@ fn who_is_asked_nothing_sleeps_without_a_log_and_wakes_with_everything() {
         assert_eq!(home.state(), weir_node::HomeState::Awake);
     });
 }
+
+#[test]
+fn a_node_that_is_closed_while_a_partition_wakes_or_falls_asleep_lets_nobody_in_again() {
+    for wait in (0..3_000_000).step_by(100_000) {
+        for sleeps in [false, true] {
+            let (sim, fs) = world(1, &DiskImage::new());
+            let node = sim.block_on(open(&sim, &fs));
+            let home = Arc::clone(&node.tenant(&TenantName::built_in()).expect("built in").partitions()[0]);
+            let clock = sim.clock();
+            sim.block_on(async {
+                if sleeps {
+                    home.partition().await.expect("it wakes");
+                }
+                let turning = Arc::clone(&home);
+                sim.spawn(async move {
+                    match sleeps {
+                        true => turning.sleep().await,
+                        // Refused if the node was closed first.
+                        false => drop(turning.partition().await),
+                    }
+                });
+                sleep_until(&clock, clock.now() + wait).await;
+                node.close().await.expect("closed");
+                sleep_until(&clock, clock.now() + 1_000_000_000).await;
+                assert_eq!(home.state(), weir_node::HomeState::Gone, "closed after {wait} ns, asleep: {sleeps}");
+            });
+            drop((node, home));
+            drop(sim.block_on(open(&sim, &fs)));
+        }
+    }
+}
