@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use weir_io::{AlignedBuf, Class, DirEntry, File, Fs, FsLock, Op, OpenOptions, Owner, Result, Tag};
+use weir_io::{AlignedBuf, Class, File, Fs, Op, OpenOptions, Owner, Result, Tag, forward_file, forward_fs};
 
 use crate::dirty::DirtyPages;
 use crate::door::{Door, Held, Pass};
@@ -57,38 +57,12 @@ impl Fs for GatedFs {
         }
     }
 
-    fn rename(&self, from: &Path, to: &Path, tag: Tag) -> Op<()> {
-        self.inner.rename(from, to, tag)
-    }
-
-    fn hard_link(&self, from: &Path, to: &Path, tag: Tag) -> Op<()> {
-        self.inner.hard_link(from, to, tag)
-    }
-
-    fn remove(&self, path: &Path, tag: Tag) -> Op<()> {
-        self.inner.remove(path, tag)
-    }
-
-    fn create_dir_all(&self, path: &Path, tag: Tag) -> Op<()> {
-        self.inner.create_dir_all(path, tag)
-    }
-
-    fn remove_dir(&self, path: &Path, tag: Tag) -> Op<()> {
-        self.inner.remove_dir(path, tag)
-    }
-
-    fn list(&self, path: &Path, tag: Tag) -> Op<Vec<DirEntry>> {
-        self.inner.list(path, tag)
-    }
-
     fn sync_dir(&self, path: &Path, tag: Tag) -> Op<()> {
         let path = path.to_path_buf();
         sync(&self.inner, &self.door, tag, move |fs| fs.sync_dir(&path, tag))
     }
 
-    fn lock(&self, path: &Path) -> Op<Box<dyn FsLock>> {
-        self.inner.lock(path)
-    }
+    forward_fs!(inner: rename, hard_link, remove, create_dir_all, remove_dir, list, lock);
 }
 
 /// An open file behind the gates.
@@ -126,21 +100,7 @@ impl File for GatedFile {
         })
     }
 
-    fn allocate(&self, len: u64, tag: Tag) -> Op<()> {
-        self.inner.allocate(len, tag)
-    }
-
-    fn set_len(&self, len: u64, tag: Tag) -> Op<()> {
-        self.inner.set_len(len, tag)
-    }
-
-    fn len(&self) -> Op<u64> {
-        self.inner.len()
-    }
-
-    fn is_direct(&self) -> bool {
-        self.inner.is_direct()
-    }
+    forward_file!(inner: allocate, set_len, len, is_direct);
 }
 
 /// One operation on its way: what it is booked as.

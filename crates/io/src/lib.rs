@@ -12,6 +12,7 @@
 mod buf;
 mod clock;
 mod error;
+mod forward;
 mod fs;
 mod op;
 pub mod plant;

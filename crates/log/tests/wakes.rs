@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use common::{DIR, options};
 use parking_lot::Mutex;
 use weir_io::sim::{DeviceSpec, FaultPlan, Sim, SimFs};
-use weir_io::{AlignedBuf, BoxFuture, DirEntry, File, Fs, FsLock, Op, OpenOptions, Result, Tag};
+use weir_io::{AlignedBuf, BoxFuture, File, Fs, Op, OpenOptions, Result, Tag, forward_file, forward_fs};
 use weir_log::{Log, SyncMode, WriteAheadLog};
 
 type Meddle = Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>;
@@ -36,36 +36,11 @@ impl Fs for Meddled {
             Ok(Arc::new(MeddledFile { inner, meddle }) as Arc<dyn File>)
         })
     }
-    fn rename(&self, from: &Path, to: &Path, tag: Tag) -> Op<()> {
-        self.inner.rename(from, to, tag)
-    }
-    fn hard_link(&self, from: &Path, to: &Path, tag: Tag) -> Op<()> {
-        self.inner.hard_link(from, to, tag)
-    }
-    fn remove(&self, path: &Path, tag: Tag) -> Op<()> {
-        self.inner.remove(path, tag)
-    }
-    fn create_dir_all(&self, path: &Path, tag: Tag) -> Op<()> {
-        self.inner.create_dir_all(path, tag)
-    }
-    fn remove_dir(&self, path: &Path, tag: Tag) -> Op<()> {
-        self.inner.remove_dir(path, tag)
-    }
-    fn list(&self, path: &Path, tag: Tag) -> Op<Vec<DirEntry>> {
-        self.inner.list(path, tag)
-    }
-    fn sync_dir(&self, path: &Path, tag: Tag) -> Op<()> {
-        self.inner.sync_dir(path, tag)
-    }
-    fn lock(&self, path: &Path) -> Op<Box<dyn FsLock>> {
-        self.inner.lock(path)
-    }
+
+    forward_fs!(inner: rename, hard_link, remove, create_dir_all, remove_dir, list, sync_dir, lock);
 }
 
 impl File for MeddledFile {
-    fn read_at(&self, offset: u64, buf: AlignedBuf, tag: Tag) -> Op<AlignedBuf> {
-        self.inner.read_at(offset, buf, tag)
-    }
     fn write_at(&self, offset: u64, buf: AlignedBuf, tag: Tag) -> Op<AlignedBuf> {
         let meddle = self.meddle.lock().take();
         if let Some(meddle) = meddle {
@@ -73,21 +48,8 @@ impl File for MeddledFile {
         }
         self.inner.write_at(offset, buf, tag)
     }
-    fn sync(&self, tag: Tag) -> Op<()> {
-        self.inner.sync(tag)
-    }
-    fn allocate(&self, len: u64, tag: Tag) -> Op<()> {
-        self.inner.allocate(len, tag)
-    }
-    fn set_len(&self, len: u64, tag: Tag) -> Op<()> {
-        self.inner.set_len(len, tag)
-    }
-    fn len(&self) -> Op<u64> {
-        self.inner.len()
-    }
-    fn is_direct(&self) -> bool {
-        self.inner.is_direct()
-    }
+
+    forward_file!(inner: read_at, sync, allocate, set_len, len, is_direct);
 }
 
 /// Counts how often it was woken.

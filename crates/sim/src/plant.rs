@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use weir_io::{AlignedBuf, DirEntry, File, Fs, FsLock, Op, OpenOptions, Tag};
+use weir_io::{AlignedBuf, File, Fs, Op, OpenOptions, Tag, forward_file, forward_fs};
 
 /// A mistake on the way to the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,40 +86,14 @@ impl Fs for PlantedFs {
         })
     }
 
-    fn hard_link(&self, from: &Path, to: &Path, tag: Tag) -> Op<()> {
-        self.inner.hard_link(from, to, tag)
-    }
-
-    fn remove(&self, path: &Path, tag: Tag) -> Op<()> {
-        self.inner.remove(path, tag)
-    }
-
-    fn create_dir_all(&self, path: &Path, tag: Tag) -> Op<()> {
-        self.inner.create_dir_all(path, tag)
-    }
-
-    fn remove_dir(&self, path: &Path, tag: Tag) -> Op<()> {
-        self.inner.remove_dir(path, tag)
-    }
-
-    fn list(&self, path: &Path, tag: Tag) -> Op<Vec<DirEntry>> {
-        self.inner.list(path, tag)
-    }
-
     fn sync_dir(&self, path: &Path, tag: Tag) -> Op<()> {
         if self.plant == DiskPlant::SkippedDirSync { Op::ready(Ok(())) } else { self.inner.sync_dir(path, tag) }
     }
 
-    fn lock(&self, path: &Path) -> Op<Box<dyn FsLock>> {
-        self.inner.lock(path)
-    }
+    forward_fs!(inner: hard_link, remove, create_dir_all, remove_dir, list, lock);
 }
 
 impl File for PlantedFile {
-    fn read_at(&self, offset: u64, buf: AlignedBuf, tag: Tag) -> Op<AlignedBuf> {
-        self.inner.read_at(offset, buf, tag)
-    }
-
     fn write_at(&self, offset: u64, buf: AlignedBuf, tag: Tag) -> Op<AlignedBuf> {
         if self.plant == DiskPlant::AckBeforeSync && self.dsync {
             let copy = AlignedBuf::copy_of(&buf);
@@ -144,19 +118,5 @@ impl File for PlantedFile {
         }
     }
 
-    fn allocate(&self, len: u64, tag: Tag) -> Op<()> {
-        self.inner.allocate(len, tag)
-    }
-
-    fn set_len(&self, len: u64, tag: Tag) -> Op<()> {
-        self.inner.set_len(len, tag)
-    }
-
-    fn len(&self) -> Op<u64> {
-        self.inner.len()
-    }
-
-    fn is_direct(&self) -> bool {
-        self.inner.is_direct()
-    }
+    forward_file!(inner: read_at, allocate, set_len, len, is_direct);
 }

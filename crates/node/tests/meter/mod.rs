@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use weir_io::{AlignedBuf, Class, DirEntry, File, Fs, FsLock, Op, OpenOptions, PAGE, Result, Tag};
+use weir_io::{AlignedBuf, Class, File, Fs, Op, OpenOptions, PAGE, Result, Tag, forward_file, forward_fs};
 
 /// What was seen of one class.
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,31 +45,12 @@ impl Fs for MeterFs {
             Ok(Arc::new(MeterFile { inner, counts, dirty }) as Arc<dyn File>)
         })
     }
-    fn rename(&self, from: &Path, to: &Path, tag: Tag) -> Op<()> {
-        self.inner.rename(from, to, tag)
-    }
-    fn hard_link(&self, from: &Path, to: &Path, tag: Tag) -> Op<()> {
-        self.inner.hard_link(from, to, tag)
-    }
-    fn remove(&self, path: &Path, tag: Tag) -> Op<()> {
-        self.inner.remove(path, tag)
-    }
-    fn create_dir_all(&self, path: &Path, tag: Tag) -> Op<()> {
-        self.inner.create_dir_all(path, tag)
-    }
-    fn remove_dir(&self, path: &Path, tag: Tag) -> Op<()> {
-        self.inner.remove_dir(path, tag)
-    }
-    fn list(&self, path: &Path, tag: Tag) -> Op<Vec<DirEntry>> {
-        self.inner.list(path, tag)
-    }
     fn sync_dir(&self, path: &Path, tag: Tag) -> Op<()> {
         self.counts.lock()[tag.class as usize].syncs += 1;
         self.inner.sync_dir(path, tag)
     }
-    fn lock(&self, path: &Path) -> Op<Box<dyn FsLock>> {
-        self.inner.lock(path)
-    }
+
+    forward_fs!(inner: rename, hard_link, remove, create_dir_all, remove_dir, list, lock);
 }
 
 struct MeterFile {
@@ -129,19 +110,5 @@ impl File for MeterFile {
         self.inner.sync(tag)
     }
 
-    fn allocate(&self, len: u64, tag: Tag) -> Op<()> {
-        self.inner.allocate(len, tag)
-    }
-
-    fn set_len(&self, len: u64, tag: Tag) -> Op<()> {
-        self.inner.set_len(len, tag)
-    }
-
-    fn len(&self) -> Op<u64> {
-        self.inner.len()
-    }
-
-    fn is_direct(&self) -> bool {
-        self.inner.is_direct()
-    }
+    forward_file!(inner: allocate, set_len, len, is_direct);
 }

@@ -1,0 +1,80 @@
+//! Wrapping an [`Fs`](crate::Fs) or a [`File`](crate::File): what the wrapper does not change, handed on.
+
+/// Inside `impl Fs for Wrapper`: the methods named are those of the field named.
+///
+/// ```
+/// use std::{path::Path, sync::Arc};
+/// use weir_io::{File, Fs, Op, OpenOptions, Tag, forward_fs};
+///
+/// struct Wrapper {
+///     inner: Arc<dyn Fs>,
+/// }
+///
+/// impl Fs for Wrapper {
+///     fn open(&self, path: &Path, options: OpenOptions, tag: Tag) -> Op<Arc<dyn File>> {
+///         self.inner.open(path, OpenOptions { direct: false, ..options }, tag)
+///     }
+///     forward_fs!(inner: rename, hard_link, remove, create_dir_all, remove_dir, list, sync_dir, lock);
+/// }
+/// ```
+#[macro_export]
+macro_rules! forward_fs {
+    ($inner:ident: $($method:ident),+ $(,)?) => { $( $crate::forward_fs!(@$method $inner); )+ };
+    (@rename $inner:ident) => { $crate::forward_fs!(@two rename $inner); };
+    (@hard_link $inner:ident) => { $crate::forward_fs!(@two hard_link $inner); };
+    (@remove $inner:ident) => { $crate::forward_fs!(@one remove $inner ()); };
+    (@create_dir_all $inner:ident) => { $crate::forward_fs!(@one create_dir_all $inner ()); };
+    (@remove_dir $inner:ident) => { $crate::forward_fs!(@one remove_dir $inner ()); };
+    (@sync_dir $inner:ident) => { $crate::forward_fs!(@one sync_dir $inner ()); };
+    (@list $inner:ident) => { $crate::forward_fs!(@one list $inner Vec<$crate::DirEntry>); };
+    (@lock $inner:ident) => {
+        fn lock(&self, path: &std::path::Path) -> $crate::Op<Box<dyn $crate::FsLock>> {
+            self.$inner.lock(path)
+        }
+    };
+    (@one $method:ident $inner:ident $output:ty) => {
+        fn $method(&self, path: &std::path::Path, tag: $crate::Tag) -> $crate::Op<$output> {
+            self.$inner.$method(path, tag)
+        }
+    };
+    (@two $method:ident $inner:ident) => {
+        fn $method(&self, from: &std::path::Path, to: &std::path::Path, tag: $crate::Tag) -> $crate::Op<()> {
+            self.$inner.$method(from, to, tag)
+        }
+    };
+}
+
+/// Inside `impl File for Wrapper`: the methods named are those of the field named.
+#[macro_export]
+macro_rules! forward_file {
+    ($inner:ident: $($method:ident),+ $(,)?) => { $( $crate::forward_file!(@$method $inner); )+ };
+    (@read_at $inner:ident) => { $crate::forward_file!(@data read_at $inner); };
+    (@write_at $inner:ident) => { $crate::forward_file!(@data write_at $inner); };
+    (@allocate $inner:ident) => { $crate::forward_file!(@size allocate $inner); };
+    (@set_len $inner:ident) => { $crate::forward_file!(@size set_len $inner); };
+    (@sync $inner:ident) => {
+        fn sync(&self, tag: $crate::Tag) -> $crate::Op<()> {
+            self.$inner.sync(tag)
+        }
+    };
+    (@len $inner:ident) => {
+        fn len(&self) -> $crate::Op<u64> {
+            self.$inner.len()
+        }
+    };
+    (@is_direct $inner:ident) => {
+        fn is_direct(&self) -> bool {
+            self.$inner.is_direct()
+        }
+    };
+    (@data $method:ident $inner:ident) => {
+        fn $method(&self, offset: u64, buf: $crate::AlignedBuf, tag: $crate::Tag) -> $crate::Op<$crate::AlignedBuf> {
+            self.$inner.$method(offset, buf, tag)
+        }
+    };
+    (@size $method:ident $inner:ident) => {
+        fn $method(&self, len: u64, tag: $crate::Tag) -> $crate::Op<()> {
+            self.$inner.$method(len, tag)
+        }
+    };
+}
