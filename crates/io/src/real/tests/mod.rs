@@ -11,7 +11,6 @@ use super::*;
 use crate::{AlignedBuf, Class, Clock, ErrorKind, File, Fs, Op, OpenOptions, Owner, PAGE, Rng, Spawn, Tag, yield_now};
 
 mod clock;
-
 mod files;
 mod queue;
 mod spawn;
