@@ -27,6 +27,7 @@ pub mod report;
 pub mod rounds;
 pub mod settings;
 pub mod tenants;
+pub mod throttle;
 mod weir;
 pub mod wire;
 pub mod work;

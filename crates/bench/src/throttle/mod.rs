@@ -1,0 +1,145 @@
+//! The kernel's block throttle around a child process: the disk becomes as slow as we say, for this child alone.
+//!
+//! A control group of ours, made for one run and removed after it: version 1 of the `blkio` controller where it is mounted, else
+//! `io` of version 2. Limits hold for reads and for writes separately, in bytes per second on the whole disk below the
+//! directory. What the page cache holds is charged when it is written back: to whoever syncs, or to nobody we know. So contestants
+//! read and write tables directly, and sync their logs themselves.
+
+mod controller;
+mod device;
+mod watch;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+pub use self::controller::Moved;
+use self::controller::{Controller, Version};
+use self::device::Device;
+use crate::Result;
+
+/// How the names of our groups begin; the number of the process that made it follows.
+const PREFIX: &str = "weir-bench-";
+/// A group can be removed a moment after its last process has ended.
+const REMOVE_TRIES: u32 = 50;
+const REMOVE_PAUSE: Duration = Duration::from_millis(20);
+
+/// Bytes per second in each direction; 0 = not limited.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Caps {
+    /// From the disk.
+    pub read: u64,
+    /// To the disk.
+    pub write: u64,
+}
+
+impl Caps {
+    /// No limit.
+    pub const NONE: Caps = Caps { read: 0, write: 0 };
+
+    /// From decimal megabytes per second, as the command line has them.
+    pub fn from_mbps(read: Option<f64>, write: Option<f64>) -> Self {
+        let bytes = |mbps: Option<f64>| (mbps.unwrap_or(0.0).max(0.0) * 1e6) as u64;
+        Self { read: bytes(read), write: bytes(write) }
+    }
+
+    /// Whether nothing is limited.
+    pub fn is_none(self) -> bool {
+        self == Self::NONE
+    }
+}
+
+/// A control group of ours; removed when dropped, and when this process is asked to end.
+#[derive(Debug)]
+pub struct Throttle {
+    version: Version,
+    group: PathBuf,
+    device: Device,
+}
+
+impl Throttle {
+    /// Makes a group for the disk that `dir` is on. It limits nothing yet.
+    ///
+    /// # Errors
+    /// In words for the person at the terminal: not root, no such controller, no disk below the directory.
+    pub fn create(dir: &Path) -> Result<Self> {
+        let device = Device::below(dir)?;
+        let controller = Controller::find()?;
+        sweep(&controller.parent);
+        let version = controller.version;
+        let group = controller.parent.join(format!("{PREFIX}{}", std::process::id()));
+        controller.enable()?;
+        match fs::create_dir(&group) {
+            // One of ours at a time: an earlier one of this process is on its way out.
+            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+                return Err(format!(
+                    "no control group can be made in {}: {error}; the caps need root, without them everything else works",
+                    controller.parent.display()
+                )
+                .into());
+            }
+            _ => {}
+        }
+        watch::remove_on_signals(&group);
+        let throttle = Self { version, group, device };
+        throttle.cap(Caps::NONE)?;
+        Ok(throttle)
+    }
+
+    /// Puts a process, with all its threads, under the throttle.
+    pub fn admit(&self, process: u32) -> Result<()> {
+        self.write("cgroup.procs", &process.to_string())
+    }
+
+    /// Limits to `caps` from now on.
+    pub fn cap(&self, caps: Caps) -> Result<()> {
+        controller::settings(self.version, self.device, caps).iter().try_for_each(|(file, text)| self.write(file, text))
+    }
+
+    /// What the kernel says the group has read and written on this disk since it was made.
+    pub fn moved(&self) -> Result<Moved> {
+        let path = self.group.join(controller::counters(self.version));
+        let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(controller::moved(self.version, self.device, &text))
+    }
+
+    fn write(&self, file: &str, text: &str) -> Result<()> {
+        let path = self.group.join(file);
+        fs::write(&path, text).map_err(|error| format!("{text:?} to {}: {error}", path.display()).into())
+    }
+}
+
+impl Drop for Throttle {
+    fn drop(&mut self) {
+        // Whoever is still inside ends at full speed. If that fails the group stays, and the next run sweeps it away.
+        let _ = self.cap(Caps::NONE);
+        for _ in 0..REMOVE_TRIES {
+            match fs::remove_dir(&self.group) {
+                Err(error) if error.kind() == std::io::ErrorKind::ResourceBusy => thread::sleep(REMOVE_PAUSE),
+                _ => break,
+            }
+        }
+        watch::forget();
+    }
+}
+
+/// Removes groups of ours whose makers were killed.
+fn sweep(parent: &Path) {
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        if is_left_over(&entry.file_name().to_string_lossy(), |process| Path::new("/proc").join(process).exists()) {
+            // Somebody may still be in it, or somebody else sweeps.
+            let _ = fs::remove_dir(entry.path());
+        }
+    }
+}
+
+fn is_left_over(name: &str, is_alive: impl Fn(&str) -> bool) -> bool {
+    let process = name.strip_prefix(PREFIX).filter(|rest| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit()));
+    process.is_some_and(|process| !is_alive(process))
+}
+
+#[cfg(test)]
+mod tests;
