@@ -9,6 +9,7 @@ mod checkpoint;
 pub mod cursor;
 pub mod entry;
 pub mod job;
+mod knobs;
 pub mod memtable;
 mod options;
 pub mod pick;
@@ -23,7 +24,8 @@ pub mod value;
 pub mod version;
 
 pub use checkpoint::Held;
-pub use job::{Job, JobControl, JobFacts, JobReport};
+pub use job::{Job, JobControl, JobFacts, JobKind, JobReport};
+pub use knobs::TreeKnobs;
 pub use options::TreeOptions;
 pub use read::get::Lookup;
 pub use read::scan::{Range, Scan};

@@ -21,6 +21,11 @@ pub struct TreeOptions {
     pub l0_slow: usize,
     /// Level-0 runs at which writes stop (FX-21).
     pub l0_stop: usize,
+    /// Bytes of level 0 that one job merges at most, if it can choose: what has piled up goes down step by step, oldest runs first.
+    pub l0_merge_bytes_max: u64,
+    /// While a running job bars the way to level 1, the newest runs of level 0 are merged with one another, as RocksDB does (FX-24). For
+    /// comparisons: what it saves in runs it costs in bandwidth.
+    pub intra_l0_when_blocked: bool,
     /// Target size of level 1 in bytes.
     pub level1_bytes: u64,
     /// Each level's target is this many times the one above (FX-28: 10).
@@ -47,6 +52,8 @@ impl Default for TreeOptions {
             l0_gather: 10,
             l0_slow: 20,
             l0_stop: 36,
+            l0_merge_bytes_max: 2 << 30,
+            intra_l0_when_blocked: false,
             level1_bytes: 256 << 20,
             level_factor: 10,
             table_bytes: 64 << 20,

@@ -36,11 +36,11 @@ pub enum Stall {
     Stop(StallCause),
 }
 
-/// The stall state of a tree: a pure function of three counts.
-pub fn stall(l0_runs: usize, sealed: usize, memtable_full: bool, options: &TreeOptions) -> Stall {
+/// The stall state of a tree: a pure function of four counts.
+pub fn stall(l0_runs: usize, sealed: usize, memtable_full: bool, write_buffers: usize, options: &TreeOptions) -> Stall {
     if l0_runs >= options.l0_stop {
         Stall::Stop(StallCause::L0Runs)
-    } else if memtable_full && sealed + 1 >= options.write_buffers_max {
+    } else if memtable_full && sealed + 1 >= write_buffers {
         Stall::Stop(StallCause::Memtables)
     } else if l0_runs >= options.l0_slow {
         Stall::Slow(StallCause::L0Runs)
@@ -56,7 +56,7 @@ mod tests {
     #[test]
     fn thresholds_are_the_numbers_of_fx_21() {
         let options = TreeOptions::default();
-        let at = |runs| stall(runs, 0, false, &options);
+        let at = |runs| stall(runs, 0, false, 4, &options);
         assert_eq!(at(19), Stall::None);
         assert_eq!(at(20), Stall::Slow(StallCause::L0Runs));
         assert_eq!(at(35), Stall::Slow(StallCause::L0Runs));
@@ -65,9 +65,9 @@ mod tests {
 
     #[test]
     fn the_last_buffer_stops_writes_only_when_it_is_full_too() {
-        let options = TreeOptions { write_buffers_max: 3, ..TreeOptions::default() };
-        assert_eq!(stall(0, 2, false, &options), Stall::None);
-        assert_eq!(stall(0, 2, true, &options), Stall::Stop(StallCause::Memtables));
-        assert_eq!(stall(0, 1, true, &options), Stall::None, "it can be sealed");
+        let with_three = |sealed, full| stall(0, sealed, full, 3, &TreeOptions::default());
+        assert_eq!(with_three(2, false), Stall::None);
+        assert_eq!(with_three(2, true), Stall::Stop(StallCause::Memtables));
+        assert_eq!(with_three(1, true), Stall::None, "it can be sealed");
     }
 }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use weir_io::sim::{DeviceSpec, FaultPlan, Sim, SimFs};
 use weir_io::{Fs, Owner};
 use weir_lsm::cache::BlockCache;
-use weir_lsm::pick::Scope;
 use weir_lsm::{Env, Tree, TreeOptions};
 use weir_model::Batch;
 
@@ -29,7 +28,7 @@ fn a_table_that_moves_down_is_pinned_no_longer() {
         sim.block_on(tree.next_flush().expect("a flush is due").run()).expect("flush");
         sim.block_on(tree.get(&key, None)).expect("get").expect("it is there");
         assert!(cache.usage().pinned_bytes > 0, "level 0 is pinned");
-        while let Some(job) = tree.next_compaction(Scope::All) {
+        while let Some(job) = tree.next_compaction() {
             let report = sim.block_on(job.run()).expect("compaction");
             assert_eq!(report.tables_moved, 1);
         }

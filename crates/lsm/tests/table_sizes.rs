@@ -6,7 +6,6 @@ use std::sync::Arc;
 use weir_io::sim::{DeviceSpec, FaultPlan, Sim, SimFs};
 use weir_io::{Fs, Owner};
 use weir_lsm::cache::BlockCache;
-use weir_lsm::pick::Scope;
 use weir_lsm::{Env, Tree, TreeOptions};
 use weir_model::Batch;
 
@@ -30,7 +29,7 @@ fn no_compaction_begins_with_a_table_of_one_entry() {
         let mut batch = Batch::new();
         batch.put(&rng.below(20_000).to_be_bytes(), &[7; 100]);
         tree.publish(tree.apply(index, batch.as_ref()).last_seq);
-        while let Some(job) = tree.next_flush().or_else(|| tree.next_compaction(Scope::All)) {
+        while let Some(job) = tree.next_flush().or_else(|| tree.next_compaction()) {
             sim.block_on(job.run()).expect("job");
         }
     }

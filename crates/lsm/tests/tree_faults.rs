@@ -8,7 +8,6 @@ use std::sync::Arc;
 use weir_io::sim::{DeviceSpec, Fault, FaultPlan, Keep, OpKind, Sim, SimFs};
 use weir_io::{Fs, Owner, Rng, sleep_until};
 use weir_lsm::cache::BlockCache;
-use weir_lsm::pick::Scope;
 use weir_lsm::{Env, Range, Tree, TreeOptions};
 use weir_model::Batch;
 
@@ -82,7 +81,7 @@ impl World<'_> {
 
     /// Runs a job, to the end or not.
     async fn job(&mut self) {
-        let Some(job) = self.tree.next_flush().or_else(|| self.tree.next_compaction(Scope::All)) else { return };
+        let Some(job) = self.tree.next_flush().or_else(|| self.tree.next_compaction()) else { return };
         let polls = if self.rng.chance(0.7) { u64::MAX } else { self.rng.below(60) };
         let clock = self.sim.clock();
         let mut job = Box::pin(job.run());
@@ -146,7 +145,7 @@ fn run(seed: u64, steps: usize) {
     sim.block_on(async {
         world.check().await;
         world.tree.seal();
-        while let Some(job) = world.tree.next_flush().or_else(|| world.tree.next_compaction(Scope::All)) {
+        while let Some(job) = world.tree.next_flush().or_else(|| world.tree.next_compaction()) {
             job.run().await.expect("job");
         }
         world.check().await;
@@ -187,13 +186,13 @@ fn attempts_on_a_full_disk_leave_nothing_behind() {
     fs.set_faults(FaultPlan::none().chance(OpKind::Write, Fault::NoSpace, 1.0));
     let before = files();
     for _ in 0..20 {
-        let job = tree.next_compaction(Scope::All).expect("a compaction is due");
+        let job = tree.next_compaction().expect("a compaction is due");
         let error = sim.block_on(job.run()).expect_err("the disk is full");
         assert_eq!(error.kind(), weir_io::ErrorKind::NoSpace);
         sim.block_on(tree.tidy()).expect("tidy");
     }
     assert!(files() <= before + 1, "{before} files before, {} after", files());
     fs.set_faults(FaultPlan::none());
-    sim.block_on(tree.next_compaction(Scope::All).expect("a compaction is due").run()).expect("there is space");
+    sim.block_on(tree.next_compaction().expect("a compaction is due").run()).expect("there is space");
     assert_eq!(tree.version().level(1).len(), 2);
 }

@@ -1,4 +1,5 @@
-//! The tree against a map: random changes, seals, flushes, compactions, snapshots, scans, cancelled jobs, restarts and power cuts.
+//! The tree against a map: random changes, seals, flushes, compactions in every scope, snapshots, scans, parked and cancelled jobs, restarts
+//! and power cuts.
 //!
 //! The test keeps the log itself (a list of batches): after a restart it replays what the tree has not persisted, as a
 //! partition would. Whatever happened in between, the tree must then answer like the map.
@@ -13,7 +14,7 @@ use weir_io::{BoxFuture, Clock, Fs, Owner, Result, Rng, sleep_until};
 use weir_lsm::cache::BlockCache;
 use weir_lsm::pick::Scope;
 use weir_lsm::table::Compression;
-use weir_lsm::{Env, JobControl, JobReport, Range, Snapshot, Tree, TreeOptions};
+use weir_lsm::{Env, JobControl, JobKind, JobReport, Range, Snapshot, Tree, TreeKnobs, TreeOptions};
 use weir_model::{Batch, Change};
 
 type Map = BTreeMap<Vec<u8>, (Vec<u8>, u64)>;
@@ -31,6 +32,8 @@ struct World {
     /// Jobs that were begun and are not being polled.
     parked: Vec<(Arc<JobControl>, BoxFuture<Result<JobReport>>)>,
     device: DeviceSpec,
+    /// Merges within level 0 that were begun, and how many at once at most.
+    intra_l0: [usize; 2],
 }
 
 /// Polls `job` a few times, letting the disk work in between; gives it back if it is not done.
@@ -62,6 +65,8 @@ fn options(rng: &mut Rng) -> TreeOptions {
         flush_memtables_max: 1 + rng.below(3) as usize,
         l0_trigger: 1 + rng.below(4) as usize,
         l0_gather: rng.below(8) as usize,
+        intra_l0_when_blocked: rng.chance(0.5),
+        l0_merge_bytes_max: if rng.chance(0.3) { 1 << (13 + rng.below(4)) } else { 2 << 30 },
         level1_bytes: 1 << (12 + rng.below(4)),
         level_factor: 2 + rng.below(4),
         table_bytes: 1 << (11 + rng.below(4)),
@@ -99,7 +104,19 @@ impl World {
         let options = options(&mut rng);
         let tree = open(&sim, &fs, &options, rng.below(1 << 16) as usize);
         let (log, map) = (Vec::new(), Map::new());
-        Self { rng, sim, fs, options, tree, log, map, snapshots: Vec::new(), parked: Vec::new(), device }
+        Self {
+            rng,
+            sim,
+            fs,
+            options,
+            tree,
+            log,
+            map,
+            snapshots: Vec::new(),
+            parked: Vec::new(),
+            device,
+            intra_l0: [0; 2],
+        }
     }
 
     /// The wall clock. It ticks while the disk works.
@@ -194,11 +211,15 @@ impl World {
     fn job(&mut self) {
         let fresh = || {
             let flush = self.tree.next_flush();
-            flush.or_else(|| self.tree.next_compaction(Scope::All)).map(|job| (job.control(), Box::pin(job.run()) as _))
+            flush.or_else(|| self.tree.next_compaction()).map(|job| (job.control(), Box::pin(job.run()) as _))
         };
         let parked = !self.parked.is_empty() && self.rng.chance(0.5);
         let job = if parked { Some(self.parked.swap_remove(0)) } else { fresh() };
         let Some((control, job)) = job else { return };
+        let running =
+            self.tree.shape().jobs[JobKind::ALL.iter().position(|&kind| kind == JobKind::IntraL0).expect("a kind")];
+        self.intra_l0[0] += usize::from(!parked && running.running > 0);
+        self.intra_l0[1] = self.intra_l0[1].max(running.running);
         let polls = if self.rng.chance(0.5) { u64::MAX } else { self.rng.below(40) };
         let Some(job) = self.sim.block_on(some_polls(self.sim.clock(), job, polls)) else { return };
         if control.is_committing() {
@@ -206,6 +227,18 @@ impl World {
         } else if self.rng.chance(0.8) {
             self.parked.push((control, job));
         }
+    }
+
+    /// Turns the knobs as a policy might, only faster.
+    fn knobs(&mut self) {
+        let knobs = TreeKnobs {
+            scope: Scope::ALL[self.rng.below(3) as usize],
+            flush_gather: 1 + self.rng.below(4) as usize,
+            write_buffers: 2 + self.rng.below(8) as usize,
+            intra_l0_fan_in: 2 + self.rng.below(4) as usize,
+        };
+        self.tree.set_knobs(knobs);
+        assert_eq!(self.tree.knobs(), knobs);
     }
 
     /// Lets every parked job come to its end.
@@ -239,7 +272,8 @@ impl World {
         match self.rng.below(100) {
             0..60 => self.write(),
             60..64 => self.tree.seal(),
-            64..80 => self.job(),
+            64..66 => self.knobs(),
+            66..80 => self.job(),
             80..88 => self.check_get(),
             88..91 => {
                 let range = self.range();
@@ -267,15 +301,17 @@ impl World {
     /// Runs every job that is due.
     fn settle(&mut self) {
         self.finish_parked();
+        self.tree.set_knobs(TreeKnobs::of(&self.options));
         self.tree.set_eager(true);
         self.tree.seal();
-        while let Some(job) = self.tree.next_flush().or_else(|| self.tree.next_compaction(Scope::All)) {
+        while let Some(job) = self.tree.next_flush().or_else(|| self.tree.next_compaction()) {
             self.sim.block_on(job.run()).expect("job");
         }
     }
 }
 
-fn run(seed: u64, steps: usize) {
+/// Merges within level 0 that were begun, and how many at once at most.
+fn run(seed: u64, steps: usize) -> [usize; 2] {
     let mut world = World::new(seed);
     for _ in 0..steps {
         world.step();
@@ -288,13 +324,17 @@ fn run(seed: u64, steps: usize) {
     let fs = Arc::clone(&world.fs) as Arc<dyn Fs>;
     let report = world.sim.block_on(weir_lsm::check::check(&fs, "/tree".as_ref(), |_, _| {})).expect("check");
     assert!(report.problems.is_empty(), "seed {seed}: {:?}", report.problems);
+    world.intra_l0
 }
 
 #[test]
 fn the_tree_answers_like_a_map_whatever_happens() {
+    let (mut merges, mut at_once) = (0, 0);
     for seed in 0..300 {
-        run(seed, 400);
+        let [begun, most] = run(seed, 400);
+        (merges, at_once) = (merges + begun, at_once.max(most));
     }
+    assert!(merges > 100 && at_once >= 2, "{merges} merges within level 0, {at_once} at once");
 }
 
 #[test]

@@ -11,7 +11,6 @@ use std::task::Poll;
 use parking_lot::Mutex;
 use weir_io::{ErrorKind, Nanos, Result, Spawn, sleep_until};
 use weir_log::WriteAheadLog;
-use weir_lsm::pick::Scope;
 use weir_lsm::{Job, JobReport, Stall, StallCause};
 
 use crate::metrics::Counters;
@@ -65,7 +64,7 @@ impl Partition {
             self.start(job, None);
         }
         while let Some(slot) = self.workers.take_slot() {
-            let Some(job) = self.tree.next_compaction(Scope::All) else { return };
+            let Some(job) = self.tree.next_compaction() else { return };
             self.start(job, Some(slot));
         }
     }

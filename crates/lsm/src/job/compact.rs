@@ -3,7 +3,8 @@
 //! 1. Entries come in tree order from the merge. [`Retention`] says which versions no read can see.
 //! 2. An expired value counts as a tombstone. A tombstone goes when every read sees it and no deeper level can hold its key.
 //! 3. Under the same two conditions a value forgets its sequence number: it is the only version left, and 0 is short.
-//! 4. A table ends at `table_bytes`, or earlier where it would drag in too much of the level below the output when its turn comes.
+//! 4. A merge within level 0 writes one run: one table, at the place of its inputs (U-19b). Runs older than those lie below it.
+//! 5. Elsewhere a table ends at `table_bytes`, or earlier where it would drag in too much of the level below the output when its turn comes.
 //!    It never ends between versions of one key: levels below 0 must stay disjoint.
 
 use std::sync::Arc;
@@ -42,9 +43,11 @@ pub(super) async fn run(
     let mut merge = MergeCursor::new(sources(tree, &pick, version, class));
     let mut retention = Retention::new(tree.horizons());
     let now_ms = tree.env.clock.unix_ms();
-    let mut below = Below::new(version, pick.output_level + 1);
+    let is_run = pick.output_level == 0;
+    let epoch = if is_run { oldest_epoch(&pick, version) } else { 0 };
+    let mut below = Below::new(version, pick.output_level, epoch);
     let mut boundaries = Boundaries::new(version, pick.output_level + 1, tree.options.table_bytes);
-    let mut writer = Writer::new(tree, class, pick.output_level, 0);
+    let mut writer = Writer::new(tree, class, pick.output_level, epoch, control);
 
     let mut step = merge.seek_first();
     loop {
@@ -62,7 +65,7 @@ pub(super) async fn run(
         if verdict == Verdict::Shadowed || (last && entry.kind == Kind::Delete) {
             writer.skip(&entry).await;
         } else {
-            if !same_key && boundaries.cut_before(entry.key, writer.table_bytes()) {
+            if !is_run && !same_key && boundaries.cut_before(entry.key, writer.table_bytes()) {
                 writer.cut().await?;
             }
             let seq = if last { 0 } else { entry.seq };
@@ -107,6 +110,10 @@ fn inputs<'a>(pick: &'a Pick, version: &'a Version) -> impl Iterator<Item = (usi
         .map(|(l, table)| (l, Arc::clone(table)))
 }
 
+fn oldest_epoch(pick: &Pick, version: &Version) -> u64 {
+    inputs(pick, version).map(|(_, table)| table.meta.epoch).min().unwrap_or(0)
+}
+
 fn sources(tree: &Tree, pick: &Pick, version: &Version, class: Class) -> Vec<Source> {
     let options = CursorOptions { class, readahead_bytes: tree.options.io_bytes, fill_cache: false };
     let mut sources = Vec::new();
@@ -122,14 +129,18 @@ fn sources(tree: &Tree, pick: &Pick, version: &Version, class: Class) -> Vec<Sou
     sources
 }
 
-/// Walks down the levels below the output beside the merge, to say whether they can hold a key. Keys must come in order.
+/// Walks down all that lies below the output beside the merge, to say whether they can hold a key. Keys must come in order.
 struct Below<'a> {
     levels: Vec<&'a [Arc<TableFile>]>,
 }
 
 impl<'a> Below<'a> {
-    fn new(version: &'a Version, from: usize) -> Self {
-        Self { levels: (from..LEVELS).map(|level| version.level(level)).filter(|tables| !tables.is_empty()).collect() }
+    /// Below `output_level`; in level 0, below the run of `epoch`.
+    fn new(version: &'a Version, output_level: usize, epoch: u64) -> Self {
+        let older = version.level(0).iter().filter(|run| output_level == 0 && run.meta.epoch < epoch);
+        let deeper = (output_level + 1..LEVELS).map(|level| version.level(level));
+        let sorted = older.map(std::slice::from_ref).chain(deeper);
+        Self { levels: sorted.filter(|tables| !tables.is_empty()).collect() }
     }
 
     fn may_hold(&mut self, key: &[u8]) -> bool {

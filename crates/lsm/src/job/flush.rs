@@ -20,7 +20,7 @@ pub(super) async fn run(tree: &Arc<Tree>, sealed: Vec<Sealed>, control: &JobCont
     let epoch = sealed[0].epoch;
     let mut merge = MergeCursor::new(sealed.iter().map(|sealed| sealed.memtable.cursor()).collect());
     let mut retention = Retention::new(tree.horizons());
-    let mut writer = Writer::new(tree, Class::Flush, 0, epoch);
+    let mut writer = Writer::new(tree, Class::Flush, 0, epoch, control);
 
     let mut step = merge.seek_first();
     debug_assert_eq!(step, Step::Ready, "memtables are in memory");

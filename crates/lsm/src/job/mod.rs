@@ -12,13 +12,14 @@ mod output;
 pub mod retention;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use weir_io::{Class, Result};
+use weir_io::{Class, Nanos, Result};
 
-use crate::pick::{ClaimedRange, Pick, Scope};
-use crate::read::view::Sealed;
-use crate::tree::Tree;
+use crate::knobs::TreeKnobs;
+use crate::pick::{ClaimedRange, Pick};
+use crate::read::view::{Sealed, View};
+use crate::tree::{Running, State, Tree};
 use crate::version::Version;
 
 /// A piece of background work, ready to run.
@@ -51,6 +52,46 @@ pub struct JobFacts {
     pub input_bytes: u64,
 }
 
+/// Kinds of jobs, as policies and dashboards tell them apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum JobKind {
+    /// Memtables into level 0.
+    Flush,
+    /// Within level 0.
+    IntraL0,
+    /// Out of level 0.
+    L0,
+    /// From a deeper level into the next.
+    Deep,
+}
+
+impl JobKind {
+    /// Every kind, the most urgent first.
+    pub const ALL: [JobKind; 4] = [JobKind::Flush, JobKind::IntraL0, JobKind::L0, JobKind::Deep];
+
+    /// The label used in metrics and logs.
+    pub const fn name(self) -> &'static str {
+        match self {
+            JobKind::Flush => "flush",
+            JobKind::IntraL0 => "intra_l0",
+            JobKind::L0 => "l0",
+            JobKind::Deep => "deep",
+        }
+    }
+}
+
+impl JobFacts {
+    /// Which kind it is.
+    pub fn kind(&self) -> JobKind {
+        match (self.level, self.output_level) {
+            (None, _) => JobKind::Flush,
+            (Some(0), 0) => JobKind::IntraL0,
+            (Some(0), _) => JobKind::L0,
+            _ => JobKind::Deep,
+        }
+    }
+}
+
 /// What a job did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JobReport {
@@ -68,12 +109,42 @@ pub struct JobReport {
 #[derive(Default)]
 pub struct JobControl {
     committing: AtomicBool,
+    parked: AtomicBool,
+    /// Entries of all inputs.
+    entries: u64,
+    entries_done: AtomicU64,
+    bytes_written: AtomicU64,
 }
 
 impl JobControl {
+    fn new(entries: u64) -> Arc<Self> {
+        Arc::new(Self { entries, ..Self::default() })
+    }
+
     /// Whether the job is writing its manifest edit: neither park nor cancel it now.
     pub fn is_committing(&self) -> bool {
         self.committing.load(Ordering::Relaxed)
+    }
+
+    /// How much of its input it has consumed, from 0 to 1, by entries.
+    pub fn progress(&self) -> f64 {
+        let done = self.entries_done.load(Ordering::Relaxed);
+        if self.entries == 0 { 0.0 } else { (done as f64 / self.entries as f64).min(1.0) }
+    }
+
+    /// Bytes of output so far: what would be thrown away if it were cancelled now.
+    pub fn bytes_written(&self) -> u64 {
+        self.bytes_written.load(Ordering::Relaxed)
+    }
+
+    /// Notes whether it is being polled. For [`crate::Shape`] and [`Tree::parked_in_the_way`]; nothing here depends on it.
+    pub fn set_parked(&self, parked: bool) {
+        self.parked.store(parked, Ordering::Relaxed);
+    }
+
+    /// What was noted last.
+    pub fn is_parked(&self) -> bool {
+        self.parked.load(Ordering::Relaxed)
     }
 }
 
@@ -110,45 +181,36 @@ impl Job {
 /// What a job holds in the tree's state, until it is dropped.
 struct Claim {
     tree: Arc<Tree>,
-    held: Held,
-}
-
-enum Held {
-    Flush,
-    Compaction { tables: Vec<u64>, range: ClaimedRange },
+    job: u64,
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        let mut state = self.tree.state().lock();
-        state.jobs_running -= 1;
-        match &self.held {
-            Held::Flush => state.flushing = false,
-            Held::Compaction { tables, range } => {
-                tables.iter().for_each(|id| {
-                    state.claims.tables.remove(id);
-                });
-                state.claims.ranges.retain(|claimed| claimed != range);
-            }
-        }
+        self.tree.state().lock().jobs.remove(&self.job);
     }
 }
 
+/// A flush writes what has been gathered for as long as this at the latest, in nanoseconds: so much more there may be to replay, and to keep in
+/// memory, of a partition that fills its memtables slowly.
+const GATHER_NANOS_MAX: Nanos = 60_000_000_000;
+
 impl Tree {
-    /// A flush of the oldest sealed memtables, if there are any and no flush is out.
+    /// A flush of the oldest sealed memtables, if one is due and no flush is out.
     pub fn next_flush(self: &Arc<Self>) -> Option<Job> {
         let mut state = self.state().lock();
-        if state.flushing {
+        if state.jobs.values().any(|job| job.facts.kind() == JobKind::Flush) {
             return None;
         }
         let view = self.view();
-        let oldest = view.sealed.iter().rev().take(self.options.flush_memtables_max);
+        let knobs = self.knobs();
+        if self.is_gathering(&state, &view, &knobs) {
+            return None;
+        }
+        let oldest = view.sealed.iter().rev().take(self.options.flush_memtables_max.max(knobs.flush_gather));
         let sealed: Vec<Sealed> = oldest.cloned().collect();
         if sealed.is_empty() {
             return None;
         }
-        state.flushing = true;
-        state.jobs_running += 1;
         let facts = JobFacts {
             class: Class::Flush,
             level: None,
@@ -156,33 +218,84 @@ impl Tree {
             inputs: sealed.len(),
             input_bytes: sealed.iter().map(|sealed| sealed.memtable.bytes() as u64).sum(),
         };
-        Some(self.job(Work::Flush(sealed), facts, Held::Flush))
+        let entries = sealed.iter().map(|sealed| sealed.memtable.len() as u64).sum();
+        let work = Work::Flush(sealed);
+        Some(self.job(&mut state, work, facts, entries, Vec::new(), None))
     }
 
-    /// The most urgent compaction within `scope`, if one is due and free to run.
-    pub fn next_compaction(self: &Arc<Self>, scope: Scope) -> Option<Job> {
+    /// Whether a flush had better wait for more memtables ([`crate::TreeKnobs::flush_gather`] says when it does not).
+    fn is_gathering(&self, state: &State, view: &View, knobs: &TreeKnobs) -> bool {
+        let Some(oldest) = view.sealed.last() else { return false };
+        let now = self.env.clock.now();
+        let is_last_buffer_filling = view.sealed.len() + 1 >= knobs.write_buffers;
+        view.sealed.len() < knobs.flush_gather
+            && !is_last_buffer_filling
+            && oldest.epoch >= state.flush_before
+            && now < oldest.sealed_at + GATHER_NANOS_MAX
+            && self.is_filling(state)
+    }
+
+    /// The most urgent compaction within the scope that the knobs say, if one is due and free to run.
+    pub fn next_compaction(self: &Arc<Self>) -> Option<Job> {
         let mut state = self.state().lock();
         let version = self.version();
-        let pick = self.pick(&state, &version, scope)?;
+        let pick = self.pick(&state.claims(|_| true), &state, &version)?;
         let tables: Vec<u64> = pick.inputs.iter().map(|(_, id)| *id).collect();
-        state.claims.tables.extend(&tables);
-        let (smallest, largest) = (pick.smallest.clone(), pick.largest.clone());
-        let range = ClaimedRange { level: pick.output_level, smallest, largest };
-        state.claims.ranges.push(range.clone());
-        state.jobs_running += 1;
-        let input_bytes = version.tables().filter(|(_, table)| tables.contains(&table.meta.id));
+        // A merge within level 0 writes into a place, not into a range: others may go on beside it.
+        let range = (pick.output_level > 0).then(|| ClaimedRange {
+            level: pick.output_level,
+            smallest: pick.smallest.clone(),
+            largest: pick.largest.clone(),
+        });
+        let inputs = || version.tables().filter(|(_, table)| tables.contains(&table.meta.id));
         let facts = JobFacts {
             class: if pick.level == 0 { Class::CompactL0 } else { Class::CompactDeep },
             level: Some(pick.level),
             output_level: pick.output_level,
             inputs: tables.len(),
-            input_bytes: input_bytes.map(|(_, table)| table.meta.bytes).sum(),
+            input_bytes: inputs().map(|(_, table)| table.meta.bytes).sum(),
         };
-        Some(self.job(Work::Compact { pick, version }, facts, Held::Compaction { tables, range }))
+        let entries = inputs().map(|(_, table)| table.meta.entries).sum();
+        let work = Work::Compact { pick, version: Arc::clone(&version) };
+        Some(self.job(&mut state, work, facts, entries, tables, range))
     }
 
-    fn job(self: &Arc<Self>, work: Work, facts: JobFacts, held: Held) -> Job {
-        let claim = Claim { tree: Arc::clone(self), held };
-        Job { tree: Arc::clone(self), work, facts, control: Arc::default(), claim }
+    /// The job that should be cancelled because it is parked and bars the way of a compaction that is due (U-6): of several the least complete.
+    pub fn parked_in_the_way(&self) -> Option<Arc<JobControl>> {
+        let state = self.state().lock();
+        if !state.jobs.values().any(|job| job.control.is_parked()) {
+            return None;
+        }
+        let version = self.version();
+        if self.pick(&state.claims(|_| true), &state, &version).is_some() {
+            return None;
+        }
+        let due = self.pick(&state.claims(|job| !job.control.is_parked()), &state, &version)?;
+        let bars = |job: &&Running| {
+            let is_input = |id: &u64| due.inputs.iter().any(|(_, input)| input == id);
+            let overlaps = |range: &ClaimedRange| {
+                range.level == due.output_level && range.smallest <= due.largest && due.smallest <= range.largest
+            };
+            job.control.is_parked() && (job.tables.iter().any(is_input) || job.range.as_ref().is_some_and(overlaps))
+        };
+        let barring = state.jobs.values().filter(bars).map(|job| &job.control);
+        barring.min_by(|a, b| a.progress().total_cmp(&b.progress())).cloned()
+    }
+
+    fn job(
+        self: &Arc<Self>,
+        state: &mut State,
+        work: Work,
+        facts: JobFacts,
+        entries: u64,
+        tables: Vec<u64>,
+        range: Option<ClaimedRange>,
+    ) -> Job {
+        let control = JobControl::new(entries);
+        let job = state.next_job;
+        state.next_job += 1;
+        state.jobs.insert(job, Running { facts, control: Arc::clone(&control), tables, range });
+        let claim = Claim { tree: Arc::clone(self), job };
+        Job { tree: Arc::clone(self), work, facts, control, claim }
     }
 }

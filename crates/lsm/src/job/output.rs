@@ -1,10 +1,11 @@
 //! Writing a job's output tables.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use weir_io::{Class, Result, Turn, yield_now};
 
-use super::JobReport;
+use super::{JobControl, JobReport};
 use crate::entry::Entry;
 use crate::table::TableWriter;
 use crate::tree::{Outputs, Tree, meta_of, open_table};
@@ -22,13 +23,14 @@ pub(super) struct Writer<'a> {
     outputs: Outputs,
     turn: Turn,
     report: JobReport,
+    control: &'a JobControl,
 }
 
 impl<'a> Writer<'a> {
-    pub(super) fn new(tree: &'a Arc<Tree>, class: Class, level: usize, epoch: u64) -> Self {
+    pub(super) fn new(tree: &'a Arc<Tree>, class: Class, level: usize, epoch: u64, control: &'a JobControl) -> Self {
         let outputs = Outputs::new(tree);
         let (turn, report) = (Turn::new(), JobReport::default());
-        Self { tree, class, level, epoch, current: None, outputs, turn, report }
+        Self { tree, class, level, epoch, current: None, outputs, turn, report, control }
     }
 
     /// Bytes of the table being written.
@@ -49,6 +51,8 @@ impl<'a> Writer<'a> {
         writer.add(entry);
         if writer.pending_bytes() >= self.tree.options.io_bytes {
             writer.drain().await?;
+            let written = self.report.bytes_written + writer.file_bytes();
+            self.control.bytes_written.store(written, Ordering::Relaxed);
         }
         self.report.entries_out += 1;
         self.skip(&entry).await;
@@ -58,6 +62,7 @@ impl<'a> Writer<'a> {
     /// Books an entry that was read, whether written or forgotten.
     pub(super) async fn skip(&mut self, entry: &Entry<'_>) {
         self.report.entries_in += 1;
+        self.control.entries_done.store(self.report.entries_in, Ordering::Relaxed);
         if self.turn.spend(entry.key.len() + entry.value.len() + ENTRY_WORK_BYTES) {
             yield_now().await;
         }

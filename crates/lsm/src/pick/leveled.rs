@@ -1,17 +1,19 @@
 //! Leveled compaction: each level holds `level_factor` times the one above.
 //!
-//! 1. The score of level 0 is its runs over the trigger; of a deeper level its bytes over its target. Above (for level 0: at) 1
+//! 1. The score of level 0 is its runs over the trigger, or its bytes over those of as many full memtables if that is more: few large runs
+//!    are what merges within level 0 leave. The score of a deeper level is its bytes over its target. Above (for level 0: at) 1
 //!    a compaction is due.
 //! 2. Level 0 goes first, whole: all its runs at once, so that level 1 is rewritten once for all of them. While more runs keep coming
 //!    it waits for them, until it has twice the bytes of what it would rewrite, or `l0_gather` runs: rewriting 256 MiB of
-//!    level 1 for 4 runs of 64 MiB costs 2 bytes a byte, for 10 runs 1.4.
+//!    level 1 for 4 runs of 64 MiB costs 2 bytes a byte, for 10 runs 1.4. Where newer runs are being merged with one another, or
+//!    where level 0 has become very large, its oldest runs go: what stays above is newer than all that goes.
 //! 3. Where it would overfill level 1, and level 2 is small, it goes through to level 2 at once: that writes fewer bytes than merging
 //!    into level 1 and then pushing the excess down.
 //! 4. Then the level with the highest score gives one table: the one that drags in the fewest bytes of the next level for each
 //!    of its own (that is what write amplification is made of).
 //! 5. Inputs that overlap nothing in the next level are moved, not rewritten.
 
-use super::{Claims, Pick, Picture, Scope};
+use super::{Claims, Pick, Picture, Scope, intra_l0};
 use crate::options::TreeOptions;
 use crate::version::{LEVELS, TableMeta};
 
@@ -19,21 +21,31 @@ use crate::version::{LEVELS, TableMeta};
 pub fn scores(picture: &Picture<'_>, options: &TreeOptions) -> [f64; LEVELS] {
     std::array::from_fn(|level| {
         let idle = picture.levels[level].iter().filter(|table| !picture.claims.tables.contains(&table.id));
+        let bytes = idle.clone().map(|table| table.bytes).sum::<u64>() as f64 / bytes_target(level, options) as f64;
         match level {
-            0 => idle.count() as f64 / options.l0_trigger as f64,
-            _ => idle.map(|table| table.bytes).sum::<u64>() as f64 / options.level_bytes_target(level) as f64,
+            0 => bytes.max(idle.count() as f64 / options.l0_trigger as f64),
+            _ => bytes,
         }
     })
+}
+
+/// Bytes that `level` should hold, by rule 1.
+pub fn bytes_target(level: usize, options: &TreeOptions) -> u64 {
+    match level {
+        0 => options.level1_bytes.max(options.l0_trigger as u64 * options.write_buffer_bytes as u64),
+        _ => options.level_bytes_target(level),
+    }
 }
 
 /// The next compaction, or `None` if nothing is due or what is due is blocked by running jobs.
 pub fn pick(picture: &Picture<'_>, scope: Scope, options: &TreeOptions) -> Option<Pick> {
     let scores = scores(picture, options);
-    if scope == Scope::IntraL0 {
-        return None;
-    }
     let l0_due = scores[0] >= 1.0 && !is_gathering(picture, options);
-    if l0_due && let Some(pick) = pick_l0(picture, scope, options) {
+    let merge_instead = || match options.intra_l0_when_blocked && scope == Scope::All {
+        true => intra_l0::pick_while_blocked(picture, options),
+        false => None,
+    };
+    if l0_due && let Some(pick) = pick_l0(picture, scope, options).or_else(merge_instead) {
         return Some(pick);
     }
     if scope == Scope::L0ToL1 {
@@ -84,10 +96,10 @@ fn bytes(tables: &[&TableMeta]) -> u64 {
 }
 
 fn pick_l0(picture: &Picture<'_>, scope: Scope, options: &TreeOptions) -> Option<Pick> {
-    let runs = &picture.levels[0];
+    let runs = oldest_free(picture, options)?;
     let (lo, hi) = bounds(runs.iter().copied())?;
     let lower = overlapping(&picture.levels[1], lo, hi);
-    let mut by_key = runs.clone();
+    let mut by_key = runs.to_vec();
     by_key.sort_by(|a, b| a.smallest.cmp(&b.smallest));
     let disjoint = by_key.windows(2).all(|pair| pair[0].largest < pair[1].smallest);
     // Runs may lie in the gaps of level 1 even where their common range does not.
@@ -101,6 +113,23 @@ fn pick_l0(picture: &Picture<'_>, scope: Scope, options: &TreeOptions) -> Option
     let through = (pays && scope == Scope::All)
         .then(|| assemble(2, &[(0, runs), (1, &lower), (2, &lowest)], picture.claims, false));
     through.flatten().or_else(|| assemble(1, &[(0, runs), (1, &lower)], picture.claims, false))
+}
+
+/// The runs of level 0 that go down next: the oldest up to the first claimed one, within the bound on bytes.
+fn oldest_free<'a, 'b>(picture: &'b Picture<'a>, options: &TreeOptions) -> Option<&'b [&'a TableMeta]> {
+    let runs = &picture.levels[0];
+    let claimed = runs.iter().rposition(|run| is_claimed(picture.claims, &[run]));
+    let free = &runs[claimed.map_or(0, |at| at + 1)..];
+    if free.is_empty() || (claimed.is_some() && free.len() < options.l0_trigger) {
+        return None;
+    }
+    let mut bytes = 0;
+    let fits = free.iter().rev().take_while(|run| {
+        bytes += run.bytes;
+        bytes <= options.l0_merge_bytes_max
+    });
+    let count = fits.count().max(1);
+    Some(&free[free.len() - count..])
 }
 
 /// Rule 3, for `l0` bytes in `runs` runs over `l1` and `l2` bytes.

@@ -1,9 +1,12 @@
 //! Which compaction next: pure functions from the tables to a decision.
 
+pub mod intra_l0;
 pub mod leveled;
 
 use std::collections::BTreeSet;
 
+use crate::job::{JobFacts, JobKind};
+use crate::options::TreeOptions;
 use crate::version::{LEVELS, TableMeta};
 
 /// Which jobs may start (FX-19, FX-20). The tree obeys; a policy decides.
@@ -16,6 +19,29 @@ pub enum Scope {
     L0ToL1,
     /// Stage 2: only within level 0.
     IntraL0,
+}
+
+impl Scope {
+    /// Every scope, the widest first.
+    pub const ALL: [Scope; 3] = [Scope::All, Scope::L0ToL1, Scope::IntraL0];
+
+    /// Whether a job may go on in this scope. What relieves level 0 may where level 0 goes down, even if it was begun in a wider scope and goes
+    /// through to level 2: parked, it would bar that way.
+    pub fn admits(self, job: &JobFacts) -> bool {
+        match (self, job.kind()) {
+            (Scope::All, _) | (_, JobKind::Flush | JobKind::IntraL0) => true,
+            (Scope::L0ToL1, kind) => kind == JobKind::L0,
+            (Scope::IntraL0, _) => false,
+        }
+    }
+}
+
+/// The next compaction within `scope`, or `None` if nothing is due or what is due is blocked by running jobs.
+pub fn pick(picture: &Picture<'_>, scope: Scope, intra_l0_fan_in: usize, options: &TreeOptions) -> Option<Pick> {
+    match scope {
+        Scope::IntraL0 => intra_l0::pick(picture, intra_l0_fan_in, options),
+        Scope::All | Scope::L0ToL1 => leveled::pick(picture, scope, options),
+    }
 }
 
 /// What a picker sees: per level the tables in the order of [`crate::version::Version`], and what running jobs have claimed.

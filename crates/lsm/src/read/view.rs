@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use weir_io::Nanos;
 use weir_model::LogIndex;
 
 use super::level::LevelCursor;
@@ -22,6 +23,8 @@ pub struct Sealed {
     pub last_index: LogIndex,
     /// The last sequence number in it.
     pub last_seq: Seq,
+    /// When it was sealed.
+    pub sealed_at: Nanos,
 }
 
 /// The active memtable, the sealed ones (newest first), and the tables.

@@ -23,21 +23,21 @@ use weir_model::{BatchRef, Change, LogIndex};
 pub use self::commit::Outputs;
 pub(crate) use self::commit::meta_of;
 pub(crate) use self::open::{fold, open_table};
-use self::state::State;
+pub(crate) use self::state::{Running, State};
 use crate::cache::BlockCache;
 use crate::entry::{Entry, Kind, Seq};
+use crate::knobs::{Knobs, TreeKnobs};
 use crate::memtable::Memtable;
 use crate::options::TreeOptions;
-use crate::pick::{Pick, Picture, Scope, leveled};
+use crate::pick::{self, Claims, Pick, Picture};
 use crate::read::get::{self, Lookup};
 use crate::read::scan::{Range, Scan};
 use crate::read::view::{Sealed, View};
-use crate::shape::{LevelShape, Shape};
 use crate::snapshot::{Snapshot, Snapshots};
 use crate::stall::{Stall, stall};
 use crate::table::CursorOptions;
 use crate::version::manifest::Manifest;
-use crate::version::{Garbage, LEVELS, Version};
+use crate::version::{Garbage, Version};
 
 /// Where a tree lives and what it may use.
 #[derive(Clone)]
@@ -76,6 +76,7 @@ const SCAN_READAHEAD_BYTES: usize = 64 << 10;
 pub struct Tree {
     pub(crate) env: Env,
     pub(crate) options: TreeOptions,
+    knobs: Knobs,
     view: ArcSwap<View>,
     /// Sequence number of the last change of the last batch applied as a whole.
     applied: AtomicU64,
@@ -99,7 +100,7 @@ impl Tree {
         let mut view = self.view.load();
         let mut sealed = false;
         if view.memtable.bytes() >= self.options.write_buffer_bytes
-            && view.sealed.len() + 1 < self.options.write_buffers_max
+            && view.sealed.len() + 1 < self.knobs.write_buffers()
         {
             self.seal_locked(&mut state);
             view = self.view.load();
@@ -178,13 +179,25 @@ impl Tree {
     pub fn stall(&self) -> Stall {
         let view = self.view.load();
         let full = view.memtable.bytes() >= self.options.write_buffer_bytes;
-        stall(view.version.level(0).len(), view.sealed.len(), full, &self.options)
+        stall(view.version.level(0).len(), view.sealed.len(), full, self.knobs.write_buffers(), &self.options)
     }
 
-    /// Seals the active memtable, so that the next flush takes it. Nothing happens if it is empty. The number of write buffers
-    /// may be exceeded by one: closing and log replacement must not wait for room.
+    /// Where the knobs stand.
+    pub fn knobs(&self) -> TreeKnobs {
+        self.knobs.get()
+    }
+
+    /// Turns the knobs. Ask for jobs afterwards: what was not due may be due now. Numbers that would stop the tree for ever are raised.
+    pub fn set_knobs(&self, knobs: TreeKnobs) {
+        self.knobs.set(knobs);
+    }
+
+    /// Seals the active memtable, if it is not empty, and asks for the flush of all that is sealed: none of it waits for company. The
+    /// number of write buffers may be exceeded by one: closing and log replacement must not wait for room.
     pub fn seal(&self) {
-        self.seal_locked(&mut self.state.lock());
+        let mut state = self.state.lock();
+        self.seal_locked(&mut state);
+        state.flush_before = state.next_epoch;
     }
 
     fn seal_locked(&self, state: &mut State) {
@@ -194,10 +207,12 @@ impl Tree {
         }
         let mut next = View::clone(&view);
         let memtable = std::mem::replace(&mut next.memtable, Memtable::new());
-        state.sealed_at = [Some(self.env.clock.now()), state.sealed_at[0]];
+        let sealed_at = self.env.clock.now();
+        state.sealed_at = [Some(sealed_at), state.sealed_at[0]];
         let epoch = state.next_epoch;
         state.next_epoch += 1;
-        next.sealed.insert(0, Sealed { memtable, epoch, last_index: state.applied, last_seq: state.last_seq });
+        let (last_index, last_seq) = (state.applied, state.last_seq);
+        next.sealed.insert(0, Sealed { memtable, epoch, last_index, last_seq, sealed_at });
         self.view.store(Arc::new(next));
     }
 
@@ -206,40 +221,21 @@ impl Tree {
         self.state.lock().persisted
     }
 
-    /// The facts of the moment.
-    pub fn shape(&self) -> Shape {
-        let state = self.state.lock();
-        let view = self.view.load();
-        let scores = leveled::scores(&self.picture(&view.version, &state), &self.options);
-        let levels: [LevelShape; LEVELS] = std::array::from_fn(|level| LevelShape {
-            tables: view.version.level(level).len(),
-            bytes: view.version.level_bytes(level),
-            score: scores[level],
-        });
-        let excess = |level: usize| levels[level].bytes.saturating_sub(self.options.level_bytes_target(level));
-        let l0_debt = if scores[0] >= 1.0 { levels[0].bytes } else { 0 };
-        Shape {
-            memtable_bytes: view.memtable.bytes(),
-            sealed: view.sealed.len(),
-            sealed_bytes: view.sealed.iter().map(|sealed| sealed.memtable.bytes()).sum(),
-            debt_bytes: l0_debt + (1..LEVELS - 1).map(excess).sum::<u64>(),
-            levels,
-            jobs_running: state.jobs_running,
-            stall: self.stall(),
-            applied: state.applied,
-            persisted: state.persisted,
-        }
+    /// The compaction that a job should do next beside those that hold `claims`; `None` if nothing is due.
+    pub(crate) fn pick(&self, claims: &Claims, state: &State, version: &Version) -> Option<Pick> {
+        let knobs = self.knobs();
+        let picture = self.picture(version, claims, state);
+        pick::pick(&picture, knobs.scope, knobs.intra_l0_fan_in, &self.options)
     }
 
-    /// The compaction that a job should do next within `scope`; `None` if nothing is due.
-    pub(crate) fn pick(&self, state: &State, version: &Version, scope: Scope) -> Option<Pick> {
-        leveled::pick(&self.picture(version, state), scope, &self.options)
-    }
-
-    fn picture<'a>(&self, version: &'a Version, state: &'a State) -> Picture<'a> {
+    pub(crate) fn picture<'a>(&self, version: &'a Version, claims: &'a Claims, state: &State) -> Picture<'a> {
         let levels = std::array::from_fn(|level| version.level(level).iter().map(|table| &table.meta).collect());
-        let is_filling = !self.eager.load(Ordering::Relaxed) && state.is_filling(self.env.clock.now());
-        Picture { levels, claims: &state.claims, is_filling }
+        Picture { levels, claims, is_filling: self.is_filling(state) }
+    }
+
+    /// Whether memtables keep filling up, and nobody waits for the tree to come to rest.
+    pub(crate) fn is_filling(&self, state: &State) -> bool {
+        !self.eager.load(Ordering::Relaxed) && state.is_filling(self.env.clock.now())
     }
 
     /// Whether compactions start as soon as they are due, even if waiting for more would save work.

@@ -12,9 +12,9 @@ use weir_io::{Class, Error, ErrorKind, Result};
 
 use super::state::State;
 use super::{Env, Tree};
+use crate::knobs::{Knobs, TreeKnobs};
 use crate::memtable::Memtable;
 use crate::options::TreeOptions;
-use crate::pick::Claims;
 use crate::read::view::View;
 use crate::table::Table;
 use crate::version::manifest::{self, Manifest, Recovered};
@@ -89,14 +89,15 @@ impl Tree {
             next_file,
             next_epoch: folded.next_epoch,
             sealed_at: [None; 2],
-            flushing: false,
-            claims: Claims::default(),
-            jobs_running: 0,
+            flush_before: 0,
+            jobs: BTreeMap::new(),
+            next_job: 0,
             doubtful: Vec::new(),
         };
         let view = View { memtable: Memtable::new(), sealed: Vec::new(), version: Arc::new(version) };
         let tree = Arc::new(Tree {
             env,
+            knobs: Knobs::new(TreeKnobs::of(&options)),
             options,
             view: ArcSwap::from_pointee(view),
             applied: AtomicU64::new(last_seq),

@@ -52,8 +52,10 @@ impl Version {
     ///
     /// # Errors
     /// A message if the edit contradicts this version: it removes a table that is not there, adds one twice, or breaks the
-    /// order of a level. Then the manifest does not belong to this tree, or is corrupt.
+    /// order of a level, or merges runs of level 0 across one that it leaves there. Then the manifest does not belong to this
+    /// tree, or is corrupt.
     pub fn apply(&self, edit: &Edit, opened: &BTreeMap<u64, Arc<TableFile>>) -> Result<Version, String> {
+        check_merge_within_l0(&self.levels[0].iter().map(|run| &run.meta).collect::<Vec<_>>(), edit)?;
         let mut next = self.clone();
         for &(level, id) in &edit.removed {
             let tables = &mut next.levels[level];
@@ -84,6 +86,21 @@ impl Version {
     }
 }
 
+/// Checks that a merge within level 0, whose `runs` are given newest first, takes a contiguous batch and leaves one run in its
+/// place (FX-23).
+fn check_merge_within_l0(runs: &[&TableMeta], edit: &Edit) -> Result<(), String> {
+    let removed: Vec<u64> = edit.removed.iter().filter(|(level, _)| *level == 0).map(|(_, id)| *id).collect();
+    let mut added = edit.added.iter().filter(|(level, _)| *level == 0).map(|(_, meta)| meta);
+    let (Some(output), false) = (added.next(), removed.is_empty()) else { return Ok(()) };
+    let batch = || runs.iter().skip_while(|run| !removed.contains(&run.id)).take(removed.len());
+    let is_contiguous = batch().count() == removed.len() && batch().all(|run| removed.contains(&run.id));
+    let is_in_place = batch().map(|run| run.epoch).min() == Some(output.epoch) && added.next().is_none();
+    match is_contiguous && is_in_place {
+        true => Ok(()),
+        false => Err(format!("the runs {removed:?} of level 0 are no batch in whose place table {} can be", output.id)),
+    }
+}
+
 /// Checks the order of one level: epochs strictly falling in level 0, disjoint ascending ranges below.
 pub fn check_level(level: usize, tables: &[&TableMeta]) -> Result<(), String> {
     for table in tables {
@@ -101,4 +118,47 @@ pub fn check_level(level: usize, tables: &[&TableMeta]) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(id: u64, epoch: u64) -> TableMeta {
+        TableMeta {
+            id,
+            epoch,
+            bytes: 1,
+            entries: 1,
+            tombstones: 0,
+            expiring: 0,
+            smallest_seq: 1,
+            largest_seq: 1,
+            smallest: b"a".as_slice().into(),
+            largest: b"z".as_slice().into(),
+        }
+    }
+
+    #[test]
+    fn a_merge_within_level_0_takes_a_contiguous_batch_and_its_place() {
+        // File numbers say nothing about age: 9 was merged out of old runs.
+        let runs = [run(12, 8), run(11, 7), run(9, 4), run(10, 3)];
+        let runs: Vec<&TableMeta> = runs.iter().collect();
+        let merge = |removed: &[u64], outputs: &[TableMeta]| {
+            let edit = Edit {
+                removed: removed.iter().map(|&id| (0, id)).collect(),
+                added: outputs.iter().map(|meta| (0, meta.clone())).collect(),
+                ..Edit::default()
+            };
+            check_merge_within_l0(&runs, &edit)
+        };
+        assert_eq!(merge(&[11, 9], &[run(20, 4)]), Ok(()));
+        assert_eq!(merge(&[9, 11, 12, 10], &[run(20, 3)]), Ok(()));
+        assert_eq!(merge(&[], &[run(20, 9)]), Ok(()), "a flush");
+        assert_eq!(merge(&[12, 11, 9, 10], &[]), Ok(()), "all of it goes down");
+        assert!(merge(&[12, 9], &[run(20, 4)]).is_err(), "across 11");
+        assert!(merge(&[10, 13], &[run(20, 3)]).is_err(), "13 is not there");
+        assert!(merge(&[11, 9], &[run(20, 7)]).is_err(), "in the newest's place");
+        assert!(merge(&[11, 9], &[run(20, 4), run(21, 5)]).is_err(), "two runs for one place");
+    }
 }

@@ -29,7 +29,7 @@ use parking_lot::Mutex;
 use weir_admission::{Account, Direction};
 use weir_io::{Clock, Error, ErrorKind, Fs, FsLock, Nanos, Owner, Result};
 use weir_log::{Log, Recovery, SyncMode, WriteAheadLog};
-use weir_lsm::{Held, Tree};
+use weir_lsm::{Held, Tree, TreeKnobs};
 use weir_model::LogIndex;
 
 pub use self::commit::Commit;
@@ -98,6 +98,15 @@ impl Partition {
     /// Counters and shape.
     pub fn metrics(&self) -> PartitionMetrics {
         PartitionMetrics::new(&self.counters, &self.account.booked(), self.tree.shape(), self.log.stats())
+    }
+
+    /// Turns the tree's knobs. What is due by the new ones begins, and writes that need not wait any more go on.
+    pub fn set_tree_knobs(self: &Arc<Self>, knobs: TreeKnobs) {
+        if self.tree.knobs() != knobs {
+            self.tree.set_knobs(knobs);
+            self.progress.notify();
+            self.kick();
+        }
     }
 
     /// Seals the memtable, so that a flush begins.

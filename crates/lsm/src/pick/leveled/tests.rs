@@ -40,7 +40,7 @@ fn ask_while(is_filling: bool, drawing: &[&str], claimed: &[u64], scope: Scope) 
     let options =
         TreeOptions { l0_trigger: 2, l0_gather: 4, level1_bytes: 20, level_factor: 10, ..TreeOptions::default() };
     let picture = Picture { levels, claims: &claims, is_filling };
-    let Some(pick) = pick(&picture, scope, &options) else { return "nothing".into() };
+    let Some(pick) = crate::pick::pick(&picture, scope, 4, &options) else { return "nothing".into() };
     let ids: Vec<String> = pick.inputs.iter().map(|(level, id)| format!("L{level}.{id}")).collect();
     let verb = if pick.is_move { "move " } else { "" };
     format!("{verb}{}->{}: {}", pick.level, pick.output_level, ids.join(" "))
@@ -102,5 +102,29 @@ fn scope_forbids_what_deferral_defers() {
     let tree = ["9:a-b", "1:a-h*15 2:i-z*15"];
     assert_eq!(ask(&tree, &[], Scope::L0ToL1), "nothing");
     assert_eq!(ask(&["9:a-z 8:a-z", ""], &[], Scope::L0ToL1), "0->1: L0.9 L0.8");
-    assert_eq!(ask(&["9:a-z 8:a-z", ""], &[], Scope::IntraL0), "nothing");
+    assert_eq!(ask(&["9:a-z 8:a-z", ""], &[], Scope::IntraL0), "nothing", "two runs are too few");
+    let four = ["9:a-z 8:a-z 7:a-z 6:a-z", ""];
+    assert_eq!(ask(&four, &[], Scope::IntraL0), "0->0: L0.9 L0.8 L0.7 L0.6");
+}
+
+#[test]
+fn the_oldest_runs_go_down_while_newer_ones_are_merged_with_one_another() {
+    let tree = ["9:a-z 8:a-z 7:a-z 6:a-z", "1:a-z"];
+    assert_eq!(ask(&tree, &[9, 8], Scope::L0ToL1), "0->1: L0.7 L0.6 L1.1");
+    assert_eq!(ask(&tree, &[9, 8, 7], Scope::L0ToL1), "nothing", "one run is not worth it");
+    assert_eq!(ask(&tree, &[7], Scope::L0ToL1), "nothing", "6 alone is not worth it, and 9 would pass 7");
+}
+
+#[test]
+fn few_giants_are_due_like_many_small_runs() {
+    // Two memtables of 64 MiB are the trigger here.
+    assert_eq!(ask(&["9:a-z*134217727", "1:a-z"], &[], Scope::All), "nothing");
+    assert_eq!(ask(&["9:a-z*134217728", "1:a-z"], &[], Scope::L0ToL1), "0->1: L0.9 L1.1");
+}
+
+#[test]
+fn what_has_piled_up_goes_down_step_by_step_the_oldest_first() {
+    let giga = 1 << 30;
+    let tree = [&*format!("9:a-z*{giga} 8:a-z*{giga} 7:a-z*{giga}"), "1:a-z"];
+    assert_eq!(ask(&tree, &[], Scope::L0ToL1), "0->1: L0.8 L0.7 L1.1", "2 GiB at a time");
 }

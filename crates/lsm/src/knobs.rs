@@ -1,0 +1,90 @@
+//! Knobs: what a policy may change in a tree while it runs. The tree obeys at its next decision; nothing under way is touched.
+
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+
+use crate::options::TreeOptions;
+use crate::pick::Scope;
+
+/// See the module. Each stands for itself: there is no order in which they must be changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TreeKnobs {
+    /// Which compactions may start (FX-19, FX-20).
+    pub scope: Scope,
+    /// A flush waits until so many memtables are sealed, and writes them as one run; 1 = at once. It does not wait when it is asked for
+    /// ([`crate::Tree::seal`]), when the last write buffer is filling, when memtables have ceased to fill, or after a minute.
+    pub flush_gather: usize,
+    /// Memtables allowed, the active one included. At least 2; a lower value than there are takes effect as they are flushed.
+    pub write_buffers: usize,
+    /// The smallest number of runs that a merge within level 0 takes (FX-22: 4). At least 2.
+    pub intra_l0_fan_in: usize,
+}
+
+impl TreeKnobs {
+    /// As if there were none: what `options` say, at once and without limits.
+    pub fn of(options: &TreeOptions) -> Self {
+        Self {
+            scope: Scope::All,
+            flush_gather: 1,
+            write_buffers: options.write_buffers_max,
+            intra_l0_fan_in: INTRA_L0_FAN_IN,
+        }
+    }
+}
+
+/// FX-22.
+const INTRA_L0_FAN_IN: usize = 4;
+
+/// The knobs where writers and pickers read them, without a lock. A reader may see some of a change before the rest.
+pub(crate) struct Knobs {
+    scope: AtomicU8,
+    flush_gather: AtomicUsize,
+    write_buffers: AtomicUsize,
+    intra_l0_fan_in: AtomicUsize,
+}
+
+impl Knobs {
+    pub fn new(knobs: TreeKnobs) -> Self {
+        let new = Self {
+            scope: AtomicU8::new(0),
+            flush_gather: AtomicUsize::new(0),
+            write_buffers: AtomicUsize::new(0),
+            intra_l0_fan_in: AtomicUsize::new(0),
+        };
+        new.set(knobs);
+        new
+    }
+
+    pub fn set(&self, knobs: TreeKnobs) {
+        let scope = Scope::ALL.iter().position(|&scope| scope == knobs.scope).unwrap_or(0);
+        self.scope.store(scope as u8, Ordering::Relaxed);
+        self.flush_gather.store(knobs.flush_gather.max(1), Ordering::Relaxed);
+        self.write_buffers.store(knobs.write_buffers.max(2), Ordering::Relaxed);
+        self.intra_l0_fan_in.store(knobs.intra_l0_fan_in.max(2), Ordering::Relaxed);
+    }
+
+    pub fn get(&self) -> TreeKnobs {
+        TreeKnobs {
+            scope: Scope::ALL[usize::from(self.scope.load(Ordering::Relaxed))],
+            flush_gather: self.flush_gather.load(Ordering::Relaxed),
+            write_buffers: self.write_buffers(),
+            intra_l0_fan_in: self.intra_l0_fan_in.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Asked by every write.
+    pub fn write_buffers(&self) -> usize {
+        self.write_buffers.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_would_stop_a_tree_for_ever_is_raised() {
+        let wild = TreeKnobs { scope: Scope::IntraL0, flush_gather: 0, write_buffers: 0, intra_l0_fan_in: 0 };
+        let tame = TreeKnobs { flush_gather: 1, write_buffers: 2, intra_l0_fan_in: 2, ..wild };
+        assert_eq!(Knobs::new(wild).get(), tame);
+    }
+}

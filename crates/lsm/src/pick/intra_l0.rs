@@ -1,0 +1,82 @@
+//! Merging within level 0 (FX-22): fewer runs for few bytes, and without touching level 1.
+//!
+//! 1. A batch is contiguous in time and holds no claimed run. Its output takes the batch's place (FX-23): merged across a run in
+//!    between, an old version would end up above or below a newer one. Several batches may be merged at once.
+//! 2. Of all batches of at least `fan_in` runs, that one which costs the fewest bytes for each run that it saves.
+//! 3. The largest run is at most half of the batch, or a giant would be rewritten for every few small runs that follow it. Close to where
+//!    writes are slowed that no longer counts.
+
+use super::{Pick, Picture};
+use crate::options::TreeOptions;
+use crate::version::TableMeta;
+
+/// Rule 3 is given up when so many more runs would slow writes.
+const CLOSE_TO_SLOW: usize = 2;
+
+/// The next merge within level 0 of `fan_in` runs or more.
+pub fn pick(picture: &Picture<'_>, fan_in: usize, options: &TreeOptions) -> Option<Pick> {
+    let is_close = picture.levels[0].len() + CLOSE_TO_SLOW >= options.l0_slow;
+    let mut best: Option<(u64, &[&TableMeta])> = None;
+    for first in 0..picture.levels[0].len() {
+        let free = free_from(picture, first);
+        let (mut bytes, mut largest) = (0, 0);
+        for (index, run) in free.iter().enumerate() {
+            bytes += run.bytes;
+            largest = largest.max(run.bytes);
+            if bytes > options.l0_merge_bytes_max {
+                break;
+            }
+            let batch = &free[..=index];
+            let fits = batch.len() >= fan_in.max(2) && (is_close || largest <= bytes - largest);
+            // Of equals the older batch: its neighbours are the larger ones, and newer ones still come.
+            if fits && best.is_none_or(|(of_best, best)| !is_dearer(bytes, batch, of_best, best)) {
+                best = Some((bytes, batch));
+            }
+        }
+    }
+    best.map(|(_, batch)| merge(batch))
+}
+
+/// Whether a run saved by merging `batch` costs more bytes than one saved by merging `other`.
+fn is_dearer(bytes: u64, batch: &[&TableMeta], of_other: u64, other: &[&TableMeta]) -> bool {
+    u128::from(bytes) * (other.len() as u128 - 1) > u128::from(of_other) * (batch.len() as u128 - 1)
+}
+
+/// Runs that RocksDB merges within level 0 at least.
+const ROCKSDB_RUNS_MIN: usize = 4;
+
+/// What RocksDB does while level 0 cannot go down (FX-24): from two runs above the trigger, it takes the newest runs for as long as each
+/// makes a run saved cheaper; none if the newest is busy.
+pub fn pick_while_blocked(picture: &Picture<'_>, options: &TreeOptions) -> Option<Pick> {
+    if picture.levels[0].len() < options.l0_trigger + 2 {
+        return None;
+    }
+    let free = free_from(picture, 0);
+    let (mut bytes, mut cheapest, mut count) = (free.first()?.bytes, u64::MAX, 1);
+    for (index, run) in free.iter().enumerate().skip(1) {
+        bytes += run.bytes;
+        let each = bytes / index as u64;
+        if each > cheapest || bytes > options.l0_merge_bytes_max {
+            break;
+        }
+        (cheapest, count) = (each, index + 1);
+    }
+    (count >= ROCKSDB_RUNS_MIN).then(|| merge(&free[..count]))
+}
+
+/// The runs from `first` (newest first) up to the first claimed one.
+fn free_from<'a, 'b>(picture: &'b Picture<'a>, first: usize) -> &'b [&'a TableMeta] {
+    let runs = &picture.levels[0][first..];
+    let claimed = runs.iter().position(|run| picture.claims.tables.contains(&run.id));
+    &runs[..claimed.unwrap_or(runs.len())]
+}
+
+fn merge(batch: &[&TableMeta]) -> Pick {
+    let smallest = batch.iter().map(|run| &run.smallest).min().cloned().unwrap_or_default();
+    let largest = batch.iter().map(|run| &run.largest).max().cloned().unwrap_or_default();
+    let inputs = batch.iter().map(|run| (0, run.id)).collect();
+    Pick { level: 0, output_level: 0, inputs, is_move: false, smallest, largest }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,116 @@
+//! Level 0 as a list of sizes, newest first; `!` marks a run that somebody else has claimed.
+
+use super::*;
+use crate::pick::Claims;
+use proptest::prelude::*;
+
+fn with_picture<T>(sizes: &[(u64, bool)], ask: impl FnOnce(&Picture<'_>) -> T) -> T {
+    let runs: Vec<TableMeta> = sizes.iter().enumerate().map(|(index, &(bytes, _))| run(index, bytes)).collect();
+    let claimed = sizes.iter().enumerate().filter(|(_, (_, claimed))| *claimed).map(|(index, _)| index as u64);
+    let claims = Claims { tables: claimed.collect(), ranges: Vec::new() };
+    let mut levels: [Vec<&TableMeta>; crate::version::LEVELS] = Default::default();
+    levels[0] = runs.iter().collect();
+    ask(&Picture { levels, claims: &claims, is_filling: true })
+}
+
+/// The run at `index`, which is its file number too.
+fn run(index: usize, bytes: u64) -> TableMeta {
+    TableMeta {
+        id: index as u64,
+        epoch: 1000 - index as u64,
+        bytes,
+        entries: 1,
+        tombstones: 0,
+        expiring: 0,
+        smallest_seq: 1,
+        largest_seq: 1,
+        smallest: b"a".as_slice().into(),
+        largest: b"z".as_slice().into(),
+    }
+}
+
+fn sizes(drawing: &str) -> Vec<(u64, bool)> {
+    let number = |text: &str| text.trim_end_matches('!').parse().expect("a number");
+    drawing.split_whitespace().map(|text| (number(text), text.ends_with('!'))).collect()
+}
+
+/// Positions of the first and the last run of the answer.
+fn span(pick: Option<Pick>) -> Option<(u64, u64)> {
+    let inputs = pick?.inputs;
+    Some((inputs.first()?.1, inputs.last()?.1))
+}
+
+fn options() -> TreeOptions {
+    TreeOptions { l0_trigger: 4, l0_slow: 20, l0_merge_bytes_max: 1_000, ..TreeOptions::default() }
+}
+
+fn ask(drawing: &str, fan_in: usize) -> Option<(u64, u64)> {
+    span(with_picture(&sizes(drawing), |picture| pick(picture, fan_in, &options())))
+}
+
+fn ask_rocksdb(drawing: &str) -> Option<(u64, u64)> {
+    span(with_picture(&sizes(drawing), |picture| pick_while_blocked(picture, &options())))
+}
+
+#[test]
+fn from_fan_in_runs_on_level_0_may_be_merged() {
+    assert_eq!(ask("16 16 16", 4), None);
+    assert_eq!(ask("16 16 16 16", 4), Some((0, 3)));
+    assert_eq!(ask("16 16 16 16 16 16", 4), Some((0, 5)), "the more runs, the cheaper is each");
+    assert_eq!(ask("16 16 16 16 16 16", 7), None);
+}
+
+#[test]
+fn a_batch_never_crosses_a_claimed_run() {
+    assert_eq!(ask("16 16 16 16! 16 16 16", 4), None);
+    assert_eq!(ask("16 16 16! 16 16 16 16", 4), Some((3, 6)));
+    assert_eq!(ask("16 16 16 16 16! 16 16 16 16", 4), Some((5, 8)), "of equals the older");
+}
+
+#[test]
+fn a_giant_is_not_rewritten_for_a_few_small_runs() {
+    assert_eq!(ask("16 16 16 64", 4), None, "the fourth small one will come");
+    assert_eq!(ask("16 16 16 16 64 64", 4), Some((0, 3)));
+    assert_eq!(ask("16 16 64 64 64 64", 4), Some((0, 3)));
+    assert_eq!(ask("1 64 64 64 64", 4), Some((0, 4)), "64.25 bytes for each of four, not 85 for each of three");
+}
+
+#[test]
+fn close_to_the_slowdown_a_giant_is_better_rewritten_than_waited_for() {
+    let claimed = "9! ".repeat(13);
+    assert_eq!(ask(&format!("16 16 16 64 {claimed}"), 4), None, "17 runs");
+    assert_eq!(ask(&format!("16 16 16 64 9! {claimed}"), 4), Some((0, 3)), "18 of 20");
+}
+
+#[test]
+fn a_batch_is_bounded() {
+    assert_eq!(ask("300 300 300 300", 4), None);
+    assert_eq!(ask("300 300 300 300", 2), Some((1, 3)));
+}
+
+#[test]
+fn rocksdb_begins_two_runs_above_the_trigger_and_at_the_newest() {
+    // FX-24.
+    assert_eq!(ask_rocksdb("16 16 16 16 16!"), None, "five runs");
+    assert_eq!(ask_rocksdb("16 16 16 16 16! 16!"), Some((0, 3)), "six runs");
+    assert_eq!(ask_rocksdb("16! 16 16 16 16 16"), None, "the newest is busy");
+    assert_eq!(ask_rocksdb("16 16 16 16! 16! 16!"), None, "three are too few");
+    assert_eq!(ask_rocksdb("16 16 16 16 900 16"), Some((0, 3)), "a jump in size ends the batch");
+}
+
+proptest! {
+    #[test]
+    fn every_answer_is_a_contiguous_batch_of_free_runs(
+        sizes in proptest::collection::vec((1_u64..200, any::<bool>()), 0..24),
+        fan_in in 2_usize..6,
+    ) {
+        let Some(pick) = with_picture(&sizes, |picture| pick(picture, fan_in, &options())) else { return Ok(()) };
+        let ids: Vec<u64> = pick.inputs.iter().map(|(_, id)| *id).collect();
+        prop_assert!(ids.windows(2).all(|pair| pair[0] + 1 == pair[1]), "{ids:?}");
+        prop_assert!(ids.iter().all(|&id| !sizes[id as usize].1), "{ids:?}");
+        let bytes: u64 = ids.iter().map(|&id| sizes[id as usize].0).sum();
+        let largest = ids.iter().map(|&id| sizes[id as usize].0).max().unwrap_or(0);
+        prop_assert!(ids.len() >= fan_in && bytes <= 1_000);
+        prop_assert!(2 * largest <= bytes || sizes.len() >= 18);
+    }
+}
