@@ -166,6 +166,14 @@ enum Run {
         #[command(flatten)]
         seeds: Seeds,
     },
+    /// Sells the device several times over, and looks who is served: profiles side by side
+    Shortage {
+        #[command(flatten)]
+        args: weir_scenario::args::Shortage,
+        /// Threads; each runs a profile at a time
+        #[arg(long, default_value_t = 2)]
+        threads: usize,
+    },
     /// Real servers, really killed
     Kill9 {
         /// Kills
@@ -233,6 +241,7 @@ impl Sim {
                 tell("twice", run(&seeds.plan(), replay, |seed| crate::crash::twice::<NodeStore>(seed, &scenario)))
             }
             Run::Slow { seeds } => slow(seeds),
+            Run::Shortage { args, threads } => shortage(args, threads),
             Run::Kill9 { rounds, seed, dir, binary, arguments } => {
                 let here = || std::env::current_exe().map_err(|error| format!("cannot find this binary: {error}"));
                 let binary = binary.map_or_else(here, Ok)?;
@@ -243,6 +252,13 @@ impl Sim {
             }
         }
     }
+}
+
+fn shortage(args: weir_scenario::args::Shortage, threads: usize) -> Result<(), String> {
+    let plan = weir_scenario::plan::Plan::new(args)?;
+    print!("{}", weir_scenario::table::heading(&plan));
+    let runs = crate::scenario::compare(&plan, threads)?;
+    weir_scenario::deliver(&plan, &runs)
 }
 
 fn scenario(sync: Sync, cuts: u64) -> Scenario<weir_node::NodeConfig> {

@@ -17,6 +17,7 @@ pub mod model;
 pub mod node_store;
 pub mod plant;
 pub mod runner;
+pub mod scenario;
 pub mod slow;
 pub mod store;
 pub mod workload;

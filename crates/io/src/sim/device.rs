@@ -84,7 +84,8 @@ const ATTOS_PER_NANO: u128 = 1_000_000_000;
 impl Pipe {
     /// Serves `units` at `per_sec`, `factor` times slower, not before `start`; returns when it is through.
     fn serve(&mut self, start: Nanos, units: u64, per_sec: u64, factor: u64) -> Nanos {
-        if per_sec == UNLIMITED {
+        // What moves nothing (a sync with nothing to write) waits for no bandwidth.
+        if per_sec == UNLIMITED || units == 0 {
             return start;
         }
         let cost = u128::from(units) * u128::from(factor) * (ATTOS_PER_NANO * 1_000_000_000) / u128::from(per_sec);

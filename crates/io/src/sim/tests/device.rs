@@ -106,6 +106,21 @@ fn a_sync_pays_for_buffered_bytes_and_a_dsync_write_for_its_own() {
 }
 
 #[test]
+fn a_sync_with_nothing_to_write_does_not_wait_for_the_bandwidth_of_others() {
+    let sim = Sim::new(1);
+    let fs = on(&sim, DeviceSpec::shared(1_000_000), FaultPlan::none());
+    sim.block_on(async {
+        let busy = fs.open(path("busy"), OpenOptions::create_new(), TAG).await.unwrap();
+        let idle = fs.open(path("idle"), OpenOptions::create_new_buffered(), TAG).await.unwrap();
+        let write = busy.write_at(0, AlignedBuf::with_len(1 << 20), TAG);
+        idle.sync(TAG).await.unwrap();
+        assert_eq!(sim.now(), 0);
+        write.await.unwrap();
+        assert!(sim.now() > SECOND);
+    });
+}
+
+#[test]
 fn slow_and_hung_periods_come_at_their_time_and_go() {
     let device = DeviceSpec { latency: 10, parallelism: 1, ..DeviceSpec::instant() };
     // Five at the usual pace up to 50; one started at 50 takes 1000; the rest is as before.

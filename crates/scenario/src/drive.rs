@@ -1,0 +1,203 @@
+//! One run: opens the node on what was preloaded, sends the load, watches, and says what came out.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use indicatif::ProgressBar;
+use parking_lot::Mutex;
+use serde_json::{Map, Value, json};
+use weir_io::{Error, Nanos, Result, Rng, sleep_until};
+use weir_node::{Machine, Node, NodeConfig};
+
+use crate::load::{Clients, Schedule, Tally, latency};
+use crate::outcome::{After, Bytes, Outcome, Run, Second, Spread};
+use crate::plan::{Plan, QUIET_SHARE, SECOND};
+use crate::preload::partitions;
+use crate::profile::COMPACTIONS_PER_PARTITION;
+use crate::watch::Watch;
+
+/// Runs `plan` under `profile`, whose settings are `config`, on `machine`, which has the preloaded data. `world` names the machine.
+///
+/// # Errors
+/// I/O, or a write that was refused.
+pub async fn run(
+    world: &str,
+    machine: Machine,
+    plan: &Plan,
+    profile: &str,
+    config: &NodeConfig,
+    bar: &ProgressBar,
+) -> Result<Run> {
+    let clock = Arc::clone(&machine.clock);
+    let node = Node::open(config, machine.clone()).await?;
+    let partitions = partitions(&node, plan).await?;
+    let mut watch = Watch::new(partitions.clone(), Arc::clone(node.ledger()));
+    let (start, stalls_before) = (watch.bytes(), watch.stalls());
+    let load = Load { plan, machine: &machine, partitions: &partitions, failure: Arc::default(), busy: Arc::default() };
+
+    let from = clock.now();
+    let until = from + plan.args.seconds * SECOND;
+    let tally = load.send(from, until, 1.0);
+    for second in 1..=plan.args.seconds {
+        sleep_until(&clock, from + second * SECOND).await;
+        tell(bar, watch.tick(&tally));
+        load.check()?;
+    }
+    let bytes = watch.bytes().since(&start);
+    let mut stalls = watch.stalls();
+    stalls.count -= stalls_before.count;
+    stalls.seconds -= stalls_before.seconds;
+    // Writes that wait in a stall are done later than the last second; they count, as late.
+    let grace = until + 600 * SECOND;
+    while load.busy.load(Ordering::Relaxed) > 0 && clock.now() < grace && plan.args.after == 0 {
+        sleep_until(&clock, clock.now() + SECOND / 10).await;
+        load.check()?;
+    }
+    let after = match plan.args.after {
+        0 => None,
+        seconds => Some(rest(&load, &mut watch, until, seconds, bar).await?),
+    };
+    let series = watch.series;
+    let load_series = &series[..plan.args.seconds as usize];
+    let tally = tally.lock();
+    let outcome = Outcome {
+        scenario: "shortage".into(),
+        world: world.into(),
+        profile: profile.into(),
+        params: params(plan, config),
+        seed: plan.args.seed,
+        normally_served: Spread::of(&tally.shares()),
+        latency_us: latency(&tally.writes),
+        read_latency_us: latency(&tally.reads),
+        stalls,
+        mean_per_sec: load_series.iter().map(|second| second.served).sum::<u64>() as f64 / load_series.len() as f64,
+        tail_per_sec: tail(load_series),
+        served_per_sec: load_series.iter().map(|second| second.served).collect(),
+        bytes,
+        background_amplification: ratio(bytes.background(), bytes.user),
+        device_utilisation: utilisation(plan, &bytes),
+        stages: Vec::new(),
+        memory_peak_bytes: series.iter().map(|second| second.memory).max().unwrap_or(0),
+        after,
+    };
+    drop(tally);
+    bar.finish();
+    Ok(Run { outcome, series })
+}
+
+/// What the senders need.
+struct Load<'a> {
+    plan: &'a Plan,
+    machine: &'a Machine,
+    partitions: &'a [Arc<weir_node::Partition>],
+    /// Why the first write failed.
+    failure: Arc<Mutex<Option<Error>>>,
+    /// Queues of writes that are not empty.
+    busy: Arc<AtomicUsize>,
+}
+
+impl Load<'_> {
+    /// Sends `share` of what every partition sends, from `from` until `until`.
+    fn send(&self, from: Nanos, until: Nanos, share: f64) -> Arc<Mutex<Tally>> {
+        let tally = Arc::new(Mutex::new(Tally::new(self.partitions.len())));
+        let mut seed = Rng::new(self.plan.args.seed ^ from);
+        for (index, partition) in self.partitions.iter().enumerate() {
+            let clients = Clients {
+                partition: Arc::clone(partition),
+                index,
+                items: self.plan.items(),
+                value_bytes: self.plan.value_bytes(),
+                clock: Arc::clone(&self.machine.clock),
+                spawn: Arc::clone(&self.machine.spawn),
+                tally: Arc::clone(&tally),
+            };
+            let mut rng = seed.fork("clients");
+            let writes = Schedule::new(from, until, self.plan.writes_per_sec(index) * share, rng.fork("write times"));
+            let reads = Schedule::new(from, until, self.plan.reads_per_sec(), rng.fork("read times"));
+            self.machine.spawn.spawn(Box::pin(clients.clone().read(reads, rng.fork("reads"))));
+            let (failure, busy, rng) = (Arc::clone(&self.failure), Arc::clone(&self.busy), rng.fork("writes"));
+            busy.fetch_add(1, Ordering::Relaxed);
+            self.machine.spawn.spawn(Box::pin(async move {
+                if let Err(error) = clients.write(writes, until, rng).await {
+                    failure.lock().get_or_insert(error);
+                }
+                busy.fetch_sub(1, Ordering::Relaxed);
+            }));
+        }
+        tally
+    }
+
+    fn check(&self) -> Result<()> {
+        self.failure.lock().clone().map_or(Ok(()), Err)
+    }
+}
+
+/// The time after the load: a little load, until the trees are restored.
+async fn rest(load: &Load<'_>, watch: &mut Watch, from: Nanos, seconds: u64, bar: &ProgressBar) -> Result<After> {
+    let clock = &load.machine.clock;
+    let before = watch.stalls();
+    let tally = load.send(from, from + seconds * SECOND, QUIET_SHARE);
+    let mut restored = None;
+    bar.set_length(load.plan.args.seconds + seconds);
+    for second in 1..=seconds {
+        sleep_until(clock, from + second * SECOND).await;
+        tell(bar, watch.tick(&tally));
+        load.check()?;
+        if watch.is_restored() {
+            restored = Some(second);
+            break;
+        }
+    }
+    let mut stalls = watch.stalls();
+    stalls.count -= before.count;
+    stalls.seconds -= before.seconds;
+    let tally = tally.lock();
+    Ok(After {
+        restored_seconds: restored,
+        normally_served: Spread::of(&tally.shares()),
+        latency_us: latency(&tally.writes),
+        read_latency_us: latency(&tally.reads),
+        stalls,
+    })
+}
+
+fn tell(bar: &ProgressBar, second: &Second) {
+    bar.inc(1);
+    let longest = second.l0.iter().max().copied().unwrap_or(0);
+    bar.set_message(format!("{} writes/s, level 0 up to {longest} runs", second.served));
+}
+
+fn ratio(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+fn utilisation(plan: &Plan, bytes: &Bytes) -> f64 {
+    bytes.device() as f64 / (plan.device() as f64 * plan.args.seconds as f64)
+}
+
+/// CR-1: seconds by throughput, the highest first; the one at 99 %.
+fn tail(series: &[Second]) -> u64 {
+    let mut served: Vec<u64> = series.iter().map(|second| second.served).collect();
+    served.sort_unstable_by(|a, b| b.cmp(a));
+    served.get(served.len() * 99 / 100).copied().unwrap_or(0)
+}
+
+fn params(plan: &Plan, config: &NodeConfig) -> Map<String, Value> {
+    let mut params = match serde_json::to_value(&plan.args) {
+        Ok(Value::Object(map)) => map,
+        _ => Map::new(),
+    };
+    let more = json!({
+        "device_bytes_per_sec": plan.device(),
+        "background_bytes_per_user_byte": plan.background_bytes_per_user_byte(),
+        "sync": format!("{:?}", config.sync).to_lowercase(),
+        "sync_interval_ms": config.sync_interval / 1_000_000,
+        "flush_threads": "one per partition",
+        "compactions_per_partition": COMPACTIONS_PER_PARTITION,
+        "deferral_memory_bytes_at_scale_1": plan.deferral_memory() as u64,
+    });
+    if let Value::Object(more) = more {
+        params.extend(more);
+    }
+    params
+}

@@ -1,0 +1,236 @@
+//! What the parameters come to: every rate and size of a run, scaled.
+
+use weir_io::Nanos;
+use weir_lsm::TreeOptions;
+
+use crate::args::Shortage;
+use crate::data::KEY_BYTES;
+
+/// Background bytes, read and written, for each byte of a user: measured by the FlexEngine paper for a full tree (FX-13).
+pub const AMPLIFICATION: f64 = 20.0;
+/// Bytes that the log adds to a write: headers of record and batch.
+const LOG_HEADER_BYTES: f64 = 40.0;
+/// What a device writes at least.
+const PAGE: f64 = 4096.0;
+/// Time between two syncs of the log up to [`SYNC_SCALE`], in nanoseconds.
+const SYNC_INTERVAL: Nanos = 100_000_000;
+/// A sync writes whole pages, which cannot be scaled: beyond this the interval is stretched instead, so that the log keeps its share
+/// of the device. The only time that scales.
+const SYNC_SCALE: u64 = 20;
+/// Device bytes of a read that misses the cache: a block of 4 KiB lies across two pages (FX-11).
+const READ_BYTES: f64 = 8192.0;
+/// Share of what was bought that is sent after the load, so that reads and writes are still measured while trees are restored.
+pub const QUIET_SHARE: f64 = 0.02;
+/// Smallest background I/O: at less, the two pages at both ends of a read would be most of it.
+const IO_BYTES_MIN: u64 = 32 << 10;
+/// Levels are preloaded to this share of their target, so that none is over it by an index.
+const FILL: f64 = 0.95;
+
+const MIB: u64 = 1 << 20;
+/// One second.
+pub const SECOND: Nanos = 1_000_000_000;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// What was asked for.
+    pub args: Shortage,
+}
+
+impl Plan {
+    /// Of `args`.
+    ///
+    /// # Errors
+    /// What cannot be run, in words.
+    pub fn new(args: Shortage) -> Result<Self, String> {
+        args.check()?;
+        Ok(Self { args })
+    }
+
+    /// `bytes` at this scale.
+    pub fn scaled(&self, bytes: u64) -> u64 {
+        (bytes / self.args.scale).max(1)
+    }
+
+    /// What a value is long.
+    pub fn value_bytes(&self) -> usize {
+        self.args.item_bytes as usize - KEY_BYTES
+    }
+
+    /// Items that each partition has before.
+    pub fn items(&self) -> u64 {
+        self.scaled(self.args.preload_items)
+    }
+
+    /// Partitions that send all they bought: the first ones.
+    pub fn bursting(&self) -> usize {
+        (f64::from(self.args.partitions) * self.args.burst_share).round() as usize
+    }
+
+    /// Writes a second that `partition` (from 0) sends.
+    pub fn writes_per_sec(&self, partition: usize) -> f64 {
+        let sold = self.sold_writes_per_sec();
+        if partition < self.bursting() { sold } else { sold / self.args.bosr }
+    }
+
+    /// Writes a second that a partition was sold.
+    pub fn sold_writes_per_sec(&self) -> f64 {
+        self.args.wcu as f64 / self.args.scale as f64
+    }
+
+    /// Reads a second that every partition is asked for.
+    pub fn reads_per_sec(&self) -> f64 {
+        self.args.rcu as f64 / self.args.scale as f64
+    }
+
+    /// Bytes a second that all partitions together were sold to write. The device is sized by it, whoever bursts.
+    pub fn ingest(&self) -> f64 {
+        f64::from(self.args.partitions) * self.sold_writes_per_sec() * f64::from(self.args.item_bytes)
+    }
+
+    /// Of the device, in bytes a second: for flushes and compactions.
+    pub fn background_bandwidth(&self) -> f64 {
+        self.ingest() * AMPLIFICATION / self.args.bosr
+    }
+
+    /// Of the device, in bytes a second: for the log. Each sync writes its last page again.
+    pub fn log_bandwidth(&self) -> f64 {
+        let syncs_per_sec = SECOND as f64 / self.sync_interval() as f64;
+        let of = |partition| {
+            let writes = self.writes_per_sec(partition);
+            writes * (f64::from(self.args.item_bytes) + LOG_HEADER_BYTES) + syncs_per_sec.min(writes) * PAGE
+        };
+        (0..usize::from(self.args.partitions)).map(of).sum()
+    }
+
+    /// Time between two syncs of the log, in nanoseconds.
+    pub fn sync_interval(&self) -> Nanos {
+        SYNC_INTERVAL * self.args.scale.max(SYNC_SCALE) / SYNC_SCALE
+    }
+
+    /// Of the device, in bytes a second: for reads.
+    pub fn read_bandwidth(&self) -> f64 {
+        f64::from(self.args.partitions) * self.reads_per_sec() * READ_BYTES
+    }
+
+    /// What the device can do, reads and writes together, in bytes a second.
+    pub fn device(&self) -> u64 {
+        (self.background_bandwidth() + self.log_bandwidth() + self.read_bandwidth()) as u64
+    }
+
+    /// What the device has for the background, per byte that users were sold to write.
+    pub fn background_bytes_per_user_byte(&self) -> f64 {
+        AMPLIFICATION / self.args.bosr
+    }
+
+    /// How trees are shaped: the paper's sizes (FX-28), scaled.
+    pub fn tree(&self) -> TreeOptions {
+        let io_bytes = self.scaled(256 << 10).max(IO_BYTES_MIN).next_multiple_of(4096) as usize;
+        TreeOptions {
+            write_buffer_bytes: self.scaled(16 * MIB) as usize,
+            write_buffers_max: 4,
+            flush_memtables_max: 1,
+            l0_trigger: 4,
+            l0_gather: 4,
+            l0_slow: 20,
+            l0_stop: 36,
+            level1_bytes: self.scaled(64 * MIB),
+            level_factor: 10,
+            table_bytes: self.scaled(64 * MIB),
+            io_bytes,
+            ..TreeOptions::default()
+        }
+    }
+
+    /// Block cache of the node: it holds what deferral pins, and more.
+    pub fn cache_bytes(&self) -> usize {
+        self.scaled(48 << 30) as usize
+    }
+
+    /// Size of a log segment: four memtables.
+    pub fn segment_bytes(&self) -> u64 {
+        self.scaled(64 * MIB).next_multiple_of(4096).max(64 << 10)
+    }
+
+    /// Which items are preloaded into which level, deepest first: every level but the last is full. Items are numbered from 0.
+    pub fn preload(&self) -> Vec<(usize, std::ops::Range<u64>)> {
+        let (tree, items) = (self.tree(), self.items());
+        let (mut levels, mut next) = (Vec::new(), 0);
+        for level in 1..=PRELOAD_LEVELS_MAX {
+            let room = (tree.level_bytes_target(level) as f64 * FILL / f64::from(self.args.item_bytes)) as u64;
+            let end = if level == PRELOAD_LEVELS_MAX { items } else { items.min(next + room) };
+            if end > next {
+                levels.push((level, next..end));
+            }
+            next = end;
+        }
+        levels.reverse();
+        levels
+    }
+
+    /// Bytes that deferral may have to hold in memory at scale 1: everything that is written while it lasts (FX-26).
+    pub fn deferral_memory(&self) -> f64 {
+        let rates: f64 = (0..usize::from(self.args.partitions)).map(|partition| self.writes_per_sec(partition)).sum();
+        rates * f64::from(self.args.item_bytes) * self.args.seconds as f64 * self.args.scale as f64
+    }
+}
+
+/// The deepest level that is filled ahead: 64 GB at scale 1.
+const PRELOAD_LEVELS_MAX: usize = 4;
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Shortage,
+    }
+
+    pub fn plan(line: &str) -> Plan {
+        let words = std::iter::once("shortage").chain(line.split_whitespace());
+        Plan::new(Line::parse_from(words).args).expect("it can be run")
+    }
+
+    #[test]
+    fn the_device_leaves_what_the_ratio_says() {
+        // FX-E3: 32 partitions x 3 MB/s x 20 = 1966 MB/s, a third of it at BOSR 3; the log passes besides.
+        let plan = plan("--bosr 3 --scale 1");
+        assert_eq!((plan.ingest() / 1e6).round(), 98.0);
+        assert_eq!((plan.background_bandwidth() / 1e6).round(), 655.0);
+        assert_eq!(plan.device() as f64, (plan.background_bandwidth() + plan.log_bandwidth()).floor());
+        let left =
+            |bosr: &str| (tests::plan(&format!("--bosr {bosr}")).background_bytes_per_user_byte() * 100.0).round();
+        assert_eq!([left("3"), left("7"), left("10")], [667.0, 286.0, 200.0]);
+    }
+
+    #[test]
+    fn bytes_are_scaled_and_times_are_not() {
+        // Requirements 7.2: a memtable fills in 5.3 s (5.5 with binary megabytes), at any scale.
+        for scale in [1, 20, 200] {
+            let plan = plan(&format!("--scale {scale}"));
+            let fill = plan.tree().write_buffer_bytes as f64 / (plan.writes_per_sec(0) * 1024.0);
+            assert!((5.3..5.6).contains(&fill), "{fill} s at scale {scale}");
+            assert_eq!(plan.tree().level1_bytes / plan.tree().write_buffer_bytes as u64, 4);
+        }
+    }
+
+    #[test]
+    fn half_of_them_burst_and_the_device_stays_the_same() {
+        let (all, half) = (plan("--bosr 7"), plan("--bosr 7 --burst-share 0.5"));
+        assert_eq!(half.bursting(), 16);
+        assert!((half.writes_per_sec(16) * 7.0 - half.writes_per_sec(15)).abs() < 1e-9);
+        assert_eq!(all.background_bandwidth(), half.background_bandwidth());
+    }
+
+    #[test]
+    fn levels_are_preloaded_from_the_top_and_everything_is_somewhere() {
+        let plan = plan("--preload-items 10000000 --scale 20");
+        let levels = plan.preload();
+        assert_eq!(levels.iter().map(|(level, _)| *level).collect::<Vec<_>>(), [4, 3, 2, 1]);
+        assert_eq!(levels.iter().map(|(_, items)| items.end - items.start).sum::<u64>(), plan.items());
+    }
+}

@@ -1,0 +1,94 @@
+//! The data that is there before: full levels, keys spread over all of each, at the price of writing every item once.
+//!
+//! One level after the other, the deepest first, its items in the order of their keys: then every run of level 0 overlaps nothing and is moved
+//! down without being rewritten, to the level whose target lets it stay.
+
+use std::sync::Arc;
+
+use indicatif::ProgressBar;
+use weir_io::{Result, Rng};
+use weir_log::SyncMode;
+use weir_lsm::TreeOptions;
+use weir_model::{Batch, TenantName};
+use weir_node::{Machine, Node, NodeConfig, Partition, TenantSpec};
+
+use crate::data::{fill, key};
+use crate::plan::Plan;
+use crate::profile::base;
+
+/// Items written at a time.
+const BATCH_ITEMS: usize = 64;
+
+/// The tenant of partition `index` (from 0).
+///
+/// # Panics
+/// Never: such a name is valid.
+pub fn tenant(index: usize) -> TenantName {
+    TenantName::new(&format!("t{index:04}")).expect("a letter and digits")
+}
+
+/// The partitions of all tenants of the scenario, awake.
+///
+/// # Errors
+/// One cannot be opened.
+pub async fn partitions(node: &Node, plan: &Plan) -> Result<Vec<Arc<Partition>>> {
+    let mut partitions = Vec::new();
+    for index in 0..usize::from(plan.args.partitions) {
+        let tenant = match node.tenant(&tenant(index)) {
+            Some(tenant) => tenant,
+            None => node.create_tenant(TenantSpec::new(tenant(index))).await?,
+        };
+        partitions.push(tenant.partitions()[0].partition().await?);
+    }
+    Ok(partitions)
+}
+
+/// Writes it all on `machine`, which should have an unlimited device. `bar` advances with every item.
+///
+/// # Errors
+/// I/O.
+pub async fn preload(machine: &Machine, plan: &Plan, bar: &ProgressBar) -> Result<()> {
+    for (level, items) in plan.preload() {
+        let node = Node::open(&config(plan, level), machine.clone()).await?;
+        for (index, partition) in partitions(&node, plan).await?.iter().enumerate() {
+            let mut keys: Vec<_> = items.clone().map(key).collect();
+            keys.sort_unstable();
+            let mut rng = Rng::new(plan.args.seed ^ (index as u64) << 32 ^ (level as u64) << 56);
+            let mut value = vec![0; plan.value_bytes()];
+            for keys in keys.chunks(BATCH_ITEMS) {
+                let mut batch = Batch::new();
+                for key in keys {
+                    fill(&mut value, &mut rng);
+                    batch.put(key, &value);
+                }
+                partition.write(&batch).await?.await?;
+                bar.inc(keys.len() as u64);
+            }
+            partition.seal();
+            partition.settle().await;
+        }
+        node.close().await?;
+    }
+    Ok(())
+}
+
+/// Settings under which everything written in the order of keys ends in `level`.
+fn config(plan: &Plan, level: usize) -> NodeConfig {
+    let tree = plan.tree();
+    let table = tree.table_bytes;
+    // Levels above must be over their target with a single table, `level` itself never.
+    let (level1_bytes, level_factor) = match level {
+        1 => (u64::MAX, 1),
+        2 => (1, u64::MAX),
+        _ => (1, (table as f64 / 2.0).powf(1.0 / (level - 2) as f64) as u64),
+    };
+    let tree = TreeOptions {
+        write_buffer_bytes: table as usize,
+        l0_trigger: 1,
+        l0_gather: 1,
+        level1_bytes,
+        level_factor,
+        ..tree
+    };
+    NodeConfig { sync: SyncMode::None, compaction_slots: 4, ..base(plan, tree) }
+}

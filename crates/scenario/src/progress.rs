@@ -1,0 +1,28 @@
+//! A bar for each run on a terminal; nothing anywhere else.
+
+use std::io::IsTerminal;
+
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// All bars of a command.
+pub struct Progress(MultiProgress);
+
+impl Default for Progress {
+    fn default() -> Self {
+        let shown = std::io::stderr().is_terminal();
+        Self(MultiProgress::with_draw_target(if shown {
+            ProgressDrawTarget::stderr_with_hz(5)
+        } else {
+            ProgressDrawTarget::hidden()
+        }))
+    }
+}
+
+impl Progress {
+    /// A bar called `name` that is full at `len`.
+    pub fn bar(&self, name: &str, len: u64) -> ProgressBar {
+        let style = ProgressStyle::with_template("{prefix:>18.bold} {bar:32.cyan/dim} {pos:>5}/{len} s  {msg}")
+            .unwrap_or_else(|_| ProgressStyle::default_bar());
+        self.0.add(ProgressBar::new(len).with_style(style).with_prefix(name.to_owned()))
+    }
+}
