@@ -21,6 +21,7 @@ mod permits;
 mod shared;
 mod slowdown;
 mod tenant;
+mod worker_slots;
 mod workers;
 
 pub use backup::BackupReport;

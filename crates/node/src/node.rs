@@ -259,6 +259,11 @@ impl Node {
         &self.shared.gate
     }
 
+    /// Compactions under way, and trees that wait for a slot to compact in.
+    pub fn compactions(&self) -> (usize, usize) {
+        self.shared.workers.compactions()
+    }
+
     /// Every device byte by owner and cause.
     pub fn ledger(&self) -> &Arc<Ledger> {
         &self.shared.ledger

@@ -54,7 +54,7 @@ impl NodeShared {
             gate,
             ledger,
             cache: BlockCache::new(config.cache_bytes, CACHE_SHARDS),
-            workers: Workers::new(Arc::clone(&machine.spawn), config.compaction_slots),
+            workers: Workers::new(Arc::clone(&machine.spawn), Arc::clone(&machine.clock), config.compaction_slots),
             catalogue: AsyncMutex::new(catalogue),
             doubt: AtomicBool::new(false),
             wakes: Permits::new(WAKES_MAX),

@@ -1,61 +1,116 @@
-//! Workers: slots for background jobs, shared by all partitions.
+//! Workers: where background jobs run, and the one place that decides when a job begins and advances.
 //!
-//! A flush may always run, one per partition; compactions share `compaction_slots`. Slots bound memory and CPU; the gates bound the disk.
+//! A flush may always run, one per partition (C-14); compactions share `compaction_slots`, and [`WorkerSlots`] says whose turn it is when one is
+//! free. Slots bound memory and CPU; the gates bound the disk.
 
+use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::task::Poll;
 
 use parking_lot::Mutex;
-use weir_io::{ErrorKind, Nanos, Result, Spawn, sleep_until};
+use weir_io::{Class, Clock, ErrorKind, Nanos, Owner, Result, Spawn, sleep_until};
 use weir_log::WriteAheadLog;
 use weir_lsm::{Job, JobReport, Stall, StallCause};
 
 use crate::metrics::Counters;
 use crate::partition::Partition;
+use crate::worker_slots::WorkerSlots;
 
 /// How long a failed job waits before it is tried again, in nanoseconds.
 const RETRY_AFTER: Nanos = 100_000_000;
 
-/// The node's slots.
+/// The node's workers.
 pub struct Workers {
     spawn: Arc<dyn Spawn>,
-    compaction_slots: usize,
-    running: Mutex<usize>,
+    clock: Arc<dyn Clock>,
+    state: Mutex<State>,
+}
+
+struct State {
+    slots: WorkerSlots,
+    /// Those that wait in `slots`.
+    waiting: BTreeMap<Owner, Weak<Partition>>,
 }
 
 impl Workers {
     /// `compaction_slots` compactions at a time, on `spawn`.
-    pub fn new(spawn: Arc<dyn Spawn>, compaction_slots: usize) -> Arc<Self> {
-        Arc::new(Self { spawn, compaction_slots, running: Mutex::new(0) })
-    }
-
-    fn take_slot(self: &Arc<Self>) -> Option<Slot> {
-        let mut running = self.running.lock();
-        (*running < self.compaction_slots).then(|| {
-            *running += 1;
-            Slot(Arc::clone(self))
-        })
+    pub fn new(spawn: Arc<dyn Spawn>, clock: Arc<dyn Clock>, compaction_slots: usize) -> Arc<Self> {
+        let state = State { slots: WorkerSlots::new(compaction_slots), waiting: BTreeMap::new() };
+        Arc::new(Self { spawn, clock, state: Mutex::new(state) })
     }
 
     pub(crate) fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) {
         self.spawn.spawn(Box::pin(future));
     }
+
+    /// Compactions under way, and trees that wait for a slot.
+    pub fn compactions(&self) -> (usize, usize) {
+        let state = self.state.lock();
+        (state.slots.running(), state.slots.waiting())
+    }
+
+    fn slot(self: &Arc<Self>, owner: Owner) -> Slot {
+        Slot { workers: Arc::clone(self), tenant: owner.tenant, since: self.clock.now() }
+    }
+
+    fn try_take(self: &Arc<Self>, owner: Owner) -> Option<Slot> {
+        let mut state = self.state.lock();
+        let taken = state.slots.try_take(owner);
+        if taken {
+            state.waiting.remove(&owner);
+        }
+        drop(state);
+        taken.then(|| self.slot(owner))
+    }
+
+    fn wait(&self, partition: &Arc<Partition>, class: Class) {
+        let mut state = self.state.lock();
+        state.slots.wait(partition.owner, class);
+        state.waiting.insert(partition.owner, Arc::downgrade(partition));
+    }
+
+    /// `owner` wants no slot any more.
+    pub(crate) fn leave(&self, owner: Owner) {
+        let mut state = self.state.lock();
+        state.slots.leave(owner);
+        state.waiting.remove(&owner);
+    }
+
+    /// Gives free slots to those that wait, as long as there are both.
+    fn dispatch(self: &Arc<Self>) {
+        loop {
+            let mut state = self.state.lock();
+            let Some(owner) = state.slots.next() else { return };
+            let partition = state.waiting.remove(&owner);
+            drop(state);
+            let slot = self.slot(owner);
+            if let Some(partition) = partition.and_then(|partition| partition.upgrade()) {
+                let is_due = partition.compact_in(slot);
+                partition.queue(is_due);
+            }
+        }
+    }
 }
 
-/// A compaction slot, held while a job runs.
-struct Slot(Arc<Workers>);
+/// A compaction slot, held while a job runs. Whoever gives one back must [`Workers::dispatch`].
+struct Slot {
+    workers: Arc<Workers>,
+    tenant: u32,
+    since: Nanos,
+}
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        *self.0.running.lock() -= 1;
+        let nanos = self.workers.clock.now().saturating_sub(self.since);
+        self.workers.state.lock().slots.give_back(self.tenant, nanos);
     }
 }
 
 impl Partition {
-    /// Starts every job that is due and has a slot.
+    /// Starts every job that is due and has a slot, and queues for another slot if there is more to do.
     pub(crate) fn kick(self: &Arc<Self>) {
         if self.is_closing() {
             return;
@@ -63,9 +118,32 @@ impl Partition {
         if let Some(job) = self.tree.next_flush() {
             self.start(job, None);
         }
-        while let Some(slot) = self.workers.take_slot() {
-            let Some(job) = self.tree.next_compaction() else { return };
-            self.start(job, Some(slot));
+        let mut is_due = true;
+        while is_due && let Some(slot) = self.workers.try_take(self.owner) {
+            is_due = self.compact_in(slot);
+        }
+        self.queue(is_due);
+        // A slot may have become free before this tree was in the queue, or one was taken here in vain.
+        self.workers.dispatch();
+    }
+
+    /// Starts the most urgent compaction, if one is due.
+    fn compact_in(self: &Arc<Self>, slot: Slot) -> bool {
+        let job = if self.is_closing() { None } else { self.tree.next_compaction() };
+        let Some(job) = job else { return false };
+        self.start(job, Some(slot));
+        true
+    }
+
+    /// Waits for a slot, if a compaction is due. Not where jobs fail: that tree tries again when it is next kicked, not at once.
+    fn queue(self: &Arc<Self>, is_due: bool) {
+        let may_run = is_due && self.job_failure.lock().is_none();
+        match may_run.then(|| self.tree.compaction_due()).flatten() {
+            Some(class) => self.workers.wait(self, class),
+            None => self.workers.leave(self.owner),
+        }
+        if self.is_closing() {
+            self.workers.leave(self.owner);
         }
     }
 
@@ -75,12 +153,20 @@ impl Partition {
             let partition = background.partition();
             let facts = job.facts();
             let outcome = partition.run_unless_closing(job).await;
-            drop(slot);
+            if let Some(outcome) = &outcome {
+                *partition.job_failure.lock() = outcome.as_ref().err().cloned();
+            }
+            if let Some(slot) = slot {
+                if !matches!(outcome, Some(Ok(_))) {
+                    partition.workers.leave(partition.owner);
+                }
+                drop(slot);
+                partition.workers.dispatch();
+            }
             let Some(outcome) = outcome else { return };
             match outcome {
                 Ok(report) => {
                     Counters::add(&partition.counters.jobs, 1);
-                    *partition.job_failure.lock() = None;
                     tracing::debug!(owner = ?partition.owner, ?facts, ?report, "job done");
                     if facts.level.is_none() {
                         partition.truncate_log().await;
@@ -89,7 +175,6 @@ impl Partition {
                 Err(error) => {
                     Counters::add(&partition.counters.job_errors, 1);
                     tracing::warn!(owner = ?partition.owner, ?facts, %error, "job failed, will be tried again");
-                    *partition.job_failure.lock() = Some(error);
                     partition.progress.notify();
                     partition.pause(RETRY_AFTER).await;
                 }

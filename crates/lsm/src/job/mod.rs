@@ -178,6 +178,10 @@ impl Job {
     }
 }
 
+fn class_of(pick: &Pick) -> Class {
+    if pick.level == 0 { Class::CompactL0 } else { Class::CompactDeep }
+}
+
 /// What a job holds in the tree's state, until it is dropped.
 struct Claim {
     tree: Arc<Tree>,
@@ -235,6 +239,13 @@ impl Tree {
             && self.is_filling(state)
     }
 
+    /// The class of the compaction that [`Tree::next_compaction`] would hand out now; `None` if none is due. Claims nothing.
+    pub fn compaction_due(&self) -> Option<Class> {
+        let state = self.state().lock();
+        let pick = self.pick(&state.claims(|_| true), &state, &self.version())?;
+        Some(class_of(&pick))
+    }
+
     /// The most urgent compaction within the scope that the knobs say, if one is due and free to run.
     pub fn next_compaction(self: &Arc<Self>) -> Option<Job> {
         let mut state = self.state().lock();
@@ -249,7 +260,7 @@ impl Tree {
         });
         let inputs = || version.tables().filter(|(_, table)| tables.contains(&table.meta.id));
         let facts = JobFacts {
-            class: if pick.level == 0 { Class::CompactL0 } else { Class::CompactDeep },
+            class: class_of(&pick),
             level: Some(pick.level),
             output_level: pick.output_level,
             inputs: tables.len(),

@@ -1,0 +1,242 @@
+//! Which tree that waits for a compaction slot gets the next one: a state machine without locks, threads or time of its own.
+//!
+//! 1. What relieves level 0 goes before what is deeper, but one deep compaction goes after [`URGENT_IN_A_ROW`] others (C-7): nothing starves.
+//! 2. Of the tenants that wait, the one that holds the fewest slots is served; of equals the one that has held slots for the shortest time
+//!    by now. One that comes back after a rest is neither owed nor owing anything: it starts where those are who were served last.
+//! 3. Of one tenant's trees, the one that has waited longest.
+//!
+//! Whoever is alone may hold all slots. A slot is not taken back: a newcomer waits for the first job to end, or for one that is parked.
+
+use std::collections::BTreeMap;
+
+use weir_io::{Class, Nanos, Owner};
+
+/// Deep compactions that wait let so many others pass, and then one of them goes.
+const URGENT_IN_A_ROW: u32 = 10;
+
+/// The slots of a node, who holds them and who waits. See the module.
+#[derive(Debug)]
+pub(crate) struct WorkerSlots {
+    capacity: usize,
+    running: usize,
+    waiting: BTreeMap<Owner, Wish>,
+    /// Who waits, holds a slot, or has had more of them than those that are served now.
+    tenants: BTreeMap<u32, Share>,
+    /// What the tenant served last had had by then, in nanoseconds of slots.
+    level: Nanos,
+    urgent_in_a_row: u32,
+    next_turn: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Wish {
+    class: Class,
+    /// Whose is lower came earlier.
+    turn: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Share {
+    running: usize,
+    /// Nanoseconds of slots that it has had.
+    had: Nanos,
+}
+
+impl WorkerSlots {
+    /// `capacity` free slots.
+    pub fn new(capacity: usize) -> Self {
+        Self {
+            capacity,
+            running: 0,
+            waiting: BTreeMap::new(),
+            tenants: BTreeMap::new(),
+            level: 0,
+            urgent_in_a_row: 0,
+            next_turn: 0,
+        }
+    }
+
+    /// Slots held.
+    pub fn running(&self) -> usize {
+        self.running
+    }
+
+    /// Trees that wait.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// A slot for `owner`, if one is free and nobody else waits for it.
+    pub fn try_take(&mut self, owner: Owner) -> bool {
+        let is_next = self.waiting.keys().all(|other| *other == owner);
+        let free = self.running < self.capacity && is_next;
+        if free {
+            self.waiting.remove(&owner);
+            self.take(owner.tenant);
+        }
+        free
+    }
+
+    /// `owner` wants a slot for a compaction of `class`. Asking again keeps its place.
+    pub fn wait(&mut self, owner: Owner, class: Class) {
+        let turn = self.waiting.get(&owner).map_or(self.next_turn, |wish| wish.turn);
+        self.next_turn = self.next_turn.max(turn + 1);
+        self.waiting.insert(owner, Wish { class, turn });
+    }
+
+    /// `owner` wants nothing any more.
+    pub fn leave(&mut self, owner: Owner) {
+        self.waiting.remove(&owner);
+    }
+
+    /// Gives a free slot to whoever should have it.
+    pub fn next(&mut self) -> Option<Owner> {
+        if self.running >= self.capacity {
+            return None;
+        }
+        let urgent = |wish: &Wish| wish.class < Class::CompactDeep;
+        let (some_urgent, some_deep) =
+            (self.waiting.values().any(urgent), self.waiting.values().any(|wish| !urgent(wish)));
+        let takes_urgent = some_urgent && !(some_deep && self.urgent_in_a_row >= URGENT_IN_A_ROW);
+        let candidates = self.waiting.iter().filter(|(_, wish)| urgent(wish) == takes_urgent);
+        let key = |(owner, wish): &(&Owner, &Wish)| {
+            let share = self.share(owner.tenant);
+            (share.running, share.had, wish.turn)
+        };
+        let owner = candidates.min_by_key(key).map(|(owner, _)| *owner)?;
+        self.urgent_in_a_row = if takes_urgent && some_deep { self.urgent_in_a_row + 1 } else { 0 };
+        self.waiting.remove(&owner);
+        self.take(owner.tenant);
+        Some(owner)
+    }
+
+    /// A slot of `tenant` is free again, after `nanos`.
+    pub fn give_back(&mut self, tenant: u32, nanos: Nanos) {
+        self.running -= 1;
+        if let Some(share) = self.tenants.get_mut(&tenant) {
+            share.running -= 1;
+            share.had += nanos;
+        }
+        let level = self.level;
+        self.tenants.retain(|_, share| share.running > 0 || share.had > level);
+        if self.running == 0 && self.waiting.is_empty() {
+            self.tenants.clear();
+            self.level = 0;
+        }
+    }
+
+    fn share(&self, tenant: u32) -> Share {
+        let known = self.tenants.get(&tenant).copied().unwrap_or_default();
+        Share { had: known.had.max(self.level), ..known }
+    }
+
+    fn take(&mut self, tenant: u32) {
+        let share = self.share(tenant);
+        self.running += 1;
+        // Only somebody without a slot says where the others are: a tenant that takes a second one is behind itself.
+        if share.running == 0 {
+            self.level = share.had;
+        }
+        self.tenants.insert(tenant, Share { running: share.running + 1, ..share });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn tree(tenant: u32, partition: u32) -> Owner {
+        Owner { tenant, partition }
+    }
+
+    #[test]
+    fn one_tree_alone_takes_all_slots_and_gives_the_next_one_away() {
+        let mut slots = WorkerSlots::new(2);
+        let (greedy, modest) = (tree(1, 1), tree(2, 2));
+        assert!(slots.try_take(greedy) && slots.try_take(greedy) && !slots.try_take(greedy));
+        slots.wait(greedy, Class::CompactL0);
+        slots.wait(modest, Class::CompactL0);
+        assert_eq!(slots.next(), None);
+        slots.give_back(1, 5);
+        assert!(!slots.try_take(greedy), "somebody else waits");
+        assert_eq!(slots.next(), Some(modest));
+        slots.give_back(1, 5);
+        assert_eq!(slots.next(), Some(greedy), "nobody else wants it");
+        assert_eq!((slots.running(), slots.waiting()), (2, 0));
+    }
+
+    #[test]
+    fn tenants_share_however_many_trees_one_has() {
+        let mut slots = WorkerSlots::new(1);
+        let mut served = BTreeMap::<u32, u32>::new();
+        let all: Vec<Owner> = (0..9).map(|partition| tree(1, partition)).chain([tree(2, 100)]).collect();
+        for _ in 0..200 {
+            all.iter().for_each(|&owner| slots.wait(owner, Class::CompactL0));
+            let owner = slots.next().expect("a slot is free");
+            *served.entry(owner.partition).or_default() += 1;
+            slots.give_back(owner.tenant, 10);
+        }
+        assert_eq!(served[&100], 100, "half");
+        assert!((0..9).all(|partition| (11..=12).contains(&served[&partition])), "{served:?}");
+    }
+
+    #[test]
+    fn time_counts_not_jobs() {
+        let mut slots = WorkerSlots::new(1);
+        let mut time = BTreeMap::<u32, Nanos>::new();
+        for _ in 0..300 {
+            slots.wait(tree(1, 1), Class::CompactDeep);
+            slots.wait(tree(2, 2), Class::CompactDeep);
+            let owner = slots.next().expect("a slot is free");
+            let nanos = if owner.tenant == 1 { 90 } else { 10 };
+            *time.entry(owner.tenant).or_default() += nanos;
+            slots.give_back(owner.tenant, nanos);
+        }
+        assert!(time[&1].abs_diff(time[&2]) <= 90, "{time:?}");
+    }
+
+    #[test]
+    fn who_rested_is_not_owed_the_time() {
+        let mut slots = WorkerSlots::new(1);
+        for _ in 0..100 {
+            slots.wait(tree(1, 1), Class::CompactL0);
+            slots.wait(tree(2, 2), Class::CompactL0);
+            let owner = slots.next().expect("a slot is free");
+            slots.give_back(owner.tenant, 10);
+        }
+        let mut newcomer = 0;
+        for _ in 0..30 {
+            (1..=3).for_each(|tenant| slots.wait(tree(tenant, tenant), Class::CompactL0));
+            let owner = slots.next().expect("a slot is free");
+            newcomer += u32::from(owner.tenant == 3);
+            slots.give_back(owner.tenant, 10);
+        }
+        assert!((10..=11).contains(&newcomer), "{newcomer}");
+    }
+
+    #[test]
+    fn level_0_goes_first_and_the_deep_do_not_starve() {
+        let mut slots = WorkerSlots::new(1);
+        let mut order = Vec::new();
+        for _ in 0..33 {
+            slots.wait(tree(1, 1), Class::CompactL0);
+            slots.wait(tree(2, 2), Class::CompactDeep);
+            let owner = slots.next().expect("a slot is free");
+            order.push(owner.tenant);
+            slots.give_back(owner.tenant, 1);
+        }
+        assert_eq!(order.iter().filter(|&&tenant| tenant == 2).count(), 3);
+        assert_eq!((order[9], order[10], order[11]), (1, 2, 1));
+    }
+
+    #[test]
+    fn who_leaves_is_passed_over_and_nothing_is_remembered_of_the_idle() {
+        let mut slots = WorkerSlots::new(1);
+        slots.wait(tree(1, 1), Class::CompactL0);
+        slots.wait(tree(2, 2), Class::CompactL0);
+        slots.leave(tree(1, 1));
+        assert_eq!(slots.next(), Some(tree(2, 2)));
+        slots.give_back(2, 1_000);
+        assert!(slots.tenants.is_empty() && slots.next().is_none());
+    }
+}
