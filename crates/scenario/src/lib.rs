@@ -17,6 +17,7 @@ pub mod plan;
 pub mod preload;
 pub mod profile;
 pub mod progress;
+pub mod report;
 pub mod table;
 pub mod watch;
 
@@ -41,6 +42,11 @@ pub fn deliver(plan: &Plan, runs: &[Run]) -> Result<(), String> {
         let json = serde_json::to_string_pretty(&outcomes).map_err(|error| error.to_string())?;
         let written = if to_stdout { writeln!(std::io::stdout(), "{json}") } else { std::fs::write(path, json + "\n") };
         written.map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+    }
+    if let Some(path) = &plan.args.report {
+        let page = report::page(plan, runs, &profile::STAGES);
+        std::fs::write(path, page).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+        eprintln!("the time series are in {}", path.display());
     }
     Ok(())
 }

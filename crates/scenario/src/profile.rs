@@ -9,6 +9,9 @@ use crate::plan::Plan;
 /// Names that `--profile` takes.
 pub const NAMES: [&str; 1] = ["rocksdb"];
 
+/// Names of the stages of deferral, in the order of [`crate::outcome::Second::stage`].
+pub const STAGES: [&str; 1] = ["normal"];
+
 /// Compactions that may run at a time, for each partition. The paper's partitions are stores of their own.
 pub const COMPACTIONS_PER_PARTITION: usize = 2;
 

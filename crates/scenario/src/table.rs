@@ -101,6 +101,7 @@ pub fn size(bytes: f64) -> String {
     }
 }
 
-fn rate(bytes: f64) -> String {
+/// Bytes a second, with a unit that fits.
+pub fn rate(bytes: f64) -> String {
     format!("{}/s", size(bytes))
 }

@@ -1,0 +1,125 @@
+//! A page with all time series of all runs: one file, nothing to load, to be sent to somebody.
+
+use serde_json::{Value, json};
+
+use crate::outcome::{Run, Second};
+use crate::plan::Plan;
+use crate::table::{rate, size};
+
+const PAGE: &str = include_str!("page.html");
+
+/// Points of a time series at most: longer ones are thinned, each point the worst of the seconds it stands for.
+const POINTS_MAX: usize = 2_000;
+
+/// The page.
+pub fn page(plan: &Plan, runs: &[Run], stages: &[&str]) -> String {
+    let args = &plan.args;
+    let any = |of: fn(&Second) -> bool| runs.iter().any(|run| run.series.iter().any(of));
+    let seconds = runs.iter().map(|run| run.series.len()).max().unwrap_or(1);
+    let every = seconds.div_ceil(POINTS_MAX);
+    let data = json!({
+        "title": title(plan, runs),
+        "lead": lead(plan),
+        "facts": [
+            ["partitions", args.partitions.to_string()],
+            ["bursting", plan.bursting().to_string()],
+            ["BOSR", args.bosr.to_string()],
+            ["device", rate(plan.device() as f64)],
+            ["background bytes per user byte", format!("{:.2}", plan.background_bytes_per_user_byte())],
+            ["load", format!("{} s", args.seconds)],
+            ["scale", format!("1 : {}", args.scale)],
+            ["preloaded", size((plan.items() * u64::from(args.item_bytes) * u64::from(args.partitions)) as f64)],
+            ["memory to defer it all, at scale 1", size(plan.deferral_memory())],
+            ["seed", args.seed.to_string()],
+        ],
+        "from": 0,
+        "seconds": args.seconds.div_ceil(every as u64),
+        "partitions": args.partitions,
+        "device": plan.device(),
+        "stages": stages,
+        "reads": any(|second| second.read_us[2] > 0.0),
+        "after": runs.iter().any(|run| run.outcome.after.is_some()),
+        "runs": runs.iter().map(|run| one(run, every, stages.len())).collect::<Vec<_>>(),
+        "footer": "Normally served: done at most 1 ms after the intended send time. The device is the same for every profile. Bytes are divided \
+                   by the scale, times are not.",
+    });
+    // A script element ends at the first `</`, wherever it is.
+    PAGE.replace("/*DATA*/", &data.to_string().replace("</", "<\\/"))
+}
+
+fn title(plan: &Plan, runs: &[Run]) -> String {
+    let best = runs.iter().max_by(|a, b| served(a).total_cmp(&served(b)));
+    let share = |run: &Run| {
+        if served(run) >= 1.0 { "100".into() } else { format!("{:.1}", (served(run) * 1e3).floor() / 10.0) }
+    };
+    match best {
+        Some(best) if runs.len() > 1 => format!(
+            "Sold {} times over: {} serves {} % of all writes normally",
+            plan.args.bosr,
+            best.outcome.profile,
+            share(best)
+        ),
+        _ => format!("A device sold {} times over", plan.args.bosr),
+    }
+}
+
+fn served(run: &Run) -> f64 {
+    run.outcome.normally_served.avg
+}
+
+fn lead(plan: &Plan) -> String {
+    format!(
+        "{} of {} partitions write {} items a second, as they were sold. Their compactions would need {} of bandwidth; the device has {} \
+         for them. What is missing is put off, or writes stall.",
+        plan.bursting(),
+        plan.args.partitions,
+        plan.args.wcu,
+        rate(plan.background_bandwidth() * plan.args.bosr),
+        rate(plan.background_bandwidth()),
+    )
+}
+
+fn one(run: &Run, every: usize, stages: usize) -> Value {
+    let points: Vec<&[Second]> = run.series.chunks(every).collect();
+    let mean = |of: fn(&Second) -> u64| -> Vec<u64> {
+        points.iter().map(|seconds| seconds.iter().map(of).sum::<u64>() / seconds.len() as u64).collect()
+    };
+    let worst = |of: fn(&Second) -> [f64; 3]| -> Vec<[f64; 3]> {
+        let max = |a: [f64; 3], b: [f64; 3]| std::array::from_fn(|at| a[at].max(b[at]));
+        points.iter().map(|seconds| seconds.iter().map(of).fold([0.0; 3], max)).collect()
+    };
+    let longest = |seconds: &[Second]| {
+        seconds.iter().max_by_key(|second| second.l0.iter().max()).map(|second| {
+            let mut runs = second.l0.clone();
+            runs.sort_unstable();
+            [runs.first(), runs.get(runs.len() / 2), runs.last()].map(|runs| runs.copied().unwrap_or(0))
+        })
+    };
+    let staged = |seconds: &[Second]| {
+        let mut counts = vec![0_u32; stages];
+        for &stage in seconds.last().map_or(&[][..], |second| &second.stage) {
+            if let Some(count) = counts.get_mut(usize::from(stage)) {
+                *count += 1;
+            }
+        }
+        counts
+    };
+    json!({
+        "outcome": run.outcome,
+        "served": mean(|second| second.served),
+        "normally": mean(|second| second.normally),
+        "l0": points.iter().filter_map(|seconds| longest(seconds)).collect::<Vec<_>>(),
+        "stages": points.iter().map(|seconds| staged(seconds)).collect::<Vec<_>>(),
+        "bytes": {
+            "log": mean(|second| second.bytes.log),
+            "flush": mean(|second| second.bytes.flush),
+            "l0": mean(|second| second.bytes.l0),
+            "deep": mean(|second| second.bytes.deep),
+            "read": mean(|second| second.bytes.read),
+            "other": mean(|second| second.bytes.other),
+        },
+        "write_us": worst(|second| second.write_us),
+        "read_us": worst(|second| second.read_us),
+        "memory": mean(|second| second.memory),
+    })
+}
