@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use weir_admission::Limits;
 use weir_admission::cost::Capacity;
+use weir_admission::policy::Profile;
 use weir_io::{Clock, Fs, Nanos, Spawn};
 use weir_log::SyncMode;
 use weir_lsm::TreeOptions;
@@ -41,6 +42,8 @@ pub struct NodeConfig {
     pub hibernate_after: Nanos,
     /// Compactions that may run at the same time. (A flush may always run.)
     pub compaction_slots: usize,
+    /// The policies that turn gates and trees.
+    pub profile: Profile,
     /// Limits of the gates; `None` = unlimited.
     pub bandwidth: Option<Bandwidth>,
     /// Whether I/O passes gates and ledger at all. Off only to measure what they cost.
@@ -73,6 +76,7 @@ impl NodeConfig {
             sync_interval: 100_000_000,
             hibernate_after: 0,
             compaction_slots: 2,
+            profile: Profile::default(),
             bandwidth: None,
             gates: true,
         }

@@ -104,7 +104,8 @@ impl Home {
 
     /// The tenant's limits are `limits` from now on.
     pub(crate) fn alter(&self, limits: UnitLimits) {
-        self.reservation.alter(limits, &self.shared.config, &self.shared.gate);
+        self.reservation.alter(limits);
+        self.shared.ticker.altered(self.owner(), self);
     }
 
     /// Asleep or awake.
@@ -219,6 +220,7 @@ impl Home {
             partition.leave(how).await;
         }
         self.reservation.close(&self.shared.gate);
+        self.shared.ticker.closed(Owner { tenant: self.tenant.0, partition: number });
         Some(number)
     }
 

@@ -21,6 +21,7 @@ mod permits;
 mod shared;
 mod slowdown;
 mod tenant;
+mod tick;
 mod worker_slots;
 mod workers;
 
@@ -34,6 +35,7 @@ pub use partition::{Commit, Page, Partition, Record};
 pub use tenant::{PARTITIONS_MAX, SECRET_BYTES_MAX, StoredSecret, Tenant, TenantSettings, TenantSpec};
 
 // Words of the rooms below that appear in this one's interface: a gateway imports the node alone.
+pub use weir_admission::policy::Profile;
 pub use weir_admission::{
     Admission, Amount, Booked, Direction, Ledger, OnLimit, Quota, Refused, Unit, UnitLimits, UnitStats, cost,
 };

@@ -16,6 +16,7 @@ use crate::home::Home;
 use crate::layout;
 use crate::partition::{Opening, Partition};
 use crate::permits::Permits;
+use crate::tick::{self, Ticker};
 use crate::workers::Workers;
 
 /// Partitions that are opened at a time. Each replays at the speed of one core; more would only make all of them late.
@@ -31,6 +32,7 @@ pub(crate) struct NodeShared {
     pub ledger: Arc<Ledger>,
     pub cache: Arc<BlockCache>,
     pub workers: Arc<Workers>,
+    pub ticker: Arc<Ticker>,
     pub catalogue: AsyncMutex<Catalogue>,
     /// A catalogue edit has failed and might still be what a crash would find: see [`Catalogue::settle`].
     pub doubt: AtomicBool,
@@ -49,12 +51,16 @@ impl NodeShared {
         catalogue: Catalogue,
         lock: Arc<dyn FsLock>,
     ) -> Arc<Self> {
+        let ticker = Ticker::new(&config, &gate);
+        let workers = Workers::new(Arc::clone(&machine.spawn), Arc::clone(&machine.clock), config.compaction_slots);
+        workers.spawn(tick::run(Arc::downgrade(&ticker), Arc::clone(&machine.clock)));
         Arc::new(Self {
             own_fs,
+            ticker,
             gate,
             ledger,
             cache: BlockCache::new(config.cache_bytes, CACHE_SHARDS),
-            workers: Workers::new(Arc::clone(&machine.spawn), Arc::clone(&machine.clock), config.compaction_slots),
+            workers,
             catalogue: AsyncMutex::new(catalogue),
             doubt: AtomicBool::new(false),
             wakes: Permits::new(WAKES_MAX),
@@ -108,13 +114,16 @@ impl NodeShared {
     }
 
     /// The disk behind the gates of `home`.
-    fn gated(&self, home: &Home) -> Arc<dyn Fs> {
+    fn gated(&self, home: &Arc<Home>) -> Arc<dyn Fs> {
         let fs = Arc::clone(&self.machine.fs);
+        let owner = home.owner();
         if !self.config.gates {
+            self.ticker.opened(owner, home);
             return fs;
         }
-        let partition_gate = PartitionGate::new(home.owner(), &self.machine.clock);
-        home.reservation.open(Arc::clone(&partition_gate), &self.config, &self.gate);
+        let partition_gate = PartitionGate::new(owner, &self.machine.clock);
+        home.reservation.open(Arc::clone(&partition_gate));
+        self.ticker.opened(owner, home);
         GatedFs::partition(fs, partition_gate, Arc::clone(&self.gate), &self.ledger)
     }
 

@@ -13,7 +13,12 @@ pub fn delay(runs: usize, slow: usize, stop: usize, bytes: usize) -> Nanos {
     let steps = stop.saturating_sub(slow).max(1) as u64;
     let step = (runs.saturating_sub(slow) as u64).min(steps);
     let rate = RATE_BYTES_PER_SEC_MAX - (RATE_BYTES_PER_SEC_MAX - RATE_BYTES_PER_SEC_MIN) * step / steps;
-    bytes as u64 * 1_000_000_000 / rate
+    delay_at(rate, bytes)
+}
+
+/// The delay of a write of `bytes` at `rate` bytes per second.
+pub fn delay_at(rate: u64, bytes: usize) -> Nanos {
+    (u128::from(bytes as u64) * 1_000_000_000 / u128::from(rate.max(1))).try_into().unwrap_or(Nanos::MAX)
 }
 
 #[cfg(test)]

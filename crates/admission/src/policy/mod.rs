@@ -1,3 +1,13 @@
-//! Policies: pure functions from a sample to knob positions, one file per idea.
+//! Policies: pure functions from a sample to knob positions, one file per idea. No clock, no I/O: everything is in the
+//! [`Sample`], what must be remembered is in the policy, and the same samples give the same knobs.
 
 pub mod bandwidth;
+pub mod deferral;
+mod knobs;
+pub mod meter;
+mod profile;
+mod sample;
+
+pub use knobs::{INTRA_L0_FAN_IN, Knobs, NodeKnobs, PartitionKnobs, Reason, Scope, Stage};
+pub use profile::{Decision, Policy, Profile, Settings};
+pub use sample::{Bytes, JobFacts, MemoryFacts, PartitionSample, Sample, TreeFacts};

@@ -23,7 +23,7 @@ mod write;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
 use parking_lot::Mutex;
 use weir_admission::{Account, Direction};
@@ -62,6 +62,8 @@ pub struct Partition {
     pub(crate) job_failure: Mutex<Option<Error>>,
     /// When the last slowed write's turn ends.
     pub(crate) slowed_until: Mutex<Nanos>,
+    /// Bytes per second that users may write, as a policy says; 0 = as they like.
+    pub(crate) write_rate: AtomicU64,
     /// The log is being replaced.
     pub(crate) repairing: AtomicBool,
     recovery: Recovery,

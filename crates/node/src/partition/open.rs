@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
 use parking_lot::Mutex;
 use weir_admission::Account;
@@ -50,7 +50,11 @@ impl Partition {
     pub(crate) async fn open(opening: Opening<'_>) -> Result<Arc<Partition>> {
         let Opening { fs, dir, owner, config, cache, clock, workers, salt, account, lock, counters } = opening;
         let env = Env { fs: Arc::clone(&fs), dir: dir.join("tree"), owner, cache, clock: Arc::clone(&clock) };
-        let tree = Tree::open(env, config.tree.clone()).await?;
+        let mut options = config.tree.clone();
+        if !config.profile.gathers_l0() {
+            options.l0_gather = options.l0_trigger;
+        }
+        let tree = Tree::open(env, options).await?;
         let log_dir = dir.join("log");
         let options =
             LogOptions { sync: config.sync, segment_bytes: config.segment_bytes, ..LogOptions::new(owner, salt) };
@@ -73,6 +77,7 @@ impl Partition {
             ending: Event::default(),
             job_failure: Mutex::default(),
             slowed_until: Mutex::default(),
+            write_rate: AtomicU64::new(0),
             repairing: AtomicBool::new(false),
             recovery,
             fs,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use parking_lot::MutexGuard;
 use weir_io::Result;
 use weir_log::{SyncMode, WriteAheadLog};
-use weir_lsm::{Found, Lookup, Stall};
+use weir_lsm::{Found, Lookup};
 use weir_model::Batch;
 
 use super::latch::Latches;
@@ -62,7 +62,7 @@ impl Partition {
     where
         F: FnOnce(&[Option<Record>], &mut Batch) -> R,
     {
-        if self.tree.stall() != Stall::None {
+        if self.must_wait() {
             let key_bytes = keys.iter().map(|key| key.len()).sum();
             self.wait_out_stall(key_bytes).await?;
         }

@@ -1,6 +1,7 @@
 //! Writing: stall, order lock, log, tree.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use parking_lot::MutexGuard;
 use weir_admission::Direction;
@@ -21,7 +22,7 @@ impl Partition {
     /// # Errors
     /// The log failed and is being replaced: try again later. `Closed` if it is being closed: nothing was written.
     pub async fn write(self: &Arc<Self>, batch: &Batch) -> Result<Commit> {
-        if self.tree.stall() != Stall::None {
+        if self.must_wait() {
             self.wait_out_stall(batch.as_bytes().len()).await?;
         }
         loop {
@@ -31,6 +32,17 @@ impl Partition {
             let free = || !self.order.lock().any(batch.as_ref().iter().map(|change| change.key()));
             self.progress.wait(|| free().then_some(())).await;
         }
+    }
+
+    /// Whether a write may have to wait for the tree, or for the rate that a policy has set.
+    #[inline]
+    pub(super) fn must_wait(&self) -> bool {
+        self.tree.stall() != Stall::None || self.write_rate.load(Ordering::Relaxed) > 0
+    }
+
+    /// Lets users write `bytes_per_sec` at most from now on; `None` = as they like.
+    pub(crate) fn set_write_rate(&self, bytes_per_sec: Option<u64>) {
+        self.write_rate.store(bytes_per_sec.map_or(0, |rate| rate.max(1)), Ordering::Relaxed);
     }
 
     /// Writes if no key is latched.
@@ -103,10 +115,20 @@ impl Partition {
             Counters::add(&self.counters.stopped_nanos[cause], self.clock.now() - begin);
             outcome?;
         }
-        if let Stall::Slow(why) = self.tree.stall() {
-            let runs = self.tree.version().level(0).len();
-            let options = self.tree.options();
-            let delay = slowdown::delay(runs, options.l0_slow, options.l0_stop, bytes);
+        let rate = self.write_rate.load(Ordering::Relaxed);
+        let slow = match self.tree.stall() {
+            Stall::Slow(why) => Some(why),
+            _ => (rate > 0).then_some(StallCause::L0Runs),
+        };
+        if let Some(why) = slow {
+            let delay = match rate {
+                0 => {
+                    let runs = self.tree.version().level(0).len();
+                    let options = self.tree.options();
+                    slowdown::delay(runs, options.l0_slow, options.l0_stop, bytes)
+                }
+                rate => slowdown::delay_at(rate, bytes),
+            };
             let begin = self.clock.now();
             sleep_until(&self.clock, self.take_turn(delay)).await;
             Counters::add(&self.counters.slowed[cause(why)], 1);

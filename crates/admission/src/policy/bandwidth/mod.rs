@@ -1,56 +1,66 @@
 //! Who may use how much of the disk.
 
+mod autotune;
+mod calcspar;
 mod fixed;
+mod reserved;
 mod unlimited;
 
-pub use fixed::{Fixed, fixed};
-pub use unlimited::unlimited;
+pub use autotune::{Autotune, AutotuneSettings};
+pub use calcspar::Calcspar;
+pub use fixed::Fixed;
+pub use reserved::Reserved;
+pub use unlimited::Unlimited;
 
-use weir_io::Owner;
+use weir_io::Nanos;
 
-use crate::cost::Capacity;
-use crate::limits::Limits;
+use super::knobs::{NodeKnobs, PartitionKnobs};
+use super::meter::Load;
+use super::sample::{PartitionSample, Sample};
+use crate::gate::GateOptions;
+use crate::limits::{Limits, Rates};
 
-/// The facts a bandwidth policy sees.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sample {
-    /// What the device can do.
-    pub device: Limits,
-    /// The partitions on the node, by owner.
-    pub partitions: Vec<PartitionSample>,
+/// Decides the rates of all gates. State is in the implementor, facts are in the sample: no clock, no I/O.
+pub trait BandwidthPolicy: Send {
+    /// The knobs of a partition that is being opened or whose limits were altered: what does not depend on the load.
+    fn opening(&self, partition: &PartitionSample) -> PartitionKnobs;
+
+    /// The knobs of the node gate before `device`.
+    fn node(&self, device: Limits) -> NodeKnobs {
+        NodeKnobs { limits: device, burst: NODE_BURST }
+    }
+
+    /// The partitions' knobs. They and `loads` are in the order of the sample.
+    fn decide(&mut self, sample: &Sample, loads: &[Load]) -> Vec<PartitionKnobs>;
 }
 
-/// The facts about one partition.
+/// What bandwidth policies are configured with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PartitionSample {
-    /// Who.
-    pub owner: Owner,
-    /// What its tenant bought; zero = it has no limits.
-    pub capacity: Capacity,
-    /// Partitions that its tenant bought it for; at least 1.
-    pub partitions: u64,
+pub struct BandwidthSettings {
+    /// Device bytes read per byte asked for (FX-11).
+    pub read_amplification: u64,
+    /// Most background bytes per second of each partition; [`crate::UNLIMITED`] = as much as there is.
+    pub background: u64,
+    /// Foreground never passes its limit, as FlexEngine has it; otherwise it borrows from an idle node (C-9).
+    pub strict_foreground: bool,
 }
 
-/// Where the knobs go.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Knobs {
-    /// The node gate.
-    pub node: Limits,
-    /// One per partition of the sample, in its order.
-    pub partitions: Vec<PartitionKnobs>,
+/// Lets a partition have the foreground bandwidth that serves all its tenant bought (FX-10), for one partition may use it
+/// all: the units see to it that they do not so together. When the node is short, each weighs as much as its equal part
+/// of it. A partition whose tenant has no limits is not limited in front.
+fn front(partition: &PartitionSample, settings: &BandwidthSettings) -> PartitionKnobs {
+    let reserved = partition.capacity.foreground_bytes(settings.read_amplification);
+    let sold = reserved > 0;
+    PartitionKnobs {
+        borrows: sold && !settings.strict_foreground,
+        foreground: if sold { Limits::Shared(Rates::bytes(reserved)) } else { Limits::UNLIMITED },
+        weight: sold.then_some((reserved / partition.partitions.max(1)).max(1)),
+        ..PartitionKnobs::open(partition)
+    }
 }
 
-/// Where the knobs of one partition go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PartitionKnobs {
-    /// Who.
-    pub owner: Owner,
-    /// Its foreground gate.
-    pub foreground: Limits,
-    /// Its background gate.
-    pub background: Limits,
-    /// Whether its foreground may pass beyond its limit while the node is idle (C-9).
-    pub borrows: bool,
-    /// Its share inside a class at the node, in bytes per second (C-8); `None` for an equal share.
-    pub weight: Option<u64>,
-}
+/// Time's worth of tokens at the node gate, in nanoseconds.
+const NODE_BURST: Nanos = GateOptions::NODE.burst;
+
+#[cfg(test)]
+mod tests;

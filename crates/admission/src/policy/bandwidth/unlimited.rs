@@ -1,16 +1,24 @@
-//! No limits: the gates only count.
+//! No limits: the gates only count. RocksDB as it comes.
 
-use super::{Knobs, PartitionKnobs, Sample};
+use super::{BandwidthPolicy, NODE_BURST};
 use crate::limits::Limits;
+use crate::policy::knobs::{NodeKnobs, PartitionKnobs};
+use crate::policy::meter::Load;
+use crate::policy::sample::{PartitionSample, Sample};
 
 /// Opens every gate.
-pub fn unlimited(sample: &Sample) -> Knobs {
-    let open = |partition: &super::PartitionSample| PartitionKnobs {
-        owner: partition.owner,
-        foreground: Limits::UNLIMITED,
-        background: Limits::UNLIMITED,
-        borrows: false,
-        weight: None,
-    };
-    Knobs { node: Limits::UNLIMITED, partitions: sample.partitions.iter().map(open).collect() }
+pub struct Unlimited;
+
+impl BandwidthPolicy for Unlimited {
+    fn node(&self, _: Limits) -> NodeKnobs {
+        NodeKnobs { limits: Limits::UNLIMITED, burst: NODE_BURST }
+    }
+
+    fn opening(&self, partition: &PartitionSample) -> PartitionKnobs {
+        PartitionKnobs::open(partition)
+    }
+
+    fn decide(&mut self, sample: &Sample, _: &[Load]) -> Vec<PartitionKnobs> {
+        sample.partitions.iter().map(PartitionKnobs::open).collect()
+    }
 }

@@ -1,0 +1,66 @@
+//! FlexEngine's partition gates: foreground reserved as sold (FX-10), background what the ingest of the last minute needs (FX-12).
+//!
+//! As the paper has it, background is an average of a minute ago: after a pause it is next to nothing while memtables fill. `floor`
+//! closes that hole (U-9): the rate is raised at once and lowered only at the minute, is never below what flushes the next memtable in
+//! time, and what the node has left over is lent to everybody who is behind.
+
+use super::{BandwidthPolicy, BandwidthSettings, front};
+use crate::bucket::UNLIMITED;
+use crate::limits::{Limits, Rates};
+use crate::policy::knobs::PartitionKnobs;
+use crate::policy::meter::{Load, capacity};
+use crate::policy::sample::{PartitionSample, Sample};
+
+/// The rate is never below this share of the largest (U-9).
+const FLOOR: f64 = 0.05;
+/// Background bytes for a byte ingested, at least (U-9): flush and a merge, read and written, so that a memtable is in a table before the
+/// next is full.
+const FLOOR_AMPLIFICATION: f64 = 4.0;
+
+/// See the module.
+pub struct Reserved {
+    /// Rates as configured.
+    pub settings: BandwidthSettings,
+    /// Whether the hole after idle is closed (U-9).
+    pub floor: bool,
+}
+
+impl Reserved {
+    /// The background rate of a partition, `spare` being what nobody on the node needs; `None` while there is nothing to
+    /// go by.
+    fn background(&self, load: &Load, spare: f64) -> Option<f64> {
+        let paper = load.average.map(|average| average * load.amplification);
+        if !self.floor {
+            return paper;
+        }
+        let now = load.peak * load.amplification.max(FLOOR_AMPLIFICATION);
+        let largest = if self.settings.background == UNLIMITED { 0.0 } else { self.settings.background as f64 };
+        Some(paper.unwrap_or(largest).max(now).max(largest * FLOOR).max(spare))
+    }
+
+    fn knobs(&self, partition: &PartitionSample, background: Option<f64>) -> PartitionKnobs {
+        let rate = match background {
+            None => self.settings.background,
+            // A page a second, so that nothing waits for ever.
+            Some(rate) => (rate as u64).clamp(4096, self.settings.background.max(4096)),
+        };
+        PartitionKnobs { background: Limits::Shared(Rates::bytes(rate)), ..front(partition, &self.settings) }
+    }
+}
+
+impl BandwidthPolicy for Reserved {
+    fn opening(&self, partition: &PartitionSample) -> PartitionKnobs {
+        self.knobs(partition, None)
+    }
+
+    fn decide(&mut self, sample: &Sample, loads: &[Load]) -> Vec<PartitionKnobs> {
+        let device = capacity(&sample.device);
+        let needed: f64 = loads.iter().map(|load| load.read + load.log + load.background_need()).sum();
+        let of = |(partition, load): (&PartitionSample, &Load)| match device {
+            // Where the device has no limit, nothing is over-subscribed: what is configured holds.
+            None => self.knobs(partition, None),
+            Some(device) => self.knobs(partition, self.background(load, (device - needed).max(0.0))),
+        };
+        sample.partitions.iter().zip(loads).map(of).collect()
+    }
+}

@@ -1,0 +1,79 @@
+use weir_io::Owner;
+
+use super::*;
+use crate::cost::Capacity;
+use crate::policy::sample::{MemoryFacts, TreeFacts};
+
+const SETTINGS: BandwidthSettings =
+    BandwidthSettings { read_amplification: 4, background: 60_000_000, strict_foreground: false };
+
+fn sample(device: Limits) -> Sample {
+    let partition = |partition, capacity, partitions| PartitionSample {
+        owner: Owner { tenant: 1, partition },
+        capacity,
+        partitions,
+        tree: TreeFacts { memtable_bytes: 16_000_000, write_buffers: 4, depth: 3, ..TreeFacts::default() },
+        ..PartitionSample::default()
+    };
+    let partitions = vec![partition(1, Capacity { rcu: 3000, wcu: 3000 }, 3), partition(2, Capacity::default(), 1)];
+    Sample { now: 0, device, memory: MemoryFacts::default(), partitions }
+}
+
+fn load(ingest: f64, average: Option<f64>) -> Load {
+    Load { ingest, average, peak: ingest, amplification: 20.0, ..Load::default() }
+}
+
+#[test]
+fn foreground_follows_what_was_sold() {
+    let sample = sample(Limits::bytes(500_000_000));
+    let knobs = Fixed(SETTINGS).decide(&sample, &[Load::default(); 2]);
+    assert_eq!(Fixed(SETTINGS).node(sample.device).limits, sample.device);
+    let [first, second] = knobs[..] else { panic!("two partitions") };
+    assert_eq!((first.foreground, first.weight), (Limits::bytes(51 * 1_024_000), Some(17 * 1_024_000)));
+    assert_eq!([first.borrows, second.borrows], [true, false]);
+    assert_eq!((second.foreground, second.background), (Limits::UNLIMITED, Limits::bytes(60_000_000)));
+    let strict = Fixed(BandwidthSettings { strict_foreground: true, ..SETTINGS });
+    assert!(!strict.opening(&sample.partitions[0]).borrows);
+}
+
+#[test]
+fn background_is_the_ingest_of_the_last_minute_times_amplification() {
+    // FX-12: 2 MB/s and 20 make 40 MB/s. As written, nothing is left of it after an idle minute.
+    let sample = sample(Limits::bytes(500_000_000));
+    let mut paper = Reserved { settings: SETTINGS, floor: false };
+    let knobs = paper.decide(&sample, &[load(0.0, Some(2e6)), load(3e6, Some(0.0))]);
+    let background: Vec<Limits> = knobs.iter().map(|knobs| knobs.background).collect();
+    assert_eq!(background, [Limits::bytes(40_000_000), Limits::bytes(4096)]);
+    let first = paper.decide(&sample, &[load(3e6, None); 2]);
+    assert_eq!(first[0].background, Limits::bytes(60_000_000), "nothing is known in the first minute");
+}
+
+#[test]
+fn the_hole_after_idle_is_closed() {
+    // U-9: raised at once, lowered at the minute.
+    let sample = sample(Limits::bytes(100_000_000));
+    let mut reserved = Reserved { settings: SETTINGS, floor: true };
+    let busy = load(3e6, Some(0.0));
+    let knobs = reserved.decide(&sample, &[busy, load(0.0, Some(2e6))]);
+    let background: Vec<Limits> = knobs.iter().map(|knobs| knobs.background).collect();
+    assert_eq!(background, [Limits::bytes(60_000_000), Limits::bytes(40_000_000)]);
+    let idle = reserved.decide(&sample, &[load(0.0, Some(0.0)), load(5e6, Some(5e6))]);
+    assert_eq!(idle[0].background, Limits::bytes(3_000_000), "5 % of the largest while the node is full");
+    let alone = reserved.decide(&sample, &[load(0.0, Some(0.0)), load(1e6, Some(1e6))]);
+    assert_eq!(alone[0].background, Limits::bytes(60_000_000), "what nobody needs is lent");
+}
+
+#[test]
+fn an_unlimited_device_limits_nobody_behind() {
+    let settings = BandwidthSettings { background: crate::UNLIMITED, ..SETTINGS };
+    let knobs = Reserved { settings, floor: true }.decide(&sample(Limits::UNLIMITED), &[Load::default(); 2]);
+    assert!(knobs.iter().all(|knobs| knobs.background == Limits::UNLIMITED));
+}
+
+#[test]
+fn a_second_s_contract_may_be_used_at_any_moment() {
+    let knobs = Calcspar(SETTINGS).decide(&sample(Limits::bytes(7)), &[Load::default(); 2]);
+    let node = Calcspar(SETTINGS).node(Limits::bytes(7));
+    assert_eq!((node.limits, node.burst), (Limits::bytes(7), 1_000_000_000));
+    assert_eq!(knobs[1].background, Limits::UNLIMITED);
+}

@@ -1,0 +1,214 @@
+//! Where the knobs go, and why.
+
+use std::fmt;
+
+use weir_io::{Nanos, Owner};
+
+use super::sample::PartitionSample;
+use crate::limits::Limits;
+
+/// The knobs of one node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Knobs {
+    /// Of the node itself.
+    pub node: NodeKnobs,
+    /// One per partition of the sample, in its order.
+    pub partitions: Vec<PartitionKnobs>,
+}
+
+/// The knobs of the node gate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NodeKnobs {
+    /// What it hands out.
+    pub limits: Limits,
+    /// Time's worth of tokens that it keeps, in nanoseconds.
+    pub burst: Nanos,
+}
+
+/// The knobs of one partition.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PartitionKnobs {
+    /// Who.
+    pub owner: Owner,
+    /// Its foreground gate.
+    pub foreground: Limits,
+    /// Its background gate.
+    pub background: Limits,
+    /// Whether its foreground may pass beyond its limit while the node is idle (C-9).
+    pub borrows: bool,
+    /// Its share inside a class at the node, in bytes per second (C-8); `None` for an equal share.
+    pub weight: Option<u64>,
+    /// How far its compactions are put off.
+    pub stage: Stage,
+    /// Which compactions may run.
+    pub scope: Scope,
+    /// A flush waits for so many sealed memtables and writes them as one run.
+    pub flush_gather: u64,
+    /// Memtables allowed, the active one included.
+    pub write_buffers: u64,
+    /// Fewest runs that a merge inside level 0 takes.
+    pub intra_l0_fan_in: u64,
+    /// Flushes pass as foreground (U-11).
+    pub flush_is_urgent: bool,
+    /// Bytes per second that users may write; `None` = as they like.
+    pub write_rate: Option<u64>,
+    /// Why the stage is what it is.
+    pub why: Reason,
+    /// Nanoseconds until a write would stall under the present load, bandwidth and stage; `None` = never.
+    pub time_to_stall: Option<Nanos>,
+}
+
+impl PartitionKnobs {
+    /// All gates open, nothing put off.
+    pub fn open(partition: &PartitionSample) -> Self {
+        Self {
+            owner: partition.owner,
+            foreground: Limits::UNLIMITED,
+            background: Limits::UNLIMITED,
+            borrows: false,
+            weight: None,
+            stage: Stage::Normal,
+            scope: Scope::All,
+            flush_gather: 1,
+            write_buffers: partition.tree.write_buffers,
+            intra_l0_fan_in: INTRA_L0_FAN_IN,
+            flush_is_urgent: false,
+            write_rate: None,
+            why: Reason::Enough,
+            time_to_stall: None,
+        }
+    }
+}
+
+/// FX-22.
+pub const INTRA_L0_FAN_IN: u64 = 4;
+
+/// How far the compactions of a partition are put off.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// Not at all.
+    #[default]
+    Normal,
+    /// Only level 0 into level 1 (FX-19).
+    One,
+    /// Only inside level 0 (FX-20).
+    Two,
+    /// On the way back from stage two: level 0 is emptied, in turn with the other partitions (U-3).
+    Drain,
+    /// Everything runs again, within the budget of what is being caught up on (U-4).
+    Resume,
+}
+
+impl Stage {
+    /// Every stage.
+    pub const ALL: [Stage; 5] = [Stage::Normal, Stage::One, Stage::Two, Stage::Drain, Stage::Resume];
+
+    /// The label used in metrics, JSON and fixtures.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Stage::Normal => "normal",
+            Stage::One => "stage1",
+            Stage::Two => "stage2",
+            Stage::Drain => "drain",
+            Stage::Resume => "resume",
+        }
+    }
+
+    /// The compactions that run in it.
+    pub const fn scope(self) -> Scope {
+        match self {
+            Stage::Normal | Stage::Resume => Scope::All,
+            Stage::One | Stage::Drain => Scope::L0ToL1,
+            Stage::Two => Scope::IntraL0,
+        }
+    }
+
+    /// Whether compactions are put off.
+    pub const fn is_deferred(self) -> bool {
+        matches!(self, Stage::One | Stage::Two | Stage::Drain)
+    }
+}
+
+/// Which compactions may run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scope {
+    /// Every one.
+    #[default]
+    All,
+    /// Only level 0 into level 1.
+    L0ToL1,
+    /// Only inside level 0.
+    IntraL0,
+}
+
+impl Scope {
+    /// The label used in fixtures.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Scope::All => "all",
+            Scope::L0ToL1 => "l0-to-l1",
+            Scope::IntraL0 => "intra-l0",
+        }
+    }
+}
+
+/// Why a partition is in its stage. Displayed, it is a sentence for an operator.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reason {
+    /// There is bandwidth enough.
+    #[default]
+    Enough,
+    /// What the load needs is this much of the device, in percent.
+    Demand(u64),
+    /// Level 0 has this many runs while the node is short.
+    Runs(u64),
+    /// A write would stall in this many seconds.
+    StallAhead(u64),
+    /// The node is still short, or was so a moment ago.
+    Latched,
+    /// Opened with a long level 0.
+    Opened,
+    /// There is bandwidth again: it waits for its turn to catch up.
+    Queued,
+    /// There is bandwidth again: it is catching up.
+    CatchingUp,
+    /// Reads became too slow.
+    SlowReads,
+    /// Memory for deferral runs out.
+    Memory,
+}
+
+impl Reason {
+    /// Label and number, for fixtures.
+    pub const fn parts(self) -> (&'static str, Option<u64>) {
+        match self {
+            Reason::Enough => ("enough", None),
+            Reason::Demand(percent) => ("demand", Some(percent)),
+            Reason::Runs(runs) => ("runs", Some(runs)),
+            Reason::StallAhead(seconds) => ("stall-ahead", Some(seconds)),
+            Reason::Latched => ("latched", None),
+            Reason::Opened => ("opened", None),
+            Reason::Queued => ("queued", None),
+            Reason::CatchingUp => ("catching-up", None),
+            Reason::SlowReads => ("slow-reads", None),
+            Reason::Memory => ("memory", None),
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::Enough => f.write_str("the device has bandwidth enough for everything"),
+            Reason::Demand(percent) => write!(f, "the node's load needs {percent} % of the device"),
+            Reason::Runs(runs) => write!(f, "level 0 has {runs} runs while the device is short"),
+            Reason::StallAhead(seconds) => write!(f, "writes would stall in {seconds} s if nothing changed"),
+            Reason::Latched => f.write_str("the device is still short, or was so a moment ago"),
+            Reason::Opened => f.write_str("it was opened with a long level 0"),
+            Reason::Queued => f.write_str("the device has bandwidth again; it waits for its turn to catch up"),
+            Reason::CatchingUp => f.write_str("the device has bandwidth again; compactions put off are caught up on"),
+            Reason::SlowReads => f.write_str("reads had become too slow in stage 2"),
+            Reason::Memory => f.write_str("memory for putting off runs out"),
+        }
+    }
+}

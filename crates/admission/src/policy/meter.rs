@@ -1,0 +1,223 @@
+//! From totals to rates: what every policy asks about the load.
+
+use std::collections::BTreeMap;
+
+use weir_io::{Nanos, Owner};
+
+use super::sample::{Bytes, PartitionSample, Sample};
+use crate::bucket::UNLIMITED;
+use crate::limits::{Direction, Limits};
+
+const SECOND: Nanos = 1_000_000_000;
+/// Time between two looks at the average ingest (FX-12).
+const AVERAGE_OVER: Nanos = 60 * SECOND;
+/// Time constant of the measured amplification (U-10), in seconds.
+const AMPLIFICATION_SECONDS: f64 = 600.0;
+/// Before anything is measured: what the paper's runs measured (FX-13), in device bytes per byte ingested.
+const AMPLIFICATION_FIRST: f64 = 20.0;
+/// How much of that is written: 25 of 46 by the levels (FX-13).
+const WRITTEN_SHARE: f64 = 25.0 / 46.0;
+/// The measurement counts as much as the first guess after so many memtables.
+const PRIOR_MEMTABLES: f64 = 16.0;
+/// No tree does with less (U-10): flush, and one merge whose inputs are read.
+const AMPLIFICATION_MIN: f64 = 3.0;
+
+/// Rates of all partitions of one node.
+#[derive(Clone, Debug, Default)]
+pub struct Meters {
+    partitions: BTreeMap<Owner, Meter>,
+}
+
+#[derive(Clone, Debug)]
+struct Meter {
+    at: Nanos,
+    bytes: Bytes,
+    minute_at: Nanos,
+    minute_user: u64,
+    peak: f64,
+    average: Option<f64>,
+    ingested: f64,
+    background: f64,
+    load: Load,
+}
+
+/// One partition's load, in bytes per second.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Load {
+    /// Written by users, in the last window.
+    pub ingest: f64,
+    /// Written by users, over the last whole minute (FX-12); `None` in the first.
+    pub average: Option<f64>,
+    /// Written by users, in the busiest window of this minute (U-9: lowered only at the minute).
+    pub peak: f64,
+    /// Log.
+    pub log: f64,
+    /// Read for users.
+    pub read: f64,
+    /// Flushes and merges.
+    pub background: f64,
+    /// Background bytes that a byte ingested causes when nothing is put off (LSM-BA).
+    pub amplification: f64,
+}
+
+impl Load {
+    /// Background bytes per second that the present ingest needs when nothing is put off.
+    pub fn background_need(&self) -> f64 {
+        self.ingest * self.amplification
+    }
+}
+
+/// The most background bytes that a byte ingested can cause in a tree whose deepest level is `depth`, with levels 0 and 1 in memory and
+/// a factor of ten between levels (FX-13): 46 for levels 0 to 3.
+pub fn amplification_bound(depth: u64) -> f64 {
+    let deep = depth.max(1) as f64 - 1.0;
+    let written = 1.0 + 2.0 + 11.0 * deep;
+    let read = if deep > 0.0 { 11.0 * deep - 1.0 } else { 0.0 };
+    written + read
+}
+
+impl Meters {
+    /// Takes in a sample and gives the loads, in its order. `deferred` says whose amplification is not what it would be (U-10: frozen).
+    pub fn observe(&mut self, sample: &Sample, deferred: impl Fn(Owner) -> bool) -> Vec<Load> {
+        let awake: Vec<Owner> = sample.partitions.iter().map(|partition| partition.owner).collect();
+        self.partitions.retain(|owner, _| awake.binary_search(owner).is_ok());
+        let load = |partition: &PartitionSample| {
+            let meter = self.partitions.entry(partition.owner).or_insert_with(|| Meter::new(sample.now, partition));
+            meter.observe(sample.now, partition, deferred(partition.owner));
+            meter.load
+        };
+        sample.partitions.iter().map(load).collect()
+    }
+}
+
+impl Meter {
+    fn new(now: Nanos, partition: &PartitionSample) -> Self {
+        Self {
+            at: now,
+            bytes: partition.bytes,
+            minute_at: now,
+            minute_user: partition.bytes.user,
+            peak: 0.0,
+            average: None,
+            ingested: 0.0,
+            background: 0.0,
+            load: Load { amplification: amplification(0.0, 0.0, partition), ..Load::default() },
+        }
+    }
+
+    fn observe(&mut self, now: Nanos, partition: &PartitionSample, deferred: bool) {
+        let nanos = now.saturating_sub(self.at);
+        if nanos == 0 {
+            return;
+        }
+        let seconds = nanos as f64 / SECOND as f64;
+        let since = partition.bytes.since(&self.bytes);
+        let rate = |bytes: u64| bytes as f64 / seconds;
+        if !deferred {
+            let keep = (-seconds / AMPLIFICATION_SECONDS).exp();
+            self.ingested = self.ingested * keep + since.user as f64;
+            self.background = self.background * keep + since.background() as f64;
+        }
+        if now - self.minute_at >= AVERAGE_OVER {
+            let minute = (now - self.minute_at) as f64 / SECOND as f64;
+            self.average = Some(partition.bytes.user.saturating_sub(self.minute_user) as f64 / minute);
+            (self.minute_at, self.minute_user, self.peak) = (now, partition.bytes.user, 0.0);
+        }
+        self.peak = self.peak.max(rate(since.user));
+        self.load = Load {
+            ingest: rate(since.user),
+            average: self.average,
+            peak: self.peak,
+            log: rate(since.log),
+            read: rate(since.read),
+            background: rate(since.background()),
+            amplification: amplification(self.ingested, self.background, partition),
+        };
+        (self.at, self.bytes) = (now, partition.bytes);
+    }
+}
+
+/// What was measured, mixed with the first guess while little has been, between its bounds (U-10).
+fn amplification(ingested: f64, background: f64, partition: &PartitionSample) -> f64 {
+    let prior = PRIOR_MEMTABLES * partition.tree.memtable_bytes.max(1) as f64;
+    let measured = (background + AMPLIFICATION_FIRST * prior) / (ingested + prior);
+    measured.clamp(AMPLIFICATION_MIN, amplification_bound(partition.tree.depth).max(AMPLIFICATION_MIN))
+}
+
+/// Bytes per second that the device gives, both directions together; `None` if it is not limited.
+pub fn capacity(device: &Limits) -> Option<f64> {
+    let rate = |direction| device.rates(direction).bytes;
+    let (read, write) = (rate(Direction::Read), rate(Direction::Write));
+    match device {
+        Limits::Shared(_) => (read != UNLIMITED).then_some(read as f64),
+        Limits::Split { .. } if read == UNLIMITED && write == UNLIMITED => None,
+        Limits::Split { .. } => Some(read as f64 + write as f64),
+    }
+}
+
+/// Share of the device that `foreground_read`, `log` and `background` bytes per second take, 1 = all of it. Where reads and writes have
+/// budgets of their own, the fuller one counts, and background is divided as the levels divide it.
+pub fn share(device: &Limits, read: f64, log: f64, background: f64) -> f64 {
+    let rate = |direction| device.rates(direction).bytes;
+    let of = |bytes: f64, rate: u64| if rate == UNLIMITED { 0.0 } else { bytes / (rate.max(1) as f64) };
+    match device {
+        Limits::Shared(rates) => of(read + log + background, rates.bytes),
+        Limits::Split { .. } => {
+            let written = background * WRITTEN_SHARE;
+            of(read + background - written, rate(Direction::Read)).max(of(log + written, rate(Direction::Write)))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample::{MemoryFacts, TreeFacts};
+    use super::*;
+
+    fn at(second: u64, bytes: Bytes, depth: u64) -> Sample {
+        let tree = TreeFacts { memtable_bytes: 1_000_000, depth, ..TreeFacts::default() };
+        let partition = PartitionSample { bytes, tree, ..PartitionSample::default() };
+        let memory = MemoryFacts::default();
+        Sample { now: second * SECOND, device: Limits::UNLIMITED, memory, partitions: vec![partition] }
+    }
+
+    #[test]
+    fn the_bound_is_46_with_four_levels() {
+        // FX-13.
+        assert_eq!([1, 2, 3, 4].map(amplification_bound), [3.0, 24.0, 46.0, 68.0]);
+    }
+
+    #[test]
+    fn the_average_is_taken_every_minute() {
+        // FX-12: 120 MB in a minute are 2 MB/s.
+        let mut meters = Meters::default();
+        let mut last = Load::default();
+        for second in 0..=119 {
+            let user = 2_000_000 * second.min(60);
+            last = meters.observe(&at(second, Bytes { user, ..Bytes::default() }, 3), |_| false)[0];
+            if second == 59 {
+                assert_eq!((last.average, last.ingest), (None, 2e6));
+            }
+        }
+        assert_eq!((last.average, last.ingest), (Some(2e6), 0.0));
+        let last = meters.observe(&at(120, Bytes { user: 120_000_000, ..Bytes::default() }, 3), |_| false)[0];
+        assert_eq!(last.average, Some(0.0));
+    }
+
+    #[test]
+    fn amplification_is_measured_bounded_and_frozen() {
+        let run = |per_byte: u64, depth: u64, deferred: bool| {
+            let mut meters = Meters::default();
+            let bytes = |second: u64| {
+                let user = second * 3_000_000;
+                Bytes { user, flush: user, deep_written: user * (per_byte - 1), ..Bytes::default() }
+            };
+            let each = (0..600).map(|second| meters.observe(&at(second, bytes(second), depth), |_| deferred)[0]);
+            each.last().expect("ten minutes").amplification
+        };
+        assert!((run(9, 3, false) - 9.0).abs() < 0.2, "{}", run(9, 3, false));
+        assert_eq!([run(1, 3, false), run(99, 3, false)], [3.0, 46.0]);
+        assert_eq!(run(9, 3, true), 20.0);
+        assert_eq!(run(9, 1, false), 3.0);
+    }
+}

@@ -1,0 +1,177 @@
+//! Profiles: a bandwidth policy and a deferral policy under one name, so that a comparison changes one word.
+
+use std::fmt;
+
+use weir_io::Nanos;
+
+use super::bandwidth::{
+    Autotune, AutotuneSettings, BandwidthPolicy, BandwidthSettings, Calcspar, Fixed, Reserved, Unlimited,
+};
+use super::deferral::{DeferralPolicy, Never};
+use super::knobs::{Knobs, NodeKnobs, PartitionKnobs};
+use super::meter::{Load, Meters};
+use super::sample::{PartitionSample, Sample};
+use crate::limits::Limits;
+
+/// A named pair of policies. `docs/policy/` has a page on each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Profile {
+    /// RocksDB as it comes: no limits, nothing put off.
+    RocksDb,
+    /// RocksDB with its auto-tuned limiter for every partition.
+    RocksDbAutotune,
+    /// Fixed limits for partitions, and one gate for the node.
+    Node,
+    /// The same with the first stage of deferral.
+    NodeStage1,
+    /// One gate for the node, with the device's contract by the second.
+    Calcspar,
+    /// FlexEngine as its paper has it.
+    FlexEngine,
+    /// FlexEngine with what its paper leaves open.
+    #[default]
+    Weir,
+}
+
+impl Profile {
+    /// Every profile.
+    pub const ALL: [Profile; 7] = [
+        Profile::RocksDb,
+        Profile::RocksDbAutotune,
+        Profile::Node,
+        Profile::NodeStage1,
+        Profile::Calcspar,
+        Profile::FlexEngine,
+        Profile::Weir,
+    ];
+
+    /// Their names, in that order.
+    pub const NAMES: [&'static str; 7] = {
+        let mut names = [""; 7];
+        let mut at = 0;
+        while at < names.len() {
+            names[at] = Profile::ALL[at].name();
+            at += 1;
+        }
+        names
+    };
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Profile::RocksDb => "rocksdb",
+            Profile::RocksDbAutotune => "rocksdb-autotune",
+            Profile::Node => "node",
+            Profile::NodeStage1 => "node+stage1",
+            Profile::Calcspar => "calcspar",
+            Profile::FlexEngine => "flexengine",
+            Profile::Weir => "weir",
+        }
+    }
+
+    /// The profile called `name`.
+    pub fn parse(name: &str) -> Option<Profile> {
+        Profile::ALL.into_iter().find(|profile| profile.name() == name)
+    }
+
+    /// Whether trees let runs gather in level 0 where that saves rewriting level 1. The peers' trees do not.
+    pub const fn gathers_l0(self) -> bool {
+        matches!(self, Profile::Weir)
+    }
+}
+
+impl fmt::Display for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What the policies of a profile are configured with.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Settings {
+    /// For the bandwidth policy.
+    pub bandwidth: BandwidthSettings,
+    /// For [`Profile::RocksDbAutotune`].
+    pub autotune: AutotuneSettings,
+    /// How long it takes to move a partition to another node, in nanoseconds: deferral has to bridge that.
+    pub migration: Nanos,
+}
+
+impl Settings {
+    /// FlexEngine's: a read touches at most four times its bytes (FX-11), a migration takes 200 s.
+    pub const fn new(bandwidth: BandwidthSettings) -> Self {
+        let autotune = AutotuneSettings { start: 0.5, step: 1_000_000_000 };
+        Self { bandwidth, autotune, migration: 200_000_000_000 }
+    }
+}
+
+/// The policies of one node at work: asked once a second, and whenever a partition is opened.
+pub struct Policy {
+    profile: Profile,
+    meters: Meters,
+    bandwidth: Box<dyn BandwidthPolicy>,
+    deferral: Box<dyn DeferralPolicy>,
+}
+
+/// What came of one sample.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision {
+    /// What was measured, in the order of the sample.
+    pub loads: Vec<Load>,
+    /// Where the knobs go.
+    pub knobs: Knobs,
+}
+
+impl Policy {
+    /// The policies of `profile`, knowing nothing yet.
+    pub fn new(profile: Profile, settings: Settings) -> Self {
+        let rates = settings.bandwidth;
+        let bandwidth: Box<dyn BandwidthPolicy> = match profile {
+            Profile::RocksDb => Box::new(Unlimited),
+            Profile::RocksDbAutotune => Box::new(Autotune::new(rates, settings.autotune)),
+            Profile::Node | Profile::NodeStage1 => Box::new(Fixed(rates)),
+            Profile::Calcspar => Box::new(Calcspar(rates)),
+            Profile::FlexEngine => Box::new(Reserved { settings: rates, floor: false }),
+            Profile::Weir => Box::new(Reserved { settings: rates, floor: true }),
+        };
+        Self { profile, meters: Meters::default(), bandwidth, deferral: Box::new(Never) }
+    }
+
+    /// Which profile it is.
+    pub fn profile(&self) -> Profile {
+        self.profile
+    }
+
+    /// The knobs of a partition that is being opened, or whose limits were altered.
+    pub fn opening(&self, partition: &PartitionSample) -> PartitionKnobs {
+        self.bandwidth.opening(partition)
+    }
+
+    /// The knobs of the node gate before `device`.
+    pub fn node(&self, device: Limits) -> NodeKnobs {
+        self.bandwidth.node(device)
+    }
+
+    /// Takes in a sample and says where all knobs go. Samples come in the order of their time.
+    pub fn decide(&mut self, sample: &Sample) -> Decision {
+        let deferral = &self.deferral;
+        let loads = self.meters.observe(sample, |owner| deferral.is_deferred(owner));
+        let partitions = self.bandwidth.decide(sample, &loads);
+        let mut knobs = Knobs { node: self.node(sample.device), partitions };
+        self.deferral.decide(sample, &loads, &mut knobs);
+        Decision { loads, knobs }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_back() {
+        for (profile, name) in Profile::ALL.into_iter().zip(Profile::NAMES) {
+            assert_eq!((Profile::parse(name), profile.to_string().as_str()), (Some(profile), name));
+        }
+        assert_eq!((Profile::parse("none"), Profile::default()), (None, Profile::Weir));
+    }
+}

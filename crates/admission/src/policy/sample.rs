@@ -1,0 +1,149 @@
+//! What a policy sees: plain numbers, taken once a second from the whole node.
+
+use weir_io::{Nanos, Owner};
+
+use crate::cost::Capacity;
+use crate::limits::{Direction, Limits};
+
+/// One node at one moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sample {
+    /// When it was taken, on the node's monotonic clock, in nanoseconds.
+    pub now: Nanos,
+    /// What the device can do.
+    pub device: Limits,
+    /// Memory that policies may spend.
+    pub memory: MemoryFacts,
+    /// The partitions that are awake, by owner.
+    pub partitions: Vec<PartitionSample>,
+}
+
+/// Memory of the node, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryFacts {
+    /// In memtables, over all partitions.
+    pub buffers_used: u64,
+    /// Most that memtables may take together; `None` = nobody counts.
+    pub buffers_max: Option<u64>,
+}
+
+/// One partition.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct PartitionSample {
+    /// Who.
+    pub owner: Owner,
+    /// What its tenant bought; zero = it has no limits.
+    pub capacity: Capacity,
+    /// Partitions that its tenant bought it for; at least 1.
+    pub partitions: u64,
+    /// What it did since it was opened.
+    pub bytes: Bytes,
+    /// Its tree.
+    pub tree: TreeFacts,
+    /// Its background jobs.
+    pub jobs: JobFacts,
+    /// 99th percentile of its reads in the last window, in nanoseconds; `None` where nothing was read or nobody measures.
+    pub read_p99: Option<Nanos>,
+}
+
+/// Bytes since the partition was opened; all but the first of the device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bytes {
+    /// Written by users.
+    pub user: u64,
+    /// Log.
+    pub log: u64,
+    /// Read for users.
+    pub read: u64,
+    /// Written by flushes.
+    pub flush: u64,
+    /// Read by merges out of level 0.
+    pub l0_read: u64,
+    /// Written by them.
+    pub l0_written: u64,
+    /// Read by merges of deeper levels.
+    pub deep_read: u64,
+    /// Written by them.
+    pub deep_written: u64,
+}
+
+/// A tree.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TreeFacts {
+    /// Runs in level 0.
+    pub l0_runs: u64,
+    /// Their bytes.
+    pub l0_bytes: u64,
+    /// Bytes in level 1.
+    pub l1_bytes: u64,
+    /// Deepest level that holds something.
+    pub depth: u64,
+    /// Bytes above target, over all levels below level 0: what deeper compactions have still to move.
+    pub deep_debt: u64,
+    /// Bytes in memtables, sealed and active.
+    pub unflushed: u64,
+    /// Memtables that wait for their flush or are in it.
+    pub sealed: u64,
+    /// Size of a memtable.
+    pub memtable_bytes: u64,
+    /// Memtables allowed by configuration, the active one included.
+    pub write_buffers: u64,
+    /// Memtables allowed just now.
+    pub write_buffers_now: u64,
+    /// Runs at which a merge into level 1 is due.
+    pub l0_trigger: u64,
+    /// Runs from which writes are slowed.
+    pub l0_slow: u64,
+}
+
+/// Background jobs of a tree.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct JobFacts {
+    /// Running.
+    pub running: u64,
+    /// Parked: they keep their inputs, but no thread and no tokens.
+    pub parked: u64,
+}
+
+impl Bytes {
+    /// Of flushes and merges, both directions.
+    pub fn background(&self) -> u64 {
+        self.flush + self.merged(Direction::Read) + self.merged(Direction::Write)
+    }
+
+    /// Of merges.
+    pub fn merged(&self, direction: Direction) -> u64 {
+        match direction {
+            Direction::Read => self.l0_read + self.deep_read,
+            Direction::Write => self.l0_written + self.deep_written,
+        }
+    }
+
+    /// What was added since `earlier`.
+    #[must_use]
+    pub fn since(&self, earlier: &Bytes) -> Bytes {
+        Bytes {
+            user: self.user.saturating_sub(earlier.user),
+            log: self.log.saturating_sub(earlier.log),
+            read: self.read.saturating_sub(earlier.read),
+            flush: self.flush.saturating_sub(earlier.flush),
+            l0_read: self.l0_read.saturating_sub(earlier.l0_read),
+            l0_written: self.l0_written.saturating_sub(earlier.l0_written),
+            deep_read: self.deep_read.saturating_sub(earlier.deep_read),
+            deep_written: self.deep_written.saturating_sub(earlier.deep_written),
+        }
+    }
+}
+
+impl TreeFacts {
+    /// Bytes that merges put off still have to move at least once: what deferral owes.
+    pub fn debt(&self) -> u64 {
+        let due = if self.l0_runs >= self.l0_trigger { self.l0_bytes } else { 0 };
+        due + self.deep_debt
+    }
+
+    /// Bytes that may still be written before every one of `buffers` memtables is full.
+    pub fn room(&self, buffers: u64) -> u64 {
+        (buffers * self.memtable_bytes).saturating_sub(self.unflushed)
+    }
+}

@@ -1,0 +1,166 @@
+//! The policy tick: once a second a sample of the whole node goes to the profile's policies, and all knobs go where they say.
+//!
+//! Only partitions that are awake are looked at, in the order of their owners. Between two ticks a partition that is opened, or whose
+//! tenant's limits are altered, gets at once what does not depend on the load.
+//!
+//! Lock order: `policy`, then a home's reservation, then gates. `awake` is alone.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+use weir_admission::policy::bandwidth::BandwidthSettings;
+use weir_admission::policy::{
+    Bytes, JobFacts, MemoryFacts, PartitionKnobs, PartitionSample, Policy, Sample, Settings, TreeFacts,
+};
+use weir_admission::{Booked, Direction, Gate, Limits, UNLIMITED};
+use weir_io::{Class, Clock, Nanos, Owner, sleep_until};
+
+use crate::config::NodeConfig;
+use crate::home::Home;
+use crate::partition::Partition;
+
+/// Time between two ticks, in nanoseconds. Times are never scaled.
+const EVERY: Nanos = 1_000_000_000;
+/// Device bytes read per byte asked for, at most, with four levels of which two are in memory (FX-11).
+const READ_AMPLIFICATION: u64 = 4;
+
+/// See the module.
+pub(crate) struct Ticker {
+    config: NodeConfig,
+    device: Limits,
+    gate: Arc<Gate>,
+    policy: Mutex<Policy>,
+    awake: Mutex<BTreeMap<Owner, Weak<Home>>>,
+}
+
+impl Ticker {
+    /// For a node under `config`, whose gate is `gate`.
+    pub fn new(config: &NodeConfig, gate: &Arc<Gate>) -> Arc<Self> {
+        let settings = Settings::new(BandwidthSettings {
+            read_amplification: READ_AMPLIFICATION,
+            background: config.bandwidth.map_or(UNLIMITED, |bandwidth| bandwidth.background),
+            strict_foreground: config.bandwidth.is_some_and(|bandwidth| bandwidth.strict_foreground),
+        });
+        let device = config.bandwidth.map_or(Limits::UNLIMITED, |bandwidth| bandwidth.device);
+        let policy = Policy::new(config.profile, settings);
+        // They are the same whatever the load is.
+        let knobs = policy.node(device);
+        gate.set_burst(knobs.burst);
+        gate.set_limits(knobs.limits);
+        Arc::new(Self {
+            config: config.clone(),
+            device,
+            gate: Arc::clone(gate),
+            policy: Mutex::new(policy),
+            awake: Mutex::default(),
+        })
+    }
+
+    /// The gates of `home` are there, as `owner`'s: it is being opened.
+    pub fn opened(&self, owner: Owner, home: &Arc<Home>) {
+        self.awake.lock().insert(owner, Arc::downgrade(home));
+        self.altered(owner, home);
+    }
+
+    /// The limits of the tenant of `home` have changed.
+    pub fn altered(&self, owner: Owner, home: &Home) {
+        let policy = self.policy.lock();
+        let sample = home.reservation.sold(owner, &self.config);
+        let knobs = policy.opening(&sample);
+        home.reservation.turn(&knobs, &self.gate);
+    }
+
+    /// The partition is closed.
+    pub fn closed(&self, owner: Owner) {
+        self.awake.lock().remove(&owner);
+    }
+
+    fn sample(&self, now: Nanos, partitions: Vec<PartitionSample>) -> Sample {
+        let buffers_used = partitions.iter().map(|partition| partition.tree.unflushed).sum();
+        let memory = MemoryFacts { buffers_used, buffers_max: None };
+        Sample { now, device: self.device, memory, partitions }
+    }
+
+    /// Samples, decides and turns.
+    pub fn tick(&self, now: Nanos) {
+        let homes: Vec<(Owner, Arc<Home>)> = {
+            let awake = self.awake.lock();
+            awake.iter().filter_map(|(owner, home)| home.upgrade().map(|home| (*owner, home))).collect()
+        };
+        // What is on its way in or out has no tree to be asked.
+        let there = homes.iter().filter_map(|(owner, home)| {
+            let partition = home.awake().clone().filter(|partition| partition.owner() == *owner)?;
+            Some((home, partition))
+        });
+        let there: Vec<(&Arc<Home>, Arc<Partition>)> = there.collect();
+        let mut policy = self.policy.lock();
+        let samples = there.iter().map(|(home, partition)| self.look(home, partition)).collect();
+        let decision = policy.decide(&self.sample(now, samples));
+        for ((home, partition), knobs) in there.iter().zip(&decision.knobs.partitions) {
+            home.reservation.turn(knobs, &self.gate);
+            partition.turn(knobs);
+        }
+    }
+
+    fn look(&self, home: &Home, partition: &Partition) -> PartitionSample {
+        let shape = partition.tree.shape();
+        let options = partition.tree.options();
+        let target = |level: usize| options.level_bytes_target(level);
+        let levels = shape.levels.iter().enumerate();
+        let deep_debt = levels.clone().skip(1).map(|(level, shape)| shape.bytes.saturating_sub(target(level))).sum();
+        PartitionSample {
+            bytes: bytes(&partition.account.booked()),
+            tree: TreeFacts {
+                l0_runs: shape.levels[0].tables as u64,
+                l0_bytes: shape.levels[0].bytes,
+                l1_bytes: shape.levels[1].bytes,
+                depth: levels.rev().find(|(_, level)| level.tables > 0).map_or(0, |(level, _)| level as u64),
+                deep_debt,
+                unflushed: (shape.memtable_bytes + shape.sealed_bytes) as u64,
+                sealed: shape.sealed as u64,
+                memtable_bytes: options.write_buffer_bytes as u64,
+                write_buffers: options.write_buffers_max as u64,
+                write_buffers_now: options.write_buffers_max as u64,
+                l0_trigger: options.l0_trigger as u64,
+                l0_slow: options.l0_slow as u64,
+            },
+            jobs: JobFacts { running: shape.jobs_running as u64, parked: 0 },
+            ..home.reservation.sold(partition.owner(), &self.config)
+        }
+    }
+}
+
+impl Partition {
+    /// Turns the knobs of log and tree.
+    fn turn(&self, knobs: &PartitionKnobs) {
+        self.set_write_rate(knobs.write_rate);
+    }
+}
+
+/// The ledger's page in the words of policies.
+fn bytes(booked: &Booked) -> Bytes {
+    let of = |class, direction| booked[(class, direction)].bytes;
+    Bytes {
+        user: booked.user(Direction::Write).bytes,
+        log: of(Class::Log, Direction::Write),
+        read: of(Class::Read, Direction::Read),
+        flush: of(Class::Flush, Direction::Write),
+        l0_read: of(Class::CompactL0, Direction::Read),
+        l0_written: of(Class::CompactL0, Direction::Write),
+        deep_read: of(Class::CompactDeep, Direction::Read),
+        deep_written: of(Class::CompactDeep, Direction::Write),
+    }
+}
+
+/// Ticks until the node is gone.
+pub(crate) async fn run(ticker: Weak<Ticker>, clock: Arc<dyn Clock>) {
+    loop {
+        sleep_until(&clock, clock.now() + EVERY).await;
+        let Some(ticker) = ticker.upgrade() else { return };
+        ticker.tick(clock.now());
+    }
+}
+
+#[cfg(test)]
+mod tests;

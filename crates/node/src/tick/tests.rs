@@ -1,0 +1,67 @@
+use std::sync::Arc;
+
+use weir_admission::UnitLimits;
+use weir_admission::cost::Capacity;
+use weir_io::Fs;
+use weir_io::sim::{DeviceSpec, FaultPlan, Sim, SimFs};
+use weir_model::TenantName;
+
+use super::*;
+use crate::config::{Bandwidth, Machine};
+use crate::{Node, TenantSettings};
+
+fn machine(sim: &Sim) -> Machine {
+    let fs = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng());
+    Machine { fs: fs as Arc<dyn Fs>, clock: sim.clock(), spawn: sim.spawner(), salt: 7 }
+}
+
+fn config() -> NodeConfig {
+    let device = Limits::bytes(1_000_000_000);
+    let bandwidth =
+        Bandwidth { device, capacity: Capacity::default(), background: 60_000_000, strict_foreground: false };
+    NodeConfig { bandwidth: Some(bandwidth), ..NodeConfig::new("/weir") }
+}
+
+#[test]
+fn gates_follow_what_the_tenant_bought_while_the_partition_is_open() {
+    // FX-10.
+    let sim = Sim::new(1);
+    let node = sim.block_on(Node::open(&config(), machine(&sim))).expect("the node opens");
+    assert!(!node.gate().is_unlimited());
+    let name = TenantName::built_in();
+    let alter = |rcu, wcu| {
+        let limits = UnitLimits { rcu, wcu, ..UnitLimits::default() };
+        let settings = TenantSettings { limits, ..TenantSettings::default() };
+        sim.block_on(node.alter_tenant(&name, settings)).expect("altered");
+    };
+    alter(3000, 3000);
+    drop(sim.block_on(node.default_partition()).expect("opens"));
+    let home = Arc::clone(&node.tenant(&name).expect("there").partitions()[0]);
+    let gates = home.reservation.gates().expect("open");
+    // A tenth of a second of the foreground rate.
+    let burst = || gates.foreground().burst_bytes(Direction::Read);
+    assert_eq!(burst(), 51 * 102_400);
+    assert!(gates.borrows() && !gates.background().is_unlimited());
+    sim.run_until(sim.now() + 3 * EVERY);
+    assert_eq!(burst(), 51 * 102_400, "a tick changes nothing in front");
+    alter(6000, 6000);
+    assert_eq!(burst(), 102 * 102_400, "at once");
+    alter(6000, 0);
+    assert!(gates.foreground().is_unlimited() && !gates.borrows());
+    sim.block_on(home.sleep());
+    alter(3000, 3000);
+    sim.run_until(sim.now() + 3 * EVERY);
+    assert!(gates.foreground().is_unlimited(), "gates that nobody uses any more are left alone");
+    assert!(home.reservation.gates().is_none());
+}
+
+#[test]
+fn without_limits_gates_stay_open() {
+    let sim = Sim::new(2);
+    let node = sim.block_on(Node::open(&NodeConfig::new("/weir"), machine(&sim))).expect("the node opens");
+    drop(sim.block_on(node.default_partition()).expect("opens"));
+    let home = Arc::clone(&node.tenants()[0].partitions()[0]);
+    sim.run_until(sim.now() + 3 * EVERY);
+    let gates = home.reservation.gates().expect("open");
+    assert!(node.gate().is_unlimited() && gates.foreground().is_unlimited() && gates.background().is_unlimited());
+}
