@@ -11,10 +11,12 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use weir_admission::policy::bandwidth::BandwidthSettings;
 use weir_admission::policy::{
-    Bytes, JobFacts, MemoryFacts, PartitionKnobs, PartitionSample, Policy, Sample, Settings, TreeFacts,
+    self, Bytes, JobFacts, MemoryFacts, PartitionKnobs, PartitionSample, Policy, Sample, Settings, TreeFacts,
 };
 use weir_admission::{Booked, Direction, Gate, Limits, UNLIMITED};
 use weir_io::{Class, Clock, Nanos, Owner, sleep_until};
+use weir_lsm::TreeKnobs;
+use weir_lsm::pick::Scope;
 
 use crate::config::NodeConfig;
 use crate::home::Home;
@@ -106,26 +108,27 @@ impl Ticker {
     fn look(&self, home: &Home, partition: &Partition) -> PartitionSample {
         let shape = partition.tree.shape();
         let options = partition.tree.options();
-        let target = |level: usize| options.level_bytes_target(level);
-        let levels = shape.levels.iter().enumerate();
-        let deep_debt = levels.clone().skip(1).map(|(level, shape)| shape.bytes.saturating_sub(target(level))).sum();
+        let above = shape.levels[1..].iter().map(|level| level.bytes.saturating_sub(level.target_bytes));
         PartitionSample {
             bytes: bytes(&partition.account.booked()),
             tree: TreeFacts {
                 l0_runs: shape.levels[0].tables as u64,
                 l0_bytes: shape.levels[0].bytes,
                 l1_bytes: shape.levels[1].bytes,
-                depth: levels.rev().find(|(_, level)| level.tables > 0).map_or(0, |(level, _)| level as u64),
-                deep_debt,
+                depth: shape.levels.iter().rposition(|level| level.tables > 0).unwrap_or(0) as u64,
+                deep_debt: above.sum(),
                 unflushed: (shape.memtable_bytes + shape.sealed_bytes) as u64,
                 sealed: shape.sealed as u64,
-                memtable_bytes: options.write_buffer_bytes as u64,
+                memtable_bytes: shape.write_buffer_bytes as u64,
                 write_buffers: options.write_buffers_max as u64,
-                write_buffers_now: options.write_buffers_max as u64,
+                write_buffers_now: shape.write_buffers as u64,
                 l0_trigger: options.l0_trigger as u64,
-                l0_slow: options.l0_slow as u64,
+                l0_slow: shape.l0_limits[0] as u64,
             },
-            jobs: JobFacts { running: shape.jobs_running as u64, parked: 0 },
+            jobs: JobFacts {
+                running: shape.jobs_running as u64,
+                parked: shape.jobs.iter().map(|jobs| jobs.parked as u64).sum(),
+            },
             ..home.reservation.sold(partition.owner(), &self.config)
         }
     }
@@ -133,8 +136,18 @@ impl Ticker {
 
 impl Partition {
     /// Turns the knobs of log and tree.
-    fn turn(&self, knobs: &PartitionKnobs) {
+    fn turn(self: &Arc<Self>, knobs: &PartitionKnobs) {
         self.set_write_rate(knobs.write_rate);
+        self.set_tree_knobs(TreeKnobs {
+            scope: match knobs.scope {
+                policy::Scope::All => Scope::All,
+                policy::Scope::L0ToL1 => Scope::L0ToL1,
+                policy::Scope::IntraL0 => Scope::IntraL0,
+            },
+            flush_gather: knobs.flush_gather as usize,
+            write_buffers: knobs.write_buffers as usize,
+            intra_l0_fan_in: knobs.intra_l0_fan_in as usize,
+        });
     }
 }
 

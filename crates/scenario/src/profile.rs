@@ -2,7 +2,7 @@
 
 use weir_log::SyncMode;
 use weir_lsm::TreeOptions;
-use weir_node::NodeConfig;
+use weir_node::{NodeConfig, Profile};
 
 use crate::plan::Plan;
 
@@ -24,7 +24,7 @@ pub const DIR: &str = "weir";
 /// There is no such profile.
 pub fn config(name: &str, plan: &Plan) -> Result<NodeConfig, String> {
     match name {
-        "rocksdb" => Ok(base(plan, plan.tree())),
+        "rocksdb" => Ok(NodeConfig { profile: Profile::RocksDb, ..base(plan, plan.tree()) }),
         _ => Err(format!("there is no profile `{name}`; there are: {}", NAMES.join(", "))),
     }
 }
