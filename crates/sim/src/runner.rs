@@ -128,7 +128,7 @@ mod tests {
         for threads in 1..4 {
             let plan = Plan { threads, ..Plan::quiet(10..20) };
             let sum = run(&plan, |_| String::new(), |seed| Ok(Sum(seed))).expect("nothing fails");
-            assert_eq!(sum.0, (10..20).sum());
+            assert_eq!(sum.0, (10..20).sum::<u64>());
         }
     }
 
