@@ -16,6 +16,7 @@ mod home;
 mod layout;
 mod metrics;
 mod node;
+mod parking;
 mod partition;
 mod permits;
 mod shared;
@@ -39,5 +40,6 @@ pub use weir_admission::policy::Profile;
 pub use weir_admission::{
     Admission, Amount, Booked, Direction, Ledger, OnLimit, Quota, Refused, Unit, UnitLimits, UnitStats, cost,
 };
-pub use weir_lsm::{StallCause, Value};
+pub use weir_lsm::pick::Scope;
+pub use weir_lsm::{JobKind, StallCause, TreeKnobs, Value};
 pub use weir_model::{TenantId, TenantName};

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use weir_admission::{Booked, Direction};
 use weir_io::Nanos;
 use weir_log::LogStats;
-use weir_lsm::{Shape, StallCause};
+use weir_lsm::cache::CacheUsage;
+use weir_lsm::{Shape, StallCause, Tree};
 
 /// Bumped on the request path: plain atomics.
 #[derive(Debug, Default)]
@@ -15,6 +16,9 @@ pub(crate) struct Counters {
     pub jobs: AtomicU64,
     pub job_errors: AtomicU64,
     pub log_replacements: AtomicU64,
+    pub jobs_parked: AtomicU64,
+    pub jobs_released: AtomicU64,
+    pub bytes_thrown_away: AtomicU64,
     /// Per cause, in the order of [`StallCause::ALL`].
     pub slowed: [AtomicU64; StallCause::ALL.len()],
     pub slowed_nanos: [AtomicU64; StallCause::ALL.len()],
@@ -60,6 +64,14 @@ pub struct PartitionMetrics {
     pub job_errors: u64,
     /// Times the log failed and was replaced.
     pub log_replacements: u64,
+    /// Times a compaction was parked because the scope did not admit it any more.
+    pub jobs_parked: u64,
+    /// Parked compactions that were cancelled.
+    pub jobs_released: u64,
+    /// Bytes that those had written for nothing.
+    pub bytes_thrown_away: u64,
+    /// Blocks in the cache: the pinned ones are those of levels 0 and 1.
+    pub cache: CacheUsage,
     /// By cause, in the order of [`StallCause::ALL`].
     pub stalls: [StallTimes; StallCause::ALL.len()],
     /// The tree.
@@ -70,7 +82,7 @@ pub struct PartitionMetrics {
 
 impl PartitionMetrics {
     /// `booked` is the partition's page in the ledger since it was opened.
-    pub(crate) fn new(counters: &Counters, booked: &Booked, shape: Shape, log: LogStats) -> Self {
+    pub(crate) fn new(counters: &Counters, booked: &Booked, tree: &Tree, log: LogStats) -> Self {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Self {
             reads: booked.user(Direction::Read).ops,
@@ -81,13 +93,17 @@ impl PartitionMetrics {
             jobs: get(&counters.jobs),
             job_errors: get(&counters.job_errors),
             log_replacements: get(&counters.log_replacements),
+            jobs_parked: get(&counters.jobs_parked),
+            jobs_released: get(&counters.jobs_released),
+            bytes_thrown_away: get(&counters.bytes_thrown_away),
+            cache: tree.cache_usage(),
             stalls: std::array::from_fn(|cause| StallTimes {
                 slowed: get(&counters.slowed[cause]),
                 slowed_nanos: get(&counters.slowed_nanos[cause]),
                 stopped: get(&counters.stopped[cause]),
                 stopped_nanos: get(&counters.stopped_nanos[cause]),
             }),
-            shape,
+            shape: tree.shape(),
             log,
         }
     }
@@ -102,6 +118,10 @@ impl PartitionMetrics {
         self.jobs += other.jobs;
         self.job_errors += other.job_errors;
         self.log_replacements += other.log_replacements;
+        self.jobs_parked += other.jobs_parked;
+        self.jobs_released += other.jobs_released;
+        self.bytes_thrown_away += other.bytes_thrown_away;
+        self.cache.add(&other.cache);
         for (sum, stall) in self.stalls.iter_mut().zip(&other.stalls) {
             sum.slowed += stall.slowed;
             sum.slowed_nanos += stall.slowed_nanos;
@@ -113,9 +133,17 @@ impl PartitionMetrics {
         self.shape.sealed_bytes += other.shape.sealed_bytes;
         self.shape.debt_bytes += other.shape.debt_bytes;
         self.shape.jobs_running += other.shape.jobs_running;
+        for (sum, jobs) in self.shape.jobs.iter_mut().zip(&other.shape.jobs) {
+            sum.running += jobs.running;
+            sum.parked += jobs.parked;
+            sum.bytes_left += jobs.bytes_left;
+        }
         for (sum, level) in self.shape.levels.iter_mut().zip(&other.shape.levels) {
             sum.tables += level.tables;
             sum.bytes += level.bytes;
+            sum.target_bytes += level.target_bytes;
+            sum.claimed += level.claimed;
+            sum.claimed_bytes += level.claimed_bytes;
         }
         self.log.records += other.log.records;
         self.log.payload_bytes += other.log.payload_bytes;

@@ -135,10 +135,10 @@ impl Ticker {
 }
 
 impl Partition {
-    /// Turns the knobs of log and tree.
+    /// Turns the knobs of log and tree. Only what a policy has changed its mind about: whoever turns a knob by hand is not overruled every second.
     fn turn(self: &Arc<Self>, knobs: &PartitionKnobs) {
         self.set_write_rate(knobs.write_rate);
-        self.set_tree_knobs(TreeKnobs {
+        let wanted = TreeKnobs {
             scope: match knobs.scope {
                 policy::Scope::All => Scope::All,
                 policy::Scope::L0ToL1 => Scope::L0ToL1,
@@ -147,7 +147,11 @@ impl Partition {
             flush_gather: knobs.flush_gather as usize,
             write_buffers: knobs.write_buffers as usize,
             intra_l0_fan_in: knobs.intra_l0_fan_in as usize,
-        });
+        };
+        let before = std::mem::replace(&mut *self.policy_knobs.lock(), wanted);
+        if before != wanted {
+            self.set_tree_knobs(wanted);
+        }
     }
 }
 

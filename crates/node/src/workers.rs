@@ -1,7 +1,7 @@
 //! Workers: where background jobs run, and the one place that decides when a job begins and advances.
 //!
 //! A flush may always run, one per partition (C-14); compactions share `compaction_slots`, and [`WorkerSlots`] says whose turn it is when one is
-//! free. Slots bound memory and CPU; the gates bound the disk.
+//! free. Slots bound memory and CPU; the gates bound the disk. What begun compactions do when the scope changes is [`crate::parking`]'s business.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -11,11 +11,12 @@ use std::sync::{Arc, Weak};
 use std::task::Poll;
 
 use parking_lot::Mutex;
-use weir_io::{Class, Clock, ErrorKind, Nanos, Owner, Result, Spawn, sleep_until};
+use weir_io::{Class, Clock, ErrorKind, Nanos, Owner, Spawn, sleep_until};
 use weir_log::WriteAheadLog;
-use weir_lsm::{Job, JobReport, Stall, StallCause};
+use weir_lsm::{Job, Stall, StallCause};
 
 use crate::metrics::Counters;
+use crate::parking::Ended;
 use crate::partition::Partition;
 use crate::worker_slots::WorkerSlots;
 
@@ -96,7 +97,7 @@ impl Workers {
 }
 
 /// A compaction slot, held while a job runs. Whoever gives one back must [`Workers::dispatch`].
-struct Slot {
+pub(crate) struct Slot {
     workers: Arc<Workers>,
     tenant: u32,
     since: Nanos,
@@ -118,6 +119,7 @@ impl Partition {
         if let Some(job) = self.tree.next_flush() {
             self.start(job, None);
         }
+        self.clear_the_way();
         let mut is_due = true;
         while is_due && let Some(slot) = self.workers.try_take(self.owner) {
             is_due = self.compact_in(slot);
@@ -127,18 +129,11 @@ impl Partition {
         self.workers.dispatch();
     }
 
-    /// Starts the most urgent compaction, if one is due.
-    fn compact_in(self: &Arc<Self>, slot: Slot) -> bool {
-        let job = if self.is_closing() { None } else { self.tree.next_compaction() };
-        let Some(job) = job else { return false };
-        self.start(job, Some(slot));
-        true
-    }
-
     /// Waits for a slot, if a compaction is due. Not where jobs fail: that tree tries again when it is next kicked, not at once.
     fn queue(self: &Arc<Self>, is_due: bool) {
         let may_run = is_due && self.job_failure.lock().is_none();
-        match may_run.then(|| self.tree.compaction_due()).flatten() {
+        let due = || self.resumable().or_else(|| self.tree.compaction_due());
+        match may_run.then(due).flatten() {
             Some(class) => self.workers.wait(self, class),
             None => self.workers.leave(self.owner),
         }
@@ -147,32 +142,44 @@ impl Partition {
         }
     }
 
-    fn start(self: &Arc<Self>, job: Job, slot: Option<Slot>) {
+    /// Lets a parked compaction go on, or else starts the most urgent one, if one is due.
+    fn compact_in(self: &Arc<Self>, slot: Slot) -> bool {
+        if self.is_closing() {
+            return false;
+        }
+        let Some(slot) = self.resume_in(slot) else { return true };
+        let Some(job) = self.tree.next_compaction() else { return false };
+        self.start(job, Some(slot));
+        true
+    }
+
+    fn start(self: &Arc<Self>, job: Job, mut slot: Option<Slot>) {
         let Some(background) = self.background() else { return };
         self.workers.spawn(async move {
             let partition = background.partition();
             let facts = job.facts();
-            let outcome = partition.run_unless_closing(job).await;
-            if let Some(outcome) = &outcome {
+            let ended = partition.run_or_park(job, &mut slot).await;
+            if let Ended::Done(outcome) = &ended {
                 *partition.job_failure.lock() = outcome.as_ref().err().cloned();
             }
-            if let Some(slot) = slot {
-                if !matches!(outcome, Some(Ok(_))) {
+            if facts.level.is_some() {
+                if !matches!(ended, Ended::Done(Ok(_))) {
                     partition.workers.leave(partition.owner);
                 }
                 drop(slot);
                 partition.workers.dispatch();
             }
-            let Some(outcome) = outcome else { return };
-            match outcome {
-                Ok(report) => {
+            match ended {
+                Ended::Closed => return,
+                Ended::Released => {}
+                Ended::Done(Ok(report)) => {
                     Counters::add(&partition.counters.jobs, 1);
                     tracing::debug!(owner = ?partition.owner, ?facts, ?report, "job done");
                     if facts.level.is_none() {
                         partition.truncate_log().await;
                     }
                 }
-                Err(error) => {
+                Ended::Done(Err(error)) => {
                     Counters::add(&partition.counters.job_errors, 1);
                     tracing::warn!(owner = ?partition.owner, ?facts, %error, "job failed, will be tried again");
                     partition.progress.notify();
@@ -184,34 +191,8 @@ impl Partition {
         });
     }
 
-    /// Runs `job`. When the partition is closed it is cancelled at its next wait, with `None`, unless it has begun to commit.
-    ///
-    /// While writes are stopped for want of a write buffer, a compaction is parked: the flush that makes room has the disk and the
-    /// processor to itself (SI-6). On a disk a hundred times too slow that is the difference between seconds and half a minute.
-    async fn run_unless_closing(&self, job: Job) -> Option<Result<JobReport>> {
-        let control = job.control();
-        let gives_way = job.facts().level.is_some();
-        let (mut run, mut closing) = (pin!(job.run()), pin!(self.closing_begun()));
-        let mut parked = None;
-        poll_fn(|cx| {
-            if gives_way && !control.is_committing() && (parked.is_some() || self.is_flush_urgent()) {
-                let wait = || Box::pin(self.progress.wait(|| (!self.is_flush_urgent()).then_some(())));
-                if parked.get_or_insert_with(wait).as_mut().poll(cx).is_pending() {
-                    return closing.as_mut().poll(cx).map(|()| None);
-                }
-                parked = None;
-            }
-            match run.as_mut().poll(cx) {
-                Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
-                Poll::Pending if control.is_committing() => Poll::Pending,
-                Poll::Pending => closing.as_mut().poll(cx).map(|()| None),
-            }
-        })
-        .await
-    }
-
     /// Whether writes wait for nothing but a flush. Where jobs fail (a full disk), compactions go on: they may free space.
-    fn is_flush_urgent(&self) -> bool {
+    pub(crate) fn is_flush_urgent(&self) -> bool {
         self.tree.stall() == Stall::Stop(StallCause::Memtables) && self.job_failure.lock().is_none()
     }
 

@@ -16,6 +16,7 @@ use crate::metamorphic::compare;
 use crate::node_store::{NodeStore, SYNC_EVERY, draw, small};
 use crate::runner::{Failure, Plan, Tally, run};
 use crate::slow::{Trouble, survive};
+use crate::turning::Turning;
 
 /// Lives through power cuts, failing disks and kills, in virtual time or with real processes
 #[derive(Clone, Debug, Args)]
@@ -90,6 +91,9 @@ enum Run {
         /// Cuts in the history of one seed
         #[arg(long, default_value_t = 50)]
         cuts: u64,
+        /// Turn the knobs of the tree all the time
+        #[arg(long)]
+        turning: bool,
     },
     /// Every power cut of one workload: at every change, with eight survivors each
     EveryCut {
@@ -206,7 +210,7 @@ impl Sim {
     /// What went wrong, with the command that repeats it.
     pub fn run(self) -> Result<(), String> {
         match self.scenario {
-            Run::Crash { seeds, sync, cuts } => crash(seeds, sync, cuts),
+            Run::Crash { seeds, sync, cuts, turning } => crash(seeds, sync, cuts, turning),
             Run::EveryCut { seeds, sync, steps } => {
                 let (scenario, name) = (scenario(sync, 0), sync.name());
                 let replay = |seed| format!("weir sim every-cut --sync {name} --steps {steps} --seed {seed}");
@@ -265,10 +269,15 @@ fn scenario(sync: Sync, cuts: u64) -> Scenario<weir_node::NodeConfig> {
     Scenario { options: small(sync.mode()), promise: sync.promise(), cuts, plant: None }
 }
 
-fn crash(seeds: Seeds, sync: Sync, cuts: u64) -> Result<(), String> {
+fn crash(seeds: Seeds, sync: Sync, cuts: u64, turning: bool) -> Result<(), String> {
     let (scenario, name) = (scenario(sync, cuts), sync.name());
-    let replay = |seed| format!("weir sim crash --sync {name} --cuts {cuts} --seed {seed}");
-    tell("crash", run(&seeds.plan(), replay, |seed| history::<NodeStore>(seed, &scenario)))
+    let turned = if turning { "--turning " } else { "" };
+    let replay = |seed| format!("weir sim crash --sync {name} --cuts {cuts} {turned}--seed {seed}");
+    let histories = |seed| match turning {
+        true => history::<Turning>(seed, &scenario),
+        false => history::<NodeStore>(seed, &scenario),
+    };
+    tell("crash", run(&seeds.plan(), replay, histories))
 }
 
 fn flip(at: Option<u64>, stride: u64, steps: usize, threads: usize) -> Result<(), String> {

@@ -20,4 +20,5 @@ pub mod runner;
 pub mod scenario;
 pub mod slow;
 pub mod store;
+pub mod turning;
 pub mod workload;

@@ -123,6 +123,11 @@ impl<'a, S: Store> Life<'a, S> {
         Ok((life, cut))
     }
 
+    /// The store.
+    pub fn store(&self) -> &Arc<S> {
+        &self.store
+    }
+
     /// Takes `steps` steps of `workload`.
     pub async fn run(&mut self, workload: &mut Workload, steps: usize) -> Result<(), String> {
         for _ in 0..steps {

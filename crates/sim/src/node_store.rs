@@ -80,7 +80,7 @@ pub struct NodeStore {
 }
 
 impl NodeStore {
-    fn partition(&self) -> &Arc<Partition> {
+    pub(crate) fn partition(&self) -> &Arc<Partition> {
         &self.partition
     }
 

@@ -6,6 +6,7 @@ use weir_sim::enumerate::every_cut;
 use weir_sim::life::Promise;
 use weir_sim::node_store::{NodeStore, SYNC_EVERY, small};
 use weir_sim::runner::{Plan, run};
+use weir_sim::turning::Turning;
 
 /// Together the three tests survive more than 20,000 cuts.
 const SEEDS: u64 = 130;
@@ -36,6 +37,21 @@ fn interval_loses_at_most_the_interval_and_leaves_no_hole() {
 #[test]
 fn none_leaves_no_hole() {
     survive(SyncMode::None, Promise::Nothing);
+}
+
+/// U-19: in every stage of deferral, and wherever a job is parked.
+#[test]
+fn nothing_is_lost_while_scopes_and_buffers_change_all_the_time() {
+    let scenario = Scenario { options: small(SyncMode::Always), promise: Promise::Durable, cuts: 40, plant: None };
+    let replay = |seed| format!("weir sim crash --turning --cuts 40 --seed {seed}");
+    match run(&Plan::quiet(0..SEEDS), replay, |seed| history::<Turning>(seed, &scenario)) {
+        Ok(cuts) => assert!(cuts.cuts >= CUTS_MIN, "too few cuts to speak of: {cuts}"),
+        Err(failure) => panic!("{failure}"),
+    }
+    let replay = |seed| format!("seed {seed}");
+    if let Err(failure) = run(&Plan::quiet(0..10), replay, |seed| twice::<Turning>(seed, &scenario)) {
+        panic!("{failure}");
+    }
 }
 
 #[test]

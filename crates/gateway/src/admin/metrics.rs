@@ -13,7 +13,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 use weir_io::Class;
-use weir_node::{Direction, Node, StallCause};
+use weir_node::{Direction, JobKind, Node, StallCause};
 
 use self::ledger::LedgerMetrics;
 use self::quota::QuotaMetrics;
@@ -145,7 +145,18 @@ impl NodeMetrics {
         sheet.counter("weir_write_errors", "Batches not acknowledged", None, &[(&[], metrics.write_errors)])?;
         sheet.counter("weir_jobs", "Flushes and compactions done", None, &[(&[], metrics.jobs)])?;
         sheet.counter("weir_job_errors", "Flushes and compactions failed", None, &[(&[], metrics.job_errors)])?;
-        sheet.gauge("weir_jobs_running", "Flushes and compactions", None, &[(&[], shape.jobs_running as u64)])?;
+        let kinds = JobKind::ALL.map(|kind| [("kind", kind.name())]);
+        let jobs = kinds.iter().zip(&shape.jobs);
+        let running: Vec<_> = jobs.clone().map(|(labels, jobs)| (&labels[..], jobs.running as u64)).collect();
+        let parked: Vec<_> = jobs.map(|(labels, jobs)| (&labels[..], jobs.parked as u64)).collect();
+        sheet.gauge("weir_jobs_running", "Flushes and compactions, parked ones too", None, &running)?;
+        sheet.gauge("weir_jobs_parked", "Compactions outside the scope, not going on", None, &parked)?;
+        let (released, wasted) = (metrics.jobs_released, metrics.bytes_thrown_away);
+        sheet.counter("weir_jobs_parkings", "Compactions parked", None, &[(&[], metrics.jobs_parked)])?;
+        sheet.counter("weir_jobs_released", "Parked compactions cancelled", None, &[(&[], released)])?;
+        sheet.counter("weir_thrown_away", "Written by jobs cancelled", Some(&Unit::Bytes), &[(&[], wasted)])?;
+        let pinned = metrics.cache.pinned_bytes;
+        sheet.gauge("weir_pinned", "Blocks of levels 0 and 1 in memory", Some(&Unit::Bytes), &[(&[], pinned)])?;
         let (active, sealed) = (shape.memtable_bytes as u64, shape.sealed_bytes as u64);
         sheet.gauge(
             "weir_memtables",

@@ -57,7 +57,8 @@ pub struct CacheUsage {
 }
 
 impl CacheUsage {
-    fn add(&mut self, other: &CacheUsage) {
+    /// Adds another's.
+    pub fn add(&mut self, other: &CacheUsage) {
         self.bytes += other.bytes;
         self.pinned_bytes += other.pinned_bytes;
         self.entries += other.entries;

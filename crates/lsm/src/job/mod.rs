@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use weir_io::{Class, Nanos, Result};
 
 use crate::knobs::TreeKnobs;
-use crate::pick::{ClaimedRange, Pick};
+use crate::pick::{ClaimedRange, Pick, Scope, intra_l0};
 use crate::read::view::{Sealed, View};
 use crate::tree::{Running, State, Tree};
 use crate::version::Version;
@@ -271,23 +271,28 @@ impl Tree {
         Some(self.job(&mut state, work, facts, entries, tables, range))
     }
 
-    /// The job that should be cancelled because it is parked and bars the way of a compaction that is due (U-6): of several the least complete.
+    /// The job that is parked and bars the way of what is due (U-6); of several the least complete. Where only merges within level 0 may
+    /// start, they leave it alone until writes are about to be slowed.
     pub fn parked_in_the_way(&self) -> Option<Arc<JobControl>> {
         let state = self.state().lock();
-        if !state.jobs.values().any(|job| job.control.is_parked()) {
+        let scope = self.knobs().scope;
+        // What the scope admits will go on by itself.
+        let stays = |job: &Running| job.control.is_parked() && !scope.admits(&job.facts);
+        let version = self.version();
+        let is_close = intra_l0::is_close(version.level(0).len(), &self.options);
+        if !state.jobs.values().any(stays) || (scope == Scope::IntraL0 && !is_close) {
             return None;
         }
-        let version = self.version();
         if self.pick(&state.claims(|_| true), &state, &version).is_some() {
             return None;
         }
-        let due = self.pick(&state.claims(|job| !job.control.is_parked()), &state, &version)?;
-        let bars = |job: &&Running| {
+        let due = self.pick(&state.claims(|job| !stays(job)), &state, &version)?;
+        let bars = |job: &&Running| -> bool {
             let is_input = |id: &u64| due.inputs.iter().any(|(_, input)| input == id);
             let overlaps = |range: &ClaimedRange| {
                 range.level == due.output_level && range.smallest <= due.largest && due.smallest <= range.largest
             };
-            job.control.is_parked() && (job.tables.iter().any(is_input) || job.range.as_ref().is_some_and(overlaps))
+            stays(job) && (job.tables.iter().any(is_input) || job.range.as_ref().is_some_and(overlaps))
         };
         let barring = state.jobs.values().filter(bars).map(|job| &job.control);
         barring.min_by(|a, b| a.progress().total_cmp(&b.progress())).cloned()

@@ -13,9 +13,14 @@ use crate::version::TableMeta;
 /// Rule 3 is given up when so many more runs would slow writes.
 const CLOSE_TO_SLOW: usize = 2;
 
+/// Whether `runs` runs are so many that writes are about to be slowed.
+pub fn is_close(runs: usize, options: &TreeOptions) -> bool {
+    runs + CLOSE_TO_SLOW >= options.l0_slow
+}
+
 /// The next merge within level 0 of `fan_in` runs or more.
 pub fn pick(picture: &Picture<'_>, fan_in: usize, options: &TreeOptions) -> Option<Pick> {
-    let is_close = picture.levels[0].len() + CLOSE_TO_SLOW >= options.l0_slow;
+    let is_close = is_close(picture.levels[0].len(), options);
     let mut best: Option<(u64, &[&TableMeta])> = None;
     for first in 0..picture.levels[0].len() {
         let free = free_from(picture, first);

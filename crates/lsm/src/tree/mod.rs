@@ -24,7 +24,7 @@ pub use self::commit::Outputs;
 pub(crate) use self::commit::meta_of;
 pub(crate) use self::open::{fold, open_table};
 pub(crate) use self::state::{Running, State};
-use crate::cache::BlockCache;
+use crate::cache::{BlockCache, CacheUsage};
 use crate::entry::{Entry, Kind, Seq};
 use crate::knobs::{Knobs, TreeKnobs};
 use crate::memtable::Memtable;
@@ -163,6 +163,11 @@ impl Tree {
     /// The sequence number of the newest change applied; it is the last of its batch.
     pub fn applied_seq(&self) -> Seq {
         self.applied.load(Ordering::Acquire)
+    }
+
+    /// What it has in the block cache, and pinned there.
+    pub fn cache_usage(&self) -> CacheUsage {
+        self.env.cache.usage_of(self.env.owner)
     }
 
     /// Its settings.

@@ -38,6 +38,7 @@ pub(crate) use self::open::Opening;
 pub use self::read::{Page, Record};
 use crate::event::Event;
 use crate::metrics::{Counters, PartitionMetrics};
+use crate::parking::Parking;
 use crate::workers::Workers;
 
 /// See the module.
@@ -53,6 +54,7 @@ pub struct Partition {
     /// A job has ended, a latch was released, or the log was replaced.
     pub(crate) progress: Event,
     pub(crate) workers: Arc<Workers>,
+    pub(crate) parking: Parking,
     closing: AtomicBool,
     /// Background tasks under way.
     tasks: AtomicUsize,
@@ -64,6 +66,8 @@ pub struct Partition {
     pub(crate) slowed_until: Mutex<Nanos>,
     /// Bytes per second that users may write, as a policy says; 0 = as they like.
     pub(crate) write_rate: AtomicU64,
+    /// What a policy last wanted of the tree's knobs.
+    pub(crate) policy_knobs: Mutex<TreeKnobs>,
     /// The log is being replaced.
     pub(crate) repairing: AtomicBool,
     recovery: Recovery,
@@ -99,10 +103,11 @@ impl Partition {
 
     /// Counters and shape.
     pub fn metrics(&self) -> PartitionMetrics {
-        PartitionMetrics::new(&self.counters, &self.account.booked(), self.tree.shape(), self.log.stats())
+        PartitionMetrics::new(&self.counters, &self.account.booked(), &self.tree, self.log.stats())
     }
 
-    /// Turns the tree's knobs. What is due by the new ones begins, and writes that need not wait any more go on.
+    /// Turns the tree's knobs, until the node's policy changes its mind about this partition. What is due by the new ones begins, and writes
+    /// that need not wait any more go on.
     pub fn set_tree_knobs(self: &Arc<Self>, knobs: TreeKnobs) {
         if self.tree.knobs() != knobs {
             self.tree.set_knobs(knobs);

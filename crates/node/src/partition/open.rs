@@ -17,6 +17,7 @@ use crate::config::NodeConfig;
 use crate::event::Event;
 use crate::home::Leave;
 use crate::metrics::Counters;
+use crate::parking::Parking;
 use crate::workers::Workers;
 
 /// What a partition is opened with.
@@ -64,6 +65,7 @@ impl Partition {
         replay.finish().await;
         let partition = Arc::new(Partition {
             owner,
+            policy_knobs: Mutex::new(tree.knobs()),
             tree,
             log,
             sync: config.sync,
@@ -72,6 +74,7 @@ impl Partition {
             order: Mutex::default(),
             progress: Event::default(),
             workers,
+            parking: Parking::default(),
             closing: AtomicBool::new(false),
             tasks: AtomicUsize::new(0),
             ending: Event::default(),

@@ -1,0 +1,239 @@
+//! Parking: a running compaction that its tree's scope does not admit any more is not polled (U-5).
+//!
+//! 1. It keeps its claims, its open output and what it has read ahead, but gives its slot back, and uses neither thread nor tokens. What it
+//!    keeps is bounded: two windows of `io_bytes` for each source, four for the output, eight bytes a key for the output's filter.
+//! 2. It goes on to its end instead if it has consumed nine tenths of its input, or is committing (U-26).
+//! 3. When the scope admits it again it waits for a slot, and comes before what this tree might begin.
+//! 4. What is parked may bar the way of something more urgent ([`weir_lsm::Tree::parked_in_the_way`]): level 0, which wants to go down (U-6). Then,
+//!    if it is half done, it goes on to its end: that is less work than to begin again. If not it is *released*: cancelled, its
+//!    claims with it. So it is after a minute, and when memory is short.
+//!
+//! U-6 would commit what is finished of a released job up to some key, and clip the inputs that straddle it. That needs a bound on every table,
+//! in the manifest and in every read, for the sake of half a job at most. What is thrown away is counted instead, so that
+//! it can be seen whether it is worth it.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
+
+use parking_lot::Mutex;
+use weir_io::{Class, Nanos, Result, sleep_until};
+use weir_lsm::pick::Scope;
+use weir_lsm::{Job, JobControl, JobFacts, JobReport};
+
+use crate::metrics::Counters;
+use crate::partition::Partition;
+use crate::workers::Slot;
+
+/// From this part of its input on, a job goes on to its end whatever the scope (U-5).
+const NEARLY_DONE: f64 = 0.9;
+/// From this part on, a parked job that is in the way is finished, not cancelled.
+const HALF_DONE: f64 = 0.5;
+/// A job that has been parked so long is released: readers and the disk keep its inputs, and what it has written is of no use.
+const PARKED_NANOS_MAX: Nanos = 60_000_000_000;
+
+/// The parked jobs of a partition.
+#[derive(Default)]
+pub(crate) struct Parking(Mutex<Vec<Parked>>);
+
+struct Parked {
+    facts: JobFacts,
+    control: Arc<JobControl>,
+    /// It goes on whatever the scope, once there is a slot.
+    must_finish: bool,
+    verdict: Option<Verdict>,
+}
+
+impl Parked {
+    fn may_go_on(&self, scope: Scope) -> bool {
+        self.verdict.is_none() && (self.must_finish || scope.admits(&self.facts))
+    }
+}
+
+enum Verdict {
+    GoOn { slot: Slot, to_the_end: bool },
+    Release,
+}
+
+/// How a job ended.
+pub(crate) enum Ended {
+    /// By itself.
+    Done(Result<JobReport>),
+    /// The partition is being closed: cancelled.
+    Closed,
+    /// Released: its inputs may be picked again.
+    Released,
+}
+
+enum Pause {
+    Ended(Result<JobReport>),
+    Closing,
+    OutOfScope,
+}
+
+impl Parking {
+    fn is_empty(&self) -> bool {
+        self.0.lock().is_empty()
+    }
+
+    fn find(&self, control: &Arc<JobControl>, then: impl FnOnce(&mut Parked)) {
+        if let Some(parked) = self.0.lock().iter_mut().find(|parked| Arc::ptr_eq(&parked.control, control)) {
+            then(parked);
+        }
+    }
+}
+
+/// A place among the parked, until dropped.
+struct Place<'a> {
+    partition: &'a Partition,
+    control: &'a Arc<JobControl>,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.control.set_parked(false);
+        let mut parking = self.partition.parking.0.lock();
+        let place = parking.iter().position(|parked| Arc::ptr_eq(&parked.control, self.control));
+        let gone = place.map(|place| parking.remove(place));
+        // Outside the lock: it may hold a slot.
+        drop((parking, gone));
+    }
+}
+
+impl Partition {
+    /// Runs `job`, parking it where the module says; gives its slot back with its end. When the partition is closed it is cancelled at its next
+    /// wait, unless it has begun to commit.
+    pub(crate) async fn run_or_park(self: &Arc<Self>, job: Job, slot: &mut Option<Slot>) -> Ended {
+        let (facts, control) = (job.facts(), job.control());
+        let mut run = pin!(job.run());
+        let mut park_below = NEARLY_DONE;
+        loop {
+            match self.advance(run.as_mut(), &facts, &control, park_below).await {
+                Pause::Ended(outcome) => return Ended::Done(outcome),
+                Pause::Closing => return Ended::Closed,
+                Pause::OutOfScope => {}
+            }
+            match self.park(facts, &control, slot.take()).await {
+                None => return Ended::Closed,
+                Some(Verdict::GoOn { slot: given, to_the_end }) => {
+                    *slot = Some(given);
+                    park_below = if to_the_end { 0.0 } else { NEARLY_DONE };
+                }
+                Some(Verdict::Release) => {
+                    Counters::add(&self.counters.jobs_released, 1);
+                    Counters::add(&self.counters.bytes_thrown_away, control.bytes_written());
+                    tracing::debug!(owner = ?self.owner, ?facts, bytes = control.bytes_written(), "parked job cancelled");
+                    return Ended::Released;
+                }
+            }
+        }
+    }
+
+    /// Polls `run` until it ends, the partition is being closed, or the job must be parked.
+    ///
+    /// While writes are stopped for want of a write buffer, a compaction is not polled either, but keeps its slot: the flush that makes room
+    /// has the disk and the processor to itself (SI-6). On a disk a hundred times too slow that is the difference between
+    /// seconds and half a minute.
+    async fn advance(
+        &self,
+        mut run: Pin<&mut (impl Future<Output = Result<JobReport>> + Send)>,
+        facts: &JobFacts,
+        control: &JobControl,
+        park_below: f64,
+    ) -> Pause {
+        let must_park = || !self.tree.knobs().scope.admits(facts) && control.progress() < park_below;
+        let mut closing = pin!(self.closing_begun());
+        let mut out_of_scope = pin!(self.progress.wait(|| must_park().then_some(())));
+        let gives_way = facts.level.is_some();
+        let mut yielding = None;
+        poll_fn(|cx| {
+            if gives_way && !control.is_committing() {
+                if out_of_scope.as_mut().poll(cx).is_ready() {
+                    return Poll::Ready(Pause::OutOfScope);
+                }
+                if yielding.is_some() || self.is_flush_urgent() {
+                    let wait = || Box::pin(self.progress.wait(|| (!self.is_flush_urgent()).then_some(())));
+                    if yielding.get_or_insert_with(wait).as_mut().poll(cx).is_pending() {
+                        return closing.as_mut().poll(cx).map(|()| Pause::Closing);
+                    }
+                    yielding = None;
+                }
+            }
+            match run.as_mut().poll(cx) {
+                Poll::Ready(outcome) => Poll::Ready(Pause::Ended(outcome)),
+                Poll::Pending if control.is_committing() => Poll::Pending,
+                Poll::Pending => closing.as_mut().poll(cx).map(|()| Pause::Closing),
+            }
+        })
+        .await
+    }
+
+    /// Waits for the verdict on a job that is not polled meanwhile; `None` if the partition is being closed.
+    async fn park(self: &Arc<Self>, facts: JobFacts, control: &Arc<JobControl>, slot: Option<Slot>) -> Option<Verdict> {
+        Counters::add(&self.counters.jobs_parked, 1);
+        control.set_parked(true);
+        let parked = Parked { facts, control: Arc::clone(control), must_finish: false, verdict: None };
+        self.parking.0.lock().push(parked);
+        let _place = Place { partition: self, control };
+        // Somebody else may have the slot; and this tree something to do that the scope admits.
+        drop(slot);
+        self.kick();
+        let look = || {
+            let mut verdict = None;
+            self.parking.find(control, |parked| verdict = parked.verdict.take());
+            match self.is_closing() {
+                true => Some(None),
+                false => verdict.map(Some),
+            }
+        };
+        let mut decided = pin!(self.progress.wait(look));
+        let mut too_long = pin!(sleep_until(&self.clock, self.clock.now() + PARKED_NANOS_MAX));
+        poll_fn(|cx| match decided.as_mut().poll(cx) {
+            Poll::Ready(verdict) => Poll::Ready(verdict),
+            Poll::Pending => too_long.as_mut().poll(cx).map(|()| Some(Verdict::Release)),
+        })
+        .await
+    }
+
+    /// The class of a parked job that may go on as soon as it has a slot.
+    pub(crate) fn resumable(&self) -> Option<Class> {
+        let scope = self.tree.knobs().scope;
+        self.parking.0.lock().iter().find(|job| job.may_go_on(scope)).map(|job| job.facts.class)
+    }
+
+    /// Gives `slot` to a parked job that may go on; gives it back if there is none.
+    pub(crate) fn resume_in(&self, slot: Slot) -> Option<Slot> {
+        let scope = self.tree.knobs().scope;
+        let mut parking = self.parking.0.lock();
+        let Some(job) = parking.iter_mut().find(|job| job.may_go_on(scope)) else { return Some(slot) };
+        job.verdict = Some(Verdict::GoOn { slot, to_the_end: job.must_finish });
+        drop(parking);
+        self.progress.notify();
+        None
+    }
+
+    /// Decides about the parked job that is in the way of what is due, if there is one.
+    pub(crate) fn clear_the_way(&self) {
+        if self.parking.is_empty() {
+            return;
+        }
+        let Some(control) = self.tree.parked_in_the_way() else { return };
+        self.parking.find(&control, |parked| {
+            if control.progress() >= HALF_DONE {
+                parked.must_finish = true;
+            } else if parked.verdict.is_none() {
+                parked.verdict = Some(Verdict::Release);
+            }
+        });
+        self.progress.notify();
+    }
+
+    /// Cancels every parked job: for whoever is short of memory. What they have written is thrown away.
+    pub fn release_parked(&self) {
+        for parked in self.parking.0.lock().iter_mut().filter(|parked| parked.verdict.is_none()) {
+            parked.verdict = Some(Verdict::Release);
+        }
+        self.progress.notify();
+    }
+}

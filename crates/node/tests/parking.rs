@@ -1,0 +1,216 @@
+//! Compactions outside the scope: parked, resumed, finished or cancelled.
+
+mod opened;
+
+use std::sync::Arc;
+
+use opened::Opened;
+use weir_io::sim::{DeviceSpec, FaultPlan, Sim, SimFs};
+use weir_io::{Clock, Fs, Nanos, sleep_until};
+use weir_log::SyncMode;
+use weir_lsm::{Shape, TreeOptions};
+use weir_model::Batch;
+use weir_node::{JobKind, Machine, NodeConfig, Partition, Scope, TreeKnobs};
+
+const MS: Nanos = 1_000_000;
+/// Keys that are written over and over.
+const KEYS: u64 = 1_500;
+
+struct World {
+    sim: Sim,
+    clock: Arc<dyn Clock>,
+    node: Opened,
+    written: u64,
+}
+
+impl World {
+    /// A node with one compaction slot, on a disk so slow that jobs last.
+    fn new() -> Self {
+        let sim = Sim::new(1);
+        let fs = SimFs::new(sim.clock(), DeviceSpec::shared(1 << 20), FaultPlan::none(), sim.rng());
+        let tree = TreeOptions {
+            write_buffer_bytes: 16 << 10,
+            level1_bytes: 64 << 10,
+            table_bytes: 32 << 10,
+            io_bytes: 4 << 10,
+            ..TreeOptions::default()
+        };
+        let config = NodeConfig {
+            tree,
+            cache_bytes: 64 << 10,
+            compaction_slots: 1,
+            sync: SyncMode::None,
+            ..NodeConfig::new("/weir")
+        };
+        let fs = Arc::clone(&fs) as Arc<dyn Fs>;
+        let machine = Machine { fs, clock: sim.clock(), spawn: sim.spawner(), salt: 1 };
+        let node = sim.block_on(Opened::open(&config, machine)).expect("the node opens");
+        let clock = sim.clock();
+        Self { sim, clock, node, written: 0 }
+    }
+
+    fn partition(&self) -> &Arc<Partition> {
+        self.node.partition()
+    }
+
+    /// Merges within level 0 take at least `fan_in` runs.
+    fn turn(&self, scope: Scope, fan_in: usize) {
+        let knobs = self.partition().tree().knobs();
+        self.partition().set_tree_knobs(TreeKnobs { scope, intra_l0_fan_in: fan_in, ..knobs });
+    }
+
+    /// Writes until `runs` more runs are in level 0.
+    fn add_runs(&mut self, runs: usize) {
+        let partition = Arc::clone(self.partition());
+        for _ in 0..runs {
+            self.sim.block_on(async {
+                for _ in 0..60 {
+                    let mut batch = Batch::new();
+                    let key = self.written * 7 % KEYS;
+                    batch.put(format!("key{key:05}").as_bytes(), &self.written.to_le_bytes().repeat(20));
+                    partition.write(&batch).await.expect("write").await.expect("commit");
+                    self.written += 1;
+                }
+            });
+            partition.seal();
+            self.until("flushed", |shape| shape.sealed == 0);
+        }
+    }
+
+    fn shape(&self) -> Shape {
+        self.partition().metrics().shape
+    }
+
+    fn sleep(&self, nanos: Nanos) {
+        self.sim.block_on(sleep_until(&self.clock, self.clock.now() + nanos));
+    }
+
+    fn until(&self, what: &str, holds: impl Fn(&Shape) -> bool) {
+        for _ in 0..20_000 {
+            if holds(&self.shape()) {
+                return;
+            }
+            self.sleep(MS);
+        }
+        panic!("never {what}: {:?}", self.shape());
+    }
+
+    /// Begins a compaction of eight runs, which then has consumed a part of its input, and puts it out of scope.
+    fn park_at(&mut self, progress: f64) {
+        self.turn(Scope::IntraL0, 100);
+        self.add_runs(8);
+        self.turn(Scope::All, 100);
+        let all = count(&self.shape(), JobKind::L0).bytes_left as f64;
+        self.until("as far as that", |shape| {
+            let job = count(shape, JobKind::L0);
+            job.running == 1 && (job.bytes_left as f64) < all * (1.0 - progress)
+        });
+        self.turn(Scope::IntraL0, 100);
+        self.sleep(20 * MS);
+    }
+
+    /// Lets everything come to rest, and reads it.
+    fn finish(&self) {
+        self.turn(Scope::All, 4);
+        self.sim.block_on(self.partition().settle());
+        for key in 0..KEYS {
+            let newest = (0..self.written).rev().find(|number| number * 7 % KEYS == key);
+            let record = self.sim.block_on(self.partition().get(format!("key{key:05}").as_bytes())).expect("get");
+            let found = record.map(|record| u64::from_le_bytes(record.value[..8].try_into().expect("eight bytes")));
+            assert_eq!(found, newest, "key {key}");
+        }
+    }
+}
+
+fn count(shape: &Shape, kind: JobKind) -> weir_lsm::shape::JobCount {
+    let at = JobKind::ALL.iter().position(|&other| other == kind).expect("a kind");
+    shape.jobs[at]
+}
+
+#[test]
+fn what_is_out_of_scope_is_parked_without_a_slot_and_goes_on_later() {
+    let mut world = World::new();
+    world.park_at(0.3);
+    let parked = count(&world.shape(), JobKind::L0);
+    assert_eq!((parked.running, parked.parked), (1, 1));
+
+    // Its slot, the only one, serves a merge of what came later.
+    world.turn(Scope::IntraL0, 4);
+    world.add_runs(6);
+    world.until("merged", |shape| shape.levels[0].tables < 8 + 4);
+    world.sleep(1_000 * MS);
+    assert_eq!(count(&world.shape(), JobKind::L0), parked, "not a byte further");
+
+    world.turn(Scope::L0ToL1, 4);
+    world.until("done", |shape| count(shape, JobKind::L0).running == 0 && shape.levels[0].tables < 8);
+    let metrics = world.partition().metrics();
+    assert_eq!((metrics.jobs_parked, metrics.jobs_released, metrics.bytes_thrown_away), (1, 0, 0));
+    world.finish();
+}
+
+#[test]
+fn what_is_nearly_done_goes_on() {
+    let mut world = World::new();
+    world.park_at(0.92);
+    assert_eq!(world.partition().metrics().jobs_parked, 0);
+    world.until("done", |shape| count(shape, JobKind::L0).running == 0);
+    assert_eq!(world.shape().levels[0].tables, 0);
+    world.finish();
+}
+
+#[test]
+fn after_a_minute_a_parked_job_is_cancelled_and_its_inputs_are_free() {
+    let mut world = World::new();
+    world.park_at(0.5);
+    world.sleep(59_000 * MS);
+    assert_eq!(world.partition().metrics().jobs_released, 0);
+    world.sleep(2_000 * MS);
+    let metrics = world.partition().metrics();
+    assert_eq!((metrics.jobs_released, metrics.shape.jobs_running, metrics.shape.levels[0].claimed), (1, 0, 0));
+    assert!(metrics.bytes_thrown_away > 0);
+    world.turn(Scope::IntraL0, 4);
+    world.until("merged", |shape| shape.levels[0].tables == 1);
+    world.finish();
+}
+
+#[test]
+fn memory_is_given_back_when_asked_for() {
+    let mut world = World::new();
+    world.park_at(0.3);
+    world.partition().release_parked();
+    world.sleep(MS);
+    assert_eq!((world.partition().metrics().jobs_released, world.shape().jobs_running), (1, 0));
+    world.finish();
+}
+
+#[test]
+fn a_deep_job_does_not_keep_level_0_from_going_down() {
+    for fan_in in [4, 100] {
+        let mut world = World::new();
+        // Level 1 over its target: then one of its tables is on its way down.
+        for _ in 0..20 {
+            world.add_runs(4);
+            world.sleep(200 * MS);
+            if count(&world.shape(), JobKind::Deep).running > 0 {
+                break;
+            }
+        }
+        world.until("deep", |shape| count(shape, JobKind::Deep).running > 0);
+        world.turn(Scope::L0ToL1, fan_in);
+        world.add_runs(6);
+        // Not by waiting until the parked one is released for its age.
+        let begin = world.clock.now();
+        world.until("down", |shape| shape.levels[0].score < 1.0 && count(shape, JobKind::L0).running == 0);
+        assert!(world.clock.now() - begin < 30_000 * MS);
+        world.finish();
+    }
+}
+
+#[test]
+fn closing_does_not_wait_for_what_is_parked() {
+    let mut world = World::new();
+    world.park_at(0.3);
+    let begin = world.clock.now();
+    world.sim.block_on(world.node.close()).expect("close");
+    assert!(world.clock.now() - begin < 5_000 * MS);
+}

@@ -1,0 +1,110 @@
+//! A node whose tree's knobs are turned all the time, as no policy would: scope, gathering and write buffers change between any two writes, so
+//! that jobs are parked, resumed and cancelled, and level 0 is merged within itself, wherever the power may go.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use weir_io::{BoxFuture, Result, Rng};
+use weir_lsm::Snapshot;
+use weir_model::Batch;
+use weir_node::{NodeConfig, Scope, TreeKnobs};
+
+use crate::model::Visible;
+use crate::node_store::NodeStore;
+use crate::store::{Sent, Span, Store, World};
+
+/// See the module.
+pub struct Turning {
+    store: Arc<NodeStore>,
+    rng: Mutex<Rng>,
+}
+
+impl Turning {
+    fn turn(&self) {
+        let knobs = {
+            let mut rng = self.rng.lock();
+            if rng.chance(0.8) {
+                return;
+            }
+            TreeKnobs {
+                scope: Scope::ALL[rng.below(3) as usize],
+                flush_gather: 1 + rng.below(4) as usize,
+                write_buffers: 2 + rng.below(6) as usize,
+                intra_l0_fan_in: 2 + rng.below(3) as usize,
+            }
+        };
+        self.store.partition().set_tree_knobs(knobs);
+    }
+}
+
+impl Store for Turning {
+    type Options = NodeConfig;
+    type Snapshot = Snapshot;
+
+    async fn open(world: World, config: NodeConfig) -> Result<Arc<Self>> {
+        let rng = Mutex::new(Rng::new(world.salt));
+        let store = NodeStore::open(world, config).await?;
+        Ok(Arc::new(Self { store, rng }))
+    }
+
+    fn write(&self, batch: &Batch) -> Sent {
+        self.turn();
+        self.store.write(batch)
+    }
+
+    fn get(&self, key: &[u8]) -> BoxFuture<Result<Option<Vec<u8>>>> {
+        self.store.get(key)
+    }
+
+    fn get_at(&self, key: &[u8], snapshot: &Snapshot) -> BoxFuture<Result<Option<Vec<u8>>>> {
+        self.store.get_at(key, snapshot)
+    }
+
+    fn scan(&self, span: &Span, snapshot: Option<&Snapshot>) -> BoxFuture<Result<Visible>> {
+        self.store.scan(span, snapshot)
+    }
+
+    fn snapshot(&self) -> Option<Snapshot> {
+        self.store.snapshot()
+    }
+
+    fn seal(&self) {
+        self.store.seal();
+    }
+
+    fn close(self: Arc<Self>) -> BoxFuture<Result<()>> {
+        Arc::clone(&self.store).close()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_io::Fs;
+    use weir_io::sim::{DeviceSpec, FaultPlan, Sim, SimFs};
+    use weir_log::SyncMode;
+
+    use super::*;
+    use crate::life::{Acks, Life};
+    use crate::model::Model;
+    use crate::node_store::small;
+    use crate::workload::{Mix, Workload};
+
+    #[test]
+    fn jobs_are_parked_and_some_of_them_cancelled() {
+        let sim = Sim::new(1);
+        let disk = SimFs::new(sim.clock(), DeviceSpec::shared(2_000_000), FaultPlan::none(), sim.rng());
+        let world = World { fs: disk as Arc<dyn Fs>, clock: sim.clock(), spawn: sim.spawner(), salt: 1 };
+        let mut workload = Workload::new(Rng::new(1), Mix::CRASH);
+        let mut model = Model::default();
+        let [parked, released] = sim.block_on(async {
+            let options = small(SyncMode::None);
+            let begun = Life::<Turning>::begin(world, options, &mut model, 0, Acks::default()).await;
+            let (mut life, _) = begun.expect("an empty disk");
+            life.run(&mut workload, 3_000).await.expect("every answer is right");
+            let metrics = life.store().store.partition().metrics();
+            life.close().await.expect("close");
+            [metrics.jobs_parked, metrics.jobs_released]
+        });
+        assert!(parked > 20 && released > 0, "{parked} parked, {released} released");
+    }
+}
