@@ -1,9 +1,14 @@
 //! What a scenario is told on the command line: the same in both worlds.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::Args;
 use serde::Serialize;
+
+use crate::pattern::Pattern;
+use crate::plan::Plan;
+use crate::trace::Trace;
 
 /// Sells the device several times over, and looks who is served
 ///
@@ -80,5 +85,122 @@ impl Shortage {
             (!self.profiles.is_empty(), "--profile needs a name"),
         ];
         rules.into_iter().find(|(holds, _)| !holds).map_or(Ok(()), |(_, broken)| Err(broken.to_owned()))
+    }
+}
+
+/// Silence, and then everything at once
+///
+/// Partitions are idle, and then all read (and with `--writes` write) what they bought from one second to the next. A limiter that follows the
+/// load has forgotten what they were sold (FX-E2); one that sizes the background by the last minute has nothing for the first flush (U-9).
+#[derive(Clone, Debug, Args)]
+#[group(skip)]
+pub struct Surge {
+    /// Seconds of silence
+    #[arg(long, default_value_t = 10)]
+    pub idle: u64,
+    /// Writes surge as well as reads
+    #[arg(long)]
+    pub writes: bool,
+    /// What is the same as in `shortage`; `--seconds` counts from the surge
+    #[command(flatten)]
+    pub common: Shortage,
+}
+
+/// A load just below and just above what the device can do, by turns
+///
+/// Writes need `--low` and `--high` of the background bandwidth, half of a period each: controllers should neither sleep through what is above their
+/// threshold nor flap.
+#[derive(Clone, Debug, Args)]
+#[group(skip)]
+pub struct Waves {
+    /// Share of the background bandwidth that is needed in the first half of a period
+    #[arg(long, default_value_t = 0.79)]
+    pub low: f64,
+    /// In the second half
+    #[arg(long, default_value_t = 0.81)]
+    pub high: f64,
+    /// Seconds
+    #[arg(long, default_value_t = 60)]
+    pub period: u64,
+    /// Background bytes that a byte of a user takes on this tree; measure it with `shortage --bosr 1`
+    #[arg(long, default_value_t = crate::plan::AMPLIFICATION)]
+    pub amplification: f64,
+    /// What is the same as in `shortage`
+    #[command(flatten)]
+    pub common: Shortage,
+}
+
+/// A week of a node's traffic, at its own times
+///
+/// Tenants' usual traffic is heavy-tailed and follows the day; bursts come at random, some to many tenants at once. Generated from the seed, or read from a
+/// file. `--scale` thins the events; times are what they are, so that controllers keep their seconds.
+#[derive(Clone, Debug, Args)]
+#[group(skip)]
+pub struct Replay {
+    /// A trace to replay: `second,tenant,writes,reads`, in shares of what was bought
+    #[arg(long, value_name = "FILE.csv")]
+    pub trace: Option<PathBuf>,
+    /// Writes the trace that is replayed
+    #[arg(long, value_name = "FILE.csv")]
+    pub record: Option<PathBuf>,
+    /// What is the same as in `shortage`; `--seconds 604800` is a week
+    #[command(flatten)]
+    pub common: Shortage,
+}
+
+/// What a user's file holds.
+#[allow(clippy::disallowed_methods, reason = "the user's own files, not the database's")]
+fn read(path: &std::path::Path) -> Result<String, String> {
+    std::fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))
+}
+
+#[allow(clippy::disallowed_methods, reason = "the user's own files, not the database's")]
+fn write(path: &std::path::Path, text: &str) -> Result<(), String> {
+    std::fs::write(path, text).map_err(|error| format!("cannot write {}: {error}", path.display()))
+}
+
+impl Surge {
+    /// The plan.
+    ///
+    /// # Errors
+    /// What cannot be run, in words.
+    pub fn plan(self) -> Result<Plan, String> {
+        let mut args = self.common;
+        args.seconds += self.idle;
+        // Something must surge.
+        if args.rcu == 0 && !self.writes {
+            args.rcu = args.wcu;
+        }
+        Plan::of("surge", args, Pattern::Surge { idle: self.idle, writes: self.writes })
+    }
+}
+
+impl Waves {
+    /// The plan.
+    ///
+    /// # Errors
+    /// What cannot be run, in words.
+    pub fn plan(self) -> Result<Plan, String> {
+        let pattern = Pattern::Waves { low: self.low, high: self.high, period: self.period };
+        let plan = Plan::of("waves", Shortage { bosr: 1.0, ..self.common }, pattern)?;
+        Ok(Plan { amplification: self.amplification, ..plan })
+    }
+}
+
+impl Replay {
+    /// The plan.
+    ///
+    /// # Errors
+    /// What cannot be run, in words.
+    pub fn plan(self) -> Result<Plan, String> {
+        let args = self.common;
+        let trace = match &self.trace {
+            Some(path) => Trace::parse(&read(path)?)?,
+            None => Trace::generate(usize::from(args.partitions), args.seconds, args.seed),
+        };
+        if let Some(path) = &self.record {
+            write(path, &trace.to_csv())?;
+        }
+        Plan::of("trace", args, Pattern::Trace(Arc::new(trace)))
     }
 }

@@ -9,8 +9,9 @@ use serde_json::{Map, Value, json};
 use weir_io::{Error, Nanos, Result, Rng, sleep_until};
 use weir_node::{Machine, Node, NodeConfig};
 
-use crate::load::{Clients, Schedule, Tally, latency};
+use crate::load::{Clients, Tally, latency};
 use crate::outcome::{After, Bytes, Outcome, Run, Second, Spread};
+use crate::pattern::Schedule;
 use crate::plan::{Plan, QUIET_SHARE, SECOND};
 use crate::preload::partitions;
 use crate::profile::COMPACTIONS_PER_PARTITION;
@@ -37,7 +38,7 @@ pub async fn run(
 
     let from = clock.now();
     let until = from + plan.args.seconds * SECOND;
-    let tally = load.send(from, until, 1.0);
+    let tally = load.send(from, until, false);
     for second in 1..=plan.args.seconds {
         sleep_until(&clock, from + second * SECOND).await;
         tell(bar, watch.tick(&tally));
@@ -61,7 +62,7 @@ pub async fn run(
     let load_series = &series[..plan.args.seconds as usize];
     let tally = tally.lock();
     let outcome = Outcome {
-        scenario: "shortage".into(),
+        scenario: plan.scenario.into(),
         world: world.into(),
         profile: profile.into(),
         params: params(plan, config),
@@ -69,10 +70,12 @@ pub async fn run(
         normally_served: Spread::of(&tally.shares()),
         latency_us: latency(&tally.writes),
         read_latency_us: latency(&tally.reads),
+        reads_in_time: reads_in_time(&tally),
         stalls,
         mean_per_sec: load_series.iter().map(|second| second.served).sum::<u64>() as f64 / load_series.len() as f64,
         tail_per_sec: tail(load_series),
         served_per_sec: load_series.iter().map(|second| second.served).collect(),
+        reads_per_sec: load_series.iter().map(|second| second.reads).collect(),
         bytes,
         background_amplification: ratio(bytes.background(), bytes.user),
         device_utilisation: utilisation(plan, &bytes),
@@ -97,10 +100,11 @@ struct Load<'a> {
 }
 
 impl Load<'_> {
-    /// Sends `share` of what every partition sends, from `from` until `until`.
-    fn send(&self, from: Nanos, until: Nanos, share: f64) -> Arc<Mutex<Tally>> {
+    /// Sends what the plan says from `from` until `until`; when `quiet`, a small share of what was bought, and all reads.
+    fn send(&self, from: Nanos, until: Nanos, quiet: bool) -> Arc<Mutex<Tally>> {
         let tally = Arc::new(Mutex::new(Tally::new(self.partitions.len())));
         let mut seed = Rng::new(self.plan.args.seed ^ from);
+        let choice = Arc::new(self.plan.choice());
         for (index, partition) in self.partitions.iter().enumerate() {
             let clients = Clients {
                 partition: Arc::clone(partition),
@@ -112,9 +116,17 @@ impl Load<'_> {
                 tally: Arc::clone(&tally),
             };
             let mut rng = seed.fork("clients");
-            let writes = Schedule::new(from, until, self.plan.writes_per_sec(index) * share, rng.fork("write times"));
-            let reads = Schedule::new(from, until, self.plan.reads_per_sec(), rng.fork("read times"));
-            self.machine.spawn.spawn(Box::pin(clients.clone().read(reads, rng.fork("reads"))));
+            let (writes, reads) = match quiet {
+                false => (self.plan.writes(index), self.plan.reads(index)),
+                true => {
+                    let writes = self.plan.sold_writes_per_sec() * QUIET_SHARE;
+                    ([(0, writes)].into(), [(0, self.plan.reads_per_sec())].into())
+                }
+            };
+            let writes = Schedule::of(from, until, writes, rng.fork("write times"));
+            let reads = Schedule::of(from, until, reads, rng.fork("read times"));
+            let reading = clients.clone().read(reads, Arc::clone(&choice), rng.fork("reads"));
+            self.machine.spawn.spawn(Box::pin(reading));
             let (failure, busy, rng) = (Arc::clone(&self.failure), Arc::clone(&self.busy), rng.fork("writes"));
             busy.fetch_add(1, Ordering::Relaxed);
             self.machine.spawn.spawn(Box::pin(async move {
@@ -136,7 +148,7 @@ impl Load<'_> {
 async fn rest(load: &Load<'_>, watch: &mut Watch, from: Nanos, seconds: u64, bar: &ProgressBar) -> Result<After> {
     let clock = &load.machine.clock;
     let before = watch.stalls();
-    let tally = load.send(from, from + seconds * SECOND, QUIET_SHARE);
+    let tally = load.send(from, from + seconds * SECOND, true);
     let mut restored = None;
     bar.set_length(load.plan.args.seconds + seconds);
     for second in 1..=seconds {
@@ -159,6 +171,10 @@ async fn rest(load: &Load<'_>, watch: &mut Watch, from: Nanos, seconds: u64, bar
         read_latency_us: latency(&tally.reads),
         stalls,
     })
+}
+
+fn reads_in_time(tally: &Tally) -> Option<Spread> {
+    tally.partition_reads.iter().any(|&(all, _)| all > 0).then(|| Spread::of(&tally.read_shares()))
 }
 
 fn tell(bar: &ProgressBar, second: &Second) {

@@ -13,12 +13,14 @@ pub mod data;
 pub mod drive;
 pub mod load;
 pub mod outcome;
+pub mod pattern;
 pub mod plan;
 pub mod preload;
 pub mod profile;
 pub mod progress;
 pub mod report;
 pub mod table;
+pub mod trace;
 pub mod watch;
 
 use std::io::Write as _;

@@ -11,44 +11,17 @@ use weir_io::{Clock, Nanos, Result, Rng, Spawn, sleep_until};
 use weir_model::Batch;
 use weir_node::Partition;
 
-use crate::data::{fill, key};
+use crate::data::{Choice, fill, key};
 use crate::outcome::Latency;
+use crate::pattern::Schedule;
 use crate::plan::SECOND;
 
 /// Done by then is *normally served*: stricter than U-21, which does not count time that passes before the write path.
 pub const NORMAL: Nanos = 1_000_000;
+/// A read answered by then is in time. A scaled device takes milliseconds for a page, so this cannot be a millisecond.
+pub const IN_TIME: Nanos = 100_000_000;
 /// Reads of a partition under way; those beyond are counted as failed.
 const READS_MAX: usize = 1024;
-
-/// Times of operations: `rate` a second from `from` on, until `until`, each somewhere in its own interval.
-#[derive(Clone, Debug)]
-pub struct Schedule {
-    from: Nanos,
-    until: Nanos,
-    rate: f64,
-    next: u64,
-    rng: Rng,
-}
-
-impl Schedule {
-    /// See the type.
-    pub fn new(from: Nanos, until: Nanos, rate: f64, rng: Rng) -> Self {
-        Self { from, until, rate, next: 0, rng }
-    }
-}
-
-impl Iterator for Schedule {
-    type Item = Nanos;
-
-    fn next(&mut self) -> Option<Nanos> {
-        if self.rate <= 0.0 {
-            return None;
-        }
-        let at = self.from + ((self.next as f64 + self.rng.unit()) * SECOND as f64 / self.rate) as Nanos;
-        self.next += 1;
-        (at < self.until).then_some(at)
-    }
-}
 
 /// What clients saw, counted as it happens.
 pub struct Tally {
@@ -64,6 +37,10 @@ pub struct Tally {
     pub done_now: (u64, u64),
     /// For each partition: writes that were to be sent, and those that were normally served.
     pub partitions: Vec<(u64, u64)>,
+    /// Reads answered in the second under way.
+    pub reads_done_now: u64,
+    /// For each partition: reads that were to be sent, and those that were answered in time ([`IN_TIME`]).
+    pub partition_reads: Vec<(u64, u64)>,
     /// Reads that failed or could not be sent.
     pub reads_failed: u64,
 }
@@ -78,6 +55,8 @@ impl Tally {
             reads_now: histogram(2),
             done_now: (0, 0),
             partitions: vec![(0, 0); partitions],
+            reads_done_now: 0,
+            partition_reads: vec![(0, 0); partitions],
             reads_failed: 0,
         }
     }
@@ -95,16 +74,27 @@ impl Tally {
         }
     }
 
-    fn read(&mut self, waited: Nanos) {
+    fn read(&mut self, partition: usize, waited: Nanos) {
         self.reads.saturating_record(waited);
         self.reads_now.saturating_record(waited);
+        self.reads_done_now += 1;
+        self.partition_reads[partition].1 += u64::from(waited <= IN_TIME);
     }
 
     /// For each partition, the share of its writes that were normally served.
     pub fn shares(&self) -> Vec<f64> {
-        let share = |&(all, served): &(u64, u64)| if all == 0 { 1.0 } else { served as f64 / all as f64 };
-        self.partitions.iter().map(share).collect()
+        shares(&self.partitions)
     }
+
+    /// For each partition, the share of its reads that were answered in time.
+    pub fn read_shares(&self) -> Vec<f64> {
+        shares(&self.partition_reads)
+    }
+}
+
+fn shares(counts: &[(u64, u64)]) -> Vec<f64> {
+    let share = |&(all, served): &(u64, u64)| if all == 0 { 1.0 } else { served as f64 / all as f64 };
+    counts.iter().map(share).collect()
 }
 
 /// Nanoseconds up to ten minutes.
@@ -166,21 +156,22 @@ impl Clients {
         Ok(())
     }
 
-    /// Sends reads of existing items at `times`.
-    pub async fn read(self, times: Schedule, mut rng: Rng) {
+    /// Sends reads of existing items, as `choice` draws them, at `times`.
+    pub async fn read(self, times: Schedule, choice: Arc<Choice>, mut rng: Rng) {
         let under_way = Arc::new(());
         for at in times {
             sleep_until(&self.clock, at).await;
+            self.tally.lock().partition_reads[self.index].0 += 1;
             if Arc::strong_count(&under_way) > READS_MAX {
                 self.tally.lock().reads_failed += 1;
                 continue;
             }
-            let (clients, ticket, item) = (self.clone(), Arc::clone(&under_way), rng.below(self.items.max(1)));
+            let (clients, ticket, item) = (self.clone(), Arc::clone(&under_way), choice.draw(&mut rng));
             self.spawn.spawn(Box::pin(async move {
                 let found = clients.partition.get(&key(item)).await;
                 let mut tally = clients.tally.lock();
                 match found {
-                    Ok(Some(_)) => tally.read(clients.clock.now() - at),
+                    Ok(Some(_)) => tally.read(clients.index, clients.clock.now() - at),
                     _ => tally.reads_failed += 1,
                 }
                 drop(ticket);

@@ -22,6 +22,9 @@ pub struct Outcome {
     pub latency_us: Latency,
     /// Of reads.
     pub read_latency_us: Latency,
+    /// Share of a partition's reads that were answered at most 100 ms after they were to be sent, where there were any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reads_in_time: Option<Spread>,
     /// Writes that the tree slowed or stopped.
     pub stalls: Stalls,
     /// Writes done a second, on average.
@@ -30,6 +33,8 @@ pub struct Outcome {
     pub tail_per_sec: u64,
     /// Writes done in each second.
     pub served_per_sec: Vec<u64>,
+    /// Reads answered in each second.
+    pub reads_per_sec: Vec<u64>,
     /// Device bytes by cause, and what users wrote.
     pub bytes: Bytes,
     /// Background bytes for each byte of a user.
@@ -174,6 +179,8 @@ pub struct Second {
     pub served: u64,
     /// Of those, at most 1 ms after they were to be sent.
     pub normally: u64,
+    /// Reads answered.
+    pub reads: u64,
     /// Percentiles of writes done in it, in microseconds: 50, 99, 99.9.
     pub write_us: [f64; 3],
     /// Of reads.

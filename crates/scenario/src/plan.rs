@@ -4,7 +4,8 @@ use weir_io::Nanos;
 use weir_lsm::TreeOptions;
 
 use crate::args::Shortage;
-use crate::data::KEY_BYTES;
+use crate::data::{Choice, KEY_BYTES};
+use crate::pattern::{Pattern, Rates};
 
 /// Background bytes, read and written, for each byte of a user: measured by the FlexEngine paper for a full tree (FX-13).
 pub const AMPLIFICATION: f64 = 20.0;
@@ -33,8 +34,14 @@ pub const SECOND: Nanos = 1_000_000_000;
 /// See the module.
 #[derive(Clone, Debug)]
 pub struct Plan {
+    /// The scenario's name.
+    pub scenario: &'static str,
     /// What was asked for.
     pub args: Shortage,
+    /// How the load moves in time.
+    pub pattern: Pattern,
+    /// Device bytes, read and written, that the background needs for each byte of a user, as the device is planned.
+    pub amplification: f64,
 }
 
 impl Plan {
@@ -43,8 +50,34 @@ impl Plan {
     /// # Errors
     /// What cannot be run, in words.
     pub fn new(args: Shortage) -> Result<Self, String> {
+        Self::of("shortage", args, Pattern::Steady)
+    }
+
+    /// Of any scenario.
+    ///
+    /// # Errors
+    /// What cannot be run, in words.
+    pub fn of(scenario: &'static str, args: Shortage, pattern: Pattern) -> Result<Self, String> {
         args.check()?;
-        Ok(Self { args })
+        Ok(Self { scenario, args, pattern, amplification: AMPLIFICATION })
+    }
+
+    /// Writes of `partition` (from 0), in time.
+    pub fn writes(&self, partition: usize) -> Rates {
+        self.pattern.rates(partition, self.writes_per_sec(partition), false, self.args.seconds)
+    }
+
+    /// Reads of `partition` (from 0), in time.
+    pub fn reads(&self, partition: usize) -> Rates {
+        self.pattern.rates(partition, self.reads_per_sec(), true, self.args.seconds)
+    }
+
+    /// Which items are read.
+    pub fn choice(&self) -> Choice {
+        match self.pattern {
+            Pattern::Surge { .. } => Choice::zipf(self.items()),
+            _ => Choice::Uniform(self.items()),
+        }
     }
 
     /// `bytes` at this scale.
@@ -90,7 +123,7 @@ impl Plan {
 
     /// Of the device, in bytes a second: for flushes and compactions.
     pub fn background_bandwidth(&self) -> f64 {
-        self.ingest() * AMPLIFICATION / self.args.bosr
+        self.ingest() * self.amplification / self.args.bosr
     }
 
     /// Of the device, in bytes a second: for the log. Each sync writes its last page again.
@@ -120,7 +153,7 @@ impl Plan {
 
     /// What the device has for the background, per byte that users were sold to write.
     pub fn background_bytes_per_user_byte(&self) -> f64 {
-        AMPLIFICATION / self.args.bosr
+        self.amplification / self.args.bosr
     }
 
     /// How trees are shaped: the paper's sizes (FX-28), scaled.

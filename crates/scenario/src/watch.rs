@@ -63,6 +63,7 @@ impl Watch {
         }
         let mut tally = tally.lock();
         (second.served, second.normally) = std::mem::take(&mut tally.done_now);
+        second.reads = std::mem::take(&mut tally.reads_done_now);
         second.write_us = percentiles(&mut tally.writes_now);
         second.read_us = percentiles(&mut tally.reads_now);
         drop(tally);

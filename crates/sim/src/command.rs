@@ -178,6 +178,30 @@ enum Run {
         #[arg(long, default_value_t = 2)]
         threads: usize,
     },
+    /// Silence, and then everything at once
+    Surge {
+        #[command(flatten)]
+        args: weir_scenario::args::Surge,
+        /// Threads; each runs a profile at a time
+        #[arg(long, default_value_t = 2)]
+        threads: usize,
+    },
+    /// A load just below and just above what the device can do, by turns
+    Waves {
+        #[command(flatten)]
+        args: weir_scenario::args::Waves,
+        /// Threads; each runs a profile at a time
+        #[arg(long, default_value_t = 2)]
+        threads: usize,
+    },
+    /// A week of a node's traffic, at its own times
+    Trace {
+        #[command(flatten)]
+        args: weir_scenario::args::Replay,
+        /// Threads; each runs a profile at a time
+        #[arg(long, default_value_t = 2)]
+        threads: usize,
+    },
     /// Real servers, really killed
     Kill9 {
         /// Kills
@@ -245,7 +269,10 @@ impl Sim {
                 tell("twice", run(&seeds.plan(), replay, |seed| crate::crash::twice::<NodeStore>(seed, &scenario)))
             }
             Run::Slow { seeds } => slow(seeds),
-            Run::Shortage { args, threads } => shortage(args, threads),
+            Run::Shortage { args, threads } => side_by_side(weir_scenario::plan::Plan::new(args)?, threads),
+            Run::Surge { args, threads } => side_by_side(args.plan()?, threads),
+            Run::Waves { args, threads } => side_by_side(args.plan()?, threads),
+            Run::Trace { args, threads } => side_by_side(args.plan()?, threads),
             Run::Kill9 { rounds, seed, dir, binary, arguments } => {
                 let here = || std::env::current_exe().map_err(|error| format!("cannot find this binary: {error}"));
                 let binary = binary.map_or_else(here, Ok)?;
@@ -258,8 +285,7 @@ impl Sim {
     }
 }
 
-fn shortage(args: weir_scenario::args::Shortage, threads: usize) -> Result<(), String> {
-    let plan = weir_scenario::plan::Plan::new(args)?;
+fn side_by_side(plan: weir_scenario::plan::Plan, threads: usize) -> Result<(), String> {
     print!("{}", weir_scenario::table::heading(&plan));
     let runs = crate::scenario::compare(&plan, threads)?;
     weir_scenario::deliver(&plan, &runs)

@@ -1,4 +1,4 @@
-//! `weir sim shortage`.
+//! Any scenario on a simulated machine.
 #![allow(
     clippy::disallowed_methods,
     reason = "profiles are spread over threads of the machine; nothing inside a run sees them"

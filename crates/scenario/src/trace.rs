@@ -1,0 +1,194 @@
+//! A trace of a node's traffic: per tenant and step of time, what share of its bought reads and writes it asked for.
+//!
+//! # The generator
+//!
+//! The traces of the FlexEngine paper are not public. This draws traffic of the kind it describes, and is no reproduction of it:
+//!
+//! - *Heavy-tailed*: tenants' usual shares of what they bought are lognormal (median 6 %, sigma 1): most are nearly idle, a few are not.
+//! - *Diurnal*: each follows a sine of a day with a swing of 60 % of its usual share, its peak drawn around 14:00 (sigma 3 hours); weekends have 70 %.
+//! - *Bursty*: bursts come as a Poisson process, one in 6 hours on average, last 60 s to 30 min (Pareto, alpha 1.2) and ask for everything that was
+//!   bought. One burst in four is a *season*: the tenants of its group (a quarter of all) burst together, which is what over-subscribes a node.
+//! - Reads are three times the share of writes, up to all that was bought.
+//!
+//! # The file
+//!
+//! `second,tenant,writes,reads`, a header first: from that second on, the tenant (from 0) asks for these shares of what it bought (0 to 1). Lines are in
+//! the order of seconds, which are multiples of one step.
+
+use std::fmt::Write as _;
+
+use weir_io::Rng;
+
+/// Seconds of a generated step.
+const STEP: u64 = 10;
+const DAY: f64 = 86_400.0;
+
+/// See the module.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trace {
+    /// Seconds of a step.
+    pub step: u64,
+    /// Shares of writes and of reads, by tenant and step.
+    tenants: Vec<Vec<(f32, f32)>>,
+}
+
+impl Trace {
+    /// Draws one.
+    pub fn generate(tenants: usize, seconds: u64, seed: u64) -> Self {
+        let steps = seconds.div_ceil(STEP) as usize;
+        let mut rng = Rng::new(seed ^ 0x7261_6365);
+        let groups = tenants.div_ceil(4).max(1);
+        let mut season_rng = rng.fork("seasons");
+        let seasons: Vec<Vec<bool>> = (0..4).map(|_| bursts(&mut season_rng, steps, 24.0 * 3600.0)).collect();
+        let tenants = (0..tenants).map(|tenant| {
+            let mut rng = rng.fork("tenant");
+            let usual = (0.06 * normal(&mut rng).exp()).min(0.5);
+            let peak = (14.0 + 3.0 * normal(&mut rng)) * 3600.0;
+            let own = bursts(&mut rng, steps, 8.0 * 3600.0);
+            let season = &seasons[(tenant / groups).min(3)];
+            let share = |step: usize| {
+                let now = step as f64 * STEP as f64;
+                let sine = 1.0 + 0.6 * ((now - peak) / DAY * std::f64::consts::TAU).cos();
+                let weekend = if (now / DAY) as u64 % 7 >= 5 { 0.7 } else { 1.0 };
+                let writes = if own[step] || season[step] { 1.0 } else { (usual * sine * weekend).min(1.0) };
+                (writes as f32, (3.0 * writes).min(1.0) as f32)
+            };
+            (0..steps).map(share).collect()
+        });
+        Self { step: STEP, tenants: tenants.collect() }
+    }
+
+    /// Shares of `tenant`'s reads or writes, step by step. Tenants beyond those of the trace follow the first ones.
+    pub fn steps(&self, tenant: usize, reads: bool) -> impl Iterator<Item = f64> + '_ {
+        let tenant = self.tenants.get(tenant % self.tenants.len().max(1)).map_or(&[][..], Vec::as_slice);
+        tenant.iter().map(move |&(writes, read)| f64::from(if reads { read } else { writes }))
+    }
+
+    /// As a file has it.
+    pub fn to_csv(&self) -> String {
+        let mut text = String::from("second,tenant,writes,reads\n");
+        let mut last = vec![(-1.0, -1.0); self.tenants.len()];
+        let steps = self.tenants.iter().map(Vec::len).max().unwrap_or(0);
+        for step in 0..steps {
+            for (tenant, shares) in self.tenants.iter().enumerate() {
+                if let Some(&now) = shares.get(step).filter(|now| step == 0 || last[tenant] != **now) {
+                    last[tenant] = now;
+                    let _ = writeln!(text, "{},{tenant},{:.4},{:.4}", step as u64 * self.step, now.0, now.1);
+                }
+            }
+        }
+        text
+    }
+
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// The line that is not understood.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let mut changes = Vec::new();
+        for (number, line) in text.lines().enumerate().skip(1).filter(|(_, line)| !line.trim().is_empty()) {
+            let bad = || format!("line {}: `second,tenant,writes,reads` expected, shares between 0 and 1", number + 1);
+            let cells: Vec<&str> = line.split(',').map(str::trim).collect();
+            let &[second, tenant, writes, reads] = &cells[..] else { return Err(bad()) };
+            let share = |text: &str| text.parse().ok().filter(|share: &f32| (0.0..=1.0).contains(share));
+            let (second, tenant) =
+                (second.parse::<u64>().ok(), tenant.parse::<usize>().ok().filter(|&tenant| tenant < 1_024));
+            let (second, tenant) = second.zip(tenant).ok_or_else(bad)?;
+            let shares = share(writes).zip(share(reads)).ok_or_else(bad)?;
+            if changes.last().is_some_and(|&(last, _, _)| last > second) || second > SECONDS_MAX {
+                return Err(format!("line {}: seconds must not go back, and end at {SECONDS_MAX}", number + 1));
+            }
+            changes.push((second, tenant, shares));
+        }
+        let step = changes.iter().fold(0, |step, &(second, _, _)| gcd(step, second)).max(1);
+        let end = changes.last().map_or(0, |&(second, _, _)| second / step + 1) as usize;
+        let mut tenants = vec![Vec::new(); changes.iter().map(|&(_, tenant, _)| tenant + 1).max().unwrap_or(0)];
+        for (second, tenant, shares) in changes {
+            let steps: &mut Vec<(f32, f32)> = &mut tenants[tenant];
+            let last = steps.last().copied().unwrap_or_default();
+            // A second line for one step takes the place of the first.
+            steps.resize((second / step) as usize, last);
+            steps.push(shares);
+        }
+        for steps in &mut tenants {
+            let last = steps.last().copied().unwrap_or_default();
+            steps.resize(end, last);
+        }
+        Ok(Self { step, tenants })
+    }
+
+    /// Mean share of writes over all tenants and steps, and the highest mean of any step: how busy it is.
+    pub fn mean_and_peak(&self) -> (f64, f64) {
+        let steps = self.tenants.iter().map(Vec::len).max().unwrap_or(0);
+        let at = |step: usize| {
+            let sum: f64 =
+                self.tenants.iter().filter_map(|steps| steps.get(step)).map(|shares| f64::from(shares.0)).sum();
+            sum / self.tenants.len() as f64
+        };
+        let means: Vec<f64> = (0..steps).map(at).collect();
+        (means.iter().sum::<f64>() / steps.max(1) as f64, means.iter().copied().fold(0.0, f64::max))
+    }
+}
+
+/// A month: what a file may have at most.
+const SECONDS_MAX: u64 = 31 * 86_400;
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// Whether there is a burst, by step; one in `every` seconds on average.
+fn bursts(rng: &mut Rng, steps: usize, every: f64) -> Vec<bool> {
+    let mut busy = vec![false; steps];
+    let mut at = 0.0;
+    loop {
+        at += -every * (1.0 - rng.unit()).ln();
+        let begin = (at / STEP as f64) as usize;
+        if begin >= steps {
+            return busy;
+        }
+        let lasts = (60.0 * (1.0 - rng.unit()).powf(-1.0 / 1.2)).min(1_800.0);
+        let end = steps.min(begin + (lasts / STEP as f64) as usize + 1);
+        busy[begin..end].fill(true);
+        at += lasts;
+    }
+}
+
+/// Standard normal, by Box and Muller.
+fn normal(rng: &mut Rng) -> f64 {
+    let radius = (-2.0 * (1.0 - rng.unit()).ln()).sqrt();
+    radius * (std::f64::consts::TAU * rng.unit()).cos()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_generated_week_is_what_the_module_says() {
+        let week = Trace::generate(32, 7 * 86_400, 1);
+        assert_eq!(week, Trace::generate(32, 7 * 86_400, 1));
+        let (mean, peak) = week.mean_and_peak();
+        assert!((0.05..0.25).contains(&mean), "mean share {mean}");
+        assert!((0.3..1.0).contains(&peak), "peak share {peak}");
+        let mut usual: Vec<f64> = (0..32)
+            .map(|tenant| week.steps(tenant, false).filter(|&share| share < 1.0).sum::<f64>() / 60_480.0)
+            .collect();
+        usual.sort_by(f64::total_cmp);
+        assert!(usual[31] > 4.0 * usual[16], "heavy-tailed: {usual:?}");
+    }
+
+    #[test]
+    fn a_trace_comes_back_from_its_file() {
+        let hour = Trace::generate(4, 3_600, 3);
+        let back = Trace::parse(&hour.to_csv()).expect("what was written");
+        for tenant in 0..4 {
+            let (a, b): (Vec<_>, Vec<_>) = (hour.steps(tenant, false).collect(), back.steps(tenant, false).collect());
+            assert!(a.iter().zip(&b).all(|(a, b)| (a - b).abs() < 1e-4) && !b.is_empty());
+        }
+        for bad in ["s,t,w,r\n1,2,3", "s,t,w,r\n1,0,2,0", "s,t,w,r\n-1,0,0,0", "s,t,w,r\n5,0,0,0\n4,0,0,0"] {
+            assert!(Trace::parse(bad).is_err(), "{bad}");
+        }
+        assert!(Trace::parse("").is_ok());
+    }
+}
