@@ -21,6 +21,9 @@ pub struct TreeOptions {
     pub l0_slow: usize,
     /// Level-0 runs at which writes stop (FX-21).
     pub l0_stop: usize,
+    /// Bytes per second that may be written at `l0_slow` runs, and at the last run before `l0_stop`; evenly less in between, so that there is
+    /// no cliff before the stop.
+    pub slow_bytes_per_sec: [u64; 2],
     /// Bytes of level 0 that one job merges at most, if it can choose: what has piled up goes down step by step, oldest runs first.
     pub l0_merge_bytes_max: u64,
     /// While a running job bars the way to level 1, the newest runs of level 0 are merged with one another, as RocksDB does (FX-24). For
@@ -52,6 +55,7 @@ impl Default for TreeOptions {
             l0_gather: 10,
             l0_slow: 20,
             l0_stop: 36,
+            slow_bytes_per_sec: [16 << 20, 1 << 20],
             l0_merge_bytes_max: 2 << 30,
             intra_l0_when_blocked: false,
             level1_bytes: 256 << 20,

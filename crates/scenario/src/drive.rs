@@ -10,11 +10,11 @@ use weir_io::{Error, Nanos, Result, Rng, sleep_until};
 use weir_node::{Machine, Node, NodeConfig};
 
 use crate::load::{Clients, Tally, latency};
-use crate::outcome::{After, Bytes, Outcome, Run, Second, Spread};
+use crate::outcome::{After, Bytes, Outcome, Run, Second, Spread, StageChange};
 use crate::pattern::Schedule;
 use crate::plan::{Plan, QUIET_SHARE, SECOND};
 use crate::preload::partitions;
-use crate::profile::COMPACTIONS_PER_PARTITION;
+use crate::profile::{COMPACTIONS_PER_PARTITION, STAGES};
 use crate::watch::Watch;
 
 /// Runs `plan` under `profile`, whose settings are `config`, on `machine`, which has the preloaded data. `world` names the machine.
@@ -79,7 +79,7 @@ pub async fn run(
         bytes,
         background_amplification: ratio(bytes.background(), bytes.user),
         device_utilisation: utilisation(plan, &bytes),
-        stages: Vec::new(),
+        stages: stages(&series),
         memory_peak_bytes: series.iter().map(|second| second.memory).max().unwrap_or(0),
         after,
     };
@@ -175,6 +175,24 @@ async fn rest(load: &Load<'_>, watch: &mut Watch, from: Nanos, seconds: u64, bar
 
 fn reads_in_time(tally: &Tally) -> Option<Spread> {
     tally.partition_reads.iter().any(|&(all, _)| all > 0).then(|| Spread::of(&tally.read_shares()))
+}
+
+/// Changes of stage, seen once a second.
+fn stages(series: &[Second]) -> Vec<StageChange> {
+    let mut changes = Vec::new();
+    let partitions = series.first().map_or(0, |second| second.stage.len());
+    let mut last = vec![0; partitions];
+    for (at, second) in series.iter().enumerate() {
+        for (partition, (last, &now)) in last.iter_mut().zip(&second.stage).enumerate() {
+            if *last != now {
+                let name = |stage: u8| STAGES.get(usize::from(stage)).copied().unwrap_or("?").to_owned();
+                let (from, to) = (name(*last), name(now));
+                changes.push(StageChange { t: at as f64 + 1.0, partition, from, to, why: String::new() });
+                *last = now;
+            }
+        }
+    }
+    changes
 }
 
 fn tell(bar: &ProgressBar, second: &Second) {

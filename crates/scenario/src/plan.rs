@@ -167,6 +167,7 @@ impl Plan {
             l0_gather: 4,
             l0_slow: 20,
             l0_stop: 36,
+            slow_bytes_per_sec: [self.scaled(16 * MIB), self.scaled(MIB)],
             level1_bytes: self.scaled(64 * MIB),
             level_factor: 10,
             table_bytes: self.scaled(64 * MIB),

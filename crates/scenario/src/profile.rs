@@ -1,16 +1,20 @@
 //! Profiles by name: which policies a node runs under.
 
+use weir_admission::Limits;
+use weir_admission::cost::Capacity;
 use weir_log::SyncMode;
 use weir_lsm::TreeOptions;
-use weir_node::{NodeConfig, Profile};
+use weir_node::{Bandwidth, NodeConfig, Profile};
 
 use crate::plan::Plan;
 
-/// Names that `--profile` takes.
-pub const NAMES: [&str; 1] = ["rocksdb"];
-
 /// Names of the stages of deferral, in the order of [`crate::outcome::Second::stage`].
-pub const STAGES: [&str; 1] = ["normal"];
+pub const STAGES: [&str; 3] = ["normal", "stage 1", "stage 2"];
+
+/// Largest background rate of a partition at scale 1, in bytes per second: 3 MB/s of writes x 20 (FX-E3).
+const BACKGROUND: u64 = 60_000_000;
+/// Reads a second that a partition's foreground is reserved for, whatever is sent (FX-10).
+const READS_SOLD: u64 = 3000;
 
 /// Compactions that may run at a time, for each partition. The paper's partitions are stores of their own.
 pub const COMPACTIONS_PER_PARTITION: usize = 2;
@@ -23,10 +27,20 @@ pub const DIR: &str = "weir";
 /// # Errors
 /// There is no such profile.
 pub fn config(name: &str, plan: &Plan) -> Result<NodeConfig, String> {
-    match name {
-        "rocksdb" => Ok(NodeConfig { profile: Profile::RocksDb, ..base(plan, plan.tree()) }),
-        _ => Err(format!("there is no profile `{name}`; there are: {}", NAMES.join(", "))),
-    }
+    let profile = Profile::parse(name)
+        .ok_or_else(|| format!("there is no profile `{name}`; there are: {}", Profile::NAMES.join(", ")))?;
+    let tree = plan.tree();
+    let l0_gather = if profile.gathers_l0() { TreeOptions::default().l0_gather } else { tree.l0_trigger };
+    let bandwidth = Bandwidth {
+        device: Limits::bytes(plan.device()),
+        capacity: Capacity {
+            rcu: plan.scaled(READS_SOLD.max(plan.args.rcu)),
+            wcu: plan.scaled(plan.args.wcu * u64::from(plan.args.item_bytes).div_ceil(1024)),
+        },
+        background: plan.scaled(BACKGROUND.max(plan.args.wcu * u64::from(plan.args.item_bytes) * 20)),
+        strict_foreground: false,
+    };
+    Ok(NodeConfig { profile, bandwidth: Some(bandwidth), ..base(plan, TreeOptions { l0_gather, ..tree }) })
 }
 
 /// What all profiles have in common.

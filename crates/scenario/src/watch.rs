@@ -5,6 +5,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use weir_admission::{Booked, Direction};
 use weir_io::Class;
+use weir_lsm::pick::Scope;
 use weir_node::{Ledger, Partition};
 
 use crate::load::Tally;
@@ -57,7 +58,11 @@ impl Watch {
             let shape = partition.tree().shape();
             second.l0.push(shape.levels[0].tables as u16);
             second.sealed.push(shape.sealed as u16);
-            second.stage.push(0);
+            second.stage.push(match partition.tree().knobs().scope {
+                Scope::All => 0,
+                Scope::L0ToL1 => 1,
+                Scope::IntraL0 => 2,
+            });
             let levels: u64 = shape.levels[..2].iter().map(|level| level.bytes).sum();
             second.memory += (shape.memtable_bytes + shape.sealed_bytes) as u64 + levels;
         }

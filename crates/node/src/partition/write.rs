@@ -124,8 +124,7 @@ impl Partition {
             let delay = match rate {
                 0 => {
                     let runs = self.tree.version().level(0).len();
-                    let options = self.tree.options();
-                    slowdown::delay(runs, options.l0_slow, options.l0_stop, bytes)
+                    slowdown::delay(runs, self.tree.options(), bytes)
                 }
                 rate => slowdown::delay_at(rate, bytes),
             };
