@@ -29,14 +29,12 @@ impl Reservation {
         Self(Mutex::new(State { limits, partitions: partitions as u64, gates: None, turned: None }))
     }
 
-    /// What a policy has to know of partition `owner`'s tenant. What only one kind of unit limits may take any bandwidth; then what is
-    /// configured for all partitions holds.
+    /// What a policy has to know of partition `owner`'s tenant.
     pub fn sold(&self, owner: Owner, config: &NodeConfig) -> PartitionSample {
         let state = self.0.lock();
-        let (capacity, partitions) = match (config.bandwidth, state.limits) {
-            (None, _) => (Capacity::default(), 1),
-            (Some(bandwidth), UnitLimits { rcu: 0, .. } | UnitLimits { wcu: 0, .. }) => (bandwidth.capacity, 1),
-            (_, UnitLimits { rcu, wcu, .. }) => (Capacity { rcu, wcu }, state.partitions),
+        let (capacity, partitions) = match config.bandwidth {
+            None => (Capacity::default(), 1),
+            Some(bandwidth) => reserved(state.limits, bandwidth.capacity, state.partitions),
         };
         PartitionSample { owner, capacity, partitions, ..PartitionSample::default() }
     }
@@ -82,5 +80,37 @@ impl Reservation {
         gates.set_borrows(knobs.borrows);
         gates.set_flush_is_urgent(knobs.flush_is_urgent);
         state.turned = Some(*knobs);
+    }
+}
+
+/// What a tenant's foreground is reserved for, and over how many partitions. A kind of unit that it is not limited in counts as what is
+/// configured for all partitions; where nothing is configured either, that kind could take any bandwidth, so nothing is limited.
+fn reserved(limits: UnitLimits, configured: Capacity, partitions: u64) -> (Capacity, u64) {
+    let UnitLimits { rcu, wcu, .. } = limits;
+    if rcu == 0 && wcu == 0 {
+        return (configured, 1);
+    }
+    let or = |own, configured| if own == 0 { configured } else { own };
+    let capacity = Capacity { rcu: or(rcu, configured.rcu), wcu: or(wcu, configured.wcu) };
+    if capacity.rcu == 0 || capacity.wcu == 0 { (Capacity::default(), 1) } else { (capacity, partitions) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_limited_kind_of_unit_stays_limited_beside_what_is_configured_for_the_other() {
+        let own = |rcu, wcu| UnitLimits { rcu, wcu, ..UnitLimits::default() };
+        let of = |rcu, wcu| Capacity { rcu, wcu };
+        for (limits, configured, expected) in [
+            (own(10, 20), of(1, 2), (of(10, 20), 4)),
+            (own(10, 0), of(1, 2), (of(10, 2), 4)),
+            (own(0, 20), of(1, 2), (of(1, 20), 4)),
+            (own(0, 0), of(1, 2), (of(1, 2), 1)),
+            (own(10, 0), of(0, 0), (of(0, 0), 1)),
+        ] {
+            assert_eq!(reserved(limits, configured, 4), expected, "{limits:?}");
+        }
     }
 }

@@ -15,6 +15,7 @@
 //! Asleep, it is the few hundred bytes of this struct.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::{ArcSwapOption, Guard};
 use futures_util::FutureExt;
@@ -73,6 +74,8 @@ pub struct Home {
     /// Of all the partition's lives.
     pub(crate) counters: Arc<Counters>,
     pub(crate) reservation: Reservation,
+    /// Of its tables and memtables, when it was last looked at awake.
+    disk_bytes: AtomicU64,
 }
 
 /// What to do with what is only in memory and log.
@@ -94,12 +97,23 @@ impl Home {
             changed: Event::default(),
             counters: Arc::default(),
             reservation,
+            disk_bytes: AtomicU64::new(0),
         })
     }
 
     /// Whom the partition's I/O is booked to.
     pub fn owner(&self) -> Owner {
         Owner { tenant: self.tenant.0, partition: self.status.lock().number }
+    }
+
+    /// Bytes of its tables and memtables; of one asleep what it last had.
+    pub(crate) fn disk_bytes(&self) -> u64 {
+        if let Some(partition) = &*self.awake() {
+            let shape = partition.tree().shape();
+            let tables: u64 = shape.levels.iter().map(|level| level.bytes).sum();
+            self.disk_bytes.store(tables + (shape.memtable_bytes + shape.sealed_bytes) as u64, Ordering::Relaxed);
+        }
+        self.disk_bytes.load(Ordering::Relaxed)
     }
 
     /// The tenant's limits are `limits` from now on.
@@ -218,6 +232,9 @@ impl Home {
         };
         if let Some(partition) = partition {
             partition.leave(how).await;
+        }
+        if how == Leave::Discard {
+            self.disk_bytes.store(0, Ordering::Relaxed);
         }
         self.reservation.close(&self.shared.gate);
         self.shared.ticker.closed(Owner { tenant: self.tenant.0, partition: number });

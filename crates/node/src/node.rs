@@ -197,9 +197,21 @@ impl Node {
     /// # Errors
     /// `NotFound`; I/O: then it still has everything.
     pub async fn clear_tenant(&self, name: &TenantName) -> Result<()> {
-        let (shared, tenants, name) = (Arc::clone(&self.shared), Arc::clone(&self.tenants), name.clone());
+        let tenant = self.tenant(name).ok_or_else(|| unknown(name))?;
+        self.clear(&tenant).await
+    }
+
+    /// [`Node::clear_tenant`], for this very tenant and none that got its name meanwhile.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn clear(&self, tenant: &Arc<Tenant>) -> Result<()> {
+        let (shared, tenants, tenant) = (Arc::clone(&self.shared), Arc::clone(&self.tenants), Arc::clone(tenant));
         carried(&self.shared.workers, async move {
-            let (tenant, _turn) = turn(&tenants, &name).await?;
+            let (found, _turn) = turn(&tenants, tenant.name()).await?;
+            if !Arc::ptr_eq(&found, &tenant) {
+                return Err(unknown(tenant.name()));
+            }
             let old = leave(&tenant).await?;
             let mut catalogue = shared.catalogue.lock().await;
             let cleared = async {
@@ -214,6 +226,7 @@ impl Node {
             let outcome = cleared.await;
             drop(catalogue);
             settle(&tenant, outcome.as_ref().unwrap_or(&old));
+            tenant.emptied();
             outcome.map(|_| forget(&shared, &tenant, old))
         })
         .await

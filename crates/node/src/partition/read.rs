@@ -26,6 +26,8 @@ pub struct Record {
 
 /// Entries that a page looks at for each key that it may hold: one call never walks through millions of tombstones.
 const PAGE_LOOKS_PER_KEY: usize = 10;
+/// Bytes of keys after which a page ends.
+const PAGE_BYTES_MAX: u64 = 1 << 20;
 
 /// A bounded step through the keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -72,8 +74,8 @@ impl Partition {
         Ok(self.tree.scan(range, None))
     }
 
-    /// Up to `limit` living keys from `from` on and before `to`, having looked at no more than [`PAGE_LOOKS_PER_KEY`] times as many entries: where much
-    /// was deleted a page may be empty and yet not the last.
+    /// Up to `limit` living keys, and about [`PAGE_BYTES_MAX`] of them, from `from` on and before `to`, having looked at no more than
+    /// [`PAGE_LOOKS_PER_KEY`] times as many entries: where much was deleted a page may be empty and yet not the last.
     pub async fn page(self: &Arc<Self>, from: &[u8], to: Option<&[u8]>, limit: usize) -> Result<Page> {
         let to = to.map_or(Bound::Unbounded, |to| Bound::Excluded(to.into()));
         let range = Range { from: Bound::Included(from.into()), to, reverse: false };
@@ -83,7 +85,7 @@ impl Partition {
         let mut page = Page::default();
         let mut bytes = 0;
         while let Some(entry) = scan.next().await? {
-            if page.keys.len() == limit {
+            if page.keys.len() == limit || bytes >= PAGE_BYTES_MAX {
                 page.next = Some(entry.key.to_vec());
                 self.account.book_user(Direction::Read, bytes);
                 return Ok(page);

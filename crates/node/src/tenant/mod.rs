@@ -1,14 +1,17 @@
 //! A tenant: a name, settings, and the homes of its partitions.
 
+mod disk;
 mod spec;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use arc_swap::ArcSwap;
 use futures_util::lock::Mutex as AsyncMutex;
 use weir_admission::Quota;
 use weir_model::{SLOTS, TenantId, TenantName, slot};
 
+use self::disk::DiskGauge;
 pub use self::spec::{PARTITIONS_MAX, SECRET_BYTES_MAX, StoredSecret, TenantSettings, TenantSpec};
 use crate::bandwidth::Reservation;
 use crate::catalogue::Listing;
@@ -22,6 +25,7 @@ pub struct Tenant {
     settings: ArcSwap<TenantSettings>,
     quota: Arc<Quota>,
     homes: Box<[Arc<Home>]>,
+    disk: DiskGauge,
     /// One change at a time. Taken before the catalogue.
     pub(crate) changing: Arc<AsyncMutex<()>>,
 }
@@ -32,7 +36,9 @@ impl Tenant {
         let quota = Quota::new(Arc::clone(&shared.machine.clock), &settings.limits);
         let reservation = || Reservation::new(settings.limits, partitions.len());
         let homes = partitions.iter().map(|&number| Home::new(shared, id, number, reservation())).collect();
-        Arc::new(Self { id, name, settings: ArcSwap::from_pointee(settings), quota, homes, changing: Arc::default() })
+        let disk = DiskGauge::new(Arc::clone(&shared.machine.clock), settings.disk_bytes_max);
+        let settings = ArcSwap::from_pointee(settings);
+        Arc::new(Self { id, name, settings, quota, homes, disk, changing: Arc::default() })
     }
 
     /// Its number, which no other tenant ever had or gets.
@@ -58,8 +64,14 @@ impl Tenant {
 
     pub(crate) fn set_settings(&self, settings: TenantSettings) {
         self.quota.set_limits(&settings.limits);
+        self.disk.max.store(settings.disk_bytes_max, Ordering::Relaxed);
         self.homes.iter().for_each(|home| home.alter(settings.limits));
         self.settings.store(Arc::new(settings));
+    }
+
+    /// All that it had is gone.
+    pub(crate) fn emptied(&self) {
+        self.disk.forget();
     }
 
     /// The capacity units that its requests are charged to.
