@@ -89,13 +89,21 @@ fn install(name: &str, dir: &Path, pinned: &str, steps: &mut [Command]) -> bool 
     true
 }
 
-/// Runs the program against a server, as the tenant without a name.
+/// Runs the program against a server: as the tenant without a name, as one with a secret, and as one with four partitions.
 fn check(name: &str, program: &mut Command) {
     let dir = Dir::new();
     let server = Server::start(&dir, "");
-    let output = run(program.env("WEIR_PORT", server.clients.port().to_string())).expect("it was installed");
-    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && said.contains("works"), "{name}:\n{said}");
+    program.env("WEIR_PORT", server.clients.port().to_string());
+    for (tenant, partitions) in [(None, "1"), (Some("shop"), "1"), (Some("mall"), "4")] {
+        if let Some(tenant) = tenant {
+            let secret = format!("secret-of-{tenant}");
+            server.weir(&["tenant", "create", tenant, "--secret", &secret, "--partitions", partitions]);
+            program.env("WEIR_USER", tenant).env("WEIR_SECRET", secret);
+        }
+        let output = run(program).expect("it was installed");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && said.contains("works"), "{name} as {tenant:?}:\n{said}");
+    }
 }
 
 fn command(program: impl AsRef<std::ffi::OsStr>, arguments: &[&str]) -> Command {

@@ -4,15 +4,13 @@
 mod support;
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use support::{Dir, Server, expect};
 
 /// `weir` with these arguments, talking to `server`: whether it succeeded, and what it said.
 fn weir(server: &Server, arguments: &[&str]) -> (bool, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
-    let output = command.args(arguments).env("WEIR_ADMIN", server.admin.to_string()).stdin(Stdio::null()).output();
-    let output = output.expect("the binary starts");
+    let output = server.order(arguments).output().expect("the binary starts");
     let said = [output.stdout, output.stderr].concat();
     (output.status.success(), String::from_utf8(said).expect("text"))
 }
@@ -133,4 +131,55 @@ fn every_shell_gets_completions() {
         let script = String::from_utf8(output.stdout).expect("text");
         assert!(output.status.success() && script.contains("calibrate") && script.contains("restore"), "{shell}");
     }
+}
+
+#[test]
+fn a_server_killed_in_a_backup_or_a_restore_leaves_a_whole_one_or_none() {
+    let dir = Dir::new();
+    let mut server = Server::start(&dir, "write_buffer = \"256 KiB\"");
+    let mut client = server.connect();
+    for i in 0..600 {
+        let request = format!("SET key-{i:03} {}\r\n", format!("{i:03}").repeat(700));
+        expect(&mut client, request.as_bytes(), b"+OK\r\n");
+    }
+    let whole = dir.0.join("whole");
+    let whole = whole.to_str().expect("text").to_owned();
+    done(&server, &["backup", "default", "--to", &whole]);
+    let (mut finished, mut cut, mut restored) = (0, 0, 0);
+    for round in 0..12_u64 {
+        let to = dir.0.join(format!("backup-{round}"));
+        let to = to.to_str().expect("text");
+        let copy = format!("copy-{round}");
+        let orders = [["backup", "default", "--to", to], ["restore", whole.as_str(), "--as", copy.as_str()]];
+        let children = orders.map(|order| {
+            let mut command = server.order(&order);
+            command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null()).spawn().expect("it starts")
+        });
+        // Somewhere in their work: the moments are spread over it, and none of them may matter.
+        std::thread::sleep(std::time::Duration::from_millis(5 + round * 9));
+        server.kill();
+        // They end, for nobody answers them any more.
+        for mut child in children {
+            child.wait().expect("it ends");
+        }
+        server = Server::start(&dir, "write_buffer = \"256 KiB\"");
+        // The backup: verified, or said to be none.
+        let (fine, said) = weir(&server, &["backup", "--verify", to]);
+        assert!(
+            fine && said.contains("all is well") || said.contains("no finished backup") || said.contains("no such"),
+            "{said}"
+        );
+        (finished, cut) = (finished + u32::from(fine), cut + u32::from(!fine));
+        // The restored tenant: all of it, or no such tenant.
+        if done(&server, &["tenant", "list"]).contains(&copy) {
+            restored += 1;
+            done(&server, &["tenant", "alter", &copy, "--secret", "known"]);
+            let mut client = server.connect();
+            expect(&mut client, format!("AUTH {copy} known\r\nDBSIZE\r\n").as_bytes(), b"+OK\r\n:600\r\n");
+        }
+        expect(&mut server.connect(), b"DBSIZE\r\n", b":600\r\n");
+    }
+    eprintln!("of 12 backups {finished} were whole and {cut} none; {restored} tenants were restored whole");
+    let fresh = dir.0.join("fresh");
+    done(&server, &["backup", "default", "--to", fresh.to_str().expect("text")]);
 }

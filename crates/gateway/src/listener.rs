@@ -4,6 +4,7 @@
 //! what is in memory is answered without waking anybody. One more loop, the caller's, accepts, sweeps once a second
 //! and waits for the end.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
@@ -64,6 +65,11 @@ impl<S: Store> Observer<S> {
     /// Open connections.
     pub fn connections(&self) -> u64 {
         self.clients().open
+    }
+
+    /// By tenant: replies by how long they took ([`crate::latency`]).
+    pub fn latencies(&self) -> BTreeMap<u32, Vec<u64>> {
+        self.0.accounts.latencies()
     }
 
     pub(crate) fn totals(&self) -> Totals {

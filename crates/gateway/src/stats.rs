@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
+use crate::latency::{self, Latency};
 use crate::resp::table::COMMANDS;
 
 /// Counters of one thread. Only that thread adds.
@@ -22,6 +23,7 @@ pub(crate) struct ThreadStats {
     pub(crate) misses: Counter,
     pub(crate) bytes_in: Counter,
     pub(crate) bytes_out: Counter,
+    pub(crate) latency: Latency,
 }
 
 /// A number that only grows, written by one thread and read by any.
@@ -59,6 +61,7 @@ impl ThreadStats {
             misses: Counter::default(),
             bytes_in: Counter::default(),
             bytes_out: Counter::default(),
+            latency: Latency::default(),
         }
     }
 
@@ -153,6 +156,15 @@ impl Stats {
 
     pub(crate) fn thread(&self, index: usize) -> &ThreadStats {
         self.threads[index].get_or_init(|| Box::new(ThreadStats::new()))
+    }
+
+    /// Replies by how long they took, since the start ([`latency`]).
+    pub(crate) fn latencies(&self) -> Vec<u64> {
+        let mut sums = vec![0; latency::BUCKETS];
+        for thread in self.threads.iter().filter_map(OnceLock::get) {
+            thread.latency.add_to(&mut sums);
+        }
+        sums
     }
 
     pub(crate) fn totals(&self) -> Totals {

@@ -7,8 +7,10 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
+use futures_util::FutureExt;
 use support::{MemoryStore, Running, TestClock};
 use weir_gateway::Settings;
+use weir_gateway::auth::slow::{Busy, SlowHash};
 use weir_gateway::auth::{Directory, Doorman, Grant, Refusal, Secrets, Standing, Tenancy, secret};
 use weir_io::real::RealSpawn;
 
@@ -65,8 +67,8 @@ fn start(insecure: bool) -> (Secrets<MemoryStore, Book>, Book, Arc<TestClock>, S
     book.set("default", None);
     book.set("ada", chosen(CANARY));
     book.set("bob", Some(stored));
-    let spawn = Arc::new(RealSpawn::new(1, 0));
-    let doorman = Secrets::new(book.clone(), clock.clone(), spawn, insecure).expect("random bytes");
+    let slow = SlowHash::new(Arc::new(RealSpawn::new(1, 0)));
+    let doorman = Secrets::new(book.clone(), clock.clone(), slow, insecure).expect("random bytes");
     (doorman, book, clock, token.to_string())
 }
 
@@ -134,6 +136,49 @@ fn s3_a_guesser_must_wait_and_cannot_lock_the_owner_out() {
     for _ in 0..5 {
         assert_eq!(login(&doorman, "bob", "guess", "10.0.0.1:1"), Err(Refusal::WrongSecret), "and is over one day");
     }
+}
+
+#[test]
+fn s3_a_guesser_with_many_addresses_must_wait_and_cannot_lock_the_owner_out() {
+    let (doorman, _, clock, token) = start(false);
+    let from = |last: u32| format!("10.1.0.{last}:1");
+    for last in 0..10 {
+        assert_eq!(login(&doorman, "bob", "guess", &from(last)), Err(Refusal::WrongSecret));
+        assert_eq!(login(&doorman, "nobody", "guess", &from(last + 100)), Err(Refusal::WrongSecret));
+    }
+    let waits = |refusal| matches!(refusal, Err(Refusal::TooManyFailures { retry_seconds: 1.. }));
+    assert!(waits(login(&doorman, "bob", "guess", &from(3))), "ten wrong secrets for one name");
+    assert!(waits(login(&doorman, "nobody", "guess", &from(103))), "and nobody's name is as good as another");
+    assert_eq!(login(&doorman, "bob", &token, &from(50)).as_deref(), Ok("bob"), "the owner is somebody else");
+    clock.advance(2);
+    assert_eq!(login(&doorman, "bob", "guess", &from(3)), Err(Refusal::WrongSecret));
+}
+
+#[test]
+fn slow_hashes_are_bounded_and_none_runs_on_the_caller() {
+    /// Keeps what it is given.
+    #[derive(Default)]
+    struct Never(Mutex<Vec<weir_io::BoxFuture<()>>>);
+    impl weir_io::Spawn for Never {
+        fn spawn(&self, task: weir_io::BoxFuture<()>) {
+            self.0.lock().expect("no panic").push(task);
+        }
+    }
+    let never = Arc::new(Never::default());
+    let slow = SlowHash::new(never.clone());
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    runtime.block_on(async {
+        let stored = chosen(CANARY).expect("chosen");
+        let mut waiting: Vec<_> = (0..64).map(|_| Box::pin(slow.check(stored.clone(), b"guess"))).collect();
+        for check in &mut waiting {
+            assert!(check.now_or_never().is_none());
+        }
+        assert_eq!(slow.check(stored.clone(), b"guess").await, Err(Busy));
+        assert_eq!(slow.choose(CANARY, [0; 16]).await, Err(Busy));
+        drop(waiting);
+        assert!(slow.check(stored, b"guess").now_or_never().is_none(), "there is room again");
+    });
+    assert_eq!(never.0.lock().expect("no panic").len(), 65);
 }
 
 #[test]

@@ -32,7 +32,7 @@ func connect(protocol int) *redis.Client {
 func run(protocol int) {
 	client := connect(protocol)
 	defer client.Close()
-	key := func(name string) string { return fmt.Sprintf("go%d:%s", protocol, name) }
+	key := func(name string) string { return fmt.Sprintf("{go%d}:%s", protocol, name) }
 
 	pong, err := client.Ping(ctx).Result()
 	check(pong, err, "PONG")

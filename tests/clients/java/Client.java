@@ -33,7 +33,7 @@ class Client {
     }
 
     static void run(RedisProtocol protocol) {
-        String prefix = "java-" + protocol + ":";
+        String prefix = "{java-" + protocol + "}:";
         try (Jedis client = new Jedis(SERVER, config(protocol));
                 JedisPooled victim = new JedisPooled(SERVER, config(protocol))) {
             check(client.ping(), "PONG");

@@ -14,7 +14,7 @@ const connect = (protocol) =>
 
 async function run(protocol) {
   const client = connect(protocol)
-  const key = (name) => `js${protocol}:${name}`
+  const key = (name) => `{js${protocol}}:${name}`
   const check = async (got, wanted) => assert.deepStrictEqual(await got, wanted)
 
   await check(client.ping(), 'PONG')

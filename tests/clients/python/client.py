@@ -22,7 +22,7 @@ def connect(protocol):
 
 def run(protocol):
     client = connect(protocol)
-    prefix = f"py{protocol}:"
+    prefix = f"{{py{protocol}}}:"
     key = lambda name: prefix + name
 
     check(client.ping(), True)

@@ -14,9 +14,6 @@ use weir_log::SyncMode;
 use weir_lsm::table::Compression;
 use weir_node::{Bandwidth, NodeConfig};
 
-/// A partition that nobody has asked anything for five minutes goes to sleep.
-const HIBERNATE_AFTER: weir_io::Nanos = 300_000_000_000;
-
 use crate::units::read_bytes;
 
 /// Values above this cost more memory per request than one connection should have.
@@ -58,10 +55,12 @@ pub struct Config {
     pub compression: Codec,
     /// Most bytes per second of the device.
     pub device_bandwidth: Device,
-    /// Read capacity units per second of the partition; 0 = not limited.
+    /// Read capacity units per second that the gates count for a partition whose tenant has no limit of its own; 0 = none.
     pub read_units: u64,
-    /// Write capacity units per second of the partition; 0 = not limited.
+    /// The same for writes.
     pub write_units: u64,
+    /// A partition that nobody has asked anything for so long goes to sleep; 0 = never.
+    pub hibernate_after_seconds: u64,
     /// Most bytes per second of the partition's flushes and compactions.
     pub background_bandwidth: Rate,
 }
@@ -86,6 +85,7 @@ impl Default for Config {
             device_bandwidth: Device::Rate(Rate(None)),
             read_units: 0,
             write_units: 0,
+            hibernate_after_seconds: 300,
             background_bandwidth: Rate(None),
         }
     }
@@ -151,7 +151,7 @@ impl Config {
         node.tree.compression = std::array::from_fn(|level| self.compression.of_level(level));
         node.cache_bytes = usize::try_from(self.cache.0).unwrap_or(usize::MAX);
         node.compaction_slots = self.compactions_max;
-        node.hibernate_after = HIBERNATE_AFTER;
+        node.hibernate_after = self.hibernate_after_seconds.saturating_mul(1_000_000_000);
         node.sync = self.sync.mode();
         node.sync_interval = u64::try_from(Duration::from_millis(self.sync_interval_ms).as_nanos()).unwrap_or(u64::MAX);
         let capacity = Capacity { rcu: self.read_units, wcu: self.write_units };
@@ -344,6 +344,8 @@ mod tests {
         assert_eq!(node.tree.compression[0], Compression::None);
         assert_eq!(node.tree.compression[2..4], [Compression::Lz4, Compression::Zstd]);
         assert_eq!(parse("").expect("valid").node(None).bandwidth, None);
+        assert_eq!(parse("").expect("valid").node(None).hibernate_after, 300_000_000_000);
+        assert_eq!(parse("hibernate_after_seconds = 0").expect("valid").node(None).hibernate_after, 0, "never");
         let calibrated = parse("device_bandwidth = \"calibrated\"").expect("valid").node(Some(Limits::bytes(7)));
         assert_eq!(calibrated.bandwidth.expect("limited").device, Limits::bytes(7));
     }

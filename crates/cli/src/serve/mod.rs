@@ -17,8 +17,9 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 use weir_admission::Limits;
 use weir_gateway::admin::kernel::KernelBytes;
-use weir_gateway::admin::node::NodeOperator;
+use weir_gateway::admin::node::{DoorCounts, NodeOperator};
 use weir_gateway::admin::{Admin, metrics};
+use weir_gateway::auth::slow::SlowHash;
 use weir_gateway::auth::{NodeTenants, Secrets};
 use weir_gateway::listener::{self, Gateway};
 use weir_io::real::{RealClock, RealFs, RealFsOptions, RealSpawn};
@@ -132,14 +133,16 @@ async fn serve(config: Config, listen: SocketAddr, admin: SocketAddr, insecure: 
     }
     let secrets = node.tenants().iter().any(|tenant| tenant.settings().secret.is_some());
     address::check(listen, secrets, insecure)?;
-    let logins = Arc::new(RealSpawn::new(1, BACKGROUND_NICE));
-    let doorman = Arc::new(Secrets::new(NodeTenants::new(Arc::clone(&node)), clock.clone(), logins, insecure)?);
+    let slow = SlowHash::new(Arc::new(RealSpawn::new(1, BACKGROUND_NICE)));
+    let tenants = NodeTenants::new(Arc::clone(&node));
+    let doorman = Arc::new(Secrets::new(tenants, clock.clone(), Arc::clone(&slow), insecure)?);
     let recovering = Arc::clone(&node);
     tokio::spawn(async move { recovering.recover().await });
     let gateway = Gateway::new(clients, config.gateway(processors), doorman, clock.clone())?;
     let registry = metrics::registry(gateway.observer(), Arc::clone(&node), before);
     let observer = gateway.observer();
-    let operator = NodeOperator::new(Arc::clone(&node), clock, move || observer.connections());
+    let door = move || DoorCounts { connections: observer.connections(), latencies: observer.latencies() };
+    let operator = NodeOperator::new(Arc::clone(&node), clock, slow, door);
     let admin_door = Admin::new(operators, registry, Arc::new(operator));
     let admin_task = tokio::spawn(admin_door.run());
     tracing::info!(

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use clap::ValueEnum;
 use weir_gateway::admin::wire::{Top, TopTenant};
+use weir_gateway::latency::{self, percentile};
 
 /// What one tenant does, per second.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,6 +25,10 @@ pub struct Row {
     pub device: [u64; CAUSES.len()],
     /// Milliseconds that its writes waited for flush or compaction, over all of them.
     pub stalled_ms: u64,
+    /// Half of the replies took at most so many microseconds, as clients see it; `None` if there were none.
+    pub p50_micros: Option<u64>,
+    /// And 99 of a hundred.
+    pub p99_micros: Option<u64>,
     /// Requests delayed by its own limit.
     pub delayed: u64,
     /// Requests refused by its own limit.
@@ -110,6 +115,7 @@ impl Rates {
         let row = |tenant: &TopTenant| {
             let old = old.get(&tenant.id).copied().unwrap_or(&fresh);
             let rate = |count: fn(&TopTenant) -> u64| per_second(count(tenant), count(old));
+            let replies = replies(tenant, old);
             Row {
                 name: tenant.name.clone(),
                 state: state(tenant),
@@ -119,6 +125,8 @@ impl Rates {
                 written_bytes: rate(|tenant| tenant.written_bytes),
                 device: CAUSES.map(|class| per_second(device(tenant, class), device(old, class))),
                 stalled_ms: rate(|tenant| tenant.stalled_nanos) / 1_000_000,
+                p50_micros: percentile(&replies, 50.0),
+                p99_micros: percentile(&replies, 99.0),
                 delayed: rate(|tenant| tenant.delayed),
                 refused: rate(|tenant| tenant.refused),
             }
@@ -161,6 +169,22 @@ fn state(tenant: &TopTenant) -> &'static str {
     }
 }
 
+/// Replies by how long they took, since `before`.
+fn replies(now: &TopTenant, before: &TopTenant) -> Vec<u64> {
+    let mut counts = vec![0; latency::BUCKETS];
+    let mut each = |tenant: &TopTenant, change: fn(u64, u64) -> u64| {
+        for &[bucket, count] in &tenant.latency {
+            if let Some(sum) = usize::try_from(bucket).ok().and_then(|bucket| counts.get_mut(bucket)) {
+                *sum = change(*sum, count);
+            }
+        }
+    };
+    each(now, |sum, count| sum + count);
+    // A server that was started again counts from nothing.
+    each(before, |sum, count| if sum < count { sum } else { sum - count });
+    counts
+}
+
 fn device(tenant: &TopTenant, class: &str) -> u64 {
     tenant.device.iter().filter(|cause| cause.class == class).map(|cause| cause.read + cause.written).sum()
 }
@@ -187,6 +211,20 @@ mod tests {
         assert_eq!(rates.total().reads, 150);
         assert_eq!(Rates::between(&top(0, 1, 0), &top(1, 1, 0), Sort::Name).cache_hit_percent, None);
         assert_eq!(Rates::between(&top(0, 1, 0), &top(1, 1, 0), Sort::Name).rows[0].name, "busy");
+    }
+
+    #[test]
+    fn percentiles_are_of_the_replies_in_between() {
+        let with = |latency: &[[u64; 2]]| {
+            let tenant = TopTenant { name: "t".into(), latency: latency.to_vec(), ..TopTenant::default() };
+            Top { tenants: vec![tenant], ..Top::default() }
+        };
+        // Bucket 25 is 64 to 80 microseconds, 41 is 1,024 to 1,280.
+        let before = with(&[[41, 1000]]);
+        let row = |now: &Top| Rates::between(&before, now, Sort::Ops).rows[0].clone();
+        let after = row(&with(&[[25, 98], [41, 1002], [9999, 5]]));
+        assert_eq!((after.p50_micros, after.p99_micros), (Some(80), Some(1280)));
+        assert_eq!(row(&before).p50_micros, None);
     }
 
     #[test]

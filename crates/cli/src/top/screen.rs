@@ -9,9 +9,9 @@ use ratatui::widgets::{Row as TableRow, Table};
 use super::rates::{Rates, Row, Sort};
 use crate::units::{bytes, number};
 
-const HEADS: [&str; 15] = [
+const HEADS: [&str; 17] = [
     "TENANT", "STATE", "READS", "WRITES", "IN", "OUT", "D.READ", "D.LOG", "D.FLUSH", "D.L0", "D.DEEP", "D.MAINT",
-    "STALL ms", "DELAYED", "REFUSED",
+    "STALL ms", "P50", "P99", "DELAYED", "REFUSED",
 ];
 /// Columns of a figure.
 const WIDTH: usize = 8;
@@ -44,6 +44,8 @@ fn cells(row: &Row) -> [String; HEADS.len()] {
         deep,
         maintenance,
         figure(row.stalled_ms),
+        row.p50_micros.map_or("·".to_owned(), micros),
+        row.p99_micros.map_or("·".to_owned(), micros),
         figure(row.delayed),
         figure(row.refused),
     ]
@@ -52,6 +54,16 @@ fn cells(row: &Row) -> [String; HEADS.len()] {
 /// Nothing is shown as a dot, so that the eye finds what is there.
 fn figure(count: u64) -> String {
     if count == 0 { "·".to_owned() } else { number(count) }
+}
+
+/// A time in the unit that it has the fewest digits in.
+fn micros(micros: u64) -> String {
+    match micros {
+        ..1000 => format!("{micros}us"),
+        1000..10_000 => format!("{:.1}ms", micros as f64 / 1e3),
+        10_000..1_000_000 => format!("{}ms", micros / 1000),
+        _ => format!("{:.1}s", micros as f64 / 1e6),
+    }
 }
 
 fn figure_bytes(count: u64) -> String {
@@ -94,7 +106,7 @@ pub fn draw(frame: &mut Frame<'_>, rates: &Rates, sort: Sort, first: usize, trou
         .chain(std::iter::repeat_n(Constraint::Length(WIDTH as u16), HEADS.len() - 2));
     let header = right(HEADS.map(str::to_owned)).style(Style::new().add_modifier(Modifier::REVERSED));
     frame.render_widget(Table::new(rows, widths).header(header), body);
-    let keys = "q quit   s sort   up/down scroll   IN/OUT clients' bytes   D.* device bytes by cause";
+    let keys = "q quit   s sort   up/down scroll   IN/OUT clients' bytes   D.* device bytes by cause   P50/P99 until the reply";
     frame.render_widget(Line::from(trouble.unwrap_or(keys).to_owned()), foot);
 }
 
@@ -114,7 +126,7 @@ mod tests {
     fn text_and_terminal_show_every_tenant() {
         let text = plain(&rates(), Sort::Ops);
         assert!(text.starts_with("2 tenants, 7 connections") && text.contains("first   active       12.3k"), "{text}");
-        let mut terminal = Terminal::new(TestBackend::new(150, 8)).expect("memory");
+        let mut terminal = Terminal::new(TestBackend::new(170, 8)).expect("memory");
         terminal.draw(|frame| draw(frame, &rates(), Sort::Ops, 0, Some("the server is gone"))).expect("drawn");
         let shown = format!("{}", terminal.backend());
         for word in ["TENANT", "first", "second", "all", "12.3k", "the server is gone"] {

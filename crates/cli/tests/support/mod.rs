@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -40,6 +41,7 @@ pub fn command(arguments: &[&str]) -> Command {
 /// A running server; killed when dropped.
 pub struct Server {
     child: Child,
+    log: Arc<Mutex<Vec<u8>>>,
     pub clients: SocketAddr,
     pub admin: SocketAddr,
 }
@@ -47,6 +49,11 @@ pub struct Server {
 impl Server {
     /// Starts on `dir` and free ports, with the settings `config`; ready when this returns.
     pub fn start(dir: &Dir, config: &str) -> Self {
+        Self::start_telling(dir, config, "info")
+    }
+
+    /// The same, with a log of this level.
+    pub fn start_telling(dir: &Dir, config: &str, level: &str) -> Self {
         let file = dir.0.join("weir.toml");
         std::fs::write(&file, config).expect("the test's directory can be written");
         let data = dir.0.join("data");
@@ -54,6 +61,7 @@ impl Server {
             .arg(&data)
             .arg("--config")
             .arg(&file)
+            .env("WEIR_LOG", level)
             .stderr(Stdio::piped())
             .spawn()
             .expect("the binary starts");
@@ -62,13 +70,43 @@ impl Server {
         while !said.contains("is ready") {
             assert!(log.read_line(&mut said).expect("text") > 0, "it ended before it was ready:\n{said}");
         }
-        // Whatever else it says is for whoever reads the test's output.
-        std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::stderr()));
+        let told = Arc::new(Mutex::new(said.clone().into_bytes()));
+        let (kept, loud) = (Arc::clone(&told), level == "info");
+        std::thread::spawn(move || {
+            let mut line = Vec::new();
+            while log.read_until(b'\n', &mut line).is_ok_and(|len| len > 0) {
+                if loud {
+                    // For whoever reads the test's output.
+                    let _ = std::io::stderr().write_all(&line);
+                }
+                kept.lock().expect("no panic").append(&mut line);
+            }
+        });
         let word = |from: &str, to: char| {
             let rest = said.split(from).nth(1).unwrap_or_else(|| panic!("{from} in {said}"));
             rest.split(to).next().expect("a word").parse().expect("an address")
         };
-        Self { clients: word("listen=", ' '), admin: word("metrics=http://", '/'), child }
+        Self { clients: word("listen=", ' '), admin: word("metrics=http://", '/'), child, log: told }
+    }
+
+    /// What it has logged.
+    pub fn log(&self) -> String {
+        String::from_utf8_lossy(&self.log.lock().expect("no panic")).into_owned()
+    }
+
+    /// `weir` with these arguments, talking to this server; it succeeds. Gives what it said.
+    pub fn weir(&self, arguments: &[&str]) -> String {
+        let output = self.order(arguments).output().expect("the binary starts");
+        let said = String::from_utf8([output.stdout, output.stderr].concat()).expect("text");
+        assert!(output.status.success(), "{arguments:?}: {said}");
+        said
+    }
+
+    /// `weir` with these arguments, talking to this server.
+    pub fn order(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+        command.args(arguments).env("WEIR_ADMIN", self.admin.to_string()).stdin(Stdio::null());
+        command
     }
 
     pub fn pid(&self) -> u32 {

@@ -1,16 +1,19 @@
 //! The operator's orders, carried out on a node.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use weir_io::{Class, Clock, ErrorKind};
 use weir_node::{
-    BackupReport, Direction, Node, OnLimit, StoredSecret, Tenant, TenantName, TenantSettings, TenantSpec, UnitLimits,
+    BackupReport, Direction, Node, OnLimit, StoredSecret, Tenant, TenantName, TenantSettings, TenantSpec, Unit,
+    UnitLimits,
 };
 
 use super::operator::{Doing, Operator, Reason, Refusal};
 use super::wire;
 use crate::auth::secret;
+use crate::auth::slow::SlowHash;
 
 /// The longest secret that somebody may choose, in bytes; the shortest has one.
 const SECRET_CHOSEN_BYTES_MAX: usize = 512;
@@ -20,13 +23,28 @@ const SECRET_CHOSEN_BYTES_MAX: usize = 512;
 pub struct NodeOperator {
     node: Arc<Node>,
     clock: Arc<dyn Clock>,
-    connections: Arc<dyn Fn() -> u64 + Send + Sync>,
+    slow: Arc<SlowHash>,
+    door: Arc<dyn Fn() -> DoorCounts + Send + Sync>,
+}
+
+/// What the clients' door counts.
+#[derive(Clone, Debug, Default)]
+pub struct DoorCounts {
+    /// Open connections.
+    pub connections: u64,
+    /// By tenant: replies by how long they took ([`crate::latency`]).
+    pub latencies: BTreeMap<u32, Vec<u64>>,
 }
 
 impl NodeOperator {
-    /// Orders for `node`; `connections` tells how many there are.
-    pub fn new(node: Arc<Node>, clock: Arc<dyn Clock>, connections: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
-        Self { node, clock, connections: Arc::new(connections) }
+    /// Orders for `node`; `slow` hashes the secrets that operators choose, `door` tells what clients do.
+    pub fn new(
+        node: Arc<Node>,
+        clock: Arc<dyn Clock>,
+        slow: Arc<SlowHash>,
+        door: impl Fn() -> DoorCounts + Send + Sync + 'static,
+    ) -> Self {
+        Self { node, clock, slow, door: Arc::new(door) }
     }
 
     fn find(&self, name: &str) -> Result<Arc<Tenant>, Refusal> {
@@ -40,29 +58,30 @@ impl NodeOperator {
 }
 
 /// What is stored, and what is to be told, of a secret that was chosen or is to be generated.
-fn made(chosen: Option<&str>) -> Result<(StoredSecret, Option<String>), Refusal> {
+async fn made(slow: &SlowHash, chosen: Option<&str>) -> Result<(StoredSecret, Option<String>), Refusal> {
     let mut failure = None;
     let mut random = |buffer: &mut [u8]| {
         if let Err(error) = secret::system_random(buffer) {
             failure = Some(Refusal::new(Reason::Failed, format!("the system has no random bytes: {error}")));
         }
     };
-    let made = match chosen {
-        None => {
-            let (told, stored) = secret::generate(&mut random);
-            (StoredSecret::new(stored), Some(told.to_string()))
-        }
-        Some(chosen) if (1..=SECRET_CHOSEN_BYTES_MAX).contains(&chosen.len()) => {
-            let stored = secret::choose(chosen.as_bytes(), &mut random);
-            let stored = stored.map_err(|_| Refusal::new(Reason::Failed, "there is no memory to hash the secret"))?;
-            (StoredSecret::new(stored), None)
-        }
-        Some(_) => {
-            let message = format!("a secret has 1 to {SECRET_CHOSEN_BYTES_MAX} bytes");
-            return Err(Refusal::new(Reason::Invalid, message));
-        }
+    let Some(chosen) = chosen else {
+        let (told, stored) = secret::generate(&mut random);
+        return failure.map_or(Ok((StoredSecret::new(stored), Some(told.to_string()))), Err);
     };
-    failure.map_or(Ok(made), Err)
+    if !(1..=SECRET_CHOSEN_BYTES_MAX).contains(&chosen.len()) {
+        return Err(Refusal::new(Reason::Invalid, format!("a secret has 1 to {SECRET_CHOSEN_BYTES_MAX} bytes")));
+    }
+    let mut salt = [0; 16];
+    random(&mut salt);
+    if let Some(failure) = failure {
+        return Err(failure);
+    }
+    let stored = slow.choose(chosen, salt).await;
+    let stored =
+        stored.map_err(|_| Refusal::new(Reason::Conflict, "too many secrets are hashed just now: try again"))?;
+    let stored = stored.map_err(|_| Refusal::new(Reason::Failed, "there is no memory to hash the secret"))?;
+    Ok((StoredSecret::new(stored), None))
 }
 
 impl Operator for NodeOperator {
@@ -80,7 +99,7 @@ impl Operator for NodeOperator {
             let name = parse(&order.name)?;
             let mut settings = TenantSettings::default();
             apply(&mut settings, &order.settings)?;
-            let (stored, told) = made(order.secret.as_deref())?;
+            let (stored, told) = made(&this.slow, order.secret.as_deref()).await?;
             settings.secret = Some(stored);
             let spec = TenantSpec { name, partitions: order.partitions.unwrap_or(1), settings };
             let tenant = this.node.create_tenant(spec).await.map_err(|error| refused(&error))?;
@@ -92,12 +111,14 @@ impl Operator for NodeOperator {
     fn alter(&self, name: String, change: wire::Change) -> Doing<wire::Changed> {
         let this = self.clone();
         Box::pin(async move {
+            let new = change.new_secret || change.secret.is_some();
+            // Before the settings are read: it takes its time.
+            let made = if new { Some(made(&this.slow, change.secret.as_deref()).await?) } else { None };
             let tenant = this.find(&name)?;
             let mut settings = (*tenant.settings()).clone();
             apply(&mut settings, &change.settings)?;
             let mut told = None;
-            if change.new_secret || change.secret.is_some() {
-                let (stored, generated) = made(change.secret.as_deref())?;
+            if let Some((stored, generated)) = made {
                 (settings.secret, told) = (Some(stored), generated);
             }
             this.node.alter_tenant(tenant.name(), settings).await.map_err(|error| refused(&error))?;
@@ -136,7 +157,7 @@ impl Operator for NodeOperator {
         let this = self.clone();
         Box::pin(async move {
             let name = parse(&order.name)?;
-            let (stored, told) = made(order.secret.as_deref())?;
+            let (stored, told) = made(&this.slow, order.secret.as_deref()).await?;
             let restored = this.node.restore(Path::new(&order.dir), name, Some(stored)).await;
             let tenant = restored.map_err(|error| refused(&error))?;
             tracing::info!(tenant = %tenant.name(), id = tenant.id().0, from = order.dir, "tenant restored");
@@ -147,6 +168,7 @@ impl Operator for NodeOperator {
     fn top(&self) -> wire::Top {
         let usage = self.node.cache().usage();
         let booked = self.node.ledger().tenants();
+        let door = (self.door)();
         let row = |tenant: &Arc<Tenant>| {
             let booked = booked.get(&tenant.id().0).cloned().unwrap_or_default();
             let user = |direction| booked.user(direction);
@@ -156,6 +178,8 @@ impl Operator for NodeOperator {
                 written: booked[(class, Direction::Write)].bytes,
             });
             let shown = shown(tenant);
+            let units = Unit::ALL.map(|unit| tenant.quota().stats(unit));
+            let latency = door.latencies.get(&shown.id).into_iter().flatten().enumerate();
             let mut row = wire::TopTenant {
                 name: shown.name,
                 id: shown.id,
@@ -167,6 +191,9 @@ impl Operator for NodeOperator {
                 writes: user(Direction::Write).ops,
                 written_bytes: user(Direction::Write).bytes,
                 device: device.into(),
+                latency: latency.filter(|(_, count)| **count > 0).map(|(at, &count)| [at as u64, count]).collect(),
+                delayed: units.iter().map(|stats| stats.delayed).sum(),
+                refused: units.iter().map(|stats| stats.refused).sum(),
                 ..wire::TopTenant::default()
             };
             for home in tenant.partitions() {
@@ -179,7 +206,7 @@ impl Operator for NodeOperator {
         };
         wire::Top {
             at_nanos: self.clock.now(),
-            connections: (self.connections)(),
+            connections: door.connections,
             cache_bytes: usage.bytes,
             cache_hits: usage.hits,
             cache_misses: usage.misses,

@@ -184,6 +184,10 @@ pub struct TopTenant {
     pub stalled_writes: u64,
     /// Nanoseconds that they waited.
     pub stalled_nanos: u64,
+    /// Replies by how long their clients waited: `[bucket, count]` of the buckets that are not empty. Two of them, subtracted,
+    /// are what happened in between.
+    #[serde(default)]
+    pub latency: Vec<[u64; 2]>,
     /// Requests that waited for the tenant's own units.
     pub delayed: u64,
     /// Requests refused for the tenant's own units.

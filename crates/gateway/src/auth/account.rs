@@ -139,6 +139,12 @@ impl Accounts {
         account
     }
 
+    /// Of every tenant that was here: its replies by how long they took.
+    pub(crate) fn latencies(&self) -> BTreeMap<u32, Vec<u64>> {
+        let accounts: Vec<Arc<Account>> = self.all.lock().accounts.values().cloned().collect();
+        accounts.iter().map(|account| (account.tenant, account.stats.latencies())).collect()
+    }
+
     /// Forgets the accounts of tenants that are gone: numbers are never reused.
     pub(crate) fn sweep(&self) {
         self.all.lock().accounts.retain(|_, account| account.standing() != Standing::Dropped);

@@ -5,10 +5,12 @@
 //! another's.
 
 pub mod account;
+mod failures;
 mod open;
 pub mod secret;
 mod secrets;
 mod session;
+pub mod slow;
 mod tenants;
 
 use std::net::SocketAddr;

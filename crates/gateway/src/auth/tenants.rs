@@ -25,7 +25,7 @@ impl Directory<TenantStore> for NodeTenants {
         let grant = Grant {
             tenant: tenant.id().0,
             name: tenant.name().as_str().into(),
-            store: TenantStore::new(Arc::clone(&tenant)),
+            store: TenantStore::new(&self.0, Arc::clone(&tenant)),
             tenancy: Arc::new(Settled(tenant)),
         };
         Some((grant, secret))

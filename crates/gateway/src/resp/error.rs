@@ -32,6 +32,14 @@ impl Error {
         Self::bytes(format!("NOPERM tenant {tenant} is suspended").into_bytes())
     }
 
+    /// The first word is Redis' for a server that takes nothing more: clients know it.
+    pub(super) fn disk_full(max: u64) -> Self {
+        let text = format!(
+            "OOM the tenant holds the {max} bytes that it may hold on disk: delete keys, FLUSHALL, or have disk_bytes_max raised"
+        );
+        Self::bytes(text.into_bytes())
+    }
+
     pub(super) fn expire(name: &str) -> Self {
         Self::bytes(format!("ERR invalid expire time in '{name}' command").into_bytes())
     }

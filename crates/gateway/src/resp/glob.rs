@@ -1,5 +1,19 @@
 //! Patterns of `KEYS`, `SCAN MATCH` and `CONFIG GET`: `* ? [a-z] [^x] \c`, as Redis understands them.
 
+use super::error::{Error, Outcome};
+
+/// Longest pattern, in bytes: matching takes time in proportion to it, in one piece (S14).
+const PATTERN_BYTES_MAX: usize = 1024;
+
+/// `pattern`, if it is not too long.
+pub(super) fn checked(pattern: &[u8]) -> Outcome<&[u8]> {
+    if pattern.len() <= PATTERN_BYTES_MAX {
+        Ok(pattern)
+    } else {
+        Err(Error::new("ERR a pattern is at most 1024 bytes long"))
+    }
+}
+
 /// Whether `text` matches `pattern`. Work is bounded by the product of the lengths, with no recursion: after a
 /// mismatch only the last `*` is tried again, because what an earlier one could take, the last can take too (S14).
 pub fn matches(pattern: &[u8], text: &[u8]) -> bool {

@@ -4,7 +4,7 @@
 //! Only strings exist here. They are written as whole numbers where they are short ones, else as they are; compressed
 //! ones (LZF) are read, too.
 
-use weir_io::yield_now;
+use tokio::task::yield_now;
 
 use super::number::parse_i64;
 

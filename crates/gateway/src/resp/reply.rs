@@ -35,6 +35,8 @@ pub struct Replies {
     /// Values that belong in front of `bytes[place..]`, in ascending order of place.
     shared: Vec<(usize, Shared)>,
     shared_bytes: usize,
+    /// Some of what is shared keeps memory of the store alive.
+    holds_values: bool,
 }
 
 impl Replies {
@@ -77,6 +79,21 @@ impl Replies {
         self.bytes.extend_from_slice(reply);
     }
 
+    /// Replies that were gathered apart; not copied if they are long. They hold no values of the store.
+    pub(super) fn append(&mut self, other: Replies) {
+        debug_assert!(other.shared.is_empty());
+        if other.bytes.len() < SHARED_BYTES_MIN {
+            return self.raw(&other.bytes);
+        }
+        self.shared_bytes += other.bytes.len();
+        self.shared.push((self.bytes.len(), Box::new(other.bytes)));
+    }
+
+    /// Bytes that wait beside the longest value among them: that one is bounded by what a value may be (S11).
+    pub(super) fn len_beside_one_value(&self) -> usize {
+        self.len() - self.shared.iter().map(|(_, value)| value.len()).max().unwrap_or(0)
+    }
+
     /// `:value`
     #[inline]
     pub fn integer(&mut self, value: i64) {
@@ -101,6 +118,7 @@ impl Replies {
             return self.bulk(&value);
         }
         self.header(b'$', len);
+        self.holds_values = true;
         self.shared.push((self.bytes.len(), Box::new(value)));
         self.shared_bytes += len;
         self.end();
@@ -207,6 +225,11 @@ impl Replies {
         pieces
     }
 
+    /// Whether [`Replies::detach`] would let go of anything.
+    pub(super) fn holds_values(&self) -> bool {
+        self.holds_values
+    }
+
     /// Copies what is not yet written into one piece, so that a client who reads slowly keeps nothing alive but the
     /// bytes that he is going to get.
     pub(super) fn detach(&mut self, written: usize) {
@@ -216,6 +239,7 @@ impl Replies {
         self.bytes = bytes;
         self.shared = Vec::new();
         self.shared_bytes = 0;
+        self.holds_values = false;
     }
 
     /// Everything is written: keeps a modest amount of memory for the next replies.
@@ -224,6 +248,7 @@ impl Replies {
         self.bytes.shrink_to(KEPT_BYTES_MAX);
         self.shared = Vec::new();
         self.shared_bytes = 0;
+        self.holds_values = false;
     }
 
     /// Takes `buffer` as memory for the bytes. Only while nothing waits to be written.

@@ -186,8 +186,8 @@ commands! {
     SortRo "sort_ro" -2 "generic" [readonly movablekeys] (1 1 1) sort::sort_ro "The same, only reading";
     Wait "wait" 3 "generic" [noscript] (0 0 0) connection::wait "How many replicas have the last write: none";
     DbSize "dbsize" 1 "server" [readonly fast] (0 0 0) scan::dbsize "The number of keys (counted: it takes time)";
-    FlushDb "flushdb" -1 "server" [write] (0 0 0) scan::flush "Deletes every key, a page at a time";
-    FlushAll "flushall" -1 "server" [write] (0 0 0) scan::flush "Deletes every key, a page at a time";
+    FlushDb "flushdb" -1 "server" [write] (0 0 0) scan::flush "Deletes every key of the database, a page at a time";
+    FlushAll "flushall" -1 "server" [write] (0 0 0) scan::flush "Deletes every key of all databases, at once";
 
     Ping "ping" -1 "connection" [fast] (0 0 0) connection::ping "Answers";
     Echo "echo" 2 "connection" [loading stale fast] (0 0 0) connection::echo "Says it back";
@@ -207,7 +207,7 @@ commands! {
     Latency "latency" -2 "server" [] (0 0 0) diagnose::latency "For tools that ask: nothing is recorded";
     Memory "memory" -2 "server" [] (0 0 0) diagnose::memory "What takes memory";
     LastSave "lastsave" 1 "server" [loading stale fast] (0 0 0) connection::lastsave "When everything was safe on disk";
-    Cluster "cluster" -2 "cluster" [] (0 0 0) cluster::cluster "An error: to clients this is one server";
+    Cluster "cluster" -2 "cluster" [] (0 0 0) cluster::cluster "The slot of a key; else an error: to clients this is one server";
     ReadOnly "readonly" 1 "cluster" [loading stale fast] (0 0 0) cluster::disabled "An error: this is no cluster";
     ReadWrite "readwrite" 1 "cluster" [loading stale fast] (0 0 0) cluster::disabled "An error: this is no cluster";
     Asking "asking" 1 "cluster" [fast] (0 0 0) cluster::disabled "An error: this is no cluster";

@@ -87,6 +87,17 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// Up to `limit` keys from `from` on; a bounded piece of work, which may find nothing and still have a next place.
     fn scan(&self, from: &[u8], limit: usize) -> impl Future<Output = Result<Page>> + Send;
 
+    /// The bytes that the tenant may hold on disk, if it holds them: what stores more is to be refused.
+    fn disk_limit_reached(&self) -> Option<u64> {
+        None
+    }
+
+    /// Empties all databases of the tenant at once: what was written before is gone, what is written after stays, and everything
+    /// that was being written is one or the other. `false` where that cannot be done, and nothing was.
+    fn clear(&self) -> impl Future<Output = Result<bool>> + Send {
+        ready(Ok(false))
+    }
+
     /// Where a scan finds `key`, or what is behind it.
     fn place(&self, key: &[u8]) -> Vec<u8> {
         key.to_vec()

@@ -5,12 +5,12 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
 use weir_io::{Error, ErrorKind, Result};
 use weir_model::{Batch, Change, DATABASES};
-use weir_node::{Commit, Home, Partition, Quota, Record, Tenant, Value};
+use weir_node::{Commit, Home, Node, Partition, Quota, Record, Tenant, Value};
 
 use super::key::StoredKey;
 use super::{Entry, Page, Store, Transfer};
@@ -25,6 +25,8 @@ impl From<Record> for Entry<Value> {
 #[derive(Clone)]
 pub struct TenantStore {
     tenant: Arc<Tenant>,
+    /// Not held: sessions must not keep a node that ends.
+    node: Weak<Node>,
     database: u8,
 }
 
@@ -56,9 +58,9 @@ impl Future for Commits {
 }
 
 impl TenantStore {
-    /// Database 0 of `tenant`.
-    pub fn new(tenant: Arc<Tenant>) -> Self {
-        Self { tenant, database: 0 }
+    /// Database 0 of `tenant`, one of `node`'s.
+    pub fn new(node: &Arc<Node>, tenant: Arc<Tenant>) -> Self {
+        Self { tenant, node: Arc::downgrade(node), database: 0 }
     }
 
     /// Whose it is.
@@ -190,6 +192,16 @@ impl Store for TenantStore {
         .await
     }
 
+    fn disk_limit_reached(&self) -> Option<u64> {
+        self.tenant.disk_limit_reached()
+    }
+
+    async fn clear(&self) -> Result<bool> {
+        let Some(node) = self.node.upgrade() else { return Ok(false) };
+        node.clear(&self.tenant).await?;
+        Ok(true)
+    }
+
     fn place(&self, key: &[u8]) -> Vec<u8> {
         match self.tenant.partitions().len() {
             1 => key.to_vec(),
@@ -222,7 +234,7 @@ impl Store for TenantStore {
     }
 
     fn database(&self, number: u8) -> Option<Self> {
-        (number < DATABASES).then(|| Self { tenant: Arc::clone(&self.tenant), database: number })
+        (number < DATABASES).then(|| Self { database: number, ..self.clone() })
     }
 
     fn key_prefix(&self) -> Option<u8> {

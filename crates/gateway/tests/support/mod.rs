@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods, dead_code, missing_docs, reason = "every test file uses a part of it")]
 
 pub mod random;
+pub mod tenants;
 
 use std::collections::BTreeMap;
 use std::future::{Ready, ready};
@@ -27,12 +28,29 @@ use weir_node::{Quota, UnitLimits};
 pub struct TestClock {
     real: Arc<RealClock>,
     ahead: AtomicU64,
+    /// The moment at which it stands still; 0 = it goes. And what the wall clock said then.
+    frozen: AtomicU64,
+    frozen_unix_ms: AtomicU64,
     sleeping: Mutex<Vec<Waker>>,
 }
 
 impl TestClock {
     pub fn new() -> Arc<Self> {
-        Arc::new(Self { real: RealClock::new(), ahead: AtomicU64::new(0), sleeping: Mutex::default() })
+        let real = RealClock::new();
+        let (ahead, frozen, frozen_unix_ms) = Default::default();
+        Arc::new(Self { real, ahead, frozen, frozen_unix_ms, sleeping: Mutex::default() })
+    }
+
+    /// No time passes any more, but for what is advanced.
+    pub fn freeze(&self) {
+        self.frozen_unix_ms.store(self.real.unix_ms(), Ordering::SeqCst);
+        self.frozen.store(self.real.now().max(1), Ordering::SeqCst);
+    }
+
+    /// Time goes on.
+    pub fn thaw(&self) {
+        self.frozen.store(0, Ordering::SeqCst);
+        self.advance(0);
     }
 
     /// So many seconds pass at once.
@@ -44,7 +62,9 @@ impl TestClock {
 
 impl Clock for TestClock {
     fn now(&self) -> Nanos {
-        self.real.now() + self.ahead.load(Ordering::SeqCst)
+        let frozen = self.frozen.load(Ordering::SeqCst);
+        let now = if frozen == 0 { self.real.now() } else { frozen };
+        now + self.ahead.load(Ordering::SeqCst)
     }
 
     fn wake_at(&self, at: Nanos, waker: Waker) {
@@ -53,7 +73,9 @@ impl Clock for TestClock {
     }
 
     fn unix_ms(&self) -> u64 {
-        self.real.unix_ms() + self.ahead.load(Ordering::SeqCst) / 1_000_000
+        let frozen = self.frozen.load(Ordering::SeqCst) != 0;
+        let now = if frozen { self.frozen_unix_ms.load(Ordering::SeqCst) } else { self.real.unix_ms() };
+        now + self.ahead.load(Ordering::SeqCst) / 1_000_000
     }
 }
 
@@ -181,8 +203,45 @@ pub struct Running {
     pub address: SocketAddr,
     pub store: MemoryStore,
     pub clock: Arc<TestClock>,
+    served: Served,
+}
+
+/// A gateway at a port of its own; ends when dropped.
+pub struct Served {
+    pub address: SocketAddr,
     end: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
+}
+
+impl Served {
+    pub fn start<S: Store>(settings: Settings, doorman: Arc<dyn Doorman<S>>, clock: Arc<dyn Clock>) -> Self {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let gateway = {
+            let _guard = runtime.enter();
+            let address = "127.0.0.1:0".parse().expect("an address");
+            let listener = listen(address).expect("a free port");
+            Gateway::new(listener, settings, doorman, clock).expect("an address")
+        };
+        let address = gateway.address();
+        let (end, ended) = oneshot::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            runtime.block_on(gateway.run(async { drop(ended.await) })).expect("the gateway runs");
+        });
+        Self { address, end: Some(end), thread: Some(thread) }
+    }
+
+    pub fn connect(&self) -> Client {
+        Client::new(TcpStream::connect(self.address).expect("the gateway listens"))
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        drop(self.end.take());
+        if let Some(thread) = self.thread.take() {
+            assert!(thread.join().is_ok() || std::thread::panicking(), "the gateway panicked");
+        }
+    }
 }
 
 impl Running {
@@ -199,37 +258,17 @@ impl Running {
     ) -> Self {
         let store = MemoryStore::new(&clock);
         let doorman = doorman(store.clone());
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        let gateway = {
-            let _guard = runtime.enter();
-            let address = "127.0.0.1:0".parse().expect("an address");
-            let listener = listen(address).expect("a free port");
-            Gateway::new(listener, settings, doorman, clock.clone()).expect("an address")
-        };
-        let address = gateway.address();
-        let (end, ended) = oneshot::channel::<()>();
-        let thread = std::thread::spawn(move || {
-            runtime.block_on(gateway.run(async { drop(ended.await) })).expect("the gateway runs");
-        });
-        Self { address, store, clock, end: Some(end), thread: Some(thread) }
+        let served = Served::start(settings, doorman, clock.clone());
+        Self { address: served.address, store, clock, served }
     }
 
     pub fn connect(&self) -> Client {
-        Client::new(TcpStream::connect(self.address).expect("the gateway listens"))
+        self.served.connect()
     }
 
     /// Asks for the end without waiting for it.
     pub fn ask_to_end(&mut self) {
-        drop(self.end.take());
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.ask_to_end();
-        if let Some(thread) = self.thread.take() {
-            assert!(thread.join().is_ok() || std::thread::panicking(), "the gateway panicked");
-        }
+        drop(self.served.end.take());
     }
 }
 
@@ -237,13 +276,15 @@ impl Drop for Running {
 pub struct Client {
     pub stream: TcpStream,
     buffer: Vec<u8>,
+    /// [`Client::until`] has met the end.
+    pub is_closed: bool,
 }
 
 impl Client {
     pub fn new(stream: TcpStream) -> Self {
         stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a socket");
         stream.set_nodelay(true).expect("a socket");
-        Self { stream, buffer: Vec::new() }
+        Self { stream, buffer: Vec::new(), is_closed: false }
     }
 
     pub fn send(&mut self, bytes: &[u8]) {
@@ -256,10 +297,44 @@ impl Client {
             if let Some(len) = reply_len(&self.buffer) {
                 return self.buffer.drain(..len).collect();
             }
-            let mut more = [0; 16 << 10];
-            let len = self.stream.read(&mut more).expect("a reply in time");
+            let len = self.read_more().expect("a reply in time");
             assert!(len > 0, "closed in the middle of a reply: {:?}", String::from_utf8_lossy(&self.buffer));
-            self.buffer.extend_from_slice(&more[..len]);
+        }
+    }
+
+    /// Reads what there is into the buffer. A process that is stopped and continued finds a read with a timeout interrupted.
+    fn read_more(&mut self) -> std::io::Result<usize> {
+        let mut more = [0; 16 << 10];
+        loop {
+            match self.stream.read(&mut more) {
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                outcome => {
+                    self.buffer.extend_from_slice(&more[..*outcome.as_ref().unwrap_or(&0)]);
+                    return outcome;
+                }
+            }
+        }
+    }
+
+    /// Everything until `marker` has come, without it; or until the peer closes.
+    pub fn until(&mut self, marker: &[u8]) -> Vec<u8> {
+        let mut seen = 0;
+        loop {
+            let found = self.buffer[seen..].windows(marker.len()).position(|part| part == marker);
+            if let Some(at) = found.map(|at| seen + at) {
+                let mut told: Vec<u8> = self.buffer.drain(..at + marker.len()).collect();
+                told.truncate(at);
+                return told;
+            }
+            seen = (self.buffer.len() + 1).saturating_sub(marker.len());
+            match self.read_more() {
+                Ok(len) if len > 0 => {}
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => panic!("no answer in time"),
+                _ => {
+                    self.is_closed = true;
+                    return std::mem::take(&mut self.buffer);
+                }
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 use weir_model::Change;
 
 use super::bitmap::bit_offset;
-use super::{integer, value_bytes_max};
+use super::{ONE_TURN_KEYS_MAX, integer, value_bytes_max};
 use crate::resp::connection::Connection;
 use crate::resp::error::{Error, Outcome, SYNTAX};
 use crate::resp::frame::Args;
@@ -190,6 +190,7 @@ impl Step {
 pub(in crate::resp) async fn bitfield<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
     let key = args.at(1);
     let steps = Step::parse_all(args, value_bytes_max(connection))?;
+    check_count(&steps)?;
     let needed = steps.iter().map(Step::written_bytes).max().unwrap_or(0);
     if needed == 0 {
         return read(connection, key, &steps).await;
@@ -212,10 +213,20 @@ pub(in crate::resp) async fn bitfield<S: Store>(connection: &mut Connection<S>, 
 
 pub(in crate::resp) async fn bitfield_ro<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
     let steps = Step::parse_all(args, value_bytes_max(connection))?;
+    check_count(&steps)?;
     if steps.iter().any(|step| !matches!(step.action, Action::Get)) {
         return Err(Error::new("ERR BITFIELD_RO only supports the GET subcommand"));
     }
     read(connection, args.at(1), &steps).await
+}
+
+/// They are one turn.
+fn check_count(steps: &[Step]) -> Outcome {
+    if steps.len() <= ONE_TURN_KEYS_MAX {
+        Ok(())
+    } else {
+        Err(Error::new("ERR BITFIELD takes at most 10000 fields at a time"))
+    }
 }
 
 async fn read<S: Store>(connection: &mut Connection<S>, key: &[u8], steps: &[Step]) -> Outcome {

@@ -5,7 +5,7 @@
 
 use std::ops::Deref;
 
-use weir_io::yield_now;
+use tokio::task::yield_now;
 use weir_model::Change;
 
 use super::{integer, value_bytes_max};

@@ -1,5 +1,6 @@
 //! `CLIENT`: this connection and the others.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -10,13 +11,18 @@ use crate::resp::frame::Args;
 use crate::resp::number::parse_i64;
 use crate::store::Store;
 
+/// Bytes of a name or of a library's: they stand in every list (S11).
+const NAME_BYTES_MAX: usize = 512;
+
 /// A name is one word of printable characters, so that lists of clients can be taken apart again.
 pub(super) fn check_name(name: &[u8]) -> Outcome {
     check_printable(name, "Client names cannot contain spaces, newlines or special characters.")
 }
 
 fn check_printable(text: &[u8], message: &str) -> Outcome {
-    if text.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
+    if text.len() > NAME_BYTES_MAX {
+        Err(Error::new("ERR Client names are at most 512 bytes long"))
+    } else if text.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
         Ok(())
     } else {
         Err(Error::bytes(format!("ERR {message}").into_bytes()))
@@ -117,21 +123,21 @@ fn accept_on_or_off<S: Store>(connection: &mut Connection<S>, args: Args<'_>) ->
 fn list<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
     let second = connection.server.second();
     let clients = connection.server.clients.of_tenant(connection.account()?.tenant);
-    let mut wanted: Option<Vec<u64>> = None;
+    let mut wanted: Option<BTreeSet<u64>> = None;
     match args.get(2) {
         None => {}
         Some(word) if word.eq_ignore_ascii_case(b"TYPE") && args.len() == 4 => {
             let kind = args.at(3).to_ascii_lowercase();
             match kind.as_slice() {
                 b"normal" => {}
-                b"master" | b"replica" | b"slave" | b"pubsub" => wanted = Some(Vec::new()),
+                b"master" | b"replica" | b"slave" | b"pubsub" => wanted = Some(BTreeSet::new()),
                 _ => return Err(Error::bytes([b"ERR Unknown client type '", args.at(3), b"'"].concat())),
             }
         }
         Some(word) if word.eq_ignore_ascii_case(b"ID") && args.len() > 3 => {
             // Numbers that no connection has are not found.
             let id = |arg| parse_i64(arg).map(|id| u64::try_from(id).unwrap_or(0));
-            let ids: Option<Vec<u64>> = args.iter_from(3).map(id).collect();
+            let ids: Option<BTreeSet<u64>> = args.iter_from(3).map(id).collect();
             wanted = Some(ids.ok_or(Error::new("ERR Invalid client ID"))?);
         }
         Some(_) => return Err(SYNTAX),

@@ -1,4 +1,6 @@
-//! `CLUSTER` and its kin: to clients this is one server, not a cluster.
+//! `CLUSTER` and its kin: to clients this is one server, not a cluster. What needs none is answered: the slot of a key.
+
+use weir_model::slot;
 
 use super::introspect::help;
 use crate::resp::connection::Connection;
@@ -39,10 +41,20 @@ const SUBCOMMANDS: [(&str, i32); 26] = [
     ("slots", 2),
 ];
 
+const HELP: [&str; 3] = [
+    "KEYSLOT <key>: the hash slot of a key; keys of one slot are in one partition.",
+    "(any other): an error, this is one server.",
+    "HELP: this text.",
+];
+
 pub(in crate::resp) async fn cluster<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
     let subcommand = args.at(1).to_ascii_lowercase();
     if subcommand == b"help" {
-        help(connection, "CLUSTER", &["(any): an error, this is one server.", "HELP: this text."]);
+        help(connection, "CLUSTER", &HELP);
+        return Ok(());
+    }
+    if subcommand == b"keyslot" && args.len() == 3 {
+        connection.replies.integer(i64::from(slot(args.at(2))));
         return Ok(());
     }
     let known = SUBCOMMANDS.iter().find(|(name, _)| name.as_bytes() == subcommand);

@@ -27,7 +27,7 @@ pub(in crate::resp) async fn config<S: Store>(connection: &mut Connection<S>, ar
     match subcommand.as_slice() {
         b"get" => {
             takes("get", args.len() >= 3)?;
-            get(connection, args);
+            get(connection, args)?;
         }
         b"set" => {
             takes("set", args.len() >= 4)?;
@@ -78,8 +78,9 @@ fn all<S: Store>(connection: &Connection<S>) -> Vec<(String, String)> {
     own.chain(settings.shown.iter().cloned()).collect()
 }
 
-fn get<S: Store>(connection: &mut Connection<S>, args: Args<'_>) {
-    let patterns: Vec<Vec<u8>> = args.iter_from(2).map(<[u8]>::to_ascii_lowercase).collect();
+fn get<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
+    let patterns = args.iter_from(2).map(|pattern| Ok(glob::checked(pattern)?.to_ascii_lowercase()));
+    let patterns = patterns.collect::<Outcome<Vec<Vec<u8>>>>()?;
     let mut found = all(connection);
     found.retain(|(name, _)| patterns.iter().any(|pattern| glob::matches(pattern, name.as_bytes())));
     connection.replies.map(found.len());
@@ -87,6 +88,7 @@ fn get<S: Store>(connection: &mut Connection<S>, args: Args<'_>) {
         connection.replies.bulk(name.as_bytes());
         connection.replies.bulk(value.as_bytes());
     }
+    Ok(())
 }
 
 /// A change that was found to be possible.

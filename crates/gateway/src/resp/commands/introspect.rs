@@ -31,7 +31,10 @@ pub(in crate::resp) async fn command<S: Store>(connection: &mut Connection<S>, a
         }
         b"info" => {
             replies.array(args.len() - 2);
-            args.iter_from(2).for_each(|name| describe(replies, table::find(name)));
+            for name in args.iter_from(2) {
+                describe(&mut connection.replies, table::find(name));
+                connection.flush_if_long().await?;
+            }
         }
         b"docs" => {
             let wanted: Vec<&Command> = match args.len() {
@@ -39,7 +42,10 @@ pub(in crate::resp) async fn command<S: Store>(connection: &mut Connection<S>, a
                 _ => args.iter_from(2).filter_map(table::find).collect(),
             };
             replies.map(wanted.len());
-            wanted.iter().for_each(|command| document(replies, command));
+            for command in wanted {
+                document(&mut connection.replies, command);
+                connection.flush_if_long().await?;
+            }
         }
         b"list" => list(replies, args)?,
         b"getkeys" if args.len() < 4 => return Err(Error::arity("command|getkeys")),
@@ -99,7 +105,7 @@ fn list(replies: &mut Replies, args: Args<'_>) -> Outcome {
         }
         _ => return Err(crate::resp::error::SYNTAX),
     };
-    let pattern = pattern.to_ascii_lowercase();
+    let pattern = glob::checked(pattern)?.to_ascii_lowercase();
     let names: Vec<&str> =
         COMMANDS.iter().map(|command| command.name).filter(|name| glob::matches(&pattern, name.as_bytes())).collect();
     replies.array(names.len());

@@ -1,6 +1,6 @@
 //! Keys as such: `DEL`, `EXISTS`, `TYPE`.
 
-use weir_io::yield_now;
+use tokio::task::yield_now;
 
 use super::TURN_KEYS;
 use crate::resp::connection::Connection;
@@ -11,11 +11,17 @@ use crate::store::Store;
 /// `DEL` and `UNLINK`: the same here, because freeing memory is never on the path of a command. Up to [`TURN_KEYS`] keys go as
 /// one; more go in so many turns, because whoever holds the store's lock for long holds up his neighbours.
 pub(in crate::resp) async fn del<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
-    let mut keys: Vec<&[u8]> = args.iter_from(1).collect();
-    keys.sort_unstable();
-    keys.dedup();
-    let mut deleted = 0;
-    for keys in keys.chunks(TURN_KEYS) {
+    let (mut deleted, mut all) = (0, args.iter_from(1));
+    loop {
+        // Sorted a turn at a time: a key that comes again is gone by then.
+        let mut keys: Vec<&[u8]> = all.by_ref().take(TURN_KEYS).collect();
+        if keys.is_empty() {
+            break;
+        }
+        let is_full = keys.len() == TURN_KEYS;
+        keys.sort_unstable();
+        keys.dedup();
+        let keys = &keys;
         deleted += connection
             .update(keys, |entries, batch| {
                 let existing = keys.iter().zip(entries).filter(|(_, entry)| entry.is_some());
@@ -23,7 +29,7 @@ pub(in crate::resp) async fn del<S: Store>(connection: &mut Connection<S>, args:
                 batch.len()
             })
             .await?;
-        if keys.len() == TURN_KEYS {
+        if is_full {
             yield_now().await;
         }
     }

@@ -3,7 +3,7 @@
 //! The table of lengths is not kept: going back through it needs one bit per cell, which way to go where the bytes
 //! differ. So the memory is a thirty-second of what Redis takes; the limit and its error are the same.
 
-use weir_io::yield_now;
+use tokio::task::yield_now;
 
 use super::{integer, value_bytes_max};
 use crate::resp::connection::Connection;

@@ -32,8 +32,12 @@ use super::error::{NOT_AN_INTEGER, Outcome};
 use super::number::parse_i64;
 use crate::store::Store;
 
-/// Keys that a command looks at or changes between two turns (S14).
+/// Keys that a command looks at or changes between two turns (S14). A turn ends with tokio's own `yield_now`: it lets the event loop
+/// look for what others have sent, which one that only goes to the end of the queue does not.
 const TURN_KEYS: usize = 1000;
+
+/// Keys, or fields of a value, that a command can look at and change as one: they are one turn, however long it is.
+const ONE_TURN_KEYS_MAX: usize = 10_000;
 
 /// A whole number among the arguments.
 fn integer(arg: &[u8]) -> Outcome<i64> {

@@ -1,6 +1,7 @@
 //! Going through all keys, a bounded page at a time (S14): other connections are served between the pages.
 
-use weir_io::{Rng, yield_now};
+use tokio::task::yield_now;
+use weir_io::Rng;
 use weir_model::Batch;
 
 use super::connection::DATABASES;
@@ -18,6 +19,9 @@ const PAGE_KEYS: usize = 1000;
 
 /// Most keys that one `SCAN` looks at, whatever its `COUNT`: the client is told where to go on.
 const SCAN_KEYS_MAX: usize = 10_000;
+
+/// Bytes of keys after which `SCAN` gives what it has, whatever its `COUNT`.
+const SCAN_BYTES_MAX: usize = 1 << 20;
 
 /// Most bytes of reply that `KEYS` gathers: its length stands in front, so it cannot be sent bit by bit.
 const KEYS_BYTES_MAX: usize = 32 << 20;
@@ -40,7 +44,7 @@ impl<'a> ScanOptions<'a> {
         while let Some(word) = words.next() {
             let value = words.next().ok_or(SYNTAX)?;
             if word.eq_ignore_ascii_case(b"MATCH") {
-                options.pattern = Some(value).filter(|pattern| pattern != b"*");
+                options.pattern = Some(glob::checked(value)?).filter(|pattern| pattern != b"*");
             } else if word.eq_ignore_ascii_case(b"COUNT") {
                 options.count = usize::try_from(integer(value)?).ok().filter(|&count| count > 0).ok_or(SYNTAX)?;
             } else if word.eq_ignore_ascii_case(b"TYPE") {
@@ -61,12 +65,14 @@ pub(in crate::resp) async fn scan<S: Store>(connection: &mut Connection<S>, args
         cursor => Some(connection.account()?.cursors.resolve(connection.database(), cursor).ok_or(OLD_CURSOR)?),
     };
     connection.submit().await;
-    let mut found = Vec::new();
+    let (mut found, mut bytes) = (Vec::new(), 0);
     let mut left = options.count.min(SCAN_KEYS_MAX);
     while let Some(from) = next.take_if(|_| left > 0) {
         let page = connection.scan(&from, left.min(PAGE_KEYS)).await?;
         // A page may be empty and yet cost its bounded work: it counts, so that the call as a whole is bounded.
         left = left.saturating_sub(page.keys.len().max(1));
+        bytes += page.keys.iter().map(Vec::len).sum::<usize>();
+        left = if bytes < SCAN_BYTES_MAX { left } else { 0 };
         next = page.next;
         let matching = |key: &Vec<u8>| options.pattern.is_none_or(|pattern| glob::matches(pattern, key));
         found.extend(page.keys.into_iter().filter(|key| options.strings && matching(key)));
@@ -98,7 +104,7 @@ async fn pages<S: Store>(connection: &mut Connection<S>, mut visit: impl FnMut(V
 }
 
 pub(in crate::resp) async fn keys<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
-    let pattern = args.at(1);
+    let pattern = glob::checked(args.at(1))?;
     let (mut found, mut count) = (Replies::default(), 0);
     pages(connection, |keys| {
         for key in keys.iter().filter(|key| pattern == b"*" || glob::matches(pattern, key)) {
@@ -112,7 +118,7 @@ pub(in crate::resp) async fn keys<S: Store>(connection: &mut Connection<S>, args
     })
     .await?;
     connection.replies.array(count);
-    found.pieces(0).iter().for_each(|piece| connection.replies.raw(piece));
+    connection.replies.append(found);
     Ok(())
 }
 
@@ -179,8 +185,9 @@ pub(in crate::resp) async fn dbsize<S: Store>(connection: &mut Connection<S>, _:
     Ok(())
 }
 
-/// `FLUSHDB` and `FLUSHALL`: what is there when its page comes up is deleted. A write that comes in meanwhile may be
-/// deleted or not, as if it had come before or after.
+/// `FLUSHALL` empties the tenant in one step, where its store can. `FLUSHDB` goes a page at a time: what is there when its page comes
+/// up is deleted, and a write that comes in meanwhile may be deleted or not, as if it had come before or after. What the same
+/// connection asked for before is done before, and what it asks for after is done after.
 pub(in crate::resp) async fn flush<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
     let known = args.iter_from(1).all(|word| word.eq_ignore_ascii_case(b"ASYNC") || word.eq_ignore_ascii_case(b"SYNC"));
     if args.len() > 2 || !known {
@@ -188,7 +195,7 @@ pub(in crate::resp) async fn flush<S: Store>(connection: &mut Connection<S>, arg
     }
     if !args.at(0).eq_ignore_ascii_case(b"FLUSHALL") {
         flush_database(connection).await?;
-    } else {
+    } else if !connection.clear().await? {
         let home = connection.database();
         for number in 0..DATABASES {
             connection.select(number).await?;

@@ -2,13 +2,13 @@
 
 use std::ops::Deref;
 
-use weir_io::yield_now;
-use weir_model::Change;
+use tokio::task::yield_now;
+use weir_model::{Batch, Change, KEY_BYTES_MAX};
 
-use super::TURN_KEYS;
 use super::expiry::{Expiry, Unit};
+use super::{ONE_TURN_KEYS_MAX, TURN_KEYS};
 use crate::resp::connection::Connection;
-use crate::resp::error::{Error, Outcome, SYNTAX};
+use crate::resp::error::{Error, KEY_TOO_LONG, Outcome, SYNTAX};
 use crate::resp::frame::Args;
 use crate::store::{Entry, Store};
 
@@ -239,12 +239,33 @@ pub(in crate::resp) async fn mset<S: Store>(connection: &mut Connection<S>, args
     if args.len().is_multiple_of(2) {
         return Err(Error::arity("mset"));
     }
-    connection.put_blindly(pairs(args)).await
+    if args.len() <= 1 + 2 * TURN_KEYS {
+        return connection.put_blindly(pairs(args)).await;
+    }
+    if pairs(args).any(|change| change.key().len() > KEY_BYTES_MAX) {
+        return Err(KEY_TOO_LONG);
+    }
+    // More go in so many turns, each as one.
+    let (mut batch, mut all) = (Batch::new(), pairs(args));
+    loop {
+        batch.restart(connection.store()?.key_prefix());
+        all.by_ref().take(TURN_KEYS).for_each(|change| batch.push(change));
+        if batch.is_empty() {
+            break;
+        }
+        connection.write(&batch).await?;
+        yield_now().await;
+    }
+    connection.replies.ok();
+    Ok(())
 }
 
 pub(in crate::resp) async fn msetnx<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
     if args.len().is_multiple_of(2) {
         return Err(Error::arity("msetnx"));
+    }
+    if args.len() > 1 + 2 * ONE_TURN_KEYS_MAX {
+        return Err(Error::new("ERR MSETNX sets at most 10000 keys at a time: all or none means in one turn"));
     }
     let keys: Vec<&[u8]> = pairs(args).map(|change| change.key()).collect();
     let set = connection

@@ -1,0 +1,149 @@
+//! Wrong secrets, remembered: who guesses waits (S3).
+//!
+//! - After ten wrong secrets an address waits, whatever name it tries.
+//! - After ten wrong secrets a name waits, from wherever they came, but only for addresses that have been wrong before: a first
+//!   try from a clean address is always looked at, so that no guesser can lock the owner out. Many addresses are many times one
+//!   guess, not many times ten.
+//!
+//! A name that nobody has waits like one that somebody has.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use weir_io::Nanos;
+
+/// Wrong secrets before there is a wait.
+const FREE: u32 = 10;
+/// The longest wait; failures are remembered twice as long.
+const WAIT_MAX: Nanos = 60 * SECOND;
+const SECOND: Nanos = 1_000_000_000;
+/// Addresses remembered, and names; beyond it the one whose wait ends first is forgotten.
+const REMEMBERED_MAX: usize = 16 << 10;
+
+/// A keyed hash of a name, so that long ones cost no more than short ones.
+pub type NameHash = [u8; 32];
+
+/// See the module.
+#[derive(Default)]
+pub struct Failures {
+    addresses: Book<IpAddr>,
+    names: Book<NameHash>,
+}
+
+impl Failures {
+    /// Nanoseconds until `address` may try a secret for `name`; `None` = now.
+    pub fn wait(&self, address: IpAddr, name: &NameHash, now: Nanos) -> Option<Nanos> {
+        let by_name = || self.names.wait(name, now).filter(|_| self.addresses.has(&address, now));
+        self.addresses.wait(&address, now).max(by_name())
+    }
+
+    /// A wrong secret.
+    pub fn add(&mut self, address: IpAddr, name: NameHash, now: Nanos) {
+        self.addresses.add(address, now);
+        self.names.add(name, now);
+    }
+}
+
+struct Book<K>(BTreeMap<K, Count>);
+
+impl<K> Default for Book<K> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Count {
+    wrong: u32,
+    /// Nothing is looked at before.
+    until: Nanos,
+    last: Nanos,
+}
+
+impl Count {
+    fn is_forgotten(&self, now: Nanos) -> bool {
+        now.saturating_sub(self.last) > 2 * WAIT_MAX
+    }
+}
+
+impl<K: Ord + Copy> Book<K> {
+    fn wait(&self, key: &K, now: Nanos) -> Option<Nanos> {
+        self.0.get(key).map(|count| count.until.saturating_sub(now)).filter(|&wait| wait > 0)
+    }
+
+    fn has(&self, key: &K, now: Nanos) -> bool {
+        self.0.get(key).is_some_and(|count| !count.is_forgotten(now))
+    }
+
+    fn add(&mut self, key: K, now: Nanos) {
+        if self.0.len() >= REMEMBERED_MAX && !self.0.contains_key(&key) {
+            let first = self.0.iter().min_by_key(|(_, count)| count.until).map(|(&key, _)| key);
+            first.map(|key| self.0.remove(&key));
+        }
+        let count = self.0.entry(key).or_insert(Count { wrong: 0, until: 0, last: now });
+        if count.is_forgotten(now) {
+            count.wrong = 0;
+        }
+        count.wrong = count.wrong.saturating_add(1);
+        count.last = now;
+        if let Some(beyond) = count.wrong.checked_sub(FREE) {
+            count.until = now + (SECOND << beyond.min(6)).min(WAIT_MAX);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAME: NameHash = [7; 32];
+
+    fn address(last: u8) -> IpAddr {
+        IpAddr::from([10, 0, 0, last])
+    }
+
+    #[test]
+    fn s3_an_address_waits_longer_and_longer_and_is_forgiven() {
+        let (mut failures, mut now) = (Failures::default(), 5);
+        (0..9).for_each(|_| failures.add(address(1), NAME, now));
+        assert_eq!(failures.wait(address(1), &NAME, now), None);
+        for expected in [1, 2, 4, 8, 16, 32, 60, 60] {
+            failures.add(address(1), NAME, now);
+            assert_eq!(failures.wait(address(1), &[8; 32], now), Some(expected * SECOND), "whatever the name");
+            now += expected * SECOND;
+            assert_eq!(failures.wait(address(1), &NAME, now), None);
+        }
+        now += 3 * WAIT_MAX;
+        failures.add(address(1), NAME, now);
+        assert_eq!(failures.wait(address(1), &NAME, now), None, "it was long ago");
+    }
+
+    #[test]
+    fn s3_a_name_waits_for_all_who_were_wrong_and_for_nobody_else() {
+        let mut failures = Failures::default();
+        // Ten addresses, one guess each.
+        (0..10).for_each(|last| failures.add(address(last), NAME, 0));
+        for guesser in 0..10 {
+            assert_eq!(failures.wait(address(guesser), &NAME, 0), Some(SECOND));
+            assert_eq!(failures.wait(address(guesser), &[8; 32], 0), None, "another name is another matter");
+        }
+        assert_eq!(failures.wait(address(99), &NAME, 0), None, "the owner comes from a clean address");
+        // A hundred more fresh addresses have one guess each, not ten.
+        for last in 100..200 {
+            assert_eq!(failures.wait(address(last), &NAME, 0), None);
+            failures.add(address(last), NAME, 0);
+            assert!(failures.wait(address(last), &NAME, 0).is_some());
+        }
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let mut failures = Failures::default();
+        for i in 0..REMEMBERED_MAX as u32 + 1000 {
+            let mut name = [0; 32];
+            name[..4].copy_from_slice(&i.to_le_bytes());
+            failures.add(IpAddr::from(i.to_be_bytes()), name, u64::from(i));
+        }
+        assert_eq!((failures.addresses.0.len(), failures.names.0.len()), (REMEMBERED_MAX, REMEMBERED_MAX));
+    }
+}

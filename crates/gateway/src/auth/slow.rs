@@ -1,0 +1,79 @@
+//! Where secrets that somebody chose are hashed: 10 to 30 ms each, so never on a thread that serves clients or operators.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::sync::oneshot;
+use weir_io::Spawn;
+use zeroize::Zeroizing;
+
+use super::secret::{self, Malformed};
+
+/// Hashes that wait at the same time.
+const WAITING_MAX: usize = 64;
+
+/// See the module.
+pub struct SlowHash {
+    spawn: Arc<dyn Spawn>,
+    waiting: AtomicUsize,
+}
+
+/// More hashes wait than can wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Busy;
+
+impl SlowHash {
+    /// Hashes on `spawn`: give it a niced thread of its own.
+    pub fn new(spawn: Arc<dyn Spawn>) -> Arc<Self> {
+        Arc::new(Self { spawn, waiting: AtomicUsize::new(0) })
+    }
+
+    /// Whether `given` is the secret that was `stored`; never, where that is no stored secret.
+    ///
+    /// # Errors
+    /// Too many wait.
+    pub async fn check(&self, stored: Vec<u8>, given: &[u8]) -> Result<bool, Busy> {
+        let given = Zeroizing::new(given.to_vec());
+        self.run(move || secret::check(&stored, &given).unwrap_or(false)).await
+    }
+
+    /// How `secret` is stored, salted with `salt` ([`secret::choose`]).
+    ///
+    /// # Errors
+    /// Too many wait; inside, that there is no memory.
+    pub async fn choose(&self, secret: &str, salt: [u8; 16]) -> Result<Result<Vec<u8>, Malformed>, Busy> {
+        let chosen = Zeroizing::new(secret.as_bytes().to_vec());
+        self.run(move || secret::choose(&chosen, &mut |buffer| buffer.copy_from_slice(&salt))).await
+    }
+
+    async fn run<T: Send + 'static>(&self, hash: impl FnOnce() -> T + Send + 'static) -> Result<T, Busy> {
+        let _place = Place::among(&self.waiting)?;
+        let (answer, answered) = oneshot::channel();
+        self.spawn.spawn(Box::pin(async move {
+            if !answer.is_closed() {
+                // Whoever asked may have gone meanwhile.
+                let _ = answer.send(hash());
+            }
+        }));
+        answered.await.map_err(|_| Busy)
+    }
+}
+
+/// A place in the queue.
+struct Place<'a>(&'a AtomicUsize);
+
+impl<'a> Place<'a> {
+    fn among(waiting: &'a AtomicUsize) -> Result<Self, Busy> {
+        let more = |now| (now < WAITING_MAX).then(|| now + 1);
+        match waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more) {
+            Ok(_) => Ok(Self(waiting)),
+            Err(_) => Err(Busy),
+        }
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,69 @@
+//! Capacity units: commands above their tenant's limits wait here, behind the replies of those before them.
+
+use std::sync::Arc;
+
+use weir_node::{Admission, Quota, Unit};
+
+use super::Connection;
+use crate::resp::bill::{Bill, Charge};
+use crate::resp::error::Outcome;
+use crate::resp::frame::Args;
+use crate::resp::table::Command;
+use crate::store::Store;
+
+impl<S: Store> Connection<S> {
+    /// What pays for the session's commands.
+    #[inline]
+    pub(super) fn quota(&self) -> Option<&Arc<Quota>> {
+        self.session.as_ref().and_then(|session| session.store.quota())
+    }
+
+    /// The partition that has `key`, as the quota counts them.
+    pub(super) fn partition_of(&self, key: &[u8]) -> u32 {
+        self.session.as_ref().map_or(0, |session| session.store.partition_of(key))
+    }
+
+    /// Whether commands are charged.
+    #[inline]
+    pub(super) fn is_limited(&self) -> bool {
+        self.quota().is_some_and(|quota| !quota.is_free())
+    }
+
+    /// Pays what `command` costs as far as can be told. When it must wait, everything before it is answered first.
+    pub(super) async fn charge(&mut self, command: &Command, args: Args<'_>) -> Outcome<Charge> {
+        let charge = Charge::of(command, args);
+        for unit in Unit::ALL.into_iter().filter(|&unit| charge.units(unit) > 0) {
+            let Some(quota) = self.quota() else { break };
+            if quota.try_admit(unit, charge.units(unit)) {
+                continue;
+            }
+            let partition = self.partition_of(key_of(command, args));
+            let admission = quota.admit(unit, partition, charge.units(unit));
+            if let Admission::Waiting(_) = admission {
+                self.flush_or_close().await?;
+            }
+            let admitted = admission.await;
+            // Its wait is not the command's own time.
+            self.lap = self.server.clock.now();
+            admitted?;
+        }
+        Ok(charge)
+    }
+
+    /// Pays the rest of what a command has cost.
+    pub(super) fn settle(&self, charge: Charge, bill: Bill, key: &[u8]) {
+        let Some(quota) = self.quota() else { return };
+        for unit in Unit::ALL {
+            let (charged, owed) = (charge.units(unit), charge.owed(unit, bill));
+            if charged > 0 || owed > 0 {
+                quota.settle(unit, self.partition_of(key), charged, owed);
+            }
+        }
+    }
+}
+
+/// The first key of a command, for those that have one: it says which partition pays.
+pub(super) fn key_of<'a>(command: &Command, args: Args<'a>) -> &'a [u8] {
+    let key = if command.keys.2 == 0 { None } else { args.get(command.keys.0 as usize) };
+    key.unwrap_or_default()
+}

@@ -1,0 +1,168 @@
+//! What commands ask of their tenant's data: billed, counted, and in the order in which they were asked.
+
+use weir_model::{Batch, Change, KEY_BYTES_MAX};
+
+use super::Connection;
+use super::output::{Gathered, Pending};
+use crate::resp::error::{Error, KEY_TOO_LONG, Outcome};
+use crate::resp::frame::Args;
+use crate::resp::table::Command;
+use crate::store::{Entry, Page, Store, Transfer};
+
+/// A gathered batch goes to the store when it reaches this many bytes.
+const BATCH_BYTES: usize = 256 << 10;
+
+impl<S: Store> Connection<S> {
+    /// Whether the keys may be in different partitions.
+    pub(super) fn crosses_slots(&self, command: &Command, args: Args<'_>) -> bool {
+        self.store().is_ok_and(Store::is_spread) && !command.stays_in_one_slot(args)
+    }
+
+    /// The entry of `key`.
+    pub(in crate::resp) async fn get(&mut self, key: &[u8]) -> Outcome<Option<Entry<S::Value>>> {
+        self.submit().await;
+        let entry = self.store()?.get(key).await?;
+        if let Some(bill) = &mut self.bill {
+            bill.got(entry.as_ref());
+        }
+        match &entry {
+            Some(_) => self.count(|stats| stats.hits.add(1)),
+            None => self.count(|stats| stats.misses.add(1)),
+        }
+        Ok(entry)
+    }
+
+    /// Reads `keys` and changes them as `change` decides, with no other write in between. The reply that the command
+    /// writes waits for the commit.
+    pub(in crate::resp) async fn update<R: Send>(
+        &mut self,
+        keys: &[&[u8]],
+        change: impl FnOnce(&[Option<Entry<S::Value>>], &mut Batch) -> R + Send,
+    ) -> Outcome<R> {
+        check_keys(keys)?;
+        self.submit().await;
+        let from = self.replies.mark();
+        let mut bill = self.bill;
+        let billed = |entries: &[Option<Entry<S::Value>>], batch: &mut Batch| {
+            let result = change(entries, batch);
+            if let Some(bill) = &mut bill {
+                bill.updated(entries, batch);
+            }
+            result
+        };
+        let (result, commit) = self.store()?.update(keys, billed).await?;
+        self.bill = bill;
+        if let Some(commit) = commit {
+            self.commits.push(Pending { commit, from, to: None, replies: 1 });
+        }
+        Ok(result)
+    }
+
+    /// Carries an entry to another database; whether it was done. The reply that the command writes waits for the commit.
+    pub(in crate::resp) async fn transfer(&mut self, transfer: Transfer<'_>) -> Outcome<bool> {
+        check_keys(&[transfer.key, transfer.to])?;
+        self.submit().await;
+        let from = self.replies.mark();
+        let (done, commit) = self.store()?.transfer(transfer).await?;
+        if let (Some(bill), Some(len)) = (&mut self.bill, done) {
+            bill.carried(transfer.to.len() + len);
+        }
+        if let Some(commit) = commit {
+            self.commits.push(Pending { commit, from, to: None, replies: 1 });
+        }
+        Ok(done.is_some())
+    }
+
+    /// Like [`Connection::update`], with a `change` that may refuse. It has left the batch empty then.
+    pub(in crate::resp) async fn try_update<R: Send>(
+        &mut self,
+        keys: &[&[u8]],
+        change: impl FnOnce(&[Option<Entry<S::Value>>], &mut Batch) -> Outcome<R> + Send,
+    ) -> Outcome<R> {
+        self.update(keys, change).await?
+    }
+
+    /// Applies `batch`; the reply that the command writes waits for the commit.
+    pub(in crate::resp) async fn write(&mut self, batch: &Batch) -> Outcome {
+        self.submit().await;
+        let from = self.replies.mark();
+        if let Some(bill) = &mut self.bill {
+            bill.wrote_batch(batch);
+        }
+        let commit = self.store()?.write(batch).await?;
+        self.commits.push(Pending { commit, from, to: None, replies: 1 });
+        Ok(())
+    }
+
+    /// Writes `changes`, whatever was there before, and replies `+OK`: together with its neighbours in the pipeline.
+    pub(in crate::resp) async fn put_blindly<'c>(
+        &mut self,
+        changes: impl Iterator<Item = Change<'c>> + Clone,
+    ) -> Outcome {
+        for change in changes.clone() {
+            check_keys(&[change.key()])?;
+        }
+        let full = self.gathered.batch.as_bytes().len() >= BATCH_BYTES;
+        if full || self.gathered.to != self.replies.mark() {
+            self.submit().await;
+        }
+        if self.gathered.batch.is_empty() {
+            let prefix = self.store()?.key_prefix();
+            self.gathered.batch.restart(prefix);
+            self.gathered.from = self.replies.mark();
+        }
+        if let Some(bill) = &mut self.bill {
+            bill.wrote(changes.clone());
+        }
+        for change in changes {
+            self.gathered.batch.push(change);
+        }
+        if self.answers() {
+            self.replies.ok();
+            self.gathered.replies += 1;
+        }
+        self.gathered.to = self.replies.mark();
+        Ok(())
+    }
+
+    /// Hands the gathered writes to the store, so that what follows sees them.
+    pub(in crate::resp) async fn submit(&mut self) {
+        if self.gathered.batch.is_empty() {
+            return;
+        }
+        let Gathered { from, to, replies, .. } = self.gathered;
+        let written = match self.store() {
+            Ok(store) => store.write(&self.gathered.batch).await.map_err(Error::from),
+            Err(error) => Err(error),
+        };
+        match written {
+            Ok(commit) => self.commits.push(Pending { commit, from, to: Some(to), replies }),
+            // Nothing has been replied behind the gathered writes: they are submitted before any other command.
+            Err(error) => self.replies.replace_with_error(from, to, replies, error.text()),
+        }
+        self.gathered.batch.clear();
+        self.gathered.replies = 0;
+    }
+
+    /// Empties the tenant at once; `false` where its store cannot.
+    pub(in crate::resp) async fn clear(&mut self) -> Outcome<bool> {
+        self.submit().await;
+        // What it has written is to be acknowledged as written, not to be lost on the way.
+        self.commit().await;
+        Ok(self.store()?.clear().await?)
+    }
+
+    /// Up to `limit` keys from `from` on.
+    pub(in crate::resp) async fn scan(&mut self, from: &[u8], limit: usize) -> Outcome<Page> {
+        let page = self.store()?.scan(from, limit).await?;
+        if let Some(bill) = &mut self.bill {
+            bill.scanned(&page);
+        }
+        Ok(page)
+    }
+}
+
+/// The longest key is a limit of the store, not of the protocol.
+fn check_keys(keys: &[&[u8]]) -> Outcome {
+    if keys.iter().any(|key| key.len() > KEY_BYTES_MAX) { Err(KEY_TOO_LONG) } else { Ok(()) }
+}

@@ -1,0 +1,293 @@
+//! One connection: its socket, its replies, and its writes that are not committed yet.
+//!
+//! All complete requests in the read buffer are served before anything is written back:
+//!
+//! 1. Reads are answered on the spot, unless they must wait for the disk.
+//! 2. Plain writes (`SET`, `MSET`) gather in one batch, which goes to the store when something else is asked for, or
+//!    at the end of the buffer: one log record, one turn at the store's lock.
+//! 3. At the end the thread's other connections get a turn, so that one log write serves them all. Then all commits are
+//!    awaited, and only then are the replies written, in one piece. Nothing is acknowledged
+//!    before its commit. A reply whose commit failed is replaced by the error.
+//!
+//! A command above its tenant's limits waits here for its capacity units, behind the replies of those before it: the
+//! socket is not read meanwhile, and nobody else waits.
+//!
+//! While replies wait for the client nothing more is read from it, so the memory of a connection is bounded by one
+//! request, [`FLUSH_BYTES`] of replies and one value.
+
+mod charging;
+mod data;
+mod output;
+mod session;
+
+use std::io;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use tokio::net::TcpStream;
+use weir_model::Batch;
+
+use self::charging::key_of;
+use self::output::{FLUSH_BYTES, Gathered, Pending};
+use super::bill::{Bill, Charge};
+use super::client::{Client, Phase};
+use super::error::{CROSS_SLOT, Error, Outcome};
+use super::frame::{Args, Limits, Progress};
+use super::input::Input;
+use super::parse::parse;
+use super::reply::{Mark, Replies};
+use super::slowlog;
+use super::table::{self, Command};
+use crate::auth::Session;
+use crate::pool;
+use crate::server::Server;
+use crate::stats::ThreadStats;
+use crate::store::Store;
+
+/// See the module.
+pub(super) struct Connection<S: Store> {
+    pub(super) server: Arc<Server<S>>,
+    pub(super) client: Arc<Client>,
+    pub(super) replies: Replies,
+    /// Whether the client wants to be answered.
+    pub(super) reply_mode: ReplyMode,
+    /// When the last command ended, or waiting for something else did: nanoseconds of the clock.
+    lap: u64,
+    /// When the bytes that are being served were read.
+    received: u64,
+    /// Commands since then whose replies have not been written.
+    unanswered: u64,
+    /// Whose connection it is; `None` = nobody knows yet.
+    session: Option<Session<S>>,
+    /// What one request may ask for: less, as long as nobody knows who asks.
+    limits: Limits,
+    /// Bytes replied to a stranger (S2).
+    told_strangers: usize,
+    /// Close once the replies are written.
+    pub(super) closing: bool,
+    thread: usize,
+    stream: TcpStream,
+    gathered: Gathered,
+    commits: Vec<Pending<S::Commit>>,
+    /// Where the reply of the command under way begins.
+    begun: Mark,
+    /// Replies have been written since the command began: its reply can no longer be taken back.
+    flushed: bool,
+    /// What the command that runs has cost so far; `None` while nothing is limited.
+    bill: Option<Bill>,
+}
+
+/// What `CLIENT REPLY` chose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ReplyMode {
+    On,
+    Off,
+    /// The next command is not answered.
+    SkipNext,
+    /// The command under way is not answered.
+    SkipThis,
+}
+
+/// Serves `stream` until one side closes.
+pub(crate) async fn serve<S: Store>(stream: TcpStream, server: Arc<Server<S>>, client: Arc<Client>, thread: usize) {
+    let replies = Replies::default();
+    let mark = replies.mark();
+    let limits = server.settings.limits;
+    let mut connection = Connection {
+        server,
+        client,
+        replies,
+        reply_mode: ReplyMode::On,
+        lap: 0,
+        received: 0,
+        unanswered: 0,
+        session: None,
+        limits,
+        told_strangers: 0,
+        closing: false,
+        thread,
+        stream,
+        gathered: Gathered { batch: Batch::new(), from: mark, to: mark, replies: 0 },
+        commits: Vec::new(),
+        begun: mark,
+        flushed: false,
+        bill: None,
+    };
+    let id = connection.client.id;
+    match AssertUnwindSafe(connection.run()).catch_unwind().await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::debug!(client = id, %error, "connection ended"),
+        // A mistake of ours: this connection ends, and nobody else's does (S16).
+        Err(_) => tracing::error!(client = id, "a request ended in a panic, its connection is closed"),
+    }
+}
+
+impl<S: Store> Connection<S> {
+    async fn run(&mut self) -> io::Result<()> {
+        if let Err(refusal) = self.forget_who() {
+            self.replies.error(Error::from(refusal).text());
+            return self.flush().await;
+        }
+        let mut input = Input::new();
+        while !self.closing && !self.server.is_draining() {
+            self.enter(if input.is_empty() { Phase::Idle } else { Phase::Receiving });
+            let received = input.fill(&mut self.stream).await?;
+            if received == 0 {
+                break;
+            }
+            self.count(|stats| stats.bytes_in.add(received as u64));
+            self.enter(Phase::Serving);
+            self.replies.lend(pool::take());
+            self.serve_received(&mut input).await?;
+            self.flush().await?;
+            pool::give(self.replies.reclaim());
+        }
+        Ok(())
+    }
+
+    /// Serves every complete request in `input`.
+    async fn serve_received(&mut self, input: &mut Input) -> io::Result<()> {
+        self.lap = self.server.clock.now();
+        self.received = self.lap;
+        while !self.closing {
+            match parse(&input.bytes[input.start..], &self.limits, &mut input.state) {
+                Ok(Progress::Incomplete) => break,
+                Ok(Progress::Nothing(len)) => input.start += len,
+                Ok(Progress::Request(len)) => {
+                    let secret = self.execute(input.state.args(&input.bytes[input.start..])).await;
+                    if secret {
+                        input.wipe(len);
+                    }
+                    input.start += len;
+                    if self.replies.len() >= FLUSH_BYTES {
+                        self.flush().await?;
+                        self.lap = self.server.clock.now();
+                    }
+                }
+                Err(error) => {
+                    self.submit().await;
+                    if let Some(reply) = error.reply() {
+                        self.replies.raw(&reply);
+                    }
+                    self.closing = true;
+                }
+            }
+        }
+        input.consume();
+        Ok(())
+    }
+
+    /// Runs one command and writes its reply, an error included; gives whether its arguments may hold a secret.
+    async fn execute(&mut self, args: Args<'_>) -> bool {
+        let command = table::find(args.at(0));
+        if let Some(command) = command
+            && self.pause().is_set()
+        {
+            self.wait_out_pause(command).await;
+        }
+        let paid = self.prepare(command, args).await;
+        self.flushed = false;
+        if self.reply_mode == ReplyMode::SkipNext {
+            self.reply_mode = ReplyMode::SkipThis;
+        }
+        let from = self.replies.mark();
+        let outcome = match paid {
+            Err(error) => {
+                if let Some(command) = command {
+                    self.count(|stats| stats.rejected(command.index));
+                }
+                Err(error)
+            }
+            Ok((command, charge)) => {
+                self.count(|stats| stats.called(command.index));
+                self.bill = charge.map(|_| Bill::default());
+                self.begun = from;
+                let outcome = table::dispatch(command.id, self, args).await;
+                let outcome = outcome.and_then(|()| self.bound_output());
+                if let (Some(charge), Some(bill)) = (charge, self.bill.take()) {
+                    self.settle(charge, bill, key_of(command, args));
+                }
+                self.took(command, args, outcome.is_err());
+                outcome
+            }
+        };
+        if let Err(error) = outcome {
+            self.fail(from, &error);
+        }
+        if self.reply_mode != ReplyMode::On {
+            self.keep_silent(from);
+        }
+        self.unanswered += 1;
+        let to = self.replies.mark();
+        for pending in self.commits.iter_mut().rev().take_while(|pending| pending.to.is_none()) {
+            pending.to = Some(to);
+        }
+        if self.session.is_none() {
+            self.limit_strangers(from);
+        }
+        command.is_some_and(|command| command.is_secret())
+    }
+
+    /// Whether there is such a command, it may be run, and it is paid for.
+    async fn prepare(
+        &mut self,
+        command: Option<&'static Command>,
+        args: Args<'_>,
+    ) -> Outcome<(&'static Command, Option<Charge>)> {
+        let command = command.ok_or_else(|| Error::unknown_command(args.at(0), args.iter_from(1)))?;
+        if !command.takes(args.len()) {
+            return Err(Error::arity(command.name));
+        }
+        self.may(command)?;
+        if self.crosses_slots(command, args) {
+            return Err(CROSS_SLOT);
+        }
+        if let Some(max) = self.store().ok().and_then(Store::disk_limit_reached)
+            && command.flags.contains(&"denyoom")
+        {
+            return Err(Error::disk_full(max));
+        }
+        let charge = if self.is_limited() { Some(self.charge(command, args).await?) } else { None };
+        Ok((command, charge))
+    }
+
+    /// Books the time that a command took, and remembers it if that was long.
+    fn took(&mut self, command: &Command, args: Args<'_>, failed: bool) {
+        let now = self.server.clock.now();
+        let nanos = now.saturating_sub(self.lap);
+        self.lap = now;
+        self.count(|stats| stats.took(command.index, nanos, failed));
+        let micros = nanos / 1000;
+        if self.slowlog().wants(micros) {
+            let entry = slowlog::Entry {
+                id: 0,
+                second: self.server.clock.unix_ms() / 1000,
+                micros,
+                args: Vec::new(),
+                peer: self.client.peer.to_string(),
+                client_name: self.client.names.lock().name.clone(),
+            };
+            self.slowlog().add(entry, args, command.is_secret());
+        }
+    }
+
+    /// Counts, for the node and for the tenant: in the counters of this connection's thread.
+    #[inline]
+    fn count(&self, count: impl Fn(&ThreadStats)) {
+        count(self.server.stats.thread(self.thread));
+        if let Some(session) = &self.session {
+            count(session.account().stats.thread(self.thread));
+        }
+    }
+
+    fn enter(&self, phase: Phase) {
+        self.client.enter(phase, self.server.second());
+    }
+}
+
+impl<S: Store> Drop for Connection<S> {
+    fn drop(&mut self) {
+        self.server.clients.leave(self.client.id);
+    }
+}

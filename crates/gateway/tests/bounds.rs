@@ -1,0 +1,146 @@
+//! Nobody takes more than his turn, or more memory than a connection may: time per command (S14) and replies (S11).
+#![allow(clippy::disallowed_methods, missing_docs, reason = "tests talk over real sockets")]
+
+mod support;
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use support::{Client, Running, encode};
+use weir_gateway::Settings;
+
+const KEYS: usize = 40_000;
+
+/// One thread serves everybody.
+fn start() -> Running {
+    Running::start(Settings { threads: 1, ..Settings::default() })
+}
+
+fn fill(client: &mut Client) {
+    for from in (0..KEYS).step_by(1000) {
+        let words = (from..from + 1000).flat_map(|i| [format!("key-{i}"), "v".to_owned()]);
+        let all: Vec<String> = std::iter::once("MSET".to_owned()).chain(words).collect();
+        assert_eq!(client.ask(&all), b"+OK\r\n");
+    }
+}
+
+/// How often somebody else, who asks all the time, was served between the last byte of `request` and the first of its reply.
+fn served_beside(weir: &Running, client: &mut Client, request: &[u8]) -> usize {
+    let (served, over) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let served_until_now = || served.load(Ordering::SeqCst);
+    std::thread::scope(|scope| {
+        let mut bystander = weir.connect();
+        let (served, over) = (&served, &over);
+        scope.spawn(move || {
+            while !over.load(Ordering::SeqCst) {
+                assert_eq!(bystander.say("PING"), "+PONG\r\n");
+                served.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+        while served_until_now() == 0 {
+            std::thread::yield_now();
+        }
+        client.send(request);
+        let before = served_until_now();
+        client.reply();
+        let count = served_until_now() - before;
+        over.store(true, Ordering::SeqCst);
+        count
+    })
+}
+
+#[test]
+fn s14_others_are_served_during_every_long_command() {
+    let weir = start();
+    let mut client = weir.connect();
+    fill(&mut client);
+    let keys: Vec<String> = (0..KEYS).map(|i| format!("key-{i}")).collect();
+    let with = |name: &str| encode(&std::iter::once(name.to_owned()).chain(keys.iter().cloned()).collect::<Vec<_>>());
+    let pairs: Vec<String> =
+        std::iter::once("MSET".to_owned()).chain(keys.iter().flat_map(|key| [key.clone(), "w".to_owned()])).collect();
+    let line = |text: &str| encode(&text.split(' ').collect::<Vec<_>>());
+    for (name, request) in [
+        ("KEYS", line("KEYS *7*")),
+        ("DBSIZE", line("DBSIZE")),
+        ("SCAN", line("SCAN 0 COUNT 1000000")),
+        ("EXISTS", with("EXISTS")),
+        ("TOUCH", with("TOUCH")),
+        ("MSET", encode(&pairs)),
+        ("UNLINK", with("UNLINK")),
+        ("FLUSHDB", line("FLUSHDB")),
+    ] {
+        // In one turn it would be once or twice, however often one tries. A machine that is busy with other things may leave the
+        // bystander without a processor meanwhile: then it is tried again.
+        let attempts = (0..100).map(|_| {
+            if matches!(name, "UNLINK" | "FLUSHDB") {
+                fill(&mut client);
+            }
+            served_beside(&weir, &mut client, &request)
+        });
+        let count =
+            attempts.inspect(|count| eprintln!("{name}: others were served {count} times")).find(|&count| count >= 4);
+        assert!(count.is_some(), "{name} is one turn");
+    }
+    assert_eq!(client.say("DBSIZE"), ":0\r\n");
+}
+
+#[test]
+fn s14_what_must_be_one_turn_is_bounded() {
+    let weir = start();
+    let mut client = weir.connect();
+    let pairs = |count: usize| (0..count).flat_map(|i| [format!("k{i}"), "v".to_owned()]);
+    let msetnx = |count| std::iter::once("MSETNX".to_owned()).chain(pairs(count)).collect::<Vec<_>>();
+    assert_eq!(client.ask(&msetnx(10_000)), b":1\r\n");
+    assert!(client.ask(&msetnx(10_001)).starts_with(b"-ERR MSETNX sets at most"));
+    let fields = |count: usize| {
+        let words = ["BITFIELD", "b"].into_iter().chain((0..count).flat_map(|_| ["INCRBY", "u8", "0", "1"]));
+        encode(&words.collect::<Vec<_>>())
+    };
+    client.send(&fields(10_000));
+    assert!(client.reply().starts_with(b"*10000\r\n"));
+    client.send(&fields(10_001));
+    assert!(client.reply().starts_with(b"-ERR BITFIELD takes at most"));
+    let pattern = "a*".repeat(600);
+    for line in ["KEYS PATTERN", "SCAN 0 MATCH PATTERN", "CONFIG GET PATTERN", "COMMAND LIST FILTERBY PATTERN PATTERN"]
+    {
+        let words: Vec<&str> = line.split(' ').collect();
+        let last = words.len() - 1;
+        let words: Vec<&str> =
+            words.iter().enumerate().map(|(i, word)| if i == last { &pattern } else { *word }).collect();
+        assert_eq!(client.ask(&words), b"-ERR a pattern is at most 1024 bytes long\r\n", "{line}");
+    }
+    assert!(client.ask(&["CLIENT", "SETNAME", &"n".repeat(513)]).starts_with(b"-ERR Client names are at most"));
+    // A MSET of more than a turn sets all of its keys all the same.
+    let mset = std::iter::once("MSET".to_owned()).chain(pairs(2500)).collect::<Vec<_>>();
+    assert_eq!(client.ask(&mset), b"+OK\r\n");
+    assert_eq!(client.say("EXISTS k0 k999 k1000 k1999 k2000 k2499"), ":6\r\n");
+    // A key named in two turns is deleted once.
+    let del: Vec<String> =
+        std::iter::once("DEL".to_owned()).chain((0..2500).map(|i| format!("k{}", i % 1250))).collect();
+    assert_eq!(client.ask(&del), b":1250\r\n");
+}
+
+#[test]
+fn s11_no_reply_is_longer_than_a_connection_may_hold() {
+    let weir = start();
+    let mut client = weir.connect();
+    let long = "k".repeat(60_000);
+    for i in 0..700 {
+        client.send(&encode(&["SET", &format!("{i:03}{long}"), "v"]));
+    }
+    (0..700).for_each(|_| assert_eq!(client.reply(), b"+OK\r\n"));
+    let page = client.say("SCAN 0 COUNT 10000");
+    assert!(page.len() < 2 << 20, "{} bytes of keys in one page", page.len());
+    assert!(!page.starts_with("*2\r\n$1\r\n0\r\n"), "and the client is told where to go on");
+    assert_eq!(client.say("KEYS *"), "-ERR more than 32 MB of keys match, use SCAN\r\n");
+    // What is sent as it is made has no limit.
+    let names: Vec<&str> = ["COMMAND", "INFO"].into_iter().chain(std::iter::repeat_n("get", 600_000)).collect();
+    client.send(&encode(&names));
+    client.send(&encode(&["ECHO", "<end>"]));
+    let told = client.until(b"$5\r\n<end>\r\n");
+    assert!(told.len() > 32 << 20 && told.starts_with(b"*600000\r\n"), "{} bytes", told.len());
+    // What cannot be sent as it is made is refused.
+    let keys: Vec<&str> =
+        ["COMMAND", "GETKEYS", "DEL"].into_iter().chain(std::iter::repeat_n(long.as_str(), 700)).collect();
+    assert!(client.ask(&keys).starts_with(b"-ERR the reply is longer than 32 MB"));
+    assert_eq!(client.say("PING"), "+PONG\r\n");
+}

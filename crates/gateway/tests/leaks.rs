@@ -1,0 +1,242 @@
+//! What one tenant learns of another by asking, whatever it asks (S5). The questions are made from the table of commands, so that
+//! a new command is asked about without a word here.
+//!
+//! Two servers at the same frozen moment: in one, Ada has data, names, cursors and slow commands; in the other she has never been
+//! there, and Eve has her connections. Bob asks both the same, with Ada's names in every place. He is answered the same, byte
+//! for byte, and nothing that only Ada knows is in it.
+#![allow(clippy::disallowed_methods, missing_docs, reason = "tests talk over real sockets")]
+
+mod support;
+
+use std::sync::Arc;
+
+use support::tenants::{connect, start_at};
+use support::{Client, Running, TestClock, encode};
+use weir_gateway::Settings;
+use weir_gateway::resp::table::COMMANDS;
+use weir_io::Rng;
+
+/// In every value of Ada's and in the keys that Bob never names.
+const CANARY: &str = "canary";
+const KEYS: usize = 60;
+/// What Ada's keys are that Bob guesses.
+const GUESSED: &str = "ada-key-7";
+
+/// Words that mean something behind some command.
+const WORDS: [&str; 46] = [
+    "MATCH",
+    "COUNT",
+    "TYPE",
+    "string",
+    "ID",
+    "ADDR",
+    "LADDR",
+    "USER",
+    "SKIPME",
+    "yes",
+    "no",
+    "NX",
+    "XX",
+    "GET",
+    "EX",
+    "PX",
+    "KEEPTTL",
+    "REPLACE",
+    "DB",
+    "STORE",
+    "BY",
+    "LIMIT",
+    "FILTERBY",
+    "PATTERN",
+    "normal",
+    "all",
+    "everything",
+    "IDX",
+    "LEN",
+    "SETNAME",
+    "AUTH",
+    "AND",
+    "OR",
+    "NOT",
+    "XOR",
+    "BYTE",
+    "u8",
+    "SET",
+    "INCRBY",
+    "SAMPLES",
+    "ABSTTL",
+    "0",
+    "1",
+    "3",
+    "-1",
+    "slowlog-log-slower-than",
+];
+
+/// One server, and Bob's connection to it.
+struct Side {
+    weir: Running,
+    bob: Client,
+    /// Connections of Ada, or of Eve.
+    others: Vec<Client>,
+}
+
+impl Side {
+    fn new(clock: &Arc<TestClock>, other: &str) -> Self {
+        // Short values, so that an offset which happens to be possible does not make a long one.
+        let mut settings = Settings::default();
+        settings.limits.bulk_bytes_max = 4096;
+        let (weir, _) = start_at(clock, settings);
+        let bob = connect(&weir, "bob");
+        let others = (0..3).map(|_| connect(&weir, other)).collect();
+        Self { weir, bob, others }
+    }
+
+    /// Asks as Bob in his database 0, whatever the last question left behind. Gives all that was said, with the ports that sockets
+    /// happen to have taken out.
+    fn send(&mut self, question: &[String]) {
+        let words = |text: &str| encode(&text.split(' ').collect::<Vec<_>>());
+        let before =
+            ["AUTH bob bob-secret", "HELLO 2", "SELECT 0", "CLIENT REPLY ON", "CLIENT UNPAUSE", "ECHO <begin>"];
+        let after = ["AUTH bob bob-secret", "CLIENT REPLY ON", "ECHO <end>"];
+        let mut bytes: Vec<u8> = before.iter().flat_map(|line| words(line)).collect();
+        bytes.extend(encode(question));
+        bytes.extend(after.iter().flat_map(|line| words(line)));
+        self.bob.send(&bytes);
+    }
+
+    fn answer(&mut self) -> String {
+        self.bob.until(b"$7\r\n<begin>\r\n");
+        let said = self.bob.until(b"$5\r\n<end>\r\n");
+        let local = self.bob.stream.local_addr().expect("a socket").port();
+        let mut said = String::from_utf8_lossy(&said).into_owned();
+        for port in [local, self.weir.address.port()] {
+            said = said.replace(&port.to_string(), "PORT");
+        }
+        // The length of what a port is in.
+        let ported = said.contains("PORT");
+        if ported {
+            said = said.lines().filter(|line| !line.starts_with('$') && !line.starts_with('=')).collect();
+        }
+        if self.bob.is_closed {
+            self.bob = connect(&self.weir, "bob");
+            said.push_str("<closed>");
+        }
+        said
+    }
+}
+
+/// Ada moves in: keys in two databases, a name, a cursor under way, slow commands, a pause, altered settings.
+fn move_in(ada: &mut Client) -> Vec<String> {
+    for (database, keys) in [("3", KEYS / 2), ("0", KEYS)] {
+        ada.say(&format!("SELECT {database}"));
+        for i in 0..keys {
+            assert_eq!(ada.say(&format!("SET ada-key-{i} {CANARY}-value-{database}-{i}")), "+OK\r\n");
+            assert_eq!(ada.say(&format!("SET {CANARY}-key-{i} {CANARY}-value EX 100000")), "+OK\r\n");
+        }
+    }
+    assert_eq!(ada.say("CLIENT SETNAME ada-app"), "+OK\r\n");
+    assert_eq!(ada.say("CONFIG SET slowlog-log-slower-than 0 slowlog-max-len 7"), "+OK\r\n");
+    assert!(ada.say(&format!("GET {CANARY}-key-1")).contains(CANARY));
+    let page = ada.say("SCAN 0 COUNT 10");
+    let cursor = page.split("\r\n").nth(2).expect("a cursor").to_owned();
+    let id = ada.say("CLIENT ID")[1..].trim().to_owned();
+    let address = ada.stream.local_addr().expect("a socket").to_string();
+    assert_eq!(ada.say("CLIENT PAUSE 1000000 WRITE"), "+OK\r\n");
+    [GUESSED, "ada", "ada-app", "ada*", "*"].map(str::to_owned).into_iter().chain([cursor, id, address]).collect()
+}
+
+/// What Ada has, as she sees it.
+fn inventory(ada: &mut Client) -> Vec<String> {
+    let mut all = vec![ada.say("CLIENT UNPAUSE"), ada.say("CLIENT GETNAME"), ada.say("CONFIG GET slowlog*")];
+    all.push((ada.say("SLOWLOG LEN") != ":0\r\n").to_string());
+    for database in [3, 0] {
+        ada.say(&format!("SELECT {database}"));
+        all.push(ada.say("DBSIZE"));
+        all.extend((0..KEYS).map(|i| ada.say(&format!("GET ada-key-{i}"))));
+        all.extend((0..KEYS).map(|i| ada.say(&format!("PTTL {CANARY}-key-{i}"))));
+    }
+    all
+}
+
+/// The subcommands that `NAME HELP` tells of.
+fn subcommands(client: &mut Client, name: &str) -> Vec<String> {
+    let help = client.say(&format!("{name} HELP"));
+    if !help.starts_with('*') {
+        return Vec::new();
+    }
+    let lines = help.split("\r\n").filter_map(|line| line.strip_prefix('+')).skip(1);
+    let words = lines.flat_map(|line| line.split(':').next().unwrap_or("").split('|'));
+    let named = words.filter_map(|part| part.split_whitespace().next());
+    named.filter(|word| word.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'-')).map(str::to_owned).collect()
+}
+
+struct Pair {
+    ada: Side,
+    eve: Side,
+    asked: usize,
+}
+
+impl Pair {
+    fn ask(&mut self, question: &[String]) {
+        self.ada.send(question);
+        self.eve.send(question);
+        let (beside_ada, beside_eve) = (self.ada.answer(), self.eve.answer());
+        self.asked += 1;
+        let told = beside_ada.replace(&question.join(" "), "");
+        assert!(!told.contains(CANARY), "{question:?} tells what is Ada's: {beside_ada}");
+        assert_eq!(beside_ada, beside_eve, "{question:?} is answered otherwise where Ada has something");
+    }
+}
+
+#[test]
+fn s5_no_command_tells_anything_of_another_tenant() {
+    let clock = TestClock::new();
+    clock.freeze();
+    let mut pair = Pair { ada: Side::new(&clock, "ada"), eve: Side::new(&clock, "eve"), asked: 0 };
+    let names = move_in(&mut pair.ada.others[0]);
+    let before = inventory(&mut pair.ada.others[0]);
+    let mut prefixes: Vec<(Vec<String>, usize)> = Vec::new();
+    for command in COMMANDS {
+        let least = command.arity.unsigned_abs() as usize;
+        prefixes.push((vec![command.name.to_owned()], least.max(1)));
+        // Some of them close the connection or make it a stranger's.
+        let subcommands = subcommands(&mut connect(&pair.eve.weir, "eve"), command.name);
+        // As many connections there as here.
+        drop(connect(&pair.ada.weir, "eve"));
+        assert!(subcommands.len() != 1, "{}: HELP tells of more than itself", command.name);
+        prefixes.extend(subcommands.into_iter().map(|sub| (vec![command.name.to_owned(), sub], least.max(2))));
+    }
+    assert!(prefixes.len() > COMMANDS.len() + 40, "the subcommands were found");
+    // Every name in every place, alone and everywhere at once.
+    for (prefix, least) in &prefixes {
+        for len in *least..=least + 1 {
+            for name in &names {
+                let filled = |at: Option<usize>| -> Vec<String> {
+                    let word = |index| if at.is_none_or(|at| at == index) { name.clone() } else { "1".to_owned() };
+                    prefix.iter().cloned().chain((prefix.len()..len).map(word)).collect()
+                };
+                pair.ask(&filled(None));
+                if len - prefix.len() > 1 {
+                    (prefix.len()..len).for_each(|at| pair.ask(&filled(Some(at))));
+                }
+            }
+        }
+    }
+    // And among words that mean something.
+    let mut rng = Rng::new(1);
+    for _ in 0..3000 {
+        let (prefix, _) = &prefixes[rng.below(prefixes.len() as u64) as usize];
+        let mut question = prefix.clone();
+        for _ in 0..rng.below(7) {
+            let at = rng.below((names.len() + WORDS.len()) as u64) as usize;
+            question.push(names.get(at).cloned().unwrap_or_else(|| WORDS[at - names.len()].to_owned()));
+        }
+        pair.ask(&question);
+    }
+    eprintln!("{} questions about {} commands and subcommands", pair.asked, prefixes.len());
+    assert_eq!(inventory(&mut pair.ada.others[0]), before, "nothing of Ada's has changed");
+    for other in &mut pair.ada.others {
+        assert_eq!(other.say("PING"), "+PONG\r\n", "nor are her connections gone");
+    }
+    clock.thaw();
+}

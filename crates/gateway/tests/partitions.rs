@@ -1,0 +1,223 @@
+//! Commands that go through all keys, against a real node: a tenant of four partitions answers as one of one partition does.
+#![allow(clippy::disallowed_methods, missing_docs, reason = "tests talk over real sockets")]
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use support::{Client, Served, encode};
+use weir_gateway::Settings;
+use weir_gateway::auth::slow::SlowHash;
+use weir_gateway::auth::{NodeTenants, Secrets, secret};
+use weir_io::real::{RealClock, RealFs, RealFsOptions, RealSpawn, block_on};
+use weir_node::{Machine, Node, NodeConfig, StoredSecret, TenantName, TenantSettings, TenantSpec};
+
+const TOKEN: &[u8] = b"not-for-guessing";
+
+/// A node in a directory of its own, and a gateway in front of it.
+struct World {
+    served: Option<Served>,
+    node: Arc<Node>,
+    dir: PathBuf,
+}
+
+fn name(name: &str) -> TenantName {
+    TenantName::new(name).expect("a name")
+}
+
+impl World {
+    fn open(dir: PathBuf) -> Self {
+        let mut config = NodeConfig { segment_bytes: 1 << 20, cache_bytes: 1 << 20, ..NodeConfig::new(&dir) };
+        (config.tree.write_buffer_bytes, config.tree.table_bytes) = (64 << 10, 64 << 10);
+        let clock = RealClock::new();
+        let fs = RealFs::new(RealFsOptions::default());
+        let machine = Machine { fs, clock: clock.clone(), spawn: Arc::new(RealSpawn::new(1, 0)), salt: 1 };
+        let node = Arc::new(block_on(Node::open(&config, machine)).expect("the node opens"));
+        let slow = SlowHash::new(Arc::new(RealSpawn::new(1, 0)));
+        let tenants = NodeTenants::new(Arc::clone(&node));
+        let doorman = Secrets::new(tenants, clock.clone(), slow, false).expect("random bytes");
+        let settings = Settings { threads: 2, ..Settings::default() };
+        Self { served: Some(Served::start(settings, Arc::new(doorman), clock)), node, dir }
+    }
+
+    fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        Self::open(PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("world-{}-{number}", std::process::id())))
+    }
+
+    /// A new tenant, and a connection of its own.
+    fn tenant(&self, tenant: &str, partitions: u16, disk_bytes_max: u64) -> Client {
+        let stored = secret::choose(TOKEN, &mut |salt| salt.fill(7)).expect("memory");
+        let settings =
+            TenantSettings { secret: Some(StoredSecret::new(stored)), disk_bytes_max, ..TenantSettings::default() };
+        block_on(self.node.create_tenant(TenantSpec { name: name(tenant), partitions, settings })).expect("created");
+        self.connect(tenant)
+    }
+
+    fn connect(&self, tenant: &str) -> Client {
+        let mut client = self.served.as_ref().expect("serving").connect();
+        assert_eq!(client.ask(&[b"AUTH", tenant.as_bytes(), TOKEN]), b"+OK\r\n");
+        client
+    }
+
+    /// Ends and begins again on what is on disk.
+    fn again(mut self) -> Self {
+        drop(self.served.take());
+        block_on(self.node.close()).expect("closed");
+        let dir = std::mem::take(&mut self.dir);
+        drop(self);
+        Self::open(dir)
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        drop(self.served.take());
+        if self.dir.as_os_str().is_empty() || std::thread::panicking() {
+            return;
+        }
+        block_on(self.node.close()).expect("closed");
+        // What stays behind is below `target`.
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// The strings of an array.
+fn strings(reply: &str) -> BTreeSet<String> {
+    let lines: Vec<&str> = reply.split("\r\n").skip(1).collect();
+    lines.chunks(2).filter(|pair| pair.len() == 2).map(|pair| pair[1].to_owned()).collect()
+}
+
+fn scanned(client: &mut Client, options: &str) -> (BTreeSet<String>, usize) {
+    let (mut all, mut cursor, mut steps) = (BTreeSet::new(), "0".to_owned(), 0);
+    loop {
+        let page = client.say(&format!("SCAN {cursor}{options}"));
+        let mut lines = page.splitn(4, "\r\n").skip(2);
+        cursor = lines.next().expect("a cursor").to_owned();
+        all.extend(strings(lines.next().expect("keys")));
+        steps += 1;
+        if cursor == "0" {
+            return (all, steps);
+        }
+    }
+}
+
+#[test]
+fn commands_over_all_keys_see_all_partitions() {
+    let world = World::new();
+    for (tenant, partitions) in [("one", 1), ("four", 4)] {
+        let mut client = world.tenant(tenant, partitions, 0);
+        let keys: BTreeSet<String> = (0..400).map(|i| format!("key-{i:03}")).collect();
+        for key in &keys {
+            assert_eq!(client.say(&format!("SET {key} {key}")), "+OK\r\n");
+        }
+        assert_eq!(client.say("SELECT 5"), "+OK\r\n");
+        (0..30).for_each(|i| assert_eq!(client.say(&format!("SET other-{i} 5")), "+OK\r\n"));
+        assert_eq!(client.say("DBSIZE"), ":30\r\n");
+        assert_eq!(client.say("SELECT 0"), "+OK\r\n");
+        assert_eq!(client.say("DBSIZE"), ":400\r\n");
+        assert_eq!(strings(&client.say("KEYS *")), keys);
+        assert_eq!(strings(&client.say("KEYS key-0?7")).len(), 10);
+        for options in ["", " COUNT 7", " COUNT 1000"] {
+            assert_eq!(scanned(&mut client, options).0, keys, "SCAN{options} of {tenant}");
+        }
+        assert!(scanned(&mut client, " COUNT 7").1 > 400 / 7);
+        assert_eq!(scanned(&mut client, " MATCH *99").0.len(), 4);
+        let found = world.node.tenant(&name(tenant)).expect("there");
+        let drawn: BTreeSet<usize> = (0..200)
+            .map(|_| {
+                let key = client.say("RANDOMKEY").split("\r\n").nth(1).expect("a key").to_owned();
+                assert!(keys.contains(&key), "{key}");
+                found.index_of(key.as_bytes())
+            })
+            .collect();
+        assert_eq!(drawn.len(), usize::from(partitions), "keys of every partition are drawn");
+
+        assert_eq!(client.say("COPY key-001 key-001 DB 5"), ":1\r\n");
+        assert_eq!(client.say("COPY key-001 key-001 DB 5"), ":0\r\n");
+        assert_eq!(client.say("MOVE key-002 5"), ":1\r\n");
+        assert_eq!(client.say("DBSIZE"), ":399\r\n");
+        let crossing = client.say("COPY key-003 elsewhere DB 5");
+        assert_eq!(crossing.starts_with("-CROSSSLOT"), partitions > 1, "{crossing}");
+        client.say("SELECT 5");
+        assert_eq!(client.say("GET key-002"), "$7\r\nkey-002\r\n");
+        client.say("DEL elsewhere");
+        assert_eq!(client.say("DBSIZE"), ":32\r\n");
+        assert_eq!(client.say("FLUSHDB"), "+OK\r\n");
+        assert_eq!(client.say("DBSIZE"), ":0\r\n");
+        client.say("SELECT 0");
+        assert_eq!(client.say("DBSIZE"), ":399\r\n", "another database is another's");
+        assert_eq!(client.say("CLUSTER KEYSLOT foo{bar}"), ":5061\r\n");
+        assert!(client.say("CLUSTER SLOTS").contains("cluster support disabled"));
+    }
+}
+
+#[test]
+fn flushall_is_one_step_in_the_order_of_its_connection() {
+    let world = World::new();
+    let mut client = world.tenant("four", 4, 0);
+    for i in 0..3000 {
+        client.send(&encode(&["SET", &format!("key-{i}"), &"v".repeat(100)]));
+    }
+    (0..3000).for_each(|_| assert_eq!(client.reply(), b"+OK\r\n"));
+    let script = [
+        "SET a 1", "SELECT 3", "SET b 2", "FLUSHALL", "SET c 3", "DBSIZE", "SELECT 0", "DBSIZE", "EXISTS a", "SET d 4",
+    ];
+    let all: Vec<u8> = script.iter().flat_map(|line| encode(&line.split(' ').collect::<Vec<_>>())).collect();
+    client.send(&all);
+    let replies: Vec<String> = script.iter().map(|_| String::from_utf8_lossy(&client.reply()).into_owned()).collect();
+    let ok = "+OK\r\n";
+    assert_eq!(replies, [ok, ok, ok, ok, ok, ":1\r\n", ok, ":0\r\n", ":0\r\n", ok]);
+    // Beside writers: everything is answered, and what is written after it stays.
+    let writers: Vec<_> = (0..3)
+        .map(|writer| {
+            let mut client = world.connect("four");
+            std::thread::spawn(move || {
+                for i in 0..2000 {
+                    assert_eq!(client.say(&format!("SET writer-{writer}-{i} v")), "+OK\r\n");
+                }
+            })
+        })
+        .collect();
+    (0..20).for_each(|_| assert_eq!(client.say("FLUSHALL"), "+OK\r\n"));
+    writers.into_iter().for_each(|writer| writer.join().expect("served"));
+    assert_eq!(client.say("FLUSHALL ASYNC"), "+OK\r\n");
+    assert_eq!(client.say("DBSIZE"), ":0\r\n");
+    assert_eq!(client.say("SET last 1"), "+OK\r\n");
+    drop(client);
+    let world = world.again();
+    let mut client = world.connect("four");
+    assert_eq!(client.say("KEYS *"), "*1\r\n$4\r\nlast\r\n", "nothing that was emptied comes back");
+}
+
+#[test]
+fn s15_a_full_tenant_may_read_and_delete() {
+    let world = World::new();
+    let mut client = world.tenant("small", 2, 400 << 10);
+    let mut other = world.tenant("other", 1, 0);
+    let value = "v".repeat(4000);
+    let mut stored = 0;
+    let refused = loop {
+        let reply = client.say(&format!("SET key-{stored} {value}"));
+        if reply != "+OK\r\n" {
+            break reply;
+        }
+        stored += 1;
+        assert!(stored < 100_000, "the limit is never reached");
+    };
+    assert!(refused.starts_with("-OOM ") && refused.contains("disk_bytes_max"), "{refused}");
+    assert!(stored > 90, "{stored} of about a hundred fit");
+    for fine in ["GET key-1", "DEL key-2", "EXPIRE key-3 100", "DBSIZE", "PING"] {
+        assert!(!client.say(fine).starts_with('-'), "{fine}");
+    }
+    for refused in ["APPEND key-1 x", "INCR n", "MSET a{t} 1 b{t} 2", "SETRANGE key-1 5 x", "COPY a{t} b{t}"] {
+        assert!(client.say(refused).starts_with("-OOM "), "{refused}");
+    }
+    assert_eq!(other.say("SET k v"), "+OK\r\n", "it is nobody else's business");
+    assert_eq!(client.say("FLUSHALL"), "+OK\r\n");
+    assert_eq!(client.say("SET k v"), "+OK\r\n", "room at once");
+}

@@ -1,0 +1,85 @@
+//! Tenants with secrets in a map; everyone is a stranger at first.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+
+use weir_gateway::Settings;
+use weir_gateway::auth::{Checking, Doorman, Grant, Refusal, Standing, Tenancy};
+
+use super::{Client, MemoryStore, Running, TestClock};
+
+/// A tenant whose settings a test changes.
+#[derive(Default)]
+pub struct Knobs {
+    pub standing: AtomicU8,
+    pub connections_max: AtomicU32,
+}
+
+impl Tenancy for Knobs {
+    fn standing(&self) -> Standing {
+        [Standing::Active, Standing::Suspended, Standing::Dropped][usize::from(self.standing.load(Ordering::SeqCst))]
+    }
+
+    fn connections_max(&self) -> u32 {
+        self.connections_max.load(Ordering::SeqCst)
+    }
+}
+
+/// The tenants `default`, `ada`, `bob` and `eve`; the secret of each is its name and `-secret`.
+pub struct Keys {
+    pub tenants: BTreeMap<&'static str, (u32, MemoryStore, Arc<Knobs>)>,
+}
+
+impl Keys {
+    fn new(clock: &Arc<TestClock>) -> Arc<Self> {
+        let tenant = |number| (number, MemoryStore::new(clock), Arc::default());
+        let names = ["default", "ada", "bob", "eve"].into_iter().zip(1..);
+        Arc::new(Self { tenants: names.map(|(name, number)| (name, tenant(number))).collect() })
+    }
+}
+
+impl Doorman<MemoryStore> for Keys {
+    fn open_door(&self, _: SocketAddr) -> Option<Grant<MemoryStore>> {
+        None
+    }
+
+    fn login<'a>(
+        &'a self,
+        name: &'a [u8],
+        secret: &'a [u8],
+        _: SocketAddr,
+    ) -> Checking<'a, Result<Grant<MemoryStore>, Refusal>> {
+        Box::pin(async move {
+            let name = std::str::from_utf8(name).map_err(|_| Refusal::WrongSecret)?;
+            let (name, (tenant, store, knobs)) = self.tenants.get_key_value(name).ok_or(Refusal::WrongSecret)?;
+            if secret != format!("{name}-secret").as_bytes() {
+                return Err(Refusal::WrongSecret);
+            }
+            let tenancy = Arc::clone(knobs) as Arc<dyn Tenancy>;
+            Ok(Grant { tenant: *tenant, name: (*name).into(), store: store.clone(), tenancy })
+        })
+    }
+
+    fn is_default_open(&self) -> bool {
+        false
+    }
+}
+
+pub fn start() -> (Running, Arc<Keys>) {
+    start_at(&TestClock::new(), Settings::default())
+}
+
+/// Servers that are started at the same moment of a frozen `clock` draw the same random numbers.
+pub fn start_at(clock: &Arc<TestClock>, settings: Settings) -> (Running, Arc<Keys>) {
+    let keys = Keys::new(clock);
+    let doorman = Arc::clone(&keys);
+    (Running::start_with(settings, Arc::clone(clock), move |_| doorman), keys)
+}
+
+pub fn connect(weir: &Running, name: &str) -> Client {
+    let mut client = weir.connect();
+    assert_eq!(client.say(&format!("AUTH {name} {name}-secret")), "+OK\r\n");
+    client
+}
