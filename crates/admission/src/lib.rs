@@ -35,5 +35,5 @@ pub use ledger::{Account, Amount, Booked, Ledger};
 pub use limits::{Direction, Limits, Rates};
 pub use order::{Precedence, RANKS, Rank};
 pub use partition::PartitionGate;
-pub use pool::{AboveShare, Held, Part, Pool, PoolStats};
+pub use pool::{Held, Part, Pool, PoolStats};
 pub use quota::{Admission, DELAY_MAX_MS, OnLimit, Place, Quota, Refused, Unit, UnitLimits, UnitStats};

@@ -2,8 +2,8 @@
 //!
 //! A tenant's reserve is kept for it whether it uses it or not; the rest goes to whoever comes. With reserves of 0 this
 //! is plain sharing, with reserves of a fair share each it is a static quota, and in between lies delayed fairness
-//! (DF-3). Nothing is taken away from anybody here: [`Pool::most_above_share`] says from whom, and the owner of the
-//! mechanism does it (flushes that tenant's memtable, evicts its block).
+//! (DF-3). Nothing is taken away from anybody here: [`crate::policy::share`] says from whom, and the owner of the mechanism does
+//! it (flushes that tenant's memtable).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -52,18 +52,10 @@ impl PoolStats {
     }
 }
 
-/// Who uses more than its share.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AboveShare {
-    /// Who.
-    pub tenant: u32,
-    /// By how many units.
-    pub units: u64,
-}
-
 #[derive(Default)]
 struct State {
     sums: PoolStats,
+    headroom: u64,
     parts: BTreeMap<u32, Part>,
 }
 
@@ -95,7 +87,11 @@ impl State {
     }
 
     fn has_for(&self, tenant: u32, units: u64) -> bool {
-        units <= self.part(tenant).kept().saturating_add(self.sums.rest())
+        let part = self.part(tenant);
+        let users = self.sums.users + u64::from(part.used == 0);
+        let is_within_share = part.used.saturating_add(units) <= self.sums.capacity / (users + 1);
+        let headroom = if is_within_share { 0 } else { self.headroom };
+        units <= part.kept() || units <= part.kept().saturating_add(self.sums.rest().saturating_sub(headroom))
     }
 }
 
@@ -115,6 +111,12 @@ impl Pool {
     /// reserves together should stay below the capacity: the policy that turns this knob sees to it.
     pub fn set_reserve(&self, tenant: u32, reserve: u64) {
         self.state.lock().change(tenant, |part| part.reserve = reserve);
+    }
+
+    /// Turns the knob: so many units of the rest are only for tenants within their share. They never find that others have left nothing. Shares
+    /// are equal parts of the capacity: one for everybody who uses something, and one for whoever comes next.
+    pub fn set_headroom(&self, headroom: u64) {
+        self.state.lock().headroom = headroom;
     }
 
     /// Takes `units` if they are there for `tenant`: from its reserve first, then from the rest. Below its reserve a
@@ -146,24 +148,6 @@ impl Pool {
     /// The sums.
     pub fn stats(&self) -> PoolStats {
         self.state.lock().sums
-    }
-
-    /// True if there is nothing left beyond what is kept: somebody should give something back.
-    pub fn is_exhausted(&self) -> bool {
-        self.stats().rest() == 0
-    }
-
-    /// The tenant that uses most above its share: an equal part of the capacity among those that use something, and
-    /// never less than its reserve. Of equals, the one with the smallest number. `None` if everybody is within its share.
-    pub fn most_above_share(&self) -> Option<AboveShare> {
-        let state = self.state.lock();
-        let share = state.sums.capacity / state.sums.users.max(1);
-        let above = |(&tenant, part): (&u32, &Part)| AboveShare {
-            tenant,
-            units: part.used.saturating_sub(share.max(part.reserve)),
-        };
-        let most = state.parts.iter().map(above).max_by_key(|above| (above.units, std::cmp::Reverse(above.tenant)));
-        most.filter(|above| above.units > 0)
     }
 }
 
@@ -230,7 +214,7 @@ mod tests {
     fn without_reserves_whoever_comes_first_has_it() {
         let pool = Pool::new(10);
         let all = pool.try_take(1, 10).expect("free");
-        assert!(pool.try_take(2, 1).is_none() && pool.is_exhausted());
+        assert!(pool.try_take(2, 1).is_none() && pool.stats().rest() == 0);
         drop(all);
         assert!(pool.try_take(2, 10).is_some());
         assert_eq!(pool.stats(), PoolStats { capacity: 10, ..PoolStats::default() });
@@ -276,20 +260,19 @@ mod tests {
     }
 
     #[test]
-    fn who_is_most_above_its_share_is_named() {
+    fn headroom_is_for_those_within_their_share() {
         let pool = Pool::new(100);
-        assert_eq!(pool.most_above_share(), None);
-        let _small = pool.take(1, 10);
-        assert_eq!(pool.most_above_share(), None, "alone, the whole pool is its share");
-        let _large = pool.take(2, 70);
-        assert_eq!(pool.most_above_share(), Some(AboveShare { tenant: 2, units: 20 }));
-        // A reserve protects.
-        pool.set_reserve(2, 70);
-        let _third = pool.take(3, 40);
-        assert_eq!(pool.most_above_share(), Some(AboveShare { tenant: 3, units: 7 }));
-        pool.set_capacity(30);
-        let _fourth = pool.take(4, 40);
-        assert_eq!(pool.most_above_share(), Some(AboveShare { tenant: 3, units: 33 }), "of equals the smallest number");
+        pool.set_headroom(25);
+        assert!(pool.try_take(1, 76).is_none(), "alone, but somebody may come");
+        drop(pool.try_take(1, 75).expect("what is not kept for them"));
+        let _others = (pool.take(1, 10), pool.take(2, 10));
+        let mut hog = pool.try_take(3, 55).expect("above its share, but there is room");
+        assert!(!hog.try_grow(1) && pool.try_take(3, 1).is_none());
+        assert!(pool.try_take(4, 21).is_none(), "above its share of five");
+        assert!(pool.try_take(4, 20).is_some() && pool.try_take(1, 15).is_some());
+        // A reserve is above all that.
+        pool.set_reserve(3, 56);
+        assert!(hog.try_grow(1) && !hog.try_grow(1));
     }
 
     proptest! {
@@ -320,9 +303,6 @@ mod tests {
                 prop_assert_eq!(stats.used, used.iter().sum::<u64>());
                 prop_assert!(stats.used + stats.kept <= stats.capacity);
                 prop_assert_eq!(stats.users, used.iter().filter(|&&used| used > 0).count() as u64);
-                if let Some(above) = pool.most_above_share() {
-                    prop_assert!(used[above.tenant as usize] > reserves[above.tenant as usize]);
-                }
             }
             held.clear();
             (0..4).for_each(|tenant| pool.set_reserve(tenant, 0));

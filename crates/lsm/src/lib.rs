@@ -24,7 +24,7 @@ pub mod value;
 pub mod version;
 
 pub use checkpoint::Held;
-pub use job::{Job, JobControl, JobFacts, JobKind, JobReport};
+pub use job::{Job, JobControl, JobFacts, JobKind, JobReport, MemtableBytes};
 pub use knobs::TreeKnobs;
 pub use options::TreeOptions;
 pub use read::get::Lookup;

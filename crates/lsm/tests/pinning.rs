@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use weir_io::sim::{DeviceSpec, FaultPlan, Sim, SimFs};
-use weir_io::{Fs, Owner};
+use weir_io::{Fs, Owner, Unbooked};
 use weir_lsm::cache::BlockCache;
 use weir_lsm::{Env, Tree, TreeOptions};
 use weir_model::Batch;
@@ -15,7 +15,7 @@ fn a_table_that_moves_down_is_pinned_no_longer() {
     let fs = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng()) as Arc<dyn Fs>;
     let (dir, owner) = (PathBuf::from("/tree"), Owner { tenant: 1, partition: 1 });
     let cache = BlockCache::new(1 << 20, 1);
-    let env = Env { fs, dir, owner, cache: Arc::clone(&cache), clock: sim.clock() };
+    let env = Env { fs, dir, owner, cache: Arc::clone(&cache), clock: sim.clock(), memory: Arc::new(Unbooked) };
     let options = TreeOptions { l0_trigger: 1, level1_bytes: 8 << 10, ..TreeOptions::default() };
     let tree = sim.block_on(Tree::open(env, options)).expect("open");
     // Ascending keys: every compaction is a move.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use weir_io::sim::{DeviceSpec, FaultPlan, Sim, SimFs};
-use weir_io::{Fs, Owner};
+use weir_io::{Fs, Owner, Unbooked};
 use weir_lsm::cache::BlockCache;
 use weir_lsm::{Env, Tree, TreeOptions};
 use weir_model::Batch;
@@ -14,7 +14,7 @@ fn no_compaction_begins_with_a_table_of_one_entry() {
     let sim = Sim::new(1);
     let fs = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng()) as Arc<dyn Fs>;
     let (dir, owner) = (PathBuf::from("/tree"), Owner { tenant: 1, partition: 1 });
-    let env = Env { fs, dir, owner, cache: BlockCache::new(0, 1), clock: sim.clock() };
+    let env = Env { fs, dir, owner, cache: BlockCache::new(0, 1), clock: sim.clock(), memory: Arc::new(Unbooked) };
     // Level 3 becomes far longer than ten tables: a job in the middle of the keys has many of its tables before it.
     let options = TreeOptions {
         write_buffer_bytes: 64 << 10,

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use weir_io::sim::{DeviceSpec, Fault, FaultPlan, Keep, OpKind, Sim, SimFs};
-use weir_io::{Fs, Owner, Rng, sleep_until};
+use weir_io::{Fs, Owner, Rng, Unbooked, sleep_until};
 use weir_lsm::cache::BlockCache;
 use weir_lsm::{Env, Range, Tree, TreeOptions};
 use weir_model::Batch;
@@ -56,6 +56,7 @@ async fn open(sim: &Sim, fs: &Arc<SimFs>) -> Arc<Tree> {
         owner: Owner { tenant: 1, partition: 1 },
         cache: BlockCache::new(32 << 10, 1),
         clock: sim.clock(),
+        memory: Arc::new(Unbooked),
     };
     Tree::open(env, options).await.expect("the tree opens")
 }

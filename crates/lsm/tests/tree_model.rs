@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use weir_io::sim::{DeviceSpec, FaultPlan, Keep, Sim, SimFs};
-use weir_io::{BoxFuture, Clock, Fs, Owner, Result, Rng, sleep_until};
+use weir_io::{BoxFuture, Clock, Fs, Owner, Result, Rng, Unbooked, sleep_until};
 use weir_lsm::cache::BlockCache;
 use weir_lsm::pick::Scope;
 use weir_lsm::table::Compression;
@@ -85,6 +85,7 @@ fn open(sim: &Sim, fs: &Arc<SimFs>, options: &TreeOptions, cache_bytes: usize) -
         owner: Owner { tenant: 1, partition: 1 },
         cache: BlockCache::new(cache_bytes, 2),
         clock: sim.clock(),
+        memory: Arc::new(Unbooked),
     };
     sim.block_on(Tree::open(env, options.clone())).expect("the tree opens")
 }
@@ -378,6 +379,7 @@ fn a_checkpoint_is_a_tree_of_its_own() {
         owner: Owner { tenant: 1, partition: 2 },
         cache: BlockCache::new(1 << 16, 1),
         clock: world.sim.clock(),
+        memory: Arc::new(Unbooked),
     };
     world.tree = world.sim.block_on(Tree::open(env, world.options.clone())).expect("the copy opens");
     world.check_scan(Range::all(), None, &map);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use weir_io::sim::{DeviceSpec, FaultPlan, Sim, SimFs};
-use weir_io::{Fs, Owner};
+use weir_io::{Fs, Owner, Unbooked};
 use weir_lsm::cache::BlockCache;
 use weir_lsm::{Env, Lookup, Tree, TreeOptions};
 use weir_model::Batch;
@@ -29,7 +29,7 @@ fn a_reader_of_the_newest_version_never_sees_half_a_batch() {
     let sim = Sim::new(1);
     let fs = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng()) as Arc<dyn Fs>;
     let (dir, owner) = (PathBuf::from("/tree"), Owner { tenant: 1, partition: 1 });
-    let env = Env { fs, dir, owner, cache: BlockCache::new(0, 1), clock: sim.clock() };
+    let env = Env { fs, dir, owner, cache: BlockCache::new(0, 1), clock: sim.clock(), memory: Arc::new(Unbooked) };
     let tree = sim.block_on(Tree::open(env, TreeOptions::default())).expect("open");
     let done = AtomicBool::new(false);
     std::thread::scope(|threads| {

@@ -32,6 +32,8 @@ pub struct NodeConfig {
     pub tree: TreeOptions,
     /// Block cache of all trees together, in bytes.
     pub cache_bytes: usize,
+    /// Memory for the memtables of all trees together, in bytes: when it runs short, some are flushed before they are full.
+    pub write_memory_bytes: u64,
     /// What a write waits for.
     pub sync: SyncMode,
     /// Size of a log segment, in bytes.
@@ -71,6 +73,7 @@ impl NodeConfig {
             dir: dir.into(),
             tree: TreeOptions::default(),
             cache_bytes: 256 << 20,
+            write_memory_bytes: 1 << 30,
             sync: SyncMode::default(),
             segment_bytes: 64 << 20,
             sync_interval: 100_000_000,

@@ -28,9 +28,10 @@ use weir_model::TenantId;
 use crate::bandwidth::Reservation;
 use crate::carried::carried;
 use crate::event::Event;
-use crate::metrics::Counters;
+use crate::metrics::{Counters, StallTimes};
 use crate::partition::Partition;
 use crate::shared::NodeShared;
+use crate::stall::StallCause;
 
 /// What a dashboard shows of a home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,6 +132,11 @@ impl Home {
             Phase::Leaving => HomeState::Leaving,
             Phase::Gone => HomeState::Gone,
         }
+    }
+
+    /// Writes that waited for flushes and compactions in all the partition's lives, by cause in the order of [`StallCause::ALL`].
+    pub fn stalls(&self) -> [StallTimes; StallCause::ALL.len()] {
+        self.counters.stalls()
     }
 
     /// The partition, if it is awake. Costs a load; do not hold it for long.

@@ -14,6 +14,7 @@ mod event;
 mod hibernate;
 mod home;
 mod layout;
+mod memory;
 mod metrics;
 mod node;
 mod parking;
@@ -21,6 +22,7 @@ mod partition;
 mod permits;
 mod shared;
 mod slowdown;
+mod stall;
 mod tenant;
 mod tick;
 mod worker_slots;
@@ -33,13 +35,15 @@ pub use home::{Home, HomeState};
 pub use metrics::{PartitionMetrics, StallTimes};
 pub use node::Node;
 pub use partition::{Commit, Page, Partition, Record};
+pub use stall::StallCause;
 pub use tenant::{PARTITIONS_MAX, SECRET_BYTES_MAX, StoredSecret, Tenant, TenantSettings, TenantSpec};
 
 // Words of the rooms below that appear in this one's interface: a gateway imports the node alone.
 pub use weir_admission::policy::Profile;
 pub use weir_admission::{
-    Admission, Amount, Booked, Direction, Ledger, OnLimit, Quota, Refused, Unit, UnitLimits, UnitStats, cost,
+    Admission, Amount, Booked, Direction, Ledger, OnLimit, Part, Pool, PoolStats, Quota, Refused, Unit, UnitLimits,
+    UnitStats, cost,
 };
 pub use weir_lsm::pick::Scope;
-pub use weir_lsm::{JobKind, StallCause, TreeKnobs, Value};
+pub use weir_lsm::{JobKind, TreeKnobs, Value};
 pub use weir_model::{TenantId, TenantName};

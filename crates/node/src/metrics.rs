@@ -6,7 +6,9 @@ use weir_admission::{Booked, Direction};
 use weir_io::Nanos;
 use weir_log::LogStats;
 use weir_lsm::cache::CacheUsage;
-use weir_lsm::{Shape, StallCause, Tree};
+use weir_lsm::{Shape, Tree};
+
+use crate::stall::StallCause;
 
 /// Bumped on the request path: plain atomics.
 #[derive(Debug, Default)]
@@ -20,15 +22,38 @@ pub(crate) struct Counters {
     pub jobs_released: AtomicU64,
     pub bytes_thrown_away: AtomicU64,
     /// Per cause, in the order of [`StallCause::ALL`].
-    pub slowed: [AtomicU64; StallCause::ALL.len()],
-    pub slowed_nanos: [AtomicU64; StallCause::ALL.len()],
-    pub stopped: [AtomicU64; StallCause::ALL.len()],
-    pub stopped_nanos: [AtomicU64; StallCause::ALL.len()],
+    slowed: [AtomicU64; StallCause::ALL.len()],
+    slowed_nanos: [AtomicU64; StallCause::ALL.len()],
+    stopped: [AtomicU64; StallCause::ALL.len()],
+    stopped_nanos: [AtomicU64; StallCause::ALL.len()],
 }
 
 impl Counters {
     pub fn add(counter: &AtomicU64, amount: u64) {
         counter.fetch_add(amount, Ordering::Relaxed);
+    }
+
+    /// A write was delayed.
+    pub fn slowed(&self, cause: StallCause, nanos: Nanos) {
+        Self::add(&self.slowed[cause as usize], 1);
+        Self::add(&self.slowed_nanos[cause as usize], nanos);
+    }
+
+    /// By cause, in the order of [`StallCause::ALL`].
+    pub fn stalls(&self) -> [StallTimes; StallCause::ALL.len()] {
+        let get = |counters: &[AtomicU64], cause: usize| counters[cause].load(Ordering::Relaxed);
+        std::array::from_fn(|cause| StallTimes {
+            slowed: get(&self.slowed, cause),
+            slowed_nanos: get(&self.slowed_nanos, cause),
+            stopped: get(&self.stopped, cause),
+            stopped_nanos: get(&self.stopped_nanos, cause),
+        })
+    }
+
+    /// A write was stopped.
+    pub fn stopped(&self, cause: StallCause, nanos: Nanos) {
+        Self::add(&self.stopped[cause as usize], 1);
+        Self::add(&self.stopped_nanos[cause as usize], nanos);
     }
 }
 
@@ -43,6 +68,16 @@ pub struct StallTimes {
     pub stopped: u64,
     /// Nanoseconds they waited, over all of them.
     pub stopped_nanos: Nanos,
+}
+
+impl StallTimes {
+    /// Adds another's.
+    pub fn add(&mut self, other: &Self) {
+        self.slowed += other.slowed;
+        self.slowed_nanos += other.slowed_nanos;
+        self.stopped += other.stopped;
+        self.stopped_nanos += other.stopped_nanos;
+    }
 }
 
 /// Everything a dashboard shows of a partition.
@@ -97,12 +132,7 @@ impl PartitionMetrics {
             jobs_released: get(&counters.jobs_released),
             bytes_thrown_away: get(&counters.bytes_thrown_away),
             cache: tree.cache_usage(),
-            stalls: std::array::from_fn(|cause| StallTimes {
-                slowed: get(&counters.slowed[cause]),
-                slowed_nanos: get(&counters.slowed_nanos[cause]),
-                stopped: get(&counters.stopped[cause]),
-                stopped_nanos: get(&counters.stopped_nanos[cause]),
-            }),
+            stalls: counters.stalls(),
             shape: tree.shape(),
             log,
         }
@@ -122,12 +152,7 @@ impl PartitionMetrics {
         self.jobs_released += other.jobs_released;
         self.bytes_thrown_away += other.bytes_thrown_away;
         self.cache.add(&other.cache);
-        for (sum, stall) in self.stalls.iter_mut().zip(&other.stalls) {
-            sum.slowed += stall.slowed;
-            sum.slowed_nanos += stall.slowed_nanos;
-            sum.stopped += stall.stopped;
-            sum.stopped_nanos += stall.stopped_nanos;
-        }
+        self.stalls.iter_mut().zip(&other.stalls).for_each(|(sum, stall)| sum.add(stall));
         self.shape.memtable_bytes += other.shape.memtable_bytes;
         self.shape.sealed += other.shape.sealed;
         self.shape.sealed_bytes += other.shape.sealed_bytes;

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use futures_util::lock::OwnedMutexGuard;
 use parking_lot::RwLock;
-use weir_admission::{Gate, GateOptions, GatedFs, Ledger};
+use weir_admission::{Gate, GateOptions, GatedFs, Ledger, Pool};
 use weir_io::{Error, ErrorKind, Fs, Owner, Result};
 use weir_lsm::cache::BlockCache;
 use weir_model::{TenantId, TenantName};
@@ -280,6 +280,11 @@ impl Node {
     /// Every device byte by owner and cause.
     pub fn ledger(&self) -> &Arc<Ledger> {
         &self.shared.ledger
+    }
+
+    /// The write memory: who uses what of it.
+    pub fn write_memory(&self) -> &Arc<Pool> {
+        self.shared.memory.pool()
     }
 
     /// The block cache.

@@ -14,6 +14,7 @@ use crate::config::{Machine, NodeConfig};
 use crate::control;
 use crate::home::Home;
 use crate::layout;
+use crate::memory::{WriteMemory, keep};
 use crate::partition::{Opening, Partition};
 use crate::permits::Permits;
 use crate::tick::{self, Ticker};
@@ -31,6 +32,7 @@ pub(crate) struct NodeShared {
     pub gate: Arc<Gate>,
     pub ledger: Arc<Ledger>,
     pub cache: Arc<BlockCache>,
+    pub memory: Arc<WriteMemory>,
     pub workers: Arc<Workers>,
     pub ticker: Arc<Ticker>,
     pub catalogue: AsyncMutex<Catalogue>,
@@ -51,15 +53,18 @@ impl NodeShared {
         catalogue: Catalogue,
         lock: Arc<dyn FsLock>,
     ) -> Arc<Self> {
-        let ticker = Ticker::new(&config, &gate);
+        let memory = WriteMemory::new(config.write_memory_bytes);
+        let ticker = Ticker::new(&config, &gate, memory.pool());
         let workers = Workers::new(Arc::clone(&machine.spawn), Arc::clone(&machine.clock), config.compaction_slots);
         workers.spawn(tick::run(Arc::downgrade(&ticker), Arc::clone(&machine.clock)));
+        workers.spawn(keep(Arc::downgrade(&memory), Arc::clone(&machine.clock)));
         Arc::new(Self {
             own_fs,
             ticker,
             gate,
             ledger,
             cache: BlockCache::new(config.cache_bytes, CACHE_SHARDS),
+            memory,
             workers,
             catalogue: AsyncMutex::new(catalogue),
             doubt: AtomicBool::new(false),
@@ -89,6 +94,7 @@ impl NodeShared {
             cache: Arc::clone(&self.cache),
             clock: Arc::clone(&self.machine.clock),
             workers: Arc::clone(&self.workers),
+            memory: Arc::clone(&self.memory),
             salt: self.salt(),
             account: self.ledger.account(owner),
             lock: Arc::clone(&self.lock),

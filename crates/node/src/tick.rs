@@ -13,7 +13,7 @@ use weir_admission::policy::bandwidth::BandwidthSettings;
 use weir_admission::policy::{
     self, Bytes, JobFacts, MemoryFacts, PartitionKnobs, PartitionSample, Policy, Sample, Settings, TreeFacts,
 };
-use weir_admission::{Booked, Direction, Gate, Limits, UNLIMITED};
+use weir_admission::{Booked, Direction, Gate, Limits, Pool, UNLIMITED};
 use weir_io::{Class, Clock, Nanos, Owner, sleep_until};
 use weir_lsm::TreeKnobs;
 use weir_lsm::pick::Scope;
@@ -32,13 +32,14 @@ pub(crate) struct Ticker {
     config: NodeConfig,
     device: Limits,
     gate: Arc<Gate>,
+    memory: Arc<Pool>,
     policy: Mutex<Policy>,
     awake: Mutex<BTreeMap<Owner, Weak<Home>>>,
 }
 
 impl Ticker {
-    /// For a node under `config`, whose gate is `gate`.
-    pub fn new(config: &NodeConfig, gate: &Arc<Gate>) -> Arc<Self> {
+    /// For a node under `config`, whose gate is `gate`, and whose memtables are booked in `memory`.
+    pub fn new(config: &NodeConfig, gate: &Arc<Gate>, memory: &Arc<Pool>) -> Arc<Self> {
         let settings = Settings::new(BandwidthSettings {
             read_amplification: READ_AMPLIFICATION,
             background: config.bandwidth.map_or(UNLIMITED, |bandwidth| bandwidth.background),
@@ -54,6 +55,7 @@ impl Ticker {
             config: config.clone(),
             device,
             gate: Arc::clone(gate),
+            memory: Arc::clone(memory),
             policy: Mutex::new(policy),
             awake: Mutex::default(),
         })
@@ -79,8 +81,8 @@ impl Ticker {
     }
 
     fn sample(&self, now: Nanos, partitions: Vec<PartitionSample>) -> Sample {
-        let buffers_used = partitions.iter().map(|partition| partition.tree.unflushed).sum();
-        let memory = MemoryFacts { buffers_used, buffers_max: None };
+        let stats = self.memory.stats();
+        let memory = MemoryFacts { buffers_used: stats.used, buffers_max: Some(stats.capacity) };
         Sample { now, device: self.device, memory, partitions }
     }
 

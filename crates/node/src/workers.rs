@@ -181,6 +181,9 @@ impl Partition {
                 }
                 Ended::Done(Err(error)) => {
                     Counters::add(&partition.counters.job_errors, 1);
+                    if facts.level.is_none() {
+                        partition.memory.flush_failed(&error);
+                    }
                     tracing::warn!(owner = ?partition.owner, ?facts, %error, "job failed, will be tried again");
                     partition.progress.notify();
                     partition.pause(RETRY_AFTER).await;

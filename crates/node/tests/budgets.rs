@@ -1,14 +1,14 @@
 //! What all tenants of a node share, and that none of them is left without.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use weir_io::sim::{DeviceSpec, DiskImage, FaultPlan, Sim, SimFs};
 use weir_io::{Fs, Nanos, sleep_until};
 use weir_log::SyncMode;
 use weir_lsm::TreeOptions;
 use weir_model::Batch;
-use weir_node::{Machine, Node, NodeConfig, Partition, TenantName, TenantSpec};
+use weir_node::{Machine, Node, NodeConfig, Partition, StallCause, TenantName, TenantSpec};
 
 const MS: Nanos = 1_000_000;
 
@@ -23,11 +23,14 @@ fn config() -> NodeConfig {
     NodeConfig { tree, cache_bytes: 1 << 20, sync: SyncMode::None, segment_bytes: 1 << 20, ..NodeConfig::new("/weir") }
 }
 
-async fn open(sim: &Sim, config: &NodeConfig, bytes_per_sec: u64) -> Arc<Node> {
+fn disk(sim: &Sim, bytes_per_sec: u64) -> Arc<SimFs> {
     let device = DeviceSpec { latency: 50_000, parallelism: 4, ..DeviceSpec::shared(bytes_per_sec) };
-    let fs = SimFs::from_image(&DiskImage::default(), sim.clock(), device, FaultPlan::none(), sim.rng());
-    let machine =
-        Machine { fs: fs as Arc<dyn Fs>, clock: sim.clock(), spawn: sim.spawner(), salt: sim.rng().next_u64() };
+    SimFs::from_image(&DiskImage::default(), sim.clock(), device, FaultPlan::none(), sim.rng())
+}
+
+async fn open(sim: &Sim, fs: &Arc<SimFs>, config: &NodeConfig) -> Arc<Node> {
+    let fs = Arc::clone(fs) as Arc<dyn Fs>;
+    let machine = Machine { fs, clock: sim.clock(), spawn: sim.spawner(), salt: sim.rng().next_u64() };
     Arc::new(Node::open(config, machine).await.expect("the node opens"))
 }
 
@@ -37,12 +40,39 @@ async fn tenant(node: &Node, name: &str) -> Arc<Partition> {
     tenant.partitions()[0].partition().await.expect("it opens")
 }
 
-/// One row of 1 KiB, at a place that differs from the last.
+/// At a place that differs from the last.
+fn key(number: u64) -> String {
+    format!("{:08x}", (number as u32).wrapping_mul(0x9e37_79b1))
+}
+
+/// One row of 1 KiB.
 fn row(number: u64) -> Batch {
     let mut batch = Batch::new();
-    batch.put(format!("{:08x}", (number as u32).wrapping_mul(0x9e37_79b1)).as_bytes(), &[number as u8; 1024]);
+    batch.put(key(number).as_bytes(), &[number as u8; 1024]);
     batch
 }
+
+/// Watches the most write memory that is ever in use, until `over`.
+fn watch(sim: &Sim, node: &Arc<Node>, over: &Arc<AtomicBool>) -> Arc<AtomicU64> {
+    let most = Arc::new(AtomicU64::new(0));
+    let (node, over, clock, seen) = (Arc::clone(node), Arc::clone(over), sim.clock(), Arc::clone(&most));
+    sim.spawn(async move {
+        while !over.load(Ordering::Relaxed) {
+            seen.fetch_max(node.write_memory().stats().used, Ordering::Relaxed);
+            sleep_until(&clock, clock.now() + MS / 10).await;
+        }
+    });
+    most
+}
+
+fn waited(partition: &Partition) -> u64 {
+    let stalls = partition.metrics().stalls;
+    let node_memory = StallCause::ALL.iter().position(|&cause| cause == StallCause::NodeMemory).expect("a cause");
+    stalls[node_memory].stopped
+}
+
+/// What a memtable may take at once.
+const CHUNK: u64 = 256 << 10;
 
 #[test]
 fn a_tree_that_always_has_something_to_compact_leaves_slots_to_others() {
@@ -50,7 +80,7 @@ fn a_tree_that_always_has_something_to_compact_leaves_slots_to_others() {
     let sim = Sim::new(5);
     let clock = sim.clock();
     let (greedy_jobs, most_runs, most_waiting) = sim.block_on(async {
-        let node = open(&sim, &NodeConfig { compaction_slots: 1, ..config() }, 32 << 20).await;
+        let node = open(&sim, &disk(&sim, 32 << 20), &NodeConfig { compaction_slots: 1, ..config() }).await;
         let (greedy, modest) = (tenant(&node, "greedy").await, tenant(&node, "modest").await);
         let over = Arc::new(AtomicBool::new(false));
         for writer in 0..4 {
@@ -78,4 +108,112 @@ fn a_tree_that_always_has_something_to_compact_leaves_slots_to_others() {
     assert_eq!(most_waiting, 2, "both of them waited");
     // They are due from 4 runs and gather up to 10; then they wait for a job of the greedy tree at most. Writes are slowed from 20.
     assert!(most_runs < 20, "{most_runs} runs");
+}
+
+#[test]
+fn memtables_of_all_tenants_stay_within_the_budget_and_who_is_below_its_share_never_waits() {
+    // DF-7, C-10.
+    const BUDGET: u64 = 2 << 20;
+    const MODEST: u64 = 40;
+    let sim = Sim::new(7);
+    let clock = sim.clock();
+    let tree = TreeOptions { write_buffer_bytes: 1 << 20, ..config().tree };
+    let config = NodeConfig { tree, write_memory_bytes: BUDGET, sync: SyncMode::Interval, ..config() };
+    let fs = disk(&sim, 8 << 20);
+    let written = sim.block_on(async {
+        let node = open(&sim, &fs, &config).await;
+        let over = Arc::new(AtomicBool::new(false));
+        let most = watch(&sim, &node, &over);
+        let hog = tenant(&node, "hog").await;
+        let written = Arc::new(AtomicU64::new(0));
+        for _ in 0..8 {
+            let (hog, over, written) = (Arc::clone(&hog), Arc::clone(&over), Arc::clone(&written));
+            sim.spawn(async move {
+                while !over.load(Ordering::Relaxed) {
+                    let number = written.fetch_add(1, Ordering::Relaxed);
+                    hog.write(&row(number)).await.expect("written").await.expect("committed");
+                }
+            });
+        }
+        let mut modest = Vec::new();
+        for number in 0..MODEST {
+            modest.push(tenant(&node, &format!("modest{number}")).await);
+        }
+        for number in 0..24 {
+            for partition in &modest {
+                partition.write(&row(number)).await.expect("written").await.expect("committed");
+                sleep_until(&clock, clock.now() + MS).await;
+            }
+        }
+        over.store(true, Ordering::Relaxed);
+        sleep_until(&clock, clock.now() + 2_000 * MS).await;
+        assert!(waited(&hog) >= 8, "the hog waited {} times", waited(&hog));
+        assert!(modest.iter().all(|partition| waited(partition) == 0));
+        let most = most.load(Ordering::Relaxed);
+        assert!((BUDGET / 2..=BUDGET + CHUNK).contains(&most), "{most} bytes");
+        for partition in &modest {
+            for number in 0..24 {
+                assert!(partition.get(key(number).as_bytes()).await.expect("a read").is_some());
+            }
+        }
+        node.close().await.expect("closed");
+        written.load(Ordering::Relaxed)
+    });
+    assert!(written > 4 * BUDGET / 1024, "{written} rows, and none of them lost:");
+    sim.block_on(async {
+        // What is in the logs may be more than a smaller budget: it is flushed while it is replayed.
+        let budget = BUDGET / 4;
+        let node = open(&sim, &fs, &NodeConfig { write_memory_bytes: budget, ..config.clone() }).await;
+        let over = Arc::new(AtomicBool::new(false));
+        let most = watch(&sim, &node, &over);
+        node.recover().await;
+        let most = most.load(Ordering::Relaxed);
+        assert!((budget / 4..=budget + CHUNK).contains(&most), "{most} bytes");
+        let hog = node.tenant(&TenantName::new("hog").expect("a name")).expect("it is there");
+        let hog = hog.partitions()[0].partition().await.expect("it opens");
+        for number in 0..written {
+            assert!(hog.get(key(number).as_bytes()).await.expect("a read").is_some(), "row {number}");
+        }
+        over.store(true, Ordering::Relaxed);
+        node.close().await.expect("closed");
+    });
+}
+
+#[test]
+fn half_empty_memtables_of_those_who_rest_make_room() {
+    const BUDGET: u64 = 1 << 20;
+    const RESTING: u64 = 60;
+    let sim = Sim::new(8);
+    let clock = sim.clock();
+    sim.block_on(async {
+        let tree = TreeOptions { write_buffer_bytes: 1 << 20, ..config().tree };
+        let config = NodeConfig { tree, write_memory_bytes: BUDGET, ..config() };
+        let node = open(&sim, &disk(&sim, 64 << 20), &config).await;
+        let over = Arc::new(AtomicBool::new(false));
+        let most = watch(&sim, &node, &over);
+        let mut resting = Vec::new();
+        for tenants in 0..RESTING {
+            let partition = tenant(&node, &format!("resting{tenants}")).await;
+            for number in 0..10 {
+                partition.write(&row(number)).await.expect("written").await.expect("committed");
+            }
+            resting.push(partition);
+        }
+        let busy = tenant(&node, "busy").await;
+        for number in 0..3_000 {
+            busy.write(&row(number)).await.expect("written").await.expect("committed");
+            sleep_until(&clock, clock.now() + MS / 10).await;
+        }
+        assert!(most.load(Ordering::Relaxed) <= BUDGET + CHUNK);
+        let flushed = resting.iter().filter(|partition| partition.metrics().jobs > 0).count();
+        assert!(flushed > 10, "{flushed} were flushed for the others' sake");
+        for partition in resting {
+            for number in 0..10 {
+                assert!(partition.get(key(number).as_bytes()).await.expect("a read").is_some());
+            }
+        }
+        over.store(true, Ordering::Relaxed);
+        node.close().await.expect("closed");
+        drop(node);
+    });
 }

@@ -181,6 +181,11 @@ impl Plan {
         self.scaled(48 << 30) as usize
     }
 
+    /// Memory for memtables, of the node: more than a policy ever asks for, so that no scenario is about it.
+    pub fn write_memory_bytes(&self) -> u64 {
+        u64::from(self.args.partitions) * self.scaled(16 * MIB) * 32
+    }
+
     /// Size of a log segment: four memtables.
     pub fn segment_bytes(&self) -> u64 {
         self.scaled(64 * MIB).next_multiple_of(4096).max(64 << 10)

@@ -48,6 +48,7 @@ pub(crate) fn base(plan: &Plan, tree: TreeOptions) -> NodeConfig {
     NodeConfig {
         tree,
         cache_bytes: plan.cache_bytes(),
+        write_memory_bytes: plan.write_memory_bytes(),
         sync: SyncMode::Interval,
         sync_interval: plan.sync_interval(),
         segment_bytes: plan.segment_bytes(),

@@ -62,8 +62,10 @@ pub fn draw(rng: &mut Rng, sync: SyncMode) -> NodeConfig {
         ..TreeOptions::default()
     };
     let (cache_bytes, compaction_slots) = (pick(&[0, 16 << 10, 1 << 20]) as usize, pick(&[1, 3]) as usize);
+    let write_memory_bytes = pick(&[128 << 10, 1 << 30, 1 << 30]);
     NodeConfig {
         tree,
+        write_memory_bytes,
         cache_bytes,
         compaction_slots,
         gates: pick(&[0, 1]) == 1,

@@ -7,6 +7,7 @@ mod knobs;
 pub mod meter;
 mod profile;
 mod sample;
+pub mod share;
 
 pub use knobs::{INTRA_L0_FAN_IN, Knobs, NodeKnobs, PartitionKnobs, Reason, Scope, Stage};
 pub use profile::{Decision, Policy, Profile, Settings};

@@ -47,6 +47,8 @@ pub struct Config {
     pub write_buffer: Bytes,
     /// Memtables, the active one included.
     pub write_buffers_max: usize,
+    /// Memory for the memtables of all tenants together.
+    pub write_memory: Bytes,
     /// Memory for blocks of tables.
     pub cache: Bytes,
     /// Compactions at the same time.
@@ -79,6 +81,7 @@ impl Default for Config {
             sync_interval_ms: 100,
             write_buffer: Bytes(64 << 20),
             write_buffers_max: 4,
+            write_memory: Bytes(1 << 30),
             cache: Bytes(256 << 20),
             compactions_max: 2,
             compression: Codec::None,
@@ -107,6 +110,10 @@ impl Config {
             (self.threads <= 1024, "threads must be at most 1024"),
             (self.write_buffer.0 >= 64 << 10, "write_buffer must be at least 64 KiB"),
             (self.write_buffers_max >= 2, "write_buffers_max must be at least 2: one fills while one is flushed"),
+            (
+                self.write_memory.0 >= 2 * self.write_buffer.0,
+                "write_memory must be at least twice write_buffer: one fills while one is flushed",
+            ),
             (self.compactions_max > 0, "compactions_max must be at least 1: level 0 would grow until writes stop"),
             (
                 self.sync_interval_ms > 0,
@@ -149,6 +156,7 @@ impl Config {
         node.tree.write_buffer_bytes = usize::try_from(self.write_buffer.0).unwrap_or(usize::MAX);
         node.tree.write_buffers_max = self.write_buffers_max;
         node.tree.compression = std::array::from_fn(|level| self.compression.of_level(level));
+        node.write_memory_bytes = self.write_memory.0;
         node.cache_bytes = usize::try_from(self.cache.0).unwrap_or(usize::MAX);
         node.compaction_slots = self.compactions_max;
         node.hibernate_after = self.hibernate_after_seconds.saturating_mul(1_000_000_000);
@@ -357,6 +365,7 @@ mod tests {
             ("cache = \"5 parsecs\"", "parsecs"),
             ("cache = -1", "-1"),
             ("sync = \"sometimes\"", "sometimes"),
+            ("write_memory = \"100 MiB\"", "write_memory"),
             ("write_buffers_max = 1", "write_buffers_max"),
             ("value_bytes_max = \"1 GiB\"", "value_bytes_max"),
             ("device_bandwidth = 0", "device_bandwidth"),

@@ -3,6 +3,7 @@
 
 mod ledger;
 mod quota;
+mod stalls;
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use weir_node::{Direction, JobKind, Node, StallCause};
 
 use self::ledger::LedgerMetrics;
 use self::quota::QuotaMetrics;
+use self::stalls::StallMetrics;
 use super::kernel::KernelBytes;
 use crate::listener::Observer;
 use crate::resp::table::COMMANDS;
@@ -28,6 +30,7 @@ pub fn registry<S: Store>(gateway: Observer<S>, node: Arc<Node>, before: Option<
     registry.register_collector(Box::new(GatewayMetrics(gateway)));
     registry.register_collector(Box::new(NodeMetrics(Arc::clone(&node))));
     registry.register_collector(Box::new(QuotaMetrics(Arc::clone(&node))));
+    registry.register_collector(Box::new(StallMetrics(Arc::clone(&node))));
     registry.register_collector(Box::new(LedgerMetrics::new(node, before)));
     registry
 }

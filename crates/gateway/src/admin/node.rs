@@ -197,7 +197,7 @@ impl Operator for NodeOperator {
                 ..wire::TopTenant::default()
             };
             for home in tenant.partitions() {
-                for times in home.awake().iter().flat_map(|partition| partition.metrics().stalls) {
+                for times in home.stalls() {
                     row.stalled_writes += times.slowed + times.stopped;
                     row.stalled_nanos += times.slowed_nanos + times.stopped_nanos;
                 }

@@ -105,6 +105,17 @@ pub struct JobReport {
     pub tables_moved: usize,
 }
 
+/// Bytes that the memtables of a tree have taken from the system.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemtableBytes {
+    /// In those that nobody is flushing: the active one, and sealed ones that wait for company. [`Tree::seal`] changes that.
+    pub held: u64,
+    /// In those that are being flushed, or will be next.
+    pub leaving: u64,
+    /// Since when the oldest of those held is there; 0 if it is the first since the tree was opened.
+    pub since: Nanos,
+}
+
 /// Shared with whoever runs the job.
 #[derive(Default)]
 pub struct JobControl {
@@ -225,6 +236,21 @@ impl Tree {
         let entries = sealed.iter().map(|sealed| sealed.memtable.len() as u64).sum();
         let work = Work::Flush(sealed);
         Some(self.job(&mut state, work, facts, entries, Vec::new(), None))
+    }
+
+    /// The memory of its memtables.
+    pub fn memtable_bytes(&self) -> MemtableBytes {
+        let state = self.state().lock();
+        let view = self.view();
+        let active = view.memtable.booked_bytes() as u64;
+        let sealed = view.sealed.iter().map(|sealed| sealed.memtable.booked_bytes() as u64).sum();
+        let flushing = state.jobs.values().any(|job| job.facts.kind() == JobKind::Flush);
+        if flushing || !self.is_gathering(&state, &view, &self.knobs()) {
+            MemtableBytes { held: active, leaving: sealed, since: state.sealed_at[0].unwrap_or(0) }
+        } else {
+            let oldest = view.sealed.last().map_or(0, |sealed| sealed.sealed_at);
+            MemtableBytes { held: active + sealed, leaving: 0, since: oldest }
+        }
     }
 
     /// Whether a flush had better wait for more memtables ([`crate::TreeKnobs::flush_gather`] says when it does not).

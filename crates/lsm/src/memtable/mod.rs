@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
-use weir_io::Rng;
+use weir_io::{Memory, Rng, Unbooked};
 
 use crate::entry::{Entry, SEQ_MAX, Seq};
 use crate::table::common_prefix;
@@ -44,12 +44,17 @@ pub struct Memtable {
     used_bytes: AtomicUsize,
     entries: AtomicUsize,
     writer: Mutex<Writer>,
+    memory: Arc<dyn Memory>,
+    /// What `memory` was told.
+    booked_bytes: AtomicUsize,
 }
 
 /// What only the inserting thread touches.
 struct Writer {
     records: Arena,
     leaves: Arena,
+    /// What the arenas took for the head.
+    head_bytes: usize,
     /// The last leaf: inserts in ascending order need no search.
     last: Leaf,
     /// Draws tower heights. A fixed seed: the same inserts build the same list.
@@ -63,17 +68,27 @@ unsafe impl Send for Memtable {}
 unsafe impl Sync for Memtable {}
 
 impl Memtable {
-    /// An empty memtable; takes about 1 KiB.
+    /// An empty memtable that nobody counts; takes about 1 KiB.
     pub fn new() -> Arc<Self> {
+        Self::booked_to(Arc::new(Unbooked))
+    }
+
+    /// An empty memtable whose arena is booked to `memory`, until the last reader lets go. Not booked is what an empty one takes: nobody could
+    /// get that back by flushing it.
+    pub fn booked_to(memory: Arc<dyn Memory>) -> Arc<Self> {
         let mut leaves = Arena::new(leaf::ALIGN);
         let (head, bytes) = Leaf::new(&mut leaves, HEIGHT_MAX, Record::NULL, 0);
-        let writer = Writer { records: Arena::new(record::ALIGN), leaves, last: head, rng: Rng::new(0x5717) };
+        let head_bytes = leaves.allocated_bytes();
+        let records = Arena::new(record::ALIGN);
+        let writer = Writer { records, leaves, head_bytes, last: head, rng: Rng::new(0x5717) };
         Arc::new(Memtable {
             head,
             height: AtomicUsize::new(1),
             used_bytes: AtomicUsize::new(bytes),
             entries: AtomicUsize::new(0),
             writer: Mutex::new(writer),
+            memory,
+            booked_bytes: AtomicUsize::new(0),
         })
     }
 
@@ -104,6 +119,12 @@ impl Memtable {
         }
         self.used_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.entries.fetch_add(1, Ordering::Relaxed);
+        // The head's chunk is not booked. Changes with a new chunk only.
+        let (taken, booked) = (writer.allocated_bytes() - writer.head_bytes, self.booked_bytes.load(Ordering::Relaxed));
+        if taken > booked {
+            self.booked_bytes.store(taken, Ordering::Relaxed);
+            self.memory.take(taken - booked);
+        }
     }
 
     /// Puts a new leaf behind the full `leaf`, and moves its upper half there; or nothing if `record`, for which room is wanted at
@@ -172,8 +193,12 @@ impl Memtable {
 
     /// Bytes taken from the system: [`Memtable::bytes`] and the free rest of the last chunks. Waits for a running insert.
     pub fn allocated_bytes(&self) -> usize {
-        let writer = self.writer.lock();
-        writer.records.allocated_bytes() + writer.leaves.allocated_bytes()
+        self.writer.lock().allocated_bytes()
+    }
+
+    /// What is booked: [`Memtable::allocated_bytes`] beyond those of an empty memtable.
+    pub fn booked_bytes(&self) -> usize {
+        self.booked_bytes.load(Ordering::Relaxed)
     }
 
     /// Number of entries (versions, not keys).
@@ -267,10 +292,20 @@ impl Memtable {
 }
 
 impl Writer {
+    fn allocated_bytes(&self) -> usize {
+        self.records.allocated_bytes() + self.leaves.allocated_bytes()
+    }
+
     /// 1 with probability 3/4, 2 with 3/16, and so on.
     fn draw_height(&mut self) -> usize {
         let zeros = self.rng.next_u64().trailing_zeros() as usize;
         (1 + zeros / 2).min(HEIGHT_MAX)
+    }
+}
+
+impl Drop for Memtable {
+    fn drop(&mut self) {
+        self.memory.give_back(*self.booked_bytes.get_mut());
     }
 }
 

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use weir_io::{Class, Clock, Fs, Owner, Result, Tag};
+use weir_io::{Class, Clock, Fs, Memory, Owner, Result, Tag};
 use weir_model::{BatchRef, Change, LogIndex};
 
 pub use self::commit::Outputs;
@@ -52,6 +52,8 @@ pub struct Env {
     pub cache: Arc<BlockCache>,
     /// For the wall clock: expiry in scans and compactions.
     pub clock: Arc<dyn Clock>,
+    /// Where its memtables are booked.
+    pub memory: Arc<dyn Memory>,
 }
 
 impl Env {
@@ -211,7 +213,7 @@ impl Tree {
             return;
         }
         let mut next = View::clone(&view);
-        let memtable = std::mem::replace(&mut next.memtable, Memtable::new());
+        let memtable = std::mem::replace(&mut next.memtable, Memtable::booked_to(Arc::clone(&self.env.memory)));
         let sealed_at = self.env.clock.now();
         state.sealed_at = [Some(sealed_at), state.sealed_at[0]];
         let epoch = state.next_epoch;

@@ -94,7 +94,8 @@ impl Tree {
             next_job: 0,
             doubtful: Vec::new(),
         };
-        let view = View { memtable: Memtable::new(), sealed: Vec::new(), version: Arc::new(version) };
+        let memtable = Memtable::booked_to(Arc::clone(&env.memory));
+        let view = View { memtable, sealed: Vec::new(), version: Arc::new(version) };
         let tree = Arc::new(Tree {
             env,
             knobs: Knobs::new(TreeKnobs::of(&options)),

@@ -49,6 +49,7 @@ impl Partition {
             self.closing.store(true, Ordering::SeqCst);
         }
         self.workers.leave(self.owner);
+        self.memory.leave(self.owner);
         self.progress.notify();
         self.ending.notify();
     }

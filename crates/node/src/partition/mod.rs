@@ -37,6 +37,7 @@ use self::latch::Latches;
 pub(crate) use self::open::Opening;
 pub use self::read::{Page, Record};
 use crate::event::Event;
+use crate::memory::WriteMemory;
 use crate::metrics::{Counters, PartitionMetrics};
 use crate::parking::Parking;
 use crate::workers::Workers;
@@ -55,6 +56,7 @@ pub struct Partition {
     pub(crate) progress: Event,
     pub(crate) workers: Arc<Workers>,
     pub(crate) parking: Parking,
+    pub(crate) memory: Arc<WriteMemory>,
     closing: AtomicBool,
     /// Background tasks under way.
     tasks: AtomicUsize,

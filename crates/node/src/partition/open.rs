@@ -16,6 +16,7 @@ use super::replay::Replay;
 use crate::config::NodeConfig;
 use crate::event::Event;
 use crate::home::Leave;
+use crate::memory::WriteMemory;
 use crate::metrics::Counters;
 use crate::parking::Parking;
 use crate::workers::Workers;
@@ -36,6 +37,8 @@ pub(crate) struct Opening<'a> {
     pub clock: Arc<dyn Clock>,
     /// The node's workers.
     pub workers: Arc<Workers>,
+    /// The node's write memory.
+    pub memory: Arc<WriteMemory>,
     /// Different at every opening.
     pub salt: u64,
     /// Its page in the ledger.
@@ -49,8 +52,15 @@ pub(crate) struct Opening<'a> {
 impl Partition {
     /// Opens the tree, replays the log into it, and is then ready to serve.
     pub(crate) async fn open(opening: Opening<'_>) -> Result<Arc<Partition>> {
-        let Opening { fs, dir, owner, config, cache, clock, workers, salt, account, lock, counters } = opening;
-        let env = Env { fs: Arc::clone(&fs), dir: dir.join("tree"), owner, cache, clock: Arc::clone(&clock) };
+        let Opening { fs, dir, owner, config, cache, clock, workers, memory, salt, account, lock, counters } = opening;
+        let env = Env {
+            fs: Arc::clone(&fs),
+            dir: dir.join("tree"),
+            owner,
+            cache,
+            clock: Arc::clone(&clock),
+            memory: memory.booking(owner.tenant),
+        };
         let mut options = config.tree.clone();
         if !config.profile.gathers_l0() {
             options.l0_gather = options.l0_trigger;
@@ -59,7 +69,7 @@ impl Partition {
         let log_dir = dir.join("log");
         let options =
             LogOptions { sync: config.sync, segment_bytes: config.segment_bytes, ..LogOptions::new(owner, salt) };
-        let replay = Replay::new(&tree, &workers, &log_dir);
+        let replay = Replay::new(&tree, &workers, &memory, &log_dir);
         let mut apply = |index, payload: &[u8]| replay.apply(index, payload);
         let (log, recovery) = Log::open(Arc::clone(&fs), &log_dir, options, tree.persisted(), &mut apply).await?;
         replay.finish().await;
@@ -75,6 +85,7 @@ impl Partition {
             progress: Event::default(),
             workers,
             parking: Parking::default(),
+            memory,
             closing: AtomicBool::new(false),
             tasks: AtomicUsize::new(0),
             ending: Event::default(),
@@ -88,6 +99,7 @@ impl Partition {
             account,
             _lock: lock,
         });
+        partition.memory.register(&partition);
         partition.kick();
         if partition.log.failure().is_some() {
             partition.kick_repair();

@@ -12,6 +12,7 @@ use weir_lsm::{Stall, Tree};
 use weir_model::{BatchRef, LogIndex};
 
 use crate::event::Event;
+use crate::memory::WriteMemory;
 use crate::workers::Workers;
 
 /// One recovery under way.
@@ -23,6 +24,7 @@ pub struct Replay {
 
 struct Shared {
     tree: Arc<Tree>,
+    memory: Arc<WriteMemory>,
     progress: Event,
     flushing: Mutex<Flushing>,
 }
@@ -36,8 +38,13 @@ struct Flushing {
 
 impl Replay {
     /// A replay into `tree`; `log_dir` is for messages.
-    pub fn new(tree: &Arc<Tree>, workers: &Arc<Workers>, log_dir: &Path) -> Self {
-        let shared = Shared { tree: Arc::clone(tree), progress: Event::default(), flushing: Mutex::default() };
+    pub fn new(tree: &Arc<Tree>, workers: &Arc<Workers>, memory: &Arc<WriteMemory>, log_dir: &Path) -> Self {
+        let shared = Shared {
+            tree: Arc::clone(tree),
+            memory: Arc::clone(memory),
+            progress: Event::default(),
+            flushing: Mutex::default(),
+        };
         Self { shared: Arc::new(shared), workers: Arc::clone(workers), log_dir: log_dir.into() }
     }
 
@@ -53,7 +60,11 @@ impl Replay {
         let tree = &self.shared.tree;
         let applied = tree.apply(index, batch);
         tree.publish(applied.last_seq);
-        if applied.sealed {
+        let is_large = || tree.memtable_bytes().held >= self.shared.memory.worth_flushing();
+        if self.shared.memory.is_short() && is_large() {
+            tree.seal();
+            self.flush();
+        } else if applied.sealed {
             self.flush();
         }
         if !self.shared.is_full() {
@@ -98,8 +109,9 @@ impl Replay {
 }
 
 impl Shared {
-    /// Whether every write buffer is full and somebody is making room.
+    /// Whether every write buffer is full, or the node's write memory, and somebody is making room.
     fn is_full(&self) -> bool {
-        matches!(self.tree.stall(), Stall::Stop(_)) && self.flushing.lock().is_running
+        let is_full = matches!(self.tree.stall(), Stall::Stop(_)) || self.memory.is_short();
+        is_full && self.flushing.lock().is_running
     }
 }

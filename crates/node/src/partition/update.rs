@@ -62,10 +62,11 @@ impl Partition {
     where
         F: FnOnce(&[Option<Record>], &mut Batch) -> R,
     {
+        let key_bytes = keys.iter().map(|key| key.len()).sum();
         if self.must_wait() {
-            let key_bytes = keys.iter().map(|key| key.len()).sum();
             self.wait_out_stall(key_bytes).await?;
         }
+        let _room = self.room(key_bytes).await?;
         let lookups = loop {
             match self.attempt(keys, &mut batch, change)? {
                 Attempt::Done(answer, commit) => return Ok((answer, commit)),

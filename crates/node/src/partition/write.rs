@@ -7,13 +7,15 @@ use parking_lot::MutexGuard;
 use weir_admission::Direction;
 use weir_io::{Error, ErrorKind, Nanos, Result, sleep_until};
 use weir_log::{SyncMode, WriteAheadLog};
-use weir_lsm::{Stall, StallCause};
+use weir_lsm::Stall;
 use weir_model::Batch;
 
 use super::latch::Latches;
 use super::{Commit, Partition};
+use crate::memory::Room;
 use crate::metrics::Counters;
 use crate::slowdown;
+use crate::stall::StallCause;
 
 impl Partition {
     /// Applies `batch` as one. When this returns, every later read sees it (and waits for its commit where it must); acknowledge it when
@@ -25,6 +27,7 @@ impl Partition {
         if self.must_wait() {
             self.wait_out_stall(batch.as_bytes().len()).await?;
         }
+        let _room = self.room(batch.as_bytes().len()).await?;
         loop {
             if let Some(commit) = self.try_write(batch)? {
                 return Ok(commit);
@@ -91,6 +94,22 @@ impl Partition {
         *slowed_until
     }
 
+    /// Room in the node's write memory for a batch of so many bytes, to be held until it is applied.
+    #[inline]
+    pub(super) async fn room(&self, bytes: usize) -> Result<Option<Room>> {
+        if self.memory.is_short() { self.wait_for_room(bytes).await.map(Some) } else { Ok(None) }
+    }
+
+    async fn wait_for_room(&self, bytes: usize) -> Result<Room> {
+        if let Some(room) = self.memory.try_room(self.owner.tenant, bytes) {
+            return Ok(room);
+        }
+        let begin = self.clock.now();
+        let outcome = self.memory.room(self.owner.tenant, bytes, || self.is_closing()).await;
+        self.counters.stopped(StallCause::NodeMemory, self.clock.now() - begin);
+        outcome
+    }
+
     /// `None` while the tree says stop and its jobs get somewhere. Where they fail (a full disk), waiting has no end in sight: the
     /// write is refused and may be tried again.
     fn may_go_on(&self) -> Option<Result<()>> {
@@ -103,21 +122,19 @@ impl Partition {
     /// Waits while the tree says stop, and for its share of the delay while it says slow.
     pub(super) async fn wait_out_stall(self: &Arc<Self>, bytes: usize) -> Result<()> {
         let begin = self.clock.now();
-        let cause = |cause: StallCause| StallCause::ALL.iter().position(|&other| other == cause).unwrap_or(0);
         let stopped = match self.tree.stall() {
-            Stall::Stop(why) => Some(cause(why)),
+            Stall::Stop(why) => Some(why),
             _ => None,
         };
         if let Some(cause) = stopped {
             self.kick();
             let outcome = self.progress.wait(|| self.may_go_on()).await;
-            Counters::add(&self.counters.stopped[cause], 1);
-            Counters::add(&self.counters.stopped_nanos[cause], self.clock.now() - begin);
+            self.counters.stopped(cause.into(), self.clock.now() - begin);
             outcome?;
         }
         let rate = self.write_rate.load(Ordering::Relaxed);
         let slow = match self.tree.stall() {
-            Stall::Slow(why) => Some(why),
+            Stall::Slow(why) => Some(why.into()),
             _ => (rate > 0).then_some(StallCause::L0Runs),
         };
         if let Some(why) = slow {
@@ -130,8 +147,7 @@ impl Partition {
             };
             let begin = self.clock.now();
             sleep_until(&self.clock, self.take_turn(delay)).await;
-            Counters::add(&self.counters.slowed[cause(why)], 1);
-            Counters::add(&self.counters.slowed_nanos[cause(why)], self.clock.now() - begin);
+            self.counters.slowed(why, self.clock.now() - begin);
         }
         Ok(())
     }

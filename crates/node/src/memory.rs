@@ -1,0 +1,262 @@
+//! The memory in which all tenants' writes gather: one budget for the memtables of all partitions (C-10, DF-7).
+//!
+//! 1. Memtables book every chunk that they take from the system, to their tenant, in a [`Pool`].
+//! 2. When what nobody flushes takes too much of it, a policy ([`to_seal`]) says whose memtables go to a table, full or not. That is done in the background, never by a writer.
+//! 3. When the pool is nearly used up, writes wait for room: those of tenants above their share as soon as a quarter is left, the others not before
+//!    there is nothing. The room of a write is taken before it begins, so that any number of writers together stay within the budget.
+//!
+//! Lock order: a tree's state, a partition's booking, the pool. Wakers are called with these held: they only queue.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+use weir_admission::policy::share::{MemorySample, Memtables, TenantMemory, to_seal};
+use weir_admission::{Held, Part, Pool};
+use weir_io::{Clock, Error, Memory, Nanos, Owner, Result, sleep_until};
+
+use crate::event::Event;
+use crate::partition::Partition;
+
+/// The part of the budget that only tenants within their share may take: a quarter.
+const HEADROOM: u64 = 4;
+/// A write asks for the room of this part at most: larger ones must go on some time.
+const ROOM: u64 = 8;
+/// While somebody waits, the budget is looked at so often, in nanoseconds.
+const LOOK_AGAIN: Nanos = 5_000_000;
+/// And otherwise when so large a part more is in use than at the last look.
+const LOOK_AFTER: u64 = 32;
+
+/// See the module.
+pub(crate) struct WriteMemory {
+    pool: Arc<Pool>,
+    capacity: u64,
+    /// What memtables use, in bytes: the pool's figure without its lock, and without the room of writes under way.
+    used: AtomicU64,
+    /// The keeper looks when so much is in use.
+    look_at: AtomicU64,
+    awake: Mutex<BTreeMap<Owner, Weak<Partition>>>,
+    waiting: AtomicUsize,
+    /// Room may have come back, or flushes fail.
+    freed: Event,
+    /// The keeper should look.
+    due: Arc<Event>,
+    failures: Mutex<Failures>,
+}
+
+/// Of flushes, over all partitions.
+#[derive(Default)]
+struct Failures {
+    count: u64,
+    last: Option<Error>,
+}
+
+/// What the memtables of one partition take.
+struct Booking {
+    memory: Arc<WriteMemory>,
+    held: Mutex<Held>,
+}
+
+/// The room of a write, until it is in its memtable.
+pub(crate) struct Room {
+    /// `None`: no need to count.
+    _held: Option<Held>,
+}
+
+impl Memory for Booking {
+    fn take(&self, bytes: usize) {
+        let mut held = self.held.lock();
+        let units = held.units() + bytes as u64;
+        held.set(units);
+        drop(held);
+        let memory = &self.memory;
+        let used = memory.used.fetch_add(bytes as u64, Ordering::Relaxed) + bytes as u64;
+        if used >= memory.look_at.load(Ordering::Relaxed) {
+            memory.due.notify();
+        }
+    }
+
+    fn give_back(&self, bytes: usize) {
+        let mut held = self.held.lock();
+        let units = held.units() - bytes as u64;
+        held.set(units);
+        drop(held);
+        let memory = &self.memory;
+        let used = memory.used.fetch_sub(bytes as u64, Ordering::Relaxed) - bytes as u64;
+        memory.look_at.fetch_min(memory.next_look(used), Ordering::Relaxed);
+        if memory.waiting.load(Ordering::Relaxed) > 0 {
+            memory.freed.notify();
+        }
+    }
+}
+
+impl WriteMemory {
+    /// A budget of `capacity` bytes.
+    pub fn new(capacity: u64) -> Arc<Self> {
+        let pool = Pool::new(capacity);
+        pool.set_headroom(capacity / HEADROOM);
+        Arc::new(Self {
+            pool,
+            capacity,
+            used: AtomicU64::new(0),
+            look_at: AtomicU64::new(capacity / 2),
+            awake: Mutex::default(),
+            waiting: AtomicUsize::new(0),
+            freed: Event::default(),
+            due: Arc::default(),
+            failures: Mutex::default(),
+        })
+    }
+
+    /// Who uses what.
+    pub fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+
+    /// Where a partition of `tenant` books its memtables.
+    pub fn booking(self: &Arc<Self>, tenant: u32) -> Arc<dyn Memory> {
+        Arc::new(Booking { memory: Arc::clone(self), held: Mutex::new(self.pool.take(tenant, 0)) })
+    }
+
+    /// From now on its memtables may be flushed for others' sake.
+    pub fn register(&self, partition: &Arc<Partition>) {
+        self.awake.lock().insert(partition.owner, Arc::downgrade(partition));
+    }
+
+    /// It is being closed: flushes itself, or will be dropped. Whoever waits to write to it waits no longer.
+    pub fn leave(&self, owner: Owner) {
+        self.awake.lock().remove(&owner);
+        self.freed.notify();
+    }
+
+    /// Some flush has failed.
+    pub fn flush_failed(&self, error: &Error) {
+        {
+            let mut failures = self.failures.lock();
+            failures.count += 1;
+            failures.last = Some(error.clone());
+        }
+        self.freed.notify();
+    }
+
+    /// Whether only tenants within their share find room. Costs a load.
+    #[inline]
+    pub fn is_short(&self) -> bool {
+        self.used.load(Ordering::Relaxed) >= self.capacity - self.capacity / HEADROOM - self.capacity / ROOM
+    }
+
+    /// A smaller memtable is not flushed by a replay for others' sake, in bytes.
+    pub fn worth_flushing(&self) -> u64 {
+        self.capacity / 64
+    }
+
+    /// Room for `bytes` more of `tenant`, if there is any.
+    pub fn try_room(&self, tenant: u32, bytes: usize) -> Option<Room> {
+        if !self.is_short() {
+            return Some(Room { _held: None });
+        }
+        let held = self.pool.try_take(tenant, (bytes as u64).min(self.capacity / ROOM))?;
+        Some(Room { _held: Some(held) })
+    }
+
+    /// Waits for [`WriteMemory::try_room`], or until `ends`.
+    ///
+    /// # Errors
+    /// A flush failed meanwhile: waiting has no end in sight.
+    pub async fn room(&self, tenant: u32, bytes: usize, ends: impl Fn() -> bool + Send + Sync) -> Result<Room> {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let _waiting = Waiting(&self.waiting);
+        self.due.notify();
+        let failed_before = self.failures.lock().count;
+        let look = || {
+            if ends() {
+                return Some(Ok(Room { _held: None }));
+            }
+            let failure = || {
+                let failures = self.failures.lock();
+                failures.last.clone().filter(|_| failures.count > failed_before).map(Err)
+            };
+            self.try_room(tenant, bytes).map(Ok).or_else(failure)
+        };
+        self.freed.wait(look).await
+    }
+
+    fn next_look(&self, used: u64) -> u64 {
+        (self.capacity / 2).max(used + self.capacity / LOOK_AFTER)
+    }
+
+    fn is_waited_for(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) > 0
+    }
+
+    fn is_due(&self) -> bool {
+        self.is_waited_for() || self.used.load(Ordering::Relaxed) >= self.look_at.load(Ordering::Relaxed)
+    }
+
+    /// Seals what has to be sealed.
+    fn look(&self) {
+        let used = self.used.load(Ordering::Relaxed);
+        self.look_at.store(self.next_look(used), Ordering::Relaxed);
+        // The guard is gone before a partition may be dropped here, its last holder: that would lock it again.
+        let awake: Vec<Arc<Partition>> = self.awake.lock().values().filter_map(Weak::upgrade).collect();
+        let bytes: Vec<_> = awake.iter().map(|partition| partition.tree.memtable_bytes()).collect();
+        let memtables = awake.iter().zip(&bytes);
+        let memtables = memtables.map(|(partition, bytes)| Memtables {
+            owner: partition.owner,
+            held: bytes.held,
+            since: bytes.since,
+        });
+        let tenant = |(tenant, part): (u32, Part)| TenantMemory { tenant, used: part.used, reserve: part.reserve };
+        let mut sample = MemorySample {
+            capacity: self.capacity,
+            used,
+            leaving: bytes.iter().map(|bytes| bytes.leaving).sum(),
+            is_waited_for: self.is_waited_for(),
+            tenants: self.pool.parts().into_iter().filter(|(_, part)| part.used > 0).map(tenant).collect(),
+            memtables: memtables.collect(),
+        };
+        while let Some(owner) = to_seal(&sample) {
+            let Ok(place) = awake.binary_search_by_key(&owner, |partition| partition.owner) else { return };
+            let held = std::mem::take(&mut sample.memtables[place].held);
+            tracing::debug!(?owner, held, used, "flushing for room in the write memory");
+            awake[place].seal();
+            sample.leaving += held;
+        }
+    }
+}
+
+impl Drop for WriteMemory {
+    fn drop(&mut self) {
+        // The keeper ends.
+        self.due.notify();
+    }
+}
+
+/// Counts who waits, until dropped.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Looks whenever much has been taken since the last look, and often while somebody waits. Ends with the node.
+pub(crate) async fn keep(memory: Weak<WriteMemory>, clock: Arc<dyn Clock>) {
+    loop {
+        let Some(memory) = memory.upgrade() else { return };
+        memory.look();
+        if memory.is_waited_for() {
+            // What was given back without a word (the room of a write that was given up) is found here.
+            memory.freed.notify();
+            drop(memory);
+            sleep_until(&clock, clock.now() + LOOK_AGAIN).await;
+            continue;
+        }
+        let due = Arc::clone(&memory.due);
+        let node = Arc::downgrade(&memory);
+        drop(memory);
+        due.wait(|| node.upgrade().is_none_or(|memory| memory.is_due()).then_some(())).await;
+    }
+}

@@ -1,0 +1,35 @@
+//! Why a write waits for a flush or a compaction.
+
+/// What makes writes wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum StallCause {
+    /// Too many runs in level 0 of its tree (FX-21).
+    L0Runs,
+    /// Every write buffer of its tree is full and waits for its flush (FX-29).
+    Memtables,
+    /// The write memory that all tenants of the node share is used up, or nearly, and its tenant has its share of it (DF-7).
+    NodeMemory,
+}
+
+impl StallCause {
+    /// Every cause.
+    pub const ALL: [StallCause; 3] = [StallCause::L0Runs, StallCause::Memtables, StallCause::NodeMemory];
+
+    /// The label used in metrics and logs.
+    pub const fn name(self) -> &'static str {
+        match self {
+            StallCause::L0Runs => "l0_runs",
+            StallCause::Memtables => "memtables",
+            StallCause::NodeMemory => "node_memory",
+        }
+    }
+}
+
+impl From<weir_lsm::StallCause> for StallCause {
+    fn from(cause: weir_lsm::StallCause) -> Self {
+        match cause {
+            weir_lsm::StallCause::L0Runs => Self::L0Runs,
+            weir_lsm::StallCause::Memtables => Self::Memtables,
+        }
+    }
+}
