@@ -9,7 +9,10 @@ use weir_admission::{
     Direction, Gate, GateOptions, GatedFs, Ledger, Limits, PartitionGate, Quota, Rank, Unit, UnitLimits,
 };
 use weir_io::real::RealClock;
-use weir_io::{AlignedBuf, Class, Clock, DirEntry, Error, ErrorKind, File, Fs, FsLock, Op, OpenOptions, Owner, Tag};
+use weir_io::{
+    AlignedBuf, BoxFuture, Class, Clock, DirEntry, Error, ErrorKind, File, Fs, FsLock, Op, OpenOptions, Owner, Spawn,
+    Tag,
+};
 
 const ROUNDS: u64 = 2_000_000;
 
@@ -87,6 +90,15 @@ fn measure(clock: &dyn Clock, name: &str, mut round: impl FnMut()) {
     println!("{name:<60} {:>7.1} ns", best as f64 / ROUNDS as f64);
 }
 
+/// Nothing here has to wait.
+struct Never;
+
+impl Spawn for Never {
+    fn spawn(&self, _: BoxFuture<()>) {
+        unreachable!("far below the limit")
+    }
+}
+
 fn main() -> weir_io::Result<()> {
     let clock: Arc<dyn Clock> = RealClock::new();
     let owner = Owner { tenant: 1, partition: 1 };
@@ -120,7 +132,7 @@ fn main() -> weir_io::Result<()> {
         partition.foreground().set_limits(limits);
         partition.background().set_limits(limits);
         let node = Gate::new(Arc::clone(&clock), GateOptions::NODE.with_limits(limits));
-        let fs = GatedFs::partition(Arc::new(Null), partition, node, &Ledger::new());
+        let fs = GatedFs::partition(Arc::new(Null), partition, node, &Ledger::new(), Arc::new(Never));
         let Op::Ready(Some(file)) = fs.open(Path::new(""), OpenOptions::read(), Tag::new(owner, Class::Log)) else {
             unreachable!("the null disk never waits")
         };

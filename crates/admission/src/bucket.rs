@@ -133,6 +133,14 @@ impl Bucket {
         self.rate != 0 && self.level >= self.needed(tokens)
     }
 
+    /// Whether `tokens` would leave a debt of at most `debt` nanoseconds' worth at `now`.
+    pub(crate) fn is_ready_in_debt(&mut self, tokens: u64, debt: Nanos, now: Nanos) -> bool {
+        if self.is_ready(tokens, now) {
+            return true;
+        }
+        self.level + i128::from(self.rate) * i128::from(debt) >= i128::from(tokens) * PER_TOKEN
+    }
+
     /// Takes `tokens` if they are there (a full bucket serves any demand, into debt). True if taken.
     pub fn try_take(&mut self, tokens: u64, now: Nanos) -> bool {
         let ready = self.is_ready(tokens, now);

@@ -61,6 +61,11 @@ impl Door {
         &self.account
     }
 
+    /// Whether anything ever waits here.
+    pub(crate) fn may_wait(&self) -> bool {
+        !self.node.is_unlimited() || self.partition.as_ref().is_some_and(|gate| !gate.background().is_unlimited())
+    }
+
     fn rank(&self, class: Class) -> Rank {
         self.partition.as_ref().map_or(Rank::of(class), |gate| gate.rank(class))
     }
@@ -81,8 +86,10 @@ impl Door {
 
     /// Asks both gates for one operation of `bytes`, the node only once the partition has granted (FX-16): nobody
     /// keeps a node token while waiting for his own.
-    pub(crate) fn pass(self: &Arc<Self>, class: Class, direction: Direction, bytes: u64) -> Pass {
-        let toll = Toll { rank: self.rank(class), direction, bytes };
+    /// `buffered` = it goes into the page cache.
+    pub(crate) fn pass(self: &Arc<Self>, class: Class, direction: Direction, bytes: u64, buffered: bool) -> Pass {
+        let rank = self.rank(class);
+        let toll = Toll { rank, direction, bytes, buffered: buffered && class.is_foreground() };
         let (partition, paid) = match self.ask_partition(toll) {
             Own::Paid(grant) => (grant, true),
             Own::Free => (Grant::FREE, false),
@@ -114,7 +121,7 @@ impl Door {
     }
 
     fn ask_partition(&self, toll: Toll) -> Own {
-        let Toll { rank, direction, bytes } = toll;
+        let Toll { rank, direction, bytes, .. } = toll;
         let Some(partition) = &self.partition else { return Own::Free };
         let gate = partition.gate(rank);
         if rank == Rank::Foreground && partition.borrows() {
@@ -131,7 +138,10 @@ impl Door {
     }
 
     fn ask_node(&self, toll: Toll) -> Request {
-        self.node.request(self.owner, toll.rank, toll.direction, toll.bytes)
+        match toll.buffered {
+            true => self.node.request_buffered(self.owner, toll.direction, toll.bytes),
+            false => self.node.request(self.owner, toll.rank, toll.direction, toll.bytes),
+        }
     }
 }
 
@@ -141,6 +151,7 @@ struct Toll {
     rank: Rank,
     direction: Direction,
     bytes: u64,
+    buffered: bool,
 }
 
 /// Tokens of the partition, given back if the I/O is dropped while it waits at the node.
@@ -164,7 +175,7 @@ impl Paid {
 impl Drop for Paid {
     fn drop(&mut self) {
         if let (false, Some(gate)) = (self.kept, &self.door.partition) {
-            let Toll { rank, direction, bytes } = self.toll;
+            let Toll { rank, direction, bytes, .. } = self.toll;
             gate.gate(rank).refund(self.door.owner, rank, direction, bytes);
         }
     }

@@ -207,6 +207,19 @@ impl Gate {
         self.try_pass_limited(Ask { owner, rank, bytes }, lane)
     }
 
+    /// Asks for one foreground write into the page cache: it moves nothing yet, so it passes at once and is paid for by what comes after it,
+    /// up to a tenth of a second of the rate. Beyond that it waits in the queue.
+    pub(crate) fn request_buffered(self: &Arc<Self>, owner: Owner, direction: Direction, bytes: u64) -> Request {
+        let (rank, lane, now) = (Rank::Foreground, self.lane_of(direction), self.clock.now());
+        if let Some(grant) = self.try_pass(owner, rank, direction, bytes) {
+            return Request::Ready(Some(grant));
+        }
+        if self.lock(lane, now).try_buffered(&Ask { owner, rank, bytes }, now) {
+            return Request::Ready(Some(Grant::FREE));
+        }
+        self.request(owner, rank, direction, bytes)
+    }
+
     fn try_pass_limited(self: &Arc<Self>, ask: Ask, lane: usize) -> Option<Grant> {
         let now = self.clock.now();
         let mut locked = self.lock(lane, now);

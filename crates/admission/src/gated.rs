@@ -1,10 +1,14 @@
 //! A file system whose data passes the gates.
 
+use std::future::{Future, poll_fn};
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
-use weir_io::{AlignedBuf, Class, File, Fs, Op, OpenOptions, Owner, Result, Tag, forward_file, forward_fs};
+use weir_io::{AlignedBuf, Class, File, Fs, Op, OpenOptions, Owner, Result, Spawn, Tag, forward_file, forward_fs};
 
+use crate::carrier::carry;
 use crate::dirty::DirtyPages;
 use crate::door::{Door, Held, Pass};
 use crate::gate::Gate;
@@ -22,34 +26,42 @@ use crate::partition::PartitionGate;
 /// A sync costs one operation and no bytes. Background I/O larger than a grant is issued in pieces, two at a time, so
 /// that nothing urgent waits behind it; a failed or dropped one may have been done in part, like any other I/O.
 ///
-/// An I/O that must wait is issued when its future is polled after the grant. One that is dropped before gives its
-/// place and its tokens back.
+/// An I/O that must wait is issued when its future is polled after the grant, background I/O of a partition whether or not anybody
+/// polls it. One that is dropped before gives its place and its tokens back.
 pub struct GatedFs {
     inner: Arc<dyn Fs>,
     door: Arc<Door>,
+    /// Where background I/O that must wait is carried on.
+    spawn: Option<Arc<dyn Spawn>>,
 }
 
 impl GatedFs {
-    /// The file system of a partition: both gates.
-    pub fn partition(inner: Arc<dyn Fs>, partition: Arc<PartitionGate>, node: Arc<Gate>, ledger: &Ledger) -> Arc<Self> {
+    /// The file system of a partition: both gates. Background I/O that must wait is carried on `spawn`.
+    pub fn partition(
+        inner: Arc<dyn Fs>,
+        partition: Arc<PartitionGate>,
+        node: Arc<Gate>,
+        ledger: &Ledger,
+        spawn: Arc<dyn Spawn>,
+    ) -> Arc<Self> {
         let owner = partition.owner();
         let door = Arc::new(Door::new(owner, Some(partition), node, ledger.account(owner)));
-        Arc::new(Self { inner, door })
+        Arc::new(Self { inner, door, spawn: Some(spawn) })
     }
 
     /// The file system of the node's own work (catalogue, checks): the node gate only.
     pub fn node(inner: Arc<dyn Fs>, owner: Owner, node: Arc<Gate>, ledger: &Ledger) -> Arc<Self> {
         let door = Arc::new(Door::new(owner, None, node, ledger.account(owner)));
-        Arc::new(Self { inner, door })
+        Arc::new(Self { inner, door, spawn: None })
     }
 }
 
 impl Fs for GatedFs {
     fn open(&self, path: &Path, options: OpenOptions, tag: Tag) -> Op<Arc<dyn File>> {
-        let door = Arc::clone(&self.door);
+        let (door, spawn) = (Arc::clone(&self.door), self.spawn.clone());
         let gated = move |inner: Arc<dyn File>| -> Arc<dyn File> {
             let dirty = (!inner.is_direct() && !options.dsync).then(Arc::<DirtyPages>::default);
-            Arc::new(GatedFile { inner, door, dirty })
+            Arc::new(GatedFile { inner, door, dirty, spawn })
         };
         match self.inner.open(path, options, tag) {
             Op::Ready(result) => Op::Ready(result.map(|result| result.map(gated))),
@@ -71,23 +83,27 @@ struct GatedFile {
     door: Arc<Door>,
     /// Of a file behind the page cache.
     dirty: Option<Arc<DirtyPages>>,
+    /// See [`GatedFs`].
+    spawn: Option<Arc<dyn Spawn>>,
 }
 
 impl File for GatedFile {
     fn read_at(&self, offset: u64, buf: AlignedBuf, tag: Tag) -> Op<AlignedBuf> {
         let piece = self.door.piece_bytes(tag.class, Direction::Read);
-        if buf.len() as u64 > piece {
-            return read_in_pieces(self, offset, buf, tag, piece as usize);
-        }
-        self.read(offset, buf, tag)
+        let op = match buf.len() as u64 > piece {
+            true => read_in_pieces(self, offset, buf, tag, piece as usize),
+            false => self.read(offset, buf, tag),
+        };
+        self.carried(op, tag)
     }
 
     fn write_at(&self, offset: u64, buf: AlignedBuf, tag: Tag) -> Op<AlignedBuf> {
         let piece = self.door.piece_bytes(tag.class, Direction::Write);
-        if buf.len() as u64 > piece {
-            return write_in_pieces(self, offset, buf, tag, piece as usize);
-        }
-        self.write(offset, buf, tag)
+        let op = match buf.len() as u64 > piece {
+            true => write_in_pieces(self, offset, buf, tag, piece as usize),
+            false => self.write(offset, buf, tag),
+        };
+        self.carried(op, tag)
     }
 
     fn sync(&self, tag: Tag) -> Op<()> {
@@ -109,6 +125,8 @@ struct Entry {
     class: Class,
     direction: Direction,
     bytes: u64,
+    /// It moves nothing yet.
+    buffered: bool,
 }
 
 /// How many bytes a finished I/O really moved, if that can be fewer than it asked for.
@@ -134,8 +152,8 @@ fn issue<T: Unpin + Send + 'static, I: ?Sized + Send + Sync + 'static>(
     moved: Option<Moved<T>>,
     io: impl FnOnce(&I) -> Op<T> + Send + 'static,
 ) -> Op<T> {
-    let Entry { class, direction, bytes } = entry;
-    let held = match door.pass(class, direction, bytes) {
+    let Entry { class, direction, bytes, buffered } = entry;
+    let held = match door.pass(class, direction, bytes, buffered) {
         Pass::Ready(held) => held,
         Pass::Waiting(pass) => {
             let (inner, door) = (Arc::clone(inner), Arc::clone(door));
@@ -190,12 +208,20 @@ fn correct<T>(door: &Door, entry: Entry, moved: Option<Moved<T>>, result: &Resul
 impl GatedFile {
     /// Another handle on the same open file, for what goes on after the call.
     fn again(&self) -> Self {
-        Self { inner: Arc::clone(&self.inner), door: Arc::clone(&self.door), dirty: self.dirty.clone() }
+        Self { inner: Arc::clone(&self.inner), door: Arc::clone(&self.door), dirty: self.dirty.clone(), spawn: None }
+    }
+
+    /// `op`, on a task of its own if it is background and under way.
+    fn carried<T: Unpin + Send + 'static>(&self, op: Op<T>, tag: Tag) -> Op<T> {
+        match (&self.spawn, &op) {
+            (Some(spawn), Op::Pending(_)) if !tag.class.is_foreground() && self.door.may_wait() => carry(op, spawn),
+            _ => op,
+        }
     }
 
     /// One read, uncut. Across the end of the file it moves less than it asked for.
     fn read(&self, offset: u64, buf: AlignedBuf, tag: Tag) -> Op<AlignedBuf> {
-        let entry = Entry { class: tag.class, direction: Direction::Read, bytes: buf.len() as u64 };
+        let entry = Entry { class: tag.class, direction: Direction::Read, bytes: buf.len() as u64, buffered: false };
         let cached = self.dirty.is_some();
         let moved = Some(Moved { of: |got: &AlignedBuf| got.len() as u64, cached });
         issue(&self.inner, &self.door, entry, moved, move |file| file.read_at(offset, buf, tag))
@@ -205,7 +231,8 @@ impl GatedFile {
     fn write(&self, offset: u64, buf: AlignedBuf, tag: Tag) -> Op<AlignedBuf> {
         let len = buf.len() as u64;
         let bytes = self.dirty.as_ref().map_or(len, |dirty| dirty.touch(offset, len));
-        let entry = Entry { class: tag.class, direction: Direction::Write, bytes };
+        let buffered = self.dirty.is_some();
+        let entry = Entry { class: tag.class, direction: Direction::Write, bytes, buffered };
         issue(&self.inner, &self.door, entry, None, move |file| file.write_at(offset, buf, tag))
     }
 }
@@ -217,7 +244,43 @@ fn sync<I: ?Sized + Send + Sync + 'static>(
     tag: Tag,
     io: impl FnOnce(&I) -> Op<()> + Send + 'static,
 ) -> Op<()> {
-    issue(inner, door, Entry { class: tag.class, direction: Direction::Write, bytes: 0 }, None, io)
+    issue(inner, door, Entry { class: tag.class, direction: Direction::Write, bytes: 0, buffered: false }, None, io)
+}
+
+/// A piece of an I/O, which may be done before it is its turn.
+struct Piece {
+    op: Op<AlignedBuf>,
+    done: Option<Result<AlignedBuf>>,
+}
+
+impl Piece {
+    fn new(op: Op<AlignedBuf>) -> Self {
+        Self { op, done: None }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) {
+        if self.done.is_none()
+            && let Poll::Ready(result) = Pin::new(&mut self.op).poll(cx)
+        {
+            self.done = Some(result);
+        }
+    }
+
+    /// The end of this piece. Meanwhile the `next` one goes on, too: granted and not looked at, it would have the device time that this one
+    /// waits for.
+    async fn end(mut self, mut next: Option<&mut Piece>) -> Result<AlignedBuf> {
+        poll_fn(|cx| {
+            self.poll(cx);
+            if let Some(result) = self.done.take() {
+                return Poll::Ready(result);
+            }
+            if let Some(next) = &mut next {
+                next.poll(cx);
+            }
+            Poll::Pending
+        })
+        .await
+    }
 }
 
 /// Reads `buf.len()` bytes in pieces, the next one issued before the last one is awaited.
@@ -226,17 +289,17 @@ fn read_in_pieces(file: &GatedFile, offset: u64, mut buf: AlignedBuf, tag: Tag, 
     let start = move |at: usize, end: usize| {
         (at < end).then(|| {
             let len = piece.min(end - at);
-            (at, len, file.read(offset + at as u64, AlignedBuf::with_len(len), tag))
+            (at, len, Piece::new(file.read(offset + at as u64, AlignedBuf::with_len(len), tag)))
         })
     };
     let mut next = start(0, buf.len());
     Op::pending(async move {
         let mut filled = 0;
         let mut ended = false;
-        while let Some((at, len, op)) = next.take() {
+        while let Some((at, len, piece)) = next.take() {
             // Past the end of the file nothing more is asked for, but what was asked for is awaited.
             next = if ended { None } else { start(at + len, buf.len()) };
-            let part = op.await?;
+            let part = piece.end(next.as_mut().map(|(_, _, next)| next)).await?;
             if !ended {
                 buf[at..at + part.len()].copy_from_slice(&part);
                 filled = at + part.len();
@@ -254,15 +317,14 @@ fn write_in_pieces(file: &GatedFile, offset: u64, buf: AlignedBuf, tag: Tag, pie
     let start = move |at: usize, buf: &AlignedBuf| {
         (at < buf.len()).then(|| {
             let end = buf.len().min(at + piece);
-            (end, file.write(offset + at as u64, AlignedBuf::copy_of(&buf[at..end]), tag))
+            (end, Piece::new(file.write(offset + at as u64, AlignedBuf::copy_of(&buf[at..end]), tag)))
         })
     };
     let mut next = start(0, &buf);
     Op::pending(async move {
-        while let Some((end, op)) = next.take() {
+        while let Some((end, piece)) = next.take() {
             next = start(end, &buf);
-            let written: Result<AlignedBuf> = op.await;
-            written?;
+            piece.end(next.as_mut().map(|(_, next)| next)).await?;
         }
         Ok(buf)
     })

@@ -101,6 +101,9 @@ pub(crate) struct Lane {
 /// A smaller reserve in bytes is not worth the trouble.
 const HANDFUL_MIN: u64 = 2 * PAGE as u64;
 
+/// What the page cache may take in ahead of the device, in nanoseconds of the rate: what waits for the next syncs of logs.
+const BUFFERED_DEBT: Nanos = 100_000_000;
+
 /// Weight of an owner that nobody has set one for, in bytes per second.
 const DEFAULT_WEIGHT: u64 = 1 << 20;
 
@@ -213,6 +216,15 @@ impl Lane {
             return None;
         }
         Some(self.grant(ask, now))
+    }
+
+    /// Lets foreground pass that moves nothing yet, whoever waits, if that leaves no more than [`BUFFERED_DEBT`].
+    pub(crate) fn try_buffered(&mut self, ask: &Ask, now: Nanos) -> bool {
+        let passes = self.bytes.is_ready_in_debt(ask.bytes, BUFFERED_DEBT, now);
+        if passes {
+            self.grant(ask, now);
+        }
+        passes
     }
 
     /// Takes the tokens and lends the device time.

@@ -10,6 +10,7 @@
 //! - [`Quota`]: the capacity units of a tenant.
 
 mod bucket;
+mod carrier;
 pub mod cost;
 mod dirty;
 mod door;

@@ -15,6 +15,7 @@ pub struct PartitionGate {
     foreground: Arc<Gate>,
     background: Arc<Gate>,
     flush_is_urgent: AtomicBool,
+    l0_first: AtomicBool,
     borrows: AtomicBool,
 }
 
@@ -26,6 +27,7 @@ impl PartitionGate {
             foreground: Gate::new(Arc::clone(clock), GateOptions::FOREGROUND),
             background: Gate::new(Arc::clone(clock), GateOptions::BACKGROUND),
             flush_is_urgent: AtomicBool::new(false),
+            l0_first: AtomicBool::new(true),
             borrows: AtomicBool::new(false),
         })
     }
@@ -51,6 +53,11 @@ impl PartitionGate {
         self.flush_is_urgent.store(urgent, Ordering::Relaxed);
     }
 
+    /// Lets what relieves level 0 go before deeper compactions, 10:1 (U-25); otherwise they stand in one queue (FX-9, FX-14).
+    pub fn set_l0_first(&self, first: bool) {
+        self.l0_first.store(first, Ordering::Relaxed);
+    }
+
     /// Lets foreground beyond its own limit pass while the node is idle (C-9). What is sold is capacity units; device
     /// bytes beyond their reservation come from reads that cost more than was thought.
     pub fn set_borrows(&self, borrows: bool) {
@@ -64,10 +71,11 @@ impl PartitionGate {
 
     /// The rank at which `class` passes now.
     pub fn rank(&self, class: Class) -> Rank {
-        if class == Class::Flush && self.flush_is_urgent.load(Ordering::Relaxed) {
-            return Rank::Foreground;
+        match class {
+            Class::Flush if self.flush_is_urgent.load(Ordering::Relaxed) => Rank::Foreground,
+            Class::CompactL0 if !self.l0_first.load(Ordering::Relaxed) => Rank::of(Class::CompactDeep),
+            class => Rank::of(class),
         }
-        Rank::of(class)
     }
 
     /// The gate that I/O of `rank` passes.

@@ -36,7 +36,7 @@ impl Node {
     fn partition(&self, number: u32) -> Partition {
         let gate = PartitionGate::new(owner(number), &self.sim.clock());
         let inner = Arc::new(TraceFs(Arc::clone(&self.disk)));
-        let fs = GatedFs::partition(inner, Arc::clone(&gate), Arc::clone(&self.gate), &self.ledger);
+        let fs = GatedFs::partition(inner, Arc::clone(&gate), Arc::clone(&self.gate), &self.ledger, self.sim.spawner());
         let open = fs.open(Path::new("file"), OpenOptions::read(), tag(Class::Maintenance));
         Partition { gate, file: self.sim.block_on(open).expect("the disk has one file") }
     }
@@ -300,7 +300,7 @@ fn a_partition_borrows_from_an_idle_node_and_gives_way_within_a_quantum() {
         gate.foreground().set_limits(Limits::bytes(10_000_000));
         gate.set_borrows(borrows);
         let inner = Arc::new(TraceFs(Arc::clone(&disk)));
-        let fs = GatedFs::partition(inner, Arc::clone(&gate), Arc::clone(&node), &ledger);
+        let fs = GatedFs::partition(inner, Arc::clone(&gate), Arc::clone(&node), &ledger, sim.spawner());
         let (clock, spawner) = (sim.clock(), sim.spawner());
         sim.spawn(async move {
             let tag = Tag::new(owner(number), Class::Log);
@@ -333,4 +333,32 @@ fn a_partition_borrows_from_an_idle_node_and_gives_way_within_a_quantum() {
     let got = written(&borrowing) - before;
     assert!(got <= 10_000_000.0 * 0.5 + 1_000_000.0 + 500_000.0, "{got} bytes in half a second");
     assert!(clock.now() == SEC + 500 * MS && node_gate.tokens(Direction::Write) < 1_000_000);
+}
+
+#[test]
+fn a_slow_device_is_kept_busy_by_jobs_that_look_at_one_io_at_a_time() {
+    // A grant of 4 KiB takes a millisecond of this device: only one is under way at a time.
+    let node = Node::new(8, Limits::bytes(4_000_000), 250);
+    let partitions: Vec<Partition> = (0..8).map(|number| node.partition(number)).collect();
+    node.disk.content.lock().resize(8 << 20, 0);
+    for partition in partitions {
+        partition.gate.background().set_limits(Limits::bytes(1_000_000));
+        node.sim.spawn(async move {
+            let read = || partition.file.read_at(0, AlignedBuf::with_len(32_768), tag(Class::CompactL0));
+            let write = || partition.file.write_at(0, pattern(32_768), tag(Class::CompactL0));
+            let mut ahead = read();
+            loop {
+                // As a merge does: the next window is asked for, then what was made of the last one is written.
+                let writes = [write(), write()];
+                for write in writes {
+                    write.await.expect("no faults");
+                }
+                ahead.await.expect("no faults");
+                ahead = read();
+            }
+        });
+    }
+    node.sim.run_until(10 * SEC);
+    let total = node.issued(true) + node.issued(false);
+    assert!(total as f64 > 0.9 * 10.0 * 4e6, "the device is kept busy: {total}");
 }

@@ -84,7 +84,7 @@ fn an_io_that_is_done_at_once_allocates_nothing_on_its_way() {
         let gate = PartitionGate::new(owner(1), &sim.clock());
         gate.foreground().set_limits(limits);
         let inner = Arc::new(TraceFs(Arc::clone(&disk)));
-        let fs = GatedFs::partition(inner, gate, node_gate(&sim, limits), &Ledger::new());
+        let fs = GatedFs::partition(inner, gate, node_gate(&sim, limits), &Ledger::new(), sim.spawner());
         let tag = Tag::new(owner(1), Class::Log);
         let file = sim.block_on(fs.open(Path::new("file"), OpenOptions::read(), tag)).expect("no faults");
         let mut buf = AlignedBuf::with_len(4096);

@@ -23,7 +23,7 @@ fn day(seed: u64) -> (u64, u64, Booked) {
         gate.background().set_limits(Limits::bytes(40_000_000));
         node.set_weight(owner(number), Some(20_000_000));
         let inner = Arc::clone(&disk) as Arc<dyn Fs>;
-        let fs = GatedFs::partition(inner, gate, Arc::clone(&node), &ledger);
+        let fs = GatedFs::partition(inner, gate, Arc::clone(&node), &ledger, sim.spawner());
         let (clock, mut rng) = (sim.clock(), sim.rng());
         sim.spawn(async move {
             let options = OpenOptions::create_new();

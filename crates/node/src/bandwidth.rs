@@ -79,6 +79,7 @@ impl Reservation {
         }
         gates.set_borrows(knobs.borrows);
         gates.set_flush_is_urgent(knobs.flush_is_urgent);
+        gates.set_l0_first(knobs.l0_first);
         state.turned = Some(*knobs);
     }
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use futures_util::lock::OwnedMutexGuard;
 use parking_lot::RwLock;
+use weir_admission::policy::Tick;
 use weir_admission::{Gate, GateOptions, GatedFs, Ledger, Pool};
 use weir_io::{Error, ErrorKind, Fs, Owner, Result};
 use weir_lsm::cache::BlockCache;
@@ -86,6 +87,16 @@ impl Node {
             node.create_tenant(TenantSpec::new(TenantName::built_in())).await?;
         }
         Ok(node)
+    }
+
+    /// What the policies saw and decided last; `None` in the first second.
+    pub fn last_tick(&self) -> Option<Arc<Tick>> {
+        self.shared.ticker.last_tick()
+    }
+
+    /// What they saw and decided lately, the oldest first.
+    pub fn ticks(&self) -> Vec<Arc<Tick>> {
+        self.shared.ticker.ticks()
     }
 
     /// All tenants, by name.

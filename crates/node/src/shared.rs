@@ -130,7 +130,7 @@ impl NodeShared {
         let partition_gate = PartitionGate::new(owner, &self.machine.clock);
         home.reservation.open(Arc::clone(&partition_gate));
         self.ticker.opened(owner, home);
-        GatedFs::partition(fs, partition_gate, Arc::clone(&self.gate), &self.ledger)
+        GatedFs::partition(fs, partition_gate, Arc::clone(&self.gate), &self.ledger, Arc::clone(&self.machine.spawn))
     }
 
     /// Different for every opening, as what is in a recycled segment must not look like something new.

@@ -3,7 +3,7 @@
 //! Only partitions that are awake are looked at, in the order of their owners. Between two ticks a partition that is opened, or whose
 //! tenant's limits are altered, gets at once what does not depend on the load.
 //!
-//! Lock order: `policy`, then a home's reservation, then gates. `awake` is alone.
+//! Lock order: `policy`, then a home's reservation, then gates. `awake` and `history` are alone.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -11,7 +11,8 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use weir_admission::policy::bandwidth::BandwidthSettings;
 use weir_admission::policy::{
-    self, Bytes, JobFacts, MemoryFacts, PartitionKnobs, PartitionSample, Policy, Sample, Settings, TreeFacts,
+    self, Bytes, History, JobFacts, MemoryFacts, PartitionKnobs, PartitionSample, Policy, Sample, Settings, Tick,
+    TreeFacts,
 };
 use weir_admission::{Booked, Direction, Gate, Limits, Pool, UNLIMITED};
 use weir_io::{Class, Clock, Nanos, Owner, sleep_until};
@@ -27,6 +28,9 @@ const EVERY: Nanos = 1_000_000_000;
 /// Device bytes read per byte asked for, at most, with four levels of which two are in memory (FX-11).
 const READ_AMPLIFICATION: u64 = 4;
 
+/// Memory for the last ticks: a quarter of an hour of 32 partitions.
+const HISTORY_BYTES_MAX: usize = 16 << 20;
+
 /// See the module.
 pub(crate) struct Ticker {
     config: NodeConfig,
@@ -35,6 +39,7 @@ pub(crate) struct Ticker {
     memory: Arc<Pool>,
     policy: Mutex<Policy>,
     awake: Mutex<BTreeMap<Owner, Weak<Home>>>,
+    history: Mutex<History>,
 }
 
 impl Ticker {
@@ -58,6 +63,7 @@ impl Ticker {
             memory: Arc::clone(memory),
             policy: Mutex::new(policy),
             awake: Mutex::default(),
+            history: Mutex::new(History::new(HISTORY_BYTES_MAX)),
         })
     }
 
@@ -100,11 +106,24 @@ impl Ticker {
         let there: Vec<(&Arc<Home>, Arc<Partition>)> = there.collect();
         let mut policy = self.policy.lock();
         let samples = there.iter().map(|(home, partition)| self.look(home, partition)).collect();
-        let decision = policy.decide(&self.sample(now, samples));
+        let sample = self.sample(now, samples);
+        let decision = policy.decide(&sample);
         for ((home, partition), knobs) in there.iter().zip(&decision.knobs.partitions) {
             home.reservation.turn(knobs, &self.gate);
             partition.turn(knobs);
         }
+        drop(policy);
+        self.history.lock().push(Tick { sample, decision });
+    }
+
+    /// The last ticks that are remembered, the oldest first.
+    pub fn ticks(&self) -> Vec<Arc<Tick>> {
+        self.history.lock().ticks().cloned().collect()
+    }
+
+    /// The last tick.
+    pub fn last_tick(&self) -> Option<Arc<Tick>> {
+        self.history.lock().last().cloned()
     }
 
     fn look(&self, home: &Home, partition: &Partition) -> PartitionSample {

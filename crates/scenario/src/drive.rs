@@ -10,11 +10,11 @@ use weir_io::{Error, Nanos, Result, Rng, sleep_until};
 use weir_node::{Machine, Node, NodeConfig};
 
 use crate::load::{Clients, Tally, latency};
-use crate::outcome::{After, Bytes, Outcome, Run, Second, Spread, StageChange};
+use crate::outcome::{After, Bytes, Outcome, Run, Second, Spread};
 use crate::pattern::Schedule;
 use crate::plan::{Plan, QUIET_SHARE, SECOND};
 use crate::preload::partitions;
-use crate::profile::{COMPACTIONS_PER_PARTITION, STAGES};
+use crate::profile::COMPACTIONS_PER_PARTITION;
 use crate::watch::Watch;
 
 /// Runs `plan` under `profile`, whose settings are `config`, on `machine`, which has the preloaded data. `world` names the machine.
@@ -34,14 +34,22 @@ pub async fn run(
     let partitions = partitions(&node, plan).await?;
     let mut watch = Watch::new(partitions.clone(), Arc::clone(node.ledger()));
     let (start, stalls_before) = (watch.bytes(), watch.stalls());
-    let load = Load { plan, machine: &machine, partitions: &partitions, failure: Arc::default(), busy: Arc::default() };
+    let load = Load {
+        plan,
+        node: &node,
+        machine: &machine,
+        partitions: &partitions,
+        failure: Arc::default(),
+        busy: Arc::default(),
+    };
 
-    let from = clock.now();
+    // What opening left in the gates is none of the load's business.
+    let from = clock.now() + SECOND;
     let until = from + plan.args.seconds * SECOND;
     let tally = load.send(from, until, false);
     for second in 1..=plan.args.seconds {
         sleep_until(&clock, from + second * SECOND).await;
-        tell(bar, watch.tick(&tally));
+        tell(bar, watch.tick(&node, &tally));
         load.check()?;
     }
     let bytes = watch.bytes().since(&start);
@@ -79,7 +87,7 @@ pub async fn run(
         bytes,
         background_amplification: ratio(bytes.background(), bytes.user),
         device_utilisation: utilisation(plan, &bytes),
-        stages: stages(&series),
+        stages: watch.changes,
         memory_peak_bytes: series.iter().map(|second| second.memory).max().unwrap_or(0),
         after,
     };
@@ -91,6 +99,7 @@ pub async fn run(
 /// What the senders need.
 struct Load<'a> {
     plan: &'a Plan,
+    node: &'a Node,
     machine: &'a Machine,
     partitions: &'a [Arc<weir_node::Partition>],
     /// Why the first write failed.
@@ -153,7 +162,7 @@ async fn rest(load: &Load<'_>, watch: &mut Watch, from: Nanos, seconds: u64, bar
     bar.set_length(load.plan.args.seconds + seconds);
     for second in 1..=seconds {
         sleep_until(clock, from + second * SECOND).await;
-        tell(bar, watch.tick(&tally));
+        tell(bar, watch.tick(load.node, &tally));
         load.check()?;
         if watch.is_restored() {
             restored = Some(second);
@@ -175,24 +184,6 @@ async fn rest(load: &Load<'_>, watch: &mut Watch, from: Nanos, seconds: u64, bar
 
 fn reads_in_time(tally: &Tally) -> Option<Spread> {
     tally.partition_reads.iter().any(|&(all, _)| all > 0).then(|| Spread::of(&tally.read_shares()))
-}
-
-/// Changes of stage, seen once a second.
-fn stages(series: &[Second]) -> Vec<StageChange> {
-    let mut changes = Vec::new();
-    let partitions = series.first().map_or(0, |second| second.stage.len());
-    let mut last = vec![0; partitions];
-    for (at, second) in series.iter().enumerate() {
-        for (partition, (last, &now)) in last.iter_mut().zip(&second.stage).enumerate() {
-            if *last != now {
-                let name = |stage: u8| STAGES.get(usize::from(stage)).copied().unwrap_or("?").to_owned();
-                let (from, to) = (name(*last), name(now));
-                changes.push(StageChange { t: at as f64 + 1.0, partition, from, to, why: String::new() });
-                *last = now;
-            }
-        }
-    }
-    changes
 }
 
 fn tell(bar: &ProgressBar, second: &Second) {

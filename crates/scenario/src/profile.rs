@@ -2,6 +2,7 @@
 
 use weir_admission::Limits;
 use weir_admission::cost::Capacity;
+use weir_admission::policy::Stage;
 use weir_log::SyncMode;
 use weir_lsm::TreeOptions;
 use weir_node::{Bandwidth, NodeConfig, Profile};
@@ -9,7 +10,15 @@ use weir_node::{Bandwidth, NodeConfig, Profile};
 use crate::plan::Plan;
 
 /// Names of the stages of deferral, in the order of [`crate::outcome::Second::stage`].
-pub const STAGES: [&str; 3] = ["normal", "stage 1", "stage 2"];
+pub const STAGES: [&str; Stage::ALL.len()] = {
+    let mut names = [""; Stage::ALL.len()];
+    let mut at = 0;
+    while at < names.len() {
+        names[at] = Stage::ALL[at].name();
+        at += 1;
+    }
+    names
+};
 
 /// Largest background rate of a partition at scale 1, in bytes per second: 3 MB/s of writes x 20 (FX-E3).
 const BACKGROUND: u64 = 60_000_000;

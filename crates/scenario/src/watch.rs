@@ -3,19 +3,22 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use weir_admission::policy::Stage;
 use weir_admission::{Booked, Direction};
 use weir_io::Class;
-use weir_lsm::pick::Scope;
-use weir_node::{Ledger, Partition};
+use weir_node::{Ledger, Node, Partition};
 
 use crate::load::Tally;
-use crate::outcome::{Bytes, Second, Stalls};
+use crate::outcome::{Bytes, Second, StageChange, Stalls};
 
 /// See the module.
 pub struct Watch {
     partitions: Vec<Arc<Partition>>,
     ledger: Arc<Ledger>,
     last: Bytes,
+    stages: Vec<Stage>,
+    /// Every change of a partition's stage so far.
+    pub changes: Vec<StageChange>,
     /// Every second so far.
     pub series: Vec<Second>,
 }
@@ -23,8 +26,8 @@ pub struct Watch {
 impl Watch {
     /// Begins now.
     pub fn new(partitions: Vec<Arc<Partition>>, ledger: Arc<Ledger>) -> Self {
-        let last = bytes(&ledger.total());
-        Self { partitions, ledger, last, series: Vec::new() }
+        let (last, stages) = (bytes(&ledger.total()), vec![Stage::Normal; partitions.len()]);
+        Self { partitions, ledger, last, stages, changes: Vec::new(), series: Vec::new() }
     }
 
     /// All bytes so far, of all time.
@@ -50,22 +53,19 @@ impl Watch {
     }
 
     /// Ends a second.
-    pub fn tick(&mut self, tally: &Mutex<Tally>) -> &Second {
+    pub fn tick(&mut self, node: &Node, tally: &Mutex<Tally>) -> &Second {
         let now = bytes(&self.ledger.total());
         let mut second = Second { bytes: now.since(&self.last), ..Second::default() };
         self.last = now;
+        self.look_at_stages(node);
         for partition in &self.partitions {
             let shape = partition.tree().shape();
             second.l0.push(shape.levels[0].tables as u16);
             second.sealed.push(shape.sealed as u16);
-            second.stage.push(match partition.tree().knobs().scope {
-                Scope::All => 0,
-                Scope::L0ToL1 => 1,
-                Scope::IntraL0 => 2,
-            });
             let levels: u64 = shape.levels[..2].iter().map(|level| level.bytes).sum();
             second.memory += (shape.memtable_bytes + shape.sealed_bytes) as u64 + levels;
         }
+        second.stage = self.stages.iter().map(|&stage| place(stage)).collect();
         let mut tally = tally.lock();
         (second.served, second.normally) = std::mem::take(&mut tally.done_now);
         second.reads = std::mem::take(&mut tally.reads_done_now);
@@ -75,6 +75,25 @@ impl Watch {
         self.series.push(second);
         self.series.last().expect("just pushed")
     }
+
+    fn look_at_stages(&mut self, node: &Node) {
+        let Some(tick) = node.last_tick() else { return };
+        let knobs = &tick.decision.knobs.partitions;
+        for (index, partition) in self.partitions.iter().enumerate() {
+            let Some(knobs) = knobs.iter().find(|knobs| knobs.owner == partition.owner()) else { continue };
+            let before = std::mem::replace(&mut self.stages[index], knobs.stage);
+            if before != knobs.stage {
+                let t = self.series.len() as f64 + 1.0;
+                let [from, to] = [before, knobs.stage].map(|stage| stage.name().to_owned());
+                self.changes.push(StageChange { t, partition: index, from, to, why: knobs.why.to_string() });
+            }
+        }
+    }
+}
+
+/// Of a stage in [`Stage::ALL`].
+fn place(stage: Stage) -> u8 {
+    Stage::ALL.iter().position(|&other| other == stage).unwrap_or(0) as u8
 }
 
 fn percentiles(histogram: &mut hdrhistogram::Histogram<u64>) -> [f64; 3] {

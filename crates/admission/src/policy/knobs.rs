@@ -50,6 +50,8 @@ pub struct PartitionKnobs {
     pub intra_l0_fan_in: u64,
     /// Flushes pass as foreground (U-11).
     pub flush_is_urgent: bool,
+    /// What relieves level 0 goes before deeper compactions (U-25).
+    pub l0_first: bool,
     /// Bytes per second that users may write; `None` = as they like.
     pub write_rate: Option<u64>,
     /// Why the stage is what it is.
@@ -73,6 +75,7 @@ impl PartitionKnobs {
             write_buffers: partition.tree.write_buffers,
             intra_l0_fan_in: INTRA_L0_FAN_IN,
             flush_is_urgent: false,
+            l0_first: false,
             write_rate: None,
             why: Reason::Enough,
             time_to_stall: None,

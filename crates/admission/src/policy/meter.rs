@@ -11,6 +11,8 @@ use crate::limits::{Direction, Limits};
 const SECOND: Nanos = 1_000_000_000;
 /// Time between two looks at the average ingest (FX-12).
 const AVERAGE_OVER: Nanos = 60 * SECOND;
+/// A partition that was opened so lately and has written nothing yet has no average of zero, but none: what it did before is not known.
+const FRESH: Nanos = 300 * SECOND;
 /// Time constant of the measured amplification (U-10), in seconds.
 const AMPLIFICATION_SECONDS: f64 = 600.0;
 /// Before anything is measured: what the paper's runs measured (FX-13), in device bytes per byte ingested.
@@ -30,6 +32,7 @@ pub struct Meters {
 
 #[derive(Clone, Debug)]
 struct Meter {
+    opened_at: Nanos,
     at: Nanos,
     bytes: Bytes,
     minute_at: Nanos,
@@ -93,6 +96,7 @@ impl Meters {
 impl Meter {
     fn new(now: Nanos, partition: &PartitionSample) -> Self {
         Self {
+            opened_at: now,
             at: now,
             bytes: partition.bytes,
             minute_at: now,
@@ -117,6 +121,9 @@ impl Meter {
             let keep = (-seconds / AMPLIFICATION_SECONDS).exp();
             self.ingested = self.ingested * keep + since.user as f64;
             self.background = self.background * keep + since.background() as f64;
+        }
+        if self.average.is_none() && partition.bytes.user == self.minute_user && now - self.opened_at < FRESH {
+            self.minute_at = now;
         }
         if now - self.minute_at >= AVERAGE_OVER {
             let minute = (now - self.minute_at) as f64 / SECOND as f64;
@@ -202,6 +209,19 @@ mod tests {
         assert_eq!((last.average, last.ingest), (Some(2e6), 0.0));
         let last = meters.observe(&at(120, Bytes { user: 120_000_000, ..Bytes::default() }, 3), |_| false)[0];
         assert_eq!(last.average, Some(0.0));
+    }
+
+    #[test]
+    fn the_first_minute_begins_with_the_first_write_after_opening() {
+        let average_at = |second: u64, first_write: u64| {
+            let mut meters = Meters::default();
+            let user = |second: u64| 2_000_000 * second.saturating_sub(first_write);
+            let looks = (0..=second)
+                .map(|now| meters.observe(&at(now, Bytes { user: user(now), ..Bytes::default() }, 3), |_| false)[0]);
+            looks.last().expect("looked").average
+        };
+        assert_eq!([average_at(100, 90), average_at(149, 90), average_at(150, 90)], [None, None, Some(2e6)]);
+        assert_eq!(average_at(590, 580), Some(0.0), "U-9");
     }
 
     #[test]

@@ -3,12 +3,15 @@
 
 pub mod bandwidth;
 pub mod deferral;
+pub mod forecast;
+mod history;
 mod knobs;
 pub mod meter;
 mod profile;
 mod sample;
 pub mod share;
 
+pub use history::{History, Tick};
 pub use knobs::{INTRA_L0_FAN_IN, Knobs, NodeKnobs, PartitionKnobs, Reason, Scope, Stage};
 pub use profile::{Decision, Policy, Profile, Settings};
 pub use sample::{Bytes, JobFacts, MemoryFacts, PartitionSample, Sample, TreeFacts};

@@ -7,8 +7,8 @@ use weir_io::Nanos;
 use super::bandwidth::{
     Autotune, AutotuneSettings, BandwidthPolicy, BandwidthSettings, Calcspar, Fixed, Reserved, Unlimited,
 };
-use super::deferral::{DeferralPolicy, Never};
-use super::knobs::{Knobs, NodeKnobs, PartitionKnobs};
+use super::deferral::{DeferralPolicy, FlexEngine, Never, Weir};
+use super::knobs::{Knobs, NodeKnobs, PartitionKnobs, Stage};
 use super::meter::{Load, Meters};
 use super::sample::{PartitionSample, Sample};
 use crate::limits::Limits;
@@ -134,7 +134,13 @@ impl Policy {
             Profile::FlexEngine => Box::new(Reserved { settings: rates, floor: false }),
             Profile::Weir => Box::new(Reserved { settings: rates, floor: true }),
         };
-        Self { profile, meters: Meters::default(), bandwidth, deferral: Box::new(Never) }
+        let deferral: Box<dyn DeferralPolicy> = match profile {
+            Profile::RocksDb | Profile::RocksDbAutotune | Profile::Node | Profile::Calcspar => Box::new(Never),
+            Profile::NodeStage1 => Box::new(FlexEngine::new(Stage::One)),
+            Profile::FlexEngine => Box::new(FlexEngine::new(Stage::Two)),
+            Profile::Weir => Box::new(Weir::new(settings.migration)),
+        };
+        Self { profile, meters: Meters::default(), bandwidth, deferral }
     }
 
     /// Which profile it is.

@@ -44,7 +44,8 @@ impl Reserved {
             // A page a second, so that nothing waits for ever.
             Some(rate) => (rate as u64).clamp(4096, self.settings.background.max(4096)),
         };
-        PartitionKnobs { background: Limits::Shared(Rates::bytes(rate)), ..front(partition, &self.settings) }
+        let background = Limits::Shared(Rates::bytes(rate));
+        PartitionKnobs { background, l0_first: self.floor, ..front(partition, &self.settings) }
     }
 }
 

@@ -1,14 +1,27 @@
 //! Whose compactions are put off, and how far.
 
+mod flexengine;
+mod guard;
 mod never;
+mod ramp;
+mod weir;
 
+pub use flexengine::FlexEngine;
+pub use guard::{Guard, Pressure};
 pub use never::Never;
+pub use ramp::Ramp;
+pub use weir::Weir;
 
-use weir_io::Owner;
+use weir_io::{Nanos, Owner};
 
 use super::knobs::Knobs;
-use super::meter::Load;
+use super::meter::{Load, share};
 use super::sample::Sample;
+
+/// The node is in violation from this share of the device on (FX-5).
+pub const ENTER: f64 = 0.80;
+/// Stage two begins at this share of the runs at which writes are slowed, in percent (FX-20: 12 of 20).
+const STAGE_TWO_PERCENT: u64 = 60;
 
 /// Decides stages and what goes with them. State is in the implementor, facts are in the sample: no clock, no I/O.
 pub trait DeferralPolicy: Send {
@@ -17,4 +30,15 @@ pub trait DeferralPolicy: Send {
 
     /// Whether the compactions of `owner` are put off just now.
     fn is_deferred(&self, owner: Owner) -> bool;
+}
+
+/// What the load needs while nothing is put off, as a share of the device (U-1): catching up is not in it.
+pub fn demand(sample: &Sample, loads: &[Load]) -> f64 {
+    let sum = |of: fn(&Load) -> f64| loads.iter().map(of).sum::<f64>();
+    share(&sample.device, sum(|load| load.read), sum(|load| load.log), sum(Load::background_need))
+}
+
+fn nanos(seconds: f64) -> Nanos {
+    // Saturates.
+    (seconds * 1e9) as Nanos
 }

@@ -1,0 +1,81 @@
+//! FlexEngine's deferral in two stages, as its paper has it (FX-19 to FX-27).
+//!
+//! While the load needs 80 % of the device or more, every partition that needs more background than an equal share of what there is
+//! does no compaction but level 0 into level 1; from 12 of 20 runs on it only merges inside level 0, and stays so until there is bandwidth again. Then
+//! everything runs at once.
+//!
+//! Ours, where the paper is silent: "usage" is what the load *needs* (U-1: behind a limiter, usage cannot pass the limit, and
+//! catching up would look like load). Which partitions: the hungry ones (FX-27).
+
+use std::collections::BTreeMap;
+
+use weir_io::Owner;
+
+use super::{DeferralPolicy, ENTER, STAGE_TWO_PERCENT, demand};
+use crate::policy::forecast::{Course, seconds_to_stall, tokens};
+use crate::policy::knobs::{Knobs, PartitionKnobs, Reason, Stage};
+use crate::policy::meter::{Load, capacity};
+use crate::policy::sample::{PartitionSample, Sample};
+
+/// See the module.
+pub struct FlexEngine {
+    /// The last stage that is used: 1 for the paper's ablation.
+    pub last: Stage,
+    stages: BTreeMap<Owner, Stage>,
+}
+
+impl FlexEngine {
+    /// With stages up to `last`.
+    pub fn new(last: Stage) -> Self {
+        Self { last, stages: BTreeMap::new() }
+    }
+
+    fn next(&self, now: Stage, short: bool, hungry: bool, partition: &PartitionSample) -> Stage {
+        let is_long = partition.tree.l0_runs * 100 >= partition.tree.l0_slow * STAGE_TWO_PERCENT;
+        match now {
+            _ if !short => Stage::Normal,
+            Stage::Normal if !hungry => Stage::Normal,
+            Stage::Normal | Stage::One if is_long && self.last == Stage::Two => Stage::Two,
+            Stage::Normal => Stage::One,
+            latched => latched,
+        }
+    }
+}
+
+impl DeferralPolicy for FlexEngine {
+    fn decide(&mut self, sample: &Sample, loads: &[Load], knobs: &mut Knobs) {
+        let demand = demand(sample, loads);
+        let share = capacity(&sample.device).map(|capacity| {
+            let foreground: f64 = loads.iter().map(|load| load.read + load.log).sum();
+            ENTER * (capacity - foreground).max(0.0) / loads.len().max(1) as f64
+        });
+        let tokens = tokens(sample, loads);
+        let mut stages = BTreeMap::new();
+        for (index, (partition, load)) in sample.partitions.iter().zip(loads).enumerate() {
+            let before = self.stages.get(&partition.owner).copied().unwrap_or_default();
+            let hungry = load.ingest > 0.0 && share.is_some_and(|share| load.background_need() >= share);
+            let stage = self.next(before, demand >= ENTER, hungry, partition);
+            stages.insert(partition.owner, stage);
+            let knob = &mut knobs.partitions[index];
+            let why = match stage {
+                Stage::Normal => Reason::Enough,
+                Stage::Two => Reason::Runs(partition.tree.l0_runs),
+                _ => Reason::Demand((demand * 100.0) as u64),
+            };
+            *knob = PartitionKnobs { stage, scope: stage.scope(), why, ..*knob };
+            let course = Course {
+                scope: knob.scope,
+                gather: knob.flush_gather,
+                buffers: knob.write_buffers,
+                fan_in: knob.intra_l0_fan_in,
+            };
+            knob.time_to_stall =
+                seconds_to_stall(&partition.tree, load.ingest, tokens[index], course).map(super::nanos);
+        }
+        self.stages = stages;
+    }
+
+    fn is_deferred(&self, owner: Owner) -> bool {
+        self.stages.get(&owner).is_some_and(|stage| stage.is_deferred())
+    }
+}

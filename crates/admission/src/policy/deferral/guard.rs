@@ -1,0 +1,74 @@
+//! The last valve before a stall (C-1): writes are shaped smoothly, by CruiseDB's controller, instead of stopped.
+//!
+//! It is shut while the write buffers are less than 80 % full and level 0 is two runs or more from the threshold. Every write that it
+//! delays counts as not normally served.
+
+/// CruiseDB's set-point and gains (CR-2, CR-3).
+const SET_POINT: f64 = 0.5;
+const K1: f64 = 0.5;
+const K2: f64 = 0.4;
+/// Watermark from which it may open, and below which it shuts again (CR-4, U-13).
+const OPEN: f64 = 0.8;
+const SHUT: f64 = 0.7;
+/// A step is at most by this factor (U-13).
+const STEP: std::ops::RangeInclusive<f64> = 0.5..=1.5;
+
+/// See the module.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Guard {
+    /// Bytes per second; `None` while it is shut.
+    rate: Option<f64>,
+    error: f64,
+}
+
+/// What the guard sees of a partition.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pressure {
+    /// How full the write buffers or level 0 are, the fuller of both, 1 = a stall.
+    pub watermark: f64,
+    /// Whether a stall is near enough.
+    pub is_near: bool,
+    /// What users wrote, in bytes per second.
+    pub ingest: f64,
+    /// What can be kept up for ever, in bytes per second (CruiseDB's T_c, CR-5).
+    pub sustainable: f64,
+}
+
+impl Guard {
+    /// The rate that writes have from now on.
+    pub fn step(&mut self, pressure: &Pressure) -> Option<u64> {
+        let Pressure { watermark, is_near, ingest, sustainable } = *pressure;
+        let error = watermark - SET_POINT;
+        let rate = match self.rate {
+            None if is_near && watermark >= OPEN && sustainable.is_finite() => Some(sustainable.min(ingest)),
+            None => None,
+            Some(_) if watermark < SHUT => None,
+            Some(_) if watermark >= OPEN => Some(sustainable),
+            Some(rate) => Some(rate * (1.0 - K1 * error - K2 * (error - self.error)).clamp(*STEP.start(), *STEP.end())),
+        };
+        self.error = error;
+        // Never below a quarter of what can be kept up: whoever is throttled still gets somewhere (U-13).
+        self.rate = rate.map(|rate| rate.max(sustainable / 4.0).max(1024.0));
+        self.rate.map(|rate| rate as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(watermark: f64, is_near: bool) -> Pressure {
+        Pressure { watermark, is_near, ingest: 3e6, sustainable: 2e6 }
+    }
+
+    #[test]
+    fn it_opens_only_before_a_stall_and_shuts_with_room() {
+        let mut guard = Guard::default();
+        assert_eq!(guard.step(&at(0.79, true)), None);
+        assert_eq!(guard.step(&at(0.95, false)), None, "a flush is about to make room");
+        assert_eq!(guard.step(&at(0.80, true)), Some(2_000_000));
+        // CR-3: (0.75 - 0.5) and (0.75 - 0.8) make 1 - 0.125 + 0.02.
+        assert_eq!(guard.step(&at(0.75, false)), Some(1_790_000));
+        assert_eq!(guard.step(&at(0.69, false)), None);
+    }
+}

@@ -1,0 +1,56 @@
+//! No resume storm (U-4): how many partitions may catch up at a time, and with how much.
+
+use weir_io::Nanos;
+
+/// Time between two doublings, in nanoseconds.
+const EVERY: Nanos = 5_000_000_000;
+/// What the load and catching up may take together, as a share of the device.
+const TOGETHER: f64 = 0.75;
+/// No more than this many.
+const SLOTS_MAX: usize = 1 << 10;
+
+/// Slots: 1, 2, 4 … as long as there is bandwidth, half as many at each sign that there is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ramp {
+    slots: usize,
+    since: Nanos,
+}
+
+impl Default for Ramp {
+    fn default() -> Self {
+        Self { slots: 1, since: 0 }
+    }
+}
+
+impl Ramp {
+    /// Partitions that may catch up at `now`. `wanted` = somebody waits; `short` = the load needs too much.
+    pub fn step(&mut self, now: Nanos, wanted: bool, short: bool) -> usize {
+        if short {
+            (self.slots, self.since) = ((self.slots / 2).max(1), now);
+        } else if !wanted {
+            *self = Self { slots: 1, since: now };
+        } else if now - self.since >= EVERY {
+            (self.slots, self.since) = ((self.slots * 2).min(SLOTS_MAX), now);
+        }
+        self.slots
+    }
+
+    /// Bytes per second for all who catch up, beside a load that needs `demand` of the device's `capacity`.
+    pub fn budget(capacity: f64, demand: f64) -> f64 {
+        capacity * (TOGETHER - demand).max(0.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_double_every_five_seconds_and_halve_when_the_node_is_short() {
+        let mut ramp = Ramp::default();
+        let mut at = |second: u64, short| ramp.step(second * 1_000_000_000, true, short);
+        assert_eq!([1, 4, 5, 9, 10, 15].map(|second| at(second, false)), [1, 1, 2, 2, 4, 8]);
+        assert_eq!([at(16, true), at(17, false), at(21, false)], [4, 4, 8]);
+        assert_eq!(Ramp::budget(100.0, 0.5), 25.0);
+    }
+}

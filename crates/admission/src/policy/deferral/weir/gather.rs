@@ -1,0 +1,87 @@
+//! How many memtables become one run, and how many there may be.
+
+use crate::policy::forecast::{Tokens, gather};
+use crate::policy::meter::Load;
+use crate::policy::sample::{PartitionSample, Sample};
+
+/// Memtables that become one run, at most: four make a run of level 0 last four times as long.
+const MEMTABLES_MAX: u64 = 4;
+/// Memtables of a partition, at most: four that wait, as many that fill during their flush, and one.
+const BUFFERS_MAX: u64 = 9;
+/// Share of the memory for memtables that may be spent, in percent (U-20) …
+const MEMORY_PERCENT: u64 = 80;
+/// … and from which nobody gathers any more.
+const MEMORY_FULL_PERCENT: u64 = 90;
+
+/// See the module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gathering {
+    /// Memtables that a flush waits for.
+    pub memtables: u64,
+    /// Memtables allowed.
+    pub buffers: u64,
+}
+
+/// For every partition, in the order of the sample. While the node is not `short`, each has what is configured.
+pub fn choose(sample: &Sample, loads: &[Load], tokens: &[Tokens], short: bool) -> Vec<Gathering> {
+    let memory = sample.memory;
+    let is_full = memory.buffers_max.is_some_and(|max| memory.buffers_used * 100 >= max * MEMORY_FULL_PERCENT);
+    let writes = |load: &Load| load.ingest > 0.0;
+    let writers = loads.iter().filter(|load| writes(load)).count().max(1) as u64;
+    let each = memory.buffers_max.map(|max| max * MEMORY_PERCENT / 100 / writers);
+    let of = |(partition, (load, tokens)): (&PartitionSample, (&Load, &Tokens))| {
+        let tree = &partition.tree;
+        let affordable = each.map_or(BUFFERS_MAX, |bytes| bytes / tree.memtable_bytes.max(1));
+        let more = affordable.min(BUFFERS_MAX).max(tree.write_buffers);
+        let memtables = match short && writes(load) && !is_full {
+            true => gather(load.ingest, tokens.flush, more, MEMTABLES_MAX),
+            false => 1,
+        };
+        let wanted = if memtables > 1 { more } else { tree.write_buffers };
+        // What is there already is given back as it is flushed: nobody is stopped by a buffer that he was given.
+        let held = if tree.sealed + 2 > wanted { tree.write_buffers_now } else { wanted };
+        Gathering { memtables, buffers: wanted.max(held) }
+    };
+    sample.partitions.iter().zip(loads.iter().zip(tokens)).map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::Limits;
+    use crate::policy::sample::{MemoryFacts, TreeFacts};
+
+    fn chosen(buffers_max: Option<u64>, used: u64, sealed: u64, short: bool) -> (u64, u64) {
+        let tree = TreeFacts {
+            memtable_bytes: 16,
+            write_buffers: 4,
+            write_buffers_now: if sealed > 3 { 9 } else { 4 },
+            sealed,
+            ..TreeFacts::default()
+        };
+        let sample = Sample {
+            now: 0,
+            device: Limits::bytes(1000),
+            memory: MemoryFacts { buffers_used: used, buffers_max },
+            partitions: vec![PartitionSample { tree, ..PartitionSample::default() }],
+        };
+        let load = Load { ingest: 3.0, ..Load::default() };
+        let [chosen] = choose(&sample, &[load], &[Tokens { flush: 6.0, merge: 0.0 }], short)[..] else { panic!("one") };
+        (chosen.memtables, chosen.buffers)
+    }
+
+    #[test]
+    fn four_in_nine_if_there_is_memory() {
+        assert_eq!(chosen(None, 0, 0, true), (4, 9));
+        assert_eq!(chosen(None, 0, 0, false), (1, 4));
+        assert_eq!(chosen(Some(1000), 0, 0, true), (4, 9));
+        assert_eq!(chosen(Some(120), 0, 0, true), (3, 6), "80 % are six buffers");
+        assert_eq!(chosen(Some(1000), 900, 0, true), (1, 4), "U-20");
+    }
+
+    #[test]
+    fn buffers_are_given_back_as_they_are_flushed() {
+        assert_eq!(chosen(None, 0, 7, false), (1, 9));
+        assert_eq!(chosen(None, 0, 2, false), (1, 4));
+    }
+}

@@ -1,0 +1,62 @@
+//! Whether the node is short of bandwidth: by what the load needs, with patience in both directions (U-1, U-3).
+
+use weir_io::Nanos;
+
+use crate::policy::deferral::ENTER;
+
+/// Windows above [`ENTER`] in a row before anything is put off.
+const WINDOWS: u32 = 3;
+/// Shortage is over when the load has needed less than this share of the device …
+const LEAVE: f64 = 0.60;
+/// … for so long, in nanoseconds.
+const LEAVE_AFTER: Nanos = 30_000_000_000;
+
+/// See the module.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Latch {
+    high: u32,
+    low_since: Option<Nanos>,
+    short_since: Option<Nanos>,
+}
+
+impl Latch {
+    /// Takes in what the load needs, as a share of the device. `pressed` = some level 0 is long already: then there is no waiting.
+    pub fn step(&mut self, now: Nanos, demand: f64, pressed: bool) {
+        self.high = if demand >= ENTER { self.high.saturating_add(1) } else { 0 };
+        self.low_since = if demand < LEAVE { Some(self.low_since.unwrap_or(now)) } else { None };
+        let is_over = self.low_since.is_some_and(|since| now - since >= LEAVE_AFTER);
+        if self.high >= WINDOWS || (pressed && demand > 1.0) {
+            self.short_since = Some(self.short_since.unwrap_or(now));
+        } else if is_over {
+            self.short_since = None;
+        }
+    }
+
+    /// Since when the node is short.
+    pub fn short_since(&self) -> Option<Nanos> {
+        self.short_since
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Nanos = 1_000_000_000;
+
+    #[test]
+    fn three_windows_enter_and_thirty_seconds_of_calm_leave() {
+        let mut latch = Latch::default();
+        let mut at = |second: u64, demand: f64, pressed: bool| {
+            latch.step(second * SECOND, demand, pressed);
+            latch.short_since().map(|since| since / SECOND)
+        };
+        assert_eq!([at(1, 0.81, false), at(2, 0.79, false), at(3, 0.81, false), at(4, 0.81, false)], [None; 4]);
+        assert_eq!(at(5, 0.81, false), Some(5));
+        for second in 6..100 {
+            assert_eq!(at(second, if second % 2 == 0 { 0.79 } else { 0.61 }, false), Some(5));
+        }
+        assert_eq!([at(100, 0.59, false), at(129, 0.59, false), at(130, 0.59, false)], [Some(5), Some(5), None]);
+        assert_eq!([at(131, 1.0, true), at(132, 1.1, true)], [None, Some(132)]);
+    }
+}

@@ -1,0 +1,258 @@
+//! Weir's deferral: FlexEngine's two stages with what its paper leaves open decided (U-1 to U-5, U-20, U-22, U-23), and three levers more.
+//!
+//! 1. While the node is short ([`latch`]), every partition that writes **gathers**: up to four memtables become one run, in up to nine
+//!    buffers, as many as memory and the speed of flushes allow. That alone makes a run of level 0 last four times as long and costs no
+//!    bandwidth; it costs memory, log, and time to recover.
+//! 2. Stage one for those who save most by it, until the rest fits (U-2): nobody more than is needed.
+//! 3. Stage two for a partition at 12 of 20 runs, or as soon as its **time to stall** is under a minute, if merging inside level 0
+//!    makes it longer.
+//! 4. Back by way of drain, one and resume, a few partitions at a time ([`Ramp`]), nearest to a stall first.
+//! 5. The guard is the last valve; after twice the time that moving a partition takes it opens earlier (U-22).
+
+mod gather;
+mod latch;
+mod partition;
+
+use std::collections::BTreeMap;
+
+use weir_io::{Nanos, Owner};
+
+use self::gather::Gathering;
+use self::latch::Latch;
+use self::partition::State;
+use super::{DeferralPolicy, ENTER, Pressure, Ramp, STAGE_TWO_PERCENT, demand, nanos};
+use crate::limits::{Direction, Limits, Rates};
+use crate::policy::forecast::{Course, Tokens, seconds_to_stall, tokens};
+use crate::policy::knobs::{Knobs, Reason, Scope, Stage};
+use crate::policy::meter::{Load, capacity};
+use crate::policy::sample::{PartitionSample, Sample};
+
+/// Partitions are put off until the rest needs no more than this share of the device (U-2).
+const PROJECTED: f64 = 0.70;
+/// A stage lasts at least so long, in nanoseconds (U-3).
+const DWELL: Nanos = 10_000_000_000;
+/// Runs in level 0 that make a shortage urgent (U-1).
+const PRESSED_RUNS: u64 = 8;
+/// A stall nearer than this starts stage two, in seconds.
+const STALL_AHEAD: f64 = 60.0;
+/// A stall nearer than this opens the guard, in seconds …
+const STALL_NEAR: f64 = 5.0;
+/// … and this one, once deferral has lasted twice as long as moving a partition takes (U-22).
+const STALL_NEAR_LATE: f64 = 30.0;
+/// What a byte costs that goes no further than level 0: its flush, and one merge.
+const STAGE_TWO_AMPLIFICATION: f64 = 2.0;
+
+/// See the module.
+pub struct Weir {
+    migration: Nanos,
+    latch: Latch,
+    ramp: Ramp,
+    partitions: BTreeMap<Owner, State>,
+}
+
+/// One tick's facts about one partition.
+struct Look<'a> {
+    sample: &'a PartitionSample,
+    load: &'a Load,
+    tokens: Tokens,
+    gathering: Gathering,
+}
+
+impl Look<'_> {
+    fn stall_in(&self, stage: Stage) -> Option<f64> {
+        let Gathering { memtables: gather, buffers } = self.gathering;
+        let course = Course { scope: stage.scope(), gather, buffers, fan_in: crate::policy::INTRA_L0_FAN_IN };
+        seconds_to_stall(&self.sample.tree, self.load.ingest, self.tokens, course)
+    }
+
+    /// Background bytes per second that it needs in `stage`.
+    fn need(&self, stage: Stage) -> f64 {
+        let tree = &self.sample.tree;
+        let amplification = match stage.scope() {
+            Scope::All => self.load.amplification,
+            Scope::IntraL0 => STAGE_TWO_AMPLIFICATION,
+            Scope::L0ToL1 => {
+                let batch = tree.l0_bytes.max(tree.l0_trigger * tree.memtable_bytes).max(1);
+                2.0 + tree.l1_bytes as f64 / batch as f64
+            }
+        };
+        self.load.ingest * amplification.min(self.load.amplification)
+    }
+
+    fn has_backlog(&self) -> bool {
+        let tree = &self.sample.tree;
+        tree.l0_runs >= tree.l0_trigger || tree.deep_debt > 0 || self.sample.jobs.running > 0
+    }
+}
+
+impl Weir {
+    /// On a node from which a partition can be moved within `migration` nanoseconds.
+    pub fn new(migration: Nanos) -> Self {
+        Self { migration, latch: Latch::default(), ramp: Ramp::default(), partitions: BTreeMap::new() }
+    }
+
+    fn stage(&self, look: &Look<'_>) -> Stage {
+        self.partitions.get(&look.sample.owner).map_or(Stage::Normal, |state| state.stage)
+    }
+
+    fn enter(&mut self, now: Nanos, look: &Look<'_>, stage: Stage, why: Reason) {
+        if let Some(state) = self.partitions.get_mut(&look.sample.owner) {
+            state.enter(now, stage, why);
+        }
+    }
+
+    fn may_leave(&self, now: Nanos, look: &Look<'_>) -> bool {
+        self.partitions.get(&look.sample.owner).is_some_and(|state| state.dwelt(now, DWELL))
+    }
+
+    /// Stage one for those who save most by it, until what all need fits (U-2).
+    fn put_off(&mut self, now: Nanos, looks: &[Look<'_>], share_of: impl Fn(f64) -> f64, demand: f64) {
+        let mut needed: f64 = looks.iter().map(|look| look.need(self.stage(look))).sum();
+        let saved = |look: &Look<'_>| look.need(Stage::Normal) - look.need(Stage::One);
+        let mut candidates: Vec<&Look<'_>> = looks
+            .iter()
+            .filter(|look| matches!(self.stage(look), Stage::Normal | Stage::Resume))
+            .filter(|look| look.has_backlog() && saved(look) > 0.0 && self.may_leave(now, look))
+            .collect();
+        // Equal ones in the order of the owners: sorting is stable.
+        candidates.sort_by(|a, b| saved(b).total_cmp(&saved(a)));
+        for look in candidates {
+            if share_of(needed) <= PROJECTED {
+                break;
+            }
+            needed -= saved(look);
+            self.enter(now, look, Stage::One, Reason::Demand((demand * 100.0) as u64));
+        }
+    }
+
+    /// Stage two for those whose level 0 is long, or will be; drain turns back.
+    fn deepen(&mut self, now: Nanos, looks: &[Look<'_>]) {
+        for look in looks {
+            let tree = &look.sample.tree;
+            let is_long = tree.l0_runs * 100 >= tree.l0_slow * STAGE_TWO_PERCENT;
+            let first = look.stall_in(Stage::One);
+            let ahead = first.filter(|&seconds| seconds < STALL_AHEAD);
+            let helps = match (first, look.stall_in(Stage::Two)) {
+                (Some(first), Some(second)) => second > first,
+                (first, second) => first.is_some() && second.is_none(),
+            };
+            let urgent = first.is_some_and(|seconds| seconds < DWELL as f64 / 1e9);
+            let slow_reads = self.partitions.get(&look.sample.owner).is_some_and(|state| state.reads_are_slow(now));
+            match self.stage(look) {
+                Stage::One | Stage::Drain if !self.may_leave(now, look) && !urgent => {}
+                Stage::One | Stage::Drain if slow_reads && !urgent => {}
+                Stage::One | Stage::Drain if is_long && helps => {
+                    self.enter(now, look, Stage::Two, Reason::Runs(tree.l0_runs));
+                }
+                Stage::One | Stage::Drain if helps && ahead.is_some() => {
+                    self.enter(now, look, Stage::Two, Reason::StallAhead(ahead.unwrap_or(0.0) as u64));
+                }
+                Stage::Two if slow_reads && !urgent && self.may_leave(now, look) => {
+                    self.enter(now, look, Stage::One, Reason::SlowReads);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The way back, for as many as there are slots (U-4): the nearest to a stall first.
+    fn resume(&mut self, now: Nanos, looks: &[Look<'_>], demand: f64) {
+        let stages: Vec<Stage> = looks.iter().map(|look| self.stage(look)).collect();
+        let mut waiting: Vec<&Look<'_>> = Vec::new();
+        let mut busy = 0;
+        for (look, stage) in looks.iter().zip(stages) {
+            let tree = &look.sample.tree;
+            match stage {
+                Stage::Drain if tree.l0_runs < tree.l0_trigger && self.may_leave(now, look) => {
+                    self.enter(now, look, Stage::One, Reason::Queued);
+                }
+                Stage::Resume if tree.deep_debt == 0 && tree.l0_runs < tree.l0_trigger => {
+                    self.enter(now, look, Stage::Normal, Reason::Enough);
+                }
+                Stage::Drain | Stage::Resume => busy += 1,
+                Stage::One | Stage::Two if self.may_leave(now, look) => waiting.push(look),
+                _ => {}
+            }
+        }
+        let slots = self.ramp.step(now, !waiting.is_empty(), demand >= ENTER);
+        let distance = |look: &Look<'_>| look.stall_in(self.stage(look)).unwrap_or(f64::INFINITY);
+        let mut waiting: Vec<(f64, &Look<'_>)> = waiting.into_iter().map(|look| (distance(look), look)).collect();
+        waiting.sort_by(|(a, of_a), (b, of_b)| {
+            a.total_cmp(b).then(of_b.sample.tree.l0_runs.cmp(&of_a.sample.tree.l0_runs))
+        });
+        for (_, look) in waiting.into_iter().take(slots.saturating_sub(busy)) {
+            let stage = if self.stage(look) == Stage::Two { Stage::Drain } else { Stage::Resume };
+            self.enter(now, look, stage, Reason::CatchingUp);
+        }
+    }
+
+    /// The last valve, by partition (C-1, U-22).
+    fn guard(&mut self, look: &Look<'_>, stall_in: Option<f64>, late: bool) -> Option<u64> {
+        let state = self.partitions.get_mut(&look.sample.owner)?;
+        let tree = &look.sample.tree;
+        let full = (look.gathering.buffers * tree.memtable_bytes).max(1);
+        let close = tree.l0_slow.saturating_sub(2).max(1);
+        let near = if late { STALL_NEAR_LATE } else { STALL_NEAR };
+        state.guard.step(&Pressure {
+            watermark: (tree.unflushed as f64 / full as f64).max(0.8 * tree.l0_runs as f64 / close as f64),
+            is_near: stall_in.is_some_and(|seconds| seconds < near),
+            ingest: look.load.ingest,
+            sustainable: (look.tokens.flush + look.tokens.merge) * look.load.ingest / look.need(state.stage).max(1.0),
+        })
+    }
+}
+
+impl DeferralPolicy for Weir {
+    fn decide(&mut self, sample: &Sample, loads: &[Load], knobs: &mut Knobs) {
+        let now = sample.now;
+        let limited = capacity(&sample.device);
+        let demand = demand(sample, loads);
+        let is_pressed = sample.partitions.iter().any(|partition| {
+            partition.tree.l0_runs >= PRESSED_RUNS
+                && self.partitions.get(&partition.owner).is_none_or(|state| state.stage == Stage::Normal)
+        });
+        self.latch.step(now, demand, is_pressed);
+        let short = self.latch.short_since();
+        let gathering = gather::choose(sample, loads, &tokens(sample, loads), short.is_some());
+        let tokens = tokens(sample, loads);
+        let looks: Vec<Look<'_>> = (sample.partitions.iter().zip(loads).zip(tokens).zip(gathering))
+            .map(|(((sample, load), tokens), gathering)| Look { sample, load, tokens, gathering })
+            .collect();
+        let mut known = std::mem::take(&mut self.partitions);
+        for look in &looks {
+            let state = known.remove(&look.sample.owner).unwrap_or_else(|| State::opened(now, look.sample, limited));
+            self.partitions.insert(look.sample.owner, state.seen(now, look.sample));
+        }
+        if short.is_some() {
+            let foreground = loads.iter().map(|load| load.read + load.log).sum::<f64>();
+            let share_of = |background: f64| limited.map_or(0.0, |capacity| (foreground + background) / capacity);
+            self.put_off(now, &looks, share_of, demand);
+            self.deepen(now, &looks);
+            self.ramp.step(now, true, demand >= ENTER);
+        } else {
+            self.resume(now, &looks, demand);
+        }
+        let catching_up = |state: &&State| matches!(state.stage, Stage::Drain | Stage::Resume);
+        let busy = self.partitions.values().filter(catching_up).count().max(1) as f64;
+        let late = short.is_some_and(|since| now - since > 2 * self.migration);
+        for (look, knob) in looks.iter().zip(&mut knobs.partitions) {
+            let Some(state) = self.partitions.get(&look.sample.owner) else { continue };
+            (knob.stage, knob.scope, knob.why) = (state.stage, state.stage.scope(), state.why);
+            (knob.flush_gather, knob.write_buffers) = (look.gathering.memtables, look.gathering.buffers);
+            let stall_in = look.stall_in(state.stage);
+            knob.time_to_stall = stall_in.map(nanos);
+            // One more full memtable and writes would wait for this flush (U-11).
+            knob.flush_is_urgent = look.sample.tree.sealed + 2 > knob.write_buffers;
+            if let (Some(capacity), true) = (limited, catching_up(&state)) {
+                let rate = look.load.peak * look.load.amplification + Ramp::budget(capacity, demand) / busy;
+                let most = knob.background.rates(Direction::Write).bytes;
+                knob.background = Limits::Shared(Rates::bytes((rate as u64).clamp(4096, most.max(4096))));
+            }
+            knob.write_rate = self.guard(look, stall_in, late);
+        }
+    }
+
+    fn is_deferred(&self, owner: Owner) -> bool {
+        self.partitions.get(&owner).is_some_and(|state| state.stage.is_deferred())
+    }
+}

@@ -1,0 +1,65 @@
+//! What is remembered of one partition.
+
+use weir_io::Nanos;
+
+use crate::policy::deferral::Guard;
+use crate::policy::knobs::{Reason, Stage};
+use crate::policy::sample::PartitionSample;
+
+/// Reads so many times slower than they were leave stage two (U-23) …
+const READS_SLOWER: u64 = 3;
+/// … for so long, in nanoseconds.
+const SLOW_READS_LAST: Nanos = 60_000_000_000;
+
+/// See the module.
+#[derive(Clone, Copy, Debug)]
+pub struct State {
+    /// Its stage.
+    pub stage: Stage,
+    /// Why.
+    pub why: Reason,
+    /// Its last valve.
+    pub guard: Guard,
+    /// When the stage began; `None` for the first.
+    since: Option<Nanos>,
+    /// Of reads while nothing was put off, in nanoseconds.
+    usual_p99: Option<Nanos>,
+    slow_until: Nanos,
+}
+
+impl State {
+    /// Just opened: with level 0 above its trigger it begins in drain (U-19), where the device has a limit.
+    pub fn opened(now: Nanos, partition: &PartitionSample, capacity: Option<f64>) -> Self {
+        let is_long = capacity.is_some() && partition.tree.l0_runs > partition.tree.l0_trigger;
+        let (stage, why) = if is_long { (Stage::Drain, Reason::Opened) } else { (Stage::Normal, Reason::Enough) };
+        let since = is_long.then_some(now);
+        Self { stage, why, guard: Guard::default(), since, usual_p99: None, slow_until: 0 }
+    }
+
+    /// Takes in how fast its reads are.
+    #[must_use]
+    pub fn seen(mut self, now: Nanos, partition: &PartitionSample) -> Self {
+        let Some(p99) = partition.read_p99 else { return self };
+        match (self.stage, self.usual_p99) {
+            (Stage::Normal, usual) => self.usual_p99 = Some(usual.map_or(p99, |usual| usual - usual / 8 + p99 / 8)),
+            (Stage::Two, Some(usual)) if p99 > READS_SLOWER * usual => self.slow_until = now + SLOW_READS_LAST,
+            _ => {}
+        }
+        self
+    }
+
+    /// Whether stage two costs its readers too much.
+    pub fn reads_are_slow(&self, now: Nanos) -> bool {
+        now < self.slow_until
+    }
+
+    /// Whether the stage has lasted for `dwell`.
+    pub fn dwelt(&self, now: Nanos, dwell: Nanos) -> bool {
+        self.since.is_none_or(|since| now - since >= dwell)
+    }
+
+    /// Begins another stage.
+    pub fn enter(&mut self, now: Nanos, stage: Stage, why: Reason) {
+        (self.stage, self.why, self.since) = (stage, why, Some(now));
+    }
+}
