@@ -16,6 +16,7 @@ pub mod child;
 pub mod child_server;
 pub mod contestant;
 pub mod data;
+pub mod disk;
 pub mod ledger;
 #[cfg(test)]
 mod memory;

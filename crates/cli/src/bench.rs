@@ -2,6 +2,8 @@
 
 #![allow(clippy::disallowed_methods, reason = "it writes a report where the user asked for it")]
 
+mod scenario;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -14,7 +16,8 @@ use weir_bench::settings::Settings;
 use weir_bench::tenants::attack::Attack;
 use weir_bench::tenants::{self, victim};
 use weir_bench::work::{Size, Until, Work};
-use weir_bench::{Result, child, ledger, peer, redis, report, rounds};
+use weir_bench::{Result, child, disk, ledger, peer, redis, report, rounds};
+use weir_scenario::args::{self, Scenario};
 
 /// Measure Weir, next to a peer where one is named.
 #[derive(Debug, Args)]
@@ -33,6 +36,20 @@ enum What {
     Ledger(LedgerArgs),
     /// A well-behaved user beside floods, huge values, half-sent commands and the like: what he feels of them
     Tenants(TenantsArgs),
+    /// Sells the disk several times over, and looks who is served; next to RocksDB
+    Shortage(scenario::OnDisk<args::Shortage>),
+    /// Silence, and then everything at once, on the disk
+    Surge(scenario::OnDisk<args::Surge>),
+    /// A load just below and just above what the disk can do, by turns
+    Waves(scenario::OnDisk<args::Waves>),
+    /// A node's traffic, at its own times, on the disk
+    Trace(scenario::OnDisk<args::Replay>),
+    /// One contestant's run in this process: how `bench shortage` runs each of its measurements
+    #[command(hide = true)]
+    ScenarioChild {
+        /// The order, as JSON
+        order: String,
+    },
     /// One task in this process: how `bench engine` runs each of its measurements
     #[command(hide = true)]
     Child {
@@ -153,6 +170,11 @@ impl Bench {
             What::Redis(args) => args.run(),
             What::Ledger(args) => args.run(),
             What::Tenants(args) => args.run(),
+            What::Shortage(args) => args.run(Scenario::Shortage),
+            What::Surge(args) => args.run(Scenario::Surge),
+            What::Waves(args) => args.run(Scenario::Waves),
+            What::Trace(args) => args.run(Scenario::Trace),
+            What::ScenarioChild { order } => disk::child::main(&order),
             What::Child { order } => child::main(&order),
         }
     }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::pattern::Pattern;
 use crate::plan::Plan;
@@ -20,7 +20,7 @@ use crate::trace::Trace;
 ///
 /// The device is the same for every profile. All bytes (memtables, levels, data, rates, bandwidth) are divided by `--scale`, times are not, so
 /// that stalls come when they would come at full size.
-#[derive(Clone, Debug, Args, Serialize)]
+#[derive(Clone, Debug, Args, Serialize, Deserialize)]
 #[group(skip)]
 pub struct Shortage {
     /// Tenants, with one partition each
@@ -82,7 +82,6 @@ impl Shortage {
             (self.seconds >= 1 && self.seconds <= 86_400, "--seconds must be between 1 and 86400"),
             (self.scale >= 1, "--scale must be at least 1"),
             (self.wcu >= self.scale, "--wcu must be at least --scale: less than a write a second says nothing"),
-            (!self.profiles.is_empty(), "--profile needs a name"),
         ];
         rules.into_iter().find(|(holds, _)| !holds).map_or(Ok(()), |(_, broken)| Err(broken.to_owned()))
     }
@@ -92,7 +91,7 @@ impl Shortage {
 ///
 /// Partitions are idle, and then all read (and with `--writes` write) what they bought from one second to the next. A limiter that follows the
 /// load has forgotten what they were sold (FX-E2); one that sizes the background by the last minute has nothing for the first flush (U-9).
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Args, Serialize, Deserialize)]
 #[group(skip)]
 pub struct Surge {
     /// Seconds of silence
@@ -110,7 +109,7 @@ pub struct Surge {
 ///
 /// Writes need `--low` and `--high` of the background bandwidth, half of a period each: controllers should neither sleep through what is above their
 /// threshold nor flap.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Args, Serialize, Deserialize)]
 #[group(skip)]
 pub struct Waves {
     /// Share of the background bandwidth that is needed in the first half of a period
@@ -134,7 +133,7 @@ pub struct Waves {
 ///
 /// Tenants' usual traffic is heavy-tailed and follows the day; bursts come at random, some to many tenants at once. Generated from the seed, or read from a
 /// file. `--scale` thins the events; times are what they are, so that controllers keep their seconds.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Args, Serialize, Deserialize)]
 #[group(skip)]
 pub struct Replay {
     /// A trace to replay: `second,tenant,writes,reads`, in shares of what was bought
@@ -202,5 +201,34 @@ impl Replay {
             write(path, &trace.to_csv())?;
         }
         Plan::of("trace", args, Pattern::Trace(Arc::new(trace)))
+    }
+}
+
+/// Any scenario, as it crosses to another process.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scenario {
+    /// See [`Shortage`].
+    Shortage(Shortage),
+    /// See [`Surge`].
+    Surge(Surge),
+    /// See [`Waves`].
+    Waves(Waves),
+    /// See [`Replay`].
+    Trace(Replay),
+}
+
+impl Scenario {
+    /// The plan.
+    ///
+    /// # Errors
+    /// What cannot be run, in words.
+    pub fn plan(self) -> Result<Plan, String> {
+        match self {
+            Scenario::Shortage(args) => Plan::new(args),
+            Scenario::Surge(args) => args.plan(),
+            Scenario::Waves(args) => args.plan(),
+            Scenario::Trace(args) => args.plan(),
+        }
     }
 }

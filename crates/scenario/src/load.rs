@@ -12,7 +12,7 @@ use weir_model::Batch;
 use weir_node::Partition;
 
 use crate::data::{Choice, fill, key};
-use crate::outcome::Latency;
+use crate::outcome::{Latency, Second};
 use crate::pattern::Schedule;
 use crate::plan::SECOND;
 
@@ -61,7 +61,8 @@ impl Tally {
         }
     }
 
-    fn wrote(&mut self, partition: usize, waited: Nanos, done: bool) {
+    /// A write of `partition` was answered `waited` after it was to be sent; not `done`: it was given up then.
+    pub fn wrote(&mut self, partition: usize, waited: Nanos, done: bool) {
         let normal = done && waited <= NORMAL;
         self.writes.saturating_record(waited);
         let (all, served) = &mut self.partitions[partition];
@@ -74,11 +75,20 @@ impl Tally {
         }
     }
 
-    fn read(&mut self, partition: usize, waited: Nanos) {
+    /// A read of `partition` was answered `waited` after it was to be sent.
+    pub fn read(&mut self, partition: usize, waited: Nanos) {
         self.reads.saturating_record(waited);
         self.reads_now.saturating_record(waited);
         self.reads_done_now += 1;
         self.partition_reads[partition].1 += u64::from(waited <= IN_TIME);
+    }
+
+    /// Moves what was counted in the second under way into `second`.
+    pub fn end_second(&mut self, second: &mut Second) {
+        (second.served, second.normally) = std::mem::take(&mut self.done_now);
+        second.reads = std::mem::take(&mut self.reads_done_now);
+        second.write_us = percentiles(&mut self.writes_now);
+        second.read_us = percentiles(&mut self.reads_now);
     }
 
     /// For each partition, the share of its writes that were normally served.
@@ -100,6 +110,12 @@ fn shares(counts: &[(u64, u64)]) -> Vec<f64> {
 /// Nanoseconds up to ten minutes.
 fn histogram(digits: u8) -> Histogram<u64> {
     Histogram::new_with_bounds(1, 600 * SECOND, digits).expect("constant bounds are valid")
+}
+
+fn percentiles(histogram: &mut Histogram<u64>) -> [f64; 3] {
+    let found = [0.5, 0.99, 0.999].map(|quantile| histogram.value_at_quantile(quantile) as f64 / 1e3);
+    histogram.reset();
+    found
 }
 
 /// The figures of `histogram`.

@@ -1,10 +1,10 @@
 //! What came out of a run: the JSON that both worlds print, and the time series behind it.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// One profile's run.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Outcome {
     /// `shortage`, `surge`, …
     pub scenario: String,
@@ -51,7 +51,7 @@ pub struct Outcome {
 }
 
 /// Over the partitions.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
     /// The worst.
     pub min: f64,
@@ -74,7 +74,7 @@ impl Spread {
 }
 
 /// In microseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
     /// Mean.
     pub avg: f64,
@@ -89,7 +89,7 @@ pub struct Latency {
 }
 
 /// Writes that the tree slowed or stopped.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Stalls {
     /// How many.
     pub count: u64,
@@ -98,7 +98,7 @@ pub struct Stalls {
 }
 
 /// Device bytes by cause; `user` is what clients wrote, keys and values.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Bytes {
     /// Written by clients.
     pub user: u64,
@@ -127,23 +127,24 @@ impl Bytes {
         self.background() + self.log + self.read + self.other
     }
 
-    /// What was added since `earlier`.
+    /// What was added since `earlier`; nothing for a cause that has become less: a peer tells what its jobs read and wrote only when they have
+    /// ended, and until then it counts as something else.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
-            user: self.user - earlier.user,
-            log: self.log - earlier.log,
-            flush: self.flush - earlier.flush,
-            l0: self.l0 - earlier.l0,
-            deep: self.deep - earlier.deep,
-            read: self.read - earlier.read,
-            other: self.other - earlier.other,
+            user: self.user.saturating_sub(earlier.user),
+            log: self.log.saturating_sub(earlier.log),
+            flush: self.flush.saturating_sub(earlier.flush),
+            l0: self.l0.saturating_sub(earlier.l0),
+            deep: self.deep.saturating_sub(earlier.deep),
+            read: self.read.saturating_sub(earlier.read),
+            other: self.other.saturating_sub(earlier.other),
         }
     }
 }
 
 /// A partition enters or leaves a stage of deferral.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StageChange {
     /// Seconds since the load began.
     pub t: f64,
@@ -158,7 +159,7 @@ pub struct StageChange {
 }
 
 /// What came after the load.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct After {
     /// Seconds until every level of every tree was within its target, nothing sealed, nothing running; `None` = not yet when the run ended.
     pub restored_seconds: Option<u64>,
@@ -173,7 +174,7 @@ pub struct After {
 }
 
 /// One second of a run.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Second {
     /// Writes done.
     pub served: u64,

@@ -73,7 +73,7 @@ pub async fn preload(machine: &Machine, plan: &Plan, bar: &ProgressBar) -> Resul
 }
 
 /// Settings under which everything written in the order of keys ends in `level`.
-fn config(plan: &Plan, level: usize) -> NodeConfig {
+pub fn tree(plan: &Plan, level: usize) -> TreeOptions {
     let tree = plan.tree();
     let table = tree.table_bytes;
     // Levels above must be over their target with a single table, `level` itself never.
@@ -82,13 +82,10 @@ fn config(plan: &Plan, level: usize) -> NodeConfig {
         2 => (1, u64::MAX),
         _ => (1, (table as f64 / 2.0).powf(1.0 / (level - 2) as f64) as u64),
     };
-    let tree = TreeOptions {
-        write_buffer_bytes: table as usize,
-        l0_trigger: 1,
-        l0_gather: 1,
-        level1_bytes,
-        level_factor,
-        ..tree
-    };
+    TreeOptions { write_buffer_bytes: table as usize, l0_trigger: 1, l0_gather: 1, level1_bytes, level_factor, ..tree }
+}
+
+fn config(plan: &Plan, level: usize) -> NodeConfig {
+    let tree = tree(plan, level);
     NodeConfig { sync: SyncMode::None, compaction_slots: 4, ..base(plan, tree) }
 }

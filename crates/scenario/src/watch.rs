@@ -66,12 +66,7 @@ impl Watch {
             second.memory += (shape.memtable_bytes + shape.sealed_bytes) as u64 + levels;
         }
         second.stage = self.stages.iter().map(|&stage| place(stage)).collect();
-        let mut tally = tally.lock();
-        (second.served, second.normally) = std::mem::take(&mut tally.done_now);
-        second.reads = std::mem::take(&mut tally.reads_done_now);
-        second.write_us = percentiles(&mut tally.writes_now);
-        second.read_us = percentiles(&mut tally.reads_now);
-        drop(tally);
+        tally.lock().end_second(&mut second);
         self.series.push(second);
         self.series.last().expect("just pushed")
     }
@@ -91,15 +86,9 @@ impl Watch {
     }
 }
 
-/// Of a stage in [`Stage::ALL`].
-fn place(stage: Stage) -> u8 {
+/// The place of `stage` in [`Stage::ALL`].
+pub fn place(stage: Stage) -> u8 {
     Stage::ALL.iter().position(|&other| other == stage).unwrap_or(0) as u8
-}
-
-fn percentiles(histogram: &mut hdrhistogram::Histogram<u64>) -> [f64; 3] {
-    let found = [0.5, 0.99, 0.999].map(|quantile| histogram.value_at_quantile(quantile) as f64 / 1e3);
-    histogram.reset();
-    found
 }
 
 fn bytes(booked: &Booked) -> Bytes {

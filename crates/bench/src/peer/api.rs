@@ -16,6 +16,7 @@ macro_rules! functions {
     ($($name:ident: fn($($argument:ty),*) $(-> $result:ty)?;)*) => {
         /// The loaded functions, without their `rocksdb_` prefix. They stay valid for ever: the library is never unloaded, because its
         /// static destructors and background threads would outlive the code they run.
+        #[allow(non_snake_case, reason = "they are RocksDB's names")]
         pub(super) struct Api {
             $(pub(super) $name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
             /// `rocksdb_cache_create_hyper_clock(capacity, estimated_entry_charge)`, which came after 7.8.
@@ -60,10 +61,20 @@ functions! {
     cache_create_lru: fn(usize) -> Handle;
     cache_destroy: fn(Handle);
 
+    create_default_env: fn() -> Handle;
+    env_set_background_threads: fn(Handle, c_int);
+    env_set_high_priority_background_threads: fn(Handle, c_int);
+    env_destroy: fn(Handle);
+    options_set_env: fn(Handle, Handle);
+    ratelimiter_create_auto_tuned: fn(i64, i64, i32) -> Handle;
+    ratelimiter_destroy: fn(Handle);
+    options_set_ratelimiter: fn(Handle, Handle);
+
     readoptions_create: fn() -> Handle;
     readoptions_destroy: fn(Handle);
     writeoptions_create: fn() -> Handle;
     writeoptions_set_sync: fn(Handle, c_uchar);
+    writeoptions_disable_WAL: fn(Handle, c_int);
     writeoptions_destroy: fn(Handle);
     flushoptions_create: fn() -> Handle;
     flushoptions_set_wait: fn(Handle, c_uchar);
@@ -76,6 +87,7 @@ functions! {
     pinnableslice_value: fn(Handle, *mut usize) -> *const c_char;
     pinnableslice_destroy: fn(Handle);
     flush: fn(Handle, Handle, ErrorSlot);
+    flush_wal: fn(Handle, c_uchar, ErrorSlot);
     property_int: fn(Handle, *const c_char, *mut u64) -> c_int;
     property_value: fn(Handle, *const c_char) -> *mut c_char;
 

@@ -1,5 +1,7 @@
 //! Peers: other people's engines, loaded at run time and never linked.
 
 mod api;
+pub mod fleet;
+mod journal;
 pub mod locate;
 pub mod rocksdb;

@@ -230,7 +230,7 @@ fn option_string(settings: &Settings) -> String {
 }
 
 /// The version that the database's own log names in its first lines (the C API does not tell).
-fn version(dir: &Path) -> Option<String> {
+pub(super) fn version(dir: &Path) -> Option<String> {
     let log = std::fs::read_to_string(dir.join("LOG")).ok()?;
     let (_, rest) = log.split_once("RocksDB version: ")?;
     rest.split_whitespace().next().map(str::to_owned)
@@ -240,7 +240,7 @@ fn version(dir: &Path) -> Option<String> {
 ///
 /// # Safety
 /// `call` leaves null or a C string that this API allocated.
-unsafe fn checked<T>(api: &Api, call: impl FnOnce(*mut *mut c_char) -> T) -> Result<T> {
+pub(super) unsafe fn checked<T>(api: &Api, call: impl FnOnce(*mut *mut c_char) -> T) -> Result<T> {
     let mut message: *mut c_char = null_mut();
     let result = call(&mut message);
     if message.is_null() {

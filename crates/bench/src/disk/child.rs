@@ -1,0 +1,213 @@
+//! The child process: one contestant on one directory, told on standard output line by line, led on standard input.
+//!
+//! ```text
+//! parent: go          it is under the throttle, which limits nothing yet
+//! child:  ready       opened, every tree settled
+//! parent: go          the caps are set
+//! child:  second {…}  every second
+//! child:  run {…}     the outcome
+//! parent: go          the caps are gone: close
+//! ```
+
+use std::io::{BufRead, Write};
+use std::path::{Path, PathBuf};
+
+use indicatif::ProgressBar;
+use serde::{Deserialize, Serialize};
+use weir_io::Rng;
+use weir_io::real::{block_on, blocking_scope};
+use weir_lsm::TreeOptions;
+use weir_node::NodeConfig;
+use weir_scenario::args::Scenario;
+use weir_scenario::data::{fill, key};
+use weir_scenario::outcome::{Outcome, Second};
+use weir_scenario::plan::Plan;
+use weir_scenario::{preload, profile};
+
+use super::drive::{Disk, drive};
+use super::fleet::Fleet;
+use super::weir::{self, Weir};
+use super::{Contestant, WORLD};
+use crate::Result;
+use crate::peer::fleet::{FleetOptions, RocksFleet};
+use crate::throttle::Caps;
+
+/// Level-0 runs at which writes stop, in both engines: those of the peer's own papers.
+const L0_STOP: usize = 32;
+/// The peer's auto-tuned limiter may go up to so many times what a partition was sold to write: 1.2 times what compacting it takes (27).
+const AUTO_TUNED_TIMES_SOLD: f64 = 33.0;
+/// Largest sizes that the peer's options take without overflowing.
+const SIZE_MAX: u64 = 1 << 50;
+
+/// Everything a child needs to know; crosses as JSON on its command line.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Order {
+    /// What to do.
+    pub task: Task,
+    /// Who.
+    pub contestant: Contestant,
+    /// In which directory.
+    pub dir: PathBuf,
+    /// The scenario.
+    pub scenario: Scenario,
+    /// Compactions at a time, of all partitions together.
+    pub compactions: usize,
+    /// What the disk is capped to while the load runs.
+    pub caps: Caps,
+    /// From 1.
+    pub round: u32,
+}
+
+/// What a child is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Task {
+    /// Write what is there before.
+    Preload,
+    /// Send the load.
+    Drive,
+}
+
+/// What a child says.
+#[derive(Clone, Debug)]
+pub enum Line {
+    /// Opened and settled.
+    Ready,
+    /// A second of the load is over.
+    Second(Box<Second>),
+    /// The load is over.
+    Run(Box<(Outcome, Disk)>),
+}
+
+impl Line {
+    /// `None` for what is not ours: a peer may print too.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (word, json) = text.split_once(' ').unwrap_or((text, ""));
+        match word {
+            "ready" => Some(Line::Ready),
+            "second" => serde_json::from_str(json).ok().map(Line::Second),
+            "run" => serde_json::from_str(json).ok().map(Line::Run),
+            _ => None,
+        }
+    }
+}
+
+/// Does `order` (JSON).
+pub fn main(order: &str) -> Result<()> {
+    let order: Order = serde_json::from_str(order)?;
+    let plan = order.scenario.clone().plan()?;
+    // Not before the plan, which may read a trace: the scenario's settings name the node's directory relative to wherever it runs.
+    std::env::set_current_dir(&order.dir).map_err(|error| format!("{}: {error}", order.dir.display()))?;
+    wait_for_word()?;
+    match order.task {
+        Task::Preload => write_all(&order, &plan),
+        Task::Drive => {
+            let fleet = order.open(&plan)?;
+            for partition in 0..usize::from(plan.args.partitions) {
+                fleet.settle(partition)?;
+            }
+            say("ready", &())?;
+            wait_for_word()?;
+            let mut told = |second: &Second| {
+                // A parent that is gone ends us by closing our standard input.
+                let _ = say("second", second);
+            };
+            let (run, disk) = drive(&*fleet, &plan, &order.contestant.name(), order.caps, order.round, &mut told)?;
+            say("run", &(&run.outcome, &disk))?;
+            wait_for_word()?;
+            fleet.close()
+        }
+    }
+}
+
+fn say(word: &str, what: &impl Serialize) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{word} {}", serde_json::to_string(what)?)?;
+    Ok(out.flush()?)
+}
+
+fn wait_for_word() -> Result<()> {
+    let mut word = String::new();
+    match std::io::stdin().lock().read_line(&mut word)? {
+        0 => Err("the parent is gone".into()),
+        _ => Ok(()),
+    }
+}
+
+impl Order {
+    fn open(&self, plan: &Plan) -> Result<Box<dyn Fleet>> {
+        match &self.contestant {
+            Contestant::Weir(name) => Ok(Box::new(Weir::open(&self.node_config(name, plan)?, plan)?)),
+            Contestant::Rocksdb { library, auto_tuned } => {
+                let options = self.fleet_options(plan, TreeOptions { l0_stop: L0_STOP, ..plan.tree() }, *auto_tuned);
+                Ok(Box::new(RocksFleet::open(library, Path::new("."), usize::from(plan.args.partitions), &options)?))
+            }
+        }
+    }
+
+    fn node_config(&self, name: &str, plan: &Plan) -> Result<NodeConfig> {
+        let mut config = profile::config(name, plan)?;
+        config.tree.l0_stop = L0_STOP;
+        config.compaction_slots = self.compactions;
+        Ok(config)
+    }
+
+    fn fleet_options(&self, plan: &Plan, tree: TreeOptions, auto_tuned: bool) -> FleetOptions {
+        let sold_bytes = plan.sold_writes_per_sec() * f64::from(plan.args.item_bytes);
+        FleetOptions {
+            tree,
+            cache_bytes: plan.cache_bytes(),
+            compaction_threads: self.compactions,
+            sold_bytes,
+            auto_tuned: auto_tuned.then_some((sold_bytes * AUTO_TUNED_TIMES_SOLD) as u64),
+            log: true,
+        }
+    }
+}
+
+/// The preload, in both engines level by level, the deepest first.
+fn write_all(order: &Order, plan: &Plan) -> Result<()> {
+    match &order.contestant {
+        Contestant::Weir(_) => {
+            let _scope = blocking_scope();
+            let machine = weir::machine()?;
+            Ok(block_on(preload::preload(&machine, plan, &ProgressBar::hidden()))?)
+        }
+        Contestant::Rocksdb { library, .. } => {
+            plan.preload().into_iter().try_for_each(|(level, items)| write_level(order, plan, library, level, items))
+        }
+    }
+}
+
+/// Writes `items` of every partition in the order of their keys, under settings that let them sink to `level`.
+fn write_level(order: &Order, plan: &Plan, library: &Path, level: usize, items: std::ops::Range<u64>) -> Result<()> {
+    let tree = preload::tree(plan, level);
+    let tree = TreeOptions {
+        level1_bytes: tree.level1_bytes.min(SIZE_MAX),
+        level_factor: tree.level_factor.min(SIZE_MAX),
+        ..tree
+    };
+    let partitions = usize::from(plan.args.partitions);
+    let fleet = RocksFleet::open(
+        library,
+        Path::new("."),
+        partitions,
+        &FleetOptions { log: false, ..order.fleet_options(plan, tree, false) },
+    )?;
+    for partition in 0..partitions {
+        let mut keys: Vec<_> = items.clone().map(key).collect();
+        keys.sort_unstable();
+        let mut rng = Rng::new(plan.args.seed ^ (partition as u64) << 32 ^ (level as u64) << 56);
+        let mut value = vec![0; plan.value_bytes()];
+        for key in keys {
+            fill(&mut value, &mut rng);
+            fleet.put(partition, &key, &value)?;
+        }
+        fleet.settle(partition)?;
+    }
+    Ok(())
+}
+
+/// A name for messages.
+pub fn title(order: &Order) -> String {
+    format!("{} on the {WORLD}, round {}", order.contestant.name(), order.round)
+}

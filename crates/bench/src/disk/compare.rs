@@ -1,0 +1,254 @@
+//! The parent: rounds of contestants, each in a process of its own, interleaved, under the same caps.
+
+use std::io::{BufRead, BufReader, Lines, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use weir_scenario::args::Scenario;
+use weir_scenario::outcome::{Outcome, Run, Second};
+use weir_scenario::plan::Plan;
+use weir_scenario::progress::Progress;
+
+use super::Contestant;
+use super::child::{Line, Order, Task, title};
+use super::drive::Disk;
+use super::image::{self, Image};
+use crate::Result;
+use crate::throttle::{Caps, Throttle};
+
+/// A whole comparison.
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    /// The scenario, for the children.
+    pub scenario: Scenario,
+    /// The same.
+    pub plan: Plan,
+    /// In this order, turned round with every round.
+    pub contestants: Vec<Contestant>,
+    /// Rounds.
+    pub rounds: u32,
+    /// The kernel's.
+    pub caps: Caps,
+    /// Compactions at a time, of all partitions together.
+    pub compactions: usize,
+    /// Directory on the disk to measure; created if missing.
+    pub dir: PathBuf,
+    /// Leave the preloaded data in `dir` for the next comparison.
+    pub keep: bool,
+    /// The program, and its arguments before an order.
+    pub program: (PathBuf, Vec<String>),
+}
+
+/// One contestant's run in one round.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// The scenario's outcome and time series.
+    pub run: Run,
+    /// What only the disk has.
+    pub disk: Disk,
+}
+
+/// Runs it; what is measured is in the result, in order, and told on standard error as it comes.
+pub fn compare(comparison: &Comparison) -> Result<Vec<Measured>> {
+    let plan = &comparison.plan;
+    std::fs::create_dir_all(&comparison.dir).map_err(|error| format!("{}: {error}", comparison.dir.display()))?;
+    if !comparison.caps.is_none() {
+        // Before the minutes that preloading may take.
+        drop(Throttle::create(&comparison.dir)?);
+    }
+    let progress = Progress::default();
+    for contestant in &comparison.contestants {
+        let image = Image::of(contestant, plan, &comparison.dir);
+        if !image.is_there() {
+            let bar = progress.bar(&format!("preload {}", contestant.kind()), 1);
+            image.begin()?;
+            let mut session =
+                Session::start(comparison, &comparison.order(Task::Preload, contestant, &image.dir, 1), None)?;
+            session.go()?;
+            session.end()?;
+            image.end()?;
+            bar.finish();
+        }
+    }
+    let mut results = Vec::new();
+    for round in 1..=comparison.rounds {
+        for contestant in in_turn(&comparison.contestants, round) {
+            let bar = progress.bar(&contestant.name(), plan.args.seconds);
+            let mut told = |second: &Second| {
+                let longest = second.l0.iter().max().copied().unwrap_or(0);
+                bar.set_message(format!("{} writes/s, level 0 up to {longest} runs", second.served));
+                bar.inc(1);
+            };
+            let result = one(comparison, contestant, round, &mut told)?;
+            bar.finish();
+            eprintln!("round {round}/{}  {}", comparison.rounds, line(&result));
+            results.push(result);
+        }
+    }
+    if !comparison.keep {
+        for contestant in &comparison.contestants {
+            Image::of(contestant, plan, &comparison.dir).remove()?;
+        }
+    }
+    Ok(results)
+}
+
+/// The order of the contestants turns round with every round.
+fn in_turn(contestants: &[Contestant], round: u32) -> Vec<&Contestant> {
+    let mut order: Vec<_> = contestants.iter().collect();
+    if round.is_multiple_of(2) {
+        order.reverse();
+    }
+    order
+}
+
+impl Comparison {
+    fn order(&self, task: Task, contestant: &Contestant, dir: &Path, round: u32) -> Order {
+        Order {
+            task,
+            contestant: contestant.clone(),
+            dir: dir.to_path_buf(),
+            scenario: self.scenario.clone(),
+            compactions: self.compactions,
+            caps: self.caps,
+            round,
+        }
+    }
+}
+
+fn one(
+    comparison: &Comparison,
+    contestant: &Contestant,
+    round: u32,
+    told: &mut dyn FnMut(&Second),
+) -> Result<Measured> {
+    let dir = comparison.dir.join("run");
+    image::remove(&dir)?;
+    image::clone(&Image::of(contestant, &comparison.plan, &comparison.dir).dir, &dir)?;
+    // What cloning left in the page cache is not the contestant's.
+    rustix::fs::sync();
+    let throttle = if comparison.caps.is_none() { None } else { Some(Throttle::create(&comparison.dir)?) };
+    let mut session = Session::start(comparison, &comparison.order(Task::Drive, contestant, &dir, round), throttle)?;
+    session.go()?;
+    let mut series = Vec::new();
+    let (outcome, disk) = loop {
+        match session.hear()? {
+            Line::Ready => {
+                session.cap(comparison.caps)?;
+                session.go()?;
+            }
+            Line::Second(second) => {
+                told(&second);
+                series.push(*second);
+            }
+            Line::Run(run) => break *run,
+        }
+    };
+    session.cap(Caps::NONE)?;
+    session.go()?;
+    session.end()?;
+    image::remove(&dir)?;
+    Ok(Measured { run: Run { outcome, series }, disk })
+}
+
+/// A running child; killed when dropped.
+pub struct Session {
+    // In this order: the throttle's group can be removed only once the child is gone.
+    child: Guard,
+    lines: Lines<BufReader<ChildStdout>>,
+    throttle: Option<Throttle>,
+    title: String,
+}
+
+struct Guard(Child);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        // Fails harmlessly when it has ended already.
+        let _ended = self.0.kill().and_then(|()| self.0.wait());
+    }
+}
+
+impl Session {
+    /// Starts the child of `order`, under `throttle` if there is one. It waits for [`Session::go`].
+    pub fn start(comparison: &Comparison, order: &Order, throttle: Option<Throttle>) -> Result<Self> {
+        let (program, arguments) = &comparison.program;
+        let mut child = Command::new(program)
+            .args(arguments)
+            .arg(serde_json::to_string(order)?)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("cannot start {}: {error}", program.display()))?;
+        let lines = BufReader::new(child.stdout.take().ok_or("the child has no standard output")?).lines();
+        let session = Self { child: Guard(child), lines, throttle, title: title(order) };
+        if let Some(throttle) = &session.throttle {
+            throttle.admit(session.child.0.id())?;
+        }
+        Ok(session)
+    }
+
+    /// Lets the child go on.
+    pub fn go(&mut self) -> Result<()> {
+        let stdin = self.child.0.stdin.as_mut().ok_or("the child has no standard input")?;
+        // A child that failed is gone; why, its next line (which never comes) tells.
+        let _ = stdin.write_all(b"go\n");
+        Ok(())
+    }
+
+    /// Limits the child from now on, if it is under a throttle.
+    pub fn cap(&self, caps: Caps) -> Result<()> {
+        self.throttle.as_ref().map_or(Ok(()), |throttle| throttle.cap(caps))
+    }
+
+    /// What the child says next.
+    ///
+    /// # Errors
+    /// It ended instead.
+    pub fn hear(&mut self) -> Result<Line> {
+        for line in self.lines.by_ref() {
+            if let Some(line) = Line::parse(&line?) {
+                return Ok(line);
+            }
+        }
+        let status = self.child.0.wait()?;
+        Err(format!("{} ended with {status} and without a result", self.title).into())
+    }
+
+    /// Waits until the child has ended.
+    pub fn end(mut self) -> Result<()> {
+        let status = self.child.0.wait()?;
+        if status.success() { Ok(()) } else { Err(format!("{} ended with {status}", self.title).into()) }
+    }
+}
+
+/// A run in one line.
+pub fn line(result: &Measured) -> String {
+    let (outcome, disk): (&Outcome, &Disk) = (&result.run.outcome, &result.disk);
+    let bytes = &outcome.bytes;
+    format!(
+        "{:<12} 10 ms {:.2}/{:.2}/{:.2} %  flowing {:.1}/{:.1}/{:.1} %  avg {} p50 {} p99 {} p99.9 {}  bg {:.2} x \
+         (flush {:.2} l0 {:.2} deep {:.2}) kernel r {:.1} w {:.1} MB/s  first stall {}  load {:.1}  {} -> {}",
+        outcome.profile,
+        disk.within_10ms.max * 100.0,
+        disk.within_10ms.avg * 100.0,
+        disk.within_10ms.min * 100.0,
+        disk.flowing.max * 100.0,
+        disk.flowing.avg * 100.0,
+        disk.flowing.min * 100.0,
+        weir_scenario::table::time(outcome.latency_us.avg),
+        weir_scenario::table::time(outcome.latency_us.p50),
+        weir_scenario::table::time(outcome.latency_us.p99),
+        weir_scenario::table::time(outcome.latency_us.p999),
+        outcome.background_amplification,
+        bytes.flush as f64 / bytes.user.max(1) as f64,
+        bytes.l0 as f64 / bytes.user.max(1) as f64,
+        bytes.deep as f64 / bytes.user.max(1) as f64,
+        disk.kernel_read as f64 / 1e6 / outcome.served_per_sec.len().max(1) as f64,
+        disk.kernel_written as f64 / 1e6 / outcome.served_per_sec.len().max(1) as f64,
+        disk.first_stall_seconds.map_or("never".into(), |at| format!("{at:.1} s")),
+        disk.load_average,
+        disk.shape[0],
+        disk.shape[1],
+    )
+}

@@ -1,0 +1,363 @@
+//! The load, from one thread per partition, and what comes of it.
+//!
+//! Open loop: every write has its own time, whatever became of the one before, and is measured from that time. A partition's
+//! writes stand in one queue, as in the simulation.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex as StdMutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use weir_io::{Nanos, Rng};
+use weir_scenario::data::{Choice, fill, key};
+use weir_scenario::load::{Tally, latency};
+use weir_scenario::outcome::{Bytes, Outcome, Run, Second, Spread, Stalls};
+use weir_scenario::pattern::Schedule;
+use weir_scenario::plan::{Plan, SECOND};
+use weir_scenario::profile::STAGES;
+
+use super::WORLD;
+use super::fleet::{Fleet, Flow};
+use crate::meter::{Account, Stopwatch};
+use crate::throttle::Caps;
+use crate::{Failure, Result};
+
+/// How often the state of every partition is looked at.
+const LOOK: Nanos = 20_000_000;
+/// What the anchors' 10 ms share counts as done.
+const DONE: Nanos = 10_000_000;
+
+/// What only the real world has.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Disk {
+    /// From 1.
+    pub round: u32,
+    /// Name and version of the contestant.
+    pub version: String,
+    /// What it was told.
+    pub remarks: String,
+    /// Kernel caps.
+    pub caps: Caps,
+    /// Share of a partition's writes done at most 10 ms after they were to be sent.
+    pub within_10ms: Spread,
+    /// Share of the time in which a partition's store neither delayed nor stopped writes.
+    pub flowing: Spread,
+    /// Seconds until a store first did; `None` = never.
+    pub first_stall_seconds: Option<f64>,
+    /// Bytes that the kernel says this process had read from the disk during the load.
+    pub kernel_read: u64,
+    /// And written.
+    pub kernel_written: u64,
+    /// Processor seconds of the process during the load.
+    pub cpu_seconds: f64,
+    /// The machine's load average (one minute) when the load began: 16 waiting threads count little, compilers count.
+    pub load_average: f64,
+    /// Files per level of the first partition before the load and after it.
+    pub shape: [String; 2],
+}
+
+/// What a writer counted.
+#[derive(Clone, Copy, Default)]
+struct Sent {
+    all: u64,
+    done: u64,
+}
+
+/// Sends the load of `plan` to `fleet`; `told` hears of every second.
+pub fn drive(
+    fleet: &dyn Fleet,
+    plan: &Plan,
+    profile: &str,
+    caps: Caps,
+    round: u32,
+    told: &mut dyn FnMut(&Second),
+) -> Result<(Run, Disk)> {
+    let partitions = usize::from(plan.args.partitions);
+    let tally = Arc::new(Mutex::new(Tally::new(partitions)));
+    let mut disk = Disk { round, version: fleet.version(), remarks: fleet.remarks(), caps, ..Disk::default() };
+    disk.load_average = load_average();
+    disk.shape[0] = fleet.shape();
+    let (start, before) = (fleet.bytes()?, Account::now()?);
+    let watch = Stopwatch::start();
+    // The clients' threads need a moment to start.
+    let from = watch.nanos() + SECOND / 10;
+    let until = from + plan.args.seconds * SECOND;
+    let load = Load {
+        fleet,
+        plan,
+        tally: &tally,
+        watch,
+        from,
+        until,
+        choice: plan.choice(),
+        failed: StdMutex::new(None),
+        over: AtomicBool::new(false),
+    };
+    let mut look = Look::new(partitions);
+    let mut series = Vec::new();
+    let sent = thread::scope(|scope| -> Result<Vec<Sent>> {
+        let load = &load;
+        let mut seed = Rng::new(plan.args.seed);
+        let writers: Vec<_> = (0..partitions)
+            .map(|partition| {
+                let rng = seed.fork("writes");
+                scope.spawn(move || load.write(partition, rng))
+            })
+            .collect();
+        let readers = if plan.args.rcu > 0 { partitions } else { 0 };
+        for partition in 0..readers {
+            let rng = seed.fork("reads");
+            scope.spawn(move || load.read(partition, rng));
+        }
+        let watched = load.watch(&start, &mut look, &mut series, told);
+        load.over.store(true, Ordering::Release);
+        watched?;
+        writers.into_iter().map(|writer| writer.join().map_err(|_| Failure::from("a writer panicked"))).collect()
+    })?;
+    if let Some(error) = load.failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        return Err(error);
+    }
+    let spent = Account::now()?;
+    (disk.kernel_read, disk.kernel_written) = (spent.read - before.read, spent.written - before.written);
+    disk.cpu_seconds = spent.cpu_seconds - before.cpu_seconds;
+    disk.within_10ms = Spread::of(&sent.iter().map(|sent| share(sent.done, sent.all)).collect::<Vec<_>>());
+    disk.flowing = Spread::of(&look.flowing());
+    disk.first_stall_seconds = look.first_stall.map(|at| at.saturating_sub(from) as f64 / 1e9);
+    disk.shape[1] = fleet.shape();
+    let tally = tally.lock();
+    let user = series.iter().map(|second: &Second| second.bytes.user).sum();
+    let bytes = Bytes { user, ..fleet.bytes()?.since(&start) };
+    let outcome = Outcome {
+        scenario: plan.scenario.into(),
+        world: WORLD.into(),
+        profile: profile.into(),
+        params: params(plan),
+        seed: plan.args.seed,
+        normally_served: Spread::of(&tally.shares()),
+        latency_us: latency(&tally.writes),
+        read_latency_us: latency(&tally.reads),
+        reads_in_time: (plan.args.rcu > 0).then(|| Spread::of(&tally.read_shares())),
+        stalls: look.stalls(),
+        mean_per_sec: series.iter().map(|second| second.served).sum::<u64>() as f64 / series.len().max(1) as f64,
+        tail_per_sec: tail(&series),
+        served_per_sec: series.iter().map(|second| second.served).collect(),
+        reads_per_sec: series.iter().map(|second| second.reads).collect(),
+        bytes,
+        background_amplification: share(bytes.background(), bytes.user),
+        device_utilisation: utilisation(plan, caps, &disk),
+        stages: look.stages,
+        memory_peak_bytes: series.iter().map(|second| second.memory).max().unwrap_or(0),
+        after: None,
+    };
+    drop(tally);
+    Ok((Run { outcome, series }, disk))
+}
+
+struct Load<'a> {
+    fleet: &'a dyn Fleet,
+    plan: &'a Plan,
+    tally: &'a Mutex<Tally>,
+    watch: Stopwatch,
+    from: Nanos,
+    until: Nanos,
+    /// Which items are read.
+    choice: Choice,
+    failed: StdMutex<Option<Failure>>,
+    /// Nobody needs another operation.
+    over: AtomicBool,
+}
+
+impl Load<'_> {
+    /// One partition's writer: new keys, unique values.
+    fn write(&self, partition: usize, mut rng: Rng) -> Sent {
+        let mut sent = Sent::default();
+        let times = Schedule::of(self.from, self.until, self.plan.writes(partition), rng.fork("times"));
+        let mut value = vec![0; self.plan.value_bytes()];
+        for (item, at) in (self.plan.items()..).zip(times) {
+            self.sleep_until(at);
+            sent.all += 1;
+            if self.watch.nanos() >= self.until || self.over.load(Ordering::Acquire) {
+                self.tally.lock().wrote(partition, self.watch.nanos() - at, false);
+                continue;
+            }
+            fill(&mut value, &mut rng);
+            if let Err(error) = self.fleet.put(partition, &key(item), &value) {
+                self.failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                return sent;
+            }
+            let waited = self.watch.nanos() - at;
+            sent.done += u64::from(waited <= DONE);
+            self.tally.lock().wrote(partition, waited, true);
+        }
+        sent
+    }
+
+    /// One partition's reader: one read after the other, of what was preloaded.
+    fn read(&self, partition: usize, mut rng: Rng) {
+        for at in Schedule::of(self.from, self.until, self.plan.reads(partition), rng.fork("times")) {
+            self.sleep_until(at);
+            self.tally.lock().partition_reads[partition].0 += 1;
+            if self.over.load(Ordering::Acquire) {
+                return;
+            }
+            match self.fleet.get(partition, &key(self.choice.draw(&mut rng))) {
+                Ok(true) => self.tally.lock().read(partition, self.watch.nanos() - at),
+                _ => self.tally.lock().reads_failed += 1,
+            }
+        }
+    }
+
+    fn sleep_until(&self, at: Nanos) {
+        let now = self.watch.nanos();
+        if now < at {
+            thread::sleep(Duration::from_nanos(at - now));
+        }
+    }
+
+    /// Looks at the stores until the load is over.
+    fn watch(
+        &self,
+        start: &Bytes,
+        look: &mut Look,
+        series: &mut Vec<Second>,
+        told: &mut dyn FnMut(&Second),
+    ) -> Result<()> {
+        let mut last = *start;
+        for second in 1..=self.plan.args.seconds {
+            let end = self.from + second * SECOND;
+            let mut at = end - SECOND;
+            while at < end {
+                at += LOOK;
+                self.sleep_until(at);
+                look.at_all(self.fleet, self.watch.nanos(), self.from);
+            }
+            let now = self.fleet.bytes()?;
+            let mut this = Second::default();
+            self.tally.lock().end_second(&mut this);
+            this.bytes = now.since(&last);
+            this.bytes.user = this.served * u64::from(self.plan.args.item_bytes);
+            last = now;
+            look.describe(&mut this);
+            told(&this);
+            series.push(this);
+            if self.failed.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What was seen of the partitions' states.
+struct Look {
+    states: Vec<super::fleet::State>,
+    /// For each partition: looks in all, and those at which writes flowed.
+    seen: Vec<(u64, u64)>,
+    first_stall: Option<Nanos>,
+    /// Times that a partition stopped flowing, and how long it did not.
+    stalls: u64,
+    stalled: Nanos,
+    last: Nanos,
+    stages: Vec<weir_scenario::outcome::StageChange>,
+}
+
+impl Look {
+    fn new(partitions: usize) -> Self {
+        Self {
+            states: vec![super::fleet::State::default(); partitions],
+            seen: vec![(0, 0); partitions],
+            first_stall: None,
+            stalls: 0,
+            stalled: 0,
+            last: 0,
+            stages: Vec::new(),
+        }
+    }
+
+    fn at_all(&mut self, fleet: &dyn Fleet, now: Nanos, from: Nanos) {
+        let passed = if self.last == 0 { 0 } else { now - self.last };
+        self.last = now;
+        for partition in 0..self.states.len() {
+            let (before, state) = (self.states[partition], fleet.state(partition));
+            let flows = state.flow == Flow::Free;
+            self.seen[partition].0 += 1;
+            self.seen[partition].1 += u64::from(flows);
+            if !flows {
+                self.first_stall.get_or_insert(now);
+                self.stalls += u64::from(before.flow == Flow::Free);
+                self.stalled += passed;
+            }
+            if before.stage != state.stage {
+                self.stages.push(weir_scenario::outcome::StageChange {
+                    t: now.saturating_sub(from) as f64 / 1e9,
+                    partition,
+                    from: stage_name(before.stage),
+                    to: stage_name(state.stage),
+                    why: String::new(),
+                });
+            }
+            self.states[partition] = state;
+        }
+    }
+
+    fn describe(&self, second: &mut Second) {
+        for state in &self.states {
+            second.l0.push(state.l0);
+            second.sealed.push(state.sealed);
+            second.stage.push(state.stage);
+            second.memory += state.memory;
+        }
+    }
+
+    fn flowing(&self) -> Vec<f64> {
+        self.seen.iter().map(|&(all, flowing)| share(flowing, all)).collect()
+    }
+
+    fn stalls(&self) -> Stalls {
+        Stalls { count: self.stalls, seconds: self.stalled as f64 / 1e9 }
+    }
+}
+
+fn stage_name(stage: u8) -> String {
+    STAGES.get(usize::from(stage)).copied().unwrap_or("?").to_owned()
+}
+
+fn share(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+/// Of what the caps allow; without caps of what the plan's device would have.
+fn utilisation(plan: &Plan, caps: Caps, disk: &Disk) -> f64 {
+    let device = if caps.is_none() { plan.device() } else { caps.read + caps.write };
+    (disk.kernel_read + disk.kernel_written) as f64 / (device as f64 * plan.args.seconds as f64)
+}
+
+/// CR-1: seconds by throughput, the highest first; the one at 99 %.
+fn tail(series: &[Second]) -> u64 {
+    let mut served: Vec<u64> = series.iter().map(|second| second.served).collect();
+    served.sort_unstable_by(|a, b| b.cmp(a));
+    served.get(served.len() * 99 / 100).copied().unwrap_or(0)
+}
+
+fn params(plan: &Plan) -> Map<String, Value> {
+    let mut params = match serde_json::to_value(&plan.args) {
+        Ok(Value::Object(map)) => map,
+        _ => Map::new(),
+    };
+    let more = json!({
+        "background_bytes_per_user_byte": plan.background_bytes_per_user_byte(),
+        "flush_threads": "one per partition",
+    });
+    if let Value::Object(more) = more {
+        params.extend(more);
+    }
+    params
+}
+
+fn load_average() -> f64 {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split(' ').next().and_then(|first| first.parse().ok()).unwrap_or(0.0)
+}

@@ -1,0 +1,62 @@
+//! What a scenario asks of a contestant: one store for each partition, in one process.
+
+use weir_scenario::outcome::Bytes;
+
+use crate::Result;
+
+/// Whether a store would let a write pass at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Flow {
+    /// At once.
+    #[default]
+    Free,
+    /// Delayed.
+    Slow,
+    /// Not before a flush or compaction has ended.
+    Stopped,
+}
+
+/// A partition at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct State {
+    /// Whether writes pass.
+    pub flow: Flow,
+    /// Runs in level 0.
+    pub l0: u16,
+    /// Memtables that wait for their flush.
+    pub sealed: u16,
+    /// Stage of deferral; 0 where there is none.
+    pub stage: u8,
+    /// Bytes in memtables and in levels 0 and 1, where the store tells.
+    pub memory: u64,
+}
+
+/// Open stores. Every method may be called from many threads.
+pub trait Fleet: Send + Sync {
+    /// Name and version.
+    fn version(&self) -> String;
+
+    /// What it was told, in its own words.
+    fn remarks(&self) -> String;
+
+    /// Stores one pair in the store of `partition` and returns when it is in the kernel.
+    fn put(&self, partition: usize, key: &[u8], value: &[u8]) -> Result<()>;
+
+    /// Whether `key` is there.
+    fn get(&self, partition: usize, key: &[u8]) -> Result<bool>;
+
+    /// Flushes, and returns when no level of `partition` wants compaction.
+    fn settle(&self, partition: usize) -> Result<()>;
+
+    /// The partition now.
+    fn state(&self, partition: usize) -> State;
+
+    /// Device bytes by cause so far, of all partitions together; `user` stays 0.
+    fn bytes(&self) -> Result<Bytes>;
+
+    /// Files per level of the first partition, such as `L0:1 L1:1 L2:11 L3:91`.
+    fn shape(&self) -> String;
+
+    /// Closes in good order.
+    fn close(self: Box<Self>) -> Result<()>;
+}

@@ -1,0 +1,109 @@
+//! The preloaded data: made once, kept, and cloned for every run with hard links where files are never written again.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use weir_scenario::plan::Plan;
+
+use super::Contestant;
+use crate::Result;
+
+/// Raise it when what is preloaded changes.
+const VERSION: u32 = 1;
+
+/// Preloaded data of one kind of contestant.
+pub(super) struct Image {
+    pub dir: PathBuf,
+    mark: PathBuf,
+    words: String,
+}
+
+impl Image {
+    /// In `home`, for `plan`.
+    pub fn of(contestant: &Contestant, plan: &Plan, home: &Path) -> Self {
+        let args = &plan.args;
+        let name = contestant.kind();
+        Self {
+            dir: home.join(format!("image-{name}")),
+            mark: home.join(format!("image-{name}.txt")),
+            words: format!(
+                "{VERSION} {} {} {} {} {}\n",
+                args.partitions, args.item_bytes, args.preload_items, args.scale, args.seed
+            ),
+        }
+    }
+
+    /// Whether it is there, whole, for this very plan.
+    pub fn is_there(&self) -> bool {
+        fs::read_to_string(&self.mark).is_ok_and(|words| words == self.words)
+    }
+
+    /// Makes room for it.
+    pub fn begin(&self) -> Result<()> {
+        remove(&self.mark)?;
+        remove(&self.dir)?;
+        Ok(fs::create_dir_all(&self.dir)?)
+    }
+
+    /// It is whole.
+    pub fn end(&self) -> Result<()> {
+        Ok(fs::write(&self.mark, &self.words)?)
+    }
+
+    /// Removes it.
+    pub fn remove(&self) -> Result<()> {
+        remove(&self.mark)?;
+        remove(&self.dir)
+    }
+}
+
+/// Removes a file or a directory, if it is there.
+pub(super) fn remove(path: &Path) -> Result<()> {
+    let outcome = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+    match outcome {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(format!("{}: {error}", path.display()).into())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Makes `to` a copy of `from`. Tables are immutable in both engines, so they are linked; everything else (logs, manifests, locks) is copied.
+pub(super) fn clone(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from).map_err(|error| format!("{}: {error}", from.display()))? {
+        let entry = entry?;
+        let (source, target) = (entry.path(), to.join(entry.file_name()));
+        if entry.file_type()?.is_dir() {
+            clone(&source, &target)?;
+        } else if source.extension().is_some_and(|extension| extension == "sst") {
+            fs::hard_link(&source, &target)?;
+        } else {
+            fs::copy(&source, &target)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+
+    #[test]
+    fn a_clone_shares_tables_and_nothing_else() {
+        let home = std::env::temp_dir().join(format!("weir-image-{}", std::process::id()));
+        let (from, to) = (home.join("from"), home.join("to"));
+        fs::create_dir_all(from.join("0001")).expect("a directory");
+        fs::write(from.join("0001/000007.sst"), "table").expect("written");
+        fs::write(from.join("0001/MANIFEST-1"), "edits").expect("written");
+        clone(&from, &to).expect("cloned");
+        let inode = |path: &str| fs::metadata(home.join(path)).expect("is there").ino();
+        assert_eq!(inode("from/0001/000007.sst"), inode("to/0001/000007.sst"));
+        assert_ne!(inode("from/0001/MANIFEST-1"), inode("to/0001/MANIFEST-1"));
+        assert_eq!(fs::read_to_string(to.join("0001/MANIFEST-1")).expect("is there"), "edits");
+        remove(&home).expect("removed");
+        remove(&home).expect("is gone already");
+    }
+}

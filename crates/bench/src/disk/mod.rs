@@ -1,0 +1,77 @@
+//! The scenarios of [`weir_scenario`] on the real disk under the real clock, next to RocksDB.
+//!
+//! ```text
+//! compare (parent)                          one child process per contestant and round
+//!   image: preload once, keep                 child -> Fleet: Weir | one RocksDB per partition
+//!   for each round, for each contestant         open, settle        -> "ready"
+//!     clone the image (hard links)              drive: the load     -> "second {…}" every second
+//!     control group -> child -> caps            outcome             -> "run {…}"
+//! ```
+//!
+//! Parameters, load and outcome are those of `weir sim`; what only a disk has (caps, the peer, shares done within 10 ms as
+//! the peer's own papers count them) is under `disk` in the outcome. The caps come after the trees have settled, and go before they are closed.
+
+pub mod child;
+pub mod compare;
+pub mod drive;
+pub mod fleet;
+mod image;
+mod weir;
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Result;
+
+/// How the outcome names this world.
+pub const WORLD: &str = "disk";
+
+/// Who runs a scenario.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Contestant {
+    /// Weir under the profile of this name.
+    Weir(String),
+    /// One RocksDB for each partition.
+    Rocksdb {
+        /// With its auto-tuned rate limiter.
+        auto_tuned: bool,
+        /// Its shared library.
+        library: PathBuf,
+    },
+}
+
+impl Contestant {
+    /// The name in tables and JSON. The peer's is in capitals: `rocksdb` is also a profile of ours.
+    pub fn name(&self) -> String {
+        match self {
+            Contestant::Weir(profile) => profile.clone(),
+            Contestant::Rocksdb { auto_tuned: false, .. } => "RocksDB".into(),
+            Contestant::Rocksdb { auto_tuned: true, .. } => "RocksDB-autotune".into(),
+        }
+    }
+
+    /// Data that contestants of one kind may share.
+    fn kind(&self) -> &'static str {
+        match self {
+            Contestant::Weir(_) => "weir",
+            Contestant::Rocksdb { .. } => "rocksdb",
+        }
+    }
+}
+
+/// The peers called `names`, of `library`.
+pub fn peers(names: &[String], library: impl Fn() -> Result<PathBuf>) -> Result<Vec<Contestant>> {
+    names
+        .iter()
+        .map(|name| {
+            let auto_tuned = match name.as_str() {
+                "rocksdb" => false,
+                "rocksdb-autotune" => true,
+                _ => return Err(format!("no peer {name:?}; there are rocksdb and rocksdb-autotune").into()),
+            };
+            Ok(Contestant::Rocksdb { auto_tuned, library: library()? })
+        })
+        .collect()
+}

@@ -1,0 +1,397 @@
+//! One RocksDB for each partition, in one process: as a service would run them that gives every tenant a tree of its own.
+//!
+//! They share an `Env` with one flush thread for each (the fairest set-up: with fewer, waiting for a flush thread alone makes the
+//! cliff that is to be measured), a few compaction threads, and one block cache.
+//!
+//! RocksDB by itself never syncs a log of 512 KiB (`wal_bytes_per_sync` leaves the last megabyte alone), so the kernel would write
+//! it back some day and charge nobody. A thread for each partition syncs it with `rocksdb_flush_wal` whenever 64 KiB are new: off the
+//! writers' path, as Weir does it.
+
+use std::ffi::{CStr, CString};
+use std::path::{Path, PathBuf};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use weir_lsm::TreeOptions;
+use weir_scenario::outcome::Bytes;
+
+use super::api::{Api, Handle};
+use super::journal::{JobBytes, Journal};
+use super::rocksdb::{checked, version};
+use crate::Result;
+use crate::disk::fleet::{Fleet, Flow, State};
+use crate::meter::Account;
+
+/// New bytes of a log that are synced together.
+const SYNC_BYTES: u64 = 64 << 10;
+/// How often a log is looked at.
+const SYNC_POLL: Duration = Duration::from_millis(10);
+const SETTLE_POLL: Duration = Duration::from_millis(5);
+/// Header of a log record, of a batch and of its one entry.
+const RECORD_BYTES: u64 = 7 + 12 + 5;
+const PAGE: u64 = 4096;
+/// Of a writer that is delayed, in bytes a second: what 1.6 MB/s are to a partition that was sold 300 KB/s.
+const DELAYED_RATE_TIMES_SOLD: f64 = 5.0;
+
+/// How the stores are set up.
+#[derive(Clone, Debug)]
+pub struct FleetOptions {
+    /// Sizes and thresholds.
+    pub tree: TreeOptions,
+    /// Of all together.
+    pub cache_bytes: usize,
+    /// Of all together.
+    pub compaction_threads: usize,
+    /// Bytes a second that a partition was sold to write.
+    pub sold_bytes: f64,
+    /// RocksDB's auto-tuned rate limiter, one for each store, with this upper bound in bytes a second.
+    pub auto_tuned: Option<u64>,
+    /// Logs are written and synced.
+    pub log: bool,
+}
+
+/// See the module.
+///
+/// Invariant: every handle came from this API and is destroyed exactly once, in `drop`, after the threads that use it have ended.
+pub struct RocksFleet {
+    stores: Arc<Stores>,
+    syncers: Vec<JoinHandle<()>>,
+    journals: Mutex<Vec<Journal>>,
+    before: Account,
+    version: String,
+    remarks: String,
+}
+
+struct Stores {
+    api: Api,
+    env: Handle,
+    cache: Handle,
+    read: Handle,
+    write: Handle,
+    each: Vec<Store>,
+    closing: AtomicBool,
+}
+
+struct Store {
+    db: Handle,
+    options: Handle,
+    /// Bytes of log records so far.
+    appended: AtomicU64,
+    /// Device bytes of its log so far.
+    log_bytes: AtomicU64,
+    /// Why a sync failed.
+    failed: Mutex<Option<String>>,
+}
+
+// SAFETY: rocksdb_t, and options that nobody changes any more, may be used from any thread (c.h, options.h).
+unsafe impl Send for Stores {}
+// SAFETY: as above.
+unsafe impl Sync for Stores {}
+
+impl RocksFleet {
+    /// Opens (creates if missing) `partitions` databases below `dir`.
+    pub fn open(library: &Path, dir: &Path, partitions: usize, options: &FleetOptions) -> Result<Self> {
+        let api = Api::load(library)?;
+        // SAFETY: handles are used as c.h says: created, passed on, destroyed once.
+        let (env, cache, read, write) = unsafe {
+            let env = (api.create_default_env)();
+            (api.env_set_background_threads)(env, options.compaction_threads as i32);
+            (api.env_set_high_priority_background_threads)(env, partitions as i32);
+            let cache = match api.cache_create_hyper_clock {
+                Some(create) => create(options.cache_bytes, 0),
+                None => (api.cache_create_lru)(options.cache_bytes),
+            };
+            let write = (api.writeoptions_create)();
+            (api.writeoptions_disable_WAL)(write, i32::from(!options.log));
+            (env, cache, (api.readoptions_create)(), write)
+        };
+        let words = option_string(options);
+        let remarks = format!("{partitions} flush threads, log synced every {} KiB, {words}", SYNC_BYTES >> 10);
+        let closing = AtomicBool::new(false);
+        let mut stores = Stores { api, env, cache, read, write, each: Vec::new(), closing };
+        let dirs: Vec<PathBuf> = (0..partitions).map(|index| dir.join(format!("{index:04}"))).collect();
+        for dir in &dirs {
+            std::fs::create_dir_all(dir)?;
+            stores.open(dir, &words, options)?;
+        }
+        let stores = Arc::new(stores);
+        let syncers = (0..if options.log { partitions } else { 0 }).map(|index| {
+            let stores = Arc::clone(&stores);
+            thread::spawn(move || stores.sync_as_it_grows(index))
+        });
+        let syncers = syncers.collect();
+        let version = format!("rocksdb {}", dirs.first().and_then(|dir| version(dir)).unwrap_or_default());
+        let journals = Mutex::new(dirs.iter().map(|dir| Journal::new(dir)).collect());
+        Ok(Self { stores, syncers, journals, before: Account::now()?, version, remarks })
+    }
+}
+
+impl Stores {
+    fn open(&mut self, dir: &Path, words: &str, told: &FleetOptions) -> Result<()> {
+        let api = &self.api;
+        let path = CString::new(dir.to_str().ok_or("the directory's name is not UTF-8")?)?;
+        let text = CString::new(words)?;
+        // SAFETY: as in `RocksFleet::open`. `set_filter_policy` takes ownership of the policy; table options, cache, environment and
+        // limiter are shared with the options, which keep their own references.
+        unsafe {
+            let table = (api.block_based_options_create)();
+            (api.block_based_options_set_block_size)(table, told.tree.block_bytes);
+            let filter = (api.filterpolicy_create_bloom_full)(f64::from(told.tree.filter_bits_per_key));
+            (api.block_based_options_set_filter_policy)(table, filter);
+            (api.block_based_options_set_block_cache)(table, self.cache);
+            let base = (api.options_create)();
+            (api.options_set_block_based_table_factory)(base, table);
+            (api.block_based_options_destroy)(table);
+            let options = (api.options_create)();
+            let outcome = checked(api, |slot| (api.get_options_from_string)(base, text.as_ptr(), options, slot));
+            (api.options_destroy)(base);
+            if let Err(error) = outcome {
+                (api.options_destroy)(options);
+                return Err(format!("RocksDB does not take the options {words}: {error}").into());
+            }
+            (api.options_set_env)(options, self.env);
+            if let Some(rate) = told.auto_tuned {
+                // 100 ms and fairness 10 are its defaults.
+                let limiter = (api.ratelimiter_create_auto_tuned)(rate as i64, 100_000, 10);
+                (api.options_set_ratelimiter)(options, limiter);
+                (api.ratelimiter_destroy)(limiter);
+            }
+            let store = |db| Store {
+                db,
+                options,
+                appended: AtomicU64::new(0),
+                log_bytes: AtomicU64::new(0),
+                failed: Mutex::new(None),
+            };
+            match checked(api, |slot| (api.open)(options, path.as_ptr(), slot)) {
+                Ok(db) => self.each.push(store(db)),
+                Err(error) => {
+                    self.each.push(store(null_mut()));
+                    return Err(format!("{}: {error}", dir.display()).into());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The life of a syncer.
+    fn sync_as_it_grows(&self, index: usize) {
+        let store = &self.each[index];
+        let mut synced = 0;
+        while !self.closing.load(Ordering::Acquire) {
+            let appended = store.appended.load(Ordering::Relaxed);
+            if appended - synced < SYNC_BYTES {
+                thread::sleep(SYNC_POLL);
+                continue;
+            }
+            // SAFETY: `db` is open until the syncers have ended.
+            let outcome = unsafe { checked(&self.api, |slot| (self.api.flush_wal)(store.db, 1, slot)) };
+            if let Err(error) = outcome {
+                *store.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
+                return;
+            }
+            // The page where the last sync ended is written again.
+            let pages = appended.div_ceil(PAGE) - synced / PAGE;
+            store.log_bytes.fetch_add(pages * PAGE, Ordering::Relaxed);
+            synced = appended;
+        }
+    }
+
+    fn number(&self, partition: usize, name: &CStr) -> u64 {
+        let mut value = 0;
+        // SAFETY: `db` is open, `name` is a C string, `value` outlives the call.
+        unsafe { (self.api.property_int)(self.each[partition].db, name.as_ptr(), &mut value) };
+        value
+    }
+
+    fn files_at(&self, partition: usize, level: usize) -> u64 {
+        let name = CString::new(format!("rocksdb.num-files-at-level{level}")).expect("no NUL in the name");
+        // SAFETY: `db` is open; the result is null or a C string that we free.
+        unsafe {
+            let text = (self.api.property_value)(self.each[partition].db, name.as_ptr());
+            if text.is_null() {
+                return 0;
+            }
+            let files = CStr::from_ptr(text).to_str().ok().and_then(|text| text.parse().ok()).unwrap_or(0);
+            (self.api.free)(text.cast());
+            files
+        }
+    }
+}
+
+impl Fleet for RocksFleet {
+    fn version(&self) -> String {
+        self.version.clone()
+    }
+
+    fn remarks(&self) -> String {
+        self.remarks.clone()
+    }
+
+    fn put(&self, partition: usize, key: &[u8], value: &[u8]) -> Result<()> {
+        let (stores, store) = (&*self.stores, &self.stores.each[partition]);
+        let (k, v) = (key.as_ptr().cast(), value.as_ptr().cast());
+        // SAFETY: pointers and lengths are those of live slices; RocksDB copies them.
+        unsafe {
+            checked(&stores.api, |slot| {
+                (stores.api.put)(store.db, stores.write, k, key.len(), v, value.len(), slot);
+            })?;
+        }
+        store.appended.fetch_add(RECORD_BYTES + (key.len() + value.len()) as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn get(&self, partition: usize, key: &[u8]) -> Result<bool> {
+        let (api, db, read) = (&self.stores.api, self.stores.each[partition].db, self.stores.read);
+        // SAFETY: the key is a live slice; the slice that comes back is destroyed once.
+        unsafe {
+            let k = key.as_ptr().cast();
+            let pinned = checked(api, |slot| (api.get_pinned)(db, read, k, key.len(), slot))?;
+            if pinned.is_null() {
+                return Ok(false);
+            }
+            (api.pinnableslice_destroy)(pinned);
+        }
+        Ok(true)
+    }
+
+    fn settle(&self, partition: usize) -> Result<()> {
+        let (api, db) = (&self.stores.api, self.stores.each[partition].db);
+        // SAFETY: the options live for the call.
+        unsafe {
+            let options = (api.flushoptions_create)();
+            (api.flushoptions_set_wait)(options, 1);
+            let outcome = checked(api, |slot| (api.flush)(db, options, slot));
+            (api.flushoptions_destroy)(options);
+            outcome?;
+        }
+        let busy = [
+            c"rocksdb.mem-table-flush-pending",
+            c"rocksdb.num-running-flushes",
+            c"rocksdb.compaction-pending",
+            c"rocksdb.num-running-compactions",
+        ];
+        while busy.iter().any(|name| self.stores.number(partition, name) != 0) {
+            if self.stores.number(partition, c"rocksdb.background-errors") != 0 {
+                return Err("RocksDB had errors in the background; see its LOG".into());
+            }
+            thread::sleep(SETTLE_POLL);
+        }
+        Ok(())
+    }
+
+    fn state(&self, partition: usize) -> State {
+        let stores = &self.stores;
+        let flow = if stores.number(partition, c"rocksdb.is-write-stopped") != 0 {
+            Flow::Stopped
+        } else if stores.number(partition, c"rocksdb.actual-delayed-write-rate") != 0 {
+            Flow::Slow
+        } else {
+            Flow::Free
+        };
+        State {
+            flow,
+            l0: stores.files_at(partition, 0) as u16,
+            sealed: stores.number(partition, c"rocksdb.num-immutable-mem-table") as u16,
+            stage: 0,
+            memory: stores.number(partition, c"rocksdb.cur-size-all-mem-tables"),
+        }
+    }
+
+    fn bytes(&self) -> Result<Bytes> {
+        for store in &self.stores.each {
+            if let Some(error) = &*store.failed.lock().unwrap_or_else(PoisonError::into_inner) {
+                return Err(format!("RocksDB could not sync its log: {error}").into());
+            }
+        }
+        let log = self.stores.each.iter().map(|store| store.log_bytes.load(Ordering::Relaxed)).sum();
+        let mut jobs = JobBytes::default();
+        for journal in self.journals.lock().unwrap_or_else(PoisonError::into_inner).iter_mut() {
+            journal.follow()?;
+            let of = journal.bytes;
+            jobs.flush += of.flush;
+            jobs.l0_read += of.l0_read;
+            jobs.l0_written += of.l0_written;
+            jobs.deep_read += of.deep_read;
+            jobs.deep_written += of.deep_written;
+        }
+        let now = Account::now()?;
+        // The log's dirty pages count as written when they are dirtied: once, however often they are synced.
+        let written =
+            (now.written - self.before.written).saturating_sub(jobs.flush + jobs.l0_written + jobs.deep_written);
+        let read = (now.read - self.before.read).saturating_sub(jobs.l0_read + jobs.deep_read);
+        Ok(Bytes {
+            user: 0,
+            log,
+            flush: jobs.flush,
+            l0: jobs.l0_read + jobs.l0_written,
+            deep: jobs.deep_read + jobs.deep_written,
+            read,
+            other: written.saturating_sub(log),
+        })
+    }
+
+    fn shape(&self) -> String {
+        let levels = (0..7).map(|level| (level, self.stores.files_at(0, level))).filter(|(_, files)| *files > 0);
+        levels.map(|(level, files)| format!("L{level}:{files}")).collect::<Vec<_>>().join(" ")
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for RocksFleet {
+    fn drop(&mut self) {
+        self.stores.closing.store(true, Ordering::Release);
+        for syncer in self.syncers.drain(..) {
+            // A panic has been printed.
+            let _ = syncer.join();
+        }
+    }
+}
+
+impl Drop for Stores {
+    fn drop(&mut self) {
+        // SAFETY: the invariant of the fleet; the syncers have ended, for they hold the stores. `db` is null when opening failed.
+        unsafe {
+            for store in &self.each {
+                if !store.db.is_null() {
+                    (self.api.close)(store.db);
+                }
+                (self.api.options_destroy)(store.options);
+            }
+            (self.api.readoptions_destroy)(self.read);
+            (self.api.writeoptions_destroy)(self.write);
+            (self.api.cache_destroy)(self.cache);
+            (self.api.env_destroy)(self.env);
+        }
+    }
+}
+
+/// The options in RocksDB's own words. What is not named has its default of this version.
+fn option_string(options: &FleetOptions) -> String {
+    let tree = &options.tree;
+    format!(
+        "create_if_missing=true;write_buffer_size={};max_write_buffer_number={};\
+         level0_file_num_compaction_trigger={};level0_slowdown_writes_trigger={};level0_stop_writes_trigger={};\
+         max_bytes_for_level_base={};max_bytes_for_level_multiplier={};target_file_size_base={};\
+         level_compaction_dynamic_level_bytes=false;compression=kNoCompression;\
+         use_direct_reads=true;use_direct_io_for_flush_and_compaction=true;delayed_write_rate={};\
+         max_background_flushes=1;max_background_compactions={};max_background_jobs={}",
+        tree.write_buffer_bytes,
+        tree.write_buffers_max,
+        tree.l0_trigger,
+        tree.l0_slow,
+        tree.l0_stop,
+        tree.level1_bytes,
+        tree.level_factor,
+        tree.table_bytes,
+        (options.sold_bytes * DELAYED_RATE_TIMES_SOLD) as u64,
+        options.compaction_threads,
+        options.compaction_threads + 1,
+    )
+}

@@ -1,0 +1,127 @@
+//! `weir bench shortage`, `surge`, `waves` and `trace`: the scenarios of `weir sim` on a real disk, next to RocksDB.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::Value;
+use weir_bench::disk::compare::{Comparison, Measured, compare};
+use weir_bench::disk::{Contestant, peers};
+use weir_bench::throttle::Caps;
+use weir_bench::{Result, peer};
+use weir_scenario::args::Scenario;
+use weir_scenario::outcome::{Outcome, Run};
+use weir_scenario::plan::Plan;
+use weir_scenario::{profile, report, table};
+
+/// A scenario of `weir sim` on a real disk, next to RocksDB
+///
+/// The same load with the same parameters and the same JSON as `weir sim`, on a real disk under the real clock, and
+/// next to one RocksDB for each partition. What the disk can do is decided by the kernel: --cap-read-mbps and --cap-write-mbps put a
+/// control group with a block throttle around each contestant in turn (that needs root). Without caps the disk is as fast as it is.
+#[derive(Debug, Args)]
+pub struct OnDisk<S: Args> {
+    #[command(flatten)]
+    scenario: S,
+    #[command(flatten)]
+    disk: DiskArgs,
+}
+
+/// What only the disk needs.
+#[derive(Debug, Args)]
+struct DiskArgs {
+    /// Contestants to compare with, separated by commas: rocksdb, rocksdb-autotune
+    #[arg(long, value_delimiter = ',')]
+    peer: Vec<String>,
+    /// RocksDB's shared library; else WEIR_ROCKSDB_LIB, .tools/, ~/.cache/weir/ and the system's directories are searched
+    #[arg(long, value_name = "FILE")]
+    peer_lib: Option<PathBuf>,
+    /// Measure the peers alone
+    #[arg(long, requires = "peer")]
+    alone: bool,
+    /// Let the kernel read at most so many MB/s for each contestant while the load runs
+    #[arg(long, value_name = "R")]
+    cap_read_mbps: Option<f64>,
+    /// The same for writes
+    #[arg(long, value_name = "W")]
+    cap_write_mbps: Option<f64>,
+    /// Compactions at a time, of all partitions together, of every contestant
+    #[arg(long, default_value_t = 4)]
+    compactions: usize,
+    /// Rounds; every round runs every contestant, and the order turns round
+    #[arg(long, default_value_t = 1)]
+    rounds: u32,
+    /// Directory on the disk to measure; created if missing
+    #[arg(long, default_value = "weir-bench-data")]
+    dir: PathBuf,
+    /// Leave the preloaded data in the directory, and use what an earlier run left
+    #[arg(long)]
+    keep: bool,
+}
+
+impl<S: Args> OnDisk<S> {
+    /// Runs it, `which` being the scenario of these arguments.
+    pub fn run(self, which: fn(S) -> Scenario) -> Result<()> {
+        let (scenario, disk) = (which(self.scenario), self.disk);
+        let plan = scenario.clone().plan()?;
+        let mut contestants: Vec<_> = match disk.alone {
+            true => Vec::new(),
+            false => plan.args.profiles.iter().cloned().map(Contestant::Weir).collect(),
+        };
+        contestants.extend(peers(&disk.peer, || {
+            let library = peer::locate::rocksdb(disk.peer_lib.as_deref())?;
+            Ok(std::fs::canonicalize(library)?)
+        })?);
+        let ours = !disk.dir.exists();
+        let comparison = Comparison {
+            scenario,
+            plan,
+            contestants,
+            rounds: disk.rounds,
+            caps: Caps::from_mbps(disk.cap_read_mbps, disk.cap_write_mbps),
+            compactions: disk.compactions,
+            dir: disk.dir,
+            keep: disk.keep,
+            program: (std::env::current_exe()?, vec!["bench".into(), "scenario-child".into()]),
+        };
+        let plan = &comparison.plan;
+        eprint!("{}", table::heading(plan));
+        let results = compare(&comparison)?;
+        if ours && !comparison.keep {
+            std::fs::remove_dir(&comparison.dir)?;
+        }
+        super::write_as_json(plan.args.json.as_deref(), &json(&results)?)?;
+        if let Some(path) = &plan.args.report {
+            page(path, plan, &results)?;
+        }
+        let outcomes: Vec<&Outcome> = results.iter().map(|result| &result.run.outcome).collect();
+        print!("\n{}", table::outcomes(&outcomes));
+        Ok(())
+    }
+}
+
+/// Time series of all runs; they are told apart by their rounds.
+fn page(path: &Path, plan: &Plan, results: &[Measured]) -> Result<()> {
+    let named = |result: &Measured| {
+        let mut run: Run = result.run.clone();
+        if result.disk.round > 1 {
+            run.outcome.profile = format!("{}, round {}", run.outcome.profile, result.disk.round);
+        }
+        run
+    };
+    let runs: Vec<Run> = results.iter().map(named).collect();
+    std::fs::write(path, report::page(plan, &runs, &profile::STAGES))?;
+    eprintln!("the time series are in {}", path.display());
+    Ok(())
+}
+
+/// The outcomes of the simulation's form, with what only the disk has under `disk`.
+fn json(results: &[Measured]) -> Result<Vec<Value>> {
+    let one = |result: &Measured| {
+        let mut value = serde_json::to_value(&result.run.outcome)?;
+        if let Value::Object(map) = &mut value {
+            map.insert("disk".into(), serde_json::to_value(&result.disk)?);
+        }
+        Ok(value)
+    };
+    results.iter().map(one).collect()
+}
