@@ -15,7 +15,7 @@ pub struct Owner {
 pub enum Class {
     /// A client waits for this read.
     Read = 0,
-    /// A client's write waits for this log write or sync.
+    /// A client's write waits for this log write or sync, or soon will for this segment.
     Log = 1,
     /// Memtable to level 0.
     Flush = 2,
@@ -23,7 +23,7 @@ pub enum Class {
     CompactL0 = 3,
     /// Compaction below the base level.
     CompactDeep = 4,
-    /// Checks, backups, catalogue, opening, log segments made ahead of time: everything else.
+    /// Checks, backups, catalogue, opening: everything else.
     Maintenance = 5,
 }
 

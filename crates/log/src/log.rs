@@ -186,7 +186,8 @@ impl Shared {
             let mut state = self.state.lock();
             let mut unneeded = state.truncate(persisted);
             if let Some(recycled) = state.choose_recycled(&mut unneeded) {
-                state.start_spare(Some(recycled.path), Class::Maintenance);
+                let class = state.ahead_of_time();
+                state.start_spare(Some(recycled.path), class);
             }
             unneeded
         };

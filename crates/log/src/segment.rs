@@ -85,7 +85,7 @@ pub(crate) fn check_header(path: &Path, id: u64, page: &[u8]) -> Result<u32> {
 /// Makes segment `id`, from `recycled` if there is one. On return header, name and (mode `Always`) every block of it are
 /// durable, so that the file's first record needs no care: a segment with a bad header is corruption, not a crash.
 ///
-/// `class` is the cause of what is written: maintenance ahead of time, the log's own once somebody waits for the segment.
+/// `class` is the cause of what is written.
 pub(crate) async fn prepare(
     fs: Arc<dyn Fs>,
     dir: PathBuf,

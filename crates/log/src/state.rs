@@ -316,6 +316,12 @@ impl State {
         fit.filter(|_| wanted).map(|position| unneeded.swap_remove(position))
     }
 
+    /// The cause of a spare segment that nobody waits for yet. It must not stand behind compactions, or every write would wait for it in the
+    /// end. A page of it is the log's; one that is filled with zeros goes with the flushes.
+    pub fn ahead_of_time(&self) -> Class {
+        if self.options.sync == SyncMode::Always { Class::Flush } else { Class::Log }
+    }
+
     /// Starts making a spare segment, from `recycled` if there is one. `class` is [`Class::Log`] if somebody waits for it.
     pub fn start_spare(&mut self, recycled: Option<PathBuf>, class: Class) {
         debug_assert!(matches!(self.spare, Spare::None));
@@ -503,7 +509,7 @@ impl State {
                 self.activate_spare();
             }
         } else if want.spare && self.fence.is_none() && self.spare_failure.is_none() && self.wants_spare() {
-            self.start_spare(None, Class::Maintenance);
+            self.start_spare(None, self.ahead_of_time());
             self.reap_spare();
         }
         if self.fence.is_some() {
