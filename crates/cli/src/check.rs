@@ -31,14 +31,14 @@ impl Check {
         let fs: Arc<dyn Fs> = RealFs::new(RealFsOptions::default());
         let bar = ProgressBar::new(0)
             .with_style(ProgressStyle::with_template("checking tables {wide_bar} {pos}/{len} ({eta} left)")?);
-        let checks = block_on(weir_node::check(&fs, &self.dir, |done, total| {
+        let found = block_on(weir_node::check(&fs, &self.dir, |done, total| {
             bar.set_length(total as u64);
             bar.set_position(done as u64);
         }))?;
         bar.finish_and_clear();
         let mut problems = 0;
-        for check in &checks {
-            println!("{}", check.dir.display());
+        for check in &found.partitions {
+            println!("{}  tenant {}", check.dir.display(), check.tenant);
             let tree = &check.tree;
             println!("  tables   {} with {} entries in {} bytes", tree.tables, tree.entries, tree.bytes);
             if let Some(log) = &check.log {
@@ -52,6 +52,9 @@ impl Check {
                 println!("  DAMAGED  {problem}");
             }
             problems += check.problems.len();
+        }
+        if found.unused > 0 {
+            println!("{} partitions were never used: they have no files yet", found.unused);
         }
         match problems {
             0 => {

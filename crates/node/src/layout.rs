@@ -124,7 +124,27 @@ pub async fn remove_partition(fs: &Arc<dyn Fs>, dir: &Path, number: u32) -> Resu
         }
         fs.remove_dir(&part, TAG).await?;
     }
-    fs.sync_dir(&dir.join("partitions"), TAG).await
+    match fs.sync_dir(&dir.join("partitions"), TAG).await {
+        // No partition was ever used.
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        synced => synced,
+    }
+}
+
+/// Whether partition `number` has a tree. It is made when the partition is first used.
+pub async fn has_tree(fs: &Arc<dyn Fs>, dir: &Path, number: u32) -> Result<bool> {
+    let current = partition_path(dir, number).join("tree").join("CURRENT");
+    match fs.open(&current, OpenOptions::read_buffered(), TAG).await {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// A partition that was used has no tree.
+pub fn lost(dir: &Path, number: u32) -> Error {
+    let current = partition_path(dir, number).join("tree").join("CURRENT");
+    Error::corruption(current, 0, "missing, yet the partition was in use: its data is lost")
 }
 
 /// The directory of partition `number`, made durably.

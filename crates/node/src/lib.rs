@@ -29,7 +29,7 @@ mod worker_slots;
 mod workers;
 
 pub use backup::BackupReport;
-pub use check::{NodeCheck, check};
+pub use check::{NodeCheck, PartitionCheck, check};
 pub use config::{Bandwidth, Machine, NodeConfig};
 pub use home::{Home, HomeState};
 pub use metrics::{PartitionMetrics, StallTimes};

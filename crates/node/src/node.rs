@@ -149,7 +149,7 @@ impl Node {
                 next_tenant: Some(next_tenant),
                 next_partition: Some(next_partition),
                 put: vec![listing.clone()],
-                removed: Vec::new(),
+                ..CatalogueEdit::default()
             };
             commit(&shared, &mut catalogue, edit).await?;
             let tenant = Tenant::new(&shared, listing);

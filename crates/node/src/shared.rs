@@ -9,12 +9,13 @@ use weir_admission::{Gate, GatedFs, Ledger, PartitionGate};
 use weir_io::{Fs, FsLock, Owner, Result};
 use weir_lsm::cache::BlockCache;
 
-use crate::catalogue::Catalogue;
+use crate::catalogue::{Catalogue, CatalogueEdit};
 use crate::config::{Machine, NodeConfig};
 use crate::control;
-use crate::home::Home;
+use crate::home::{Home, Leave};
 use crate::layout;
 use crate::memory::{WriteMemory, keep};
+use crate::node::commit;
 use crate::partition::{Opening, Partition};
 use crate::permits::Permits;
 use crate::tick::{self, Ticker};
@@ -84,6 +85,11 @@ impl NodeShared {
             self.settle_catalogue(&mut *self.catalogue.lock().await).await?;
         }
         let (fs, dir) = (&self.own_fs, &self.config.dir);
+        let was_used = self.catalogue.lock().await.listings().used.contains(&number);
+        if was_used && !layout::has_tree(fs, dir, number).await? {
+            // Serving an empty one instead would hide the loss.
+            return Err(layout::lost(dir, number));
+        }
         let path = layout::partition_dir(fs, dir, number).await?;
         let owner = home.owner();
         let opening = Opening {
@@ -101,10 +107,20 @@ impl NodeShared {
             counters: Arc::clone(&home.counters),
         };
         let partition = Partition::open(opening).await?;
+        if !was_used && let Err(error) = self.mark_used(number).await {
+            partition.leave(Leave::Discard).await;
+            return Err(error);
+        }
         let clock = Arc::clone(&self.machine.clock);
         let tick = control::run(Arc::downgrade(&partition), clock, self.config.sync_interval);
         self.workers.spawn(tick);
         Ok(partition)
+    }
+
+    /// Its files are there, durably, and nothing is acknowledged yet: from now on it is a loss if they are not.
+    async fn mark_used(&self, number: u32) -> Result<()> {
+        let mut catalogue = self.catalogue.lock().await;
+        commit(self, &mut catalogue, CatalogueEdit { used: vec![number], ..CatalogueEdit::default() }).await
     }
 
     pub async fn settle_catalogue(&self, catalogue: &mut Catalogue) -> Result<()> {

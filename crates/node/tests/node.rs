@@ -312,8 +312,8 @@ fn a_check_finds_a_flipped_bit_in_any_table_and_names_the_file() {
         sim.block_on(weir_node::check(&fs, "/weir".as_ref(), |_, _| {})).expect("check")
     };
     let sound = check(&image);
-    assert!(sound[0].problems.is_empty(), "{:?}", sound[0].problems);
-    assert_eq!(sound[0].tree.entries, 2_000);
+    assert!(sound.partitions[0].problems.is_empty(), "{:?}", sound.partitions[0].problems);
+    assert_eq!(sound.partitions[0].tree.entries, 2_000);
     let tables: Vec<_> =
         image.files().into_iter().filter(|(path, _)| path.extension() == Some("sst".as_ref())).collect();
     for (path, length) in &tables {
@@ -321,9 +321,9 @@ fn a_check_finds_a_flipped_bit_in_any_table_and_names_the_file() {
         assert!(flipped.flip_bit(path, length / 3, 4));
         let found = check(&flipped);
         assert!(
-            found[0].problems.iter().any(|problem| problem.path().ends_with(path)),
+            found.partitions[0].problems.iter().any(|problem| problem.path().ends_with(path)),
             "{path:?}: {:?}",
-            found[0].problems
+            found.partitions[0].problems
         );
     }
 }

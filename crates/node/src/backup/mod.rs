@@ -106,7 +106,8 @@ impl Node {
                 if tenants.read().has(&name) {
                     return Err(taken());
                 }
-                let edit = CatalogueEdit { put: vec![listing.clone()], ..CatalogueEdit::default() };
+                let edit =
+                    CatalogueEdit { put: vec![listing.clone()], used: numbers.clone(), ..CatalogueEdit::default() };
                 commit(&shared, &mut catalogue, edit).await?;
                 let tenant = Tenant::new(&shared, listing);
                 tenants.write().insert(Arc::clone(&tenant));

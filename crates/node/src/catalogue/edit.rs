@@ -11,6 +11,7 @@ const NEXT_TENANT: u8 = 1;
 const NEXT_PARTITION: u8 = 2;
 const PUT: u8 = 3;
 const REMOVE: u8 = 4;
+const USED: u8 = 5;
 
 /// A tenant as the catalogue has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +37,8 @@ pub struct CatalogueEdit {
     pub put: Vec<Listing>,
     /// Tenants that are gone.
     pub removed: Vec<TenantId>,
+    /// Partitions that have their files from now on: where those are missing, they are lost.
+    pub used: Vec<u32>,
 }
 
 impl Entry for CatalogueEdit {
@@ -57,6 +60,10 @@ impl Entry for CatalogueEdit {
             out.push(PUT);
             put_listing(&mut out, listing);
         }
+        for &partition in &self.used {
+            out.push(USED);
+            varint::put(&mut out, partition.into());
+        }
         out
     }
 
@@ -71,6 +78,7 @@ impl Entry for CatalogueEdit {
                 NEXT_PARTITION => take(&mut rest).map(|value| edit.next_partition = Some(value)),
                 PUT => take_listing(&mut rest).map(|listing| edit.put.push(listing)),
                 REMOVE => take(&mut rest).map(|id| edit.removed.push(TenantId(id))),
+                USED => take(&mut rest).map(|partition| edit.used.push(partition)),
                 _ => None,
             };
             known.ok_or(at)?;
@@ -162,11 +170,12 @@ mod tests {
         fn an_edit_decodes_to_itself(
             put in proptest::collection::vec(listing(), 0..4),
             removed: Vec<u32>,
+            used: Vec<u32>,
             next_tenant: Option<u32>,
             next_partition: Option<u32>,
         ) {
             let removed = removed.into_iter().map(TenantId).collect();
-            let edit = CatalogueEdit { next_tenant, next_partition, put, removed };
+            let edit = CatalogueEdit { next_tenant, next_partition, put, removed, used };
             prop_assert_eq!(CatalogueEdit::decode(&edit.encode()), Ok(edit));
         }
 

@@ -27,12 +27,14 @@ pub struct Listings {
     pub next_tenant: u32,
     /// First partition number never used.
     pub next_partition: u32,
+    /// The partitions that have been opened once, and so have files.
+    pub used: BTreeSet<u32>,
 }
 
 impl Listings {
     fn empty() -> Self {
         // 0 is the node itself.
-        Self { tenants: BTreeMap::new(), next_tenant: 1, next_partition: 1 }
+        Self { next_tenant: 1, next_partition: 1, ..Self::default() }
     }
 
     /// The edit that makes these listings of nothing.
@@ -42,6 +44,7 @@ impl Listings {
             next_partition: Some(self.next_partition),
             put: self.tenants.values().cloned().collect(),
             removed: Vec::new(),
+            used: self.used.iter().copied().collect(),
         }
     }
 
@@ -49,9 +52,18 @@ impl Listings {
         self.next_tenant = edit.next_tenant.unwrap_or(self.next_tenant);
         self.next_partition = edit.next_partition.unwrap_or(self.next_partition);
         for id in edit.removed {
-            self.tenants.remove(&id);
+            for number in self.tenants.remove(&id).into_iter().flat_map(|listing| listing.partitions) {
+                self.used.remove(&number);
+            }
         }
-        self.tenants.extend(edit.put.into_iter().map(|listing| (listing.id, listing)));
+        for listing in edit.put {
+            let partitions = listing.partitions.clone();
+            let old = self.tenants.insert(listing.id, listing).map(|old| old.partitions).unwrap_or_default();
+            if old != partitions {
+                self.used.retain(|number| !old.contains(number) || partitions.contains(number));
+            }
+        }
+        self.used.extend(edit.used);
     }
 
     /// What cannot be, if anything: a name, a tenant or a partition twice, or a number that is said to be free.
@@ -69,6 +81,9 @@ impl Listings {
                     return Some(format!("tenant {} has partition {number}", listing.name));
                 }
             }
+        }
+        if let Some(number) = self.used.difference(&partitions).next() {
+            return Some(format!("partition {number} is used, and nobody's"));
         }
         None
     }
