@@ -89,6 +89,86 @@ mod tests {
         }
     }
 
+    /// Names that mean something to a file system, a shell, a log, a terminal or a reader, alone and around a good one.
+    #[test]
+    fn s6_names_that_mean_something_elsewhere_are_refused() {
+        let hostile = [
+            ".",
+            "..",
+            "../",
+            "..\\",
+            "/",
+            "\\",
+            "\0",
+            "%2e%2e",
+            "%2f",
+            "%00",
+            "~",
+            "$HOME",
+            "`id`",
+            "$(id)",
+            ";",
+            "|",
+            "&",
+            ">",
+            "*",
+            "?",
+            "[a]",
+            "{a}",
+            "!",
+            "#",
+            "'",
+            "\"",
+            " ",
+            "\t",
+            "\n",
+            "\r",
+            "\r\n",
+            "\u{1b}[2J",
+            "\u{7f}",
+            "\u{85}",
+            "\u{a0}",
+            "\u{200b}",
+            "\u{202e}",
+            "\u{feff}",
+            "\u{430}",
+            "\u{3b1}",
+            "\u{ff41}",
+            "\u{2024}",
+            "\u{2215}",
+            "\u{1d41a}",
+            "\u{e4}",
+            "a\u{308}",
+            "\u{df}",
+            "\u{130}",
+            "\u{131}",
+            "\u{212a}",
+            "=",
+            ",",
+            ":",
+            "@",
+            "+",
+            "A",
+            "CON",
+            "NUL",
+            "COM1",
+            "DEFAULT",
+            "Default",
+        ];
+        for part in hostile {
+            for name in [part.to_owned(), format!("a{part}"), format!("{part}a"), format!("a{part}a")] {
+                assert!(TenantName::new(&name).is_err(), "{name:?}");
+            }
+        }
+        for name in ["-", "-a", "--help", "_", "_a"]
+            .map(str::to_owned)
+            .into_iter()
+            .chain([10_240, 64].map(|len| "a".repeat(len)))
+        {
+            assert!(TenantName::new(&name).is_err(), "{name:?}");
+        }
+    }
+
     #[test]
     fn the_limits() {
         assert!(TenantName::new(&"a".repeat(63)).is_ok() && TenantName::new(&"a".repeat(64)).is_err());

@@ -105,7 +105,7 @@ mod tests {
     use crate::tenant::TenantSettings;
 
     #[test]
-    fn nothing_leads_elsewhere() {
+    fn s6_no_name_of_a_file_leads_elsewhere() {
         for fine in ["CURRENT", "MANIFEST-000007", "000012.sst", "00ab.sst"] {
             assert!(is_file_name(fine), "{fine}");
         }
