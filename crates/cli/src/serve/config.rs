@@ -375,19 +375,25 @@ mod tests {
         }
     }
 
-    /// The page that explains the settings names each of them with its default.
+    /// The page that explains the settings names each of them with its default, and says when to change it.
     #[test]
     fn every_setting_is_documented() {
         let page = include_str!("../../../../docs/config.md");
         let shown = page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("an example");
         let documented = parse(shown).expect("the example is a valid configuration");
         assert_eq!(format!("{documented:?}"), format!("{:?}", Config::default()), "the example shows the defaults");
-        let names: Vec<&str> = shown.lines().filter_map(|line| line.split_once(" = ")).map(|(name, _)| name).collect();
+        let settings = || shown.lines().filter(|line| !line.starts_with('#'));
+        let names: Vec<&str> = settings().filter_map(|line| line.split_once(" = ")).map(|(name, _)| name).collect();
         let debug = format!("{:#?}", Config::default());
         for line in debug.lines().filter(|line| line.starts_with("    ") && !line.starts_with("     ")) {
             if let Some((name, _)) = line.trim().split_once(':') {
                 assert!(names.contains(&name), "{name} is not in docs/config.md");
             }
+        }
+        assert!(names.len() <= 20, "{} settings: who is to know them all?", names.len());
+        for setting in shown.trim().split("\n\n") {
+            assert!(setting.starts_with("# ") && setting.contains("\n# When: "), "{setting}");
+            assert_eq!(setting.lines().filter(|line| !line.starts_with('#')).count(), 1, "{setting}");
         }
     }
 }
