@@ -6,7 +6,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use weir_io::{AlignedBuf, Class, File, Fs, Op, OpenOptions, Owner, Result, Spawn, Tag, forward_file, forward_fs};
+use weir_io::{
+    AlignedBuf, Class, File, Fs, Op, OpenOptions, Owner, Result, Spawn, Tag, Volume, forward_file, forward_fs,
+};
 
 use crate::carrier::carry;
 use crate::dirty::DirtyPages;
@@ -74,7 +76,25 @@ impl Fs for GatedFs {
         sync(&self.inner, &self.door, tag, move |fs| fs.sync_dir(&path, tag))
     }
 
+    fn volume(&self, path: &Path, tag: Tag) -> Op<Arc<dyn Volume>> {
+        let door = Arc::clone(&self.door);
+        let opened = self.inner.volume(path, tag);
+        Op::pending(async move { Ok(Arc::new(GatedVolume { inner: opened.await?, door }) as Arc<dyn Volume>) })
+    }
+
     forward_fs!(inner: rename, hard_link, remove, create_dir_all, remove_dir, list, lock);
+}
+
+/// The whole file system behind the gates.
+struct GatedVolume {
+    inner: Arc<dyn Volume>,
+    door: Arc<Door>,
+}
+
+impl Volume for GatedVolume {
+    fn sync(&self, tag: Tag) -> Op<()> {
+        sync(&self.inner, &self.door, tag, move |volume| volume.sync(tag))
+    }
 }
 
 /// An open file behind the gates.
@@ -114,6 +134,12 @@ impl File for GatedFile {
             }
             file.sync(tag)
         })
+    }
+
+    fn sync_begins(&self) {
+        if let Some(dirty) = &self.dirty {
+            dirty.clean();
+        }
     }
 
     forward_file!(inner: allocate, set_len, len, is_direct);

@@ -124,15 +124,29 @@ pub fn end_of_reply(bytes: &[u8]) -> Option<usize> {
 
 /// The body of `GET path` at `port` of this machine.
 pub fn http_get(port: u16, path: &str) -> Result<String> {
+    http(port, "GET", path, None)
+}
+
+/// The answer to `POST path` with a body of JSON.
+pub fn http_post(port: u16, path: &str, json: &str) -> Result<String> {
+    http(port, "POST", path, Some(json))
+}
+
+fn http(port: u16, verb: &str, path: &str, json: Option<&str>) -> Result<String> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     stream.set_read_timeout(Some(PATIENCE))?;
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n")?;
+    let content = json.map(|json| format!("Content-Type: application/json\r\nContent-Length: {}\r\n", json.len()));
+    let (content, json) = (content.unwrap_or_default(), json.unwrap_or_default());
+    // In one piece: a head without its body would wait for the other side's delayed acknowledgement.
+    let request =
+        format!("{verb} {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n{content}\r\n{json}");
+    stream.write_all(request.as_bytes())?;
     let mut text = String::new();
     stream.read_to_string(&mut text)?;
     let (head, body) = text.split_once("\r\n\r\n").ok_or("not an HTTP reply")?;
     match head.split(' ').nth(1) {
-        Some("200") => Ok(body.to_owned()),
-        _ => Err(format!("GET {path}: {}", head.lines().next().unwrap_or_default()).into()),
+        Some("200" | "201") => Ok(body.to_owned()),
+        _ => Err(format!("{verb} {path}: {} {body}", head.lines().next().unwrap_or_default()).into()),
     }
 }
 

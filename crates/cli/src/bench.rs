@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "it writes a report where the user asked for it")]
 
 mod scenario;
+mod tenants;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,8 +14,6 @@ use weir_bench::contestant::{Engine, Entry};
 use weir_bench::outcome::Outcome;
 use weir_bench::rounds::{ChildProcess, Plan};
 use weir_bench::settings::Settings;
-use weir_bench::tenants::attack::Attack;
-use weir_bench::tenants::{self, victim};
 use weir_bench::work::{Size, Until, Work};
 use weir_bench::{Result, child, disk, ledger, peer, redis, report, rounds};
 use weir_scenario::args::{self, Scenario};
@@ -34,8 +33,7 @@ enum What {
     Redis(RedisArgs),
     /// The server's books against the kernel's: a mixed load, then booked bytes beside /proc/PID/io
     Ledger(LedgerArgs),
-    /// A well-behaved user beside floods, huge values, half-sent commands and the like: what he feels of them
-    Tenants(TenantsArgs),
+    Tenants(tenants::TenantsArgs),
     /// Sells the disk several times over, and looks who is served; next to RocksDB
     Shortage(scenario::OnDisk<args::Shortage>),
     /// Silence, and then everything at once, on the disk
@@ -143,25 +141,6 @@ struct LedgerArgs {
     json: Option<PathBuf>,
 }
 
-#[derive(Debug, Args)]
-struct TenantsArgs {
-    /// Attacks, separated by commas, or `all`: flood, large-values, keys, half-sent, announced, unread, storm
-    #[arg(long, default_value = "all")]
-    attacks: String,
-    /// Rounds; every round runs every attack, and beside it a process that burns as much
-    #[arg(long, default_value_t = 3)]
-    rounds: u32,
-    /// Seconds of each measurement
-    #[arg(long, default_value_t = 10)]
-    seconds: u64,
-    /// Directory on the disk to measure; created if missing
-    #[arg(long, default_value = "weir-bench-data")]
-    dir: PathBuf,
-    /// Also write every run as a JSON array to this file
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-}
-
 impl Bench {
     /// Runs what was asked for.
     pub fn run(self) -> Result<()> {
@@ -242,32 +221,6 @@ impl RedisArgs {
         println!("{}\n", medians_of(rounds));
         let names: Vec<_> = plan.servers.iter().map(|server| server.name()).collect();
         print!("{}", report::table(&outcomes, &redis::subjects(), &names));
-        Ok(())
-    }
-}
-
-impl TenantsArgs {
-    fn run(self) -> Result<()> {
-        let attacks = match self.attacks.as_str() {
-            "all" => Attack::ALL.to_vec(),
-            names => names.split(',').map(Attack::parse).collect::<Result<_>>()?,
-        };
-        let ours = !self.dir.exists();
-        let weir = std::env::current_exe()?;
-        let plan = tenants::Plan { attacks, rounds: self.rounds, seconds: self.seconds, dir: self.dir, weir };
-        let bar = ProgressBar::new_spinner();
-        let all = tenants::run(&plan, |line| bar.set_message(line.to_owned()))?;
-        bar.finish_and_clear();
-        if ours {
-            fs::remove_dir(&plan.dir)?;
-        }
-        write_as_json(self.json.as_deref(), &all)?;
-        println!(
-            "{} reads and writes per second beside each attack; medians of {} rounds\n",
-            victim::RATE,
-            plan.rounds
-        );
-        print!("{}", tenants::table(&all));
         Ok(())
     }
 }

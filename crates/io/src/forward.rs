@@ -26,6 +26,7 @@ macro_rules! forward_fs {
     (@create_dir_all $inner:ident) => { $crate::forward_fs!(@one create_dir_all $inner ()); };
     (@remove_dir $inner:ident) => { $crate::forward_fs!(@one remove_dir $inner ()); };
     (@sync_dir $inner:ident) => { $crate::forward_fs!(@one sync_dir $inner ()); };
+    (@volume $inner:ident) => { $crate::forward_fs!(@one volume $inner std::sync::Arc<dyn $crate::Volume>); };
     (@list $inner:ident) => { $crate::forward_fs!(@one list $inner Vec<$crate::DirEntry>); };
     (@lock $inner:ident) => {
         fn lock(&self, path: &std::path::Path) -> $crate::Op<Box<dyn $crate::FsLock>> {
@@ -55,6 +56,11 @@ macro_rules! forward_file {
     (@sync $inner:ident) => {
         fn sync(&self, tag: $crate::Tag) -> $crate::Op<()> {
             self.$inner.sync(tag)
+        }
+    };
+    (@sync_begins $inner:ident) => {
+        fn sync_begins(&self) {
+            self.$inner.sync_begins();
         }
     };
     (@len $inner:ident) => {

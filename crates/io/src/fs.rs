@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::{AlignedBuf, Op, Tag};
+use crate::{AlignedBuf, Error, ErrorKind, Op, Tag};
 
 /// How to open a file. Start from [`OpenOptions::read`] or [`OpenOptions::create_new`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,8 +74,24 @@ pub trait Fs: Send + Sync + 'static {
     fn list(&self, path: &Path, tag: Tag) -> Op<Vec<DirEntry>>;
     /// Makes the names in a directory durable.
     fn sync_dir(&self, path: &Path, tag: Tag) -> Op<()>;
+    /// The whole file system that `path` is on. Ask before anything is written that it shall vouch for: it reports what went wrong
+    /// since then.
+    ///
+    /// # Errors
+    /// `Invalid` where it cannot be synced as a whole, or would not report every error: sync file by file then.
+    fn volume(&self, path: &Path, _tag: Tag) -> Op<Arc<dyn Volume>> {
+        Op::ready(Err(Error::new(ErrorKind::Invalid, "sync", path, "not possible as a whole here")))
+    }
     /// Locks `path` (created if missing) against other processes; [`crate::ErrorKind::Locked`] if somebody has it.
     fn lock(&self, path: &Path) -> Op<Box<dyn FsLock>>;
+}
+
+/// A file system as a whole.
+pub trait Volume: Send + Sync {
+    /// Makes data and length of all its files durable, by one call (syncfs). Names are [`Fs::sync_dir`]'s.
+    ///
+    /// After an error some file has lost unsynced bytes, which one is not said; the next [`File::sync`] of that file fails.
+    fn sync(&self, tag: Tag) -> Op<()>;
 }
 
 /// An open file. Operations at different offsets may run at the same time.
@@ -88,6 +104,8 @@ pub trait File: Send + Sync {
     fn write_at(&self, offset: u64, buf: AlignedBuf, tag: Tag) -> Op<AlignedBuf>;
     /// Makes data and length durable (fdatasync). After an error nothing may be assumed of any unsynced byte.
     fn sync(&self, tag: Tag) -> Op<()>;
+    /// A [`Volume::sync`] begins that covers this file: for wrappers that keep books of unsynced bytes.
+    fn sync_begins(&self) {}
     /// Reserves space up to `len` and sets the length to it; new bytes read as zero.
     fn allocate(&self, len: u64, tag: Tag) -> Op<()>;
     /// Cuts or extends the file to `len`.

@@ -27,7 +27,7 @@ mod yielding;
 pub use buf::{AlignedBuf, PAGE};
 pub use clock::{Clock, Nanos, Sleep, sleep_until};
 pub use error::{Error, ErrorKind, Result};
-pub use fs::{DirEntry, File, Fs, FsLock, OpenOptions};
+pub use fs::{DirEntry, File, Fs, FsLock, OpenOptions, Volume};
 pub use memory::{Memory, Unbooked};
 pub use op::{BoxFuture, Op};
 pub use rng::Rng;

@@ -20,7 +20,7 @@ mod segment;
 mod state;
 
 pub use commit::{Commit, Waiter};
-pub use log::{Log, WriteAheadLog};
+pub use log::{Log, OutsideSync, WriteAheadLog};
 pub use options::{LogOptions, SyncMode};
 pub use recover::{Cut, Recovery, check};
 pub use segment::decode_segment_header;

@@ -62,7 +62,7 @@ impl Log {
     /// Opens the log in `dir` (made if missing), giving every record after `persisted` to `replay`, in order.
     /// Where `replay` must wait (for room in memory), so does the recovery.
     ///
-    /// A full disk is no error here: the log is then fenced, and waits for [`WriteAheadLog::replace`].
+    /// The first segment is made when somebody writes: whoever only reads costs no space, and a full disk is no error here.
     ///
     /// # Errors
     /// `Corruption` for a damaged record that had been durable, naming file and offset; what `replay` says; I/O.
@@ -81,7 +81,7 @@ impl Log {
         let found = recover::recover(&fs, dir, options.owner, persisted, replay).await?;
         let waiters = Arc::new(Waiters::default());
         let next = found.recovery.last + 1;
-        let mut state = State::new(
+        let state = State::new(
             Arc::clone(&fs),
             dir.to_path_buf(),
             options,
@@ -90,21 +90,28 @@ impl Log {
             VecDeque::from(found.older),
             found.next_segment_id,
         );
-        state.start_spare(None, Class::Log);
         let shared = Shared { fs, dir: dir.to_path_buf(), options, waiters, state: Mutex::new(state) };
         let log = Log(Arc::new(shared));
-        log.0.settle(Want::default(), |state| !state.is_preparing()).await;
-        {
-            let mut state = log.0.state.lock();
-            if !state.activate_spare() {
-                match state.spare_failure().cloned() {
-                    Some(error) if error.kind() == ErrorKind::NoSpace => state.fence(error, next),
-                    Some(error) => return Err(error),
-                    None => unreachable!("a settled spare is there or has failed"),
-                }
-            }
-        }
         Ok((log, found.recovery))
+    }
+
+    /// Makes this log part of a sync of the whole file system ([`weir_io::Volume::sync`]) that is about to begin; `None` if it has
+    /// nothing to sync, or syncs by itself just now.
+    pub fn begin_outside_sync(&self) -> Option<OutsideSync> {
+        let segments = self.0.state.lock().begin_outside_sync();
+        segments.iter().for_each(|segment| segment.file.sync_begins());
+        (!segments.is_empty()).then(|| OutsideSync { log: Arc::clone(&self.0), synced: false })
+    }
+
+    /// Whether something is to be done ahead of time: see [`WriteAheadLog::maintain`].
+    pub fn wants_maintenance(&self) -> bool {
+        self.0.state.lock().wants_maintenance()
+    }
+
+    /// Whether everything appended is known to be on the device.
+    pub fn is_durable(&self) -> bool {
+        let state = self.0.state.lock();
+        state.durable() >= state.last()
     }
 
     /// Done when `index` has what the sync mode promises; often at once.
@@ -249,6 +256,26 @@ impl Shared {
                 Ok(())
             }
         }
+    }
+}
+
+/// A log's part in a sync of the whole file system. Dropped, it counts as failed, which says nothing of this log: then it has to
+/// sync by itself, and learns what became of its own bytes.
+pub struct OutsideSync {
+    log: Arc<Shared>,
+    synced: bool,
+}
+
+impl OutsideSync {
+    /// The sync has succeeded.
+    pub fn succeeded(mut self) {
+        self.synced = true;
+    }
+}
+
+impl Drop for OutsideSync {
+    fn drop(&mut self) {
+        self.log.state.lock().end_outside_sync(self.synced);
     }
 }
 

@@ -1,6 +1,6 @@
 //! The few choices a log has.
 
-use weir_io::Owner;
+use weir_io::{Owner, PAGE};
 
 /// When a commit is acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,7 +20,8 @@ pub enum SyncMode {
 pub struct LogOptions {
     /// When a commit is acknowledged.
     pub sync: SyncMode,
-    /// Size at which a segment is left for the next one, in bytes. A larger record gets a segment of its own.
+    /// Size at which a segment is left for the next one, in bytes, for a log that has grown: it starts with small segments
+    /// ([`LogOptions::first_segment_bytes`]), each twice as long as the one before. A larger record gets a segment of its own.
     pub segment_bytes: u64,
     /// The partition to book all I/O to.
     pub owner: Owner,
@@ -32,5 +33,11 @@ impl LogOptions {
     /// The defaults, for `owner`.
     pub fn new(owner: Owner, salt: u64) -> Self {
         Self { sync: SyncMode::default(), segment_bytes: 64 << 20, owner, salt }
+    }
+
+    /// Size of the first segment after an opening, in bytes: most partitions write little before they sleep again, and in mode
+    /// `Always` all of it is filled with zeros first.
+    pub fn first_segment_bytes(&self) -> u64 {
+        (self.segment_bytes / 64).max(4 * PAGE as u64).min(self.segment_bytes)
     }
 }

@@ -39,6 +39,8 @@ pub(crate) struct Segment {
     pub seed: u32,
     pub path: PathBuf,
     pub file: Arc<dyn File>,
+    /// Where it is left for the next one.
+    pub capacity: u64,
     /// Bytes that are there without asking the file system again.
     pub allocated: u64,
 }
@@ -82,21 +84,23 @@ pub(crate) fn check_header(path: &Path, id: u64, page: &[u8]) -> Result<u32> {
     Ok(record::seed(id, salt))
 }
 
-/// Makes segment `id`, from `recycled` if there is one. On return header, name and (mode `Always`) every block of it are
+/// A segment that is to be made.
+pub(crate) struct Wanted {
+    pub id: u64,
+    /// Where it is left for the next one.
+    pub capacity: u64,
+    /// The segment to make it of, if there is one.
+    pub recycled: Option<PathBuf>,
+    /// The cause of what is written.
+    pub class: Class,
+}
+
+/// Makes a segment. On return header, name and (mode `Always`) every block of it are
 /// durable, so that the file's first record needs no care: a segment with a bad header is corruption, not a crash.
-///
-/// `class` is the cause of what is written.
-pub(crate) async fn prepare(
-    fs: Arc<dyn Fs>,
-    dir: PathBuf,
-    options: LogOptions,
-    id: u64,
-    recycled: Option<PathBuf>,
-    class: Class,
-) -> Result<Segment> {
+pub(crate) async fn prepare(fs: Arc<dyn Fs>, dir: PathBuf, options: LogOptions, wanted: Wanted) -> Result<Segment> {
     let temporary = dir.join(PREPARING);
-    let tag = Tag::new(options.owner, class);
-    let made = try_prepare(&fs, &dir, &temporary, options, id, recycled, tag).await;
+    let tag = Tag::new(options.owner, wanted.class);
+    let made = try_prepare(&fs, &dir, &temporary, options, wanted).await;
     if made.is_err() {
         // A half-made segment may hold the very space whose lack was the error. The next attempt removes it again, so
         // that it does not matter if this fails too.
@@ -110,10 +114,10 @@ async fn try_prepare(
     dir: &Path,
     temporary: &Path,
     options: LogOptions,
-    id: u64,
-    recycled: Option<PathBuf>,
-    tag: Tag,
+    wanted: Wanted,
 ) -> Result<Segment> {
+    let Wanted { id, capacity, recycled, class } = wanted;
+    let tag = Tag::new(options.owner, class);
     let always = options.sync == SyncMode::Always;
     // O_DSYNC comes later: the zeros need one sync, not one for each write.
     let plain = OpenOptions { write: true, create_new: recycled.is_none(), direct: always, dsync: false };
@@ -129,13 +133,13 @@ async fn try_prepare(
     }
     let file = fs.open(temporary, plain, tag).await?;
     if recycled.is_none() {
-        file.allocate(options.segment_bytes, tag).await?;
+        file.allocate(capacity, tag).await?;
         if always {
             // A synced write into blocks never written costs a file-system journal commit each (4x on ext4).
             let mut zeros = AlignedBuf::with_len(ZERO_BYTES);
             let mut offset = 0;
-            while offset < options.segment_bytes {
-                zeros.truncate((options.segment_bytes - offset).min(ZERO_BYTES as u64) as usize);
+            while offset < capacity {
+                zeros.truncate((capacity - offset).min(ZERO_BYTES as u64) as usize);
                 let length = zeros.len() as u64;
                 zeros = file.write_at(offset, zeros, tag).await?;
                 offset += length;
@@ -153,7 +157,7 @@ async fn try_prepare(
     } else {
         file
     };
-    Ok(Segment { seed: record::seed(id, options.salt), path, file, allocated })
+    Ok(Segment { seed: record::seed(id, options.salt), path, file, capacity, allocated })
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use weir_model::LogIndex;
 use crate::commit::{EverybodyWaker, GroupWaker, Waiters};
 use crate::options::{LogOptions, SyncMode};
 use crate::record::{self, Kind, Mark};
-use crate::segment::{self, HEADER_PAGE, Segment};
+use crate::segment::{self, HEADER_PAGE, Segment, Wanted};
 
 /// Writes in flight at most. Synced writes of a page or two overlap well on every SSD; with one at a time, groups fall into
 /// the rhythm "one writer, all the others", and where the write is handed to another thread the device idles in between.
@@ -64,6 +64,8 @@ enum Slot<T> {
     /// Somebody makes the call right now, outside the lock.
     Submitting,
     Flying(Op<T>),
+    /// Part of a larger one: see [`crate::OutsideSync`].
+    Outside,
 }
 
 /// A write of some records.
@@ -153,12 +155,14 @@ pub(crate) struct State {
     /// Why the last attempt to make a spare failed, while there is still room in the active segment.
     spare_failure: Option<Error>,
     next_segment_id: u64,
+    /// Size of the next segment, in bytes.
+    next_segment_bytes: u64,
     fence: Option<Fence>,
     stats: LogStats,
 }
 
 impl State {
-    /// A log whose next record is `next`, all before being durable; it has no active segment yet.
+    /// A log whose next record is `next`, all before being durable; it has no segment to write to before somebody writes.
     pub fn new(
         fs: Arc<dyn Fs>,
         dir: PathBuf,
@@ -190,6 +194,7 @@ impl State {
             spare: Spare::None,
             spare_failure: None,
             next_segment_id,
+            next_segment_bytes: options.first_segment_bytes(),
             fence: None,
             stats: LogStats::default(),
         }
@@ -311,8 +316,8 @@ impl State {
     pub fn choose_recycled(&self, unneeded: &mut Vec<Older>) -> Option<Older> {
         // Through the page cache, writing part of an old page would first read it from the device.
         let wanted = self.options.sync == SyncMode::Always && matches!(self.spare, Spare::None) && self.fence.is_none();
-        let size = self.options.segment_bytes;
-        let fit = unneeded.iter().position(|older| (size..=2 * size).contains(&older.allocated));
+        let sizes = self.next_segment_bytes..=2 * self.options.segment_bytes;
+        let fit = unneeded.iter().position(|older| sizes.contains(&older.allocated));
         fit.filter(|_| wanted).map(|position| unneeded.swap_remove(position))
     }
 
@@ -330,7 +335,8 @@ impl State {
         let id = self.next_segment_id;
         self.next_segment_id += 1;
         let (fs, dir) = (Arc::clone(&self.fs), self.dir.clone());
-        self.spare = Spare::Preparing(Box::pin(segment::prepare(fs, dir, self.options, id, recycled, class)));
+        let wanted = Wanted { id, capacity: self.next_segment_bytes, recycled, class };
+        self.spare = Spare::Preparing(Box::pin(segment::prepare(fs, dir, self.options, wanted)));
         self.spare_failure = None;
     }
 
@@ -343,9 +349,15 @@ impl State {
         self.spare_failure = None;
     }
 
+    /// A log that nobody writes to has no segment, and no spare one either.
     pub fn wants_spare(&self) -> bool {
         matches!(self.spare, Spare::None)
-            && self.active.as_ref().is_none_or(|active| active.offset > self.options.segment_bytes / 2)
+            && self.active.as_ref().is_some_and(|active| active.offset > active.segment.capacity / 2)
+    }
+
+    /// Whether somebody should drive the log although nobody waits.
+    pub fn wants_maintenance(&self) -> bool {
+        self.wants_spare() || self.is_preparing() || !self.groups.is_empty() || self.can_write()
     }
 
     pub fn is_preparing(&self) -> bool {
@@ -362,8 +374,11 @@ impl State {
         }
     }
 
-    /// Puts a closing mark behind the last record.
+    /// Puts a closing mark behind the last record, unless nothing was written since the opening.
     pub fn push_close(&mut self) {
+        if self.active.is_none() {
+            return;
+        }
         let mark = Mark { durable: self.durable, term: 0 };
         record::push_mark(&mut self.open, Kind::Close, self.next, mark);
         self.marked = self.durable;
@@ -385,6 +400,7 @@ impl State {
     /// False if there is no spare.
     pub fn activate_spare(&mut self) -> bool {
         let Some(segment) = self.take_spare() else { return false };
+        self.next_segment_bytes = (2 * segment.capacity).min(self.options.segment_bytes);
         self.active = Some(Active { segment: Arc::new(segment), offset: HEADER_PAGE });
         true
     }
@@ -450,17 +466,11 @@ impl State {
         let Poll::Ready(result) = Pin::new(op).poll(&mut Context::from_waker(&self.everybody)) else { return };
         self.syncing = None;
         match result {
-            Ok(()) if self.fence.is_none() => {
-                self.durable = self.durable.max(upto);
-                self.stats.syncs += 1;
-            }
+            Ok(()) if self.fence.is_none() => self.book_sync(upto),
             // Somebody else failed meanwhile: this file may be another one, but nobody asks any more.
             Ok(()) => {}
             // Never retried (the pages may be marked clean): what was not acknowledged is not from now on.
             Err(error) => self.fence(error, self.committed + 1),
-        }
-        for older in self.older.iter_mut().take_while(|older| older.last <= self.durable) {
-            older.segment = None;
         }
         self.waiters.wake_all();
     }
@@ -473,6 +483,8 @@ impl State {
             Err(error) => {
                 self.spare = Spare::None;
                 self.spare_failure = Some(error.clone());
+                // The disk may be full: a small one may find room yet.
+                self.next_segment_bytes = self.options.first_segment_bytes();
                 // With room left in the active segment nothing is lost yet: the next maintenance tries again.
                 if self.must_roll() {
                     self.fence(error, self.waiters.submitted.load(Ordering::SeqCst) + 1);
@@ -492,7 +504,7 @@ impl State {
     fn must_roll(&self) -> bool {
         !self.open.is_empty()
             && self.active.as_ref().is_none_or(|active| {
-                active.offset > HEADER_PAGE && active.offset + self.open_bytes() > self.options.segment_bytes
+                active.offset > HEADER_PAGE && active.offset + self.open_bytes() > active.segment.capacity
             })
     }
 
@@ -577,6 +589,38 @@ impl State {
     pub fn install_sync(&mut self, op: Op<()>) {
         if let Some(syncing) = &mut self.syncing {
             syncing.slot = Slot::Flying(op);
+        }
+    }
+
+    /// A sync of the whole file system is about to begin: books it as a sync of everything committed. Gives the segments that it
+    /// covers, none if there is nothing to sync, or a sync is under way.
+    pub fn begin_outside_sync(&mut self) -> Vec<Arc<Segment>> {
+        if self.fence.is_some() || self.syncing.is_some() || self.durable >= self.committed {
+            return Vec::new();
+        }
+        let durable = self.durable;
+        let mut segments: Vec<_> =
+            self.older.iter().filter(|older| older.last > durable).filter_map(|older| older.segment.clone()).collect();
+        segments.extend(self.active.as_ref().map(|active| Arc::clone(&active.segment)));
+        self.syncing = Some(Syncing { upto: self.committed, slot: Slot::Outside });
+        segments
+    }
+
+    /// It is over. A failure says nothing of this log: the next sync of its own does.
+    pub fn end_outside_sync(&mut self, synced: bool) {
+        let outside = matches!(self.syncing, Some(Syncing { slot: Slot::Outside, .. }));
+        let Some(Syncing { upto, .. }) = self.syncing.take_if(|_| outside) else { return };
+        if synced && self.fence.is_none() {
+            self.book_sync(upto);
+        }
+        self.waiters.wake_all();
+    }
+
+    fn book_sync(&mut self, upto: LogIndex) {
+        self.durable = self.durable.max(upto);
+        self.stats.syncs += 1;
+        for older in self.older.iter_mut().take_while(|older| older.last <= self.durable) {
+            older.segment = None;
         }
     }
 

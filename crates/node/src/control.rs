@@ -1,37 +1,242 @@
-//! The control loop of a partition: what must happen now and then, whether or not somebody writes.
+//! The control loop of the node: what must happen now and then, whether or not somebody writes.
+//!
+//! One task and one timer, however many partitions are awake:
+//!
+//! - A partition that is written to puts itself on the list of those *due*, once, and is visited within `interval`: its log is
+//!   synced (mode `Interval`), its next segment prepared, its jobs started. It is marked before the write is acknowledged, and unmarked
+//!   before the sync looks at what is there: so a lost machine costs at most the interval and the time of a sync.
+//! - Visits are staggered: each partition has a phase within the interval, by its number. Where many are due at once, one sync of the
+//!   whole file system does for all of them, once per interval ([`together`](crate::together)).
+//! - A *round* over all awake partitions, every ten intervals, finds what nobody said: files whose last reader has gone, jobs that are
+//!   due because time has passed.
+//!
+//! Knobs are turned elsewhere: see [`tick`](crate::tick).
 
+use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::{Arc, Weak};
 
+use futures_util::future::select;
+use parking_lot::Mutex;
 use weir_io::{Clock, Nanos, sleep_until};
 use weir_log::{SyncMode, WriteAheadLog};
 
-use crate::partition::Partition;
+use crate::event::Event;
+use crate::partition::{Background, Partition};
+use crate::together::Together;
+use crate::workers::Workers;
 
-/// Syncs the log every `interval` (in [`SyncMode::Interval`]), prepares its next segment, removes unneeded files, retries failed
-/// jobs. Ends with the partition.
-pub async fn run(partition: Weak<Partition>, clock: Arc<dyn Clock>, interval: Nanos) {
-    let mut synced = 0;
-    loop {
-        sleep_until(&clock, clock.now() + interval).await;
-        let Some(background) = partition.upgrade().and_then(|partition| partition.background()) else { return };
-        let partition = background.partition();
-        let last = partition.log.last();
-        if partition.sync == SyncMode::Interval && last != synced {
-            match partition.log.sync().await {
-                Ok(()) => synced = last,
-                Err(error) => {
-                    tracing::warn!(owner = ?partition.owner, %error, "cannot sync the log");
-                    partition.kick_repair();
-                }
+/// Phases of an interval.
+const PHASES: u64 = 16;
+/// Intervals between two rounds.
+const ROUND_INTERVALS: u64 = 10;
+
+/// See the module.
+pub(crate) struct Control {
+    clock: Arc<dyn Clock>,
+    interval: Nanos,
+    workers: Arc<Workers>,
+    together: Arc<Together>,
+    state: Mutex<State>,
+    /// Something is due earlier than the loop thinks, or the loop has to end.
+    news: Arc<Event>,
+}
+
+#[derive(Default)]
+struct State {
+    /// By the time of the visit and the partition's number. Each partition is in it at most once.
+    due: BTreeMap<(Nanos, u32), Weak<Partition>>,
+    /// By number.
+    awake: BTreeMap<u32, Weak<Partition>>,
+    next_round: Nanos,
+}
+
+impl Control {
+    /// Visits what is due within `interval`, on `workers`.
+    pub fn new(clock: Arc<dyn Clock>, interval: Nanos, workers: Arc<Workers>, together: Together) -> Arc<Self> {
+        let state = State { next_round: clock.now() + ROUND_INTERVALS * interval, ..State::default() };
+        let (state, news, together) = (Mutex::new(state), Arc::default(), Arc::new(together));
+        let control = Arc::new(Self { clock, interval, workers, together, state, news });
+        control.workers.spawn(run(Arc::downgrade(&control), Arc::clone(&control.clock), Arc::clone(&control.news)));
+        control
+    }
+
+    /// `partition` is open from now on: rounds pass by it until it is dropped.
+    pub fn admit(&self, partition: &Arc<Partition>) {
+        self.state.lock().awake.insert(partition.owner.partition, Arc::downgrade(partition));
+    }
+
+    /// All partitions that are open, in the order of their numbers.
+    fn awake(&self) -> Vec<Arc<Partition>> {
+        let mut awake = Vec::new();
+        self.state.lock().awake.retain(|_, partition| {
+            let partition = partition.upgrade();
+            awake.extend(partition.clone());
+            partition.is_some()
+        });
+        awake
+    }
+
+    /// `partition` wants a visit within the interval. Not twice before it: see [`Partition::mark`].
+    pub fn mark(&self, partition: &Arc<Partition>) {
+        let number = partition.owner.partition;
+        let now = self.clock.now();
+        let at = self.together.next(now).unwrap_or_else(|| phase(now, self.interval, number));
+        let earliest = {
+            let mut state = self.state.lock();
+            let earliest = state.next().is_none_or(|next| at < next);
+            state.due.insert((at, number), Arc::downgrade(partition));
+            earliest
+        };
+        if earliest {
+            self.news.notify();
+        }
+    }
+
+    /// When the loop has something to do next.
+    fn next(&self) -> Nanos {
+        self.state.lock().next().unwrap_or(Nanos::MAX)
+    }
+
+    fn tick(&self) {
+        let now = self.clock.now();
+        let (due, round) = {
+            let mut state = self.state.lock();
+            let later = state.due.split_off(&(now + 1, 0));
+            let mut due = std::mem::replace(&mut state.due, later);
+            if !due.is_empty() && self.together.is_worth_it(now, due.len() + state.due.len()) {
+                // It covers them all.
+                due.append(&mut state.due);
+            }
+            let round = now >= state.next_round;
+            if round {
+                state.next_round = now + ROUND_INTERVALS * self.interval;
+            }
+            (due, round)
+        };
+        let due: Vec<_> = due.into_values().filter_map(|partition| partition.upgrade()?.background()).collect();
+        self.visit(now, due);
+        if round {
+            for partition in self.awake() {
+                partition.look_after();
             }
         }
-        if let Err(error) = partition.log.maintain().await {
-            tracing::debug!(owner = ?partition.owner, %error, "cannot prepare the next log segment yet");
+    }
+
+    fn visit(&self, now: Nanos, due: Vec<Background>) {
+        // Unmarked first: what is written from here on marks again.
+        due.iter().for_each(|background| background.partition().unmark());
+        let is_interval = |background: &Background| background.partition().sync == SyncMode::Interval;
+        if due.iter().all(is_interval) && self.together.is_worth_it(now, due.len()) {
+            self.together.begin(now);
+            let (together, clock) = (Arc::clone(&self.together), Arc::clone(&self.clock));
+            let workers = Arc::clone(&self.workers);
+            self.workers.spawn(async move {
+                let rest = together.sync(due, &clock).await;
+                rest.into_iter().for_each(|background| workers.spawn(visit(background)));
+            });
+            return;
         }
-        if let Err(error) = partition.tree.tidy().await {
-            tracing::debug!(owner = ?partition.owner, %error, "cannot remove unneeded files yet");
+        due.into_iter().for_each(|background| self.workers.spawn(visit(background)));
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        self.news.notify();
+    }
+}
+
+impl State {
+    fn next(&self) -> Option<Nanos> {
+        let due = self.due.first_key_value().map(|((at, _), _)| *at);
+        // With nobody awake there is no round to make.
+        let round = (!self.awake.is_empty()).then_some(self.next_round);
+        due.into_iter().chain(round).min()
+    }
+}
+
+/// The first moment after `now` in the phase of partition `number`: at most an interval later.
+fn phase(now: Nanos, interval: Nanos, number: u32) -> Nanos {
+    let step = (interval / PHASES).max(1);
+    let next = now / step + 1;
+    let wanted = u64::from(number) % PHASES;
+    (next + (wanted + PHASES - next % PHASES) % PHASES) * step
+}
+
+/// Ends with the node.
+async fn run(control: Weak<Control>, clock: Arc<dyn Clock>, news: Arc<Event>) {
+    loop {
+        let Some(at) = control.upgrade().map(|control| control.next()) else { return };
+        let earlier = || control.upgrade().is_none_or(|control| control.next() < at).then_some(());
+        if at == Nanos::MAX {
+            news.wait(earlier).await;
+        } else {
+            select(pin!(sleep_until(&clock, at)), pin!(news.wait(earlier))).await;
         }
-        partition.kick();
-        partition.kick_repair();
+        let Some(control) = control.upgrade() else { return };
+        if clock.now() >= control.next() {
+            control.tick();
+        }
+    }
+}
+
+/// What a partition that was written to wants.
+async fn visit(background: Background) {
+    let partition = background.partition();
+    if partition.sync == SyncMode::Interval
+        && let Err(error) = partition.log.sync().await
+    {
+        tracing::warn!(owner = ?partition.owner, %error, "cannot sync the log");
+    }
+    partition.look_after();
+}
+
+impl Partition {
+    /// Somebody has written: the control loop comes by within the interval. Costs a load while it is on its list.
+    #[inline]
+    pub(crate) fn mark(self: &Arc<Self>) {
+        if !self.marked() {
+            self.control.mark(self);
+        }
+    }
+
+    /// Starts what is due; costs little if nothing is.
+    pub(crate) fn look_after(self: &Arc<Self>) {
+        self.kick();
+        self.kick_repair();
+        if self.sync != SyncMode::None && !self.log.is_durable() && self.log.failure().is_none() {
+            // Appended before the visit, and not acknowledged by then.
+            self.mark();
+        }
+        if !self.log.wants_maintenance() && !self.tree.has_garbage() {
+            return;
+        }
+        let Some(background) = self.background() else { return };
+        self.workers.spawn(async move {
+            let partition = background.partition();
+            if let Err(error) = partition.log.maintain().await {
+                tracing::debug!(owner = ?partition.owner, %error, "cannot prepare the next log segment yet");
+            }
+            if let Err(error) = partition.tree.tidy().await {
+                tracing::debug!(owner = ?partition.owner, %error, "cannot remove unneeded files yet");
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn phases_are_within_the_interval_and_spread_over_it() {
+        let interval = 100_000_000;
+        for now in [0, 1, 6_249_999, 6_250_000, 1_234_567_890] {
+            let times: std::collections::BTreeSet<_> = (0..1000).map(|number| phase(now, interval, number)).collect();
+            assert_eq!(times.len() as u64, PHASES);
+            assert!(times.iter().all(|&at| now < at && at <= now + interval), "{now}: {times:?}");
+        }
+        assert!(phase(5, 1, 3) > 5, "an interval of a nanosecond");
     }
 }

@@ -25,6 +25,7 @@ mod slowdown;
 mod stall;
 mod tenant;
 mod tick;
+mod together;
 mod worker_slots;
 mod workers;
 

@@ -20,7 +20,7 @@ use crate::home::{Home, HomeState, Leave};
 use crate::layout;
 use crate::metrics::PartitionMetrics;
 use crate::partition::Partition;
-use crate::shared::NodeShared;
+use crate::shared::{Directory, NodeShared};
 use crate::tenant::{PARTITIONS_MAX, SECRET_BYTES_MAX, Tenant, TenantSettings, TenantSpec};
 
 /// See the module. Dropping it cancels its background work; the directory is locked until the last partition and all that goes on
@@ -71,7 +71,16 @@ impl Node {
         let lock = layout::prepare(&own_fs, &config.dir).await?;
         let catalogue = Catalogue::open(&own_fs, &config.dir, layout::TAG).await?;
         let listings = catalogue.listings().clone();
-        let shared = NodeShared::new(config.clone(), machine, own_fs, gate, ledger, catalogue, lock.into());
+        // Before the first log is written: it reports what fails from now on.
+        let volume = match own_fs.volume(&config.dir, layout::TAG).await {
+            Ok(volume) => Some(volume),
+            Err(error) => {
+                tracing::debug!(%error, "every log is synced by itself");
+                None
+            }
+        };
+        let directory = Directory { lock: lock.into(), volume };
+        let shared = NodeShared::new(config.clone(), machine, own_fs, gate, ledger, catalogue, directory);
         let named = listings.partitions();
         let there = layout::partitions(&shared.own_fs, &shared.config.dir).await?;
         shared.remove_partitions(there.into_iter().filter(|number| !named.contains(number)).collect());

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use futures_util::lock::Mutex as AsyncMutex;
 use weir_admission::{Gate, GatedFs, Ledger, PartitionGate};
-use weir_io::{Fs, FsLock, Owner, Result};
+use weir_io::{Fs, FsLock, Owner, Result, Volume};
 use weir_lsm::cache::BlockCache;
 
 use crate::catalogue::{Catalogue, CatalogueEdit};
 use crate::config::{Machine, NodeConfig};
-use crate::control;
+use crate::control::Control;
 use crate::home::{Home, Leave};
 use crate::layout;
 use crate::memory::{WriteMemory, keep};
@@ -19,10 +19,19 @@ use crate::node::commit;
 use crate::partition::{Opening, Partition};
 use crate::permits::Permits;
 use crate::tick::{self, Ticker};
+use crate::together::Together;
 use crate::workers::Workers;
 
 /// Partitions that are opened at a time. Each replays at the speed of one core; more would only make all of them late.
 const WAKES_MAX: usize = 4;
+
+/// What the node holds of its directory.
+pub(crate) struct Directory {
+    /// Against other processes.
+    pub lock: Arc<dyn FsLock>,
+    /// The file system it is on, if all of it can be synced at once.
+    pub volume: Option<Arc<dyn Volume>>,
+}
 
 /// See the module.
 pub(crate) struct NodeShared {
@@ -36,6 +45,7 @@ pub(crate) struct NodeShared {
     pub memory: Arc<WriteMemory>,
     pub workers: Arc<Workers>,
     pub ticker: Arc<Ticker>,
+    pub control: Arc<Control>,
     pub catalogue: AsyncMutex<Catalogue>,
     /// A catalogue edit has failed and might still be what a crash would find: see [`Catalogue::settle`].
     pub doubt: AtomicBool,
@@ -52,13 +62,16 @@ impl NodeShared {
         gate: Arc<Gate>,
         ledger: Arc<Ledger>,
         catalogue: Catalogue,
-        lock: Arc<dyn FsLock>,
+        directory: Directory,
     ) -> Arc<Self> {
+        let Directory { lock, volume } = directory;
         let memory = WriteMemory::new(config.write_memory_bytes);
         let ticker = Ticker::new(&config, &gate, memory.pool());
         let workers = Workers::new(Arc::clone(&machine.spawn), Arc::clone(&machine.clock), config.compaction_slots);
         workers.spawn(tick::run(Arc::downgrade(&ticker), Arc::clone(&machine.clock)));
         workers.spawn(keep(Arc::downgrade(&memory), Arc::clone(&machine.clock)));
+        let together = Together::new(volume, config.sync_interval);
+        let control = Control::new(Arc::clone(&machine.clock), config.sync_interval, Arc::clone(&workers), together);
         Arc::new(Self {
             own_fs,
             ticker,
@@ -67,6 +80,7 @@ impl NodeShared {
             cache: BlockCache::new(config.cache_bytes, CACHE_SHARDS),
             memory,
             workers,
+            control,
             catalogue: AsyncMutex::new(catalogue),
             doubt: AtomicBool::new(false),
             wakes: Permits::new(WAKES_MAX),
@@ -101,6 +115,7 @@ impl NodeShared {
             clock: Arc::clone(&self.machine.clock),
             workers: Arc::clone(&self.workers),
             memory: Arc::clone(&self.memory),
+            control: Arc::clone(&self.control),
             salt: self.salt(),
             account: self.ledger.account(owner),
             lock: Arc::clone(&self.lock),
@@ -111,9 +126,6 @@ impl NodeShared {
             partition.leave(Leave::Discard).await;
             return Err(error);
         }
-        let clock = Arc::clone(&self.machine.clock);
-        let tick = control::run(Arc::downgrade(&partition), clock, self.config.sync_interval);
-        self.workers.spawn(tick);
         Ok(partition)
     }
 

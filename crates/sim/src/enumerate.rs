@@ -119,7 +119,7 @@ fn name(kind: OpKind) -> &'static str {
         OpKind::Remove => "removals",
         OpKind::CreateDir => "new directories",
         OpKind::RemoveDir => "removed directories",
-        OpKind::SyncDir => "directory syncs",
+        OpKind::SyncDir | OpKind::SyncAll => "directory syncs",
         OpKind::Read | OpKind::Open | OpKind::List => "looks",
     }
 }

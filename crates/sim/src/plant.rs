@@ -90,7 +90,7 @@ impl Fs for PlantedFs {
         if self.plant == DiskPlant::SkippedDirSync { Op::ready(Ok(())) } else { self.inner.sync_dir(path, tag) }
     }
 
-    forward_fs!(inner: hard_link, remove, create_dir_all, remove_dir, list, lock);
+    forward_fs!(inner: hard_link, remove, create_dir_all, remove_dir, list, volume, lock);
 }
 
 impl File for PlantedFile {

@@ -1,6 +1,12 @@
 //! Many users of one server: what one of them feels of the others. A real `weir serve`, over loopback.
 
+pub mod active;
 pub mod attack;
+pub mod limited;
+pub mod restart;
+pub mod sleepers;
+pub mod steady;
+pub mod user;
 pub mod victim;
 
 use std::path::PathBuf;
@@ -13,6 +19,7 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use serde::Serialize;
 
 use self::attack::Attack;
+use self::user::User;
 use self::victim::Felt;
 use crate::Result;
 use crate::child_server::{self, ChildServer};
@@ -63,21 +70,23 @@ pub fn run(plan: &Plan, mut progress: impl FnMut(&str)) -> Result<Vec<Beside>> {
     child_server::remove(&dir)?;
     let server = ChildServer::start(&plan.weir, &dir, "connections_max = 20000\n")?;
     progress("loading");
-    victim::load(&server)?;
+    // The attackers are another tenant: `default`, as whom everybody comes in who does not say who he is.
+    let user = User::create(&server, "victim", &serde_json::json!({}))?;
+    victim::load(&server, &user)?;
     if plan.attacks.contains(&Attack::Keys) {
         attack::load_keys(&server)?;
     }
     let duration = Duration::from_secs(plan.seconds);
     progress("alone");
-    let (alone, usual) = beside(&server, duration, |_| Ok(Vec::new()))?;
+    let (alone, usual) = beside(&server, &user, duration, |_| Ok(Vec::new()))?;
     let mut all = vec![Beside { attack: "nobody".into(), round: 1, processors: usual, attacked: alone, burnt: alone }];
     for round in 1..=plan.rounds {
         for &attack in &plan.attacks {
             progress(&format!("round {round}: beside {}", attack.name()));
-            let (attacked, processors) = beside(&server, duration, |stop| attack.start(server.port(), stop))?;
+            let (attacked, processors) = beside(&server, &user, duration, |stop| attack.start(server.port(), stop))?;
             thread::sleep(Duration::from_secs(1));
             progress(&format!("round {round}: beside {processors:.2} processors burnt"));
-            let (burnt, _) = beside(&server, duration, |stop| Ok(burn(processors - usual, &stop)))?;
+            let (burnt, _) = beside(&server, &user, duration, |stop| Ok(burn(processors - usual, &stop)))?;
             all.push(Beside { attack: attack.name().to_owned(), round, processors, attacked, burnt });
         }
     }
@@ -99,6 +108,7 @@ type Threads = Vec<thread::JoinHandle<()>>;
 /// The victim's latencies while `start` does something, and the processors busy meanwhile.
 fn beside(
     server: &ChildServer,
+    user: &User,
     duration: Duration,
     start: impl FnOnce(Arc<AtomicBool>) -> Result<Threads>,
 ) -> Result<(Felt, f64)> {
@@ -107,7 +117,7 @@ fn beside(
     thread::sleep(WARM_UP);
     let busy = || server.cpu_seconds() + meter::cpu_seconds_of(std::process::id());
     let (begin, before) = (Instant::now(), busy());
-    let felt = victim::measure(server, duration);
+    let felt = victim::measure(server, user, duration);
     let processors = (busy() - before) / begin.elapsed().as_secs_f64();
     stop.store(true, Ordering::Relaxed);
     for thread in threads {

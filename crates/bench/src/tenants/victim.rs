@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use weir_io::Rng;
 
+use super::user::User;
 use crate::Result;
 use crate::child_server::ChildServer;
 use crate::data::key;
@@ -34,16 +35,13 @@ pub struct Felt {
 }
 
 /// The victim's keys.
-pub fn load(server: &ChildServer) -> Result<()> {
-    let mut client = server.connect()?;
-    (0..KEYS).for_each(|item| client.push(&[b"SET", &key(item), &VALUE]));
-    client.flush()?;
-    (0..KEYS).try_for_each(|_| client.read().map(drop))
+pub fn load(server: &ChildServer, user: &User) -> Result<()> {
+    user.load(server.port(), KEYS, VALUE.len())
 }
 
 /// Works for `duration`.
-pub fn measure(server: &ChildServer, duration: Duration) -> Result<Felt> {
-    let mut stream = server.connect()?.into_stream();
+pub fn measure(server: &ChildServer, user: &User, duration: Duration) -> Result<Felt> {
+    let mut stream = user.connect(server.port())?.into_stream();
     let mut replies = Client::from_stream(stream.try_clone()?);
     let (sent, due) = mpsc::channel::<Instant>();
     let writer = thread::spawn(move || -> Result<()> {

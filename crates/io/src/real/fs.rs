@@ -14,7 +14,8 @@ use super::lock::lock;
 use super::threads::Lane;
 use super::transfer::Handle;
 use super::uring::Uring;
-use crate::{Class, DirEntry, Error, ErrorKind, File, Fs, FsLock, Op, OpenOptions, PAGE, Result, Tag};
+use super::volume::RealVolume;
+use crate::{Class, DirEntry, Error, ErrorKind, File, Fs, FsLock, Op, OpenOptions, PAGE, Result, Tag, Volume};
 
 /// How the machine's disk is driven. Start from `RealFsOptions::default()`.
 #[derive(Clone, Debug)]
@@ -106,6 +107,13 @@ impl Fs for RealFs {
                 let _ = device.direct_refused.set(path);
             }
             Ok(Arc::new(RealFile { handle: Arc::new(handle), device }) as Arc<dyn File>)
+        })
+    }
+
+    fn volume(&self, path: &Path, tag: Tag) -> Op<Arc<dyn Volume>> {
+        let (path, device) = (path.to_path_buf(), Arc::clone(&self.device));
+        self.device.call(Lane::of(tag.class), move || {
+            RealVolume::open(&path, device).map(|volume| Arc::new(volume) as Arc<dyn Volume>)
         })
     }
 

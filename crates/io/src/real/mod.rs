@@ -26,6 +26,7 @@ mod threads;
 mod transfer;
 #[cfg_attr(not(feature = "uring"), path = "uring_absent.rs")]
 mod uring;
+mod volume;
 
 pub use blocking::{BlockingScope, block_on, blocking_scope};
 pub use choose::Choice;

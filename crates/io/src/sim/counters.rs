@@ -34,10 +34,12 @@ pub enum OpKind {
     List,
     /// Names of a directory made durable.
     SyncDir,
+    /// Data and length of all files made durable.
+    SyncAll,
 }
 
 /// How many kinds there are.
-pub(super) const OP_KINDS: usize = OpKind::SyncDir as usize + 1;
+pub(super) const OP_KINDS: usize = OpKind::SyncAll as usize + 1;
 
 impl OpKind {
     /// Whether it changes what is on the disk, or makes it durable: a point worth cutting the power at.
@@ -65,6 +67,7 @@ impl OpKind {
             OpKind::RemoveDir => "remove the directory",
             OpKind::List => "list",
             OpKind::SyncDir => "sync the directory",
+            OpKind::SyncAll => "sync all files of",
         }
     }
 }

@@ -62,6 +62,7 @@ pub(super) enum Land {
     Write(Arc<FileInode>),
     Sync(Arc<FileInode>),
     SyncDir(Arc<DirInode>),
+    SyncAll,
 }
 
 struct Landing {
@@ -291,6 +292,7 @@ impl Landing {
             Land::Write(file) => file.state.lock().land_write(number),
             Land::Sync(file) => file.state.lock().land_sync(number, submitted),
             Land::SyncDir(dir) => state.names.land_sync(&dir, number, submitted),
+            Land::SyncAll => state.files().iter().for_each(|file| file.state.lock().land_sync(number, submitted)),
         }
     }
 }
@@ -332,6 +334,20 @@ impl State {
             Inode::File(file) => Some(file),
             Inode::Dir(_) => None,
         }
+    }
+
+    /// Every file that has a name, in the order of the names.
+    pub(super) fn files(&self) -> Vec<Arc<FileInode>> {
+        let (mut files, mut dirs) = (Vec::new(), vec![Arc::clone(&self.root)]);
+        while let Some(dir) = dirs.pop() {
+            for inode in dir.state.lock().names.values() {
+                match inode {
+                    Inode::File(file) => files.push(Arc::clone(file)),
+                    Inode::Dir(dir) => dirs.push(Arc::clone(dir)),
+                }
+            }
+        }
+        files
     }
 
     /// Takes up to `wanted` chunks; returns how many there were.

@@ -7,12 +7,12 @@ use super::counters::OpKind;
 use super::device::Direction;
 use super::disk::{Begun, Land, Outcome, Request, Shared};
 use super::fault::Fault;
-use super::file::SimFile;
+use super::file::{SimFile, SimVolume};
 use super::fs::SimFs;
 use super::inode::{DirInode, DirState, FileInode, FileState, Inode};
 use super::names::Edit;
 use super::path::{components, exists, is_a_dir, not_a_dir, not_empty, not_found, split};
-use crate::{Class, DirEntry, Error, ErrorKind, File, Fs, FsLock, Op, OpenOptions, Owner, Result, Tag};
+use crate::{Class, DirEntry, Error, ErrorKind, File, Fs, FsLock, Op, OpenOptions, Owner, Result, Tag, Volume};
 
 impl SimFs {
     /// An operation on names: finds out what to do, does it unless a fault comes between, and takes its time.
@@ -208,6 +208,10 @@ impl Fs for SimFs {
             (None, Ok(dir)) => (Ok(()), Some(Land::SyncDir(dir))),
         };
         self.shared.finish(&request, begun, Outcome { result, done_at, bytes: 0, land })
+    }
+
+    fn volume(&self, path: &Path, _tag: Tag) -> Op<Arc<dyn Volume>> {
+        Op::ready(Ok(Arc::new(SimVolume { shared: Arc::clone(&self.shared), path: path.to_path_buf() })))
     }
 
     fn lock(&self, path: &Path) -> Op<Box<dyn FsLock>> {

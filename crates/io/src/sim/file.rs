@@ -10,7 +10,7 @@ use super::disk::{Begun, Land, Outcome, Request, Shared};
 use super::fate::Tear;
 use super::fault::Fault;
 use super::inode::FileInode;
-use crate::{AlignedBuf, ErrorKind, File, Op, OpenOptions, PAGE, Result, Tag};
+use crate::{AlignedBuf, ErrorKind, File, Op, OpenOptions, PAGE, Result, Tag, Volume};
 
 pub(super) struct SimFile {
     shared: Arc<Shared>,
@@ -137,9 +137,14 @@ impl File for SimFile {
             Err(error) => return Op::ready(Err(error)),
         };
         let (now, number) = (begun.now, begun.number);
-        let dirty = std::mem::take(&mut self.inode.state.lock().dirty_bytes);
+        let (dirty, lost) = {
+            let mut file = self.inode.state.lock();
+            (std::mem::take(&mut file.dirty_bytes), std::mem::take(&mut file.lost))
+        };
         let done_at = begun.state.device.transfer(now, Direction::Write, dirty, true);
-        let (result, land) = if begun.fault.is_some() {
+        let (result, land) = if lost {
+            (Err(request.io_error()), None)
+        } else if begun.fault.is_some() {
             begun.state.shrinking(&self.inode, |file, faults| {
                 let revert = faults.rng().chance(0.5);
                 file.fail_sync(number, now, revert, faults.rng());
@@ -205,6 +210,41 @@ impl Drop for SimFile {
         let mut state = self.shared.lock();
         self.inode.state.lock().handles -= 1;
         state.release(&self.inode);
+    }
+}
+
+/// The whole disk.
+pub(super) struct SimVolume {
+    pub(super) shared: Arc<Shared>,
+    pub(super) path: PathBuf,
+}
+
+impl Volume for SimVolume {
+    fn sync(&self, tag: Tag) -> Op<()> {
+        let request = Request::on(OpKind::SyncAll, &self.path, tag);
+        let mut begun = match self.shared.begin(&request) {
+            Ok(begun) => begun,
+            Err(error) => return Op::ready(Err(error)),
+        };
+        let (now, number) = (begun.now, begun.number);
+        let files = begun.state.files();
+        let dirty = files.iter().map(|file| std::mem::take(&mut file.state.lock().dirty_bytes)).sum();
+        let done_at = begun.state.device.transfer(now, Direction::Write, dirty, true);
+        let (result, land) = if begun.fault.is_some() {
+            for file in files {
+                begun.state.shrinking(&file, |file, faults| {
+                    if file.pending_range().is_some() && faults.rng().chance(0.5) {
+                        let revert = faults.rng().chance(0.5);
+                        file.fail_sync(number, now, revert, faults.rng());
+                        file.lost = true;
+                    }
+                });
+            }
+            (Err(request.io_error()), None)
+        } else {
+            (Ok(()), Some(Land::SyncAll))
+        };
+        self.shared.finish(&request, begun, Outcome { result, done_at, bytes: 0, land })
     }
 }
 

@@ -51,6 +51,8 @@ pub(super) struct FileState {
     pending: Vec<Change>,
     /// Bytes in the page cache that a sync must first transfer.
     pub(super) dirty_bytes: u64,
+    /// It lost bytes in a sync of all files, which no sync of its own has reported yet.
+    pub(super) lost: bool,
     /// Chunks reserved by `allocate`, from the start of the file.
     reserved: u64,
     /// Names, and open handles; at 0 of both the space is free again.

@@ -272,6 +272,11 @@ impl Tree {
         Arc::clone(&self.view.load().version)
     }
 
+    /// Whether [`Tree::tidy`] has something to do.
+    pub fn has_garbage(&self) -> bool {
+        !self.garbage.is_empty()
+    }
+
     /// Removes the files that nothing needs any more. Jobs call it when they end; call it after closing scans too.
     pub async fn tidy(&self) -> Result<()> {
         let mut paths = self.garbage.take().into_iter();

@@ -20,6 +20,11 @@ impl Garbage {
         self.0.lock().push(path);
     }
 
+    /// Whether nothing was noted.
+    pub fn is_empty(&self) -> bool {
+        self.0.lock().is_empty()
+    }
+
     /// Takes all that was noted.
     pub fn take(&self) -> Vec<PathBuf> {
         std::mem::take(&mut *self.0.lock())

@@ -23,7 +23,7 @@ mod write;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use weir_admission::{Account, Direction};
@@ -32,10 +32,12 @@ use weir_log::{Log, Recovery, SyncMode, WriteAheadLog};
 use weir_lsm::{Held, Tree, TreeKnobs};
 use weir_model::LogIndex;
 
+pub(crate) use self::background::Background;
 pub use self::commit::Commit;
 use self::latch::Latches;
 pub(crate) use self::open::Opening;
 pub use self::read::{Page, Record};
+use crate::control::Control;
 use crate::event::Event;
 use crate::memory::WriteMemory;
 use crate::metrics::{Counters, PartitionMetrics};
@@ -57,6 +59,9 @@ pub struct Partition {
     pub(crate) workers: Arc<Workers>,
     pub(crate) parking: Parking,
     pub(crate) memory: Arc<WriteMemory>,
+    pub(crate) control: Arc<Control>,
+    /// It is on the control loop's list.
+    marked: AtomicBool,
     closing: AtomicBool,
     /// Background tasks under way.
     tasks: AtomicUsize,
@@ -101,6 +106,18 @@ impl Partition {
     pub(crate) fn asked(&self) -> u64 {
         let booked = self.account.booked();
         booked.user(Direction::Read).ops + booked.user(Direction::Write).ops
+    }
+
+    /// Puts it on the control loop's list; gives whether it was there already.
+    #[inline]
+    pub(crate) fn marked(&self) -> bool {
+        self.marked.load(Ordering::Relaxed) || self.marked.swap(true, Ordering::Relaxed)
+    }
+
+    /// It is on the list no more. To be called before looking at what there is to do: whoever writes takes the log's lock before he
+    /// looks at the mark, and the visit takes it after this; so either the visit sees the record, or the writer no mark.
+    pub(crate) fn unmark(&self) {
+        self.marked.store(false, Ordering::Relaxed);
     }
 
     /// Counters and shape.

@@ -14,6 +14,7 @@ use weir_lsm::{Env, Tree};
 use super::Partition;
 use super::replay::Replay;
 use crate::config::NodeConfig;
+use crate::control::Control;
 use crate::event::Event;
 use crate::home::Leave;
 use crate::memory::WriteMemory;
@@ -39,6 +40,8 @@ pub(crate) struct Opening<'a> {
     pub workers: Arc<Workers>,
     /// The node's write memory.
     pub memory: Arc<WriteMemory>,
+    /// The node's control loop.
+    pub control: Arc<Control>,
     /// Different at every opening.
     pub salt: u64,
     /// Its page in the ledger.
@@ -52,7 +55,8 @@ pub(crate) struct Opening<'a> {
 impl Partition {
     /// Opens the tree, replays the log into it, and is then ready to serve.
     pub(crate) async fn open(opening: Opening<'_>) -> Result<Arc<Partition>> {
-        let Opening { fs, dir, owner, config, cache, clock, workers, memory, salt, account, lock, counters } = opening;
+        let Opening { fs, dir, owner, config, cache, clock, workers, memory, control, salt, account, lock, counters } =
+            opening;
         let env = Env {
             fs: Arc::clone(&fs),
             dir: dir.join("tree"),
@@ -86,6 +90,8 @@ impl Partition {
             workers,
             parking: Parking::default(),
             memory,
+            control,
+            marked: AtomicBool::new(false),
             closing: AtomicBool::new(false),
             tasks: AtomicUsize::new(0),
             ending: Event::default(),
@@ -100,6 +106,7 @@ impl Partition {
             _lock: lock,
         });
         partition.memory.register(&partition);
+        partition.control.admit(&partition);
         partition.kick();
         if partition.log.failure().is_some() {
             partition.kick_repair();
@@ -145,6 +152,9 @@ impl Partition {
     async fn remove_log(&self) -> Result<()> {
         let tag = Tag::new(self.owner, Class::Log);
         let mut names = self.fs.list(&self.log_dir, tag).await?;
+        if names.is_empty() {
+            return Ok(());
+        }
         while let Some(entry) = names.pop() {
             self.fs.remove(&self.log_dir.join(entry.name), tag).await?;
         }

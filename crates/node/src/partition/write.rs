@@ -72,6 +72,7 @@ impl Partition {
             self.tree.publish(applied.last_seq);
         }
         drop(order);
+        self.mark();
         self.account.book_user(Direction::Write, batch.as_bytes().len() as u64);
         if applied.sealed {
             self.kick();

@@ -1,0 +1,155 @@
+//! A steady load over many connections: each request is due at its moment, whatever happens, and its latency counts from there, so
+//! that a server that stands still is charged for all that it kept waiting.
+
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use weir_io::Rng;
+
+use super::user::User;
+use crate::Result;
+use crate::child_server::ChildServer;
+use crate::data::key;
+use crate::meter::Latencies;
+use crate::outcome::Outcome;
+use crate::wire::{self, Client, Reply};
+
+/// A thread of a connection only waits and counts.
+const STACK_BYTES: usize = 128 << 10;
+const VALUE: [u8; 128] = [b'v'; 128];
+
+/// What to send.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    /// Requests per second, over all connections together.
+    pub rate: u32,
+    /// Connections, dealt out among the users.
+    pub connections: usize,
+    /// Keys of each user.
+    pub keys: u64,
+    /// Of a hundred requests, so many write.
+    pub writes: u64,
+    /// Before anything is measured.
+    pub warm_up: Duration,
+    /// What is measured.
+    pub duration: Duration,
+}
+
+/// What came back.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Felt {
+    /// Requests answered while it was measured.
+    pub ops: u64,
+    /// Requests refused meanwhile.
+    pub refused: u64,
+    /// Of what was answered and due meanwhile.
+    pub p50_ns: u64,
+    /// 99 of 100 are faster.
+    pub p99_ns: u64,
+    /// The slowest.
+    pub max_ns: u64,
+    /// Processor seconds of the server meanwhile.
+    pub cpu_seconds: f64,
+}
+
+/// What one connection saw of one request.
+struct Answer {
+    due: Instant,
+    at: Instant,
+    refused: bool,
+}
+
+/// Loads `server` as `users`. Requests that are not answered by the end count neither way.
+pub fn measure(server: &ChildServer, users: &[User], load: &Load) -> Result<Felt> {
+    let (mut senders, mut threads) = (Vec::new(), Vec::new());
+    let over = Arc::new(AtomicBool::new(false));
+    for number in 0..load.connections {
+        let stream = users[number % users.len()].connect(server.port())?.into_stream();
+        let replies = Client::from_stream(stream.try_clone()?);
+        let (sent, due) = mpsc::channel::<Instant>();
+        senders.push((stream, sent));
+        let over = Arc::clone(&over);
+        let thread = thread::Builder::new().stack_size(STACK_BYTES);
+        threads.push(thread.spawn(move || receive(replies, &due, &over))?);
+    }
+    let begin = Instant::now();
+    let (from, until) = (begin + load.warm_up, begin + load.warm_up + load.duration);
+    let load = *load;
+    let sender = thread::spawn(move || send(senders, begin, until, &load));
+    thread::sleep(from.saturating_duration_since(Instant::now()));
+    let before = server.cpu_seconds();
+    thread::sleep(until.saturating_duration_since(Instant::now()));
+    let cpu_seconds = server.cpu_seconds() - before;
+    over.store(true, Ordering::Relaxed);
+    let streams = sender.join().map_err(|_| "the sender panicked")??;
+    // Wakes who still waits for a reply.
+    thread::sleep(Duration::from_millis(200));
+    for stream in streams {
+        // It may have been closed by the other side.
+        let _ = stream.shutdown(std::net::Shutdown::Both);
+    }
+    let mut latencies = Latencies::default();
+    let mut felt = Felt { cpu_seconds, ..Felt::default() };
+    for thread in threads {
+        for answer in thread.join().map_err(|_| "a connection's thread panicked")?? {
+            if answer.at >= from && answer.at < until {
+                felt.ops += u64::from(!answer.refused);
+                felt.refused += u64::from(answer.refused);
+            }
+            if answer.due >= from && answer.due < until && !answer.refused {
+                latencies.record((answer.at - answer.due).as_nanos() as u64);
+            }
+        }
+    }
+    let mut outcome = Outcome::default();
+    latencies.report(&mut outcome);
+    Ok(Felt { p50_ns: outcome.p50_ns, p99_ns: outcome.p99_ns, max_ns: outcome.max_ns, ..felt })
+}
+
+type Sender = (std::net::TcpStream, mpsc::Sender<Instant>);
+
+fn send(mut senders: Vec<Sender>, begin: Instant, until: Instant, load: &Load) -> Result<Vec<std::net::TcpStream>> {
+    let (mut rng, mut request) = (Rng::new(5), Vec::new());
+    for number in 0.. {
+        let due = begin + Duration::from_secs(1).mul_f64(f64::from(number) / f64::from(load.rate));
+        if due >= until {
+            break;
+        }
+        thread::sleep(due.saturating_duration_since(Instant::now()));
+        request.clear();
+        let key = key(rng.below(load.keys));
+        match rng.below(100) < load.writes {
+            true => wire::encode(&mut request, &[b"SET", &key, &VALUE]),
+            false => wire::encode(&mut request, &[b"GET", &key]),
+        }
+        let count = senders.len() as u64;
+        let (stream, sent) = &mut senders[rng.below(count) as usize];
+        if sent.send(due).is_ok() {
+            stream.write_all(&request)?;
+        }
+    }
+    Ok(senders.into_iter().map(|(stream, _)| stream).collect())
+}
+
+fn receive(mut replies: Client, due: &mpsc::Receiver<Instant>, over: &AtomicBool) -> Result<Vec<Answer>> {
+    let mut answers = Vec::new();
+    for due in due {
+        let reply = match replies.read() {
+            Ok(reply) => reply,
+            Err(_) if over.load(Ordering::Relaxed) => break,
+            Err(error) => return Err(error),
+        };
+        let refused = match reply {
+            Reply::Line(line) if line.starts_with("-THROTTLED") => true,
+            Reply::Line(line) if line.starts_with('-') => return Err(format!("refused: {line}").into()),
+            _ => false,
+        };
+        answers.push(Answer { due, at: Instant::now(), refused });
+    }
+    Ok(answers)
+}

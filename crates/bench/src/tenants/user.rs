@@ -1,0 +1,60 @@
+//! A tenant of a server under test, and how one gets there.
+
+use serde_json::{Value, json};
+
+use crate::Result;
+use crate::child_server::ChildServer;
+use crate::data::key;
+use crate::wire::{self, Client};
+
+/// Requests in a pipeline that loads.
+const LOAD_PIPELINE: u64 = 1000;
+
+/// A tenant's name and its secret.
+#[derive(Clone, Debug)]
+pub struct User {
+    /// Its name.
+    pub name: String,
+    secret: String,
+}
+
+impl User {
+    /// Creates a tenant with `settings` of the operators' API.
+    pub fn create(server: &ChildServer, name: &str, settings: &Value) -> Result<Self> {
+        let order = json!({ "name": name, "settings": settings });
+        let answer: Value = serde_json::from_str(&wire::http_post(server.admin(), "/v1/tenants", &order.to_string())?)?;
+        let secret = answer["secret"].as_str().ok_or("the server told no secret")?;
+        Ok(Self { name: name.to_owned(), secret: secret.to_owned() })
+    }
+
+    /// Tenants `prefix`0, `prefix`1 and so on.
+    pub fn create_many(server: &ChildServer, prefix: &str, count: usize) -> Result<Vec<Self>> {
+        (0..count).map(|number| Self::create(server, &format!("{prefix}{number}"), &json!({}))).collect()
+    }
+
+    /// A connection of this tenant at `port`.
+    pub fn connect(&self, port: u16) -> Result<Client> {
+        let mut client = Client::connect(port)?;
+        client.call(&[b"AUTH", self.name.as_bytes(), self.secret.as_bytes()])?;
+        Ok(client)
+    }
+
+    /// Stores `count` values of `bytes` bytes under the first keys.
+    pub fn load(&self, port: u16, count: u64, bytes: usize) -> Result<()> {
+        let mut client = self.connect(port)?;
+        let value = vec![b'v'; bytes];
+        for first in (0..count).step_by(LOAD_PIPELINE as usize) {
+            let end = count.min(first + LOAD_PIPELINE);
+            (first..end).for_each(|item| client.push(&[b"SET", &key(item), &value]));
+            client.flush()?;
+            for _ in first..end {
+                if let wire::Reply::Line(line) = client.read()?
+                    && line.starts_with('-')
+                {
+                    return Err(format!("{} was refused: {line}", self.name).into());
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,104 @@
+//! `weir bench tenants`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use indicatif::ProgressBar;
+use weir_bench::Result;
+use weir_bench::tenants::attack::Attack;
+use weir_bench::tenants::{self, active, limited, restart, sleepers, victim};
+
+use super::write_as_json;
+
+/// Many tenants on one server: what one feels of another's attacks; with one of the options, what it costs that they are many
+#[derive(Debug, Args)]
+pub struct TenantsArgs {
+    /// The same load over so many active tenants, each number against the one before: 1,100,1000
+    #[arg(long, value_name = "N,…", value_delimiter = ',', conflicts_with_all = ["sleepers", "restart", "limited"])]
+    active: Vec<usize>,
+    /// So many tenants asleep: memory, open files, the first reply
+    #[arg(long, value_name = "N", conflicts_with_all = ["restart", "limited"])]
+    sleepers: Option<usize>,
+    /// A hundred tenants with 1 GB of log, a kill, and all of them asking at once
+    #[arg(long, conflicts_with = "limited")]
+    restart: bool,
+    /// A tenant offered twice its limit, and its neighbour
+    #[arg(long)]
+    limited: bool,
+    /// Attacks, separated by commas, or `all`: flood, large-values, keys, half-sent, announced, unread, storm
+    #[arg(long, default_value = "all")]
+    attacks: String,
+    /// Rounds; every round runs every attack, and beside it a process that burns as much
+    #[arg(long, default_value_t = 3)]
+    rounds: u32,
+    /// Seconds of each measurement
+    #[arg(long, default_value_t = 10)]
+    seconds: u64,
+    /// Requests per second of --active; reads per second that --limited allows
+    #[arg(long, default_value_t = 4000)]
+    rate: u32,
+    /// When the server syncs: interval, always or none
+    #[arg(long, default_value = "interval")]
+    sync: String,
+    /// Directory on the disk to measure; created if missing
+    #[arg(long, default_value = "weir-bench-data")]
+    dir: PathBuf,
+    /// Also write every run as JSON to this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+impl TenantsArgs {
+    pub(super) fn run(self) -> Result<()> {
+        let ours = !self.dir.exists();
+        let bar = ProgressBar::new_spinner();
+        let outcome = self.measure(&bar);
+        bar.finish_and_clear();
+        if ours && self.dir.exists() {
+            fs::remove_dir(&self.dir)?;
+        }
+        print!("{}", outcome?);
+        Ok(())
+    }
+
+    fn measure(&self, bar: &ProgressBar) -> Result<String> {
+        let progress = |line: &str| bar.set_message(line.to_owned());
+        let Self { rounds, seconds, .. } = *self;
+        let (dir, json, sync) = (self.dir.clone(), self.json.as_deref(), self.sync.clone());
+        let weir = std::env::current_exe()?;
+        if !self.active.is_empty() {
+            let plan = active::Plan { tenants: self.active.clone(), rate: self.rate, rounds, seconds, sync, dir, weir };
+            let all = active::run(&plan, progress)?;
+            let said =
+                format!("{} requests per second, half of them writes; medians of {rounds} rounds\n\n", self.rate);
+            return written(json, &all, said + &active::table(&all, &plan.tenants));
+        }
+        if let Some(tenants) = self.sleepers {
+            let slept = sleepers::run(&sleepers::Plan { tenants, sync, dir, weir }, progress)?;
+            return written(json, &slept, sleepers::words(&slept));
+        }
+        if self.restart {
+            let plan = restart::Plan { tenants: 100, log_bytes: 1_000_000_000, rounds, sync, dir, weir };
+            let all = restart::run(&plan, progress)?;
+            return written(json, &all, restart::words(&all));
+        }
+        if self.limited {
+            let all = limited::run(&limited::Plan { limit: self.rate, rounds, seconds, dir, weir }, progress)?;
+            return written(json, &all, limited::words(&all));
+        }
+        let attacks = match self.attacks.as_str() {
+            "all" => Attack::ALL.to_vec(),
+            names => names.split(',').map(Attack::parse).collect::<Result<_>>()?,
+        };
+        let all = tenants::run(&tenants::Plan { attacks, rounds, seconds, dir, weir }, progress)?;
+        let said =
+            format!("{} reads and writes per second beside each attack; medians of {rounds} rounds\n\n", victim::RATE);
+        written(json, &all, said + &tenants::table(&all))
+    }
+}
+
+fn written(path: Option<&Path>, value: &impl serde::Serialize, text: String) -> Result<String> {
+    write_as_json(path, value)?;
+    Ok(text)
+}

@@ -1,0 +1,103 @@
+//! One sync of the whole file system for many logs.
+//!
+//! Each fdatasync of a log costs a journal commit and a flush of the device: for hundreds of partitions that are written to in
+//! the same tenth of a second, one syncfs costs less than all of theirs. It reports every write-back that failed since the volume was opened,
+//! but not whose: then each log syncs by itself, and only those fail that lost something. Where it cannot be trusted to report
+//! ([`weir_io::Fs::volume`]), or takes long because others have much to write on the same file system, logs are synced one by one.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use weir_io::{Class, Clock, Nanos, Owner, Tag, Volume};
+
+use crate::partition::Background;
+
+/// So many partitions must be due within an interval. A sync of everything costs about as much as a few of single files.
+const DUE_MIN: usize = 8;
+/// After a sync of everything that took longer than the interval, so many intervals pass until the next attempt.
+const REST_INTERVALS: u64 = 64;
+const TAG: Tag = Tag::new(Owner { tenant: 0, partition: 0 }, Class::Log);
+
+/// See the module.
+pub(crate) struct Together {
+    /// `None` where it cannot be trusted.
+    volume: Option<Arc<dyn Volume>>,
+    interval: Nanos,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// When the last one began.
+    begun: Option<Nanos>,
+    under_way: bool,
+    /// Not before.
+    rests_until: Nanos,
+}
+
+impl Together {
+    /// On `volume`, every `interval` at most.
+    pub fn new(volume: Option<Arc<dyn Volume>>, interval: Nanos) -> Self {
+        Self { volume, interval, state: Mutex::default() }
+    }
+
+    /// When the next one is to begin, if they follow one another at the moment.
+    pub fn next(&self, now: Nanos) -> Option<Nanos> {
+        let next = self.state.lock().begun? + self.interval;
+        (next > now).then_some(next)
+    }
+
+    /// Whether `due` partitions are worth it, and nothing speaks against it.
+    pub fn is_worth_it(&self, now: Nanos, due: usize) -> bool {
+        let state = self.state.lock();
+        self.volume.is_some() && due >= DUE_MIN && !state.under_way && now >= state.rests_until
+    }
+
+    /// One begins: its partitions are taken from the list.
+    pub fn begin(&self, now: Nanos) {
+        let mut state = self.state.lock();
+        (state.begun, state.under_way) = (Some(now), true);
+    }
+
+    /// Syncs the logs of `due`, and looks after their partitions. Gives those that have to sync by themselves.
+    pub async fn sync(&self, due: Vec<Background>, clock: &Arc<dyn Clock>) -> Vec<Background> {
+        let _ends = Ends(self);
+        let Some(volume) = &self.volume else { return due };
+        let begin = clock.now();
+        let mut parts = Vec::with_capacity(due.len());
+        let mut rest = Vec::new();
+        for background in due {
+            match background.partition().log.begin_outside_sync() {
+                Some(part) => parts.push((background, part)),
+                None => rest.push(background),
+            }
+        }
+        let outcome = volume.sync(TAG).await;
+        let took = clock.now() - begin;
+        if took > self.interval {
+            self.state.lock().rests_until = clock.now() + REST_INTERVALS * self.interval;
+        }
+        if let Err(error) = &outcome {
+            tracing::warn!(%error, "a sync of the whole file system failed: every log syncs by itself");
+        }
+        for (background, part) in parts {
+            if outcome.is_ok() {
+                part.succeeded();
+                background.partition().look_after();
+            } else {
+                drop(part);
+                rest.push(background);
+            }
+        }
+        rest
+    }
+}
+
+/// However it ends: also if the task is dropped.
+struct Ends<'a>(&'a Together);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().under_way = false;
+    }
+}
