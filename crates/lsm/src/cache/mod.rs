@@ -13,6 +13,7 @@
 //! blocks, and neither can two tables that had the same file number one after the other.
 
 mod ghost;
+mod owners;
 mod shard;
 mod table;
 #[cfg(test)]
@@ -21,9 +22,10 @@ mod tests;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 use weir_io::Owner;
 
+use owners::Owners;
 use shard::{Key, Shard};
 pub use table::TableCache;
 
@@ -37,8 +39,8 @@ pub struct BlockCache {
     next_table: AtomicU64,
     /// A power of two.
     shards: Box<[Mutex<Shard>]>,
-    /// Position = slot, as used in the shards. Only grows: owners are partitions that were opened here.
-    owners: RwLock<Vec<Owner>>,
+    /// Owners are partitions that are open here, and those whose blocks are not all gone yet. Taken before a shard's lock.
+    owners: Mutex<Owners>,
 }
 
 /// What the cache has done, and holds, for one owner or for all.
@@ -88,7 +90,7 @@ impl BlockCache {
             charged_bytes: AtomicUsize::new(0),
             next_table: AtomicU64::new(1),
             shards: (0..shards).map(|_| Mutex::new(Shard::default())).collect(),
-            owners: RwLock::new(Vec::new()),
+            owners: Mutex::default(),
         })
     }
 
@@ -116,42 +118,44 @@ impl BlockCache {
     /// A door to the cache for one table of `owner`, under a number that no other table gets.
     pub fn table(self: &Arc<Self>, owner: Owner) -> TableCache {
         let table = self.next_table.fetch_add(1, Ordering::Relaxed);
-        TableCache::new(Arc::clone(self), table, self.slot(owner))
+        TableCache::new(Arc::clone(self), table, self.enter(owner))
     }
 
     /// What is held and was done for all owners together.
     pub fn usage(&self) -> CacheUsage {
         let mut sum = CacheUsage::default();
         for shard in &self.shards {
-            shard.lock().usages().iter().for_each(|usage| sum.add(usage));
+            let shard = shard.lock();
+            sum.add(shard.retired());
+            shard.usages().iter().for_each(|usage| sum.add(usage));
         }
         sum
     }
 
-    /// What is held and was done for `owner`.
+    /// What is held and was done for `owner`, since it last had neither table nor block here.
     pub fn usage_of(&self, owner: Owner) -> CacheUsage {
-        let slot = self.owners.read().iter().position(|&other| other == owner);
+        let owners = self.owners.lock();
         let mut sum = CacheUsage::default();
-        let Some(slot) = slot else { return sum };
+        let Some(number) = owners.number(owner) else { return sum };
         for shard in &self.shards {
-            if let Some(usage) = shard.lock().usages().get(slot) {
+            if let Some(usage) = shard.lock().usages().get(number as usize) {
                 sum.add(usage);
             }
         }
         sum
     }
 
-    fn slot(&self, owner: Owner) -> u32 {
-        let known = |owners: &[Owner]| owners.iter().position(|&other| other == owner);
-        if let Some(slot) = known(&self.owners.read()) {
-            return slot as u32;
-        }
-        let mut owners = self.owners.write();
-        let slot = known(&owners).unwrap_or_else(|| {
-            owners.push(owner);
-            owners.len() - 1
-        });
-        slot as u32
+    fn enter(&self, owner: Owner) -> u32 {
+        let retire = |number| {
+            let is_empty = self.shards.iter().all(|shard| shard.lock().is_empty_of(number));
+            // No table is open that could put anything back meanwhile.
+            is_empty.then(|| self.shards.iter().for_each(|shard| shard.lock().retire(number))).is_some()
+        };
+        self.owners.lock().enter(owner, retire)
+    }
+
+    fn leave(&self, number: u32) {
+        self.owners.lock().leave(number);
     }
 
     #[inline]

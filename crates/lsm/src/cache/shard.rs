@@ -93,8 +93,10 @@ pub(super) struct Shard {
     small_bytes: usize,
     main_bytes: usize,
     pinned_bytes: usize,
-    /// By owner's slot.
+    /// By owner's number.
     usages: Vec<CacheUsage>,
+    /// Hits and misses of owners that are gone.
+    retired: CacheUsage,
 }
 
 impl Shard {
@@ -188,6 +190,22 @@ impl Shard {
 
     pub(super) fn usages(&self) -> &[CacheUsage] {
         &self.usages
+    }
+
+    pub(super) fn retired(&self) -> &CacheUsage {
+        &self.retired
+    }
+
+    /// Whether `owner` has nothing here.
+    pub(super) fn is_empty_of(&self, owner: u32) -> bool {
+        self.usages.get(owner as usize).is_none_or(|usage| usage.entries == 0)
+    }
+
+    /// `owner`, which has nothing here, is gone: its number will be another's.
+    pub(super) fn retire(&mut self, owner: u32) {
+        if let Some(usage) = self.usages.get_mut(owner as usize) {
+            self.retired.add(&std::mem::take(usage));
+        }
     }
 
     /// Throws one entry out; `None` if there is none but pinned ones.

@@ -78,5 +78,6 @@ impl Drop for TableCache {
         for offset in std::mem::take(self.pinned.get_mut()) {
             self.evict(offset);
         }
+        self.cache.leave(self.owner);
     }
 }

@@ -207,3 +207,25 @@ impl Zipf {
         }
     }
 }
+
+#[test]
+fn rows_of_those_who_are_gone_are_used_again() {
+    let cache = BlockCache::new(64 << 10, 1);
+    for number in 0..1000 {
+        let table = cache.table(owner(number));
+        assert!(table.get(0).is_none());
+        table.insert(0, &block(1000), number % 2 == 0);
+        assert!(table.get(0).is_some());
+        let usage = cache.usage_of(owner(number));
+        assert_eq!((usage.entries, usage.hits, usage.misses), (1, 1, 1));
+    }
+    let usage = cache.usage();
+    assert_eq!((usage.hits, usage.misses), (1000, 1000), "nothing that was counted is forgotten");
+    // Blocks of closed tables age out: about sixty of them are still there.
+    let rows = cache.shards[0].lock().usages().len();
+    assert!(rows < 200, "{rows} rows");
+    // Whoever comes back while his blocks are there goes on where he was.
+    assert_eq!(cache.usage_of(owner(999)).hits, 1);
+    let (_table, _again) = (cache.table(owner(999)), cache.table(owner(999)));
+    assert_eq!(cache.usage_of(owner(999)).hits, 1);
+}
