@@ -8,6 +8,7 @@ mod bench;
 mod calibrate;
 mod check;
 mod completions;
+mod demo;
 mod operate;
 mod serve;
 mod top;
@@ -43,6 +44,7 @@ enum Command {
     Calibrate(calibrate::Calibrate),
     /// Measure Weir, next to a peer where one is named
     Bench(bench::Bench),
+    Demo(demo::Demo),
     /// Live through power cuts, failing disks and kills
     Sim(weir_sim::command::Sim),
     /// Print the shell's completions for weir
@@ -55,6 +57,7 @@ A first session:
   redis-cli SET greeting hello   in another terminal; any Redis client is a client
   weir tenant create shop        another tenant, with a secret of its own
   weir top                       who does what
+  weir demo                      three minutes that show what it is for
   weir COMMAND --help            what a command does, with examples
 
 docs/operations.md is for whoever runs it, docs/config.md for what can be set.";
@@ -69,6 +72,7 @@ fn main() -> ExitCode {
         Command::Check(check) => check.run(),
         Command::Calibrate(calibrate) => calibrate.run(),
         Command::Bench(bench) => bench.run(),
+        Command::Demo(demo) => demo.run(),
         Command::Sim(sim) => sim.run().map_err(Into::into),
         Command::Completions(completions) => completions.run(&mut Cli::command()),
     };

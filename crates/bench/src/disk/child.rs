@@ -52,6 +52,8 @@ pub struct Order {
     pub scenario: Scenario,
     /// Compactions at a time, of all partitions together.
     pub compactions: usize,
+    /// Make the disk so many bytes a second slow, in this process. Weir only.
+    pub slowed: Option<u64>,
     /// What the disk is capped to while the load runs.
     pub caps: Caps,
     /// From 1.
@@ -136,7 +138,7 @@ fn wait_for_word() -> Result<()> {
 impl Order {
     fn open(&self, plan: &Plan) -> Result<Box<dyn Fleet>> {
         match &self.contestant {
-            Contestant::Weir(name) => Ok(Box::new(Weir::open(&self.node_config(name, plan)?, plan)?)),
+            Contestant::Weir(name) => Ok(Box::new(Weir::open(&self.node_config(name, plan)?, plan, self.slowed)?)),
             Contestant::Rocksdb { library, auto_tuned } => {
                 let options = self.fleet_options(plan, TreeOptions { l0_stop: L0_STOP, ..plan.tree() }, *auto_tuned);
                 Ok(Box::new(RocksFleet::open(library, Path::new("."), usize::from(plan.args.partitions), &options)?))
@@ -169,7 +171,7 @@ fn write_all(order: &Order, plan: &Plan) -> Result<()> {
     match &order.contestant {
         Contestant::Weir(_) => {
             let _scope = blocking_scope();
-            let machine = weir::machine()?;
+            let machine = weir::machine(None)?;
             Ok(block_on(preload::preload(&machine, plan, &ProgressBar::hidden()))?)
         }
         Contestant::Rocksdb { library, .. } => {

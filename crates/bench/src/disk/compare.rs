@@ -29,6 +29,8 @@ pub struct Comparison {
     pub rounds: u32,
     /// The kernel's.
     pub caps: Caps,
+    /// Make the disk of every Weir so many bytes a second slow, without the kernel's help.
+    pub slowed: Option<u64>,
     /// Compactions at a time, of all partitions together.
     pub compactions: usize,
     /// Directory on the disk to measure; created if missing.
@@ -51,25 +53,8 @@ pub struct Measured {
 /// Runs it; what is measured is in the result, in order, and told on standard error as it comes.
 pub fn compare(comparison: &Comparison) -> Result<Vec<Measured>> {
     let plan = &comparison.plan;
-    std::fs::create_dir_all(&comparison.dir).map_err(|error| format!("{}: {error}", comparison.dir.display()))?;
-    if !comparison.caps.is_none() {
-        // Before the minutes that preloading may take.
-        drop(Throttle::create(&comparison.dir)?);
-    }
     let progress = Progress::default();
-    for contestant in &comparison.contestants {
-        let image = Image::of(contestant, plan, &comparison.dir);
-        if !image.is_there() {
-            let bar = progress.bar(&format!("preload {}", contestant.kind()), 1);
-            image.begin()?;
-            let mut session =
-                Session::start(comparison, &comparison.order(Task::Preload, contestant, &image.dir, 1), None)?;
-            session.go()?;
-            session.end()?;
-            image.end()?;
-            bar.finish();
-        }
-    }
+    comparison.preload(&progress)?;
     let mut results = Vec::new();
     for round in 1..=comparison.rounds {
         for contestant in in_turn(&comparison.contestants, round) {
@@ -79,17 +64,13 @@ pub fn compare(comparison: &Comparison) -> Result<Vec<Measured>> {
                 bar.set_message(format!("{} writes/s, level 0 up to {longest} runs", second.served));
                 bar.inc(1);
             };
-            let result = one(comparison, contestant, round, &mut told)?;
+            let result = comparison.one(contestant, round, "run", &mut told)?;
             bar.finish();
             eprintln!("round {round}/{}  {}", comparison.rounds, line(&result));
             results.push(result);
         }
     }
-    if !comparison.keep {
-        for contestant in &comparison.contestants {
-            Image::of(contestant, plan, &comparison.dir).remove()?;
-        }
-    }
+    comparison.tidy()?;
     Ok(results)
 }
 
@@ -110,45 +91,80 @@ impl Comparison {
             dir: dir.to_path_buf(),
             scenario: self.scenario.clone(),
             compactions: self.compactions,
+            slowed: self.slowed,
             caps: self.caps,
             round,
         }
     }
-}
 
-fn one(
-    comparison: &Comparison,
-    contestant: &Contestant,
-    round: u32,
-    told: &mut dyn FnMut(&Second),
-) -> Result<Measured> {
-    let dir = comparison.dir.join("run");
-    image::remove(&dir)?;
-    image::clone(&Image::of(contestant, &comparison.plan, &comparison.dir).dir, &dir)?;
-    // What cloning left in the page cache is not the contestant's.
-    rustix::fs::sync();
-    let throttle = if comparison.caps.is_none() { None } else { Some(Throttle::create(&comparison.dir)?) };
-    let mut session = Session::start(comparison, &comparison.order(Task::Drive, contestant, &dir, round), throttle)?;
-    session.go()?;
-    let mut series = Vec::new();
-    let (outcome, disk) = loop {
-        match session.hear()? {
-            Line::Ready => {
-                session.cap(comparison.caps)?;
-                session.go()?;
+    /// One contestant's run, on its own copy of the preloaded data: a directory called `name` below that of the comparison.
+    pub fn one(
+        &self,
+        contestant: &Contestant,
+        round: u32,
+        name: &str,
+        told: &mut dyn FnMut(&Second),
+    ) -> Result<Measured> {
+        let dir = self.dir.join(name);
+        image::remove(&dir)?;
+        image::clone(&Image::of(contestant, &self.plan, &self.dir).dir, &dir)?;
+        // What cloning left in the page cache is not the contestant's.
+        rustix::fs::sync();
+        let throttle = if self.caps.is_none() { None } else { Some(Throttle::create(&self.dir)?) };
+        let mut session = Session::start(self, &self.order(Task::Drive, contestant, &dir, round), throttle)?;
+        session.go()?;
+        let mut series = Vec::new();
+        let (outcome, disk) = loop {
+            match session.hear()? {
+                Line::Ready => {
+                    session.cap(self.caps)?;
+                    session.go()?;
+                }
+                Line::Second(second) => {
+                    told(&second);
+                    series.push(*second);
+                }
+                Line::Run(run) => break *run,
             }
-            Line::Second(second) => {
-                told(&second);
-                series.push(*second);
-            }
-            Line::Run(run) => break *run,
+        };
+        session.cap(Caps::NONE)?;
+        session.go()?;
+        session.end()?;
+        image::remove(&dir)?;
+        Ok(Measured { run: Run { outcome, series }, disk })
+    }
+
+    /// Makes the data that all runs start from, unless they are there.
+    pub fn preload(&self, progress: &Progress) -> Result<()> {
+        std::fs::create_dir_all(&self.dir).map_err(|error| format!("{}: {error}", self.dir.display()))?;
+        if !self.caps.is_none() {
+            // Before the minutes that preloading may take.
+            drop(Throttle::create(&self.dir)?);
         }
-    };
-    session.cap(Caps::NONE)?;
-    session.go()?;
-    session.end()?;
-    image::remove(&dir)?;
-    Ok(Measured { run: Run { outcome, series }, disk })
+        for contestant in &self.contestants {
+            let image = Image::of(contestant, &self.plan, &self.dir);
+            if !image.is_there() {
+                let bar = progress.bar(&format!("preload {}", contestant.kind()), 1);
+                image.begin()?;
+                let mut session = Session::start(self, &self.order(Task::Preload, contestant, &image.dir, 1), None)?;
+                session.go()?;
+                session.end()?;
+                image.end()?;
+                bar.finish();
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes those data, unless they are to be kept.
+    pub fn tidy(&self) -> Result<()> {
+        if !self.keep {
+            for contestant in &self.contestants {
+                Image::of(contestant, &self.plan, &self.dir).remove()?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// A running child; killed when dropped.

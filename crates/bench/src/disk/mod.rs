@@ -16,6 +16,7 @@ pub mod compare;
 pub mod drive;
 pub mod fleet;
 mod image;
+mod slowed;
 mod weir;
 
 use std::path::PathBuf;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use weir_admission::Direction;
-use weir_io::Class;
 use weir_io::real::{RealClock, RealFs, RealFsOptions, RealSpawn, block_on, blocking_scope};
+use weir_io::{Class, Clock, Fs};
 use weir_lsm::Stall;
 use weir_model::Batch;
 use weir_node::{Machine, Node, NodeConfig, Partition};
@@ -16,6 +16,7 @@ use weir_scenario::preload;
 use weir_scenario::watch::place;
 
 use super::fleet::{Fleet, Flow, State};
+use super::slowed::SlowedFs;
 use crate::Result;
 
 /// The niceness that `weir serve` gives background work.
@@ -31,23 +32,28 @@ pub struct Weir {
     remarks: String,
 }
 
-/// The machine itself, for a node below the current directory.
-pub fn machine() -> Result<Machine> {
-    let fs = RealFs::new(RealFsOptions { probe_dir: Some(PathBuf::from(".")), ..RealFsOptions::default() });
+/// The machine itself, for a node below the current directory; with a disk of so many bytes a second, if `slowed`.
+pub fn machine(slowed: Option<u64>) -> Result<Machine> {
+    let real = RealFs::new(RealFsOptions { probe_dir: Some(PathBuf::from(".")), ..RealFsOptions::default() });
+    let clock: Arc<dyn Clock> = RealClock::new();
+    let fs: Arc<dyn Fs> = match slowed {
+        Some(bytes_per_sec) => SlowedFs::new(real, Arc::clone(&clock), bytes_per_sec),
+        None => real,
+    };
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH)?;
     Ok(Machine {
         fs,
-        clock: RealClock::new(),
+        clock,
         spawn: Arc::new(RealSpawn::new(BACKGROUND_THREADS, BACKGROUND_NICE)),
         salt: since_1970.as_nanos() as u64,
     })
 }
 
 impl Weir {
-    /// Opens the node that was preloaded for `plan`, under the settings `config`.
-    pub fn open(config: &NodeConfig, plan: &Plan) -> Result<Self> {
+    /// Opens the node that was preloaded for `plan`, under the settings `config`; see [`machine`].
+    pub fn open(config: &NodeConfig, plan: &Plan, slowed: Option<u64>) -> Result<Self> {
         let _scope = blocking_scope();
-        let node = block_on(Node::open(config, machine()?))?;
+        let node = block_on(Node::open(config, machine(slowed)?))?;
         let partitions = block_on(preload::partitions(&node, plan))?;
         let tree = &config.tree;
         let remarks = format!(

@@ -78,6 +78,7 @@ impl<S: Args> OnDisk<S> {
             contestants,
             rounds: disk.rounds,
             caps: Caps::from_mbps(disk.cap_read_mbps, disk.cap_write_mbps),
+            slowed: None,
             compactions: disk.compactions,
             dir: disk.dir,
             keep: disk.keep,

@@ -1,0 +1,200 @@
+//! `weir demo`: two stores side by side on a disk that was sold seven times, live.
+
+#![allow(clippy::disallowed_methods, reason = "it runs processes side by side, on a directory that the user names")]
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
+
+use clap::Args;
+use indicatif::ProgressBar;
+use weir_bench::disk::Contestant;
+use weir_bench::disk::compare::{Comparison, Measured};
+use weir_bench::throttle::Caps;
+use weir_bench::{Failure, Result};
+use weir_scenario::args::{Scenario, Shortage};
+use weir_scenario::outcome::Second;
+use weir_scenario::progress::Progress;
+use weir_scenario::table;
+
+/// Three minutes that show what Weir is for
+///
+/// The same tenants twice, all bursting at once, on a disk that was sold seven times over: once with flushes and compactions as RocksDB schedules
+/// them, once as Weir does. Both run now, on your own disk, in two processes that each pretend a disk of the planned size (a
+/// MB/s or two), so that neither takes anything from the other. Nothing is left behind.
+#[derive(Debug, Args)]
+pub struct Demo {
+    /// Seconds of load
+    #[arg(long, default_value_t = 120)]
+    seconds: u64,
+    /// How many times over the disk's background bandwidth is sold
+    #[arg(long, default_value_t = 7.0)]
+    bosr: f64,
+    /// Tenants
+    #[arg(long, default_value_t = 8)]
+    tenants: u16,
+    /// Directory on the disk to use; created if missing, and emptied of what the demo put there
+    #[arg(long, default_value = "weir-demo-data")]
+    dir: PathBuf,
+}
+
+/// All bytes are divided by it: small data, small memtables, a slow disk.
+const SCALE: u64 = 200;
+/// Writes a second that a tenant was sold, before they are scaled: three times the paper's, so that what takes ten minutes takes three.
+const WCU: u64 = 9_600;
+/// Steps of a sparkline.
+const STEPS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+impl Demo {
+    /// Runs it.
+    pub fn run(self) -> Result<()> {
+        let args = Shortage {
+            partitions: self.tenants,
+            wcu: WCU,
+            rcu: 0,
+            item_bytes: 1024,
+            preload_items: 2_000_000,
+            bosr: self.bosr,
+            burst_share: 1.0,
+            seconds: self.seconds,
+            after: 0,
+            scale: SCALE,
+            profiles: Vec::new(),
+            seed: 1,
+            json: None,
+            report: None,
+        };
+        let scenario = Scenario::Shortage(args);
+        let plan = scenario.clone().plan()?;
+        let contestants = ["rocksdb", "weir"].map(|name| Contestant::Weir(name.into()));
+        let ours = !self.dir.exists();
+        let comparison = Comparison {
+            scenario,
+            slowed: Some(plan.device()),
+            plan,
+            contestants: contestants.to_vec(),
+            rounds: 1,
+            caps: Caps::NONE,
+            compactions: 4,
+            dir: self.dir,
+            keep: false,
+            program: (std::env::current_exe()?, vec!["bench".into(), "scenario-child".into()]),
+        };
+        let plan = &comparison.plan;
+        eprintln!(
+            "{} tenants send what they bought, {} together, for {} seconds.\nThe disk passes {}: what flushes and compactions \
+             need at full speed was sold {} times over.\n",
+            plan.args.partitions,
+            table::rate(plan.ingest()),
+            plan.args.seconds,
+            table::rate(plan.device() as f64),
+            plan.args.bosr,
+        );
+        let progress = Progress::default();
+        comparison.preload(&progress)?;
+        let results = side_by_side(&comparison, &progress);
+        comparison.tidy()?;
+        if ours {
+            std::fs::remove_dir(&comparison.dir)?;
+        }
+        println!("\n{}", verdict(&results?));
+        Ok(())
+    }
+}
+
+/// Both at once, each in a thread that listens to its process.
+fn side_by_side(comparison: &Comparison, progress: &Progress) -> Result<Vec<Measured>> {
+    let run = |contestant: &Contestant, bar: ProgressBar| {
+        let mut live = Live::new(contestant.name(), bar);
+        let measured = comparison.one(contestant, 1, &contestant.name(), &mut |second| live.show(second));
+        live.bar.finish();
+        measured.map_err(|error| error.to_string())
+    };
+    thread::scope(|scope| {
+        let threads: Vec<_> = comparison
+            .contestants
+            .iter()
+            .map(|contestant| {
+                let bar = progress.bar(title(&contestant.name()), comparison.plan.args.seconds);
+                bar.enable_steady_tick(Duration::from_millis(200));
+                scope.spawn(move || run(contestant, bar))
+            })
+            .collect();
+        let mut results = Vec::new();
+        for thread in threads {
+            let result = thread.join().map_err(|_| Failure::from("a run panicked"))?;
+            results.push(result.map_err(Failure::from)?);
+        }
+        Ok(results)
+    })
+}
+
+fn title(profile: &str) -> &'static str {
+    if profile == "weir" { "Weir" } else { "as RocksDB does" }
+}
+
+/// What a run shows while it lasts.
+struct Live {
+    name: String,
+    bar: ProgressBar,
+    seconds: u64,
+    /// The last seconds' P99, in microseconds.
+    p99: Vec<f64>,
+    is_terminal: bool,
+}
+
+impl Live {
+    fn new(name: String, bar: ProgressBar) -> Self {
+        Self { name, bar, seconds: 0, p99: Vec::new(), is_terminal: std::io::stderr().is_terminal() }
+    }
+
+    fn show(&mut self, second: &Second) {
+        self.seconds += 1;
+        self.p99.push(second.write_us[1]);
+        let late = 100 - second.normally * 100 / second.served.max(1);
+        let runs = second.l0.iter().max().copied().unwrap_or(0);
+        let recent: String = self.p99.iter().rev().take(24).rev().map(|&us| step(us)).collect();
+        let p99 = table::time(second.write_us[1]);
+        self.bar.set_message(format!("p99 {p99:>8} {recent}  late {late:>3} %  level 0 {runs:>2} runs"));
+        self.bar.inc(1);
+        if !self.is_terminal && self.seconds.is_multiple_of(10) {
+            let title = title(&self.name);
+            eprintln!("{:>4} s  {title:<16} p99 {p99:>8}  late {late:>3} %  level 0 {runs:>2} runs", self.seconds);
+        }
+    }
+}
+
+/// A step for each factor of four, from 1 ms.
+fn step(us: f64) -> char {
+    let steps = (us / 1e3).max(1.0).log(4.0).floor() as usize;
+    STEPS[steps.min(STEPS.len() - 1)]
+}
+
+/// The two lines.
+fn verdict(results: &[Measured]) -> String {
+    let line = |measured: &Measured| {
+        let (outcome, series) = (&measured.run.outcome, &measured.run.series);
+        let worst = series.iter().map(|second| second.write_us[1]).fold(0.0, f64::max);
+        format!(
+            "{:<16} {:>6.2} % of writes done within a millisecond; P99 {}, in the worst second {}; {} seconds stalled",
+            title(&outcome.profile),
+            (outcome.normally_served.avg * 1e4).floor() / 1e2,
+            table::time(outcome.latency_us.p99),
+            table::time(worst),
+            outcome.stalls.seconds.round(),
+        )
+    };
+    results.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sparkline_rises_with_every_factor_of_four() {
+        let line: String = [100.0, 1e3, 4e3, 16e3, 1e9].map(step).iter().collect();
+        assert_eq!(line, "▁▁▂▃█");
+    }
+}
