@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn bytes_pass_one_after_the_other_at_the_rate() {
-        let mut sim = Sim::new(1);
+        let sim = Sim::new(1);
         let disk = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng());
         let clock = sim.clock();
         let slowed = SlowedFs::new(disk, Arc::clone(&clock), 1 << 20);
