@@ -15,6 +15,7 @@ pub struct PartitionGate {
     foreground: Arc<Gate>,
     background: Arc<Gate>,
     flush_is_urgent: AtomicBool,
+    flush_may_rush: AtomicBool,
     l0_first: AtomicBool,
     borrows: AtomicBool,
 }
@@ -27,6 +28,7 @@ impl PartitionGate {
             foreground: Gate::new(Arc::clone(clock), GateOptions::FOREGROUND),
             background: Gate::new(Arc::clone(clock), GateOptions::BACKGROUND),
             flush_is_urgent: AtomicBool::new(false),
+            flush_may_rush: AtomicBool::new(true),
             l0_first: AtomicBool::new(true),
             borrows: AtomicBool::new(false),
         })
@@ -53,6 +55,11 @@ impl PartitionGate {
         self.flush_is_urgent.store(urgent, Ordering::Relaxed);
     }
 
+    /// Whether an urgent flush passes as foreground at all: a policy's choice.
+    pub fn set_flush_may_rush(&self, may_rush: bool) {
+        self.flush_may_rush.store(may_rush, Ordering::Relaxed);
+    }
+
     /// Lets what relieves level 0 go before deeper compactions, 10:1 (U-25); otherwise they stand in one queue (FX-9, FX-14).
     pub fn set_l0_first(&self, first: bool) {
         self.l0_first.store(first, Ordering::Relaxed);
@@ -69,10 +76,15 @@ impl PartitionGate {
         self.borrows.load(Ordering::Relaxed)
     }
 
+    /// Whether flushes pass as foreground now.
+    pub fn flush_rushes(&self) -> bool {
+        self.flush_is_urgent.load(Ordering::Relaxed) && self.flush_may_rush.load(Ordering::Relaxed)
+    }
+
     /// The rank at which `class` passes now.
     pub fn rank(&self, class: Class) -> Rank {
         match class {
-            Class::Flush if self.flush_is_urgent.load(Ordering::Relaxed) => Rank::Foreground,
+            Class::Flush if self.flush_rushes() => Rank::Foreground,
             Class::CompactL0 if !self.l0_first.load(Ordering::Relaxed) => Rank::of(Class::CompactDeep),
             class => Rank::of(class),
         }

@@ -78,7 +78,7 @@ impl Reservation {
             node.set_weight(knobs.owner, knobs.weight);
         }
         gates.set_borrows(knobs.borrows);
-        gates.set_flush_is_urgent(knobs.flush_is_urgent);
+        gates.set_flush_may_rush(knobs.flush_may_rush);
         gates.set_l0_first(knobs.l0_first);
         state.turned = Some(*knobs);
     }

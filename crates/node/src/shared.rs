@@ -106,8 +106,10 @@ impl NodeShared {
         }
         let path = layout::partition_dir(fs, dir, number).await?;
         let owner = home.owner();
+        let (gated, gates) = self.gated(home);
         let opening = Opening {
-            fs: self.gated(home),
+            fs: gated,
+            gates,
             dir: &path,
             owner,
             config: &self.config,
@@ -147,18 +149,20 @@ impl NodeShared {
         if self.config.gates { GatedFs::node(fs, owner, Arc::clone(&self.gate), &self.ledger) } else { fs }
     }
 
-    /// The disk behind the gates of `home`.
-    fn gated(&self, home: &Arc<Home>) -> Arc<dyn Fs> {
+    /// The disk behind the gates of `home`, and those.
+    fn gated(&self, home: &Arc<Home>) -> (Arc<dyn Fs>, Option<Arc<PartitionGate>>) {
         let fs = Arc::clone(&self.machine.fs);
         let owner = home.owner();
         if !self.config.gates {
             self.ticker.opened(owner, home);
-            return fs;
+            return (fs, None);
         }
         let partition_gate = PartitionGate::new(owner, &self.machine.clock);
         home.reservation.open(Arc::clone(&partition_gate));
         self.ticker.opened(owner, home);
-        GatedFs::partition(fs, partition_gate, Arc::clone(&self.gate), &self.ledger, Arc::clone(&self.machine.spawn))
+        let (gates, spawn) = (Arc::clone(&partition_gate), Arc::clone(&self.machine.spawn));
+        let gated = GatedFs::partition(fs, partition_gate, Arc::clone(&self.gate), &self.ledger, spawn);
+        (gated, Some(gates))
     }
 
     /// Different for every opening, as what is in a recycled segment must not look like something new.

@@ -116,6 +116,7 @@ impl Partition {
         if self.is_closing() {
             return;
         }
+        self.note_urgency();
         if let Some(job) = self.tree.next_flush() {
             self.start(job, None);
         }
@@ -127,6 +128,13 @@ impl Partition {
         self.queue(is_due);
         // A slot may have become free before this tree was in the queue, or one was taken here in vain.
         self.workers.dispatch();
+    }
+
+    /// Lets flushes rush while all memtables but two are full (U-11). Memtables become full and empty only where [`Partition::kick`] follows.
+    fn note_urgency(&self) {
+        if let Some(gates) = &self.gates {
+            gates.set_flush_is_urgent(self.tree.sealed() + 2 >= self.tree.knobs().write_buffers);
+        }
     }
 
     /// Waits for a slot, if a compaction is due. Not where jobs fail: that tree tries again when it is next kicked, not at once.

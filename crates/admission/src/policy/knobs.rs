@@ -48,8 +48,8 @@ pub struct PartitionKnobs {
     pub write_buffers: u64,
     /// Fewest runs that a merge inside level 0 takes.
     pub intra_l0_fan_in: u64,
-    /// Flushes pass as foreground (U-11).
-    pub flush_is_urgent: bool,
+    /// A flush passes as foreground while all memtables but two are full (U-11).
+    pub flush_may_rush: bool,
     /// What relieves level 0 goes before deeper compactions (U-25).
     pub l0_first: bool,
     /// Bytes per second that users may write; `None` = as they like.
@@ -74,7 +74,7 @@ impl PartitionKnobs {
             flush_gather: 1,
             write_buffers: partition.tree.write_buffers,
             intra_l0_fan_in: INTRA_L0_FAN_IN,
-            flush_is_urgent: false,
+            flush_may_rush: false,
             l0_first: false,
             write_rate: None,
             why: Reason::Enough,

@@ -12,7 +12,7 @@ use weir_gateway::resp::frame;
 use weir_gateway::{Patience, Settings};
 use weir_log::SyncMode;
 use weir_lsm::table::Compression;
-use weir_node::{Bandwidth, NodeConfig};
+use weir_node::{Bandwidth, NodeConfig, Profile};
 
 use crate::units::read_bytes;
 
@@ -63,8 +63,8 @@ pub struct Config {
     pub write_units: u64,
     /// A partition that nobody has asked anything for so long goes to sleep; 0 = never.
     pub hibernate_after_seconds: u64,
-    /// Most bytes per second of the partition's flushes and compactions.
-    pub background_bandwidth: Rate,
+    /// Who turns gates and trees.
+    pub profile: ProfileName,
 }
 
 impl Default for Config {
@@ -89,7 +89,7 @@ impl Default for Config {
             read_units: 0,
             write_units: 0,
             hibernate_after_seconds: 300,
-            background_bandwidth: Rate(None),
+            profile: ProfileName(Profile::default()),
         }
     }
 }
@@ -120,7 +120,6 @@ impl Config {
                 "sync_interval_ms must be at least 1; `sync = \"always\"` is before each reply",
             ),
             (self.device_bandwidth != Device::Rate(Rate(Some(0))), "device_bandwidth must be more than 0"),
-            (self.background_bandwidth.0 != Some(0), "background_bandwidth must be more than 0"),
         ];
         match checks.iter().find(|(fine, _)| !fine) {
             Some((_, problem)) => Err((*problem).to_owned()),
@@ -167,14 +166,30 @@ impl Config {
             Device::Calibrated => calibrated,
             Device::Rate(Rate(rate)) => rate.map(Limits::bytes),
         };
-        let limited = device.is_some() || self.background_bandwidth.0.is_some() || capacity != Capacity::default();
+        let limited = device.is_some() || capacity != Capacity::default();
         node.bandwidth = limited.then_some(Bandwidth {
             device: device.unwrap_or(Limits::UNLIMITED),
             capacity,
-            background: self.background_bandwidth.0.unwrap_or(UNLIMITED),
+            background: UNLIMITED,
             strict_foreground: false,
         });
+        node.profile = self.profile.0;
+        if !node.profile.gathers_l0() {
+            node.tree.l0_gather = node.tree.l0_trigger;
+        }
         node
+    }
+}
+
+/// A profile of policies, by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProfileName(Profile);
+
+impl<'de> Deserialize<'de> for ProfileName {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        let unknown = || format!("there is no profile {name:?}; there are {}", Profile::NAMES.join(", "));
+        Profile::parse(&name).map(Self).ok_or_else(|| serde::de::Error::custom(unknown()))
     }
 }
 
@@ -352,6 +367,8 @@ mod tests {
         assert_eq!(node.tree.compression[0], Compression::None);
         assert_eq!(node.tree.compression[2..4], [Compression::Lz4, Compression::Zstd]);
         assert_eq!(parse("").expect("valid").node(None).bandwidth, None);
+        let peer = parse("profile = \"rocksdb\"").expect("valid").node(None);
+        assert_eq!((peer.profile, peer.tree.l0_gather), (Profile::RocksDb, 4));
         assert_eq!(parse("").expect("valid").node(None).hibernate_after, 300_000_000_000);
         assert_eq!(parse("hibernate_after_seconds = 0").expect("valid").node(None).hibernate_after, 0, "never");
         let calibrated = parse("device_bandwidth = \"calibrated\"").expect("valid").node(Some(Limits::bytes(7)));
@@ -369,6 +386,7 @@ mod tests {
             ("write_buffers_max = 1", "write_buffers_max"),
             ("value_bytes_max = \"1 GiB\"", "value_bytes_max"),
             ("device_bandwidth = 0", "device_bandwidth"),
+            ("profile = \"rocks\"", "rocksdb-autotune"),
         ] {
             let error = parse(text).expect_err(text);
             assert!(error.contains(named) && error.starts_with("weir.toml: "), "{error}");

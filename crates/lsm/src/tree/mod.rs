@@ -189,6 +189,11 @@ impl Tree {
         stall(view.version.level(0).len(), view.sealed.len(), full, self.knobs.write_buffers(), &self.options)
     }
 
+    /// Sealed memtables.
+    pub fn sealed(&self) -> usize {
+        self.view.load().sealed.len()
+    }
+
     /// Where the knobs stand.
     pub fn knobs(&self) -> TreeKnobs {
         self.knobs.get()

@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
-use weir_admission::{Account, Direction};
+use weir_admission::{Account, Direction, PartitionGate};
 use weir_io::{Clock, Error, ErrorKind, Fs, FsLock, Nanos, Owner, Result};
 use weir_log::{Log, Recovery, SyncMode, WriteAheadLog};
 use weir_lsm::{Held, Tree, TreeKnobs};
@@ -79,6 +79,8 @@ pub struct Partition {
     pub(crate) repairing: AtomicBool,
     recovery: Recovery,
     fs: Arc<dyn Fs>,
+    /// The gates before it; `None` where there are none.
+    pub(crate) gates: Option<Arc<PartitionGate>>,
     log_dir: PathBuf,
     /// Where its users' bytes are booked, beside those of its I/O.
     pub(crate) account: Arc<Account>,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
 use parking_lot::Mutex;
-use weir_admission::Account;
+use weir_admission::{Account, PartitionGate};
 use weir_io::{Class, Clock, Fs, FsLock, Owner, Result, Tag};
 use weir_log::{Log, LogOptions, SyncMode, WriteAheadLog};
 use weir_lsm::cache::BlockCache;
@@ -26,6 +26,8 @@ use crate::workers::Workers;
 pub(crate) struct Opening<'a> {
     /// Its disk: behind the gates.
     pub fs: Arc<dyn Fs>,
+    /// Those gates; `None` where there are none.
+    pub gates: Option<Arc<PartitionGate>>,
     /// Its directory.
     pub dir: &'a Path,
     /// Whom its I/O is booked to.
@@ -55,8 +57,22 @@ pub(crate) struct Opening<'a> {
 impl Partition {
     /// Opens the tree, replays the log into it, and is then ready to serve.
     pub(crate) async fn open(opening: Opening<'_>) -> Result<Arc<Partition>> {
-        let Opening { fs, dir, owner, config, cache, clock, workers, memory, control, salt, account, lock, counters } =
-            opening;
+        let Opening {
+            fs,
+            gates,
+            dir,
+            owner,
+            config,
+            cache,
+            clock,
+            workers,
+            memory,
+            control,
+            salt,
+            account,
+            lock,
+            counters,
+        } = opening;
         let env = Env {
             fs: Arc::clone(&fs),
             dir: dir.join("tree"),
@@ -101,6 +117,7 @@ impl Partition {
             repairing: AtomicBool::new(false),
             recovery,
             fs,
+            gates,
             log_dir,
             account,
             _lock: lock,

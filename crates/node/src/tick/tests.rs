@@ -4,11 +4,11 @@ use weir_admission::UnitLimits;
 use weir_admission::cost::Capacity;
 use weir_io::Fs;
 use weir_io::sim::{DeviceSpec, FaultPlan, Sim, SimFs};
-use weir_model::TenantName;
+use weir_model::{Batch, TenantName};
 
 use super::*;
 use crate::config::{Bandwidth, Machine};
-use crate::{Node, TenantSettings};
+use crate::{Node, Profile, TenantSettings};
 
 fn machine(sim: &Sim) -> Machine {
     let fs = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng());
@@ -64,4 +64,31 @@ fn without_limits_gates_stay_open() {
     sim.run_until(sim.now() + 3 * EVERY);
     let gates = home.reservation.gates().expect("open");
     assert!(node.gate().is_unlimited() && gates.foreground().is_unlimited() && gates.background().is_unlimited());
+}
+
+#[test]
+fn a_flush_that_writes_will_wait_for_passes_as_foreground() {
+    // U-11: with four memtables, from the second sealed one on; not where the paper has it otherwise.
+    for (profile, rushes) in [(Profile::Weir, true), (Profile::FlexEngine, false)] {
+        let sim = Sim::new(3);
+        let fs = SimFs::new(sim.clock(), DeviceSpec::shared(1_000_000), FaultPlan::none(), sim.rng());
+        let machine = Machine { fs: fs as Arc<dyn Fs>, clock: sim.clock(), spawn: sim.spawner(), salt: 7 };
+        let mut config = NodeConfig { profile, segment_bytes: 1 << 20, ..config() };
+        config.tree.write_buffer_bytes = 64 << 10;
+        let node = sim.block_on(Node::open(&config, machine)).expect("the node opens");
+        let partition = sim.block_on(node.default_partition()).expect("opens");
+        sim.run_until(sim.now() + 2 * EVERY);
+        let home = Arc::clone(&node.tenants()[0].partitions()[0]);
+        let gates = home.reservation.gates().expect("open");
+        let mut seen = [false; 4];
+        for item in 0..180_u32 {
+            let mut batch = Batch::new();
+            batch.put(&item.to_be_bytes(), &[7; 1000]);
+            let _commit = sim.block_on(partition.write(&batch)).expect("no faults");
+            seen[partition.tree.sealed()] |= gates.flush_rushes();
+        }
+        assert_eq!(seen, [false, false, rushes, false], "{profile}");
+        sim.block_on(partition.settle());
+        assert!(!gates.flush_rushes());
+    }
 }

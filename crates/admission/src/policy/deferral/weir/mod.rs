@@ -228,7 +228,8 @@ impl DeferralPolicy for Weir {
             let share_of = |background: f64| limited.map_or(0.0, |capacity| (foreground + background) / capacity);
             self.put_off(now, &looks, share_of, demand);
             self.deepen(now, &looks);
-            self.ramp.step(now, true, demand >= ENTER);
+            // It begins anew when the shortage is over.
+            self.ramp.step(now, false, false);
         } else {
             self.resume(now, &looks, demand);
         }
@@ -241,10 +242,9 @@ impl DeferralPolicy for Weir {
             (knob.flush_gather, knob.write_buffers) = (look.gathering.memtables, look.gathering.buffers);
             let stall_in = look.stall_in(state.stage);
             knob.time_to_stall = stall_in.map(nanos);
-            // One more full memtable and writes would wait for this flush (U-11).
-            knob.flush_is_urgent = look.sample.tree.sealed + 2 > knob.write_buffers;
+            knob.flush_may_rush = true;
             if let (Some(capacity), true) = (limited, catching_up(&state)) {
-                let rate = look.load.peak * look.load.amplification + Ramp::budget(capacity, demand) / busy;
+                let rate = look.load.ingest * look.load.amplification + Ramp::budget(capacity, demand) / busy;
                 let most = knob.background.rates(Direction::Write).bytes;
                 knob.background = Limits::Shared(Rates::bytes((rate as u64).clamp(4096, most.max(4096))));
             }

@@ -1,0 +1,38 @@
+//! Policies by what they say: text fixtures (samples in, knobs out), and long runs against a fluid model of trees.
+//!
+//! A fixture is a script: `at SECONDS` or `at FROM..TO` is one sample a second, and the lines under it are partitions: rates in MB/s, tree in MB.
+//! Lines with `->` are what the profile made of the last of them. `WEIR_BLESS=1 cargo test -p weir-admission --test policy` writes them anew.
+#![allow(clippy::disallowed_methods, reason = "fixtures are files of the source tree")]
+
+#[path = "policy/fluid.rs"]
+mod fluid;
+#[path = "policy/script.rs"]
+mod script;
+
+use weir_admission::policy::Profile;
+
+#[test]
+fn every_profile_says_what_its_fixture_says() {
+    let script = include_str!("fixtures/shortage.txt");
+    let bless = std::env::var_os("WEIR_BLESS").is_some();
+    for profile in Profile::ALL {
+        let path = format!("{}/tests/fixtures/{}.txt", env!("CARGO_MANIFEST_DIR"), profile.name());
+        let said = script::play(profile, script);
+        if bless {
+            std::fs::write(&path, &said).expect("the fixture can be written");
+        }
+        let wanted = std::fs::read_to_string(&path).expect("the fixture is there");
+        for (number, (said, wanted)) in said.lines().zip(wanted.lines()).enumerate() {
+            assert_eq!(said, wanted, "{path}:{}", number + 1);
+        }
+        assert_eq!(said.len(), wanted.len(), "{path}");
+    }
+}
+
+#[test]
+fn profiles_truly_differ() {
+    let script = include_str!("fixtures/shortage.txt");
+    let said: std::collections::BTreeSet<String> =
+        Profile::ALL.into_iter().map(|profile| script::play(profile, script)).collect();
+    assert_eq!(said.len(), Profile::ALL.len());
+}

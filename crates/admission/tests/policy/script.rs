@@ -1,0 +1,115 @@
+//! Fixtures: a script of samples, and what a profile says to them.
+
+use std::fmt::Write as _;
+
+use weir_admission::Limits;
+use weir_admission::cost::Capacity;
+use weir_admission::policy::bandwidth::BandwidthSettings;
+use weir_admission::policy::{
+    Bytes, MemoryFacts, PartitionKnobs, PartitionSample, Policy, Profile, Sample, Settings, TreeFacts,
+};
+use weir_io::Owner;
+
+const SECOND: u64 = 1_000_000_000;
+/// Of the device, in bytes per second.
+const DEVICE: u64 = 16_000_000;
+
+/// What all profiles are configured with.
+pub fn settings() -> Settings {
+    Settings::new(BandwidthSettings { read_amplification: 4, background: 60_000_000, strict_foreground: false })
+}
+
+/// A tree of the paper's sizes, empty.
+pub fn tree() -> TreeFacts {
+    TreeFacts {
+        depth: 3,
+        memtable_bytes: 16_000_000,
+        write_buffers: 4,
+        write_buffers_now: 4,
+        l0_trigger: 4,
+        l0_slow: 20,
+        ..TreeFacts::default()
+    }
+}
+
+/// The script with the lines that `profile` has to say.
+pub fn play(profile: Profile, script: &str) -> String {
+    let mut policy = Policy::new(profile, settings());
+    let mut said = String::new();
+    let mut bytes: Vec<Bytes> = Vec::new();
+    let mut lines = script.lines().peekable();
+    while let Some(line) = lines.next() {
+        let _ = writeln!(said, "{line}");
+        let Some(seconds) = line.strip_prefix("at ") else { continue };
+        let (from, to) = seconds.split_once("..").unwrap_or((seconds, seconds));
+        let (from, to): (u64, u64) = (from.parse().expect("a second"), to.parse().expect("a second"));
+        let mut partitions = Vec::new();
+        while let Some(line) = lines.next_if(|line| line.starts_with("  ")) {
+            let _ = writeln!(said, "{line}");
+            partitions.push(line);
+        }
+        bytes.resize(partitions.len(), Bytes::default());
+        let mut decision = None;
+        for second in from..=to {
+            let samples = partitions.iter().zip(&mut bytes).enumerate();
+            let samples = samples.map(|(index, (line, bytes))| partition(index, line, bytes)).collect();
+            let (device, memory) = (Limits::bytes(DEVICE), MemoryFacts::default());
+            decision = Some(policy.decide(&Sample { now: second * SECOND, device, memory, partitions: samples }));
+        }
+        for knobs in decision.expect("at least one second").knobs.partitions {
+            let _ = writeln!(said, "  {} -> {}", knobs.owner.partition, words(&knobs));
+        }
+    }
+    said
+}
+
+fn partition(index: usize, line: &str, bytes: &mut Bytes) -> PartitionSample {
+    let (mut tree, mut p99) = (tree(), None);
+    for (key, value) in line.split_whitespace().filter_map(|word| word.split_once('=')) {
+        let number: f64 = value.parse().expect("a number");
+        let mega = (number * 1e6) as u64;
+        match key {
+            "ingest" => bytes.user += mega,
+            "log" => bytes.log += mega,
+            "read" => bytes.read += mega,
+            "merged" => bytes.deep_written += mega,
+            "runs" => tree.l0_runs = number as u64,
+            "l0" => tree.l0_bytes = mega,
+            "l1" => tree.l1_bytes = mega,
+            "owed" => tree.deep_debt = mega,
+            "memory" => tree.unflushed = mega,
+            "sealed" => tree.sealed = number as u64,
+            "p99" => p99 = Some(number as u64 * 1000),
+            _ => panic!("no such word: {key}"),
+        }
+    }
+    PartitionSample {
+        owner: Owner { tenant: index as u32 + 1, partition: index as u32 + 1 },
+        capacity: Capacity { rcu: 3000, wcu: 3000 },
+        partitions: 1,
+        bytes: *bytes,
+        tree,
+        read_p99: p99,
+        ..PartitionSample::default()
+    }
+}
+
+fn words(knobs: &PartitionKnobs) -> String {
+    let rate = |limits: &Limits| match limits.rates(weir_admission::Direction::Write).bytes {
+        weir_admission::UNLIMITED => "unlimited".to_owned(),
+        rate => format!("{:.1}", rate as f64 / 1e6),
+    };
+    let (why, number) = knobs.why.parts();
+    let number = number.map_or(String::new(), |number| format!(":{number}"));
+    let stall = knobs.time_to_stall.map_or("never".to_owned(), |nanos| format!("{:.0}s", nanos as f64 / 1e9));
+    let write = knobs.write_rate.map_or("free".to_owned(), |rate| format!("{:.1}", rate as f64 / 1e6));
+    format!(
+        "{} ({}) why={why}{number} stall={stall} front={} behind={} gather={}/{} writes={write}",
+        knobs.stage.name(),
+        knobs.scope.name(),
+        rate(&knobs.foreground),
+        rate(&knobs.background),
+        knobs.flush_gather,
+        knobs.write_buffers,
+    )
+}
