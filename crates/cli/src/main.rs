@@ -34,6 +34,8 @@ enum Command {
     Tenant(operate::tenant::Tenant),
     /// Show what the tenants do right now
     Top(top::Top),
+    /// Explain why a tenant is served as it is
+    Why(operate::why::Why),
     /// Copy a tenant into a directory while it is served
     Backup(operate::backup::Backup),
     /// Make a new tenant of a backup
@@ -67,6 +69,7 @@ fn main() -> ExitCode {
         Command::Serve(serve) => serve.run(),
         Command::Tenant(tenant) => tenant.run(),
         Command::Top(top) => top.run(),
+        Command::Why(why) => why.run(),
         Command::Backup(backup) => backup.run(),
         Command::Restore(restore) => restore.run(),
         Command::Check(check) => check.run(),

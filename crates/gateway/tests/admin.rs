@@ -63,6 +63,11 @@ impl Operator for Fake {
         wire::Top { connections: 9, ..wire::Top::default() }
     }
 
+    fn why(&self, _: &str, seconds_ago: u64) -> Result<wire::Why, Refusal> {
+        let why = Some(format!("normal: {seconds_ago} s ago"));
+        Ok(wire::Why { partitions: vec![wire::PartitionWhy { partition: 7, why }] })
+    }
+
     fn ledger_csv(&self) -> String {
         "tenant,bytes\n".into()
     }
@@ -120,6 +125,9 @@ fn orders_reach_the_node_and_answers_the_operator() {
     assert_eq!(call(address, &format!("POST /v1/tenants/shop/backup\n{JSON}"), r#"{"dir":"/b"}"#).0, 201);
     let (status, body) = call(address, &format!("POST /v1/restore\n{JSON}"), r#"{"dir":"/b","name":"two"}"#);
     assert!(status == 500 && body.contains("disk full"), "{status} {body}");
+    let (status, body) = call(address, "GET /v1/tenants/shop/why?ago=30", "");
+    assert!(status == 200 && body.contains("normal: 30 s ago"), "{status} {body}");
+    assert_eq!(call(address, "GET /v1/tenants/shop/why?ago=x", "").0, 400);
     assert!(call(address, "GET /v1/top", "").1.contains("\"connections\":9"));
     assert_eq!(call(address, "GET /v1/ledger.csv", ""), (200, "tenant,bytes\n".to_owned()));
     let told = fake.0.lock().expect("no panic").clone();

@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering;
 
 use futures_util::lock::OwnedMutexGuard;
 use parking_lot::RwLock;
-use weir_admission::policy::Tick;
+use weir_admission::policy::{Tick, explain};
 use weir_admission::{Gate, GateOptions, GatedFs, Ledger, Pool};
-use weir_io::{Error, ErrorKind, Fs, Owner, Result};
+use weir_io::{Error, ErrorKind, Fs, Nanos, Owner, Result};
 use weir_lsm::cache::BlockCache;
 use weir_model::{TenantId, TenantName};
 
@@ -106,6 +106,14 @@ impl Node {
     /// What they saw and decided lately, the oldest first.
     pub fn ticks(&self) -> Vec<Arc<Tick>> {
         self.shared.ticker.ticks()
+    }
+
+    /// What was decided about `owner` so many nanoseconds before the last tick, in words; `None` if that is forgotten, or it was asleep.
+    pub fn why(&self, owner: Owner, ago: Nanos) -> Option<String> {
+        let ticks = self.ticks();
+        let at = ticks.last()?.sample.now.saturating_sub(ago);
+        let tick = ticks.iter().rfind(|tick| tick.sample.now <= at)?;
+        explain(tick, owner)
     }
 
     /// All tenants, by name.

@@ -45,13 +45,8 @@ pub(crate) struct Ticker {
 impl Ticker {
     /// For a node under `config`, whose gate is `gate`, and whose memtables are booked in `memory`.
     pub fn new(config: &NodeConfig, gate: &Arc<Gate>, memory: &Arc<Pool>) -> Arc<Self> {
-        let settings = Settings::new(BandwidthSettings {
-            read_amplification: READ_AMPLIFICATION,
-            background: config.bandwidth.map_or(UNLIMITED, |bandwidth| bandwidth.background),
-            strict_foreground: config.bandwidth.is_some_and(|bandwidth| bandwidth.strict_foreground),
-        });
         let device = config.bandwidth.map_or(Limits::UNLIMITED, |bandwidth| bandwidth.device);
-        let policy = Policy::new(config.profile, settings);
+        let policy = Policy::new(config.profile, settings(config));
         // They are the same whatever the load is.
         let knobs = policy.node(device);
         gate.set_burst(knobs.burst);
@@ -189,6 +184,15 @@ fn bytes(booked: &Booked) -> Bytes {
         deep_read: of(Class::CompactDeep, Direction::Read),
         deep_written: of(Class::CompactDeep, Direction::Write),
     }
+}
+
+/// What the policies of a node under `config` are configured with.
+pub(crate) fn settings(config: &NodeConfig) -> Settings {
+    Settings::new(BandwidthSettings {
+        read_amplification: READ_AMPLIFICATION,
+        background: config.bandwidth.map_or(UNLIMITED, |bandwidth| bandwidth.background),
+        strict_foreground: config.bandwidth.is_some_and(|bandwidth| bandwidth.strict_foreground),
+    })
 }
 
 /// Ticks until the node is gone.

@@ -3,6 +3,7 @@
 
 pub mod bandwidth;
 pub mod deferral;
+mod explain;
 pub mod forecast;
 mod history;
 mod knobs;
@@ -11,6 +12,7 @@ mod profile;
 mod sample;
 pub mod share;
 
+pub use explain::{explain, replay};
 pub use history::{History, Tick};
 pub use knobs::{INTRA_L0_FAN_IN, Knobs, NodeKnobs, PartitionKnobs, Reason, Scope, Stage};
 pub use profile::{Decision, Policy, Profile, Settings};

@@ -4,6 +4,7 @@ pub mod backup;
 pub mod client;
 pub mod restore;
 pub mod tenant;
+pub mod why;
 
 /// The result of a command, its error in words for the person at the terminal.
 pub type Outcome<T = ()> = Result<T, Box<dyn std::error::Error + Send + Sync>>;

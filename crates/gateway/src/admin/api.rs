@@ -10,7 +10,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, Path, Request, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -32,6 +32,7 @@ pub fn routes(node: Node) -> Router {
         .route("/v1/tenants", get(list).post(create))
         .route("/v1/tenants/{name}", get(show).patch(alter).delete(drop_tenant))
         .route("/v1/tenants/{name}/backup", post(backup))
+        .route("/v1/tenants/{name}/why", get(why))
         .route("/v1/restore", post(restore))
         .route("/v1/top", get(top))
         .route("/v1/ledger.csv", get(ledger))
@@ -77,6 +78,16 @@ async fn list(State(node): State<Node>) -> Answer {
 
 async fn show(State(node): State<Node>, Path(name): Path<String>) -> Answer {
     json(StatusCode::OK, &node.tenant(&name)?)
+}
+
+async fn why(State(node): State<Node>, Path(name): Path<String>, uri: Uri) -> Answer {
+    let ago = match uri.query().and_then(|query| query.strip_prefix("ago=")) {
+        None => 0,
+        Some(seconds) => seconds
+            .parse()
+            .map_err(|_| Refusal::new(Reason::Invalid, format!("ago={seconds}: a number of seconds is wanted")))?,
+    };
+    json(StatusCode::OK, &node.why(&name, ago)?)
 }
 
 async fn create(State(node): State<Node>, headers: HeaderMap, body: Bytes) -> Answer {

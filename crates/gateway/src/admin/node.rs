@@ -214,6 +214,16 @@ impl Operator for NodeOperator {
         }
     }
 
+    fn why(&self, name: &str, seconds_ago: u64) -> Result<wire::Why, Refusal> {
+        let tenant = self.find(name)?;
+        let ago = seconds_ago.saturating_mul(1_000_000_000);
+        let partitions = tenant.partitions().iter().map(|home| {
+            let owner = home.owner();
+            wire::PartitionWhy { partition: owner.partition, why: self.node.why(owner, ago) }
+        });
+        Ok(wire::Why { partitions: partitions.collect() })
+    }
+
     fn ledger_csv(&self) -> String {
         super::ledger::csv(&self.node)
     }

@@ -62,6 +62,8 @@ pub trait Operator: Send + Sync + 'static {
     fn restore(&self, order: wire::RestoreOrder) -> Doing<wire::Changed>;
     /// Counters of everything.
     fn top(&self) -> wire::Top;
+    /// Why its partitions are as they are, or were so many seconds ago.
+    fn why(&self, name: &str, seconds_ago: u64) -> Result<wire::Why, Refusal>;
     /// Every device byte by tenant, partition and cause, as CSV.
     fn ledger_csv(&self) -> String;
 }

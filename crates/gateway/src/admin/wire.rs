@@ -211,3 +211,19 @@ pub struct Problem {
     /// What is wrong and what to do about it.
     pub error: String,
 }
+
+/// `GET /v1/tenants/NAME/why?ago=SECONDS`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Why {
+    /// Its partitions.
+    pub partitions: Vec<PartitionWhy>,
+}
+
+/// One partition.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PartitionWhy {
+    /// Its number.
+    pub partition: u32,
+    /// Stage, reason and figures in words; `None` if it was asleep, or that is forgotten.
+    pub why: Option<String>,
+}

@@ -92,3 +92,35 @@ fn a_flush_that_writes_will_wait_for_passes_as_foreground() {
         assert!(!gates.flush_rushes());
     }
 }
+
+#[test]
+fn what_was_decided_is_explained_and_is_decided_again() {
+    let sim = Sim::new(4);
+    let fs = SimFs::new(sim.clock(), DeviceSpec::shared(1_000_000), FaultPlan::none(), sim.rng());
+    let machine = Machine { fs: fs as Arc<dyn Fs>, clock: sim.clock(), spawn: sim.spawner(), salt: 7 };
+    let bandwidth = config().bandwidth.map(|bandwidth| Bandwidth { device: Limits::bytes(1_000_000), ..bandwidth });
+    let mut config = NodeConfig { bandwidth, segment_bytes: 1 << 20, ..config() };
+    config.tree.write_buffer_bytes = 64 << 10;
+    config.tree.level1_bytes = 256 << 10;
+    let node = sim.block_on(Node::open(&config, machine)).expect("the node opens");
+    let partition = sim.block_on(node.default_partition()).expect("opens");
+    for second in 0..60_u32 {
+        for item in 0..100_u32 {
+            let mut batch = Batch::new();
+            batch.put(&(second * 7919 + item * 104_729).to_be_bytes(), &[7; 1000]);
+            let _commit = sim.block_on(partition.write(&batch)).expect("no faults");
+        }
+        sim.run_until(sim.now() + EVERY);
+    }
+    let ticks = node.ticks();
+    assert!(ticks.len() >= 60);
+    let again = policy::replay(config.profile, settings(&config), ticks.iter().map(|tick| &tick.sample));
+    assert!(ticks.iter().zip(&again).all(|(tick, again)| tick.decision == *again));
+    let said: Vec<String> = ticks.iter().filter_map(|tick| policy::explain(tick, partition.owner())).collect();
+    assert!(
+        said.iter()
+            .any(|said| said
+                .starts_with("stage1: only level 0 is compacted, into level 1, because the node's load needs")),
+        "{said:#?}"
+    );
+}

@@ -1,0 +1,64 @@
+//! Why a partition is as it is, in words for an operator; and what a policy would have said, from what it saw.
+
+use std::fmt::Write as _;
+
+use weir_io::Owner;
+
+use super::history::Tick;
+use super::knobs::Stage;
+use super::profile::{Decision, Policy, Profile, Settings};
+use super::sample::Sample;
+
+/// What `tick` decided about `owner`, and from what; `None` if it was not awake.
+pub fn explain(tick: &Tick, owner: Owner) -> Option<String> {
+    let index = tick.sample.partitions.iter().position(|partition| partition.owner == owner)?;
+    let partition = tick.sample.partitions.get(index)?;
+    let (load, knobs) = (tick.decision.loads.get(index)?, tick.decision.knobs.partitions.get(index)?);
+    let (tree, mega) = (&partition.tree, |bytes: f64| bytes / 1e6);
+    let does = match knobs.stage {
+        Stage::Normal => "nothing is put off",
+        Stage::One => "only level 0 is compacted, into level 1",
+        Stage::Two => "only runs of level 0 are merged with one another",
+        Stage::Drain => "level 0 is being emptied into level 1",
+        Stage::Resume => "what was put off is being caught up on",
+    };
+    let mut words = format!("{}: {does}, because {}.\n", knobs.stage.name(), knobs.why);
+    let _ = writeln!(
+        words,
+        "It writes {:.1} MB/s; where nothing is put off, that costs {:.1} MB/s of flushes and compactions. It uses {:.1}.",
+        mega(load.ingest),
+        mega(load.background_need()),
+        mega(load.background),
+    );
+    let _ = writeln!(
+        words,
+        "Level 0 has {} of {} runs; {} of {} memtables wait for their flush, which takes {} at a time. {} MB are still to be moved.",
+        tree.l0_runs,
+        tree.l0_slow,
+        tree.sealed,
+        knobs.write_buffers,
+        knobs.flush_gather,
+        tree.debt() / 1_000_000,
+    );
+    match knobs.time_to_stall {
+        Some(nanos) => {
+            let _ = writeln!(words, "If all went on like this, writes would stall in {} s.", nanos / 1_000_000_000);
+        }
+        None => words.push_str("If all went on like this, writes would never stall.\n"),
+    }
+    if let Some(rate) = knobs.write_rate {
+        let _ = writeln!(words, "Its writes are slowed to {:.1} MB/s, so that they do not stop.", mega(rate as f64));
+    }
+    Some(words)
+}
+
+/// What `profile` says to `samples`, which are in the order of their time, knowing nothing before: the same as it said then, if they begin
+/// where it began.
+pub fn replay<'a>(
+    profile: Profile,
+    settings: Settings,
+    samples: impl IntoIterator<Item = &'a Sample>,
+) -> Vec<Decision> {
+    let mut policy = Policy::new(profile, settings);
+    samples.into_iter().map(|sample| policy.decide(sample)).collect()
+}
