@@ -14,7 +14,7 @@ use crate::commit::{Commit, OBSERVER, Waiter, Waiters};
 use crate::options::LogOptions;
 use crate::record;
 use crate::recover::{self, Recovery};
-use crate::state::{LogStats, Older, State, Step, Want};
+use crate::state::{AHEAD_OF_TIME, LogStats, Older, State, Step, Want};
 
 /// The log of a partition, whoever implements it: this crate's [`Log`], or (replicated) a Raft log.
 pub trait WriteAheadLog: Send + Sync + 'static {
@@ -193,8 +193,7 @@ impl Shared {
             let mut state = self.state.lock();
             let mut unneeded = state.truncate(persisted);
             if let Some(recycled) = state.choose_recycled(&mut unneeded) {
-                let class = state.ahead_of_time();
-                state.start_spare(Some(recycled.path), class);
+                state.start_spare(Some(recycled.path), AHEAD_OF_TIME);
             }
             unneeded
         };

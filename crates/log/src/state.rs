@@ -17,6 +17,9 @@ use crate::options::{LogOptions, SyncMode};
 use crate::record::{self, Kind, Mark};
 use crate::segment::{self, HEADER_PAGE, Segment, Wanted};
 
+/// The cause of a spare segment that nobody waits for yet. It must not stand behind compactions, or every write would wait for it in the end;
+/// nor before the log's own writes: on a slow device its page would be what a write waits for.
+pub(crate) const AHEAD_OF_TIME: Class = Class::Flush;
 /// Writes in flight at most. Synced writes of a page or two overlap well on every SSD; with one at a time, groups fall into
 /// the rhythm "one writer, all the others", and where the write is handed to another thread the device idles in between.
 const WRITES_IN_FLIGHT: usize = 4;
@@ -321,12 +324,6 @@ impl State {
         fit.filter(|_| wanted).map(|position| unneeded.swap_remove(position))
     }
 
-    /// The cause of a spare segment that nobody waits for yet. It must not stand behind compactions, or every write would wait for it in the
-    /// end. A page of it is the log's; one that is filled with zeros goes with the flushes.
-    pub fn ahead_of_time(&self) -> Class {
-        if self.options.sync == SyncMode::Always { Class::Flush } else { Class::Log }
-    }
-
     /// Starts making a spare segment, from `recycled` if there is one. `class` is [`Class::Log`] if somebody waits for it.
     pub fn start_spare(&mut self, recycled: Option<PathBuf>, class: Class) {
         debug_assert!(matches!(self.spare, Spare::None));
@@ -521,7 +518,7 @@ impl State {
                 self.activate_spare();
             }
         } else if want.spare && self.fence.is_none() && self.spare_failure.is_none() && self.wants_spare() {
-            self.start_spare(None, self.ahead_of_time());
+            self.start_spare(None, AHEAD_OF_TIME);
             self.reap_spare();
         }
         if self.fence.is_some() {

@@ -63,7 +63,20 @@ impl Control {
 
     /// `partition` is open from now on: rounds pass by it until it is dropped.
     pub fn admit(&self, partition: &Arc<Partition>) {
-        self.state.lock().awake.insert(partition.owner.partition, Arc::downgrade(partition));
+        let now = self.clock.now();
+        let first = {
+            let mut state = self.state.lock();
+            let first = state.awake.is_empty();
+            if first {
+                // The loop has slept without an end. A moment that has passed would seem to be one that it wakes at by itself.
+                state.next_round = now + ROUND_INTERVALS * self.interval;
+            }
+            state.awake.insert(partition.owner.partition, Arc::downgrade(partition));
+            first
+        };
+        if first {
+            self.news.notify();
+        }
     }
 
     /// All partitions that are open, in the order of their numbers.

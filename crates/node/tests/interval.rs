@@ -78,14 +78,15 @@ async fn value(node: &Node, tenant: usize) -> u64 {
     record.map_or(0, |record| u64::from_le_bytes(record.value[..].try_into().expect("eight bytes")))
 }
 
-/// Lets `tenants` write, cuts the power after `work` and another `rest`, and gives the acknowledged values that are lost, as the time
+/// Lets `tenants` write on a node that has been idle for `idle`, cuts the power after `work` and another `rest`, and gives the acknowledged values that are lost, as the time
 /// between acknowledgement and cut, the longest; and how often files and how often everything was synced for the log.
-fn longest_loss(seed: u64, tenants: usize, rest: Nanos, faults: FaultPlan) -> (Nanos, u64, u64) {
+fn longest_loss(seed: u64, tenants: usize, idle: Nanos, rest: Nanos, faults: FaultPlan) -> (Nanos, u64, u64) {
     let (sim, fs) = world(seed, &DiskImage::new(), faults);
     let acknowledged: Acknowledged = Arc::new(Mutex::new(vec![Vec::new(); tenants]));
     let mut work = 0;
     let node = sim.block_on(async {
         let node = open(&sim, &fs).await;
+        sleep_until(&sim.clock(), sim.now() + idle).await;
         for tenant in 0..tenants {
             node.create_tenant(TenantSpec::new(name(tenant))).await.expect("created");
         }
@@ -119,10 +120,10 @@ fn longest_loss(seed: u64, tenants: usize, rest: Nanos, faults: FaultPlan) -> (N
 fn a_lost_machine_costs_at_most_the_interval() {
     let mut most = 0;
     for seed in 0..10 {
-        let (few, _, all) = longest_loss(seed, 3, 0, FaultPlan::none());
+        let (few, _, all) = longest_loss(seed, 3, 0, 0, FaultPlan::none());
         assert!(few <= INTERVAL + SYNCING, "three tenants lost {few} ns");
         assert_eq!(all, 0, "three logs are synced one by one");
-        let (many, one, all) = longest_loss(seed, 40, 0, FaultPlan::none());
+        let (many, one, all) = longest_loss(seed, 40, 0, 0, FaultPlan::none());
         assert!(many <= INTERVAL + SYNCING, "forty tenants lost {many} ns");
         assert!((8..=16).contains(&all), "one sync of everything in each interval, not {all}");
         assert!(one < 400, "and hardly one of a single log: {one} with those that make files");
@@ -136,8 +137,18 @@ fn what_a_failed_sync_of_everything_lost_is_not_taken_for_durable() {
     for seed in 0..10 {
         let faults = FaultPlan::none().chance(OpKind::SyncAll, Fault::Error, 0.3);
         // Time for the logs that failed to be replaced, and for the last sync.
-        let (lost, _, all) = longest_loss(seed, 40, 1_000_000_000, faults);
+        let (lost, _, all) = longest_loss(seed, 40, 0, 1_000_000_000, faults);
         assert!(all > 0, "nothing was synced together");
         assert_eq!(lost, 0, "a value of {lost} ns ago");
+    }
+}
+
+#[test]
+fn a_node_that_was_idle_syncs_what_is_written_then() {
+    for idle in [INTERVAL / 2, 3 * INTERVAL, 100 * INTERVAL] {
+        for tenants in [1, 40] {
+            let (lost, _, _) = longest_loss(idle, tenants, idle, 0, FaultPlan::none());
+            assert!(lost <= INTERVAL + SYNCING, "{tenants} tenants after {idle} ns lost {lost} ns");
+        }
     }
 }
