@@ -157,6 +157,11 @@ impl Gate {
         self.lanes.iter().map(|lane| lane.lock().waiting(rank)).sum()
     }
 
+    /// Whether I/O of any rank waits.
+    pub fn anybody_waits(&self) -> bool {
+        !self.is_unlimited() && self.lanes.iter().any(|lane| lane.lock().anybody_waits())
+    }
+
     /// Whole bytes in the bucket of `direction`; negative while in debt, `i64::MAX` if unlimited.
     pub fn tokens(&self, direction: Direction) -> i64 {
         let now = self.clock.now();

@@ -168,7 +168,7 @@ impl Lane {
         !self.anybody_waits() && self.bytes.is_half_full(now) && self.ops.is_half_full(now)
     }
 
-    fn anybody_waits(&self) -> bool {
+    pub(crate) fn anybody_waits(&self) -> bool {
         self.queues.iter().any(|queue| !queue.is_empty())
     }
 

@@ -58,6 +58,11 @@ impl Reservation {
         }
     }
 
+    /// Whether its background waits at a gate of its own. Foreground that does is the tenant's own business.
+    pub fn background_waits(&self) -> bool {
+        self.0.lock().gates.as_ref().is_some_and(|gates| gates.background().anybody_waits())
+    }
+
     #[cfg(test)]
     pub fn gates(&self) -> Option<Arc<PartitionGate>> {
         self.0.lock().gates.clone()

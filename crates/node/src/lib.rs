@@ -40,7 +40,7 @@ pub use stall::StallCause;
 pub use tenant::{PARTITIONS_MAX, SECRET_BYTES_MAX, StoredSecret, Tenant, TenantSettings, TenantSpec};
 
 // Words of the rooms below that appear in this one's interface: a gateway imports the node alone.
-pub use weir_admission::policy::Profile;
+pub use weir_admission::policy::{Behaviour, Profile, Stage, Tick};
 pub use weir_admission::{
     Admission, Amount, Booked, Direction, Ledger, OnLimit, Part, Pool, PoolStats, Quota, Refused, Unit, UnitLimits,
     UnitStats, cost,

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use futures_util::lock::OwnedMutexGuard;
 use parking_lot::RwLock;
-use weir_admission::policy::{Tick, explain};
+use weir_admission::policy::{Behaviour, Tick, explain};
 use weir_admission::{Gate, GateOptions, GatedFs, Ledger, Pool};
 use weir_io::{Error, ErrorKind, Fs, Nanos, Owner, Result};
 use weir_lsm::cache::BlockCache;
@@ -106,6 +106,11 @@ impl Node {
     /// What they saw and decided lately, the oldest first.
     pub fn ticks(&self) -> Vec<Arc<Tick>> {
         self.shared.ticker.ticks()
+    }
+
+    /// How the policies have behaved since the node was opened: oscillation and under-utilisation.
+    pub fn behaviour(&self) -> Behaviour {
+        self.shared.ticker.behaviour()
     }
 
     /// What was decided about `owner` so many nanoseconds before the last tick, in words; `None` if that is forgotten, or it was asleep.

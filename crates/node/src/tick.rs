@@ -3,7 +3,7 @@
 //! Only partitions that are awake are looked at, in the order of their owners. Between two ticks a partition that is opened, or whose
 //! tenant's limits are altered, gets at once what does not depend on the load.
 //!
-//! Lock order: `policy`, then a home's reservation, then gates. `awake` and `history` are alone.
+//! Lock order: `policy`, then a home's reservation, then gates. `awake`, `onlooker` and `history` are alone.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -11,10 +11,10 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use weir_admission::policy::bandwidth::BandwidthSettings;
 use weir_admission::policy::{
-    self, Bytes, History, JobFacts, MemoryFacts, PartitionKnobs, PartitionSample, Policy, Sample, Settings, Tick,
-    TreeFacts,
+    self, Behaviour, Bytes, History, JobFacts, MemoryFacts, Onlooker, PartitionKnobs, PartitionSample, Policy, Sample,
+    Settings, Tick, TreeFacts,
 };
-use weir_admission::{Booked, Direction, Gate, Limits, Pool, UNLIMITED};
+use weir_admission::{Booked, Direction, Gate, Ledger, Limits, Pool, UNLIMITED};
 use weir_io::{Class, Clock, Nanos, Owner, sleep_until};
 use weir_lsm::TreeKnobs;
 use weir_lsm::pick::Scope;
@@ -37,14 +37,16 @@ pub(crate) struct Ticker {
     device: Limits,
     gate: Arc<Gate>,
     memory: Arc<Pool>,
+    ledger: Arc<Ledger>,
     policy: Mutex<Policy>,
+    onlooker: Mutex<Onlooker>,
     awake: Mutex<BTreeMap<Owner, Weak<Home>>>,
     history: Mutex<History>,
 }
 
 impl Ticker {
-    /// For a node under `config`, whose gate is `gate`, and whose memtables are booked in `memory`.
-    pub fn new(config: &NodeConfig, gate: &Arc<Gate>, memory: &Arc<Pool>) -> Arc<Self> {
+    /// For a node under `config`, whose gate is `gate`, whose memtables are booked in `memory`, and whose I/O is in `ledger`.
+    pub fn new(config: &NodeConfig, gate: &Arc<Gate>, memory: &Arc<Pool>, ledger: &Arc<Ledger>) -> Arc<Self> {
         let device = config.bandwidth.map_or(Limits::UNLIMITED, |bandwidth| bandwidth.device);
         let policy = Policy::new(config.profile, settings(config));
         // They are the same whatever the load is.
@@ -56,7 +58,9 @@ impl Ticker {
             device,
             gate: Arc::clone(gate),
             memory: Arc::clone(memory),
+            ledger: Arc::clone(ledger),
             policy: Mutex::new(policy),
+            onlooker: Mutex::default(),
             awake: Mutex::default(),
             history: Mutex::new(History::new(HISTORY_BYTES_MAX)),
         })
@@ -108,6 +112,11 @@ impl Ticker {
             partition.turn(knobs);
         }
         drop(policy);
+        let jobs_parked = sample.partitions.iter().any(|partition| partition.jobs.parked > 0);
+        let background_waits = || there.iter().any(|(home, _)| home.reservation.background_waits());
+        let waits = jobs_parked || self.gate.anybody_waits() || background_waits();
+        let backlog = waits.then(|| self.ledger.total());
+        self.onlooker.lock().observe(&sample, &decision.knobs, backlog);
         self.history.lock().push(Tick { sample, decision });
     }
 
@@ -119,6 +128,11 @@ impl Ticker {
     /// The last tick.
     pub fn last_tick(&self) -> Option<Arc<Tick>> {
         self.history.lock().last().cloned()
+    }
+
+    /// How the policies have behaved.
+    pub fn behaviour(&self) -> Behaviour {
+        self.onlooker.lock().behaviour()
     }
 
     fn look(&self, home: &Home, partition: &Partition) -> PartitionSample {

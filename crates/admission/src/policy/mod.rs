@@ -2,6 +2,7 @@
 //! [`Sample`], what must be remembered is in the policy, and the same samples give the same knobs.
 
 pub mod bandwidth;
+mod behaviour;
 pub mod deferral;
 mod explain;
 pub mod forecast;
@@ -12,6 +13,7 @@ mod profile;
 mod sample;
 pub mod share;
 
+pub use behaviour::{Behaviour, Onlooker};
 pub use explain::{explain, replay};
 pub use history::{History, Tick};
 pub use knobs::{INTRA_L0_FAN_IN, Knobs, NodeKnobs, PartitionKnobs, Reason, Scope, Stage};

@@ -2,6 +2,7 @@
 //! on the path of a request.
 
 mod ledger;
+mod policy;
 mod quota;
 mod stalls;
 
@@ -17,6 +18,7 @@ use weir_io::Class;
 use weir_node::{Direction, JobKind, Node, StallCause};
 
 use self::ledger::LedgerMetrics;
+use self::policy::PolicyMetrics;
 use self::quota::QuotaMetrics;
 use self::stalls::StallMetrics;
 use super::kernel::KernelBytes;
@@ -31,6 +33,7 @@ pub fn registry<S: Store>(gateway: Observer<S>, node: Arc<Node>, before: Option<
     registry.register_collector(Box::new(NodeMetrics(Arc::clone(&node))));
     registry.register_collector(Box::new(QuotaMetrics(Arc::clone(&node))));
     registry.register_collector(Box::new(StallMetrics(Arc::clone(&node))));
+    registry.register_collector(Box::new(PolicyMetrics(Arc::clone(&node))));
     registry.register_collector(Box::new(LedgerMetrics::new(node, before)));
     registry
 }

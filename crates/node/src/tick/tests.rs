@@ -123,4 +123,11 @@ fn what_was_decided_is_explained_and_is_decided_again() {
                 .starts_with("stage1: only level 0 is compacted, into level 1, because the node's load needs")),
         "{said:#?}"
     );
+    let behaviour = node.behaviour();
+    let changes = ticks.windows(2).filter(|pair| {
+        let stages = [0, 1].map(|at| pair[at].decision.knobs.partitions.first().map(|knobs| knobs.stage));
+        stages[0].is_some() && stages[0] != stages[1]
+    });
+    assert_eq!(behaviour.transitions.iter().sum::<u64>(), changes.count() as u64);
+    assert!(behaviour.underused <= behaviour.backlogged && behaviour.backlogged > 0, "{behaviour:?}");
 }
