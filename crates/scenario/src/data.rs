@@ -5,6 +5,9 @@ use weir_io::Rng;
 /// Bytes of a key.
 pub const KEY_BYTES: usize = 16;
 
+/// A key that is no item's: each partition writes it once before the load, as clients that come to a running store find its log open.
+pub const WARM_KEY: [u8; KEY_BYTES] = [0; KEY_BYTES];
+
 /// The key of item `number`: neighbours in number are strangers in the order of keys.
 pub fn key(number: u64) -> [u8; KEY_BYTES] {
     let mut rng = Rng::new(number.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d);

@@ -7,8 +7,10 @@ use indicatif::ProgressBar;
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use weir_io::{Error, Nanos, Result, Rng, sleep_until};
+use weir_model::Batch;
 use weir_node::{Machine, Node, NodeConfig};
 
+use crate::data::WARM_KEY;
 use crate::load::{Clients, Tally, latency};
 use crate::outcome::{After, Bytes, Outcome, Run, Second, Spread};
 use crate::pattern::Schedule;
@@ -32,6 +34,11 @@ pub async fn run(
     let clock = Arc::clone(&machine.clock);
     let node = Node::open(config, machine.clone()).await?;
     let partitions = partitions(&node, plan).await?;
+    for partition in &partitions {
+        let mut batch = Batch::new();
+        batch.put(&WARM_KEY, &[]);
+        partition.write(&batch).await?.await?;
+    }
     let mut watch = Watch::new(partitions.clone(), Arc::clone(node.ledger()));
     let (start, stalls_before) = (watch.bytes(), watch.stalls());
     let load = Load {

@@ -186,9 +186,10 @@ impl Plan {
         u64::from(self.args.partitions) * self.scaled(16 * MIB) * 32
     }
 
-    /// Size of a log segment: four memtables.
+    /// Size of a log segment. Not scaled further than to a sixteenth: the first segments are a small part of it, and would be full before the log is first
+    /// looked after, which is a matter of time and not of bytes.
     pub fn segment_bytes(&self) -> u64 {
-        self.scaled(64 * MIB).next_multiple_of(4096).max(64 << 10)
+        self.scaled(64 * MIB).next_multiple_of(4096).max(4 * MIB)
     }
 
     /// Which items are preloaded into which level, deepest first: every level but the last is full. Items are numbered from 0.

@@ -19,7 +19,7 @@ use weir_io::real::{block_on, blocking_scope};
 use weir_lsm::TreeOptions;
 use weir_node::NodeConfig;
 use weir_scenario::args::Scenario;
-use weir_scenario::data::{fill, key};
+use weir_scenario::data::{WARM_KEY, fill, key};
 use weir_scenario::outcome::{Outcome, Second};
 use weir_scenario::plan::Plan;
 use weir_scenario::{preload, profile};
@@ -106,6 +106,7 @@ pub fn main(order: &str) -> Result<()> {
             let fleet = order.open(&plan)?;
             for partition in 0..usize::from(plan.args.partitions) {
                 fleet.settle(partition)?;
+                fleet.put(partition, &WARM_KEY, &[])?;
             }
             say("ready", &())?;
             wait_for_word()?;
