@@ -1,5 +1,7 @@
 //! What operations cost in capacity units, and what reserved units cost in bandwidth.
 
+use serde::{Deserialize, Serialize};
+
 /// One read capacity unit covers a read of an item up to this size, in bytes (FX-1).
 pub const RCU_BYTES: u64 = 4096;
 /// One write capacity unit covers a write of an item up to this size, in bytes (FX-1).
@@ -18,7 +20,7 @@ pub const fn write_units(bytes: u64) -> u64 {
 }
 
 /// Reserved capacity of a partition, in units per second.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Capacity {
     /// Read capacity units per second.
     pub rcu: u64,

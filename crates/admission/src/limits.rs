@@ -1,5 +1,6 @@
 //! The knobs of a gate.
 
+use serde::{Deserialize, Serialize};
 use weir_io::{Nanos, PAGE};
 
 use crate::bucket::UNLIMITED;
@@ -15,7 +16,7 @@ pub enum Direction {
 }
 
 /// Bytes and operations per second; both hold. [`UNLIMITED`] is no limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rates {
     /// Device bytes per second.
     pub bytes: u64,
@@ -69,7 +70,8 @@ impl Rates {
 const GRANT_MAX: u64 = 512 << 10;
 
 /// What a gate limits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Limits {
     /// Reads and writes draw on one budget: network disks, fair shares.
     Shared(Rates),

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex};
 
 use prometheus_client::registry::Registry;
-use weir_gateway::admin::operator::{Doing, Operator, Reason, Refusal};
+use weir_gateway::admin::operator::{Doing, Operator, Reason, Refusal, When};
 use weir_gateway::admin::{Admin, wire};
 
 /// Remembers orders; knows one tenant, `shop`.
@@ -63,9 +63,13 @@ impl Operator for Fake {
         wire::Top { connections: 9, ..wire::Top::default() }
     }
 
-    fn why(&self, _: &str, seconds_ago: u64) -> Result<wire::Why, Refusal> {
-        let why = Some(format!("normal: {seconds_ago} s ago"));
+    fn why(&self, _: &str, when: When) -> Result<wire::Why, Refusal> {
+        let why = Some(format!("normal: {when:?}"));
         Ok(wire::Why { partitions: vec![wire::PartitionWhy { partition: 7, why }] })
+    }
+
+    fn recording(&self) -> Result<String, Refusal> {
+        Ok("{\"ticks\":[]}".into())
     }
 
     fn ledger_csv(&self) -> String {
@@ -126,8 +130,13 @@ fn orders_reach_the_node_and_answers_the_operator() {
     let (status, body) = call(address, &format!("POST /v1/restore\n{JSON}"), r#"{"dir":"/b","name":"two"}"#);
     assert!(status == 500 && body.contains("disk full"), "{status} {body}");
     let (status, body) = call(address, "GET /v1/tenants/shop/why?ago=30", "");
-    assert!(status == 200 && body.contains("normal: 30 s ago"), "{status} {body}");
-    assert_eq!(call(address, "GET /v1/tenants/shop/why?ago=x", "").0, 400);
+    assert!(status == 200 && body.contains("normal: Ago(30)"), "{status} {body}");
+    assert!(call(address, "GET /v1/tenants/shop/why", "").1.contains("normal: Ago(0)"));
+    assert!(call(address, "GET /v1/tenants/shop/why?at=1700000000", "").1.contains("normal: At(1700000000)"));
+    for query in ["ago=x", "at=-1", "since=5", "ago"] {
+        assert_eq!(call(address, &format!("GET /v1/tenants/shop/why?{query}"), "").0, 400, "{query}");
+    }
+    assert_eq!(call(address, "GET /v1/recording", ""), (200, "{\"ticks\":[]}".to_owned()));
     assert!(call(address, "GET /v1/top", "").1.contains("\"connections\":9"));
     assert_eq!(call(address, "GET /v1/ledger.csv", ""), (200, "tenant,bytes\n".to_owned()));
     let told = fake.0.lock().expect("no panic").clone();

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use futures_util::lock::OwnedMutexGuard;
 use parking_lot::RwLock;
-use weir_admission::policy::{Behaviour, Tick, explain};
+use weir_admission::policy::{Behaviour, Recording, Tick, explain};
 use weir_admission::{Gate, GateOptions, GatedFs, Ledger, Pool};
 use weir_io::{Error, ErrorKind, Fs, Nanos, Owner, Result};
 use weir_lsm::cache::BlockCache;
@@ -113,10 +113,14 @@ impl Node {
         self.shared.ticker.behaviour()
     }
 
-    /// What was decided about `owner` so many nanoseconds before the last tick, in words; `None` if that is forgotten, or it was asleep.
-    pub fn why(&self, owner: Owner, ago: Nanos) -> Option<String> {
+    /// The same, with what is needed to decide it again somewhere else.
+    pub fn recording(&self) -> Recording {
+        self.shared.ticker.recording()
+    }
+
+    /// What held for `owner` at `at` of the node's clock, in words; `None` if that is forgotten, or it was asleep.
+    pub fn why(&self, owner: Owner, at: Nanos) -> Option<String> {
         let ticks = self.ticks();
-        let at = ticks.last()?.sample.now.saturating_sub(ago);
         let tick = ticks.iter().rfind(|tick| tick.sample.now <= at)?;
         explain(tick, owner)
     }

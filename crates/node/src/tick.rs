@@ -11,8 +11,8 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use weir_admission::policy::bandwidth::BandwidthSettings;
 use weir_admission::policy::{
-    self, Behaviour, Bytes, History, JobFacts, MemoryFacts, Onlooker, PartitionKnobs, PartitionSample, Policy, Sample,
-    Settings, Tick, TreeFacts,
+    self, Behaviour, Bytes, History, JobFacts, MemoryFacts, Onlooker, PartitionKnobs, PartitionSample, Policy,
+    Recording, Sample, Settings, Tick, TreeFacts,
 };
 use weir_admission::{Booked, Direction, Gate, Ledger, Limits, Pool, UNLIMITED};
 use weir_io::{Class, Clock, Nanos, Owner, sleep_until};
@@ -123,6 +123,13 @@ impl Ticker {
     /// The last ticks that are remembered, the oldest first.
     pub fn ticks(&self) -> Vec<Arc<Tick>> {
         self.history.lock().ticks().cloned().collect()
+    }
+
+    /// All of them, with what is needed to decide them again.
+    pub fn recording(&self) -> Recording {
+        let history = self.history.lock();
+        let ticks = history.ticks().cloned().collect();
+        Recording::new(self.config.profile, settings(&self.config), history.forgotten(), ticks)
     }
 
     /// The last tick.

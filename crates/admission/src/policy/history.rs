@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::mem::size_of;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use weir_io::Nanos;
 
 use super::knobs::PartitionKnobs;
@@ -12,7 +13,7 @@ use super::profile::Decision;
 use super::sample::{PartitionSample, Sample};
 
 /// One tick.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Tick {
     /// What was seen.
     pub sample: Sample,
@@ -34,12 +35,13 @@ pub struct History {
     ticks: VecDeque<Arc<Tick>>,
     bytes: usize,
     bytes_max: usize,
+    forgotten: u64,
 }
 
 impl History {
     /// Of at most `bytes_max` bytes; the last tick is kept in any case.
     pub fn new(bytes_max: usize) -> Self {
-        Self { ticks: VecDeque::new(), bytes: 0, bytes_max }
+        Self { ticks: VecDeque::new(), bytes: 0, bytes_max, forgotten: 0 }
     }
 
     /// Adds a tick, and forgets the oldest where there is no room for it.
@@ -47,6 +49,7 @@ impl History {
         self.bytes += tick.bytes();
         self.ticks.push_back(Arc::new(tick));
         while self.bytes > self.bytes_max && self.ticks.len() > 1 {
+            self.forgotten += 1;
             self.bytes -= self.ticks.pop_front().map_or(0, |tick| tick.bytes());
         }
     }
@@ -54,6 +57,11 @@ impl History {
     /// All of them, the oldest first.
     pub fn ticks(&self) -> impl DoubleEndedIterator<Item = &Arc<Tick>> {
         self.ticks.iter()
+    }
+
+    /// How many were forgotten: those before the oldest.
+    pub fn forgotten(&self) -> u64 {
+        self.forgotten
     }
 
     /// The last one.

@@ -2,13 +2,15 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
 use weir_io::{Nanos, Owner};
 
+use super::recording::OwnerDef;
 use super::sample::PartitionSample;
 use crate::limits::Limits;
 
 /// The knobs of one node.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Knobs {
     /// Of the node itself.
     pub node: NodeKnobs,
@@ -17,7 +19,7 @@ pub struct Knobs {
 }
 
 /// The knobs of the node gate.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NodeKnobs {
     /// What it hands out.
     pub limits: Limits,
@@ -26,9 +28,10 @@ pub struct NodeKnobs {
 }
 
 /// The knobs of one partition.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PartitionKnobs {
     /// Who.
+    #[serde(with = "OwnerDef")]
     pub owner: Owner,
     /// Its foreground gate.
     pub foreground: Limits,
@@ -87,14 +90,17 @@ impl PartitionKnobs {
 pub const INTRA_L0_FAN_IN: u64 = 4;
 
 /// How far the compactions of a partition are put off.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Stage {
     /// Not at all.
     #[default]
     Normal,
     /// Only level 0 into level 1 (FX-19).
+    #[serde(rename = "stage1")]
     One,
     /// Only inside level 0 (FX-20).
+    #[serde(rename = "stage2")]
     Two,
     /// On the way back from stage two: level 0 is emptied, in turn with the other partitions (U-3).
     Drain,
@@ -133,7 +139,8 @@ impl Stage {
 }
 
 /// Which compactions may run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Scope {
     /// Every one.
     #[default]
@@ -156,7 +163,8 @@ impl Scope {
 }
 
 /// Why a partition is in its stage. Displayed, it is a sentence for an operator.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Reason {
     /// There is bandwidth enough.
     #[default]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
 use weir_io::{Nanos, Owner};
 
 use super::sample::{Bytes, PartitionSample, Sample};
@@ -45,7 +46,7 @@ struct Meter {
 }
 
 /// One partition's load, in bytes per second.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Load {
     /// Written by users, in the last window.
     pub ingest: f64,

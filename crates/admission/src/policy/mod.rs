@@ -10,6 +10,7 @@ mod history;
 mod knobs;
 pub mod meter;
 mod profile;
+mod recording;
 mod sample;
 pub mod share;
 
@@ -18,4 +19,5 @@ pub use explain::{explain, replay};
 pub use history::{History, Tick};
 pub use knobs::{INTRA_L0_FAN_IN, Knobs, NodeKnobs, PartitionKnobs, Reason, Scope, Stage};
 pub use profile::{Decision, Policy, Profile, Settings};
+pub use recording::{Difference, Recording, Replayed};
 pub use sample::{Bytes, JobFacts, MemoryFacts, PartitionSample, Sample, TreeFacts};

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
 use weir_io::Nanos;
 
 use super::bandwidth::{
@@ -87,7 +88,7 @@ impl fmt::Display for Profile {
 }
 
 /// What the policies of a profile are configured with.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     /// For the bandwidth policy.
     pub bandwidth: BandwidthSettings,
@@ -114,7 +115,7 @@ pub struct Policy {
 }
 
 /// What came of one sample.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Decision {
     /// What was measured, in the order of the sample.
     pub loads: Vec<Load>,

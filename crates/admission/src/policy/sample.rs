@@ -1,12 +1,14 @@
 //! What a policy sees: plain numbers, taken once a second from the whole node.
 
+use serde::{Deserialize, Serialize};
 use weir_io::{Nanos, Owner};
 
+use super::recording::OwnerDef;
 use crate::cost::Capacity;
 use crate::limits::{Direction, Limits};
 
 /// One node at one moment.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// When it was taken, on the node's monotonic clock, in nanoseconds.
     pub now: Nanos,
@@ -19,7 +21,7 @@ pub struct Sample {
 }
 
 /// Memory of the node, in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryFacts {
     /// In memtables, over all partitions.
     pub buffers_used: u64,
@@ -28,9 +30,10 @@ pub struct MemoryFacts {
 }
 
 /// One partition.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PartitionSample {
     /// Who.
+    #[serde(with = "OwnerDef")]
     pub owner: Owner,
     /// What its tenant bought; zero = it has no limits.
     pub capacity: Capacity,
@@ -47,7 +50,7 @@ pub struct PartitionSample {
 }
 
 /// Bytes since the partition was opened; all but the first of the device.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bytes {
     /// Written by users.
     pub user: u64,
@@ -68,7 +71,7 @@ pub struct Bytes {
 }
 
 /// A tree.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TreeFacts {
     /// Runs in level 0.
     pub l0_runs: u64,
@@ -97,7 +100,7 @@ pub struct TreeFacts {
 }
 
 /// Background jobs of a tree.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobFacts {
     /// Running.
     pub running: u64,

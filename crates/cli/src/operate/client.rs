@@ -56,6 +56,11 @@ impl Client {
         self.understood(self.agent.get(self.url(path)).call())
     }
 
+    /// `GET path`, as it comes.
+    pub fn get_bytes(&self, path: &str) -> Outcome<Vec<u8>> {
+        self.answer(self.agent.get(self.url(path)).call())
+    }
+
     /// `POST path` with a body.
     pub fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Outcome<T> {
         let request = self.agent.post(self.url(path)).content_type("application/json");

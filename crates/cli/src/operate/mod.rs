@@ -2,6 +2,7 @@
 
 pub mod backup;
 pub mod client;
+mod moment;
 pub mod restore;
 pub mod tenant;
 pub mod why;

@@ -17,7 +17,7 @@ use axum::routing::{get, post};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::operator::{Operator, Reason, Refusal};
+use super::operator::{Operator, Reason, Refusal, When};
 use super::wire::{BackupOrder, Change, NewTenant, Problem, RestoreOrder, Tenants};
 
 /// Longest body of a request, in bytes: names and numbers need no more.
@@ -34,6 +34,7 @@ pub fn routes(node: Node) -> Router {
         .route("/v1/tenants/{name}/backup", post(backup))
         .route("/v1/tenants/{name}/why", get(why))
         .route("/v1/restore", post(restore))
+        .route("/v1/recording", get(recording))
         .route("/v1/top", get(top))
         .route("/v1/ledger.csv", get(ledger))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
@@ -81,13 +82,20 @@ async fn show(State(node): State<Node>, Path(name): Path<String>) -> Answer {
 }
 
 async fn why(State(node): State<Node>, Path(name): Path<String>, uri: Uri) -> Answer {
-    let ago = match uri.query().and_then(|query| query.strip_prefix("ago=")) {
-        None => 0,
-        Some(seconds) => seconds
-            .parse()
-            .map_err(|_| Refusal::new(Reason::Invalid, format!("ago={seconds}: a number of seconds is wanted")))?,
+    let query = uri.query().unwrap_or("ago=0");
+    let wanted = || Refusal::new(Reason::Invalid, format!("{query}: ago=SECONDS is wanted, or at=SECONDS since 1970"));
+    let (key, seconds) = query.split_once('=').ok_or_else(wanted)?;
+    let seconds = seconds.parse().map_err(|_| wanted())?;
+    let when = match key {
+        "ago" => When::Ago(seconds),
+        "at" => When::At(seconds),
+        _ => return Err(wanted()),
     };
-    json(StatusCode::OK, &node.why(&name, ago)?)
+    json(StatusCode::OK, &node.why(&name, when)?)
+}
+
+async fn recording(State(node): State<Node>) -> Answer {
+    Ok(([(header::CONTENT_TYPE, "application/json")], node.recording()?).into_response())
 }
 
 async fn create(State(node): State<Node>, headers: HeaderMap, body: Bytes) -> Answer {

@@ -10,7 +10,7 @@ use weir_node::{
     UnitLimits,
 };
 
-use super::operator::{Doing, Operator, Reason, Refusal};
+use super::operator::{Doing, Operator, Reason, Refusal, When};
 use super::wire;
 use crate::auth::secret;
 use crate::auth::slow::SlowHash;
@@ -214,14 +214,24 @@ impl Operator for NodeOperator {
         }
     }
 
-    fn why(&self, name: &str, seconds_ago: u64) -> Result<wire::Why, Refusal> {
+    fn why(&self, name: &str, when: When) -> Result<wire::Why, Refusal> {
         let tenant = self.find(name)?;
-        let ago = seconds_ago.saturating_mul(1_000_000_000);
+        let ago = match when {
+            When::Ago(seconds) => seconds,
+            When::At(seconds) => (self.clock.unix_ms() / 1000).checked_sub(seconds).ok_or_else(|| {
+                Refusal::new(Reason::Invalid, format!("at={seconds}: that is in the future of the server's clock"))
+            })?,
+        };
+        let at = self.clock.now().saturating_sub(ago.saturating_mul(1_000_000_000));
         let partitions = tenant.partitions().iter().map(|home| {
             let owner = home.owner();
-            wire::PartitionWhy { partition: owner.partition, why: self.node.why(owner, ago) }
+            wire::PartitionWhy { partition: owner.partition, why: self.node.why(owner, at) }
         });
         Ok(wire::Why { partitions: partitions.collect() })
+    }
+
+    fn recording(&self) -> Result<String, Refusal> {
+        serde_json::to_string(&self.node.recording()).map_err(|error| Refusal::new(Reason::Failed, error.to_string()))
     }
 
     fn ledger_csv(&self) -> String {

@@ -62,8 +62,19 @@ pub trait Operator: Send + Sync + 'static {
     fn restore(&self, order: wire::RestoreOrder) -> Doing<wire::Changed>;
     /// Counters of everything.
     fn top(&self) -> wire::Top;
-    /// Why its partitions are as they are, or were so many seconds ago.
-    fn why(&self, name: &str, seconds_ago: u64) -> Result<wire::Why, Refusal>;
+    /// Why its partitions are as they are, or were.
+    fn why(&self, name: &str, when: When) -> Result<wire::Why, Refusal>;
+    /// What the policies of the node saw and decided lately, as JSON.
+    fn recording(&self) -> Result<String, Refusal>;
     /// Every device byte by tenant, partition and cause, as CSV.
     fn ledger_csv(&self) -> String;
+}
+
+/// A moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// So many seconds ago.
+    Ago(u64),
+    /// So many seconds after the beginning of 1970.
+    At(u64),
 }

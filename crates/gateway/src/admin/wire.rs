@@ -212,7 +212,7 @@ pub struct Problem {
     pub error: String,
 }
 
-/// `GET /v1/tenants/NAME/why?ago=SECONDS`.
+/// `GET /v1/tenants/NAME/why?ago=SECONDS`, or `why?at=SECONDS` since 1970.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Why {
     /// Its partitions.

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
 use weir_io::{Nanos, Owner};
 
 use super::{BandwidthPolicy, BandwidthSettings, NODE_BURST, front};
@@ -22,7 +23,7 @@ const FLOOR: f64 = 0.05;
 const FACTOR: f64 = 1.05;
 
 /// What [`Autotune`] is configured with.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AutotuneSettings {
     /// The first limit, as a share of the largest: RocksDB starts at one half (FX-18).
     pub start: f64,

@@ -12,6 +12,7 @@ pub use fixed::Fixed;
 pub use reserved::Reserved;
 pub use unlimited::Unlimited;
 
+use serde::{Deserialize, Serialize};
 use weir_io::Nanos;
 
 use super::knobs::{NodeKnobs, PartitionKnobs};
@@ -35,7 +36,7 @@ pub trait BandwidthPolicy: Send {
 }
 
 /// What bandwidth policies are configured with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BandwidthSettings {
     /// Device bytes read per byte asked for (FX-11).
     pub read_amplification: u64,
