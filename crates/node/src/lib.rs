@@ -20,6 +20,7 @@ mod node;
 mod parking;
 mod partition;
 mod permits;
+mod read_times;
 mod shared;
 mod slowdown;
 mod stall;

@@ -166,6 +166,7 @@ impl Ticker {
                 running: shape.jobs_running as u64,
                 parked: shape.jobs.iter().map(|jobs| jobs.parked as u64).sum(),
             },
+            read_p99: partition.read_times.take_p99(),
             ..home.reservation.sold(partition.owner(), &self.config)
         }
     }

@@ -45,7 +45,7 @@ pub struct PartitionSample {
     pub tree: TreeFacts,
     /// Its background jobs.
     pub jobs: JobFacts,
-    /// 99th percentile of its reads in the last window, in nanoseconds; `None` where nothing was read or nobody measures.
+    /// 99th percentile of its reads that went to the device, in the last window, in nanoseconds; `None` where they were too few to say.
     pub read_p99: Option<Nanos>,
 }
 

@@ -42,6 +42,7 @@ use crate::event::Event;
 use crate::memory::WriteMemory;
 use crate::metrics::{Counters, PartitionMetrics};
 use crate::parking::Parking;
+use crate::read_times::ReadTimes;
 use crate::workers::Workers;
 
 /// See the module.
@@ -75,6 +76,8 @@ pub struct Partition {
     pub(crate) write_rate: AtomicU64,
     /// What a policy last wanted of the tree's knobs.
     pub(crate) policy_knobs: Mutex<TreeKnobs>,
+    /// Since the last tick.
+    pub(crate) read_times: ReadTimes,
     /// The log is being replaced.
     pub(crate) repairing: AtomicBool,
     recovery: Recovery,

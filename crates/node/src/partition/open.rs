@@ -20,6 +20,7 @@ use crate::home::Leave;
 use crate::memory::WriteMemory;
 use crate::metrics::Counters;
 use crate::parking::Parking;
+use crate::read_times::ReadTimes;
 use crate::workers::Workers;
 
 /// What a partition is opened with.
@@ -96,6 +97,7 @@ impl Partition {
         let partition = Arc::new(Partition {
             owner,
             policy_knobs: Mutex::new(tree.knobs()),
+            read_times: ReadTimes::default(),
             tree,
             log,
             sync: config.sync,

@@ -46,7 +46,10 @@ impl Partition {
             Lookup::Ready(_) => lookup.await?,
             Lookup::Pending(_) => {
                 Counters::add(&self.counters.reads_from_device, 1);
-                lookup.await?
+                let began = self.clock.now();
+                let found = lookup.await?;
+                self.read_times.add(self.clock.now() - began);
+                found
             }
         };
         if let Some(found) = &found

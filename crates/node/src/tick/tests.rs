@@ -131,3 +131,34 @@ fn what_was_decided_is_explained_and_is_decided_again() {
     assert_eq!(behaviour.transitions.iter().sum::<u64>(), changes.count() as u64);
     assert!(behaviour.underused <= behaviour.backlogged && behaviour.backlogged > 0, "{behaviour:?}");
 }
+
+#[test]
+fn policies_see_how_long_reads_wait_for_the_device() {
+    // U-23.
+    let sim = Sim::new(5);
+    let device = DeviceSpec { latency: 3_000_000, ..DeviceSpec::instant() };
+    let fs = SimFs::new(sim.clock(), device, FaultPlan::none(), sim.rng());
+    let machine = Machine { fs: fs as Arc<dyn Fs>, clock: sim.clock(), spawn: sim.spawner(), salt: 7 };
+    let mut config = NodeConfig { cache_bytes: 0, segment_bytes: 1 << 20, ..config() };
+    config.tree.write_buffer_bytes = 64 << 10;
+    config.tree.level1_bytes = 64 << 10;
+    let node = sim.block_on(Node::open(&config, machine)).expect("the node opens");
+    let partition = sim.block_on(node.default_partition()).expect("opens");
+    let read = |item: u32| drop(sim.block_on(partition.get(&item.to_be_bytes())).expect("no faults"));
+    for item in 0..1000_u32 {
+        let mut batch = Batch::new();
+        batch.put(&item.to_be_bytes(), &[7; 1000]);
+        let _commit = sim.block_on(partition.write(&batch)).expect("no faults");
+    }
+    (900..1000).for_each(read);
+    sim.run_until(sim.now() + 2 * EVERY);
+    let p99s = || node.ticks().iter().filter_map(|tick| tick.sample.partitions.first()?.read_p99).collect::<Vec<_>>();
+    sim.block_on(partition.settle());
+    let before = partition.metrics().reads_from_device;
+    (0..1000).for_each(read);
+    let waited = partition.metrics().reads_from_device - before;
+    sim.run_until(sim.now() + 2 * EVERY);
+    assert!(waited >= 100, "{waited} reads went to the device: {:?}", partition.metrics().shape);
+    let p99s = p99s();
+    assert!(!p99s.is_empty() && p99s.iter().all(|p99| (3_000_000..=4_000_000).contains(p99)), "{p99s:?}");
+}
