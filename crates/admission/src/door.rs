@@ -5,7 +5,7 @@ use std::sync::Arc;
 use weir_io::{BoxFuture, Class, Owner, PAGE};
 
 use crate::gate::{Gate, Grant, Request};
-use crate::ledger::Account;
+use crate::ledger::{Account, Wait};
 use crate::limits::Direction;
 use crate::order::Rank;
 use crate::partition::PartitionGate;
@@ -89,17 +89,19 @@ impl Door {
     /// `buffered` = it goes into the page cache.
     pub(crate) fn pass(self: &Arc<Self>, class: Class, direction: Direction, bytes: u64, buffered: bool) -> Pass {
         let rank = self.rank(class);
-        let toll = Toll { rank, direction, bytes, buffered: buffered && class.is_foreground() };
+        let for_client = class.is_foreground();
+        let toll = Toll { rank, direction, bytes, buffered: buffered && for_client };
         let (partition, paid) = match self.ask_partition(toll) {
             Own::Paid(grant) => (grant, true),
             Own::Free => (Grant::FREE, false),
             Own::Waiting(own) => {
                 let door = Arc::clone(self);
+                let own = self.wait(own, Wait::Partition, for_client);
                 return Pass::Waiting(Box::pin(async move {
                     let partition = own.await;
                     let paid = Paid::new(&door, toll);
                     let request = door.ask_node(toll);
-                    let node = request.await;
+                    let node = door.wait(request, Wait::Node, for_client).await;
                     paid.keep();
                     Held { partition, node }
                 }));
@@ -109,6 +111,7 @@ impl Door {
             Request::Ready(node) => Pass::Ready(Held { partition, node: node.expect("a new request") }),
             waiting => {
                 let paid = paid.then(|| Paid::new(self, toll));
+                let waiting = self.wait(waiting, Wait::Node, for_client);
                 Pass::Waiting(Box::pin(async move {
                     let node = waiting.await;
                     if let Some(paid) = paid {
@@ -117,6 +120,19 @@ impl Door {
                     Held { partition, node }
                 }))
             }
+        }
+    }
+
+    /// Awaits a grant, and books the time from now on if a client waits for it.
+    fn wait(self: &Arc<Self>, request: Request, wait: Wait, for_client: bool) -> impl Future<Output = Grant> + use<> {
+        let counts = for_client && matches!(request, Request::Waiting(_));
+        let clocked = counts.then(|| (Arc::clone(self), self.node.now()));
+        async move {
+            let grant = request.await;
+            if let Some((door, began)) = clocked {
+                door.account.book_wait(wait, door.node.now().saturating_sub(began));
+            }
+            grant
         }
     }
 

@@ -157,6 +157,11 @@ impl Gate {
         self.lanes.iter().map(|lane| lane.lock().waiting(rank)).sum()
     }
 
+    /// On its clock.
+    pub(crate) fn now(&self) -> Nanos {
+        self.clock.now()
+    }
+
     /// Whether I/O of any rank waits.
     pub fn anybody_waits(&self) -> bool {
         !self.is_unlimited() && self.lanes.iter().any(|lane| lane.lock().anybody_waits())

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use weir_io::{Class, Owner};
+use weir_io::{Class, Nanos, Owner};
 
 use crate::limits::Direction;
 
@@ -29,11 +29,22 @@ impl AddAssign for Amount {
     }
 }
 
+/// A gate that a client's I/O waits at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Wait {
+    /// The partition's own: what its tenant bought is used up.
+    Partition = 0,
+    /// The node's: others use the device.
+    Node = 1,
+}
+
 /// What was booked, by class and direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Booked {
     device: [[Amount; 2]; CLASSES],
     user: [Amount; 2],
+    waited: [Nanos; 2],
 }
 
 impl Booked {
@@ -47,6 +58,11 @@ impl Booked {
     /// What users themselves read or wrote: keys and values, before caches and amplification.
     pub fn user(&self, direction: Direction) -> Amount {
         self.user[direction as usize]
+    }
+
+    /// How long reads and log writes of clients waited at a gate, in nanoseconds over all of them.
+    pub fn waited(&self, wait: Wait) -> Nanos {
+        self.waited[wait as usize]
     }
 
     /// Device bytes per user byte; `None` before a user did anything.
@@ -71,6 +87,9 @@ impl Booked {
             amount.bytes = amount.bytes.saturating_sub(earlier.bytes);
             amount.ops = amount.ops.saturating_sub(earlier.ops);
         }
+        for (waited, earlier) in delta.waited.iter_mut().zip(earlier.waited) {
+            *waited = waited.saturating_sub(earlier);
+        }
         delta
     }
 
@@ -92,6 +111,7 @@ impl Index<(Class, Direction)> for Booked {
 impl AddAssign<&Booked> for Booked {
     fn add_assign(&mut self, other: &Booked) {
         self.amounts_mut().zip(other.amounts()).for_each(|(amount, other)| *amount += *other);
+        self.waited.iter_mut().zip(other.waited).for_each(|(waited, other)| *waited += other);
     }
 }
 
@@ -118,6 +138,7 @@ impl Cell {
 pub struct Account {
     device: [[Cell; 2]; CLASSES],
     user: [Cell; 2],
+    waited: [AtomicU64; 2],
 }
 
 impl Account {
@@ -133,6 +154,11 @@ impl Account {
         self.user[direction as usize].add(bytes);
     }
 
+    /// Books that a client's I/O waited at a gate, in nanoseconds.
+    pub(crate) fn book_wait(&self, wait: Wait, nanos: Nanos) {
+        self.waited[wait as usize].fetch_add(nanos, Ordering::Relaxed);
+    }
+
     /// Takes back `bytes` of an operation that turned out shorter (a read across the end of a file).
     pub(crate) fn correct(&self, class: Class, direction: Direction, bytes: u64) {
         self.device[class as usize][direction as usize].bytes.fetch_sub(bytes, Ordering::Relaxed);
@@ -141,7 +167,8 @@ impl Account {
     /// What was booked so far. Operations under way at this moment may be in it half.
     pub fn booked(&self) -> Booked {
         let device = self.device.each_ref().map(|class| class.each_ref().map(Cell::amount));
-        Booked { device, user: self.user.each_ref().map(Cell::amount) }
+        let waited = self.waited.each_ref().map(|waited| waited.load(Ordering::Relaxed));
+        Booked { device, user: self.user.each_ref().map(Cell::amount), waited }
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use common::*;
 use proptest::prelude::*;
-use weir_admission::{Direction, Gate, GatedFs, Ledger, Limits, PartitionGate, Rank, Rates, UNLIMITED};
+use weir_admission::{Direction, Gate, GatedFs, Ledger, Limits, PartitionGate, Rank, Rates, UNLIMITED, Wait};
 use weir_io::sim::Sim;
 use weir_io::{AlignedBuf, Class, File, Fs, Nanos, Op, OpenOptions, Owner, PAGE, Tag, sleep_until};
 
@@ -115,6 +115,34 @@ fn no_node_token_is_held_while_waiting_at_the_partition() {
     assert_eq!(node.sim.now(), 100 * MS + 4096 * US, "debt first, then 4096 bytes at 1 byte/us");
     assert_eq!(node.gate.tokens(Direction::Read), full - 4096);
     node.check_books();
+}
+
+#[test]
+fn how_long_clients_wait_at_which_gate_is_booked() {
+    let node = Node::new(2, Limits::bytes(10_000_000), 0);
+    let partition = node.partition(1);
+    node.disk.content.lock().resize(1 << 20, 0);
+    // Each leaves a debt at one gate that the next one waits for.
+    let read = |class| {
+        let began = node.sim.now();
+        node.sim.block_on(partition.file.read_at(0, AlignedBuf::with_len(400_000), tag(class))).expect("no faults");
+        node.sim.now() - began
+    };
+    let waited = || [Wait::Partition, Wait::Node].map(|wait| node.ledger.total().waited(wait));
+    read(Class::Read);
+    assert_eq!(waited(), [0, 0], "a full bucket");
+    let at_node = read(Class::Read);
+    assert!(at_node >= 10 * MS);
+    assert_eq!(waited(), [0, at_node]);
+    node.gate.set_limits(Limits::UNLIMITED);
+    partition.gate.foreground().set_limits(Limits::bytes(1_000_000));
+    read(Class::Read);
+    let at_partition = read(Class::Read);
+    assert!(at_partition >= 10 * MS);
+    assert_eq!(waited(), [at_partition, at_node]);
+    partition.gate.background().set_limits(Limits::bytes(1_000_000));
+    assert!(read(Class::CompactDeep) >= 10 * MS);
+    assert_eq!(waited(), [at_partition, at_node], "no client waits for a compaction");
 }
 
 #[test]

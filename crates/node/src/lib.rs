@@ -44,7 +44,7 @@ pub use tenant::{PARTITIONS_MAX, SECRET_BYTES_MAX, StoredSecret, Tenant, TenantS
 pub use weir_admission::policy::{Behaviour, Profile, Stage, Tick};
 pub use weir_admission::{
     Admission, Amount, Booked, Direction, Ledger, OnLimit, Part, Pool, PoolStats, Quota, Refused, Unit, UnitLimits,
-    UnitStats, cost,
+    UnitStats, Wait, cost,
 };
 pub use weir_lsm::pick::Scope;
 pub use weir_lsm::{JobKind, TreeKnobs, Value};

@@ -5,6 +5,7 @@ mod ledger;
 mod policy;
 mod quota;
 mod stalls;
+mod waits;
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use self::ledger::LedgerMetrics;
 use self::policy::PolicyMetrics;
 use self::quota::QuotaMetrics;
 use self::stalls::StallMetrics;
+use self::waits::WaitMetrics;
 use super::kernel::KernelBytes;
 use crate::listener::Observer;
 use crate::resp::table::COMMANDS;
@@ -34,6 +36,7 @@ pub fn registry<S: Store>(gateway: Observer<S>, node: Arc<Node>, before: Option<
     registry.register_collector(Box::new(QuotaMetrics(Arc::clone(&node))));
     registry.register_collector(Box::new(StallMetrics(Arc::clone(&node))));
     registry.register_collector(Box::new(PolicyMetrics(Arc::clone(&node))));
+    registry.register_collector(Box::new(WaitMetrics(Arc::clone(&node))));
     registry.register_collector(Box::new(LedgerMetrics::new(node, before)));
     registry
 }

@@ -1,0 +1,79 @@
+//! What clients waited for, by tenant and cause.
+
+use std::cmp::Reverse;
+use std::fmt;
+use std::sync::Arc;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::registry::Unit as Measure;
+use weir_node::{Booked, Node, Tenant, Unit, Wait};
+
+use super::Sheet;
+use super::ledger::TENANTS_MAX;
+
+/// In the order in which a request meets them.
+const CAUSES: [&str; 4] = ["quota", "stall", "partition_gate", "node_gate"];
+
+pub(super) struct WaitMetrics(pub(super) Arc<Node>);
+
+impl fmt::Debug for WaitMetrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WaitMetrics")
+    }
+}
+
+/// Nanoseconds, in the order of [`CAUSES`].
+type Waits = [u64; CAUSES.len()];
+
+impl Collector for WaitMetrics {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let (tenants, ledger) = (self.0.tenants(), self.0.ledger().tenants());
+        let rows = tenants.iter().map(|tenant| {
+            let booked = ledger.get(&tenant.id().0).copied().unwrap_or_default();
+            (tenant.name().as_str(), waits(tenant, &booked))
+        });
+        let rows = longest(rows.collect());
+        let cells: Vec<_> = rows
+            .iter()
+            .flat_map(|(name, waits)| {
+                let causes = CAUSES.into_iter().zip(waits).filter(|(_, nanos)| **nanos > 0);
+                causes.map(|(cause, nanos)| ([("tenant", *name), ("cause", cause)], *nanos))
+            })
+            .collect();
+        let seconds = cells.iter().map(|(labels, nanos)| (&labels[..], ConstCounter::new(*nanos as f64 / 1e9)));
+        let help = "How long requests waited, by what they waited for: the tenant's own units, flush or compaction, its share of the disk, the disk";
+        Sheet(encoder).samples("weir_tenant_waited", help, Some(&Measure::Seconds), seconds)
+    }
+}
+
+fn waits(tenant: &Tenant, booked: &Booked) -> Waits {
+    let quota = [Unit::Read, Unit::Write].map(|unit| tenant.quota().stats(unit).delayed_ns);
+    let stalls = tenant.partitions().iter().flat_map(|home| home.stalls());
+    let stalled = stalls.map(|times| times.slowed_nanos + times.stopped_nanos).sum();
+    [quota.iter().sum(), stalled, booked.waited(Wait::Partition), booked.waited(Wait::Node)]
+}
+
+/// Who waited at all, those first that waited longest.
+fn longest(mut rows: Vec<(&str, Waits)>) -> Vec<(&str, Waits)> {
+    let all = |waits: &Waits| waits.iter().sum::<u64>();
+    rows.retain(|(_, waits)| all(waits) > 0);
+    rows.sort_by_key(|(_, waits)| Reverse(all(waits)));
+    rows.truncate(TENANTS_MAX);
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_waited_longest_over_all_causes_is_shown_first() {
+        let shown = longest(vec![("a", [5, 0, 0, 0]), ("idle", [0; 4]), ("b", [3, 0, 0, 3])]);
+        assert_eq!(shown.iter().map(|(name, _)| *name).collect::<Vec<_>>(), ["b", "a"]);
+        let names: Vec<String> = (0..200).map(|number| number.to_string()).collect();
+        let many = names.iter().map(|name| (name.as_str(), [0, 1, 0, 0]));
+        assert_eq!(longest(many.collect()).len(), TENANTS_MAX);
+    }
+}
