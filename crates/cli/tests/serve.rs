@@ -135,3 +135,17 @@ fn what_cannot_be_served_is_said_clearly() {
     assert!(bad.contains("write_bufer") && bad.contains("bad.toml"), "{bad}");
     assert!(refused(&["--config", "/nowhere/weir.toml"]).contains("/nowhere/weir.toml"));
 }
+
+#[test]
+fn s1_the_other_loopback_address_is_this_machine_too() {
+    if std::net::TcpListener::bind("[::1]:0").is_err() {
+        eprintln!("SKIPPED: there is no ::1 here");
+        return;
+    }
+    let dir = Dir::new();
+    let server = Server::start_at(&dir, "", "info", "[::1]:0");
+    let mut client = connect(&server, "");
+    let _: () = client.set("greeting", "hello").expect("no secret is asked for");
+    assert!(server.http("/metrics").contains("weir_"));
+    assert!(server.weir(&["tenant", "list"]).contains("default"));
+}

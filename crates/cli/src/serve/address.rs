@@ -12,7 +12,7 @@ pub fn resolve(text: &str, option: &str, insecure: bool) -> Result<SocketAddr, S
     let Some(&address) = addresses.iter().find(|address| address.is_ipv4()).or(addresses.first()) else {
         return Err(format!("{option} {text}: this name has no address"));
     };
-    if !address.ip().is_loopback() && !insecure {
+    if !is_loopback(address) && !insecure {
         return Err(format!(
             "{option} {text}: everyone who reaches this address could read and alter everything, as no secret is asked for; \
              listen at 127.0.0.1, or say --insecure if the network keeps strangers out"
@@ -26,13 +26,18 @@ pub fn resolve(text: &str, option: &str, insecure: bool) -> Result<SocketAddr, S
 /// # Errors
 /// They need not, and `insecure` does not say that this is meant.
 pub fn check(listen: SocketAddr, secrets: bool, insecure: bool) -> Result<(), String> {
-    if listen.ip().is_loopback() || secrets || insecure {
+    if is_loopback(listen) || secrets || insecure {
         return Ok(());
     }
     Err(format!(
         "--listen {listen}: everyone who reaches this address could read and write everything, as no tenant has a secret; \
          listen at 127.0.0.1 and give one, or say --insecure if the network keeps strangers out"
     ))
+}
+
+/// `127.0.0.0/8`, in either notation, and `::1`.
+fn is_loopback(address: SocketAddr) -> bool {
+    address.ip().to_canonical().is_loopback()
 }
 
 #[cfg(test)]
@@ -44,6 +49,8 @@ mod tests {
         for (listen, secrets, insecure, fine) in [
             ("127.0.0.1:1", false, false, true),
             ("[::1]:1", false, false, true),
+            ("[::ffff:127.0.0.1]:1", false, false, true),
+            ("[::ffff:10.0.0.1]:1", false, false, false),
             ("0.0.0.0:1", false, false, false),
             ("[::]:1", false, false, false),
             ("10.0.0.1:1", true, false, true),

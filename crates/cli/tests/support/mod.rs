@@ -54,10 +54,15 @@ impl Server {
 
     /// The same, with a log of this level.
     pub fn start_telling(dir: &Dir, config: &str, level: &str) -> Self {
+        Self::start_at(dir, config, level, "127.0.0.1:0")
+    }
+
+    /// The same, listening for clients and operators at `address`.
+    pub fn start_at(dir: &Dir, config: &str, level: &str, address: &str) -> Self {
         let file = dir.0.join("weir.toml");
         std::fs::write(&file, config).expect("the test's directory can be written");
         let data = dir.0.join("data");
-        let mut child = command(&["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--dir"])
+        let mut child = command(&["--listen", address, "--admin", address, "--dir"])
             .arg(&data)
             .arg("--config")
             .arg(&file)

@@ -172,6 +172,20 @@ mod tests {
     }
 
     #[test]
+    fn the_database_in_front_of_a_key_costs_nothing() {
+        let kilobyte = [b'v'; 1023];
+        for mut batch in [Batch::new(), Batch::in_database(3)] {
+            let mut bill = Bill::default();
+            batch.put(b"k", &kilobyte);
+            bill.updated::<Vec<u8>>(&[None], &batch);
+            assert_eq!((bill.reads, bill.writes), (0, 1));
+            batch.put(b"kk", &kilobyte);
+            bill.wrote_batch(&batch);
+            assert_eq!((bill.reads, bill.writes), (0, 1 + 1 + 2));
+        }
+    }
+
+    #[test]
     fn what_is_owed_is_what_was_done_and_never_less_than_one_for_each_key() {
         let least = Bill { reads: 0, writes: 3 };
         let charge = Charge { estimate: Bill { reads: 0, writes: 4 }, least };

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use parking_lot::Mutex;
 use weir_admission::{Account, PartitionGate};
 use weir_io::{Class, Clock, Fs, FsLock, Owner, Result, Tag};
-use weir_log::{Log, LogOptions, SyncMode, WriteAheadLog};
+use weir_log::{Log, LogOptions, WriteAheadLog};
 use weir_lsm::cache::BlockCache;
 use weir_lsm::{Env, Tree};
 
@@ -140,10 +140,9 @@ impl Partition {
         self.begin_closing();
         self.background_ended().await;
         if how == Leave::Discard {
-            // Where the order that removes it fails it goes on, with all that it has: nothing may be left in memory alone.
-            if self.sync == SyncMode::None
-                && let Err(error) = self.log.close().await
-            {
+            // Writes that were let in before are answered as such, and not with the error of a directory that is gone. And where the
+            // order that removes it fails it goes on, with all that it has: nothing may be left in memory alone.
+            if let Err(error) = self.log.close().await {
                 tracing::warn!(owner = ?self.owner, %error, "cannot write the rest of the log");
             }
             return;
