@@ -18,11 +18,12 @@ pub mod record;
 mod recover;
 mod segment;
 mod state;
+mod stats;
 
 pub use commit::{Commit, Waiter};
 pub use log::{Log, OutsideSync, WriteAheadLog};
 pub use options::{LogOptions, SyncMode};
 pub use recover::{Cut, Recovery, check};
 pub use segment::decode_segment_header;
-pub use state::LogStats;
+pub use stats::LogStats;
 pub use weir_model::LogIndex;

@@ -14,7 +14,8 @@ use crate::commit::{Commit, OBSERVER, Waiter, Waiters};
 use crate::options::LogOptions;
 use crate::record;
 use crate::recover::{self, Recovery};
-use crate::state::{AHEAD_OF_TIME, LogStats, Older, State, Step, Want};
+use crate::state::{AHEAD_OF_TIME, Older, State, Step, Want};
+use crate::stats::LogStats;
 
 /// The log of a partition, whoever implements it: this crate's [`Log`], or (replicated) a Raft log.
 pub trait WriteAheadLog: Send + Sync + 'static {

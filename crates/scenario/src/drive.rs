@@ -12,7 +12,7 @@ use weir_node::{Machine, Node, NodeConfig};
 
 use crate::data::WARM_KEY;
 use crate::load::{Clients, Tally, latency};
-use crate::outcome::{After, Bytes, Outcome, Run, Second, Spread};
+use crate::outcome::{After, Bytes, Outcome, Run, Second, Spread, ratio, tail};
 use crate::pattern::Schedule;
 use crate::plan::{Plan, QUIET_SHARE, SECOND};
 use crate::preload::partitions;
@@ -199,27 +199,12 @@ fn tell(bar: &ProgressBar, second: &Second) {
     bar.set_message(format!("{} writes/s, level 0 up to {longest} runs", second.served));
 }
 
-fn ratio(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
-}
-
 fn utilisation(plan: &Plan, bytes: &Bytes) -> f64 {
     bytes.device() as f64 / (plan.device() as f64 * plan.args.seconds as f64)
 }
 
-/// CR-1: seconds by throughput, the highest first; the one at 99 %.
-fn tail(series: &[Second]) -> u64 {
-    let mut served: Vec<u64> = series.iter().map(|second| second.served).collect();
-    served.sort_unstable_by(|a, b| b.cmp(a));
-    served.get(served.len() * 99 / 100).copied().unwrap_or(0)
-}
-
 fn params(plan: &Plan, config: &NodeConfig) -> Map<String, Value> {
-    let mut params = match serde_json::to_value(&plan.args) {
-        Ok(Value::Object(map)) => map,
-        _ => Map::new(),
-    };
-    let more = json!({
+    plan.params(json!({
         "device_bytes_per_sec": plan.device(),
         "background_bytes_per_user_byte": plan.background_bytes_per_user_byte(),
         "sync": format!("{:?}", config.sync).to_lowercase(),
@@ -227,9 +212,5 @@ fn params(plan: &Plan, config: &NodeConfig) -> Map<String, Value> {
         "flush_threads": "one per partition",
         "compactions_per_partition": COMPACTIONS_PER_PARTITION,
         "deferral_memory_bytes_at_scale_1": plan.deferral_memory() as u64,
-    });
-    if let Value::Object(more) = more {
-        params.extend(more);
-    }
-    params
+    }))
 }

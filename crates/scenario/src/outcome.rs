@@ -206,3 +206,15 @@ pub struct Run {
     /// Second by second, the time after the load included.
     pub series: Vec<Second>,
 }
+
+/// `part` of `whole`; 0 of nothing.
+pub fn ratio(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+/// Writes done in the second that 99 of 100 seconds exceed (CR-1).
+pub fn tail(series: &[Second]) -> u64 {
+    let mut served: Vec<u64> = series.iter().map(|second| second.served).collect();
+    served.sort_unstable_by(|a, b| b.cmp(a));
+    served.get(served.len() * 99 / 100).copied().unwrap_or(0)
+}

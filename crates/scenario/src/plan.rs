@@ -1,5 +1,6 @@
 //! What the parameters come to: every rate and size of a run, scaled.
 
+use serde_json::{Map, Value};
 use weir_io::Nanos;
 use weir_lsm::TreeOptions;
 
@@ -212,6 +213,16 @@ impl Plan {
     pub fn deferral_memory(&self) -> f64 {
         let rates: f64 = (0..usize::from(self.args.partitions)).map(|partition| self.writes_per_sec(partition)).sum();
         rates * f64::from(self.args.item_bytes) * self.args.seconds as f64 * self.args.scale as f64
+    }
+
+    /// Every parameter by its name, and what followed from them: `more`, an object.
+    pub fn params(&self, more: Value) -> Map<String, Value> {
+        let both = [serde_json::to_value(&self.args).ok(), Some(more)];
+        both.into_iter()
+            .flatten()
+            .filter_map(|value| if let Value::Object(map) = value { Some(map) } else { None })
+            .flatten()
+            .collect()
     }
 }
 

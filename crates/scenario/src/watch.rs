@@ -91,7 +91,8 @@ pub fn place(stage: Stage) -> u8 {
     Stage::ALL.iter().position(|&other| other == stage).unwrap_or(0) as u8
 }
 
-fn bytes(booked: &Booked) -> Bytes {
+/// What a ledger booked, by the causes of a scenario. What users wrote is counted where requests are.
+pub fn bytes(booked: &Booked) -> Bytes {
     let of = |class| booked[(class, Direction::Read)].bytes + booked[(class, Direction::Write)].bytes;
     Bytes {
         user: booked.user(Direction::Write).bytes,

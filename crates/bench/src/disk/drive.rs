@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use weir_io::{Nanos, Rng};
 use weir_scenario::data::{Choice, fill, key};
 use weir_scenario::load::{Tally, latency};
-use weir_scenario::outcome::{Bytes, Outcome, Run, Second, Spread, Stalls};
+use weir_scenario::outcome::{Bytes, Outcome, Run, Second, Spread, StageChange, Stalls, ratio, tail};
 use weir_scenario::pattern::Schedule;
 use weir_scenario::plan::{Plan, SECOND};
 use weir_scenario::profile::STAGES;
@@ -123,7 +123,7 @@ pub fn drive(
     let spent = Account::now()?;
     (disk.kernel_read, disk.kernel_written) = (spent.read - before.read, spent.written - before.written);
     disk.cpu_seconds = spent.cpu_seconds - before.cpu_seconds;
-    disk.within_10ms = Spread::of(&sent.iter().map(|sent| share(sent.done, sent.all)).collect::<Vec<_>>());
+    disk.within_10ms = Spread::of(&sent.iter().map(|sent| ratio(sent.done, sent.all)).collect::<Vec<_>>());
     disk.flowing = Spread::of(&look.flowing());
     disk.first_stall_seconds = look.first_stall.map(|at| at.saturating_sub(from) as f64 / 1e9);
     disk.shape[1] = fleet.shape();
@@ -146,7 +146,7 @@ pub fn drive(
         served_per_sec: series.iter().map(|second| second.served).collect(),
         reads_per_sec: series.iter().map(|second| second.reads).collect(),
         bytes,
-        background_amplification: share(bytes.background(), bytes.user),
+        background_amplification: ratio(bytes.background(), bytes.user),
         device_utilisation: utilisation(plan, caps, &disk),
         stages: look.stages,
         memory_peak_bytes: series.iter().map(|second| second.memory).max().unwrap_or(0),
@@ -261,7 +261,7 @@ struct Look {
     stalls: u64,
     stalled: Nanos,
     last: Nanos,
-    stages: Vec<weir_scenario::outcome::StageChange>,
+    stages: Vec<StageChange>,
 }
 
 impl Look {
@@ -291,7 +291,7 @@ impl Look {
                 self.stalled += passed;
             }
             if before.stage != state.stage {
-                self.stages.push(weir_scenario::outcome::StageChange {
+                self.stages.push(StageChange {
                     t: now.saturating_sub(from) as f64 / 1e9,
                     partition,
                     from: stage_name(before.stage),
@@ -313,7 +313,7 @@ impl Look {
     }
 
     fn flowing(&self) -> Vec<f64> {
-        self.seen.iter().map(|&(all, flowing)| share(flowing, all)).collect()
+        self.seen.iter().map(|&(all, flowing)| ratio(flowing, all)).collect()
     }
 
     fn stalls(&self) -> Stalls {
@@ -325,36 +325,17 @@ fn stage_name(stage: u8) -> String {
     STAGES.get(usize::from(stage)).copied().unwrap_or("?").to_owned()
 }
 
-fn share(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
-}
-
 /// Of what the caps allow; without caps of what the plan's device would have.
 fn utilisation(plan: &Plan, caps: Caps, disk: &Disk) -> f64 {
     let device = if caps.is_none() { plan.device() } else { caps.read + caps.write };
     (disk.kernel_read + disk.kernel_written) as f64 / (device as f64 * plan.args.seconds as f64)
 }
 
-/// CR-1: seconds by throughput, the highest first; the one at 99 %.
-fn tail(series: &[Second]) -> u64 {
-    let mut served: Vec<u64> = series.iter().map(|second| second.served).collect();
-    served.sort_unstable_by(|a, b| b.cmp(a));
-    served.get(served.len() * 99 / 100).copied().unwrap_or(0)
-}
-
 fn params(plan: &Plan) -> Map<String, Value> {
-    let mut params = match serde_json::to_value(&plan.args) {
-        Ok(Value::Object(map)) => map,
-        _ => Map::new(),
-    };
-    let more = json!({
+    plan.params(json!({
         "background_bytes_per_user_byte": plan.background_bytes_per_user_byte(),
         "flush_threads": "one per partition",
-    });
-    if let Value::Object(more) = more {
-        params.extend(more);
-    }
-    params
+    }))
 }
 
 fn load_average() -> f64 {

@@ -4,16 +4,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use weir_admission::Direction;
 use weir_io::real::{RealClock, RealFs, RealFsOptions, RealSpawn, block_on, blocking_scope};
-use weir_io::{Class, Clock, Fs};
+use weir_io::{Clock, Fs};
 use weir_lsm::Stall;
 use weir_model::Batch;
 use weir_node::{Machine, Node, NodeConfig, Partition};
 use weir_scenario::outcome::Bytes;
 use weir_scenario::plan::Plan;
 use weir_scenario::preload;
-use weir_scenario::watch::place;
+use weir_scenario::watch::{bytes, place};
 
 use super::fleet::{Fleet, Flow, State};
 use super::slowed::SlowedFs;
@@ -128,17 +127,7 @@ impl Fleet for Weir {
     }
 
     fn bytes(&self) -> Result<Bytes> {
-        let booked = self.node.ledger().total();
-        let of = |class| booked[(class, Direction::Read)].bytes + booked[(class, Direction::Write)].bytes;
-        Ok(Bytes {
-            user: 0,
-            log: of(Class::Log),
-            flush: of(Class::Flush),
-            l0: of(Class::CompactL0),
-            deep: of(Class::CompactDeep),
-            read: of(Class::Read),
-            other: of(Class::Maintenance),
-        })
+        Ok(bytes(&self.node.ledger().total()))
     }
 
     fn shape(&self) -> String {

@@ -7,7 +7,7 @@
 //! it back some day and charge nobody. A thread for each partition syncs it with `rocksdb_flush_wal` whenever 64 KiB are new: off the
 //! writers' path, as Weir does it.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 use std::path::{Path, PathBuf};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,6 +20,7 @@ use weir_scenario::outcome::Bytes;
 
 use super::api::{Api, Handle};
 use super::journal::{JobBytes, Journal};
+use super::opened::Opened;
 use super::rocksdb::{checked, version};
 use crate::Result;
 use crate::disk::fleet::{Fleet, Flow, State};
@@ -29,7 +30,6 @@ use crate::meter::Account;
 const SYNC_BYTES: u64 = 64 << 10;
 /// How often a log is looked at.
 const SYNC_POLL: Duration = Duration::from_millis(10);
-const SETTLE_POLL: Duration = Duration::from_millis(5);
 /// Header of a log record, of a batch and of its one entry.
 const RECORD_BYTES: u64 = 7 + 12 + 5;
 const PAGE: u64 = 4096;
@@ -200,25 +200,9 @@ impl Stores {
         }
     }
 
-    fn number(&self, partition: usize, name: &CStr) -> u64 {
-        let mut value = 0;
-        // SAFETY: `db` is open, `name` is a C string, `value` outlives the call.
-        unsafe { (self.api.property_int)(self.each[partition].db, name.as_ptr(), &mut value) };
-        value
-    }
-
-    fn files_at(&self, partition: usize, level: usize) -> u64 {
-        let name = CString::new(format!("rocksdb.num-files-at-level{level}")).expect("no NUL in the name");
-        // SAFETY: `db` is open; the result is null or a C string that we free.
-        unsafe {
-            let text = (self.api.property_value)(self.each[partition].db, name.as_ptr());
-            if text.is_null() {
-                return 0;
-            }
-            let files = CStr::from_ptr(text).to_str().ok().and_then(|text| text.parse().ok()).unwrap_or(0);
-            (self.api.free)(text.cast());
-            files
-        }
+    fn store(&self, partition: usize) -> Opened<'_> {
+        // SAFETY: the stores are closed when this is dropped.
+        unsafe { Opened::of(&self.api, self.each[partition].db) }
     }
 }
 
@@ -259,45 +243,24 @@ impl Fleet for RocksFleet {
     }
 
     fn settle(&self, partition: usize) -> Result<()> {
-        let (api, db) = (&self.stores.api, self.stores.each[partition].db);
-        // SAFETY: the options live for the call.
-        unsafe {
-            let options = (api.flushoptions_create)();
-            (api.flushoptions_set_wait)(options, 1);
-            let outcome = checked(api, |slot| (api.flush)(db, options, slot));
-            (api.flushoptions_destroy)(options);
-            outcome?;
-        }
-        let busy = [
-            c"rocksdb.mem-table-flush-pending",
-            c"rocksdb.num-running-flushes",
-            c"rocksdb.compaction-pending",
-            c"rocksdb.num-running-compactions",
-        ];
-        while busy.iter().any(|name| self.stores.number(partition, name) != 0) {
-            if self.stores.number(partition, c"rocksdb.background-errors") != 0 {
-                return Err("RocksDB had errors in the background; see its LOG".into());
-            }
-            thread::sleep(SETTLE_POLL);
-        }
-        Ok(())
+        self.stores.store(partition).settle()
     }
 
     fn state(&self, partition: usize) -> State {
-        let stores = &self.stores;
-        let flow = if stores.number(partition, c"rocksdb.is-write-stopped") != 0 {
+        let store = self.stores.store(partition);
+        let flow = if store.number(c"rocksdb.is-write-stopped") != 0 {
             Flow::Stopped
-        } else if stores.number(partition, c"rocksdb.actual-delayed-write-rate") != 0 {
+        } else if store.number(c"rocksdb.actual-delayed-write-rate") != 0 {
             Flow::Slow
         } else {
             Flow::Free
         };
         State {
             flow,
-            l0: stores.files_at(partition, 0) as u16,
-            sealed: stores.number(partition, c"rocksdb.num-immutable-mem-table") as u16,
+            l0: store.files_at(0) as u16,
+            sealed: store.number(c"rocksdb.num-immutable-mem-table") as u16,
             stage: 0,
-            memory: stores.number(partition, c"rocksdb.cur-size-all-mem-tables"),
+            memory: store.number(c"rocksdb.cur-size-all-mem-tables"),
         }
     }
 
@@ -335,8 +298,7 @@ impl Fleet for RocksFleet {
     }
 
     fn shape(&self) -> String {
-        let levels = (0..7).map(|level| (level, self.stores.files_at(0, level))).filter(|(_, files)| *files > 0);
-        levels.map(|(level, files)| format!("L{level}:{files}")).collect::<Vec<_>>().join(" ")
+        self.stores.store(0).shape()
     }
 
     fn close(self: Box<Self>) -> Result<()> {

@@ -4,4 +4,5 @@ mod api;
 pub mod fleet;
 mod journal;
 pub mod locate;
+mod opened;
 pub mod rocksdb;

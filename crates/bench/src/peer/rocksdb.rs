@@ -3,19 +3,12 @@
 use std::ffi::{CStr, CString, c_char};
 use std::path::Path;
 use std::ptr::{null_mut, slice_from_raw_parts};
-use std::thread;
-use std::time::Duration;
 
 use super::api::{Api, Handle};
+use super::opened::Opened;
 use crate::Result;
 use crate::contestant::Contestant;
 use crate::settings::Settings;
-
-/// How often a settling tree is asked whether it is done.
-const SETTLE_POLL: Duration = Duration::from_millis(2);
-
-/// Levels that a shape may have.
-const LEVELS: usize = 7;
 
 /// An open RocksDB.
 ///
@@ -86,26 +79,9 @@ impl RocksDb {
         Ok(this)
     }
 
-    /// The number behind a property; 0 if it is not known.
-    fn property(&self, name: &CStr) -> u64 {
-        let mut value = 0;
-        // SAFETY: `db` is open, `name` is a C string, `value` outlives the call.
-        unsafe { (self.api.property_int)(self.db, name.as_ptr(), &mut value) };
-        value
-    }
-
-    fn files_at(&self, level: usize) -> u64 {
-        let name = CString::new(format!("rocksdb.num-files-at-level{level}")).expect("no NUL in the name");
-        // SAFETY: `db` is open; the result is null or a C string that we free.
-        unsafe {
-            let text = (self.api.property_value)(self.db, name.as_ptr());
-            if text.is_null() {
-                return 0;
-            }
-            let files = CStr::from_ptr(text).to_str().ok().and_then(|text| text.parse().ok()).unwrap_or(0);
-            (self.api.free)(text.cast());
-            files
-        }
+    fn store(&self) -> Opened<'_> {
+        // SAFETY: `db` is open until this is dropped.
+        unsafe { Opened::of(&self.api, self.db) }
     }
 }
 
@@ -163,33 +139,11 @@ impl Contestant for RocksDb {
     }
 
     fn settle(&self) -> Result<()> {
-        // SAFETY: the options live for the call.
-        unsafe {
-            let options = (self.api.flushoptions_create)();
-            (self.api.flushoptions_set_wait)(options, 1);
-            let outcome = checked(&self.api, |slot| (self.api.flush)(self.db, options, slot));
-            (self.api.flushoptions_destroy)(options);
-            outcome?;
-        }
-        let busy = [
-            c"rocksdb.mem-table-flush-pending",
-            c"rocksdb.num-running-flushes",
-            c"rocksdb.compaction-pending",
-            c"rocksdb.num-running-compactions",
-        ];
-        while busy.iter().any(|name| self.property(name) != 0) {
-            let error = self.property(c"rocksdb.background-errors");
-            if error != 0 {
-                return Err(format!("RocksDB had {error} errors in the background; see its LOG").into());
-            }
-            thread::sleep(SETTLE_POLL);
-        }
-        Ok(())
+        self.store().settle()
     }
 
     fn shape(&self) -> String {
-        let levels = (0..LEVELS).map(|level| (level, self.files_at(level))).filter(|(_, files)| *files > 0);
-        levels.map(|(level, files)| format!("L{level}:{files}")).collect::<Vec<_>>().join(" ")
+        self.store().shape()
     }
 
     fn close(self: Box<Self>) -> Result<()> {

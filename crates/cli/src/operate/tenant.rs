@@ -131,7 +131,7 @@ struct Limits {
     connections_max: Option<u32>,
     /// Disk at most, such as 10GiB; 0 = unlimited
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
-    disk_max: Option<u64>,
+    disk_bytes_max: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -154,7 +154,7 @@ impl Limits {
             }),
             delay_max_ms: self.delay_max_ms,
             connections_max: self.connections_max,
-            disk_bytes_max: self.disk_max,
+            disk_bytes_max: self.disk_bytes_max,
             suspended: None,
         }
     }

@@ -1,21 +1,27 @@
 //! What a log knows, and every change of it. Writes and syncs are not started here: [`State::next_step`] says which, and the
 //! caller starts them without holding the lock.
 
+mod segments;
+mod syncs;
+
 use std::collections::VecDeque;
-use std::future::Future;
 use std::path::PathBuf;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 
-use weir_io::{AlignedBuf, BoxFuture, Class, Error, Fs, Op, Result};
+use weir_io::{AlignedBuf, Class, Error, Fs, Op, Result};
 use weir_model::LogIndex;
 
 use crate::commit::{EverybodyWaker, GroupWaker, Waiters};
 use crate::options::{LogOptions, SyncMode};
 use crate::record::{self, Kind, Mark};
-use crate::segment::{self, HEADER_PAGE, Segment, Wanted};
+use crate::segment::Segment;
+use crate::stats::LogStats;
+
+pub(crate) use segments::Older;
+use segments::{Active, Spare};
+use syncs::Syncing;
 
 /// The cause of a spare segment that nobody waits for yet. It must not stand behind compactions, or every write would wait for it in the end;
 /// nor before the log's own writes: on a slow device its page would be what a write waits for.
@@ -28,39 +34,6 @@ const UNSYNCED_BUFFER_BYTES: usize = 256 << 10;
 /// Empty buffers kept for the next group, and the largest kept.
 const SPARE_BUFFERS: usize = WRITES_IN_FLIGHT;
 const SPARE_BUFFER_BYTES_MAX: usize = 256 << 10;
-
-/// Plain counters since the log was opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LogStats {
-    /// Records appended.
-    pub records: u64,
-    /// Their payloads, in bytes.
-    pub payload_bytes: u64,
-    /// Bytes written to segments: records, marks and padding.
-    pub bytes_written: u64,
-    /// Of which padding to whole pages.
-    pub padding_bytes: u64,
-    /// Writes: one each for a group of records.
-    pub groups: u64,
-    /// Explicit syncs (mode `Always` has synced writes instead).
-    pub syncs: u64,
-    /// Segments made new, and made from one no longer needed.
-    pub segments_created: u64,
-    /// See above.
-    pub segments_recycled: u64,
-    /// Times that the log was fenced after a failed write or sync.
-    pub failures: u64,
-    /// The last index appended.
-    pub last: LogIndex,
-    /// The last index acknowledged.
-    pub committed: LogIndex,
-    /// The last index known to be on the device.
-    pub durable: LogIndex,
-    /// Segments on disk, without the spare.
-    pub segments: u64,
-    /// Their used bytes.
-    pub live_bytes: u64,
-}
 
 /// A call to the file system that is being made, under way, or over.
 enum Slot<T> {
@@ -78,34 +51,6 @@ struct Group {
     slot: Slot<AlignedBuf>,
     waker: Option<Waker>,
     result: Option<Result<()>>,
-}
-
-struct Syncing {
-    /// What is durable when it is done.
-    upto: LogIndex,
-    slot: Slot<()>,
-}
-
-/// A segment that is full, or was there when the log was opened.
-pub(crate) struct Older {
-    pub path: PathBuf,
-    /// Kept open until it is synced.
-    pub segment: Option<Arc<Segment>>,
-    pub last: LogIndex,
-    pub used: u64,
-    pub allocated: u64,
-}
-
-struct Active {
-    segment: Arc<Segment>,
-    /// Where the next write goes.
-    offset: u64,
-}
-
-enum Spare {
-    None,
-    Preparing(BoxFuture<Result<Segment>>),
-    Ready(Segment),
 }
 
 struct Fence {
@@ -257,10 +202,6 @@ impl State {
         self.groups.is_empty() && self.syncing.is_none() && !matches!(self.spare, Spare::Preparing(_))
     }
 
-    pub fn has_spare(&self) -> bool {
-        matches!(self.spare, Spare::Ready(_))
-    }
-
     /// Whether records wait to be written, or are being.
     pub fn has_unwritten(&self) -> bool {
         !self.open.is_empty() || !self.groups.is_empty()
@@ -306,69 +247,9 @@ impl State {
         self.waiters.wake_all();
     }
 
-    /// The engine holds everything up to `persisted`: gives back the segments that nobody needs any more.
-    pub fn truncate(&mut self, persisted: LogIndex) -> Vec<Older> {
-        // What the engine holds is as good as synced, unless it is still on its way.
-        self.durable = self.durable.max(persisted.min(self.committed));
-        let count =
-            self.older.iter().take_while(|older| older.last <= persisted && older.last <= self.committed).count();
-        self.older.drain(..count).collect()
-    }
-
-    /// Takes the one of `unneeded` that is fit to become the spare, if a spare is wanted.
-    pub fn choose_recycled(&self, unneeded: &mut Vec<Older>) -> Option<Older> {
-        // Through the page cache, writing part of an old page would first read it from the device.
-        let wanted = self.options.sync == SyncMode::Always && matches!(self.spare, Spare::None) && self.fence.is_none();
-        let sizes = self.next_segment_bytes..=2 * self.options.segment_bytes;
-        let fit = unneeded.iter().position(|older| sizes.contains(&older.allocated));
-        fit.filter(|_| wanted).map(|position| unneeded.swap_remove(position))
-    }
-
-    /// Starts making a spare segment, from `recycled` if there is one. `class` is [`Class::Log`] if somebody waits for it.
-    pub fn start_spare(&mut self, recycled: Option<PathBuf>, class: Class) {
-        debug_assert!(matches!(self.spare, Spare::None));
-        self.stats.segments_recycled += u64::from(recycled.is_some());
-        self.stats.segments_created += u64::from(recycled.is_none());
-        let id = self.next_segment_id;
-        self.next_segment_id += 1;
-        let (fs, dir) = (Arc::clone(&self.fs), self.dir.clone());
-        let wanted = Wanted { id, capacity: self.next_segment_bytes, recycled, class };
-        self.spare = Spare::Preparing(Box::pin(segment::prepare(fs, dir, self.options, wanted)));
-        self.spare_failure = None;
-    }
-
-    /// Why there is no spare segment, if its making failed.
-    pub fn spare_failure(&self) -> Option<&Error> {
-        self.spare_failure.as_ref()
-    }
-
-    pub fn forget_spare_failure(&mut self) {
-        self.spare_failure = None;
-    }
-
-    /// A log that nobody writes to has no segment, and no spare one either.
-    pub fn wants_spare(&self) -> bool {
-        matches!(self.spare, Spare::None)
-            && self.active.as_ref().is_some_and(|active| active.offset > active.segment.capacity / 2)
-    }
-
     /// Whether somebody should drive the log although nobody waits.
     pub fn wants_maintenance(&self) -> bool {
         self.wants_spare() || self.is_preparing() || !self.groups.is_empty() || self.can_write()
-    }
-
-    pub fn is_preparing(&self) -> bool {
-        matches!(self.spare, Spare::Preparing(_))
-    }
-
-    pub fn take_spare(&mut self) -> Option<Segment> {
-        match std::mem::replace(&mut self.spare, Spare::None) {
-            Spare::Ready(segment) => Some(segment),
-            other => {
-                self.spare = other;
-                None
-            }
-        }
     }
 
     /// Puts a closing mark behind the last record, unless nothing was written since the opening.
@@ -379,27 +260,6 @@ impl State {
         let mark = Mark { durable: self.durable, term: 0 };
         record::push_mark(&mut self.open, Kind::Close, self.next, mark);
         self.marked = self.durable;
-    }
-
-    fn retire_active(&mut self) {
-        if let Some(Active { segment, offset }) = self.active.take() {
-            let last = self.waiters.submitted.load(Ordering::SeqCst);
-            self.older.push_back(Older {
-                path: segment.path.clone(),
-                last,
-                used: offset,
-                allocated: segment.allocated.max(offset),
-                segment: Some(segment).filter(|_| last > self.durable && self.options.sync != SyncMode::Always),
-            });
-        }
-    }
-
-    /// False if there is no spare.
-    pub fn activate_spare(&mut self) -> bool {
-        let Some(segment) = self.take_spare() else { return false };
-        self.next_segment_bytes = (2 * segment.capacity).min(self.options.segment_bytes);
-        self.active = Some(Active { segment: Arc::new(segment), offset: HEADER_PAGE });
-        true
     }
 
     /// Polls what is under way and takes in what is over.
@@ -457,52 +317,10 @@ impl State {
         self.reap_spare();
     }
 
-    fn reap_sync(&mut self) {
-        let Some(Syncing { upto, slot: Slot::Flying(op) }) = &mut self.syncing else { return };
-        let upto = *upto;
-        let Poll::Ready(result) = Pin::new(op).poll(&mut Context::from_waker(&self.everybody)) else { return };
-        self.syncing = None;
-        match result {
-            Ok(()) if self.fence.is_none() => self.book_sync(upto),
-            // Somebody else failed meanwhile: this file may be another one, but nobody asks any more.
-            Ok(()) => {}
-            // Never retried (the pages may be marked clean): what was not acknowledged is not from now on.
-            Err(error) => self.fence(error, self.committed + 1),
-        }
-        self.waiters.wake_all();
-    }
-
-    fn reap_spare(&mut self) {
-        let Spare::Preparing(future) = &mut self.spare else { return };
-        let Poll::Ready(result) = future.as_mut().poll(&mut Context::from_waker(&self.everybody)) else { return };
-        match result {
-            Ok(segment) => self.spare = Spare::Ready(segment),
-            Err(error) => {
-                self.spare = Spare::None;
-                self.spare_failure = Some(error.clone());
-                // The disk may be full: a small one may find room yet.
-                self.next_segment_bytes = self.options.first_segment_bytes();
-                // With room left in the active segment nothing is lost yet: the next maintenance tries again.
-                if self.must_roll() {
-                    self.fence(error, self.waiters.submitted.load(Ordering::SeqCst) + 1);
-                }
-            }
-        }
-        self.waiters.wake_all();
-    }
-
     /// Bytes that the open buffer will take in its segment, with a mark.
     fn open_bytes(&self) -> u64 {
         let with_mark = (self.open.len() + 64) as u64;
         if self.options.sync == SyncMode::Always { record::next_page(with_mark) } else { with_mark }
-    }
-
-    /// Whether the open buffer needs another segment than the active one.
-    fn must_roll(&self) -> bool {
-        !self.open.is_empty()
-            && self.active.as_ref().is_none_or(|active| {
-                active.offset > HEADER_PAGE && active.offset + self.open_bytes() > active.segment.capacity
-            })
     }
 
     /// What is to be done now, with its effects on the state already booked.
@@ -567,58 +385,6 @@ impl State {
     pub fn install_write(&mut self, number: u64, op: Op<AlignedBuf>) {
         // A group that is being submitted cannot be taken from the queue, so the difference is its position.
         self.groups[(number - self.front) as usize].slot = Slot::Flying(op);
-    }
-
-    /// Syncs the oldest segment that needs it, as far as its writes are over.
-    fn take_sync(&mut self) -> Option<Step> {
-        if self.durable >= self.committed {
-            return None;
-        }
-        let (segment, upto) = match self.older.iter().find(|older| older.last > self.durable) {
-            Some(older) => (older.segment.clone()?, older.last.min(self.committed)),
-            None => (Arc::clone(&self.active.as_ref()?.segment), self.committed),
-        };
-        self.syncing = Some(Syncing { upto, slot: Slot::Submitting });
-        Some(Step::Sync { segment })
-    }
-
-    /// The sync was handed over.
-    pub fn install_sync(&mut self, op: Op<()>) {
-        if let Some(syncing) = &mut self.syncing {
-            syncing.slot = Slot::Flying(op);
-        }
-    }
-
-    /// A sync of the whole file system is about to begin: books it as a sync of everything committed. Gives the segments that it
-    /// covers, none if there is nothing to sync, or a sync is under way.
-    pub fn begin_outside_sync(&mut self) -> Vec<Arc<Segment>> {
-        if self.fence.is_some() || self.syncing.is_some() || self.durable >= self.committed {
-            return Vec::new();
-        }
-        let durable = self.durable;
-        let mut segments: Vec<_> =
-            self.older.iter().filter(|older| older.last > durable).filter_map(|older| older.segment.clone()).collect();
-        segments.extend(self.active.as_ref().map(|active| Arc::clone(&active.segment)));
-        self.syncing = Some(Syncing { upto: self.committed, slot: Slot::Outside });
-        segments
-    }
-
-    /// It is over. A failure says nothing of this log: the next sync of its own does.
-    pub fn end_outside_sync(&mut self, synced: bool) {
-        let outside = matches!(self.syncing, Some(Syncing { slot: Slot::Outside, .. }));
-        let Some(Syncing { upto, .. }) = self.syncing.take_if(|_| outside) else { return };
-        if synced && self.fence.is_none() {
-            self.book_sync(upto);
-        }
-        self.waiters.wake_all();
-    }
-
-    fn book_sync(&mut self, upto: LogIndex) {
-        self.durable = self.durable.max(upto);
-        self.stats.syncs += 1;
-        for older in self.older.iter_mut().take_while(|older| older.last <= self.durable) {
-            older.segment = None;
-        }
     }
 
     /// Whether `index` was handed to a write.

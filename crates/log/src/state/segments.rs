@@ -1,0 +1,151 @@
+//! The segments of a log: the one written to, those before it, and the spare that is made before it is needed.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+
+use weir_io::{BoxFuture, Class, Error, Result};
+use weir_model::LogIndex;
+
+use super::State;
+use crate::options::SyncMode;
+use crate::segment::{self, HEADER_PAGE, Segment, Wanted};
+
+/// A segment that is full, or was there when the log was opened.
+pub(crate) struct Older {
+    pub path: PathBuf,
+    /// Kept open until it is synced.
+    pub segment: Option<Arc<Segment>>,
+    pub last: LogIndex,
+    pub used: u64,
+    pub allocated: u64,
+}
+
+/// The segment that is written to.
+pub(super) struct Active {
+    pub segment: Arc<Segment>,
+    /// Where the next write goes.
+    pub offset: u64,
+}
+
+/// The segment that is written to next.
+pub(super) enum Spare {
+    None,
+    Preparing(BoxFuture<Result<Segment>>),
+    Ready(Segment),
+}
+
+impl State {
+    pub fn has_spare(&self) -> bool {
+        matches!(self.spare, Spare::Ready(_))
+    }
+
+    /// The engine holds everything up to `persisted`: gives back the segments that nobody needs any more.
+    pub fn truncate(&mut self, persisted: LogIndex) -> Vec<Older> {
+        // What the engine holds is as good as synced, unless it is still on its way.
+        self.durable = self.durable.max(persisted.min(self.committed));
+        let count =
+            self.older.iter().take_while(|older| older.last <= persisted && older.last <= self.committed).count();
+        self.older.drain(..count).collect()
+    }
+
+    /// Takes the one of `unneeded` that is fit to become the spare, if a spare is wanted.
+    pub fn choose_recycled(&self, unneeded: &mut Vec<Older>) -> Option<Older> {
+        // Through the page cache, writing part of an old page would first read it from the device.
+        let wanted = self.options.sync == SyncMode::Always && matches!(self.spare, Spare::None) && self.fence.is_none();
+        let sizes = self.next_segment_bytes..=2 * self.options.segment_bytes;
+        let fit = unneeded.iter().position(|older| sizes.contains(&older.allocated));
+        fit.filter(|_| wanted).map(|position| unneeded.swap_remove(position))
+    }
+
+    /// Starts making a spare segment, from `recycled` if there is one. `class` is [`Class::Log`] if somebody waits for it.
+    pub fn start_spare(&mut self, recycled: Option<PathBuf>, class: Class) {
+        debug_assert!(matches!(self.spare, Spare::None));
+        self.stats.segments_recycled += u64::from(recycled.is_some());
+        self.stats.segments_created += u64::from(recycled.is_none());
+        let id = self.next_segment_id;
+        self.next_segment_id += 1;
+        let (fs, dir) = (Arc::clone(&self.fs), self.dir.clone());
+        let wanted = Wanted { id, capacity: self.next_segment_bytes, recycled, class };
+        self.spare = Spare::Preparing(Box::pin(segment::prepare(fs, dir, self.options, wanted)));
+        self.spare_failure = None;
+    }
+
+    /// Why there is no spare segment, if its making failed.
+    pub fn spare_failure(&self) -> Option<&Error> {
+        self.spare_failure.as_ref()
+    }
+
+    pub fn forget_spare_failure(&mut self) {
+        self.spare_failure = None;
+    }
+
+    /// A log that nobody writes to has no segment, and no spare one either.
+    pub fn wants_spare(&self) -> bool {
+        matches!(self.spare, Spare::None)
+            && self.active.as_ref().is_some_and(|active| active.offset > active.segment.capacity / 2)
+    }
+
+    pub fn is_preparing(&self) -> bool {
+        matches!(self.spare, Spare::Preparing(_))
+    }
+
+    pub fn take_spare(&mut self) -> Option<Segment> {
+        match std::mem::replace(&mut self.spare, Spare::None) {
+            Spare::Ready(segment) => Some(segment),
+            other => {
+                self.spare = other;
+                None
+            }
+        }
+    }
+
+    pub(super) fn retire_active(&mut self) {
+        if let Some(Active { segment, offset }) = self.active.take() {
+            let last = self.waiters.submitted.load(Ordering::SeqCst);
+            self.older.push_back(Older {
+                path: segment.path.clone(),
+                last,
+                used: offset,
+                allocated: segment.allocated.max(offset),
+                segment: Some(segment).filter(|_| last > self.durable && self.options.sync != SyncMode::Always),
+            });
+        }
+    }
+
+    /// False if there is no spare.
+    pub fn activate_spare(&mut self) -> bool {
+        let Some(segment) = self.take_spare() else { return false };
+        self.next_segment_bytes = (2 * segment.capacity).min(self.options.segment_bytes);
+        self.active = Some(Active { segment: Arc::new(segment), offset: HEADER_PAGE });
+        true
+    }
+
+    pub(super) fn reap_spare(&mut self) {
+        let Spare::Preparing(future) = &mut self.spare else { return };
+        let Poll::Ready(result) = future.as_mut().poll(&mut Context::from_waker(&self.everybody)) else { return };
+        match result {
+            Ok(segment) => self.spare = Spare::Ready(segment),
+            Err(error) => {
+                self.spare = Spare::None;
+                self.spare_failure = Some(error.clone());
+                // The disk may be full: a small one may find room yet.
+                self.next_segment_bytes = self.options.first_segment_bytes();
+                // With room left in the active segment nothing is lost yet: the next maintenance tries again.
+                if self.must_roll() {
+                    self.fence(error, self.waiters.submitted.load(Ordering::SeqCst) + 1);
+                }
+            }
+        }
+        self.waiters.wake_all();
+    }
+
+    /// Whether the open buffer needs another segment than the active one.
+    pub(super) fn must_roll(&self) -> bool {
+        !self.open.is_empty()
+            && self.active.as_ref().is_none_or(|active| {
+                active.offset > HEADER_PAGE && active.offset + self.open_bytes() > active.segment.capacity
+            })
+    }
+}
