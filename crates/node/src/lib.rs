@@ -16,6 +16,7 @@ mod home;
 mod layout;
 mod memory;
 mod metrics;
+mod mover;
 mod node;
 mod parking;
 mod partition;
@@ -35,13 +36,14 @@ pub use check::{NodeCheck, PartitionCheck, check};
 pub use config::{Bandwidth, Machine, NodeConfig};
 pub use home::{Home, HomeState};
 pub use metrics::{PartitionMetrics, StallTimes};
+pub use mover::Mover;
 pub use node::Node;
 pub use partition::{Commit, Page, Partition, Record};
 pub use stall::StallCause;
 pub use tenant::{PARTITIONS_MAX, SECRET_BYTES_MAX, StoredSecret, Tenant, TenantSettings, TenantSpec};
 
 // Words of the rooms below that appear in this one's interface: a gateway imports the node alone.
-pub use weir_admission::policy::{Behaviour, Profile, Stage, Tick};
+pub use weir_admission::policy::{Behaviour, Move, Profile, Stage, Tick, Violation};
 pub use weir_admission::{
     Admission, Amount, Booked, Direction, Ledger, OnLimit, Part, Pool, PoolStats, Quota, Refused, Unit, UnitLimits,
     UnitStats, Wait, cost,

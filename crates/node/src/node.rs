@@ -19,6 +19,7 @@ use crate::hibernate;
 use crate::home::{Home, HomeState, Leave};
 use crate::layout;
 use crate::metrics::PartitionMetrics;
+use crate::mover::Mover;
 use crate::partition::Partition;
 use crate::shared::{Directory, NodeShared};
 use crate::tenant::{PARTITIONS_MAX, SECRET_BYTES_MAX, Tenant, TenantSettings, TenantSpec};
@@ -111,6 +112,11 @@ impl Node {
     /// How the policies have behaved since the node was opened: oscillation and under-utilisation.
     pub fn behaviour(&self) -> Behaviour {
         self.shared.ticker.behaviour()
+    }
+
+    /// Who hears from now on that the node is short, and which partitions should leave it. Nobody does before.
+    pub fn set_mover(&self, mover: Arc<dyn Mover>) {
+        self.shared.ticker.desk.set(mover);
     }
 
     /// The same, with what is needed to decide it again somewhere else.

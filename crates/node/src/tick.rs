@@ -3,7 +3,7 @@
 //! Only partitions that are awake are looked at, in the order of their owners. Between two ticks a partition that is opened, or whose
 //! tenant's limits are altered, gets at once what does not depend on the load.
 //!
-//! Lock order: `policy`, then a home's reservation, then gates. `awake`, `onlooker` and `history` are alone.
+//! Lock order: `policy`, then a home's reservation, then gates. `awake`, `onlooker`, `history` and the mover's desk are alone.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -21,6 +21,7 @@ use weir_lsm::pick::Scope;
 
 use crate::config::NodeConfig;
 use crate::home::Home;
+use crate::mover::Desk;
 use crate::partition::Partition;
 
 /// Time between two ticks, in nanoseconds. Times are never scaled.
@@ -42,6 +43,8 @@ pub(crate) struct Ticker {
     onlooker: Mutex<Onlooker>,
     awake: Mutex<BTreeMap<Owner, Weak<Home>>>,
     history: Mutex<History>,
+    /// Who moves partitions away.
+    pub desk: Desk,
 }
 
 impl Ticker {
@@ -63,6 +66,7 @@ impl Ticker {
             onlooker: Mutex::default(),
             awake: Mutex::default(),
             history: Mutex::new(History::new(HISTORY_BYTES_MAX)),
+            desk: Desk::default(),
         })
     }
 
@@ -117,6 +121,7 @@ impl Ticker {
         let waits = jobs_parked || self.gate.anybody_waits() || background_waits();
         let backlog = waits.then(|| self.ledger.total());
         self.onlooker.lock().observe(&sample, &decision.knobs, backlog);
+        self.desk.decided(decision.violation.as_ref());
         self.history.lock().push(Tick { sample, decision });
     }
 
@@ -152,6 +157,7 @@ impl Ticker {
                 l0_runs: shape.levels[0].tables as u64,
                 l0_bytes: shape.levels[0].bytes,
                 l1_bytes: shape.levels[1].bytes,
+                bytes: shape.levels.iter().map(|level| level.bytes).sum(),
                 depth: shape.levels.iter().rposition(|level| level.tables > 0).unwrap_or(0) as u64,
                 deep_debt: above.sum(),
                 unflushed: (shape.memtable_bytes + shape.sealed_bytes) as u64,

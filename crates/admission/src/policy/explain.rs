@@ -46,6 +46,19 @@ pub fn explain(tick: &Tick, owner: Owner) -> Option<String> {
         }
         None => words.push_str("If all went on like this, writes would never stall.\n"),
     }
+    let violation = tick.decision.violation.as_ref();
+    let leaving =
+        violation.and_then(|violation| Some((violation, violation.moves.iter().find(|it| it.owner == owner)?)));
+    if let Some((violation, leaving)) = leaving {
+        let _ = writeln!(
+            words,
+            "It should leave this node, whose load needs {:.0} % of the disk: its {} MB would take {} s and free {:.0} %.",
+            violation.demand * 100.0,
+            leaving.bytes / 1_000_000,
+            leaving.takes / 1_000_000_000,
+            leaving.frees * 100.0,
+        );
+    }
     if let Some(rate) = knobs.write_rate {
         let _ = writeln!(words, "Its writes are slowed to {:.1} MB/s, so that they do not stop.", mega(rate as f64));
     }

@@ -11,6 +11,7 @@ mod knobs;
 pub mod meter;
 mod profile;
 mod recording;
+mod relief;
 mod sample;
 pub mod share;
 
@@ -20,4 +21,5 @@ pub use history::{History, Tick};
 pub use knobs::{INTRA_L0_FAN_IN, Knobs, NodeKnobs, PartitionKnobs, Reason, Scope, Stage};
 pub use profile::{Decision, Policy, Profile, Settings};
 pub use recording::{Difference, Recording, Replayed};
+pub use relief::{Move, Violation};
 pub use sample::{Bytes, JobFacts, MemoryFacts, PartitionSample, Sample, TreeFacts};

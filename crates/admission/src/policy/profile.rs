@@ -11,6 +11,7 @@ use super::bandwidth::{
 use super::deferral::{DeferralPolicy, FlexEngine, Never, Weir};
 use super::knobs::{Knobs, NodeKnobs, PartitionKnobs, Stage};
 use super::meter::{Load, Meters};
+use super::relief::{Relief, Violation};
 use super::sample::{PartitionSample, Sample};
 use crate::limits::Limits;
 
@@ -112,6 +113,7 @@ pub struct Policy {
     meters: Meters,
     bandwidth: Box<dyn BandwidthPolicy>,
     deferral: Box<dyn DeferralPolicy>,
+    relief: Relief,
 }
 
 /// What came of one sample.
@@ -121,6 +123,8 @@ pub struct Decision {
     pub loads: Vec<Load>,
     /// Where the knobs go.
     pub knobs: Knobs,
+    /// Who should leave the node, where it is short.
+    pub violation: Option<Violation>,
 }
 
 impl Policy {
@@ -141,7 +145,7 @@ impl Policy {
             Profile::FlexEngine => Box::new(FlexEngine::new(Stage::Two)),
             Profile::Weir => Box::new(Weir::new(settings.migration)),
         };
-        Self { profile, meters: Meters::default(), bandwidth, deferral }
+        Self { profile, meters: Meters::default(), bandwidth, deferral, relief: Relief::default() }
     }
 
     /// Which profile it is.
@@ -166,7 +170,8 @@ impl Policy {
         let partitions = self.bandwidth.decide(sample, &loads);
         let mut knobs = Knobs { node: self.node(sample.device), partitions };
         self.deferral.decide(sample, &loads, &mut knobs);
-        Decision { loads, knobs }
+        let violation = self.relief.observe(sample, &loads, &knobs.partitions);
+        Decision { loads, knobs, violation }
     }
 }
 

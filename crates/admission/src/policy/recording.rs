@@ -83,7 +83,9 @@ fn difference(tick: usize, decided: &Decision, again: &Decision) -> Difference {
     match partitions.find(|(decided, again)| decided != again) {
         Some((decided, again)) => Difference { tick, owner: Some(decided.owner), decided: [decided, again].map(words) },
         None => {
-            let words = |decision: &Decision| format!("{:?} {:?}", decision.knobs.node, decision.loads);
+            let words = |decision: &Decision| {
+                format!("{:?} {:?} {:?}", decision.knobs.node, decision.violation, decision.loads)
+            };
             Difference { tick, owner: None, decided: [decided, again].map(words) }
         }
     }

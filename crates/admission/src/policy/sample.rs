@@ -79,6 +79,8 @@ pub struct TreeFacts {
     pub l0_bytes: u64,
     /// Bytes in level 1.
     pub l1_bytes: u64,
+    /// Bytes in all levels.
+    pub bytes: u64,
     /// Deepest level that holds something.
     pub depth: u64,
     /// Bytes above target, over all levels below level 0: what deeper compactions have still to move.

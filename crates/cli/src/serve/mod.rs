@@ -2,6 +2,7 @@
 
 mod address;
 mod config;
+mod mover;
 
 use std::error::Error;
 use std::fs;
@@ -27,6 +28,7 @@ use weir_io::{Clock, ErrorKind, Fs};
 use weir_node::{Machine, Node};
 
 use self::config::{Config, Device};
+use self::mover::Told;
 use crate::calibrate::{in_words, stored};
 
 /// Background threads are this much nicer than those that serve requests.
@@ -127,6 +129,7 @@ async fn serve(config: Config, listen: SocketAddr, admin: SocketAddr, insecure: 
     let (begin, before) = (clock.now(), KernelBytes::now());
     let node = Node::open(&config.node(calibrated), machine).await.map_err(|error| explain(&config, &error))?;
     let node = Arc::new(node);
+    node.set_mover(Told::of(&node));
     let opening_ms = (clock.now() - begin) / 1_000_000;
     if let Some(path) = fs.direct_refused() {
         tracing::warn!(path = %path.display(), "the file system refuses direct I/O: reads go through the page cache");

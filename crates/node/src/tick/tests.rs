@@ -2,13 +2,14 @@ use std::sync::Arc;
 
 use weir_admission::UnitLimits;
 use weir_admission::cost::Capacity;
+use weir_admission::policy::Violation;
 use weir_io::Fs;
 use weir_io::sim::{DeviceSpec, FaultPlan, Sim, SimFs};
 use weir_model::{Batch, TenantName};
 
 use super::*;
 use crate::config::{Bandwidth, Machine};
-use crate::{Node, Profile, TenantSettings};
+use crate::{Mover, Node, Profile, TenantSettings};
 
 fn machine(sim: &Sim) -> Machine {
     let fs = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng());
@@ -93,6 +94,16 @@ fn a_flush_that_writes_will_wait_for_passes_as_foreground() {
     }
 }
 
+/// What a mover was told.
+#[derive(Default)]
+struct Heard(Mutex<Vec<Option<Violation>>>);
+
+impl Mover for Heard {
+    fn hear(&self, violation: Option<&Violation>) {
+        self.0.lock().push(violation.cloned());
+    }
+}
+
 #[test]
 fn what_was_decided_is_explained_and_is_decided_again() {
     let sim = Sim::new(4);
@@ -104,6 +115,8 @@ fn what_was_decided_is_explained_and_is_decided_again() {
     config.tree.level1_bytes = 256 << 10;
     let node = sim.block_on(Node::open(&config, machine)).expect("the node opens");
     let partition = sim.block_on(node.default_partition()).expect("opens");
+    let heard = Arc::new(Heard::default());
+    node.set_mover(heard.clone());
     for second in 0..60_u32 {
         for item in 0..100_u32 {
             let mut batch = Batch::new();
@@ -116,6 +129,11 @@ fn what_was_decided_is_explained_and_is_decided_again() {
     assert!(ticks.len() >= 60);
     let again = policy::replay(config.profile, settings(&config), ticks.iter().map(|tick| &tick.sample));
     assert!(ticks.iter().zip(&again).all(|(tick, again)| tick.decision == *again));
+    let violations: Vec<_> = ticks.iter().filter_map(|tick| tick.decision.violation.clone().map(Some)).collect();
+    let told: Vec<_> = heard.0.lock().iter().filter(|violation| violation.is_some()).cloned().collect();
+    assert!(!violations.is_empty() && told == violations, "the mover hears of each, second by second");
+    let named = violations[0].as_ref().and_then(|violation| violation.moves.first().map(|it| it.owner));
+    assert_eq!(named, Some(partition.owner()));
     let said: Vec<String> = ticks.iter().filter_map(|tick| policy::explain(tick, partition.owner())).collect();
     assert!(
         said.iter()
@@ -123,6 +141,7 @@ fn what_was_decided_is_explained_and_is_decided_again() {
                 .starts_with("stage1: only level 0 is compacted, into level 1, because the node's load needs")),
         "{said:#?}"
     );
+    assert!(said.iter().any(|said| said.contains("It should leave this node")), "{said:#?}");
     let behaviour = node.behaviour();
     let changes = ticks.windows(2).filter(|pair| {
         let stages = [0, 1].map(|at| pair[at].decision.knobs.partitions.first().map(|knobs| knobs.stage));
@@ -130,6 +149,9 @@ fn what_was_decided_is_explained_and_is_decided_again() {
     });
     assert_eq!(behaviour.transitions.iter().sum::<u64>(), changes.count() as u64);
     assert!(behaviour.underused <= behaviour.backlogged && behaviour.backlogged > 0, "{behaviour:?}");
+    sim.run_until(sim.now() + 60 * EVERY);
+    let ends: Vec<bool> = heard.0.lock().iter().map(Option::is_none).collect();
+    assert!(ends.last() == Some(&true) && ends.windows(2).all(|pair| !(pair[0] && pair[1])), "and of each end, once");
 }
 
 #[test]

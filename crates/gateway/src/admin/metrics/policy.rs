@@ -9,7 +9,7 @@ use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Unit;
-use weir_node::{Behaviour, Node, Stage, Tick};
+use weir_node::{Behaviour, Node, Stage, Tick, Violation};
 
 use super::Sheet;
 use super::ledger::TENANTS_MAX;
@@ -39,6 +39,7 @@ impl Collector for PolicyMetrics {
         let mut sheet = Sheet(encoder);
         behaviour(&mut sheet, &self.0.behaviour())?;
         let Some(tick) = self.0.last_tick() else { return Ok(()) };
+        violation(&mut sheet, tick.decision.violation.as_ref(), |tenant| name_of(&self.0, tenant))?;
         let standings = most_pressed(standings(&tick));
         let named: Vec<_> = standings.into_iter().map(|(tenant, it)| (name_of(&self.0, tenant), it)).collect();
         by_tenant(&mut sheet, &named)
@@ -60,6 +61,23 @@ fn behaviour(sheet: &mut Sheet<'_>, behaviour: &Behaviour) -> fmt::Result {
     seconds("weir_device_backlogged", help, behaviour.backlogged)?;
     let help = "The part of that during which less than 95 % of device_bandwidth was used";
     seconds("weir_device_underused", help, behaviour.underused)
+}
+
+/// Who should leave, and how short the node is without that.
+fn violation(sheet: &mut Sheet<'_>, violation: Option<&Violation>, name: impl Fn(u32) -> String) -> fmt::Result {
+    let help = "1 while the load needs more of the disk than a node should be asked for (FX-5)";
+    sheet.gauge("weir_violation", help, None, &[(&[], u64::from(violation.is_some()))])?;
+    let moves: Vec<(String, String, u64)> = violation
+        .iter()
+        .flat_map(|violation| &violation.moves)
+        .map(|it| (name(it.owner.tenant), it.owner.partition.to_string(), it.bytes))
+        .take(TENANTS_MAX)
+        .collect();
+    let labels: Vec<_> =
+        moves.iter().map(|(tenant, partition, _)| [("tenant", tenant.as_str()), ("partition", partition)]).collect();
+    let bytes: Vec<_> = labels.iter().zip(&moves).map(|(labels, (.., bytes))| (&labels[..], *bytes)).collect();
+    let help = "Size of a partition that should be moved to another node, by the policy of this one";
+    sheet.gauge("weir_partition_to_move", help, Some(&Unit::Bytes), &bytes)
 }
 
 /// By number. Tenants with no partition awake are not in it.
