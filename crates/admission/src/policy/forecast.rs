@@ -1,7 +1,7 @@
 //! How long until a write would stall: a fluid model of one tree under the present load, bandwidth and stage.
 
 use super::knobs::Scope;
-use super::meter::{Load, capacity};
+use super::meter::Load;
 use super::sample::{Sample, TreeFacts};
 use crate::bucket::UNLIMITED;
 use crate::limits::{Direction, Limits};
@@ -18,20 +18,23 @@ pub struct Tokens {
     pub merge: f64,
 }
 
+/// What the node's bandwidth leaves for flushes and merges, in bytes per second: foreground comes first.
+pub fn left(sample: &Sample, loads: &[Load]) -> f64 {
+    let sum = |of: fn(&Load) -> f64| loads.iter().map(of).sum::<f64>();
+    let (log, read) = (sum(|load| load.log), sum(|load| load.read));
+    match (&sample.device, sample.device.rates(Direction::Write).bytes) {
+        (_, UNLIMITED) => f64::INFINITY,
+        (Limits::Shared(_), both) => (both as f64 - log - read).max(0.0),
+        // Levels 0 and 1 are in memory: what relieves level 0 only writes.
+        (Limits::Split { .. }, write) => (write as f64 - log).max(0.0),
+    }
+}
+
 /// What the node's bandwidth is to every partition while all write as they do, in the order of the sample: foreground first, then
 /// flushes, and everybody in proportion to what he writes.
 pub fn tokens(sample: &Sample, loads: &[Load]) -> Vec<Tokens> {
-    let sum = |of: fn(&Load) -> f64| loads.iter().map(of).sum::<f64>();
-    let (ingest, log, read) = (sum(|load| load.ingest), sum(|load| load.log), sum(|load| load.read));
-    let left = match (&sample.device, capacity(&sample.device)) {
-        (_, None) => f64::INFINITY,
-        (Limits::Shared(_), Some(capacity)) => (capacity - log - read).max(0.0),
-        // Levels 0 and 1 are in memory: what relieves level 0 only writes.
-        (device, Some(_)) => match device.rates(Direction::Write).bytes {
-            UNLIMITED => f64::INFINITY,
-            write => (write as f64 - log).max(0.0),
-        },
-    };
+    let ingest = loads.iter().map(|load| load.ingest).sum::<f64>();
+    let left = left(sample, loads);
     let of = |load: &Load| {
         let part = if ingest > 0.0 { load.ingest / ingest } else { 1.0 };
         let flush = if left.is_finite() { left * FLUSH_SHARE * part } else { left };

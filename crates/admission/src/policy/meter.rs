@@ -152,17 +152,6 @@ fn amplification(ingested: f64, background: f64, partition: &PartitionSample) ->
     measured.clamp(AMPLIFICATION_MIN, amplification_bound(partition.tree.depth).max(AMPLIFICATION_MIN))
 }
 
-/// Bytes per second that the device gives, both directions together; `None` if it is not limited.
-pub fn capacity(device: &Limits) -> Option<f64> {
-    let rate = |direction| device.rates(direction).bytes;
-    let (read, write) = (rate(Direction::Read), rate(Direction::Write));
-    match device {
-        Limits::Shared(_) => (read != UNLIMITED).then_some(read as f64),
-        Limits::Split { .. } if read == UNLIMITED && write == UNLIMITED => None,
-        Limits::Split { .. } => Some(read as f64 + write as f64),
-    }
-}
-
 /// Share of the device that `foreground_read`, `log` and `background` bytes per second take, 1 = all of it. Where reads and writes have
 /// budgets of their own, the fuller one counts, and background is divided as the levels divide it.
 pub fn share(device: &Limits, read: f64, log: f64, background: f64) -> f64 {
@@ -173,6 +162,21 @@ pub fn share(device: &Limits, read: f64, log: f64, background: f64) -> f64 {
         Limits::Split { .. } => {
             let written = background * WRITTEN_SHARE;
             of(read + background - written, rate(Direction::Read)).max(of(log + written, rate(Direction::Write)))
+        }
+    }
+}
+
+/// Background bytes per second with which, beside `read` and `log`, `wanted` of the device is in use: the inverse of [`share`]. Negative where
+/// those alone take more; infinite where the device has no limit.
+pub fn background_at(device: &Limits, read: f64, log: f64, wanted: f64) -> f64 {
+    let rate = |direction| device.rates(direction).bytes;
+    let left =
+        |rate: u64, taken: f64| if rate == UNLIMITED { f64::INFINITY } else { wanted * rate.max(1) as f64 - taken };
+    match device {
+        Limits::Shared(rates) => left(rates.bytes, read + log),
+        Limits::Split { .. } => {
+            let reads = left(rate(Direction::Read), read) / (1.0 - WRITTEN_SHARE);
+            reads.min(left(rate(Direction::Write), log) / WRITTEN_SHARE)
         }
     }
 }
@@ -193,6 +197,24 @@ mod tests {
     fn the_bound_is_46_with_four_levels() {
         // FX-13.
         assert_eq!([1, 2, 3, 4].map(amplification_bound), [3.0, 24.0, 46.0, 68.0]);
+    }
+
+    #[test]
+    fn what_is_left_for_the_background_is_the_inverse_of_the_share() {
+        let rates = |bytes| crate::limits::Rates::bytes(bytes);
+        let devices = [
+            Limits::bytes(100),
+            Limits::Split { read: rates(200), write: rates(100) },
+            Limits::Split { read: rates(40), write: rates(100) },
+            Limits::Split { read: rates(UNLIMITED), write: rates(100) },
+        ];
+        for device in devices {
+            for wanted in [0.75, 1.0] {
+                let background = background_at(&device, 3.0, 5.0, wanted);
+                assert!(background > 0.0 && (share(&device, 3.0, 5.0, background) - wanted).abs() < 1e-9, "{device:?}");
+            }
+        }
+        assert!(background_at(&Limits::UNLIMITED, 1.0, 1.0, 0.5).is_infinite());
     }
 
     #[test]

@@ -166,7 +166,7 @@ impl Policy {
     /// Takes in a sample and says where all knobs go. Samples come in the order of their time.
     pub fn decide(&mut self, sample: &Sample) -> Decision {
         let deferral = &self.deferral;
-        let loads = self.meters.observe(sample, |owner| deferral.is_deferred(owner));
+        let loads = self.meters.observe(sample, |owner| deferral.is_atypical(owner));
         let partitions = self.bandwidth.decide(sample, &loads);
         let mut knobs = Knobs { node: self.node(sample.device), partitions };
         self.deferral.decide(sample, &loads, &mut knobs);

@@ -8,7 +8,7 @@ use super::{BandwidthPolicy, BandwidthSettings, front};
 use crate::bucket::UNLIMITED;
 use crate::limits::{Limits, Rates};
 use crate::policy::knobs::PartitionKnobs;
-use crate::policy::meter::{Load, capacity};
+use crate::policy::meter::{Load, background_at};
 use crate::policy::sample::{PartitionSample, Sample};
 
 /// The rate is never below this share of the largest (U-9).
@@ -26,15 +26,14 @@ pub struct Reserved {
 }
 
 impl Reserved {
-    /// The background rate of a partition, `spare` being what nobody on the node needs; `None` while there is nothing to
-    /// go by.
-    fn background(&self, load: &Load, spare: f64) -> Option<f64> {
+    /// The background rate of a partition. `largest` is what one can have at most, `spare` what nobody on the node needs; `None` while there is
+    /// nothing to go by.
+    fn background(&self, load: &Load, largest: f64, spare: f64) -> Option<f64> {
         let paper = load.average.map(|average| average * load.amplification);
         if !self.floor {
             return paper;
         }
         let now = load.peak * load.amplification.max(FLOOR_AMPLIFICATION);
-        let largest = if self.settings.background == UNLIMITED { 0.0 } else { self.settings.background as f64 };
         Some(paper.unwrap_or(largest).max(now).max(largest * FLOOR).max(spare))
     }
 
@@ -55,12 +54,17 @@ impl BandwidthPolicy for Reserved {
     }
 
     fn decide(&mut self, sample: &Sample, loads: &[Load]) -> Vec<PartitionKnobs> {
-        let device = capacity(&sample.device);
-        let needed: f64 = loads.iter().map(|load| load.read + load.log + load.background_need()).sum();
-        let of = |(partition, load): (&PartitionSample, &Load)| match device {
+        let sum = |of: fn(&Load) -> f64| loads.iter().map(of).sum::<f64>();
+        let (read, log) = (sum(|load| load.read), sum(|load| load.log));
+        let spare = (background_at(&sample.device, read, log, 1.0) - sum(Load::background_need)).max(0.0);
+        let configured =
+            if self.settings.background == UNLIMITED { f64::INFINITY } else { self.settings.background as f64 };
+        // Where as much is configured as there is, that is what the device gives.
+        let largest = background_at(&sample.device, 0.0, 0.0, 1.0).min(configured);
+        let of = |(partition, load): (&PartitionSample, &Load)| match spare.is_finite() {
             // Where the device has no limit, nothing is over-subscribed: what is configured holds.
-            None => self.knobs(partition, None),
-            Some(device) => self.knobs(partition, self.background(load, (device - needed).max(0.0))),
+            false => self.knobs(partition, None),
+            true => self.knobs(partition, self.background(load, largest, spare)),
         };
         sample.partitions.iter().zip(loads).map(of).collect()
     }

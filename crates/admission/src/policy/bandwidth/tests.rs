@@ -64,6 +64,18 @@ fn the_hole_after_idle_is_closed() {
 }
 
 #[test]
+fn as_much_as_there_is_means_the_device() {
+    // What `weir serve` is configured with: somebody idle on a full node must still be able to flush.
+    let settings = BandwidthSettings { background: crate::UNLIMITED, ..SETTINGS };
+    let sample = sample(Limits::bytes(100_000_000));
+    let mut reserved = Reserved { settings, floor: true };
+    let knobs = reserved.decide(&sample, &[load(0.0, Some(0.0)), load(6e6, Some(6e6))]);
+    assert_eq!(knobs[0].background, Limits::bytes(5_000_000));
+    let fresh = reserved.decide(&sample, &[load(0.0, None), load(6e6, Some(6e6))]);
+    assert_eq!(fresh[0].background, Limits::bytes(100_000_000), "nothing is known in the first minute");
+}
+
+#[test]
 fn an_unlimited_device_limits_nobody_behind() {
     let settings = BandwidthSettings { background: crate::UNLIMITED, ..SETTINGS };
     let knobs = Reserved { settings, floor: true }.decide(&sample(Limits::UNLIMITED), &[Load::default(); 2]);

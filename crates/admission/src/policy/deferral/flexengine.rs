@@ -7,14 +7,14 @@
 //! Ours, where the paper is silent: "usage" is what the load *needs* (U-1: behind a limiter, usage cannot pass the limit, and
 //! catching up would look like load). Which partitions: the hungry ones (FX-27).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use weir_io::Owner;
 
 use super::{DeferralPolicy, ENTER, STAGE_TWO_PERCENT, demand};
 use crate::policy::forecast::{Course, seconds_to_stall, tokens};
 use crate::policy::knobs::{Knobs, PartitionKnobs, Reason, Stage};
-use crate::policy::meter::{Load, capacity};
+use crate::policy::meter::{Load, background_at};
 use crate::policy::sample::{PartitionSample, Sample};
 
 /// See the module.
@@ -22,12 +22,14 @@ pub struct FlexEngine {
     /// The last stage that is used: 1 for the paper's ablation.
     pub last: Stage,
     stages: BTreeMap<Owner, Stage>,
+    /// Whose trees are catching up on what was put off.
+    owing: BTreeSet<Owner>,
 }
 
 impl FlexEngine {
     /// With stages up to `last`.
     pub fn new(last: Stage) -> Self {
-        Self { last, stages: BTreeMap::new() }
+        Self { last, stages: BTreeMap::new(), owing: BTreeSet::new() }
     }
 
     fn next(&self, now: Stage, short: bool, hungry: bool, partition: &PartitionSample) -> Stage {
@@ -45,17 +47,21 @@ impl FlexEngine {
 impl DeferralPolicy for FlexEngine {
     fn decide(&mut self, sample: &Sample, loads: &[Load], knobs: &mut Knobs) {
         let demand = demand(sample, loads);
-        let share = capacity(&sample.device).map(|capacity| {
-            let foreground: f64 = loads.iter().map(|load| load.read + load.log).sum();
-            ENTER * (capacity - foreground).max(0.0) / loads.len().max(1) as f64
-        });
+        let sum = |of: fn(&Load) -> f64| loads.iter().map(of).sum::<f64>();
+        let left = background_at(&sample.device, sum(|load| load.read), sum(|load| load.log), 1.0).max(0.0);
+        let share = ENTER * left / loads.len().max(1) as f64;
         let tokens = tokens(sample, loads);
         let mut stages = BTreeMap::new();
         for (index, (partition, load)) in sample.partitions.iter().zip(loads).enumerate() {
             let before = self.stages.get(&partition.owner).copied().unwrap_or_default();
-            let hungry = load.ingest > 0.0 && share.is_some_and(|share| load.background_need() >= share);
+            let hungry = load.ingest > 0.0 && load.background_need() >= share;
             let stage = self.next(before, demand >= ENTER, hungry, partition);
             stages.insert(partition.owner, stage);
+            if stage.is_deferred() {
+                self.owing.insert(partition.owner);
+            } else if partition.tree.debt() == 0 {
+                self.owing.remove(&partition.owner);
+            }
             let knob = &mut knobs.partitions[index];
             let why = match stage {
                 Stage::Normal => Reason::Enough,
@@ -73,9 +79,10 @@ impl DeferralPolicy for FlexEngine {
                 seconds_to_stall(&partition.tree, load.ingest, tokens[index], course).map(super::nanos);
         }
         self.stages = stages;
+        self.owing.retain(|owner| self.stages.contains_key(owner));
     }
 
-    fn is_deferred(&self, owner: Owner) -> bool {
-        self.stages.get(&owner).is_some_and(|stage| stage.is_deferred())
+    fn is_atypical(&self, owner: Owner) -> bool {
+        self.owing.contains(&owner)
     }
 }

@@ -18,6 +18,8 @@ const STEP: std::ops::RangeInclusive<f64> = 0.5..=1.5;
 pub struct Guard {
     /// Bytes per second; `None` while it is shut.
     rate: Option<f64>,
+    /// What users wrote before it opened, in bytes per second.
+    wanted: f64,
     error: f64,
 }
 
@@ -35,10 +37,16 @@ pub struct Pressure {
 }
 
 impl Guard {
+    /// What users want to write, in bytes per second: what they do (`ingest`) while it is shut, and what they did before while it is open.
+    pub fn wanted(&self, ingest: f64) -> f64 {
+        if self.rate.is_some() { self.wanted.max(ingest) } else { ingest }
+    }
+
     /// The rate that writes have from now on.
     pub fn step(&mut self, pressure: &Pressure) -> Option<u64> {
         let Pressure { watermark, is_near, ingest, sustainable } = *pressure;
         let error = watermark - SET_POINT;
+        self.wanted = self.wanted(ingest);
         let rate = match self.rate {
             None if is_near && watermark >= OPEN && sustainable.is_finite() => Some(sustainable.min(ingest)),
             None => None,
@@ -70,5 +78,15 @@ mod tests {
         // CR-3: (0.75 - 0.5) and (0.75 - 0.8) make 1 - 0.125 + 0.02.
         assert_eq!(guard.step(&at(0.75, false)), Some(1_790_000));
         assert_eq!(guard.step(&at(0.69, false)), None);
+    }
+
+    #[test]
+    fn what_was_wanted_is_remembered_while_it_is_open() {
+        let mut guard = Guard::default();
+        guard.step(&Pressure { ingest: 3e6, ..at(0.9, true) });
+        guard.step(&Pressure { ingest: 1e6, ..at(0.9, true) });
+        assert_eq!(guard.wanted(0.5e6), 3e6);
+        guard.step(&at(0.5, false));
+        assert_eq!(guard.wanted(0.5e6), 0.5e6);
     }
 }

@@ -13,7 +13,7 @@ pub struct Never;
 impl DeferralPolicy for Never {
     fn decide(&mut self, _: &Sample, _: &[Load], _: &mut Knobs) {}
 
-    fn is_deferred(&self, _: Owner) -> bool {
+    fn is_atypical(&self, _: Owner) -> bool {
         false
     }
 }

@@ -2,6 +2,9 @@
 
 use weir_io::Nanos;
 
+use crate::limits::Limits;
+use crate::policy::meter::{Load, background_at};
+
 /// Time between two doublings, in nanoseconds.
 const EVERY: Nanos = 5_000_000_000;
 /// What the load and catching up may take together, as a share of the device.
@@ -35,9 +38,11 @@ impl Ramp {
         self.slots
     }
 
-    /// Bytes per second for all who catch up, beside a load that needs `demand` of the device's `capacity`.
-    pub fn budget(capacity: f64, demand: f64) -> f64 {
-        capacity * (TOGETHER - demand).max(0.0)
+    /// Bytes per second for all who catch up, beside `loads`.
+    pub fn budget(device: &Limits, loads: &[Load]) -> f64 {
+        let sum = |of: fn(&Load) -> f64| loads.iter().map(of).sum::<f64>();
+        let all = background_at(device, sum(|load| load.read), sum(|load| load.log), TOGETHER);
+        (all - sum(Load::background_need)).max(0.0)
     }
 }
 
@@ -51,6 +56,7 @@ mod tests {
         let mut at = |second: u64, short| ramp.step(second * 1_000_000_000, true, short);
         assert_eq!([1, 4, 5, 9, 10, 15].map(|second| at(second, false)), [1, 1, 2, 2, 4, 8]);
         assert_eq!([at(16, true), at(17, false), at(21, false)], [4, 4, 8]);
-        assert_eq!(Ramp::budget(100.0, 0.5), 25.0);
+        let load = Load { read: 10.0, ingest: 4.0, amplification: 10.0, ..Load::default() };
+        assert_eq!(Ramp::budget(&Limits::bytes(100), &[load]), 25.0);
     }
 }

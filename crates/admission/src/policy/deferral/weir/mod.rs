@@ -22,9 +22,9 @@ use self::latch::Latch;
 use self::partition::State;
 use super::{DeferralPolicy, ENTER, Pressure, Ramp, STAGE_TWO_PERCENT, demand, nanos};
 use crate::limits::{Direction, Limits, Rates};
-use crate::policy::forecast::{Course, Tokens, seconds_to_stall, tokens};
+use crate::policy::forecast::{Course, Tokens, left, seconds_to_stall, tokens};
 use crate::policy::knobs::{Knobs, Reason, Scope, Stage};
-use crate::policy::meter::{Load, capacity};
+use crate::policy::meter::{Load, share};
 use crate::policy::sample::{PartitionSample, Sample};
 
 /// Partitions are put off until the rest needs no more than this share of the device (U-2).
@@ -67,6 +67,11 @@ impl Look<'_> {
 
     /// Background bytes per second that it needs in `stage`.
     fn need(&self, stage: Stage) -> f64 {
+        self.load.ingest * self.amplification(stage)
+    }
+
+    /// Background bytes that a byte costs in `stage`.
+    fn amplification(&self, stage: Stage) -> f64 {
         let tree = &self.sample.tree;
         let amplification = match stage.scope() {
             Scope::All => self.load.amplification,
@@ -76,7 +81,7 @@ impl Look<'_> {
                 2.0 + tree.l1_bytes as f64 / batch as f64
             }
         };
-        self.load.ingest * amplification.min(self.load.amplification)
+        amplification.min(self.load.amplification)
     }
 
     fn has_backlog(&self) -> bool {
@@ -187,7 +192,7 @@ impl Weir {
     }
 
     /// The last valve, by partition (C-1, U-22).
-    fn guard(&mut self, look: &Look<'_>, stall_in: Option<f64>, late: bool) -> Option<u64> {
+    fn guard(&mut self, look: &Look<'_>, stall_in: Option<f64>, late: bool, each: f64) -> Option<u64> {
         let state = self.partitions.get_mut(&look.sample.owner)?;
         let tree = &look.sample.tree;
         let full = (look.gathering.buffers * tree.memtable_bytes).max(1);
@@ -197,7 +202,7 @@ impl Weir {
             watermark: (tree.unflushed as f64 / full as f64).max(0.8 * tree.l0_runs as f64 / close as f64),
             is_near: stall_in.is_some_and(|seconds| seconds < near),
             ingest: look.load.ingest,
-            sustainable: (look.tokens.flush + look.tokens.merge) * look.load.ingest / look.need(state.stage).max(1.0),
+            sustainable: each * state.guard.wanted(look.load.ingest) / look.amplification(state.stage).max(1.0),
         })
     }
 }
@@ -205,7 +210,7 @@ impl Weir {
 impl DeferralPolicy for Weir {
     fn decide(&mut self, sample: &Sample, loads: &[Load], knobs: &mut Knobs) {
         let now = sample.now;
-        let limited = capacity(&sample.device);
+        let limited = !sample.device.is_unlimited();
         let demand = demand(sample, loads);
         let is_pressed = sample.partitions.iter().any(|partition| {
             partition.tree.l0_runs >= PRESSED_RUNS
@@ -213,8 +218,8 @@ impl DeferralPolicy for Weir {
         });
         self.latch.step(now, demand, is_pressed);
         let short = self.latch.short_since();
-        let gathering = gather::choose(sample, loads, &tokens(sample, loads), short.is_some());
         let tokens = tokens(sample, loads);
+        let gathering = gather::choose(sample, loads, &tokens, short.is_some());
         let looks: Vec<Look<'_>> = (sample.partitions.iter().zip(loads).zip(tokens).zip(gathering))
             .map(|(((sample, load), tokens), gathering)| Look { sample, load, tokens, gathering })
             .collect();
@@ -224,8 +229,9 @@ impl DeferralPolicy for Weir {
             self.partitions.insert(look.sample.owner, state.seen(now, look.sample));
         }
         if short.is_some() {
-            let foreground = loads.iter().map(|load| load.read + load.log).sum::<f64>();
-            let share_of = |background: f64| limited.map_or(0.0, |capacity| (foreground + background) / capacity);
+            let sum = |of: fn(&Load) -> f64| loads.iter().map(of).sum::<f64>();
+            let (read, log) = (sum(|load| load.read), sum(|load| load.log));
+            let share_of = |background: f64| share(&sample.device, read, log, background);
             self.put_off(now, &looks, share_of, demand);
             self.deepen(now, &looks);
             // It begins anew when the shortage is over.
@@ -235,6 +241,12 @@ impl DeferralPolicy for Weir {
         }
         let catching_up = |state: &&State| matches!(state.stage, Stage::Drain | Stage::Resume);
         let busy = self.partitions.values().filter(catching_up).count().max(1) as f64;
+        // Whoever is throttled keeps the share of the bandwidth that he had before: in proportion to what is left of his writes, it would
+        // shrink with them, and they with it.
+        let wanted = |look: &Look<'_>| {
+            self.partitions.get(&look.sample.owner).map_or(0.0, |state| state.guard.wanted(look.load.ingest))
+        };
+        let each = left(sample, loads) / looks.iter().map(wanted).sum::<f64>().max(1.0);
         let late = short.is_some_and(|since| now - since > 2 * self.migration);
         for (look, knob) in looks.iter().zip(&mut knobs.partitions) {
             let Some(state) = self.partitions.get(&look.sample.owner) else { continue };
@@ -243,16 +255,16 @@ impl DeferralPolicy for Weir {
             let stall_in = look.stall_in(state.stage);
             knob.time_to_stall = stall_in.map(nanos);
             knob.flush_may_rush = true;
-            if let (Some(capacity), true) = (limited, catching_up(&state)) {
-                let rate = look.load.ingest * look.load.amplification + Ramp::budget(capacity, demand) / busy;
+            if limited && catching_up(&state) {
+                let rate = look.load.background_need() + Ramp::budget(&sample.device, loads) / busy;
                 let most = knob.background.rates(Direction::Write).bytes;
                 knob.background = Limits::Shared(Rates::bytes((rate as u64).clamp(4096, most.max(4096))));
             }
-            knob.write_rate = self.guard(look, stall_in, late);
+            knob.write_rate = self.guard(look, stall_in, late, each);
         }
     }
 
-    fn is_deferred(&self, owner: Owner) -> bool {
-        self.partitions.get(&owner).is_some_and(|state| state.stage.is_deferred())
+    fn is_atypical(&self, owner: Owner) -> bool {
+        self.partitions.get(&owner).is_some_and(|state| state.stage != Stage::Normal)
     }
 }

@@ -2,7 +2,7 @@
 
 use weir_io::Nanos;
 
-use crate::policy::deferral::Guard;
+use crate::policy::deferral::{Guard, STAGE_TWO_PERCENT};
 use crate::policy::knobs::{Reason, Stage};
 use crate::policy::sample::PartitionSample;
 
@@ -28,9 +28,11 @@ pub struct State {
 }
 
 impl State {
-    /// Just opened: with level 0 above its trigger it begins in drain (U-19), where the device has a limit.
-    pub fn opened(now: Nanos, partition: &PartitionSample, capacity: Option<f64>) -> Self {
-        let is_long = capacity.is_some() && partition.tree.l0_runs > partition.tree.l0_trigger;
+    /// Just opened: with a level 0 as long as starts stage two it begins in drain (U-19), where the device has a limit. Above its trigger alone
+    /// would not do: trees gather more runs than that where it saves rewriting level 1.
+    pub fn opened(now: Nanos, partition: &PartitionSample, limited: bool) -> Self {
+        let tree = &partition.tree;
+        let is_long = limited && tree.l0_runs * 100 >= tree.l0_slow * STAGE_TWO_PERCENT;
         let (stage, why) = if is_long { (Stage::Drain, Reason::Opened) } else { (Stage::Normal, Reason::Enough) };
         let since = is_long.then_some(now);
         Self { stage, why, guard: Guard::default(), since, usual_p99: None, slow_until: 0 }
