@@ -15,8 +15,6 @@
 //! `second,tenant,writes,reads`, a header first: from that second on, the tenant (from 0) asks for these shares of what it bought (0 to 1). Lines are in
 //! the order of seconds, which are multiples of one step.
 
-use std::fmt::Write as _;
-
 use weir_io::Rng;
 
 /// Seconds of a generated step.
@@ -66,14 +64,14 @@ impl Trace {
 
     /// As a file has it.
     pub fn to_csv(&self) -> String {
-        let mut text = String::from("second,tenant,writes,reads\n");
+        let mut text = format!("{HEADER}\n");
         let mut last = vec![(-1.0, -1.0); self.tenants.len()];
         let steps = self.tenants.iter().map(Vec::len).max().unwrap_or(0);
         for step in 0..steps {
             for (tenant, shares) in self.tenants.iter().enumerate() {
                 if let Some(&now) = shares.get(step).filter(|now| step == 0 || last[tenant] != **now) {
                     last[tenant] = now;
-                    let _ = writeln!(text, "{},{tenant},{:.4},{:.4}", step as u64 * self.step, now.0, now.1);
+                    text += &line(step as u64 * self.step, tenant, now);
                 }
             }
         }
@@ -92,7 +90,7 @@ impl Trace {
             let &[second, tenant, writes, reads] = &cells[..] else { return Err(bad()) };
             let share = |text: &str| text.parse().ok().filter(|share: &f32| (0.0..=1.0).contains(share));
             let (second, tenant) =
-                (second.parse::<u64>().ok(), tenant.parse::<usize>().ok().filter(|&tenant| tenant < 1_024));
+                (second.parse::<u64>().ok(), tenant.parse::<usize>().ok().filter(|&tenant| tenant < TENANTS_MAX));
             let (second, tenant) = second.zip(tenant).ok_or_else(bad)?;
             let shares = share(writes).zip(share(reads)).ok_or_else(bad)?;
             if changes.last().is_some_and(|&(last, _, _)| last > second) || second > SECONDS_MAX {
@@ -102,7 +100,13 @@ impl Trace {
         }
         let step = changes.iter().fold(0, |step, &(second, _, _)| gcd(step, second)).max(1);
         let end = changes.last().map_or(0, |&(second, _, _)| second / step + 1) as usize;
-        let mut tenants = vec![Vec::new(); changes.iter().map(|&(_, tenant, _)| tenant + 1).max().unwrap_or(0)];
+        let tenants = changes.iter().map(|&(_, tenant, _)| tenant + 1).max().unwrap_or(0);
+        if tenants.saturating_mul(end) > CELLS_MAX {
+            return Err(format!(
+                "{tenants} tenants in {end} steps of {step} s are too many: {CELLS_MAX} in all at most, so take longer steps"
+            ));
+        }
+        let mut tenants = vec![Vec::new(); tenants];
         for (second, tenant, shares) in changes {
             let steps: &mut Vec<(f32, f32)> = &mut tenants[tenant];
             let last = steps.last().copied().unwrap_or_default();
@@ -130,8 +134,19 @@ impl Trace {
     }
 }
 
+/// A line of a file, its end included.
+pub fn line(second: u64, tenant: usize, (writes, reads): (f32, f32)) -> String {
+    format!("{second},{tenant},{writes:.4},{reads:.4}\n")
+}
+
+/// The first line of a file.
+pub const HEADER: &str = "second,tenant,writes,reads";
+/// Tenants that a file may have.
+pub const TENANTS_MAX: usize = 1024;
 /// A month: what a file may have at most.
 const SECONDS_MAX: u64 = 31 * 86_400;
+/// Steps of all tenants together that a file may have: 512 tenants in steps of 10 s for a week.
+const CELLS_MAX: usize = 32 << 20;
 
 fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }

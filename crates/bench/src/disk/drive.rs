@@ -98,29 +98,33 @@ pub fn drive(
     };
     let mut look = Look::new(partitions);
     let mut series = Vec::new();
-    let sent = thread::scope(|scope| -> Result<Vec<Sent>> {
+    let (sent, bytes, spent) = thread::scope(|scope| -> Result<(Vec<Sent>, Bytes, Account)> {
         let load = &load;
         let mut seed = Rng::new(plan.args.seed);
         let writers: Vec<_> = (0..partitions)
             .map(|partition| {
                 let rng = seed.fork("writes");
-                scope.spawn(move || load.write(partition, rng))
+                let named = thread::Builder::new().name(format!("writer-{partition}"));
+                Ok(named.spawn_scoped(scope, move || load.write(partition, rng))?)
             })
-            .collect();
+            .collect::<Result<_>>()?;
         let readers = if plan.args.rcu > 0 { partitions } else { 0 };
         for partition in 0..readers {
             let rng = seed.fork("reads");
             scope.spawn(move || load.read(partition, rng));
         }
         let watched = load.watch(&start, &mut look, &mut series, told);
+        // Now: who is stuck in a stall moves bytes long after the last second.
+        let moved = fleet.bytes().and_then(|bytes| Ok((bytes, Account::now()?)));
         load.over.store(true, Ordering::Release);
         watched?;
-        writers.into_iter().map(|writer| writer.join().map_err(|_| Failure::from("a writer panicked"))).collect()
+        let (bytes, spent) = moved?;
+        let sent = writers.into_iter().map(|writer| writer.join().map_err(|_| Failure::from("a writer panicked")));
+        Ok((sent.collect::<Result<_>>()?, bytes, spent))
     })?;
     if let Some(error) = load.failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
         return Err(error);
     }
-    let spent = Account::now()?;
     (disk.kernel_read, disk.kernel_written) = (spent.read - before.read, spent.written - before.written);
     disk.cpu_seconds = spent.cpu_seconds - before.cpu_seconds;
     disk.within_10ms = Spread::of(&sent.iter().map(|sent| ratio(sent.done, sent.all)).collect::<Vec<_>>());
@@ -129,12 +133,12 @@ pub fn drive(
     disk.shape[1] = fleet.shape();
     let tally = tally.lock();
     let user = series.iter().map(|second: &Second| second.bytes.user).sum();
-    let bytes = Bytes { user, ..fleet.bytes()?.since(&start) };
+    let bytes = Bytes { user, ..bytes.since(&start) };
     let outcome = Outcome {
         scenario: plan.scenario.into(),
         world: WORLD.into(),
         profile: profile.into(),
-        params: params(plan),
+        params: params(plan, fleet),
         seed: plan.args.seed,
         normally_served: Spread::of(&tally.shares()),
         latency_us: latency(&tally.writes),
@@ -171,18 +175,19 @@ struct Load<'a> {
 }
 
 impl Load<'_> {
-    /// One partition's writer: new keys, unique values.
+    /// One partition's writer: new values of items that exist.
     fn write(&self, partition: usize, mut rng: Rng) -> Sent {
         let mut sent = Sent::default();
         let times = Schedule::of(self.from, self.until, self.plan.writes(partition), rng.fork("times"));
         let mut value = vec![0; self.plan.value_bytes()];
-        for (item, at) in (self.plan.items()..).zip(times) {
+        for at in times {
             self.sleep_until(at);
             sent.all += 1;
             if self.watch.nanos() >= self.until || self.over.load(Ordering::Acquire) {
                 self.tally.lock().wrote(partition, self.watch.nanos() - at, false);
                 continue;
             }
+            let item = rng.below(self.plan.items().max(1));
             fill(&mut value, &mut rng);
             if let Err(error) = self.fleet.put(partition, &key(item), &value) {
                 self.failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
@@ -200,8 +205,10 @@ impl Load<'_> {
         for at in Schedule::of(self.from, self.until, self.plan.reads(partition), rng.fork("times")) {
             self.sleep_until(at);
             self.tally.lock().partition_reads[partition].0 += 1;
-            if self.over.load(Ordering::Acquire) {
-                return;
+            // What stands behind a slow one until the end was not answered in time.
+            if self.watch.nanos() >= self.until || self.over.load(Ordering::Acquire) {
+                self.tally.lock().reads_failed += 1;
+                continue;
             }
             match self.fleet.get(partition, &key(self.choice.draw(&mut rng))) {
                 Ok(true) => self.tally.lock().read(partition, self.watch.nanos() - at),
@@ -296,7 +303,7 @@ impl Look {
                     partition,
                     from: stage_name(before.stage),
                     to: stage_name(state.stage),
-                    why: String::new(),
+                    why: fleet.why(partition),
                 });
             }
             self.states[partition] = state;
@@ -325,17 +332,22 @@ fn stage_name(stage: u8) -> String {
     STAGES.get(usize::from(stage)).copied().unwrap_or("?").to_owned()
 }
 
-/// Of what the caps allow; without caps of what the plan's device would have.
+/// Of what the caps allow, in the directions that have one; without caps of what the plan's device would have.
 fn utilisation(plan: &Plan, caps: Caps, disk: &Disk) -> f64 {
+    let moved = |cap: u64, bytes: u64| if cap == 0 && !caps.is_none() { 0 } else { bytes };
+    let moved = moved(caps.read, disk.kernel_read) + moved(caps.write, disk.kernel_written);
     let device = if caps.is_none() { plan.device() } else { caps.read + caps.write };
-    (disk.kernel_read + disk.kernel_written) as f64 / (device as f64 * plan.args.seconds as f64)
+    moved as f64 / (device as f64 * plan.args.seconds as f64)
 }
 
-fn params(plan: &Plan) -> Map<String, Value> {
-    plan.params(json!({
+fn params(plan: &Plan, fleet: &dyn Fleet) -> Map<String, Value> {
+    let mut params = plan.params(json!({
+        "device_bytes_per_sec": plan.device(),
         "background_bytes_per_user_byte": plan.background_bytes_per_user_byte(),
         "flush_threads": "one per partition",
-    }))
+    }));
+    params.extend(fleet.params());
+    params
 }
 
 fn load_average() -> f64 {

@@ -1,5 +1,6 @@
 //! What a scenario asks of a contestant: one store for each partition, in one process.
 
+use serde_json::{Map, Value};
 use weir_scenario::outcome::Bytes;
 
 use crate::Result;
@@ -39,6 +40,9 @@ pub trait Fleet: Send + Sync {
     /// What it was told, in its own words.
     fn remarks(&self) -> String;
 
+    /// Of that, what a result is to state: how often logs are synced, and the like.
+    fn params(&self) -> Map<String, Value>;
+
     /// Stores one pair in the store of `partition` and returns when it is in the kernel.
     fn put(&self, partition: usize, key: &[u8], value: &[u8]) -> Result<()>;
 
@@ -48,8 +52,11 @@ pub trait Fleet: Send + Sync {
     /// Flushes, and returns when no level of `partition` wants compaction.
     fn settle(&self, partition: usize) -> Result<()>;
 
-    /// The partition now.
+    /// The partition now. Asked by one thread, many times a second.
     fn state(&self, partition: usize) -> State;
+
+    /// Why its stage is what it is; empty where there are no stages.
+    fn why(&self, partition: usize) -> String;
 
     /// Device bytes by cause so far, of all partitions together; `user` stays 0.
     fn bytes(&self) -> Result<Bytes>;

@@ -2,8 +2,11 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use serde_json::{Map, Value, json};
+use weir_admission::policy::PartitionKnobs;
 use weir_io::real::{RealClock, RealFs, RealFsOptions, RealSpawn, block_on, blocking_scope};
 use weir_io::{Clock, Fs};
 use weir_lsm::Stall;
@@ -12,6 +15,7 @@ use weir_node::{Machine, Node, NodeConfig, Partition};
 use weir_scenario::outcome::Bytes;
 use weir_scenario::plan::Plan;
 use weir_scenario::preload;
+use weir_scenario::profile::COMPACTIONS_PER_PARTITION;
 use weir_scenario::watch::{bytes, place};
 
 use super::fleet::{Fleet, Flow, State};
@@ -28,7 +32,10 @@ const BACKGROUND_THREADS: usize = 3;
 pub struct Weir {
     node: Node,
     partitions: Vec<Arc<Partition>>,
+    /// Writes of each partition that had waited when its state was looked at last.
+    waited: Vec<AtomicU64>,
     remarks: String,
+    params: Map<String, Value>,
 }
 
 /// The machine itself, for a node below the current directory; with a disk of so many bytes a second, if `slowed`.
@@ -67,17 +74,30 @@ impl Weir {
             config.sync_interval / 1_000_000,
             config.bandwidth,
         );
-        Ok(Self { node, partitions, remarks })
+        let params = json!({
+            "sync": format!("{:?}", config.sync).to_lowercase(),
+            "sync_interval_ms": config.sync_interval / 1_000_000,
+            "compactions_per_partition": COMPACTIONS_PER_PARTITION,
+        });
+        let params = if let Value::Object(params) = params { params } else { Map::new() };
+        let waited = partitions.iter().map(|_| AtomicU64::new(0)).collect();
+        Ok(Self { node, partitions, waited, remarks, params })
     }
 }
 
 impl Weir {
     /// As the last tick of the policy has it.
-    fn stage(&self, partition: usize) -> u8 {
-        let Some(tick) = self.node.last_tick() else { return 0 };
-        let knobs = &tick.decision.knobs.partitions;
+    fn knobs(&self, partition: usize) -> Option<PartitionKnobs> {
+        let tick = self.node.last_tick()?;
         let owner = self.partitions[partition].owner();
-        knobs.iter().find(|knobs| knobs.owner == owner).map_or(0, |knobs| place(knobs.stage))
+        tick.decision.knobs.partitions.iter().find(|knobs| knobs.owner == owner).copied()
+    }
+
+    /// Whether a write has waited since the last look, for the tree, for the rate of a policy, or for memory.
+    fn has_waited(&self, partition: usize) -> bool {
+        let stalls = self.partitions[partition].metrics().stalls;
+        let now = stalls.iter().map(|times| times.slowed + times.stopped).sum();
+        self.waited[partition].swap(now, Ordering::Relaxed) != now
     }
 }
 
@@ -88,6 +108,14 @@ impl Fleet for Weir {
 
     fn remarks(&self) -> String {
         self.remarks.clone()
+    }
+
+    fn params(&self) -> Map<String, Value> {
+        self.params.clone()
+    }
+
+    fn why(&self, partition: usize) -> String {
+        self.knobs(partition).map_or_else(String::new, |knobs| knobs.why.to_string())
     }
 
     fn put(&self, partition: usize, key: &[u8], value: &[u8]) -> Result<()> {
@@ -111,17 +139,20 @@ impl Fleet for Weir {
 
     fn state(&self, partition: usize) -> State {
         let shape = self.partitions[partition].tree().shape();
+        let knobs = self.knobs(partition);
+        let has_waited = self.has_waited(partition);
         let flow = match shape.stall {
-            Stall::None => Flow::Free,
-            Stall::Slow(_) => Flow::Slow,
             Stall::Stop(_) => Flow::Stopped,
+            Stall::Slow(_) => Flow::Slow,
+            Stall::None if has_waited || knobs.is_some_and(|knobs| knobs.write_rate.is_some()) => Flow::Slow,
+            Stall::None => Flow::Free,
         };
         let upper: u64 = shape.levels[..2].iter().map(|level| level.bytes).sum();
         State {
             flow,
             l0: shape.levels[0].tables as u16,
             sealed: shape.sealed as u16,
-            stage: self.stage(partition),
+            stage: knobs.map_or(0, |knobs| place(knobs.stage)),
             memory: upper + (shape.memtable_bytes + shape.sealed_bytes) as u64,
         }
     }

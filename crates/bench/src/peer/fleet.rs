@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use serde_json::{Map, Value};
 use weir_lsm::TreeOptions;
 use weir_scenario::outcome::Bytes;
 
@@ -215,6 +216,10 @@ impl Fleet for RocksFleet {
         self.remarks.clone()
     }
 
+    fn params(&self) -> Map<String, Value> {
+        [("sync".to_owned(), format!("every {} KiB", SYNC_BYTES >> 10).into())].into_iter().collect()
+    }
+
     fn put(&self, partition: usize, key: &[u8], value: &[u8]) -> Result<()> {
         let (stores, store) = (&*self.stores, &self.stores.each[partition]);
         let (k, v) = (key.as_ptr().cast(), value.as_ptr().cast());
@@ -244,6 +249,10 @@ impl Fleet for RocksFleet {
 
     fn settle(&self, partition: usize) -> Result<()> {
         self.stores.store(partition).settle()
+    }
+
+    fn why(&self, _partition: usize) -> String {
+        String::new()
     }
 
     fn state(&self, partition: usize) -> State {

@@ -3,9 +3,10 @@
 mod address;
 mod config;
 mod mover;
+mod traffic;
 
 use std::error::Error;
-use std::fs;
+use std::fs::{self, File};
 use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -19,6 +20,7 @@ use tracing_subscriber::EnvFilter;
 use weir_admission::Limits;
 use weir_gateway::admin::kernel::KernelBytes;
 use weir_gateway::admin::node::{DoorCounts, NodeOperator};
+use weir_gateway::admin::operator::Operator;
 use weir_gateway::admin::{Admin, metrics};
 use weir_gateway::auth::slow::SlowHash;
 use weir_gateway::auth::{NodeTenants, Secrets};
@@ -29,6 +31,7 @@ use weir_node::{Machine, Node};
 
 use self::config::{Config, Device};
 use self::mover::Told;
+use self::traffic::Traffic;
 use crate::calibrate::{in_words, stored};
 
 /// Background threads are this much nicer than those that serve requests.
@@ -50,6 +53,9 @@ pub struct Serve {
     /// Settings, as docs/config.md explains them; the options here win over the file
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Writes down what tenants ask for, ten seconds a line, into a new file that `weir sim trace --trace FILE.csv` replays
+    #[arg(long, value_name = "FILE.csv")]
+    record_traffic: Option<PathBuf>,
     /// Let clients from other machines in although no secret is asked of them, and operators likewise
     #[arg(long)]
     insecure: bool,
@@ -62,6 +68,7 @@ Examples:
   weir serve --config weir.toml               settings from a file; see docs/config.md
   redis-cli SET greeting hello                any Redis client is a client
   curl http://127.0.0.1:6380/metrics          what a dashboard shows
+  weir serve --record-traffic week.csv        then: weir sim trace --trace week.csv
   kill -TERM PID                              answers what was asked, makes it durable, ends
 
 WEIR_LOG=debug shows more, WEIR_LOG=warn less; WEIR_LOG_FORMAT=json writes the log as JSON.";
@@ -76,6 +83,11 @@ impl Serve {
         // Whether clients show secrets is known once the catalogue has been read.
         let listen = address::resolve(&config.listen, "--listen", true)?;
         let admin = address::resolve(&config.admin, "--admin", self.insecure)?;
+        let recording = self.record_traffic.as_ref().map(|path| match Traffic::create(path) {
+            Ok(traffic) => Ok((path.clone(), traffic)),
+            Err(error) => Err(format!("--record-traffic {}: {error}", path.display())),
+        });
+        let recording = recording.transpose()?;
         let files = raise_file_limit();
         tracing::debug!(files, "open files allowed");
         tokio::runtime::Builder::new_current_thread().enable_io().build()?.block_on(serve(
@@ -83,6 +95,7 @@ impl Serve {
             listen,
             admin,
             self.insecure,
+            recording,
         ))
     }
 
@@ -111,7 +124,13 @@ fn read(path: &Path) -> Outcome<String> {
 }
 
 /// Sockets first, so that an address in use is known before a log is replayed; clients that connect meanwhile wait.
-async fn serve(config: Config, listen: SocketAddr, admin: SocketAddr, insecure: bool) -> Outcome {
+async fn serve(
+    config: Config,
+    listen: SocketAddr,
+    admin: SocketAddr,
+    insecure: bool,
+    recording: Option<(PathBuf, Traffic<File>)>,
+) -> Outcome {
     let mut signals = Signals::new()?;
     let clients = listen_at(listen, "--listen")?;
     let operators = listen_at(admin, "--admin")?;
@@ -145,8 +164,13 @@ async fn serve(config: Config, listen: SocketAddr, admin: SocketAddr, insecure: 
     let registry = metrics::registry(gateway.observer(), Arc::clone(&node), before);
     let observer = gateway.observer();
     let door = move || DoorCounts { connections: observer.connections(), latencies: observer.latencies() };
-    let operator = NodeOperator::new(Arc::clone(&node), clock, slow, door);
-    let admin_door = Admin::new(operators, registry, Arc::new(operator));
+    let operator = NodeOperator::new(Arc::clone(&node), clock.clone(), slow, door);
+    let operator: Arc<dyn Operator> = Arc::new(operator);
+    if let Some((path, traffic)) = recording {
+        let counts = Arc::downgrade(&operator);
+        tokio::spawn(traffic::record(traffic, path, counts, clock));
+    }
+    let admin_door = Admin::new(operators, registry, operator);
     let admin_task = tokio::spawn(admin_door.run());
     tracing::info!(
         data = %config.dir.display(),

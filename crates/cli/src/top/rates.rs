@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use clap::ValueEnum;
+use weir_gateway::admin::waits::Waits;
 use weir_gateway::admin::wire::{Top, TopTenant};
 use weir_gateway::latency::{self, percentile};
 
@@ -23,8 +24,8 @@ pub struct Row {
     pub written_bytes: u64,
     /// Device bytes, read and written, in the order of [`CAUSES`].
     pub device: [u64; CAUSES.len()],
-    /// Milliseconds that its writes waited for flush or compaction, over all of them.
-    pub stalled_ms: u64,
+    /// Milliseconds that its requests waited, over all of them, in the order of [`CAUSES`](weir_gateway::admin::waits::CAUSES).
+    pub waited_ms: Waits,
     /// Half of the replies took at most so many microseconds, as clients see it; `None` if there were none.
     pub p50_micros: Option<u64>,
     /// And 99 of a hundred.
@@ -63,8 +64,8 @@ pub enum Sort {
     Ops,
     /// Device bytes, all causes
     Device,
-    /// Time in stalls
-    Stalls,
+    /// Time that requests waited
+    Waits,
     /// Delays and refusals
     Throttles,
 }
@@ -83,19 +84,25 @@ impl Sort {
             Sort::Name => "name",
             Sort::Ops => "ops",
             Sort::Device => "device",
-            Sort::Stalls => "stalls",
+            Sort::Waits => "waits",
             Sort::Throttles => "throttles",
         }
     }
 }
 
 impl Row {
+    /// What its requests waited for most, as one word; `None` if they did not.
+    pub fn waited_for(&self) -> Option<&'static str> {
+        let most = self.waited_ms.iter().zip(["units", "stall", "share", "disk"]).max_by_key(|(ms, _)| **ms);
+        most.filter(|(ms, _)| **ms > 0).map(|(_, word)| word)
+    }
+
     fn weight(&self, sort: Sort) -> u64 {
         match sort {
             Sort::Name => 0,
             Sort::Ops => self.reads + self.writes,
             Sort::Device => self.device.iter().sum(),
-            Sort::Stalls => self.stalled_ms,
+            Sort::Waits => self.waited_ms.iter().sum(),
             Sort::Throttles => self.delayed + self.refused,
         }
     }
@@ -124,7 +131,9 @@ impl Rates {
                 read_bytes: rate(|tenant| tenant.read_bytes),
                 written_bytes: rate(|tenant| tenant.written_bytes),
                 device: CAUSES.map(|class| per_second(device(tenant, class), device(old, class))),
-                stalled_ms: rate(|tenant| tenant.stalled_nanos) / 1_000_000,
+                waited_ms: std::array::from_fn(|cause| {
+                    per_second(tenant.waited_nanos[cause], old.waited_nanos[cause]) / 1_000_000
+                }),
                 p50_micros: percentile(&replies, 50.0),
                 p99_micros: percentile(&replies, 99.0),
                 delayed: rate(|tenant| tenant.delayed),
@@ -153,7 +162,7 @@ impl Rates {
             total.read_bytes += row.read_bytes;
             total.written_bytes += row.written_bytes;
             total.device.iter_mut().zip(row.device).for_each(|(sum, bytes)| *sum += bytes);
-            total.stalled_ms += row.stalled_ms;
+            total.waited_ms.iter_mut().zip(row.waited_ms).for_each(|(sum, ms)| *sum += ms);
             total.delayed += row.delayed;
             total.refused += row.refused;
         }

@@ -9,9 +9,9 @@ use ratatui::widgets::{Row as TableRow, Table};
 use super::rates::{Rates, Row, Sort};
 use crate::units::{bytes, number};
 
-const HEADS: [&str; 17] = [
+const HEADS: [&str; 18] = [
     "TENANT", "STATE", "READS", "WRITES", "IN", "OUT", "D.READ", "D.LOG", "D.FLUSH", "D.L0", "D.DEEP", "D.MAINT",
-    "STALL ms", "P50", "P99", "DELAYED", "REFUSED",
+    "WAIT ms", "FOR", "P50", "P99", "DELAYED", "REFUSED",
 ];
 /// Columns of a figure.
 const WIDTH: usize = 8;
@@ -43,7 +43,8 @@ fn cells(row: &Row) -> [String; HEADS.len()] {
         l0,
         deep,
         maintenance,
-        figure(row.stalled_ms),
+        figure(row.waited_ms.iter().sum()),
+        row.waited_for().unwrap_or("·").to_owned(),
         row.p50_micros.map_or("·".to_owned(), micros),
         row.p99_micros.map_or("·".to_owned(), micros),
         figure(row.delayed),
@@ -106,7 +107,7 @@ pub fn draw(frame: &mut Frame<'_>, rates: &Rates, sort: Sort, first: usize, trou
         .chain(std::iter::repeat_n(Constraint::Length(WIDTH as u16), HEADS.len() - 2));
     let header = right(HEADS.map(str::to_owned)).style(Style::new().add_modifier(Modifier::REVERSED));
     frame.render_widget(Table::new(rows, widths).header(header), body);
-    let keys = "q quit   s sort   up/down scroll   IN/OUT clients' bytes   D.* device bytes by cause   P50/P99 until the reply";
+    let keys = "q quit   s sort   up/down scroll   IN/OUT clients' bytes   D.* device bytes by cause   P50/P99 until the reply   FOR what it waited most";
     frame.render_widget(Line::from(trouble.unwrap_or(keys).to_owned()), foot);
 }
 
@@ -126,7 +127,7 @@ mod tests {
     fn text_and_terminal_show_every_tenant() {
         let text = plain(&rates(), Sort::Ops);
         assert!(text.starts_with("2 tenants, 7 connections") && text.contains("first   active       12.3k"), "{text}");
-        let mut terminal = Terminal::new(TestBackend::new(170, 8)).expect("memory");
+        let mut terminal = Terminal::new(TestBackend::new(180, 8)).expect("memory");
         terminal.draw(|frame| draw(frame, &rates(), Sort::Ops, 0, Some("the server is gone"))).expect("drawn");
         let shown = format!("{}", terminal.backend());
         for word in ["TENANT", "first", "second", "all", "12.3k", "the server is gone"] {

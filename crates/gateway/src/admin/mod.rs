@@ -9,6 +9,7 @@ pub mod ledger;
 pub mod metrics;
 pub mod node;
 pub mod operator;
+pub mod waits;
 pub mod wire;
 
 use std::future::{Future, IntoFuture};

@@ -11,6 +11,7 @@ use weir_node::{
 };
 
 use super::operator::{Doing, Operator, Reason, Refusal, When};
+use super::waits::waits;
 use super::wire;
 use crate::auth::secret;
 use crate::auth::slow::SlowHash;
@@ -180,7 +181,7 @@ impl Operator for NodeOperator {
             let shown = shown(tenant);
             let units = Unit::ALL.map(|unit| tenant.quota().stats(unit));
             let latency = door.latencies.get(&shown.id).into_iter().flatten().enumerate();
-            let mut row = wire::TopTenant {
+            wire::TopTenant {
                 name: shown.name,
                 id: shown.id,
                 partitions: shown.partitions,
@@ -194,15 +195,10 @@ impl Operator for NodeOperator {
                 latency: latency.filter(|(_, count)| **count > 0).map(|(at, &count)| [at as u64, count]).collect(),
                 delayed: units.iter().map(|stats| stats.delayed).sum(),
                 refused: units.iter().map(|stats| stats.refused).sum(),
-                ..wire::TopTenant::default()
-            };
-            for home in tenant.partitions() {
-                for times in home.stalls() {
-                    row.stalled_writes += times.slowed + times.stopped;
-                    row.stalled_nanos += times.slowed_nanos + times.stopped_nanos;
-                }
+                waited_nanos: waits(tenant, &booked),
+                rcu: shown.settings.rcu.unwrap_or(0),
+                wcu: shown.settings.wcu.unwrap_or(0),
             }
-            row
         };
         wire::Top {
             at_nanos: self.clock.now(),

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::waits::Waits;
+
 /// What happens to a request beyond a tenant's limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -180,10 +182,12 @@ pub struct TopTenant {
     pub written_bytes: u64,
     /// Device bytes by cause, read and written together.
     pub device: Vec<Cause>,
-    /// Writes that waited for a flush or a compaction.
-    pub stalled_writes: u64,
-    /// Nanoseconds that they waited.
-    pub stalled_nanos: u64,
+    /// Nanoseconds that its requests waited, in the order of [`CAUSES`](super::waits::CAUSES).
+    pub waited_nanos: Waits,
+    /// Read units a second that it has bought; 0 = no limit.
+    pub rcu: u64,
+    /// Write units, likewise.
+    pub wcu: u64,
     /// Replies by how long their clients waited: `[bucket, count]` of the buckets that are not empty. Two of them, subtracted,
     /// are what happened in between.
     #[serde(default)]

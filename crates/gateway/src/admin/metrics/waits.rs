@@ -8,13 +8,11 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::registry::Unit as Measure;
-use weir_node::{Booked, Node, Tenant, Unit, Wait};
+use weir_node::Node;
 
 use super::Sheet;
 use super::ledger::TENANTS_MAX;
-
-/// In the order in which a request meets them.
-const CAUSES: [&str; 4] = ["quota", "stall", "partition_gate", "node_gate"];
+use crate::admin::waits::{CAUSES, Waits, waits};
 
 pub(super) struct WaitMetrics(pub(super) Arc<Node>);
 
@@ -23,9 +21,6 @@ impl fmt::Debug for WaitMetrics {
         f.write_str("WaitMetrics")
     }
 }
-
-/// Nanoseconds, in the order of [`CAUSES`].
-type Waits = [u64; CAUSES.len()];
 
 impl Collector for WaitMetrics {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
@@ -46,13 +41,6 @@ impl Collector for WaitMetrics {
         let help = "How long requests waited, by what they waited for: the tenant's own units, flush or compaction, its share of the disk, the disk";
         Sheet(encoder).samples("weir_tenant_waited", help, Some(&Measure::Seconds), seconds)
     }
-}
-
-fn waits(tenant: &Tenant, booked: &Booked) -> Waits {
-    let quota = [Unit::Read, Unit::Write].map(|unit| tenant.quota().stats(unit).delayed_ns);
-    let stalls = tenant.partitions().iter().flat_map(|home| home.stalls());
-    let stalled = stalls.map(|times| times.slowed_nanos + times.stopped_nanos).sum();
-    [quota.iter().sum(), stalled, booked.waited(Wait::Partition), booked.waited(Wait::Node)]
 }
 
 /// Who waited at all, those first that waited longest.
