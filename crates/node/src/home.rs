@@ -28,6 +28,7 @@ use weir_model::TenantId;
 use crate::bandwidth::Reservation;
 use crate::carried::carried;
 use crate::event::Event;
+use crate::metrics::PartitionMetrics;
 use crate::metrics::{Counters, StallTimes};
 use crate::partition::Partition;
 use crate::shared::NodeShared;
@@ -137,6 +138,14 @@ impl Home {
     /// Writes that waited for flushes and compactions in all the partition's lives, by cause in the order of [`StallCause::ALL`].
     pub fn stalls(&self) -> [StallTimes; StallCause::ALL.len()] {
         self.counters.stalls()
+    }
+
+    /// Its metrics: counters of all its lives; tree and log while it is awake.
+    pub fn metrics(&self) -> PartitionMetrics {
+        match &*self.awake() {
+            Some(partition) => partition.metrics(),
+            None => PartitionMetrics::asleep(&self.counters),
+        }
     }
 
     /// The partition, if it is awake. Costs a load; do not hold it for long.

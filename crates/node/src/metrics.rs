@@ -118,12 +118,19 @@ pub struct PartitionMetrics {
 impl PartitionMetrics {
     /// `booked` is the partition's page in the ledger since it was opened.
     pub(crate) fn new(counters: &Counters, booked: &Booked, tree: &Tree, log: LogStats) -> Self {
+        let mut metrics = Self { cache: tree.cache_usage(), shape: tree.shape(), log, ..Self::asleep(counters) };
+        metrics.set_users(booked);
+        metrics
+    }
+
+    /// Of a partition that sleeps: no tree, no log, and the books of its users are with the ledger alone.
+    pub(crate) fn asleep(counters: &Counters) -> Self {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Self {
-            reads: booked.user(Direction::Read).ops,
+            reads: 0,
             reads_from_device: get(&counters.reads_from_device),
-            writes: booked.user(Direction::Write).ops,
-            written_bytes: booked.user(Direction::Write).bytes,
+            writes: 0,
+            written_bytes: 0,
             write_errors: get(&counters.write_errors),
             jobs: get(&counters.jobs),
             job_errors: get(&counters.job_errors),
@@ -131,11 +138,17 @@ impl PartitionMetrics {
             jobs_parked: get(&counters.jobs_parked),
             jobs_released: get(&counters.jobs_released),
             bytes_thrown_away: get(&counters.bytes_thrown_away),
-            cache: tree.cache_usage(),
+            cache: CacheUsage::default(),
             stalls: counters.stalls(),
-            shape: tree.shape(),
-            log,
+            shape: Shape::default(),
+            log: LogStats::default(),
         }
+    }
+
+    /// Users' requests as `booked` has them.
+    pub(crate) fn set_users(&mut self, booked: &Booked) {
+        let (reads, writes) = (booked.user(Direction::Read), booked.user(Direction::Write));
+        (self.reads, self.writes, self.written_bytes) = (reads.ops, writes.ops, writes.bytes);
     }
 
     /// Adds another partition's. What is not a sum (positions in the log, scores, the stall) stays this one's.

@@ -18,7 +18,7 @@ use crate::config::{Machine, NodeConfig};
 use crate::hibernate;
 use crate::home::{Home, HomeState, Leave};
 use crate::layout;
-use crate::metrics::PartitionMetrics;
+use crate::metrics::{Counters, PartitionMetrics};
 use crate::mover::Mover;
 use crate::partition::Partition;
 use crate::shared::{Directory, NodeShared};
@@ -291,15 +291,14 @@ impl Node {
         }
     }
 
-    /// The metrics of all partitions that are awake, added up; `None` if there is none.
-    pub fn metrics(&self) -> Option<PartitionMetrics> {
-        let tenants = self.tenants();
-        let homes = tenants.iter().flat_map(|tenant| tenant.partitions());
-        let awake = homes.filter_map(|home| home.awake().as_ref().map(|partition| partition.metrics()));
-        awake.reduce(|mut sum, metrics| {
-            sum.add(&metrics);
-            sum
-        })
+    /// The metrics of all partitions, added up: counters since the node was opened, whoever sleeps by now; trees and logs of those that are awake.
+    pub fn metrics(&self) -> PartitionMetrics {
+        let mut sum = PartitionMetrics::asleep(&Counters::default());
+        for tenant in self.tenants() {
+            tenant.partitions().iter().for_each(|home| sum.add(&home.metrics()));
+        }
+        sum.set_users(&self.ledger().total());
+        sum
     }
 
     pub(crate) fn shared(&self) -> &Arc<NodeShared> {

@@ -202,7 +202,13 @@ fn who_is_asked_nothing_sleeps_without_a_log_and_wakes_with_everything() {
     let clock = sim.clock();
     sim.block_on(async {
         write(&home, 7).await.expect("written");
+        let before = node.metrics();
         sleep_until(&clock, clock.now() + 2 * config().hibernate_after + 1_000_000_000).await;
+        let after = node.metrics();
+        assert!(
+            before.writes > 0 && before.jobs <= after.jobs && before.writes == after.writes,
+            "counters never go down"
+        );
         assert_eq!(home.state(), weir_node::HomeState::Asleep);
         let tag = weir_io::Tag::new(weir_io::Owner::default(), weir_io::Class::Maintenance);
         assert_eq!(fs.list("/weir/partitions/000001/log".as_ref(), tag).await.expect("a list"), []);

@@ -143,8 +143,8 @@ impl NodeMetrics {
     }
 
     fn partition(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
-        let Some(metrics) = self.0.metrics() else { return Ok(()) };
-        let (shape, log) = (&metrics.shape, &metrics.log);
+        let metrics = self.0.metrics();
+        let shape = &metrics.shape;
         sheet.counter("weir_reads", "Keys read", None, &[(&[], metrics.reads)])?;
         let waited = metrics.reads_from_device;
         sheet.counter("weir_reads_from_device", "Keys whose read waited for the device", None, &[(&[], waited)])?;
@@ -182,8 +182,6 @@ impl NodeMetrics {
         let bytes: Vec<_> = levels.map(|(labels, level)| (&labels[..], level.bytes)).collect();
         sheet.gauge("weir_level_tables", "Tables of a level", None, &tables)?;
         sheet.gauge("weir_level", "Size of a level", Some(&Unit::Bytes), &bytes)?;
-        sheet.counter("weir_log_written", "Log with framing", Some(&Unit::Bytes), &[(&[], log.bytes_written)])?;
-        sheet.counter("weir_log_groups", "Log writes, each for a group", None, &[(&[], log.groups)])?;
         sheet.counter("weir_log_replacements", "Logs replaced", None, &[(&[], metrics.log_replacements)])?;
         let causes: Vec<_> = StallCause::ALL
             .iter()
@@ -195,9 +193,10 @@ impl NodeMetrics {
         let nanos: Vec<u64> =
             metrics.stalls.iter().flat_map(|times| [times.slowed_nanos, times.stopped_nanos]).collect();
         let counts: Vec<_> = causes.iter().zip(counts).map(|(labels, count)| (&labels[..], count)).collect();
-        let nanos: Vec<_> = causes.iter().zip(nanos).map(|(labels, nanos)| (&labels[..], nanos)).collect();
+        let seconds =
+            causes.iter().zip(nanos).map(|(labels, nanos)| (&labels[..], ConstCounter::new(nanos as f64 / 1e9)));
         sheet.counter("weir_stalled_writes", "Writes that waited for flush or compaction", None, &counts)?;
-        sheet.counter("weir_stalled_nanos", "Nanoseconds that writes waited so", None, &nanos)
+        sheet.samples("weir_stalled", "How long they waited so in all", Some(&Unit::Seconds), seconds)
     }
 
     fn cache(&self, sheet: &mut Sheet<'_>) -> fmt::Result {

@@ -12,6 +12,9 @@
 //! 4. Then the level with the highest score gives one table: the one that drags in the fewest bytes of the next level for each
 //!    of its own (that is what write amplification is made of).
 //! 5. Inputs that overlap nothing in the next level are moved, not rewritten.
+//! 6. Where nothing of this is due, tables go down for their tombstones ([`deletions`]).
+
+mod deletions;
 
 use super::{Claims, Pick, Picture, Scope, intra_l0};
 use crate::options::TreeOptions;
@@ -55,7 +58,8 @@ pub fn pick(picture: &Picture<'_>, scope: Scope, options: &TreeOptions) -> Optio
     let first = if l0_due { 2 } else { 1 };
     let mut due: Vec<usize> = (first..LEVELS - 1).filter(|&level| scores[level] > 1.0).collect();
     due.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]));
-    due.into_iter().find_map(|level| pick_deep(picture, level))
+    let deep = due.into_iter().find_map(|level| pick_deep(picture, level));
+    deep.or_else(|| if l0_due { None } else { deletions::pick(picture, options) })
 }
 
 /// Rule 2: whether level 0 had better wait for more runs.

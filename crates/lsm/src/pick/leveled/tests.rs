@@ -2,8 +2,9 @@
 
 use super::*;
 
-/// Draws a table: `"id:from-to"` with an optional `*bytes` (default 10).
+/// Draws a table: `"id:from-to"` with an optional `*bytes` (default 10), which are its entries, and `!tombstones` among them.
 fn table(text: &str) -> TableMeta {
+    let (text, tombstones) = text.split_once('!').unwrap_or((text, "0"));
     let (text, bytes) = text.split_once('*').unwrap_or((text, "10"));
     let (id, range) = text.split_once(':').expect("id:from-to");
     let (from, to) = range.split_once('-').expect("from-to");
@@ -12,8 +13,8 @@ fn table(text: &str) -> TableMeta {
         id,
         epoch: id,
         bytes: bytes.parse().expect("a number"),
-        entries: 1,
-        tombstones: 0,
+        entries: bytes.parse().expect("a number"),
+        tombstones: tombstones.parse().expect("a number"),
         expiring: 0,
         smallest_seq: 1,
         largest_seq: 1,
@@ -127,4 +128,25 @@ fn what_has_piled_up_goes_down_step_by_step_the_oldest_first() {
     let giga = 1 << 30;
     let tree = [&*format!("9:a-z*{giga} 8:a-z*{giga} 7:a-z*{giga}"), "1:a-z"];
     assert_eq!(ask(&tree, &[], Scope::L0ToL1), "0->1: L0.8 L0.7 L1.1", "2 GiB at a time");
+}
+
+#[test]
+fn tables_go_down_for_their_tombstones_where_that_frees_half_of_what_it_rewrites() {
+    assert_eq!(ask(&["9:a-z*5!5", "1:a-h*5 2:i-z*5"], &[], Scope::All), "0->1: L0.9 L1.1 L1.2");
+    assert_eq!(ask(&["9:a-z*5!2", "1:a-h*5 2:i-z*5"], &[], Scope::All), "nothing", "2 of 15 bytes");
+    assert_eq!(ask(&["9:a-z*5!5", "1:a-z*9"], &[], Scope::L0ToL1), "nothing", "not while compactions are put off");
+    assert_eq!(ask_while_filling(&["9:a-z*5!5", "1:a-z*9"]), "nothing", "more is coming");
+    assert_eq!(
+        ask(&["", "1:a-k*5!5 2:l-z*5", "", "3:a-z*100"], &[], Scope::All),
+        "move 1->2: L1.1",
+        "down to what they delete"
+    );
+    assert_eq!(ask(&["", "1:a-k*5!5", "", "3:a-z*100"], &[1], Scope::All), "nothing", "somebody has it");
+    assert_eq!(
+        ask(&["", "", "1:a-k*5!5 2:l-z*5"], &[], Scope::All),
+        "2->3: L2.1",
+        "nothing lies below: rewritten, they are gone"
+    );
+    let last = ["", "", "", "", "", "", "1:a-k*5!5"];
+    assert_eq!(ask(&last, &[], Scope::All), "nothing", "the last level");
 }
