@@ -142,7 +142,7 @@ impl File for GatedFile {
         }
     }
 
-    forward_file!(inner: allocate, set_len, len, is_direct);
+    forward_file!(inner: allocate, set_len, len, data_end, is_direct);
 }
 
 /// One operation on its way: what it is booked as.

@@ -68,6 +68,11 @@ macro_rules! forward_file {
             self.$inner.len()
         }
     };
+    (@data_end $inner:ident) => {
+        fn data_end(&self, tag: $crate::Tag) -> $crate::Op<u64> {
+            self.$inner.data_end(tag)
+        }
+    };
     (@is_direct $inner:ident) => {
         fn is_direct(&self) -> bool {
             self.$inner.is_direct()

@@ -112,6 +112,11 @@ pub trait File: Send + Sync {
     fn set_len(&self, len: u64, tag: Tag) -> Op<()>;
     /// The present length in bytes.
     fn len(&self) -> Op<u64>;
+    /// A length from which on everything is known to be zero without being read, rounded up to whole blocks: what was allocated
+    /// and never written lies behind it. [`File::len`] where that is not known.
+    fn data_end(&self, _tag: Tag) -> Op<u64> {
+        self.len()
+    }
     /// Whether the file was opened with [`OpenOptions::direct`] and the device honours it.
     fn is_direct(&self) -> bool;
 }

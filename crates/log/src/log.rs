@@ -1,6 +1,5 @@
 //! The log itself: what its callers call, and the loop that drives it.
 
-use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -75,25 +74,15 @@ impl Log {
         replay: &mut (dyn FnMut(LogIndex, &[u8]) -> Op<()> + Send + Sync),
     ) -> Result<(Log, Recovery)> {
         let tag = Tag::new(options.owner, Class::Log);
+        // Its name is made durable with the first segment: nothing can be lost before.
         fs.create_dir_all(dir, tag).await?;
-        if let Some(parent) = dir.parent() {
-            fs.sync_dir(parent, tag).await?;
-        }
         let found = recover::recover(&fs, dir, options.owner, persisted, replay).await?;
         let waiters = Arc::new(Waiters::default());
-        let next = found.recovery.last + 1;
-        let state = State::new(
-            Arc::clone(&fs),
-            dir.to_path_buf(),
-            options,
-            Arc::clone(&waiters),
-            next,
-            VecDeque::from(found.older),
-            found.next_segment_id,
-        );
+        let recovery = found.recovery.clone();
+        let state = State::new(Arc::clone(&fs), dir.to_path_buf(), options, Arc::clone(&waiters), found);
         let shared = Shared { fs, dir: dir.to_path_buf(), options, waiters, state: Mutex::new(state) };
         let log = Log(Arc::new(shared));
-        Ok((log, found.recovery))
+        Ok((log, recovery))
     }
 
     /// Makes this log part of a sync of the whole file system ([`weir_io::Volume::sync`]) that is about to begin; `None` if it has

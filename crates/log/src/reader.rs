@@ -1,4 +1,5 @@
-//! Reading a segment from front to back: large reads, one ahead of the other.
+//! Reading a segment from front to back: a small read first, then large ones, some ahead of the others. Most segments end soon, and what
+//! is behind their end was never written: it is not read.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,8 +9,10 @@ use weir_model::LogIndex;
 
 use crate::record::{self, Decoded};
 
-/// Bytes of one read, and how many are under way.
-const READ_BYTES: u64 = 1 << 20;
+/// Bytes of the first read, and of the largest: each is twice as long as the one before.
+const FIRST_READ_BYTES: u64 = 64 << 10;
+const READ_BYTES_MAX: u64 = 1 << 20;
+/// Reads under way, once they are large.
 const READS_AHEAD: usize = 3;
 
 /// A window that moves over a file.
@@ -17,24 +20,46 @@ pub(crate) struct Reader {
     file: Arc<dyn File>,
     tag: Tag,
     len: u64,
+    /// From here to `len` there are zeros.
+    data_end: u64,
     /// Bytes of the file from `start` on.
     window: Vec<u8>,
     start: u64,
     /// Reads under way, in order; the first continues the window.
     ahead: VecDeque<Op<AlignedBuf>>,
-    /// Where the next read begins.
+    /// Where the next read begins, and how long it is.
     next_read: u64,
+    read_bytes: u64,
+    /// For the next read: of that length already, so that it need not be zeroed.
+    spare: Option<AlignedBuf>,
 }
 
 impl Reader {
-    /// A reader of `file` that begins at `offset`, a multiple of a page.
-    pub async fn new(file: Arc<dyn File>, offset: u64, tag: Tag) -> Result<Self> {
+    /// A reader of `file` from its beginning.
+    pub async fn new(file: Arc<dyn File>, tag: Tag) -> Result<Self> {
         let len = file.len().await?;
-        Ok(Self { file, tag, len, window: Vec::new(), start: offset, ahead: VecDeque::new(), next_read: offset })
+        let data_end = file.data_end(tag).await?.min(len);
+        Ok(Self {
+            file,
+            tag,
+            len,
+            data_end,
+            window: Vec::new(),
+            start: 0,
+            ahead: VecDeque::new(),
+            next_read: 0,
+            read_bytes: FIRST_READ_BYTES,
+            spare: None,
+        })
     }
 
     pub fn len(&self) -> u64 {
         self.len
+    }
+
+    /// Everything from here on is zero.
+    pub fn data_end(&self) -> u64 {
+        self.data_end
     }
 
     /// The bytes from `offset` on: `wanted` or more, fewer only at the end of the file. Offsets never go back.
@@ -44,21 +69,39 @@ impl Reader {
             let passed = (offset.saturating_sub(self.start) as usize).min(self.window.len());
             self.window.drain(..passed);
             self.start += passed as u64;
-            while self.ahead.len() < READS_AHEAD && self.next_read < self.len {
-                let length = (self.len - self.next_read).min(READ_BYTES).next_multiple_of(PAGE as u64);
-                let buf = AlignedBuf::with_len(length as usize);
-                self.ahead.push_back(self.file.read_at(self.next_read, buf, self.tag));
-                self.next_read += length;
+            if self.window.is_empty() && self.ahead.is_empty() && offset > self.next_read {
+                // Nobody asks for what lies between.
+                self.start = offset - offset % PAGE as u64;
+                self.next_read = self.start;
             }
-            let Some(read) = self.ahead.pop_front() else { break };
+            self.read_ahead();
+            let Some(read) = self.ahead.pop_front() else {
+                // What was never written.
+                self.window.resize(end.saturating_sub(self.start) as usize, 0);
+                break;
+            };
             let chunk = read.await?;
             if chunk.is_empty() {
                 break;
             }
             self.window.extend_from_slice(&chunk);
+            self.spare = Some(chunk);
         }
         let passed = (offset.saturating_sub(self.start) as usize).min(self.window.len());
         Ok(&self.window[passed..])
+    }
+
+    /// One read as long as they are small: who only looks at the beginning of a file reads only that.
+    fn read_ahead(&mut self) {
+        let at_once = if self.read_bytes < READ_BYTES_MAX { 1 } else { READS_AHEAD };
+        while self.ahead.len() < at_once && self.next_read < self.data_end {
+            let length = (self.data_end - self.next_read).min(self.read_bytes).next_multiple_of(PAGE as u64);
+            let mut buf = self.spare.take().unwrap_or_default();
+            buf.resize(length as usize, 0);
+            self.ahead.push_back(self.file.read_at(self.next_read, buf, self.tag));
+            self.next_read += length;
+            self.read_bytes = (2 * self.read_bytes).min(READ_BYTES_MAX);
+        }
     }
 
     /// What stands at `offset`. A record that would end behind the file is none.

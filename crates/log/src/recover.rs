@@ -8,6 +8,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use futures_util::future::try_join_all;
 use weir_io::{Class, Error, Fs, Op, OpenOptions, Owner, PAGE, Result, Tag, Turn, yield_now};
 use weir_model::LogIndex;
 
@@ -52,6 +53,8 @@ pub(crate) struct Found {
     /// Segments that are part of the log, in order.
     pub older: Vec<Older>,
     pub next_segment_id: u64,
+    /// No segment was ever made in this directory, as far as it can be seen: then its own name may not be durable.
+    pub is_new: bool,
 }
 
 struct Candidate {
@@ -109,11 +112,9 @@ pub(crate) async fn recover(
     let Survey { found, unneeded, preparing } = survey(fs, dir, owner, persisted, replay).await?;
     // What was replayed may be in the page cache only. It must be durable before the first new record is, or a second
     // crash could leave a hole.
-    for Older { path, .. } in &found.older {
-        let file =
-            fs.open(path, OpenOptions { write: true, create_new: false, direct: false, dsync: false }, tag).await?;
-        file.sync(tag).await?;
-    }
+    let writable = OpenOptions { write: true, create_new: false, direct: false, dsync: false };
+    let sync = |path| async move { fs.open(path, writable, tag).await?.sync(tag).await };
+    try_join_all(found.older.iter().map(|older| sync(&older.path))).await?;
     // And what was cut off must be gone for good before.
     let preparing = preparing.then(|| dir.join(segment::PREPARING));
     for path in unneeded.iter().chain(&preparing) {
@@ -147,14 +148,14 @@ async fn survey(
     unneeded.extend(recover.walk(&candidates, &mut older).await?);
     let Recover { mut recovery, expected, .. } = recover;
     recovery.last = recovery.last.max(expected.map_or(0, |expected| expected - 1));
-    let found = Found { recovery, older, next_segment_id };
+    let found = Found { recovery, older, next_segment_id, is_new: ids.is_empty() };
     Ok(Survey { found, unneeded, preparing })
 }
 
 impl Recover<'_> {
     async fn reader(&self, path: &Path) -> Result<Reader> {
         let file = self.fs.open(path, OpenOptions::read_buffered(), self.tag).await?;
-        Reader::new(file, 0, self.tag).await
+        Reader::new(file, self.tag).await
     }
 
     /// The segments that records after `persisted` can be in, in order, and the files of those before.
@@ -251,7 +252,7 @@ impl Recover<'_> {
         let mut start = offset;
         for segment in segments {
             let mut reader = self.reader(&segment.path).await?;
-            while start < reader.len() {
+            while start < reader.data_end() {
                 let bytes = reader.bytes(start, SEARCH_BYTES + SEARCH_OVERLAP).await?;
                 if let Some((at, mark)) = record::find_mark(bytes, SEARCH_BYTES, segment.seed, needed) {
                     let place = start + at as u64;

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use futures_util::future::try_join;
 use weir_io::{AlignedBuf, Class, Error, ErrorKind, File, Fs, OpenOptions, PAGE, Result, Tag};
 
 use crate::options::{LogOptions, SyncMode};
@@ -93,6 +94,8 @@ pub(crate) struct Wanted {
     pub recycled: Option<PathBuf>,
     /// The cause of what is written.
     pub class: Class,
+    /// The name of the log's directory has to be made durable, too.
+    pub names_dir: bool,
 }
 
 /// Makes a segment. On return header, name and (mode `Always`) every block of it are
@@ -116,7 +119,7 @@ async fn try_prepare(
     options: LogOptions,
     wanted: Wanted,
 ) -> Result<Segment> {
-    let Wanted { id, capacity, recycled, class } = wanted;
+    let Wanted { id, capacity, recycled, class, names_dir } = wanted;
     let tag = Tag::new(options.owner, class);
     let always = options.sync == SyncMode::Always;
     // O_DSYNC comes later: the zeros need one sync, not one for each write.
@@ -147,7 +150,11 @@ async fn try_prepare(
         }
     }
     file.write_at(0, encode_header(id, options.salt), tag).await?;
-    file.sync(tag).await?;
+    match dir.parent().filter(|_| names_dir) {
+        // The device takes both in one go.
+        Some(parent) => try_join(file.sync(tag), fs.sync_dir(parent, tag)).await.map(drop)?,
+        None => file.sync(tag).await?,
+    }
     let allocated = file.len().await?;
     let path = dir.join(name(id));
     fs.rename(temporary, &path, tag).await?;

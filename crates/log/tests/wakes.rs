@@ -49,7 +49,7 @@ impl File for MeddledFile {
         self.inner.write_at(offset, buf, tag)
     }
 
-    forward_file!(inner: read_at, sync, allocate, set_len, len, is_direct);
+    forward_file!(inner: read_at, sync, allocate, set_len, len, data_end, is_direct);
 }
 
 /// Counts how often it was woken.

@@ -104,7 +104,11 @@ impl NodeShared {
             // Serving an empty one instead would hide the loss.
             return Err(layout::lost(dir, number));
         }
-        let path = layout::partition_dir(fs, dir, number).await?;
+        let path = match was_used {
+            // What the catalogue calls used is durable.
+            true => layout::partition_path(dir, number),
+            false => layout::partition_dir(fs, dir, number).await?,
+        };
         let owner = home.owner();
         let (gated, gates) = self.gated(home);
         let opening = Opening {

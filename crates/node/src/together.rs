@@ -14,8 +14,10 @@ use crate::partition::Background;
 
 /// So many partitions must be due within an interval. A sync of everything costs about as much as a few of single files.
 const DUE_MIN: usize = 8;
-/// After a sync of everything that took longer than the interval, so many intervals pass until the next attempt.
+/// After a sync of everything that took longer than the interval and longer than single ones would have, so many intervals pass until the next attempt.
 const REST_INTERVALS: u64 = 64;
+/// Syncs of single files take about as long, each, where there are many: a device that is slow for everything is no reason to rest.
+const SINGLE: Nanos = 1_000_000;
 const TAG: Tag = Tag::new(Owner { tenant: 0, partition: 0 }, Class::Log);
 
 /// See the module.
@@ -64,6 +66,7 @@ impl Together {
         let _ends = Ends(self);
         let Some(volume) = &self.volume else { return due };
         let begin = clock.now();
+        let patience = self.interval.max(due.len() as u64 * SINGLE);
         let mut parts = Vec::with_capacity(due.len());
         let mut rest = Vec::new();
         for background in due {
@@ -74,7 +77,7 @@ impl Together {
         }
         let outcome = volume.sync(TAG).await;
         let took = clock.now() - begin;
-        if took > self.interval {
+        if took > patience {
             self.state.lock().rests_until = clock.now() + REST_INTERVALS * self.interval;
         }
         if let Err(error) = &outcome {

@@ -103,7 +103,7 @@ impl File for SlowedFile {
         }
     }
 
-    forward_file!(inner: allocate, set_len, len, is_direct);
+    forward_file!(inner: allocate, set_len, len, data_end, is_direct);
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! An open file of the real file system.
 
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use rustix::fs::FallocateFlags;
+use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::Errno;
 
 use super::blocking::may_block;
@@ -54,6 +55,23 @@ impl RealFile {
                 }
             }
         })
+    }
+}
+
+/// The end of the last extent that was written. Blocks that are only allocated count as a hole, unless the page cache holds data of
+/// theirs. Moves the descriptor's offset, which nobody else uses.
+fn data_end(fd: &impl AsFd) -> Result<u64, Errno> {
+    let mut end = 0;
+    loop {
+        match rustix::fs::seek(fd, SeekFrom::Data(end)) {
+            Ok(data) => end = rustix::fs::seek(fd, SeekFrom::Hole(data))?,
+            // No data behind `end`.
+            Err(Errno::NXIO) => return Ok(end),
+            // A file system without holes.
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => return rustix::fs::fstat(fd).map(|stat| stat.st_size as u64),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
     }
 }
 
@@ -121,6 +139,13 @@ impl File for RealFile {
             stat.map(|stat| stat.st_size as u64)
                 .map_err(|error| Error::from_std("inspect", &self.handle.path, &error.into())),
         )
+    }
+
+    fn data_end(&self, tag: Tag) -> Op<u64> {
+        let handle = Arc::clone(&self.handle);
+        self.device.call(Lane::of(tag.class), move || {
+            data_end(&handle.fd).map_err(|error| Error::from_std("inspect", &handle.path, &error.into()))
+        })
     }
 
     fn is_direct(&self) -> bool {

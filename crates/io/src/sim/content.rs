@@ -52,6 +52,12 @@ impl Content {
         self.len
     }
 
+    /// Where the last chunk ends that holds bytes of its own, within the length.
+    pub(super) fn data_end(&self) -> u64 {
+        let backed = self.chunks.iter().rposition(Option::is_some).map_or(0, |index| index as u64 + 1);
+        self.len.min(backed * CHUNK as u64)
+    }
+
     /// Whether chunk `index` holds bytes of its own.
     pub(super) fn is_backed(&self, index: usize) -> bool {
         self.chunks.get(index).is_some_and(Option::is_some)

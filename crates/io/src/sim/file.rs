@@ -200,6 +200,10 @@ impl File for SimFile {
         Op::ready(Ok(self.inode.state.lock().len()))
     }
 
+    fn data_end(&self, _tag: Tag) -> Op<u64> {
+        Op::ready(Ok(self.inode.state.lock().data_end()))
+    }
+
     fn is_direct(&self) -> bool {
         self.options.direct
     }

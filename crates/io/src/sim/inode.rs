@@ -130,6 +130,10 @@ impl FileState {
         self.content.len()
     }
 
+    pub(super) fn data_end(&self) -> u64 {
+        self.content.data_end()
+    }
+
     pub(super) fn read(&self, offset: u64, buf: &mut [u8]) -> usize {
         self.content.read(offset, buf)
     }

@@ -16,6 +16,7 @@ use weir_model::LogIndex;
 use crate::commit::{EverybodyWaker, GroupWaker, Waiters};
 use crate::options::{LogOptions, SyncMode};
 use crate::record::{self, Kind, Mark};
+use crate::recover::Found;
 use crate::segment::Segment;
 use crate::stats::LogStats;
 
@@ -103,6 +104,8 @@ pub(crate) struct State {
     /// Why the last attempt to make a spare failed, while there is still room in the active segment.
     spare_failure: Option<Error>,
     next_segment_id: u64,
+    /// The directory's own name may not be durable yet.
+    is_new: bool,
     /// Size of the next segment, in bytes.
     next_segment_bytes: u64,
     fence: Option<Fence>,
@@ -110,16 +113,10 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// A log whose next record is `next`, all before being durable; it has no segment to write to before somebody writes.
-    pub fn new(
-        fs: Arc<dyn Fs>,
-        dir: PathBuf,
-        options: LogOptions,
-        waiters: Arc<Waiters>,
-        next: LogIndex,
-        older: VecDeque<Older>,
-        next_segment_id: u64,
-    ) -> Self {
+    /// A log that goes on behind what was `found`, all of that being durable; it has no segment to write to before somebody writes.
+    pub fn new(fs: Arc<dyn Fs>, dir: PathBuf, options: LogOptions, waiters: Arc<Waiters>, found: Found) -> Self {
+        let Found { recovery, older, next_segment_id, is_new } = found;
+        let next = recovery.last + 1;
         waiters.submitted.store(next - 1, Ordering::SeqCst);
         Self {
             fs,
@@ -138,10 +135,11 @@ impl State {
             syncing: None,
             observed: false,
             active: None,
-            older,
+            older: VecDeque::from(older),
             spare: Spare::None,
             spare_failure: None,
             next_segment_id,
+            is_new,
             next_segment_bytes: options.first_segment_bytes(),
             fence: None,
             stats: LogStats::default(),

@@ -67,7 +67,7 @@ impl State {
         let id = self.next_segment_id;
         self.next_segment_id += 1;
         let (fs, dir) = (Arc::clone(&self.fs), self.dir.clone());
-        let wanted = Wanted { id, capacity: self.next_segment_bytes, recycled, class };
+        let wanted = Wanted { id, capacity: self.next_segment_bytes, recycled, class, names_dir: self.is_new };
         self.spare = Spare::Preparing(Box::pin(segment::prepare(fs, dir, self.options, wanted)));
         self.spare_failure = None;
     }
@@ -126,7 +126,10 @@ impl State {
         let Spare::Preparing(future) = &mut self.spare else { return };
         let Poll::Ready(result) = future.as_mut().poll(&mut Context::from_waker(&self.everybody)) else { return };
         match result {
-            Ok(segment) => self.spare = Spare::Ready(segment),
+            Ok(segment) => {
+                self.spare = Spare::Ready(segment);
+                self.is_new = false;
+            }
             Err(error) => {
                 self.spare = Spare::None;
                 self.spare_failure = Some(error.clone());

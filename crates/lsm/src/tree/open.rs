@@ -32,10 +32,13 @@ impl Tree {
         options.check().map_err(|wrong| Error::new(ErrorKind::Invalid, "open the tree in", &env.dir, wrong))?;
         let tag = env.tag(Class::Maintenance);
         env.fs.create_dir_all(&env.dir, tag).await?;
-        if let Some(parent) = env.dir.parent() {
+        let recovered = Manifest::recover(&env.fs, &env.dir, tag).await?;
+        if recovered.is_none()
+            && let Some(parent) = env.dir.parent()
+        {
+            // The directory's name is durable before anything in it is: where there is a manifest, it was so long ago.
             env.fs.sync_dir(parent, tag).await?;
         }
-        let recovered = Manifest::recover(&env.fs, &env.dir, tag).await?;
         let folded = match &recovered {
             Some(recovered) => {
                 fold(recovered).map_err(|message| Error::corruption(manifest_path(&env.dir, recovered), 0, message))?

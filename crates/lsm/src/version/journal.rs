@@ -11,6 +11,7 @@ use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use futures_util::future::try_join;
 use weir_io::{AlignedBuf, Class, Error, ErrorKind, File, Fs, OpenOptions, Result, Tag};
 
 /// What a journal is a list of.
@@ -91,8 +92,8 @@ impl<E: Entry> Journal<E> {
     /// cache only, left there by a killed process, and a power cut would take it back.
     pub async fn resume(fs: &Arc<dyn Fs>, dir: &Path, tag: Tag, number: u64) -> Result<Self> {
         let file = fs.open(&dir.join(file_name::<E>(number)), OpenOptions::read_buffered(), tag).await?;
-        file.sync(tag).await?;
-        fs.sync_dir(dir, tag).await?;
+        // The device takes both in one go.
+        try_join(file.sync(tag), fs.sync_dir(dir, tag)).await?;
         Ok(Self {
             fs: Arc::clone(fs),
             dir: dir.into(),

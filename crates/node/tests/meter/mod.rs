@@ -110,5 +110,5 @@ impl File for MeterFile {
         self.inner.sync(tag)
     }
 
-    forward_file!(inner: allocate, set_len, len, is_direct);
+    forward_file!(inner: allocate, set_len, len, data_end, is_direct);
 }

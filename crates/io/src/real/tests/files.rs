@@ -161,6 +161,23 @@ fn allocated_space_reads_as_zero_and_lengths_change_both_ways() {
 }
 
 #[test]
+fn behind_the_end_of_the_data_there_are_zeros() {
+    each_way(|fs, dir| {
+        let file = open(&fs, &dir.at("segment"), OpenOptions::create_new_buffered());
+        block_on(file.allocate(1 << 20, FLUSH)).unwrap();
+        block_on(file.write_at(70_000, AlignedBuf::copy_of(&[7; 5000]), FLUSH)).unwrap();
+        for _ in ["in the page cache", "on the device"] {
+            // Where the file system knows no holes, that is the length.
+            let end = block_on(file.data_end(FLUSH)).unwrap();
+            assert!((75_000..=1 << 20).contains(&end), "{end}");
+            let rest = AlignedBuf::with_len((1 << 20) - end as usize);
+            assert!(block_on(file.read_at(end, rest, READ)).unwrap().iter().all(|&byte| byte == 0));
+            block_on(file.sync(FLUSH)).unwrap();
+        }
+    });
+}
+
+#[test]
 fn a_lock_has_one_holder_and_says_who() {
     each_way(|fs, dir| {
         let held = block_on(fs.lock(&dir.at("LOCK"))).unwrap();
