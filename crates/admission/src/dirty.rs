@@ -9,6 +9,15 @@ use std::ops::Range;
 use parking_lot::Mutex;
 use weir_io::PAGE;
 
+/// What a write makes dirty.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Dirtied {
+    /// Bytes of the pages that were clean.
+    pub(crate) bytes: u64,
+    /// 1 if they are a run of their own, which the device writes as one operation; 0 if they lengthen one, or there are none.
+    pub(crate) runs: u64,
+}
+
 /// The pages of one file that are dirty, as far as this handle made them so.
 ///
 /// One range is enough: files that are not written directly are appended to. A write far from the range counts in full and starts
@@ -17,10 +26,10 @@ use weir_io::PAGE;
 pub(crate) struct DirtyPages(Mutex<Range<u64>>);
 
 impl DirtyPages {
-    /// Bytes of the pages that a write of `len` bytes at `offset` makes dirty.
-    pub(crate) fn touch(&self, offset: u64, len: u64) -> u64 {
+    /// What a write of `len` bytes at `offset` makes dirty.
+    pub(crate) fn touch(&self, offset: u64, len: u64) -> Dirtied {
         if len == 0 {
-            return 0;
+            return Dirtied::default();
         }
         let page = PAGE as u64;
         let (start, end) = (offset / page, (offset + len).div_ceil(page));
@@ -28,11 +37,11 @@ impl DirtyPages {
         let apart = end < dirty.start || start > dirty.end || dirty.is_empty();
         if apart {
             *dirty = start..end;
-            return (end - start) * page;
+            return Dirtied { bytes: (end - start) * page, runs: 1 };
         }
         let before = dirty.end - dirty.start;
         *dirty = dirty.start.min(start)..dirty.end.max(end);
-        (dirty.end - dirty.start - before) * page
+        Dirtied { bytes: (dirty.end - dirty.start - before) * page, runs: 0 }
     }
 
     /// A sync begins: whatever is written from now on makes its page dirty again.
@@ -48,21 +57,22 @@ mod tests {
     #[test]
     fn a_page_counts_once_between_two_syncs() {
         let file = DirtyPages::default();
-        let counted: Vec<u64> = [(0, 100), (100, 100), (200, 3896), (4096, 1), (4097, 8192)]
-            .map(|(offset, len)| file.touch(offset, len) / PAGE as u64)
+        let counted: Vec<(u64, u64)> = [(0, 100), (100, 100), (200, 3896), (4096, 1), (4097, 8192)]
+            .map(|(offset, len)| file.touch(offset, len))
+            .map(|dirtied| (dirtied.bytes / PAGE as u64, dirtied.runs))
             .into();
-        assert_eq!(counted, [1, 0, 0, 1, 2]);
+        assert_eq!(counted, [(1, 1), (0, 0), (0, 0), (1, 0), (2, 0)], "appended to: one run");
         file.clean();
-        assert_eq!(file.touch(12_289, 1), PAGE as u64, "the last page again");
-        assert_eq!(file.touch(12_290, 0), 0);
+        assert_eq!(file.touch(12_289, 1), Dirtied { bytes: PAGE as u64, runs: 1 }, "the last page again");
+        assert_eq!(file.touch(12_290, 0), Dirtied::default());
     }
 
     #[test]
     fn a_write_elsewhere_counts_in_full() {
         let file = DirtyPages::default();
-        assert_eq!(file.touch(0, 4096), 4096);
-        assert_eq!(file.touch(1 << 20, 8192), 8192);
-        assert_eq!(file.touch((1 << 20) - 4096, 4096), 4096, "next to it, in front");
-        assert_eq!(file.touch(1 << 20, 4096), 0);
+        assert_eq!(file.touch(0, 4096), Dirtied { bytes: 4096, runs: 1 });
+        assert_eq!(file.touch(1 << 20, 8192), Dirtied { bytes: 8192, runs: 1 });
+        assert_eq!(file.touch((1 << 20) - 4096, 4096), Dirtied { bytes: 4096, runs: 0 }, "next to it, in front");
+        assert_eq!(file.touch(1 << 20, 4096), Dirtied::default());
     }
 }

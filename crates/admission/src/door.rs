@@ -86,11 +86,17 @@ impl Door {
 
     /// Asks both gates for one operation of `bytes`, the node only once the partition has granted (FX-16): nobody
     /// keeps a node token while waiting for his own.
-    /// `buffered` = it goes into the page cache.
-    pub(crate) fn pass(self: &Arc<Self>, class: Class, direction: Direction, bytes: u64, buffered: bool) -> Pass {
+    /// `buffered` = it goes into the page cache, and the device gets so many operations because of it.
+    pub(crate) fn pass(
+        self: &Arc<Self>,
+        class: Class,
+        direction: Direction,
+        bytes: u64,
+        buffered: Option<u64>,
+    ) -> Pass {
         let rank = self.rank(class);
         let for_client = class.is_foreground();
-        let toll = Toll { rank, direction, bytes, buffered: buffered && for_client };
+        let toll = Toll { rank, direction, bytes, buffered: buffered.filter(|_| for_client) };
         let (partition, paid) = match self.ask_partition(toll) {
             Own::Paid(grant) => (grant, true),
             Own::Free => (Grant::FREE, false),
@@ -155,8 +161,8 @@ impl Door {
 
     fn ask_node(&self, toll: Toll) -> Request {
         match toll.buffered {
-            true => self.node.request_buffered(self.owner, toll.direction, toll.bytes),
-            false => self.node.request(self.owner, toll.rank, toll.direction, toll.bytes),
+            Some(ops) => self.node.request_buffered(self.owner, toll.direction, toll.bytes, ops),
+            None => self.node.request(self.owner, toll.rank, toll.direction, toll.bytes),
         }
     }
 }
@@ -167,7 +173,7 @@ struct Toll {
     rank: Rank,
     direction: Direction,
     bytes: u64,
-    buffered: bool,
+    buffered: Option<u64>,
 }
 
 /// Tokens of the partition, given back if the I/O is dropped while it waits at the node.

@@ -192,9 +192,14 @@ impl Gate {
     /// dropping it gives place and tokens back.
     #[inline]
     pub fn request(self: &Arc<Self>, owner: Owner, rank: Rank, direction: Direction, bytes: u64) -> Request {
-        match self.try_pass(owner, rank, direction, bytes) {
+        self.request_for(Ask { owner, rank, bytes, ops: 1 }, direction)
+    }
+
+    #[inline]
+    fn request_for(self: &Arc<Self>, ask: Ask, direction: Direction) -> Request {
+        match self.try_pass_for(ask, direction) {
             Some(grant) => Request::Ready(Some(grant)),
-            None => self.enqueue(Ask { owner, rank, bytes }, self.lane_of(direction)),
+            None => self.enqueue(ask, self.lane_of(direction)),
         }
     }
 
@@ -207,27 +212,40 @@ impl Gate {
         direction: Direction,
         bytes: u64,
     ) -> Option<Grant> {
+        self.try_pass_for(Ask { owner, rank, bytes, ops: 1 }, direction)
+    }
+
+    #[inline]
+    fn try_pass_for(self: &Arc<Self>, ask: Ask, direction: Direction) -> Option<Grant> {
         if self.is_unlimited() {
             return Some(Grant::FREE);
         }
         let lane = self.lane_of(direction);
-        if rank == Rank::Foreground && self.reserves[lane].try_take(bytes, 1) {
+        if ask.rank == Rank::Foreground && self.reserves[lane].try_take(ask.bytes, ask.ops) {
             return Some(Grant::FREE);
         }
-        self.try_pass_limited(Ask { owner, rank, bytes }, lane)
+        self.try_pass_limited(ask, lane)
     }
 
     /// Asks for one foreground write into the page cache: it moves nothing yet, so it passes at once and is paid for by what comes after it,
-    /// up to a tenth of a second of the rate. Beyond that it waits in the queue.
-    pub(crate) fn request_buffered(self: &Arc<Self>, owner: Owner, direction: Direction, bytes: u64) -> Request {
-        let (rank, lane, now) = (Rank::Foreground, self.lane_of(direction), self.clock.now());
-        if let Some(grant) = self.try_pass(owner, rank, direction, bytes) {
+    /// up to a tenth of a second of the rates. Beyond that, or when others have waited as long, it waits in the queue. What costs nothing always passes: `bytes` and `ops` are
+    /// what the device will get because of it.
+    pub(crate) fn request_buffered(
+        self: &Arc<Self>,
+        owner: Owner,
+        direction: Direction,
+        bytes: u64,
+        ops: u64,
+    ) -> Request {
+        let (lane, now) = (self.lane_of(direction), self.clock.now());
+        let ask = Ask { owner, rank: Rank::Foreground, bytes, ops };
+        if let Some(grant) = self.try_pass_for(ask, direction) {
             return Request::Ready(Some(grant));
         }
-        if self.lock(lane, now).try_buffered(&Ask { owner, rank, bytes }, now) {
+        if self.lock(lane, now).try_buffered(&ask, now) {
             return Request::Ready(Some(Grant::FREE));
         }
-        self.request(owner, rank, direction, bytes)
+        self.request_for(ask, direction)
     }
 
     fn try_pass_limited(self: &Arc<Self>, ask: Ask, lane: usize) -> Option<Grant> {
@@ -276,7 +294,7 @@ impl Gate {
     /// Gives back the tokens of a grant whose I/O was never issued.
     pub fn refund(&self, owner: Owner, rank: Rank, direction: Direction, bytes: u64) {
         if !self.is_unlimited() {
-            self.with_lane(self.lane_of(direction), |lane, _| lane.refund(&Ask { owner, rank, bytes }));
+            self.with_lane(self.lane_of(direction), |lane, _| lane.refund(&Ask { owner, rank, bytes, ops: 1 }));
         }
     }
 

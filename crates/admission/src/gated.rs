@@ -21,8 +21,8 @@ use crate::partition::PartitionGate;
 /// An [`Fs`] for one owner. Data and syncs pass the partition gate, then the node gate, and are booked when they are
 /// issued to the disk (U-29: device bytes, after every cache); names and lengths pass freely.
 ///
-/// A write through the page cache costs the pages that it makes dirty, which is what the device gets, and a read that the page
-/// cache answered at once nothing.
+/// A write through the page cache costs the pages that it makes dirty, and one operation for a run of them, which is what the device gets;
+/// a read that the page cache answered at once costs nothing.
 ///
 /// Everything that passes is the owner's, whatever owner the tag says: a partition cannot spend in another's name.
 /// A sync costs one operation and no bytes. Background I/O larger than a grant is issued in pieces, two at a time, so
@@ -151,8 +151,8 @@ struct Entry {
     class: Class,
     direction: Direction,
     bytes: u64,
-    /// It moves nothing yet.
-    buffered: bool,
+    /// It moves nothing yet; the device gets so many operations because of it.
+    buffered: Option<u64>,
 }
 
 /// How many bytes a finished I/O really moved, if that can be fewer than it asked for.
@@ -247,7 +247,7 @@ impl GatedFile {
 
     /// One read, uncut. Across the end of the file it moves less than it asked for.
     fn read(&self, offset: u64, buf: AlignedBuf, tag: Tag) -> Op<AlignedBuf> {
-        let entry = Entry { class: tag.class, direction: Direction::Read, bytes: buf.len() as u64, buffered: false };
+        let entry = Entry { class: tag.class, direction: Direction::Read, bytes: buf.len() as u64, buffered: None };
         let cached = self.dirty.is_some();
         let moved = Some(Moved { of: |got: &AlignedBuf| got.len() as u64, cached });
         issue(&self.inner, &self.door, entry, moved, move |file| file.read_at(offset, buf, tag))
@@ -256,8 +256,8 @@ impl GatedFile {
     /// One write, uncut.
     fn write(&self, offset: u64, buf: AlignedBuf, tag: Tag) -> Op<AlignedBuf> {
         let len = buf.len() as u64;
-        let bytes = self.dirty.as_ref().map_or(len, |dirty| dirty.touch(offset, len));
-        let buffered = self.dirty.is_some();
+        let dirtied = self.dirty.as_ref().map(|dirty| dirty.touch(offset, len));
+        let (bytes, buffered) = (dirtied.map_or(len, |dirtied| dirtied.bytes), dirtied.map(|dirtied| dirtied.runs));
         let entry = Entry { class: tag.class, direction: Direction::Write, bytes, buffered };
         issue(&self.inner, &self.door, entry, None, move |file| file.write_at(offset, buf, tag))
     }
@@ -270,7 +270,7 @@ fn sync<I: ?Sized + Send + Sync + 'static>(
     tag: Tag,
     io: impl FnOnce(&I) -> Op<()> + Send + 'static,
 ) -> Op<()> {
-    issue(inner, door, Entry { class: tag.class, direction: Direction::Write, bytes: 0, buffered: false }, None, io)
+    issue(inner, door, Entry { class: tag.class, direction: Direction::Write, bytes: 0, buffered: None }, None, io)
 }
 
 /// A piece of an I/O, which may be done before it is its turn.

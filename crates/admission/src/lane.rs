@@ -18,6 +18,8 @@ pub(crate) struct Ask {
     pub(crate) owner: Owner,
     pub(crate) rank: Rank,
     pub(crate) bytes: u64,
+    /// 1, but for a write into the page cache that the device does along with another: 0.
+    pub(crate) ops: u64,
 }
 
 impl Ask {
@@ -101,7 +103,7 @@ pub(crate) struct Lane {
 /// A smaller reserve in bytes is not worth the trouble.
 const HANDFUL_MIN: u64 = 2 * PAGE as u64;
 
-/// What the page cache may take in ahead of the device, in nanoseconds of the rate: what waits for the next syncs of logs.
+/// What the page cache may take in ahead of the device, in nanoseconds of either rate: what waits for the next syncs of logs.
 const BUFFERED_DEBT: Nanos = 100_000_000;
 
 /// Weight of an owner that nobody has set one for, in bytes per second.
@@ -212,15 +214,25 @@ impl Lane {
         if ask.rank.is_background() && self.in_flight.admit(now).is_err() {
             return None;
         }
-        if !(self.bytes.is_ready(ask.bytes, now) && self.ops.is_ready(1, now)) {
+        if !(self.bytes.is_ready(ask.bytes, now) && self.ops.is_ready(ask.ops, now)) {
             return None;
         }
         Some(self.grant(ask, now))
     }
 
-    /// Lets foreground pass that moves nothing yet, whoever waits, if that leaves no more than [`BUFFERED_DEBT`].
+    /// Lets foreground pass that moves nothing yet, if that leaves no more than [`BUFFERED_DEBT`]: before others that wait, but not before
+    /// who has waited as long as that already. Else a stream of such writes would keep everybody else waiting for ever.
     pub(crate) fn try_buffered(&mut self, ask: &Ask, now: Nanos) -> bool {
-        let passes = self.bytes.is_ready_in_debt(ask.bytes, BUFFERED_DEBT, now);
+        if (ask.bytes, ask.ops) == (0, 0) {
+            self.grant(ask, now);
+            return true;
+        }
+        let next = self.queues[Rank::Foreground as usize].head();
+        if next.is_some_and(|(_, next)| now.saturating_sub(next.since) >= BUFFERED_DEBT) {
+            return false;
+        }
+        let passes = self.bytes.is_ready_in_debt(ask.bytes, BUFFERED_DEBT, now)
+            && self.ops.is_ready_in_debt(ask.ops, BUFFERED_DEBT, now);
         if passes {
             self.grant(ask, now);
         }
@@ -230,14 +242,14 @@ impl Lane {
     /// Takes the tokens and lends the device time.
     fn grant(&mut self, ask: &Ask, now: Nanos) -> Option<LeaseId> {
         self.bytes.take(ask.bytes, now);
-        self.ops.take(1, now);
+        self.ops.take(ask.ops, now);
         let stats = &mut self.stats[ask.rank as usize];
         stats.bytes += ask.bytes;
-        stats.ops += 1;
+        stats.ops += ask.ops;
         if !ask.rank.is_background() {
             return None;
         }
-        self.in_flight.lend(self.rates.device_time(ask.bytes, 1), now)
+        self.in_flight.lend(self.rates.device_time(ask.bytes, ask.ops), now)
     }
 
     /// Queues `ask`; pump afterwards.
@@ -279,7 +291,7 @@ impl Lane {
             };
             let (_, head) = self.queues[rank as usize].head().expect("picked ranks have a head");
             let bytes_at = self.bytes.next_ready_at(head.ask.bytes, now);
-            let ops_at = self.ops.next_ready_at(1, now);
+            let ops_at = self.ops.next_ready_at(head.ask.ops, now);
             match bytes_at.zip(ops_at).map(|(bytes_at, ops_at)| bytes_at.max(ops_at)) {
                 Some(at) if at <= now => {}
                 Some(at) => {
@@ -360,11 +372,11 @@ impl Lane {
     /// Tokens of a grant whose I/O was never issued. Pump afterwards.
     pub(crate) fn refund(&mut self, ask: &Ask) {
         self.bytes.refund(ask.bytes);
-        self.ops.refund(1);
+        self.ops.refund(ask.ops);
         let stats = &mut self.stats[ask.rank as usize];
         // Saturating: the grant may be from before the gate was limited, when nothing was counted.
         stats.bytes = stats.bytes.saturating_sub(ask.bytes);
-        stats.ops = stats.ops.saturating_sub(1);
+        stats.ops = stats.ops.saturating_sub(ask.ops);
     }
 
     /// The I/O of a lease is over. Pump afterwards.

@@ -245,6 +245,61 @@ fn a_sync_is_one_operation() {
     node.check_books();
 }
 
+#[test]
+fn what_the_page_cache_takes_in_leaves_a_bounded_debt_of_operations() {
+    // A thousand operations a second, and ten times as many small writes at once: all into one page; each into a page that the one before
+    // stands next to; each into a page of its own, far away.
+    for (step, waits) in [(0, false), (PAGE as u64, false), (8 * PAGE as u64, true)] {
+        let node = Node::new(7, Limits::Shared(Rates { bytes: 10_000_000_000, ops: 1000 }), 0);
+        node.disk.is_cached.store(true, Relaxed);
+        node.disk.content.lock().resize(1 << 20, 0);
+        let (writer, reader) = (node.partition(1), node.partition(2));
+        let done = Arc::new(AtomicU64::new(0));
+        let counter = Arc::clone(&done);
+        node.sim.spawn(async move {
+            for number in 0..10_000 {
+                let buf = AlignedBuf::with_len(100);
+                writer.file.write_at(number * step, buf, tag(Class::Log)).await.expect("no faults");
+                counter.fetch_add(1, Relaxed);
+            }
+        });
+        node.sim.run_until(MS);
+        assert_eq!(done.load(Relaxed) < 10_000, waits, "{step}: {}", done.load(Relaxed));
+        let took = read_4k(&node, &reader);
+        assert!(took <= if waits { 210 * MS } else { 0 }, "{step}: {took} ns");
+    }
+}
+
+/// How long a client's read takes.
+fn read_4k(node: &Node, reader: &Partition) -> Nanos {
+    let before = node.sim.now();
+    let read = reader.file.read_at(0, AlignedBuf::with_len(4096), tag(Class::Read));
+    node.sim.block_on(read).expect("no faults");
+    node.sim.now() - before
+}
+
+#[test]
+fn more_than_the_page_cache_may_take_in_starves_no_reader() {
+    // Writes that come whatever becomes of them, at twice the rate.
+    let node = Node::new(8, Limits::Shared(Rates { bytes: 10_000_000_000, ops: 1000 }), 0);
+    node.disk.is_cached.store(true, Relaxed);
+    node.disk.content.lock().resize(1 << 20, 0);
+    let (writer, reader) = (node.partition(1), node.partition(2));
+    let (clock, spawner) = (node.sim.clock(), node.sim.spawner());
+    node.sim.spawn(async move {
+        for number in 0..20_000 {
+            sleep_until(&clock, number * MS / 2).await;
+            let write = writer.file.write_at(number * 8 * PAGE as u64, AlignedBuf::with_len(100), tag(Class::Log));
+            spawner.spawn(Box::pin(async move { drop(write.await) }));
+        }
+    });
+    node.sim.run_until(SEC);
+    for _ in 0..10 {
+        let took = read_4k(&node, &reader);
+        assert!(took <= 210 * MS, "{took} ns");
+    }
+}
+
 /// One I/O of a random day: class, offset, length in pages, whether it writes, and how long to wait before dropping it.
 #[derive(Clone, Debug)]
 struct Io {

@@ -1,4 +1,4 @@
-//! The gate between real threads and the real clock: what virtual time cannot show. Nothing here depends on how long
+//! The gate and the quota between real threads and the real clock: what virtual time cannot show. Nothing here depends on how long
 //! anything takes; a lost wake-up shows as a test that never ends.
 #![allow(clippy::disallowed_methods, reason = "races need threads and a clock that runs by itself")]
 
@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
-use weir_admission::{Direction, Gate, GateOptions, Limits, Rank, Rates, Request};
+use weir_admission::{Direction, Gate, GateOptions, Limits, OnLimit, Quota, Rank, Rates, Request, Unit, UnitLimits};
 use weir_io::real::{RealClock, block_on};
 use weir_io::{Clock, Owner, Rng};
 
@@ -69,4 +69,37 @@ fn race(detour: &[Limits]) {
         .map(|_| gate.request(owner, Rank::Maintenance, Direction::Read, gate.grant_bytes(Direction::Read)))
         .collect();
     assert!(fresh.iter().all(|request| matches!(request, Request::Ready(_))));
+}
+
+/// Four threads ask, pay, are paid back and give up, while the limit is turned: whoever reads the clock, and then waits for the lock, meets
+/// those who came later.
+#[test]
+fn units_are_neither_lost_nor_stuck_between_threads() {
+    let limits = |wcu| UnitLimits { wcu, on_limit: OnLimit::Delay { max_ms: 60_000 }, ..UnitLimits::default() };
+    let quota = Quota::new(RealClock::new(), &limits(1_000_000));
+    std::thread::scope(|scope| {
+        for thread in 0..4_u32 {
+            let quota = Arc::clone(&quota);
+            scope.spawn(move || {
+                let mut rng = Rng::new(u64::from(thread));
+                for round in 0..20_000_u64 {
+                    let units = 1 + rng.below(20);
+                    let mut admission = quota.admit(Unit::Write, thread % 2, units);
+                    if rng.below(8) == 0 {
+                        // Answered or not: it is given up.
+                        let _ = Pin::new(&mut admission).poll(&mut Context::from_waker(Waker::noop()));
+                        continue;
+                    }
+                    block_on(admission).expect("a minute is long enough");
+                    quota.settle(Unit::Write, thread % 2, units, rng.below(30));
+                    if thread == 0 && round % 500 == 0 {
+                        quota.set_limits(&limits(0));
+                        quota.set_limits(&limits(1_000_000));
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(quota.waiting(Unit::Write), 0);
+    assert!(quota.stats(Unit::Write).delayed > 0, "somebody has waited");
 }

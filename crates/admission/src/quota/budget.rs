@@ -225,7 +225,7 @@ impl Budget {
     }
 
     fn retry_in_ms(&mut self, partition: u32, units: u64, now: Nanos) -> u64 {
-        (self.ready_at(partition, units, now) - now).div_ceil(MS).max(1)
+        self.ready_at(partition, units, now).saturating_sub(now).div_ceil(MS).max(1)
     }
 
     /// Admits all who can go now, and refuses whose patience is at its end.
@@ -248,15 +248,16 @@ impl Budget {
             let Some((units, waiting)) = self.queue.pop() else { break };
             self.units.take(units, now);
             self.count(units);
-            self.delayed(now - waiting.since);
+            self.delayed(waiting.since, now);
             self.answer(waiting.slot, Slot::Admitted, &mut effects);
         }
         effects
     }
 
-    fn delayed(&mut self, waited: Nanos) {
+    /// Whoever pumps has read the clock before he got the lock: it may be earlier than what others saw who came since.
+    fn delayed(&mut self, since: Nanos, now: Nanos) {
         self.stats.delayed += 1;
-        self.stats.delayed_ns += waited;
+        self.stats.delayed_ns += now.saturating_sub(since);
     }
 
     fn answer(&mut self, slot: SlotId, answer: Slot, effects: &mut Effects) {
@@ -282,7 +283,7 @@ impl Budget {
             }
             let waiting = self.queue.remove(flow(partition), |waiting| waiting.slot == slot);
             debug_assert!(waiting.is_some(), "a waiting slot is in its queue");
-            self.delayed(waiting.map_or(0, |waiting| now - waiting.since));
+            self.delayed(waiting.map_or(now, |waiting| waiting.since), now);
             self.stats.refused += 1;
             let retry_in_ms = self.retry_in_ms(partition, units, now);
             self.answer(slot, Slot::Refused { retry_in_ms }, effects);
@@ -367,4 +368,22 @@ impl Budget {
 
 fn is_live(slots: &[Slot], deadline: &Deadline) -> bool {
     matches!(slots[deadline.slot as usize], Slot::Waiting { ticket, .. } if ticket == deadline.ticket)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_was_read_before_the_lock_was_had_is_nobodys_end() {
+        let limits = UnitLimits { wcu: 10, ..UnitLimits::default() };
+        let mut budget = Budget::new(limits.of(Unit::Write), &limits, 0);
+        assert!(budget.try_admit(1, 100 * MS));
+        // Who came at 105 ms had the lock first; who turns the knob had looked at the clock at 100 ms.
+        let Admitted::Later(slot) = budget.admit(0, 1, 105 * MS) else { panic!("there was one unit") };
+        budget.set(0, &limits, 100 * MS);
+        drop(budget.pump(100 * MS));
+        assert!(matches!(budget.look(slot, None), Look::Admitted));
+        assert_eq!((budget.stats().delayed, budget.stats().delayed_ns), (1, 0));
+    }
 }

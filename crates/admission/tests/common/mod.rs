@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 use weir_admission::{Gate, GateOptions, Limits};
@@ -55,6 +56,8 @@ pub struct Seen {
 pub struct TraceDisk {
     clock: Arc<dyn Clock>,
     ns_per_byte: u64,
+    /// Its file is behind the page cache.
+    pub is_cached: AtomicBool,
     pub content: Mutex<Vec<u8>>,
     pub seen: Mutex<Vec<Seen>>,
     /// When all that was asked so far is done.
@@ -68,6 +71,7 @@ impl TraceDisk {
         Arc::new(Self {
             clock,
             ns_per_byte,
+            is_cached: AtomicBool::new(false),
             content: Mutex::default(),
             seen: Mutex::default(),
             busy_until: Mutex::default(),
@@ -181,6 +185,6 @@ impl File for TraceFile {
     }
 
     fn is_direct(&self) -> bool {
-        true
+        !self.0.is_cached.load(Relaxed)
     }
 }
