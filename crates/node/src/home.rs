@@ -14,8 +14,8 @@
 //!
 //! Asleep, it is the few hundred bytes of this struct.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use arc_swap::{ArcSwapOption, Guard};
 use futures_util::FutureExt;
@@ -55,7 +55,8 @@ enum Phase {
     Asleep,
     Waking(Wake),
     Awake,
-    Leaving,
+    /// With what it had, as long as that is there.
+    Leaving(Weak<Partition>),
     Gone,
 }
 
@@ -130,7 +131,7 @@ impl Home {
             Phase::Asleep => HomeState::Asleep,
             Phase::Waking(_) => HomeState::Waking,
             Phase::Awake => HomeState::Awake,
-            Phase::Leaving => HomeState::Leaving,
+            Phase::Leaving(_) => HomeState::Leaving,
             Phase::Gone => HomeState::Gone,
         }
     }
@@ -171,9 +172,21 @@ impl Home {
             }
             match self.wake()? {
                 Some(wake) => return carried(&self.shared.workers, wake).await,
-                None => self.changed.wait(|| (self.state() != HomeState::Leaving).then_some(())).await,
+                None => self.left().await,
             }
         }
+    }
+
+    /// Waits while the partition is on its way out, which somebody wants it to be soon.
+    async fn left(&self) {
+        let leaving = match &self.status.lock().phase {
+            Phase::Leaving(partition) => partition.upgrade(),
+            _ => None,
+        };
+        if let Some(partition) = leaving {
+            partition.hurry();
+        }
+        self.changed.wait(|| (self.state() != HomeState::Leaving).then_some(())).await;
     }
 
     /// The wake under way, begun if need be; `None` if the phase is another one by now, or has to change first.
@@ -189,7 +202,7 @@ impl Home {
                 status.phase = Phase::Waking(wake.clone());
                 Ok(Some(wake))
             }
-            Phase::Awake | Phase::Leaving => Ok(None),
+            Phase::Awake | Phase::Leaving(_) => Ok(None),
             Phase::Gone => Err(gone()),
         }
     }
@@ -231,27 +244,29 @@ impl Home {
                 let mut status = self.status.lock();
                 match &status.phase {
                     Phase::Waking(wake) => Some(wake.clone()),
-                    Phase::Leaving => None,
+                    Phase::Leaving(_) => None,
                     Phase::Gone => return None,
                     Phase::Asleep | Phase::Awake => {
-                        status.phase = Phase::Leaving;
-                        break (status.number, self.awake.swap(None));
+                        let partition = self.awake.swap(None);
+                        status.phase = Phase::Leaving(partition.as_ref().map_or(Weak::new(), Arc::downgrade));
+                        break (status.number, partition);
                     }
                 }
             };
             match wake {
                 // Whether it succeeds is seen in the phase.
                 Some(wake) => drop(wake.await),
-                None => self.changed.wait(|| (self.state() != HomeState::Leaving).then_some(())).await,
+                None => self.left().await,
             }
         };
+        // No policy turns its gates any more: whoever is on the way out is in no sample.
+        self.reservation.close(&self.shared.gate);
         if let Some(partition) = partition {
             partition.leave(how).await;
         }
         if how == Leave::Discard {
             self.disk_bytes.store(0, Ordering::Relaxed);
         }
-        self.reservation.close(&self.shared.gate);
         self.shared.ticker.closed(Owner { tenant: self.tenant.0, partition: number });
         Some(number)
     }
@@ -272,7 +287,7 @@ impl Home {
         {
             let mut status = self.status.lock();
             match number {
-                Some(number) if matches!(status.phase, Phase::Leaving) => {
+                Some(number) if matches!(status.phase, Phase::Leaving(_)) => {
                     (status.number, status.phase) = (number, Phase::Asleep);
                 }
                 _ => status.phase = Phase::Gone,
@@ -294,3 +309,6 @@ impl Home {
 fn gone() -> Error {
     Error::new(ErrorKind::Closed, "use", "the tenant", "it was dropped, or the node ends")
 }
+
+#[cfg(test)]
+mod tests;

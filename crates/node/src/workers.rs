@@ -117,6 +117,7 @@ impl Partition {
             return;
         }
         self.note_urgency();
+        self.turn_slowdown();
         if let Some(job) = self.tree.next_flush() {
             self.start(job, None);
         }

@@ -18,6 +18,7 @@ mod latch;
 mod open;
 mod read;
 mod replay;
+mod turns;
 mod update;
 mod write;
 
@@ -27,7 +28,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use weir_admission::{Account, Direction, PartitionGate};
-use weir_io::{Clock, Error, ErrorKind, Fs, FsLock, Nanos, Owner, Result};
+use weir_io::{Clock, Error, ErrorKind, Fs, FsLock, Owner, Result};
 use weir_log::{Log, Recovery, SyncMode, WriteAheadLog};
 use weir_lsm::{Held, Tree, TreeKnobs};
 use weir_model::LogIndex;
@@ -37,6 +38,7 @@ pub use self::commit::Commit;
 use self::latch::Latches;
 pub(crate) use self::open::Opening;
 pub use self::read::{Page, Record};
+use self::turns::Turns;
 use crate::control::Control;
 use crate::event::Event;
 use crate::memory::WriteMemory;
@@ -70,8 +72,8 @@ pub struct Partition {
     ending: Event,
     /// Why the last background job failed; `None` since one succeeded.
     pub(crate) job_failure: Mutex<Option<Error>>,
-    /// When the last slowed write's turn ends.
-    pub(crate) slowed_until: Mutex<Nanos>,
+    /// Where slowed writes wait.
+    turns: Turns,
     /// Bytes per second that users may write, as a policy says; 0 = as they like.
     pub(crate) write_rate: AtomicU64,
     /// What a policy last wanted of the tree's knobs.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
 use parking_lot::Mutex;
-use weir_admission::{Account, PartitionGate};
+use weir_admission::{Account, Limits, PartitionGate};
 use weir_io::{Class, Clock, Fs, FsLock, Owner, Result, Tag};
 use weir_log::{Log, LogOptions, WriteAheadLog};
 use weir_lsm::cache::BlockCache;
@@ -13,6 +13,7 @@ use weir_lsm::{Env, Tree};
 
 use super::Partition;
 use super::replay::Replay;
+use super::turns::Turns;
 use crate::config::NodeConfig;
 use crate::control::Control;
 use crate::event::Event;
@@ -114,7 +115,7 @@ impl Partition {
             tasks: AtomicUsize::new(0),
             ending: Event::default(),
             job_failure: Mutex::default(),
-            slowed_until: Mutex::default(),
+            turns: Turns::default(),
             write_rate: AtomicU64::new(0),
             repairing: AtomicBool::new(false),
             recovery,
@@ -147,6 +148,10 @@ impl Partition {
             }
             return;
         }
+        if let Some(gates) = &self.gates {
+            // Where the last tick left it, its flush could take hours. At the node's gate it still comes after all clients.
+            gates.background().set_limits(Limits::UNLIMITED);
+        }
         self.tree.seal();
         while let Some(job) = self.tree.next_flush() {
             if let Err(error) = job.run().await {
@@ -162,6 +167,15 @@ impl Partition {
         };
         if let Err(error) = forgotten {
             tracing::warn!(owner = ?self.owner, %error, "cannot close the log");
+        }
+    }
+
+    /// Somebody waits for the end of [`Partition::leave`]: what it flushes passes as foreground. There is no other: requests are refused.
+    pub(crate) fn hurry(&self) {
+        if let Some(gates) = &self.gates {
+            gates.foreground().set_limits(Limits::UNLIMITED);
+            gates.set_flush_may_rush(true);
+            gates.set_flush_is_urgent(true);
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::MutexGuard;
 use weir_admission::Direction;
-use weir_io::{Error, ErrorKind, Nanos, Result, sleep_until};
+use weir_io::{Error, ErrorKind, Result};
 use weir_log::{SyncMode, WriteAheadLog};
 use weir_lsm::Stall;
 use weir_model::Batch;
@@ -14,7 +14,6 @@ use super::latch::Latches;
 use super::{Commit, Partition};
 use crate::memory::Room;
 use crate::metrics::Counters;
-use crate::slowdown;
 use crate::stall::StallCause;
 
 impl Partition {
@@ -41,11 +40,6 @@ impl Partition {
     #[inline]
     pub(super) fn must_wait(&self) -> bool {
         self.tree.stall() != Stall::None || self.write_rate.load(Ordering::Relaxed) > 0
-    }
-
-    /// Lets users write `bytes_per_sec` at most from now on; `None` = as they like.
-    pub(crate) fn set_write_rate(&self, bytes_per_sec: Option<u64>) {
-        self.write_rate.store(bytes_per_sec.map_or(0, |rate| rate.max(1)), Ordering::Relaxed);
     }
 
     /// Writes if no key is latched.
@@ -88,13 +82,6 @@ impl Partition {
         }
     }
 
-    /// The end of a slowed write's turn. Turns follow one another, however many writers there are: the rate is the partition's.
-    fn take_turn(&self, delay: Nanos) -> Nanos {
-        let mut slowed_until = self.slowed_until.lock();
-        *slowed_until = self.clock.now().max(*slowed_until) + delay;
-        *slowed_until
-    }
-
     /// Room in the node's write memory for a batch of so many bytes, to be held until it is applied.
     #[inline]
     pub(super) async fn room(&self, bytes: usize) -> Result<Option<Room>> {
@@ -120,36 +107,20 @@ impl Partition {
         self.job_failure.lock().clone().map(Err)
     }
 
-    /// Waits while the tree says stop, and for its share of the delay while it says slow.
+    /// Waits while the tree says stop, and for its turn while it says slow.
     pub(super) async fn wait_out_stall(self: &Arc<Self>, bytes: usize) -> Result<()> {
+        self.wait_out_stop().await?;
+        self.take_turn(bytes).await;
+        // What was only slow when the turn was asked for may have come to a stop.
+        self.wait_out_stop().await
+    }
+
+    async fn wait_out_stop(self: &Arc<Self>) -> Result<()> {
+        let Stall::Stop(cause) = self.tree.stall() else { return Ok(()) };
         let begin = self.clock.now();
-        let stopped = match self.tree.stall() {
-            Stall::Stop(why) => Some(why),
-            _ => None,
-        };
-        if let Some(cause) = stopped {
-            self.kick();
-            let outcome = self.progress.wait(|| self.may_go_on()).await;
-            self.counters.stopped(cause.into(), self.clock.now() - begin);
-            outcome?;
-        }
-        let rate = self.write_rate.load(Ordering::Relaxed);
-        let slow = match self.tree.stall() {
-            Stall::Slow(why) => Some(why.into()),
-            _ => (rate > 0).then_some(StallCause::L0Runs),
-        };
-        if let Some(why) = slow {
-            let delay = match rate {
-                0 => {
-                    let runs = self.tree.version().level(0).len();
-                    slowdown::delay(runs, self.tree.options(), bytes)
-                }
-                rate => slowdown::delay_at(rate, bytes),
-            };
-            let begin = self.clock.now();
-            sleep_until(&self.clock, self.take_turn(delay)).await;
-            self.counters.slowed(why, self.clock.now() - begin);
-        }
-        Ok(())
+        self.kick();
+        let outcome = self.progress.wait(|| self.may_go_on()).await;
+        self.counters.stopped(cause.into(), self.clock.now() - begin);
+        outcome
     }
 }

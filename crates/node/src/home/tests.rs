@@ -1,0 +1,88 @@
+//! How long the way to sleep is.
+
+use weir_admission::Limits;
+use weir_admission::cost::Capacity;
+use weir_io::sim::{DeviceSpec, FaultPlan, Sim, SimFs};
+use weir_io::{Fs, Nanos, sleep_until};
+use weir_model::{Batch, TenantName};
+
+use super::*;
+use crate::config::{Bandwidth, Machine, NodeConfig};
+use crate::{Node, TenantSpec};
+
+const MS: Nanos = 1_000_000;
+const SEC: Nanos = 1_000 * MS;
+
+fn open(sim: &Sim, config: &NodeConfig, device: DeviceSpec) -> Node {
+    let fs = SimFs::new(sim.clock(), device, FaultPlan::none(), sim.rng());
+    let machine = Machine { fs: fs as Arc<dyn Fs>, clock: sim.clock(), spawn: sim.spawner(), salt: 7 };
+    sim.block_on(Node::open(config, machine)).expect("the node opens")
+}
+
+fn config(device: u64) -> NodeConfig {
+    let bandwidth = Bandwidth {
+        device: Limits::bytes(device),
+        capacity: Capacity::default(),
+        background: device,
+        strict_foreground: true,
+    };
+    NodeConfig { bandwidth: Some(bandwidth), segment_bytes: 1 << 20, ..NodeConfig::new("/weir") }
+}
+
+fn home(node: &Node, name: &TenantName) -> Arc<Home> {
+    Arc::clone(&node.tenant(name).expect("there").partitions()[0])
+}
+
+fn fill(sim: &Sim, home: &Arc<Home>, items: u32) {
+    let partition = sim.block_on(home.partition()).expect("wakes");
+    for item in 0..items {
+        let mut batch = Batch::new();
+        batch.put(&item.to_be_bytes(), &[7; 1000]);
+        let _commit = sim.block_on(partition.write(&batch)).expect("no faults");
+    }
+}
+
+#[test]
+fn the_way_to_sleep_is_as_wide_as_the_device_whatever_the_last_tick_left() {
+    let sim = Sim::new(1);
+    let node = open(&sim, &config(10_000_000), DeviceSpec::shared(10_000_000));
+    let home = home(&node, &TenantName::built_in());
+    fill(&sim, &home, 400);
+    home.reservation.gates().expect("awake").background().set_limits(Limits::bytes(4096));
+    let begin = sim.now();
+    sim.block_on(home.sleep());
+    assert_eq!(home.state(), HomeState::Asleep);
+    assert!(sim.now() - begin < SEC, "400 KB took {} ns", sim.now() - begin);
+    assert_eq!(home.awake().as_ref().map(|partition| partition.owner()), None);
+}
+
+#[test]
+fn idle_partitions_fall_asleep_side_by_side() {
+    let sim = Sim::new(3);
+    let config = NodeConfig { hibernate_after: 100 * SEC, segment_bytes: 1 << 20, ..NodeConfig::new("/weir") };
+    let device = DeviceSpec { latency: 50 * MS, sync_latency: 50 * MS, parallelism: 64, ..DeviceSpec::instant() };
+    let node = open(&sim, &config, device);
+    let homes: Vec<Arc<Home>> = (0..16)
+        .map(|number| {
+            let name = TenantName::new(&format!("tenant{number}")).expect("a name");
+            let tenant = sim.block_on(node.create_tenant(TenantSpec::new(name))).expect("created");
+            Arc::clone(&tenant.partitions()[0])
+        })
+        .collect();
+    // The first time wakes them, which takes longer.
+    (0..2).for_each(|_| homes.iter().for_each(|home| fill(&sim, home, 1)));
+    let clock = sim.clock();
+    let asleep = || homes.iter().filter(|home| home.state() == HomeState::Asleep).count();
+    let [first, last] = sim.block_on(async {
+        let mut at = [0; 2];
+        for (at, count) in at.iter_mut().zip([1, homes.len()]) {
+            while asleep() < count {
+                sleep_until(&clock, clock.now() + MS).await;
+            }
+            *at = clock.now();
+        }
+        at
+    });
+    // Each takes half a second, most of it alone.
+    assert!(last - first < 2 * SEC, "{} ns between the first and the last", last - first);
+}

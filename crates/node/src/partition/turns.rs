@@ -1,0 +1,73 @@
+//! Turns of slowed writes: one after the other, at a rate that may change while they wait.
+//!
+//! The rate is the partition's, however many writers there are. When a policy sets another one, level 0 gets shorter or the partition is
+//! closed, those who wait go on at the new rate, or at once; a writer that goes away leaves its turn to the others.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+use weir_admission::{Direction, Gate, GateOptions, Limits, Rank};
+use weir_io::Nanos;
+use weir_lsm::Stall;
+
+use super::Partition;
+use crate::slowdown;
+use crate::stall::StallCause;
+
+/// Nothing is saved up: a rate that is below what users want has no idle seconds.
+const OPTIONS: GateOptions = GateOptions { limits: Limits::UNLIMITED, burst: 0, background_in_flight: Nanos::MAX };
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Turns {
+    /// Bytes per second that `gate` is at; `None` = open. Held while the gate is turned, so that the last to look has the last word.
+    rate: Mutex<Option<u64>>,
+    /// Made for the first write that is slowed: most partitions never see one.
+    gate: OnceLock<Arc<Gate>>,
+}
+
+impl Partition {
+    /// Lets users write `bytes_per_sec` at most from now on; `None` = as they like.
+    pub(crate) fn set_write_rate(&self, bytes_per_sec: Option<u64>) {
+        self.write_rate.store(bytes_per_sec.map_or(0, |rate| rate.max(1)), Ordering::Relaxed);
+        self.turn_slowdown();
+    }
+
+    /// Lets slowed writes go at the rate that they should go at now. To be called wherever that may have changed.
+    pub(crate) fn turn_slowdown(&self) {
+        let mut turned = self.turns.rate.lock();
+        let rate = match (self.write_rate.load(Ordering::Relaxed), self.tree.stall()) {
+            _ if self.is_closing() => None,
+            (0, Stall::None) => None,
+            (0, Stall::Slow(_)) => Some(slowdown::rate(self.tree.version().level(0).len(), self.tree.options())),
+            // Those who wait for their turn wait for the end of the stop as well.
+            (0, Stall::Stop(_)) => *turned,
+            (rate, _) => Some(rate),
+        };
+        if *turned != rate {
+            *turned = rate;
+            self.turns().set_limits(rate.map_or(Limits::UNLIMITED, Limits::bytes));
+        }
+    }
+
+    fn turns(&self) -> &Arc<Gate> {
+        self.turns.gate.get_or_init(|| Gate::new(Arc::clone(&self.clock), OPTIONS))
+    }
+
+    /// Waits for the turn of a write of `bytes` while writes are slowed.
+    pub(super) async fn take_turn(&self, bytes: usize) {
+        let why = match self.tree.stall() {
+            Stall::Slow(why) => why.into(),
+            _ if self.write_rate.load(Ordering::Relaxed) > 0 => StallCause::L0Runs,
+            _ => return,
+        };
+        self.turn_slowdown();
+        let begin = self.clock.now();
+        drop(self.turns().request(self.owner, Rank::Foreground, Direction::Write, bytes as u64).await);
+        self.counters.slowed(why, self.clock.now() - begin);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,149 @@
+//! Who waits for his turn, and what becomes of him when the rate changes.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::task::{Context, Waker};
+
+use weir_io::sim::{DeviceSpec, FaultPlan, Sim, SimFs};
+use weir_io::{ErrorKind, Fs};
+use weir_model::Batch;
+
+use super::*;
+use crate::config::{Machine, NodeConfig};
+use crate::node::Node;
+
+const MS: Nanos = 1_000_000;
+const SEC: Nanos = 1_000 * MS;
+
+fn open(sim: &Sim, config: &NodeConfig, device: DeviceSpec) -> (Node, Arc<Partition>) {
+    let fs = SimFs::new(sim.clock(), device, FaultPlan::none(), sim.rng());
+    let machine = Machine { fs: fs as Arc<dyn Fs>, clock: sim.clock(), spawn: sim.spawner(), salt: 7 };
+    let node = sim.block_on(Node::open(config, machine)).expect("the node opens");
+    let partition = sim.block_on(node.default_partition()).expect("opens");
+    (node, partition)
+}
+
+fn config() -> NodeConfig {
+    NodeConfig { segment_bytes: 1 << 20, ..NodeConfig::new("/weir") }
+}
+
+fn batch(key: u32) -> Batch {
+    let mut batch = Batch::new();
+    batch.put(&key.to_be_bytes(), &[7; 1000]);
+    batch
+}
+
+/// So many writers of 1 KB each; how many are through, and how many were refused because the partition was closed.
+fn writers(sim: &Sim, partition: &Arc<Partition>, count: u32) -> Arc<[AtomicU64; 2]> {
+    let ended = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
+    for key in 0..count {
+        let (partition, ended) = (Arc::clone(partition), Arc::clone(&ended));
+        sim.spawn(async move {
+            let outcome = partition.write(&batch(key)).await.map(drop).map_err(|error| error.kind());
+            let at = match outcome {
+                Ok(()) => 0,
+                Err(ErrorKind::Closed) => 1,
+                Err(other) => panic!("{other:?}"),
+            };
+            ended[at].fetch_add(1, Relaxed);
+        });
+    }
+    ended
+}
+
+fn of(ended: &[AtomicU64; 2]) -> [u64; 2] {
+    [0, 1].map(|at| ended[at].load(Relaxed))
+}
+
+#[test]
+fn another_rate_is_at_once_that_of_those_who_wait() {
+    let sim = Sim::new(1);
+    let (_node, partition) = open(&sim, &config(), DeviceSpec::instant());
+    let begin = sim.now();
+    partition.set_write_rate(Some(1024));
+    let ended = writers(&sim, &partition, 500);
+    sim.run_until(begin + 100 * MS);
+    assert!(of(&ended)[0] <= 2, "{ended:?} at 1 KB a second");
+    partition.set_write_rate(Some(1 << 20));
+    sim.run_until(begin + 300 * MS);
+    let through = of(&ended)[0];
+    assert!((150..250).contains(&through), "{through} KB in 200 ms at 1 MiB a second");
+    partition.set_write_rate(None);
+    sim.run_until(sim.now() + 1);
+    assert_eq!(of(&ended), [500, 0]);
+    assert_eq!(partition.metrics().stalls[StallCause::L0Runs as usize].slowed, 500);
+}
+
+#[test]
+fn the_policy_that_slowed_them_lets_them_go() {
+    // At its next tick, a second later, and not after as many seconds as there are writers.
+    let sim = Sim::new(2);
+    let (_node, partition) = open(&sim, &config(), DeviceSpec::instant());
+    partition.set_write_rate(Some(1024));
+    let ended = writers(&sim, &partition, 500);
+    sim.run_until(sim.now() + SEC + MS);
+    assert_eq!(of(&ended), [500, 0]);
+}
+
+#[test]
+fn the_end_of_a_stall_lets_them_go() {
+    // From two runs in level 0 on writes are slowed, and the merge that ends it takes a while.
+    let sim = Sim::new(3);
+    let mut config = config();
+    config.profile = crate::Profile::RocksDb;
+    (config.tree.l0_trigger, config.tree.l0_gather, config.tree.l0_slow) = (2, 2, 2);
+    config.tree.slow_bytes_per_sec = [1024, 1024];
+    let (_node, partition) = open(&sim, &config, DeviceSpec::shared(1 << 20));
+    for _ in 0..2 {
+        for key in 0..100 {
+            let _commit = sim.block_on(partition.write(&batch(key))).expect("no faults");
+        }
+        drop(sim.block_on(partition.flush_and_hold()).expect("no faults"));
+    }
+    assert_eq!(partition.tree.stall(), Stall::Slow(weir_lsm::StallCause::L0Runs));
+    let begin = sim.now();
+    let ended = writers(&sim, &partition, 100);
+    sim.block_on(partition.settle());
+    assert_eq!(partition.tree.stall(), Stall::None);
+    sim.run_until(sim.now() + MS);
+    assert_eq!(of(&ended), [100, 0], "{} ns after they began", sim.now() - begin);
+    assert!(sim.now() - begin < 5 * SEC);
+}
+
+#[test]
+fn closing_ends_the_wait() {
+    let sim = Sim::new(4);
+    let (node, partition) = open(&sim, &config(), DeviceSpec::instant());
+    partition.set_write_rate(Some(1024));
+    let ended = writers(&sim, &partition, 100);
+    sim.run_until(sim.now() + 10 * MS);
+    let begin = sim.now();
+    sim.block_on(node.close()).expect("no faults");
+    sim.run_until(begin + MS);
+    let [through, refused] = of(&ended);
+    assert!(through <= 2 && through + refused == 100, "{through} through, {refused} refused");
+    // A policy that comes too late slows nobody either.
+    partition.set_write_rate(Some(1024));
+    let late = writers(&sim, &partition, 10);
+    sim.run_until(sim.now() + MS);
+    assert_eq!(of(&late), [0, 10]);
+}
+
+#[test]
+fn who_goes_away_leaves_his_turn_to_the_others() {
+    let sim = Sim::new(5);
+    let (_node, partition) = open(&sim, &config(), DeviceSpec::instant());
+    partition.set_write_rate(Some(10_000));
+    let begin = sim.now();
+    let first = writers(&sim, &partition, 1);
+    sim.run_until(begin + 1);
+    for key in 0..100 {
+        let batch = batch(key);
+        let mut write = std::pin::pin!(partition.write(&batch));
+        assert!(Pin::new(&mut write).as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    }
+    let last = writers(&sim, &partition, 1);
+    sim.run_until(begin + 300 * MS);
+    assert_eq!((of(&first), of(&last)), ([1, 0], [1, 0]), "a hundred turns of 100 ms were given back");
+}
