@@ -181,8 +181,8 @@ pub struct Ledger {
 #[derive(Debug, Default)]
 struct Accounts {
     open: BTreeMap<Owner, Arc<Account>>,
-    /// Accounts of owners that left, whose last I/Os may still be under way.
-    closing: Vec<(u32, Arc<Account>)>,
+    /// Accounts of owners that left, whose last I/Os may still be under way, with their tenant; `None` once that is forgotten.
+    closing: Vec<(Option<u32>, Arc<Account>)>,
     /// Sums of those that are over, by tenant: a partition that sleeps takes nothing from its tenant's total.
     closed: BTreeMap<u32, Booked>,
     /// The sum of tenants that are no more.
@@ -192,11 +192,15 @@ struct Accounts {
 impl Accounts {
     /// Sums up what nobody can book to any more.
     fn settle(&mut self) {
-        let closed = &mut self.closed;
+        let (closed, forgotten) = (&mut self.closed, &mut self.forgotten);
         self.closing.retain(|(tenant, account)| {
             let over = Arc::strong_count(account) == 1;
             if over {
-                *closed.entry(*tenant).or_default() += &account.booked();
+                let sum = match tenant {
+                    Some(tenant) => closed.entry(*tenant).or_default(),
+                    None => &mut *forgotten,
+                };
+                *sum += &account.booked();
             }
             !over
         });
@@ -206,7 +210,9 @@ impl Accounts {
         self.settle();
         let mut sums = self.closed.clone();
         for (tenant, account) in &self.closing {
-            *sums.entry(*tenant).or_default() += &account.booked();
+            if let Some(tenant) = tenant {
+                *sums.entry(*tenant).or_default() += &account.booked();
+            }
         }
         for (owner, account) in &self.open {
             *sums.entry(owner.tenant).or_default() += &account.booked();
@@ -226,19 +232,21 @@ impl Ledger {
         Arc::clone(self.accounts.lock().open.entry(owner).or_default())
     }
 
-    /// The owner left this node, or sleeps. What it did stays in the sum of its tenant.
+    /// The owner is no more. What it did stays in the sum of its tenant; whoever still holds its account may book to the end. One that
+    /// sleeps keeps its account.
     pub fn close(&self, owner: Owner) {
         let mut accounts = self.accounts.lock();
         if let Some(account) = accounts.open.remove(&owner) {
-            accounts.closing.push((owner.tenant, account));
+            accounts.closing.push((Some(owner.tenant), account));
         }
         accounts.settle();
     }
 
-    /// The tenant is no more, its owners are closed. What it did stays in the [`Ledger::total`].
+    /// The tenant is no more, its owners are closed. What it did, and what its last readers still do, stays in the [`Ledger::total`].
     pub fn forget(&self, tenant: u32) {
         let mut accounts = self.accounts.lock();
         accounts.settle();
+        accounts.closing.iter_mut().filter(|(of, _)| *of == Some(tenant)).for_each(|(of, _)| *of = None);
         if let Some(booked) = accounts.closed.remove(&tenant) {
             accounts.forgotten += &booked;
         }
@@ -257,8 +265,12 @@ impl Ledger {
     /// Sum over all owners, including those that left.
     pub fn total(&self) -> Booked {
         let mut accounts = self.accounts.lock();
+        // Settles: from here on an account is in one of the three.
+        let tenants = accounts.tenants();
         let mut total = accounts.forgotten;
-        accounts.tenants().values().for_each(|booked| total += booked);
+        tenants.values().for_each(|booked| total += booked);
+        let last = accounts.closing.iter().filter(|(tenant, _)| tenant.is_none());
+        last.for_each(|(_, account)| total += &account.booked());
         total
     }
 }
@@ -284,6 +296,21 @@ mod tests {
         assert_eq!(ledger.snapshot().len(), 1);
         assert_eq!(total.deviation(Direction::Read, 8193), 0.0);
         assert!(total.deviation(Direction::Read, 16386) < -0.49);
+    }
+
+    #[test]
+    fn a_forgotten_tenant_whose_last_reader_goes_later_does_not_come_back() {
+        let ledger = Ledger::new();
+        let owner = Owner { tenant: 3, partition: 4 };
+        let held_by_a_scan = ledger.account(owner);
+        ledger.close(owner);
+        ledger.forget(3);
+        held_by_a_scan.book(Class::Read, Direction::Read, 8192);
+        assert_eq!(ledger.tenants().len(), 0);
+        assert_eq!(ledger.total().total(Direction::Read).bytes, 8192);
+        drop(held_by_a_scan);
+        assert_eq!(ledger.tenants().len(), 0, "settled into the sum of those that are no more");
+        assert_eq!(ledger.total().total(Direction::Read).bytes, 8192);
     }
 
     #[test]
