@@ -61,7 +61,7 @@ impl Check {
                 println!("all is well");
                 Ok(())
             }
-            count => Err(format!("{count} problems: restore what is damaged from a backup or a replica").into()),
+            count => Err(format!("{count} problems: restore what is damaged from a backup").into()),
         }
     }
 }

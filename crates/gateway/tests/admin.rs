@@ -159,6 +159,8 @@ fn what_a_browser_could_be_made_to_send_is_refused() {
         assert_eq!(call(address, &format!("POST /v1/tenants\n{JSON}\n{header}"), body).0, 403, "{header}");
         assert_eq!(call(address, &format!("GET /v1/tenants\n{header}"), "").0, 403, "{header}");
         assert_eq!(call(address, &format!("DELETE /v1/tenants/shop\n{header}"), "").0, 403, "{header}");
+        assert_eq!(call(address, &format!("GET /metrics\n{header}"), "").0, 403, "{header}");
+        assert_eq!(call(address, &format!("GET /\n{header}"), "").0, 403, "{header}");
     }
     for kind in ["", "Content-Type: text/plain", "Content-Type: application/x-www-form-urlencoded"] {
         assert_eq!(call(address, &format!("POST /v1/tenants\n{kind}"), body).0, 400, "{kind}");

@@ -61,6 +61,17 @@ fn s14_others_are_served_during_every_long_command() {
         ("SCAN", line("SCAN 0 MATCH *7777* COUNT 1000000")),
         ("EXISTS", with("EXISTS")),
         ("TOUCH", with("TOUCH")),
+        (
+            "BITOP",
+            line(&format!(
+                "BITOP AND target {}",
+                (0..10_000).map(|i| format!("none-{i}")).collect::<Vec<_>>().join(" ")
+            )),
+        ),
+        (
+            "COMMAND INFO",
+            encode(&["COMMAND", "INFO"].into_iter().chain(std::iter::repeat_n("no", KEYS)).collect::<Vec<_>>()),
+        ),
         ("MSET", encode(&pairs)),
         ("UNLINK", with("UNLINK")),
         ("FLUSHDB", line("FLUSHDB")),
@@ -97,6 +108,27 @@ fn s14_what_must_be_one_turn_is_bounded() {
     assert!(client.reply().starts_with(b"*10000\r\n"));
     client.send(&fields(10_001));
     assert!(client.reply().starts_with(b"-ERR BITFIELD takes at most"));
+    let bitop = |sources: usize| {
+        let words = ["BITOP", "OR", "target"].into_iter().chain(std::iter::repeat_n("k1", sources));
+        encode(&words.collect::<Vec<_>>())
+    };
+    client.send(&bitop(10_000));
+    assert_eq!(client.reply(), b":1\r\n");
+    client.send(&bitop(10_001));
+    assert_eq!(client.reply(), b"-ERR BITOP takes at most 10000 keys at a time\r\n");
+    for (command, thing, word) in
+        [("CONFIG GET", "patterns", "*"), ("CLIENT LIST ID", "ids", "1"), ("INFO", "sections", "server")]
+    {
+        let words = |count| {
+            let words = command.split(' ').chain(std::iter::repeat_n(word, count));
+            encode(&words.collect::<Vec<_>>())
+        };
+        client.send(&words(1000));
+        assert!(!client.reply().starts_with(b"-"), "{command}");
+        client.send(&words(1001));
+        let refused = format!("-ERR {command} takes at most 1000 {thing} at a time\r\n");
+        assert_eq!(String::from_utf8_lossy(&client.reply()), refused);
+    }
     let pattern = "a*".repeat(600);
     for line in ["KEYS PATTERN", "SCAN 0 MATCH PATTERN", "CONFIG GET PATTERN", "COMMAND LIST FILTERBY PATTERN PATTERN"]
     {

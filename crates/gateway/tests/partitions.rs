@@ -143,6 +143,18 @@ fn commands_over_all_keys_see_all_partitions() {
         assert_eq!(client.say("DBSIZE"), ":399\r\n");
         let crossing = client.say("COPY key-003 elsewhere DB 5");
         assert_eq!(crossing.starts_with("-CROSSSLOT"), partitions > 1, "{crossing}");
+        for line in
+            ["SORT key-003 STORE elsewhere", "SORT none STORE a STORE elsewhere", "SORT none GET # STORE elsewhere"]
+        {
+            let crossing = client.say(line);
+            let expected = match partitions {
+                1 if line.contains("key-003") => "-WRONGTYPE",
+                1 => ":0\r\n",
+                _ => "-CROSSSLOT",
+            };
+            assert!(crossing.starts_with(expected), "{line}: {crossing}");
+        }
+        assert_eq!(client.say("SORT {none}1 BY store GET limit STORE {none}2"), ":0\r\n");
         client.say("SELECT 5");
         assert_eq!(client.say("GET key-002"), "$7\r\nkey-002\r\n");
         client.say("DEL elsewhere");

@@ -296,3 +296,15 @@ fn random_keys_come_from_everywhere() {
     assert!(keys.len() > 50, "{} of 300 differ", keys.len());
     assert!(keys.iter().any(|key| key.as_str() > "$10\r\nkey:000800"), "{keys:?}");
 }
+
+#[test]
+fn info_says_which_database_has_the_keys() {
+    let weir = start();
+    let mut client = weir.connect();
+    client.say("SET a 1");
+    client.say("SELECT 3");
+    assert!(!client.say("INFO keyspace").contains("db3"));
+    client.say("SET b 1");
+    client.say("SET c 1");
+    assert!(client.say("INFO keyspace").contains("\r\ndb3:keys=2,expires=0,avg_ttl=0\r\n"));
+}

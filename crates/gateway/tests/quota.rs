@@ -38,6 +38,11 @@ fn every_command_is_charged_what_it_read_and_wrote() {
         (&["STRLEN", "large"], 3, 0),
         (&["MGET", "a", "four", "large", "none"], 6, 0),
         (&["EXISTS", "a", "none"], 2, 0),
+        (&["OBJECT", "ENCODING", "large"], 3, 0),
+        (&["OBJECT", "IDLETIME", "none"], 1, 0),
+        (&["MEMORY", "USAGE", "large"], 3, 0),
+        (&["OBJECT", "HELP"], 0, 0),
+        (&["MEMORY", "DOCTOR"], 0, 0),
         // The value is written anew; a look at the old one beyond 4 KiB is paid for.
         (&["APPEND", "large", "v"], 2, 10),
         (&["INCR", "n"], 0, 1),
@@ -122,4 +127,19 @@ fn limits_turned_off_let_those_who_wait_go() {
     }
     weir.store.quota.set_limits(&UnitLimits::default());
     assert_eq!(client.reply(), b":1\r\n");
+}
+
+#[test]
+fn what_reads_a_key_waits_its_turn_under_whatever_name() {
+    let (weir, mut client) = start(UnitLimits { on_limit: OnLimit::Refuse, ..ONE_A_SECOND });
+    weir.clock.freeze();
+    assert_eq!(client.ask(&["SET", "large", &twenty()]), b"+OK\r\n");
+    assert!(client.say("GET large").starts_with('$'));
+    for question in ["STRLEN large", "OBJECT ENCODING large", "MEMORY USAGE large"] {
+        let reply = client.say(question);
+        assert!(reply.starts_with("-THROTTLED "), "{question}: {reply}");
+    }
+    for free in ["OBJECT HELP", "MEMORY DOCTOR", "MEMORY STATS"] {
+        assert!(client.say(free).starts_with(['*', '$']), "{free}");
+    }
 }

@@ -195,6 +195,15 @@ fn s4_nothing_that_can_be_asked_says_a_secret() {
     client.send(format!("AUTH ada {CANARY}\r\n").as_bytes());
     assert_eq!(client.reply(), b"+OK\r\n");
     assert!(client.say(&format!("HELLO 3 AUTH bob {wrong}")).starts_with("-WRONGPASS"));
+    for line in [
+        "CONFIG SET requirepass PASS",
+        "CONFIG SET slowlog-max-len 128 masterauth PASS",
+        "ACL SETUSER x on >PASS ~* +@all",
+        "MIGRATE 127.0.0.1 1 k 0 100 AUTH PASS",
+        "MIGRATE 127.0.0.1 1 k 0 100 AUTH2 ada PASS",
+    ] {
+        assert!(client.say(&line.replace("PASS", CANARY)).starts_with('-'), "{line}");
+    }
     let mut said = String::new();
     for question in [
         "SLOWLOG GET 100",

@@ -42,7 +42,8 @@ pub fn routes(node: Node) -> Router {
         .with_state(node)
 }
 
-async fn no_browsers(request: Request, next: Next) -> Response {
+/// Refuses what looks as if a browser was made to send it.
+pub(super) async fn no_browsers(request: Request, next: Next) -> Response {
     match from_browser(request.headers()) {
         None => next.run(request).await,
         Some(why) => problem(StatusCode::FORBIDDEN, why),

@@ -41,10 +41,12 @@ impl Charge {
     /// What `command` costs as far as can be told.
     pub(super) fn of(command: &Command, args: Args<'_>) -> Self {
         let writes = command.flags.contains(&"write");
-        if !writes && !command.flags.contains(&"readonly") {
+        let (first, last, step) = command.keys_with(args.get(1));
+        // Some have no flag, and subcommands that read a key.
+        let looks = command.flags.contains(&"readonly") || step > 0 && args.len() > first as usize;
+        if !writes && !looks {
             return Self::default();
         }
-        let (first, last, step) = command.keys;
         let end = args.len();
         // A command that goes through all keys counts as one with one.
         let (first, step) = if step == 0 { (end, 1) } else { (first as usize, step as usize) };

@@ -54,6 +54,8 @@ pub(crate) struct Client {
     /// Second of the last change of phase, or the last bytes that moved.
     last: AtomicU64,
     phase: AtomicU8,
+    /// Second since which it has been nobody's, where it is nobody's.
+    stranger_since: AtomicU64,
     /// Whose connection it is; `None` = nobody knows yet.
     account: Mutex<Option<Arc<Account>>>,
     /// The database chosen, for lists.
@@ -75,10 +77,17 @@ impl Client {
         Phase::of(self.phase.load(Ordering::Relaxed))
     }
 
-    /// It is this tenant's from now on, or nobody's.
-    pub(super) fn belong_to(&self, account: Option<&Arc<Account>>, database: u8) {
-        *self.account.lock() = account.cloned();
+    /// It is this tenant's from now on.
+    pub(super) fn belong_to(&self, account: &Arc<Account>, database: u8) {
+        *self.account.lock() = Some(Arc::clone(account));
         self.database.store(database, Ordering::Relaxed);
+    }
+
+    /// It is nobody's from this second on.
+    pub(super) fn become_stranger(&self, second: u64) {
+        *self.account.lock() = None;
+        self.database.store(0, Ordering::Relaxed);
+        self.stranger_since.store(second, Ordering::Relaxed);
     }
 
     /// Whether it is a connection of the tenant with this number.
@@ -89,6 +98,11 @@ impl Client {
     /// The standing of its tenant; `None` while nobody knows whose it is.
     fn standing(&self) -> Option<Standing> {
         self.account.lock().as_ref().map(|account| account.standing())
+    }
+
+    /// How long nobody has known whose it is, where that is so.
+    fn stranger_seconds(&self, second: u64) -> u64 {
+        second.saturating_sub(self.stranger_since.load(Ordering::Relaxed))
     }
 
     /// The second of its last sign of life.
@@ -106,7 +120,7 @@ pub struct Patience {
     pub request_seconds: u64,
     /// Without a byte taken of the replies that wait.
     pub reply_seconds: u64,
-    /// Without having said who it is, from the start of the connection (S2).
+    /// Without having said who it is, from the start of the connection or its `RESET` (S2).
     pub login_seconds: u64,
 }
 
@@ -151,6 +165,7 @@ impl Clients {
             since: second,
             last: AtomicU64::new(second),
             phase: AtomicU8::new(Phase::Idle as u8),
+            stranger_since: AtomicU64::new(second),
             account: Mutex::new(None),
             database: AtomicU8::new(0),
             resp3: AtomicBool::new(false),
@@ -193,7 +208,7 @@ impl Clients {
     pub(crate) fn sweep(&self, second: u64, patience: &Patience) -> usize {
         self.cut(|client| match client.standing() {
             Some(Standing::Dropped) => true,
-            None if second.saturating_sub(client.since) > patience.login_seconds => true,
+            None if client.stranger_seconds(second) > patience.login_seconds => true,
             _ => patience.is_over(client.phase(), second.saturating_sub(client.last())),
         })
     }
@@ -239,5 +254,18 @@ mod tests {
         }
         assert!(!patience.is_over(Phase::Serving, u64::MAX));
         assert!(!Patience::default().is_over(Phase::Idle, u64::MAX));
+    }
+
+    #[test]
+    fn s2_a_stranger_has_its_seconds_from_when_it_became_one() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let task = runtime.spawn(std::future::pending::<()>());
+        let (clients, patience) = (Clients::default(), Patience { login_seconds: 10, ..Patience::default() });
+        let address = "127.0.0.1:1".parse().expect("an address");
+        let client = clients.admit(address, address, 5, 1).expect("room");
+        clients.started(&client, task.abort_handle());
+        assert_eq!((clients.sweep(15, &patience), clients.sweep(16, &patience)), (0, 1));
+        client.become_stranger(100);
+        assert_eq!((clients.sweep(110, &patience), clients.sweep(111, &patience)), (0, 1));
     }
 }

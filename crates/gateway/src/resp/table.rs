@@ -42,22 +42,42 @@ impl Command {
         takes(self.arity, len)
     }
 
+    /// Where the keys are, as in [`Command::keys`], when `subcommand` is the first argument.
+    pub(super) fn keys_with(&self, subcommand: Option<&[u8]>) -> (i32, i32, i32) {
+        let names: &[&str] = match self.id {
+            Id::Object => &["encoding", "freq", "idletime", "refcount"],
+            Id::Memory => &["usage"],
+            _ => return self.keys,
+        };
+        let is_one = |word: &[u8]| names.iter().any(|name| word.eq_ignore_ascii_case(name.as_bytes()));
+        if subcommand.is_some_and(is_one) { (2, 2, 1) } else { self.keys }
+    }
+
     /// Whether all keys in `args` are of one hash slot.
     pub(super) fn stays_in_one_slot(&self, args: Args<'_>) -> bool {
         let (first, last, step) = self.keys;
         let last = if last < 0 { args.len() as i32 + last } else { last };
-        if first == 0 || last <= first {
+        if first == 0 || last <= first && self.id != Id::Sort {
             return true;
         }
-        let mut slots =
-            (first..=last).step_by(step.max(1) as usize).filter_map(|position| args.get(position as usize)).map(slot);
+        let keys = (first..=last).step_by(step.max(1) as usize).filter_map(|position| args.get(position as usize));
+        let stored = (self.id == Id::Sort).then(|| stored_key(args.iter_from(last as usize + 1))).flatten();
+        let mut slots = keys.chain(stored).map(slot);
         let of_first = slots.next();
         slots.all(|slot| Some(slot) == of_first)
     }
 
-    /// Whether its arguments may hold a secret, which is not to be shown (S4).
-    pub(super) fn is_secret(&self) -> bool {
-        matches!(self.id, Id::Auth | Id::Hello)
+    /// Whether `args` may hold a secret, which is not to be shown (S4): of Weir's own commands, or of Redis' that are refused here.
+    pub(super) fn is_secret(&self, args: Args<'_>) -> bool {
+        let is_known = |name: &[u8]| name.get(..8).is_some_and(|front| front.eq_ignore_ascii_case(b"slowlog-"));
+        match self.id {
+            Id::Auth | Id::Hello | Id::Acl | Id::Migrate => true,
+            Id::Config => {
+                args.get(1).is_some_and(|word| word.eq_ignore_ascii_case(b"SET"))
+                    && !args.iter_from(2).step_by(2).all(is_known)
+            }
+            _ => false,
+        }
     }
 
     /// Redis' words for what `args` do to the key at `position` (in the order of the keys), for `COMMAND GETKEYSANDFLAGS`.
@@ -90,6 +110,22 @@ impl Command {
             _ => &["RW", "access", "update"],
         }
     }
+}
+
+/// The key that takes the result of a `SORT`, if `words` (those behind its first key) name one: the last counts.
+pub(super) fn stored_key<'a>(mut words: impl Iterator<Item = &'a [u8]>) -> Option<&'a [u8]> {
+    let mut stored = None;
+    while let Some(word) = words.next() {
+        let is = |name: &str| word.eq_ignore_ascii_case(name.as_bytes());
+        if is("STORE") {
+            stored = words.next().or(stored);
+        } else if is("BY") || is("GET") {
+            words.next();
+        } else if is("LIMIT") {
+            words.nth(1);
+        }
+    }
+    stored
 }
 
 /// Whether `len` arguments, the name included, are what `arity` asks for: so many, or where it is negative at least so

@@ -51,7 +51,7 @@ pub struct TableOptions {
     pub block_bytes: usize,
     /// Of the blocks; filter and index are never compressed.
     pub compression: Compression,
-    /// Bits of filter per key; 0 = no filter. 10 bits let 1.2 % of absent keys through.
+    /// Bits of filter per key; 0 = no filter. 10 bits let 1.05 % of absent keys through.
     pub filter_bits_per_key: u32,
     /// Size of one write, in bytes; rounded up to pages.
     pub write_bytes: usize,

@@ -8,7 +8,7 @@ use std::ops::Deref;
 use tokio::task::yield_now;
 use weir_model::Change;
 
-use super::{integer, value_bytes_max};
+use super::{ONE_TURN_KEYS_MAX, end_turn, integer, value_bytes_max};
 use crate::resp::connection::Connection;
 use crate::resp::error::{BIT_OFFSET, Error, Outcome, SYNTAX};
 use crate::resp::frame::Args;
@@ -262,10 +262,14 @@ pub(in crate::resp) async fn bitop<S: Store>(connection: &mut Connection<S>, arg
     let target = args.at(2);
     let mut keys: Vec<&[u8]> = args.iter_from(3).collect();
     let count = keys.len();
+    if count > ONE_TURN_KEYS_MAX {
+        return Err(Error::new("ERR BITOP takes at most 10000 keys at a time"));
+    }
     keys.push(target);
     for _ in 0..TRIES_MAX {
         let mut read = Vec::with_capacity(count);
-        for key in &keys[..count] {
+        for (index, key) in keys[..count].iter().enumerate() {
+            end_turn(index).await;
             read.push(connection.get(key).await?);
         }
         let sources: Vec<&[u8]> = read.iter().map(value_of).collect();

@@ -135,6 +135,7 @@ fn list<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
             }
         }
         Some(word) if word.eq_ignore_ascii_case(b"ID") && args.len() > 3 => {
+            super::check_words(args.len() - 3, "CLIENT LIST ID", "ids")?;
             // Numbers that no connection has are not found.
             let id = |arg| parse_i64(arg).map(|id| u64::try_from(id).unwrap_or(0));
             let ids: Option<BTreeSet<u64>> = args.iter_from(3).map(id).collect();

@@ -1,6 +1,7 @@
 //! `CONFIG`: what tools look at before they start. What can be set here is what concerns the asking client's own view; the rest
 //! is in the configuration file.
 
+use super::check_words;
 use super::connection::DATABASES;
 use super::introspect::help;
 use crate::resp::connection::Connection;
@@ -79,6 +80,7 @@ fn all<S: Store>(connection: &Connection<S>) -> Vec<(String, String)> {
 }
 
 fn get<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
+    check_words(args.len() - 2, "CONFIG GET", "patterns")?;
     let patterns = args.iter_from(2).map(|pattern| Ok(glob::checked(pattern)?.to_ascii_lowercase()));
     let patterns = patterns.collect::<Outcome<Vec<Vec<u8>>>>()?;
     let mut found = all(connection);

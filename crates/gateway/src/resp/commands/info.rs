@@ -30,6 +30,7 @@ const SECTIONS: [(&str, bool); 10] = [
 const KEYS_COUNTED_MAX: usize = 10_000;
 
 pub(in crate::resp) async fn info<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
+    super::check_words(args.len() - 1, "INFO", "sections")?;
     let asked = |name: &str, shown_unasked: bool| {
         args.len() == 1 && shown_unasked
             || args.iter_from(1).any(|word| {
@@ -53,7 +54,7 @@ pub(in crate::resp) async fn info<S: Store>(connection: &mut Connection<S>, args
         if *section == "Keyspace" {
             let keys = super::scan::count(connection, KEYS_COUNTED_MAX).await?;
             if keys > 0 {
-                line(&mut text, format_args!("db0:keys={keys},expires=0,avg_ttl=0"));
+                line(&mut text, format_args!("db{}:keys={keys},expires=0,avg_ttl=0", connection.database()));
             }
         }
     }

@@ -1,5 +1,6 @@
 //! `COMMAND`: the table, for clients that look it up.
 
+use super::end_turn;
 use crate::resp::connection::Connection;
 use crate::resp::error::{Error, Outcome};
 use crate::resp::frame::Args;
@@ -31,7 +32,8 @@ pub(in crate::resp) async fn command<S: Store>(connection: &mut Connection<S>, a
         }
         b"info" => {
             replies.array(args.len() - 2);
-            for name in args.iter_from(2) {
+            for (index, name) in args.iter_from(2).enumerate() {
+                end_turn(index).await;
                 describe(&mut connection.replies, table::find(name));
                 connection.flush_if_long().await?;
             }
@@ -42,16 +44,17 @@ pub(in crate::resp) async fn command<S: Store>(connection: &mut Connection<S>, a
                 _ => args.iter_from(2).filter_map(table::find).collect(),
             };
             replies.map(wanted.len());
-            for command in wanted {
+            for (index, command) in wanted.into_iter().enumerate() {
+                end_turn(index).await;
                 document(&mut connection.replies, command);
                 connection.flush_if_long().await?;
             }
         }
         b"list" => list(replies, args)?,
         b"getkeys" if args.len() < 4 => return Err(Error::arity("command|getkeys")),
-        b"getkeys" => get_keys(replies, args, false)?,
+        b"getkeys" => get_keys(replies, args, false).await?,
         b"getkeysandflags" if args.len() < 4 => return Err(Error::arity("command|getkeysandflags")),
-        b"getkeysandflags" => get_keys(replies, args, true)?,
+        b"getkeysandflags" => get_keys(replies, args, true).await?,
         b"help" => help(connection, "COMMAND", &HELP),
         _ => return Err(Error::unknown_subcommand("command", args.at(1))),
     }
@@ -113,16 +116,11 @@ fn list(replies: &mut Replies, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-/// For cluster clients, which ask where the keys of a command are.
-/// `GETKEYS`, and with `flags` `GETKEYSANDFLAGS`.
-fn get_keys(replies: &mut Replies, args: Args<'_>, flags: bool) -> Outcome {
+/// `GETKEYS`, and with `flags` `GETKEYSANDFLAGS`, for cluster clients, which ask where the keys of a command are.
+async fn get_keys(replies: &mut Replies, args: Args<'_>, flags: bool) -> Outcome {
     let Some(command) = table::find(args.at(2)) else { return Err(Error::new("ERR Invalid command specified")) };
     let len = args.len() - 2;
-    let subcommand = args.get(3).map(<[u8]>::to_ascii_lowercase).unwrap_or_default();
-    let (first, last, step) = match (command.name, subcommand.as_slice()) {
-        ("object", b"encoding" | b"freq" | b"idletime" | b"refcount") | ("memory", b"usage") => (2, 2, 1),
-        _ => command.keys,
-    };
+    let (first, last, step) = command.keys_with(args.get(3));
     if first == 0 {
         return Err(Error::new("ERR The command has no key arguments"));
     }
@@ -135,13 +133,11 @@ fn get_keys(replies: &mut Replies, args: Args<'_>, flags: bool) -> Outcome {
         .enumerate()
         .map(|(position, index)| (args.at(index + 2), command.key_flags(position, args.iter_from(4))))
         .collect();
-    if command.name == "sort" {
-        let words: Vec<&[u8]> = args.iter_from(4).collect();
-        let stored = words.windows(2).rev().find(|pair| pair[0].eq_ignore_ascii_case(b"STORE"));
-        keys.extend(stored.map(|pair| (pair[1], &["OW", "update"][..])));
-    }
+    let stored = if command.name == "sort" { table::stored_key(args.iter_from(4)) } else { None };
+    keys.extend(stored.map(|key| (key, &["OW", "update"][..])));
     replies.array(keys.len());
-    for (key, words) in keys {
+    for (index, (key, words)) in keys.into_iter().enumerate() {
+        end_turn(index).await;
         if flags {
             replies.array(2);
         }

@@ -2,7 +2,7 @@
 
 use tokio::task::yield_now;
 
-use super::TURN_KEYS;
+use super::{TURN_KEYS, end_turn};
 use crate::resp::connection::Connection;
 use crate::resp::error::Outcome;
 use crate::resp::frame::Args;
@@ -41,9 +41,7 @@ pub(in crate::resp) async fn del<S: Store>(connection: &mut Connection<S>, args:
 pub(in crate::resp) async fn exists<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
     let mut found = 0;
     for (index, key) in args.iter_from(1).enumerate() {
-        if index % TURN_KEYS == TURN_KEYS - 1 {
-            yield_now().await;
-        }
+        end_turn(index).await;
         found += i64::from(connection.get(key).await?.is_some());
     }
     connection.replies.integer(found);

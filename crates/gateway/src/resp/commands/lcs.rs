@@ -84,12 +84,16 @@ async fn table(a: &[u8], b: &[u8], keep: bool) -> (u32, Directions) {
             };
             diagonal = above;
             done += 1;
-            if done == TURN_CELLS {
+            if done >= TURN_CELLS {
                 done = 0;
                 yield_now().await;
             }
         }
         done += 1;
+        if done >= TURN_CELLS {
+            done = 0;
+            yield_now().await;
+        }
     }
     (row[b.len()], directions)
 }
@@ -104,8 +108,11 @@ struct Match {
 async fn trace(a: &[u8], b: &[u8], directions: &Directions) -> (Vec<Match>, Vec<u8>) {
     let (mut matches, mut common) = (Vec::<Match>::new(), Vec::new());
     let (mut i, mut j) = (a.len(), b.len());
+    let mut done = 0;
     while i > 0 && j > 0 {
-        if (i + j) % TURN_CELLS == 0 {
+        done += 1;
+        if done == TURN_CELLS {
+            done = 0;
             yield_now().await;
         }
         if a[i - 1] == b[j - 1] {
@@ -172,21 +179,41 @@ fn reply_match(replies: &mut Replies, found: &Match, with_length: bool) {
 mod tests {
     use super::*;
 
+    /// The turns that a future takes before it is done, and what it gives.
+    fn turns<T>(future: impl Future<Output = T>) -> (usize, T) {
+        let mut future = std::pin::pin!(future);
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        let mut turns = 0;
+        loop {
+            match future.as_mut().poll(&mut cx) {
+                std::task::Poll::Ready(done) => return (turns, done),
+                std::task::Poll::Pending => turns += 1,
+            }
+        }
+    }
+
     #[test]
     fn the_table_is_filled_in_turns() {
         let (a, b) = (b"abcd".repeat(200), b"abd".repeat(300));
-        let mut filling = std::pin::pin!(table(&a, &b, true));
-        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
-        let mut turns = 0;
-        let (length, directions) = loop {
-            match filling.as_mut().poll(&mut cx) {
-                std::task::Poll::Ready(filled) => break filled,
-                std::task::Poll::Pending => turns += 1,
-            }
-        };
+        let (turns, (length, directions)) = turns(table(&a, &b, true));
         assert!(turns >= a.len() * b.len() / TURN_CELLS, "{turns}");
         // "abd" 200 times: every "c" is left out, and there are enough of the others.
         assert_eq!(length, 600);
         assert_eq!(directions.bits.len(), (a.len() * b.len()).div_ceil(64), "one bit for each pair");
+    }
+
+    #[test]
+    fn s14_turns_end_whatever_the_lengths_are() {
+        // Rows that end where a turn does, rows longer than one, and rows of nothing.
+        for (rows, columns) in
+            [(512, 1023), (4, TURN_CELLS - 1), (3, TURN_CELLS), (2, 3 * TURN_CELLS + 5), (TURN_CELLS * 3, 0)]
+        {
+            let (turns, _) = turns(table(&vec![1; rows], &vec![2; columns], false));
+            assert!(turns >= rows * (columns + 1) / TURN_CELLS - 1, "{rows} rows of {columns}: {turns}");
+        }
+        // Back along the diagonal: the sum of the positions stays odd.
+        let nothing = Directions { bits: Vec::new(), columns: 0 };
+        let (turns, (matches, _)) = turns(trace(&vec![1; 2 * TURN_CELLS + 1], &vec![1; 2 * TURN_CELLS], &nothing));
+        assert!(turns >= 1 && matches.len() == 1, "{turns}");
     }
 }

@@ -25,10 +25,11 @@ pub(super) mod scan;
 pub(super) mod sort;
 pub(super) mod strings;
 
+use tokio::task::yield_now;
 use weir_model::VALUE_BYTES_MAX;
 
 use super::connection::Connection;
-use super::error::{NOT_AN_INTEGER, Outcome};
+use super::error::{Error, NOT_AN_INTEGER, Outcome};
 use super::number::parse_i64;
 use crate::store::Store;
 
@@ -38,6 +39,24 @@ const TURN_KEYS: usize = 1000;
 
 /// Keys, or fields of a value, that a command can look at and change as one: they are one turn, however long it is.
 const ONE_TURN_KEYS_MAX: usize = 10_000;
+
+/// Words that a command compares with each of a list of ours.
+const WORDS_MAX: usize = 1000;
+
+/// To be called before the key number `index` is looked at: after [`TURN_KEYS`] of them others are served.
+async fn end_turn(index: usize) {
+    if index % TURN_KEYS == TURN_KEYS - 1 {
+        yield_now().await;
+    }
+}
+
+/// Refuses more than [`WORDS_MAX`] `words` (what they are called) of `command`.
+fn check_words(count: usize, command: &str, words: &str) -> Outcome {
+    if count <= WORDS_MAX {
+        return Ok(());
+    }
+    Err(Error::bytes(format!("ERR {command} takes at most {WORDS_MAX} {words} at a time").into_bytes()))
+}
 
 /// A whole number among the arguments.
 fn integer(arg: &[u8]) -> Outcome<i64> {

@@ -6,7 +6,7 @@ use tokio::task::yield_now;
 use weir_model::{Batch, Change, KEY_BYTES_MAX};
 
 use super::expiry::{Expiry, Unit};
-use super::{ONE_TURN_KEYS_MAX, TURN_KEYS};
+use super::{ONE_TURN_KEYS_MAX, TURN_KEYS, end_turn};
 use crate::resp::connection::Connection;
 use crate::resp::error::{Error, KEY_TOO_LONG, Outcome, SYNTAX};
 use crate::resp::frame::Args;
@@ -24,9 +24,7 @@ pub(in crate::resp) async fn mget<S: Store>(connection: &mut Connection<S>, args
     connection.submit().await;
     connection.replies.array(args.len() - 1);
     for (index, key) in args.iter_from(1).enumerate() {
-        if index % TURN_KEYS == TURN_KEYS - 1 {
-            yield_now().await;
-        }
+        end_turn(index).await;
         match connection.get(key).await? {
             Some(entry) => connection.replies.bulk_value(entry.value),
             None => connection.replies.null(),

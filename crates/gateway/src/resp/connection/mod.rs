@@ -226,7 +226,7 @@ impl<S: Store> Connection<S> {
         if self.session.is_none() {
             self.limit_strangers(from);
         }
-        command.is_some_and(|command| command.is_secret())
+        command.is_some_and(|command| command.is_secret(args))
     }
 
     /// Whether there is such a command, it may be run, and it is paid for.
@@ -268,7 +268,7 @@ impl<S: Store> Connection<S> {
                 peer: self.client.peer.to_string(),
                 client_name: self.client.names.lock().name.clone(),
             };
-            self.slowlog().add(entry, args, command.is_secret());
+            self.slowlog().add(entry, args, command.is_secret(args));
         }
     }
 

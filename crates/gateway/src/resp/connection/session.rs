@@ -49,7 +49,7 @@ impl<S: Store> Connection<S> {
     pub(in crate::resp) fn forget_who(&mut self) -> Result<(), Refusal> {
         self.session = None;
         self.limits.stranger = true;
-        self.client.belong_to(None, 0);
+        self.client.become_stranger(self.server.second());
         let Some(grant) = self.server.doorman.open_door(self.client.peer) else { return Ok(()) };
         match self.become_known(grant) {
             Err(refusal @ Refusal::TooManyConnections) => Err(refusal),
@@ -78,7 +78,7 @@ impl<S: Store> Connection<S> {
         let mut session = Session::open(grant, &account)?;
         // As in Redis, logging in chooses no other database.
         session.select(self.database());
-        self.client.belong_to(Some(&account), session.database);
+        self.client.belong_to(&account, session.database);
         self.session = Some(session);
         self.limits.stranger = false;
         Ok(())
