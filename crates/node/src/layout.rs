@@ -1,4 +1,4 @@
-//! The node's directory.
+//! The node's directory, as in `docs/format/directory.md`.
 //!
 //! ```text
 //! LOCK                    held by the running process
