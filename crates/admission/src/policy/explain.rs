@@ -52,10 +52,10 @@ pub fn explain(tick: &Tick, owner: Owner) -> Option<String> {
     if let Some((violation, leaving)) = leaving {
         let _ = writeln!(
             words,
-            "It should leave this node, whose load needs {:.0} % of the disk: its {} MB would take {} s and free {:.0} %.",
+            "It should leave this node, whose load needs {:.0} % of the disk: its {} MB would take {:.1} s and free {:.0} %.",
             violation.demand * 100.0,
             leaving.bytes / 1_000_000,
-            leaving.takes / 1_000_000_000,
+            leaving.takes as f64 / 1e9,
             leaving.frees * 100.0,
         );
     }
