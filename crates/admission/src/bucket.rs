@@ -133,6 +133,21 @@ impl Bucket {
         self.rate != 0 && self.level >= self.needed(tokens)
     }
 
+    /// The level at which a demand of `tokens` is met that leaves half of what the bucket can hold to others.
+    fn needed_beside(&self, tokens: u64) -> i128 {
+        let half = self.capacity() / 2;
+        (i128::from(tokens) * PER_TOKEN).min(self.capacity() - half) + half
+    }
+
+    /// The first instant at or after `now` when `tokens` are there beside half of what the bucket can hold; `None` if never (rate 0).
+    pub(crate) fn next_ready_beside(&mut self, tokens: u64, now: Nanos) -> Option<Nanos> {
+        if tokens == 0 || self.rate == UNLIMITED {
+            return Some(now);
+        }
+        self.settle(now);
+        self.when(self.needed_beside(tokens), now)
+    }
+
     /// Whether `tokens` would leave a debt of at most `debt` nanoseconds' worth at `now`.
     pub(crate) fn is_ready_in_debt(&mut self, tokens: u64, debt: Nanos, now: Nanos) -> bool {
         if self.is_ready(tokens, now) {
@@ -184,12 +199,19 @@ impl Bucket {
         if self.is_ready(tokens, now) {
             return Some(now);
         }
+        self.when(self.needed(tokens), now)
+    }
+
+    /// The first instant at or after `now` when the level, which is settled, is `needed`; `None` if never (rate 0).
+    fn when(&self, needed: i128, now: Nanos) -> Option<Nanos> {
         if self.rate == 0 {
             return None;
         }
-        let missing = self.needed(tokens) - self.level;
+        if self.level >= needed {
+            return Some(now);
+        }
         let rate = i128::from(self.rate);
-        let wait = (missing + rate - 1) / rate;
+        let wait = (needed - self.level + rate - 1) / rate;
         // The level is as of `at`, which a caller on another core may have moved past this `now`.
         Some(self.at.max(now).saturating_add(u64::try_from(wait).unwrap_or(u64::MAX)))
     }

@@ -27,9 +27,10 @@ pub struct GateOptions {
 }
 
 impl GateOptions {
-    /// Before the device: a burst of 10 ms (U-8), 1 ms of background in flight (house rule 6).
+    /// Before the device: a burst of 10 ms (U-8), of which background leaves half to foreground; half a millisecond of background in flight,
+    /// which with one grant more is a millisecond (house rule 6): so long a read waits behind it.
     pub const NODE: GateOptions =
-        GateOptions { limits: Limits::UNLIMITED, burst: 10_000_000, background_in_flight: 1_000_000 };
+        GateOptions { limits: Limits::UNLIMITED, burst: 10_000_000, background_in_flight: 500_000 };
     /// Foreground of a partition: a burst of 100 ms (U-8).
     pub const FOREGROUND: GateOptions =
         GateOptions { limits: Limits::UNLIMITED, burst: 100_000_000, background_in_flight: Nanos::MAX };

@@ -33,6 +33,11 @@ impl InFlight {
         self.limit = limit;
     }
 
+    /// Whether anybody counts.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.limit != Nanos::MAX
+    }
+
     /// Whether one more may go; otherwise when the oldest lease becomes overdue.
     pub(crate) fn admit(&mut self, now: Nanos) -> Result<(), Nanos> {
         loop {
@@ -52,7 +57,7 @@ impl InFlight {
 
     /// Lends `device_time` to one I/O. `None` if nobody counts.
     pub(crate) fn lend(&mut self, device_time: Nanos, now: Nanos) -> Option<LeaseId> {
-        if self.limit == Nanos::MAX {
+        if !self.is_limited() {
             return None;
         }
         // At least 1 ns, so that an empty lease still counts as one.

@@ -214,10 +214,21 @@ impl Lane {
         if ask.rank.is_background() && self.in_flight.admit(now).is_err() {
             return None;
         }
-        if !(self.bytes.is_ready(ask.bytes, now) && self.ops.is_ready(ask.ops, now)) {
+        if self.ready_at(ask, now).is_none_or(|at| at > now) {
             return None;
         }
         Some(self.grant(ask, now))
+    }
+
+    /// The first instant when the tokens for `ask` are there; `None` if never. Before the device, background leaves half of a burst to
+    /// foreground: a read that waited for tokens as well as for the transfers under way would wait twice.
+    fn ready_at(&mut self, ask: &Ask, now: Nanos) -> Option<Nanos> {
+        let (bytes, ops) = if ask.rank.is_background() && self.in_flight.is_limited() {
+            (self.bytes.next_ready_beside(ask.bytes, now), self.ops.next_ready_beside(ask.ops, now))
+        } else {
+            (self.bytes.next_ready_at(ask.bytes, now), self.ops.next_ready_at(ask.ops, now))
+        };
+        bytes.zip(ops).map(|(bytes, ops)| bytes.max(ops))
     }
 
     /// Lets foreground pass that moves nothing yet, if that leaves no more than [`BUFFERED_DEBT`]: before others that wait, but not before
@@ -290,9 +301,8 @@ impl Lane {
                 break;
             };
             let (_, head) = self.queues[rank as usize].head().expect("picked ranks have a head");
-            let bytes_at = self.bytes.next_ready_at(head.ask.bytes, now);
-            let ops_at = self.ops.next_ready_at(head.ask.ops, now);
-            match bytes_at.zip(ops_at).map(|(bytes_at, ops_at)| bytes_at.max(ops_at)) {
+            let ask = head.ask;
+            match self.ready_at(&ask, now) {
                 Some(at) if at <= now => {}
                 Some(at) => {
                     self.arm(at, now, &mut effects);

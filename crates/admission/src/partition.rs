@@ -3,10 +3,15 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use weir_io::{Class, Clock, Owner};
+use weir_io::{Class, Clock, Nanos, Owner, PAGE};
 
 use crate::gate::{Gate, GateOptions};
+use crate::limits::{Direction, Limits, Rates};
 use crate::order::Rank;
+
+/// A foreground burst holds at least so much, as far as that is no more than [`FOREGROUND_BURST_MAX`] of the rate.
+const FOREGROUND_BURST_BYTES_MIN: u64 = 16 * PAGE as u64;
+const FOREGROUND_BURST_MAX: Nanos = 1_000_000_000;
 
 /// Foreground (reads and log, one queue) and background (flush before compaction, 10:1), each with a budget of its
 /// own: saturated background never delays foreground here.
@@ -21,7 +26,7 @@ pub struct PartitionGate {
 }
 
 impl PartitionGate {
-    /// Unlimited gates for `owner`; turn [`PartitionGate::foreground`] and [`PartitionGate::background`].
+    /// Unlimited gates for `owner`; see [`PartitionGate::set_foreground`] and [`PartitionGate::background`].
     pub fn new(owner: Owner, clock: &Arc<dyn Clock>) -> Arc<Self> {
         Arc::new(Self {
             owner,
@@ -58,6 +63,15 @@ impl PartitionGate {
     /// Whether an urgent flush passes as foreground at all: a policy's choice.
     pub fn set_flush_may_rush(&self, may_rush: bool) {
         self.flush_may_rush.store(may_rush, Ordering::Relaxed);
+    }
+
+    /// Turns the foreground rates. A slow partition's burst is that of a handful of its operations, which are no smaller for its being slow:
+    /// else a read would wait for the log record before it.
+    pub fn set_foreground(&self, limits: Limits) {
+        let slowest = limits.rates(Direction::Read).bytes.min(limits.rates(Direction::Write).bytes);
+        let handful = Rates::bytes(slowest).device_time(FOREGROUND_BURST_BYTES_MIN, 0);
+        self.foreground.set_burst(GateOptions::FOREGROUND.burst.max(handful.min(FOREGROUND_BURST_MAX)));
+        self.foreground.set_limits(limits);
     }
 
     /// Lets what relieves level 0 go before deeper compactions, 10:1 (U-25); otherwise they stand in one queue (FX-9, FX-14).

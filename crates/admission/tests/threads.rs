@@ -61,11 +61,11 @@ fn race(detour: &[Limits]) {
     });
     assert!(granted > 4 * 3000 / 2);
     assert!(Rank::ALL.iter().all(|&rank| gate.waiting(rank) == 0));
-    // Nothing is lent any more: three background grants fit at once, as on the first day.
+    // Nothing is lent any more: two background grants fit at once, as on the first day.
     gate.set_limits(Limits::UNLIMITED);
     gate.set_limits(Limits::bytes(2_000_000_000));
     let owner = Owner { tenant: 2, partition: 9 };
-    let fresh: Vec<_> = (0..3)
+    let fresh: Vec<_> = (0..2)
         .map(|_| gate.request(owner, Rank::Maintenance, Direction::Read, gate.grant_bytes(Direction::Read)))
         .collect();
     assert!(fresh.iter().all(|request| matches!(request, Request::Ready(_))));

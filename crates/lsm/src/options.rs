@@ -41,6 +41,9 @@ pub struct TreeOptions {
     pub filter_bits_per_key: u32,
     /// Compression of each level's tables.
     pub compression: [Compression; LEVELS],
+    /// Tables written into the levels above this one go into the block cache as they are written, as far as it has room without throwing anything
+    /// out: reads and the merges that take them further find them there (FX-13, FX-26). 0 = none.
+    pub warm_levels: usize,
     /// Bytes of one background read or write. The gate splits what is too long for the device (house rule 6).
     pub io_bytes: usize,
 }
@@ -64,6 +67,7 @@ impl Default for TreeOptions {
             block_bytes: 4096,
             filter_bits_per_key: 10,
             compression: [Compression::None; LEVELS],
+            warm_levels: 2,
             io_bytes: 256 << 10,
         }
     }

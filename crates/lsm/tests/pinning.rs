@@ -16,7 +16,7 @@ fn a_table_that_moves_down_is_pinned_no_longer() {
     let (dir, owner) = (PathBuf::from("/tree"), Owner { tenant: 1, partition: 1 });
     let cache = BlockCache::new(1 << 20, 1);
     let env = Env { fs, dir, owner, cache: Arc::clone(&cache), clock: sim.clock(), memory: Arc::new(Unbooked) };
-    let options = TreeOptions { l0_trigger: 1, level1_bytes: 8 << 10, ..TreeOptions::default() };
+    let options = TreeOptions { l0_trigger: 1, level1_bytes: 8 << 10, warm_levels: 0, ..TreeOptions::default() };
     let tree = sim.block_on(Tree::open(env, options)).expect("open");
     // Ascending keys: every compaction is a move.
     for number in 1..=20_u64 {
@@ -37,4 +37,37 @@ fn a_table_that_moves_down_is_pinned_no_longer() {
     let upper: u64 = (0..2).map(|level| version.level_bytes(level)).sum();
     assert!(version.level(2).len() > 10);
     assert!(cache.usage().pinned_bytes <= upper, "{:?}, {upper} bytes in the upper levels", cache.usage());
+}
+
+/// What a flush writes is read back without the device, and so is what a merge makes of it, as long as the cache has room.
+#[test]
+fn what_is_written_into_the_upper_levels_is_in_the_cache() {
+    let sim = Sim::new(1);
+    let fs = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng()) as Arc<dyn Fs>;
+    let (dir, owner) = (PathBuf::from("/tree"), Owner { tenant: 1, partition: 1 });
+    let cache = BlockCache::new(1 << 20, 1);
+    let env = Env { fs, dir, owner, cache: Arc::clone(&cache), clock: sim.clock(), memory: Arc::new(Unbooked) };
+    let tree = sim.block_on(Tree::open(env, TreeOptions { l0_trigger: 4, ..TreeOptions::default() })).expect("open");
+    let key = |number: u64| (number % 7).to_be_bytes();
+    for number in 1..=40_u64 {
+        let mut batch = Batch::new();
+        batch.put(&key(number), &[7; 3000]);
+        tree.publish(tree.apply(number, batch.as_ref()).last_seq);
+        if number % 10 == 0 {
+            tree.seal();
+            sim.block_on(tree.next_flush().expect("a flush is due").run()).expect("flush");
+        }
+    }
+    let read_all = || {
+        let misses = cache.usage().misses;
+        (1..=7).for_each(|number| {
+            sim.block_on(tree.get(&key(number), None)).expect("get").expect("it is there");
+        });
+        cache.usage().misses - misses
+    };
+    assert_eq!(read_all(), 0, "four runs of level 0");
+    let report = sim.block_on(tree.next_compaction().expect("level 0 is full").run()).expect("compaction");
+    assert_eq!((report.entries_in, report.entries_out), (28, 7));
+    assert_eq!(read_all(), 0, "level 1");
+    assert!(cache.usage().bytes < 7 * 5000, "the runs of level 0 are gone: {:?}", cache.usage());
 }

@@ -74,7 +74,7 @@ impl Reservation {
         let Some(gates) = state.gates.as_ref().filter(|gates| gates.owner() == knobs.owner) else { return };
         let turned = state.turned.as_ref();
         if turned.is_none_or(|turned| turned.foreground != knobs.foreground) {
-            gates.foreground().set_limits(knobs.foreground);
+            gates.set_foreground(knobs.foreground);
         }
         if turned.is_none_or(|turned| turned.background != knobs.background) {
             gates.background().set_limits(knobs.background);

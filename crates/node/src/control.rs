@@ -27,7 +27,7 @@ use crate::together::Together;
 use crate::workers::Workers;
 
 /// Phases of an interval.
-const PHASES: u64 = 16;
+const PHASES: u64 = 32;
 /// Intervals between two rounds.
 const ROUND_INTERVALS: u64 = 10;
 

@@ -70,7 +70,7 @@ impl NodeShared {
         let workers = Workers::new(Arc::clone(&machine.spawn), Arc::clone(&machine.clock), config.compaction_slots);
         workers.spawn(tick::run(Arc::downgrade(&ticker), Arc::clone(&machine.clock)));
         workers.spawn(keep(Arc::downgrade(&memory), Arc::clone(&machine.clock)));
-        let together = Together::new(volume, config.sync_interval);
+        let together = Together::new(volume, config.sync_interval, Arc::clone(&ticker));
         let control = Control::new(Arc::clone(&machine.clock), config.sync_interval, Arc::clone(&workers), together);
         Arc::new(Self {
             own_fs,

@@ -6,6 +6,7 @@
 //! Lock order: `policy`, then a home's reservation, then gates. `awake`, `onlooker`, `history` and the mover's desk are alone.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
@@ -45,6 +46,8 @@ pub(crate) struct Ticker {
     history: Mutex<History>,
     /// Who moves partitions away.
     pub desk: Desk,
+    /// Log written by all partitions together in the last window, in bytes per second.
+    log_rate: AtomicU64,
 }
 
 impl Ticker {
@@ -67,6 +70,7 @@ impl Ticker {
             awake: Mutex::default(),
             history: Mutex::new(History::new(HISTORY_BYTES_MAX)),
             desk: Desk::default(),
+            log_rate: AtomicU64::new(0),
         })
     }
 
@@ -120,9 +124,21 @@ impl Ticker {
         let background_waits = || there.iter().any(|(home, _)| home.reservation.background_waits());
         let waits = jobs_parked || self.gate.anybody_waits() || background_waits();
         let backlog = waits.then(|| self.ledger.total());
+        self.log_rate.store(decision.loads.iter().map(|load| load.log).sum::<f64>() as u64, Ordering::Relaxed);
         self.onlooker.lock().observe(&sample, &decision.knobs, backlog);
         self.desk.decided(decision.violation.as_ref());
         self.history.lock().push(Tick { sample, decision });
+    }
+
+    /// Device time that what is written to logs in `interval` takes, in nanoseconds; 0 where the device has no limit.
+    pub fn log_time(&self, interval: Nanos) -> Nanos {
+        match self.device.rates(Direction::Write).bytes {
+            UNLIMITED => 0,
+            rate => {
+                let written = u128::from(self.log_rate.load(Ordering::Relaxed)) * u128::from(interval);
+                (written / u128::from(rate.max(1))) as Nanos
+            }
+        }
     }
 
     /// The last ticks that are remembered, the oldest first.

@@ -3,7 +3,9 @@
 //! Each fdatasync of a log costs a journal commit and a flush of the device: for hundreds of partitions that are written to in
 //! the same tenth of a second, one syncfs costs less than all of theirs. It reports every write-back that failed since the volume was opened,
 //! but not whose: then each log syncs by itself, and only those fail that lost something. Where it cannot be trusted to report
-//! ([`weir_io::Fs::volume`]), or takes long because others have much to write on the same file system, logs are synced one by one.
+//! ([`weir_io::Fs::volume`]), or takes long because others have much to write on the same file system, logs are synced one by one; and
+//! so they are where the device would need long for what they have all written, and they are few enough to take turns: reads would wait
+//! behind it ([`BURST_MAX`]).
 
 use std::sync::Arc;
 
@@ -11,6 +13,7 @@ use parking_lot::Mutex;
 use weir_io::{Class, Clock, Nanos, Owner, Tag, Volume};
 
 use crate::partition::Background;
+use crate::tick::Ticker;
 
 /// So many partitions must be due within an interval. A sync of everything costs about as much as a few of single files.
 const DUE_MIN: usize = 8;
@@ -18,6 +21,9 @@ const DUE_MIN: usize = 8;
 const REST_INTERVALS: u64 = 64;
 /// Syncs of single files take about as long, each, where there are many: a device that is slow for everything is no reason to rest.
 const SINGLE: Nanos = 1_000_000;
+/// No more device time at once than this, in nanoseconds: twice what background may have under way (house rule 6). With several times
+/// as much, the 99th percentile of reads is the time of a sync of all logs.
+const BURST_MAX: Nanos = 2_000_000;
 const TAG: Tag = Tag::new(Owner { tenant: 0, partition: 0 }, Class::Log);
 
 /// See the module.
@@ -25,6 +31,8 @@ pub(crate) struct Together {
     /// `None` where it cannot be trusted.
     volume: Option<Arc<dyn Volume>>,
     interval: Nanos,
+    /// Knows how much is written to logs.
+    ticker: Arc<Ticker>,
     state: Mutex<State>,
 }
 
@@ -39,8 +47,8 @@ struct State {
 
 impl Together {
     /// On `volume`, every `interval` at most.
-    pub fn new(volume: Option<Arc<dyn Volume>>, interval: Nanos) -> Self {
-        Self { volume, interval, state: Mutex::default() }
+    pub fn new(volume: Option<Arc<dyn Volume>>, interval: Nanos, ticker: Arc<Ticker>) -> Self {
+        Self { volume, interval, ticker, state: Mutex::default() }
     }
 
     /// When the next one is to begin, if they follow one another at the moment.
@@ -51,8 +59,12 @@ impl Together {
 
     /// Whether `due` partitions are worth it, and nothing speaks against it.
     pub fn is_worth_it(&self, now: Nanos, due: usize) -> bool {
+        let singly = due as u64 * SINGLE <= self.interval;
+        if self.volume.is_none() || due < DUE_MIN || (singly && self.ticker.log_time(self.interval) > BURST_MAX) {
+            return false;
+        }
         let state = self.state.lock();
-        self.volume.is_some() && due >= DUE_MIN && !state.under_way && now >= state.rests_until
+        !state.under_way && now >= state.rests_until
     }
 
     /// One begins: its partitions are taken from the list.

@@ -10,6 +10,9 @@ use crate::pattern::Pattern;
 use crate::plan::Plan;
 use crate::trace::Trace;
 
+/// A week.
+const SECONDS_MAX: u64 = 7 * 86_400;
+
 /// Sells the device several times over, and looks who is served
 ///
 /// Every partition was sold `--wcu` writes a second. Compacting what they write costs about 20 device bytes for each byte written
@@ -79,7 +82,7 @@ impl Shortage {
         let rules = [
             (self.bosr >= 1.0 && self.bosr <= 100.0, "--bosr must be between 1 and 100"),
             ((0.0..=1.0).contains(&self.burst_share), "--burst-share must be between 0 and 1"),
-            (self.seconds >= 1 && self.seconds <= 86_400, "--seconds must be between 1 and 86400"),
+            (self.seconds >= 1 && self.seconds <= SECONDS_MAX, "--seconds must be between 1 and 604800 (a week)"),
             (self.scale >= 1, "--scale must be at least 1"),
             (self.wcu >= self.scale, "--wcu must be at least --scale: less than a write a second says nothing"),
         ];

@@ -17,6 +17,8 @@ pub struct Watch {
     ledger: Arc<Ledger>,
     last: Bytes,
     stages: Vec<Stage>,
+    /// Whose trees have not been restored yet.
+    owing: Vec<Arc<Partition>>,
     /// Every change of a partition's stage so far.
     pub changes: Vec<StageChange>,
     /// Every second so far.
@@ -27,7 +29,8 @@ impl Watch {
     /// Begins now.
     pub fn new(partitions: Vec<Arc<Partition>>, ledger: Arc<Ledger>) -> Self {
         let (last, stages) = (bytes(&ledger.total()), vec![Stage::Normal; partitions.len()]);
-        Self { partitions, ledger, last, stages, changes: Vec::new(), series: Vec::new() }
+        let owing = partitions.clone();
+        Self { owing, partitions, ledger, last, stages, changes: Vec::new(), series: Vec::new() }
     }
 
     /// All bytes so far, of all time.
@@ -47,9 +50,11 @@ impl Watch {
         stalls
     }
 
-    /// Whether every tree is a pyramid: nothing sealed, nothing running, every level within its target.
-    pub fn is_restored(&self) -> bool {
-        self.partitions.iter().all(|partition| partition.tree().shape().is_settled())
+    /// Whether every tree has been a pyramid since this was first asked: nothing sealed, nothing running, every level within its target. Not all at
+    /// once: under a load some level 0 is always gathering runs.
+    pub fn is_restored(&mut self) -> bool {
+        self.owing.retain(|partition| !partition.tree().shape().is_settled());
+        self.owing.is_empty()
     }
 
     /// Ends a second.

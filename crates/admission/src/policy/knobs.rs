@@ -175,8 +175,6 @@ pub enum Reason {
     Runs(u64),
     /// A write would stall in this many seconds.
     StallAhead(u64),
-    /// The node is still short, or was so a moment ago.
-    Latched,
     /// Opened with a long level 0.
     Opened,
     /// There is bandwidth again: it waits for its turn to catch up.
@@ -185,8 +183,6 @@ pub enum Reason {
     CatchingUp,
     /// Reads became too slow.
     SlowReads,
-    /// Memory for deferral runs out.
-    Memory,
 }
 
 impl Reason {
@@ -197,12 +193,10 @@ impl Reason {
             Reason::Demand(percent) => ("demand", Some(percent)),
             Reason::Runs(runs) => ("runs", Some(runs)),
             Reason::StallAhead(seconds) => ("stall-ahead", Some(seconds)),
-            Reason::Latched => ("latched", None),
             Reason::Opened => ("opened", None),
             Reason::Queued => ("queued", None),
             Reason::CatchingUp => ("catching-up", None),
             Reason::SlowReads => ("slow-reads", None),
-            Reason::Memory => ("memory", None),
         }
     }
 }
@@ -214,12 +208,10 @@ impl fmt::Display for Reason {
             Reason::Demand(percent) => write!(f, "the node's load needs {percent} % of the device"),
             Reason::Runs(runs) => write!(f, "level 0 has {runs} runs while the device is short"),
             Reason::StallAhead(seconds) => write!(f, "writes would stall in {seconds} s if nothing changed"),
-            Reason::Latched => f.write_str("the device is still short, or was so a moment ago"),
             Reason::Opened => f.write_str("it was opened with a long level 0"),
             Reason::Queued => f.write_str("the device has bandwidth again; it waits for its turn to catch up"),
             Reason::CatchingUp => f.write_str("the device has bandwidth again; compactions put off are caught up on"),
             Reason::SlowReads => f.write_str("reads had become too slow in stage 2"),
-            Reason::Memory => f.write_str("memory for putting off runs out"),
         }
     }
 }

@@ -80,6 +80,11 @@ impl Profile {
     pub const fn gathers_l0(self) -> bool {
         matches!(self, Profile::Weir)
     }
+
+    /// Whether what goes into levels 0 and 1 stays in the block cache as it is written (FX-26). A RocksDB caches what is read.
+    pub const fn keeps_upper_levels(self) -> bool {
+        !matches!(self, Profile::RocksDb | Profile::RocksDbAutotune | Profile::Calcspar)
+    }
 }
 
 impl fmt::Display for Profile {

@@ -119,6 +119,11 @@ impl Shard {
         self.map.get(&key).map(|slot| &slot.block)
     }
 
+    /// Whether `bytes` more fit without anything having to go.
+    pub(super) fn has_room(&self, bytes: usize, capacity_bytes: usize) -> bool {
+        self.small_bytes + self.main_bytes + self.pinned_bytes + bytes <= capacity_bytes
+    }
+
     pub(super) fn insert(
         &mut self,
         key: Key,

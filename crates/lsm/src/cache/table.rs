@@ -54,6 +54,19 @@ impl TableCache {
         drop(evicted.blocks);
     }
 
+    /// Puts in a block of about `bytes` bytes that is being written, if there is room for it: nothing has to go for what nobody has asked for.
+    /// It is not pinned, so that it is among the first to go for what somebody does ask for.
+    pub fn offer(&self, offset: u64, bytes: usize, block: impl FnOnce() -> Option<Block>) {
+        let key = self.key(offset);
+        let capacity_bytes = self.cache.shard_capacity_bytes();
+        // Made without the lock; whoever takes the room meanwhile needs it more.
+        if self.cache.shard(key).lock().has_room(bytes, capacity_bytes)
+            && let Some(block) = block()
+        {
+            self.insert(offset, &Arc::new(block), false);
+        }
+    }
+
     /// Takes the pinned blocks out: for a table that has left the upper levels. What is still asked for comes back unpinned.
     pub fn unpin(&self) {
         let pinned = std::mem::take(&mut *self.pinned.lock());

@@ -229,3 +229,20 @@ fn rows_of_those_who_are_gone_are_used_again() {
     let (_table, _again) = (cache.table(owner(999)), cache.table(owner(999)));
     assert_eq!(cache.usage_of(owner(999)).hits, 1);
 }
+
+/// What is written goes in while there is room, and makes way for what is asked for.
+#[test]
+fn what_is_offered_throws_nothing_out() {
+    let cache = BlockCache::new(40_000, 1);
+    let (read, written) = (cache.table(owner(1)), cache.table(owner(2)));
+    (0..5).for_each(|offset| read.insert(offset, &block(4000), false));
+    (0..10).for_each(|offset| written.offer(offset, 4200, || Some(Block::for_cache_tests(4000))));
+    assert!((0..5).all(|offset| read.contains(offset)), "read before");
+    let kept = (0..10).filter(|&offset| written.contains(offset)).count();
+    assert!((3..=5).contains(&kept), "{kept} found room");
+    written.offer(99, 4200, || unreachable!("there is no room, so that it is not even made"));
+    // Asked for: the reader's blocks move on to the main queue, and what was only written goes first.
+    (0..5).for_each(|offset| assert!(read.get(offset).is_some()));
+    (5..9).for_each(|offset| read.insert(offset, &block(4000), false));
+    assert!((0..9).all(|offset| read.contains(offset)), "asked for");
+}

@@ -45,7 +45,8 @@ impl<'a> Writer<'a> {
             let env = &self.tree.env;
             let options = self.tree.options.table(self.level);
             let writer = TableWriter::create(&env.fs, &path, options, env.tag(self.class)).await?;
-            self.current = Some((id, path, writer));
+            let warm = (self.level < self.tree.options.warm_levels).then(|| env.cache.table(env.owner));
+            self.current = Some((id, path, writer.warming(warm)));
         }
         let Some((_, _, writer)) = &mut self.current else { unreachable!("just opened") };
         writer.add(entry);
@@ -71,10 +72,10 @@ impl<'a> Writer<'a> {
     /// Ends the table being written; the next entry starts another.
     pub(super) async fn cut(&mut self) -> Result<()> {
         let Some((id, _, writer)) = self.current.take() else { return Ok(()) };
-        let summary = writer.finish().await?;
+        let (summary, warm) = writer.finish_warm().await?;
         self.report.bytes_written += summary.bytes;
         let meta = meta_of(id, self.epoch, &summary);
-        let table = open_table(&self.tree.env, &meta, &self.tree.garbage, self.class).await?;
+        let table = open_table(&self.tree.env, &meta, &self.tree.garbage, warm, self.class).await?;
         self.outputs.tables.push((self.level, table));
         Ok(())
     }

@@ -57,6 +57,19 @@ impl Table {
         cache: &Arc<BlockCache>,
         tag: Tag,
     ) -> Result<Arc<Table>> {
+        Self::open_warm(fs, path, id, owner, cache, None, tag).await
+    }
+
+    /// Like [`Table::open`]; `warm` is the door to `cache` through which the table's blocks have already gone in.
+    pub async fn open_warm(
+        fs: &Arc<dyn Fs>,
+        path: &Path,
+        id: u64,
+        owner: Owner,
+        cache: &Arc<BlockCache>,
+        warm: Option<TableCache>,
+        tag: Tag,
+    ) -> Result<Arc<Table>> {
         let file = fs.open(path, OpenOptions::read(), tag).await?;
         let len = file.len().await?;
         let corrupt = |offset: u64, message: &str| Error::corruption(path, offset, message);
@@ -104,7 +117,7 @@ impl Table {
             index,
             filter,
             summary,
-            cache: cache.table(owner),
+            cache: warm.unwrap_or_else(|| cache.table(owner)),
             _charge: charge,
             file,
         }))

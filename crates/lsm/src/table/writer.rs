@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use weir_io::{AlignedBuf, File, Fs, Op, OpenOptions, PAGE, Result, Tag};
 
-use super::block::BlockBuilder;
+use super::block::{Block, BlockBuilder};
 use super::filter::{self, Filter};
 use super::format::{
     BLOCK_BYTES_MAX, Compression, FOOTER_BYTES, Footer, PADDING_SHARE, RAW_LEN_BYTES, Section, TRAILER_BYTES,
     TableOptions, TableSummary, block_crc,
 };
 use super::index::{IndexBuilder, common_prefix, separator};
+use crate::cache::TableCache;
 use crate::entry::{Entry, Kind, Seq};
 
 /// Most writes under way: one that the device works on, one queued behind it.
@@ -39,6 +40,8 @@ pub struct TableWriter {
     summary: TableSummary,
     compressor: Option<zstd::bulk::Compressor<'static>>,
     compressed: Vec<u8>,
+    /// Where blocks go besides, see [`TableWriter::warming`].
+    cache: Option<TableCache>,
 }
 
 /// A finished block that waits for its separator.
@@ -74,7 +77,15 @@ impl TableWriter {
             summary: TableSummary::default(),
             compressor,
             compressed: Vec::new(),
+            cache: None,
         })
+    }
+
+    /// Offers every block to `cache` as it is written. [`TableWriter::finish_warm`] gives it back, for [`super::Table::open_warm`].
+    #[must_use]
+    pub fn warming(mut self, cache: Option<TableCache>) -> Self {
+        self.cache = cache;
+        self
     }
 
     /// Adds an entry. Only computes: call [`TableWriter::drain`] when [`TableWriter::pending_bytes`] says so.
@@ -149,7 +160,12 @@ impl TableWriter {
     }
 
     /// Writes what is left, filter, index, properties and footer, and makes the file durable (its name is the caller's).
-    pub async fn finish(mut self) -> Result<TableSummary> {
+    pub async fn finish(self) -> Result<TableSummary> {
+        Ok(self.finish_warm().await?.0)
+    }
+
+    /// Like [`TableWriter::finish`]; with the cache that has its blocks.
+    pub async fn finish_warm(mut self) -> Result<(TableSummary, Option<TableCache>)> {
         if !self.block.is_empty() {
             self.cut_block();
         }
@@ -179,7 +195,7 @@ impl TableWriter {
         }
         self.file.sync(self.tag).await?;
         self.summary.bytes = footer_end;
-        Ok(self.summary)
+        Ok((self.summary, self.cache))
     }
 
     /// The path that was given to [`TableWriter::create`].
@@ -207,6 +223,9 @@ impl TableWriter {
         let offset = self.out.offset;
         let content = self.block.finish();
         self.summary.block_bytes_max = self.summary.block_bytes_max.max(content.len() as u64);
+        if let Some(cache) = &self.cache {
+            cache.offer(offset, content.len(), || Block::from_vec(content.clone()).ok());
+        }
         let compressed = &mut self.compressed;
         compressed.clear();
         let mut compression = self.options.compression;

@@ -84,6 +84,9 @@ impl Partition {
             memory: memory.booking(owner.tenant),
         };
         let mut options = config.tree.clone();
+        if !config.profile.keeps_upper_levels() {
+            options.warm_levels = 0;
+        }
         if !config.profile.gathers_l0() {
             options.l0_gather = options.l0_trigger;
         }
