@@ -181,5 +181,22 @@ fn nonsense_is_named_and_bodies_are_bounded() {
     let long = format!("{{\"name\":\"{}\"}}", "x".repeat(1 << 20));
     assert_eq!(call(address, &format!("POST /v1/tenants\n{JSON}"), &long).0, 413);
     assert_eq!(call(address, "GET /v1/nothing", "").0, 404);
+    for (request, status) in [
+        ("GET /v1/nothing", 404),
+        ("PUT /v1/tenants", 405),
+        ("DELETE /metrics", 405),
+        (&format!("POST /v1/tenants\n{JSON}"), 413),
+    ] {
+        let (answered, body) = call(address, request, &long);
+        assert_eq!(answered, status, "{request}");
+        assert!(body.starts_with("{\"error\":\""), "{request}: {body}");
+    }
+    for (body, expected) in [
+        (r#"{"name":"x","secret":12345}"#, "invalid type, expected a string at line 1"),
+        (r#"{"name":"x","settings":{"rcu":"12345, expected"}}"#, "invalid type, expected u64 at line 1"),
+    ] {
+        let (status, answer) = call(address, &format!("POST /v1/tenants\n{JSON}"), body);
+        assert!(status == 400 && answer.contains(expected) && !answer.contains("12345"), "{answer}");
+    }
     assert!(fake.0.lock().expect("no panic").is_empty());
 }

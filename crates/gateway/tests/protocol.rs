@@ -308,3 +308,15 @@ fn info_says_which_database_has_the_keys() {
     client.say("SET c 1");
     assert!(client.say("INFO keyspace").contains("\r\ndb3:keys=2,expires=0,avg_ttl=0\r\n"));
 }
+
+#[test]
+fn a_server_that_ends_waits_for_no_pause() {
+    let mut weir = start();
+    let (mut first, mut second) = (weir.connect(), weir.connect());
+    assert_eq!(first.say("CLIENT PAUSE 600000"), "+OK\r\n");
+    second.send(b"SET k v\r\n");
+    // It has been read when somebody else was served for a while.
+    (0..300).for_each(|_| assert!(first.say("CLIENT ID").starts_with(':')));
+    weir.ask_to_end();
+    assert_eq!(second.reply(), b"+OK\r\n");
+}

@@ -50,6 +50,26 @@ pub(super) async fn no_browsers(request: Request, next: Next) -> Response {
     }
 }
 
+/// Errors that the framework answers itself (no such page, wrong method, long body) as [`Problem`]s, too.
+pub(super) async fn as_problem(response: Response) -> Response {
+    let status = response.status();
+    let is_json = response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == "application/json");
+    if !(status.is_client_error() || status.is_server_error()) || is_json {
+        return response;
+    }
+    let error = match status {
+        StatusCode::NOT_FOUND => "there is nothing here: GET / says what there is".to_owned(),
+        StatusCode::METHOD_NOT_ALLOWED => "this is not done with this method".to_owned(),
+        StatusCode::PAYLOAD_TOO_LARGE => format!("a body has at most {BODY_BYTES_MAX} bytes"),
+        other => other.canonical_reason().unwrap_or("it failed").to_owned(),
+    };
+    let mut problem = problem(status, error);
+    if let Some(allowed) = response.headers().get(header::ALLOW) {
+        problem.headers_mut().insert(header::ALLOW, allowed.clone());
+    }
+    problem
+}
+
 /// Why a request looks as if a browser was made to send it; `None` if it does not.
 fn from_browser(headers: &HeaderMap) -> Option<String> {
     if headers.contains_key(header::ORIGIN) {
@@ -138,7 +158,19 @@ fn parse<T: DeserializeOwned>(headers: &HeaderMap, body: &[u8]) -> Result<T, Ref
     if kind.split(';').next().map(str::trim) != Some("application/json") {
         return Err(Refusal::new(Reason::Invalid, "send JSON, with the header Content-Type: application/json"));
     }
-    serde_json::from_slice(body).map_err(|error| Refusal::new(Reason::Invalid, format!("the body: {error}")))
+    serde_json::from_slice(body).map_err(|error| Refusal::new(Reason::Invalid, format!("the body: {}", unsaid(&error))))
+}
+
+/// What is wrong with a body, without the value that is wrong: it may be a secret (S4).
+fn unsaid(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    match text.rsplit_once(", expected ") {
+        Some((what, expected)) if what.starts_with("invalid ") => {
+            let kind: Vec<&str> = what.splitn(3, [' ', ':']).take(2).collect();
+            format!("{}, expected {expected}", kind.join(" "))
+        }
+        _ => text,
+    }
 }
 
 fn json<T: Serialize>(status: StatusCode, value: &T) -> Answer {

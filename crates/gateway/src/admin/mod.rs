@@ -19,7 +19,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
-use axum::middleware::from_fn;
+use axum::middleware::{from_fn, map_response};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use prometheus_client::encoding::text::encode;
@@ -31,7 +31,18 @@ use self::operator::Operator;
 /// The type that Prometheus asks for.
 const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-const INDEX: &str = "weir\n\n/metrics        for Prometheus\n/healthz        200 while requests are served\n/v1/tenants     tenants; weir tenant --help\n/v1/top         what they do; weir top --help\n/v1/ledger.csv  bytes by tenant and cause\n";
+const INDEX: &str = "weir
+
+/metrics                 for Prometheus
+/healthz                 200 while requests are served
+/v1/tenants              tenants; weir tenant --help
+/v1/tenants/NAME/backup  weir backup --help
+/v1/tenants/NAME/why     why it is as it is; weir why --help
+/v1/restore              weir restore --help
+/v1/recording            what the policies saw and decided
+/v1/top                  what the tenants do; weir top --help
+/v1/ledger.csv           bytes by tenant and cause
+";
 
 /// An operators' door that listens, and serves once [`Admin::run`] is called.
 pub struct Admin {
@@ -54,8 +65,11 @@ impl Admin {
             .with_state(self.registry)
             .layer(from_fn(api::no_browsers));
         // Health is no secret: whoever looks after containers asks by any name.
-        let router =
-            Router::new().route("/healthz", get(|| async { "ok\n" })).merge(shown).merge(api::routes(self.operator));
+        let router = Router::new()
+            .route("/healthz", get(|| async { "ok\n" }))
+            .merge(shown)
+            .merge(api::routes(self.operator))
+            .layer(map_response(api::as_problem));
         axum::serve(self.listener, router).into_future()
     }
 }

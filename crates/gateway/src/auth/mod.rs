@@ -82,7 +82,7 @@ pub enum Refusal {
     WrongSecret,
     /// The tenant has as many connections as it may have.
     TooManyConnections,
-    /// Too many wrong secrets from this address: the next one is looked at in so many seconds.
+    /// Too many wrong secrets from this address or for this name: the next one is looked at in so many seconds.
     TooManyFailures {
         /// Whole seconds, at least 1.
         retry_seconds: u64,

@@ -61,6 +61,13 @@ impl Error {
         )
     }
 
+    /// What comes last in an error is shown up to a NUL, and without the line ends behind it.
+    pub(super) fn unsupported_option(word: &[u8]) -> Self {
+        let word = c_text(word, usize::MAX);
+        let end = word.iter().rposition(|byte| !b"\r\n".contains(byte)).map_or(0, |last| last + 1);
+        Self::bytes([b"ERR Unsupported option ", &word[..end]].concat())
+    }
+
     /// A subcommand that exists, but not so.
     pub(super) fn subcommand(container: &str, name: &[u8]) -> Self {
         let help = format!("'. Try {} HELP.", container.to_ascii_uppercase());
@@ -106,9 +113,9 @@ impl From<Refusal> for Error {
         match refusal {
             Refusal::WrongSecret => WRONG_PASS,
             Refusal::TooManyConnections => Self::new("ERR max number of clients reached"),
-            Refusal::TooManyFailures { retry_seconds } => Self::bytes(
-                format!("ERR too many wrong passwords from this address, try again in {retry_seconds} s").into_bytes(),
-            ),
+            Refusal::TooManyFailures { retry_seconds } => {
+                Self::bytes(format!("ERR too many wrong passwords, try again in {retry_seconds} s").into_bytes())
+            }
             Refusal::Busy => Self::new("ERR too many logins at the same time, try again"),
             Refusal::Suspended(name) => Self::suspended(&name),
         }
@@ -139,3 +146,17 @@ pub(super) const NO_AUTH_HELLO: Error = Error::new(
 );
 pub(super) const NO_SUCH_TENANT: Error = Error::new("NOPERM this tenant does not exist any more");
 pub(super) const WRONG_PASS: Error = Error::new("WRONGPASS invalid username-password pair or user is disabled.");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_shown_as_c_prints_them() {
+        for (word, shown) in
+            [(&b"x\r\n"[..], &b"x"[..]), (b"a\0b", b"a"), (b"a\rb\n\n", b"a\rb"), (b"\n", b""), (b"", b"")]
+        {
+            assert_eq!(Error::unsupported_option(word).text(), [b"ERR Unsupported option ", shown].concat());
+        }
+    }
+}

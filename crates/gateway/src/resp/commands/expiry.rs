@@ -77,7 +77,7 @@ impl Conditions {
                 b"XX" => conditions.some = true,
                 b"GT" => conditions.later = true,
                 b"LT" => conditions.earlier = true,
-                _ => return Err(Error::bytes([b"ERR Unsupported option ", word].concat())),
+                _ => return Err(Error::unsupported_option(word)),
             }
         }
         if conditions.none && (conditions.some || conditions.later || conditions.earlier) {

@@ -141,6 +141,10 @@ impl<S: Store> Connection<S> {
             let now = clock.now();
             // The connection group goes on: else nobody could end the pause.
             let Some(until) = self.pause().holds(now, writes).filter(|_| command.group != "connection") else { break };
+            // Who ends answers what was asked, and waits for nobody.
+            if self.server.is_draining() {
+                break;
+            }
             if self.flush_or_close().await.is_err() {
                 break;
             }
