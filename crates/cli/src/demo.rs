@@ -32,7 +32,7 @@ pub struct Demo {
     #[arg(long, default_value_t = 7.0)]
     bosr: f64,
     /// Tenants
-    #[arg(long, default_value_t = 8)]
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1024))]
     tenants: u16,
     /// Directory on the disk to use; created if missing, and emptied of what the demo put there
     #[arg(long, default_value = "weir-demo-data")]

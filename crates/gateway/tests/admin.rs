@@ -79,13 +79,17 @@ impl Operator for Fake {
 
 /// The API on a port of its own, for as long as the process lives.
 fn start() -> (SocketAddr, Arc<Fake>) {
+    start_at("127.0.0.1:0")
+}
+
+fn start_at(bound: &'static str) -> (SocketAddr, Arc<Fake>) {
     let fake = Arc::new(Fake::default());
     let operator: Arc<dyn Operator> = fake.clone();
     let (tell, address) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().expect("a runtime");
         runtime.block_on(async move {
-            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+            let listener = tokio::net::TcpListener::bind(bound).await.expect("a port");
             tell.send(listener.local_addr().expect("an address")).expect("the test waits");
             Admin::new(listener, Registry::default(), operator).run().await
         })
@@ -167,6 +171,17 @@ fn what_a_browser_could_be_made_to_send_is_refused() {
     }
     assert_eq!(call(address, "GET /healthz\nHost: any.name", "").0, 200, "health is no secret");
     assert!(fake.0.lock().expect("no panic").is_empty());
+}
+
+#[test]
+fn prometheus_may_scrape_by_name_where_other_machines_reach_the_door() {
+    for bound in ["0.0.0.0:0", "[::]:0"] {
+        let (address, _) = start_at(bound);
+        let address = SocketAddr::from(([127, 0, 0, 1], address.port()));
+        assert_eq!(call(address, "GET /metrics\nHost: weir-1:6380", "").0, 200, "{bound}");
+        assert_eq!(call(address, "GET /metrics\nHost: weir-1:6380\nOrigin: http://weir-1:6380", "").0, 403, "{bound}");
+        assert_eq!(call(address, "GET /v1/tenants\nHost: weir-1:6380", "").0, 403, "{bound}");
+    }
 }
 
 #[test]

@@ -3,6 +3,8 @@
 
 mod support;
 
+use std::io::{Read, Write};
+
 use support::{Client, Running, encode};
 use weir_gateway::Settings;
 
@@ -173,4 +175,90 @@ fn s11_no_reply_is_longer_than_a_connection_may_hold() {
         ["COMMAND", "GETKEYS", "DEL"].into_iter().chain(std::iter::repeat_n(long.as_str(), 700)).collect();
     assert!(client.ask(&keys).starts_with(b"-ERR the reply is longer than 32 MB"));
     assert_eq!(client.say("PING"), "+PONG\r\n");
+}
+
+/// A value of 40 MiB at `k`, and `count` connections.
+fn with_long_value(weir: &Running, count: usize) -> Vec<Client> {
+    assert_eq!(weir.connect().ask(&[b"SET".as_slice(), b"k", &vec![b'v'; 40 << 20]]), b"+OK\r\n");
+    (0..count).map(|_| weir.connect()).collect()
+}
+
+/// Reads a reply of 40 MiB without keeping it.
+fn take(client: &mut Client) -> usize {
+    let (mut taken, mut some) = (0, vec![0; 1 << 20]);
+    while taken < (40 << 20) + "$41943040\r\n\r\n".len() {
+        match client.stream.read(&mut some) {
+            Ok(len) if len > 0 => taken += len,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            other => panic!("{other:?} after {taken} bytes"),
+        }
+    }
+    taken
+}
+
+#[test]
+fn s11_who_reads_is_never_cut_and_who_does_not_holds_up_the_others_for_a_minute_only() {
+    // With one thread, an answer to one connection tells that what came before at the others has been dealt with.
+    let weir = Running::start(Settings { threads: 1, ..Settings::default() });
+    let mut clients = with_long_value(&weir, 10);
+    clients.iter_mut().for_each(|client| client.send(&encode(&["GET", "k"])));
+    // All are asked for before the first is read.
+    let mut other = weir.connect();
+    (0..ROUNDS).for_each(|_| assert_eq!(other.say("PING"), "+PONG\r\n"));
+    for (number, client) in clients.iter_mut().enumerate() {
+        assert_eq!(take(client), (40 << 20) + 13, "connection {number}");
+    }
+    // Nobody reads: the last ones wait for room, and get their turn when the first ones are cut. New connections, because the kernel takes
+    // much for those that have been read from.
+    let mut clients: Vec<Client> = (0..10).map(|_| weir.connect()).collect();
+    clients.iter_mut().for_each(|client| client.send(&encode(&["GET", "k"])));
+    clients.iter().for_each(|client| client.stream.set_nonblocking(true).expect("a socket"));
+    let begun = |client: &&Client| client.stream.peek(&mut [0]).is_ok();
+    while clients.iter().filter(begun).count() < 6 {
+        assert_eq!(other.say("PING"), "+PONG\r\n");
+    }
+    let mut late = weir.connect();
+    late.send(&encode(&["GET", "k"]));
+    (0..ROUNDS).for_each(|_| assert_eq!(other.say("PING"), "+PONG\r\n"));
+    // The patience of the first ones ends, not that of those who come after them.
+    weir.clock.advance(62);
+    assert_eq!(take(&mut late), (40 << 20) + 13);
+}
+
+#[test]
+fn s11_a_command_holds_only_the_values_that_it_has_in_hand() {
+    let weir = Running::start(Settings { threads: 2, ..Settings::default() });
+    let mut clients = with_long_value(&weir, 5);
+    clients.iter_mut().for_each(|client| client.send(&encode(&["GET", "k"])));
+    let mut other = weir.connect();
+    (0..ROUNDS).for_each(|_| assert_eq!(other.say("PING"), "+PONG\r\n"));
+    // Beside the others there is room for some of them, not for all.
+    assert_eq!(other.say("EXISTS k k k k k k"), ":6\r\n");
+    assert!(other.say("BITOP AND d k k k k k k").starts_with("-TRYAGAIN "));
+    clients.iter_mut().for_each(|client| assert_eq!(take(client), (40 << 20) + 13));
+    assert_eq!(other.say("BITOP AND d k k k k k k"), ":41943040\r\n", "alone it may have more than there is room for");
+}
+
+#[test]
+fn s12_what_is_not_complete_is_bounded_by_tenant() {
+    let weir = Running::start(Settings { threads: 2, ..Settings::default() });
+    let part = vec![b'v'; 1 << 20];
+    let mut clients: Vec<Client> = (0..20).map(|_| weir.connect()).collect();
+    let mut taken = 0;
+    for client in &mut clients {
+        client.send(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$41943040\r\n");
+        client.stream.set_write_timeout(Some(std::time::Duration::from_millis(200))).expect("a socket");
+        for _ in 0..40 {
+            // What of it went is not told when it times out: at most so much.
+            taken += part.len();
+            if client.stream.write_all(&part).is_err() {
+                break;
+            }
+        }
+    }
+    assert!(taken < 20 * (40 << 20) * 3 / 4, "{} MiB of half requests were taken", taken >> 20);
+    drop(clients);
+    let mut client = weir.connect();
+    assert_eq!(client.ask(&[b"SET".as_slice(), b"k", &vec![b'v'; 40 << 20]]), b"+OK\r\n", "room again");
+    assert_eq!(client.say("STRLEN k"), ":41943040\r\n");
 }

@@ -44,7 +44,18 @@ pub fn routes(node: Node) -> Router {
 
 /// Refuses what looks as if a browser was made to send it.
 pub(super) async fn no_browsers(request: Request, next: Next) -> Response {
-    match from_browser(request.headers()) {
+    guard(from_browser(request.headers()), request, next).await
+}
+
+/// Like [`no_browsers`], and takes any name in the Host header where the door is `open` to other machines: Prometheus may know it by
+/// name. A page whose name leads here could read then what every machine of that network may read; orders it can give none.
+pub(super) async fn no_pages(open: bool, request: Request, next: Next) -> Response {
+    let headers = request.headers();
+    guard(if open { from_page(headers) } else { from_browser(headers) }, request, next).await
+}
+
+async fn guard(why: Option<String>, request: Request, next: Next) -> Response {
+    match why {
         None => next.run(request).await,
         Some(why) => problem(StatusCode::FORBIDDEN, why),
     }
@@ -72,8 +83,8 @@ pub(super) async fn as_problem(response: Response) -> Response {
 
 /// Why a request looks as if a browser was made to send it; `None` if it does not.
 fn from_browser(headers: &HeaderMap) -> Option<String> {
-    if headers.contains_key(header::ORIGIN) {
-        return Some("requests of web pages (with an Origin header) are refused".to_owned());
+    if let Some(why) = from_page(headers) {
+        return Some(why);
     }
     let host = headers.get(header::HOST).map(|host| host.to_str().unwrap_or(""));
     match host {
@@ -82,6 +93,12 @@ fn from_browser(headers: &HeaderMap) -> Option<String> {
             "the Host header must be an address or `localhost`, not a name: call http://127.0.0.1:PORT/".to_owned(),
         ),
     }
+}
+
+/// Why a request looks as if it came from a page of another origin; `None` if it does not.
+fn from_page(headers: &HeaderMap) -> Option<String> {
+    let has_origin = headers.contains_key(header::ORIGIN);
+    has_origin.then(|| "requests of web pages (with an Origin header) are refused".to_owned())
 }
 
 /// Whether `host` (a `Host` header) is a literal address or `localhost`: a name would be whatever its owner says.

@@ -59,11 +59,13 @@ impl Admin {
 
     /// Serves for ever; dropping the future ends it.
     pub fn run(self) -> impl Future<Output = io::Result<()>> + Send {
+        // On loopback nobody scrapes from elsewhere, and a page's name may lead there: a name is no way to ask for anything.
+        let open = self.listener.local_addr().is_ok_and(|at| !at.ip().to_canonical().is_loopback());
         let shown = Router::new()
             .route("/", get(|| async { INDEX }))
             .route("/metrics", get(show_metrics))
             .with_state(self.registry)
-            .layer(from_fn(api::no_browsers));
+            .layer(from_fn(move |request, next| api::no_pages(open, request, next)));
         // Health is no secret: whoever looks after containers asks by any name.
         let router = Router::new()
             .route("/healthz", get(|| async { "ok\n" }))

@@ -8,14 +8,21 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use weir_io::Rng;
 
+use super::book::Book;
 use super::{Grant, Standing, Tenancy};
 use crate::resp::cursors::Cursors;
 use crate::resp::pause::Pause;
 use crate::resp::slowlog::Slowlog;
 use crate::stats::Stats;
 
-/// Replies of one tenant that its clients do not read, in bytes; a connection that would add more is cut (S11).
-pub(crate) const UNREAD_BYTES_MAX: u64 = 256 << 20;
+/// Replies of one tenant that its clients do not read and that its long values leave no room for, in bytes; a connection that would add more is cut (S11).
+pub(crate) const UNREAD_BYTES_MAX: u64 = 64 << 20;
+
+/// Long values of one tenant that its connections have in hand, until its clients have taken them; who wants more waits (S11).
+const LONG_BYTES_MAX: u64 = 256 << 20;
+
+/// Long requests of one tenant that are not complete; from those who send more nothing is read meanwhile (S12).
+const UNFINISHED_BYTES_MAX: u64 = 256 << 20;
 
 /// See the module.
 pub(crate) struct Account {
@@ -29,6 +36,8 @@ pub(crate) struct Account {
     connections: AtomicUsize,
     admitted: AtomicU64,
     unread_bytes: AtomicU64,
+    pub(crate) long_values: Book,
+    pub(crate) unfinished: Book,
 }
 
 impl Account {
@@ -134,6 +143,8 @@ impl Accounts {
             connections: AtomicUsize::new(0),
             admitted: AtomicU64::new(0),
             unread_bytes: AtomicU64::new(0),
+            long_values: Book::new(LONG_BYTES_MAX),
+            unfinished: Book::new(UNFINISHED_BYTES_MAX),
         });
         all.accounts.insert(grant.tenant, Arc::clone(&account));
         account

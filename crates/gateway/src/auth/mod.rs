@@ -5,6 +5,7 @@
 //! another's.
 
 pub mod account;
+pub(crate) mod book;
 mod failures;
 mod open;
 pub mod secret;

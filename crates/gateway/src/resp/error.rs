@@ -135,6 +135,8 @@ pub(super) const OFFSET: Error = Error::new("ERR offset is out of range");
 pub(super) const BIT_OFFSET: Error = Error::new("ERR bit offset is not an integer or out of range");
 pub(super) const NO_SUCH_KEY: Error = Error::new("ERR no such key");
 pub(super) const WRONG_TYPE: Error = Error::new("WRONGTYPE Operation against a key holding the wrong kind of value");
+pub(super) const TOO_MANY_LONG: Error =
+    Error::new("TRYAGAIN the tenant's commands have more than 256 MiB of long values in hand");
 pub(super) const INVALID_CURSOR: Error = Error::new("ERR invalid cursor");
 pub(super) const OLD_CURSOR: Error = Error::new("ERR invalid cursor: too old or unknown, start the scan again at 0");
 pub(super) const DB_INDEX: Error = Error::new("ERR DB index is out of range");

@@ -32,6 +32,12 @@ impl Input {
         self.bytes.is_empty()
     }
 
+    /// Bytes that the request at the front needs in memory, as far as that is known: what is there, and the rest of what was announced
+    /// of the argument that comes.
+    pub(super) fn wanted_bytes(&self) -> usize {
+        self.bytes.len().max(self.state.wanted_bytes())
+    }
+
     /// Waits for more bytes; gives how many, 0 at the end of the stream.
     pub(super) async fn fill(&mut self, stream: &mut TcpStream) -> io::Result<usize> {
         poll_fn(|cx| {
@@ -58,6 +64,10 @@ impl Input {
             self.bytes.clear();
         } else if self.start > 0 {
             self.bytes.drain(..self.start);
+            if self.bytes.len() < self.start {
+                // A long request's memory is not kept for the piece of the next one.
+                self.bytes.shrink_to(pool::BUFFER_BYTES);
+            }
         }
         self.start = 0;
     }

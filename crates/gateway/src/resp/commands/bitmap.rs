@@ -267,6 +267,7 @@ pub(in crate::resp) async fn bitop<S: Store>(connection: &mut Connection<S>, arg
     }
     keys.push(target);
     for _ in 0..TRIES_MAX {
+        connection.let_go();
         let mut read = Vec::with_capacity(count);
         for (index, key) in keys[..count].iter().enumerate() {
             end_turn(index).await;

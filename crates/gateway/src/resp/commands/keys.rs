@@ -43,6 +43,7 @@ pub(in crate::resp) async fn exists<S: Store>(connection: &mut Connection<S>, ar
     for (index, key) in args.iter_from(1).enumerate() {
         end_turn(index).await;
         found += i64::from(connection.get(key).await?.is_some());
+        connection.let_go();
     }
     connection.replies.integer(found);
     Ok(())

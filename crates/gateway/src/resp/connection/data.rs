@@ -4,10 +4,14 @@ use weir_model::{Batch, Change, KEY_BYTES_MAX};
 
 use super::Connection;
 use super::output::{Gathered, Pending};
-use crate::resp::error::{Error, KEY_TOO_LONG, Outcome};
+use crate::auth::book::Hold;
+use crate::resp::error::{Error, KEY_TOO_LONG, Outcome, TOO_MANY_LONG};
 use crate::resp::frame::Args;
 use crate::resp::table::Command;
 use crate::store::{Entry, Page, Store, Transfer};
+
+/// Values as long as this are booked on their tenant as long as the connection has them.
+pub(super) const LONG_VALUE_BYTES: usize = 1 << 20;
 
 /// A gathered batch goes to the store when it reaches this many bytes.
 const BATCH_BYTES: usize = 256 << 10;
@@ -21,7 +25,12 @@ impl<S: Store> Connection<S> {
     /// The entry of `key`.
     pub(in crate::resp) async fn get(&mut self, key: &[u8]) -> Outcome<Option<Entry<S::Value>>> {
         self.submit().await;
-        let entry = self.store()?.get(key).await?;
+        let mut entry = self.store()?.get(key).await?;
+        let len = entry.as_ref().map_or(0, |entry| entry.value.len());
+        if len >= LONG_VALUE_BYTES && !self.take_in_hand(len) {
+            drop(entry);
+            entry = self.get_in_turn(key, len).await?;
+        }
         if let Some(bill) = &mut self.bill {
             bill.got(entry.as_ref());
         }
@@ -30,6 +39,37 @@ impl<S: Store> Connection<S> {
             None => self.count(|stats| stats.misses.add(1)),
         }
         Ok(entry)
+    }
+
+    /// Books a long value on its tenant, if there is room.
+    fn take_in_hand(&mut self, len: usize) -> bool {
+        let more = |hold: &mut Hold| hold.try_grow_to(hold.bytes().saturating_add(len as u64));
+        self.long_values.as_mut().is_none_or(more)
+    }
+
+    /// Reads `key` again when there is room for its value, which was `len` bytes long (S11).
+    async fn get_in_turn(&mut self, key: &[u8], mut len: usize) -> Outcome<Option<Entry<S::Value>>> {
+        loop {
+            if let Some(hold) = &mut self.long_values {
+                if !hold.is_empty() {
+                    // Its command has others in hand: waiting with those could be for ever.
+                    return Err(TOO_MANY_LONG);
+                }
+                hold.grow_to(len as u64).await;
+            }
+            let entry = self.store()?.get(key).await?;
+            let found = entry.as_ref().map_or(0, |entry| entry.value.len());
+            let Some(hold) = self.long_values.as_mut().filter(|hold| hold.bytes() < found as u64) else {
+                return Ok(entry);
+            };
+            // It has grown meanwhile.
+            if hold.try_grow_to(found as u64) {
+                return Ok(entry);
+            }
+            drop(entry);
+            hold.shrink_to(0);
+            len = found;
+        }
     }
 
     /// Reads `keys` and changes them as `change` decides, with no other write in between. The reply that the command

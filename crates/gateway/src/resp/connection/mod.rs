@@ -40,6 +40,7 @@ use super::reply::{Mark, Replies};
 use super::slowlog;
 use super::table::{self, Command};
 use crate::auth::Session;
+use crate::auth::book::Hold;
 use crate::pool;
 use crate::server::Server;
 use crate::stats::ThreadStats;
@@ -74,9 +75,16 @@ pub(super) struct Connection<S: Store> {
     begun: Mark,
     /// Replies have been written since the command began: its reply can no longer be taken back.
     flushed: bool,
+    /// Of its tenant's book of long values, while there is a session: those in hand, and replies that the client does not take at once.
+    long_values: Option<Hold>,
+    /// The same of requests that are not complete.
+    unfinished: Option<Hold>,
     /// What the command that runs has cost so far; `None` while nothing is limited.
     bill: Option<Bill>,
 }
+
+/// Bytes of an unfinished request that are not booked on its tenant.
+const UNFINISHED_FREE_BYTES: usize = 64 << 10;
 
 /// What `CLIENT REPLY` chose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,6 +120,8 @@ pub(crate) async fn serve<S: Store>(stream: TcpStream, server: Arc<Server<S>>, c
         commits: Vec::new(),
         begun: mark,
         flushed: false,
+        long_values: None,
+        unfinished: None,
         bill: None,
     };
     let id = connection.client.id;
@@ -132,6 +142,7 @@ impl<S: Store> Connection<S> {
         let mut input = Input::new();
         while !self.closing && !self.server.is_draining() {
             self.enter(if input.is_empty() { Phase::Idle } else { Phase::Receiving });
+            self.make_room_to_read(&input).await;
             let received = input.fill(&mut self.stream).await?;
             if received == 0 {
                 break;
@@ -144,6 +155,18 @@ impl<S: Store> Connection<S> {
             pool::give(self.replies.reclaim());
         }
         Ok(())
+    }
+
+    /// Waits until its tenant may hold what the request at the front of `input` needs, as far as that is known (S12).
+    async fn make_room_to_read(&mut self, input: &Input) {
+        let Some(hold) = &mut self.unfinished else { return };
+        let wanted = input.wanted_bytes();
+        if wanted > UNFINISHED_FREE_BYTES && !hold.try_grow_to(wanted as u64) {
+            // It is our turn to move, not the client's.
+            self.client.enter(Phase::Serving, self.server.second());
+            hold.grow_to(wanted as u64).await;
+            self.enter(Phase::Receiving);
+        }
     }
 
     /// Serves every complete request in `input`.
@@ -173,6 +196,12 @@ impl<S: Store> Connection<S> {
                     self.closing = true;
                 }
             }
+        }
+        // What its requests held, the pass above all, goes to those who wait.
+        if input.start > 0
+            && let Some(hold) = &mut self.unfinished
+        {
+            hold.shrink_to(0);
         }
         input.consume();
         Ok(())
@@ -218,6 +247,7 @@ impl<S: Store> Connection<S> {
         if self.reply_mode != ReplyMode::On {
             self.keep_silent(from);
         }
+        self.let_go();
         self.unanswered += 1;
         let to = self.replies.mark();
         for pending in self.commits.iter_mut().rev().take_while(|pending| pending.to.is_none()) {

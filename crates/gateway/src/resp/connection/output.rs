@@ -5,6 +5,7 @@ use std::io;
 use weir_io::yield_now;
 use weir_model::Batch;
 
+use super::data::LONG_VALUE_BYTES;
 use super::{Connection, ReplyMode};
 use crate::auth::account::Unread;
 use crate::resp::client::Phase;
@@ -76,6 +77,7 @@ impl<S: Store> Connection<S> {
         }
         if !self.answers() {
             self.replies.rewind(self.begun);
+            self.let_go();
         }
         self.flush_or_close().await
     }
@@ -123,7 +125,10 @@ impl<S: Store> Connection<S> {
                 None => self.stream.try_write_vectored(&self.replies.pieces(written)),
             };
             match result {
-                Ok(len) => written += len,
+                Ok(len) => {
+                    written += len;
+                    self.give_back_taken(self.replies.len() - written);
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     if unread.is_none() {
                         unread = Some(self.hold_unread((self.replies.len() - written) as u64)?);
@@ -149,11 +154,30 @@ impl<S: Store> Connection<S> {
         Ok(())
     }
 
-    /// Books replies that the client does not take at once, on its tenant (S11).
-    pub(super) fn hold_unread(&self, bytes: u64) -> io::Result<Option<Unread>> {
-        let Some(session) = &self.session else { return Ok(None) };
-        let unread = session.account().hold_unread(bytes);
+    /// Books replies that the client does not take at once, on its tenant (S11): among its long values, where many are already and
+    /// what is taken is given back at once, and where those leave no room among its unread replies.
+    fn hold_unread(&mut self, bytes: u64) -> io::Result<Option<Unread>> {
+        let (Some(session), Some(hold)) = (&self.session, &mut self.long_values) else { return Ok(None) };
+        if hold.try_grow_to(bytes) {
+            return Ok(None);
+        }
+        // Nobody waits here: replies take their memory while they wait.
+        let unread = session.account().hold_unread(bytes.saturating_sub(hold.bytes()));
         unread.map(Some).ok_or_else(|| io::Error::other("the tenant's clients leave too much unread"))
+    }
+
+    /// Of the replies `left` bytes are still to be written: what of long values is not among them is not in hand any more.
+    fn give_back_taken(&mut self, left: usize) {
+        if let Some(hold) = self.long_values.as_mut().filter(|hold| !hold.is_empty()) {
+            hold.shrink_to(left as u64);
+        }
+    }
+
+    /// No value is in hand any more but those in the replies.
+    pub(in crate::resp) fn let_go(&mut self) {
+        let left = self.replies.len();
+        // There is none among short ones: a connection that holds nothing may wait for its next.
+        self.give_back_taken(if left < LONG_VALUE_BYTES { 0 } else { left });
     }
 
     /// Awaits every commit; replies whose commit failed become errors.

@@ -48,6 +48,7 @@ impl<S: Store> Connection<S> {
     /// Makes the connection as new: the tenant's whose door is open to it, or nobody's.
     pub(in crate::resp) fn forget_who(&mut self) -> Result<(), Refusal> {
         self.session = None;
+        (self.long_values, self.unfinished) = (None, None);
         self.limits.stranger = true;
         self.client.become_stranger(self.server.second());
         let Some(grant) = self.server.doorman.open_door(self.client.peer) else { return Ok(()) };
@@ -79,6 +80,7 @@ impl<S: Store> Connection<S> {
         // As in Redis, logging in chooses no other database.
         session.select(self.database());
         self.client.belong_to(&account, session.database);
+        (self.long_values, self.unfinished) = (Some(account.long_values.hold()), Some(account.unfinished.hold()));
         self.session = Some(session);
         self.limits.stranger = false;
         Ok(())
