@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
 use weir_io::Rng;
-use weir_io::real::{block_on, blocking_scope};
+use weir_io::real::{block_on, blocking_scope, forgo_huge_pages};
 use weir_lsm::TreeOptions;
 use weir_node::NodeConfig;
 use weir_scenario::args::Scenario;
@@ -99,6 +99,10 @@ pub fn main(order: &str) -> Result<()> {
     let plan = order.scenario.clone().plan()?;
     // Not before the plan, which may read a trace: the scenario's settings name the node's directory relative to wherever it runs.
     std::env::set_current_dir(&order.dir).map_err(|error| format!("{}: {error}", order.dir.display()))?;
+    if matches!(order.contestant, Contestant::Weir(_)) {
+        // As `weir serve` does.
+        forgo_huge_pages()?;
+    }
     wait_for_word()?;
     match order.task {
         Task::Preload => write_all(&order, &plan),

@@ -25,7 +25,7 @@ use weir_gateway::admin::{Admin, metrics};
 use weir_gateway::auth::slow::SlowHash;
 use weir_gateway::auth::{NodeTenants, Secrets};
 use weir_gateway::listener::{self, Gateway};
-use weir_io::real::{RealClock, RealFs, RealFsOptions, RealSpawn};
+use weir_io::real::{RealClock, RealFs, RealFsOptions, RealSpawn, forgo_huge_pages};
 use weir_io::{Clock, ErrorKind, Fs};
 use weir_node::{Machine, Node};
 
@@ -79,6 +79,9 @@ impl Serve {
     /// Serves until SIGTERM or SIGINT.
     pub fn run(self) -> Outcome {
         start_log()?;
+        if let Err(error) = forgo_huge_pages() {
+            tracing::warn!(%error, "writes may wait for milliseconds now and then");
+        }
         let config = self.config()?;
         // Whether clients show secrets is known once the catalogue has been read.
         let listen = address::resolve(&config.listen, "--listen", true)?;

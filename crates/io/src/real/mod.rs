@@ -19,6 +19,7 @@ mod device;
 mod file;
 mod fs;
 mod lock;
+mod memory;
 mod spawn;
 #[cfg(test)]
 mod tests;
@@ -33,4 +34,5 @@ pub use choose::Choice;
 pub use clock::RealClock;
 pub use device::Backend;
 pub use fs::{RealFs, RealFsOptions};
+pub use memory::forgo_huge_pages;
 pub use spawn::RealSpawn;
