@@ -3,18 +3,14 @@
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 
-use super::spare::{self, Spare};
-
 /// The first chunk; each further one doubles, so that a small memtable stays small.
 const CHUNK_BYTES_MIN: usize = 1 << 10;
-/// Chunks stop growing here: at most this much is unused at the end of a large memtable. Those of this size are used again.
-const CHUNK_BYTES_MAX: usize = spare::BYTES;
+/// Chunks stop growing here: at most this much is unused at the end of a large memtable.
+const CHUNK_BYTES_MAX: usize = 256 << 10;
 
 pub(super) struct Arena {
     /// Alignment of everything handed out, in bytes.
     align: usize,
-    /// Where chunks of the largest size come from and go to.
-    spare: &'static Spare,
     chunks: Vec<Chunk>,
     /// The free rest of the chunk in use: `free_bytes` bytes from `free`.
     free: *mut u8,
@@ -33,11 +29,9 @@ struct Chunk {
 unsafe impl Send for Arena {}
 
 impl Arena {
-    /// Whose chunks are aligned as those of `spare`.
-    pub(super) fn new(spare: &'static Spare) -> Self {
+    pub(super) const fn new(align: usize) -> Self {
         Arena {
-            align: spare.layout().align(),
-            spare,
+            align,
             chunks: Vec::new(),
             free: std::ptr::null_mut(),
             free_bytes: 0,
@@ -72,9 +66,8 @@ impl Arena {
 
     fn new_chunk(&mut self, bytes: usize) -> *mut u8 {
         let layout = Layout::from_size_align(bytes, self.align).expect("an entry fits the address space");
-        let used = if layout == self.spare.layout() { self.spare.take() } else { None };
         // SAFETY: `bytes` is not 0: no allocation is empty, as records and leaves have headers.
-        let Some(start) = used.or_else(|| NonNull::new(unsafe { alloc(layout) })) else { handle_alloc_error(layout) };
+        let Some(start) = NonNull::new(unsafe { alloc(layout) }) else { handle_alloc_error(layout) };
         self.chunks.push(Chunk { start, layout });
         self.allocated_bytes += bytes;
         start.as_ptr()
@@ -84,13 +77,8 @@ impl Arena {
 impl Drop for Arena {
     fn drop(&mut self) {
         for chunk in &self.chunks {
-            // SAFETY: allocated in `new_chunk` with this layout, and given away or freed only here.
-            unsafe {
-                match chunk.layout == self.spare.layout() {
-                    true => self.spare.give(chunk.start),
-                    false => dealloc(chunk.start.as_ptr(), chunk.layout),
-                }
-            }
+            // SAFETY: allocated in `new_chunk` with this layout, and freed only here.
+            unsafe { dealloc(chunk.start.as_ptr(), chunk.layout) }
         }
     }
 }

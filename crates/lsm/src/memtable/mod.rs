@@ -15,7 +15,6 @@ mod arena;
 mod cursor;
 mod leaf;
 mod record;
-mod spare;
 #[cfg(test)]
 mod tests;
 
@@ -34,10 +33,6 @@ use arena::Arena;
 pub use cursor::MemtableCursor;
 use leaf::{HEIGHT_MAX, LEAF_RECORDS, Leaf, Look};
 use record::{Record, Target};
-use spare::Spare;
-
-static LEAF_CHUNKS: Spare = Spare::new(leaf::ALIGN);
-static RECORD_CHUNKS: Spare = Spare::new(record::ALIGN);
 
 /// A sorted set of entries in memory. Insert-only; shared by one writer and any number of readers.
 pub struct Memtable {
@@ -81,10 +76,10 @@ impl Memtable {
     /// An empty memtable whose arena is booked to `memory`, until the last reader lets go. Not booked is what an empty one takes: nobody could
     /// get that back by flushing it.
     pub fn booked_to(memory: Arc<dyn Memory>) -> Arc<Self> {
-        let mut leaves = Arena::new(&LEAF_CHUNKS);
+        let mut leaves = Arena::new(leaf::ALIGN);
         let (head, bytes) = Leaf::new(&mut leaves, HEIGHT_MAX, Record::NULL, 0);
         let head_bytes = leaves.allocated_bytes();
-        let records = Arena::new(&RECORD_CHUNKS);
+        let records = Arena::new(record::ALIGN);
         let writer = Writer { records, leaves, head_bytes, last: head, rng: Rng::new(0x5717) };
         Arc::new(Memtable {
             head,
