@@ -8,21 +8,8 @@ use std::process::Command;
 
 use support::{Dir, Server, expect};
 
-/// `weir` with these arguments, talking to `server`: whether it succeeded, and what it said.
-fn weir(server: &Server, arguments: &[&str]) -> (bool, String) {
-    let output = server.order(arguments).output().expect("the binary starts");
-    let said = [output.stdout, output.stderr].concat();
-    (output.status.success(), String::from_utf8(said).expect("text"))
-}
-
-fn done(server: &Server, arguments: &[&str]) -> String {
-    let (fine, said) = weir(server, arguments);
-    assert!(fine, "{arguments:?}: {said}");
-    said
-}
-
 fn refused(server: &Server, arguments: &[&str], named: &str) {
-    let (fine, said) = weir(server, arguments);
+    let (fine, said) = server.try_weir(arguments);
     assert!(!fine && said.contains(named), "{arguments:?} should say {named}: {said}");
 }
 
@@ -41,33 +28,33 @@ fn damage_a_table(dir: &Path) {
 fn tenants_come_change_and_go_and_outlive_a_kill() {
     let dir = Dir::new();
     let server = Server::start(&dir, "");
-    let made = done(&server, &["tenant", "create", "shop", "--rcu", "1000", "--partitions", "2"]);
+    let made = server.weir(&["tenant", "create", "shop", "--rcu", "1000", "--partitions", "2"]);
     let secret = made.split_whitespace().find(|word| word.starts_with("weir_")).expect("a generated secret");
-    assert!(!done(&server, &["tenant", "show", "shop", "--json"]).contains(&secret[5..]), "it is told once");
+    assert!(!server.weir(&["tenant", "show", "shop", "--json"]).contains(&secret[5..]), "it is told once");
     refused(&server, &["tenant", "create", "shop"], "tenant of that name");
     refused(&server, &["tenant", "create", "No/Name"], "1 to 63 characters");
     refused(&server, &["tenant", "create", "many", "--partitions", "1000"], "256");
     refused(&server, &["tenant", "show", "none"], "weir tenant list");
     refused(&server, &["tenant", "alter", "shop"], "nothing to change");
-    done(&server, &["tenant", "alter", "shop", "--wcu", "70", "--on-limit", "refuse", "--connections-max", "5"]);
-    done(&server, &["tenant", "suspend", "shop"]);
-    let shown = done(&server, &["tenant", "show", "shop"]);
+    server.weir(&["tenant", "alter", "shop", "--wcu", "70", "--on-limit", "refuse", "--connections-max", "5"]);
+    server.weir(&["tenant", "suspend", "shop"]);
+    let shown = server.weir(&["tenant", "show", "shop"]);
     for word in ["suspended", "2 partitions", "1000 units/s", "70 units/s", "refused at once", "5 connections"] {
         assert!(shown.contains(word), "{word} in {shown}");
     }
     server.kill();
 
     let server = Server::start(&dir, "");
-    assert_eq!(done(&server, &["tenant", "show", "shop"]), shown, "a kill changes nothing");
-    done(&server, &["tenant", "resume", "shop"]);
-    let listed = done(&server, &["tenant", "list"]);
+    assert_eq!(server.weir(&["tenant", "show", "shop"]), shown, "a kill changes nothing");
+    server.weir(&["tenant", "resume", "shop"]);
+    let listed = server.weir(&["tenant", "list"]);
     assert!(listed.contains("default") && listed.contains("shop") && !listed.contains("suspended"), "{listed}");
     refused(&server, &["tenant", "drop", "shop"], "--yes");
-    done(&server, &["tenant", "drop", "shop", "--yes"]);
+    server.weir(&["tenant", "drop", "shop", "--yes"]);
     server.kill();
 
     let server = Server::start(&dir, "");
-    let json = done(&server, &["tenant", "list", "--json"]);
+    let json = server.weir(&["tenant", "list", "--json"]);
     assert!(json.contains("\"default\"") && !json.contains("shop"), "{json}");
 }
 
@@ -83,14 +70,14 @@ fn a_backup_is_made_while_serving_verified_and_restored() {
     }
     let backup = dir.0.join("backup");
     let to = backup.to_str().expect("text");
-    let said = done(&server, &["backup", "default", "--to", to]);
+    let said = server.weir(&["backup", "default", "--to", to]);
     assert!(said.contains("1 partitions"), "{said}");
     refused(&server, &["backup", "default", "--to", to], "not empty");
     let inside = dir.0.join("data/backup");
     refused(&server, &["backup", "default", "--to", inside.to_str().expect("text")], "inside the data directory");
     expect(&mut client, b"SET key-000 changed\r\n", b"+OK\r\n");
-    assert!(done(&server, &["backup", "--verify", to]).contains("all is well"));
-    done(&server, &["restore", to, "--as", "copy"]);
+    assert!(server.weir(&["backup", "--verify", to]).contains("all is well"));
+    server.weir(&["restore", to, "--as", "copy"]);
     refused(&server, &["restore", to, "--as", "copy"], "tenant of that name");
     server.kill();
 
@@ -98,13 +85,13 @@ fn a_backup_is_made_while_serving_verified_and_restored() {
     let server = Server::start(&dir, "");
     let again = dir.0.join("again");
     let again = again.to_str().expect("text");
-    done(&server, &["backup", "copy", "--to", again]);
-    assert!(done(&server, &["backup", "--verify", again]).contains("tenant copy"));
+    server.weir(&["backup", "copy", "--to", again]);
+    assert!(server.weir(&["backup", "--verify", again]).contains("tenant copy"));
 
     damage_a_table(&backup);
     refused(&server, &["backup", "--verify", to], "checksum");
     refused(&server, &["restore", to, "--as", "damaged"], "checksum");
-    assert!(!done(&server, &["tenant", "list"]).contains("damaged"));
+    assert!(!server.weir(&["tenant", "list"]).contains("damaged"));
     std::fs::remove_file(Path::new(again).join("CURRENT")).expect("there");
     refused(&server, &["restore", again, "--as", "half"], "no finished backup");
     assert!(server.terminate().success());
@@ -115,7 +102,7 @@ fn top_prints_and_commands_say_when_no_server_runs() {
     let dir = Dir::new();
     let server = Server::start(&dir, "");
     expect(&mut server.connect(), b"SET k v\r\n", b"+OK\r\n");
-    let top = done(&server, &["top", "--once"]);
+    let top = server.weir(&["top", "--once"]);
     assert!(top.contains("default") && top.contains("D.FLUSH"), "{top}");
     for arguments in [&["tenant", "list"][..], &["top", "--once"], &["backup", "default", "--to", "/nowhere"]] {
         let output = Command::new(env!("CARGO_BIN_EXE_weir")).args(arguments).args(["--admin", "127.0.0.1:1"]).output();
@@ -144,7 +131,7 @@ fn a_server_killed_in_a_backup_or_a_restore_leaves_a_whole_one_or_none() {
     }
     let whole = dir.0.join("whole");
     let whole = whole.to_str().expect("text").to_owned();
-    done(&server, &["backup", "default", "--to", &whole]);
+    server.weir(&["backup", "default", "--to", &whole]);
     let (mut finished, mut cut, mut restored) = (0, 0, 0);
     for round in 0..12_u64 {
         let to = dir.0.join(format!("backup-{round}"));
@@ -164,16 +151,16 @@ fn a_server_killed_in_a_backup_or_a_restore_leaves_a_whole_one_or_none() {
         }
         server = Server::start(&dir, "write_buffer = \"256 KiB\"");
         // The backup: verified, or said to be none.
-        let (fine, said) = weir(&server, &["backup", "--verify", to]);
+        let (fine, said) = server.try_weir(&["backup", "--verify", to]);
         assert!(
             fine && said.contains("all is well") || said.contains("no finished backup") || said.contains("no such"),
             "{said}"
         );
         (finished, cut) = (finished + u32::from(fine), cut + u32::from(!fine));
         // The restored tenant: all of it, or no such tenant.
-        if done(&server, &["tenant", "list"]).contains(&copy) {
+        if server.weir(&["tenant", "list"]).contains(&copy) {
             restored += 1;
-            done(&server, &["tenant", "alter", &copy, "--secret", "known"]);
+            server.weir(&["tenant", "alter", &copy, "--secret", "known"]);
             let mut client = server.connect();
             expect(&mut client, format!("AUTH {copy} known\r\nDBSIZE\r\n").as_bytes(), b"+OK\r\n:600\r\n");
         }
@@ -181,5 +168,5 @@ fn a_server_killed_in_a_backup_or_a_restore_leaves_a_whole_one_or_none() {
     }
     eprintln!("of 12 backups {finished} were whole and {cut} none; {restored} tenants were restored whole");
     let fresh = dir.0.join("fresh");
-    done(&server, &["backup", "default", "--to", fresh.to_str().expect("text")]);
+    server.weir(&["backup", "default", "--to", fresh.to_str().expect("text")]);
 }

@@ -10,12 +10,6 @@ const CONFIG: &str = "device_bandwidth = \"2 MiB\"\nwrite_buffer = \"256 KiB\"\n
 /// Megabytes that are written at most before something must have happened.
 const ROUNDS: u32 = 200;
 
-fn weir(server: &Server, arguments: &[&str]) -> (bool, String) {
-    let output = server.order(arguments).output().expect("the binary starts");
-    let said = [output.stdout, output.stderr].concat();
-    (output.status.success(), String::from_utf8(said).expect("text"))
-}
-
 #[test]
 fn a_disk_sold_too_often_is_explained_and_the_explanation_can_be_checked_elsewhere() {
     let dir = Dir::new();
@@ -27,8 +21,7 @@ fn a_disk_sold_too_often_is_explained_and_the_explanation_can_be_checked_elsewhe
             let request = format!("SET key-{key:05} {}\r\n", format!("{item:04}").repeat(500));
             expect(&mut client, request.as_bytes(), b"+OK\r\n");
         }
-        let (fine, said) = weir(&server, &["why", "default"]);
-        assert!(fine, "{said}");
+        let said = server.weir(&["why", "default"]);
         said.contains("It should leave this node").then_some(said)
     });
     let said = leaves.expect("twenty times too much is noticed");
@@ -44,19 +37,18 @@ fn a_disk_sold_too_often_is_explained_and_the_explanation_can_be_checked_elsewhe
     assert!(server.log().contains("tenants_to_move"), "the log says it");
 
     // What was seen and decided goes to a file, and the same policies decide it again without a server.
-    let (fine, recording) = weir(&server, &["why", "--json"]);
-    assert!(fine, "{recording}");
+    let recording = server.weir(&["why", "--json"]);
     let file = dir.0.join("slow.json");
     std::fs::write(&file, recording).expect("the test's directory can be written");
-    let (fine, said) = weir(&server, &["why", "--replay", file.to_str().expect("text")]);
+    let (fine, said) = server.try_weir(&["why", "--replay", file.to_str().expect("text")]);
     assert!(fine && said.contains("all the same"), "{said}");
     let changed = std::fs::read_to_string(&file).expect("text").replacen("\"flush_gather\":1", "\"flush_gather\":3", 1);
     std::fs::write(&file, changed).expect("the test's directory can be written");
-    let (fine, said) = weir(&server, &["why", "--replay", file.to_str().expect("text")]);
+    let (fine, said) = server.try_weir(&["why", "--replay", file.to_str().expect("text")]);
     assert!(!fine && said.contains("decisions differ"), "{said}");
 
-    let (fine, said) = weir(&server, &["why", "nobody"]);
+    let (fine, said) = server.try_weir(&["why", "nobody"]);
     assert!(!fine && said.contains("weir tenant list"), "{said}");
-    let (fine, said) = weir(&server, &["why", "default", "--ago", "100000"]);
+    let (fine, said) = server.try_weir(&["why", "default", "--ago", "100000"]);
     assert!(fine && said.contains("longer ago than is remembered"), "{said}");
 }

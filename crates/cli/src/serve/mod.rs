@@ -53,7 +53,8 @@ pub struct Serve {
     /// Settings, as docs/config.md explains them; the options here win over the file
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Writes down what tenants ask for, ten seconds a line, into a new file that `weir sim trace --trace FILE.csv` replays
+    /// Writes down what tenants ask for, every ten seconds, as shares of what they bought (3000 units where they have no limits), into a
+    /// new file that `weir sim trace --trace FILE.csv` replays
     #[arg(long, value_name = "FILE.csv")]
     record_traffic: Option<PathBuf>,
     /// Let clients from other machines in although no secret is asked of them, and operators likewise

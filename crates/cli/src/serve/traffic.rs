@@ -9,12 +9,11 @@ use std::sync::{Arc, Weak};
 use weir_gateway::admin::operator::Operator;
 use weir_gateway::admin::wire::{Top, TopTenant};
 use weir_io::{Clock, Nanos, sleep_until};
+use weir_node::cost::{RCU_BYTES, WCU_BYTES};
 use weir_scenario::trace::{HEADER, TENANTS_MAX, line};
 
 /// Time of a step, in nanoseconds.
 const STEP: Nanos = 10_000_000_000;
-/// A unit of writing, in bytes (FX-1); reading, as much.
-const UNIT_BYTES: u64 = 1024;
 /// What a tenant without limits is taken to have bought: the paper's partition.
 const SOLD_WITHOUT_LIMIT: u64 = 3000;
 
@@ -61,15 +60,15 @@ impl<W: Write> Traffic<W> {
                 continue;
             }
             let before = old.get(&tenant.id).copied().unwrap_or(&fresh);
-            let share = |ops: u64, bytes: u64, sold: u64| {
+            let share = |ops: u64, bytes: u64, unit: u64, sold: u64| {
                 let sold = if sold == 0 { SOLD_WITHOUT_LIMIT } else { sold };
-                let units = ops.max(bytes.div_ceil(UNIT_BYTES)) as f64;
+                let units = ops.max(bytes.div_ceil(unit)) as f64;
                 (units / seconds.max(1e-3) / sold as f64).min(1.0) as f32
             };
             let since = |of: fn(&TopTenant) -> u64| of(tenant).saturating_sub(of(before));
             let shares = (
-                share(since(|it| it.writes), since(|it| it.written_bytes), tenant.wcu),
-                share(since(|it| it.reads), since(|it| it.read_bytes), tenant.rcu),
+                share(since(|it| it.writes), since(|it| it.written_bytes), WCU_BYTES, tenant.wcu),
+                share(since(|it| it.reads), since(|it| it.read_bytes), RCU_BYTES, tenant.rcu),
             );
             if self.last.insert(number, shares).unwrap_or_default() != shares {
                 self.to.write_all(line(second, number, shares).as_bytes())?;
@@ -99,7 +98,20 @@ mod tests {
     use super::*;
 
     fn top(second: u64, tenants: &[(u32, u64, u64)]) -> Top {
-        let tenant = |&(id, writes, wcu): &(u32, u64, u64)| TopTenant { id, writes, wcu, ..TopTenant::default() };
+        // Each write of 100 bytes goes with a read of 4 KiB.
+        let tenant = |&(id, writes, wcu): &(u32, u64, u64)| {
+            let (written_bytes, read_bytes) = (100 * writes, RCU_BYTES * writes);
+            TopTenant {
+                id,
+                writes,
+                wcu,
+                rcu: 2 * wcu,
+                written_bytes,
+                reads: writes,
+                read_bytes,
+                ..TopTenant::default()
+            }
+        };
         Top { at_nanos: second * 1_000_000_000, tenants: tenants.iter().map(tenant).collect(), ..Top::default() }
     }
 
@@ -115,7 +127,7 @@ mod tests {
         ];
         steps.into_iter().for_each(|step| traffic.step(step).expect("memory"));
         let text = String::from_utf8(traffic.to).expect("text");
-        assert_eq!(text, "second,tenant,writes,reads\n0,0,0.5000,0.0000\n20,0,0.0000,0.0000\n20,1,1.0000,0.0000\n");
+        assert_eq!(text, "second,tenant,writes,reads\n0,0,0.5000,0.2500\n20,0,0.0000,0.0000\n20,1,1.0000,1.0000\n");
         let trace = Trace::parse(&text).expect("it can be replayed");
         assert_eq!(trace.steps(0, false).collect::<Vec<_>>(), [0.5, 0.0]);
     }

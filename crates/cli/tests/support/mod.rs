@@ -101,10 +101,16 @@ impl Server {
 
     /// `weir` with these arguments, talking to this server; it succeeds. Gives what it said.
     pub fn weir(&self, arguments: &[&str]) -> String {
-        let output = self.order(arguments).output().expect("the binary starts");
-        let said = String::from_utf8([output.stdout, output.stderr].concat()).expect("text");
-        assert!(output.status.success(), "{arguments:?}: {said}");
+        let (fine, said) = self.try_weir(arguments);
+        assert!(fine, "{arguments:?}: {said}");
         said
+    }
+
+    /// The same, whether it succeeds or not.
+    pub fn try_weir(&self, arguments: &[&str]) -> (bool, String) {
+        let output = self.order(arguments).output().expect("the binary starts");
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8(said).expect("text"))
     }
 
     /// `weir` with these arguments, talking to this server.
