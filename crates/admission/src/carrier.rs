@@ -10,11 +10,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
-use weir_io::{Op, Result, Spawn};
+use weir_io::{Error, ErrorKind, Op, Result, Spawn};
 
 /// Hands `op` to a task on `spawn`.
 pub(crate) fn carry<T: Unpin + Send + 'static>(op: Op<T>, spawn: &Arc<dyn Spawn>) -> Op<T> {
-    let state = State { result: None, owner: None, task: None, is_dropped: false };
+    let state = State { result: None, owner: None, task: None, is_dropped: false, is_answered: false };
     let state = Arc::new(Mutex::new(state));
     spawn.spawn(Box::pin(Carrier { op, state: Arc::clone(&state) }));
     Op::pending(Carried(state))
@@ -26,6 +26,7 @@ struct State<T> {
     task: Option<Waker>,
     /// Nobody will ask for the result.
     is_dropped: bool,
+    is_answered: bool,
 }
 
 /// The owner's end.
@@ -74,13 +75,52 @@ impl<T: Unpin> Future for Carrier<T> {
             state.task = Some(cx.waker().clone());
         }
         let Poll::Ready(result) = Pin::new(&mut self.op).poll(cx) else { return Poll::Pending };
+        self.answer(result);
+        Poll::Ready(())
+    }
+}
+
+impl<T> Carrier<T> {
+    fn answer(&self, result: Result<T>) {
         let mut state = self.state.lock();
+        if std::mem::replace(&mut state.is_answered, true) {
+            return;
+        }
         (state.result, state.task) = (Some(result), None);
         let owner = state.owner.take();
         drop(state);
         if let Some(owner) = owner {
             owner.wake();
         }
-        Poll::Ready(())
+    }
+}
+
+impl<T> Drop for Carrier<T> {
+    fn drop(&mut self) {
+        // Ended before its time (its executor shut down, or it panicked): the owner would wait for ever.
+        self.answer(Err(Error::new(ErrorKind::Device, "carry", "an I/O", "the task that carried it is gone")));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_io::BoxFuture;
+    use weir_io::sim::Sim;
+
+    use super::*;
+
+    /// Takes tasks and drops them.
+    struct Gone;
+
+    impl Spawn for Gone {
+        fn spawn(&self, _task: BoxFuture<()>) {}
+    }
+
+    #[test]
+    fn the_owner_hears_when_the_task_is_gone() {
+        let spawn: Arc<dyn Spawn> = Arc::new(Gone);
+        let carried = carry(Op::<()>::pending(std::future::pending()), &spawn);
+        let error = Sim::new(1).block_on(carried).expect_err("nobody carries it");
+        assert_eq!(error.kind(), ErrorKind::Device);
     }
 }

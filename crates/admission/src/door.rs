@@ -1,6 +1,9 @@
 //! The way to the disk for one owner: partition gate, then node gate, then the books.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use weir_io::{BoxFuture, Class, Owner, PAGE};
 
@@ -95,6 +98,51 @@ impl Door {
         buffered: Option<u64>,
     ) -> Pass {
         let rank = self.rank(class);
+        match (self.pass_as(rank, class, direction, bytes, buffered), &self.partition) {
+            (Pass::Waiting(waiting), Some(partition)) if rank.is_background() && may_be_promoted(class) => {
+                let (door, partition) = (Arc::clone(self), Arc::clone(partition));
+                Pass::Waiting(Box::pin(door.or_promoted(partition, waiting, class, direction, bytes)))
+            }
+            (pass, _) => pass,
+        }
+    }
+
+    /// Waits on, or, if `class` comes to pass as foreground meanwhile, gives the places in the queues of background up and asks again: behind
+    /// strict foreground they might never be reached.
+    async fn or_promoted(
+        self: Arc<Self>,
+        partition: Arc<PartitionGate>,
+        mut waiting: BoxFuture<Held>,
+        class: Class,
+        direction: Direction,
+        bytes: u64,
+    ) -> Held {
+        let first = {
+            let mut promoted = pin!(partition.promoted(class));
+            poll_fn(|cx| match waiting.as_mut().poll(cx) {
+                Poll::Ready(held) => Poll::Ready(Some(held)),
+                Poll::Pending => promoted.as_mut().poll(cx).map(|()| None),
+            })
+            .await
+        };
+        if let Some(held) = first {
+            return held;
+        }
+        drop(waiting);
+        match self.pass(class, direction, bytes, None) {
+            Pass::Ready(held) => held,
+            Pass::Waiting(waiting) => waiting.await,
+        }
+    }
+
+    fn pass_as(
+        self: &Arc<Self>,
+        rank: Rank,
+        class: Class,
+        direction: Direction,
+        bytes: u64,
+        buffered: Option<u64>,
+    ) -> Pass {
         let for_client = class.is_foreground();
         let toll = Toll { rank, direction, bytes, buffered: buffered.filter(|_| for_client) };
         let (partition, paid) = match self.ask_partition(toll) {
@@ -165,6 +213,11 @@ impl Door {
             None => self.node.request(self.owner, toll.rank, toll.direction, toll.bytes),
         }
     }
+}
+
+/// Whether what waits already can become urgent: compactions cannot.
+const fn may_be_promoted(class: Class) -> bool {
+    matches!(class, Class::Flush | Class::Maintenance)
 }
 
 /// What one operation costs at a gate.

@@ -119,11 +119,6 @@ impl Gate {
         self.burst.store(burst, Ordering::Relaxed);
     }
 
-    /// Bounds background I/O under way to less than `limit` nanoseconds of device time plus one grant.
-    pub fn set_background_in_flight(&self, limit: Nanos) {
-        self.each_lane(|lane| lane.set_in_flight(limit));
-    }
-
     /// Sets what the ranks below `rank` get while `rank` waits.
     pub fn set_precedence(&self, rank: Rank, precedence: Precedence) {
         self.each_lane(|lane| lane.set_precedence(rank, precedence));

@@ -29,10 +29,6 @@ impl InFlight {
         Self { limit, lent: 0, leases: VecDeque::new(), first: 0 }
     }
 
-    pub(crate) fn set_limit(&mut self, limit: Nanos) {
-        self.limit = limit;
-    }
-
     /// Whether anybody counts.
     pub(crate) fn is_limited(&self) -> bool {
         self.limit != Nanos::MAX

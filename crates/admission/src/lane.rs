@@ -1,6 +1,5 @@
 //! One budget with its queues: what a gate is made of, without the locking and the waiting.
 
-use std::collections::BTreeMap;
 use std::task::Waker;
 
 use weir_io::{Nanos, Owner, PAGE};
@@ -11,6 +10,7 @@ use crate::inflight::{InFlight, LeaseId};
 use crate::limits::Rates;
 use crate::order::{Order, Precedence, RANKS, Rank};
 use crate::reserve::Handful;
+use crate::weights::Weights;
 
 /// One I/O that wants to pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,8 +89,7 @@ pub(crate) struct Lane {
     order: Order,
     foreground_strict: bool,
     in_flight: InFlight,
-    /// Reserved bandwidth by owner; who is missing has `default_weight`.
-    weights: BTreeMap<Owner, u64>,
+    weights: Weights,
     slots: Vec<Slot>,
     free: Vec<SlotId>,
     /// When the earliest timer under way fires; `Nanos::MAX` if none is.
@@ -106,9 +105,6 @@ const HANDFUL_MIN: u64 = 2 * PAGE as u64;
 /// What the page cache may take in ahead of the device, in nanoseconds of either rate: what waits for the next syncs of logs.
 const BUFFERED_DEBT: Nanos = 100_000_000;
 
-/// Weight of an owner that nobody has set one for, in bytes per second.
-const DEFAULT_WEIGHT: u64 = 1 << 20;
-
 impl Lane {
     pub(crate) fn new(rates: Rates, burst: Nanos, in_flight: Nanos, now: Nanos) -> Self {
         Self {
@@ -119,7 +115,7 @@ impl Lane {
             order: Order::new(),
             foreground_strict: true,
             in_flight: InFlight::new(in_flight),
-            weights: BTreeMap::new(),
+            weights: Weights::default(),
             slots: Vec::new(),
             free: Vec::new(),
             armed_at: Nanos::MAX,
@@ -134,10 +130,6 @@ impl Lane {
         self.ops.set(rates.ops, burst, now);
     }
 
-    pub(crate) fn set_in_flight(&mut self, limit: Nanos) {
-        self.in_flight.set_limit(limit);
-    }
-
     pub(crate) fn set_precedence(&mut self, rank: Rank, precedence: Precedence) {
         self.order.set(rank, precedence);
         if rank == Rank::Foreground {
@@ -146,10 +138,7 @@ impl Lane {
     }
 
     pub(crate) fn set_weight(&mut self, owner: Owner, weight: Option<u64>) {
-        match weight {
-            Some(weight) => self.weights.insert(owner, weight.max(1)),
-            None => self.weights.remove(&owner),
-        };
+        self.weights.set(owner, weight);
     }
 
     pub(crate) fn stats(&self) -> &[RankStats; RANKS] {
@@ -276,7 +265,7 @@ impl Lane {
                 SlotId::try_from(self.slots.len() - 1).expect("fewer than 2^32 I/Os wait")
             }
         };
-        let weight = self.weights.get(&ask.owner).copied().unwrap_or(DEFAULT_WEIGHT);
+        let weight = self.weights.of(ask.owner);
         self.queues[ask.rank as usize].push(ask.owner, weight, ask.cost(), Waiting { slot: id, ask, since: now });
         id
     }

@@ -92,12 +92,6 @@ impl Booked {
         }
         delta
     }
-
-    /// Bytes booked beyond what the device says it moved (negative: bytes that passed no door), as a share of the
-    /// latter. The house promises within 1 %, plus file-system metadata.
-    pub fn deviation(&self, direction: Direction, device_bytes: u64) -> f64 {
-        (self.total(direction).bytes as f64 - device_bytes as f64) / (device_bytes.max(1) as f64)
-    }
 }
 
 impl Index<(Class, Direction)> for Booked {
@@ -252,11 +246,6 @@ impl Ledger {
         }
     }
 
-    /// Every open account, by owner.
-    pub fn snapshot(&self) -> Vec<(Owner, Booked)> {
-        self.accounts.lock().open.iter().map(|(owner, account)| (*owner, account.booked())).collect()
-    }
-
     /// The sum of every tenant that is not forgotten, by its number; 0 is the node itself.
     pub fn tenants(&self) -> BTreeMap<u32, Booked> {
         self.accounts.lock().tenants()
@@ -293,9 +282,6 @@ mod tests {
         assert_eq!(total[(Class::Flush, Direction::Write)], Amount { bytes: 4096, ops: 1 });
         assert_eq!(total.total(Direction::Read), Amount { bytes: 8193, ops: 2 });
         assert_eq!(ledger.total(), total, "settling twice counts once");
-        assert_eq!(ledger.snapshot().len(), 1);
-        assert_eq!(total.deviation(Direction::Read, 8193), 0.0);
-        assert!(total.deviation(Direction::Read, 16386) < -0.49);
     }
 
     #[test]

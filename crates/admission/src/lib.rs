@@ -27,6 +27,7 @@ pub mod policy;
 mod pool;
 mod quota;
 mod reserve;
+mod weights;
 
 pub use bucket::{Bucket, UNLIMITED};
 pub use gate::{Gate, GateOptions, Grant, Request, Waiter};

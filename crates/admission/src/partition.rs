@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use weir_io::{Class, Clock, Nanos, Owner, PAGE};
+use weir_io::{Class, Clock, Event, Nanos, Owner, PAGE};
 
 use crate::gate::{Gate, GateOptions};
 use crate::limits::{Direction, Limits, Rates};
@@ -21,6 +21,9 @@ pub struct PartitionGate {
     background: Arc<Gate>,
     flush_is_urgent: AtomicBool,
     flush_may_rush: AtomicBool,
+    is_awaited: AtomicBool,
+    /// Something passes as foreground from now on that did not.
+    promoted: Event,
     l0_first: AtomicBool,
     borrows: AtomicBool,
 }
@@ -34,6 +37,8 @@ impl PartitionGate {
             background: Gate::new(Arc::clone(clock), GateOptions::BACKGROUND),
             flush_is_urgent: AtomicBool::new(false),
             flush_may_rush: AtomicBool::new(true),
+            is_awaited: AtomicBool::new(false),
+            promoted: Event::default(),
             l0_first: AtomicBool::new(true),
             borrows: AtomicBool::new(false),
         })
@@ -55,14 +60,34 @@ impl PartitionGate {
     }
 
     /// Lets flushes pass as foreground, here and at the node: one more full memtable and writes stall (U-11). The
-    /// ledger still books them as flush.
+    /// ledger still books them as flush. What waits already gives its place up for one among foreground.
     pub fn set_flush_is_urgent(&self, urgent: bool) {
-        self.flush_is_urgent.store(urgent, Ordering::Relaxed);
+        let changed = self.flush_is_urgent.swap(urgent, Ordering::Relaxed) != urgent;
+        self.note_promotion(changed && self.flush_rushes());
     }
 
     /// Whether an urgent flush passes as foreground at all: a policy's choice.
     pub fn set_flush_may_rush(&self, may_rush: bool) {
-        self.flush_may_rush.store(may_rush, Ordering::Relaxed);
+        let changed = self.flush_may_rush.swap(may_rush, Ordering::Relaxed) != may_rush;
+        self.note_promotion(changed && self.flush_rushes());
+    }
+
+    /// Lets everything pass as foreground, here and at the node: a client waits until the partition is open, or has gone to sleep so that it can
+    /// be opened. Behind others' strict foreground it would wait until they are silent.
+    pub fn set_is_awaited(&self, awaited: bool) {
+        let changed = self.is_awaited.swap(awaited, Ordering::Relaxed) != awaited;
+        self.note_promotion(changed && awaited);
+    }
+
+    fn note_promotion(&self, promoted: bool) {
+        if promoted {
+            self.promoted.notify();
+        }
+    }
+
+    /// Waits until `class` passes as foreground.
+    pub(crate) async fn promoted(&self, class: Class) {
+        self.promoted.wait(|| (!self.rank(class).is_background()).then_some(())).await;
     }
 
     /// Turns the foreground rates. A slow partition's burst is that of a handful of its operations, which are no smaller for its being slow:
@@ -98,6 +123,7 @@ impl PartitionGate {
     /// The rank at which `class` passes now.
     pub fn rank(&self, class: Class) -> Rank {
         match class {
+            _ if self.is_awaited.load(Ordering::Relaxed) => Rank::Foreground,
             Class::Flush if self.flush_rushes() => Rank::Foreground,
             Class::CompactL0 if !self.l0_first.load(Ordering::Relaxed) => Rank::of(Class::CompactDeep),
             class => Rank::of(class),

@@ -102,11 +102,6 @@ impl Pool {
         Arc::new(Self { state: Mutex::new(State { sums, ..State::default() }) })
     }
 
-    /// Turns the knob. What is in use beyond a smaller capacity stays in use until it is given back.
-    pub fn set_capacity(&self, capacity: u64) {
-        self.state.lock().sums.capacity = capacity;
-    }
-
     /// Keeps `reserve` units for `tenant` from now on. What others use of it comes back as they give it back. All
     /// reserves together should stay below the capacity: the policy that turns this knob sees to it.
     pub fn set_reserve(&self, tenant: u32, reserve: u64) {

@@ -220,13 +220,21 @@ fn an_urgent_flush_passes_as_foreground_and_is_booked_as_flush() {
         });
     }
     node.sim.run_until(SEC);
-    let waiting = stalled.file.write_at(0, pattern(4096), tag(Class::Flush));
+    // One waits at its partition's gate, without a rate; the other at the node's, behind strict foreground.
+    stalled.gate.background().set_limits(Limits::bytes(65_536));
+    let at_the_node = stalled.file.write_at(0, pattern(4096), tag(Class::Flush));
     node.sim.run_until(2 * SEC);
-    assert_eq!(node.gate.waiting(Rank::Flush), 1, "strict foreground starves it");
-    drop(waiting);
+    assert_eq!((node.gate.waiting(Rank::Flush), stalled.gate.background().waiting(Rank::Flush)), (1, 0));
+    stalled.gate.background().set_limits(Limits::bytes(0));
+    let at_its_own = stalled.file.write_at(16_384, pattern(4096), tag(Class::Flush));
+    node.sim.run_until(3 * SEC);
+    assert_eq!((node.gate.waiting(Rank::Flush), stalled.gate.background().waiting(Rank::Flush)), (1, 1));
+    // What waits already passes as well as what comes.
     stalled.gate.set_flush_is_urgent(true);
     let before = node.sim.now();
-    node.sim.block_on(stalled.file.write_at(0, pattern(65_536), tag(Class::Flush))).expect("no faults");
+    for write in [at_its_own, at_the_node, stalled.file.write_at(0, pattern(57_344), tag(Class::Flush))] {
+        node.sim.block_on(write).expect("no faults");
+    }
     assert!(node.sim.now() - before < 100 * MS);
     let booked = node.ledger.account(owner(2)).booked();
     assert_eq!(booked[(Class::Flush, Direction::Write)].bytes, 65_536);

@@ -12,6 +12,7 @@
 mod buf;
 mod clock;
 mod error;
+mod event;
 mod forward;
 mod fs;
 mod memory;
@@ -27,6 +28,7 @@ mod yielding;
 pub use buf::{AlignedBuf, PAGE};
 pub use clock::{Clock, Nanos, Sleep, sleep_until};
 pub use error::{Error, ErrorKind, Result};
+pub use event::Event;
 pub use fs::{DirEntry, File, Fs, FsLock, OpenOptions, Volume};
 pub use memory::{Memory, Unbooked};
 pub use op::{BoxFuture, Op};

@@ -18,10 +18,9 @@ use std::sync::{Arc, Weak};
 
 use futures_util::future::select;
 use parking_lot::Mutex;
-use weir_io::{Clock, Nanos, sleep_until};
+use weir_io::{Clock, Event, Nanos, sleep_until};
 use weir_log::{SyncMode, WriteAheadLog};
 
-use crate::event::Event;
 use crate::partition::{Background, Partition};
 use crate::together::Together;
 use crate::workers::Workers;

@@ -22,14 +22,12 @@ use futures_util::FutureExt;
 use futures_util::future::Shared;
 use parking_lot::Mutex;
 use weir_admission::UnitLimits;
-use weir_io::{BoxFuture, Error, ErrorKind, Owner, Result};
+use weir_io::{BoxFuture, Error, ErrorKind, Event, Owner, Result};
 use weir_model::TenantId;
 
 use crate::bandwidth::Reservation;
 use crate::carried::carried;
-use crate::event::Event;
-use crate::metrics::PartitionMetrics;
-use crate::metrics::{Counters, StallTimes};
+use crate::metrics::{Counters, PartitionMetrics, StallTimes};
 use crate::partition::Partition;
 use crate::shared::NodeShared;
 use crate::stall::StallCause;

@@ -10,7 +10,6 @@ pub mod catalogue;
 mod check;
 mod config;
 mod control;
-mod event;
 mod hibernate;
 mod home;
 mod layout;

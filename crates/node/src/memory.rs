@@ -14,9 +14,8 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use weir_admission::policy::share::{MemorySample, Memtables, TenantMemory, to_seal};
 use weir_admission::{Held, Part, Pool};
-use weir_io::{Clock, Error, Memory, Nanos, Owner, Result, sleep_until};
+use weir_io::{Clock, Error, Event, Memory, Nanos, Owner, Result, sleep_until};
 
-use crate::event::Event;
 use crate::partition::Partition;
 
 /// The part of the budget that only tenants within their share may take: a quarter.
@@ -208,7 +207,7 @@ impl WriteMemory {
             since: bytes.since,
         });
         let tenant = |(tenant, part): (u32, Part)| TenantMemory { tenant, used: part.used, reserve: part.reserve };
-        let mut sample = MemorySample {
+        let sample = MemorySample {
             capacity: self.capacity,
             used,
             leaving: bytes.iter().map(|bytes| bytes.leaving).sum(),
@@ -216,12 +215,10 @@ impl WriteMemory {
             tenants: self.pool.parts().into_iter().filter(|(_, part)| part.used > 0).map(tenant).collect(),
             memtables: memtables.collect(),
         };
-        while let Some(owner) = to_seal(&sample) {
+        for owner in to_seal(&sample) {
             let Ok(place) = awake.binary_search_by_key(&owner, |partition| partition.owner) else { return };
-            let held = std::mem::take(&mut sample.memtables[place].held);
-            tracing::debug!(?owner, held, used, "flushing for room in the write memory");
+            tracing::debug!(?owner, held = sample.memtables[place].held, used, "flushing for room in the write memory");
             awake[place].seal();
-            sample.leaving += held;
         }
     }
 }

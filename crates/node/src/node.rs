@@ -126,9 +126,8 @@ impl Node {
 
     /// What held for `owner` at `at` of the node's clock, in words; `None` if that is forgotten, or it was asleep.
     pub fn why(&self, owner: Owner, at: Nanos) -> Option<String> {
-        let ticks = self.ticks();
-        let tick = ticks.iter().rfind(|tick| tick.sample.now <= at)?;
-        explain(tick, owner)
+        let tick = self.shared.ticker.tick_at(at)?;
+        explain(&tick, owner)
     }
 
     /// All tenants, by name.

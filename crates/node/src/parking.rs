@@ -6,7 +6,7 @@
 //! 3. When the scope admits it again it waits for a slot, and comes before what this tree might begin.
 //! 4. What is parked may bar the way of something more urgent ([`weir_lsm::Tree::parked_in_the_way`]): level 0, which wants to go down (U-6). Then,
 //!    if it is half done, it goes on to its end: that is less work than to begin again. If not it is *released*: cancelled, its
-//!    claims with it. So it is after a minute, and when memory is short.
+//!    claims with it. So it is after a minute unless it is to be finished, and when memory is short.
 //!
 //! U-6 would commit what is finished of a released job up to some key, and clip the inputs that straddle it. That needs a bound on every table,
 //! in the manifest and in every read, for the sake of half a job at most. What is thrown away is counted instead, so that
@@ -189,8 +189,14 @@ impl Partition {
         };
         let mut decided = pin!(self.progress.wait(look));
         let mut too_long = pin!(sleep_until(&self.clock, self.clock.now() + PARKED_NANOS_MAX));
+        let must_finish = || {
+            let mut must_finish = false;
+            self.parking.find(control, |parked| must_finish = parked.must_finish);
+            must_finish
+        };
         poll_fn(|cx| match decided.as_mut().poll(cx) {
             Poll::Ready(verdict) => Poll::Ready(verdict),
+            Poll::Pending if must_finish() => Poll::Pending,
             Poll::Pending => too_long.as_mut().poll(cx).map(|()| Some(Verdict::Release)),
         })
         .await
@@ -235,5 +241,50 @@ impl Partition {
             parked.verdict = Some(Verdict::Release);
         }
         self.progress.notify();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_io::Fs;
+    use weir_io::sim::{DeviceSpec, FaultPlan, Sim, SimFs};
+
+    use super::*;
+    use crate::{Machine, Node, NodeConfig};
+
+    const SEC: Nanos = 1_000_000_000;
+
+    #[test]
+    fn what_is_to_be_finished_waits_for_a_slot_longer_than_a_minute() {
+        let sim = Sim::new(1);
+        let fs = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng());
+        let machine = Machine { fs: fs as Arc<dyn Fs>, clock: sim.clock(), spawn: sim.spawner(), salt: 7 };
+        // Others have all the slots, for ever.
+        let config = NodeConfig { compaction_slots: 0, ..NodeConfig::new("/weir") };
+        let node = sim.block_on(Node::open(&config, machine)).expect("the node opens");
+        let partition = sim.block_on(node.default_partition()).expect("opens");
+        let mut batch = weir_model::Batch::new();
+        batch.put(b"key", b"value");
+        sim.block_on(partition.write(&batch)).map(drop).expect("no faults");
+        partition.tree.seal();
+        let job = partition.tree.next_flush().expect("one memtable is full");
+        let (facts, control) = (job.facts(), job.control());
+        let verdicts = Arc::new(Mutex::new(Vec::new()));
+        for must_finish in [false, true] {
+            let (parked, handle, seen) = (Arc::clone(&partition), Arc::clone(&control), Arc::clone(&verdicts));
+            sim.spawn(async move {
+                let verdict = parked.park(facts, &handle, None).await;
+                seen.lock().push(matches!(verdict, Some(Verdict::Release)));
+            });
+            sim.run_until(sim.now() + SEC);
+            partition.parking.find(&control, |parked| parked.must_finish = must_finish);
+            sim.run_until(sim.now() + 58 * SEC);
+            assert_eq!(verdicts.lock().len(), 0);
+            sim.run_until(sim.now() + 60 * SEC);
+            assert_eq!(std::mem::take(&mut *verdicts.lock()), if must_finish { vec![] } else { vec![true] });
+        }
+        partition.release_parked();
+        sim.run_until(sim.now() + SEC);
+        assert_eq!(*verdicts.lock(), [true], "memory was short");
     }
 }

@@ -153,6 +153,11 @@ impl Ticker {
         Recording::new(self.config.profile, settings(&self.config), history.forgotten(), ticks)
     }
 
+    /// The tick whose decision held at `at`; `None` if that is forgotten.
+    pub fn tick_at(&self, at: Nanos) -> Option<Arc<Tick>> {
+        self.history.lock().at(at).cloned()
+    }
+
     /// The last tick.
     pub fn last_tick(&self) -> Option<Arc<Tick>> {
         self.history.lock().last().cloned()

@@ -1,9 +1,9 @@
 //! How long the way to sleep is.
 
-use weir_admission::Limits;
 use weir_admission::cost::Capacity;
+use weir_admission::{Direction, Limits, Rank};
 use weir_io::sim::{DeviceSpec, FaultPlan, Sim, SimFs};
-use weir_io::{Fs, Nanos, sleep_until};
+use weir_io::{Fs, Nanos, Owner, sleep_until};
 use weir_model::{Batch, TenantName};
 
 use super::*;
@@ -85,4 +85,30 @@ fn idle_partitions_fall_asleep_side_by_side() {
     });
     // Each takes half a second, most of it alone.
     assert!(last - first < 2 * SEC, "{} ns between the first and the last", last - first);
+}
+
+#[test]
+fn who_waits_for_a_sleeper_does_not_wait_until_all_others_are_silent() {
+    let sim = Sim::new(2);
+    let node = open(&sim, &config(1_000_000), DeviceSpec::shared(10_000_000));
+    let home = home(&node, &TenantName::built_in());
+    fill(&sim, &home, 100);
+    sim.run_until(sim.now() + 2 * SEC);
+    // Others ask for more than the device has, at all times, and are strictly first.
+    for partition in 100..104 {
+        let (gate, clock) = (Arc::clone(node.gate()), sim.clock());
+        sim.spawn(async move {
+            while clock.now() < 60 * SEC {
+                let owner = Owner { tenant: 9, partition };
+                drop(gate.request(owner, Rank::Foreground, Direction::Read, 4096).await);
+            }
+        });
+    }
+    let sleeper = Arc::clone(&home);
+    sim.spawn(async move { sleeper.sleep().await });
+    sim.run_until(sim.now() + 2 * SEC);
+    assert_eq!(home.state(), HomeState::Leaving, "background waits for all foreground");
+    let begin = sim.now();
+    drop(sim.block_on(home.partition()).expect("wakes"));
+    assert!(sim.now() - begin < 3 * SEC, "{} ns", sim.now() - begin);
 }

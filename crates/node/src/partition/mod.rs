@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use weir_admission::{Account, Direction, PartitionGate};
-use weir_io::{Clock, Error, ErrorKind, Fs, FsLock, Owner, Result};
+use weir_io::{Clock, Error, ErrorKind, Event, Fs, FsLock, Owner, Result};
 use weir_log::{Log, Recovery, SyncMode, WriteAheadLog};
 use weir_lsm::{Held, Tree, TreeKnobs};
 use weir_model::LogIndex;
@@ -40,7 +40,6 @@ pub(crate) use self::open::Opening;
 pub use self::read::{Page, Record};
 use self::turns::Turns;
 use crate::control::Control;
-use crate::event::Event;
 use crate::memory::WriteMemory;
 use crate::metrics::{Counters, PartitionMetrics};
 use crate::parking::Parking;

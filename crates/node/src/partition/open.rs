@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
 use parking_lot::Mutex;
 use weir_admission::{Account, Limits, PartitionGate};
-use weir_io::{Class, Clock, Fs, FsLock, Owner, Result, Tag};
+use weir_io::{Class, Clock, Event, Fs, FsLock, Owner, Result, Tag};
 use weir_log::{Log, LogOptions, WriteAheadLog};
 use weir_lsm::cache::BlockCache;
 use weir_lsm::{Env, Tree};
@@ -16,7 +16,6 @@ use super::replay::Replay;
 use super::turns::Turns;
 use crate::config::NodeConfig;
 use crate::control::Control;
-use crate::event::Event;
 use crate::home::Leave;
 use crate::memory::WriteMemory;
 use crate::metrics::Counters;
@@ -56,6 +55,22 @@ pub(crate) struct Opening<'a> {
     pub counters: Arc<Counters>,
 }
 
+/// While it is there, what the partition does is what a client waits for.
+struct Awaited(Option<Arc<PartitionGate>>);
+
+impl Awaited {
+    fn new(gates: Option<Arc<PartitionGate>>) -> Self {
+        gates.iter().for_each(|gates| gates.set_is_awaited(true));
+        Self(gates)
+    }
+}
+
+impl Drop for Awaited {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|gates| gates.set_is_awaited(false));
+    }
+}
+
 impl Partition {
     /// Opens the tree, replays the log into it, and is then ready to serve.
     pub(crate) async fn open(opening: Opening<'_>) -> Result<Arc<Partition>> {
@@ -90,6 +105,7 @@ impl Partition {
         if !config.profile.gathers_l0() {
             options.l0_gather = options.l0_trigger;
         }
+        let awaited = Awaited::new(gates.clone());
         let tree = Tree::open(env, options).await?;
         let log_dir = dir.join("log");
         let options =
@@ -98,6 +114,7 @@ impl Partition {
         let mut apply = |index, payload: &[u8]| replay.apply(index, payload);
         let (log, recovery) = Log::open(Arc::clone(&fs), &log_dir, options, tree.persisted(), &mut apply).await?;
         replay.finish().await;
+        drop(awaited);
         let partition = Arc::new(Partition {
             owner,
             policy_knobs: Mutex::new(tree.knobs()),
@@ -177,8 +194,7 @@ impl Partition {
     pub(crate) fn hurry(&self) {
         if let Some(gates) = &self.gates {
             gates.foreground().set_limits(Limits::UNLIMITED);
-            gates.set_flush_may_rush(true);
-            gates.set_flush_is_urgent(true);
+            gates.set_is_awaited(true);
         }
     }
 

@@ -7,11 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use weir_io::{Error, Op, Result};
+use weir_io::{Error, Event, Op, Result};
 use weir_lsm::{Stall, Tree};
 use weir_model::{BatchRef, LogIndex};
 
-use crate::event::Event;
 use crate::memory::WriteMemory;
 use crate::workers::Workers;
 

@@ -66,9 +66,38 @@ impl Partition {
         if self.must_wait() {
             self.wait_out_stall(key_bytes).await?;
         }
-        let _room = self.room(key_bytes).await?;
+        let room = self.room(key_bytes).await?;
+        let outcome = self.decided(keys, &mut batch, change).await?;
+        drop(room);
+        if outcome.1.is_some() {
+            self.pay_for(batch.as_bytes().len().saturating_sub(key_bytes)).await;
+        }
+        Ok(outcome)
+    }
+
+    /// Pays for what an update wrote beyond its keys, which nobody knew before it was decided: before its writer is answered and comes
+    /// again. So much more than the write memory holds may be taken: what all writers change at the same moment.
+    async fn pay_for(self: &Arc<Self>, bytes: usize) {
+        if self.must_wait() {
+            self.take_turn(bytes).await;
+        }
+        if let Err(error) = self.room(bytes).await {
+            // Waiting has no end in sight; the update is done all the same, and the next one will be refused.
+            tracing::debug!(owner = ?self.owner, %error, "no room for what an update has written");
+        }
+    }
+
+    async fn decided<R, F>(
+        self: &Arc<Self>,
+        keys: &[&[u8]],
+        batch: &mut Batch,
+        change: &mut Option<F>,
+    ) -> Result<(R, Option<Commit>)>
+    where
+        F: FnOnce(&[Option<Record>], &mut Batch) -> R,
+    {
         let lookups = loop {
-            match self.attempt(keys, &mut batch, change)? {
+            match self.attempt(keys, batch, change)? {
                 Attempt::Done(answer, commit) => return Ok((answer, commit)),
                 Attempt::Reading(lookups) => break lookups,
                 Attempt::Busy => {
@@ -82,7 +111,7 @@ impl Partition {
         for lookup in lookups {
             found.push(lookup.await?);
         }
-        let outcome = self.decide(found, &mut batch, change, self.order.lock());
+        let outcome = self.decide(found, batch, change, self.order.lock());
         drop(latched);
         outcome
     }

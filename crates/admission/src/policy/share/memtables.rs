@@ -3,6 +3,8 @@
 //! Memory that is on its way to tables comes back by itself. What is left (memtables that take writes, or wait for company to be flushed) must
 //! leave room for the next ones to fill while it is written, and there must be some way out whenever somebody waits.
 
+use std::cmp::Reverse;
+
 use weir_io::{Nanos, Owner};
 
 /// Flushing less than this part of the budget for fairness' sake makes small tables and helps nobody.
@@ -47,37 +49,44 @@ pub struct MemorySample {
     pub memtables: Vec<Memtables>,
 }
 
-/// The partition whose memtables should be sealed and flushed now; `None` if nobody's. Ask again after that has been done.
+/// The partitions whose memtables should be sealed and flushed now, in this order.
 ///
-/// It is the largest of the tenant that is most above its share (an equal part of the budget, and never less than its reserve), if that is worth a
-/// flush. Otherwise the oldest: a memtable that fills slowly keeps its memory longest for the bytes it saves, and one of a tenant that
+/// First the largest of the tenant that is most above its share (an equal part of the budget, and never less than its reserve), if that is worth a
+/// flush, and so on. Then the oldest: a memtable that fills slowly keeps its memory longest for the bytes it saves, and one of a tenant that
 /// rests for nothing. Who is within its reserve keeps what it has.
-pub fn to_seal(sample: &MemorySample) -> Option<Owner> {
-    let held: u64 = sample.memtables.iter().map(|memtables| memtables.held).sum();
-    let staying = sample.used.saturating_sub(sample.leaving);
-    let is_short = held > sample.capacity / 2
-        || staying > sample.capacity / 4 * 3
-        || (sample.is_waited_for && sample.leaving == 0);
-    if !is_short {
-        return None;
+pub fn to_seal(sample: &MemorySample) -> Vec<Owner> {
+    let mut held: u64 = sample.memtables.iter().map(|memtables| memtables.held).sum();
+    let mut leaving = sample.leaving;
+    let is_short = |held: u64, leaving: u64| {
+        held > sample.capacity / 2
+            || sample.used.saturating_sub(leaving) > sample.capacity / 4 * 3
+            || (sample.is_waited_for && leaving == 0)
+    };
+    if !is_short(held, leaving) {
+        return Vec::new();
     }
     let share = sample.capacity / (sample.tenants.len() as u64).max(1);
-    let tenant = |memtables: &Memtables| {
+    let candidate = |memtables: &Memtables| {
         let place = sample.tenants.binary_search_by_key(&memtables.owner.tenant, |tenant| tenant.tenant);
-        place.map(|place| sample.tenants[place]).unwrap_or_default()
+        let tenant = place.map(|place| sample.tenants[place]).unwrap_or_default();
+        let above = tenant.used.saturating_sub(share.max(tenant.reserve)).min(memtables.held);
+        let above = Some(above).filter(|above| *above >= sample.capacity / WORTH);
+        (memtables.held > 0 && tenant.used > tenant.reserve).then_some((above, *memtables))
     };
-    let above = |memtables: &Memtables| {
-        let tenant = tenant(memtables);
-        tenant.used.saturating_sub(share.max(tenant.reserve)).min(memtables.held)
+    // What one gives changes nothing in how the others stand: sorted once, they give until it is enough.
+    let mut candidates: Vec<_> = sample.memtables.iter().filter_map(candidate).collect();
+    candidates.sort_unstable_by_key(|(above, memtables)| {
+        let age = if above.is_some() { 0 } else { memtables.since };
+        (Reverse(*above), age, memtables.owner)
+    });
+    let mut order = candidates.into_iter();
+    let next = || {
+        let (_, memtables) = is_short(held, leaving).then(|| order.next()).flatten()?;
+        held -= memtables.held;
+        leaving += memtables.held;
+        Some(memtables.owner)
     };
-    let may_give = || {
-        let beyond_reserve = |memtables: &&Memtables| tenant(memtables).used > tenant(memtables).reserve;
-        sample.memtables.iter().filter(|memtables| memtables.held > 0).filter(beyond_reserve)
-    };
-    let greediest = may_give().max_by_key(|memtables| (above(memtables), std::cmp::Reverse(memtables.owner)));
-    let greediest = greediest.filter(|memtables| above(memtables) >= sample.capacity / WORTH);
-    let oldest = || may_give().min_by_key(|memtables| (memtables.since, memtables.owner));
-    greediest.or_else(oldest).map(|memtables| memtables.owner)
+    std::iter::from_fn(next).collect()
 }
 
 #[cfg(test)]
@@ -105,38 +114,38 @@ mod tests {
 
     #[test]
     fn as_long_as_the_next_memtables_fit_nothing_happens() {
-        assert_eq!(to_seal(&sample(&[(1, 30, 30), (2, 20, 20)])), None);
-        assert_eq!(to_seal(&sample(&[(1, 80, 30), (2, 20, 20)])), None, "what is being flushed comes back by itself");
-        assert_eq!(to_seal(&sample(&[])), None);
+        assert_eq!(to_seal(&sample(&[(1, 30, 30), (2, 20, 20)])), []);
+        assert_eq!(to_seal(&sample(&[(1, 80, 30), (2, 20, 20)])), [], "what is being flushed comes back by itself");
+        assert_eq!(to_seal(&sample(&[])), []);
     }
 
     #[test]
     fn who_is_most_above_its_share_gives() {
-        assert_eq!(to_seal(&sample(&[(1, 10, 10), (2, 63, 63)])), Some(owner(2)));
+        assert_eq!(to_seal(&sample(&[(1, 10, 10), (2, 63, 63)])), [owner(2)]);
         // Tenant 1 is far above, but has given what it had: sealing the crumbs that are left would help nobody.
-        assert_eq!(to_seal(&sample(&[(1, 50, 1), (2, 46, 46), (3, 10, 10)])), Some(owner(2)));
+        assert_eq!(to_seal(&sample(&[(1, 50, 1), (2, 46, 46), (3, 10, 10)])), [owner(2)]);
     }
 
     #[test]
     fn where_nobody_is_far_above_the_oldest_goes() {
-        assert_eq!(to_seal(&sample(&[(1, 5, 5), (2, 20, 20), (3, 30, 30)])), Some(owner(1)));
+        assert_eq!(to_seal(&sample(&[(1, 5, 5), (2, 20, 20), (3, 30, 30)])), [owner(1)]);
     }
 
     #[test]
     fn who_is_within_its_reserve_keeps_what_it_has() {
         let mut reserved = sample(&[(1, 60, 60), (2, 5, 5)]);
         reserved.tenants[0].reserve = 60;
-        assert_eq!(to_seal(&reserved), Some(owner(2)));
+        assert_eq!(to_seal(&reserved), [owner(2)]);
         reserved.memtables.pop();
-        assert_eq!(to_seal(&reserved), None);
+        assert_eq!(to_seal(&reserved), []);
     }
 
     #[test]
     fn what_readers_hold_counts_and_whoever_waits_is_helped() {
         let held_by_readers = MemorySample { used: 80, ..sample(&[(1, 10, 10)]) };
-        assert_eq!(to_seal(&held_by_readers), Some(owner(1)));
+        assert_eq!(to_seal(&held_by_readers), [owner(1)]);
         let waiting = MemorySample { is_waited_for: true, ..sample(&[(1, 3, 3), (2, 2, 2)]) };
-        assert_eq!(to_seal(&waiting), Some(owner(1)));
-        assert_eq!(to_seal(&MemorySample { leaving: 1, ..waiting }), None, "a flush is on its way");
+        assert_eq!(to_seal(&waiting), [owner(1)]);
+        assert_eq!(to_seal(&MemorySample { leaving: 1, ..waiting }), [], "a flush is on its way");
     }
 }

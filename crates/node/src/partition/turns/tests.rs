@@ -147,3 +147,17 @@ fn who_goes_away_leaves_his_turn_to_the_others() {
     sim.run_until(begin + 300 * MS);
     assert_eq!((of(&first), of(&last)), ([1, 0], [1, 0]), "a hundred turns of 100 ms were given back");
 }
+
+#[test]
+fn an_update_pays_for_what_it_writes_and_not_for_its_key_alone() {
+    let sim = Sim::new(4);
+    let (_node, partition) = open(&sim, &config(), DeviceSpec::instant());
+    partition.set_write_rate(Some(1 << 20));
+    let begin = sim.now();
+    for _ in 0..10 {
+        let change = |_: &[Option<crate::partition::Record>], batch: &mut Batch| batch.put(b"key", &[7; 50 << 10]);
+        sim.block_on(partition.update(&[b"key"], change)).expect("an update");
+    }
+    let took = sim.now() - begin;
+    assert!((400 * MS..600 * MS).contains(&took), "500 KiB at 1 MiB a second took {took} ns");
+}

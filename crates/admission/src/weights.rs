@@ -1,0 +1,50 @@
+//! What share of a class each owner has at a gate (C-8).
+
+use std::collections::BTreeMap;
+
+use weir_io::Owner;
+
+/// Reserved bandwidth by owner, in bytes per second. Who has none set weighs as much as the others do on average: beside tenants with
+/// large reservations, a fixed weight would make one that bought no fixed part the least of all.
+#[derive(Debug, Default)]
+pub(crate) struct Weights {
+    of: BTreeMap<Owner, u64>,
+    sum: u128,
+}
+
+impl Weights {
+    /// `None` forgets what was set.
+    pub(crate) fn set(&mut self, owner: Owner, weight: Option<u64>) {
+        let weight = weight.map(|weight| weight.max(1));
+        let before = match weight {
+            Some(weight) => self.of.insert(owner, weight),
+            None => self.of.remove(&owner),
+        };
+        self.sum = self.sum + u128::from(weight.unwrap_or(0)) - u128::from(before.unwrap_or(0));
+    }
+
+    /// At least 1.
+    pub(crate) fn of(&self, owner: Owner) -> u64 {
+        let average = || self.sum.checked_div(self.of.len() as u128).map_or(1, |average| average as u64);
+        self.of.get(&owner).copied().unwrap_or_else(average)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_none_weighs_as_much_as_the_others_do() {
+        let owner = |partition| Owner { tenant: 1, partition };
+        let mut weights = Weights::default();
+        assert_eq!(weights.of(owner(1)), 1);
+        weights.set(owner(1), Some(u64::MAX));
+        weights.set(owner(2), Some(0));
+        assert_eq!([1, 2, 3].map(|who| weights.of(owner(who))), [u64::MAX, 1, 1 << 63]);
+        weights.set(owner(1), Some(3));
+        assert_eq!([1, 2, 3].map(|who| weights.of(owner(who))), [3, 1, 2]);
+        weights.set(owner(1), None);
+        assert_eq!([1, 2, 3].map(|who| weights.of(owner(who))), [1, 1, 1]);
+    }
+}
