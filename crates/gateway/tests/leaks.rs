@@ -10,6 +10,7 @@ mod support;
 
 use std::sync::Arc;
 
+use support::table::{WORDS, subcommands};
 use support::tenants::{connect, start_at};
 use support::{Client, Running, TestClock, encode};
 use weir_gateway::Settings;
@@ -21,56 +22,6 @@ const CANARY: &str = "canary";
 const KEYS: usize = 60;
 /// What Ada's keys are that Bob guesses.
 const GUESSED: &str = "ada-key-7";
-
-/// Words that mean something behind some command.
-const WORDS: [&str; 46] = [
-    "MATCH",
-    "COUNT",
-    "TYPE",
-    "string",
-    "ID",
-    "ADDR",
-    "LADDR",
-    "USER",
-    "SKIPME",
-    "yes",
-    "no",
-    "NX",
-    "XX",
-    "GET",
-    "EX",
-    "PX",
-    "KEEPTTL",
-    "REPLACE",
-    "DB",
-    "STORE",
-    "BY",
-    "LIMIT",
-    "FILTERBY",
-    "PATTERN",
-    "normal",
-    "all",
-    "everything",
-    "IDX",
-    "LEN",
-    "SETNAME",
-    "AUTH",
-    "AND",
-    "OR",
-    "NOT",
-    "XOR",
-    "BYTE",
-    "u8",
-    "SET",
-    "INCRBY",
-    "SAMPLES",
-    "ABSTTL",
-    "0",
-    "1",
-    "3",
-    "-1",
-    "slowlog-log-slower-than",
-];
 
 /// One server, and Bob's connection to it.
 struct Side {
@@ -156,18 +107,6 @@ fn inventory(ada: &mut Client) -> Vec<String> {
         all.extend((0..KEYS).map(|i| ada.say(&format!("PTTL {CANARY}-key-{i}"))));
     }
     all
-}
-
-/// The subcommands that `NAME HELP` tells of.
-fn subcommands(client: &mut Client, name: &str) -> Vec<String> {
-    let help = client.say(&format!("{name} HELP"));
-    if !help.starts_with('*') {
-        return Vec::new();
-    }
-    let lines = help.split("\r\n").filter_map(|line| line.strip_prefix('+')).skip(1);
-    let words = lines.flat_map(|line| line.split(':').next().unwrap_or("").split('|'));
-    let named = words.filter_map(|part| part.split_whitespace().next());
-    named.filter(|word| word.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'-')).map(str::to_owned).collect()
 }
 
 struct Pair {

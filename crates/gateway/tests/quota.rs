@@ -31,6 +31,7 @@ fn every_command_is_charged_what_it_read_and_wrote() {
     for (args, reads, writes) in [
         (&["GET", "none"][..], 1, 0),
         (&["SET", "a", "1"], 0, 1),
+        (&["SCAN", "0"], 1, 0),
         (&["SET", "four", &four], 0, 5),
         (&["SET", "large", &large, "EX", "100"], 0, 10),
         (&["GET", "four"], 1, 0),
@@ -49,10 +50,12 @@ fn every_command_is_charged_what_it_read_and_wrote() {
         (&["SETNX", "a", &four], 0, 1),
         (&["DEL", "a", "none", "n"], 0, 3),
         (&["MSET", "x", "1", "y", &four], 0, 6),
-        (&["SCAN", "0"], 1, 0),
+        // By now there are 18 KB: values lie beside their keys, and are read with them.
+        (&["SCAN", "0"], 5, 0),
+        (&["DBSIZE"], 5, 0),
         (&["PING"], 0, 0),
         // It counts keys, and does not wait for that.
-        (&["INFO"], 1, 0),
+        (&["INFO"], 5, 0),
         (&["INFO", "server"], 0, 0),
         (&["GET"], 0, 0),
         (&["NOSUCH"], 0, 0),
@@ -141,5 +144,106 @@ fn what_reads_a_key_waits_its_turn_under_whatever_name() {
     }
     for free in ["OBJECT HELP", "MEMORY DOCTOR", "MEMORY STATS"] {
         assert!(client.say(free).starts_with(['*', '$']), "{free}");
+    }
+}
+
+/// Twenty values of a megabyte.
+fn fill(client: &mut Client) {
+    let value = "v".repeat(1 << 20);
+    (0..20).for_each(|i| assert_eq!(client.ask(&["SET", &format!("k{i:02}"), &value]), b"+OK\r\n"));
+}
+
+#[test]
+fn going_through_keys_costs_the_values_beside_them_and_waits_between_the_pages() {
+    let (weir, mut client) = start(UnitLimits { rcu: 1_000_000, ..UnitLimits::default() });
+    fill(&mut client);
+    let units = || weir.store.quota.stats(Unit::Read).units;
+    let before = units();
+    assert_eq!(client.say("DBSIZE"), ":20\r\n");
+    assert!((20 * 256..21 * 257).contains(&(units() - before)), "{}", units() - before);
+    let before = units();
+    assert!(client.say("SCAN 0 COUNT 1000").starts_with("*2\r\n"));
+    assert!((256..600).contains(&(units() - before)), "one call passes a megabyte: {}", units() - before);
+    // With a few units a second it goes on as they come, and is not refused in the middle.
+    let limits = UnitLimits { rcu: 100, on_limit: OnLimit::Refuse, ..UnitLimits::default() };
+    weir.store.quota.set_limits(&limits);
+    weir.clock.advance(10);
+    weir.clock.freeze();
+    client.send(&encode(&["DBSIZE"]));
+    let counted = || weir.store.scanned_bytes.load(std::sync::atomic::Ordering::Relaxed);
+    let from = counted();
+    client.stream.set_read_timeout(Some(std::time::Duration::from_millis(50))).expect("a socket");
+    assert!(client.stream.peek(&mut [0]).is_err(), "it waits");
+    assert!(counted() - from < 4 << 20, "{} bytes at once", counted() - from);
+    client.stream.set_read_timeout(Some(std::time::Duration::from_millis(5))).expect("a socket");
+    let mut seconds = 0;
+    while client.stream.peek(&mut [0]).is_err() {
+        weir.clock.advance(1);
+        seconds += 1;
+    }
+    assert!(seconds > 10, "{seconds} seconds");
+    client.stream.set_read_timeout(Some(std::time::Duration::from_secs(30))).expect("a socket");
+    assert_eq!(client.reply(), b":20\r\n");
+}
+
+#[test]
+fn going_through_short_entries_costs_a_unit_for_ten_of_them() {
+    let (weir, mut client) = start(UnitLimits { rcu: 1_000_000, ..UnitLimits::default() });
+    let value = "v".repeat(300);
+    (0..100).for_each(|i| assert_eq!(client.ask(&["SET", &format!("k{i:02}"), &value]), b"+OK\r\n"));
+    for (question, units) in [("SCAN 0", 1), ("SCAN 0 COUNT 50", 5), ("DBSIZE", 10), ("KEYS k9*", 10)] {
+        let before = weir.store.quota.stats(Unit::Read).units;
+        client.say(question);
+        assert_eq!(weir.store.quota.stats(Unit::Read).units - before, units, "{question}");
+    }
+}
+
+#[test]
+fn info_counts_what_is_cheap_and_remembers_the_rest() {
+    let (weir, mut client) = start(UnitLimits { rcu: 1_000_000, ..UnitLimits::default() });
+    weir.clock.freeze();
+    let scanned = || weir.store.scanned_bytes.load(std::sync::atomic::Ordering::Relaxed);
+    let mut keys = || {
+        let before = scanned();
+        let text = client.say("INFO keyspace");
+        let keys = text
+            .split_once("db0:keys=")
+            .map_or(0, |(_, rest)| rest.split(',').next().and_then(|keys| keys.parse().ok()).unwrap_or(0));
+        (keys, scanned() - before)
+    };
+    let mut writer = weir.connect();
+    writer.say("MSET a 1 b 2");
+    assert_eq!(keys().0, 2);
+    writer.say("DEL a");
+    assert_eq!(keys().0, 1, "what is cheap is always right");
+    writer.say("DEL b");
+    fill(&mut writer);
+    let (some, bytes) = keys();
+    assert!((1..20).contains(&some) && bytes <= 5 << 18, "{some} keys, {bytes} bytes");
+    assert_eq!(keys(), (some, 0), "remembered");
+    weir.clock.advance(11);
+    assert!(keys().1 > 0);
+    weir.clock.advance(11);
+    weir.store.is_asleep.store(true, std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(keys(), (some, 0), "nobody is woken");
+    weir.store.is_asleep.store(false, std::sync::atomic::Ordering::Relaxed);
+    // Without units it says what it knows, and neither waits nor is refused.
+    weir.store.quota.set_limits(&UnitLimits { on_limit: OnLimit::Refuse, ..ONE_A_SECOND });
+    while !writer.say("GET none").starts_with("-THROTTLED") {}
+    assert_eq!(keys(), (some, 0));
+    weir.store.quota.set_limits(&UnitLimits::default());
+    writer.say("FLUSHALL");
+    assert_eq!(keys().0, 0);
+}
+
+#[test]
+fn random_keys_are_not_looked_for_through_gigabytes() {
+    let (weir, mut client) = start(UnitLimits::default());
+    fill(&mut client);
+    for _ in 0..5 {
+        let before = weir.store.scanned_bytes.load(std::sync::atomic::Ordering::Relaxed);
+        assert!(client.say("RANDOMKEY").starts_with("$3\r\nk"));
+        let passed = weir.store.scanned_bytes.load(std::sync::atomic::Ordering::Relaxed) - before;
+        assert!(passed <= 6 << 20, "{passed} bytes");
     }
 }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
-use weir_io::Rng;
+use weir_io::{Nanos, Rng};
+use weir_model::DATABASES;
 
 use super::book::Book;
 use super::{Grant, Standing, Tenancy};
@@ -32,6 +33,7 @@ pub(crate) struct Account {
     pub(crate) cursors: Cursors,
     pub(crate) slowlog: Slowlog,
     pub(crate) pause: Pause,
+    pub(crate) key_counts: KeyCounts,
     tenancy: Arc<dyn Tenancy>,
     connections: AtomicUsize,
     admitted: AtomicU64,
@@ -79,6 +81,37 @@ impl Account {
         let more = |now: u64| now.checked_add(bytes).filter(|&sum| sum <= UNREAD_BYTES_MAX);
         self.unread_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
         Some(Unread { account: Arc::clone(self), bytes })
+    }
+}
+
+/// What `INFO` has counted of a database.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KeyCount {
+    pub(crate) keys: usize,
+    /// When, in nanoseconds of the server's clock.
+    pub(crate) at: Nanos,
+    /// It is not to be counted at every question.
+    pub(crate) is_costly: bool,
+}
+
+/// Of every database what was counted last.
+#[derive(Default)]
+pub(crate) struct KeyCounts(Mutex<[Option<KeyCount>; DATABASES as usize]>);
+
+impl KeyCounts {
+    pub(crate) fn get(&self, database: u8) -> Option<KeyCount> {
+        self.0.lock().get(usize::from(database)).copied().flatten()
+    }
+
+    pub(crate) fn set(&self, database: u8, count: KeyCount) {
+        if let Some(place) = self.0.lock().get_mut(usize::from(database)) {
+            *place = Some(count);
+        }
+    }
+
+    /// Something was emptied.
+    pub(crate) fn forget(&self) {
+        *self.0.lock() = Default::default();
     }
 }
 
@@ -139,6 +172,7 @@ impl Accounts {
             cursors: Cursors::new(all.rng.next_u64()),
             slowlog: Slowlog::default(),
             pause: Pause::default(),
+            key_counts: KeyCounts::default(),
             tenancy: Arc::clone(&grant.tenancy),
             connections: AtomicUsize::new(0),
             admitted: AtomicU64::new(0),

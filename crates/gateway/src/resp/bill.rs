@@ -6,7 +6,8 @@
 //! - A read costs a unit for every 4 KiB of each value, at least one for each key, found or not.
 //! - A write costs a unit for every KiB of each key and value, at least one for each key, whether it changed or not. A
 //!   look at old values of up to 4 KiB is included; longer ones are read units.
-//! - What goes through many keys costs a unit for every ten of them.
+//! - What goes through many keys costs a unit for every ten of them, and for every 4 KiB of keys and values that it passes:
+//!   values lie beside their keys. It pays a page at a time, and waits between the pages.
 //! - What touches no data is free: a tenant above its limits can still ask what is going on.
 
 use std::ops::Deref;
@@ -27,6 +28,8 @@ const SCANNED_PER_UNIT: usize = 10;
 pub(super) struct Bill {
     reads: u64,
     writes: u64,
+    /// Read units paid since the command began, beside what was charged before.
+    reads_paid: u64,
 }
 
 /// What a command is charged before it runs.
@@ -54,7 +57,7 @@ impl Charge {
         let keys = (first..(last + 1).min(end)).step_by(step);
         let count = (keys.len() as u64).max(1);
         if !writes {
-            let bill = Bill { reads: count, writes: 0 };
+            let bill = Bill { reads: count, ..Bill::default() };
             return Self { estimate: bill, least: bill };
         }
         // All that follows a key up to the next is taken for its value, options included.
@@ -64,7 +67,10 @@ impl Charge {
             write_units(bytes as u64)
         };
         let estimate = keys.map(cost).sum::<u64>().max(1);
-        Self { estimate: Bill { reads: 0, writes: estimate }, least: Bill { reads: 0, writes: count } }
+        Self {
+            estimate: Bill { writes: estimate, ..Bill::default() },
+            least: Bill { writes: count, ..Bill::default() },
+        }
     }
 
     /// Units charged in advance.
@@ -117,7 +123,28 @@ impl Bill {
 
     /// A page of keys was gone through.
     pub(super) fn scanned(&mut self, page: &Page) {
-        self.reads += page.keys.len().div_ceil(SCANNED_PER_UNIT) as u64;
+        let passed = if page.passed_bytes == 0 { 0 } else { read_units(page.passed_bytes) };
+        self.reads += passed.max(page.keys.len().div_ceil(SCANNED_PER_UNIT) as u64);
+    }
+
+    /// Read units that the command has cost and not paid; they are paid now.
+    pub(super) fn take_unpaid(&mut self) -> u64 {
+        let unpaid = self.reads.saturating_sub(self.reads_paid);
+        self.reads_paid += unpaid;
+        unpaid
+    }
+
+    /// So many read units were charged since the command began.
+    pub(super) fn paid(&mut self, units: u64) {
+        self.reads_paid += units;
+    }
+
+    /// What of `unit` was charged since the command began.
+    pub(super) fn charged(self, unit: Unit) -> u64 {
+        match unit {
+            Unit::Read => self.reads_paid,
+            Unit::Write => 0,
+        }
     }
 }
 
@@ -189,10 +216,10 @@ mod tests {
 
     #[test]
     fn what_is_owed_is_what_was_done_and_never_less_than_one_for_each_key() {
-        let least = Bill { reads: 0, writes: 3 };
-        let charge = Charge { estimate: Bill { reads: 0, writes: 4 }, least };
+        let least = Bill { writes: 3, ..Bill::default() };
+        let charge = Charge { estimate: Bill { writes: 4, ..Bill::default() }, least };
         assert_eq!(charge.owed(Unit::Write, Bill::default()), 3);
-        assert_eq!(charge.owed(Unit::Write, Bill { reads: 2, writes: 9 }), 9);
-        assert_eq!(charge.owed(Unit::Read, Bill { reads: 2, writes: 9 }), 2);
+        assert_eq!(charge.owed(Unit::Write, Bill { reads: 2, writes: 9, reads_paid: 0 }), 9);
+        assert_eq!(charge.owed(Unit::Read, Bill { reads: 2, writes: 9, reads_paid: 0 }), 2);
     }
 }

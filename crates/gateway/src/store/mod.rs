@@ -31,6 +31,8 @@ pub struct Page {
     pub keys: Vec<Vec<u8>>,
     /// Where to go on: the first key not looked at; `None` when the end was reached.
     pub next: Option<Vec<u8>>,
+    /// Bytes of keys and values that were passed for it: about what was read.
+    pub passed_bytes: u64,
 }
 
 /// An entry on its way to another database of the same tenant.
@@ -127,6 +129,11 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// Whether keys of different hash slots may be in different partitions: commands on several keys must then stay in one slot.
     fn is_spread(&self) -> bool {
         false
+    }
+
+    /// Whether everything is open: going through the keys wakes nothing.
+    fn is_awake(&self) -> bool {
+        true
     }
 
     /// Facts for `INFO`, as `section`, `name`, `value`.

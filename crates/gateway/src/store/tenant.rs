@@ -230,7 +230,7 @@ impl Store for TenantStore {
             None if index + 1 < homes.len() => Some(vec![index as u8 + 1]),
             next => next,
         };
-        Ok(Page { keys: page.keys, next })
+        Ok(Page { keys: page.keys, next, passed_bytes: page.passed_bytes })
     }
 
     fn database(&self, number: u8) -> Option<Self> {
@@ -251,6 +251,10 @@ impl Store for TenantStore {
 
     fn is_spread(&self) -> bool {
         self.tenant.partitions().len() > 1
+    }
+
+    fn is_awake(&self) -> bool {
+        self.tenant.partitions().iter().all(|home| home.awake().is_some())
     }
 
     fn facts(&self) -> Vec<(&'static str, &'static str, String)> {

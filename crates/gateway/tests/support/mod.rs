@@ -2,7 +2,9 @@
 #![allow(clippy::disallowed_methods, dead_code, missing_docs, reason = "every test file uses a part of it")]
 
 pub mod random;
+pub mod table;
 pub mod tenants;
+pub mod world;
 
 use std::collections::BTreeMap;
 use std::future::{Ready, ready};
@@ -31,7 +33,8 @@ pub struct TestClock {
     /// The moment at which it stands still; 0 = it goes. And what the wall clock said then.
     frozen: AtomicU64,
     frozen_unix_ms: AtomicU64,
-    sleeping: Mutex<Vec<Waker>>,
+    /// Who may have to be woken before the machine's clock does, and when.
+    sleeping: Mutex<Vec<(Nanos, Waker)>>,
 }
 
 impl TestClock {
@@ -55,8 +58,22 @@ impl TestClock {
 
     /// So many seconds pass at once.
     pub fn advance(&self, seconds: u64) {
-        self.ahead.fetch_add(seconds * 1_000_000_000, Ordering::SeqCst);
-        std::mem::take(&mut *self.sleeping.lock().expect("no panic")).into_iter().for_each(Waker::wake);
+        let nanos = seconds * 1_000_000_000;
+        let ahead = self.ahead.fetch_add(nanos, Ordering::SeqCst) + nanos;
+        let mut due = Vec::new();
+        let mut sleeping = self.sleeping.lock().expect("no panic");
+        let now = self.now();
+        for (at, waker) in std::mem::take(&mut *sleeping) {
+            if at <= now {
+                due.push(waker);
+            } else {
+                // Earlier than it was to be when it was asked for.
+                self.real.wake_at(at.saturating_sub(ahead), waker.clone());
+                sleeping.push((at, waker));
+            }
+        }
+        drop(sleeping);
+        due.into_iter().for_each(Waker::wake);
     }
 }
 
@@ -68,7 +85,14 @@ impl Clock for TestClock {
     }
 
     fn wake_at(&self, at: Nanos, waker: Waker) {
-        self.sleeping.lock().expect("no panic").push(waker.clone());
+        let now = self.now();
+        let mut sleeping = self.sleeping.lock().expect("no panic");
+        if self.frozen.load(Ordering::SeqCst) == 0 {
+            // The machine's clock has woken them.
+            sleeping.retain(|(at, _)| *at > now);
+        }
+        sleeping.push((at, waker.clone()));
+        drop(sleeping);
         self.real.wake_at(at.saturating_sub(self.ahead.load(Ordering::SeqCst)), waker);
     }
 
@@ -78,6 +102,9 @@ impl Clock for TestClock {
         now + self.ahead.load(Ordering::SeqCst) / 1_000_000
     }
 }
+
+/// After so many bytes of entries a page ends.
+const PAGE_BYTES_MAX: u64 = 256 << 10;
 
 /// Reading it panics.
 pub const PANIC_KEY: &[u8] = b"panic-please";
@@ -94,6 +121,10 @@ pub struct MemoryStore {
     pub fail_commits: Arc<AtomicBool>,
     /// Sizes of the batches written, in changes.
     pub batches: Arc<Mutex<Vec<usize>>>,
+    /// Bytes of entries that were gone through.
+    pub scanned_bytes: Arc<AtomicU64>,
+    /// Nothing may be gone through: it sleeps.
+    pub is_asleep: Arc<AtomicBool>,
     /// Unlimited, until a test turns it.
     pub quota: Arc<Quota>,
 }
@@ -107,6 +138,8 @@ impl MemoryStore {
             databases,
             fail_commits: Arc::default(),
             batches: Arc::default(),
+            scanned_bytes: Arc::default(),
+            is_asleep: Arc::default(),
             quota: Quota::new(clock.clone(), &UnitLimits::default()),
         }
     }
@@ -178,10 +211,19 @@ impl Store for MemoryStore {
 
     async fn scan(&self, from: &[u8], limit: usize) -> Result<Page> {
         let map = self.map.lock().expect("no panic");
-        let mut range = map.range(from.to_vec()..);
-        let keys = range.by_ref().take(limit).map(|(key, _)| key.clone());
-        let keys = keys.filter(|key| self.live(&map, key).is_some()).collect();
-        Ok(Page { keys, next: range.next().map(|(key, _)| key.clone()) })
+        let mut range = map.range(from.to_vec()..).peekable();
+        let (mut keys, mut passed_bytes) = (Vec::new(), 0);
+        while keys.len() < limit
+            && passed_bytes < PAGE_BYTES_MAX
+            && let Some((key, entry)) = range.next()
+        {
+            passed_bytes += (key.len() + entry.value.len()) as u64;
+            if self.live(&map, key).is_some() {
+                keys.push(key.clone());
+            }
+        }
+        self.scanned_bytes.fetch_add(passed_bytes, Ordering::Relaxed);
+        Ok(Page { keys, next: range.next().map(|(key, _)| key.clone()), passed_bytes })
     }
 
     fn database(&self, number: u8) -> Option<Self> {
@@ -191,6 +233,10 @@ impl Store for MemoryStore {
 
     fn quota(&self) -> Option<&Arc<Quota>> {
         Some(&self.quota)
+    }
+
+    fn is_awake(&self) -> bool {
+        !self.is_asleep.load(Ordering::Relaxed)
     }
 
     fn facts(&self) -> Vec<(&'static str, &'static str, String)> {
@@ -269,6 +315,13 @@ impl Running {
     /// Asks for the end without waiting for it.
     pub fn ask_to_end(&mut self) {
         drop(self.served.end.take());
+    }
+}
+
+/// Time goes on, also where a test has failed: a server that ends waits for its connections until a moment that must come.
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.clock.thaw();
     }
 }
 
@@ -375,6 +428,37 @@ pub fn encode<A: AsRef<[u8]>>(args: &[A]) -> Vec<u8> {
         out.extend_from_slice(b"\r\n");
     }
     out
+}
+
+/// The length of the reply at the front, if it is complete and every byte of it is as RESP2 or RESP3 wants it.
+pub fn well_formed(bytes: &[u8]) -> Option<usize> {
+    let line = bytes.windows(2).position(|pair| pair == b"\r\n")?;
+    let (kind, text) = (bytes[0], &bytes[1..line]);
+    let number = || {
+        let digits = text.strip_prefix(b"-").unwrap_or(text);
+        let plain = digits == b"0" || digits.first().is_some_and(|first| matches!(first, b'1'..=b'9'));
+        std::str::from_utf8(text).ok().filter(|_| plain)?.parse::<i64>().ok()
+    };
+    let mut end = line + 2;
+    let children = match kind {
+        b'+' | b'-' => return (!text.contains(&b'\n') && !text.contains(&b'\r')).then_some(end),
+        b':' => return number().map(|_| end),
+        b'_' => return text.is_empty().then_some(end),
+        b'#' => return matches!(text, b"t" | b"f").then_some(end),
+        b',' => return (!text.is_empty()).then_some(end),
+        b'$' | b'*' if text == b"-1" => return Some(end),
+        b'$' | b'=' => {
+            let len = usize::try_from(number()?).ok()?;
+            return (bytes.get(end + len..end + len + 2)? == b"\r\n").then_some(end + len + 2);
+        }
+        b'*' | b'~' | b'>' => number().filter(|&len| len >= 0)?,
+        b'%' => number().filter(|&len| len >= 0)? * 2,
+        _ => return None,
+    };
+    for _ in 0..children {
+        end += well_formed(&bytes[end..])?;
+    }
+    Some(end)
 }
 
 /// The length of the reply at the front, if it is complete.

@@ -54,6 +54,9 @@ pub struct Scan {
     started: bool,
     /// Entries that may still be looked at.
     budget: usize,
+    /// Bytes of keys and values of all entries that were looked at, and where that stops.
+    passed_bytes: u64,
+    bytes_max: u64,
     /// The budget was used up before the end.
     stopped: bool,
     /// Forward: the last key given out, whose older versions are to be skipped. Reverse: the key being gathered.
@@ -82,6 +85,8 @@ impl Scan {
             now_ms,
             started: false,
             budget: usize::MAX,
+            passed_bytes: 0,
+            bytes_max: u64::MAX,
             stopped: false,
             key: Vec::new(),
             has_key: false,
@@ -89,10 +94,17 @@ impl Scan {
         }
     }
 
-    /// Lets a forward scan look at no more than `entries` from now on, whether they are answers, or deleted, expired, old or not yet
-    /// visible. Then [`Scan::next`] says `None`, and [`Scan::stopped_at`] where to go on.
-    pub fn set_budget(&mut self, entries: usize) {
+    /// Lets a forward scan look at no more than `entries` from now on, and at no further one when it has passed `bytes` of keys and
+    /// values, whether they are answers, or deleted, expired, old or not yet visible. Then [`Scan::next`] says `None`, and
+    /// [`Scan::stopped_at`] where to go on.
+    pub fn set_budget(&mut self, entries: usize, bytes: u64) {
         self.budget = entries;
+        self.bytes_max = bytes;
+    }
+
+    /// Bytes of keys and values that a forward scan has looked at, answers or not: about what it had read for it.
+    pub fn passed_bytes(&self) -> u64 {
+        self.passed_bytes
     }
 
     /// The first key that was not looked at because the budget was used up; `None` if it was not.
@@ -139,11 +151,12 @@ impl Scan {
             if self.range.is_past(entry.key) {
                 return Ok(None);
             }
-            if self.budget == 0 {
+            if self.budget == 0 || self.passed_bytes >= self.bytes_max {
                 self.stopped = true;
                 return Ok(None);
             }
             self.budget -= 1;
+            self.passed_bytes += (entry.key.len() + entry.value.len()) as u64;
             let seen = self.has_key && self.key == entry.key;
             if !seen && entry.seq <= self.at {
                 // The newest visible version: it decides, and whatever is older is skipped.

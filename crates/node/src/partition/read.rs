@@ -26,8 +26,8 @@ pub struct Record {
 
 /// Entries that a page looks at for each key that it may hold: one call never walks through millions of tombstones.
 const PAGE_LOOKS_PER_KEY: usize = 10;
-/// Bytes of keys after which a page ends.
-const PAGE_BYTES_MAX: u64 = 1 << 20;
+/// Bytes of entries, their values included, after which a page ends: going through keys reads the values beside them.
+const PAGE_BYTES_MAX: u64 = 256 << 10;
 
 /// A bounded step through the keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,6 +36,8 @@ pub struct Page {
     pub keys: Vec<Vec<u8>>,
     /// Where to go on; `None` at the end.
     pub next: Option<Vec<u8>>,
+    /// Bytes of keys and values that were passed for it, of what is deleted or old as well.
+    pub passed_bytes: u64,
 }
 
 impl Partition {
@@ -77,19 +79,20 @@ impl Partition {
         Ok(self.tree.scan(range, None))
     }
 
-    /// Up to `limit` living keys, and about [`PAGE_BYTES_MAX`] of them, from `from` on and before `to`, having looked at no more than
-    /// [`PAGE_LOOKS_PER_KEY`] times as many entries: where much was deleted a page may be empty and yet not the last.
+    /// Up to `limit` living keys from `from` on and before `to`, having looked at no more than [`PAGE_LOOKS_PER_KEY`] times as many
+    /// entries, and at no further one after [`PAGE_BYTES_MAX`] of them: where much was deleted a page may be empty and yet not the last.
     pub async fn page(self: &Arc<Self>, from: &[u8], to: Option<&[u8]>, limit: usize) -> Result<Page> {
         let to = to.map_or(Bound::Unbounded, |to| Bound::Excluded(to.into()));
         let range = Range { from: Bound::Included(from.into()), to, reverse: false };
         let limit = limit.max(1);
         let mut scan = self.scan(range).await?;
-        scan.set_budget(limit.saturating_mul(PAGE_LOOKS_PER_KEY));
+        scan.set_budget(limit.saturating_mul(PAGE_LOOKS_PER_KEY), PAGE_BYTES_MAX);
         let mut page = Page::default();
         let mut bytes = 0;
         while let Some(entry) = scan.next().await? {
-            if page.keys.len() == limit || bytes >= PAGE_BYTES_MAX {
+            if page.keys.len() == limit {
                 page.next = Some(entry.key.to_vec());
+                page.passed_bytes = scan.passed_bytes();
                 self.account.book_user(Direction::Read, bytes);
                 return Ok(page);
             }
@@ -97,6 +100,7 @@ impl Partition {
             page.keys.push(entry.key.to_vec());
         }
         page.next = scan.stopped_at();
+        page.passed_bytes = scan.passed_bytes();
         self.account.book_user(Direction::Read, bytes);
         Ok(page)
     }

@@ -26,9 +26,6 @@ const SECTIONS: [(&str, bool); 10] = [
     ("Keyspace", true),
 ];
 
-/// `INFO` counts no further: it is asked for every few seconds, and counting takes time in proportion.
-const KEYS_COUNTED_MAX: usize = 10_000;
-
 pub(in crate::resp) async fn info<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
     super::check_words(args.len() - 1, "INFO", "sections")?;
     let asked = |name: &str, shown_unasked: bool| {
@@ -52,7 +49,7 @@ pub(in crate::resp) async fn info<S: Store>(connection: &mut Connection<S>, args
             line(&mut text, format_args!("{name}:{value}"));
         }
         if *section == "Keyspace" {
-            let keys = super::scan::count(connection, KEYS_COUNTED_MAX).await?;
+            let keys = super::scan::count_for_info(connection).await?;
             if keys > 0 {
                 line(&mut text, format_args!("db{}:keys={keys},expires=0,avg_ttl=0", connection.database()));
             }

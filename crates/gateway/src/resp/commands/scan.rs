@@ -6,6 +6,7 @@ use weir_model::Batch;
 
 use super::connection::DATABASES;
 use super::integer;
+use crate::auth::account::KeyCount;
 use crate::resp::connection::Connection;
 use crate::resp::error::{Error, INVALID_CURSOR, OLD_CURSOR, Outcome, SYNTAX};
 use crate::resp::frame::Args;
@@ -20,8 +21,8 @@ const PAGE_KEYS: usize = 1000;
 /// Most keys that one `SCAN` looks at, whatever its `COUNT`: the client is told where to go on.
 const SCAN_KEYS_MAX: usize = 10_000;
 
-/// Bytes of keys after which `SCAN` gives what it has, whatever its `COUNT`.
-const SCAN_BYTES_MAX: usize = 1 << 20;
+/// Bytes of keys and values passed after which `SCAN` gives what it has, whatever its `COUNT`, and `INFO` counts no further.
+const SCAN_BYTES_MAX: u64 = 1 << 20;
 
 /// Most bytes of reply that `KEYS` gathers: its length stands in front, so it cannot be sent bit by bit.
 const KEYS_BYTES_MAX: usize = 32 << 20;
@@ -29,6 +30,14 @@ const KEYS_BYTES_MAX: usize = 32 << 20;
 /// Keys among which `RANDOMKEY` chooses, and how often it jumps before it does.
 const NEAR_KEYS: usize = 16;
 const RANDOM_JUMPS: usize = 16;
+/// Bytes of keys and values passed after which `RANDOMKEY` jumps no more.
+const RANDOM_BYTES_MAX: u64 = 4 << 20;
+
+/// `INFO` counts about so many keys.
+const COUNTED_KEYS_MAX: usize = 10_000;
+/// What passes more bytes than this was not cheap to count, and is not counted again for so long.
+const COUNT_CHEAP_BYTES: u64 = 64 << 10;
+const COUNT_KEPT_NANOS: u64 = 10_000_000_000;
 
 struct ScanOptions<'a> {
     pattern: Option<&'a [u8]>,
@@ -71,12 +80,14 @@ pub(in crate::resp) async fn scan<S: Store>(connection: &mut Connection<S>, args
         let page = connection.scan(&from, left.min(PAGE_KEYS)).await?;
         // A page may be empty and yet cost its bounded work: it counts, so that the call as a whole is bounded.
         left = left.saturating_sub(page.keys.len().max(1));
-        bytes += page.keys.iter().map(Vec::len).sum::<usize>();
+        bytes += page.passed_bytes;
         left = if bytes < SCAN_BYTES_MAX { left } else { 0 };
         next = page.next;
         let matching = |key: &Vec<u8>| options.pattern.is_none_or(|pattern| glob::matches(pattern, key));
         found.extend(page.keys.into_iter().filter(|key| options.strings && matching(key)));
-        yield_now().await;
+        if left > 0 && next.is_some() {
+            connection.end_page().await?;
+        }
     }
     let database = connection.database();
     let cursor = match next {
@@ -98,7 +109,9 @@ async fn pages<S: Store>(connection: &mut Connection<S>, mut visit: impl FnMut(V
         let page = connection.scan(&from, PAGE_KEYS).await?;
         visit(page.keys)?;
         next = page.next;
-        yield_now().await;
+        if next.is_some() {
+            connection.end_page().await?;
+        }
     }
     Ok(())
 }
@@ -122,20 +135,29 @@ pub(in crate::resp) async fn keys<S: Store>(connection: &mut Connection<S>, args
     Ok(())
 }
 
-/// The first keys from `from` on, or else from the start on; none if there are none.
-async fn keys_near<S: Store>(connection: &mut Connection<S>, from: Vec<u8>) -> Outcome<Vec<Vec<u8>>> {
+/// The first keys from `from` on, or else from the start on; none if there are none. What is passed is taken from `budget`, in bytes;
+/// when that is used up and no key was met, `None`.
+async fn keys_near<S: Store>(
+    connection: &mut Connection<S>,
+    from: Vec<u8>,
+    budget: &mut u64,
+) -> Outcome<Option<Vec<Vec<u8>>>> {
     for from in [from, Vec::new()] {
         let mut next = Some(from);
         while let Some(from) = next {
             let page = connection.scan(&from, NEAR_KEYS).await?;
+            *budget = budget.saturating_sub(page.passed_bytes);
             if !page.keys.is_empty() {
-                return Ok(page.keys);
+                return Ok(Some(page.keys));
+            }
+            if *budget == 0 {
+                return Ok(None);
             }
             next = page.next;
-            yield_now().await;
+            connection.end_page().await?;
         }
     }
-    Ok(Vec::new())
+    Ok(Some(Vec::new()))
 }
 
 /// A walk of a few random jumps: take a key near where we are, change one byte of it to another, and go on
@@ -143,7 +165,9 @@ async fn keys_near<S: Store>(connection: &mut Connection<S>, from: Vec<u8>) -> O
 pub(in crate::resp) async fn randomkey<S: Store>(connection: &mut Connection<S>, _: Args<'_>) -> Outcome {
     connection.submit().await;
     let mut rng = Rng::new(connection.server.random());
-    let mut keys = keys_near(connection, Vec::new()).await?;
+    // Some key is found, however much was deleted in front of it.
+    let mut keys = keys_near(connection, Vec::new(), &mut { u64::MAX }).await?.unwrap_or_default();
+    let mut budget = RANDOM_BYTES_MAX;
     for _ in 0..RANDOM_JUMPS {
         let mut pick = || keys.get(rng.below(keys.len() as u64) as usize).filter(|key| !key.is_empty()).cloned();
         let (Some(mut place), Some(other)) = (pick(), pick()) else { continue };
@@ -154,9 +178,12 @@ pub(in crate::resp) async fn randomkey<S: Store>(connection: &mut Connection<S>,
             _ => b'0' + rng.below(75) as u8,
         };
         let from = connection.store()?.place(&place);
-        let found = keys_near(connection, from).await?;
+        let Some(found) = keys_near(connection, from, &mut budget).await? else { break };
         if found.is_empty() || found[0].starts_with(&place[..=at]) {
             keys = found;
+        }
+        if budget == 0 {
+            break;
         }
     }
     match keys.get(rng.below(keys.len() as u64) as usize) {
@@ -166,23 +193,38 @@ pub(in crate::resp) async fn randomkey<S: Store>(connection: &mut Connection<S>,
     Ok(())
 }
 
-/// How many keys there are, counted no further than to about `max`.
-pub(super) async fn count<S: Store>(connection: &mut Connection<S>, max: usize) -> Outcome<usize> {
+pub(in crate::resp) async fn dbsize<S: Store>(connection: &mut Connection<S>, _: Args<'_>) -> Outcome {
+    let mut count = 0;
+    pages(connection, |keys| {
+        count += keys.len();
+        Ok(())
+    })
+    .await?;
+    connection.replies.integer(count as i64);
+    Ok(())
+}
+
+/// How many keys `INFO` says there are. It is asked every few seconds and at each connect, so it counts a bounded piece, wakes nobody
+/// up, never waits for units, and what was not cheap to count is not counted again for a while: then it says what it said last.
+pub(super) async fn count_for_info<S: Store>(connection: &mut Connection<S>) -> Outcome<usize> {
+    let (database, now) = (connection.database(), connection.server.clock.now());
+    let remembered = connection.account()?.key_counts.get(database);
+    let is_fresh = remembered.is_some_and(|count| count.is_costly && now < count.at + COUNT_KEPT_NANOS);
+    if is_fresh || !connection.store()?.is_awake() || !connection.try_pay_page() {
+        return Ok(remembered.map_or(0, |count| count.keys));
+    }
     connection.submit().await;
-    let (mut count, mut next) = (0, Some(Vec::new()));
-    while let Some(from) = next.take_if(|_| count < max) {
+    let (mut keys, mut bytes, mut next) = (0, 0, Some(Vec::new()));
+    while let Some(from) = next.take_if(|_| keys < COUNTED_KEYS_MAX && bytes < SCAN_BYTES_MAX) {
         let page = connection.scan(&from, PAGE_KEYS).await?;
-        count += page.keys.len();
+        keys += page.keys.len();
+        bytes += page.passed_bytes;
         next = page.next;
         yield_now().await;
     }
-    Ok(count)
-}
-
-pub(in crate::resp) async fn dbsize<S: Store>(connection: &mut Connection<S>, _: Args<'_>) -> Outcome {
-    let count = count(connection, usize::MAX).await?;
-    connection.replies.integer(count as i64);
-    Ok(())
+    let count = KeyCount { keys, at: now, is_costly: keys > PAGE_KEYS || bytes > COUNT_CHEAP_BYTES };
+    connection.account()?.key_counts.set(database, count);
+    Ok(keys)
 }
 
 /// `FLUSHALL` empties the tenant in one step, where its store can. `FLUSHDB` goes a page at a time: what is there when its page comes
@@ -193,6 +235,7 @@ pub(in crate::resp) async fn flush<S: Store>(connection: &mut Connection<S>, arg
     if args.len() > 2 || !known {
         return Err(SYNTAX);
     }
+    connection.account()?.key_counts.forget();
     if !args.at(0).eq_ignore_ascii_case(b"FLUSHALL") {
         flush_database(connection).await?;
     } else if !connection.clear().await? {
@@ -221,7 +264,9 @@ async fn flush_database<S: Store>(connection: &mut Connection<S>) -> Outcome {
             connection.write(&batch).await?;
         }
         next = page.next;
-        yield_now().await;
+        if next.is_some() {
+            connection.end_page().await?;
+        }
     }
     Ok(())
 }

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use weir_io::sleep_until;
 use weir_node::{Admission, Quota, Unit};
 
 use super::Connection;
 use crate::resp::bill::{Bill, Charge};
-use crate::resp::error::Outcome;
+use crate::resp::error::{Error, Outcome};
 use crate::resp::frame::Args;
 use crate::resp::table::Command;
 use crate::store::Store;
@@ -50,11 +51,47 @@ impl<S: Store> Connection<S> {
         Ok(charge)
     }
 
+    /// Between two pages of keys: others are served, what was gone through is paid, and the next page has its unit. A command that
+    /// has begun is not refused any more, it waits.
+    pub(in crate::resp) async fn end_page(&mut self) -> Outcome {
+        tokio::task::yield_now().await;
+        let Some(mut bill) = self.bill else { return Ok(()) };
+        let Some(quota) = self.quota().cloned() else { return Ok(()) };
+        quota.settle(Unit::Read, 0, 0, bill.take_unpaid());
+        let clock = Arc::clone(&self.server.clock);
+        let before = clock.now();
+        while !quota.try_admit(Unit::Read, 1) {
+            if self.server.is_draining() {
+                return Err(Error::new("ERR the server is ending"));
+            }
+            match quota.admit(Unit::Read, 0, 1).await {
+                Ok(()) => break,
+                Err(refused) => sleep_until(&clock, clock.now() + refused.retry_in_ms.max(1) * 1_000_000).await,
+            }
+        }
+        // Its wait is not the command's own time.
+        self.lap += clock.now() - before;
+        bill.paid(1);
+        self.bill = Some(bill);
+        Ok(())
+    }
+
+    /// Charges one read unit to the command under way, if it is there.
+    pub(in crate::resp) fn try_pay_page(&mut self) -> bool {
+        if self.bill.is_some() && !self.quota().is_none_or(|quota| quota.try_admit(Unit::Read, 1)) {
+            return false;
+        }
+        if let Some(bill) = &mut self.bill {
+            bill.paid(1);
+        }
+        true
+    }
+
     /// Pays the rest of what a command has cost.
     pub(super) fn settle(&self, charge: Charge, bill: Bill, key: &[u8]) {
         let Some(quota) = self.quota() else { return };
         for unit in Unit::ALL {
-            let (charged, owed) = (charge.units(unit), charge.owed(unit, bill));
+            let (charged, owed) = (charge.units(unit) + bill.charged(unit), charge.owed(unit, bill));
             if charged > 0 || owed > 0 {
                 quota.settle(unit, self.partition_of(key), charged, owed);
             }

@@ -1,0 +1,65 @@
+//! Questions made from the table of commands.
+
+use super::Client;
+
+/// Words that mean something behind some command.
+pub const WORDS: [&str; 46] = [
+    "MATCH",
+    "COUNT",
+    "TYPE",
+    "string",
+    "ID",
+    "ADDR",
+    "LADDR",
+    "USER",
+    "SKIPME",
+    "yes",
+    "no",
+    "NX",
+    "XX",
+    "GET",
+    "EX",
+    "PX",
+    "KEEPTTL",
+    "REPLACE",
+    "DB",
+    "STORE",
+    "BY",
+    "LIMIT",
+    "FILTERBY",
+    "PATTERN",
+    "normal",
+    "all",
+    "everything",
+    "IDX",
+    "LEN",
+    "SETNAME",
+    "AUTH",
+    "AND",
+    "OR",
+    "NOT",
+    "XOR",
+    "BYTE",
+    "u8",
+    "SET",
+    "INCRBY",
+    "SAMPLES",
+    "ABSTTL",
+    "0",
+    "1",
+    "3",
+    "-1",
+    "slowlog-log-slower-than",
+];
+
+/// The subcommands that `NAME HELP` tells of.
+pub fn subcommands(client: &mut Client, name: &str) -> Vec<String> {
+    let help = client.say(&format!("{name} HELP"));
+    if !help.starts_with('*') {
+        return Vec::new();
+    }
+    let lines = help.split("\r\n").filter_map(|line| line.strip_prefix('+')).skip(1);
+    let words = lines.flat_map(|line| line.split(':').next().unwrap_or("").split('|'));
+    let named = words.filter_map(|part| part.split_whitespace().next());
+    named.filter(|word| word.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'-')).map(str::to_owned).collect()
+}

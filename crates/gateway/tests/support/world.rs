@@ -1,0 +1,101 @@
+//! A gateway in front of a real node.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use weir_gateway::Settings;
+use weir_gateway::auth::slow::SlowHash;
+use weir_gateway::auth::{NodeTenants, Secrets, secret};
+use weir_io::Clock;
+use weir_io::real::{RealClock, RealFs, RealFsOptions, RealSpawn, block_on};
+use weir_node::{Machine, Node, NodeConfig, StoredSecret, TenantName, TenantSettings, TenantSpec};
+
+use super::{Client, Served};
+
+pub const TOKEN: &[u8] = b"not-for-guessing";
+
+/// A node in a directory of its own, and a gateway in front of it.
+pub struct World {
+    served: Option<Served>,
+    pub node: Arc<Node>,
+    dir: PathBuf,
+}
+
+fn fresh_dir() -> PathBuf {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("world-{}-{number}", std::process::id()))
+}
+
+pub fn name(name: &str) -> TenantName {
+    TenantName::new(name).expect("a name")
+}
+
+impl World {
+    fn open(dir: PathBuf) -> Self {
+        Self::open_at(dir, RealClock::new(), Settings { threads: 2, ..Settings::default() })
+    }
+
+    fn open_at(dir: PathBuf, clock: Arc<dyn Clock>, settings: Settings) -> Self {
+        let mut config = NodeConfig { segment_bytes: 1 << 20, cache_bytes: 1 << 20, ..NodeConfig::new(&dir) };
+        (config.tree.write_buffer_bytes, config.tree.table_bytes) = (64 << 10, 64 << 10);
+        let fs = RealFs::new(RealFsOptions::default());
+        let machine = Machine { fs, clock: clock.clone(), spawn: Arc::new(RealSpawn::new(1, 0)), salt: 1 };
+        let node = Arc::new(block_on(Node::open(&config, machine)).expect("the node opens"));
+        let slow = SlowHash::new(Arc::new(RealSpawn::new(1, 0)));
+        let tenants = NodeTenants::new(Arc::clone(&node));
+        let doorman = Secrets::new(tenants, clock.clone(), slow, false).expect("random bytes");
+        Self { served: Some(Served::start(settings, Arc::new(doorman), clock)), node, dir }
+    }
+
+    pub fn new() -> Self {
+        Self::open(fresh_dir())
+    }
+
+    /// In the time of `clock`.
+    pub fn new_at(clock: Arc<dyn Clock>, settings: Settings) -> Self {
+        Self::open_at(fresh_dir(), clock, settings)
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.served.as_ref().expect("serving").address
+    }
+
+    /// A new tenant, and a connection of its own.
+    pub fn tenant(&self, tenant: &str, partitions: u16, disk_bytes_max: u64) -> Client {
+        let stored = secret::choose(TOKEN, &mut |salt| salt.fill(7)).expect("memory");
+        let settings =
+            TenantSettings { secret: Some(StoredSecret::new(stored)), disk_bytes_max, ..TenantSettings::default() };
+        block_on(self.node.create_tenant(TenantSpec { name: name(tenant), partitions, settings })).expect("created");
+        self.connect(tenant)
+    }
+
+    pub fn connect(&self, tenant: &str) -> Client {
+        let mut client = self.served.as_ref().expect("serving").connect();
+        assert_eq!(client.ask(&[b"AUTH", tenant.as_bytes(), TOKEN]), b"+OK\r\n");
+        client
+    }
+
+    /// Ends and begins again on what is on disk.
+    pub fn again(mut self) -> Self {
+        drop(self.served.take());
+        block_on(self.node.close()).expect("closed");
+        let dir = std::mem::take(&mut self.dir);
+        drop(self);
+        Self::open(dir)
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        drop(self.served.take());
+        if self.dir.as_os_str().is_empty() || std::thread::panicking() {
+            return;
+        }
+        block_on(self.node.close()).expect("closed");
+        // What stays behind is below `target`.
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
