@@ -117,6 +117,14 @@ impl File for GatedFile {
         self.carried(op, tag)
     }
 
+    fn read_new(&self, offset: u64, len: usize, tag: Tag) -> Op<AlignedBuf> {
+        if len as u64 > self.door.piece_bytes(tag.class, Direction::Read) {
+            return self.read_at(offset, AlignedBuf::with_len(len), tag);
+        }
+        let op = self.issue_read(len, tag, move |file| file.read_new(offset, len, tag));
+        self.carried(op, tag)
+    }
+
     fn write_at(&self, offset: u64, buf: AlignedBuf, tag: Tag) -> Op<AlignedBuf> {
         let piece = self.door.piece_bytes(tag.class, Direction::Write);
         let op = match buf.len() as u64 > piece {
@@ -245,12 +253,22 @@ impl GatedFile {
         }
     }
 
-    /// One read, uncut. Across the end of the file it moves less than it asked for.
+    /// One read, uncut.
     fn read(&self, offset: u64, buf: AlignedBuf, tag: Tag) -> Op<AlignedBuf> {
-        let entry = Entry { class: tag.class, direction: Direction::Read, bytes: buf.len() as u64, buffered: None };
+        self.issue_read(buf.len(), tag, move |file| file.read_at(offset, buf, tag))
+    }
+
+    /// One read of `len` bytes, uncut. Across the end of the file it moves less than it asked for.
+    fn issue_read(
+        &self,
+        len: usize,
+        tag: Tag,
+        read: impl FnOnce(&(dyn File + 'static)) -> Op<AlignedBuf> + Send + 'static,
+    ) -> Op<AlignedBuf> {
+        let entry = Entry { class: tag.class, direction: Direction::Read, bytes: len as u64, buffered: None };
         let cached = self.dirty.is_some();
         let moved = Some(Moved { of: |got: &AlignedBuf| got.len() as u64, cached });
-        issue(&self.inner, &self.door, entry, moved, move |file| file.read_at(offset, buf, tag))
+        issue(&self.inner, &self.door, entry, moved, read)
     }
 
     /// One write, uncut.

@@ -6,6 +6,7 @@
 //! - [`Bucket`]: tokens at a rate;
 //! - [`Gate`]: queues before a budget of bytes and operations; [`PartitionGate`]: the two of a partition;
 //! - [`GatedFs`]: the file system whose every byte passes partition gate, then node gate, then the [`Ledger`];
+//! - [`RoomyFs`]: the file system whose long reads take only so much memory together;
 //! - [`Pool`]: units in reserved shares and a common rest;
 //! - [`Quota`]: the capacity units of a tenant.
 
@@ -27,6 +28,8 @@ pub mod policy;
 mod pool;
 mod quota;
 mod reserve;
+mod room;
+mod roomy;
 mod weights;
 
 pub use bucket::{Bucket, UNLIMITED};
@@ -39,3 +42,4 @@ pub use order::{Precedence, RANKS, Rank};
 pub use partition::PartitionGate;
 pub use pool::{Held, Part, Pool, PoolStats};
 pub use quota::{Admission, DELAY_MAX_MS, OnLimit, Place, Quota, Refused, Unit, UnitLimits, UnitStats};
+pub use roomy::RoomyFs;

@@ -100,6 +100,11 @@ pub trait File: Send + Sync {
     /// Reads into `buf` from `offset` until `buf.len()` bytes are there or the file ends. The buffer comes back with
     /// its length cut to what was read. Set the length first: `AlignedBuf::with_len`.
     fn read_at(&self, offset: u64, buf: AlignedBuf, tag: Tag) -> Op<AlignedBuf>;
+    /// Reads `len` bytes from `offset`, or up to the end of the file, into a buffer that is made when the read's turn comes: where reads
+    /// under way may take only so much memory, it waits for its share without holding any, and is submitted when it is polled then.
+    fn read_new(&self, offset: u64, len: usize, tag: Tag) -> Op<AlignedBuf> {
+        self.read_at(offset, AlignedBuf::with_len(len), tag)
+    }
     /// Writes all of `buf` at `offset` and gives the buffer back.
     fn write_at(&self, offset: u64, buf: AlignedBuf, tag: Tag) -> Op<AlignedBuf>;
     /// Makes data and length durable (fdatasync). After an error nothing may be assumed of any unsynced byte.

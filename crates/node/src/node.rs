@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use futures_util::lock::OwnedMutexGuard;
 use parking_lot::RwLock;
 use weir_admission::policy::{Behaviour, Recording, Tick, explain};
-use weir_admission::{Gate, GateOptions, GatedFs, Ledger, Pool};
+use weir_admission::{Gate, GateOptions, GatedFs, Ledger, Pool, RoomyFs};
 use weir_io::{Error, ErrorKind, Fs, Nanos, Owner, Result};
 use weir_lsm::cache::BlockCache;
 use weir_model::{TenantId, TenantName};
@@ -30,6 +30,9 @@ pub struct Node {
     shared: Arc<NodeShared>,
     tenants: Arc<RwLock<Tenants>>,
 }
+
+/// Memory of long reads that are under way for clients, of all tenants together: two of the longest values that are usual.
+const LONG_READ_BYTES_MAX: u64 = 128 << 20;
 
 /// All tenants of a node.
 #[derive(Default)]
@@ -66,6 +69,7 @@ impl Node {
     /// # Errors
     /// `Locked` if another process has the directory; corruption with file and offset.
     pub async fn open(config: &NodeConfig, machine: Machine) -> Result<Node> {
+        let machine = Machine { fs: RoomyFs::new(machine.fs, LONG_READ_BYTES_MAX), ..machine };
         let (ledger, gate) = (Ledger::new(), Gate::new(Arc::clone(&machine.clock), GateOptions::NODE));
         // The node's own work is booked to tenant 0.
         let own_fs: Arc<dyn Fs> = GatedFs::node(Arc::clone(&machine.fs), Owner::default(), Arc::clone(&gate), &ledger);

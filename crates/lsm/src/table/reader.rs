@@ -177,7 +177,7 @@ impl Table {
     }
 
     /// Reads the block at `address`, checks it, decompresses it, and puts it into the cache, pinned if `pin`. The read is submitted when
-    /// this returns.
+    /// this returns, unless it is long and must wait for memory.
     pub fn load(
         self: &Arc<Self>,
         address: BlockAddress,
@@ -196,9 +196,9 @@ impl Table {
         }
     }
 
-    /// Submits a read of whole pages.
+    /// Submits a read of whole pages; a long one as soon as there is memory for it.
     pub(super) fn read(&self, start: u64, len: u64, class: Class) -> Op<AlignedBuf> {
-        self.file.read_at(start, AlignedBuf::with_len(len as usize), Tag::new(self.owner, class))
+        self.file.read_new(start, len as usize, Tag::new(self.owner, class))
     }
 
     /// The block at `address` out of `span`, which was read for it alone.
