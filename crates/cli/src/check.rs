@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use weir_io::Fs;
 use weir_io::real::{RealFs, RealFsOptions, block_on, blocking_scope};
+use weir_io::{Error, ErrorKind, Fs};
 
 /// Reads every byte of a directory that no server has open, and verifies every checksum, order and invariant.
 #[derive(Debug, Args)]
@@ -34,7 +34,8 @@ impl Check {
         let found = block_on(weir_node::check(&fs, &self.dir, |done, total| {
             bar.set_length(total as u64);
             bar.set_position(done as u64);
-        }))?;
+        }));
+        let found = found.map_err(|error| self.explain(&error))?;
         bar.finish_and_clear();
         let mut problems = 0;
         for check in &found.partitions {
@@ -62,6 +63,20 @@ impl Check {
                 Ok(())
             }
             count => Err(format!("{count} problems: restore what is damaged from a backup").into()),
+        }
+    }
+
+    /// What to do about a directory that cannot be checked.
+    fn explain(&self, error: &Error) -> String {
+        let dir = self.dir.display();
+        match error.kind() {
+            ErrorKind::NotFound if error.path().parent() == Some(&self.dir) => {
+                format!("{dir} is no directory of Weir's: name the one that was given to `weir serve --dir` ({error})")
+            }
+            ErrorKind::Locked => {
+                format!("{dir} is in use by a server: stop it first ({error})")
+            }
+            _ => error.to_string(),
         }
     }
 }

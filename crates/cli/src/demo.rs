@@ -4,13 +4,15 @@
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use clap::Args;
 use indicatif::ProgressBar;
+use tokio::signal::unix::{SignalKind, signal};
 use weir_bench::disk::Contestant;
-use weir_bench::disk::compare::{Comparison, Measured};
+use weir_bench::disk::compare::{Children, Comparison, Measured};
 use weir_bench::throttle::Caps;
 use weir_bench::{Failure, Result};
 use weir_scenario::args::{Scenario, Shortage};
@@ -80,7 +82,9 @@ impl Demo {
             dir: self.dir,
             keep: false,
             program: (std::env::current_exe()?, vec!["bench".into(), "scenario-child".into()]),
+            children: Arc::default(),
         };
+        end_on_signals(Arc::clone(&comparison.children))?;
         let plan = &comparison.plan;
         eprintln!(
             "{} tenants send what they bought, {} together, for {} seconds.\nThe disk passes {}: what flushes and compactions \
@@ -92,15 +96,38 @@ impl Demo {
             plan.args.bosr,
         );
         let progress = Progress::default();
-        comparison.preload(&progress)?;
-        let results = side_by_side(&comparison, &progress);
+        let results = comparison.preload(&progress).and_then(|()| side_by_side(&comparison, &progress));
+        // However it ended.
         comparison.tidy()?;
         if ours {
             std::fs::remove_dir(&comparison.dir)?;
         }
+        if comparison.children.are_ended() {
+            return Err("interrupted; what it had put on the disk is gone".into());
+        }
         println!("\n{}", verdict(&results?));
         Ok(())
     }
+}
+
+/// Lets SIGINT and SIGTERM end the children: what they were asked fails then, and everything is tidied as after any failure.
+fn end_on_signals(children: Arc<Children>) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let (mut interrupt, mut terminate) = {
+        let _inside = runtime.enter();
+        (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?)
+    };
+    thread::spawn(move || {
+        runtime.block_on(async {
+            tokio::select! {
+                biased;
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+        });
+        children.end();
+    });
+    Ok(())
 }
 
 /// Both at once, each in a thread that listens to its process.

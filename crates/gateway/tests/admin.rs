@@ -68,12 +68,12 @@ impl Operator for Fake {
         Ok(wire::Why { partitions: vec![wire::PartitionWhy { partition: 7, why }] })
     }
 
-    fn recording(&self) -> Result<String, Refusal> {
-        Ok("{\"ticks\":[]}".into())
+    fn recording(&self) -> Doing<String> {
+        Box::pin(async { Ok("{\"ticks\":[]}".into()) })
     }
 
-    fn ledger_csv(&self) -> String {
-        "tenant,bytes\n".into()
+    fn ledger_csv(&self) -> Doing<String> {
+        Box::pin(async { Ok("tenant,bytes\n".into()) })
     }
 }
 

@@ -194,15 +194,22 @@ impl Node {
         .await
     }
 
-    /// Replaces a tenant's settings, durably.
+    /// Changes a tenant's settings, durably. `change` sees what the change before it left: of two at the same time none is lost.
     ///
     /// # Errors
-    /// `NotFound`; `Invalid` settings; I/O: then nothing has changed, though after a crash at this very moment it might have.
-    pub async fn alter_tenant(&self, name: &TenantName, settings: TenantSettings) -> Result<()> {
-        check(&settings)?;
+    /// What `change` says; `NotFound`; `Invalid` settings; I/O: then nothing has changed, though after a crash at this very moment it
+    /// might have.
+    pub async fn alter_tenant<E: From<Error> + Send + 'static>(
+        &self,
+        name: &TenantName,
+        change: impl FnOnce(&mut TenantSettings) -> Result<(), E> + Send + 'static,
+    ) -> Result<(), E> {
         let (shared, tenants, name) = (Arc::clone(&self.shared), Arc::clone(&self.tenants), name.clone());
         carried(&self.shared.workers, async move {
             let (tenant, _turn) = turn(&tenants, &name).await?;
+            let mut settings = (*tenant.settings()).clone();
+            change(&mut settings)?;
+            check(&settings)?;
             let mut catalogue = shared.catalogue.lock().await;
             let listing = tenant.listing(tenant.partition_numbers(), settings.clone());
             commit(&shared, &mut catalogue, CatalogueEdit { put: vec![listing], ..CatalogueEdit::default() }).await?;

@@ -91,7 +91,13 @@ impl Order {
                 let spec = TenantSpec { settings: settings(OLD), ..TenantSpec::new(shop) };
                 node.create_tenant(spec).await.map(drop)
             }
-            Order::Alter => node.alter_tenant(&shop, settings(NEW)).await,
+            Order::Alter => {
+                let change = |present: &mut TenantSettings| {
+                    *present = settings(NEW);
+                    Ok(())
+                };
+                node.alter_tenant(&shop, change).await
+            }
             Order::Drop => node.drop_tenant(&shop).await,
             Order::Clear => node.clear_tenant(&shop).await,
         }

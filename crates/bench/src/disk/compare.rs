@@ -2,8 +2,11 @@
 
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
+use rustix::process::{Pid, Signal, kill_process};
 use weir_scenario::args::Scenario;
 use weir_scenario::outcome::{Outcome, Run, Second};
 use weir_scenario::plan::Plan;
@@ -39,6 +42,50 @@ pub struct Comparison {
     pub keep: bool,
     /// The program, and its arguments before an order.
     pub program: (PathBuf, Vec<String>),
+    /// The children that run.
+    pub children: Arc<Children>,
+}
+
+/// Children that run, so that whoever is told to end can end them: what they were asked then fails.
+#[derive(Debug, Default)]
+pub struct Children(Mutex<Ids>);
+
+#[derive(Debug, Default)]
+struct Ids {
+    running: Vec<u32>,
+    ended: bool,
+}
+
+impl Children {
+    /// Ends all, and all that come later.
+    pub fn end(&self) {
+        let mut ids = self.0.lock();
+        ids.ended = true;
+        ids.running.drain(..).for_each(kill);
+    }
+
+    /// Whether they were ended.
+    pub fn are_ended(&self) -> bool {
+        self.0.lock().ended
+    }
+
+    fn add(&self, id: u32) {
+        let mut ids = self.0.lock();
+        if ids.ended { kill(id) } else { ids.running.push(id) }
+    }
+
+    /// Before it is waited for: then its number may become another's.
+    fn remove(&self, id: u32) {
+        self.0.lock().running.retain(|&other| other != id);
+    }
+}
+
+/// A child that has ended already keeps its number until it was waited for.
+fn kill(id: u32) {
+    if let Some(pid) = i32::try_from(id).ok().and_then(Pid::from_raw) {
+        // It fails harmlessly where that has happened.
+        let _ = kill_process(pid, Signal::KILL);
+    }
 }
 
 /// One contestant's run in one round.
@@ -110,8 +157,15 @@ impl Comparison {
         image::clone(&Image::of(contestant, &self.plan, &self.dir).dir, &dir)?;
         // What cloning left in the page cache is not the contestant's.
         rustix::fs::sync();
+        let measured = self.drive(&self.order(Task::Drive, contestant, &dir, round), told);
+        image::remove(&dir)?;
+        measured
+    }
+
+    /// The run of `order`, told as it goes on.
+    fn drive(&self, order: &Order, told: &mut dyn FnMut(&Second)) -> Result<Measured> {
         let throttle = if self.caps.is_none() { None } else { Some(Throttle::create(&self.dir)?) };
-        let mut session = Session::start(self, &self.order(Task::Drive, contestant, &dir, round), throttle)?;
+        let mut session = Session::start(self, order, throttle)?;
         session.go()?;
         let mut series = Vec::new();
         let (outcome, disk) = loop {
@@ -130,7 +184,6 @@ impl Comparison {
         session.cap(Caps::NONE)?;
         session.go()?;
         session.end()?;
-        image::remove(&dir)?;
         Ok(Measured { run: Run { outcome, series }, disk })
     }
 
@@ -176,12 +229,20 @@ pub struct Session {
     title: String,
 }
 
-struct Guard(Child);
+struct Guard(Child, Arc<Children>);
+
+impl Guard {
+    /// Waits for a child that is at its end.
+    fn wait(&mut self) -> std::io::Result<ExitStatus> {
+        self.1.remove(self.0.id());
+        self.0.wait()
+    }
+}
 
 impl Drop for Guard {
     fn drop(&mut self) {
         // Fails harmlessly when it has ended already.
-        let _ended = self.0.kill().and_then(|()| self.0.wait());
+        let _ended = self.0.kill().and_then(|()| self.wait());
     }
 }
 
@@ -197,7 +258,9 @@ impl Session {
             .spawn()
             .map_err(|error| format!("cannot start {}: {error}", program.display()))?;
         let lines = BufReader::new(child.stdout.take().ok_or("the child has no standard output")?).lines();
-        let session = Self { child: Guard(child), lines, throttle, title: title(order) };
+        comparison.children.add(child.id());
+        let session =
+            Self { child: Guard(child, Arc::clone(&comparison.children)), lines, throttle, title: title(order) };
         if let Some(throttle) = &session.throttle {
             throttle.admit(session.child.0.id())?;
         }
@@ -227,13 +290,15 @@ impl Session {
                 return Ok(line);
             }
         }
-        let status = self.child.0.wait()?;
+        let status = self.child.wait()?;
         Err(format!("{} ended with {status} and without a result", self.title).into())
     }
 
     /// Waits until the child has ended.
     pub fn end(mut self) -> Result<()> {
-        let status = self.child.0.wait()?;
+        // Its output ends with it. Until then others may end it.
+        self.lines.by_ref().try_for_each(|line| line.map(drop))?;
+        let status = self.child.wait()?;
         if status.success() { Ok(()) } else { Err(format!("{} ended with {status}", self.title).into()) }
     }
 }

@@ -83,6 +83,7 @@ impl<S: Args> OnDisk<S> {
             dir: disk.dir,
             keep: disk.keep,
             program: (std::env::current_exe()?, vec!["bench".into(), "scenario-child".into()]),
+            children: Default::default(),
         };
         let plan = &comparison.plan;
         eprint!("{}", table::heading(plan));

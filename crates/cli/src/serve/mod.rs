@@ -94,6 +94,14 @@ impl Serve {
         let recording = recording.transpose()?;
         let files = raise_file_limit();
         tracing::debug!(files, "open files allowed");
+        let wanted = config.connections_max as u64 + FILES_BESIDE_CONNECTIONS;
+        if files.is_some_and(|files| files < wanted) {
+            tracing::warn!(
+                files,
+                wanted,
+                "fewer files may be open than connections_max asks for: raise the limit (ulimit -n)"
+            );
+        }
         tokio::runtime::Builder::new_current_thread().enable_io().build()?.block_on(serve(
             config,
             listen,
@@ -139,6 +147,10 @@ async fn serve(
     let clients = listen_at(listen, "--listen")?;
     let operators = listen_at(admin, "--admin")?;
     let (listen, admin) = (clients.local_addr()?, operators.local_addr()?);
+    if !has_data(&config.dir) {
+        // Nobody has a secret in it: nothing is made that would only be refused.
+        address::check(listen, false, insecure)?;
+    }
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let clock = RealClock::new();
     let fs = RealFs::new(RealFsOptions { probe_dir: made(&config.dir)?, ..RealFsOptions::default() });
@@ -168,7 +180,9 @@ async fn serve(
     let registry = metrics::registry(gateway.observer(), Arc::clone(&node), before);
     let observer = gateway.observer();
     let door = move || DoorCounts { connections: observer.connections(), latencies: observer.latencies() };
-    let operator = NodeOperator::new(Arc::clone(&node), clock.clone(), slow, door);
+    // Its thread is not the hashes': those who log in wait for them.
+    let aside = Arc::new(RealSpawn::new(1, BACKGROUND_NICE));
+    let operator = NodeOperator::new(Arc::clone(&node), clock.clone(), slow, aside, door);
     let operator: Arc<dyn Operator> = Arc::new(operator);
     if let Some((path, traffic)) = recording {
         let counts = Arc::downgrade(&operator);
@@ -210,6 +224,15 @@ async fn calibrated(config: &Config, fs: Arc<dyn Fs>) -> Outcome<Option<Limits>>
     let limits = measurement.limits().map_err(|problem| format!("{}: {problem}", path.display()))?;
     tracing::info!(file = %path.display(), "the device gives {}", in_words(&limits));
     Ok(Some(limits))
+}
+
+/// Whether there is anything in the directory.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "the door to the disk is made after the directory, which is made after this"
+)]
+fn has_data(dir: &Path) -> bool {
+    fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_some())
 }
 
 /// The directory, made if missing: the disk is measured in it before the node opens it.
@@ -264,9 +287,20 @@ impl Signals {
     }
 }
 
+/// Files that are open beside connections: logs and tables of the partitions that are awake.
+const FILES_BESIDE_CONNECTIONS: u64 = 256;
+
 /// To standard error, one line an event; `WEIR_LOG` chooses which, `WEIR_LOG_FORMAT` how: `text` or `json`.
 fn start_log() -> Outcome {
-    let filter = EnvFilter::try_from_env("WEIR_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let filter = match std::env::var("WEIR_LOG") {
+        Err(std::env::VarError::NotPresent) => "info".to_owned(),
+        Ok(text) if text.is_empty() => "info".to_owned(),
+        Ok(text) => text,
+        Err(error) => return Err(format!("WEIR_LOG: {error}").into()),
+    };
+    let filter = EnvFilter::try_new(&filter).map_err(|error| {
+        format!("WEIR_LOG is \"{filter}\": {error}; it can be info, debug, warn, or weir_node=debug,info")
+    })?;
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match std::env::var("WEIR_LOG_FORMAT").as_deref() {
         Err(_) | Ok("" | "text") => log.with_ansi(std::io::stderr().is_terminal()).init(),

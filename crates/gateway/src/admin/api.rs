@@ -133,7 +133,7 @@ async fn why(State(node): State<Node>, Path(name): Path<String>, uri: Uri) -> An
 }
 
 async fn recording(State(node): State<Node>) -> Answer {
-    Ok(([(header::CONTENT_TYPE, "application/json")], node.recording()?).into_response())
+    Ok(([(header::CONTENT_TYPE, "application/json")], node.recording().await?).into_response())
 }
 
 async fn create(State(node): State<Node>, headers: HeaderMap, body: Bytes) -> Answer {
@@ -165,8 +165,8 @@ async fn top(State(node): State<Node>) -> Answer {
     json(StatusCode::OK, &node.top())
 }
 
-async fn ledger(State(node): State<Node>) -> Response {
-    ([(header::CONTENT_TYPE, "text/csv; charset=utf-8")], node.ledger_csv()).into_response()
+async fn ledger(State(node): State<Node>) -> Answer {
+    Ok(([(header::CONTENT_TYPE, "text/csv; charset=utf-8")], node.ledger_csv().await?).into_response())
 }
 
 /// A body of JSON, said to be JSON: what a form of a web page can send is not.

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use weir_io::{Class, Clock, ErrorKind};
+use tokio::sync::oneshot;
+use weir_io::{Class, Clock, ErrorKind, Spawn};
 use weir_node::{
     BackupReport, Direction, Node, OnLimit, StoredSecret, Tenant, TenantName, TenantSettings, TenantSpec, Unit,
     UnitLimits,
@@ -25,6 +26,8 @@ pub struct NodeOperator {
     node: Arc<Node>,
     clock: Arc<dyn Clock>,
     slow: Arc<SlowHash>,
+    /// Where long answers are written: clients are accepted on the operators' own thread.
+    aside: Arc<dyn Spawn>,
     door: Arc<dyn Fn() -> DoorCounts + Send + Sync>,
 }
 
@@ -38,14 +41,26 @@ pub struct DoorCounts {
 }
 
 impl NodeOperator {
-    /// Orders for `node`; `slow` hashes the secrets that operators choose, `door` tells what clients do.
+    /// Orders for `node`; `slow` hashes the secrets that operators choose, long answers are written on `aside`, `door` tells what
+    /// clients do.
     pub fn new(
         node: Arc<Node>,
         clock: Arc<dyn Clock>,
         slow: Arc<SlowHash>,
+        aside: Arc<dyn Spawn>,
         door: impl Fn() -> DoorCounts + Send + Sync + 'static,
     ) -> Self {
-        Self { node, clock, slow, door: Arc::new(door) }
+        Self { node, clock, slow, aside, door: Arc::new(door) }
+    }
+
+    /// What `answer` says, from another thread than the caller's: megabytes are written meanwhile.
+    fn aside(&self, answer: impl FnOnce() -> Result<String, Refusal> + Send + 'static) -> Doing<String> {
+        let (tell, told) = oneshot::channel();
+        self.aside.spawn(Box::pin(async move {
+            // Whoever asked may have gone meanwhile.
+            let _ = tell.send(answer());
+        }));
+        Box::pin(async { told.await.unwrap_or_else(|_| Err(Refusal::new(Reason::Failed, "the server is ending"))) })
     }
 
     fn find(&self, name: &str) -> Result<Arc<Tenant>, Refusal> {
@@ -103,7 +118,7 @@ impl Operator for NodeOperator {
             let (stored, told) = made(&this.slow, order.secret.as_deref()).await?;
             settings.secret = Some(stored);
             let spec = TenantSpec { name, partitions: order.partitions.unwrap_or(1), settings };
-            let tenant = this.node.create_tenant(spec).await.map_err(|error| refused(&error))?;
+            let tenant = this.node.create_tenant(spec).await?;
             tracing::info!(tenant = %tenant.name(), id = tenant.id().0, "tenant created");
             Ok(wire::Changed { tenant: shown(&tenant), secret: told })
         })
@@ -113,16 +128,16 @@ impl Operator for NodeOperator {
         let this = self.clone();
         Box::pin(async move {
             let new = change.new_secret || change.secret.is_some();
-            // Before the settings are read: it takes its time.
+            // Not in the change itself, which others wait for: it takes its time.
             let made = if new { Some(made(&this.slow, change.secret.as_deref()).await?) } else { None };
             let tenant = this.find(&name)?;
-            let mut settings = (*tenant.settings()).clone();
-            apply(&mut settings, &change.settings)?;
-            let mut told = None;
-            if let Some((stored, generated)) = made {
-                (settings.secret, told) = (Some(stored), generated);
-            }
-            this.node.alter_tenant(tenant.name(), settings).await.map_err(|error| refused(&error))?;
+            let (secret, told) = made.map_or((None, None), |(stored, generated)| (Some(stored), generated));
+            let altered = this.node.alter_tenant(tenant.name(), move |settings| {
+                apply(settings, &change.settings)?;
+                settings.secret = secret.or_else(|| settings.secret.take());
+                Ok::<_, Refusal>(())
+            });
+            altered.await?;
             tracing::info!(tenant = %tenant.name(), id = tenant.id().0, "tenant altered");
             Ok(wire::Changed { tenant: shown(&*this.find(&name)?), secret: told })
         })
@@ -137,7 +152,7 @@ impl Operator for NodeOperator {
                     "the built-in tenant stays: `weir tenant suspend default` keeps clients out, FLUSHALL empties it";
                 return Err(Refusal::new(Reason::Invalid, message));
             }
-            this.node.drop_tenant(tenant.name()).await.map_err(|error| refused(&error))?;
+            this.node.drop_tenant(tenant.name()).await?;
             tracing::info!(tenant = %tenant.name(), id = tenant.id().0, "tenant dropped");
             Ok(())
         })
@@ -148,7 +163,7 @@ impl Operator for NodeOperator {
         Box::pin(async move {
             let tenant = this.find(&name)?;
             let report = this.node.backup(tenant.name(), Path::new(&order.dir)).await;
-            let BackupReport { partitions, files, bytes, .. } = report.map_err(|error| refused(&error))?;
+            let BackupReport { partitions, files, bytes, .. } = report?;
             tracing::info!(tenant = %tenant.name(), to = order.dir, files, bytes, "tenant backed up");
             Ok(wire::BackupDone { partitions: partitions as u32, files, bytes })
         })
@@ -160,7 +175,7 @@ impl Operator for NodeOperator {
             let name = parse(&order.name)?;
             let (stored, told) = made(&this.slow, order.secret.as_deref()).await?;
             let restored = this.node.restore(Path::new(&order.dir), name, Some(stored)).await;
-            let tenant = restored.map_err(|error| refused(&error))?;
+            let tenant = restored?;
             tracing::info!(tenant = %tenant.name(), id = tenant.id().0, from = order.dir, "tenant restored");
             Ok(wire::Changed { tenant: shown(&tenant), secret: told })
         })
@@ -226,12 +241,16 @@ impl Operator for NodeOperator {
         Ok(wire::Why { partitions: partitions.collect() })
     }
 
-    fn recording(&self) -> Result<String, Refusal> {
-        serde_json::to_string(&self.node.recording()).map_err(|error| Refusal::new(Reason::Failed, error.to_string()))
+    fn recording(&self) -> Doing<String> {
+        let node = Arc::clone(&self.node);
+        self.aside(move || {
+            serde_json::to_string(&node.recording()).map_err(|error| Refusal::new(Reason::Failed, error.to_string()))
+        })
     }
 
-    fn ledger_csv(&self) -> String {
-        super::ledger::csv(&self.node)
+    fn ledger_csv(&self) -> Doing<String> {
+        let node = Arc::clone(&self.node);
+        self.aside(move || Ok(super::ledger::csv(&node)))
     }
 }
 
@@ -294,12 +313,14 @@ fn shown(tenant: &Tenant) -> wire::Tenant {
     }
 }
 
-fn refused(error: &weir_io::Error) -> Refusal {
-    let reason = match error.kind() {
-        ErrorKind::NotFound => Reason::NotFound,
-        ErrorKind::AlreadyExists | ErrorKind::Closed => Reason::Conflict,
-        ErrorKind::Invalid => Reason::Invalid,
-        _ => Reason::Failed,
-    };
-    Refusal::new(reason, error.to_string())
+impl From<weir_io::Error> for Refusal {
+    fn from(error: weir_io::Error) -> Self {
+        let reason = match error.kind() {
+            ErrorKind::NotFound => Reason::NotFound,
+            ErrorKind::AlreadyExists | ErrorKind::Closed => Reason::Conflict,
+            ErrorKind::Invalid => Reason::Invalid,
+            _ => Reason::Failed,
+        };
+        Refusal::new(reason, error.to_string())
+    }
 }

@@ -65,9 +65,9 @@ pub trait Operator: Send + Sync + 'static {
     /// Why its partitions are as they are, or were.
     fn why(&self, name: &str, when: When) -> Result<wire::Why, Refusal>;
     /// What the policies of the node saw and decided lately, as JSON.
-    fn recording(&self) -> Result<String, Refusal>;
+    fn recording(&self) -> Doing<String>;
     /// Every device byte by tenant, partition and cause, as CSV.
-    fn ledger_csv(&self) -> String;
+    fn ledger_csv(&self) -> Doing<String>;
 }
 
 /// A moment.

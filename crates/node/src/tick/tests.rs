@@ -32,8 +32,11 @@ fn gates_follow_what_the_tenant_bought_while_the_partition_is_open() {
     let name = TenantName::built_in();
     let alter = |rcu, wcu| {
         let limits = UnitLimits { rcu, wcu, ..UnitLimits::default() };
-        let settings = TenantSettings { limits, ..TenantSettings::default() };
-        sim.block_on(node.alter_tenant(&name, settings)).expect("altered");
+        let change = move |settings: &mut TenantSettings| {
+            settings.limits = limits;
+            Ok::<_, weir_io::Error>(())
+        };
+        sim.block_on(node.alter_tenant(&name, change)).expect("altered");
     };
     alter(3000, 3000);
     drop(sim.block_on(node.default_partition()).expect("opens"));

@@ -1,0 +1,50 @@
+//! Orders of operators, carried out on a real node.
+#![allow(clippy::disallowed_methods, missing_docs, reason = "tests use the machine")]
+
+mod support;
+
+use std::sync::Arc;
+
+use support::world::World;
+use weir_gateway::admin::node::{DoorCounts, NodeOperator};
+use weir_gateway::admin::operator::Operator;
+use weir_gateway::admin::wire::{Change, Settings};
+use weir_gateway::auth::slow::SlowHash;
+use weir_io::real::{RealClock, RealSpawn, block_on};
+
+fn operator(world: &World) -> NodeOperator {
+    let (slow, aside) = (SlowHash::new(Arc::new(RealSpawn::new(1, 0))), Arc::new(RealSpawn::new(1, 0)));
+    NodeOperator::new(Arc::clone(&world.node), RealClock::new(), slow, aside, DoorCounts::default)
+}
+
+#[test]
+fn two_who_alter_a_tenant_at_the_same_time_lose_nothing() {
+    let world = World::new();
+    drop(world.tenant("shop", 1, 0));
+    let operator = operator(&world);
+    let change = |settings| operator.alter("shop".into(), Change { settings, ..Change::default() });
+    for round in 1..20 {
+        let first = change(Settings { rcu: Some(round), ..Settings::default() });
+        let second = change(Settings { wcu: Some(round), ..Settings::default() });
+        let (first, second) = block_on(futures_util::future::join(first, second));
+        assert!(first.is_ok() && second.is_ok());
+        let settings = operator.tenant("shop").expect("there").settings;
+        assert_eq!((settings.rcu, settings.wcu), (Some(round), Some(round)));
+    }
+    // What is wrong changes nothing.
+    let both = Settings {
+        on_limit: Some(weir_gateway::admin::wire::OnLimit::Refuse),
+        delay_max_ms: Some(5),
+        ..Settings::default()
+    };
+    assert!(block_on(change(both)).is_err());
+    assert_eq!(operator.tenant("shop").expect("there").settings.rcu, Some(19));
+}
+
+#[test]
+fn long_answers_are_written_by_another_thread() {
+    let world = World::new();
+    let operator = operator(&world);
+    let answers = block_on(futures_util::future::join(operator.recording(), operator.ledger_csv()));
+    assert!(answers.0.is_ok_and(|json| json.starts_with('{')) && answers.1.is_ok_and(|csv| csv.starts_with("tenant")));
+}
