@@ -1,6 +1,9 @@
 //! Error replies, in Redis' exact words: clients match on them.
 
 use std::borrow::Cow;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use weir_io::ErrorKind;
 
 use crate::auth::Refusal;
 
@@ -87,16 +90,30 @@ fn c_text(text: &[u8], max: usize) -> &[u8] {
     &text[..end.min(max)]
 }
 
-/// The store failed. The message names the file and what to do with it is in the log; a write that failed is not
-/// acknowledged, though it may turn out to have happened.
+/// The store failed. The client is told what kind of trouble it is: which file and where is the operator's business, and in the log. A
+/// write that failed is not acknowledged, though it may turn out to have happened.
 impl From<weir_io::Error> for Error {
     fn from(error: weir_io::Error) -> Self {
-        let code = match error.kind() {
-            weir_io::ErrorKind::NoSpace => "MISCONF Errors writing to the log:",
-            weir_io::ErrorKind::Corruption => "ERR stored data is damaged:",
-            _ => "ERR storage:",
-        };
-        Self::bytes(format!("{code} {error}").into_bytes())
+        tell(&error);
+        Self::new(match error.kind() {
+            ErrorKind::NoSpace => "MISCONF Errors writing to the log: no space left on the disk",
+            ErrorKind::Corruption => "ERR stored data is damaged: the server's log says where",
+            ErrorKind::NotFound | ErrorKind::UnexpectedEof => "ERR stored data is missing: the server's log says where",
+            ErrorKind::Closed => "ERR storage: it is being closed, try again",
+            ErrorKind::Invalid | ErrorKind::AlreadyExists => "ERR storage: this cannot be done",
+            ErrorKind::Locked | ErrorKind::Device => "ERR storage: the disk failed, the server's log says how",
+        })
+    }
+}
+
+/// Logs the first failures, and then fewer and fewer: a disk that fails does so for every command.
+fn tell(error: &weir_io::Error) {
+    static TOLD: AtomicU64 = AtomicU64::new(0);
+    let count = TOLD.fetch_add(1, Ordering::Relaxed) + 1;
+    if count <= 16 || count.is_power_of_two() {
+        tracing::warn!(%error, count, "a command failed");
+    } else {
+        tracing::debug!(%error, count, "a command failed");
     }
 }
 
@@ -152,6 +169,18 @@ pub(super) const WRONG_PASS: Error = Error::new("WRONGPASS invalid username-pass
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_client_is_told_what_failed_and_not_where() {
+        for kind in
+            [ErrorKind::NoSpace, ErrorKind::Corruption, ErrorKind::Closed, ErrorKind::Invalid, ErrorKind::Device]
+        {
+            let text = Error::from(weir_io::Error::new(kind, "sync", "/srv/weir/part-7/log", "EIO").at(4096));
+            let text = String::from_utf8_lossy(text.text()).into_owned();
+            assert!(text.starts_with("ERR ") || text.starts_with("MISCONF "), "{text}");
+            assert!(!text.contains('/') && !text.contains("4096") && !text.contains("EIO"), "{text}");
+        }
+    }
 
     #[test]
     fn options_are_shown_as_c_prints_them() {

@@ -8,8 +8,8 @@ use std::cmp::Ordering;
 
 /// Longest text that is read as a number; Redis' own limit.
 const TEXT_BYTES_MAX: usize = 5 * 1024 - 1;
-/// Powers of ten beyond this overflow or vanish whatever the digits are.
-const EXPONENT_MAX: i64 = 12_000;
+/// A number whose logarithm to base ten, cut to a whole number, is not among these overflows or vanishes: it need not be computed.
+const DECIMAL_EXPONENTS: std::ops::RangeInclusive<i64> = -4952..=4933;
 /// A number of at least 2 to this power overflows.
 const BINARY_EXPONENT_MAX: i64 = 16_384;
 /// A number below 2 to this power vanishes.
@@ -53,7 +53,7 @@ impl Extended {
         let (digits, power) = decimal(rest)?;
         let magnitude = if digits.is_zero() {
             Magnitude::Zero
-        } else if power.abs() > EXPONENT_MAX {
+        } else if !DECIMAL_EXPONENTS.contains(&(digits.bits() as i64 * 30_103 / 100_000 + power)) {
             return None;
         } else {
             nearest(digits, power)?
@@ -174,7 +174,8 @@ fn parse_power(text: &[u8]) -> Option<i64> {
 fn nearest(digits: Natural, power: i64) -> Option<Magnitude> {
     let ten_to_the = |power: u64| {
         let mut product = Natural::from(1);
-        (0..power).for_each(|_| product.multiply_add(10, 0));
+        (0..power / 9).for_each(|_| product.multiply_add(1_000_000_000, 0));
+        (0..power % 9).for_each(|_| product.multiply_add(10, 0));
         product
     };
     let (mut numerator, mut denominator) = (digits, Natural::from(1));
@@ -361,9 +362,33 @@ mod tests {
 
     #[test]
     fn what_is_no_number_or_too_large_is_refused() {
-        for text in ["", "-", ".", "e5", "1e", "1 ", " 1", "1.2.3", "abc", "nan", "1e5000", "1e-5000", "1e99999999999"]
-        {
+        for text in [
+            "",
+            "-",
+            ".",
+            "e5",
+            "1e",
+            "1 ",
+            " 1",
+            "1.2.3",
+            "abc",
+            "nan",
+            "1e5000",
+            "1e-5000",
+            "1e99999999999",
+            "1.2e4932",
+            "1e4933",
+            "3.6e-4951",
+            "9e-4952",
+        ] {
             assert_eq!(Extended::parse(text.as_bytes()), None, "{text:?}");
+        }
+        // The largest and the smallest there is, however it is written.
+        let zeros = "0".repeat(4900);
+        for text in
+            ["1.18e4932", "3.7e-4951", &format!("1{zeros}e32"), &format!("0.{zeros}1e-49"), &format!("{zeros}1e4932")]
+        {
+            assert!(Extended::parse(text.as_bytes()).is_some(), "{text}");
         }
         assert_eq!(sum("inf", "1"), None);
         assert_eq!(sum("1.1e4932", "1.1e4932"), None);

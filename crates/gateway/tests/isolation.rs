@@ -1,0 +1,382 @@
+//! Two tenants who do anything at all in one server, compared with each alone in a server of its own (S5).
+//!
+//! Ada and Bob send random commands to a node that has both, at the same time, and each the same ones to a node of its own. The keys are
+//! the same few names, so whatever is not kept apart meets. Every reply must be well formed, and what the two nodes answer must be
+//! the same but for numbers that belong to the server (ports, connections, cursors, bytes on disk).
+//!
+//! Half of the commands are of [`random_command`], half are made from the table of commands: a new one is asked without a word here.
+//! `WEIR_COMMANDS` of them (6,000) from `WEIR_SEED` (0); the run of ten million is in docs/testing.md.
+#![allow(clippy::disallowed_methods, missing_docs, reason = "tests talk over real sockets and show how far they are")]
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::Waker;
+use std::time::Instant;
+
+use support::random::{KEYS, random_command};
+use support::table::{WORDS, subcommands};
+use support::world::{TOKEN, World};
+use support::{Client, encode, well_formed};
+use weir_gateway::Settings;
+use weir_gateway::resp::table::COMMANDS;
+use weir_io::{Clock, Nanos, Rng};
+
+const NAMES: [&str; 2] = ["ada", "bob"];
+/// Commands of a tenant that are sent at once.
+const PIPELINE: usize = 64;
+/// What passes between two pipelines.
+const STEP_NANOS: u64 = 20_000_000;
+/// Ends what was asked.
+const END: &str = "<the-end-of-what-was-asked>";
+
+/// Time that passes only while nobody is asked anything: the same moment for all servers.
+#[derive(Default)]
+struct StepClock {
+    now: AtomicU64,
+    sleeping: Mutex<BTreeMap<(Nanos, u64), Waker>>,
+    number: AtomicU64,
+}
+
+impl StepClock {
+    fn step(&self, nanos: u64) {
+        let now = self.now.fetch_add(nanos, Ordering::SeqCst) + nanos;
+        let mut sleeping = self.sleeping.lock().expect("no panic");
+        let later = sleeping.split_off(&(now + 1, 0));
+        let due = std::mem::replace(&mut *sleeping, later);
+        drop(sleeping);
+        due.into_values().for_each(Waker::wake);
+    }
+}
+
+impl Clock for StepClock {
+    fn now(&self) -> Nanos {
+        self.now.load(Ordering::SeqCst)
+    }
+
+    fn wake_at(&self, at: Nanos, waker: Waker) {
+        let mut sleeping = self.sleeping.lock().expect("no panic");
+        if at > self.now() {
+            sleeping.insert((at, self.number.fetch_add(1, Ordering::SeqCst)), waker);
+            return;
+        }
+        drop(sleeping);
+        waker.wake();
+    }
+
+    fn unix_ms(&self) -> u64 {
+        1_800_000_000_000 + self.now() / 1_000_000
+    }
+}
+
+/// A clock that goes by itself, until it is dropped: servers that open or end wait for moments.
+struct Going(Arc<AtomicU64>, Option<std::thread::JoinHandle<()>>);
+
+impl Going {
+    fn new(clock: &Arc<StepClock>) -> Self {
+        let (goes, clock) = (Arc::new(AtomicU64::new(1)), Arc::clone(clock));
+        let still = Arc::clone(&goes);
+        let thread = std::thread::spawn(move || {
+            while still.load(Ordering::SeqCst) == 1 {
+                clock.step(STEP_NANOS);
+                std::thread::yield_now();
+            }
+        });
+        Self(goes, Some(thread))
+    }
+}
+
+impl Drop for Going {
+    fn drop(&mut self) {
+        self.0.store(0, Ordering::SeqCst);
+        drop(self.1.take().map(std::thread::JoinHandle::join));
+    }
+}
+
+/// A tenant's connection to one server.
+struct Side {
+    world: Arc<World>,
+    client: Client,
+    /// Of its last `SCAN` here.
+    cursor: String,
+}
+
+impl Side {
+    fn new(world: &Arc<World>, tenant: &str) -> Self {
+        let client = world.tenant(tenant, 2, 0);
+        Self { world: Arc::clone(world), client, cursor: "0".into() }
+    }
+
+    fn send(&mut self, tenant: &str, pipeline: &[Vec<String>]) {
+        let mut bytes = Vec::new();
+        for command in pipeline {
+            // Others would say it back.
+            let scans = is_called(command, "scan");
+            let words: Vec<&str> = command
+                .iter()
+                .map(|word| if scans && word == "<cursor>" { &self.cursor } else { word.as_str() })
+                .collect();
+            bytes.extend(encode(&words));
+        }
+        bytes.extend(encode(&[b"AUTH", tenant.as_bytes(), TOKEN]));
+        for line in [&["CLIENT", "REPLY", "ON"][..], &["CLIENT", "UNPAUSE"], &["ECHO", END]] {
+            bytes.extend(encode(line));
+        }
+        // A peer that has closed is noticed by reading.
+        let _ = std::io::Write::write_all(&mut self.client.stream, &bytes);
+    }
+
+    /// All replies, without that which ends them; and whether the server closed instead.
+    fn replies(&mut self) -> (Vec<Vec<u8>>, bool) {
+        let end = format!("${}\r\n{END}\r\n", END.len());
+        let said = self.client.until(end.as_bytes());
+        let (mut replies, mut rest) = (Vec::new(), &said[..]);
+        while !rest.is_empty() {
+            let len = well_formed(rest).unwrap_or_else(|| panic!("no reply: {:?}", String::from_utf8_lossy(rest)));
+            replies.push(rest[..len].to_vec());
+            rest = &rest[len..];
+        }
+        (replies, self.client.is_closed)
+    }
+}
+
+struct Tenant {
+    name: &'static str,
+    shared: Side,
+    alone: Side,
+    asked: Vec<Vec<String>>,
+}
+
+impl Tenant {
+    fn send(&mut self) {
+        for side in [&mut self.shared, &mut self.alone] {
+            side.send(self.name, &self.asked);
+        }
+    }
+
+    fn compare(&mut self) {
+        let (shared, is_closed) = self.shared.replies();
+        let (alone, is_closed_alone) = self.alone.replies();
+        assert_eq!(is_closed, is_closed_alone, "{} was cut off after {:?}", self.name, self.asked);
+        assert_eq!(shared.len(), alone.len(), "{}: replies to {:?}", self.name, self.asked);
+        if !is_closed && self.asked.last().is_some_and(|command| !is_about_connection(command)) {
+            assert_eq!(shared.len(), self.asked.len() + 3, "{}: a reply for each of {:?}", self.name, self.asked);
+        }
+        for (index, (shared, alone)) in shared.iter().zip(&alone).enumerate() {
+            let command = self.asked.get(index).map_or(&[][..], |command| command);
+            let [here, there] =
+                [(&mut self.shared, shared), (&mut self.alone, alone)].map(|(side, reply)| plain(side, command, reply));
+            assert_eq!(
+                here,
+                there,
+                "{} asks {command:?} after {:#?}",
+                self.name,
+                &self.asked[..index.min(self.asked.len())]
+            );
+        }
+        if self.asked.last().is_some_and(|command| is_called(command, "randomkey")) {
+            self.look_for(&shared, &alone);
+        }
+        if is_closed {
+            for side in [&mut self.shared, &mut self.alone] {
+                side.client = side.world.connect(self.name);
+            }
+        }
+    }
+
+    /// A random key need not be the same one on both sides, but one that there is.
+    fn look_for(&mut self, shared: &[Vec<u8>], alone: &[Vec<u8>]) {
+        let at = self.asked.len() - 1;
+        for replies in [shared, alone] {
+            let Some(key) = replies.get(at).and_then(|reply| bulk(reply)) else { continue };
+            for side in [&mut self.shared, &mut self.alone] {
+                assert_eq!(side.client.ask(&[&b"EXISTS"[..], key]), b":1\r\n", "{} has no key {key:?}", self.name);
+            }
+        }
+    }
+}
+
+fn is_called(command: &[String], name: &str) -> bool {
+    command.first().is_some_and(|word| word.eq_ignore_ascii_case(name))
+}
+
+/// Whether what follows in a pipeline may be answered otherwise, by somebody else, or not at all.
+fn is_about_connection(command: &[String]) -> bool {
+    ["client", "quit", "reset", "auth", "hello"].iter().any(|name| is_called(command, name))
+}
+
+/// The bytes of a string.
+fn bulk(reply: &[u8]) -> Option<&[u8]> {
+    let line = reply.iter().position(|&byte| byte == b'\n')?;
+    (reply[0] == b'$' && reply[1] != b'-').then(|| &reply[line + 1..reply.len() - 2])
+}
+
+/// A reply without what belongs to the server. A cursor is remembered.
+fn plain(side: &mut Side, command: &[String], reply: &[u8]) -> String {
+    let text = String::from_utf8_lossy(reply).into_owned();
+    let is = |names: &[&str]| names.iter().any(|name| is_called(command, name));
+    let without_numbers = |text: &str| {
+        let digits = text.chars().map(|char| if char.is_ascii_digit() { '#' } else { char });
+        digits.fold(String::new(), |mut plain, char| {
+            if char != '#' || !plain.ends_with('#') {
+                plain.push(char);
+            }
+            plain
+        })
+    };
+    if is(&["scan"]) && reply.starts_with(b"*2\r\n$") {
+        let mut lines = text.splitn(4, "\r\n");
+        let (cursor, keys) = (lines.nth(2).unwrap_or("0").to_owned(), lines.next().unwrap_or("").to_owned());
+        let has_more = cursor != "0";
+        side.cursor = cursor;
+        return format!("{has_more} {keys}");
+    }
+    if is(&["randomkey"]) {
+        return bulk(reply).map_or(text, |_| "<some key>".into());
+    }
+    if is(&["auth", "hello"]) && (text.starts_with("-WRONGPASS") || text.contains("too many wrong passwords")) {
+        return "<wrong>".into();
+    }
+    if is(&["client"]) && text.contains(" laddr=") {
+        // A connection that has just been closed may still be listed. Whose they are is what matters.
+        let users: std::collections::BTreeSet<&str> =
+            text.split(' ').filter(|word| word.starts_with("user=")).collect();
+        return format!("{users:?}");
+    }
+    if is(&["info"]) {
+        const OF_TENANT: [&str; 6] =
+            ["cmdstat_", "db", "total_commands", "keyspace_", "total_error", "total_connections_received"];
+        let line = |line: &str| match OF_TENANT.iter().any(|name| line.starts_with(name)) {
+            // How long they took is the machine's.
+            true => line.split(',').filter(|field| !field.starts_with("usec")).collect::<Vec<_>>().join(","),
+            false => without_numbers(line),
+        };
+        return text.lines().filter(|line| !line.starts_with("run_id:")).map(line).collect::<Vec<_>>().join("\n");
+    }
+    if is(&["client", "hello", "slowlog", "config", "memory"]) {
+        return without_numbers(&text);
+    }
+    text
+}
+
+/// What is asked.
+struct Questions {
+    rng: Rng,
+    /// Commands and subcommands, and how many words each takes at least.
+    prefixes: Vec<(Vec<String>, usize)>,
+}
+
+impl Questions {
+    fn new(seed: u64, client: &mut Client) -> Self {
+        let mut prefixes = Vec::new();
+        for command in COMMANDS {
+            let least = command.arity.unsigned_abs() as usize;
+            prefixes.push((vec![command.name.to_owned()], least.max(1)));
+            // These say nothing of subcommands, and would end the connection or make it another's.
+            if !is_about_connection(&[command.name.to_owned()]) || command.name == "client" {
+                let found = subcommands(client, command.name);
+                prefixes.extend(found.into_iter().map(|sub| (vec![command.name.to_owned(), sub], least.max(2))));
+            }
+        }
+        Self { rng: Rng::new(seed), prefixes }
+    }
+
+    fn word(&mut self) -> String {
+        let of = |rng: &mut Rng, words: &[&str]| words[rng.below(words.len() as u64) as usize].to_owned();
+        match self.rng.below(10) {
+            0..=4 => of(&mut self.rng, &KEYS),
+            5 | 6 => of(&mut self.rng, &WORDS),
+            7 => of(&mut self.rng, &["ada", "bob", "a*", "*", "<cursor>"]),
+            8 => self.rng.below(20).to_string(),
+            _ => format!("key-{}", self.rng.below(50)),
+        }
+    }
+
+    fn command(&mut self) -> Vec<String> {
+        if self.rng.chance(0.5) {
+            return random_command(&mut self.rng);
+        }
+        let (mut command, least) = self.prefixes[self.rng.below(self.prefixes.len() as u64) as usize].clone();
+        // A tenant is emptied on disk, which takes its time and leaves little to compare.
+        if command[0].starts_with("flush") && !self.rng.chance(0.02) {
+            command = vec!["mset".into()];
+        }
+        let len = least.max(command.len()) + self.rng.below(3) as usize;
+        while command.len() < len {
+            let word = self.word();
+            command.push(word);
+        }
+        command
+    }
+
+    /// What a tenant sends at once: what may change whose the connection is comes last.
+    fn pipeline(&mut self, most: usize) -> Vec<Vec<String>> {
+        let mut pipeline = Vec::new();
+        while pipeline.len() < most {
+            pipeline.push(self.command());
+            if pipeline.last().is_some_and(|last| is_about_connection(last) || is_called(last, "randomkey")) {
+                break;
+            }
+        }
+        pipeline
+    }
+}
+
+/// A number from the environment.
+fn setting(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().map_or(default, |text| text.parse().expect("a whole number"))
+}
+
+#[test]
+fn s5_two_tenants_are_answered_as_if_each_were_alone() {
+    let (seed, count) = (setting("WEIR_SEED", 0), setting("WEIR_COMMANDS", 6_000));
+    let clock = Arc::new(StepClock::default());
+    let world = || {
+        // Short values, so that an offset which happens to be possible does not make a long one.
+        let mut settings = Settings { threads: 2, ..Settings::default() };
+        settings.limits.bulk_bytes_max = 4096;
+        Arc::new(World::new_at(Arc::clone(&clock) as Arc<dyn Clock>, settings))
+    };
+    let going = Going::new(&clock);
+    let (shared, alone) = (world(), NAMES.map(|_| world()));
+    let mut tenants: Vec<Tenant> = NAMES
+        .iter()
+        .zip(&alone)
+        .map(|(name, alone)| {
+            let (shared, alone) = (Side::new(&shared, name), Side::new(alone, name));
+            Tenant { name, shared, alone, asked: Vec::new() }
+        })
+        .collect();
+    drop(going);
+    // Who logged in while time passed was slow.
+    for tenant in &mut tenants {
+        for side in [&mut tenant.shared, &mut tenant.alone] {
+            assert_eq!(side.client.say("SLOWLOG RESET"), "+OK\r\n");
+        }
+    }
+    let mut questions = Questions::new(seed, &mut alone[0].connect(NAMES[0]));
+    // As many commands there as here.
+    drop(Questions::new(seed, &mut shared.connect(NAMES[0])));
+    let (began, mut asked, mut told) = (Instant::now(), 0, 0);
+    while asked < count {
+        for tenant in &mut tenants {
+            let most = PIPELINE.min((count - asked).max(1) as usize);
+            tenant.asked = questions.pipeline(most);
+            asked += tenant.asked.len() as u64;
+            tenant.send();
+        }
+        tenants.iter_mut().for_each(Tenant::compare);
+        clock.step(STEP_NANOS);
+        if asked * 50 / count > told {
+            told = asked * 50 / count;
+            let seconds = began.elapsed().as_secs_f64();
+            let left = seconds / asked as f64 * count.saturating_sub(asked) as f64;
+            eprintln!("seed {seed}: {asked} of {count} commands agree, {seconds:.0} s, about {left:.0} s to go");
+        }
+    }
+    drop(tenants);
+    let _going = Going::new(&clock);
+    drop((shared, alone));
+}

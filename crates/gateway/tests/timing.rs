@@ -1,0 +1,155 @@
+//! How long `AUTH` takes (S3): by command, never in CI, as it measures a machine.
+//!
+//! ```text
+//! cargo test --release -p weir-gateway --test timing -- --ignored --nocapture
+//! ```
+//!
+//! A real doorman behind a real socket. Names that nobody has and wrong secrets for a tenant are tried in random order, `WEIR_TRIES`
+//! (20,000) each; the medians may differ by less than a microsecond, and Welch's t must be below 4.5. The owner has logged in
+//! before: what is remembered of him must not be seen either. Between two tries the server's clock goes on by ten minutes, so that
+//! nobody waits for having been wrong; that this is so without it is checked first.
+#![allow(clippy::disallowed_methods, missing_docs, reason = "it measures real time over real sockets")]
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use support::{Client, MemoryStore, Running, TestClock, encode};
+use weir_gateway::Settings;
+use weir_gateway::auth::slow::SlowHash;
+use weir_gateway::auth::{Directory, Grant, Secrets, Standing, Tenancy, secret};
+use weir_io::Rng;
+use weir_io::real::RealSpawn;
+
+struct Active;
+
+impl Tenancy for Active {
+    fn standing(&self) -> Standing {
+        Standing::Active
+    }
+
+    fn connections_max(&self) -> u32 {
+        0
+    }
+}
+
+/// Two tenants with generated secrets, as most have.
+struct Two {
+    store: MemoryStore,
+    stored: BTreeMap<&'static str, Vec<u8>>,
+}
+
+impl Directory<MemoryStore> for Two {
+    fn find(&self, name: &str) -> Option<(Grant<MemoryStore>, Option<Vec<u8>>)> {
+        let (index, (name, stored)) = self.stored.iter().enumerate().find(|(_, (known, _))| **known == name)?;
+        let tenancy = Arc::new(Active);
+        let grant = Grant { tenant: index as u32 + 1, name: (*name).into(), store: self.store.clone(), tenancy };
+        Some((grant, Some(stored.clone())))
+    }
+}
+
+struct World {
+    weir: Running,
+    ada: String,
+    bob: String,
+}
+
+fn start() -> World {
+    let clock = TestClock::new();
+    let mut tokens = Vec::new();
+    let mut stored = BTreeMap::new();
+    for name in ["ada", "bob"] {
+        let (token, bytes) = secret::generate(&mut |buffer| secret::system_random(buffer).expect("random bytes"));
+        tokens.push(token.to_string());
+        stored.insert(name, bytes);
+    }
+    let own = Arc::clone(&clock);
+    let weir = Running::start_with(Settings::default(), clock, move |store| {
+        let slow = SlowHash::new(Arc::new(RealSpawn::new(1, 0)));
+        Arc::new(Secrets::new(Two { store, stored }, own, slow, false).expect("random bytes"))
+    });
+    let [ada, bob] = [tokens[0].clone(), tokens[1].clone()];
+    World { weir, ada, bob }
+}
+
+/// Nanoseconds that a wrong `AUTH` took.
+fn try_one(client: &mut Client, request: &[u8]) -> f64 {
+    let began = Instant::now();
+    client.send(request);
+    let reply = client.reply();
+    let nanos = began.elapsed().as_nanos() as f64;
+    assert!(reply.starts_with(b"-WRONGPASS"), "{}", String::from_utf8_lossy(&reply));
+    nanos
+}
+
+/// A name that nobody has, of the length of `ada`, whose secret would be of the fast kind: half of all names are checked in vain
+/// against each kind.
+fn unknown(world: &World, client: &mut Client, rng: &mut Rng) -> String {
+    loop {
+        let name: String = (0..3).map(|_| char::from(b'a' + rng.below(26) as u8)).collect();
+        world.weir.clock.advance(600);
+        let nanos = try_one(client, &encode(&["AUTH", &name, &world.bob]));
+        if name != "ada" && name != "bob" && nanos < 3e6 {
+            return name;
+        }
+    }
+}
+
+fn median(times: &mut [f64]) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
+
+/// Mean, and variance of the mean, without the slowest in a hundred: those are the machine's.
+fn moments(sorted: &[f64]) -> (f64, f64) {
+    let kept = &sorted[..sorted.len() - sorted.len() / 100];
+    let count = kept.len() as f64;
+    let mean = kept.iter().sum::<f64>() / count;
+    let variance = kept.iter().map(|time| (time - mean).powi(2)).sum::<f64>() / (count - 1.0);
+    (mean, variance / count)
+}
+
+#[test]
+#[ignore = "it measures the machine: by command"]
+fn s3_a_wrong_secret_and_a_name_that_nobody_has_take_the_same_time() {
+    let tries: usize = std::env::var("WEIR_TRIES").map_or(20_000, |text| text.parse().expect("a whole number"));
+    let world = start();
+    // Ten are free, and then there is a wait; the owner, known to be right, has none.
+    let mut guesser = world.weir.connect();
+    assert_eq!(world.weir.connect().say(&format!("AUTH ada {}", world.ada)), "+OK\r\n");
+    for _ in 0..10 {
+        try_one(&mut guesser, &encode(&["AUTH", "ada", "guess"]));
+    }
+    assert!(guesser.say("AUTH ada guess").contains("try again in"));
+    assert_eq!(world.weir.connect().say(&format!("AUTH ada {}", world.ada)), "+OK\r\n");
+    // Known, so that it may stay as long as it likes.
+    let mut client = world.weir.connect();
+    assert_eq!(client.say(&format!("AUTH bob {}", world.bob)), "+OK\r\n");
+    let mut rng = Rng::new(1);
+    let nobody = unknown(&world, &mut client, &mut rng);
+    let requests = [nobody.as_str(), "ada"].map(|name| encode(&["AUTH", name, &world.bob]));
+    let mut times = [Vec::with_capacity(tries), Vec::with_capacity(tries)];
+    let warm = tries / 10;
+    for count in 0..tries + warm {
+        let first = rng.below(2) as usize;
+        for which in [first, 1 - first] {
+            world.weir.clock.advance(600);
+            let nanos = try_one(&mut client, &requests[which]);
+            if count >= warm {
+                times[which].push(nanos);
+            }
+        }
+    }
+    let medians = times.each_mut().map(|times| median(times) / 1e3);
+    let [(nobody, nobody_error), (wrong, wrong_error)] = times.each_ref().map(|sorted| moments(sorted));
+    let t = (nobody - wrong) / (nobody_error + wrong_error).sqrt();
+    let difference = medians[0] - medians[1];
+    println!(
+        "{tries} tries each: a name that nobody has {:.2} us, a wrong secret {:.2} us (medians); difference {difference:.3} us, Welch's \
+         t {t:.2}",
+        medians[0], medians[1],
+    );
+    assert!(difference.abs() < 1.0 && t.abs() < 4.5, "one can be told from the other");
+}
