@@ -1,8 +1,8 @@
 //! Accepting connections and spreading them over threads.
 //!
 //! One event loop per thread, and a connection stays on its thread: its commands never hop between processors, and
-//! what is in memory is answered without waking anybody. One more loop, the caller's, accepts, sweeps once a second
-//! and waits for the end.
+//! what is in memory is answered without waking anybody. Only one that sends or asks for long values moves, to
+//! [a thread for such](connection::Moving). One more loop, the caller's, accepts, sweeps once a second and waits for the end.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -14,11 +14,11 @@ use std::thread::JoinHandle;
 
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::mpsc;
-use weir_io::{Clock, sleep_until};
+use weir_io::{BoxFuture, Clock, sleep_until};
 
 use crate::auth::Doorman;
 use crate::resp::client::Client;
-use crate::resp::connection;
+use crate::resp::connection::{self, Moving, Place};
 use crate::server::{Server, Settings};
 use crate::stats::Totals;
 use crate::store::Store;
@@ -87,7 +87,11 @@ pub(crate) struct ClientCounts {
     pub(crate) admitted: u64,
 }
 
-type Arrival = (std::net::TcpStream, Arc<Client>);
+/// Who comes to a thread.
+enum Arrival<S: Store> {
+    New(std::net::TcpStream, Arc<Client>),
+    Moving(Moving<S>),
+}
 
 impl<S: Store> Gateway<S> {
     /// Serves whom `doorman` lets in, at `listener`. The stores behind it judge expiry by the same `clock`.
@@ -121,13 +125,13 @@ impl<S: Store> Gateway<S> {
     /// A thread cannot be started.
     pub async fn run(self, end: impl Future<Output = ()>) -> io::Result<()> {
         let Self { server, listener, .. } = self;
-        let mut arrivals = Vec::new();
+        let places: Vec<Place> = server.settings.places().collect();
+        let (mut arrivals, receivers): (Vec<_>, Vec<_>) = places.iter().map(|_| mpsc::channel(HANDED_OVER_MAX)).unzip();
         let mut threads = Vec::new();
-        for index in 0..server.settings.threads {
-            let (sender, receiver) = mpsc::channel(HANDED_OVER_MAX);
-            arrivals.push(sender);
-            threads.push(start_thread(Arc::clone(&server), receiver, index)?);
+        for (place, receiver) in places.into_iter().zip(receivers) {
+            threads.push(start_thread(Arc::clone(&server), receiver, place, other_kind(&arrivals, &server, place))?);
         }
+        let long = arrivals.split_off(server.settings.threads);
         {
             let mut end = std::pin::pin!(end);
             tokio::select! {
@@ -139,7 +143,7 @@ impl<S: Store> Gateway<S> {
         }
         drop(listener);
         drain(&server).await;
-        drop(arrivals);
+        drop((arrivals, long));
         for thread in threads {
             if thread.join().is_err() {
                 tracing::error!("a thread of the gateway ended in a panic");
@@ -149,8 +153,19 @@ impl<S: Store> Gateway<S> {
     }
 }
 
+/// Where a connection goes that does not belong at `place`. Weak: a thread ends when nothing can arrive any more.
+fn other_kind<S: Store>(
+    all: &[mpsc::Sender<Arrival<S>>],
+    server: &Server<S>,
+    place: Place,
+) -> Option<mpsc::WeakSender<Arrival<S>>> {
+    let (short, long) = all.split_at(server.settings.threads);
+    let others = if place.is_long { short } else { long };
+    others.get(place.index % others.len().max(1)).map(mpsc::Sender::downgrade)
+}
+
 /// Accepts for ever.
-async fn accept<S: Store>(server: &Arc<Server<S>>, listener: &TcpListener, arrivals: &[mpsc::Sender<Arrival>]) {
+async fn accept<S: Store>(server: &Arc<Server<S>>, listener: &TcpListener, arrivals: &[mpsc::Sender<Arrival<S>>]) {
     let mut turn = 0;
     loop {
         let (stream, peer) = match listener.accept().await {
@@ -169,7 +184,7 @@ async fn accept<S: Store>(server: &Arc<Server<S>>, listener: &TcpListener, arriv
         };
         let id = client.id;
         let handed_over = match stream.set_nodelay(true).and_then(|()| stream.into_std()) {
-            Ok(stream) => arrivals[turn].send((stream, client)).await.is_ok(),
+            Ok(stream) => arrivals[turn].send(Arrival::New(stream, client)).await.is_ok(),
             Err(_) => false,
         };
         if !handed_over {
@@ -216,26 +231,54 @@ async fn drain<S: Store>(server: &Arc<Server<S>>) {
 #[allow(clippy::disallowed_methods, reason = "the doors are where the outside world begins: an event loop is a thread")]
 fn start_thread<S: Store>(
     server: Arc<Server<S>>,
-    mut arrivals: mpsc::Receiver<Arrival>,
-    index: usize,
+    mut arrivals: mpsc::Receiver<Arrival<S>>,
+    place: Place,
+    other: Option<mpsc::WeakSender<Arrival<S>>>,
 ) -> io::Result<JoinHandle<()>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-    std::thread::Builder::new().name(format!("gateway-{index}")).spawn(move || {
+    let name = if place.is_long { "gateway-long" } else { "gateway" };
+    std::thread::Builder::new().name(format!("{name}-{}", place.index)).spawn(move || {
         runtime.block_on(async {
-            while let Some((stream, client)) = arrivals.recv().await {
-                let id = client.id;
-                match TcpStream::from_std(stream) {
-                    Ok(stream) => {
-                        let task =
-                            tokio::spawn(connection::serve(stream, Arc::clone(&server), Arc::clone(&client), index));
+            while let Some(arrival) = arrivals.recv().await {
+                let client = arrival.client();
+                let other = other.clone();
+                match arrival.serve(&server, place) {
+                    Ok(served) => {
+                        let task = tokio::spawn(async move {
+                            let moving = served.await;
+                            if let (Some(moving), Some(other)) = (moving, other.and_then(|other| other.upgrade())) {
+                                // It fails where the gateway ends, and so does the connection.
+                                let _ = other.send(Arrival::Moving(moving)).await;
+                            }
+                        });
                         server.clients.started(&client, task.abort_handle());
                     }
                     Err(error) => {
                         tracing::warn!(%error, "cannot serve a connection");
-                        server.clients.leave(id);
+                        server.clients.leave(client.id);
                     }
                 }
             }
         });
     })
+}
+
+impl<S: Store> Arrival<S> {
+    fn client(&self) -> Arc<Client> {
+        match self {
+            Arrival::New(_, client) => Arc::clone(client),
+            Arrival::Moving(moving) => moving.client(),
+        }
+    }
+
+    /// To be called on the event loop of `place`.
+    fn serve(self, server: &Arc<Server<S>>, place: Place) -> io::Result<BoxFuture<Option<Moving<S>>>> {
+        match self {
+            Arrival::New(stream, client) => {
+                let stream = TcpStream::from_std(stream)?;
+                Ok(Box::pin(connection::begin(stream, Arc::clone(server), client, place)))
+            }
+            Arrival::Moving(moving) => Ok(Box::pin(moving.arrive(place)?)),
+        }
+    }
 }

@@ -8,6 +8,7 @@ use weir_io::{Clock, Rng};
 use crate::auth::Doorman;
 use crate::auth::account::Accounts;
 use crate::resp::client::{Clients, Patience};
+use crate::resp::connection::Place;
 use crate::resp::frame::Limits;
 use crate::resp::pause::Pause;
 use crate::resp::slowlog::Slowlog;
@@ -23,10 +24,20 @@ pub struct Settings {
     pub connections_max: usize,
     /// When a silent connection is cut.
     pub patience: Patience,
-    /// Threads that serve connections, each with its own event loop.
+    /// Threads that serve connections, each with its own event loop; at least one.
     pub threads: usize,
+    /// Such threads for connections with long requests; without them all are served by the others.
+    pub long_threads: usize,
     /// What `CONFIG GET` shows beside what the gateway itself knows: name and value.
     pub shown: Vec<(String, String)>,
+}
+
+impl Settings {
+    /// Where connections are served.
+    pub(crate) fn places(&self) -> impl Iterator<Item = Place> + use<> {
+        let threads = self.threads;
+        (0..threads + self.long_threads).map(move |index| Place { index, is_long: index >= threads })
+    }
 }
 
 impl Default for Settings {
@@ -36,6 +47,7 @@ impl Default for Settings {
             connections_max: 10_000,
             patience: Patience::default(),
             threads: 2,
+            long_threads: 2,
             shown: Vec::new(),
         }
     }
@@ -74,10 +86,10 @@ impl<S: Store> Server<S> {
         let run_id = (0..3).map(|_| format!("{:016x}", rng.next_u64())).collect::<String>()[..40].to_owned();
         Self {
             doorman,
-            accounts: Accounts::new(settings.threads, rng.next_u64()),
+            accounts: Accounts::new(settings.places().count(), rng.next_u64()),
             clock,
             clients: Clients::default(),
-            stats: Stats::new(settings.threads),
+            stats: Stats::new(settings.places().count()),
             slowlog: Slowlog::default(),
             pause: Pause::default(),
             settings,

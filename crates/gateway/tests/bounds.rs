@@ -12,9 +12,9 @@ const KEYS: usize = 40_000;
 /// Fewer than any of the commands below takes.
 const TURNS: usize = 6;
 
-/// One thread serves everybody.
+/// One thread serves everybody, whatever they ask for.
 fn start() -> Running {
-    Running::start(Settings { threads: 1, ..Settings::default() })
+    Running::start(Settings { threads: 1, long_threads: 0, ..Settings::default() })
 }
 
 fn fill(client: &mut Client) {
@@ -199,7 +199,7 @@ fn take(client: &mut Client) -> usize {
 #[test]
 fn s11_who_reads_is_never_cut_and_who_does_not_holds_up_the_others_for_a_minute_only() {
     // With one thread, an answer to one connection tells that what came before at the others has been dealt with.
-    let weir = Running::start(Settings { threads: 1, ..Settings::default() });
+    let weir = Running::start(Settings { threads: 1, long_threads: 0, ..Settings::default() });
     let mut clients = with_long_value(&weir, 10);
     clients.iter_mut().for_each(|client| client.send(&encode(&["GET", "k"])));
     // All are asked for before the first is read.
@@ -261,4 +261,33 @@ fn s12_what_is_not_complete_is_bounded_by_tenant() {
     let mut client = weir.connect();
     assert_eq!(client.ask(&[b"SET".as_slice(), b"k", &vec![b'v'; 40 << 20]]), b"+OK\r\n", "room again");
     assert_eq!(client.say("STRLEN k"), ":41943040\r\n");
+}
+
+#[test]
+fn who_sends_long_values_moves_there_and_back_and_notices_nothing() {
+    let weir = Running::start(Settings { threads: 2, long_threads: 1, ..Settings::default() });
+    let mut clients: Vec<Client> = (0..4).map(|_| weir.connect()).collect();
+    let long = vec![b'l'; 300 << 10];
+    for (number, client) in clients.iter_mut().enumerate() {
+        assert_eq!(client.say(&format!("SELECT {number}")), "+OK\r\n");
+        assert_eq!(client.say(&format!("CLIENT SETNAME n{number}")), "+OK\r\n");
+    }
+    for round in 0..3 {
+        for client in &mut clients {
+            // In one piece: what follows the long request goes with it.
+            let mut pipeline = encode(&["INCR".as_bytes(), b"n"]);
+            pipeline.extend(encode(&["SET".as_bytes(), b"long", &long]));
+            pipeline.extend(encode(&["INCR", "n"]));
+            client.send(&pipeline);
+            let replies = [client.reply(), client.reply(), client.reply()];
+            assert_eq!(replies.concat(), format!(":{}\r\n+OK\r\n:{}\r\n", 2 * round + 1, 2 * round + 2).as_bytes());
+            assert_eq!(client.ask(&["GET", "long"]).len(), long.len() + "$307200\r\n\r\n".len());
+        }
+        // Long enough to be back.
+        for (number, client) in clients.iter_mut().enumerate() {
+            (0..200).for_each(|_| assert_eq!(client.say("PING"), "+PONG\r\n"));
+            assert_eq!(client.say("CLIENT GETNAME"), format!("$2\r\nn{number}\r\n"));
+        }
+    }
+    assert_eq!(weir.connect().say("DBSIZE"), ":2\r\n");
 }

@@ -1,12 +1,13 @@
 //! What a user can do to a server, by accident or on purpose.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use rustix::net;
 use weir_io::Rng;
 
 use crate::Result;
@@ -205,9 +206,20 @@ fn unread(port: u16, stop: &AtomicBool) -> Result<()> {
     Ok(())
 }
 
+/// Connects from an address of its own (all of 127.0.0.0/8 is this machine). From a single one, ports run out after a few seconds, and then it
+/// is the attacker's side of the kernel that keeps the processors busy, looking for a free one.
+fn connect_from(address: Ipv4Addr, port: u16) -> Result<TcpStream> {
+    let socket = net::socket(net::AddressFamily::INET, net::SocketType::STREAM, None)?;
+    net::bind(&socket, &SocketAddrV4::new(address, 0))?;
+    net::connect(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, port))?;
+    Ok(TcpStream::from(socket))
+}
+
 fn storm(port: u16, stop: &AtomicBool) -> Result<()> {
+    let mut rng = Rng::new(11);
     while !stop.load(Ordering::Relaxed) {
-        let mut stream = connect(port)?;
+        let host = rng.below(1 << 16) as u16;
+        let mut stream = connect_from(Ipv4Addr::new(127, 1, (host >> 8) as u8, host as u8), port)?;
         stream.write_all(b"PING\r\n")?;
         let mut reply = [0; 7];
         stream.read_exact(&mut reply)?;

@@ -130,6 +130,7 @@ impl Config {
     /// The gateway's part; `processors` are what there is.
     pub fn gateway(&self, processors: usize) -> Settings {
         let value_bytes_max = usize::try_from(self.value_bytes_max.0).unwrap_or(usize::MAX);
+        let threads = if self.threads == 0 { processors } else { self.threads };
         Settings {
             limits: frame::Limits {
                 bulk_bytes_max: value_bytes_max,
@@ -141,7 +142,8 @@ impl Config {
                 idle_seconds: Some(self.idle_timeout_seconds).filter(|&seconds| seconds > 0),
                 ..Patience::default()
             },
-            threads: if self.threads == 0 { processors } else { self.threads },
+            threads,
+            long_threads: threads,
             shown: vec![
                 ("dir".to_owned(), self.dir.display().to_string()),
                 ("appendfsync".to_owned(), self.sync.in_redis_words().to_owned()),

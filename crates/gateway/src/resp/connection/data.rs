@@ -3,6 +3,7 @@
 use weir_model::{Batch, Change, KEY_BYTES_MAX};
 
 use super::Connection;
+use super::moving::LONG_BYTES;
 use super::output::{Gathered, Pending};
 use crate::auth::book::Hold;
 use crate::resp::error::{Error, KEY_TOO_LONG, Outcome, TOO_MANY_LONG};
@@ -27,6 +28,7 @@ impl<S: Store> Connection<S> {
         self.submit().await;
         let mut entry = self.store()?.get(key).await?;
         let len = entry.as_ref().map_or(0, |entry| entry.value.len());
+        self.lately.is_long |= len >= LONG_BYTES;
         if len >= LONG_VALUE_BYTES && !self.take_in_hand(len) {
             drop(entry);
             entry = self.get_in_turn(key, len).await?;
@@ -83,8 +85,10 @@ impl<S: Store> Connection<S> {
         self.submit().await;
         let from = self.replies.mark();
         let mut bill = self.bill;
+        let mut is_long = false;
         let billed = |entries: &[Option<Entry<S::Value>>], batch: &mut Batch| {
             let result = change(entries, batch);
+            is_long = entries.iter().flatten().any(|entry| entry.value.len() >= LONG_BYTES);
             if let Some(bill) = &mut bill {
                 bill.updated(entries, batch);
             }
@@ -92,6 +96,7 @@ impl<S: Store> Connection<S> {
         };
         let (result, commit) = self.store()?.update(keys, billed).await?;
         self.bill = bill;
+        self.lately.is_long |= is_long;
         if let Some(commit) = commit {
             self.commits.push(Pending { commit, from, to: None, replies: 1 });
         }

@@ -17,6 +17,7 @@
 
 mod charging;
 mod data;
+mod moving;
 mod output;
 mod session;
 
@@ -29,6 +30,8 @@ use tokio::net::TcpStream;
 use weir_model::Batch;
 
 use self::charging::key_of;
+use self::moving::Lately;
+pub(crate) use self::moving::{Moving, Place};
 use self::output::{FLUSH_BYTES, Gathered, Pending};
 use super::bill::{Bill, Charge};
 use super::client::{Client, Phase};
@@ -65,9 +68,13 @@ pub(super) struct Connection<S: Store> {
     limits: Limits,
     /// Bytes replied to a stranger (S2).
     told_strangers: usize,
+    /// It is known who speaks, or that nobody knows.
+    has_begun: bool,
     /// Close once the replies are written.
     pub(super) closing: bool,
-    thread: usize,
+    /// The thread that serves it.
+    place: Place,
+    lately: Lately,
     stream: TcpStream,
     gathered: Gathered,
     commits: Vec<Pending<S::Commit>>,
@@ -97,12 +104,17 @@ pub(super) enum ReplyMode {
     SkipThis,
 }
 
-/// Serves `stream` until one side closes.
-pub(crate) async fn serve<S: Store>(stream: TcpStream, server: Arc<Server<S>>, client: Arc<Client>, thread: usize) {
+/// Serves `stream` at `place` until one side closes, or it moves to another thread.
+pub(crate) fn begin<S: Store>(
+    stream: TcpStream,
+    server: Arc<Server<S>>,
+    client: Arc<Client>,
+    place: Place,
+) -> impl Future<Output = Option<Moving<S>>> + Send {
     let replies = Replies::default();
     let mark = replies.mark();
     let limits = server.settings.limits;
-    let mut connection = Connection {
+    let connection = Connection {
         server,
         client,
         replies,
@@ -113,8 +125,10 @@ pub(crate) async fn serve<S: Store>(stream: TcpStream, server: Arc<Server<S>>, c
         session: None,
         limits,
         told_strangers: 0,
+        has_begun: false,
         closing: false,
-        thread,
+        place,
+        lately: Lately::default(),
         stream,
         gathered: Gathered { batch: Batch::new(), from: mark, to: mark, replies: 0 },
         commits: Vec::new(),
@@ -124,25 +138,44 @@ pub(crate) async fn serve<S: Store>(stream: TcpStream, server: Arc<Server<S>>, c
         unfinished: None,
         bill: None,
     };
+    serve(Box::new(connection), Input::new())
+}
+
+async fn serve<S: Store>(mut connection: Box<Connection<S>>, mut input: Input) -> Option<Moving<S>> {
     let id = connection.client.id;
-    match AssertUnwindSafe(connection.run()).catch_unwind().await {
-        Ok(Ok(())) => {}
+    match AssertUnwindSafe(connection.run(&mut input)).catch_unwind().await {
+        Ok(Ok(Ending::Moves)) => return Some(Moving::new(connection, input)),
+        Ok(Ok(Ending::Closed)) => {}
         Ok(Err(error)) => tracing::debug!(client = id, %error, "connection ended"),
         // A mistake of ours: this connection ends, and nobody else's does (S16).
         Err(_) => tracing::error!(client = id, "a request ended in a panic, its connection is closed"),
     }
+    None
+}
+
+/// Why a connection is no longer served where it was.
+enum Ending {
+    Closed,
+    /// To the other kind of thread.
+    Moves,
 }
 
 impl<S: Store> Connection<S> {
-    async fn run(&mut self) -> io::Result<()> {
-        if let Err(refusal) = self.forget_who() {
-            self.replies.error(Error::from(refusal).text());
-            return self.flush().await;
+    async fn run(&mut self, input: &mut Input) -> io::Result<Ending> {
+        if !self.has_begun {
+            self.has_begun = true;
+            if let Err(refusal) = self.forget_who() {
+                self.replies.error(Error::from(refusal).text());
+                self.flush().await?;
+                return Ok(Ending::Closed);
+            }
         }
-        let mut input = Input::new();
         while !self.closing && !self.server.is_draining() {
             self.enter(if input.is_empty() { Phase::Idle } else { Phase::Receiving });
-            self.make_room_to_read(&input).await;
+            if self.lately.moves(input.wanted_bytes(), self.place, self.server.settings.long_threads > 0) {
+                return Ok(Ending::Moves);
+            }
+            self.make_room_to_read(input).await;
             let received = input.fill(&mut self.stream).await?;
             if received == 0 {
                 break;
@@ -150,11 +183,11 @@ impl<S: Store> Connection<S> {
             self.count(|stats| stats.bytes_in.add(received as u64));
             self.enter(Phase::Serving);
             self.replies.lend(pool::take());
-            self.serve_received(&mut input).await?;
+            self.serve_received(input).await?;
             self.flush().await?;
             pool::give(self.replies.reclaim());
         }
-        Ok(())
+        Ok(Ending::Closed)
     }
 
     /// Waits until its tenant may hold what the request at the front of `input` needs, as far as that is known (S12).
@@ -305,9 +338,9 @@ impl<S: Store> Connection<S> {
     /// Counts, for the node and for the tenant: in the counters of this connection's thread.
     #[inline]
     fn count(&self, count: impl Fn(&ThreadStats)) {
-        count(self.server.stats.thread(self.thread));
+        count(self.server.stats.thread(self.place.index));
         if let Some(session) = &self.session {
-            count(session.account().stats.thread(self.thread));
+            count(session.account().stats.thread(self.place.index));
         }
     }
 

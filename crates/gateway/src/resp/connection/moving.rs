@@ -1,0 +1,100 @@
+//! Long requests have threads of their own.
+//!
+//! To copy a value of 8 MB to where it is going, into the log and into the memtable, takes milliseconds, in one turn of an event loop: whoever is
+//! served by the same thread waits. So a connection that sends or asks for long values moves to a thread for such, and comes back
+//! when it has been without them for a while. The system shares the processors between the two kinds of threads.
+
+use std::io;
+use std::net;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use tokio::net::TcpStream;
+
+use super::{Connection, serve};
+use crate::resp::client::Client;
+use crate::resp::input::Input;
+use crate::store::Store;
+
+/// A request or a value of so many bytes is long: some 0.1 ms for each time that it is copied.
+pub(super) const LONG_BYTES: usize = 256 << 10;
+/// After so many rounds without anything long a connection moves back.
+const SHORT_ROUNDS: u32 = 128;
+
+/// A thread that serves connections.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    /// Its number among all.
+    pub(crate) index: usize,
+    /// Whether it is for long requests.
+    pub(crate) is_long: bool,
+}
+
+/// What is long about the rounds of a connection.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Lately {
+    /// In this round something long was asked for.
+    pub(super) is_long: bool,
+    /// Rounds since the last one in which that was so.
+    short_rounds: u32,
+}
+
+impl Lately {
+    /// A round begins, with a request that will have `wanted` bytes, as far as that is known. Whether its connection belongs on the other
+    /// kind of thread, if there is such.
+    pub(super) fn moves(&mut self, wanted: usize, place: Place, has_long_threads: bool) -> bool {
+        let was_long = std::mem::take(&mut self.is_long) || wanted >= LONG_BYTES;
+        self.short_rounds = if was_long { 0 } else { self.short_rounds.saturating_add(1) };
+        if place.is_long { self.short_rounds > SHORT_ROUNDS } else { was_long && has_long_threads }
+    }
+}
+
+/// A connection on its way to another thread.
+pub(crate) struct Moving<S: Store> {
+    connection: Box<Connection<S>>,
+    input: Input,
+}
+
+impl<S: Store> Moving<S> {
+    pub(super) fn new(connection: Box<Connection<S>>, input: Input) -> Self {
+        Self { connection, input }
+    }
+
+    /// Goes on at `place`, whose event loop the caller runs on, until it ends or moves again.
+    ///
+    /// # Errors
+    /// The event loop cannot have it.
+    pub(crate) fn arrive(mut self, place: Place) -> io::Result<impl Future<Output = Option<Self>> + Send> {
+        // A socket belongs to the event loop that it was registered with.
+        let socket = self.connection.stream.as_fd().try_clone_to_owned()?;
+        self.connection.stream = TcpStream::from_std(net::TcpStream::from(socket))?;
+        self.connection.place = place;
+        Ok(serve(self.connection, self.input))
+    }
+
+    /// Whose it is.
+    pub(crate) fn client(&self) -> Arc<Client> {
+        Arc::clone(&self.connection.client)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_at_once_and_back_after_a_while() {
+        let (short, long) = (Place { index: 0, is_long: false }, Place { index: 1, is_long: true });
+        let mut lately = Lately::default();
+        assert!(!lately.moves(LONG_BYTES - 1, short, true));
+        assert!(!lately.moves(LONG_BYTES, short, false));
+        assert!(lately.moves(LONG_BYTES, short, true));
+        for _ in 0..SHORT_ROUNDS {
+            assert!(!lately.moves(100, long, true));
+        }
+        assert!(lately.moves(100, long, true));
+        lately.is_long = true;
+        assert!(!lately.moves(100, long, true), "a long reply keeps it there");
+        assert!(!lately.moves(100, short, true));
+    }
+}
