@@ -1,6 +1,6 @@
 //! Knobs: what a policy may change in a tree while it runs. The tree obeys at its next decision; nothing under way is touched.
 
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 
 use crate::options::TreeOptions;
 use crate::pick::Scope;
@@ -17,6 +17,8 @@ pub struct TreeKnobs {
     pub write_buffers: usize,
     /// The smallest number of runs that a merge within level 0 takes (FX-22: 4). At least 2.
     pub intra_l0_fan_in: usize,
+    /// What is written into the upper levels ([`TreeOptions::warm_levels`]) stays in the cache from now on.
+    pub warm: bool,
 }
 
 impl TreeKnobs {
@@ -27,6 +29,7 @@ impl TreeKnobs {
             flush_gather: 1,
             write_buffers: options.write_buffers_max,
             intra_l0_fan_in: INTRA_L0_FAN_IN,
+            warm: true,
         }
     }
 }
@@ -40,6 +43,7 @@ pub(crate) struct Knobs {
     flush_gather: AtomicUsize,
     write_buffers: AtomicUsize,
     intra_l0_fan_in: AtomicUsize,
+    warm: AtomicBool,
 }
 
 impl Knobs {
@@ -49,6 +53,7 @@ impl Knobs {
             flush_gather: AtomicUsize::new(0),
             write_buffers: AtomicUsize::new(0),
             intra_l0_fan_in: AtomicUsize::new(0),
+            warm: AtomicBool::new(false),
         };
         new.set(knobs);
         new
@@ -60,6 +65,7 @@ impl Knobs {
         self.flush_gather.store(knobs.flush_gather.max(1), Ordering::Relaxed);
         self.write_buffers.store(knobs.write_buffers.max(2), Ordering::Relaxed);
         self.intra_l0_fan_in.store(knobs.intra_l0_fan_in.max(2), Ordering::Relaxed);
+        self.warm.store(knobs.warm, Ordering::Relaxed);
     }
 
     pub fn get(&self) -> TreeKnobs {
@@ -68,6 +74,7 @@ impl Knobs {
             flush_gather: self.flush_gather.load(Ordering::Relaxed),
             write_buffers: self.write_buffers(),
             intra_l0_fan_in: self.intra_l0_fan_in.load(Ordering::Relaxed),
+            warm: self.warm.load(Ordering::Relaxed),
         }
     }
 
@@ -83,7 +90,8 @@ mod tests {
 
     #[test]
     fn what_would_stop_a_tree_for_ever_is_raised() {
-        let wild = TreeKnobs { scope: Scope::IntraL0, flush_gather: 0, write_buffers: 0, intra_l0_fan_in: 0 };
+        let wild =
+            TreeKnobs { scope: Scope::IntraL0, flush_gather: 0, write_buffers: 0, intra_l0_fan_in: 0, warm: false };
         let tame = TreeKnobs { flush_gather: 1, write_buffers: 2, intra_l0_fan_in: 2, ..wild };
         assert_eq!(Knobs::new(wild).get(), tame);
     }

@@ -70,4 +70,19 @@ fn what_is_written_into_the_upper_levels_is_in_the_cache() {
     assert_eq!((report.entries_in, report.entries_out), (28, 7));
     assert_eq!(read_all(), 0, "level 1");
     assert!(cache.usage().bytes < 7 * 5000, "the runs of level 0 are gone: {:?}", cache.usage());
+    // U-20: what is merged from now on leaves the cache with its inputs.
+    assert_eq!(cache.upper_bytes() as u64, cache.usage().warm_bytes + cache.usage().pinned_bytes);
+    assert!(cache.usage().warm_bytes > 0);
+    tree.set_knobs(weir_lsm::TreeKnobs { warm: false, ..tree.knobs() });
+    for number in 41..=80_u64 {
+        let mut batch = Batch::new();
+        batch.put(&key(number), &[7; 3000]);
+        tree.publish(tree.apply(number, batch.as_ref()).last_seq);
+        if number % 10 == 0 {
+            tree.seal();
+            sim.block_on(tree.next_flush().expect("a flush is due").run()).expect("flush");
+        }
+    }
+    sim.block_on(tree.next_compaction().expect("level 0 is full").run()).expect("compaction");
+    assert_eq!(cache.usage().warm_bytes, 0);
 }

@@ -237,6 +237,7 @@ impl World {
             flush_gather: 1 + self.rng.below(4) as usize,
             write_buffers: 2 + self.rng.below(8) as usize,
             intra_l0_fan_in: 2 + self.rng.below(4) as usize,
+            warm: self.rng.chance(0.5),
         };
         self.tree.set_knobs(knobs);
         assert_eq!(self.tree.knobs(), knobs);

@@ -66,7 +66,8 @@ impl NodeShared {
     ) -> Arc<Self> {
         let Directory { lock, volume } = directory;
         let memory = WriteMemory::new(config.write_memory_bytes);
-        let ticker = Ticker::new(&config, &gate, memory.pool(), &ledger);
+        let cache = BlockCache::new(config.cache_bytes, CACHE_SHARDS);
+        let ticker = Ticker::new(&config, &gate, memory.pool(), &cache, &ledger);
         let workers = Workers::new(Arc::clone(&machine.spawn), Arc::clone(&machine.clock), config.compaction_slots);
         workers.spawn(tick::run(Arc::downgrade(&ticker), Arc::clone(&machine.clock)));
         workers.spawn(keep(Arc::downgrade(&memory), Arc::clone(&machine.clock)));
@@ -77,7 +78,7 @@ impl NodeShared {
             ticker,
             gate,
             ledger,
-            cache: BlockCache::new(config.cache_bytes, CACHE_SHARDS),
+            cache,
             memory,
             workers,
             control,

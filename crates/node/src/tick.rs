@@ -18,6 +18,7 @@ use weir_admission::policy::{
 use weir_admission::{Booked, Direction, Gate, Ledger, Limits, Pool, UNLIMITED};
 use weir_io::{Class, Clock, Nanos, Owner, sleep_until};
 use weir_lsm::TreeKnobs;
+use weir_lsm::cache::BlockCache;
 use weir_lsm::pick::Scope;
 
 use crate::config::NodeConfig;
@@ -39,6 +40,7 @@ pub(crate) struct Ticker {
     device: Limits,
     gate: Arc<Gate>,
     memory: Arc<Pool>,
+    cache: Arc<BlockCache>,
     ledger: Arc<Ledger>,
     policy: Mutex<Policy>,
     onlooker: Mutex<Onlooker>,
@@ -51,8 +53,15 @@ pub(crate) struct Ticker {
 }
 
 impl Ticker {
-    /// For a node under `config`, whose gate is `gate`, whose memtables are booked in `memory`, and whose I/O is in `ledger`.
-    pub fn new(config: &NodeConfig, gate: &Arc<Gate>, memory: &Arc<Pool>, ledger: &Arc<Ledger>) -> Arc<Self> {
+    /// For a node under `config`, whose gate is `gate`, whose memtables are booked in `memory`, whose blocks are in `cache`, and whose I/O is
+    /// in `ledger`.
+    pub fn new(
+        config: &NodeConfig,
+        gate: &Arc<Gate>,
+        memory: &Arc<Pool>,
+        cache: &Arc<BlockCache>,
+        ledger: &Arc<Ledger>,
+    ) -> Arc<Self> {
         let device = config.bandwidth.map_or(Limits::UNLIMITED, |bandwidth| bandwidth.device);
         let policy = Policy::new(config.profile, settings(config));
         // They are the same whatever the load is.
@@ -64,6 +73,7 @@ impl Ticker {
             device,
             gate: Arc::clone(gate),
             memory: Arc::clone(memory),
+            cache: Arc::clone(cache),
             ledger: Arc::clone(ledger),
             policy: Mutex::new(policy),
             onlooker: Mutex::default(),
@@ -95,7 +105,12 @@ impl Ticker {
 
     fn sample(&self, now: Nanos, partitions: Vec<PartitionSample>) -> Sample {
         let stats = self.memory.stats();
-        let memory = MemoryFacts { buffers_used: stats.used, buffers_max: Some(stats.capacity) };
+        let memory = MemoryFacts {
+            buffers_used: stats.used,
+            buffers_max: Some(stats.capacity),
+            upper_used: self.cache.upper_bytes() as u64,
+            upper_max: Some(self.cache.capacity_bytes() as u64),
+        };
         Sample { now, device: self.device, memory, partitions }
     }
 
@@ -177,6 +192,7 @@ impl Ticker {
             tree: TreeFacts {
                 l0_runs: shape.levels[0].tables as u64,
                 l0_bytes: shape.levels[0].bytes,
+                l0_target: shape.levels[0].target_bytes,
                 l1_bytes: shape.levels[1].bytes,
                 bytes: shape.levels.iter().map(|level| level.bytes).sum(),
                 depth: shape.levels.iter().rposition(|level| level.tables > 0).unwrap_or(0) as u64,
@@ -212,6 +228,7 @@ impl Partition {
             flush_gather: knobs.flush_gather as usize,
             write_buffers: knobs.write_buffers as usize,
             intra_l0_fan_in: knobs.intra_l0_fan_in as usize,
+            warm: knobs.warm,
         };
         let before = std::mem::replace(&mut *self.policy_knobs.lock(), wanted);
         if before != wanted {

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use weir_io::{Error, Nanos, Result, Rng, sleep_until};
 use weir_model::Batch;
-use weir_node::{Machine, Node, NodeConfig};
+use weir_node::{Behaviour, Machine, Node, NodeConfig};
 
 use crate::data::WARM_KEY;
 use crate::load::{Clients, Tally, latency};
@@ -40,7 +40,7 @@ pub async fn run(
         partition.write(&batch).await?.await?;
     }
     let mut watch = Watch::new(partitions.clone(), Arc::clone(node.ledger()));
-    let (start, stalls_before) = (watch.bytes(), watch.stalls());
+    let (start, stalls_before, behaviour) = (watch.bytes(), watch.stalls(), node.behaviour());
     let load = Load {
         plan,
         node: &node,
@@ -60,6 +60,7 @@ pub async fn run(
         load.check()?;
     }
     let bytes = watch.bytes().since(&start);
+    let utilisation_backlogged = backlogged(&behaviour, &node.behaviour());
     let mut stalls = watch.stalls();
     stalls.count -= stalls_before.count;
     stalls.seconds -= stalls_before.seconds;
@@ -94,6 +95,7 @@ pub async fn run(
         bytes,
         background_amplification: ratio(bytes.background(), bytes.user),
         device_utilisation: utilisation(plan, &bytes),
+        utilisation_backlogged,
         stages: watch.changes,
         memory_peak_bytes: series.iter().map(|second| second.memory).max().unwrap_or(0),
         after,
@@ -201,6 +203,12 @@ fn tell(bar: &ProgressBar, second: &Second) {
 
 fn utilisation(plan: &Plan, bytes: &Bytes) -> f64 {
     bytes.device() as f64 / (plan.device() as f64 * plan.args.seconds as f64)
+}
+
+/// What of the device was used between two moments while work waited.
+fn backlogged(from: &Behaviour, to: &Behaviour) -> Option<f64> {
+    let waited = to.backlogged - from.backlogged;
+    (waited > 0).then(|| (to.used - from.used) as f64 / waited as f64)
 }
 
 fn params(plan: &Plan, config: &NodeConfig) -> Map<String, Value> {

@@ -41,6 +41,9 @@ pub struct Outcome {
     pub background_amplification: f64,
     /// Device bytes over what the device could have moved.
     pub device_utilisation: f64,
+    /// Of the device, while work waited for it (U-12); `None` where none ever did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub utilisation_backlogged: Option<f64>,
     /// Every change of a partition's stage.
     pub stages: Vec<StageChange>,
     /// Most bytes in memtables and in levels 0 and 1 at any moment.

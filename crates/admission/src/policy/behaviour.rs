@@ -14,6 +14,8 @@ pub struct Behaviour {
     pub transitions: [u64; Stage::ALL.len()],
     /// Time during which work waited, in nanoseconds.
     pub backlogged: Nanos,
+    /// Device time that was used in it, in nanoseconds.
+    pub used: Nanos,
     /// The part of it during which less than 95 % of the device was used, in nanoseconds: under-utilisation.
     pub underused: Nanos,
 }
@@ -48,7 +50,9 @@ impl Onlooker {
         if !sample.device.is_unlimited() {
             let elapsed = now.saturating_sub(since);
             self.behaviour.backlogged += elapsed;
-            if device_time(&sample.device, &booked.since(&earlier)) < elapsed / 100 * 95 {
+            let used = device_time(&sample.device, &booked.since(&earlier));
+            self.behaviour.used += used;
+            if used < elapsed / 100 * 95 {
                 self.behaviour.underused += elapsed;
             }
         }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use weir_io::Owner;
 
 use super::history::Tick;
-use super::knobs::Stage;
+use super::knobs::{Scope, Stage};
 use super::profile::{Decision, Policy, Profile, Settings};
 use super::sample::Sample;
 
@@ -16,6 +16,7 @@ pub fn explain(tick: &Tick, owner: Owner) -> Option<String> {
     let (load, knobs) = (tick.decision.loads.get(index)?, tick.decision.knobs.partitions.get(index)?);
     let (tree, mega) = (&partition.tree, |bytes: f64| bytes / 1e6);
     let does = match knobs.stage {
+        Stage::One if knobs.scope == Scope::All => "deeper compactions have what others leave of the device",
         Stage::Normal => "nothing is put off",
         Stage::One => "only level 0 is compacted, into level 1",
         Stage::Two => "only runs of level 0 are merged with one another",

@@ -51,6 +51,8 @@ pub struct PartitionKnobs {
     pub write_buffers: u64,
     /// Fewest runs that a merge inside level 0 takes.
     pub intra_l0_fan_in: u64,
+    /// What is written into levels 0 and 1 stays in the block cache, where that has room (FX-26).
+    pub warm: bool,
     /// A flush passes as foreground while all memtables but two are full (U-11).
     pub flush_may_rush: bool,
     /// What relieves level 0 goes before deeper compactions (U-25).
@@ -77,6 +79,7 @@ impl PartitionKnobs {
             flush_gather: 1,
             write_buffers: partition.tree.write_buffers,
             intra_l0_fan_in: INTRA_L0_FAN_IN,
+            warm: true,
             flush_may_rush: false,
             l0_first: false,
             write_rate: None,
@@ -183,6 +186,8 @@ pub enum Reason {
     CatchingUp,
     /// Reads became too slow.
     SlowReads,
+    /// What deferral keeps in memory is this much of what may be kept, in percent.
+    Memory(u64),
 }
 
 impl Reason {
@@ -197,6 +202,7 @@ impl Reason {
             Reason::Queued => ("queued", None),
             Reason::CatchingUp => ("catching-up", None),
             Reason::SlowReads => ("slow-reads", None),
+            Reason::Memory(percent) => ("memory", Some(percent)),
         }
     }
 }
@@ -212,6 +218,7 @@ impl fmt::Display for Reason {
             Reason::Queued => f.write_str("the device has bandwidth again; it waits for its turn to catch up"),
             Reason::CatchingUp => f.write_str("the device has bandwidth again; compactions put off are caught up on"),
             Reason::SlowReads => f.write_str("reads had become too slow in stage 2"),
+            Reason::Memory(percent) => write!(f, "levels 0 and 1 take {percent} % of the block cache"),
         }
     }
 }

@@ -20,8 +20,12 @@ const AMPLIFICATION_SECONDS: f64 = 600.0;
 const AMPLIFICATION_FIRST: f64 = 20.0;
 /// How much of that is written: 25 of 46 by the levels (FX-13).
 const WRITTEN_SHARE: f64 = 25.0 / 46.0;
-/// The measurement counts as much as the first guess after so many memtables.
-const PRIOR_MEMTABLES: f64 = 16.0;
+/// What was known before weighs as much as so many memtables at least: the first guess, and after a pause what was measured before it.
+const KNOWN_MEMTABLES: f64 = 16.0;
+/// So much of the first guess may be wrong: trees of few levels, and those whose level 0 gathers, do with 12.
+const DOUBT: f64 = 0.4;
+/// A byte above the target of its level has been part of its way: on average half.
+const ON_ITS_WAY: f64 = 0.5;
 /// No tree does with less (U-10): flush, and one merge whose inputs are read.
 const AMPLIFICATION_MIN: f64 = 3.0;
 
@@ -40,8 +44,13 @@ struct Meter {
     minute_user: u64,
     peak: f64,
     average: Option<f64>,
-    ingested: f64,
+    /// Bytes of users that are still to be moved.
+    owed: f64,
+    /// Bytes that have come to where they stay, and what background moved for them, of late.
+    settled: f64,
     background: f64,
+    /// What of `settled` is the first guess.
+    guessed: f64,
     load: Load,
 }
 
@@ -62,12 +71,19 @@ pub struct Load {
     pub background: f64,
     /// Background bytes that a byte ingested causes when nothing is put off (LSM-BA).
     pub amplification: f64,
+    /// The part of it that may be wrong, because little has been measured yet.
+    pub doubt: f64,
 }
 
 impl Load {
     /// Background bytes per second that the present ingest needs when nothing is put off.
     pub fn background_need(&self) -> f64 {
         self.ingest * self.amplification
+    }
+
+    /// The part of [`Load::background_need`] that is beyond doubt.
+    pub fn certain_need(&self) -> f64 {
+        self.ingest * (self.amplification - self.doubt)
     }
 }
 
@@ -96,6 +112,8 @@ impl Meters {
 
 impl Meter {
     fn new(now: Nanos, partition: &PartitionSample) -> Self {
+        let settled = known(partition);
+        let background = settled * AMPLIFICATION_FIRST;
         Self {
             opened_at: now,
             at: now,
@@ -104,9 +122,11 @@ impl Meter {
             minute_user: partition.bytes.user,
             peak: 0.0,
             average: None,
-            ingested: 0.0,
-            background: 0.0,
-            load: Load { amplification: amplification(0.0, 0.0, partition), ..Load::default() },
+            owed: owed(partition),
+            settled,
+            background,
+            guessed: settled,
+            load: load_of(settled, background, settled, partition),
         }
     }
 
@@ -118,11 +138,16 @@ impl Meter {
         let seconds = nanos as f64 / SECOND as f64;
         let since = partition.bytes.since(&self.bytes);
         let rate = |bytes: u64| bytes as f64 / seconds;
+        let owed = owed(partition);
         if !deferred {
-            let keep = (-seconds / AMPLIFICATION_SECONDS).exp();
-            self.ingested = self.ingested * keep + since.user as f64;
+            // While nothing settles, the ratio stays: time alone says nothing.
+            let keep =
+                (-seconds / AMPLIFICATION_SECONDS).exp().max((known(partition) / self.settled.max(1.0)).min(1.0));
+            self.settled = self.settled * keep + since.user as f64 + self.owed - owed;
             self.background = self.background * keep + since.background() as f64;
+            self.guessed *= keep;
         }
+        self.owed = owed;
         if self.average.is_none() && partition.bytes.user == self.minute_user && now - self.opened_at < FRESH {
             self.minute_at = now;
         }
@@ -139,17 +164,30 @@ impl Meter {
             log: rate(since.log),
             read: rate(since.read),
             background: rate(since.background()),
-            amplification: amplification(self.ingested, self.background, partition),
+            ..load_of(self.settled, self.background, self.guessed, partition)
         };
         (self.at, self.bytes) = (now, partition.bytes);
     }
 }
 
-/// What was measured, mixed with the first guess while little has been, between its bounds (U-10).
-fn amplification(ingested: f64, background: f64, partition: &PartitionSample) -> f64 {
-    let prior = PRIOR_MEMTABLES * partition.tree.memtable_bytes.max(1) as f64;
-    let measured = (background + AMPLIFICATION_FIRST * prior) / (ingested + prior);
-    measured.clamp(AMPLIFICATION_MIN, amplification_bound(partition.tree.depth).max(AMPLIFICATION_MIN))
+fn known(partition: &PartitionSample) -> f64 {
+    KNOWN_MEMTABLES * partition.tree.memtable_bytes.max(1) as f64
+}
+
+/// Bytes that background has still to move. Merges come in lumps, many at a time where trees fill alike: counted by what was written,
+/// amplification would rise and fall with them.
+fn owed(partition: &PartitionSample) -> f64 {
+    let tree = &partition.tree;
+    (tree.unflushed + tree.l0_bytes) as f64 + tree.deep_debt as f64 * ON_ITS_WAY
+}
+
+/// What was measured, between its bounds (U-10), and how much of it was `guessed`.
+fn load_of(settled: f64, background: f64, guessed: f64, partition: &PartitionSample) -> Load {
+    let settled = settled.max(known(partition));
+    let bound = amplification_bound(partition.tree.depth).max(AMPLIFICATION_MIN);
+    let amplification = (background / settled).clamp(AMPLIFICATION_MIN, bound);
+    let doubt = DOUBT * amplification * (guessed / settled).min(1.0);
+    Load { amplification, doubt, ..Load::default() }
 }
 
 /// Share of the device that `foreground_read`, `log` and `background` bytes per second take, 1 = all of it. Where reads and writes have

@@ -11,7 +11,7 @@ use super::knobs::PartitionKnobs;
 use super::profile::{Decision, Profile, Settings};
 
 /// What this version writes and reads.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Ticks of one node, the oldest first, and what its policies were configured with. Written as JSON; times are nanoseconds of the node's
 /// monotonic clock.
@@ -117,6 +117,7 @@ mod tests {
             let tree = TreeFacts {
                 l0_runs: second / 10,
                 l0_bytes: second * 1_000_003,
+                l0_target: 64_000_000,
                 depth: 3,
                 memtable_bytes: 16_000_000,
                 write_buffers: 4,
@@ -133,7 +134,7 @@ mod tests {
                 ..PartitionSample::default()
             };
             let device = Limits::Split { read: Rates::bytes(7_000_000), write: Rates { bytes: 9_000_000, ops: 1000 } };
-            let memory = MemoryFacts { buffers_used: 5, buffers_max: None };
+            let memory = MemoryFacts { buffers_used: 5, ..MemoryFacts::default() };
             let sample = Sample { now: second * 1_000_000_007, device, memory, partitions: vec![partition] };
             let decision = policy.decide(&sample);
             Arc::new(Tick { sample, decision })

@@ -27,6 +27,10 @@ pub struct MemoryFacts {
     pub buffers_used: u64,
     /// Most that memtables may take together; `None` = nobody counts.
     pub buffers_max: Option<u64>,
+    /// In the block cache of levels 0 and 1: pinned, or warm since they were written (FX-26).
+    pub upper_used: u64,
+    /// Most that the block cache can hold; `None` = nobody counts.
+    pub upper_max: Option<u64>,
 }
 
 /// One partition.
@@ -77,6 +81,8 @@ pub struct TreeFacts {
     pub l0_runs: u64,
     /// Their bytes.
     pub l0_bytes: u64,
+    /// Bytes in level 0 at which a merge into level 1 is due, however few runs they are in.
+    pub l0_target: u64,
     /// Bytes in level 1.
     pub l1_bytes: u64,
     /// Bytes in all levels.
@@ -143,8 +149,13 @@ impl Bytes {
 impl TreeFacts {
     /// Bytes that merges put off still have to move at least once: what deferral owes.
     pub fn debt(&self) -> u64 {
-        let due = if self.l0_runs >= self.l0_trigger { self.l0_bytes } else { 0 };
+        let due = if self.l0_is_due() { self.l0_bytes } else { 0 };
         due + self.deep_debt
+    }
+
+    /// Whether a merge of level 0 into level 1 is due: by its runs, or by its bytes where merges within level 0 have left few large ones.
+    pub fn l0_is_due(&self) -> bool {
+        self.l0_runs >= self.l0_trigger || self.l0_runs > 0 && self.l0_bytes >= self.l0_target
     }
 
     /// Bytes that may still be written before every one of `buffers` memtables is full.

@@ -26,6 +26,7 @@ pub fn tree() -> TreeFacts {
         memtable_bytes: 16_000_000,
         write_buffers: 4,
         write_buffers_now: 4,
+        l0_target: 64_000_000,
         l0_trigger: 4,
         l0_slow: 20,
         ..TreeFacts::default()

@@ -152,6 +152,7 @@ pub fn drive(
         bytes,
         background_amplification: ratio(bytes.background(), bytes.user),
         device_utilisation: utilisation(plan, caps, &disk),
+        utilisation_backlogged: None,
         stages: look.stages,
         memory_peak_bytes: series.iter().map(|second| second.memory).max().unwrap_or(0),
         after: None,

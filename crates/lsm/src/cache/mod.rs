@@ -50,6 +50,8 @@ pub struct CacheUsage {
     pub bytes: u64,
     /// Bytes of pinned entries.
     pub pinned_bytes: u64,
+    /// Bytes of warm entries: put in as they were written.
+    pub warm_bytes: u64,
     /// Number of entries.
     pub entries: u64,
     /// Look-ups that found their block.
@@ -63,6 +65,7 @@ impl CacheUsage {
     pub fn add(&mut self, other: &CacheUsage) {
         self.bytes += other.bytes;
         self.pinned_bytes += other.pinned_bytes;
+        self.warm_bytes += other.warm_bytes;
         self.entries += other.entries;
         self.hits += other.hits;
         self.misses += other.misses;
@@ -130,6 +133,11 @@ impl BlockCache {
             shard.usages().iter().for_each(|usage| sum.add(usage));
         }
         sum
+    }
+
+    /// Bytes of the upper levels: pinned or warm entries.
+    pub fn upper_bytes(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().upper_bytes()).sum()
     }
 
     /// What is held and was done for `owner`, since it last had neither table nor block here.

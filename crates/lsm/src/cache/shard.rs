@@ -63,6 +63,17 @@ enum Queue {
     Pinned,
 }
 
+/// Why a block is put in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// Somebody read it.
+    Read,
+    /// Somebody read it in an upper level, where it is to stay.
+    Pinned,
+    /// It was just written into an upper level.
+    Warm,
+}
+
 struct Slot {
     block: Arc<Block>,
     /// Fetched while the reference count is: without it the search would wait for one after the other.
@@ -71,6 +82,7 @@ struct Slot {
     owner: u32,
     uses: u8,
     queue: Queue,
+    is_warm: bool,
 }
 
 /// What an insert did; dropped by the caller outside the lock.
@@ -93,6 +105,7 @@ pub(super) struct Shard {
     small_bytes: usize,
     main_bytes: usize,
     pinned_bytes: usize,
+    warm_bytes: usize,
     /// By owner's number.
     usages: Vec<CacheUsage>,
     /// Hits and misses of owners that are gone.
@@ -119,6 +132,11 @@ impl Shard {
         self.map.get(&key).map(|slot| &slot.block)
     }
 
+    /// Bytes that are pinned or warm.
+    pub(super) fn upper_bytes(&self) -> usize {
+        self.pinned_bytes + self.warm_bytes
+    }
+
     /// Whether `bytes` more fit without anything having to go.
     pub(super) fn has_room(&self, bytes: usize, capacity_bytes: usize) -> bool {
         self.small_bytes + self.main_bytes + self.pinned_bytes + bytes <= capacity_bytes
@@ -129,13 +147,13 @@ impl Shard {
         key: Key,
         owner: u32,
         block: &Arc<Block>,
-        pin: bool,
+        origin: Origin,
         capacity_bytes: usize,
     ) -> Inserted {
         let mut inserted = Inserted::default();
         let bytes = block.bytes();
         let pinned_max = capacity_bytes / PINNED_SHARE_MAX.1 * PINNED_SHARE_MAX.0;
-        let pin = pin && self.pinned_bytes + bytes <= pinned_max;
+        let pin = origin == Origin::Pinned && self.pinned_bytes + bytes <= pinned_max;
         if let Some(slot) = self.map.get(&key) {
             if !pin || slot.queue == Queue::Pinned {
                 return inserted;
@@ -172,10 +190,13 @@ impl Shard {
         if pin {
             usage.pinned_bytes += bytes as u64;
         }
-        self.map.insert(
-            key,
-            Slot { block: Arc::clone(block), hint: block.hint(), bytes: bytes as u32, owner, uses: 0, queue },
-        );
+        let is_warm = origin == Origin::Warm;
+        if is_warm {
+            usage.warm_bytes += bytes as u64;
+            self.warm_bytes += bytes;
+        }
+        let (hint, bytes) = (block.hint(), bytes as u32);
+        self.map.insert(key, Slot { block: Arc::clone(block), hint, bytes, owner, uses: 0, queue, is_warm });
         inserted
     }
 
@@ -188,6 +209,10 @@ impl Shard {
         usage.entries -= 1;
         if slot.queue == Queue::Pinned {
             usage.pinned_bytes -= bytes as u64;
+        }
+        if slot.is_warm {
+            usage.warm_bytes -= bytes as u64;
+            self.warm_bytes -= bytes;
         }
         self.sweep();
         Some(slot.block)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::BlockCache;
-use super::shard::Key;
+use super::shard::{Key, Origin};
 use crate::table::Block;
 
 /// Looks blocks of one table up, and books them to its owner. When dropped, takes the table's pinned blocks along: nobody else would ever
@@ -44,9 +44,13 @@ impl TableCache {
 
     /// Puts a block in, and others out where necessary. A pinned one stays until the table is dropped or evicts it.
     pub fn insert(&self, offset: u64, block: &Arc<Block>, pin: bool) {
+        self.put(offset, block, if pin { Origin::Pinned } else { Origin::Read });
+    }
+
+    fn put(&self, offset: u64, block: &Arc<Block>, origin: Origin) {
         let key = self.key(offset);
         let capacity_bytes = self.cache.shard_capacity_bytes();
-        let evicted = self.cache.shard(key).lock().insert(key, self.owner, block, pin, capacity_bytes);
+        let evicted = self.cache.shard(key).lock().insert(key, self.owner, block, origin, capacity_bytes);
         if evicted.pinned {
             self.pinned.lock().push(offset);
         }
@@ -63,7 +67,7 @@ impl TableCache {
         if self.cache.shard(key).lock().has_room(bytes, capacity_bytes)
             && let Some(block) = block()
         {
-            self.insert(offset, &Arc::new(block), false);
+            self.put(offset, &Arc::new(block), Origin::Warm);
         }
     }
 

@@ -1,8 +1,8 @@
 //! Reading.
 
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::ops::Bound;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -48,10 +48,7 @@ impl Partition {
             Lookup::Ready(_) => lookup.await?,
             Lookup::Pending(_) => {
                 Counters::add(&self.counters.reads_from_device, 1);
-                let began = self.clock.now();
-                let found = lookup.await?;
-                self.read_times.add(self.clock.now() - began);
-                found
+                self.timed(lookup).await?
             }
         };
         if let Some(found) = &found
@@ -69,7 +66,7 @@ impl Partition {
     /// The living records of `keys` as of one moment, in their order.
     pub async fn multi_get(self: &Arc<Self>, keys: &[&[u8]]) -> Result<Vec<Option<Record>>> {
         self.publish_all().await;
-        let found = self.tree.multi_get(keys).await?;
+        let found = self.timed(self.tree.multi_get(keys)).await?;
         Ok(found.into_iter().map(|found| self.read(found)).collect())
     }
 
@@ -89,7 +86,7 @@ impl Partition {
         scan.set_budget(limit.saturating_mul(PAGE_LOOKS_PER_KEY), PAGE_BYTES_MAX);
         let mut page = Page::default();
         let mut bytes = 0;
-        while let Some(entry) = scan.next().await? {
+        while let Some(entry) = self.timed(scan.next()).await? {
             if page.keys.len() == limit {
                 page.next = Some(entry.key.to_vec());
                 page.passed_bytes = scan.passed_bytes();
@@ -103,6 +100,21 @@ impl Partition {
         page.passed_bytes = scan.passed_bytes();
         self.account.book_user(Direction::Read, bytes);
         Ok(page)
+    }
+
+    /// Awaits `read`, and takes its time unless it is done at once: then it was in memory (U-23).
+    pub(super) async fn timed<T>(&self, read: impl Future<Output = T>) -> T {
+        let (mut read, mut began) = (pin!(read), None);
+        poll_fn(|cx| {
+            let polled = read.as_mut().poll(cx);
+            match (polled.is_ready(), began) {
+                (false, None) => began = Some(self.clock.now()),
+                (true, Some(began)) => self.read_times.add(self.clock.now() - began),
+                _ => {}
+            }
+            polled
+        })
+        .await
     }
 
     /// The living record that a user asked for, booked as read.

@@ -109,7 +109,7 @@ impl Partition {
         let latched = Latched { partition: self, keys };
         let mut found = Vec::with_capacity(lookups.len());
         for lookup in lookups {
-            found.push(lookup.await?);
+            found.push(self.timed(lookup).await?);
         }
         let outcome = self.decide(found, batch, change, self.order.lock());
         drop(latched);

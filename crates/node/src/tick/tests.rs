@@ -184,6 +184,22 @@ fn policies_see_how_long_reads_wait_for_the_device() {
     let waited = partition.metrics().reads_from_device - before;
     sim.run_until(sim.now() + 2 * EVERY);
     assert!(waited >= 100, "{waited} reads went to the device: {:?}", partition.metrics().shape);
+    let taken = |what: &mut dyn FnMut(u32)| {
+        let before = p99s().len();
+        (0..2000_u32).step_by(10).for_each(|item| what(item % 1000));
+        sim.run_until(sim.now() + 2 * EVERY);
+        p99s().len() - before
+    };
+    // Keys read together, pages, and what an update reads wait for it, too.
+    let together = taken(&mut |first| {
+        let keys: Vec<[u8; 4]> = (first..first + 10).map(u32::to_be_bytes).collect();
+        let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+        sim.block_on(partition.multi_get(&keys)).expect("no faults");
+    });
+    let pages = taken(&mut |item| drop(sim.block_on(partition.page(&item.to_be_bytes(), None, 1)).expect("no faults")));
+    let updates =
+        taken(&mut |item| drop(sim.block_on(partition.update(&[&item.to_be_bytes()], |_, _| ())).expect("no faults")));
+    assert!(together > 0 && pages > 0 && updates > 0, "{together} {pages} {updates}");
     let p99s = p99s();
     assert!(!p99s.is_empty() && p99s.iter().all(|p99| (3_000_000..=4_000_000).contains(p99)), "{p99s:?}");
 }

@@ -12,7 +12,7 @@ use weir_io::Rng;
 use weir_io::sim::{DeviceSpec, DiskImage, FaultPlan, Keep, Sim, SimFs};
 use weir_node::Machine;
 use weir_scenario::outcome::Run;
-use weir_scenario::plan::Plan;
+use weir_scenario::plan::{Plan, SECOND};
 use weir_scenario::progress::Progress;
 use weir_scenario::{drive, preload, profile};
 
@@ -21,6 +21,8 @@ use super::WORLD;
 /// Latency of the device after a transfer, and of a sync: those of a data-centre SSD, in nanoseconds.
 const LATENCY: u64 = 80_000;
 const SYNC_LATENCY: u64 = 120_000;
+/// Virtual time after the end of a run within which everything is done, in nanoseconds.
+const PATIENCE: u64 = 3_600 * SECOND;
 
 /// The disk that all runs of `plan` start from.
 ///
@@ -42,6 +44,7 @@ pub fn image(plan: &Plan, bar: &ProgressBar) -> Result<DiskImage, String> {
 pub fn run(plan: &Plan, name: &str, image: &DiskImage, bar: &ProgressBar) -> Result<Run, String> {
     let config = profile::config(name, plan)?;
     let sim = Sim::new(plan.args.seed);
+    sim.set_time_limit((plan.args.seconds + plan.args.after) * SECOND + PATIENCE);
     let device = DeviceSpec { latency: LATENCY, sync_latency: SYNC_LATENCY, ..DeviceSpec::shared(plan.device()) };
     let disk = SimFs::from_image(image, sim.clock(), device, FaultPlan::none(), sim.rng());
     let machine = Machine { fs: disk, clock: sim.clock(), spawn: sim.spawner(), salt: plan.args.seed };

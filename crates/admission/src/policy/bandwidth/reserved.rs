@@ -2,7 +2,7 @@
 //!
 //! As the paper has it, background is an average of a minute ago: after a pause it is next to nothing while memtables fill. `floor`
 //! closes that hole (U-9): the rate is raised at once and lowered only at the minute, is never below what flushes the next memtable in
-//! time, and what the node has left over is lent to everybody who is behind.
+//! time, and what the node has left over, because others do not need it or do not use it, is lent to everybody who is behind.
 
 use super::{BandwidthPolicy, BandwidthSettings, front};
 use crate::bucket::UNLIMITED;
@@ -56,7 +56,9 @@ impl BandwidthPolicy for Reserved {
     fn decide(&mut self, sample: &Sample, loads: &[Load]) -> Vec<PartitionKnobs> {
         let sum = |of: fn(&Load) -> f64| loads.iter().map(of).sum::<f64>();
         let (read, log) = (sum(|load| load.read), sum(|load| load.log));
-        let spare = (background_at(&sample.device, read, log, 1.0) - sum(Load::background_need)).max(0.0);
+        let left = background_at(&sample.device, read, log, 1.0);
+        // What is put off is needed and not used.
+        let spare = (left - sum(Load::background_need).min(sum(|load| load.background))).max(0.0);
         let configured =
             if self.settings.background == UNLIMITED { f64::INFINITY } else { self.settings.background as f64 };
         // Where as much is configured as there is, that is what the device gives.

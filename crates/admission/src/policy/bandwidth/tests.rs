@@ -20,7 +20,7 @@ fn sample(device: Limits) -> Sample {
 }
 
 fn load(ingest: f64, average: Option<f64>) -> Load {
-    Load { ingest, average, peak: ingest, amplification: 20.0, ..Load::default() }
+    Load { ingest, average, peak: ingest, background: ingest * 20.0, amplification: 20.0, ..Load::default() }
 }
 
 #[test]
@@ -61,6 +61,9 @@ fn the_hole_after_idle_is_closed() {
     assert_eq!(idle[0].background, Limits::bytes(3_000_000), "5 % of the largest while the node is full");
     let alone = reserved.decide(&sample, &[load(0.0, Some(0.0)), load(1e6, Some(1e6))]);
     assert_eq!(alone[0].background, Limits::bytes(60_000_000), "what nobody needs is lent");
+    let put_off = Load { background: 10e6, ..load(5e6, Some(5e6)) };
+    let beside = reserved.decide(&sample, &[load(0.0, Some(0.0)), put_off]);
+    assert_eq!(beside[0].background, Limits::bytes(60_000_000), "and what is needed, but not used");
 }
 
 #[test]

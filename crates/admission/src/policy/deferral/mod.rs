@@ -32,10 +32,10 @@ pub trait DeferralPolicy: Send {
     fn is_atypical(&self, owner: Owner) -> bool;
 }
 
-/// What the load needs while nothing is put off, as a share of the device (U-1): catching up is not in it.
+/// What the load needs while nothing is put off, as a share of the device (U-1): catching up is not in it, nor what is only guessed.
 pub fn demand(sample: &Sample, loads: &[Load]) -> f64 {
     let sum = |of: fn(&Load) -> f64| loads.iter().map(of).sum::<f64>();
-    share(&sample.device, sum(|load| load.read), sum(|load| load.log), sum(Load::background_need))
+    share(&sample.device, sum(|load| load.read), sum(|load| load.log), sum(Load::certain_need))
 }
 
 fn nanos(seconds: f64) -> Nanos {

@@ -26,12 +26,15 @@ impl Default for Ramp {
 }
 
 impl Ramp {
-    /// Partitions that may catch up at `now`. `wanted` = somebody waits; `short` = the load needs too much.
-    pub fn step(&mut self, now: Nanos, wanted: bool, short: bool) -> usize {
+    /// Partitions that may catch up at `now`. `waiting` = who would, `busy` = who does; `short` = the load needs too much.
+    pub fn step(&mut self, now: Nanos, waiting: usize, busy: usize, short: bool) -> usize {
         if short {
             (self.slots, self.since) = ((self.slots / 2).max(1), now);
-        } else if !wanted {
+        } else if waiting + busy == 0 {
             *self = Self { slots: 1, since: now };
+        } else if waiting == 0 {
+            // Who comes later finds as many slots as there were, and no more.
+            self.since = now;
         } else if now - self.since >= EVERY {
             (self.slots, self.since) = ((self.slots * 2).min(SLOTS_MAX), now);
         }
@@ -53,9 +56,16 @@ mod tests {
     #[test]
     fn slots_double_every_five_seconds_and_halve_when_the_node_is_short() {
         let mut ramp = Ramp::default();
-        let mut at = |second: u64, short| ramp.step(second * 1_000_000_000, true, short);
+        let mut at = |second: u64, short| ramp.step(second * 1_000_000_000, 1, 0, short);
         assert_eq!([1, 4, 5, 9, 10, 15].map(|second| at(second, false)), [1, 1, 2, 2, 4, 8]);
         assert_eq!([at(16, true), at(17, false), at(21, false)], [4, 4, 8]);
+        let second = 1_000_000_000;
+        assert_eq!(
+            [ramp.step(90 * second, 0, 3, false), ramp.step(94 * second, 1, 3, false)],
+            [8, 8],
+            "slots are kept"
+        );
+        assert_eq!(ramp.step(95 * second, 0, 0, false), 1, "until all have caught up");
         let load = Load { read: 10.0, ingest: 4.0, amplification: 10.0, ..Load::default() };
         assert_eq!(Ramp::budget(&Limits::bytes(100), &[load]), 25.0);
     }

@@ -11,6 +11,7 @@
 
 mod gather;
 mod latch;
+mod memory;
 mod partition;
 
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ use weir_io::{Nanos, Owner};
 
 use self::gather::Gathering;
 use self::latch::Latch;
+use self::memory::Upper;
 use self::partition::State;
 use super::{DeferralPolicy, ENTER, Pressure, Ramp, STAGE_TWO_PERCENT, demand, nanos};
 use crate::limits::{Direction, Limits, Rates};
@@ -47,6 +49,7 @@ pub struct Weir {
     migration: Nanos,
     latch: Latch,
     ramp: Ramp,
+    upper: Upper,
     partitions: BTreeMap<Owner, State>,
 }
 
@@ -86,14 +89,15 @@ impl Look<'_> {
 
     fn has_backlog(&self) -> bool {
         let tree = &self.sample.tree;
-        tree.l0_runs >= tree.l0_trigger || tree.deep_debt > 0 || self.sample.jobs.running > 0
+        tree.l0_is_due() || tree.deep_debt > 0 || self.sample.jobs.running > 0
     }
 }
 
 impl Weir {
     /// On a node from which a partition can be moved within `migration` nanoseconds.
     pub fn new(migration: Nanos) -> Self {
-        Self { migration, latch: Latch::default(), ramp: Ramp::default(), partitions: BTreeMap::new() }
+        let (latch, ramp, upper) = (Latch::default(), Ramp::default(), Upper::default());
+        Self { migration, latch, ramp, upper, partitions: BTreeMap::new() }
     }
 
     fn stage(&self, look: &Look<'_>) -> Stage {
@@ -145,7 +149,7 @@ impl Weir {
             let slow_reads = self.partitions.get(&look.sample.owner).is_some_and(|state| state.reads_are_slow(now));
             match self.stage(look) {
                 Stage::One | Stage::Drain if !self.may_leave(now, look) && !urgent => {}
-                Stage::One | Stage::Drain if slow_reads && !urgent => {}
+                Stage::One | Stage::Drain if (slow_reads && !urgent) || !self.upper.has_room() => {}
                 Stage::One | Stage::Drain if is_long && helps => {
                     self.enter(now, look, Stage::Two, Reason::Runs(tree.l0_runs));
                 }
@@ -160,6 +164,16 @@ impl Weir {
         }
     }
 
+    /// Who has most in memory leaves stage two where that is full (U-20).
+    fn make_room(&mut self, now: Nanos, looks: &[Look<'_>]) {
+        let in_memory = |look: &&Look<'_>| look.sample.tree.l0_bytes + look.sample.tree.l1_bytes;
+        let candidates = looks.iter().filter(|look| self.stage(look) == Stage::Two && self.may_leave(now, look));
+        let Some(largest) = candidates.max_by_key(in_memory) else { return };
+        if self.upper.one_leaves(now) {
+            self.enter(now, largest, Stage::One, Reason::Memory(self.upper.percent()));
+        }
+    }
+
     /// The way back, for as many as there are slots (U-4): the nearest to a stall first.
     fn resume(&mut self, now: Nanos, looks: &[Look<'_>], demand: f64) {
         let stages: Vec<Stage> = looks.iter().map(|look| self.stage(look)).collect();
@@ -168,10 +182,10 @@ impl Weir {
         for (look, stage) in looks.iter().zip(stages) {
             let tree = &look.sample.tree;
             match stage {
-                Stage::Drain if tree.l0_runs < tree.l0_trigger && self.may_leave(now, look) => {
+                Stage::Drain if !tree.l0_is_due() && self.may_leave(now, look) => {
                     self.enter(now, look, Stage::One, Reason::Queued);
                 }
-                Stage::Resume if tree.deep_debt == 0 && tree.l0_runs < tree.l0_trigger => {
+                Stage::Resume if tree.deep_debt == 0 && !tree.l0_is_due() => {
                     self.enter(now, look, Stage::Normal, Reason::Enough);
                 }
                 Stage::Drain | Stage::Resume => busy += 1,
@@ -179,7 +193,7 @@ impl Weir {
                 _ => {}
             }
         }
-        let slots = self.ramp.step(now, !waiting.is_empty(), demand >= ENTER);
+        let slots = self.ramp.step(now, waiting.len(), busy, demand >= ENTER);
         let distance = |look: &Look<'_>| look.stall_in(self.stage(look)).unwrap_or(f64::INFINITY);
         let mut waiting: Vec<(f64, &Look<'_>)> = waiting.into_iter().map(|look| (distance(look), look)).collect();
         waiting.sort_by(|(a, of_a), (b, of_b)| {
@@ -217,6 +231,7 @@ impl DeferralPolicy for Weir {
                 && self.partitions.get(&partition.owner).is_none_or(|state| state.stage == Stage::Normal)
         });
         self.latch.step(now, demand, is_pressed);
+        self.upper.see(&sample.memory);
         let short = self.latch.short_since();
         let tokens = tokens(sample, loads);
         let gathering = gather::choose(sample, loads, &tokens, short.is_some());
@@ -234,8 +249,9 @@ impl DeferralPolicy for Weir {
             let share_of = |background: f64| share(&sample.device, read, log, background);
             self.put_off(now, &looks, share_of, demand);
             self.deepen(now, &looks);
+            self.make_room(now, &looks);
             // It begins anew when the shortage is over.
-            self.ramp.step(now, false, false);
+            self.ramp.step(now, 0, 0, false);
         } else {
             self.resume(now, &looks, demand);
         }
@@ -247,14 +263,19 @@ impl DeferralPolicy for Weir {
             self.partitions.get(&look.sample.owner).map_or(0.0, |state| state.guard.wanted(look.load.ingest))
         };
         let each = left(sample, loads) / looks.iter().map(wanted).sum::<f64>().max(1.0);
+        let fits = self.latch.fits(now);
         let late = short.is_some_and(|since| now - since > 2 * self.migration);
         for (look, knob) in looks.iter().zip(&mut knobs.partitions) {
             let Some(state) = self.partitions.get(&look.sample.owner) else { continue };
             (knob.stage, knob.scope, knob.why) = (state.stage, state.stage.scope(), state.why);
+            if state.stage == Stage::One && fits {
+                knob.scope = Scope::All;
+            }
             (knob.flush_gather, knob.write_buffers) = (look.gathering.memtables, look.gathering.buffers);
             let stall_in = look.stall_in(state.stage);
             knob.time_to_stall = stall_in.map(nanos);
             knob.flush_may_rush = true;
+            knob.warm = self.upper.keeps();
             if limited && catching_up(&state) {
                 let rate = look.load.background_need() + Ramp::budget(&sample.device, loads) / busy;
                 let most = knob.background.rates(Direction::Write).bytes;
