@@ -2,6 +2,7 @@
 //! that a server that stands still is charged for all that it kept waiting.
 
 use std::io::Write;
+use std::iter;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
@@ -64,7 +65,8 @@ struct Answer {
     refused: bool,
 }
 
-/// Loads `server` as `users`. Requests that are not answered by the end count neither way.
+/// Loads `server` as `users`. Requests that are not answered 0.2 s after the end are no more among the answered ones, and took as long as they
+/// were waited for.
 pub fn measure(server: &ChildServer, users: &[User], load: &Load) -> Result<Felt> {
     let (mut senders, mut threads) = (Vec::new(), Vec::new());
     let over = Arc::new(AtomicBool::new(false));
@@ -145,12 +147,16 @@ fn send(mut senders: Vec<Sender>, begin: Instant, until: Instant, load: &Load) -
     Ok(senders.into_iter().map(|(stream, _)| stream).collect())
 }
 
-fn receive(mut replies: Client, due: &mpsc::Receiver<Instant>, over: &AtomicBool) -> Result<Vec<Answer>> {
+fn receive(mut replies: Client, dues: &mpsc::Receiver<Instant>, over: &AtomicBool) -> Result<Vec<Answer>> {
     let mut answers = Vec::new();
-    for due in due {
+    for due in dues {
         let reply = match replies.read() {
             Ok(reply) => reply,
-            Err(_) if over.load(Ordering::Relaxed) => break,
+            Err(_) if over.load(Ordering::Relaxed) => {
+                let at = Instant::now();
+                answers.extend(iter::once(due).chain(dues.try_iter()).map(|due| Answer { due, at, refused: false }));
+                break;
+            }
             Err(error) => return Err(error),
         };
         let refused = match reply {
