@@ -73,12 +73,13 @@ impl Door {
         self.partition.as_ref().map_or(Rank::of(class), |gate| gate.rank(class))
     }
 
-    /// The largest piece in which I/O of `class` may be issued, in bytes. Foreground is never cut: it goes into debt.
+    /// The largest piece in which I/O of `class` may be issued, in bytes. What a client asked for is never cut: it goes into debt. A flush is, also
+    /// where it passes as foreground: it would leave a debt for which clients wait.
     pub(crate) fn piece_bytes(&self, class: Class, direction: Direction) -> u64 {
-        let rank = self.rank(class);
-        if !rank.is_background() {
+        if class.is_foreground() {
             return u64::MAX;
         }
+        let rank = self.rank(class);
         let own = self.partition.as_ref().map_or(u64::MAX, |gate| {
             // A piece beyond the partition's burst would wait for a full bucket and leave a debt.
             let burst = gate.gate(rank).burst_bytes(direction);
@@ -107,7 +108,7 @@ impl Door {
         }
     }
 
-    /// Waits on, or, if `class` comes to pass as foreground meanwhile, gives the places in the queues of background up and asks again: behind
+    /// Waits on, or, if a client comes to await the partition meanwhile, gives the places in the queues of background up and asks again: behind
     /// strict foreground they might never be reached.
     async fn or_promoted(
         self: Arc<Self>,
@@ -118,10 +119,10 @@ impl Door {
         bytes: u64,
     ) -> Held {
         let first = {
-            let mut promoted = pin!(partition.promoted(class));
+            let mut awaited = pin!(partition.awaited());
             poll_fn(|cx| match waiting.as_mut().poll(cx) {
                 Poll::Ready(held) => Poll::Ready(Some(held)),
-                Poll::Pending => promoted.as_mut().poll(cx).map(|()| None),
+                Poll::Pending => awaited.as_mut().poll(cx).map(|()| None),
             })
             .await
         };
@@ -215,7 +216,7 @@ impl Door {
     }
 }
 
-/// Whether what waits already can become urgent: compactions cannot.
+/// What a client can be made to wait for: never compactions.
 const fn may_be_promoted(class: Class) -> bool {
     matches!(class, Class::Flush | Class::Maintenance)
 }

@@ -4,6 +4,10 @@ use std::collections::BTreeMap;
 
 use weir_io::Owner;
 
+/// The weight where nobody has one set. Of the size of weights that may be set later: whoever was served at a weight of 1 before would seem to have had
+/// more than its share for hours.
+const ALONE: u64 = 1 << 20;
+
 /// Reserved bandwidth by owner, in bytes per second. Who has none set weighs as much as the others do on average: beside tenants with
 /// large reservations, a fixed weight would make one that bought no fixed part the least of all.
 #[derive(Debug, Default)]
@@ -25,7 +29,7 @@ impl Weights {
 
     /// At least 1.
     pub(crate) fn of(&self, owner: Owner) -> u64 {
-        let average = || self.sum.checked_div(self.of.len() as u128).map_or(1, |average| average as u64);
+        let average = || self.sum.checked_div(self.of.len() as u128).map_or(ALONE, |average| average as u64);
         self.of.get(&owner).copied().unwrap_or_else(average)
     }
 }
@@ -38,7 +42,7 @@ mod tests {
     fn who_has_none_weighs_as_much_as_the_others_do() {
         let owner = |partition| Owner { tenant: 1, partition };
         let mut weights = Weights::default();
-        assert_eq!(weights.of(owner(1)), 1);
+        assert_eq!(weights.of(owner(1)), ALONE);
         weights.set(owner(1), Some(u64::MAX));
         weights.set(owner(2), Some(0));
         assert_eq!([1, 2, 3].map(|who| weights.of(owner(who))), [u64::MAX, 1, 1 << 63]);

@@ -229,10 +229,16 @@ fn an_urgent_flush_passes_as_foreground_and_is_booked_as_flush() {
     let at_its_own = stalled.file.write_at(16_384, pattern(4096), tag(Class::Flush));
     node.sim.run_until(3 * SEC);
     assert_eq!((node.gate.waiting(Rank::Flush), stalled.gate.background().waiting(Rank::Flush)), (1, 1));
-    // What waits already passes as well as what comes.
+    // Urgent: what comes from now on passes, what waits keeps its place.
     stalled.gate.set_flush_is_urgent(true);
     let before = node.sim.now();
-    for write in [at_its_own, at_the_node, stalled.file.write_at(0, pattern(57_344), tag(Class::Flush))] {
+    node.sim.block_on(stalled.file.write_at(0, pattern(28_672), tag(Class::Flush))).expect("no faults");
+    assert!(node.sim.now() - before < 100 * MS);
+    assert_eq!((node.gate.waiting(Rank::Flush), stalled.gate.background().waiting(Rank::Flush)), (1, 1));
+    // Awaited by a client: that passes, too.
+    stalled.gate.set_is_awaited(true);
+    let before = node.sim.now();
+    for write in [at_its_own, at_the_node, stalled.file.write_at(0, pattern(28_672), tag(Class::Flush))] {
         node.sim.block_on(write).expect("no faults");
     }
     assert!(node.sim.now() - before < 100 * MS);
