@@ -14,6 +14,7 @@ use std::thread::JoinHandle;
 
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::mpsc;
+use weir_io::real::be_nice;
 use weir_io::{BoxFuture, Clock, sleep_until};
 
 use crate::auth::Doorman;
@@ -33,6 +34,9 @@ const DRAIN_NANOS: u64 = 10_000_000_000;
 const DRAIN_STEP_NANOS: u64 = 10_000_000;
 /// A pause after an error of `accept` that is about the process, such as too many open files.
 const ACCEPT_PAUSE_NANOS: u64 = 100_000_000;
+
+/// Threads for long requests are so much nicer: who copies megabytes does so while nobody has a short request.
+const LONG_NICE: i32 = 5;
 
 const SECOND_NANOS: u64 = 1_000_000_000;
 
@@ -238,6 +242,9 @@ fn start_thread<S: Store>(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let name = if place.is_long { "gateway-long" } else { "gateway" };
     std::thread::Builder::new().name(format!("{name}-{}", place.index)).spawn(move || {
+        if place.is_long {
+            be_nice(LONG_NICE);
+        }
         runtime.block_on(async {
             while let Some(arrival) = arrivals.recv().await {
                 let client = arrival.client();

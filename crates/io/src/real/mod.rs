@@ -35,4 +35,4 @@ pub use clock::RealClock;
 pub use device::Backend;
 pub use fs::{RealFs, RealFsOptions};
 pub use memory::forgo_huge_pages;
-pub use spawn::RealSpawn;
+pub use spawn::{RealSpawn, be_nice};

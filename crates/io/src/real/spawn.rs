@@ -49,6 +49,12 @@ struct Task {
     shared: Weak<Shared>,
 }
 
+/// Makes the calling thread so much nicer (0 to 19) than others: on Linux, niceness belongs to the thread. A niceness that the system refuses
+/// only costs smoothness.
+pub fn be_nice(nice: i32) {
+    let _ = rustix::process::setpriority_process(None, nice);
+}
+
 impl RealSpawn {
     /// `threads` threads at niceness `nice` (0 to 19; a niceness the system refuses is not an error).
     pub fn new(threads: usize, nice: i32) -> Self {
@@ -56,8 +62,7 @@ impl RealSpawn {
         let start = |index| {
             let shared = Arc::clone(&shared);
             let body = move || {
-                // On Linux, niceness belongs to the thread. Being less nice than asked only costs smoothness.
-                let _ = rustix::process::setpriority_process(None, nice);
+                be_nice(nice);
                 shared.run();
             };
             std::thread::Builder::new()
