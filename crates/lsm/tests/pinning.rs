@@ -49,15 +49,18 @@ fn what_is_written_into_the_upper_levels_is_in_the_cache() {
     let env = Env { fs, dir, owner, cache: Arc::clone(&cache), clock: sim.clock(), memory: Arc::new(Unbooked) };
     let tree = sim.block_on(Tree::open(env, TreeOptions { l0_trigger: 4, ..TreeOptions::default() })).expect("open");
     let key = |number: u64| (number % 7).to_be_bytes();
-    for number in 1..=40_u64 {
-        let mut batch = Batch::new();
-        batch.put(&key(number), &[7; 3000]);
-        tree.publish(tree.apply(number, batch.as_ref()).last_seq);
-        if number % 10 == 0 {
-            tree.seal();
-            sim.block_on(tree.next_flush().expect("a flush is due").run()).expect("flush");
+    let write_four_runs = |first: u64| {
+        for number in first..first + 40 {
+            let mut batch = Batch::new();
+            batch.put(&key(number), &[7; 3000]);
+            tree.publish(tree.apply(number, batch.as_ref()).last_seq);
+            if number % 10 == 0 {
+                tree.seal();
+                sim.block_on(tree.next_flush().expect("a flush is due").run()).expect("flush");
+            }
         }
-    }
+    };
+    write_four_runs(1);
     let read_all = || {
         let misses = cache.usage().misses;
         (1..=7).for_each(|number| {
@@ -74,15 +77,7 @@ fn what_is_written_into_the_upper_levels_is_in_the_cache() {
     assert_eq!(cache.upper_bytes() as u64, cache.usage().warm_bytes + cache.usage().pinned_bytes);
     assert!(cache.usage().warm_bytes > 0);
     tree.set_knobs(weir_lsm::TreeKnobs { warm: false, ..tree.knobs() });
-    for number in 41..=80_u64 {
-        let mut batch = Batch::new();
-        batch.put(&key(number), &[7; 3000]);
-        tree.publish(tree.apply(number, batch.as_ref()).last_seq);
-        if number % 10 == 0 {
-            tree.seal();
-            sim.block_on(tree.next_flush().expect("a flush is due").run()).expect("flush");
-        }
-    }
+    write_four_runs(41);
     sim.block_on(tree.next_compaction().expect("level 0 is full").run()).expect("compaction");
     assert_eq!(cache.usage().warm_bytes, 0);
 }
