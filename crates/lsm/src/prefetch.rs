@@ -1,5 +1,8 @@
 //! Telling the processor early what will be needed: a look-up then waits for several cache lines at once, not one after the other.
 
+/// Bytes of a cache line: what is fetched at once.
+pub(crate) const LINE_BYTES: usize = 64;
+
 /// Asks for the cache line at `address`, which need not be valid.
 #[inline]
 pub(crate) fn prefetch<T>(address: *const T) {

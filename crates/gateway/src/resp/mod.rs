@@ -3,6 +3,7 @@
 //! `input` receives, `parse` finds requests, `table` finds the command, `commands` serve it, `reply` gathers what is
 //! written back; `connection` runs the round.
 
+mod ahead;
 mod bill;
 pub(crate) mod client;
 mod commands;

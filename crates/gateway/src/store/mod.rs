@@ -64,6 +64,9 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// The entry of `key`.
     fn get(&self, key: &[u8]) -> impl Future<Output = Result<Option<Entry<Self::Value>>>> + Send;
 
+    /// Keys that will be read one after the other, each by a [`Store::get`]: what that can be made ready for, is. Nothing but time depends on it.
+    fn foresee(&self, _keys: &[&[u8]]) {}
+
     /// Applies `batch` as one; the changes are visible to all when this returns.
     fn write(&self, batch: &Batch) -> impl Future<Output = Result<Self::Commit>> + Send;
 

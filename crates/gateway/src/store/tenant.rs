@@ -143,6 +143,17 @@ impl Store for TenantStore {
         Ok(home.partition().await?.get(&stored).await?.map(Entry::from))
     }
 
+    /// Where there are several partitions, the keys that follow one another are anywhere, and nothing is made ready.
+    fn foresee(&self, keys: &[&[u8]]) {
+        if let [home] = self.tenant.partitions()
+            && let Some(partition) = &*home.awake()
+        {
+            let stored: Vec<StoredKey> = keys.iter().map(|key| StoredKey::new(self.database, key)).collect();
+            let stored: Vec<&[u8]> = stored.iter().map(|key| &**key).collect();
+            partition.foresee(&stored);
+        }
+    }
+
     async fn write(&self, batch: &Batch) -> Result<Commits> {
         let homes = self.tenant.partitions();
         if homes.len() == 1 && batch.database() == Some(self.database) {

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering as Memory, fen
 
 use super::arena::Arena;
 use super::record::{FRONT_BYTES, Front, Header, Record, Target, head};
-use crate::prefetch::prefetch;
+use crate::prefetch::{LINE_BYTES, prefetch};
 
 /// Records in a full leaf.
 pub(super) const LEAF_RECORDS: usize = 32;
@@ -118,6 +118,50 @@ impl Leaf {
     #[inline]
     pub(super) fn prefetch(self) {
         prefetch(self.0);
+    }
+
+    /// Asks the processor to fetch what [`Leaf::foresee`] compares.
+    ///
+    /// # Safety
+    /// The leaf is live.
+    #[inline]
+    pub(super) unsafe fn prefetch_heads(self) {
+        // SAFETY: the caller's promise.
+        let inner = unsafe { self.inner() };
+        let count = inner.state().count;
+        inner.heads[..count].iter().step_by(LINE_BYTES / size_of::<u64>()).for_each(|head| prefetch(head));
+    }
+
+    /// About how many records are before `target`, without regard to the writer; asks for the record behind them to be fetched.
+    ///
+    /// # Safety
+    /// The leaf is live.
+    #[inline]
+    pub(super) unsafe fn foresee(self, target: &Target<'_>) -> usize {
+        // SAFETY: the caller's promise.
+        let inner = unsafe { self.inner() };
+        let position = inner.position(inner.state(), target);
+        if let Some(record) = inner.records.get(position) {
+            prefetch(record);
+        }
+        position
+    }
+
+    /// The record that is about at `position`; null where there is none.
+    ///
+    /// # Safety
+    /// The leaf is live.
+    #[inline]
+    pub(super) unsafe fn guess(self, position: usize) -> Record {
+        // SAFETY: the caller's promise.
+        let inner = unsafe { self.inner() };
+        let count = inner.state().count;
+        let record = inner.record(position, count);
+        // SAFETY: every leaf has level 0; leaves behind others are live, and not the head.
+        unsafe {
+            let next = self.next(0);
+            if position >= count && !next.is_null() { next.low() } else { record }
+        }
     }
 
     /// # Safety

@@ -13,6 +13,7 @@
 
 mod arena;
 mod cursor;
+mod foresee;
 mod leaf;
 mod record;
 #[cfg(test)]
@@ -31,6 +32,7 @@ use crate::table::common_prefix;
 use crate::value::{Found, Value};
 use arena::Arena;
 pub use cursor::MemtableCursor;
+pub use foresee::FORESEEN_MAX;
 use leaf::{HEIGHT_MAX, LEAF_RECORDS, Leaf, Look};
 use record::{Record, Target};
 

@@ -15,6 +15,9 @@ use crate::entry::{Entry, Kind, Seq};
 const META_PUT: u64 = 1;
 const META_EXPIRES: u64 = 2;
 
+/// Cache lines that are fetched of a record of unknown length.
+const SHORT_LINES: usize = 3;
+
 #[repr(C)]
 pub(super) struct Header {
     meta: u64,
@@ -66,6 +69,14 @@ impl Record {
     #[inline]
     pub(super) fn prefetch(self) {
         crate::prefetch::prefetch(self.0);
+    }
+
+    /// Asks the processor to fetch the record's first cache lines: all of a short one.
+    #[inline]
+    pub(super) fn prefetch_all(self) {
+        for line in 0..SHORT_LINES {
+            crate::prefetch::prefetch(self.0.wrapping_byte_add(line * crate::prefetch::LINE_BYTES));
+        }
     }
 
     /// The entry.

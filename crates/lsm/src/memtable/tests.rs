@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use proptest::prelude::*;
 use weir_io::Rng;
 
-use super::Memtable;
+use super::{FORESEEN_MAX, Memtable};
 use crate::cursor::{Cursor, Step};
 use crate::entry::{Entry, Kind, SEQ_MAX, Seq};
 
@@ -85,6 +85,10 @@ proptest! {
         let (memtable, model) = build(&entries);
         prop_assert_eq!(memtable.len(), entries.len());
         let mut cursor = memtable.cursor();
+        let wanted: Vec<&[u8]> = probes.iter().map(|(key, _)| &key[..]).take(FORESEEN_MAX).collect();
+        let is_here = |key: &[u8]| model.keys().any(|(here, _)| here == key);
+        let expected = wanted.iter().enumerate().fold(0, |mask, (place, key)| mask | u32::from(is_here(key)) << place);
+        prop_assert_eq!(memtable.search_in_step(&wanted), expected);
         for (key, seq) in probes {
             let at = (key.clone(), Reverse(seq));
             let expected = model.range(at.clone()..).next().filter(|((found, _), _)| *found == key);
@@ -162,6 +166,24 @@ fn an_idle_memtable_is_small_and_every_byte_is_counted() {
 }
 
 #[test]
+fn what_is_foreseen_is_what_is_there() {
+    let memtable = Memtable::new();
+    let key = |number: u64| (number * 2).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
+    let put = |number: u64, value: &[u8]| {
+        memtable.insert(Entry { key: &key(number), seq: number + 1, kind: Kind::Put, expire_at_ms: 0, value });
+    };
+    (0..1000).for_each(|number| put(number, b"v"));
+    let there: Vec<[u8; 8]> = (0..40).map(key).collect();
+    let there: Vec<&[u8]> = there.iter().map(|key| &key[..]).collect();
+    assert_eq!(memtable.foresee(&there), 0, "a small one is not searched");
+    put(1000, &vec![0; 1 << 20]);
+    assert_eq!(memtable.foresee(&there), (1 << FORESEEN_MAX) - 1, "no more than it takes");
+    assert_eq!(memtable.foresee(&there[..3]), 0b111);
+    assert_eq!(memtable.foresee(&[]), 0);
+    assert_eq!(memtable.foresee(&[there[0], b"", there[1], &[255; 9]]), 0b101);
+}
+
+#[test]
 fn large_entries_fit_between_small_ones() {
     let memtable = Memtable::new();
     let large = vec![1; 3 << 20];
@@ -198,6 +220,7 @@ fn readers_see_whole_entries_in_order_while_the_writer_goes_on() {
                     let number = rng.below(keys);
                     // Key `number` was written at 1 + number + keys * round.
                     let expected = (seen > number).then(|| seen - (seen - 1 - number) % keys);
+                    memtable.search_in_step(&[&key_of(number), &key_of(number + 1), &key_of(number + 2)]);
                     let found = memtable.get(&key_of(number), seen);
                     assert_eq!(found.as_ref().map(|f| f.seq), expected, "key {number} at {seen}");
                     if let Some(found) = found {

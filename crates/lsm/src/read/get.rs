@@ -9,6 +9,7 @@ use weir_io::{BoxFuture, Class, Result};
 
 use super::view::View;
 use crate::entry::{Kind, Seq};
+use crate::memtable::{FORESEEN_MAX, Memtable};
 use crate::table::{BlockAddress, Table, TableGet, filter};
 use crate::value::Found;
 use crate::version::LEVELS;
@@ -61,9 +62,12 @@ enum Outcome {
 
 /// The newest version of `key` at or before `at` in the memtables of `view`.
 fn in_memory(view: &View, key: &[u8], at: Seq) -> Option<Found> {
-    let sealed = view.sealed.iter().map(|sealed| &sealed.memtable);
-    let mut memtables = std::iter::once(&view.memtable).chain(sealed);
-    memtables.find_map(|memtable| memtable.get(key, at))
+    memtables(view).find_map(|memtable| memtable.get(key, at))
+}
+
+/// The newest first.
+fn memtables(view: &View) -> impl Iterator<Item = &Arc<Memtable>> {
+    std::iter::once(&view.memtable).chain(view.sealed.iter().map(|sealed| &sealed.memtable))
 }
 
 /// Looks through the tables of `view` from `place` on, as far as the cache carries.
@@ -91,6 +95,27 @@ fn in_tables(view: &View, key: &[u8], hash: u64, at: Seq, mut place: Place) -> R
         place = place.after();
     }
     Ok(Outcome::Done(None))
+}
+
+/// Has the processor fetch what reads of `keys` will touch: in the memtables, and of the tables' filters. Changes nothing but their time.
+pub fn foresee(view: &View, keys: &[&[u8]]) {
+    for keys in keys.chunks(FORESEEN_MAX) {
+        let mut missing = (1_u32 << keys.len()) - 1;
+        for memtable in memtables(view) {
+            missing &= !memtable.foresee(keys);
+            if missing == 0 {
+                break;
+            }
+        }
+        for (place, key) in keys.iter().enumerate() {
+            if missing >> place & 1 == 1 {
+                let hash = filter::hash(key);
+                let upper = view.version.level(0).iter().filter(|run| run.meta.overlaps(key, key));
+                let deeper = (1..LEVELS).filter_map(|level| view.version.find(level, key));
+                upper.chain(deeper).for_each(|file| file.table.prefetch(hash));
+            }
+        }
+    }
 }
 
 /// Starts a point read of `key` in `view` as of `at`; a tombstone is no answer. Never waits; what must wait is in the lookup.

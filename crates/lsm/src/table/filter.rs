@@ -53,6 +53,12 @@ impl Filter {
         missing == 0
     }
 
+    /// Asks the processor to fetch what [`Filter::may_contain`] looks at.
+    #[inline]
+    pub(super) fn prefetch(&self, hash: u64) {
+        crate::prefetch::prefetch(&self.lanes[self.lane(hash)]);
+    }
+
     /// Appends the lanes, words little-endian.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         for lane in &self.lanes {

@@ -154,6 +154,14 @@ impl Table {
         self.filter.as_ref().is_none_or(|filter| filter.may_contain(hash))
     }
 
+    /// Asks the processor to fetch what [`Table::may_contain`] looks at.
+    #[inline]
+    pub fn prefetch(&self, hash: u64) {
+        if let Some(filter) = &self.filter {
+            filter.prefetch(hash);
+        }
+    }
+
     /// The newest version of `key` with a sequence number of at most `at`; it may be a tombstone. `hash` is the key's
     /// [`super::filter::hash`].
     #[inline]

@@ -147,10 +147,16 @@ impl Tree {
         get::get_version(&view, key, self.applied_seq())
     }
 
+    /// Has the processor fetch what reads of `keys` will touch. Worth it for several keys whose reads follow one another.
+    pub fn foresee(&self, keys: &[&[u8]]) {
+        get::foresee(&self.view.load(), keys);
+    }
+
     /// Reads several keys at one moment; what must be read from the device is read at the same time.
     pub async fn multi_get(&self, keys: &[&[u8]]) -> Result<Vec<Option<crate::Found>>> {
         let view = self.view.load_full();
         let at = self.published();
+        get::foresee(&view, keys);
         futures_util::future::try_join_all(keys.iter().map(|key| get::get(&view, key, at))).await
     }
 

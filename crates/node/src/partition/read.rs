@@ -63,6 +63,11 @@ impl Partition {
         Ok(self.read(found))
     }
 
+    /// Has the processor fetch what reads of `keys`, which follow soon, will touch.
+    pub fn foresee(&self, keys: &[&[u8]]) {
+        self.tree.foresee(keys);
+    }
+
     /// The living records of `keys` as of one moment, in their order.
     pub async fn multi_get(self: &Arc<Self>, keys: &[&[u8]]) -> Result<Vec<Option<Record>>> {
         self.publish_all().await;

@@ -33,6 +33,7 @@ use self::charging::key_of;
 use self::moving::Lately;
 pub(crate) use self::moving::{Moving, Place};
 use self::output::{FLUSH_BYTES, Gathered, Pending};
+use super::ahead;
 use super::bill::{Bill, Charge};
 use super::client::{Client, Phase};
 use super::error::{CROSS_SLOT, Error, Outcome};
@@ -92,6 +93,9 @@ pub(super) struct Connection<S: Store> {
 
 /// Bytes of an unfinished request that are not booked on its tenant.
 const UNFINISHED_FREE_BYTES: usize = 64 << 10;
+
+/// Reads that follow one another and are worth a look ahead.
+const FORESEEN_MIN: usize = 4;
 
 /// What `CLIENT REPLY` chose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -206,7 +210,12 @@ impl<S: Store> Connection<S> {
     async fn serve_received(&mut self, input: &mut Input) -> io::Result<()> {
         self.lap = self.server.clock.now();
         self.received = self.lap;
+        let mut foreseen = 0;
         while !self.closing {
+            if foreseen == 0 {
+                foreseen = self.foresee(&input.bytes[input.start..]);
+            }
+            foreseen -= 1;
             match parse(&input.bytes[input.start..], &self.limits, &mut input.state) {
                 Ok(Progress::Incomplete) => break,
                 Ok(Progress::Nothing(len)) => input.start += len,
@@ -238,6 +247,17 @@ impl<S: Store> Connection<S> {
         }
         input.consume();
         Ok(())
+    }
+
+    /// Looks ahead at the requests in `bytes`. Gives for how many of them nobody needs to look again.
+    fn foresee(&self, bytes: &[u8]) -> usize {
+        let keys = ahead::keys_to_get(bytes);
+        if keys.len() >= FORESEEN_MIN
+            && let Ok(store) = self.store()
+        {
+            store.foresee(&keys);
+        }
+        keys.len().max(1)
     }
 
     /// Runs one command and writes its reply, an error included; gives whether its arguments may hold a secret.

@@ -1,0 +1,106 @@
+//! Many searches in step. A search alone waits for memory some five times, each time for an address that it has just learned; a dozen that
+//! take turns wait together.
+//!
+//! Nothing comes of it but warm caches: the real search follows, and costs little then. (Real answers in step would need the whole way up
+//! to the client in step, for the same waits saved.)
+
+use std::cmp::Ordering::Greater;
+use std::sync::atomic::Ordering;
+
+use super::Memtable;
+use super::leaf::Leaf;
+use super::record::{Record, Target};
+use crate::entry::SEQ_MAX;
+
+/// Searches that take turns: about as many cache lines as a processor fetches at once.
+pub const FORESEEN_MAX: usize = 16;
+/// A smaller memtable is in the processor's cache anyway.
+const BYTES_MIN: usize = 1 << 20;
+
+/// A search under way, between two looks at memory.
+struct Search<'k> {
+    target: Target<'k>,
+    leaf: Leaf,
+    /// The leaf that ended the level above.
+    bound: Leaf,
+    /// What is behind `leaf` on `level`, and was asked for.
+    next: Leaf,
+    level: usize,
+    record: Record,
+}
+
+impl Memtable {
+    /// Has the processor fetch what reads of `keys` will touch, up to [`FORESEEN_MAX`] of them. Tells which are here: bit `i` for the i-th key.
+    /// That is a guess beside a running insert, and 0 for a small memtable.
+    pub fn foresee(&self, keys: &[&[u8]]) -> u32 {
+        if self.bytes() < BYTES_MIN { 0 } else { self.search_in_step(keys) }
+    }
+
+    /// [`Memtable::foresee`], however small it is.
+    pub(super) fn search_in_step(&self, keys: &[&[u8]]) -> u32 {
+        let top = self.height.load(Ordering::Relaxed) - 1;
+        let mut searches: [Option<Search<'_>>; FORESEEN_MAX] = std::array::from_fn(|place| {
+            let target = Target::new(keys.get(place)?, SEQ_MAX);
+            // SAFETY: the head has all levels.
+            let next = unsafe { self.head.next(top) };
+            next.prefetch();
+            Some(Search { target, leaf: self.head, bound: Leaf::NULL, next, level: top, record: Record::NULL })
+        });
+        let searches = &mut searches[..keys.len().min(FORESEEN_MAX)];
+        // SAFETY: all leaves and records that they come by are this memtable's, and live as long as it does.
+        unsafe {
+            let mut under_way = (1_u32 << searches.len()) - 1;
+            while under_way != 0 {
+                for (place, search) in searches.iter_mut().enumerate() {
+                    if let (true, Some(search)) = (under_way >> place & 1 == 1, search)
+                        && search.step()
+                    {
+                        search.leaf.prefetch_heads();
+                        under_way &= !(1 << place);
+                    }
+                }
+            }
+            let mut positions = [0; FORESEEN_MAX];
+            for (search, position) in searches.iter().flatten().zip(&mut positions) {
+                *position = search.leaf.foresee(&search.target);
+            }
+            for (search, position) in searches.iter_mut().flatten().zip(positions) {
+                search.record = search.leaf.guess(position);
+                search.record.prefetch_all();
+            }
+            let is_here =
+                |search: &Search<'_>| !search.record.is_null() && search.record.entry().key == search.target.key;
+            let here = searches.iter().flatten().enumerate().filter(|(_, search)| is_here(search));
+            here.fold(0, |found, (place, _)| found | 1 << place)
+        }
+    }
+}
+
+impl Search<'_> {
+    /// Goes on until memory is needed that was not asked for yet, and asks for it; true at the end.
+    ///
+    /// # Safety
+    /// The leaves are live, and `leaf` has more than `level` levels.
+    #[inline]
+    unsafe fn step(&mut self) -> bool {
+        loop {
+            // SAFETY: the caller's promise; `next` is not the head, and what was reached on a level has it.
+            unsafe {
+                if self.next != self.bound && !self.next.is_null() && self.next.compare(&self.target) != Greater {
+                    self.leaf = self.next;
+                } else {
+                    self.bound = self.next;
+                    if self.level == 0 {
+                        return true;
+                    }
+                    self.level -= 1;
+                }
+                self.next = self.leaf.next(self.level);
+            }
+            if self.next != self.bound && !self.next.is_null() {
+                self.next.prefetch();
+                return false;
+            }
+        }
+    }
+}
