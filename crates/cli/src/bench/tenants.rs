@@ -92,8 +92,16 @@ impl TenantsArgs {
             names => names.split(',').map(Attack::parse).collect::<Result<_>>()?,
         };
         let all = tenants::run(&tenants::Plan { attacks, rounds, seconds, dir, weir }, progress)?;
-        let said =
-            format!("{} reads and writes per second beside each attack; medians of {rounds} rounds\n\n", victim::RATE);
+        let precedence = match all.iter().all(|one| one.attacked.has_precedence) {
+            true => "its own threads go before all others",
+            false => {
+                "its own threads wait for a processor like the attackers': the system does not let them go before (run as root)"
+            }
+        };
+        let said = format!(
+            "{} reads and writes per second beside each attack; medians of {rounds} rounds; {precedence}\n\n",
+            victim::RATE
+        );
         written(json, &all, said + &tenants::table(&all))
     }
 }
