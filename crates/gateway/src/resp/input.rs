@@ -14,6 +14,10 @@ use zeroize::Zeroize;
 use super::frame::State;
 use crate::pool;
 
+/// Most bytes that one system call copies, from a client or to it. Many kernels let nobody else run in the middle of a call: 8 MB in one
+/// keep other threads waiting for milliseconds.
+pub(super) const COPY_BYTES_MAX: usize = 256 << 10;
+
 /// What is received and how far it is understood.
 pub(super) struct Input {
     pub(super) bytes: Vec<u8>,
@@ -43,7 +47,7 @@ impl Input {
         poll_fn(|cx| {
             self.borrow();
             // The future is made for one poll and dropped: reading is cancel-safe, and nothing is read when pending.
-            let result = pin!(stream.read_buf(&mut self.bytes)).poll(cx);
+            let result = pin!(stream.take(COPY_BYTES_MAX as u64).read_buf(&mut self.bytes)).poll(cx);
             if result.is_pending() {
                 self.give_back();
             }

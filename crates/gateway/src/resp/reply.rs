@@ -204,15 +204,18 @@ impl Replies {
         self.shared.is_empty().then_some(&self.bytes)
     }
 
-    /// The bytes in pieces, without the first `written`.
-    pub(super) fn pieces(&self, mut written: usize) -> Vec<IoSlice<'_>> {
-        let mut pieces = Vec::with_capacity(self.shared.len() * 2 + 1);
+    /// Up to `max` of the bytes in pieces, without the first `written`.
+    pub(super) fn pieces(&self, mut written: usize, mut max: usize) -> Vec<IoSlice<'_>> {
+        // A value with what is before and behind it, as most replies that are not in one piece.
+        let mut pieces = Vec::with_capacity(3);
         let mut add = |piece| {
             let piece: &[u8] = piece;
             let skipped = written.min(piece.len());
             written -= skipped;
-            if skipped < piece.len() {
-                pieces.push(IoSlice::new(&piece[skipped..]));
+            let taken = max.min(piece.len() - skipped);
+            max -= taken;
+            if taken > 0 {
+                pieces.push(IoSlice::new(&piece[skipped..skipped + taken]));
             }
         };
         let mut from = 0;
@@ -233,7 +236,7 @@ impl Replies {
     /// Copies what is not yet written into one piece, so that a client who reads slowly keeps nothing alive but the
     /// bytes that he is going to get.
     pub(super) fn detach(&mut self, written: usize) {
-        let rest = self.pieces(written);
+        let rest = self.pieces(written, usize::MAX);
         let mut bytes = Vec::with_capacity(rest.iter().map(|piece| piece.len()).sum());
         rest.iter().for_each(|piece| bytes.extend_from_slice(piece));
         self.bytes = bytes;
@@ -294,7 +297,7 @@ mod tests {
     use super::*;
 
     fn written(replies: &Replies, skip: usize) -> Vec<u8> {
-        replies.pieces(skip).concat_bytes()
+        replies.pieces(skip, usize::MAX).concat_bytes()
     }
 
     trait ConcatBytes {
@@ -343,6 +346,10 @@ mod tests {
         assert_eq!(replies.len(), all.len());
         for skip in [0, 3, 5, 9, 20_000, all.len() - 1, all.len()] {
             assert_eq!(written(&replies, skip), all[skip..], "the first {skip} bytes are written already");
+            for max in [0, 1, 7, large.len(), all.len()] {
+                let end = all.len().min(skip + max);
+                assert_eq!(replies.pieces(skip, max).concat_bytes(), all[skip..end], "{max} bytes behind {skip}");
+            }
         }
         replies.replace_with_error(from, to, 2, b"ERR x");
         let all = [b"+OK\r\n-ERR x\r\n-ERR x\r\n", &value[..]].concat();

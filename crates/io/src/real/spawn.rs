@@ -49,8 +49,8 @@ struct Task {
     shared: Weak<Shared>,
 }
 
-/// Makes the calling thread so much nicer (0 to 19) than others: on Linux, niceness belongs to the thread. A niceness that the system refuses
-/// only costs smoothness.
+/// Makes the calling thread, and those that it will start, so much nicer (-20 to 19) than others: on Linux, niceness belongs to the thread. A
+/// niceness that the system refuses only costs smoothness.
 pub fn be_nice(nice: i32) {
     let _ = rustix::process::setpriority_process(None, nice);
 }

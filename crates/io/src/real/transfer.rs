@@ -12,6 +12,9 @@ use crate::{AlignedBuf, Error, ErrorKind, Result};
 
 /// Most bytes per system call: io_uring counts in 32 bits, and pread stops at 2 GiB.
 const CALL_BYTES_MAX: usize = 1 << 30;
+/// Most bytes per call that only copies, into the page cache or out of it: some 0.1 ms. Many kernels let nobody else run in the middle of a call:
+/// 8 MB in one kept everybody waiting for milliseconds.
+const COPY_BYTES_MAX: usize = 256 << 10;
 /// No device has smaller sectors. A direct transfer that ends between two of them ended because the file did.
 const SECTOR: usize = 512;
 
@@ -77,7 +80,8 @@ impl Transfer {
 
     /// The bytes of the next call.
     pub(super) fn rest(&mut self) -> &mut [u8] {
-        let len = (self.buf.len() - self.done).min(CALL_BYTES_MAX);
+        let only_copies = !self.handle.direct && !self.handle.dsync;
+        let len = (self.buf.len() - self.done).min(if only_copies { COPY_BYTES_MAX } else { CALL_BYTES_MAX });
         &mut self.buf[self.done..self.done + len]
     }
 

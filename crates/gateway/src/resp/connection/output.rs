@@ -10,6 +10,7 @@ use super::{Connection, ReplyMode};
 use crate::auth::account::Unread;
 use crate::resp::client::Phase;
 use crate::resp::error::{Error, Outcome};
+use crate::resp::input::COPY_BYTES_MAX;
 use crate::resp::reply::Mark;
 use crate::store::Store;
 
@@ -121,8 +122,11 @@ impl<S: Store> Connection<S> {
         let mut unread = None;
         while written < self.replies.len() {
             let result = match self.replies.as_one_piece() {
-                Some(bytes) => self.stream.try_write(&bytes[written..]),
-                None => self.stream.try_write_vectored(&self.replies.pieces(written)),
+                Some(bytes) => {
+                    let rest = &bytes[written..];
+                    self.stream.try_write(&rest[..rest.len().min(COPY_BYTES_MAX)])
+                }
+                None => self.stream.try_write_vectored(&self.replies.pieces(written, COPY_BYTES_MAX)),
             };
             match result {
                 Ok(len) => {
