@@ -188,7 +188,7 @@ impl Gate {
     /// dropping it gives place and tokens back.
     #[inline]
     pub fn request(self: &Arc<Self>, owner: Owner, rank: Rank, direction: Direction, bytes: u64) -> Request {
-        self.request_for(Ask { owner, rank, bytes, ops: 1 }, direction)
+        self.request_for(Ask { owner, rank, bytes, ops: 1, buffered: false }, direction)
     }
 
     #[inline]
@@ -208,7 +208,7 @@ impl Gate {
         direction: Direction,
         bytes: u64,
     ) -> Option<Grant> {
-        self.try_pass_for(Ask { owner, rank, bytes, ops: 1 }, direction)
+        self.try_pass_for(Ask { owner, rank, bytes, ops: 1, buffered: false }, direction)
     }
 
     #[inline]
@@ -234,7 +234,7 @@ impl Gate {
         ops: u64,
     ) -> Request {
         let (lane, now) = (self.lane_of(direction), self.clock.now());
-        let ask = Ask { owner, rank: Rank::Foreground, bytes, ops };
+        let ask = Ask { owner, rank: Rank::Foreground, bytes, ops, buffered: true };
         if let Some(grant) = self.try_pass_for(ask, direction) {
             return Request::Ready(Some(grant));
         }
@@ -290,7 +290,9 @@ impl Gate {
     /// Gives back the tokens of a grant whose I/O was never issued.
     pub fn refund(&self, owner: Owner, rank: Rank, direction: Direction, bytes: u64) {
         if !self.is_unlimited() {
-            self.with_lane(self.lane_of(direction), |lane, _| lane.refund(&Ask { owner, rank, bytes, ops: 1 }));
+            self.with_lane(self.lane_of(direction), |lane, _| {
+                lane.refund(&Ask { owner, rank, bytes, ops: 1, buffered: false })
+            });
         }
     }
 

@@ -20,6 +20,8 @@ pub(crate) struct Ask {
     pub(crate) bytes: u64,
     /// 1, but for a write into the page cache that the device does along with another: 0.
     pub(crate) ops: u64,
+    /// It goes into the page cache, and moves nothing yet.
+    pub(crate) buffered: bool,
 }
 
 impl Ask {
@@ -247,7 +249,7 @@ impl Lane {
         stats.bytes += ask.bytes;
         stats.ops += ask.ops;
         if !ask.rank.is_background() {
-            return None;
+            return if ask.buffered { None } else { self.in_flight.foreground() };
         }
         self.in_flight.lend(self.rates.device_time(ask.bytes, ask.ops), now)
     }

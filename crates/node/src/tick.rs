@@ -12,11 +12,12 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use weir_admission::policy::bandwidth::BandwidthSettings;
 use weir_admission::policy::{
-    self, Behaviour, Bytes, History, JobFacts, MemoryFacts, Onlooker, PartitionKnobs, PartitionSample, Policy,
-    Recording, Sample, Settings, Tick, TreeFacts,
+    self, Behaviour, Bytes, History, JobFacts, MemoryFacts, NodeKnobs, Onlooker, PartitionKnobs, PartitionSample,
+    Policy, Recording, Sample, Settings, Tick, TreeFacts,
 };
 use weir_admission::{Booked, Direction, Gate, Ledger, Limits, Pool, UNLIMITED};
 use weir_io::{Class, Clock, Nanos, Owner, sleep_until};
+use weir_log::SyncMode;
 use weir_lsm::TreeKnobs;
 use weir_lsm::cache::BlockCache;
 use weir_lsm::pick::Scope;
@@ -31,6 +32,8 @@ const EVERY: Nanos = 1_000_000_000;
 /// Device bytes read per byte asked for, at most, with four levels of which two are in memory (FX-11).
 const READ_AMPLIFICATION: u64 = 4;
 
+/// No more device time of logs than this is kept in tokens beyond the burst, in nanoseconds: as much as the gate lets logs run ahead.
+const LOG_AHEAD_MAX: Nanos = 100_000_000;
 /// Memory for the last ticks: a quarter of an hour of 32 partitions.
 const HISTORY_BYTES_MAX: usize = 16 << 20;
 
@@ -39,6 +42,10 @@ pub(crate) struct Ticker {
     config: NodeConfig,
     device: Limits,
     gate: Arc<Gate>,
+    /// What the policy wants of the gate.
+    node: NodeKnobs,
+    /// The burst that it has, in nanoseconds.
+    burst: AtomicU64,
     memory: Arc<Pool>,
     cache: Arc<BlockCache>,
     ledger: Arc<Ledger>,
@@ -65,13 +72,15 @@ impl Ticker {
         let device = config.bandwidth.map_or(Limits::UNLIMITED, |bandwidth| bandwidth.device);
         let policy = Policy::new(config.profile, settings(config));
         // They are the same whatever the load is.
-        let knobs = policy.node(device);
-        gate.set_burst(knobs.burst);
-        gate.set_limits(knobs.limits);
+        let node = policy.node(device);
+        gate.set_burst(node.burst);
+        gate.set_limits(node.limits);
         Arc::new(Self {
             config: config.clone(),
             device,
             gate: Arc::clone(gate),
+            node,
+            burst: AtomicU64::new(node.burst),
             memory: Arc::clone(memory),
             cache: Arc::clone(cache),
             ledger: Arc::clone(ledger),
@@ -140,9 +149,24 @@ impl Ticker {
         let waits = jobs_parked || self.gate.anybody_waits() || background_waits();
         let backlog = waits.then(|| self.ledger.total());
         self.log_rate.store(decision.loads.iter().map(|load| load.log).sum::<f64>() as u64, Ordering::Relaxed);
+        self.keep_burst();
         self.onlooker.lock().observe(&sample, &decision.knobs, backlog);
         self.desk.decided(decision.violation.as_ref());
         self.history.lock().push(Tick { sample, decision });
+    }
+
+    /// What goes to a log is paid for when it is written, and moves at the next sync: tokens that arrive meanwhile are nobody's to use, and would be lost
+    /// where a sync takes as long as the gate's burst. So that much more is kept.
+    fn keep_burst(&self) {
+        let ahead = match self.config.sync {
+            SyncMode::Always => 0,
+            SyncMode::Interval | SyncMode::None => self.log_time(self.config.sync_interval).min(LOG_AHEAD_MAX),
+        };
+        let burst = self.node.burst + ahead;
+        if self.burst.swap(burst, Ordering::Relaxed) != burst {
+            self.gate.set_burst(burst);
+            self.gate.set_limits(self.node.limits);
+        }
     }
 
     /// Device time that what is written to logs in `interval` takes, in nanoseconds; 0 where the device has no limit.

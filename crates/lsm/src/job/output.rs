@@ -73,10 +73,10 @@ impl<'a> Writer<'a> {
     /// Ends the table being written; the next entry starts another.
     pub(super) async fn cut(&mut self) -> Result<()> {
         let Some((id, _, writer)) = self.current.take() else { return Ok(()) };
-        let (summary, warm) = writer.finish_warm().await?;
+        let (summary, fresh) = writer.finish_warm().await?;
         self.report.bytes_written += summary.bytes;
         let meta = meta_of(id, self.epoch, &summary);
-        let table = open_table(&self.tree.env, &meta, &self.tree.garbage, warm, self.class).await?;
+        let table = open_table(&self.tree.env, &meta, &self.tree.garbage, fresh, self.class).await?;
         self.outputs.tables.push((self.level, table));
         Ok(())
     }

@@ -23,5 +23,5 @@ pub(crate) use block::Hint;
 pub use cursor::{CursorOptions, TableCursor};
 pub use format::{BlockAddress, Compression, TableOptions, TableSummary};
 pub(crate) use index::common_prefix;
-pub use reader::{Table, TableGet};
+pub use reader::{Fresh, Table, TableGet};
 pub use writer::TableWriter;

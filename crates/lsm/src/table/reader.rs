@@ -35,6 +35,15 @@ pub struct Table {
     _charge: Charge,
 }
 
+/// What is known of a table that was just written. By default nothing.
+#[derive(Default)]
+pub struct Fresh {
+    /// The door to the block cache through which its blocks have already gone in.
+    pub(super) cache: Option<TableCache>,
+    /// Length of the file's end in which filter, index, properties and footer are, in whole pages; 0 = not known.
+    pub(super) tail_bytes: u64,
+}
+
 /// The answer to a point read.
 #[derive(Debug)]
 pub enum TableGet {
@@ -57,17 +66,17 @@ impl Table {
         cache: &Arc<BlockCache>,
         tag: Tag,
     ) -> Result<Arc<Table>> {
-        Self::open_warm(fs, path, id, owner, cache, None, tag).await
+        Self::open_fresh(fs, path, id, owner, cache, Fresh::default(), tag).await
     }
 
-    /// Like [`Table::open`]; `warm` is the door to `cache` through which the table's blocks have already gone in.
-    pub async fn open_warm(
+    /// Like [`Table::open`], of a table that was just written: in one read of no more than filter, index and footer.
+    pub async fn open_fresh(
         fs: &Arc<dyn Fs>,
         path: &Path,
         id: u64,
         owner: Owner,
         cache: &Arc<BlockCache>,
-        warm: Option<TableCache>,
+        fresh: Fresh,
         tag: Tag,
     ) -> Result<Arc<Table>> {
         let file = fs.open(path, OpenOptions::read(), tag).await?;
@@ -76,7 +85,8 @@ impl Table {
         if len < FOOTER_BYTES as u64 || !len.is_multiple_of(PAGE as u64) {
             return Err(corrupt(len, "the file's length is not that of a table: was it cut off?"));
         }
-        let tail_len = (len / TAIL_SHARE).clamp(TAIL_BYTES_MIN, TAIL_BYTES_MAX).next_multiple_of(PAGE as u64).min(len);
+        let guess = || (len / TAIL_SHARE).clamp(TAIL_BYTES_MIN, TAIL_BYTES_MAX).next_multiple_of(PAGE as u64);
+        let tail_len = if fresh.tail_bytes > 0 { fresh.tail_bytes } else { guess() }.min(len);
         let read_tail = file.read_at(len - tail_len, AlignedBuf::with_len(tail_len as usize), tag);
         let tail = Span::new(path, len - tail_len, tail_len, read_tail.await?)?;
         let footer_offset = len - FOOTER_BYTES as u64;
@@ -117,7 +127,7 @@ impl Table {
             index,
             filter,
             summary,
-            cache: warm.unwrap_or_else(|| cache.table(owner)),
+            cache: fresh.cache.unwrap_or_else(|| cache.table(owner)),
             _charge: charge,
             file,
         }))

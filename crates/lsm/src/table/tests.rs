@@ -253,6 +253,27 @@ fn a_read_of_a_kilobyte_costs_one_page_and_opening_one_read() {
 }
 
 #[test]
+fn a_table_just_written_is_opened_with_no_more_than_its_tail() {
+    for count in [1, 80, 4000] {
+        let bench = Bench::new();
+        let fs = bench.fs();
+        let table = bench.sim.block_on(async {
+            let mut writer = TableWriter::create(&fs, Path::new(PATH), TableOptions::default(), TAG).await?;
+            for ((key, Reverse(seq)), (kind, expire_at_ms, value)) in &plain(count, 1000) {
+                writer.add(Entry { key, seq: *seq, kind: *kind, expire_at_ms: *expire_at_ms, value });
+            }
+            let (_, fresh) = writer.finish_warm().await?;
+            Table::open_fresh(&fs, Path::new(PATH), 7, OWNER, &bench.cache, fresh, TAG).await
+        });
+        let table = table.expect("a table just written");
+        let read = bench.fs.count(Class::Flush, OpKind::Read);
+        let blocks_end = table.block(table.blocks() - 1).end();
+        let tail = table.summary().bytes - blocks_end / PAGE as u64 * PAGE as u64;
+        assert!(read.ops == 1 && read.bytes <= tail, "{count}: {read:?}, {tail} bytes behind the blocks");
+    }
+}
+
+#[test]
 fn small_entries_lose_less_than_two_percent_to_page_boundaries() {
     let bench = Bench::new();
     let model = plain(20_000, 100);

@@ -13,6 +13,7 @@ use super::format::{
     TableOptions, TableSummary, block_crc,
 };
 use super::index::{IndexBuilder, common_prefix, separator};
+use super::reader::Fresh;
 use crate::cache::TableCache;
 use crate::entry::{Entry, Kind, Seq};
 
@@ -81,7 +82,7 @@ impl TableWriter {
         })
     }
 
-    /// Offers every block to `cache` as it is written. [`TableWriter::finish_warm`] gives it back, for [`super::Table::open_warm`].
+    /// Offers every block to `cache` as it is written. [`TableWriter::finish_warm`] gives it back, for [`super::Table::open_fresh`].
     #[must_use]
     pub fn warming(mut self, cache: Option<TableCache>) -> Self {
         self.cache = cache;
@@ -164,8 +165,8 @@ impl TableWriter {
         Ok(self.finish_warm().await?.0)
     }
 
-    /// Like [`TableWriter::finish`]; with the cache that has its blocks.
-    pub async fn finish_warm(mut self) -> Result<(TableSummary, Option<TableCache>)> {
+    /// Like [`TableWriter::finish`]; with what helps opening the table.
+    pub async fn finish_warm(mut self) -> Result<(TableSummary, Fresh)> {
         if !self.block.is_empty() {
             self.cut_block();
         }
@@ -195,7 +196,8 @@ impl TableWriter {
         }
         self.file.sync(self.tag).await?;
         self.summary.bytes = footer_end;
-        Ok((self.summary, self.cache))
+        let tail_bytes = footer_end - filter.offset / PAGE as u64 * PAGE as u64;
+        Ok((self.summary, Fresh { cache: self.cache, tail_bytes }))
     }
 
     /// The path that was given to [`TableWriter::create`].

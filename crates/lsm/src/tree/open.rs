@@ -12,12 +12,11 @@ use weir_io::{Class, Error, ErrorKind, Result};
 
 use super::state::State;
 use super::{Env, Tree};
-use crate::cache::TableCache;
 use crate::knobs::{Knobs, TreeKnobs};
 use crate::memtable::Memtable;
 use crate::options::TreeOptions;
 use crate::read::view::View;
-use crate::table::Table;
+use crate::table::{Fresh, Table};
 use crate::version::manifest::{self, Manifest, Recovered};
 use crate::version::{Edit, Garbage, LEVELS, TableFile, TableMeta, Version};
 
@@ -180,23 +179,24 @@ async fn open_tables(env: &Env, folded: &Folded, garbage: &Arc<Garbage>) -> Resu
     let metas: Vec<&TableMeta> = folded.tables.values().map(|(_, meta)| meta).collect();
     for some in metas.chunks(OPEN_AT_ONCE) {
         let files =
-            try_join_all(some.iter().map(|meta| open_table(env, meta, garbage, None, Class::Maintenance))).await?;
+            try_join_all(some.iter().map(|meta| open_table(env, meta, garbage, Fresh::default(), Class::Maintenance)))
+                .await?;
         opened.extend(files.into_iter().map(|file| (file.meta.id, file)));
     }
     Ok(opened)
 }
 
-/// Opens the table that `meta` describes; what is read for that has the cause `class`. `warm`: see [`Table::open_warm`].
+/// Opens the table that `meta` describes; what is read for that has the cause `class`. `fresh`: see [`Table::open_fresh`].
 pub(crate) async fn open_table(
     env: &Env,
     meta: &TableMeta,
     garbage: &Arc<Garbage>,
-    warm: Option<TableCache>,
+    fresh: Fresh,
     class: Class,
 ) -> Result<Arc<TableFile>> {
     let path = env.dir.join(TableMeta::file_name(meta.id));
     let tag = env.tag(class);
-    let table = match Table::open_warm(&env.fs, &path, meta.id, env.owner, &env.cache, warm, tag).await {
+    let table = match Table::open_fresh(&env.fs, &path, meta.id, env.owner, &env.cache, fresh, tag).await {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             return Err(Error::corruption(&path, 0, "the manifest names this table, but it is missing"));
         }

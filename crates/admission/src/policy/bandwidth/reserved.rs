@@ -26,23 +26,19 @@ pub struct Reserved {
 }
 
 impl Reserved {
-    /// The background rate of a partition. `largest` is what one can have at most, `spare` what nobody on the node needs; `None` while there is
-    /// nothing to go by.
-    fn background(&self, load: &Load, largest: f64, spare: f64) -> Option<f64> {
+    /// The background rate that is a partition's own. `largest` is what one can have at most; `None` while there is nothing to go by.
+    fn own(&self, load: &Load, largest: f64) -> Option<f64> {
         let paper = load.average.map(|average| average * load.amplification);
         if !self.floor {
             return paper;
         }
         let now = load.peak * load.amplification.max(FLOOR_AMPLIFICATION);
-        Some(paper.unwrap_or(largest).max(now).max(largest * FLOOR).max(spare))
+        Some(paper.unwrap_or(largest).max(now).max(largest * FLOOR))
     }
 
     fn knobs(&self, partition: &PartitionSample, background: Option<f64>) -> PartitionKnobs {
-        let rate = match background {
-            None => self.settings.background,
-            // A page a second, so that nothing waits for ever.
-            Some(rate) => (rate as u64).clamp(4096, self.settings.background.max(4096)),
-        };
+        // A page a second, so that nothing waits for ever.
+        let rate = background.map_or(self.settings.background, |rate| (rate as u64).max(4096));
         let background = Limits::Shared(Rates::bytes(rate));
         PartitionKnobs { background, l0_first: self.floor, ..front(partition, &self.settings) }
     }
@@ -57,17 +53,22 @@ impl BandwidthPolicy for Reserved {
         let sum = |of: fn(&Load) -> f64| loads.iter().map(of).sum::<f64>();
         let (read, log) = (sum(|load| load.read), sum(|load| load.log));
         let left = background_at(&sample.device, read, log, 1.0);
-        // What is put off is needed and not used.
-        let spare = (left - sum(Load::background_need).min(sum(|load| load.background))).max(0.0);
         let configured =
             if self.settings.background == UNLIMITED { f64::INFINITY } else { self.settings.background as f64 };
         // Where as much is configured as there is, that is what the device gives.
         let largest = background_at(&sample.device, 0.0, 0.0, 1.0).min(configured);
-        let of = |(partition, load): (&PartitionSample, &Load)| match spare.is_finite() {
+        if !left.is_finite() {
             // Where the device has no limit, nothing is over-subscribed: what is configured holds.
-            false => self.knobs(partition, None),
-            true => self.knobs(partition, self.background(load, largest, spare)),
-        };
-        sample.partitions.iter().zip(loads).map(of).collect()
+            return sample.partitions.iter().map(|partition| self.knobs(partition, None)).collect();
+        }
+        let own: Vec<Option<f64>> =
+            loads.iter().map(|load| self.own(load, largest).map(|own| own.min(configured))).collect();
+        // What is needed and not used is left over, and so is what was lent: else a loan would end because it is used, and return the second after.
+        let used = loads.iter().zip(&own).map(|(load, own)| load.background.min(own.unwrap_or(configured)));
+        let spare = (left - used.sum::<f64>().min(sum(Load::background_need))).max(0.0);
+        let spare = if self.floor { spare } else { 0.0 };
+        let of =
+            |(partition, own): (&PartitionSample, &Option<f64>)| self.knobs(partition, own.map(|own| own.max(spare)));
+        sample.partitions.iter().zip(&own).map(of).collect()
     }
 }

@@ -57,13 +57,17 @@ fn the_hole_after_idle_is_closed() {
     let knobs = reserved.decide(&sample, &[busy, load(0.0, Some(2e6))]);
     let background: Vec<Limits> = knobs.iter().map(|knobs| knobs.background).collect();
     assert_eq!(background, [Limits::bytes(60_000_000), Limits::bytes(40_000_000)]);
-    let idle = reserved.decide(&sample, &[load(0.0, Some(0.0)), load(5e6, Some(5e6))]);
+    let beside =
+        |reserved: &mut Reserved, other: Load| reserved.decide(&sample, &[load(0.0, Some(0.0)), other])[0].background;
+    let alone = beside(&mut reserved, load(1e6, Some(1e6)));
+    assert_eq!(alone, Limits::bytes(80_000_000), "what nobody needs is lent, beyond what is configured");
+    let put_off = Load { background: 10e6, ..load(3e6, Some(3e6)) };
+    assert_eq!(beside(&mut reserved, put_off), Limits::bytes(90_000_000), "and what is needed, but not used");
+    let lent = Load { background: 80e6, ..load(1e6, Some(1e6)) };
+    assert_eq!(beside(&mut reserved, lent), Limits::bytes(80_000_000), "a loan does not end because it is used");
+    let full = self::sample(Limits::bytes(60_000_000));
+    let idle = reserved.decide(&full, &[load(0.0, Some(0.0)), load(3e6, Some(3e6))]);
     assert_eq!(idle[0].background, Limits::bytes(3_000_000), "5 % of the largest while the node is full");
-    let alone = reserved.decide(&sample, &[load(0.0, Some(0.0)), load(1e6, Some(1e6))]);
-    assert_eq!(alone[0].background, Limits::bytes(60_000_000), "what nobody needs is lent");
-    let put_off = Load { background: 10e6, ..load(5e6, Some(5e6)) };
-    let beside = reserved.decide(&sample, &[load(0.0, Some(0.0)), put_off]);
-    assert_eq!(beside[0].background, Limits::bytes(60_000_000), "and what is needed, but not used");
 }
 
 #[test]
