@@ -62,8 +62,9 @@ pub fn meta_of(id: u64, epoch: u64, summary: &TableSummary) -> TableMeta {
 }
 
 impl Tree {
-    /// Makes `edit` and its `outputs` (already added to the edit, or moved tables) part of the tree. The bytes of the edit have the
-    /// cause of the job, `class`, and its urgency: a flush must not wait as maintenance does.
+    /// Makes `edit` and its `outputs` (already added to the edit, or moved tables) part of the tree. The names of the outputs are made durable as
+    /// `class`, the job's. The edit goes as a flush does, whoever's it is: the next flush waits for the manifest, and would wait with it behind all
+    /// that compactions have asked for.
     ///
     /// `install` runs with the lock held, on the view that is about to become current. Once this has begun, the outputs
     /// belong to the tree: whatever happens, they are removed only when the manifest surely does not name them.
@@ -78,7 +79,7 @@ impl Tree {
             self.env.fs.sync_dir(&self.env.dir, self.env.tag(class)).await?;
         }
         let mut manifest = self.manifest.lock().await;
-        manifest.set_class(class);
+        manifest.set_class(Class::Flush);
         if manifest.needs_roll() {
             let (number, snapshot, _) = self.frozen();
             self.garbage.add(manifest.roll(number, &snapshot).await?);

@@ -146,7 +146,7 @@ impl<E: Entry> Journal<E> {
         })
     }
 
-    /// What is written from now on has this cause: the job whose edit it is.
+    /// What is written from now on has this cause, and its urgency.
     pub fn set_class(&mut self, class: Class) {
         self.tag.class = class;
     }
