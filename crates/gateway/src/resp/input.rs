@@ -9,14 +9,11 @@ use std::pin::pin;
 
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
+use weir_io::real::COPY_BYTES_MAX;
 use zeroize::Zeroize;
 
 use super::frame::State;
 use crate::pool;
-
-/// Most bytes that one system call copies, from a client or to it. Many kernels let nobody else run in the middle of a call: 8 MB in one
-/// keep other threads waiting for milliseconds.
-pub(super) const COPY_BYTES_MAX: usize = 256 << 10;
 
 /// What is received and how far it is understood.
 pub(super) struct Input {

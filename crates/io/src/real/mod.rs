@@ -36,3 +36,4 @@ pub use device::Backend;
 pub use fs::{RealFs, RealFsOptions};
 pub use memory::forgo_huge_pages;
 pub use spawn::{RealSpawn, be_nice};
+pub use transfer::COPY_BYTES_MAX;

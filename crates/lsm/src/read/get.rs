@@ -99,7 +99,8 @@ fn in_tables(view: &View, key: &[u8], hash: u64, at: Seq, mut place: Place) -> R
 
 /// Has the processor fetch what reads of `keys` will touch: in the memtables, and of the tables' filters. Changes nothing but their time.
 pub fn foresee(view: &View, keys: &[&[u8]]) {
-    for keys in keys.chunks(FORESEEN_MAX) {
+    // One alone has nobody to wait with.
+    for keys in keys.chunks(FORESEEN_MAX).filter(|keys| keys.len() > 1) {
         let mut missing = (1_u32 << keys.len()) - 1;
         for memtable in memtables(view) {
             missing &= !memtable.foresee(keys);

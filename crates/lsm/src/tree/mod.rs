@@ -27,7 +27,7 @@ pub(crate) use self::state::{Running, State};
 use crate::cache::{BlockCache, CacheUsage};
 use crate::entry::{Entry, Kind, Seq};
 use crate::knobs::{Knobs, TreeKnobs};
-use crate::memtable::Memtable;
+use crate::memtable::{FORESEEN_MAX, Memtable};
 use crate::options::TreeOptions;
 use crate::pick::{self, Claims, Pick, Picture};
 use crate::read::get::{self, Lookup};
@@ -147,7 +147,7 @@ impl Tree {
         get::get_version(&view, key, self.applied_seq())
     }
 
-    /// Has the processor fetch what reads of `keys` will touch. Worth it for several keys whose reads follow one another.
+    /// Has the processor fetch what reads of `keys` will touch. Worth it for a few keys whose reads follow one another.
     pub fn foresee(&self, keys: &[&[u8]]) {
         get::foresee(&self.view.load(), keys);
     }
@@ -156,8 +156,12 @@ impl Tree {
     pub async fn multi_get(&self, keys: &[&[u8]]) -> Result<Vec<Option<crate::Found>>> {
         let view = self.view.load_full();
         let at = self.published();
-        get::foresee(&view, keys);
-        futures_util::future::try_join_all(keys.iter().map(|key| get::get(&view, key, at))).await
+        // A few at a time: what is fetched for a thousand would be gone again before it is read.
+        let reads = keys.chunks(FORESEEN_MAX).flat_map(|keys| {
+            get::foresee(&view, keys);
+            keys.iter().map(|key| get::get(&view, key, at))
+        });
+        futures_util::future::try_join_all(reads).await
     }
 
     /// Starts a scan of what is visible now, or as of `snapshot`.

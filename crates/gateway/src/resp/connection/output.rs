@@ -2,6 +2,7 @@
 
 use std::io;
 
+use weir_io::real::COPY_BYTES_MAX;
 use weir_io::yield_now;
 use weir_model::Batch;
 
@@ -10,7 +11,6 @@ use super::{Connection, ReplyMode};
 use crate::auth::account::Unread;
 use crate::resp::client::Phase;
 use crate::resp::error::{Error, Outcome};
-use crate::resp::input::COPY_BYTES_MAX;
 use crate::resp::reply::Mark;
 use crate::store::Store;
 
