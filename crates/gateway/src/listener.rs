@@ -15,7 +15,7 @@ use std::thread::JoinHandle;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::mpsc;
 use weir_io::real::be_nice;
-use weir_io::{BoxFuture, Clock, sleep_until};
+use weir_io::{BoxFuture, Clock, Nanos, sleep_until};
 
 use crate::auth::Doorman;
 use crate::resp::client::Client;
@@ -69,6 +69,11 @@ impl<S: Store> Observer<S> {
     /// Open connections.
     pub fn connections(&self) -> u64 {
         self.clients().open
+    }
+
+    /// Seconds since the start in which clients could be served: sweeps made. Everybody's patience is measured in these.
+    pub fn seconds(&self) -> u64 {
+        self.0.second()
     }
 
     /// By tenant: replies by how long they took ([`crate::latency`]).
@@ -129,6 +134,7 @@ impl<S: Store> Gateway<S> {
     /// A thread cannot be started.
     pub async fn run(self, end: impl Future<Output = ()>) -> io::Result<()> {
         let Self { server, listener, .. } = self;
+        let began = server.clock.now();
         let places: Vec<Place> = server.settings.places().collect();
         let (mut arrivals, receivers): (Vec<_>, Vec<_>) = places.iter().map(|_| mpsc::channel(HANDED_OVER_MAX)).unzip();
         let mut threads = Vec::new();
@@ -142,7 +148,7 @@ impl<S: Store> Gateway<S> {
                 biased;
                 () = &mut end => {}
                 () = accept(&server, &listener, &arrivals) => {}
-                () = sweep(&server) => {}
+                () = sweep(&server, began) => {}
             }
         }
         drop(listener);
@@ -205,15 +211,22 @@ fn refuse(stream: &TcpStream) {
 }
 
 /// Once a second: time goes on, and who keeps us waiting too long is cut.
-async fn sweep<S: Store>(server: &Arc<Server<S>>) {
-    let mut next = server.clock.now();
+async fn sweep<S: Store>(server: &Arc<Server<S>>, began: Nanos) {
+    let mut due = began + SECOND_NANOS;
     loop {
-        next += SECOND_NANOS;
-        sleep_until(&server.clock, next).await;
+        sleep_until(&server.clock, due).await;
+        due = next_sweep(due, server.clock.now());
         server.accounts.sweep();
         let cut = server.clients.sweep(server.tick(), &server.settings.patience);
         server.stats.cut.fetch_add(cut as u64, Ordering::Relaxed);
     }
+}
+
+/// When the sweep after the one `due` comes that is made `now`. One that is late counts a second like any other: of a time in which this
+/// process or its machine stood still nobody's patience is taken, for nobody could be served in it.
+fn next_sweep(due: Nanos, now: Nanos) -> Nanos {
+    let next = due + SECOND_NANOS;
+    if next > now { next } else { now + SECOND_NANOS }
 }
 
 /// Lets requests under way be answered, for a while.

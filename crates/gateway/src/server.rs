@@ -72,7 +72,7 @@ pub(crate) struct Server<S: Store> {
     pub(crate) run_id: String,
     /// Wall clock at the start, in milliseconds since 1970.
     pub(crate) started_ms: u64,
-    /// Whole seconds since the start, set once a second: a clock that costs a load.
+    /// Whole seconds since the start in which clients could be served, counted by the sweeps: a clock that costs a load.
     second: AtomicU64,
     draining: AtomicBool,
     /// Where the next random number comes from.
@@ -107,12 +107,12 @@ impl<S: Store> Server<S> {
         Rng::new(self.seed.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed)).next_u64()
     }
 
-    /// Whole seconds since the start.
+    /// Whole seconds since the start in which clients could be served.
     pub(crate) fn second(&self) -> u64 {
         self.second.load(Ordering::Relaxed)
     }
 
-    /// Another second has passed.
+    /// Another such second has passed.
     pub(crate) fn tick(&self) -> u64 {
         self.second.fetch_add(1, Ordering::Relaxed) + 1
     }

@@ -221,7 +221,7 @@ fn s11_who_reads_is_never_cut_and_who_does_not_holds_up_the_others_for_a_minute_
     late.send(&encode(&["GET", "k"]));
     (0..ROUNDS).for_each(|_| assert_eq!(other.say("PING"), "+PONG\r\n"));
     // The patience of the first ones ends, not that of those who come after them.
-    weir.clock.advance(62);
+    weir.pass(62);
     assert_eq!(take(&mut late), (40 << 20) + 13);
 }
 

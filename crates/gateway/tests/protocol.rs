@@ -4,9 +4,11 @@
 mod support;
 
 use std::io::Write;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use support::{Running, encode};
+use support::{Running, TestClock, encode};
+use weir_gateway::auth::OpenDoor;
 use weir_gateway::resp::frame::Limits;
 use weir_gateway::{Patience, Settings};
 
@@ -118,9 +120,7 @@ fn a_scan_gives_every_key_once_over_any_connection() {
 
 #[test]
 fn keys_expire_by_the_clock() {
-    // The seconds pass in no time: a request that is under way meanwhile has not kept anybody waiting.
-    let patience = Patience { request_seconds: u64::MAX, reply_seconds: u64::MAX, ..Patience::default() };
-    let weir = Running::start(Settings { patience, ..Settings::default() });
+    let weir = start();
     let mut client = weir.connect();
     assert_eq!(client.say("SET k v EX 100"), "+OK\r\n");
     assert_eq!(client.say("TTL k"), ":100\r\n");
@@ -169,15 +169,40 @@ fn who_keeps_us_waiting_is_cut_and_who_waits_for_us_is_not() {
     // The reply to the first request shows that the half of the second has arrived with it.
     half.send(b"PING\r\n*2\r\n$3\r\nGET\r\n");
     assert_eq!(half.reply(), b"+PONG\r\n");
-    for _ in 0..40 {
-        weir.clock.advance(1);
-    }
+    weir.pass(40);
     assert_eq!(half.rest(), b"", "half a request is cut after 30 seconds");
     assert_eq!(idle.say("PING"), "+PONG\r\n", "an idle connection is not");
-    for _ in 0..310 {
-        weir.clock.advance(1);
-    }
+    weir.pass(310);
     assert_eq!(idle.rest(), b"");
+}
+
+#[test]
+fn nobody_is_cut_for_a_time_in_which_nobody_could_be_served() {
+    let patience = Patience { idle_seconds: Some(60), ..Patience::default() };
+    let clock = TestClock::new();
+    clock.freeze();
+    let settings = Settings { patience, ..Settings::default() };
+    let weir = Running::start_with(settings, clock, |store| Arc::new(OpenDoor::new(store)));
+    let (mut idle, mut half, mut gone) = (weir.connect(), weir.connect(), weir.connect());
+    assert_eq!(idle.say("PING"), "+PONG\r\n");
+    for client in [&mut half, &mut gone] {
+        client.send(b"PING\r\n*2\r\n$3\r\nGET\r\n");
+        assert_eq!(client.reply(), b"+PONG\r\n");
+    }
+    // The machine stands still, twice, and longer than anybody's patience.
+    weir.stand_still(90);
+    weir.pass(5);
+    weir.stand_still(90);
+    weir.pass(5);
+    assert_eq!(weir.seconds(), 12);
+    half.send(b"$1\r\nk\r\n");
+    assert_eq!(half.reply(), b"$-1\r\n", "the rest of the request comes in time");
+    weir.pass(30);
+    assert_eq!(gone.rest(), b"", "who sends nothing is cut, later");
+    assert_eq!(half.say("PING"), "+PONG\r\n");
+    weir.pass(30);
+    assert_eq!(idle.rest(), b"");
+    assert_eq!(half.say("PING"), "+PONG\r\n");
 }
 
 #[test]

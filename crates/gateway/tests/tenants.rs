@@ -67,9 +67,7 @@ fn s2_a_stranger_has_ten_seconds() {
     let (weir, _) = start();
     let (mut stranger, mut known) = (weir.connect(), connect(&weir, "ada"));
     assert_eq!(stranger.say("PING"), NO_AUTH);
-    for _ in 0..15 {
-        weir.clock.advance(1);
-    }
+    weir.pass(15);
     assert_eq!(stranger.rest(), b"");
     assert_eq!(known.say("PING"), "+PONG\r\n");
 }
@@ -80,9 +78,7 @@ fn s12_half_a_request_has_thirty_seconds_from_its_last_byte() {
     let mut half = connect(&weir, "ada");
     half.send(b"PING\r\n*2\r\n$3\r\nGET\r\n");
     assert_eq!(half.reply(), b"+PONG\r\n");
-    for _ in 0..40 {
-        weir.clock.advance(1);
-    }
+    weir.pass(40);
     assert_eq!(half.rest(), b"");
 }
 
@@ -214,7 +210,7 @@ fn a_suspended_tenant_is_told_so_and_a_dropped_one_is_closed() {
     knobs.standing.store(2, Ordering::SeqCst);
     assert!(ada.say("GET k").starts_with("-NOPERM"));
     assert_eq!(ada.rest(), b"");
-    weir.clock.advance(1);
+    weir.pass(1);
     assert_eq!(idle.rest(), b"", "an idle connection is closed within a second");
     assert_eq!(weir.connect().say("AUTH ada ada-secret"), WRONG_PASS);
     assert_eq!(bob.say("PING"), "+PONG\r\n");

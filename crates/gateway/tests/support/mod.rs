@@ -255,6 +255,8 @@ pub struct Running {
 /// A gateway at a port of its own; ends when dropped.
 pub struct Served {
     pub address: SocketAddr,
+    /// [`Observer::seconds`], whatever the store.
+    seconds: Box<dyn Fn() -> u64 + Send + Sync>,
     end: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -269,11 +271,12 @@ impl Served {
             Gateway::new(listener, settings, doorman, clock).expect("an address")
         };
         let address = gateway.address();
+        let observer = gateway.observer();
         let (end, ended) = oneshot::channel::<()>();
         let thread = std::thread::spawn(move || {
             runtime.block_on(gateway.run(async { drop(ended.await) })).expect("the gateway runs");
         });
-        Self { address, end: Some(end), thread: Some(thread) }
+        Self { address, seconds: Box::new(move || observer.seconds()), end: Some(end), thread: Some(thread) }
     }
 
     pub fn connect(&self) -> Client {
@@ -310,6 +313,26 @@ impl Running {
 
     pub fn connect(&self) -> Client {
         self.served.connect()
+    }
+
+    /// Seconds that the gateway has counted: everybody's patience is measured in them.
+    pub fn seconds(&self) -> u64 {
+        (self.served.seconds)()
+    }
+
+    /// So many seconds pass, one after the other, and the gateway sweeps after each. For who has had an answer from it: it counts from
+    /// before it serves anybody.
+    pub fn pass(&self, seconds: u64) {
+        (0..seconds).for_each(|_| self.stand_still(1));
+    }
+
+    /// The gateway has no processor for so many seconds, and has swept once when it has one again.
+    pub fn stand_still(&self, seconds: u64) {
+        let before = self.seconds();
+        self.clock.advance(seconds);
+        while self.seconds() == before {
+            std::thread::yield_now();
+        }
     }
 
     /// Asks for the end without waiting for it.
