@@ -90,10 +90,11 @@ fn bytes_per_run(tree: &TreeFacts, course: Course, run: f64) -> f64 {
 }
 
 /// The largest number of memtables a flush may wait for, up to `most`, so that writes go on in the remaining ones of `buffers` until it
-/// is done: what gathers, what fills meanwhile, and one.
+/// is done: what gathers, what fills meanwhile, and one. And so that the flush is not urgent as soon as it begins, with all memtables but two
+/// full (U-11): it would go before the very writes that it makes room for, those of all trees that fill alike at once.
 pub fn gather(ingest: f64, flush: f64, buffers: u64, most: u64) -> u64 {
     let while_flushing = if flush > 0.0 { ingest / flush } else { f64::INFINITY };
-    let fits = |gather: u64| gather as f64 * (1.0 + while_flushing) + 1.0 <= buffers as f64;
+    let fits = |gather: u64| gather as f64 * (1.0 + while_flushing) + 1.0 <= buffers as f64 && gather + 2 < buffers;
     (2..=most).rev().find(|&gather| fits(gather)).unwrap_or(1)
 }
 
@@ -153,6 +154,11 @@ mod tests {
         // The arithmetic: at 2 bytes per byte 4 memtables and 9 buffers.
         assert_eq!(gather(3.0, 6.0 * FLUSH_SHARE, 9, 4), 4);
         assert_eq!([gather(3.0, 3.0, 9, 4), gather(3.0, 1.0, 9, 4), gather(3.0, 0.0, 9, 4)], [4, 2, 1]);
-        assert_eq!([gather(3.0, 6.0, 4, 4), gather(0.0, 1.0, 9, 4)], [2, 4]);
+        assert_eq!([gather(3.0, 6.0, 6, 4), gather(0.0, 1.0, 9, 4)], [3, 4]);
+        assert_eq!(
+            [gather(3.0, 60.0, 5, 4), gather(3.0, 60.0, 4, 4)],
+            [2, 1],
+            "U-11: two of four would always be urgent"
+        );
     }
 }

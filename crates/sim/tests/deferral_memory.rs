@@ -1,0 +1,327 @@
+//! What deferral keeps in memory (U-20), and how level 0 is emptied after it, by whole nodes that are short of both.
+//!
+//! The unit tests of these rules are beside the policy; here the rules have to fire by themselves, and what they are for has to hold: memory
+//! stays within its bound, no write stalls, and what is read is what was written last.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use indicatif::ProgressBar;
+use parking_lot::Mutex;
+use weir_admission::policy::{PartitionKnobs, PartitionSample, Reason, Stage, Tick};
+use weir_io::sim::{DeviceSpec, FaultPlan, Sim, SimFs};
+use weir_io::{Clock, Nanos, Rng, sleep_until};
+use weir_model::Batch;
+use weir_node::{Machine, Node, NodeConfig, Partition, StallCause};
+use weir_scenario::args::Shortage;
+use weir_scenario::data::{WARM_KEY, fill, key};
+use weir_scenario::plan::{Plan, SECOND};
+use weir_scenario::{preload, profile};
+
+/// A write that took longer was not served.
+const SERVED: Nanos = SECOND / 1000;
+
+/// Eight partitions that all write what they bought, on a device that has `1 / bosr` of what that needs.
+fn plan(bosr: f64, seconds: u64) -> Plan {
+    let args = Shortage {
+        partitions: 8,
+        wcu: 3000,
+        rcu: 0,
+        item_bytes: 1024,
+        preload_items: 2_000_000,
+        bosr,
+        burst_share: 1.0,
+        seconds,
+        after: 0,
+        scale: 200,
+        profiles: Vec::new(),
+        seed: 1,
+        json: None,
+        report: None,
+    };
+    Plan::new(args).expect("a plan")
+}
+
+/// Who writes and reads, besides what the plan says.
+#[derive(Clone, Copy, Default)]
+struct Clients {
+    /// Reads a second of each partition, of items that were written of late.
+    reads_per_sec: u64,
+    /// Seconds after the load.
+    after: u64,
+}
+
+/// What was seen.
+struct Day {
+    ticks: Vec<Arc<Tick>>,
+    /// Writes, those that were late, and the slowest, in nanoseconds.
+    writes: (u64, u64, Nanos),
+    /// Writes slowed or stopped, by cause.
+    stalls: [u64; StallCause::ALL.len()],
+    reads: u64,
+    /// Most that memtables took.
+    buffers_most: u64,
+}
+
+/// One partition's items, and the number of the last write of each.
+#[derive(Default)]
+struct Written {
+    last: BTreeMap<u64, u64>,
+    numbers: u64,
+}
+
+fn value(plan: &Plan, item: u64, number: u64) -> Vec<u8> {
+    let mut value = vec![0; plan.value_bytes()];
+    fill(&mut value, &mut Rng::new(item << 32 ^ number));
+    value[..8].copy_from_slice(&number.to_le_bytes());
+    value
+}
+
+/// Reads `item`, and compares: whatever was written last before this was asked, or something later.
+async fn check(partition: &Arc<Partition>, plan: &Plan, written: &Mutex<Written>, item: u64) {
+    let before = written.lock().last.get(&item).copied().expect("an item that was written");
+    let found = partition.get(&key(item)).await.expect("read").expect("it was written");
+    let found: &[u8] = &found.value;
+    let number = u64::from_le_bytes(found[..8].try_into().expect("eight bytes"));
+    assert!(number >= before, "write {number} of item {item}, {before} was done");
+    assert_eq!(found, value(plan, item, number), "write {number} of item {item}");
+}
+
+async fn writer(
+    partition: Arc<Partition>,
+    plan: Plan,
+    written: Arc<Mutex<Written>>,
+    clock: Arc<dyn Clock>,
+    (from, until): (Nanos, Nanos),
+    tally: Arc<Mutex<(u64, u64, Nanos)>>,
+    mut rng: Rng,
+) {
+    let every = (SECOND as f64 / plan.writes_per_sec(0)) as Nanos;
+    let mut at = from + rng.below(every);
+    while at < until {
+        sleep_until(&clock, at).await;
+        let item = rng.below(plan.items());
+        let number = {
+            let mut written = written.lock();
+            written.numbers += 1;
+            written.numbers
+        };
+        let mut batch = Batch::new();
+        batch.put(&key(item), &value(&plan, item, number));
+        partition.write(&batch).await.expect("written").await.expect("committed");
+        written.lock().last.insert(item, number);
+        let took = clock.now() - at;
+        let mut tally = tally.lock();
+        *tally = (tally.0 + 1, tally.1 + u64::from(took > SERVED), tally.2.max(took));
+        at += every;
+    }
+}
+
+/// One day of a node under `weir`, whose settings `alter` changes.
+fn day(plan: &Plan, clients: Clients, alter: impl FnOnce(&mut NodeConfig)) -> Day {
+    let image = weir_sim::scenario::image(plan, &ProgressBar::hidden()).expect("preloaded");
+    let mut config = profile::config("weir", plan).expect("a profile");
+    alter(&mut config);
+    let sim = Sim::new(plan.args.seed);
+    let device = DeviceSpec { latency: 80_000, sync_latency: 120_000, ..DeviceSpec::shared(plan.device()) };
+    let fs = SimFs::from_image(&image, sim.clock(), device, FaultPlan::none(), sim.rng());
+    let machine = Machine { fs, clock: sim.clock(), spawn: sim.spawner(), salt: 1 };
+    let clock = sim.clock();
+    sim.block_on(async {
+        let node = Arc::new(Node::open(&config, machine).await.expect("the node opens"));
+        let partitions = preload::partitions(&node, plan).await.expect("they open");
+        let (from, over) = (clock.now() + SECOND, Arc::new(AtomicBool::new(false)));
+        let until = from + plan.args.seconds * SECOND;
+        let (tally, reads, most) = (Arc::default(), Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+        let mut books = Vec::new();
+        for (index, partition) in partitions.iter().enumerate() {
+            let written = Arc::new(Mutex::new(Written::default()));
+            // Logs are opened by their first write.
+            let mut batch = Batch::new();
+            batch.put(&WARM_KEY, &[]);
+            partition.write(&batch).await.expect("written").await.expect("committed");
+            let rng = Rng::new(plan.args.seed << 32 ^ index as u64);
+            let shared = (Arc::clone(partition), plan.clone(), Arc::clone(&written), sim.clock());
+            let (one, two, three, four) = shared;
+            sim.spawn(writer(one, two, three, four, (from, until), Arc::clone(&tally), rng));
+            books.push(written);
+        }
+        for (partition, written) in partitions.iter().zip(&books) {
+            if clients.reads_per_sec == 0 {
+                continue;
+            }
+            let (partition, written, plan) = (Arc::clone(partition), Arc::clone(written), plan.clone());
+            let (clock, over, reads) = (sim.clock(), Arc::clone(&over), Arc::clone(&reads));
+            let mut rng = Rng::new(7);
+            sim.spawn(async move {
+                while !over.load(Ordering::Relaxed) {
+                    sleep_until(&clock, clock.now() + SECOND / clients.reads_per_sec).await;
+                    let item = {
+                        let written = written.lock();
+                        let start = rng.below(plan.items());
+                        written.last.range(start..).next().map(|(item, _)| *item)
+                    };
+                    if let Some(item) = item {
+                        check(&partition, &plan, &written, item).await;
+                        reads.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+        {
+            let (node, clock, over, most) = (Arc::clone(&node), sim.clock(), Arc::clone(&over), Arc::clone(&most));
+            sim.spawn(async move {
+                while !over.load(Ordering::Relaxed) {
+                    most.fetch_max(node.write_memory().stats().used, Ordering::Relaxed);
+                    sleep_until(&clock, clock.now() + SECOND / 1000).await;
+                }
+            });
+        }
+        sleep_until(&clock, until + clients.after * SECOND).await;
+        over.store(true, Ordering::Relaxed);
+        let ticks = node.ticks();
+        let mut stalls = [0; StallCause::ALL.len()];
+        for (partition, written) in partitions.iter().zip(&books) {
+            for (sum, times) in stalls.iter_mut().zip(partition.metrics().stalls) {
+                *sum += times.slowed + times.stopped;
+            }
+            let items: Vec<u64> = written.lock().last.keys().copied().collect();
+            for item in items {
+                check(partition, plan, written, item).await;
+            }
+        }
+        sleep_until(&clock, clock.now() + SECOND).await;
+        let writes = *tally.lock();
+        let (reads, buffers_most) = (reads.load(Ordering::Relaxed), most.load(Ordering::Relaxed));
+        Day { ticks, writes, stalls, reads, buffers_most }
+    })
+}
+
+fn upper_percent(tick: &Tick) -> u64 {
+    let memory = tick.sample.memory;
+    memory.upper_used * 100 / memory.upper_max.expect("it is counted")
+}
+
+/// Stages of a partition in two ticks that follow one another, the second of which is given, with its sample.
+struct Change<'a> {
+    tick: &'a Tick,
+    of: &'a PartitionSample,
+    from: Stage,
+    to: Stage,
+    why: Reason,
+}
+
+fn changes(ticks: &[Arc<Tick>]) -> Vec<Change<'_>> {
+    let mut last = BTreeMap::new();
+    let mut changes = Vec::new();
+    for tick in ticks {
+        for (of, knobs) in tick.sample.partitions.iter().zip(&tick.decision.knobs.partitions) {
+            let from = last.insert(of.owner, knobs.stage).unwrap_or_default();
+            if from != knobs.stage {
+                changes.push(Change { tick, of, from, to: knobs.stage, why: knobs.why });
+            }
+        }
+    }
+    changes
+}
+
+impl Day {
+    /// Nobody waited.
+    fn assert_all_served(&self) {
+        assert_eq!((self.stalls, self.writes.1), ([0; StallCause::ALL.len()], 0), "of {} writes", self.writes.0);
+    }
+}
+
+#[test]
+fn what_is_written_is_kept_until_the_cache_is_80_percent_full() {
+    let day = day(&plan(7.0, 300), Clients::default(), |config| config.cache_bytes = 24 << 20);
+    day.assert_all_served();
+    for tick in &day.ticks {
+        let (percent, knobs) = (upper_percent(tick), &tick.decision.knobs.partitions);
+        assert!(knobs.iter().all(|knobs| knobs.warm == (percent < 80)), "{percent} %");
+        // What had begun to be written a second before may still come.
+        assert!(percent < 90, "{percent} %");
+    }
+    assert!(day.ticks.iter().any(|tick| upper_percent(tick) >= 80), "it was never full");
+}
+
+#[test]
+fn who_has_most_in_memory_leaves_stage_two_when_the_cache_is_90_percent_full() {
+    let day = day(&plan(8.0, 620), Clients::default(), |config| config.cache_bytes = 28 << 20);
+    day.assert_all_served();
+    let mut left_at = None;
+    let changes = changes(&day.ticks);
+    for change in &changes {
+        let percent = upper_percent(change.tick);
+        if change.to == Stage::Two {
+            assert!(percent < 90, "entered at {percent} %");
+        }
+        let Reason::Memory(of_cache) = change.why else { continue };
+        assert_eq!((change.from, change.to, of_cache), (Stage::Two, Stage::One, percent));
+        let now = change.tick.sample.now;
+        assert!(percent >= 90 && left_at.is_none_or(|at| now - at >= 10 * SECOND), "{percent} %");
+        left_at = Some(now);
+        let in_memory = |partition: &PartitionSample| partition.tree.l0_bytes + partition.tree.l1_bytes;
+        let staying = change.tick.decision.knobs.partitions.iter().zip(&change.tick.sample.partitions);
+        let most = staying.filter(|(knobs, _)| knobs.stage == Stage::Two).map(|(_, partition)| in_memory(partition));
+        assert!(most.max().is_none_or(|most| most <= in_memory(change.of)));
+    }
+    assert!(left_at.is_some(), "{} changes, none for want of memory", changes.len());
+}
+
+/// Reads beside, so that blocks which nobody kept as they were written come in again.
+#[test]
+fn reads_are_right_and_memory_is_bounded_while_it_is_short() {
+    let reads_per_sec = 5;
+    let plan = plan(7.0, 300);
+    let plan = Plan { args: Shortage { rcu: reads_per_sec * plan.args.scale, ..plan.args }, ..plan };
+    let clients = Clients { reads_per_sec, ..Clients::default() };
+    let day = day(&plan, clients, |config| config.cache_bytes = 12 << 20);
+    day.assert_all_served();
+    assert!(day.reads > 10_000, "{} reads", day.reads);
+    let most = day.ticks.iter().map(|tick| upper_percent(tick)).max();
+    assert!(most.is_some_and(|most| (90..=100).contains(&most)), "{most:?} %");
+}
+
+/// Memory for so many write buffers of each partition.
+fn buffers(config: &mut NodeConfig, plan: &Plan, each: f64) -> u64 {
+    let bytes = f64::from(plan.args.partitions) * each * config.tree.write_buffer_bytes as f64;
+    config.write_memory_bytes = bytes as u64;
+    config.write_memory_bytes
+}
+
+#[test]
+fn flushes_gather_no_more_than_80_percent_of_the_write_memory_holds() {
+    for each in [5.5, 7.0] {
+        let (plan, mut most) = (plan(4.0, 200), 0);
+        let day = day(&plan, Clients::default(), |config| most = buffers(config, &plan, each));
+        // Nor does a flush that gathers few of few buffers pass as foreground before the writes for whose sake it would.
+        day.assert_all_served();
+        assert!(day.buffers_most * 10 <= most * 8, "{} of {most} bytes", day.buffers_most);
+        let gathers = day.ticks.iter().flat_map(|tick| &tick.decision.knobs.partitions).map(|knobs| knobs.flush_gather);
+        assert_eq!(gathers.max(), Some(if each < 6.0 { 1 } else { 2 }), "in {each} buffers");
+    }
+}
+
+#[test]
+fn level_0_is_emptied_even_where_few_large_runs_are_left_of_it() {
+    let plan = plan(7.0, 300);
+    let clients = Clients { after: 600, ..Clients::default() };
+    let day = day(&plan, clients, |config| _ = buffers(config, &plan, 7.0));
+    day.assert_all_served();
+    let changes = changes(&day.ticks);
+    let drained: Vec<&Change<'_>> = changes.iter().filter(|change| change.from == Stage::Drain).collect();
+    for change in &drained {
+        let tree = &change.of.tree;
+        assert!(tree.l0_runs < tree.l0_trigger && tree.l0_bytes < tree.l0_target, "{tree:?}");
+    }
+    assert!(drained.len() >= 8, "{} drained", drained.len());
+    let partitions =
+        || day.ticks.iter().flat_map(|tick| tick.sample.partitions.iter().zip(&tick.decision.knobs.partitions));
+    let few = |(partition, knobs): &(&PartitionSample, &PartitionKnobs)| {
+        let tree = &partition.tree;
+        knobs.stage == Stage::Drain && tree.l0_runs < tree.l0_trigger && tree.l0_bytes >= tree.l0_target
+    };
+    assert!(partitions().any(|both| few(&both)), "runs alone would do");
+}
