@@ -1,6 +1,7 @@
 //! Wrong secrets, remembered: who guesses waits (S3).
 //!
-//! - After ten wrong secrets an address waits, whatever name it tries.
+//! - After ten wrong secrets an address waits, whatever name it tries. Of IPv6 the first 64 bits count: the rest whoever has them
+//!   chooses as he likes.
 //! - After ten wrong secrets a name waits, from wherever they came, but only for addresses that have been wrong before: a first
 //!   try from a clean address is always looked at, so that no guesser can lock the owner out. Many addresses are many times one
 //!   guess, not many times ten.
@@ -8,7 +9,7 @@
 //! A name that nobody has waits like one that somebody has.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use weir_io::Nanos;
 
@@ -33,14 +34,23 @@ pub struct Failures {
 impl Failures {
     /// Nanoseconds until `address` may try a secret for `name`; `None` = now.
     pub fn wait(&self, address: IpAddr, name: &NameHash, now: Nanos) -> Option<Nanos> {
+        let address = network(address);
         let by_name = || self.names.wait(name, now).filter(|_| self.addresses.has(&address, now));
         self.addresses.wait(&address, now).max(by_name())
     }
 
     /// A wrong secret.
     pub fn add(&mut self, address: IpAddr, name: NameHash, now: Nanos) {
-        self.addresses.add(address, now);
+        self.addresses.add(network(address), now);
         self.names.add(name, now);
+    }
+}
+
+/// What somebody has who has `address`.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => IpAddr::from(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),
+        address => address,
     }
 }
 
@@ -134,6 +144,22 @@ mod tests {
             failures.add(address(last), NAME, 0);
             assert!(failures.wait(address(last), &NAME, 0).is_some());
         }
+    }
+
+    #[test]
+    fn s3_whoever_has_a_network_is_one_guesser() {
+        let mut failures = Failures::default();
+        let address = |text: &str| text.parse().expect("an address");
+        (0..10).for_each(|last| failures.add(address(&format!("2001:db8:0:1::{last}")), NAME, 0));
+        assert_eq!(failures.wait(address("2001:db8:0:1:ffff::1"), &[8; 32], 0), Some(SECOND));
+        assert_eq!(failures.wait(address("2001:db8:0:2::1"), &[8; 32], 0), None);
+        (0..10).for_each(|_| failures.add(address("::ffff:10.0.0.1"), NAME, 0));
+        assert_eq!(
+            failures.wait(address("10.0.0.1"), &[8; 32], 0),
+            Some(SECOND),
+            "the same address, written otherwise"
+        );
+        assert_eq!(failures.wait(address("10.0.0.2"), &[8; 32], 0), None);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! another's.
 
 pub mod account;
+mod attempts;
 pub(crate) mod book;
 mod failures;
 mod open;

@@ -128,12 +128,16 @@ pub fn dummy(slow: bool) -> Vec<u8> {
 
 /// HMAC-SHA-256.
 pub(super) fn keyed(key: &[u8], message: &[u8]) -> Hmac<Sha256> {
+    #[cfg(test)]
+    tests::KEYED.set(tests::KEYED.get() + 1);
     let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("a key of any length");
     mac.update(message);
     mac
 }
 
 fn slow(secret: &[u8], salt: &[u8], memory_kib: u32, passes: u32) -> Result<Zeroizing<[u8; HASH_BYTES]>, Malformed> {
+    #[cfg(test)]
+    tests::SLOW.set(tests::SLOW.get() + 1);
     let params = Params::new(memory_kib, passes, 1, Some(HASH_BYTES)).map_err(|_| Malformed)?;
     let mut hash = Zeroizing::new([0; HASH_BYTES]);
     let argon = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
@@ -142,10 +146,19 @@ fn slow(secret: &[u8], salt: &[u8], memory_kib: u32, passes: u32) -> Result<Zero
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
+    use std::cell::Cell;
+
     use proptest::prelude::*;
 
     use super::*;
+
+    thread_local! {
+        /// Keyed hashes made by this thread.
+        pub(in crate::auth) static KEYED: Cell<u64> = const { Cell::new(0) };
+        /// And slow ones.
+        pub(in crate::auth) static SLOW: Cell<u64> = const { Cell::new(0) };
+    }
 
     fn random(buffer: &mut [u8]) {
         system_random(buffer).expect("the system has random bytes");

@@ -1,21 +1,16 @@
 //! The doorman of a node with tenants: names from a directory, secrets checked, guesses slowed down.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use hmac::Mac;
-use parking_lot::Mutex;
 use weir_io::Clock;
+use zeroize::Zeroizing;
 
-use super::failures::{Failures, NameHash};
+use super::attempts::{Attempt, Attempts};
 use super::slow::SlowHash;
 use super::{Checking, Doorman, Grant, Refusal, secret};
 use crate::store::Store;
 
-/// Verified secrets remembered, one for each tenant.
-const VERIFIED_MAX: usize = 64 << 10;
-const SECOND_NANOS: u64 = 1_000_000_000;
 /// A name that hardly anybody gives to a tenant; it does no harm if somebody does.
 const NOBODY: &str = "nobody-has-this-name";
 
@@ -30,44 +25,40 @@ pub trait Directory<S>: Send + Sync + 'static {
 /// - The tenant `default` needs no secret as long as it has none, but only from this machine, unless `insecure`.
 /// - A secret that was right once is remembered by a keyed hash, under a key of this process: clients that reconnect
 ///   cost microseconds. An altered secret is another, so what is remembered of the old one fits no more.
-/// - After ten wrong secrets an address waits, and so does a name ([`Failures`]); who brings a secret that was right before does
+/// - A generated secret that is right costs microseconds. Everything that is wrong costs what a chosen secret costs, whether the name's
+///   secret is generated, chosen, or there is no such name (S3): one slow hash, of which one is made at a time, and few wait.
+/// - After ten wrong secrets an address waits, and so does a name ([`super::failures`]); who brings a secret that was right before does
 ///   not, and neither does a clean address: a guesser cannot lock the owner out.
 pub struct Secrets<S, D> {
     directory: D,
-    clock: Arc<dyn Clock>,
     slow: Arc<SlowHash>,
     insecure: bool,
-    key: [u8; 32],
-    /// What secrets are checked against for names that nobody has, of either kind.
-    dummies: [Vec<u8>; 2],
-    verified: Mutex<BTreeMap<u32, [u8; 32]>>,
-    failures: Mutex<Failures>,
+    attempts: Arc<Attempts>,
+    /// What is checked where a name has no secret of that kind.
+    quick_dummy: Vec<u8>,
+    slow_dummy: Vec<u8>,
     store: std::marker::PhantomData<fn() -> S>,
 }
 
-impl<S: Store, D: Directory<S>> Secrets<S, D> {
+impl<S, D: Directory<S>> Secrets<S, D> {
     /// A doorman for `directory`. Secrets that somebody chose are checked by `slow`.
     ///
     /// # Errors
     /// The system has no random bytes.
     pub fn new(directory: D, clock: Arc<dyn Clock>, slow: Arc<SlowHash>, insecure: bool) -> std::io::Result<Self> {
-        let mut key = [0; 32];
-        secret::system_random(&mut key)?;
         Ok(Self {
             directory,
-            clock,
             slow,
             insecure,
-            key,
-            dummies: [secret::dummy(true), secret::dummy(false)],
-            verified: Mutex::default(),
-            failures: Mutex::default(),
+            attempts: Arc::new(Attempts::new(clock)?),
+            quick_dummy: secret::dummy(false),
+            slow_dummy: secret::dummy(true),
             store: std::marker::PhantomData,
         })
     }
 
     async fn check(&self, name: &[u8], given: &[u8], peer: SocketAddr) -> Result<Grant<S>, Refusal> {
-        let hash: NameHash = secret::keyed(&self.key, name).finalize().into_bytes().into();
+        let hash = self.attempts.name_hash(name);
         let found = std::str::from_utf8(name).ok().and_then(|name| self.directory.find(name));
         // Finding somebody takes longer than finding nobody, which can be measured from outside: both is done for every name (S3).
         drop(std::hint::black_box(self.directory.find(if found.is_some() { NOBODY } else { "default" })));
@@ -75,70 +66,40 @@ impl<S: Store, D: Directory<S>> Secrets<S, D> {
             Some((grant, Some(stored))) => (Some(grant), stored),
             // As in Redis, any secret is right where none is needed.
             Some((grant, None)) if self.is_open_to(&grant, peer) => return Ok(grant),
-            // Which kind is checked in vain depends on the name, in a way that nobody can know from outside (S3).
-            _ => (None, self.dummies[usize::from(hash[0] & 1)].clone()),
+            _ => (None, self.quick_dummy.clone()),
         };
-        let fingerprint = self.fingerprint(&stored, given);
-        // Compared with something for a name that nobody has, or whose owner has not been here, too: what takes longer is seen (S3).
-        let known = self.verified.lock().get(&grant.as_ref().map_or(0, |grant| grant.tenant)).copied();
-        let is_known =
-            secret::keyed(&self.key, &known.unwrap_or_default()).verify_slice(&self.tag(&fingerprint)).is_ok();
-        if is_known
-            && known.is_some()
+        let attempt = Attempt {
+            tenant: grant.as_ref().map(|grant| grant.tenant),
+            address: peer.ip(),
+            name: hash,
+            fingerprint: self.attempts.fingerprint(&stored, given),
+        };
+        if self.attempts.was_right(&attempt)
             && let Some(grant) = grant
         {
             return Ok(grant);
         }
-        self.may_try(peer, &hash)?;
-        let right = if secret::is_slow(&stored) {
-            self.slow.check(stored, given).await.map_err(|_| Refusal::Busy)?
-        } else {
-            secret::check(&stored, given).unwrap_or(false)
-        };
-        match grant.filter(|_| right) {
-            Some(grant) => {
-                self.remember(grant.tenant, fingerprint);
-                Ok(grant)
-            }
-            None => {
-                self.failures.lock().add(peer.ip().to_canonical(), hash, self.clock.now());
-                Err(Refusal::WrongSecret)
-            }
+        self.attempts.may_try(&attempt)?;
+        let is_chosen = secret::is_slow(&stored);
+        let quick = if is_chosen { &self.quick_dummy } else { &stored };
+        let fits = secret::check(quick, given).unwrap_or(false);
+        if fits
+            && !is_chosen
+            && let Some(grant) = grant
+        {
+            self.attempts.right(grant.tenant, attempt.fingerprint);
+            return Ok(grant);
         }
+        let slow = if is_chosen { stored } else { self.slow_dummy.clone() };
+        let (attempts, given) = (Arc::clone(&self.attempts), Zeroizing::new(given.to_vec()));
+        let judged = self.slow.run(move || attempts.judge(&attempt, &slow, is_chosen, &given)).await;
+        judged.map_err(|_| Refusal::Busy)??;
+        grant.ok_or(Refusal::WrongSecret)
     }
 
     /// Whether nobody needs a secret to be this tenant.
     fn is_open_to(&self, grant: &Grant<S>, peer: SocketAddr) -> bool {
         &*grant.name == "default" && (self.insecure || peer.ip().to_canonical().is_loopback())
-    }
-
-    /// A keyed hash of a stored secret and the one given for it.
-    fn fingerprint(&self, stored: &[u8], given: &[u8]) -> [u8; 32] {
-        let mut mac = secret::keyed(&self.key, &(stored.len() as u64).to_le_bytes());
-        mac.update(stored);
-        mac.update(given);
-        mac.finalize().into_bytes().into()
-    }
-
-    /// What fingerprints are compared by, in constant time.
-    fn tag(&self, fingerprint: &[u8; 32]) -> [u8; 32] {
-        secret::keyed(&self.key, fingerprint).finalize().into_bytes().into()
-    }
-
-    fn remember(&self, tenant: u32, fingerprint: [u8; 32]) {
-        let mut verified = self.verified.lock();
-        if verified.len() >= VERIFIED_MAX {
-            // Whoever is forgotten pays for one more check.
-            verified.pop_first();
-        }
-        verified.insert(tenant, fingerprint);
-    }
-
-    fn may_try(&self, peer: SocketAddr, name: &NameHash) -> Result<(), Refusal> {
-        match self.failures.lock().wait(peer.ip().to_canonical(), name, self.clock.now()) {
-            Some(wait) => Err(Refusal::TooManyFailures { retry_seconds: wait.div_ceil(SECOND_NANOS) }),
-            None => Ok(()),
-        }
     }
 }
 
@@ -161,3 +122,6 @@ impl<S: Store, D: Directory<S>> Doorman<S> for Secrets<S, D> {
         self.directory.find("default").is_some_and(|(_, stored)| stored.is_none())
     }
 }
+
+#[cfg(test)]
+mod tests;

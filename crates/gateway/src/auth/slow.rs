@@ -28,15 +28,6 @@ impl SlowHash {
         Arc::new(Self { spawn, waiting: AtomicUsize::new(0) })
     }
 
-    /// Whether `given` is the secret that was `stored`; never, where that is no stored secret.
-    ///
-    /// # Errors
-    /// Too many wait.
-    pub async fn check(&self, stored: Vec<u8>, given: &[u8]) -> Result<bool, Busy> {
-        let given = Zeroizing::new(given.to_vec());
-        self.run(move || secret::check(&stored, &given).unwrap_or(false)).await
-    }
-
     /// How `secret` is stored, salted with `salt` ([`secret::choose`]).
     ///
     /// # Errors
@@ -46,7 +37,8 @@ impl SlowHash {
         self.run(move || secret::choose(&chosen, &mut |buffer| buffer.copy_from_slice(&salt))).await
     }
 
-    async fn run<T: Send + 'static>(&self, hash: impl FnOnce() -> T + Send + 'static) -> Result<T, Busy> {
+    /// What `hash` gives, after all that came before it.
+    pub(super) async fn run<T: Send + 'static>(&self, hash: impl FnOnce() -> T + Send + 'static) -> Result<T, Busy> {
         let _place = Place::among(&self.waiting)?;
         let (answer, answered) = oneshot::channel();
         self.spawn.spawn(Box::pin(async move {

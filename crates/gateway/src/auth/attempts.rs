@@ -1,0 +1,111 @@
+//! What is remembered of attempts to log in: secrets that were right, and who was wrong.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use hmac::Mac;
+use parking_lot::Mutex;
+use weir_io::Clock;
+
+use super::failures::{Failures, NameHash};
+use super::{Refusal, secret};
+
+/// Verified secrets remembered, one for each tenant.
+const VERIFIED_MAX: usize = 64 << 10;
+const SECOND_NANOS: u64 = 1_000_000_000;
+/// Stored secrets are hashed as if all were so long, that a secret of either kind costs the same (S3).
+const STORED_PADDED_BYTES: usize = 64;
+
+/// One secret given for one name.
+pub(super) struct Attempt {
+    /// Whose name it is; `None` = nobody's.
+    pub(super) tenant: Option<u32>,
+    pub(super) address: IpAddr,
+    pub(super) name: NameHash,
+    pub(super) fingerprint: Fingerprint,
+}
+
+/// A keyed hash of a stored secret and the one given for it.
+pub(super) type Fingerprint = [u8; 32];
+
+/// See the module.
+pub(super) struct Attempts {
+    clock: Arc<dyn Clock>,
+    /// Of this process: what is remembered is of no use to anybody else.
+    key: [u8; 32],
+    verified: Mutex<BTreeMap<u32, Fingerprint>>,
+    failures: Mutex<Failures>,
+}
+
+impl Attempts {
+    /// None yet.
+    ///
+    /// # Errors
+    /// The system has no random bytes.
+    pub(super) fn new(clock: Arc<dyn Clock>) -> std::io::Result<Self> {
+        let mut key = [0; 32];
+        secret::system_random(&mut key)?;
+        Ok(Self { clock, key, verified: Mutex::default(), failures: Mutex::default() })
+    }
+
+    pub(super) fn name_hash(&self, name: &[u8]) -> NameHash {
+        secret::keyed(&self.key, name).finalize().into_bytes().into()
+    }
+
+    pub(super) fn fingerprint(&self, stored: &[u8], given: &[u8]) -> Fingerprint {
+        let mut mac = secret::keyed(&self.key, &(stored.len() as u64).to_le_bytes());
+        mac.update(stored);
+        mac.update(&[0; STORED_PADDED_BYTES][..STORED_PADDED_BYTES.saturating_sub(stored.len())]);
+        mac.update(given);
+        mac.finalize().into_bytes().into()
+    }
+
+    /// Whether the secret was right before. Something is compared for a name that nobody has, and for one whose owner has not been here,
+    /// too: what takes longer is seen (S3).
+    pub(super) fn was_right(&self, attempt: &Attempt) -> bool {
+        let known = self.verified.lock().get(&attempt.tenant.unwrap_or(0)).copied();
+        let tag = secret::keyed(&self.key, &attempt.fingerprint).finalize().into_bytes();
+        let is_known = secret::keyed(&self.key, &known.unwrap_or_default()).verify_slice(&tag).is_ok();
+        is_known && known.is_some() && attempt.tenant.is_some()
+    }
+
+    /// It was.
+    pub(super) fn right(&self, tenant: u32, fingerprint: Fingerprint) {
+        let mut verified = self.verified.lock();
+        if verified.len() >= VERIFIED_MAX {
+            // Whoever is forgotten pays for one more check.
+            verified.pop_first();
+        }
+        verified.insert(tenant, fingerprint);
+    }
+
+    /// Whether a secret may be looked at, or too many were wrong.
+    pub(super) fn may_try(&self, attempt: &Attempt) -> Result<(), Refusal> {
+        match self.failures.lock().wait(attempt.address, &attempt.name, self.clock.now()) {
+            Some(wait) => Err(Refusal::TooManyFailures { retry_seconds: wait.div_ceil(SECOND_NANOS) }),
+            None => Ok(()),
+        }
+    }
+
+    /// Looks at a secret where that may take milliseconds, one after the other: so a wrong one counts before the next is looked at, however
+    /// many are given at the same time. `is_chosen`: `stored` is the secret of that name, and not just work to be done (S3).
+    pub(super) fn judge(&self, attempt: &Attempt, stored: &[u8], is_chosen: bool, given: &[u8]) -> Result<(), Refusal> {
+        // Meanwhile others may have brought the same one, and it was right, or have been wrong.
+        if self.was_right(attempt) {
+            return Ok(());
+        }
+        self.may_try(attempt)?;
+        let fits = secret::check(stored, given).unwrap_or(false);
+        match attempt.tenant.filter(|_| is_chosen && fits) {
+            Some(tenant) => {
+                self.right(tenant, attempt.fingerprint);
+                Ok(())
+            }
+            None => {
+                self.failures.lock().add(attempt.address, attempt.name, self.clock.now());
+                Err(Refusal::WrongSecret)
+            }
+        }
+    }
+}

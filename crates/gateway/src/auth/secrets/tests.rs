@@ -1,0 +1,142 @@
+//! What attempts cost, counted: times are measured by `tests/timing.rs`, by command.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Waker};
+
+use weir_io::real::RealClock;
+use weir_io::{BoxFuture, Spawn};
+
+use super::*;
+use crate::auth::secret::tests::{KEYED, SLOW};
+use crate::auth::{Standing, Tenancy};
+
+struct Active;
+
+impl Tenancy for Active {
+    fn standing(&self) -> Standing {
+        Standing::Active
+    }
+
+    fn connections_max(&self) -> u32 {
+        0
+    }
+}
+
+/// Tenants and their stored secrets; counts the questions.
+struct Book {
+    tenants: BTreeMap<&'static str, (u32, Vec<u8>)>,
+    asked: Arc<AtomicUsize>,
+}
+
+impl Directory<()> for Book {
+    fn find(&self, name: &str) -> Option<(Grant<()>, Option<Vec<u8>>)> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        let (tenant, stored) = self.tenants.get(name)?;
+        let grant = Grant { tenant: *tenant, name: name.into(), store: (), tenancy: Arc::new(Active) };
+        Some((grant, Some(stored.clone())))
+    }
+}
+
+/// Runs what it is given where it is given it, so that this thread counts all there is.
+struct AtOnce;
+
+impl Spawn for AtOnce {
+    fn spawn(&self, mut task: BoxFuture<()>) {
+        assert!(task.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
+    }
+}
+
+/// Keeps what it is given until it is told.
+#[derive(Default)]
+struct Later(parking_lot::Mutex<Vec<BoxFuture<()>>>);
+
+impl Spawn for Later {
+    fn spawn(&self, task: BoxFuture<()>) {
+        self.0.lock().push(task);
+    }
+}
+
+const CHOSEN: &[u8] = b"correct horse";
+
+/// `ada` has a chosen secret and `bob` a generated one, which comes back.
+fn start(spawn: Arc<dyn Spawn>) -> (Secrets<(), Book>, Vec<u8>, Arc<AtomicUsize>) {
+    let mut random = |buffer: &mut [u8]| secret::system_random(buffer).expect("random bytes");
+    let chosen = secret::choose(CHOSEN, &mut random).expect("memory");
+    let (token, generated) = secret::generate(&mut random);
+    let asked = Arc::new(AtomicUsize::new(0));
+    let tenants = BTreeMap::from([("ada", (1, chosen)), ("bob", (2, generated))]);
+    let book = Book { tenants, asked: Arc::clone(&asked) };
+    let doorman = Secrets::new(book, RealClock::new(), SlowHash::new(spawn), false).expect("random bytes");
+    (doorman, token.as_bytes().to_vec(), asked)
+}
+
+fn peer(last: u8) -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, last], 1))
+}
+
+#[test]
+fn s3_whatever_is_wrong_costs_the_same_work() {
+    let (doorman, token, asked) = start(Arc::new(AtOnce));
+    let cost = |name: &[u8], secret: &[u8], from| {
+        let before = (KEYED.get(), SLOW.get(), asked.load(Ordering::Relaxed));
+        let mut login = std::pin::pin!(doorman.check(name, secret, peer(from)));
+        let std::task::Poll::Ready(answer) = login.as_mut().poll(&mut Context::from_waker(Waker::noop())) else {
+            panic!("nothing is waited for")
+        };
+        let cost = (KEYED.get() - before.0, SLOW.get() - before.1, asked.load(Ordering::Relaxed) - before.2);
+        (answer.map(|grant| grant.tenant), cost)
+    };
+    let wrong = cost(b"nobody", b"guess", 1).1;
+    assert_eq!((wrong.1, wrong.2), (1, 2), "one slow hash, two look-ups");
+    // Before the owners have been here and after, whatever the guess resembles, and whatever the name hashes to.
+    for round in 0..2 {
+        for (name, secret) in [
+            (&b"ada"[..], &b"guess"[..]),
+            (b"ada", &CHOSEN[1..]),
+            (b"ada", &token),
+            (b"bob", b"guess"),
+            (b"bob", &token[1..]),
+            (b"bob", CHOSEN),
+            (b"nobody", CHOSEN),
+            (b"somebody", &token),
+            (b"eve", b""),
+            (b"", b""),
+        ] {
+            let from = 2 + round;
+            let (answer, cost) = cost(name, secret, from);
+            assert_eq!((answer, cost), (Err(Refusal::WrongSecret), wrong), "{}", String::from_utf8_lossy(name));
+        }
+        let first = u64::from(round == 0);
+        let (ada, bob) = (cost(b"ada", CHOSEN, 9), cost(b"bob", &token, 9));
+        assert_eq!((ada.0, ada.1.1), (Ok(1), first), "what was right once is remembered");
+        assert_eq!((bob.0, bob.1.1), (Ok(2), 0), "and what was generated is never hashed slowly");
+    }
+    // Who has to wait costs nothing worth counting, and the same for all.
+    let waits = [b"ada", b"bob", b"eve"].map(|name| cost(name, b"guess", 2));
+    assert!(matches!(waits[0].0, Err(Refusal::TooManyFailures { .. })));
+    assert!(waits.iter().all(|other| other == &waits[0] && other.1.1 == 0), "{waits:?}");
+}
+
+#[test]
+fn s3_guesses_at_the_same_time_are_no_more_guesses_than_one_after_the_other() {
+    let later = Arc::new(Later::default());
+    let (doorman, ..) = start(later.clone());
+    let mut context = Context::from_waker(Waker::noop());
+    let names: Vec<Vec<u8>> = (0..30).map(|i| format!("name-{i}").into_bytes()).collect();
+    let mut guesses: Vec<_> = names.iter().map(|name| Box::pin(doorman.check(name, b"guess", peer(1)))).collect();
+    guesses.iter_mut().for_each(|guess| assert!(guess.as_mut().poll(&mut context).is_pending()));
+    let mut owners: Vec<_> = (0..30).map(|_| Box::pin(doorman.check(b"ada", CHOSEN, peer(2)))).collect();
+    owners.iter_mut().for_each(|owner| assert!(owner.as_mut().poll(&mut context).is_pending()));
+    let before = SLOW.get();
+    for mut task in later.0.lock().drain(..) {
+        assert!(task.as_mut().poll(&mut context).is_ready());
+    }
+    assert_eq!(SLOW.get() - before, 10 + 1, "of guesses from one place, and of one secret that is right");
+    let answers = guesses.iter_mut().map(|guess| guess.as_mut().poll(&mut context));
+    let looked_at = answers.filter(|answer| matches!(answer, std::task::Poll::Ready(Err(Refusal::WrongSecret))));
+    assert_eq!(looked_at.count(), 10);
+    for owner in &mut owners {
+        assert!(matches!(owner.as_mut().poll(&mut context), std::task::Poll::Ready(Ok(_))));
+    }
+}
