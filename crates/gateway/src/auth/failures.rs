@@ -8,7 +8,7 @@
 //!
 //! A name that nobody has waits like one that somebody has.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr};
 
 use weir_io::Nanos;
@@ -18,7 +18,7 @@ const FREE: u32 = 10;
 /// The longest wait; failures are remembered twice as long.
 const WAIT_MAX: Nanos = 60 * SECOND;
 const SECOND: Nanos = 1_000_000_000;
-/// Addresses remembered, and names; beyond it the one whose wait ends first is forgotten.
+/// Addresses remembered, and names; beyond it the one whose wait ends first is forgotten, of several the one that was wrong first.
 const REMEMBERED_MAX: usize = 16 << 10;
 
 /// A keyed hash of a name, so that long ones cost no more than short ones.
@@ -54,15 +54,20 @@ fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-struct Book<K>(BTreeMap<K, Count>);
+/// What anybody does here takes steps as the logarithm of [`REMEMBERED_MAX`]: guessers fill it, and strangers wait behind them.
+struct Book<K> {
+    counts: BTreeMap<K, Count>,
+    /// The same, in the order in which they are forgotten.
+    order: BTreeSet<(Nanos, Nanos, K)>,
+}
 
 impl<K> Default for Book<K> {
     fn default() -> Self {
-        Self(BTreeMap::new())
+        Self { counts: BTreeMap::new(), order: BTreeSet::new() }
     }
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Count {
     wrong: u32,
     /// Nothing is looked at before.
@@ -71,6 +76,11 @@ struct Count {
 }
 
 impl Count {
+    /// In the order in which they are forgotten.
+    fn place<K>(&self, key: K) -> (Nanos, Nanos, K) {
+        (self.until, self.last, key)
+    }
+
     fn is_forgotten(&self, now: Nanos) -> bool {
         now.saturating_sub(self.last) > 2 * WAIT_MAX
     }
@@ -78,32 +88,38 @@ impl Count {
 
 impl<K: Ord + Copy> Book<K> {
     fn wait(&self, key: &K, now: Nanos) -> Option<Nanos> {
-        self.0.get(key).map(|count| count.until.saturating_sub(now)).filter(|&wait| wait > 0)
+        self.counts.get(key).map(|count| count.until.saturating_sub(now)).filter(|&wait| wait > 0)
     }
 
     fn has(&self, key: &K, now: Nanos) -> bool {
-        self.0.get(key).is_some_and(|count| !count.is_forgotten(now))
+        self.counts.get(key).is_some_and(|count| !count.is_forgotten(now))
     }
 
     fn add(&mut self, key: K, now: Nanos) {
-        if self.0.len() >= REMEMBERED_MAX && !self.0.contains_key(&key) {
-            let first = self.0.iter().min_by_key(|(_, count)| count.until).map(|(&key, _)| key);
-            first.map(|key| self.0.remove(&key));
+        let known = self.counts.get(&key).copied();
+        if let Some(known) = known {
+            self.order.remove(&known.place(key));
+        } else if self.counts.len() >= REMEMBERED_MAX
+            && let Some((.., first)) = self.order.pop_first()
+        {
+            self.counts.remove(&first);
         }
-        let count = self.0.entry(key).or_insert(Count { wrong: 0, until: 0, last: now });
-        if count.is_forgotten(now) {
-            count.wrong = 0;
-        }
+        let mut count = known.filter(|count| !count.is_forgotten(now)).unwrap_or_default();
         count.wrong = count.wrong.saturating_add(1);
         count.last = now;
         if let Some(beyond) = count.wrong.checked_sub(FREE) {
             count.until = now + (SECOND << beyond.min(6)).min(WAIT_MAX);
         }
+        self.counts.insert(key, count);
+        self.order.insert(count.place(key));
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+    use std::cmp::Ordering;
+
     use super::*;
 
     const NAME: NameHash = [7; 32];
@@ -162,14 +178,49 @@ mod tests {
         assert_eq!(failures.wait(address("10.0.0.2"), &[8; 32], 0), None);
     }
 
-    #[test]
-    fn what_is_remembered_is_bounded() {
-        let mut failures = Failures::default();
-        for i in 0..REMEMBERED_MAX as u32 + 1000 {
-            let mut name = [0; 32];
-            name[..4].copy_from_slice(&i.to_le_bytes());
-            failures.add(IpAddr::from(i.to_be_bytes()), name, u64::from(i));
+    /// A key that counts how often this thread compares one.
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    struct Counted(u32);
+
+    thread_local!(static COMPARED: Cell<usize> = const { Cell::new(0) });
+
+    impl Ord for Counted {
+        fn cmp(&self, other: &Self) -> Ordering {
+            COMPARED.set(COMPARED.get() + 1);
+            self.0.cmp(&other.0)
         }
-        assert_eq!((failures.addresses.0.len(), failures.names.0.len()), (REMEMBERED_MAX, REMEMBERED_MAX));
+    }
+
+    impl PartialOrd for Counted {
+        fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+            Some(self.cmp(other))
+        }
+    }
+
+    #[test]
+    fn a_wrong_secret_costs_few_steps_however_many_are_remembered() {
+        let mut book = Book::default();
+        let mut most = 0;
+        for i in 0..2 * REMEMBERED_MAX as u32 {
+            let before = COMPARED.get();
+            // The same moment for all: places differ by their keys alone, so that every step is seen.
+            book.add(Counted(i.wrapping_mul(0x9e37_79b9)), 5);
+            most = most.max(COMPARED.get() - before);
+        }
+        assert_eq!((book.counts.len(), book.order.len()), (REMEMBERED_MAX, REMEMBERED_MAX));
+        assert!(most < 400, "{most} comparisons for one");
+    }
+
+    #[test]
+    fn who_waits_is_remembered_longest() {
+        let mut book = Book::default();
+        (0..10).for_each(|_| book.add(0, 1));
+        book.add(1, 2);
+        for key in 2..2 + REMEMBERED_MAX as u32 {
+            book.add(key, u64::from(key) + 1);
+        }
+        assert!(book.wait(&0, 5).is_some() && book.has(&0, 5));
+        assert!(!book.has(&1, 5) && !book.has(&2, 5) && book.has(&3, 5), "the oldest of the others are not");
+        assert_eq!((book.counts.len(), book.order.len()), (REMEMBERED_MAX, REMEMBERED_MAX));
     }
 }
