@@ -50,10 +50,11 @@ impl File for RoomyFile {
         if tag.class != Class::Read || len <= LONG_BYTES {
             return self.inner.read_new(offset, len, tag);
         }
-        let taking = self.room.take(tag.owner.tenant, len as u64);
-        let inner = Arc::clone(&self.inner);
+        let (room, inner) = (Arc::clone(&self.room), Arc::clone(&self.inner));
         Op::pending(async move {
-            let taken = taking.await;
+            // Asked for by whoever polls, not by whoever submits: of several reads at once an update awaits the first alone, and that one
+            // may have to read once more. What the others held meanwhile it could wait for for ever, and with it all tenants.
+            let taken = room.take(tag.owner.tenant, len as u64).await;
             let read = inner.read_new(offset, len, tag).await;
             // Whoever polls has the buffer now, and says so where it counts what it has in hand.
             drop(taken);

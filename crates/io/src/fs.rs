@@ -101,7 +101,8 @@ pub trait File: Send + Sync {
     /// its length cut to what was read. Set the length first: `AlignedBuf::with_len`.
     fn read_at(&self, offset: u64, buf: AlignedBuf, tag: Tag) -> Op<AlignedBuf>;
     /// Reads `len` bytes from `offset`, or up to the end of the file, into a buffer that is made when the read's turn comes: where reads
-    /// under way may take only so much memory, it waits for its share without holding any, and is submitted when it is polled then.
+    /// under way may take only so much memory, it asks for its share when it is polled, waits without
+    /// holding any, and is submitted when it is polled then.
     fn read_new(&self, offset: u64, len: usize, tag: Tag) -> Op<AlignedBuf> {
         self.read_at(offset, AlignedBuf::with_len(len), tag)
     }

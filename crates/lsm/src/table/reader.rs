@@ -195,7 +195,7 @@ impl Table {
     }
 
     /// Reads the block at `address`, checks it, decompresses it, and puts it into the cache, pinned if `pin`. The read is submitted when
-    /// this returns, unless it is long and must wait for memory.
+    /// this returns, unless it is long: then when it is polled and there is memory for it.
     pub fn load(
         self: &Arc<Self>,
         address: BlockAddress,
@@ -214,7 +214,7 @@ impl Table {
         }
     }
 
-    /// Submits a read of whole pages; a long one as soon as there is memory for it.
+    /// Submits a read of whole pages; a long one when it is polled and there is memory for it.
     pub(super) fn read(&self, start: u64, len: u64, class: Class) -> Op<AlignedBuf> {
         self.file.read_new(start, len as usize, Tag::new(self.owner, class))
     }
