@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::mpsc;
-use weir_io::real::be_nice;
+use weir_io::real::{be_nice, be_prompt};
 use weir_io::{BoxFuture, Clock, Nanos, sleep_until};
 
 use crate::auth::Doorman;
@@ -257,6 +257,8 @@ fn start_thread<S: Store>(
     std::thread::Builder::new().name(format!("{name}-{}", place.index)).spawn(move || {
         if place.is_long {
             be_nice(LONG_NICE);
+        } else {
+            be_prompt();
         }
         runtime.block_on(async {
             while let Some(arrival) = arrivals.recv().await {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::time::{ClockId, clock_gettime};
 
+use super::precedence::be_prompt;
 use crate::{Clock, Nanos};
 
 /// CLOCK_MONOTONIC, and a timer thread.
@@ -42,7 +43,10 @@ impl RealClock {
         let timers = Arc::<Timers>::default();
         let body = {
             let timers = Arc::clone(&timers);
-            move || timers.run()
+            move || {
+                be_prompt();
+                timers.run();
+            }
         };
         // Started here and not with the first timer, whose thread may be a niced one: niceness is inherited.
         let thread = std::thread::Builder::new()

@@ -20,6 +20,7 @@ mod file;
 mod fs;
 mod lock;
 mod memory;
+mod precedence;
 mod spawn;
 #[cfg(test)]
 mod tests;
@@ -35,5 +36,6 @@ pub use clock::RealClock;
 pub use device::Backend;
 pub use fs::{RealFs, RealFsOptions};
 pub use memory::forgo_huge_pages;
-pub use spawn::{RealSpawn, be_nice};
+pub use precedence::{be_nice, be_prompt};
+pub use spawn::RealSpawn;
 pub use transfer::COPY_BYTES_MAX;

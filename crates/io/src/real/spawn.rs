@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
+use super::precedence::be_nice;
 use crate::{BoxFuture, Spawn};
 
 /// A small executor for flushes and compactions: few long tasks that yield every 200 us. Dropping it stops each task at
@@ -47,12 +48,6 @@ struct Task {
     future: Mutex<Option<BoxFuture<()>>>,
     phase: AtomicU8,
     shared: Weak<Shared>,
-}
-
-/// Makes the calling thread, and those that it will start, so much nicer (-20 to 19) than others: on Linux, niceness belongs to the thread. A
-/// niceness that the system refuses only costs smoothness.
-pub fn be_nice(nice: i32) {
-    let _ = rustix::process::setpriority_process(None, nice);
 }
 
 impl RealSpawn {

@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
+use super::precedence::be_prompt;
 use super::transfer::Request;
 use crate::Class;
 
@@ -124,9 +125,14 @@ impl Pool {
             return;
         }
         let pool = Arc::clone(self);
+        let body = move || {
+            if pool.lane == Lane::Foreground {
+                be_prompt();
+            }
+            pool.work();
+        };
         // If the system is out of threads, those we have must do, or the submitters themselves.
-        if let Ok(worker) = std::thread::Builder::new().name(self.lane.thread_name().into()).spawn(move || pool.work())
-        {
+        if let Ok(worker) = std::thread::Builder::new().name(self.lane.thread_name().into()).spawn(body) {
             state.workers.push(worker);
         }
     }

@@ -14,6 +14,7 @@ use io_uring::{IoUring, opcode, squeue, types};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
+use super::precedence::be_prompt;
 use super::threads::Lane;
 use super::transfer::{Request, Step, Verb};
 use crate::Result;
@@ -67,7 +68,10 @@ impl Uring {
         let shared = Arc::new(Shared { ring, state: Mutex::new(state), queue_max });
         let body = {
             let shared = Arc::clone(&shared);
-            move || shared.reap_all()
+            move || {
+                be_prompt();
+                shared.reap_all();
+            }
         };
         let reaper = std::thread::Builder::new().name("weir-io-ring".into()).spawn(body)?;
         Ok(Self { shared, reaper: Some(reaper) })
