@@ -18,9 +18,9 @@ use weir_admission::policy::{
 use weir_admission::{Booked, Direction, Gate, Ledger, Limits, Pool, UNLIMITED};
 use weir_io::{Class, Clock, Nanos, Owner, sleep_until};
 use weir_log::SyncMode;
-use weir_lsm::TreeKnobs;
 use weir_lsm::cache::BlockCache;
 use weir_lsm::pick::Scope;
+use weir_lsm::{JobKind, Shape, TreeKnobs};
 
 use crate::config::NodeConfig;
 use crate::home::Home;
@@ -231,6 +231,7 @@ impl Ticker {
             },
             jobs: JobFacts {
                 running: shape.jobs_running as u64,
+                merging: merging(&shape),
                 parked: shape.jobs.iter().map(|jobs| jobs.parked as u64).sum(),
             },
             read_p99: partition.read_times.take_p99(),
@@ -259,6 +260,12 @@ impl Partition {
             self.set_tree_knobs(wanted);
         }
     }
+}
+
+/// Merges that are being polled.
+fn merging(shape: &Shape) -> u64 {
+    let merges = JobKind::ALL.into_iter().zip(&shape.jobs).filter(|(kind, _)| *kind != JobKind::Flush);
+    merges.map(|(_, jobs)| jobs.running.saturating_sub(jobs.parked) as u64).sum()
 }
 
 /// The ledger's page in the words of policies.

@@ -11,7 +11,7 @@ use super::knobs::PartitionKnobs;
 use super::profile::{Decision, Profile, Settings};
 
 /// What this version writes and reads.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// Ticks of one node, the oldest first, and what its policies were configured with. Written as JSON; times are nanoseconds of the node's
 /// monotonic clock.

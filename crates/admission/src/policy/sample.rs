@@ -110,8 +110,10 @@ pub struct TreeFacts {
 /// Background jobs of a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobFacts {
-    /// Running.
+    /// Handed out and not yet finished, parked ones too.
     pub running: u64,
+    /// Merges under way: they have a slot, and can use bandwidth.
+    pub merging: u64,
     /// Parked: they keep their inputs, but no thread and no tokens.
     pub parked: u64,
 }

@@ -6,7 +6,7 @@ use weir_admission::Limits;
 use weir_admission::cost::Capacity;
 use weir_admission::policy::bandwidth::BandwidthSettings;
 use weir_admission::policy::{
-    Bytes, MemoryFacts, PartitionKnobs, PartitionSample, Policy, Profile, Sample, Settings, TreeFacts,
+    Bytes, JobFacts, MemoryFacts, PartitionKnobs, PartitionSample, Policy, Profile, Sample, Settings, TreeFacts,
 };
 use weir_io::Owner;
 
@@ -65,7 +65,7 @@ pub fn play(profile: Profile, script: &str) -> String {
 }
 
 fn partition(index: usize, line: &str, bytes: &mut Bytes) -> PartitionSample {
-    let (mut tree, mut p99) = (tree(), None);
+    let (mut tree, mut jobs, mut p99) = (tree(), JobFacts::default(), None);
     for (key, value) in line.split_whitespace().filter_map(|word| word.split_once('=')) {
         let number: f64 = value.parse().expect("a number");
         let mega = (number * 1e6) as u64;
@@ -79,6 +79,7 @@ fn partition(index: usize, line: &str, bytes: &mut Bytes) -> PartitionSample {
             "l1" => tree.l1_bytes = mega,
             "owed" => tree.deep_debt = mega,
             "memory" => tree.unflushed = mega,
+            "merging" => jobs.merging = number as u64,
             "sealed" => tree.sealed = number as u64,
             "p99" => p99 = Some(number as u64 * 1000),
             _ => panic!("no such word: {key}"),
@@ -90,6 +91,7 @@ fn partition(index: usize, line: &str, bytes: &mut Bytes) -> PartitionSample {
         partitions: 1,
         bytes: *bytes,
         tree,
+        jobs,
         read_p99: p99,
         ..PartitionSample::default()
     }

@@ -47,6 +47,12 @@ impl Ramp {
         let all = background_at(device, sum(|load| load.read), sum(|load| load.log), TOGETHER);
         (all - sum(Load::background_need)).max(0.0)
     }
+
+    /// What of `budget` one of `all` who catch up may use, of whom `busy` have merges under way. Where slots for compactions are fewer than they, the others
+    /// can use nothing, and parts of theirs would be nobody's; they have enough to begin with when they get a slot, until the next look.
+    pub fn part(budget: f64, is_busy: bool, busy: usize, all: usize) -> f64 {
+        budget / if is_busy { busy } else { all }.max(1) as f64
+    }
 }
 
 #[cfg(test)]
@@ -68,5 +74,11 @@ mod tests {
         assert_eq!(ramp.step(95 * second, 0, 0, false), 1, "until all have caught up");
         let load = Load { read: 10.0, ingest: 4.0, amplification: 10.0, ..Load::default() };
         assert_eq!(Ramp::budget(&Limits::bytes(100), &[load]), 25.0);
+    }
+
+    #[test]
+    fn the_budget_is_divided_among_the_busy() {
+        assert_eq!([Ramp::part(24.0, true, 2, 8), Ramp::part(24.0, false, 2, 8)], [12.0, 3.0]);
+        assert_eq!([Ramp::part(24.0, false, 0, 8), Ramp::part(24.0, true, 8, 8)], [3.0, 3.0]);
     }
 }

@@ -255,17 +255,21 @@ impl DeferralPolicy for Weir {
         } else {
             self.resume(now, &looks, demand);
         }
-        let catching_up = |state: &&State| matches!(state.stage, Stage::Drain | Stage::Resume);
-        let busy = self.partitions.values().filter(catching_up).count().max(1) as f64;
+        let catching_up: Vec<bool> =
+            looks.iter().map(|look| matches!(self.stage(look), Stage::Drain | Stage::Resume)).collect();
+        let is_busy = |look: &Look<'_>| look.sample.jobs.merging > 0;
+        let all = catching_up.iter().filter(|&&is| is).count();
+        let busy = looks.iter().zip(&catching_up).filter(|&(look, &is)| is && is_busy(look)).count();
         // Whoever is throttled keeps the share of the bandwidth that he had before: in proportion to what is left of his writes, it would
         // shrink with them, and they with it.
         let wanted = |look: &Look<'_>| {
             self.partitions.get(&look.sample.owner).map_or(0.0, |state| state.guard.wanted(look.load.ingest))
         };
         let each = left(sample, loads) / looks.iter().map(wanted).sum::<f64>().max(1.0);
+        let budget = Ramp::budget(&sample.device, loads);
         let fits = self.latch.fits(now);
         let late = short.is_some_and(|since| now - since > 2 * self.migration);
-        for (look, knob) in looks.iter().zip(&mut knobs.partitions) {
+        for ((look, knob), catching_up) in looks.iter().zip(&mut knobs.partitions).zip(catching_up) {
             let Some(state) = self.partitions.get(&look.sample.owner) else { continue };
             (knob.stage, knob.scope, knob.why) = (state.stage, state.stage.scope(), state.why);
             if state.stage == Stage::One && fits {
@@ -276,8 +280,8 @@ impl DeferralPolicy for Weir {
             knob.time_to_stall = stall_in.map(nanos);
             knob.flush_may_rush = true;
             knob.warm = self.upper.keeps();
-            if limited && catching_up(&state) {
-                let rate = look.load.background_need() + Ramp::budget(&sample.device, loads) / busy;
+            if limited && catching_up {
+                let rate = look.load.background_need() + Ramp::part(budget, is_busy(look), busy, all);
                 let most = knob.background.rates(Direction::Write).bytes;
                 knob.background = Limits::Shared(Rates::bytes((rate as u64).clamp(4096, most.max(4096))));
             }

@@ -1,4 +1,4 @@
-//! What deferral keeps in memory (U-20), and how level 0 is emptied after it, by whole nodes that are short of both.
+//! What deferral keeps in memory (U-20), and how it is caught up on (U-3, U-4), by whole nodes that are short of bandwidth and memory.
 //!
 //! The unit tests of these rules are beside the policy; here the rules have to fire by themselves, and what they are for has to hold: memory
 //! stays within its bound, no write stalls, and what is read is what was written last.
@@ -324,4 +324,24 @@ fn level_0_is_emptied_even_where_few_large_runs_are_left_of_it() {
         knobs.stage == Stage::Drain && tree.l0_runs < tree.l0_trigger && tree.l0_bytes >= tree.l0_target
     };
     assert!(partitions().any(|both| few(&both)), "runs alone would do");
+}
+
+/// Seconds from the first that catches up to the last, where so many compactions may run at a time.
+fn catching_up(slots: usize) -> u64 {
+    let clients = Clients { after: 600, ..Clients::default() };
+    let day = day(&plan(7.0, 120), clients, |config| config.compaction_slots = slots);
+    day.assert_all_served();
+    let changes = changes(&day.ticks);
+    let begun = changes.iter().find(|change| matches!(change.to, Stage::Drain | Stage::Resume)).expect("it begins");
+    let last = day.ticks.last().expect("a day of seconds");
+    assert!(last.decision.knobs.partitions.iter().all(|knobs| knobs.stage == Stage::Normal), "{slots} slots");
+    let ended = changes.last().expect("it ends");
+    (ended.tick.sample.now - begun.tick.sample.now) / SECOND
+}
+
+/// Eight partitions are behind: what they may use together (U-4) is used, even if only two of them can compact at a time.
+#[test]
+fn few_slots_catch_up_as_fast_as_many() {
+    let [few, many] = [2, 16].map(catching_up);
+    assert!(few * 10 <= many * 12, "{few} s with few slots, {many} s with many");
 }
