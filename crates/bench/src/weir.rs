@@ -24,7 +24,6 @@ const FAR_ABOVE: Bandwidth = Bandwidth {
     device: Limits::Shared(Rates { bytes: 100_000_000_000, ops: 100_000_000 }),
     capacity: Capacity { rcu: 5_000_000, wcu: 5_000_000 },
     background: 100_000_000_000,
-    strict_foreground: false,
 };
 
 /// An open Weir.

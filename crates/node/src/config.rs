@@ -62,8 +62,6 @@ pub struct Bandwidth {
     pub capacity: Capacity,
     /// What the partition's flushes and compactions may use, in bytes per second.
     pub background: u64,
-    /// Foreground never passes its limit, even while the node is idle (C-9).
-    pub strict_foreground: bool,
 }
 
 impl NodeConfig {

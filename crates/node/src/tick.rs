@@ -288,7 +288,6 @@ pub(crate) fn settings(config: &NodeConfig) -> Settings {
     Settings::new(BandwidthSettings {
         read_amplification: READ_AMPLIFICATION,
         background: config.bandwidth.map_or(UNLIMITED, |bandwidth| bandwidth.background),
-        strict_foreground: config.bandwidth.is_some_and(|bandwidth| bandwidth.strict_foreground),
     })
 }
 

@@ -47,7 +47,6 @@ pub fn config(name: &str, plan: &Plan) -> Result<NodeConfig, String> {
             wcu: plan.scaled(plan.args.wcu * u64::from(plan.args.item_bytes).div_ceil(1024)),
         },
         background: plan.scaled(BACKGROUND.max(plan.args.wcu * u64::from(plan.args.item_bytes) * 20)),
-        strict_foreground: false,
     };
     Ok(NodeConfig { profile, bandwidth: Some(bandwidth), ..base(plan, TreeOptions { l0_gather, ..tree }) })
 }

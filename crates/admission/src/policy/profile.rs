@@ -141,8 +141,8 @@ impl Policy {
             Profile::RocksDbAutotune => Box::new(Autotune::new(rates, settings.autotune)),
             Profile::Node | Profile::NodeStage1 => Box::new(Fixed(rates)),
             Profile::Calcspar => Box::new(Calcspar(rates)),
-            Profile::FlexEngine => Box::new(Reserved { settings: rates, floor: false }),
-            Profile::Weir => Box::new(Reserved { settings: rates, floor: true }),
+            Profile::FlexEngine => Box::new(Reserved { settings: rates, lends: false }),
+            Profile::Weir => Box::new(Reserved { settings: rates, lends: true }),
         };
         let deferral: Box<dyn DeferralPolicy> = match profile {
             Profile::RocksDb | Profile::RocksDbAutotune | Profile::Node | Profile::Calcspar => Box::new(Never),

@@ -110,7 +110,7 @@ mod tests {
 
     /// Three minutes of a partition that writes more than its device can compact.
     fn recording() -> Recording {
-        let bandwidth = BandwidthSettings { read_amplification: 4, background: UNLIMITED, strict_foreground: false };
+        let bandwidth = BandwidthSettings { read_amplification: 4, background: UNLIMITED };
         let settings = Settings::new(bandwidth);
         let mut policy = Policy::new(Profile::Weir, settings);
         let ticks = (0..180).map(|second| {

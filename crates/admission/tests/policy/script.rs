@@ -16,7 +16,7 @@ const DEVICE: u64 = 16_000_000;
 
 /// What all profiles are configured with.
 pub fn settings() -> Settings {
-    Settings::new(BandwidthSettings { read_amplification: 4, background: 60_000_000, strict_foreground: false })
+    Settings::new(BandwidthSettings { read_amplification: 4, background: 60_000_000 })
 }
 
 /// A tree of the paper's sizes, empty.
@@ -93,7 +93,6 @@ fn partition(index: usize, line: &str, bytes: &mut Bytes) -> PartitionSample {
         tree,
         jobs,
         read_p99: p99,
-        ..PartitionSample::default()
     }
 }
 

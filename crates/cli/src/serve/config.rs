@@ -173,7 +173,6 @@ impl Config {
             device: device.unwrap_or(Limits::UNLIMITED),
             capacity,
             background: UNLIMITED,
-            strict_foreground: false,
         });
         node.profile = self.profile.0;
         if !node.profile.gathers_l0() {

@@ -20,12 +20,7 @@ fn open(sim: &Sim, config: &NodeConfig, device: DeviceSpec) -> Node {
 }
 
 fn config(device: u64) -> NodeConfig {
-    let bandwidth = Bandwidth {
-        device: Limits::bytes(device),
-        capacity: Capacity::default(),
-        background: device,
-        strict_foreground: true,
-    };
+    let bandwidth = Bandwidth { device: Limits::bytes(device), capacity: Capacity::default(), background: device };
     NodeConfig { bandwidth: Some(bandwidth), segment_bytes: 1 << 20, ..NodeConfig::new("/weir") }
 }
 

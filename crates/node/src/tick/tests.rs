@@ -18,8 +18,7 @@ fn machine(sim: &Sim) -> Machine {
 
 fn config() -> NodeConfig {
     let device = Limits::bytes(1_000_000_000);
-    let bandwidth =
-        Bandwidth { device, capacity: Capacity::default(), background: 60_000_000, strict_foreground: false };
+    let bandwidth = Bandwidth { device, capacity: Capacity::default(), background: 60_000_000 };
     NodeConfig { bandwidth: Some(bandwidth), ..NodeConfig::new("/weir") }
 }
 
@@ -57,6 +56,24 @@ fn gates_follow_what_the_tenant_bought_while_the_partition_is_open() {
     sim.run_until(sim.now() + 3 * EVERY);
     assert!(gates.foreground().is_unlimited(), "gates that nobody uses any more are left alone");
     assert!(home.reservation.gates().is_none());
+}
+
+#[test]
+fn the_profile_decides_whether_what_is_reserved_is_lent() {
+    // C-9. What a tenant bought, or what all were sold: it makes no difference.
+    for (profile, lends) in [(Profile::FlexEngine, false), (Profile::Node, false), (Profile::Weir, true)] {
+        let sim = Sim::new(4);
+        let bandwidth = config().bandwidth.expect("limited");
+        let bandwidth = Some(Bandwidth { capacity: Capacity { rcu: 3000, wcu: 3000 }, ..bandwidth });
+        let config = NodeConfig { profile, bandwidth, ..config() };
+        let node = sim.block_on(Node::open(&config, machine(&sim))).expect("the node opens");
+        drop(sim.block_on(node.default_partition()).expect("opens"));
+        let home = Arc::clone(&node.tenant(&TenantName::built_in()).expect("there").partitions()[0]);
+        let gates = home.reservation.gates().expect("open");
+        assert_eq!(gates.borrows(), lends, "{profile}, as it is opened");
+        sim.run_until(sim.now() + 3 * EVERY);
+        assert!(!gates.foreground().is_unlimited() && gates.borrows() == lends, "{profile}, after three ticks");
+    }
 }
 
 #[test]

@@ -65,7 +65,6 @@ impl Autotune {
         PartitionKnobs {
             foreground: Limits::bytes(part(knobs.foreground.rates(Direction::Read).bytes)),
             background: Limits::bytes(part(self.settings.background)),
-            borrows: false,
             ..knobs
         }
     }

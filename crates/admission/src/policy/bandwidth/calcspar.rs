@@ -8,7 +8,7 @@
 
 use weir_io::Nanos;
 
-use super::{BandwidthPolicy, BandwidthSettings, front};
+use super::{BandwidthPolicy, BandwidthSettings, lent};
 use crate::limits::Limits;
 use crate::policy::knobs::{NodeKnobs, PartitionKnobs};
 use crate::policy::meter::Load;
@@ -26,7 +26,7 @@ impl BandwidthPolicy for Calcspar {
     }
 
     fn opening(&self, partition: &PartitionSample) -> PartitionKnobs {
-        front(partition, &self.0)
+        lent(partition, &self.0)
     }
 
     fn decide(&mut self, sample: &Sample, _: &[Load]) -> Vec<PartitionKnobs> {

@@ -42,22 +42,25 @@ pub struct BandwidthSettings {
     pub read_amplification: u64,
     /// Most background bytes per second of each partition; [`crate::UNLIMITED`] = as much as there is.
     pub background: u64,
-    /// Foreground never passes its limit, as FlexEngine has it; otherwise it borrows from an idle node (C-9).
-    pub strict_foreground: bool,
 }
 
 /// Lets a partition have the foreground bandwidth that serves all its tenant bought (FX-10), for one partition may use it
 /// all: the units see to it that they do not so together. When the node is short, each weighs as much as its equal part
-/// of it. A partition whose tenant has no limits is not limited in front.
+/// of it. A partition whose tenant has no limits is not limited in front. What is reserved is not lent, as FlexEngine has it; see [`lent`].
 fn front(partition: &PartitionSample, settings: &BandwidthSettings) -> PartitionKnobs {
     let reserved = partition.capacity.foreground_bytes(settings.read_amplification);
     let sold = reserved > 0;
     PartitionKnobs {
-        borrows: sold && !settings.strict_foreground,
         foreground: if sold { Limits::Shared(Rates::bytes(reserved)) } else { Limits::UNLIMITED },
         weight: sold.then_some((reserved / partition.partitions.max(1)).max(1)),
         ..PartitionKnobs::open(partition)
     }
+}
+
+/// The same where what is reserved is lent: foreground passes beyond its limit while the node is idle (C-9).
+fn lent(partition: &PartitionSample, settings: &BandwidthSettings) -> PartitionKnobs {
+    let reserved = front(partition, settings);
+    PartitionKnobs { borrows: reserved.weight.is_some(), ..reserved }
 }
 
 /// Time's worth of tokens at the node gate, in nanoseconds.

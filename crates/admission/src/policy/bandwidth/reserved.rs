@@ -1,10 +1,10 @@
 //! FlexEngine's partition gates: foreground reserved as sold (FX-10), background what the ingest of the last minute needs (FX-12).
 //!
-//! As the paper has it, background is an average of a minute ago: after a pause it is next to nothing while memtables fill. `floor`
+//! As the paper has it, background is an average of a minute ago: after a pause it is next to nothing while memtables fill, and nothing that is reserved is lent. `lends`
 //! closes that hole (U-9): the rate is raised at once and lowered only at the minute, is never below what flushes the next memtable in
 //! time, and what the node has left over, because others do not need it or do not use it, is lent to everybody who is behind.
 
-use super::{BandwidthPolicy, BandwidthSettings, front};
+use super::{BandwidthPolicy, BandwidthSettings, front, lent};
 use crate::bucket::UNLIMITED;
 use crate::limits::{Limits, Rates};
 use crate::policy::knobs::PartitionKnobs;
@@ -21,15 +21,15 @@ const FLOOR_AMPLIFICATION: f64 = 4.0;
 pub struct Reserved {
     /// Rates as configured.
     pub settings: BandwidthSettings,
-    /// Whether the hole after idle is closed (U-9).
-    pub floor: bool,
+    /// Whether the hole after idle is closed (U-9), and what nobody needs or uses is lent, in front (C-9) and behind.
+    pub lends: bool,
 }
 
 impl Reserved {
     /// The background rate that is a partition's own. `largest` is what one can have at most; `None` while there is nothing to go by.
     fn own(&self, load: &Load, largest: f64) -> Option<f64> {
         let paper = load.average.map(|average| average * load.amplification);
-        if !self.floor {
+        if !self.lends {
             return paper;
         }
         let now = load.peak * load.amplification.max(FLOOR_AMPLIFICATION);
@@ -40,7 +40,8 @@ impl Reserved {
         // A page a second, so that nothing waits for ever.
         let rate = background.map_or(self.settings.background, |rate| (rate as u64).max(4096));
         let background = Limits::Shared(Rates::bytes(rate));
-        PartitionKnobs { background, l0_first: self.floor, ..front(partition, &self.settings) }
+        let front = if self.lends { lent } else { front };
+        PartitionKnobs { background, l0_first: self.lends, ..front(partition, &self.settings) }
     }
 }
 
@@ -66,7 +67,7 @@ impl BandwidthPolicy for Reserved {
         // What is needed and not used is left over, and so is what was lent: else a loan would end because it is used, and return the second after.
         let used = loads.iter().zip(&own).map(|(load, own)| load.background.min(own.unwrap_or(configured)));
         let spare = (left - used.sum::<f64>().min(sum(Load::background_need))).max(0.0);
-        let spare = if self.floor { spare } else { 0.0 };
+        let spare = if self.lends { spare } else { 0.0 };
         let of =
             |(partition, own): (&PartitionSample, &Option<f64>)| self.knobs(partition, own.map(|own| own.max(spare)));
         sample.partitions.iter().zip(&own).map(of).collect()

@@ -3,9 +3,9 @@ use weir_io::Owner;
 use super::*;
 use crate::cost::Capacity;
 use crate::policy::sample::{MemoryFacts, TreeFacts};
+use crate::policy::{Policy, Profile, Settings};
 
-const SETTINGS: BandwidthSettings =
-    BandwidthSettings { read_amplification: 4, background: 60_000_000, strict_foreground: false };
+const SETTINGS: BandwidthSettings = BandwidthSettings { read_amplification: 4, background: 60_000_000 };
 
 fn sample(device: Limits) -> Sample {
     let partition = |partition, capacity, partitions| PartitionSample {
@@ -30,17 +30,26 @@ fn foreground_follows_what_was_sold() {
     assert_eq!(Fixed(SETTINGS).node(sample.device).limits, sample.device);
     let [first, second] = knobs[..] else { panic!("two partitions") };
     assert_eq!((first.foreground, first.weight), (Limits::bytes(51 * 1_024_000), Some(17 * 1_024_000)));
-    assert_eq!([first.borrows, second.borrows], [true, false]);
     assert_eq!((second.foreground, second.background), (Limits::UNLIMITED, Limits::bytes(60_000_000)));
-    let strict = Fixed(BandwidthSettings { strict_foreground: true, ..SETTINGS });
-    assert!(!strict.opening(&sample.partitions[0]).borrows);
+}
+
+#[test]
+fn only_calcspar_and_weir_lend_what_is_reserved_in_front() {
+    // C-9: FlexEngine as written and its ablations reserve and do not lend; who has no limits has nothing to borrow beyond.
+    let sample = sample(Limits::bytes(500_000_000));
+    for profile in Profile::ALL {
+        let policy = Policy::new(profile, Settings::new(SETTINGS));
+        let borrows = sample.partitions.iter().map(|partition| policy.opening(partition).borrows);
+        let lends = matches!(profile, Profile::Calcspar | Profile::Weir);
+        assert_eq!(borrows.collect::<Vec<_>>(), [lends, false], "{profile}");
+    }
 }
 
 #[test]
 fn background_is_the_ingest_of_the_last_minute_times_amplification() {
     // FX-12: 2 MB/s and 20 make 40 MB/s. As written, nothing is left of it after an idle minute.
     let sample = sample(Limits::bytes(500_000_000));
-    let mut paper = Reserved { settings: SETTINGS, floor: false };
+    let mut paper = Reserved { settings: SETTINGS, lends: false };
     let knobs = paper.decide(&sample, &[load(0.0, Some(2e6)), load(3e6, Some(0.0))]);
     let background: Vec<Limits> = knobs.iter().map(|knobs| knobs.background).collect();
     assert_eq!(background, [Limits::bytes(40_000_000), Limits::bytes(4096)]);
@@ -52,7 +61,7 @@ fn background_is_the_ingest_of_the_last_minute_times_amplification() {
 fn the_hole_after_idle_is_closed() {
     // U-9: raised at once, lowered at the minute.
     let sample = sample(Limits::bytes(100_000_000));
-    let mut reserved = Reserved { settings: SETTINGS, floor: true };
+    let mut reserved = Reserved { settings: SETTINGS, lends: true };
     let busy = load(3e6, Some(0.0));
     let knobs = reserved.decide(&sample, &[busy, load(0.0, Some(2e6))]);
     let background: Vec<Limits> = knobs.iter().map(|knobs| knobs.background).collect();
@@ -75,7 +84,7 @@ fn as_much_as_there_is_means_the_device() {
     // What `weir serve` is configured with: somebody idle on a full node must still be able to flush.
     let settings = BandwidthSettings { background: crate::UNLIMITED, ..SETTINGS };
     let sample = sample(Limits::bytes(100_000_000));
-    let mut reserved = Reserved { settings, floor: true };
+    let mut reserved = Reserved { settings, lends: true };
     let knobs = reserved.decide(&sample, &[load(0.0, Some(0.0)), load(6e6, Some(6e6))]);
     assert_eq!(knobs[0].background, Limits::bytes(5_000_000));
     let fresh = reserved.decide(&sample, &[load(0.0, None), load(6e6, Some(6e6))]);
@@ -85,7 +94,7 @@ fn as_much_as_there_is_means_the_device() {
 #[test]
 fn an_unlimited_device_limits_nobody_behind() {
     let settings = BandwidthSettings { background: crate::UNLIMITED, ..SETTINGS };
-    let knobs = Reserved { settings, floor: true }.decide(&sample(Limits::UNLIMITED), &[Load::default(); 2]);
+    let knobs = Reserved { settings, lends: true }.decide(&sample(Limits::UNLIMITED), &[Load::default(); 2]);
     assert!(knobs.iter().all(|knobs| knobs.background == Limits::UNLIMITED));
 }
 
