@@ -14,6 +14,10 @@ use super::cursor::CursorOptions;
 use super::reader::Table;
 use super::span::Span;
 
+/// A longer block is not read ahead: its transfer takes much longer than the latency that would be saved, and a merge of many sources would
+/// hold two of each.
+const AHEAD_BYTES_MAX: u64 = 1 << 20;
+
 #[derive(Default)]
 pub(super) struct Readahead {
     current: Option<Chunk>,
@@ -82,7 +86,9 @@ impl Readahead {
         self.current = Some(Chunk { blocks: coming.blocks, span });
         if !options.fill_cache && next < table.blocks() && !table.cache().contains(table.block(next).offset) {
             let blocks = forward(table, next, self.window_bytes);
-            self.coming = Some(submit(table, blocks, options));
+            if pages(table, &blocks).1 <= self.window_bytes.max(AHEAD_BYTES_MAX) {
+                self.coming = Some(submit(table, blocks, options));
+            }
         }
         Ok(())
     }
@@ -122,9 +128,14 @@ fn backward(table: &Table, last: usize, window_bytes: u64) -> Range<usize> {
     start..last + 1
 }
 
-fn submit(table: &Table, blocks: Range<usize>, options: &CursorOptions) -> Coming {
+/// Where the pages with `blocks` begin, and how many bytes they are.
+fn pages(table: &Table, blocks: &Range<usize>) -> (u64, u64) {
     let offset = table.block(blocks.start).offset / PAGE as u64 * PAGE as u64;
-    let len = table.block(blocks.end - 1).end().next_multiple_of(PAGE as u64) - offset;
+    (offset, table.block(blocks.end - 1).end().next_multiple_of(PAGE as u64) - offset)
+}
+
+fn submit(table: &Table, blocks: Range<usize>, options: &CursorOptions) -> Coming {
+    let (offset, len) = pages(table, &blocks);
     let read = table.read(offset, len, options.class);
     Coming { blocks, offset, len, read }
 }

@@ -442,6 +442,21 @@ fn a_scan_reads_ahead_and_a_seek_does_not() {
 }
 
 #[test]
+fn a_merge_holds_one_long_value_of_each_source() {
+    let bench = Bench::new();
+    let table = bench.table(TableOptions::default(), &plain(4, 2 << 20));
+    let mut cursor =
+        table.cursor(CursorOptions { class: Class::CompactL0, readahead_bytes: 256 << 10, fill_cache: false });
+    let mut step = cursor.seek_first();
+    for read in 1..=4 {
+        bench.finish(&mut cursor, step).expect("the disk is well");
+        assert!(cursor.entry().is_some());
+        assert_eq!(bench.fs.count(Class::CompactL0, OpKind::Read).ops, read, "none is read ahead");
+        step = cursor.next();
+    }
+}
+
+#[test]
 fn a_scan_backwards_reads_ahead_backwards() {
     let bench = Bench::new();
     let table = bench.table(TableOptions::default(), &plain(400, 1000));
