@@ -146,6 +146,24 @@ fn large_values_come_back_as_they_went() {
 }
 
 #[test]
+fn a_write_that_waits_does_not_wait_for_the_replies_in_front_of_it() {
+    let weir = start();
+    let mut client = weir.connect();
+    let value = "v".repeat(20_000);
+    let expected = format!("$20000\r\n{value}\r\n").into_bytes();
+    assert_eq!(client.ask(&["SET", "long", &value]), b"+OK\r\n");
+    weir.store.writes_wait_for_readers.store(true, Ordering::Relaxed);
+    // The copy last: it shares its value with the other database, and so somebody has it in hand from then on.
+    for write in [&["SET", "k", "v"][..], &["INCR", "n"], &["MSETNX", "a", "b"], &["COPY", "k", "other", "DB", "2"]] {
+        // In one piece, so that the value has not been written when the write comes.
+        client.send(&[encode(&["GET", "long"]), encode(write), encode(&["GET", "long"]), encode(&["PING"])].concat());
+        assert_eq!(client.reply(), expected, "{write:?}");
+        assert!(matches!(&client.reply()[..], b"+OK\r\n" | b":1\r\n"), "{write:?}");
+        assert_eq!((client.reply(), client.reply()), (expected.clone(), b"+PONG\r\n".to_vec()));
+    }
+}
+
+#[test]
 fn too_many_connections_are_told_so() {
     let weir = Running::start(Settings { connections_max: 2, ..Settings::default() });
     let (mut first, mut second) = (weir.connect(), weir.connect());

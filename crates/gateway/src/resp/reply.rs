@@ -233,6 +233,13 @@ impl Replies {
         self.holds_values
     }
 
+    /// Copies what is kept where it lies, so that nothing of the store stays alive for it. Marks stay good.
+    pub(super) fn own_values(&mut self) {
+        if std::mem::take(&mut self.holds_values) {
+            self.shared.iter_mut().for_each(|(_, value)| *value = Box::new(value.to_vec()));
+        }
+    }
+
     /// Copies what is not yet written into one piece, so that a client who reads slowly keeps nothing alive but the
     /// bytes that he is going to get.
     pub(super) fn detach(&mut self, written: usize) {
@@ -327,6 +334,21 @@ mod tests {
         };
         assert_eq!(say(Protocol::Resp2), "*2\r\n$1\r\nk\r\n$-1\r\n$2\r\nhi\r\n:-7\r\n-ERR a  b\r\n");
         assert_eq!(say(Protocol::Resp3), "%1\r\n$1\r\nk\r\n_\r\n=6\r\ntxt:hi\r\n:-7\r\n-ERR a  b\r\n");
+    }
+
+    #[test]
+    fn values_that_are_let_go_are_written_all_the_same() {
+        let large = std::sync::Arc::<[u8]>::from(vec![b'v'; SHARED_BYTES_MIN]);
+        let mut replies = Replies::default();
+        replies.bulk_value(std::sync::Arc::clone(&large));
+        let mark = replies.mark();
+        replies.bulk_value(std::sync::Arc::clone(&large));
+        let before = written(&replies, 0);
+        replies.own_values();
+        assert_eq!(std::sync::Arc::strong_count(&large), 1);
+        assert!(written(&replies, 0) == before && !replies.holds_values());
+        replies.rewind(mark);
+        assert_eq!(replies.len(), before.len() / 2);
     }
 
     #[test]

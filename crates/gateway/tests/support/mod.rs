@@ -22,7 +22,7 @@ use weir_gateway::auth::{Doorman, OpenDoor};
 use weir_gateway::listener::{Gateway, listen};
 use weir_gateway::store::{Entry, Page, Store, Transfer};
 use weir_io::real::RealClock;
-use weir_io::{Clock, Error, ErrorKind, Nanos, Result};
+use weir_io::{Clock, Error, ErrorKind, Nanos, Result, yield_now};
 use weir_model::{Batch, Change};
 use weir_node::{Quota, UnitLimits};
 
@@ -123,6 +123,8 @@ pub struct MemoryStore {
     pub batches: Arc<Mutex<Vec<usize>>>,
     /// Bytes of entries that were gone through.
     pub scanned_bytes: Arc<AtomicU64>,
+    /// Writes wait until nobody has a value in hand, as where those keep the memory alive that writes wait for.
+    pub writes_wait_for_readers: Arc<AtomicBool>,
     /// Nothing may be gone through: it sleeps.
     pub is_asleep: Arc<AtomicBool>,
     /// Unlimited, until a test turns it.
@@ -139,6 +141,7 @@ impl MemoryStore {
             fail_commits: Arc::default(),
             batches: Arc::default(),
             scanned_bytes: Arc::default(),
+            writes_wait_for_readers: Arc::default(),
             is_asleep: Arc::default(),
             quota: Quota::new(clock.clone(), &UnitLimits::default()),
         }
@@ -161,6 +164,13 @@ impl MemoryStore {
         })
     }
 
+    async fn readers_gone(&self) {
+        let is_held = |map: &Map| map.values().any(|entry| Arc::strong_count(&entry.value) > 1);
+        while self.writes_wait_for_readers.load(Ordering::Relaxed) && is_held(&self.map.lock().expect("no panic")) {
+            yield_now().await;
+        }
+    }
+
     fn live(&self, map: &Map, key: &[u8]) -> Option<Entry<Arc<[u8]>>> {
         map.get(key).filter(|entry| entry.expire_at_ms.is_none_or(|at| at > self.clock.unix_ms())).cloned()
     }
@@ -176,6 +186,7 @@ impl Store for MemoryStore {
     }
 
     async fn write(&self, batch: &Batch) -> Result<Self::Commit> {
+        self.readers_gone().await;
         Ok(self.apply(&mut self.map.lock().expect("no panic"), batch))
     }
 
@@ -184,6 +195,7 @@ impl Store for MemoryStore {
         keys: &[&[u8]],
         change: impl FnOnce(&[Option<Entry<Self::Value>>], &mut Batch) -> R + Send,
     ) -> Result<(R, Option<Self::Commit>)> {
+        self.readers_gone().await;
         let mut map = self.map.lock().expect("no panic");
         let entries: Vec<_> = keys.iter().map(|key| self.live(&map, key)).collect();
         let mut batch = Batch::new();
@@ -193,6 +205,7 @@ impl Store for MemoryStore {
     }
 
     async fn transfer(&self, transfer: Transfer<'_>) -> Result<(Option<usize>, Option<Self::Commit>)> {
+        self.readers_gone().await;
         let Some(other) = self.database(transfer.database) else { return Ok((None, None)) };
         let Some(entry) = self.live(&self.map.lock().expect("no panic"), transfer.key) else { return Ok((None, None)) };
         let mut there = other.map.lock().expect("no panic");

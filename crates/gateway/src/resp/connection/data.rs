@@ -1,13 +1,17 @@
 //! What commands ask of their tenant's data: billed, counted, and in the order in which they were asked.
 
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+
 use weir_model::{Batch, Change, KEY_BYTES_MAX};
 
 use super::Connection;
 use super::moving::LONG_BYTES;
 use super::output::{Gathered, Pending};
 use crate::auth::book::Hold;
-use crate::resp::error::{Error, KEY_TOO_LONG, Outcome, TOO_MANY_LONG};
+use crate::resp::error::{Error, KEY_TOO_LONG, NO_AUTH, Outcome, TOO_MANY_LONG};
 use crate::resp::frame::Args;
+use crate::resp::reply::Replies;
 use crate::resp::table::Command;
 use crate::store::{Entry, Page, Store, Transfer};
 
@@ -94,7 +98,8 @@ impl<S: Store> Connection<S> {
             }
             result
         };
-        let (result, commit) = self.store()?.update(keys, billed).await?;
+        let update = self.session.as_ref().ok_or(NO_AUTH)?.store.update(keys, billed);
+        let (result, commit) = holding_nothing(&mut self.replies, update).await?;
         self.bill = bill;
         self.lately.is_long |= is_long;
         if let Some(commit) = commit {
@@ -108,7 +113,8 @@ impl<S: Store> Connection<S> {
         check_keys(&[transfer.key, transfer.to])?;
         self.submit().await;
         let from = self.replies.mark();
-        let (done, commit) = self.store()?.transfer(transfer).await?;
+        let carry = self.session.as_ref().ok_or(NO_AUTH)?.store.transfer(transfer);
+        let (done, commit) = holding_nothing(&mut self.replies, carry).await?;
         if let (Some(bill), Some(len)) = (&mut self.bill, done) {
             bill.carried(transfer.to.len() + len);
         }
@@ -134,7 +140,8 @@ impl<S: Store> Connection<S> {
         if let Some(bill) = &mut self.bill {
             bill.wrote_batch(batch);
         }
-        let commit = self.store()?.write(batch).await?;
+        let write = self.session.as_ref().ok_or(NO_AUTH)?.store.write(batch);
+        let commit = holding_nothing(&mut self.replies, write).await?;
         self.commits.push(Pending { commit, from, to: None, replies: 1 });
         Ok(())
     }
@@ -176,9 +183,12 @@ impl<S: Store> Connection<S> {
             return;
         }
         let Gathered { from, to, replies, .. } = self.gathered;
-        let written = match self.store() {
-            Ok(store) => store.write(&self.gathered.batch).await.map_err(Error::from),
-            Err(error) => Err(error),
+        let written = match &self.session {
+            Some(session) => {
+                let write = session.store.write(&self.gathered.batch);
+                holding_nothing(&mut self.replies, write).await.map_err(Error::from)
+            }
+            None => Err(NO_AUTH),
         };
         match written {
             Ok(commit) => self.commits.push(Pending { commit, from, to: Some(to), replies }),
@@ -205,6 +215,20 @@ impl<S: Store> Connection<S> {
         }
         Ok(page)
     }
+}
+
+/// Awaits `write`. Where it must wait, it may be for memory that comes back when values are given back, those in the replies in front of it
+/// among them, and these are not written before it is done: so they are copied.
+async fn holding_nothing<T>(replies: &mut Replies, write: impl Future<Output = T>) -> T {
+    let mut write = pin!(write);
+    poll_fn(|cx| {
+        let polled = write.as_mut().poll(cx);
+        if polled.is_pending() {
+            replies.own_values();
+        }
+        polled
+    })
+    .await
 }
 
 /// The longest key is a limit of the store, not of the protocol.
