@@ -13,6 +13,7 @@ mod gather;
 mod latch;
 mod memory;
 mod partition;
+mod rest;
 
 use std::collections::BTreeMap;
 
@@ -22,6 +23,7 @@ use self::gather::Gathering;
 use self::latch::Latch;
 use self::memory::Upper;
 use self::partition::State;
+use self::rest::{PutOff, Rest};
 use super::{DeferralPolicy, ENTER, Pressure, Ramp, STAGE_TWO_PERCENT, demand, nanos};
 use crate::limits::{Direction, Limits, Rates};
 use crate::policy::forecast::{Course, Tokens, left, seconds_to_stall, tokens};
@@ -50,6 +52,7 @@ pub struct Weir {
     latch: Latch,
     ramp: Ramp,
     upper: Upper,
+    rest: Rest,
     partitions: BTreeMap<Owner, State>,
 }
 
@@ -97,7 +100,7 @@ impl Weir {
     /// On a node from which a partition can be moved within `migration` nanoseconds.
     pub fn new(migration: Nanos) -> Self {
         let (latch, ramp, upper) = (Latch::default(), Ramp::default(), Upper::default());
-        Self { migration, latch, ramp, upper, partitions: BTreeMap::new() }
+        Self { migration, latch, ramp, upper, rest: Rest::default(), partitions: BTreeMap::new() }
     }
 
     fn stage(&self, look: &Look<'_>) -> Stage {
@@ -252,7 +255,19 @@ impl DeferralPolicy for Weir {
             self.make_room(now, &looks);
             // It begins anew when the shortage is over.
             self.ramp.step(now, 0, 0, false);
+            let put_off: Vec<PutOff> = looks
+                .iter()
+                .filter(|look| self.stage(look) == Stage::One)
+                .map(|look| PutOff {
+                    owner: look.sample.owner,
+                    deep_debt: look.sample.tree.deep_debt,
+                    parked: look.sample.jobs.parked,
+                    l0_runs: look.sample.tree.l0_runs,
+                })
+                .collect();
+            self.rest.step(now, share_of(sum(|load| load.background)), &put_off);
         } else {
+            self.rest = Rest::default();
             self.resume(now, &looks, demand);
         }
         let catching_up: Vec<bool> =
@@ -272,7 +287,7 @@ impl DeferralPolicy for Weir {
         for ((look, knob), catching_up) in looks.iter().zip(&mut knobs.partitions).zip(catching_up) {
             let Some(state) = self.partitions.get(&look.sample.owner) else { continue };
             (knob.stage, knob.scope, knob.why) = (state.stage, state.stage.scope(), state.why);
-            if state.stage == Stage::One && fits {
+            if state.stage == Stage::One && (fits || short.is_some() && self.rest.is_open(look.sample.owner)) {
                 knob.scope = Scope::All;
             }
             (knob.flush_gather, knob.write_buffers) = (look.gathering.memtables, look.gathering.buffers);
