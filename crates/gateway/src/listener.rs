@@ -2,10 +2,10 @@
 //!
 //! One event loop per thread, and a connection stays on its thread: its commands never hop between processors, and
 //! what is in memory is answered without waking anybody. Only one that sends or asks for long values moves, to
-//! [a thread for such](connection::Moving). One more loop, the caller's, accepts, sweeps once a second and waits for the end.
+//! [a thread for such](connection::Moving), and one whose tenant is [heavy](crate::heavy). One more loop, the caller's, accepts, sweeps once a second and waits for the end.
 
 use std::collections::BTreeMap;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ const DRAIN_STEP_NANOS: u64 = 10_000_000;
 /// A pause after an error of `accept` that is about the process, such as too many open files.
 const ACCEPT_PAUSE_NANOS: u64 = 100_000_000;
 
-/// Threads for long requests are so much nicer: who copies megabytes does so while nobody has a short request.
+/// Threads for long requests and heavy tenants are so much nicer: who copies megabytes, or asks without end, is served while nobody has a short request.
 const LONG_NICE: i32 = 5;
 
 const SECOND_NANOS: u64 = 1_000_000_000;
@@ -216,7 +216,7 @@ async fn sweep<S: Store>(server: &Arc<Server<S>>, began: Nanos) {
     loop {
         sleep_until(&server.clock, due).await;
         due = next_sweep(due, server.clock.now());
-        server.accounts.sweep();
+        server.accounts.sweep(server.clock.now(), &server.stats.judge_threads());
         let cut = server.clients.sweep(server.tick(), &server.settings.patience);
         server.stats.cut.fetch_add(cut as u64, Ordering::Relaxed);
     }
@@ -266,8 +266,16 @@ fn start_thread<S: Store>(
                 let other = other.clone();
                 match arrival.serve(&server, place) {
                     Ok(served) => {
+                        let mut served = served;
+                        let (turns, thread) = (Arc::clone(&client), Arc::clone(&server));
                         let task = tokio::spawn(async move {
-                            let moving = served.await;
+                            let moving = poll_fn(|cx| {
+                                let now = thread.clock.now();
+                                turns.begin_turn(now);
+                                thread.stats.thread(place.index).busy.read(now);
+                                served.as_mut().poll(cx)
+                            })
+                            .await;
                             if let (Some(moving), Some(other)) = (moving, other.and_then(|other| other.upgrade())) {
                                 // It fails where the gateway ends, and so does the connection.
                                 let _ = other.send(Arrival::Moving(moving)).await;

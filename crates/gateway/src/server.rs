@@ -26,7 +26,7 @@ pub struct Settings {
     pub patience: Patience,
     /// Threads that serve connections, each with its own event loop; at least one.
     pub threads: usize,
-    /// Such threads for connections with long requests; without them all are served by the others.
+    /// Such threads for connections with long requests and of heavy tenants; without them all are served by the others.
     pub long_threads: usize,
     /// What `CONFIG GET` shows beside what the gateway itself knows: name and value.
     pub shown: Vec<(String, String)>,

@@ -4,6 +4,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
+use weir_io::Nanos;
+use weir_io::real::processor_time;
 
 use crate::latency::{self, Latency};
 use crate::resp::table::COMMANDS;
@@ -24,6 +26,47 @@ pub(crate) struct ThreadStats {
     pub(crate) bytes_in: Counter,
     pub(crate) bytes_out: Counter,
     pub(crate) latency: Latency,
+    pub(crate) busy: Busy,
+}
+
+/// What a thread did, for whom these counters are.
+#[derive(Default)]
+pub(crate) struct Busy {
+    /// Nanoseconds spent on it. That others had the processor meanwhile is among them.
+    turns: Counter,
+    /// Nanoseconds of processor time, as last read. In the node's counters only: to read it costs a system call.
+    processor: AtomicU64,
+    /// When it was read.
+    read: AtomicU64,
+    /// What of both was judged already. Only the judge stores them.
+    judged: [AtomicU64; 2],
+}
+
+/// How often processor time is read, in nanoseconds.
+const READ_NANOS: Nanos = 50_000_000;
+
+impl Busy {
+    /// The thread was busy for so long.
+    #[inline]
+    pub(crate) fn add(&self, nanos: Nanos) {
+        self.turns.add(nanos);
+    }
+
+    /// Reads the calling thread's processor time, if that was not done lately.
+    #[inline]
+    pub(crate) fn read(&self, now: Nanos) {
+        if now.saturating_sub(self.read.load(Ordering::Relaxed)) >= READ_NANOS {
+            self.read.store(now, Ordering::Relaxed);
+            self.processor.store(processor_time(), Ordering::Relaxed);
+        }
+    }
+
+    /// Turns and processor time since this was last asked.
+    fn judge(&self) -> [Nanos; 2] {
+        let since = |now: Nanos, judged: &AtomicU64| now.saturating_sub(judged.swap(now, Ordering::Relaxed));
+        let [turns, processor] = &self.judged;
+        [since(self.turns.get(), turns), since(self.processor.load(Ordering::Relaxed), processor)]
+    }
 }
 
 /// A number that only grows, written by one thread and read by any.
@@ -62,6 +105,7 @@ impl ThreadStats {
             bytes_in: Counter::default(),
             bytes_out: Counter::default(),
             latency: Latency::default(),
+            busy: Busy::default(),
         }
     }
 
@@ -156,6 +200,24 @@ impl Stats {
 
     pub(crate) fn thread(&self, index: usize) -> &ThreadStats {
         self.threads[index].get_or_init(|| Box::new(ThreadStats::new()))
+    }
+
+    /// Of the time that each thread was busy since this was last asked, the share in which it had a processor.
+    pub(crate) fn judge_threads(&self) -> Vec<f64> {
+        let share = |thread: &OnceLock<Box<ThreadStats>>| {
+            let [turns, processor] = thread.get().map_or([0; 2], |thread| thread.busy.judge());
+            (processor as f64 / turns.max(1) as f64).min(1.0)
+        };
+        self.threads.iter().map(share).collect()
+    }
+
+    /// Processor time that all threads spent on it since this was last asked; `shares` as from [`Stats::judge_threads`].
+    pub(crate) fn judge(&self, shares: &[f64]) -> Nanos {
+        let spent = |(thread, share): (&OnceLock<Box<ThreadStats>>, &f64)| {
+            let [turns, _] = thread.get().map_or([0; 2], |thread| thread.busy.judge());
+            (turns as f64 * share) as Nanos
+        };
+        self.threads.iter().zip(shares).map(spent).sum()
     }
 
     /// Replies by how long they took, since the start ([`latency`]).

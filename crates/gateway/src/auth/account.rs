@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use weir_io::{Nanos, Rng};
@@ -11,6 +11,7 @@ use weir_model::DATABASES;
 
 use super::book::Book;
 use super::{Grant, Standing, Tenancy};
+use crate::heavy::{self, Use};
 use crate::resp::cursors::Cursors;
 use crate::resp::pause::Pause;
 use crate::resp::slowlog::Slowlog;
@@ -40,6 +41,7 @@ pub(crate) struct Account {
     unread_bytes: AtomicU64,
     pub(crate) long_values: Book,
     pub(crate) unfinished: Book,
+    is_heavy: AtomicBool,
 }
 
 impl Account {
@@ -47,6 +49,12 @@ impl Account {
     #[inline]
     pub(crate) fn standing(&self) -> Standing {
         self.tenancy.standing()
+    }
+
+    /// Whether it goes behind the others ([`heavy`]).
+    #[inline]
+    pub(crate) fn is_heavy(&self) -> bool {
+        self.is_heavy.load(Ordering::Relaxed)
     }
 
     /// Sessions now.
@@ -150,13 +158,15 @@ pub(crate) struct Accounts {
 
 struct All {
     accounts: BTreeMap<u32, Arc<Account>>,
+    /// When they were last judged.
+    swept: Nanos,
     rng: Rng,
 }
 
 impl Accounts {
     /// None yet; counters are for `threads` threads, numbers of cursors are drawn from `seed`.
     pub(crate) fn new(threads: usize, seed: u64) -> Self {
-        Self { threads, all: Mutex::new(All { accounts: BTreeMap::new(), rng: Rng::new(seed) }) }
+        Self { threads, all: Mutex::new(All { accounts: BTreeMap::new(), swept: 0, rng: Rng::new(seed) }) }
     }
 
     /// The account that `grant` is for.
@@ -179,6 +189,7 @@ impl Accounts {
             unread_bytes: AtomicU64::new(0),
             long_values: Book::new(LONG_BYTES_MAX),
             unfinished: Book::new(UNFINISHED_BYTES_MAX),
+            is_heavy: AtomicBool::new(false),
         });
         all.accounts.insert(grant.tenant, Arc::clone(&account));
         account
@@ -190,9 +201,20 @@ impl Accounts {
         accounts.iter().map(|account| (account.tenant, account.stats.latencies())).collect()
     }
 
-    /// Forgets the accounts of tenants that are gone: numbers are never reused.
-    pub(crate) fn sweep(&self) {
-        self.all.lock().accounts.retain(|_, account| account.standing() != Standing::Dropped);
+    /// Forgets the accounts of tenants that are gone (numbers are never reused), and judges those that are there by what they
+    /// used of the threads, which had processors for these `shares` of the time ([`Stats::judge_threads`]). Once a second.
+    pub(crate) fn sweep(&self, now: Nanos, shares: &[f64]) {
+        let mut all = self.all.lock();
+        all.accounts.retain(|_, account| account.standing() != Standing::Dropped);
+        let elapsed = now.saturating_sub(std::mem::replace(&mut all.swept, now));
+        let busy: Vec<(&Arc<Account>, Nanos)> =
+            all.accounts.values().map(|account| (account, account.stats.judge(shares))).collect();
+        let served = busy.iter().filter(|(_, busy)| *busy > 0).count();
+        for (account, busy) in busy {
+            let has_neighbours = served > usize::from(busy > 0);
+            let is_heavy = heavy::is_heavy(Use { busy, elapsed, has_neighbours }, account.is_heavy());
+            account.is_heavy.store(is_heavy, Ordering::Relaxed);
+        }
     }
 }
 
@@ -226,6 +248,27 @@ mod tests {
         drop(places);
         assert_eq!(account.connections(), 0);
         assert!(accounts.of(&grant(1, 2)).take_place().is_some());
+    }
+
+    #[test]
+    fn heavy_is_who_keeps_neighbours_waiting() {
+        const SECOND: Nanos = 1_000_000_000;
+        let accounts = Accounts::new(2, 1);
+        let (flood, light) = (accounts.of(&grant(1, 0)), accounts.of(&grant(2, 0)));
+        let second = |number: Nanos, of_flood: Nanos, of_light: Nanos| {
+            for thread in 0..2 {
+                flood.stats.thread(thread).busy.add(of_flood / 2);
+            }
+            light.stats.thread(0).busy.add(of_light);
+            accounts.sweep(number * SECOND, &[1.0, 0.5]);
+            (flood.is_heavy(), light.is_heavy())
+        };
+        assert_eq!(second(1, SECOND, 0), (false, false), "alone");
+        assert_eq!(second(2, SECOND, SECOND / 100), (true, false));
+        assert_eq!(second(3, SECOND / 5, SECOND / 100), (true, false));
+        assert_eq!(second(4, SECOND / 20, SECOND / 100), (false, false));
+        assert_eq!(second(5, SECOND, SECOND), (true, true), "neither keeps the threads of the light ones");
+        assert_eq!(second(6, SECOND, 0), (false, false), "alone again");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use tokio::task::AbortHandle;
+use weir_io::Nanos;
 
 use crate::auth::Standing;
 use crate::auth::account::Account;
@@ -54,6 +55,8 @@ pub(crate) struct Client {
     /// Second of the last change of phase, or the last bytes that moved.
     last: AtomicU64,
     phase: AtomicU8,
+    /// Since when its thread works for it, or since when that has not been booked.
+    turn: AtomicU64,
     /// Second since which it has been nobody's, where it is nobody's.
     stranger_since: AtomicU64,
     /// Whose connection it is; `None` = nobody knows yet.
@@ -75,6 +78,19 @@ impl Client {
 
     pub(super) fn phase(&self) -> Phase {
         Phase::of(self.phase.load(Ordering::Relaxed))
+    }
+
+    /// Its thread turns to it.
+    pub(crate) fn begin_turn(&self, now: Nanos) {
+        self.turn.store(now, Ordering::Relaxed);
+    }
+
+    /// How long its thread has worked for it since the turn began or this was last asked.
+    pub(super) fn worked(&self, now: Nanos) -> Nanos {
+        // One thread at a time has the connection.
+        let since = self.turn.load(Ordering::Relaxed);
+        self.turn.store(now, Ordering::Relaxed);
+        now.saturating_sub(since)
     }
 
     /// It is this tenant's from now on.
@@ -165,6 +181,7 @@ impl Clients {
             since: second,
             last: AtomicU64::new(second),
             phase: AtomicU8::new(Phase::Idle as u8),
+            turn: AtomicU64::new(0),
             stranger_since: AtomicU64::new(second),
             account: Mutex::new(None),
             database: AtomicU8::new(0),

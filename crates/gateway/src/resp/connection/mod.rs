@@ -190,6 +190,8 @@ impl<S: Store> Connection<S> {
             self.serve_received(input).await?;
             self.flush().await?;
             pool::give(self.replies.reclaim());
+            // Not before its first round: until then it is taken for whoever has the open door, and may be about to say that it is somebody else's.
+            self.lately.is_heavy = self.session.as_ref().is_some_and(|session| session.account().is_heavy());
         }
         Ok(Ending::Closed)
     }

@@ -1,8 +1,9 @@
-//! Long requests have threads of their own.
+//! Long requests have threads of their own, and so have heavy tenants.
 //!
 //! To copy a value of 8 MB to where it is going, into the log and into the memtable, takes milliseconds, in one turn of an event loop: whoever is
 //! served by the same thread waits. So a connection that sends or asks for long values moves to a thread for such, and comes back
-//! when it has been without them for a while. The system shares the processors between the two kinds of threads.
+//! when it has been without them for a while. The system shares the processors between the two kinds of threads. A tenant that keeps threads busy while
+//! others want to be served ([`crate::heavy`]) goes there, too, with all its connections.
 
 use std::io;
 use std::net;
@@ -26,7 +27,7 @@ const SHORT_ROUNDS: u32 = 128;
 pub(crate) struct Place {
     /// Its number among all.
     pub(crate) index: usize,
-    /// Whether it is for long requests.
+    /// Whether it is for long requests and heavy tenants.
     pub(crate) is_long: bool,
 }
 
@@ -35,7 +36,9 @@ pub(crate) struct Place {
 pub(super) struct Lately {
     /// In this round something long was asked for.
     pub(super) is_long: bool,
-    /// Rounds since the last one in which that was so.
+    /// After the last round its tenant was heavy.
+    pub(super) is_heavy: bool,
+    /// Rounds since the last one in which one of them was so.
     short_rounds: u32,
 }
 
@@ -43,7 +46,7 @@ impl Lately {
     /// A round begins, with a request that will have `wanted` bytes, as far as that is known. Whether its connection belongs on the other
     /// kind of thread, if there is such.
     pub(super) fn moves(&mut self, wanted: usize, place: Place, has_long_threads: bool) -> bool {
-        let was_long = std::mem::take(&mut self.is_long) || wanted >= LONG_BYTES;
+        let was_long = std::mem::take(&mut self.is_long) || wanted >= LONG_BYTES || self.is_heavy;
         self.short_rounds = if was_long { 0 } else { self.short_rounds.saturating_add(1) };
         if place.is_long { self.short_rounds > SHORT_ROUNDS } else { was_long && has_long_threads }
     }
@@ -96,5 +99,8 @@ mod tests {
         lately.is_long = true;
         assert!(!lately.moves(100, long, true), "a long reply keeps it there");
         assert!(!lately.moves(100, short, true));
+        lately.is_heavy = true;
+        assert!(lately.moves(100, short, true), "its tenant is heavy");
+        assert!(!lately.moves(100, long, true));
     }
 }

@@ -3,7 +3,7 @@
 use std::io;
 
 use weir_io::real::COPY_BYTES_MAX;
-use weir_io::yield_now;
+use weir_io::{Nanos, yield_now};
 use weir_model::Batch;
 
 use super::data::LONG_VALUE_BYTES;
@@ -108,6 +108,7 @@ impl<S: Store> Connection<S> {
     pub(super) async fn flush(&mut self) -> io::Result<()> {
         self.submit().await;
         if !self.commits.is_empty() {
+            self.book_turn(self.server.clock.now());
             // The thread's other connections that have requests go first: the log's next write then takes theirs along.
             yield_now().await;
         }
@@ -148,7 +149,9 @@ impl<S: Store> Connection<S> {
                 Err(error) => return Err(error),
             }
         }
-        let waited = self.server.clock.now().saturating_sub(self.received);
+        let now = self.server.clock.now();
+        self.book_turn(now);
+        let waited = now.saturating_sub(self.received);
         let answered = std::mem::take(&mut self.unanswered);
         self.count(|stats| stats.latency.add(waited, answered));
         self.replies.clear();
@@ -156,6 +159,12 @@ impl<S: Store> Connection<S> {
         (self.gathered.from, self.gathered.to) = (mark, mark);
         self.enter(Phase::Serving);
         Ok(())
+    }
+
+    /// Books what its thread has worked for it, on its tenant.
+    fn book_turn(&self, now: Nanos) {
+        let worked = self.client.worked(now);
+        self.count(|stats| stats.busy.add(worked));
     }
 
     /// Books replies that the client does not take at once, on its tenant (S11): among its long values, where many are already and

@@ -1,0 +1,45 @@
+//! Who goes behind: a tenant that keeps the gateway's threads busy while others want to be served, too (G12). Its connections move to the nicer threads, those
+//! [for long requests](crate::resp::connection), so that the others find theirs free. Judged once a second, of what was used in the second before.
+
+use weir_io::Nanos;
+
+/// From this share of one thread on a tenant is heavy: five requests of 10 us each millisecond.
+const BEGINS: f64 = 0.25;
+/// Below this share it is no more: one that is moved back and forth pays for it each time.
+const ENDS: f64 = 0.10;
+
+/// What a tenant did in the time since it was last judged.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Use {
+    /// Processor time that the gateway's threads spent on its connections. Not the time on the clock: beside a busy neighbour a light tenant's turns are
+    /// long, as others run in the middle of them.
+    pub(crate) busy: Nanos,
+    /// How long ago it was last judged.
+    pub(crate) elapsed: Nanos,
+    /// Whether anybody else was served meanwhile.
+    pub(crate) has_neighbours: bool,
+}
+
+/// Whether a tenant is heavy that did this; `was` = whether it has been until now.
+pub(crate) fn is_heavy(done: Use, was: bool) -> bool {
+    let share = done.busy as f64 / done.elapsed.max(1) as f64;
+    done.has_neighbours && share > if was { ENDS } else { BEGINS }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Nanos = 1_000_000_000;
+
+    #[test]
+    fn heavy_is_who_takes_a_quarter_of_a_thread_from_others() {
+        let done = |busy, has_neighbours| Use { busy, elapsed: SECOND, has_neighbours };
+        assert!(!is_heavy(done(SECOND / 5, true), false));
+        assert!(is_heavy(done(SECOND / 3, true), false));
+        assert!(is_heavy(done(SECOND / 5, true), true), "it has to fall further");
+        assert!(!is_heavy(done(SECOND / 20, true), true));
+        assert!(!is_heavy(done(4 * SECOND, false), true), "nobody is there whom it could keep waiting");
+        assert!(!is_heavy(Use { busy: 0, elapsed: 0, has_neighbours: true }, false));
+    }
+}
