@@ -3,7 +3,7 @@
 
 use weir_io::Nanos;
 
-/// From this share of one thread on a tenant is heavy: five requests of 10 us each millisecond.
+/// From this share of one thread on a tenant is heavy: 25 requests of 10 us in each millisecond.
 const BEGINS: f64 = 0.25;
 /// Below this share it is no more: one that is moved back and forth pays for it each time.
 const ENDS: f64 = 0.10;

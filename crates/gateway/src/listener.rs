@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::mpsc;
-use weir_io::real::{be_nice, be_prompt};
+use weir_io::real::{be_nice, be_prompt, processor_time};
 use weir_io::{BoxFuture, Clock, Nanos, sleep_until};
 
 use crate::auth::Doorman;
@@ -215,8 +215,9 @@ async fn sweep<S: Store>(server: &Arc<Server<S>>, began: Nanos) {
     let mut due = began + SECOND_NANOS;
     loop {
         sleep_until(&server.clock, due).await;
-        due = next_sweep(due, server.clock.now());
-        server.accounts.sweep(server.clock.now(), &server.stats.judge_threads());
+        let now = server.clock.now();
+        due = next_sweep(due, now);
+        server.accounts.sweep(now, &server.stats.judge_threads());
         let cut = server.clients.sweep(server.tick(), &server.settings.patience);
         server.stats.cut.fetch_add(cut as u64, Ordering::Relaxed);
     }
@@ -265,14 +266,13 @@ fn start_thread<S: Store>(
                 let client = arrival.client();
                 let other = other.clone();
                 match arrival.serve(&server, place) {
-                    Ok(served) => {
-                        let mut served = served;
+                    Ok(mut served) => {
                         let (turns, thread) = (Arc::clone(&client), Arc::clone(&server));
                         let task = tokio::spawn(async move {
                             let moving = poll_fn(|cx| {
                                 let now = thread.clock.now();
                                 turns.begin_turn(now);
-                                thread.stats.thread(place.index).busy.read(now);
+                                thread.stats.thread(place.index).busy.read(now, processor_time);
                                 served.as_mut().poll(cx)
                             })
                             .await;

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use weir_io::Nanos;
-use weir_io::real::processor_time;
 
 use crate::latency::{self, Latency};
 use crate::resp::table::COMMANDS;
@@ -52,9 +51,9 @@ impl Busy {
         self.turns.add(nanos);
     }
 
-    /// Reads the calling thread's processor time, if that was not done lately.
+    /// Asks `processor_time` how long the calling thread has had a processor, if that was not done lately.
     #[inline]
-    pub(crate) fn read(&self, now: Nanos) {
+    pub(crate) fn read(&self, now: Nanos, processor_time: impl FnOnce() -> Nanos) {
         if now.saturating_sub(self.read.load(Ordering::Relaxed)) >= READ_NANOS {
             self.read.store(now, Ordering::Relaxed);
             self.processor.store(processor_time(), Ordering::Relaxed);

@@ -89,6 +89,7 @@ mod tests {
     fn there_at_once_and_back_after_a_while() {
         let (short, long) = (Place { index: 0, is_long: false }, Place { index: 1, is_long: true });
         let mut lately = Lately::default();
+        assert!(!lately.moves(0, short, true), "before its first round nobody knows whose it is");
         assert!(!lately.moves(LONG_BYTES - 1, short, true));
         assert!(!lately.moves(LONG_BYTES, short, false));
         assert!(lately.moves(LONG_BYTES, short, true));
