@@ -3,7 +3,7 @@
 //! One task and one timer, however many partitions are awake:
 //!
 //! - A partition that is written to puts itself on the list of those *due*, once, and is visited within `interval`: its log is
-//!   synced (mode `Interval`), its next segment prepared, its jobs started. It is marked before the write is acknowledged, and unmarked
+//!   synced (mode `Interval`) and its next segment prepared. It is marked before the write is acknowledged, and unmarked
 //!   before the sync looks at what is there: so a lost machine costs at most the interval and the time of a sync.
 //! - Visits are staggered: each partition has a phase within the interval, by its number. Where many are due at once, one sync of the
 //!   whole file system does for all of them, once per interval ([`together`](crate::together)).
@@ -130,6 +130,7 @@ impl Control {
         self.visit(now, due);
         if round {
             for partition in self.awake() {
+                partition.kick();
                 partition.look_after();
             }
         }
@@ -213,9 +214,9 @@ impl Partition {
         }
     }
 
-    /// Starts what is due; costs little if nothing is.
+    /// Looks after the log and what is left of old files; costs little if there is nothing to do. Jobs are not looked for: whatever makes one due
+    /// says so, but time, of which a round thinks. With a thousand partitions that are written to now and then, a visit would mostly be that.
     pub(crate) fn look_after(self: &Arc<Self>) {
-        self.kick();
         self.kick_repair();
         if self.sync != SyncMode::None && !self.log.is_durable() && self.log.failure().is_none() {
             // Appended before the visit, and not acknowledged by then.

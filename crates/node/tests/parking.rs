@@ -190,7 +190,8 @@ fn a_deep_job_does_not_keep_level_0_from_going_down() {
         // Level 1 over its target: then one of its tables is on its way down.
         for _ in 0..20 {
             world.add_runs(4);
-            world.sleep(200 * MS);
+            // A round of the control loop passes, which merges what waited for more runs in vain.
+            world.sleep(1_100 * MS);
             if count(&world.shape(), JobKind::Deep).running > 0 {
                 break;
             }
