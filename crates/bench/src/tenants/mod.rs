@@ -3,6 +3,7 @@
 pub mod active;
 pub mod attack;
 pub mod limited;
+mod replies;
 pub mod restart;
 pub mod sleepers;
 pub mod steady;

@@ -2,26 +2,26 @@
 //! that a server that stands still is charged for all that it kept waiting.
 
 use std::io::Write;
-use std::iter;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use weir_io::Rng;
+use weir_io::real::be_nice;
 
+use super::replies::Replies;
 use super::user::User;
+use super::victim::NICE;
 use crate::Result;
 use crate::child_server::ChildServer;
 use crate::data::key;
 use crate::meter::Latencies;
 use crate::outcome::Outcome;
-use crate::wire::{self, Client, Reply};
+use crate::wire;
 
-/// A thread of a connection only waits and counts.
-const STACK_BYTES: usize = 128 << 10;
+/// How long after the end replies are waited for.
+const GRACE: Duration = Duration::from_millis(200);
 const VALUE: [u8; 128] = [b'v'; 128];
 
 /// What to send.
@@ -58,55 +58,44 @@ pub struct Felt {
     pub cpu_seconds: f64,
 }
 
-/// What one connection saw of one request.
-struct Answer {
-    due: Instant,
-    at: Instant,
-    refused: bool,
-}
-
 /// Loads `server` as `users`. Requests that are not answered 0.2 s after the end are no more among the answered ones, and took as long as they
-/// were waited for.
+/// were waited for. Who sends and who receives go before all others, where the system lets them: users have machines of their own.
 pub fn measure(server: &ChildServer, users: &[User], load: &Load) -> Result<Felt> {
-    let (mut senders, mut threads) = (Vec::new(), Vec::new());
-    let over = Arc::new(AtomicBool::new(false));
+    let (mut senders, mut replies) = (Vec::new(), Replies::default());
     for number in 0..load.connections {
         let stream = users[number % users.len()].connect(server.port())?.into_stream();
-        let replies = Client::from_stream(stream.try_clone()?);
         let (sent, due) = mpsc::channel::<Instant>();
+        replies.add(stream.try_clone()?, due);
         senders.push((stream, sent));
-        let over = Arc::clone(&over);
-        let thread = thread::Builder::new().stack_size(STACK_BYTES);
-        threads.push(thread.spawn(move || receive(replies, &due, &over))?);
     }
     wake(server, users)?;
     let begin = Instant::now();
     let (from, until) = (begin + load.warm_up, begin + load.warm_up + load.duration);
     let load = *load;
-    let sender = thread::spawn(move || send(senders, begin, until, &load));
+    let sender = thread::spawn(move || {
+        be_nice(NICE);
+        send(senders, begin, until, &load)
+    });
+    let receiver = thread::spawn(move || {
+        be_nice(NICE);
+        replies.receive(until + GRACE)
+    });
     thread::sleep(from.saturating_duration_since(Instant::now()));
     let before = server.cpu_seconds();
     thread::sleep(until.saturating_duration_since(Instant::now()));
     let cpu_seconds = server.cpu_seconds() - before;
-    over.store(true, Ordering::Relaxed);
-    let streams = sender.join().map_err(|_| "the sender panicked")??;
-    // Wakes who still waits for a reply.
-    thread::sleep(Duration::from_millis(200));
-    for stream in streams {
-        // It may have been closed by the other side.
-        let _ = stream.shutdown(std::net::Shutdown::Both);
-    }
+    // Connections are kept until the last reply is waited for.
+    let _streams = sender.join().map_err(|_| "the sender panicked")??;
+    let answers = receiver.join().map_err(|_| "the receiver panicked")??;
     let mut latencies = Latencies::default();
     let mut felt = Felt { cpu_seconds, ..Felt::default() };
-    for thread in threads {
-        for answer in thread.join().map_err(|_| "a connection's thread panicked")?? {
-            if answer.at >= from && answer.at < until {
-                felt.ops += u64::from(!answer.refused);
-                felt.refused += u64::from(answer.refused);
-            }
-            if answer.due >= from && answer.due < until && !answer.refused {
-                latencies.record((answer.at - answer.due).as_nanos() as u64);
-            }
+    for answer in answers {
+        if answer.at >= from && answer.at < until {
+            felt.ops += u64::from(!answer.refused);
+            felt.refused += u64::from(answer.refused);
+        }
+        if answer.due >= from && answer.due < until && !answer.refused {
+            latencies.record((answer.at - answer.due).as_nanos() as u64);
         }
     }
     let mut outcome = Outcome::default();
@@ -145,26 +134,4 @@ fn send(mut senders: Vec<Sender>, begin: Instant, until: Instant, load: &Load) -
         }
     }
     Ok(senders.into_iter().map(|(stream, _)| stream).collect())
-}
-
-fn receive(mut replies: Client, dues: &mpsc::Receiver<Instant>, over: &AtomicBool) -> Result<Vec<Answer>> {
-    let mut answers = Vec::new();
-    for due in dues {
-        let reply = match replies.read() {
-            Ok(reply) => reply,
-            Err(_) if over.load(Ordering::Relaxed) => {
-                let at = Instant::now();
-                answers.extend(iter::once(due).chain(dues.try_iter()).map(|due| Answer { due, at, refused: false }));
-                break;
-            }
-            Err(error) => return Err(error),
-        };
-        let refused = match reply {
-            Reply::Line(line) if line.starts_with("-THROTTLED") => true,
-            Reply::Line(line) if line.starts_with('-') => return Err(format!("refused: {line}").into()),
-            _ => false,
-        };
-        answers.push(Answer { due, at: Instant::now(), refused });
-    }
-    Ok(answers)
 }

@@ -26,8 +26,8 @@ pub const RATE: u32 = 500;
 const KEYS: u64 = 10_000;
 const VALUE: [u8; 128] = [b'v'; 128];
 
-/// Niceness of the victim's threads.
-const NICE: i32 = -10;
+/// Niceness of the threads of well-behaved users.
+pub const NICE: i32 = -10;
 
 /// What the victim felt.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
