@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::mpsc;
-use weir_io::real::{be_nice, be_prompt, processor_time};
+use weir_io::real::{be_nice, be_prompt};
 use weir_io::{BoxFuture, Clock, Nanos, sleep_until};
 
 use crate::auth::Doorman;
@@ -272,7 +272,7 @@ fn start_thread<S: Store>(
                             let moving = poll_fn(|cx| {
                                 let now = thread.clock.now();
                                 turns.begin_turn(now);
-                                thread.stats.thread(place.index).busy.read(now, processor_time);
+                                thread.stats.thread(place.index).busy.read(now, || thread.clock.processor_time());
                                 served.as_mut().poll(cx)
                             })
                             .await;

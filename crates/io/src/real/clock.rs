@@ -86,6 +86,12 @@ impl Clock for RealClock {
         // Before 1970 the machine's clock is not set.
         u64::try_from(now.tv_sec).unwrap_or(0) * 1000 + now.tv_nsec as u64 / 1_000_000
     }
+
+    /// A system call.
+    fn processor_time(&self) -> Nanos {
+        let time = clock_gettime(ClockId::ThreadCPUTime);
+        time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    }
 }
 
 impl Timers {

@@ -36,6 +36,6 @@ pub use clock::RealClock;
 pub use device::Backend;
 pub use fs::{RealFs, RealFsOptions};
 pub use memory::forgo_huge_pages;
-pub use precedence::{be_nice, be_prompt, processor_time};
+pub use precedence::{be_nice, be_prompt};
 pub use spawn::RealSpawn;
 pub use transfer::COPY_BYTES_MAX;

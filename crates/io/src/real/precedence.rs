@@ -1,10 +1,7 @@
-//! How a thread stands among others that want the same processor: its niceness, how soon it runs once it is woken, and how long it has run. On Linux both belong to
+//! How a thread stands among others that want the same processor: its niceness, and how soon it runs once it is woken. On Linux both belong to
 //! the thread, and threads that it starts inherit them.
 
 use rustix::process::{getpriority_process, setpriority_process};
-use rustix::time::{ClockId, clock_gettime};
-
-use crate::Nanos;
 
 /// A thread that is woken goes before one that runs if its slice is the shorter one: this is the shortest that the kernel takes.
 const PROMPT_SLICE_NANOS: u64 = 100_000;
@@ -24,12 +21,6 @@ pub fn be_prompt() {
     let attributes = attributes(nice, PROMPT_SLICE_NANOS);
     // SAFETY: the kernel reads `size` bytes of a structure that outlives the call. Thread 0 is the calling one; there are no flags.
     let _ = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
-}
-
-/// Processor time that the calling thread has had. A system call.
-pub fn processor_time() -> Nanos {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 const fn attributes(nice: i32, slice: u64) -> libc::sched_attr {
