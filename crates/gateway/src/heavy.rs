@@ -1,6 +1,8 @@
 //! Who goes behind: a tenant that keeps the gateway's threads busy while others want to be served, too (G12). Its connections move to the nicer threads, those
 //! [for long requests](crate::resp::connection), so that the others find theirs free. Judged once a second, of what was used in the second before.
 
+use std::sync::Arc;
+
 use weir_io::Nanos;
 
 /// From this share of one thread on a tenant is heavy: 25 requests of 10 us in each millisecond.
@@ -18,6 +20,17 @@ pub(crate) struct Use {
     pub(crate) elapsed: Nanos,
     /// Whether anybody else was served meanwhile.
     pub(crate) has_neighbours: bool,
+}
+
+/// What a tenant has used of the gateway's threads, as it was last judged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcessorUse {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Processor time since the start.
+    pub nanos: Nanos,
+    /// Whether it goes behind the others.
+    pub is_heavy: bool,
 }
 
 /// Whether a tenant is heavy that did this; `was` = whether it has been until now.

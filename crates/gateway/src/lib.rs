@@ -5,7 +5,7 @@
 
 pub mod admin;
 pub mod auth;
-mod heavy;
+pub mod heavy;
 pub mod latency;
 pub mod listener;
 mod pool;

@@ -18,6 +18,7 @@ use weir_io::real::{be_nice, be_prompt};
 use weir_io::{BoxFuture, Clock, Nanos, sleep_until};
 
 use crate::auth::Doorman;
+use crate::heavy::ProcessorUse;
 use crate::resp::client::Client;
 use crate::resp::connection::{self, Moving, Place};
 use crate::server::{Server, Settings};
@@ -79,6 +80,11 @@ impl<S: Store> Observer<S> {
     /// By tenant: replies by how long they took ([`crate::latency`]).
     pub fn latencies(&self) -> BTreeMap<u32, Vec<u64>> {
         self.0.accounts.latencies()
+    }
+
+    /// By tenant: what it has used of the threads, and whether it goes behind the others.
+    pub fn processor_use(&self) -> BTreeMap<u32, ProcessorUse> {
+        self.0.accounts.processor_use()
     }
 
     pub(crate) fn totals(&self) -> Totals {

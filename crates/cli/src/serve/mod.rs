@@ -179,7 +179,11 @@ async fn serve(
     let gateway = Gateway::new(clients, config.gateway(processors), doorman, clock.clone())?;
     let registry = metrics::registry(gateway.observer(), Arc::clone(&node), before);
     let observer = gateway.observer();
-    let door = move || DoorCounts { connections: observer.connections(), latencies: observer.latencies() };
+    let door = move || DoorCounts {
+        connections: observer.connections(),
+        latencies: observer.latencies(),
+        processor_use: observer.processor_use(),
+    };
     // Its thread is not the hashes': those who log in wait for them.
     let aside = Arc::new(RealSpawn::new(1, BACKGROUND_NICE));
     let operator = NodeOperator::new(Arc::clone(&node), clock.clone(), slow, aside, door);

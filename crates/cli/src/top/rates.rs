@@ -12,7 +12,7 @@ use weir_gateway::latency::{self, percentile};
 pub struct Row {
     /// Its name.
     pub name: String,
-    /// What it is: active, asleep, suspended.
+    /// What it is: active, heavy, asleep, suspended.
     pub state: &'static str,
     /// Keys read.
     pub reads: u64,
@@ -30,11 +30,15 @@ pub struct Row {
     pub p50_micros: Option<u64>,
     /// And 99 of a hundred.
     pub p99_micros: Option<u64>,
+    /// Processor time of the threads that serve clients, in hundredths of one processor.
+    pub processor_percent: u64,
     /// Requests delayed by its own limit.
     pub delayed: u64,
     /// Requests refused by its own limit.
     pub refused: u64,
 }
+
+const NANOS_OF_SECOND: u64 = 1_000_000_000;
 
 /// The causes of device I/O, as the server calls them.
 pub const CAUSES: [&str; 6] = ["read", "log", "flush", "l0", "deep", "maintenance"];
@@ -66,6 +70,8 @@ pub enum Sort {
     Device,
     /// Time that requests waited
     Waits,
+    /// Processor time
+    Processor,
     /// Delays and refusals
     Throttles,
 }
@@ -85,6 +91,7 @@ impl Sort {
             Sort::Ops => "ops",
             Sort::Device => "device",
             Sort::Waits => "waits",
+            Sort::Processor => "processor",
             Sort::Throttles => "throttles",
         }
     }
@@ -103,6 +110,7 @@ impl Row {
             Sort::Ops => self.reads + self.writes,
             Sort::Device => self.device.iter().sum(),
             Sort::Waits => self.waited_ms.iter().sum(),
+            Sort::Processor => self.processor_percent,
             Sort::Throttles => self.delayed + self.refused,
         }
     }
@@ -114,7 +122,7 @@ impl Rates {
         let nanos = now.at_nanos.saturating_sub(before.at_nanos).max(1);
         let per_second = |now: u64, before: u64| {
             let more = now.checked_sub(before).unwrap_or(now);
-            u64::try_from(u128::from(more) * 1_000_000_000 / u128::from(nanos)).unwrap_or(u64::MAX)
+            u64::try_from(u128::from(more) * u128::from(NANOS_OF_SECOND) / u128::from(nanos)).unwrap_or(u64::MAX)
         };
         // By number: a name may have been dropped and created again.
         let old: BTreeMap<u32, &TopTenant> = before.tenants.iter().map(|tenant| (tenant.id, tenant)).collect();
@@ -136,6 +144,7 @@ impl Rates {
                 }),
                 p50_micros: percentile(&replies, 50.0),
                 p99_micros: percentile(&replies, 99.0),
+                processor_percent: rate(|tenant| tenant.processor_nanos) / (NANOS_OF_SECOND / 100),
                 delayed: rate(|tenant| tenant.delayed),
                 refused: rate(|tenant| tenant.refused),
             }
@@ -163,6 +172,7 @@ impl Rates {
             total.written_bytes += row.written_bytes;
             total.device.iter_mut().zip(row.device).for_each(|(sum, bytes)| *sum += bytes);
             total.waited_ms.iter_mut().zip(row.waited_ms).for_each(|(sum, ms)| *sum += ms);
+            total.processor_percent += row.processor_percent;
             total.delayed += row.delayed;
             total.refused += row.refused;
         }
@@ -171,9 +181,10 @@ impl Rates {
 }
 
 fn state(tenant: &TopTenant) -> &'static str {
-    match (tenant.suspended, tenant.awake) {
-        (true, _) => "suspended",
-        (_, 0) => "asleep",
+    match (tenant.suspended, tenant.is_heavy, tenant.awake) {
+        (true, ..) => "suspended",
+        (_, true, _) => "heavy",
+        (.., 0) => "asleep",
         _ => "active",
     }
 }
@@ -220,6 +231,21 @@ mod tests {
         assert_eq!(rates.total().reads, 150);
         assert_eq!(Rates::between(&top(0, 1, 0), &top(1, 1, 0), Sort::Name).cache_hit_percent, None);
         assert_eq!(Rates::between(&top(0, 1, 0), &top(1, 1, 0), Sort::Name).rows[0].name, "busy");
+    }
+
+    #[test]
+    fn who_goes_behind_is_marked_and_what_it_uses_is_parts_of_a_processor() {
+        let with = |at_nanos, processor_nanos, suspended| {
+            let heavy =
+                TopTenant { name: "flood".into(), is_heavy: true, processor_nanos, suspended, ..TopTenant::default() };
+            Top { at_nanos, tenants: vec![heavy], ..Top::default() }
+        };
+        let row = |suspended| {
+            let rates =
+                Rates::between(&with(0, 0, false), &with(2_000_000_000, 700_000_000, suspended), Sort::Processor);
+            (rates.rows[0].state, rates.total().processor_percent)
+        };
+        assert_eq!((row(false), row(true)), (("heavy", 35), ("suspended", 35)));
     }
 
     #[test]

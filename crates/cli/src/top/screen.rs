@@ -9,9 +9,9 @@ use ratatui::widgets::{Row as TableRow, Table};
 use super::rates::{Rates, Row, Sort};
 use crate::units::{bytes, number};
 
-const HEADS: [&str; 18] = [
+const HEADS: [&str; 19] = [
     "TENANT", "STATE", "READS", "WRITES", "IN", "OUT", "D.READ", "D.LOG", "D.FLUSH", "D.L0", "D.DEEP", "D.MAINT",
-    "WAIT ms", "FOR", "P50", "P99", "DELAYED", "REFUSED",
+    "WAIT ms", "FOR", "P50", "P99", "CPU", "DELAYED", "REFUSED",
 ];
 /// Columns of a figure.
 const WIDTH: usize = 8;
@@ -47,6 +47,7 @@ fn cells(row: &Row) -> [String; HEADS.len()] {
         row.waited_for().unwrap_or("·").to_owned(),
         row.p50_micros.map_or("·".to_owned(), micros),
         row.p99_micros.map_or("·".to_owned(), micros),
+        percent(row.processor_percent),
         figure(row.delayed),
         figure(row.refused),
     ]
@@ -55,6 +56,10 @@ fn cells(row: &Row) -> [String; HEADS.len()] {
 /// Nothing is shown as a dot, so that the eye finds what is there.
 fn figure(count: u64) -> String {
     if count == 0 { "·".to_owned() } else { number(count) }
+}
+
+fn percent(percent: u64) -> String {
+    if percent == 0 { "·".to_owned() } else { format!("{percent}%") }
 }
 
 /// A time in the unit that it has the fewest digits in.
@@ -119,7 +124,13 @@ mod tests {
     use super::*;
 
     fn rates() -> Rates {
-        let row = |name: &str, reads| Row { name: name.into(), state: "active", reads, ..Row::default() };
+        let row = |name: &str, reads| Row {
+            name: name.into(),
+            state: "active",
+            reads,
+            processor_percent: 35,
+            ..Row::default()
+        };
         Rates { tenants: 2, connections: 7, rows: vec![row("first", 12_345), row("second", 0)], ..Rates::default() }
     }
 
@@ -130,7 +141,7 @@ mod tests {
         let mut terminal = Terminal::new(TestBackend::new(180, 8)).expect("memory");
         terminal.draw(|frame| draw(frame, &rates(), Sort::Ops, 0, Some("the server is gone"))).expect("drawn");
         let shown = format!("{}", terminal.backend());
-        for word in ["TENANT", "first", "second", "all", "12.3k", "the server is gone"] {
+        for word in ["TENANT", "first", "second", "all", "12.3k", "35%", "70%", "the server is gone"] {
             assert!(shown.contains(word), "{word} in\n{shown}");
         }
     }

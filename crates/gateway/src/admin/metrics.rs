@@ -1,6 +1,7 @@
 //! What is counted, under the names of the dashboards. Everything is read at the moment of the scrape; nothing here is
 //! on the path of a request.
 
+mod heavy;
 mod ledger;
 mod policy;
 mod quota;
@@ -105,7 +106,8 @@ impl<S: Store> Collector for GatewayMetrics<S> {
         sheet.gauge("weir_connections", "Open connections", None, &[(&[], clients.open)])?;
         sheet.counter("weir_connections_admitted", "Connections accepted", None, &[(&[], clients.admitted)])?;
         sheet.counter("weir_connections_refused", "Connections beyond the limit", None, &[(&[], totals.refused)])?;
-        sheet.counter("weir_connections_cut", "Connections that kept us waiting", None, &[(&[], totals.cut)])
+        sheet.counter("weir_connections_cut", "Connections that kept us waiting", None, &[(&[], totals.cut)])?;
+        heavy::by_tenant(&mut sheet, &heavy::busiest(self.0.processor_use().into_values().collect()))
     }
 }
 

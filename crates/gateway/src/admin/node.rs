@@ -16,6 +16,7 @@ use super::waits::waits;
 use super::wire;
 use crate::auth::secret;
 use crate::auth::slow::SlowHash;
+use crate::heavy::ProcessorUse;
 
 /// The longest secret that somebody may choose, in bytes; the shortest has one.
 const SECRET_CHOSEN_BYTES_MAX: usize = 512;
@@ -38,6 +39,8 @@ pub struct DoorCounts {
     pub connections: u64,
     /// By tenant: replies by how long they took ([`crate::latency`]).
     pub latencies: BTreeMap<u32, Vec<u64>>,
+    /// By tenant: what it has used of the threads that serve clients.
+    pub processor_use: BTreeMap<u32, ProcessorUse>,
 }
 
 impl NodeOperator {
@@ -195,6 +198,7 @@ impl Operator for NodeOperator {
             });
             let shown = shown(tenant);
             let units = Unit::ALL.map(|unit| tenant.quota().stats(unit));
+            let used = door.processor_use.get(&shown.id);
             let latency = door.latencies.get(&shown.id).into_iter().flatten().enumerate();
             wire::TopTenant {
                 name: shown.name,
@@ -208,6 +212,8 @@ impl Operator for NodeOperator {
                 written_bytes: user(Direction::Write).bytes,
                 device: device.into(),
                 latency: latency.filter(|(_, count)| **count > 0).map(|(at, &count)| [at as u64, count]).collect(),
+                is_heavy: used.is_some_and(|used| used.is_heavy),
+                processor_nanos: used.map_or(0, |used| used.nanos),
                 delayed: units.iter().map(|stats| stats.delayed).sum(),
                 refused: units.iter().map(|stats| stats.refused).sum(),
                 waited_nanos: waits(tenant, &booked),

@@ -192,6 +192,12 @@ pub struct TopTenant {
     /// are what happened in between.
     #[serde(default)]
     pub latency: Vec<[u64; 2]>,
+    /// It keeps the threads that serve clients busy while others want to be served, and goes behind them.
+    #[serde(default)]
+    pub is_heavy: bool,
+    /// Processor time of those threads that was spent on it, in nanoseconds.
+    #[serde(default)]
+    pub processor_nanos: u64,
     /// Requests that waited for the tenant's own units.
     pub delayed: u64,
     /// Requests refused for the tenant's own units.

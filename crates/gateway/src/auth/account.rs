@@ -11,7 +11,7 @@ use weir_model::DATABASES;
 
 use super::book::Book;
 use super::{Grant, Standing, Tenancy};
-use crate::heavy::{self, Use};
+use crate::heavy::{self, ProcessorUse, Use};
 use crate::resp::cursors::Cursors;
 use crate::resp::pause::Pause;
 use crate::resp::slowlog::Slowlog;
@@ -42,6 +42,8 @@ pub(crate) struct Account {
     pub(crate) long_values: Book,
     pub(crate) unfinished: Book,
     is_heavy: AtomicBool,
+    /// Processor time that it was judged for.
+    processor_nanos: AtomicU64,
 }
 
 impl Account {
@@ -190,6 +192,7 @@ impl Accounts {
             long_values: Book::new(LONG_BYTES_MAX),
             unfinished: Book::new(UNFINISHED_BYTES_MAX),
             is_heavy: AtomicBool::new(false),
+            processor_nanos: AtomicU64::new(0),
         });
         all.accounts.insert(grant.tenant, Arc::clone(&account));
         account
@@ -199,6 +202,16 @@ impl Accounts {
     pub(crate) fn latencies(&self) -> BTreeMap<u32, Vec<u64>> {
         let accounts: Vec<Arc<Account>> = self.all.lock().accounts.values().cloned().collect();
         accounts.iter().map(|account| (account.tenant, account.stats.latencies())).collect()
+    }
+
+    /// Of every tenant that was here: what it has used of the threads.
+    pub(crate) fn processor_use(&self) -> BTreeMap<u32, ProcessorUse> {
+        let of = |account: &Arc<Account>| ProcessorUse {
+            name: Arc::clone(&account.name),
+            nanos: account.processor_nanos.load(Ordering::Relaxed),
+            is_heavy: account.is_heavy(),
+        };
+        self.all.lock().accounts.iter().map(|(&tenant, account)| (tenant, of(account))).collect()
     }
 
     /// Forgets the accounts of tenants that are gone (numbers are never reused), and judges those that are there by what they
@@ -214,6 +227,7 @@ impl Accounts {
             let has_neighbours = served > usize::from(busy > 0);
             let is_heavy = heavy::is_heavy(Use { busy, elapsed, has_neighbours }, account.is_heavy());
             account.is_heavy.store(is_heavy, Ordering::Relaxed);
+            account.processor_nanos.fetch_add(busy, Ordering::Relaxed);
         }
     }
 }
@@ -269,6 +283,10 @@ mod tests {
         assert_eq!(second(4, SECOND / 20, SECOND / 100), (false, false));
         assert_eq!(second(5, SECOND, SECOND), (true, true), "neither keeps the threads of the light ones");
         assert_eq!(second(6, SECOND, 0), (false, false), "alone again");
+        assert_eq!(second(7, 4 * SECOND, SECOND), (true, true));
+        let used = accounts.processor_use();
+        // Its second thread had a processor for half of the time.
+        assert_eq!((used[&1].nanos, used[&1].is_heavy), (3 * (8 * SECOND + SECOND / 4) / 4, true));
     }
 
     #[test]
