@@ -19,6 +19,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use weir_gateway::Settings;
 use weir_gateway::auth::{Doorman, OpenDoor};
+use weir_gateway::heavy::ProcessorUse;
 use weir_gateway::listener::{Gateway, listen};
 use weir_gateway::store::{Entry, Page, Store, Transfer};
 use weir_io::real::RealClock;
@@ -58,7 +59,11 @@ impl TestClock {
 
     /// So many seconds pass at once.
     pub fn advance(&self, seconds: u64) {
-        let nanos = seconds * 1_000_000_000;
+        self.advance_nanos(seconds * 1_000_000_000);
+    }
+
+    /// And so many nanoseconds.
+    pub fn advance_nanos(&self, nanos: u64) {
         let ahead = self.ahead.fetch_add(nanos, Ordering::SeqCst) + nanos;
         let mut due = Vec::new();
         let mut sleeping = self.sleeping.lock().expect("no panic");
@@ -127,6 +132,10 @@ pub struct MemoryStore {
     pub writes_wait_for_readers: Arc<AtomicBool>,
     /// Nothing may be gone through: it sleeps.
     pub is_asleep: Arc<AtomicBool>,
+    /// Nanoseconds of the clock that a read takes its thread.
+    pub read_nanos: Arc<AtomicU64>,
+    /// The thread that read last.
+    pub read_by: Arc<Mutex<String>>,
     /// Unlimited, until a test turns it.
     pub quota: Arc<Quota>,
 }
@@ -143,6 +152,8 @@ impl MemoryStore {
             scanned_bytes: Arc::default(),
             writes_wait_for_readers: Arc::default(),
             is_asleep: Arc::default(),
+            read_nanos: Arc::default(),
+            read_by: Arc::default(),
             quota: Quota::new(clock.clone(), &UnitLimits::default()),
         }
     }
@@ -182,6 +193,8 @@ impl Store for MemoryStore {
 
     async fn get(&self, key: &[u8]) -> Result<Option<Entry<Self::Value>>> {
         assert_ne!(key, PANIC_KEY, "planned");
+        self.clock.advance_nanos(self.read_nanos.load(Ordering::Relaxed));
+        *self.read_by.lock().expect("no panic") = std::thread::current().name().unwrap_or_default().to_owned();
         Ok(self.live(&self.map.lock().expect("no panic"), key))
     }
 
@@ -270,6 +283,8 @@ pub struct Served {
     pub address: SocketAddr,
     /// [`Observer::seconds`], whatever the store.
     seconds: Box<dyn Fn() -> u64 + Send + Sync>,
+    /// [`Observer::processor_use`], likewise.
+    processor_use: Box<dyn Fn() -> BTreeMap<u32, ProcessorUse> + Send + Sync>,
     end: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -284,12 +299,18 @@ impl Served {
             Gateway::new(listener, settings, doorman, clock).expect("an address")
         };
         let address = gateway.address();
-        let observer = gateway.observer();
+        let (seconds, used) = (gateway.observer(), gateway.observer());
         let (end, ended) = oneshot::channel::<()>();
         let thread = std::thread::spawn(move || {
             runtime.block_on(gateway.run(async { drop(ended.await) })).expect("the gateway runs");
         });
-        Self { address, seconds: Box::new(move || observer.seconds()), end: Some(end), thread: Some(thread) }
+        Self {
+            address,
+            seconds: Box::new(move || seconds.seconds()),
+            processor_use: Box::new(move || used.processor_use()),
+            end: Some(end),
+            thread: Some(thread),
+        }
     }
 
     pub fn connect(&self) -> Client {
@@ -331,6 +352,11 @@ impl Running {
     /// Seconds that the gateway has counted: everybody's patience is measured in them.
     pub fn seconds(&self) -> u64 {
         (self.served.seconds)()
+    }
+
+    /// By tenant: what it has used of the gateway's threads.
+    pub fn processor_use(&self) -> BTreeMap<u32, ProcessorUse> {
+        (self.served.processor_use)()
     }
 
     /// So many seconds pass, one after the other, and the gateway sweeps after each. For who has had an answer from it: it counts from

@@ -30,19 +30,27 @@ impl Tenancy for Knobs {
 /// The tenants `default`, `ada`, `bob` and `eve`; the secret of each is its name and `-secret`.
 pub struct Keys {
     pub tenants: BTreeMap<&'static str, (u32, MemoryStore, Arc<Knobs>)>,
+    /// Whether who has said nothing is `default`.
+    is_open: bool,
 }
 
 impl Keys {
-    fn new(clock: &Arc<TestClock>) -> Arc<Self> {
+    fn new(clock: &Arc<TestClock>, is_open: bool) -> Arc<Self> {
         let tenant = |number| (number, MemoryStore::new(clock), Arc::default());
         let names = ["default", "ada", "bob", "eve"].into_iter().zip(1..);
-        Arc::new(Self { tenants: names.map(|(name, number)| (name, tenant(number))).collect() })
+        Arc::new(Self { tenants: names.map(|(name, number)| (name, tenant(number))).collect(), is_open })
+    }
+
+    fn grant(&self, name: &str) -> Option<Grant<MemoryStore>> {
+        let (name, (tenant, store, knobs)) = self.tenants.get_key_value(name)?;
+        let tenancy = Arc::clone(knobs) as Arc<dyn Tenancy>;
+        Some(Grant { tenant: *tenant, name: (*name).into(), store: store.clone(), tenancy })
     }
 }
 
 impl Doorman<MemoryStore> for Keys {
     fn open_door(&self, _: SocketAddr) -> Option<Grant<MemoryStore>> {
-        None
+        self.grant("default").filter(|_| self.is_open)
     }
 
     fn login<'a>(
@@ -53,17 +61,13 @@ impl Doorman<MemoryStore> for Keys {
     ) -> Checking<'a, Result<Grant<MemoryStore>, Refusal>> {
         Box::pin(async move {
             let name = std::str::from_utf8(name).map_err(|_| Refusal::WrongSecret)?;
-            let (name, (tenant, store, knobs)) = self.tenants.get_key_value(name).ok_or(Refusal::WrongSecret)?;
-            if secret != format!("{name}-secret").as_bytes() {
-                return Err(Refusal::WrongSecret);
-            }
-            let tenancy = Arc::clone(knobs) as Arc<dyn Tenancy>;
-            Ok(Grant { tenant: *tenant, name: (*name).into(), store: store.clone(), tenancy })
+            let grant = self.grant(name).ok_or(Refusal::WrongSecret)?;
+            if secret == format!("{name}-secret").as_bytes() { Ok(grant) } else { Err(Refusal::WrongSecret) }
         })
     }
 
     fn is_default_open(&self) -> bool {
-        false
+        self.is_open
     }
 }
 
@@ -73,7 +77,15 @@ pub fn start() -> (Running, Arc<Keys>) {
 
 /// Servers that are started at the same moment of a frozen `clock` draw the same random numbers.
 pub fn start_at(clock: &Arc<TestClock>, settings: Settings) -> (Running, Arc<Keys>) {
-    let keys = Keys::new(clock);
+    start_keys(Keys::new(clock, false), clock, settings)
+}
+
+/// Who says nothing is `default`.
+pub fn start_open(clock: &Arc<TestClock>, settings: Settings) -> (Running, Arc<Keys>) {
+    start_keys(Keys::new(clock, true), clock, settings)
+}
+
+fn start_keys(keys: Arc<Keys>, clock: &Arc<TestClock>, settings: Settings) -> (Running, Arc<Keys>) {
     let doorman = Arc::clone(&keys);
     (Running::start_with(settings, Arc::clone(clock), move |_| doorman), keys)
 }

@@ -1,0 +1,70 @@
+//! Who is served by which threads, while a tenant takes more than a quarter of one from others.
+#![allow(clippy::disallowed_methods, missing_docs, reason = "tests talk over real sockets")]
+
+mod support;
+
+use std::sync::atomic::Ordering;
+
+use support::tenants::{Keys, connect, start_open};
+use support::{Client, Running, TestClock};
+use weir_gateway::Settings;
+
+/// One of each kind.
+fn threads() -> Settings {
+    Settings { threads: 1, long_threads: 1, ..Settings::default() }
+}
+
+const MILLISECOND: u64 = 1_000_000;
+
+/// A read that takes its thread so long; which thread that is. No other time passes: not even while a reply is on its way, whose connection
+/// would have to answer for it.
+fn read_for(client: &mut Client, keys: &Keys, tenant: &str, nanos: u64) -> String {
+    let store = &keys.tenants[tenant].1;
+    store.read_nanos.store(nanos, Ordering::Relaxed);
+    assert_eq!(client.say("GET key"), "$-1\r\n");
+    // When this is answered, the thread's time has been booked.
+    assert_eq!(client.say("PING"), "+PONG\r\n");
+    store.read_by.lock().expect("no panic").clone()
+}
+
+/// A second, which somebody's reads take, and the gateway's look at it. It may come in the middle of one, before that is booked: so none is long.
+fn pass_a_second(weir: &Running, keys: &Keys, eve: &mut Client) {
+    let before = weir.seconds();
+    for _ in 0..10 {
+        read_for(eve, keys, "eve", 100 * MILLISECOND);
+    }
+    while weir.seconds() == before {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn who_logs_in_at_a_heavy_tenants_open_door_is_served_by_the_threads_of_light_ones() {
+    let clock = TestClock::new();
+    clock.freeze();
+    let (weir, keys) = start_open(&clock, threads());
+    let (mut default, mut bob, mut eve) = (weir.connect(), connect(&weir, "bob"), connect(&weir, "eve"));
+    // From the first look on it is known how long ago the last one was.
+    pass_a_second(&weir, &keys, &mut eve);
+    assert_eq!(read_for(&mut default, &keys, "default", 900 * MILLISECOND), "gateway-0");
+    assert_eq!(read_for(&mut bob, &keys, "bob", 50 * MILLISECOND), "gateway-0");
+    pass_a_second(&weir, &keys, &mut eve);
+    let used = weir.processor_use();
+    let of = |tenant| (&*used[&tenant].name, used[&tenant].is_heavy);
+    assert_eq!([of(1), of(3)], [("default", true), ("bob", false)]);
+    assert!(used[&1].nanos > 800 * MILLISECOND && used[&3].nanos < 100 * MILLISECOND, "{used:?}");
+
+    // Who is there already is told at the end of a round.
+    read_for(&mut default, &keys, "default", 0);
+    assert_eq!(read_for(&mut default, &keys, "default", 0), "gateway-long-1", "it goes behind");
+    assert_eq!(read_for(&mut bob, &keys, "bob", 0), "gateway-0");
+    let mut ada = connect(&weir, "ada");
+    assert_eq!(read_for(&mut ada, &keys, "ada", 0), "gateway-0", "it was never served as the heavy one's");
+    let mut another = weir.connect();
+    read_for(&mut another, &keys, "default", 0);
+    assert_eq!(
+        read_for(&mut another, &keys, "default", 0),
+        "gateway-long-1",
+        "it has said nothing, and is the heavy one's"
+    );
+}
