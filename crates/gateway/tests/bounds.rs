@@ -240,6 +240,42 @@ fn s11_a_command_holds_only_the_values_that_it_has_in_hand() {
 }
 
 #[test]
+fn a_part_of_a_long_value_may_be_as_long_as_the_value() {
+    let weir = start();
+    let value: Vec<u8> = (0..40 << 20_u32).map(|i| ((i * 7) >> 3) as u8).collect();
+    let mut client = weir.connect();
+    assert_eq!(client.ask(&[b"SET".as_slice(), b"k", &value]), b"+OK\r\n");
+    let header = |len: usize| format!("${len}\r\n").into_bytes();
+    for (start, end) in [(0, -1), (1, -2), (7 << 20, 39 << 20), (3, 300_000), (3, 200_000)] {
+        let last = if end < 0 { value.len() as i64 + end } else { end };
+        let part = &value[start..=last as usize];
+        let expected = [&header(part.len()), part, b"\r\n"].concat();
+        for name in ["GETRANGE", "SUBSTR"] {
+            let words = encode(&[name, "k", &start.to_string(), &end.to_string()]);
+            // Another behind it: what is gathered is what it was.
+            client.send(&[words.as_slice(), &encode(&["STRLEN", "k"])].concat());
+            assert!(client.reply() == expected, "{name} {start} {end}");
+            assert_eq!(client.reply(), b":41943040\r\n");
+        }
+    }
+}
+
+#[test]
+fn s11_parts_of_long_values_are_let_go_one_after_the_other() {
+    let weir = start();
+    // They leave room for one more, and do not read.
+    let mut clients = with_long_value(&weir, 5);
+    clients.iter_mut().for_each(|client| client.send(&encode(&["GET", "k"])));
+    let mut other = weir.connect();
+    (0..ROUNDS).for_each(|_| assert_eq!(other.say("PING"), "+PONG\r\n"));
+    for _ in 0..20 {
+        other.send(&encode(&["GETRANGE", "k", "1", "2097152"]).repeat(3));
+        (0..3).for_each(|_| assert_eq!(other.reply().len(), (2 << 20) + "$2097152\r\n\r\n".len()));
+    }
+    clients.iter_mut().for_each(|client| assert_eq!(take(client), (40 << 20) + 13));
+}
+
+#[test]
 fn s12_what_is_not_complete_is_bounded_by_tenant() {
     let weir = Running::start(Settings { threads: 2, ..Settings::default() });
     let part = vec![b'v'; 1 << 20];

@@ -4,8 +4,9 @@
 //! stream and written from where it lies.
 
 use std::io::IoSlice;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 
+use super::connection::FLUSH_BYTES;
 use super::number::{push_i64, push_u64};
 
 /// Values from this size on are written from where they lie: below, copying is cheaper than another piece to write.
@@ -24,7 +25,28 @@ pub enum Protocol {
     Resp3,
 }
 
-type Shared = Box<dyn Deref<Target = [u8]> + Send + Sync>;
+/// A value that is not copied.
+struct Shared {
+    /// Where it belongs: in front of the bytes from here on.
+    place: usize,
+    value: Box<dyn Deref<Target = [u8]> + Send + Sync>,
+    /// Bytes that it keeps in memory and that are not written.
+    beside: usize,
+}
+
+/// A part of a value.
+struct Part<V> {
+    value: V,
+    range: Range<usize>,
+}
+
+impl<V: Deref<Target = [u8]>> Deref for Part<V> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.value[self.range.clone()]
+    }
+}
 
 /// Replies not yet written to the socket.
 #[derive(Default)]
@@ -32,8 +54,8 @@ pub struct Replies {
     /// What the client asked for with `HELLO`.
     pub protocol: Protocol,
     bytes: Vec<u8>,
-    /// Values that belong in front of `bytes[place..]`, in ascending order of place.
-    shared: Vec<(usize, Shared)>,
+    /// In ascending order of place.
+    shared: Vec<Shared>,
     shared_bytes: usize,
     /// Some of what is shared keeps memory of the store alive.
     holds_values: bool,
@@ -85,13 +107,23 @@ impl Replies {
         if other.bytes.len() < SHARED_BYTES_MIN {
             return self.raw(&other.bytes);
         }
-        self.shared_bytes += other.bytes.len();
-        self.shared.push((self.bytes.len(), Box::new(other.bytes)));
+        self.share(other.bytes, 0);
+    }
+
+    fn share(&mut self, value: impl Deref<Target = [u8]> + Send + Sync + 'static, beside: usize) {
+        self.shared_bytes += value.len();
+        self.shared.push(Shared { place: self.bytes.len(), value: Box::new(value), beside });
     }
 
     /// Bytes that wait beside the longest value among them: that one is bounded by what a value may be (S11).
     pub(super) fn len_beside_one_value(&self) -> usize {
-        self.len() - self.shared.iter().map(|(_, value)| value.len()).max().unwrap_or(0)
+        self.len() - self.shared.iter().map(|shared| shared.value.len()).max().unwrap_or(0)
+    }
+
+    /// Bytes that stay in memory for what is behind the first `written`.
+    pub(super) fn kept_bytes(&self, written: usize) -> usize {
+        let beside = || self.shared.iter().map(|shared| shared.beside).sum::<usize>();
+        if written == self.len() { 0 } else { self.len() - written + beside() }
     }
 
     /// `:value`
@@ -113,14 +145,27 @@ impl Replies {
     /// A string of any bytes, kept where it lies if it is large.
     #[inline]
     pub fn bulk_value(&mut self, value: impl Deref<Target = [u8]> + Send + Sync + 'static) {
-        let len = value.len();
-        if len < SHARED_BYTES_MIN {
+        if value.len() < SHARED_BYTES_MIN {
             return self.bulk(&value);
         }
-        self.header(b'$', len);
+        self.bulk_shared(value, 0);
+    }
+
+    /// A part of a string of any bytes, kept where it lies if it is so large that nothing is gathered behind it: many small ones, each of
+    /// which keeps a long value alive, would be more than a connection may hold.
+    pub(super) fn bulk_part(&mut self, value: impl Deref<Target = [u8]> + Send + Sync + 'static, range: Range<usize>) {
+        if range.len() < FLUSH_BYTES {
+            return self.bulk(&value[range]);
+        }
+        let beside = value.len() - range.len();
+        self.bulk_shared(Part { value, range }, beside);
+    }
+
+    #[inline]
+    fn bulk_shared(&mut self, value: impl Deref<Target = [u8]> + Send + Sync + 'static, beside: usize) {
+        self.header(b'$', value.len());
         self.holds_values = true;
-        self.shared.push((self.bytes.len(), Box::new(value)));
-        self.shared_bytes += len;
+        self.share(value, beside);
         self.end();
     }
 
@@ -171,7 +216,7 @@ impl Replies {
 
     /// Bytes written since `mark`.
     pub(super) fn len_since(&self, mark: Mark) -> usize {
-        let shared: usize = self.shared[mark.shared..].iter().map(|(_, value)| value.len()).sum();
+        let shared: usize = self.shared[mark.shared..].iter().map(|shared| shared.value.len()).sum();
         self.bytes.len() - mark.bytes + shared
     }
 
@@ -183,10 +228,10 @@ impl Replies {
         let errors = error.bytes.repeat(count);
         let grown = errors.len() as isize - (to.bytes - from.bytes) as isize;
         self.bytes.splice(from.bytes..to.bytes, errors);
-        for (_, value) in self.shared.drain(from.shared..to.shared) {
-            self.shared_bytes -= value.len();
+        for shared in self.shared.drain(from.shared..to.shared) {
+            self.shared_bytes -= shared.value.len();
         }
-        for (place, _) in &mut self.shared[from.shared..] {
+        for Shared { place, .. } in &mut self.shared[from.shared..] {
             *place = place.checked_add_signed(grown).expect("a place behind the replaced bytes");
         }
     }
@@ -194,8 +239,8 @@ impl Replies {
     /// Forgets everything from `mark` on.
     pub(super) fn rewind(&mut self, mark: Mark) {
         self.bytes.truncate(mark.bytes);
-        for (_, value) in self.shared.drain(mark.shared..) {
-            self.shared_bytes -= value.len();
+        for shared in self.shared.drain(mark.shared..) {
+            self.shared_bytes -= shared.value.len();
         }
     }
 
@@ -219,9 +264,9 @@ impl Replies {
             }
         };
         let mut from = 0;
-        for (place, value) in &self.shared {
+        for Shared { place, value, .. } in &self.shared {
             add(&self.bytes[from..*place]);
-            add(&**value);
+            add(value);
             from = *place;
         }
         add(&self.bytes[from..]);
@@ -236,7 +281,9 @@ impl Replies {
     /// Copies what is kept where it lies, so that nothing of the store stays alive for it. Marks stay good.
     pub(super) fn own_values(&mut self) {
         if std::mem::take(&mut self.holds_values) {
-            self.shared.iter_mut().for_each(|(_, value)| *value = Box::new(value.to_vec()));
+            for Shared { value, beside, .. } in &mut self.shared {
+                (*value, *beside) = (Box::new(value.to_vec()), 0);
+            }
         }
     }
 
@@ -349,6 +396,24 @@ mod tests {
         assert!(written(&replies, 0) == before && !replies.holds_values());
         replies.rewind(mark);
         assert_eq!(replies.len(), before.len() / 2);
+    }
+
+    #[test]
+    fn a_part_of_a_value_keeps_all_of_it_until_it_is_written_or_copied() {
+        let value = std::sync::Arc::<[u8]>::from(vec![b'v'; 3 * FLUSH_BYTES]);
+        let mut replies = Replies::default();
+        replies.bulk_part(std::sync::Arc::clone(&value), 5..FLUSH_BYTES);
+        assert_eq!((std::sync::Arc::strong_count(&value), replies.kept_bytes(0)), (1, replies.len()), "it is copied");
+        let mark = replies.mark();
+        replies.bulk_part(std::sync::Arc::clone(&value), 5..5 + FLUSH_BYTES);
+        let len = replies.len();
+        assert_eq!(written(&replies, 0).len(), len);
+        assert_eq!((replies.kept_bytes(0), replies.kept_bytes(len)), (len + 2 * FLUSH_BYTES, 0));
+        replies.rewind(mark);
+        assert_eq!(replies.kept_bytes(0), replies.len());
+        replies.bulk_part(std::sync::Arc::clone(&value), 0..2 * FLUSH_BYTES);
+        replies.own_values();
+        assert_eq!((std::sync::Arc::strong_count(&value), replies.kept_bytes(7)), (1, replies.len() - 7));
     }
 
     #[test]

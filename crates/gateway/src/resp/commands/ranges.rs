@@ -1,12 +1,14 @@
 //! Parts of values: `APPEND`, `GETRANGE`, `SETRANGE`, `STRLEN`.
 
+use std::ops::Range;
+
 use weir_model::Change;
 
 use super::{integer, value_bytes_max};
 use crate::resp::connection::Connection;
 use crate::resp::error::{OFFSET, Outcome, TOO_LONG};
 use crate::resp::frame::Args;
-use crate::store::Store;
+use crate::store::{Entry, Store};
 
 pub(in crate::resp) async fn strlen<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
     let len = connection.get(args.at(1)).await?.map_or(0, |entry| entry.value.len());
@@ -16,21 +18,25 @@ pub(in crate::resp) async fn strlen<S: Store>(connection: &mut Connection<S>, ar
 
 pub(in crate::resp) async fn getrange<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
     let (start, end) = (integer(args.at(2))?, integer(args.at(3))?);
-    let entry = connection.get(args.at(1)).await?;
-    let value = entry.as_ref().map_or(&[][..], |entry| &entry.value[..]);
-    connection.replies.bulk(slice(value, start, end));
+    match connection.get(args.at(1)).await? {
+        Some(Entry { value, .. }) => {
+            let range = range(value.len(), start, end);
+            connection.replies.bulk_part(value, range);
+        }
+        None => connection.replies.bulk(b""),
+    }
     Ok(())
 }
 
-/// From `start` to `end`, both included; negative positions count from the end.
-fn slice(value: &[u8], start: i64, end: i64) -> &[u8] {
+/// From `start` to `end` of `len` bytes, both included; negative positions count from the end.
+fn range(len: usize, start: i64, end: i64) -> Range<usize> {
     if start < 0 && end < 0 && start > end {
-        return &[];
+        return 0..0;
     }
-    let len = value.len() as i64;
+    let len = len as i64;
     let from_front = |position: i64| if position < 0 { len + position.max(-len) } else { position };
     let (start, end) = (from_front(start), from_front(end).min(len - 1));
-    if start > end || len == 0 { &[] } else { &value[start as usize..=end as usize] }
+    if start > end || len == 0 { 0..0 } else { start as usize..end as usize + 1 }
 }
 
 pub(in crate::resp) async fn append<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
@@ -100,8 +106,8 @@ mod tests {
             (16, 20, ""),
             (i64::MIN, i64::MAX, "This is a string"),
         ] {
-            assert_eq!(slice(value, start, end), expected.as_bytes(), "{start} {end}");
+            assert_eq!(&value[range(value.len(), start, end)], expected.as_bytes(), "{start} {end}");
         }
-        assert_eq!(slice(b"", 0, -1), b"");
+        assert_eq!(range(0, 0, -1), 0..0);
     }
 }

@@ -15,7 +15,7 @@ use crate::resp::reply::Mark;
 use crate::store::Store;
 
 /// Replies are written out when they reach this many bytes, even in the middle of a pipeline or of one long reply.
-pub(super) const FLUSH_BYTES: usize = 256 << 10;
+pub(in crate::resp) const FLUSH_BYTES: usize = 256 << 10;
 
 /// Most bytes of replies that a connection holds, beside one value (S11). No command comes near it that flushes as it goes; one that
 /// does not is refused.
@@ -132,7 +132,7 @@ impl<S: Store> Connection<S> {
             match result {
                 Ok(len) => {
                     written += len;
-                    self.give_back_taken(self.replies.len() - written);
+                    self.give_back_taken(self.replies.kept_bytes(written));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     if unread.is_none() {
@@ -179,7 +179,7 @@ impl<S: Store> Connection<S> {
         unread.map(Some).ok_or_else(|| io::Error::other("the tenant's clients leave too much unread"))
     }
 
-    /// Of the replies `left` bytes are still to be written: what of long values is not among them is not in hand any more.
+    /// For what is still to be written `left` bytes stay in memory: what of long values is not among them is not in hand any more.
     fn give_back_taken(&mut self, left: usize) {
         if let Some(hold) = self.long_values.as_mut().filter(|hold| !hold.is_empty()) {
             hold.shrink_to(left as u64);
@@ -188,7 +188,7 @@ impl<S: Store> Connection<S> {
 
     /// No value is in hand any more but those in the replies.
     pub(in crate::resp) fn let_go(&mut self) {
-        let left = self.replies.len();
+        let left = self.replies.kept_bytes(0);
         // There is none among short ones: a connection that holds nothing may wait for its next.
         self.give_back_taken(if left < LONG_VALUE_BYTES { 0 } else { left });
     }
