@@ -4,9 +4,11 @@
 mod support;
 
 use std::io::{Read, Write};
+use std::sync::atomic::Ordering;
 
 use support::{Client, Running, encode};
 use weir_gateway::Settings;
+use weir_node::{OnLimit, UnitLimits};
 
 const KEYS: usize = 40_000;
 /// Fewer than any of the commands below takes.
@@ -273,6 +275,78 @@ fn s11_parts_of_long_values_are_let_go_one_after_the_other() {
         (0..3).for_each(|_| assert_eq!(other.reply().len(), (2 << 20) + "$2097152\r\n\r\n".len()));
     }
     clients.iter_mut().for_each(|client| assert_eq!(take(client), (40 << 20) + 13));
+}
+
+/// What `words` ask for keeps the value of `short` no longer in hand than it takes to come to where it waits.
+fn waits_without_values(weir: &Running, other: &mut Client, requests: &[&str]) -> Client {
+    let mut client = weir.connect();
+    let requests: Vec<u8> = requests.iter().flat_map(|line| encode(&line.split(' ').collect::<Vec<_>>())).collect();
+    client.send(&requests);
+    (0..ROUNDS).for_each(|_| assert_eq!(other.say("PING"), "+PONG\r\n"));
+    assert!(!weir.store.is_held("short"), "{}", String::from_utf8_lossy(&requests));
+    client.stream.set_nonblocking(true).expect("a socket");
+    assert!(client.stream.peek(&mut [0]).is_err(), "it waits: {}", String::from_utf8_lossy(&requests));
+    client
+}
+
+/// With a value that is long enough to be replied from where it lies.
+fn start_with_short_value() -> (Running, Client) {
+    let weir = start();
+    let mut client = weir.connect();
+    assert_eq!(client.ask(&["SET", "short", &"v".repeat(20_000)]), b"+OK\r\n");
+    (weir, client)
+}
+
+#[test]
+fn s11_who_waits_for_those_who_do_not_read_has_no_values_in_hand() {
+    let (weir, mut other) = start_with_short_value();
+    let mut clients = with_long_value(&weir, 10);
+    clients.iter_mut().for_each(|client| client.send(&encode(&["GET", "k"])));
+    (0..ROUNDS).for_each(|_| assert_eq!(other.say("PING"), "+PONG\r\n"));
+    for requests in [&["GET short", "GET k"][..], &["MGET short k"], &["LCS short k"], &["BITOP AND d short k"]] {
+        clients.push(waits_without_values(&weir, &mut other, requests));
+    }
+}
+
+#[test]
+fn s11_who_waits_for_the_disk_has_no_values_in_hand() {
+    let (weir, mut other) = start_with_short_value();
+    weir.store.disk_is_stuck.store(true, Ordering::Relaxed);
+    let mut clients = Vec::new();
+    for requests in [
+        &["GET short", "GET distant"][..],
+        &["GET short", "SCAN 0"],
+        &["MGET short distant"],
+        &["LCS short distant"],
+        &["BITOP AND d short distant"],
+    ] {
+        clients.push(waits_without_values(&weir, &mut other, requests));
+    }
+    weir.store.disk_is_stuck.store(false, Ordering::Relaxed);
+}
+
+#[test]
+fn s11_who_is_paused_has_no_values_in_hand() {
+    let (weir, mut other) = start_with_short_value();
+    let paused = ["GET short", "CLIENT PAUSE 1000000", "CLIENT REPLY OFF", "GET short"];
+    waits_without_values(&weir, &mut other, &paused);
+}
+
+#[test]
+fn s11_who_waits_for_units_has_no_values_in_hand() {
+    for requests in
+        [&["GET short", "DBSIZE"][..], &["GET short", "CLIENT REPLY OFF", "GET short", "GET short", "GET short"]]
+    {
+        let (weir, mut other) = start_with_short_value();
+        fill(&mut other);
+        weir.clock.freeze();
+        let on_limit = OnLimit::Delay { max_ms: 1_000_000 };
+        weir.store.quota.set_limits(&UnitLimits { rcu: 10, burst_seconds: 1, on_limit, ..UnitLimits::default() });
+        // A second's worth: enough to begin.
+        weir.clock.advance(1);
+        let _client = waits_without_values(&weir, &mut other, requests);
+        weir.store.quota.set_limits(&UnitLimits::default());
+    }
 }
 
 #[test]

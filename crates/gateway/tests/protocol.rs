@@ -154,7 +154,13 @@ fn a_write_that_waits_does_not_wait_for_the_replies_in_front_of_it() {
     assert_eq!(client.ask(&["SET", "long", &value]), b"+OK\r\n");
     weir.store.writes_wait_for_readers.store(true, Ordering::Relaxed);
     // The copy last: it shares its value with the other database, and so somebody has it in hand from then on.
-    for write in [&["SET", "k", "v"][..], &["INCR", "n"], &["MSETNX", "a", "b"], &["COPY", "k", "other", "DB", "2"]] {
+    for write in [
+        &["SET", "k", "v"][..],
+        &["INCR", "n"],
+        &["MSETNX", "a", "b"],
+        &["BITOP", "NOT", "d", "k"],
+        &["COPY", "k", "other", "DB", "2"],
+    ] {
         // In one piece, so that the value has not been written when the write comes.
         client.send(&[encode(&["GET", "long"]), encode(write), encode(&["GET", "long"]), encode(&["PING"])].concat());
         assert_eq!(client.reply(), expected, "{write:?}");

@@ -13,6 +13,7 @@ mod error;
 mod extended;
 pub mod frame;
 mod glob;
+mod in_hand;
 mod inline;
 mod input;
 mod number;

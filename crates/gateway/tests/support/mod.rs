@@ -114,6 +114,9 @@ const PAGE_BYTES_MAX: u64 = 256 << 10;
 /// Reading it panics.
 pub const PANIC_KEY: &[u8] = b"panic-please";
 
+/// It is not in memory.
+pub const DISTANT_KEY: &[u8] = b"distant";
+
 type Map = BTreeMap<Vec<u8>, Entry<Arc<[u8]>>>;
 
 /// One of a tenant's maps. Cloning shares it.
@@ -130,6 +133,8 @@ pub struct MemoryStore {
     pub scanned_bytes: Arc<AtomicU64>,
     /// Writes wait until nobody has a value in hand, as where those keep the memory alive that writes wait for.
     pub writes_wait_for_readers: Arc<AtomicBool>,
+    /// To read [`DISTANT_KEY`] takes for ever, as long as this is set, and so does going through keys.
+    pub disk_is_stuck: Arc<AtomicBool>,
     /// Nothing may be gone through: it sleeps.
     pub is_asleep: Arc<AtomicBool>,
     /// Nanoseconds of the clock that a read takes its thread.
@@ -151,6 +156,7 @@ impl MemoryStore {
             batches: Arc::default(),
             scanned_bytes: Arc::default(),
             writes_wait_for_readers: Arc::default(),
+            disk_is_stuck: Arc::default(),
             is_asleep: Arc::default(),
             read_nanos: Arc::default(),
             read_by: Arc::default(),
@@ -175,6 +181,18 @@ impl MemoryStore {
         })
     }
 
+    async fn disk(&self) {
+        while self.disk_is_stuck.load(Ordering::Relaxed) {
+            yield_now().await;
+        }
+    }
+
+    /// Whether somebody has the value of `key` in hand.
+    pub fn is_held(&self, key: &str) -> bool {
+        let map = self.map.lock().expect("no panic");
+        map.get(key.as_bytes()).is_some_and(|entry| Arc::strong_count(&entry.value) > 1)
+    }
+
     async fn readers_gone(&self) {
         let is_held = |map: &Map| map.values().any(|entry| Arc::strong_count(&entry.value) > 1);
         while self.writes_wait_for_readers.load(Ordering::Relaxed) && is_held(&self.map.lock().expect("no panic")) {
@@ -193,6 +211,9 @@ impl Store for MemoryStore {
 
     async fn get(&self, key: &[u8]) -> Result<Option<Entry<Self::Value>>> {
         assert_ne!(key, PANIC_KEY, "planned");
+        if key == DISTANT_KEY {
+            self.disk().await;
+        }
         self.clock.advance_nanos(self.read_nanos.load(Ordering::Relaxed));
         *self.read_by.lock().expect("no panic") = std::thread::current().name().unwrap_or_default().to_owned();
         Ok(self.live(&self.map.lock().expect("no panic"), key))
@@ -236,6 +257,7 @@ impl Store for MemoryStore {
     }
 
     async fn scan(&self, from: &[u8], limit: usize) -> Result<Page> {
+        self.disk().await;
         let map = self.map.lock().expect("no panic");
         let mut range = map.range(from.to_vec()..).peekable();
         let (mut keys, mut passed_bytes) = (Vec::new(), 0);

@@ -29,25 +29,29 @@ fn fresh_dir() -> PathBuf {
     PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("world-{}-{number}", std::process::id()))
 }
 
+fn config(dir: PathBuf) -> NodeConfig {
+    let mut config = NodeConfig { segment_bytes: 1 << 20, cache_bytes: 1 << 20, ..NodeConfig::new(dir) };
+    (config.tree.write_buffer_bytes, config.tree.table_bytes) = (64 << 10, 64 << 10);
+    config
+}
+
 pub fn name(name: &str) -> TenantName {
     TenantName::new(name).expect("a name")
 }
 
 impl World {
     fn open(dir: PathBuf) -> Self {
-        Self::open_at(dir, RealClock::new(), Settings { threads: 2, ..Settings::default() })
+        Self::open_at(config(dir), RealClock::new(), Settings { threads: 2, ..Settings::default() })
     }
 
-    fn open_at(dir: PathBuf, clock: Arc<dyn Clock>, settings: Settings) -> Self {
-        let mut config = NodeConfig { segment_bytes: 1 << 20, cache_bytes: 1 << 20, ..NodeConfig::new(&dir) };
-        (config.tree.write_buffer_bytes, config.tree.table_bytes) = (64 << 10, 64 << 10);
+    fn open_at(config: NodeConfig, clock: Arc<dyn Clock>, settings: Settings) -> Self {
         let fs = RealFs::new(RealFsOptions::default());
         let machine = Machine { fs, clock: clock.clone(), spawn: Arc::new(RealSpawn::new(1, 0)), salt: 1 };
         let node = Arc::new(block_on(Node::open(&config, machine)).expect("the node opens"));
         let slow = SlowHash::new(Arc::new(RealSpawn::new(1, 0)));
         let tenants = NodeTenants::new(Arc::clone(&node));
         let doorman = Secrets::new(tenants, clock.clone(), slow, false).expect("random bytes");
-        Self { served: Some(Served::start(settings, Arc::new(doorman), clock)), node, dir }
+        Self { served: Some(Served::start(settings, Arc::new(doorman), clock)), node, dir: config.dir }
     }
 
     pub fn new() -> Self {
@@ -56,7 +60,13 @@ impl World {
 
     /// In the time of `clock`.
     pub fn new_at(clock: Arc<dyn Clock>, settings: Settings) -> Self {
-        Self::open_at(fresh_dir(), clock, settings)
+        Self::open_at(config(fresh_dir()), clock, settings)
+    }
+
+    /// With so many bytes for all memtables.
+    pub fn with_write_memory(write_memory_bytes: u64) -> Self {
+        let config = NodeConfig { write_memory_bytes, ..config(fresh_dir()) };
+        Self::open_at(config, RealClock::new(), Settings { threads: 2, ..Settings::default() })
     }
 
     pub fn address(&self) -> SocketAddr {

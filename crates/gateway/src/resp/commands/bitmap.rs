@@ -5,6 +5,7 @@
 
 use std::ops::Deref;
 
+use parking_lot::Mutex;
 use tokio::task::yield_now;
 use weir_model::Change;
 
@@ -12,6 +13,7 @@ use super::{ONE_TURN_KEYS_MAX, end_turn, integer, value_bytes_max};
 use crate::resp::connection::Connection;
 use crate::resp::error::{BIT_OFFSET, Error, Outcome, SYNTAX};
 use crate::resp::frame::Args;
+use crate::resp::in_hand::{InHand, letting_go};
 use crate::resp::number::parse_i64;
 use crate::store::{Entry, Store};
 
@@ -249,8 +251,7 @@ fn value_of<V: Deref<Target = [u8]>>(entry: &Option<Entry<V>>) -> &[u8] {
 }
 
 /// Whether a value is still the one that was read: mostly it is the same memory, and its bytes need not be compared.
-fn is_same<V: Deref<Target = [u8]>>(now: &Option<Entry<V>>, then: &Option<Entry<V>>) -> bool {
-    let (now, then) = (value_of(now), value_of(then));
+fn is_same(now: &[u8], then: &[u8]) -> bool {
     now.len() == then.len() && (now.as_ptr() == then.as_ptr() || now == then)
 }
 
@@ -268,12 +269,13 @@ pub(in crate::resp) async fn bitop<S: Store>(connection: &mut Connection<S>, arg
     keys.push(target);
     for _ in 0..TRIES_MAX {
         connection.let_go();
-        let mut read = Vec::with_capacity(count);
+        let mut read = InHand::with_capacity(count);
         for (index, key) in keys[..count].iter().enumerate() {
             end_turn(index).await;
-            read.push(connection.get(key).await?);
+            let entry = letting_go(connection.get(key), || read.own()).await?;
+            read.push(entry);
         }
-        let sources: Vec<&[u8]> = read.iter().map(value_of).collect();
+        let sources: Vec<&[u8]> = read.iter().collect();
         let len = sources.iter().map(|source| source.len()).max().unwrap_or(0);
         let mut result = Vec::new();
         // What one turn combines is so many bytes of all sources together.
@@ -288,20 +290,19 @@ pub(in crate::resp) async fn bitop<S: Store>(connection: &mut Connection<S>, arg
         } else {
             operation.range(&sources, 0, len, &mut result);
         }
-        let written = connection
-            .update(&keys, |entries, batch| {
-                if !entries.iter().zip(&read).all(|(now, then)| is_same(now, then)) {
-                    return false;
-                }
-                if !result.is_empty() {
-                    batch.put(target, &result);
-                } else if entries[count].is_some() {
-                    batch.delete(target);
-                }
-                true
-            })
-            .await?;
-        if written {
+        let read = Mutex::new(read);
+        let update = connection.update(&keys, |entries, batch| {
+            if !entries.iter().zip(read.lock().iter()).all(|(now, then)| is_same(value_of(now), then)) {
+                return false;
+            }
+            if !result.is_empty() {
+                batch.put(target, &result);
+            } else if entries[count].is_some() {
+                batch.delete(target);
+            }
+            true
+        });
+        if letting_go(update, || read.lock().own()).await? {
             connection.replies.integer(len as i64);
             return Ok(());
         }

@@ -9,6 +9,7 @@ use super::{integer, value_bytes_max};
 use crate::resp::connection::Connection;
 use crate::resp::error::{Error, Outcome, SYNTAX};
 use crate::resp::frame::Args;
+use crate::resp::in_hand::{InHand, letting_go};
 use crate::resp::reply::Replies;
 use crate::store::Store;
 
@@ -133,9 +134,11 @@ async fn trace(a: &[u8], b: &[u8], directions: &Directions) -> (Vec<Match>, Vec<
 }
 
 pub(in crate::resp) async fn lcs<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
-    let (first, second) = (connection.get(args.at(1)).await?, connection.get(args.at(2)).await?);
+    let mut first = InHand::with_capacity(1);
+    first.push(connection.get(args.at(1)).await?);
+    let second = letting_go(connection.get(args.at(2)), || first.own()).await?;
     let options = Options::parse(args)?;
-    let a = first.as_ref().map_or(&[][..], |entry| &entry.value[..]);
+    let a = first.iter().next().unwrap_or_default();
     let b = second.as_ref().map_or(&[][..], |entry| &entry.value[..]);
     let cells = (a.len() as u128 + 1) * (b.len() as u128 + 1);
     if cells * size_of::<u32>() as u128 > value_bytes_max(connection) as u128 {

@@ -61,6 +61,8 @@ impl<S: Store> Connection<S> {
         let clock = Arc::clone(&self.server.clock);
         let before = clock.now();
         while !quota.try_admit(Unit::Read, 1) {
+            // It may be long until what is in front of it is written.
+            self.replies.own_values();
             if self.server.is_draining() {
                 return Err(Error::new("ERR the server is ending"));
             }

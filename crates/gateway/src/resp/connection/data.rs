@@ -1,7 +1,6 @@
 //! What commands ask of their tenant's data: billed, counted, and in the order in which they were asked.
 
-use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::future::Future;
 
 use weir_model::{Batch, Change, KEY_BYTES_MAX};
 
@@ -11,6 +10,7 @@ use super::output::{Gathered, Pending};
 use crate::auth::book::Hold;
 use crate::resp::error::{Error, KEY_TOO_LONG, NO_AUTH, Outcome, TOO_MANY_LONG};
 use crate::resp::frame::Args;
+use crate::resp::in_hand::letting_go;
 use crate::resp::reply::Replies;
 use crate::resp::table::Command;
 use crate::store::{Entry, Page, Store, Transfer};
@@ -30,7 +30,8 @@ impl<S: Store> Connection<S> {
     /// The entry of `key`.
     pub(in crate::resp) async fn get(&mut self, key: &[u8]) -> Outcome<Option<Entry<S::Value>>> {
         self.submit().await;
-        let mut entry = self.store()?.get(key).await?;
+        let read = self.session.as_ref().ok_or(NO_AUTH)?.store.get(key);
+        let mut entry = holding_nothing(&mut self.replies, read).await?;
         let len = entry.as_ref().map_or(0, |entry| entry.value.len());
         self.lately.is_long |= len >= LONG_BYTES;
         if len >= LONG_VALUE_BYTES && !self.take_in_hand(len) {
@@ -61,9 +62,10 @@ impl<S: Store> Connection<S> {
                     // Its command has others in hand: waiting with those could be for ever.
                     return Err(TOO_MANY_LONG);
                 }
-                hold.grow_to(len as u64).await;
+                holding_nothing(&mut self.replies, hold.grow_to(len as u64)).await;
             }
-            let entry = self.store()?.get(key).await?;
+            let read = self.session.as_ref().ok_or(NO_AUTH)?.store.get(key);
+            let entry = holding_nothing(&mut self.replies, read).await?;
             let found = entry.as_ref().map_or(0, |entry| entry.value.len());
             let Some(hold) = self.long_values.as_mut().filter(|hold| hold.bytes() < found as u64) else {
                 return Ok(entry);
@@ -209,7 +211,8 @@ impl<S: Store> Connection<S> {
 
     /// Up to `limit` keys from `from` on.
     pub(in crate::resp) async fn scan(&mut self, from: &[u8], limit: usize) -> Outcome<Page> {
-        let page = self.store()?.scan(from, limit).await?;
+        let scan = self.session.as_ref().ok_or(NO_AUTH)?.store.scan(from, limit);
+        let page = holding_nothing(&mut self.replies, scan).await?;
         if let Some(bill) = &mut self.bill {
             bill.scanned(&page);
         }
@@ -217,18 +220,10 @@ impl<S: Store> Connection<S> {
     }
 }
 
-/// Awaits `write`. Where it must wait, it may be for memory that comes back when values are given back, those in the replies in front of it
-/// among them, and these are not written before it is done: so they are copied.
-async fn holding_nothing<T>(replies: &mut Replies, write: impl Future<Output = T>) -> T {
-    let mut write = pin!(write);
-    poll_fn(|cx| {
-        let polled = write.as_mut().poll(cx);
-        if polled.is_pending() {
-            replies.own_values();
-        }
-        polled
-    })
-    .await
+/// Awaits `what` without keeping values in the replies in front of it, which are not written before it is done: a write may wait for the very memory that
+/// they keep, a read for those who do not read what they asked for.
+async fn holding_nothing<T>(replies: &mut Replies, what: impl Future<Output = T>) -> T {
+    letting_go(what, || replies.own_values()).await
 }
 
 /// The longest key is a limit of the store, not of the protocol.

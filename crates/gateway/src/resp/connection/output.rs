@@ -94,7 +94,8 @@ impl<S: Store> Connection<S> {
     /// Flushes in the middle of a command.
     pub(super) async fn flush_or_close(&mut self) -> Outcome {
         if !self.answers() {
-            // Nobody waits for it; what is in front of it goes out later.
+            // Nobody waits for it; what is in front of it goes out later, however long that is.
+            self.replies.own_values();
             return Ok(());
         }
         let flushed = self.flush().await;

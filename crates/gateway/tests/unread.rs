@@ -1,0 +1,90 @@
+//! What a client does not read keeps none of the memory in which all tenants' writes gather.
+#![allow(clippy::disallowed_methods, missing_docs, reason = "tests talk over real sockets")]
+
+mod support;
+
+use support::encode;
+use support::world::{World, name};
+use weir_io::Error;
+use weir_io::real::block_on;
+use weir_node::{OnLimit, TenantSettings, UnitLimits};
+
+/// A dozen memtables or two.
+const WRITE_MEMORY: u64 = 1 << 20;
+/// Of each tenant: so many that their memtables would be more than that.
+const CLIENTS: usize = 24;
+/// Half a memtable; replied from where it lies.
+const VALUE_BYTES: usize = 32 << 10;
+/// More bytes of it than the kernel takes for a client that does not read.
+const REPLIES: usize = 1024;
+/// Round trips after which a server has tried to answer what was sent to it.
+const ROUNDS: usize = 100;
+
+/// So much of another tenant is written that it fills the memory several times.
+fn others_write(world: &World) {
+    let mut bob = world.tenant("bob", 1, 0);
+    for number in 0..4 * WRITE_MEMORY as usize / VALUE_BYTES {
+        let key = format!("key-{number}");
+        assert_eq!(bob.ask(&[b"SET", key.as_bytes(), &[1; VALUE_BYTES]]), b"+OK\r\n");
+    }
+}
+
+#[test]
+fn s11_clients_that_never_read_do_not_make_writes_wait() {
+    let world = World::with_write_memory(WRITE_MEMORY);
+    let mut silent = Vec::new();
+    // Two of them: one alone could take three quarters at most, and whoever is within its share has the rest.
+    for tenant in ["ada", "eve"] {
+        let mut writer = world.tenant(tenant, 1, 0);
+        for number in 0..CLIENTS {
+            let (key, value) = (format!("key-{number}"), vec![number as u8; VALUE_BYTES]);
+            assert_eq!(writer.ask(&[b"SET", key.as_bytes(), &value]), b"+OK\r\n");
+            let mut client = world.connect(tenant);
+            client.send(&encode(&["GET", &key]).repeat(REPLIES));
+            // Its value is in a memtable as long as nobody writes.
+            (0..ROUNDS).for_each(|_| assert_eq!(writer.say("PING"), "+PONG\r\n"));
+            silent.push(client);
+        }
+    }
+    others_write(&world);
+    // They were answered, and still are there.
+    for mut client in silent {
+        assert!(client.reply().starts_with(b"$32768\r\n"));
+    }
+}
+
+#[test]
+fn s11_clients_that_wait_for_units_in_silence_do_not_make_writes_wait() {
+    let world = World::with_write_memory(WRITE_MEMORY);
+    let limit = |tenant, limits: UnitLimits| {
+        let change = move |settings: &mut TenantSettings| {
+            settings.limits = limits;
+            Ok::<_, Error>(())
+        };
+        block_on(world.node.alter_tenant(&name(tenant), change)).expect("altered");
+    };
+    let mut silent = Vec::new();
+    for tenant in ["ada", "eve"] {
+        let mut writer = world.tenant(tenant, 1, 0);
+        // All of the reads below take most of a minute.
+        let on_limit = OnLimit::Delay { max_ms: 1_000_000 };
+        limit(tenant, UnitLimits { rcu: 500, on_limit, ..UnitLimits::default() });
+        for number in 0..CLIENTS {
+            let (key, value, mark) =
+                (format!("key-{number}"), vec![number as u8; VALUE_BYTES], format!("mark-{number}"));
+            assert_eq!(writer.ask(&[b"SET", key.as_bytes(), &value]), b"+OK\r\n");
+            let mut client = world.connect(tenant);
+            let silence = [encode(&["SET", &mark, ""]), encode(&["CLIENT", "REPLY", "OFF"])].concat();
+            // The first reply waits for the end of all others, which need nothing but units.
+            let reads = encode(&["GET", "none"]).repeat(REPLIES);
+            client.send(&[encode(&["GET", &key]), silence, reads].concat());
+            while writer.ask(&["EXISTS", &mark]) == b":0\r\n" {}
+            silent.push(client);
+        }
+    }
+    others_write(&world);
+    ["ada", "eve"].into_iter().for_each(|tenant| limit(tenant, UnitLimits::default()));
+    for mut client in silent {
+        assert!(client.reply().starts_with(b"$32768\r\n"));
+    }
+}
