@@ -263,6 +263,22 @@ fn a_part_of_a_long_value_may_be_as_long_as_the_value() {
 }
 
 #[test]
+fn a_long_value_is_the_reply_to_whoever_asks_for_it_in_whatever_way() {
+    let weir = start();
+    let value = vec![b'v'; 40 << 20];
+    let mut client = weir.connect();
+    let expected = [b"$41943040\r\n", &value[..], b"\r\n"].concat();
+    for ask in ["GET k", "GETEX k", "GETEX k EX 100", "SET k v GET", "GETSET k v", "GETDEL k"] {
+        assert_eq!(client.ask(&[b"SET".as_slice(), b"k", &value]), b"+OK\r\n");
+        client.send(&encode(&ask.split(' ').collect::<Vec<_>>()));
+        assert!(client.reply() == expected, "{ask}");
+    }
+    assert_eq!(client.ask(&[b"SET".as_slice(), b"k", &value]), b"+OK\r\n");
+    assert!(client.ask(&["MGET", "k", "k"]) == [b"*2\r\n", &expected[..], &expected].concat());
+    assert!(client.ask(&["DUMP", "k"]).len() > expected.len());
+}
+
+#[test]
 fn s11_parts_of_long_values_are_let_go_one_after_the_other() {
     let weir = start();
     // They leave room for one more, and do not read.
