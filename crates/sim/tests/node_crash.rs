@@ -9,7 +9,7 @@ use weir_sim::runner::{Plan, run};
 use weir_sim::turning::Turning;
 
 /// Together the three tests survive more than 20,000 cuts.
-const SEEDS: u64 = 130;
+const SEEDS: u64 = 132;
 const CUTS_MIN: u64 = 6_700;
 
 fn survive(sync: SyncMode, promise: Promise) {
