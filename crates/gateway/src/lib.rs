@@ -11,6 +11,7 @@ pub mod listener;
 mod pool;
 pub mod resp;
 mod server;
+mod spread;
 mod stats;
 pub mod store;
 

@@ -1,8 +1,9 @@
 //! Accepting connections and spreading them over threads.
 //!
-//! One event loop per thread, and a connection stays on its thread: its commands never hop between processors, and
-//! what is in memory is answered without waking anybody. Only one that sends or asks for long values moves, to
-//! [a thread for such](connection::Moving), and one whose tenant is [heavy](crate::heavy). One more loop, the caller's, accepts, sweeps once a second and waits for the end.
+//! One event loop per thread, and a connection is served by one of them at a time: its commands never hop between processors, and
+//! what is in memory is answered without waking anybody. It [moves](connection::Moving) when there is work for [more threads or for fewer](crate::spread),
+//! when it sends or asks for long values, and when its tenant is [heavy](crate::heavy). One more loop, the caller's, accepts, sweeps once a
+//! second, judges over how many threads the work is spread, and waits for the end.
 
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
@@ -22,6 +23,7 @@ use crate::heavy::ProcessorUse;
 use crate::resp::client::Client;
 use crate::resp::connection::{self, Moving, Place};
 use crate::server::{Server, Settings};
+use crate::spread::{self, Done, Spread};
 use crate::stats::Totals;
 use crate::store::Store;
 
@@ -142,12 +144,13 @@ impl<S: Store> Gateway<S> {
         let Self { server, listener, .. } = self;
         let began = server.clock.now();
         let places: Vec<Place> = server.settings.places().collect();
-        let (mut arrivals, receivers): (Vec<_>, Vec<_>) = places.iter().map(|_| mpsc::channel(HANDED_OVER_MAX)).unzip();
+        let (arrivals, receivers): (Vec<_>, Vec<_>) = places.iter().map(|_| mpsc::channel(HANDED_OVER_MAX)).unzip();
+        // Weak: a thread ends when nothing can arrive any more.
+        let doors: Arc<[_]> = arrivals.iter().map(mpsc::Sender::downgrade).collect();
         let mut threads = Vec::new();
         for (place, receiver) in places.into_iter().zip(receivers) {
-            threads.push(start_thread(Arc::clone(&server), receiver, place, other_kind(&arrivals, &server, place))?);
+            threads.push(start_thread(Arc::clone(&server), receiver, place, Arc::clone(&doors))?);
         }
-        let long = arrivals.split_off(server.settings.threads);
         {
             let mut end = std::pin::pin!(end);
             tokio::select! {
@@ -155,11 +158,12 @@ impl<S: Store> Gateway<S> {
                 () = &mut end => {}
                 () = accept(&server, &listener, &arrivals) => {}
                 () = sweep(&server, began) => {}
+                () = spread(&server) => {}
             }
         }
         drop(listener);
         drain(&server).await;
-        drop((arrivals, long));
+        drop(arrivals);
         for thread in threads {
             if thread.join().is_err() {
                 tracing::error!("a thread of the gateway ended in a panic");
@@ -169,20 +173,8 @@ impl<S: Store> Gateway<S> {
     }
 }
 
-/// Where a connection goes that does not belong at `place`. Weak: a thread ends when nothing can arrive any more.
-fn other_kind<S: Store>(
-    all: &[mpsc::Sender<Arrival<S>>],
-    server: &Server<S>,
-    place: Place,
-) -> Option<mpsc::WeakSender<Arrival<S>>> {
-    let (short, long) = all.split_at(server.settings.threads);
-    let others = if place.is_long { short } else { long };
-    others.get(place.index % others.len().max(1)).map(mpsc::Sender::downgrade)
-}
-
 /// Accepts for ever.
 async fn accept<S: Store>(server: &Arc<Server<S>>, listener: &TcpListener, arrivals: &[mpsc::Sender<Arrival<S>>]) {
-    let mut turn = 0;
     loop {
         let (stream, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
@@ -200,13 +192,12 @@ async fn accept<S: Store>(server: &Arc<Server<S>>, listener: &TcpListener, arriv
         };
         let id = client.id;
         let handed_over = match stream.set_nodelay(true).and_then(|()| stream.into_std()) {
-            Ok(stream) => arrivals[turn].send(Arrival::New(stream, client)).await.is_ok(),
+            Ok(stream) => arrivals[server.home(id, false)].send(Arrival::New(stream, client)).await.is_ok(),
             Err(_) => false,
         };
         if !handed_over {
             server.clients.leave(id);
         }
-        turn = (turn + 1) % arrivals.len();
     }
 }
 
@@ -226,6 +217,20 @@ async fn sweep<S: Store>(server: &Arc<Server<S>>, began: Nanos) {
         server.accounts.sweep(now, &server.stats.judge_threads());
         let cut = server.clients.sweep(server.tick(), &server.settings.patience);
         server.stats.cut.fetch_add(cut as u64, Ordering::Relaxed);
+    }
+}
+
+/// Judges again and again how many threads are to serve.
+async fn spread<S: Store>(server: &Arc<Server<S>>) {
+    let threads = server.settings.threads;
+    let mut spread = Spread::new(threads);
+    let mut before = (server.clock.now(), server.stats.work(threads));
+    loop {
+        pause(&server.clock, spread::LOOK_NANOS).await;
+        let now = (server.clock.now(), server.stats.work(threads));
+        let seconds = now.0.saturating_sub(before.0).max(1) as f64 / SECOND_NANOS as f64;
+        server.spread_over(spread.look(Done::between(&before.1, &now.1, seconds)));
+        before = now;
     }
 }
 
@@ -257,7 +262,7 @@ fn start_thread<S: Store>(
     server: Arc<Server<S>>,
     mut arrivals: mpsc::Receiver<Arrival<S>>,
     place: Place,
-    other: Option<mpsc::WeakSender<Arrival<S>>>,
+    doors: Arc<[mpsc::WeakSender<Arrival<S>>]>,
 ) -> io::Result<JoinHandle<()>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let name = if place.is_long { "gateway-long" } else { "gateway" };
@@ -270,10 +275,9 @@ fn start_thread<S: Store>(
         runtime.block_on(async {
             while let Some(arrival) = arrivals.recv().await {
                 let client = arrival.client();
-                let other = other.clone();
                 match arrival.serve(&server, place) {
                     Ok(mut served) => {
-                        let (turns, thread) = (Arc::clone(&client), Arc::clone(&server));
+                        let (turns, thread, doors) = (Arc::clone(&client), Arc::clone(&server), Arc::clone(&doors));
                         let task = tokio::spawn(async move {
                             let moving = poll_fn(|cx| {
                                 let now = thread.clock.now();
@@ -282,9 +286,11 @@ fn start_thread<S: Store>(
                                 served.as_mut().poll(cx)
                             })
                             .await;
-                            if let (Some(moving), Some(other)) = (moving, other.and_then(|other| other.upgrade())) {
+                            if let Some(moving) = moving
+                                && let Some(door) = doors[moving.to].upgrade()
+                            {
                                 // It fails where the gateway ends, and so does the connection.
-                                let _ = other.send(Arrival::Moving(moving)).await;
+                                let _ = door.send(Arrival::Moving(moving)).await;
                             }
                         });
                         server.clients.started(&client, task.abort_handle());

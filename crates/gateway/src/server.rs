@@ -1,7 +1,7 @@
 //! What all connections share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use weir_io::{Clock, Rng};
 
@@ -24,7 +24,7 @@ pub struct Settings {
     pub connections_max: usize,
     /// When a silent connection is cut.
     pub patience: Patience,
-    /// Threads that serve connections, each with its own event loop; at least one.
+    /// Threads that serve connections, each with its own event loop; at least one. As few of them as can do the work do it.
     pub threads: usize,
     /// Such threads for connections with long requests and of heavy tenants; without them all are served by the others.
     pub long_threads: usize,
@@ -74,6 +74,8 @@ pub(crate) struct Server<S: Store> {
     pub(crate) started_ms: u64,
     /// Whole seconds since the start in which clients could be served, counted by the sweeps: a clock that costs a load.
     second: AtomicU64,
+    /// Of the threads for short requests, how many serve.
+    serving: AtomicUsize,
     draining: AtomicBool,
     /// Where the next random number comes from.
     seed: AtomicU64,
@@ -97,6 +99,7 @@ impl<S: Store> Server<S> {
             run_id,
             started_ms,
             second: AtomicU64::new(0),
+            serving: AtomicUsize::new(1),
             draining: AtomicBool::new(false),
             seed: AtomicU64::new(rng.next_u64()),
         }
@@ -115,6 +118,22 @@ impl<S: Store> Server<S> {
     /// Another such second has passed.
     pub(crate) fn tick(&self) -> u64 {
         self.second.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Which thread serves the connection of the client with this number.
+    #[inline]
+    pub(crate) fn home(&self, client: u64, is_long: bool) -> usize {
+        let Settings { threads, long_threads, .. } = self.settings;
+        if is_long && long_threads > 0 {
+            threads + client as usize % long_threads
+        } else {
+            client as usize % self.serving.load(Ordering::Relaxed)
+        }
+    }
+
+    /// So many threads serve short requests from now on, of [`Settings::threads`]. A connection moves when it has been served where it is.
+    pub(crate) fn spread_over(&self, threads: usize) {
+        self.serving.store(threads, Ordering::Relaxed);
     }
 
     /// Connections close as soon as their requests are answered.

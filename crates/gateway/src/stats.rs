@@ -60,6 +60,11 @@ impl Busy {
         }
     }
 
+    /// Processor time so far, and when that was read.
+    fn processor(&self) -> (Nanos, Nanos) {
+        (self.processor.load(Ordering::Relaxed), self.read.load(Ordering::Relaxed))
+    }
+
     /// Turns and processor time since this was last asked.
     fn judge(&self) -> [Nanos; 2] {
         let since = |now: Nanos, judged: &AtomicU64| now.saturating_sub(judged.swap(now, Ordering::Relaxed));
@@ -127,6 +132,17 @@ impl ThreadStats {
     pub(crate) fn rejected(&self, index: usize) {
         add(&self.rejected[index], 1);
     }
+}
+
+/// What a thread has done since the start.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Work {
+    /// Nanoseconds of processor time.
+    pub(crate) processor: Nanos,
+    /// When that was read: a thread that sleeps does not read it.
+    pub(crate) read: Nanos,
+    /// Commands called.
+    pub(crate) commands: u64,
 }
 
 /// Counters of all threads.
@@ -199,6 +215,19 @@ impl Stats {
 
     pub(crate) fn thread(&self, index: usize) -> &ThreadStats {
         self.threads[index].get_or_init(|| Box::new(ThreadStats::new()))
+    }
+
+    /// What the first `threads` have done so far.
+    pub(crate) fn work(&self, threads: usize) -> Vec<Work> {
+        let work = |thread: &ThreadStats| {
+            let (processor, read) = thread.busy.processor();
+            let commands = thread.commands.iter().map(|calls| calls.load(Ordering::Relaxed)).sum();
+            Work { processor, read, commands }
+        };
+        self.threads[..threads]
+            .iter()
+            .map(|thread| thread.get().map_or_else(Work::default, |thread| work(thread)))
+            .collect()
     }
 
     /// Of the time that each thread was busy since this was last asked, the share in which it had a processor.

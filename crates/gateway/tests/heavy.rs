@@ -3,9 +3,7 @@
 
 mod support;
 
-use std::sync::atomic::Ordering;
-
-use support::tenants::{Keys, connect, start_open};
+use support::tenants::{Keys, connect, read_for, start_open};
 use support::{Client, Running, TestClock};
 use weir_gateway::Settings;
 
@@ -15,17 +13,6 @@ fn threads() -> Settings {
 }
 
 const MILLISECOND: u64 = 1_000_000;
-
-/// A read that takes its thread so long; which thread that is. No other time passes: not even while a reply is on its way, whose connection
-/// would have to answer for it.
-fn read_for(client: &mut Client, keys: &Keys, tenant: &str, nanos: u64) -> String {
-    let store = &keys.tenants[tenant].1;
-    store.read_nanos.store(nanos, Ordering::Relaxed);
-    assert_eq!(client.say("GET key"), "$-1\r\n");
-    // When this is answered, the thread's time has been booked.
-    assert_eq!(client.say("PING"), "+PONG\r\n");
-    store.read_by.lock().expect("no panic").clone()
-}
 
 /// A second, which somebody's reads take, and the gateway's look at it. It may come in the middle of one, before that is booked: so none is long.
 fn pass_a_second(weir: &Running, keys: &Keys, eve: &mut Client) {

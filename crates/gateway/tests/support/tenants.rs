@@ -95,3 +95,14 @@ pub fn connect(weir: &Running, name: &str) -> Client {
     assert_eq!(client.say(&format!("AUTH {name} {name}-secret")), "+OK\r\n");
     client
 }
+
+/// A read that takes its thread so long; which thread that is. No other time passes: not even while a reply is on its way, whose connection
+/// would have to answer for it.
+pub fn read_for(client: &mut Client, keys: &Keys, tenant: &str, nanos: u64) -> String {
+    let store = &keys.tenants[tenant].1;
+    store.read_nanos.store(nanos, Ordering::Relaxed);
+    assert_eq!(client.say("GET key"), "$-1\r\n");
+    // When this is answered, the thread's time has been booked.
+    assert_eq!(client.say("PING"), "+PONG\r\n");
+    store.read_by.lock().expect("no panic").clone()
+}

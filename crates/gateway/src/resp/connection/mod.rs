@@ -149,7 +149,7 @@ pub(crate) fn begin<S: Store>(
 async fn serve<S: Store>(mut connection: Box<Connection<S>>, mut input: Input) -> Option<Moving<S>> {
     let id = connection.client.id;
     match AssertUnwindSafe(connection.run(&mut input)).catch_unwind().await {
-        Ok(Ok(Ending::Moves)) => return Some(Moving::new(connection, input)),
+        Ok(Ok(Ending::Moves(to))) => return Some(Moving::new(connection, input, to)),
         Ok(Ok(Ending::Closed)) => {}
         Ok(Err(error)) => tracing::debug!(client = id, %error, "connection ended"),
         // A mistake of ours: this connection ends, and nobody else's does (S16).
@@ -161,8 +161,8 @@ async fn serve<S: Store>(mut connection: Box<Connection<S>>, mut input: Input) -
 /// Why a connection is no longer served where it was.
 enum Ending {
     Closed,
-    /// To the other kind of thread.
-    Moves,
+    /// To the thread with this number.
+    Moves(usize),
 }
 
 impl<S: Store> Connection<S> {
@@ -177,8 +177,10 @@ impl<S: Store> Connection<S> {
         }
         while !self.closing && !self.server.is_draining() {
             self.enter(if input.is_empty() { Phase::Idle } else { Phase::Receiving });
-            if self.lately.moves(input.wanted_bytes(), self.place, self.server.settings.long_threads > 0) {
-                return Ok(Ending::Moves);
+            let is_long = self.lately.belongs_to_long(input.wanted_bytes(), self.place);
+            let home = self.server.home(self.client.id, is_long);
+            if home != self.place.index {
+                return Ok(Ending::Moves(home));
             }
             self.make_room_to_read(input).await;
             let received = input.fill(&mut self.stream).await?;

@@ -1,4 +1,4 @@
-//! Long requests have threads of their own, and so have heavy tenants.
+//! Connections move: to [as few threads](crate::spread) as can do the work; and long requests have threads of their own, as have heavy tenants.
 //!
 //! To copy a value of 8 MB to where it is going, into the log and into the memtable, takes milliseconds, in one turn of an event loop: whoever is
 //! served by the same thread waits. So a connection that sends or asks for long values moves to a thread for such, and comes back
@@ -43,12 +43,12 @@ pub(super) struct Lately {
 }
 
 impl Lately {
-    /// A round begins, with a request that will have `wanted` bytes, as far as that is known. Whether its connection belongs on the other
-    /// kind of thread, if there is such.
-    pub(super) fn moves(&mut self, wanted: usize, place: Place, has_long_threads: bool) -> bool {
+    /// A round begins at `place`, with a request that will have `wanted` bytes, as far as that is known. Whether its connection belongs on a thread
+    /// for long requests, if there is such.
+    pub(super) fn belongs_to_long(&mut self, wanted: usize, place: Place) -> bool {
         let was_long = std::mem::take(&mut self.is_long) || wanted >= LONG_BYTES || self.is_heavy;
         self.short_rounds = if was_long { 0 } else { self.short_rounds.saturating_add(1) };
-        if place.is_long { self.short_rounds > SHORT_ROUNDS } else { was_long && has_long_threads }
+        if place.is_long { self.short_rounds <= SHORT_ROUNDS } else { was_long }
     }
 }
 
@@ -56,11 +56,13 @@ impl Lately {
 pub(crate) struct Moving<S: Store> {
     connection: Box<Connection<S>>,
     input: Input,
+    /// The number of that thread.
+    pub(crate) to: usize,
 }
 
 impl<S: Store> Moving<S> {
-    pub(super) fn new(connection: Box<Connection<S>>, input: Input) -> Self {
-        Self { connection, input }
+    pub(super) fn new(connection: Box<Connection<S>>, input: Input, to: usize) -> Self {
+        Self { connection, input, to }
     }
 
     /// Goes on at `place`, whose event loop the caller runs on, until it ends or moves again.
@@ -89,19 +91,18 @@ mod tests {
     fn there_at_once_and_back_after_a_while() {
         let (short, long) = (Place { index: 0, is_long: false }, Place { index: 1, is_long: true });
         let mut lately = Lately::default();
-        assert!(!lately.moves(0, short, true), "before its first round nobody knows whose it is");
-        assert!(!lately.moves(LONG_BYTES - 1, short, true));
-        assert!(!lately.moves(LONG_BYTES, short, false));
-        assert!(lately.moves(LONG_BYTES, short, true));
+        assert!(!lately.belongs_to_long(0, short), "before its first round nobody knows whose it is");
+        assert!(!lately.belongs_to_long(LONG_BYTES - 1, short));
+        assert!(lately.belongs_to_long(LONG_BYTES, short));
         for _ in 0..SHORT_ROUNDS {
-            assert!(!lately.moves(100, long, true));
+            assert!(lately.belongs_to_long(100, long));
         }
-        assert!(lately.moves(100, long, true));
+        assert!(!lately.belongs_to_long(100, long));
         lately.is_long = true;
-        assert!(!lately.moves(100, long, true), "a long reply keeps it there");
-        assert!(!lately.moves(100, short, true));
+        assert!(lately.belongs_to_long(100, long), "a long reply keeps it there");
+        assert!(!lately.belongs_to_long(100, short));
         lately.is_heavy = true;
-        assert!(lately.moves(100, short, true), "its tenant is heavy");
-        assert!(!lately.moves(100, long, true));
+        assert!(lately.belongs_to_long(100, short), "its tenant is heavy");
+        assert!(lately.belongs_to_long(100, long));
     }
 }
