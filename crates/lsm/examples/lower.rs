@@ -23,7 +23,7 @@ use weir_lsm::cache::BlockCache;
 use weir_lsm::cursor::{Cursor, Step};
 use weir_lsm::entry::{Entry, Kind, SEQ_MAX};
 use weir_lsm::memtable::Memtable;
-use weir_lsm::table::{Compression, CursorOptions, Table, TableGet, TableOptions, TableWriter, filter};
+use weir_lsm::table::{Caching, Compression, CursorOptions, Table, TableGet, TableOptions, TableWriter, filter};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -281,8 +281,8 @@ fn read(fs: &Arc<dyn Fs>, dir: &Path, value_bytes: usize) -> weir_io::Result<()>
 fn scan(fs: &Arc<dyn Fs>, dir: &Path, value_bytes: usize) -> weir_io::Result<()> {
     let cache = BlockCache::new(512 << 20, 16);
     let (table, _) = open(fs, dir, value_bytes, 200 << 20, &cache)?;
-    let client = CursorOptions { class: Class::Read, readahead_bytes: 256 << 10, fill_cache: true };
-    let compaction = CursorOptions { class: Class::CompactDeep, readahead_bytes: 1 << 20, fill_cache: false };
+    let client = CursorOptions { class: Class::Read, readahead_bytes: 256 << 10, caching: Caching::Fill };
+    let compaction = CursorOptions { class: Class::CompactDeep, readahead_bytes: 1 << 20, caching: Caching::Leave };
     for (name, options, reverse) in [
         ("compaction, disk", compaction, false),
         ("client, disk", client, false),

@@ -81,3 +81,38 @@ fn what_is_written_into_the_upper_levels_is_in_the_cache() {
     sim.block_on(tree.next_compaction().expect("level 0 is full").run()).expect("compaction");
     assert_eq!(cache.usage().warm_bytes, 0);
 }
+
+/// Where the cache has room for what a merge reads or for what it writes, but not for both, what it has read makes way.
+#[test]
+fn what_a_merge_has_passed_makes_room_for_what_it_writes() {
+    let sim = Sim::new(1);
+    let fs = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng()) as Arc<dyn Fs>;
+    let (dir, owner) = (PathBuf::from("/tree"), Owner { tenant: 1, partition: 1 });
+    let cache = BlockCache::new(550 << 10, 1);
+    let env = Env { fs, dir, owner, cache: Arc::clone(&cache), clock: sim.clock(), memory: Arc::new(Unbooked) };
+    let tree = sim.block_on(Tree::open(env, TreeOptions { l0_trigger: 4, ..TreeOptions::default() })).expect("open");
+    const KEYS: u64 = 100;
+    // Each run has every fourth key, so that the merge goes through all of them side by side.
+    for number in 1..=KEYS {
+        let place = number - 1;
+        let key = (place % (KEYS / 4) * 4 + place / (KEYS / 4)).to_be_bytes();
+        let mut batch = Batch::new();
+        batch.put(&key, &[7; 3000]);
+        tree.publish(tree.apply(number, batch.as_ref()).last_seq);
+        if number % (KEYS / 4) == 0 {
+            tree.seal();
+            sim.block_on(tree.next_flush().expect("a flush is due").run()).expect("flush");
+        }
+    }
+    let missed = || {
+        let misses = cache.usage().misses;
+        for number in 0..KEYS {
+            sim.block_on(tree.get(&number.to_be_bytes(), None)).expect("get").expect("it is there");
+        }
+        cache.usage().misses - misses
+    };
+    assert!(cache.usage().bytes > 300 << 10, "{:?}", cache.usage());
+    let report = sim.block_on(tree.next_compaction().expect("level 0 is full").run()).expect("compaction");
+    assert_eq!((report.entries_out, report.tables_moved), (KEYS, 0));
+    assert!(missed() < KEYS / 10, "{:?}", cache.usage());
+}

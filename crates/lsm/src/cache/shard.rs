@@ -83,6 +83,8 @@ struct Slot {
     uses: u8,
     queue: Queue,
     is_warm: bool,
+    /// Its key is among the passed ones.
+    is_passed: bool,
 }
 
 /// What an insert did; dropped by the caller outside the lock.
@@ -101,6 +103,8 @@ pub(super) struct Shard {
     map: HashMap<Key, Slot, BuildHasherDefault<AsIs>>,
     small: VecDeque<Key>,
     main: VecDeque<Key>,
+    /// What merges have written anew, the first first. May hold keys that are gone, too.
+    passed: VecDeque<Key>,
     ghosts: Ghosts,
     small_bytes: usize,
     main_bytes: usize,
@@ -137,9 +141,26 @@ impl Shard {
         self.pinned_bytes + self.warm_bytes
     }
 
-    /// Whether `bytes` more fit without anything having to go.
-    pub(super) fn has_room(&self, bytes: usize, capacity_bytes: usize) -> bool {
-        self.small_bytes + self.main_bytes + self.pinned_bytes + bytes <= capacity_bytes
+    /// Whether `bytes` more fit without anything having to go but what merges have passed; that goes into `gone`.
+    pub(super) fn make_room(&mut self, bytes: usize, capacity_bytes: usize, gone: &mut Vec<Arc<Block>>) -> bool {
+        while self.small_bytes + self.main_bytes + self.pinned_bytes + bytes > capacity_bytes {
+            let Some(key) = self.passed.pop_front() else { return false };
+            let Some(slot) = self.map.get_mut(&key) else { continue };
+            slot.is_passed = false;
+            if slot.uses == 0 && slot.queue != Queue::Pinned {
+                gone.extend(self.remove(key));
+            }
+        }
+        true
+    }
+
+    /// A merge has passed this one.
+    pub(super) fn pass(&mut self, key: Key) {
+        if let Some(slot) = self.map.get_mut(&key)
+            && !std::mem::replace(&mut slot.is_passed, true)
+        {
+            self.passed.push_back(key);
+        }
     }
 
     pub(super) fn insert(
@@ -196,7 +217,10 @@ impl Shard {
             self.warm_bytes += bytes;
         }
         let (hint, bytes) = (block.hint(), bytes as u32);
-        self.map.insert(key, Slot { block: Arc::clone(block), hint, bytes, owner, uses: 0, queue, is_warm });
+        self.map.insert(
+            key,
+            Slot { block: Arc::clone(block), hint, bytes, owner, uses: 0, queue, is_warm, is_passed: false },
+        );
         inserted
     }
 
@@ -269,11 +293,12 @@ impl Shard {
 
     /// Forgets the keys of removed entries when they are more than the others, so that the queues stay in proportion to the map.
     fn sweep(&mut self) {
-        if self.small.len() + self.main.len() > 2 * self.map.len() + 64 {
+        if self.small.len() + self.main.len() + self.passed.len() > 3 * self.map.len() + 64 {
             let map = &self.map;
             let is_in = |key: &Key, queue| map.get(key).is_some_and(|slot| slot.queue == queue);
             self.small.retain(|key| is_in(key, Queue::Small));
             self.main.retain(|key| is_in(key, Queue::Main));
+            self.passed.retain(|key| map.contains_key(key));
         }
     }
 

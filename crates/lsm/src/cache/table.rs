@@ -58,17 +58,26 @@ impl TableCache {
         drop(evicted.blocks);
     }
 
-    /// Puts in a block of about `bytes` bytes that is being written, if there is room for it: nothing has to go for what nobody has asked for.
-    /// It is not pinned, so that it is among the first to go for what somebody does ask for.
+    /// Puts in a block of about `bytes` bytes that is being written, if there is room for it, or if room can be made by what a merge
+    /// [has passed](TableCache::pass): nothing else has to go for what nobody has asked for. It is not pinned, so that it is among the first to go for
+    /// what somebody does ask for.
     pub fn offer(&self, offset: u64, bytes: usize, block: impl FnOnce() -> Option<Block>) {
         let key = self.key(offset);
         let capacity_bytes = self.cache.shard_capacity_bytes();
         // Made without the lock; whoever takes the room meanwhile needs it more.
-        if self.cache.shard(key).lock().has_room(bytes, capacity_bytes)
-            && let Some(block) = block()
-        {
+        let mut gone = Vec::new();
+        let has_room = self.cache.shard(key).lock().make_room(bytes, capacity_bytes, &mut gone);
+        drop(gone);
+        if has_room && let Some(block) = block() {
             self.put(offset, &Arc::new(block), Origin::Warm);
         }
+    }
+
+    /// A merge has written the entries of the block at `offset` anew. Until it is committed, reads want the old ones; but where nobody has asked for
+    /// them and there is no room for the new ones, these are worth more.
+    pub fn pass(&self, offset: u64) {
+        let key = self.key(offset);
+        self.cache.shard(key).lock().pass(key);
     }
 
     /// Takes the pinned blocks out: for a table that has left the upper levels. What is still asked for comes back unpinned.

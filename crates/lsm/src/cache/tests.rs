@@ -246,3 +246,22 @@ fn what_is_offered_throws_nothing_out() {
     (5..9).for_each(|offset| read.insert(offset, &block(4000), false));
     assert!((0..9).all(|offset| read.contains(offset)), "asked for");
 }
+
+/// What a merge has written anew makes way for that, but nothing else does.
+#[test]
+fn what_is_offered_takes_the_place_of_what_a_merge_has_passed() {
+    let cache = BlockCache::new(40_000, 1);
+    let (old, new) = (cache.table(owner(1)), cache.table(owner(1)));
+    (0..9).for_each(|offset| old.offer(offset, 4200, || Some(Block::for_cache_tests(4000))));
+    let is_full = !new.contains(0) && (0..9).all(|offset| old.contains(offset));
+    assert!(is_full);
+    new.offer(0, 4200, || unreachable!("no room"));
+    assert!(old.get(1).is_some());
+    old.insert(8, &block(4000), true);
+    [0, 1, 1, 2, 8, 77].into_iter().for_each(|offset| old.pass(offset));
+    (0..4).for_each(|offset| new.offer(offset, 4200, || Some(Block::for_cache_tests(4000))));
+    let kept = |table: &TableCache| (0..9).filter(|&offset| table.contains(offset)).collect::<Vec<_>>();
+    assert_eq!(kept(&old), [1, 3, 4, 5, 6, 7, 8], "1 was asked for, and 8 is pinned");
+    assert_eq!(kept(&new), [0, 1]);
+    assert!(cache.usage().bytes <= 40_000);
+}

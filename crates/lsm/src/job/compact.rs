@@ -23,7 +23,7 @@ use crate::pick::Pick;
 use crate::read::level::LevelCursor;
 use crate::read::merge::MergeCursor;
 use crate::read::source::Source;
-use crate::table::CursorOptions;
+use crate::table::{Caching, CursorOptions};
 use crate::tree::{Outputs, Tree};
 use crate::version::{Edit, LEVELS, TableFile, Version};
 
@@ -115,7 +115,7 @@ fn oldest_epoch(pick: &Pick, version: &Version) -> u64 {
 }
 
 fn sources(tree: &Tree, pick: &Pick, version: &Version, class: Class) -> Vec<Source> {
-    let options = CursorOptions { class, readahead_bytes: tree.options.io_bytes, fill_cache: false };
+    let options = CursorOptions { class, readahead_bytes: tree.options.io_bytes, caching: Caching::Pass };
     let mut sources = Vec::new();
     let mut levels: [Vec<Arc<TableFile>>; LEVELS] = Default::default();
     for (level, table) in inputs(pick, version) {

@@ -30,17 +30,27 @@ struct Search<'k> {
 }
 
 impl Memtable {
-    /// Has the processor fetch what reads of `keys` will touch, up to [`FORESEEN_MAX`] of them. Tells which are here: bit `i` for the i-th key.
-    /// That is a guess beside a running insert, and 0 for a small memtable.
-    pub fn foresee(&self, keys: &[&[u8]]) -> u32 {
-        if self.bytes() < BYTES_MIN { 0 } else { self.search_in_step(keys) }
+    /// Has the processor fetch what reads of those `keys` will touch whose bit is set in `wanted`: bit `i` for the i-th, up to [`FORESEEN_MAX`].
+    /// `hashes` are their [hashes](crate::table::filter::hash). Tells which of them are here. That is a guess beside a running insert, and 0 for a
+    /// small memtable.
+    pub fn foresee(&self, keys: &[&[u8]], hashes: &[u64], wanted: u32) -> u32 {
+        if self.bytes() < BYTES_MIN {
+            return 0;
+        }
+        let places = || (0..keys.len().min(FORESEEN_MAX)).filter(|place| wanted >> place & 1 == 1);
+        if let Some(filter) = self.filter.get() {
+            places().for_each(|place| filter.prefetch(hashes[place]));
+        }
+        let wanted =
+            places().filter(|&place| self.may_contain(hashes[place])).fold(0, |wanted, place| wanted | 1 << place);
+        if wanted == 0 { 0 } else { self.search_in_step(keys, wanted) }
     }
 
     /// [`Memtable::foresee`], however small it is.
-    pub(super) fn search_in_step(&self, keys: &[&[u8]]) -> u32 {
+    pub(super) fn search_in_step(&self, keys: &[&[u8]], wanted: u32) -> u32 {
         let top = self.height.load(Ordering::Relaxed) - 1;
         let mut searches: [Option<Search<'_>>; FORESEEN_MAX] = std::array::from_fn(|place| {
-            let target = Target::new(keys.get(place)?, SEQ_MAX);
+            let target = Target::new(keys.get(place).filter(|_| wanted >> place & 1 == 1)?, SEQ_MAX);
             // SAFETY: the head has all levels.
             let next = unsafe { self.head.next(top) };
             next.prefetch();
@@ -49,7 +59,7 @@ impl Memtable {
         let searches = &mut searches[..keys.len().min(FORESEEN_MAX)];
         // SAFETY: all leaves and records that they come by are this memtable's, and live as long as it does.
         unsafe {
-            let mut under_way = (1_u32 << searches.len()) - 1;
+            let mut under_way = wanted & ((1_u32 << searches.len()) - 1);
             while under_way != 0 {
                 for (place, search) in searches.iter_mut().enumerate() {
                     if let (true, Some(search)) = (under_way >> place & 1 == 1, search)
@@ -70,7 +80,7 @@ impl Memtable {
             }
             let is_here =
                 |search: &Search<'_>| !search.record.is_null() && search.record.entry().key == search.target.key;
-            let here = searches.iter().flatten().enumerate().filter(|(_, search)| is_here(search));
+            let here = searches.iter().enumerate().filter(|(_, search)| search.as_ref().is_some_and(is_here));
             here.fold(0, |found, (place, _)| found | 1 << place)
         }
     }

@@ -13,6 +13,7 @@
 
 mod arena;
 mod cursor;
+mod filter;
 mod foresee;
 mod leaf;
 mod record;
@@ -21,17 +22,18 @@ mod tests;
 
 use std::cmp::Ordering::{Equal, Greater, Less};
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use weir_io::{Memory, Rng, Unbooked};
 
 use crate::entry::{Entry, SEQ_MAX, Seq};
-use crate::table::common_prefix;
+use crate::table::{common_prefix, filter::hash};
 use crate::value::{Found, Value};
 use arena::Arena;
 pub use cursor::MemtableCursor;
+use filter::Filter;
 pub use foresee::FORESEEN_MAX;
 use leaf::{HEIGHT_MAX, LEAF_RECORDS, Leaf, Look};
 use record::{Record, Target};
@@ -42,6 +44,10 @@ pub struct Memtable {
     head: Leaf,
     /// Levels in use: a search starts at the top one. A stale value costs steps, never an answer.
     height: AtomicUsize,
+    /// Of a large memtable: complete.
+    filter: OnceLock<Filter>,
+    /// When it is sealed; a guess that decides about the filter.
+    full_bytes: usize,
     /// Bytes and number of entries, for `bytes` and `len`.
     used_bytes: AtomicUsize,
     entries: AtomicUsize,
@@ -59,6 +65,10 @@ struct Writer {
     head_bytes: usize,
     /// The last leaf: inserts in ascending order need no search.
     last: Leaf,
+    /// The filter that is not complete, and the first leaf whose entries it has not.
+    unfinished: Option<(Filter, Leaf)>,
+    /// Bytes of the filter, complete or not.
+    filter_bytes: usize,
     /// Draws tower heights. A fixed seed: the same inserts build the same list.
     rng: Rng,
 }
@@ -72,20 +82,23 @@ unsafe impl Sync for Memtable {}
 impl Memtable {
     /// An empty memtable that nobody counts; takes about 1 KiB.
     pub fn new() -> Arc<Self> {
-        Self::booked_to(Arc::new(Unbooked))
+        Self::booked_to(Arc::new(Unbooked), 64 << 20)
     }
 
     /// An empty memtable whose arena is booked to `memory`, until the last reader lets go. Not booked is what an empty one takes: nobody could
-    /// get that back by flushing it.
-    pub fn booked_to(memory: Arc<dyn Memory>) -> Arc<Self> {
+    /// get that back by flushing it. It will have about `full_bytes` when it is sealed.
+    pub fn booked_to(memory: Arc<dyn Memory>, full_bytes: usize) -> Arc<Self> {
         let mut leaves = Arena::new(leaf::ALIGN);
         let (head, bytes) = Leaf::new(&mut leaves, HEIGHT_MAX, Record::NULL, 0);
         let head_bytes = leaves.allocated_bytes();
         let records = Arena::new(record::ALIGN);
-        let writer = Writer { records, leaves, head_bytes, last: head, rng: Rng::new(0x5717) };
+        let rng = Rng::new(0x5717);
+        let writer = Writer { records, leaves, head_bytes, last: head, unfinished: None, filter_bytes: 0, rng };
         Arc::new(Memtable {
             head,
             height: AtomicUsize::new(1),
+            filter: OnceLock::new(),
+            full_bytes,
             used_bytes: AtomicUsize::new(bytes),
             entries: AtomicUsize::new(0),
             writer: Mutex::new(writer),
@@ -101,6 +114,12 @@ impl Memtable {
     pub fn insert(&self, entry: Entry<'_>) {
         let mut writer = self.writer.lock();
         let target = Target::new(entry.key, entry.seq);
+        let hash = writer.filter(self).map(|filter| {
+            let hash = hash(entry.key);
+            // Needed after the search, which waits for memory, too.
+            filter.prefetch(hash);
+            hash
+        });
         let (record, mut bytes) = Record::new(&mut writer.records, &entry);
         // SAFETY: all leaves and records are of this memtable, and the lock makes this the writer.
         unsafe {
@@ -117,15 +136,47 @@ impl Memtable {
                 }
                 look = leaf.look(&target);
             }
+            if let (Some(filter), Some(hash)) = (writer.filter(self), hash) {
+                filter.add(hash);
+            }
             leaf.insert(look.position, record);
         }
         self.used_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.entries.fetch_add(1, Ordering::Relaxed);
+        if self.filter.get().is_none() {
+            self.go_on_with_filter(&mut writer);
+        }
         // The head's chunk is not booked. Changes with a new chunk only.
         let (taken, booked) = (writer.allocated_bytes() - writer.head_bytes, self.booked_bytes.load(Ordering::Relaxed));
         if taken > booked {
             self.booked_bytes.store(taken, Ordering::Relaxed);
             self.memory.take(taken - booked);
+        }
+    }
+
+    /// Begins with the filter when it is time, then adds a leaf at a time. Later inserts add themselves; and a leaf that splits leaves its
+    /// entries to one that is still ahead, or had them added.
+    fn go_on_with_filter(&self, writer: &mut Writer) {
+        let Some((filter, leaf)) = writer.unfinished.take() else {
+            if Filter::is_due(self.bytes(), self.len(), self.full_bytes) {
+                let filter = Filter::new(self.full_bytes);
+                writer.filter_bytes = filter.bytes();
+                writer.unfinished = Some((filter, self.head));
+            }
+            return;
+        };
+        let mut records = [Record::NULL; LEAF_RECORDS];
+        // SAFETY: a leaf of this memtable, and its records.
+        let next = unsafe {
+            let (count, next) = leaf.copy(&mut records);
+            records[..count].iter().for_each(|record| filter.add(hash(record.entry().key)));
+            next
+        };
+        if next.is_null() {
+            // Nobody else sets it: the lock is held.
+            let _ = self.filter.set(filter);
+        } else {
+            writer.unfinished = Some((filter, next));
         }
     }
 
@@ -161,6 +212,12 @@ impl Memtable {
         }
     }
 
+    /// False means that no key with this [`filter::hash`](crate::table::filter::hash) is here that the caller can know of.
+    #[inline]
+    pub fn may_contain(&self, hash: u64) -> bool {
+        self.filter.get().is_none_or(|filter| filter.may_contain(hash))
+    }
+
     /// The newest version of `key` with a sequence number of at most `at`; it may be a tombstone.
     pub fn get(self: &Arc<Self>, key: &[u8], at: Seq) -> Option<Found> {
         let target = Target::new(key, at);
@@ -193,7 +250,7 @@ impl Memtable {
         self.used_bytes.load(Ordering::Relaxed)
     }
 
-    /// Bytes taken from the system: [`Memtable::bytes`] and the free rest of the last chunks. Waits for a running insert.
+    /// Bytes taken from the system: [`Memtable::bytes`], the free rest of the last chunks, and the filter. Waits for a running insert.
     pub fn allocated_bytes(&self) -> usize {
         self.writer.lock().allocated_bytes()
     }
@@ -294,8 +351,13 @@ impl Memtable {
 }
 
 impl Writer {
+    /// Where a new key goes besides.
+    fn filter<'a>(&'a self, memtable: &'a Memtable) -> Option<&'a Filter> {
+        memtable.filter.get().or(self.unfinished.as_ref().map(|(filter, _)| filter))
+    }
+
     fn allocated_bytes(&self) -> usize {
-        self.records.allocated_bytes() + self.leaves.allocated_bytes()
+        self.records.allocated_bytes() + self.leaves.allocated_bytes() + self.filter_bytes
     }
 
     /// 1 with probability 3/4, 2 with 3/16, and so on.

@@ -4,14 +4,29 @@ use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use proptest::prelude::*;
-use weir_io::Rng;
+use weir_io::{Memory, Rng, Unbooked};
 
 use super::{FORESEEN_MAX, Memtable};
 use crate::cursor::{Cursor, Step};
 use crate::entry::{Entry, Kind, SEQ_MAX, Seq};
+use crate::table::filter::hash;
+
+/// Bytes that are booked.
+#[derive(Default)]
+struct Counted(AtomicUsize);
+
+impl Memory for Counted {
+    fn take(&self, bytes: usize) {
+        self.0.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.0.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
 
 /// What an entry holds beside key and sequence number.
 type Rest = (Kind, u64, Vec<u8>);
@@ -88,7 +103,8 @@ proptest! {
         let wanted: Vec<&[u8]> = probes.iter().map(|(key, _)| &key[..]).take(FORESEEN_MAX).collect();
         let is_here = |key: &[u8]| model.keys().any(|(here, _)| here == key);
         let expected = wanted.iter().enumerate().fold(0, |mask, (place, key)| mask | u32::from(is_here(key)) << place);
-        prop_assert_eq!(memtable.search_in_step(&wanted), expected);
+        prop_assert_eq!(memtable.search_in_step(&wanted, u32::MAX), expected);
+        prop_assert_eq!(memtable.search_in_step(&wanted, 0b1010), expected & 0b1010);
         for (key, seq) in probes {
             let at = (key.clone(), Reverse(seq));
             let expected = model.range(at.clone()..).next().filter(|((found, _), _)| *found == key);
@@ -175,12 +191,56 @@ fn what_is_foreseen_is_what_is_there() {
     (0..1000).for_each(|number| put(number, b"v"));
     let there: Vec<[u8; 8]> = (0..40).map(key).collect();
     let there: Vec<&[u8]> = there.iter().map(|key| &key[..]).collect();
-    assert_eq!(memtable.foresee(&there), 0, "a small one is not searched");
+    let foresee = |keys: &[&[u8]], wanted| {
+        let hashes: Vec<u64> = keys.iter().map(|key| hash(key)).collect();
+        memtable.foresee(keys, &hashes, wanted)
+    };
+    assert_eq!(foresee(&there, u32::MAX), 0, "a small one is not searched");
     put(1000, &vec![0; 1 << 20]);
-    assert_eq!(memtable.foresee(&there), (1 << FORESEEN_MAX) - 1, "no more than it takes");
-    assert_eq!(memtable.foresee(&there[..3]), 0b111);
-    assert_eq!(memtable.foresee(&[]), 0);
-    assert_eq!(memtable.foresee(&[there[0], b"", there[1], &[255; 9]]), 0b101);
+    assert_eq!(foresee(&there, u32::MAX), (1 << FORESEEN_MAX) - 1, "no more than it takes");
+    assert_eq!(foresee(&there[..3], u32::MAX), 0b111);
+    assert_eq!(foresee(&[], u32::MAX), 0);
+    assert_eq!(foresee(&[there[0], b"", there[1], &[255; 9]], u32::MAX), 0b101);
+    assert_eq!(foresee(&[there[0], b"", there[1], &[255; 9]], 0b110), 0b100);
+}
+
+#[test]
+fn a_large_memtable_knows_without_a_search_what_it_has_not() {
+    let full_bytes = 4 << 20;
+    let memory = Arc::new(Counted::default());
+    let memtable = Memtable::booked_to(Arc::clone(&memory) as Arc<dyn Memory>, full_bytes);
+    let key = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
+    let passing =
+        |numbers: std::ops::Range<u64>| numbers.filter(|&number| memtable.may_contain(hash(&key(number)))).count();
+    let mut number = 0;
+    let mut was_complete = false;
+    while memtable.bytes() < full_bytes {
+        memtable.insert(Entry { key: &key(number), seq: 1, kind: Kind::Put, expire_at_ms: 0, value: &[7; 40] });
+        number += 1;
+        let is_complete = passing(1 << 40..(1 << 40) + 10) < 10;
+        assert!(is_complete || !was_complete, "once there it stays");
+        if is_complete != was_complete {
+            assert_eq!(passing(0..number), number as usize, "those of before, and those who came while it was made");
+            assert!((1 << 20..2 << 20).contains(&memtable.bytes()), "{}", memtable.bytes());
+        }
+        was_complete = is_complete;
+        if number.is_multiple_of(1000) {
+            assert_eq!(memory.0.load(Ordering::Relaxed), memtable.booked_bytes());
+        }
+    }
+    assert_eq!(passing(0..number), number as usize);
+    let passed = passing(1 << 40..(1 << 40) + 100_000);
+    assert!(passed < 5000, "{passed} of 100000 strangers");
+    let hashes: Vec<u64> = (0..3).map(|number| hash(&key(number))).collect();
+    let (here, strange) = ([key(0), key(2)], key(1 << 40));
+    assert_eq!(
+        memtable.foresee(&[&here[0], &strange, &here[1]], &[hashes[0], hash(&strange), hashes[2]], 0b111),
+        0b101
+    );
+    let unused = memtable.allocated_bytes() - memtable.bytes();
+    assert!((full_bytes / 64..full_bytes / 64 + (600 << 10)).contains(&unused), "{unused} bytes beside the entries");
+    drop(memtable);
+    assert_eq!(memory.0.load(Ordering::Relaxed), 0);
 }
 
 #[test]
@@ -202,8 +262,9 @@ fn large_entries_fit_between_small_ones() {
 
 #[test]
 fn readers_see_whole_entries_in_order_while_the_writer_goes_on() {
-    let (keys, rounds) = if cfg!(miri) { (8_u64, 6) } else { (300, 20) };
-    let memtable = Memtable::new();
+    // Enough for a filter, unless that would take all day.
+    let (keys, rounds) = if cfg!(miri) { (8_u64, 6) } else { (300, 60) };
+    let memtable = Memtable::booked_to(Arc::new(Unbooked), 2 << 20);
     // Everything up to this sequence number has been inserted.
     let published = AtomicU64::new(0);
     let key_of = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
@@ -220,7 +281,11 @@ fn readers_see_whole_entries_in_order_while_the_writer_goes_on() {
                     let number = rng.below(keys);
                     // Key `number` was written at 1 + number + keys * round.
                     let expected = (seen > number).then(|| seen - (seen - 1 - number) % keys);
-                    memtable.search_in_step(&[&key_of(number), &key_of(number + 1), &key_of(number + 2)]);
+                    memtable.search_in_step(&[&key_of(number), &key_of(number + 1), &key_of(number + 2)], 0b111);
+                    assert!(
+                        expected.is_none() || memtable.may_contain(hash(&key_of(number))),
+                        "key {number} at {seen}"
+                    );
                     let found = memtable.get(&key_of(number), seen);
                     assert_eq!(found.as_ref().map(|f| f.seq), expected, "key {number} at {seen}");
                     if let Some(found) = found {
@@ -253,6 +318,7 @@ fn readers_see_whole_entries_in_order_while_the_writer_goes_on() {
             published.store(seq, Ordering::Release);
         }
     });
+    assert!(cfg!(miri) || !(0..100).all(|number| memtable.may_contain(number)), "it has a filter");
 }
 
 #[test]

@@ -61,8 +61,8 @@ enum Outcome {
 }
 
 /// The newest version of `key` at or before `at` in the memtables of `view`.
-fn in_memory(view: &View, key: &[u8], at: Seq) -> Option<Found> {
-    memtables(view).find_map(|memtable| memtable.get(key, at))
+fn in_memory(view: &View, key: &[u8], hash: u64, at: Seq) -> Option<Found> {
+    memtables(view).filter(|memtable| memtable.may_contain(hash)).find_map(|memtable| memtable.get(key, at))
 }
 
 /// The newest first.
@@ -101,19 +101,20 @@ fn in_tables(view: &View, key: &[u8], hash: u64, at: Seq, mut place: Place) -> R
 pub fn foresee(view: &View, keys: &[&[u8]]) {
     // One alone has nobody to wait with.
     for keys in keys.chunks(FORESEEN_MAX).filter(|keys| keys.len() > 1) {
+        let mut hashes = [0; FORESEEN_MAX];
+        hashes.iter_mut().zip(keys).for_each(|(hash, key)| *hash = filter::hash(key));
         let mut missing = (1_u32 << keys.len()) - 1;
         for memtable in memtables(view) {
-            missing &= !memtable.foresee(keys);
+            missing &= !memtable.foresee(keys, &hashes, missing);
             if missing == 0 {
                 break;
             }
         }
         for (place, key) in keys.iter().enumerate() {
             if missing >> place & 1 == 1 {
-                let hash = filter::hash(key);
                 let upper = view.version.level(0).iter().filter(|run| run.meta.overlaps(key, key));
                 let deeper = (1..LEVELS).filter_map(|level| view.version.find(level, key));
-                upper.chain(deeper).for_each(|file| file.table.prefetch(hash));
+                upper.chain(deeper).for_each(|file| file.table.prefetch(hashes[place]));
             }
         }
     }
@@ -132,10 +133,10 @@ pub fn get(view: &Arc<View>, key: &[u8], at: Seq) -> Lookup {
 /// Like [`get`], tombstones included.
 #[inline]
 pub fn get_version(view: &Arc<View>, key: &[u8], at: Seq) -> Lookup {
-    if let Some(found) = in_memory(view, key, at) {
+    let hash = filter::hash(key);
+    if let Some(found) = in_memory(view, key, hash, at) {
         return Lookup::Ready(Some(Ok(Some(found))));
     }
-    let hash = filter::hash(key);
     match in_tables(view, key, hash, at, Place::START) {
         Err(error) => Lookup::Ready(Some(Err(error))),
         Ok(Outcome::Done(answer)) => Lookup::Ready(Some(Ok(answer))),

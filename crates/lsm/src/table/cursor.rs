@@ -17,9 +17,27 @@ pub struct CursorOptions {
     pub class: Class,
     /// Most bytes of one read, when it goes on sequentially. 0 = never more than the one block needed.
     pub readahead_bytes: usize,
-    /// True for clients: blocks go into the cache, and the window grows with use. False for whoever reads everything once (compaction,
-    /// backup): the cache is asked but left alone, the window is at its limit from the start, and the next one is fetched in advance.
-    pub fill_cache: bool,
+    /// What the block cache has to do with it.
+    pub caching: Caching,
+}
+
+/// What a cursor does with the block cache, which it asks in any case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Caching {
+    /// For clients: blocks go in, and the window of what is read at once grows with use.
+    Fill,
+    /// For whoever reads everything once: it is left alone, the window is at its limit from the start, and the next one is fetched in advance.
+    Leave,
+    /// The same for whoever writes it all anew, front to back: what is behind may go to make room for what was made of it ([`TableCache::pass`](crate::cache::TableCache::pass)).
+    Pass,
+}
+
+impl Caching {
+    /// Whether it is for clients.
+    #[inline]
+    pub(super) fn fills(self) -> bool {
+        self == Caching::Fill
+    }
 }
 
 /// A position in a table; see [`Table::cursor`].
@@ -90,7 +108,12 @@ impl TableCursor {
                 Some(Err(error)) => return self.fail(error),
                 Some(Ok(block)) => block,
             };
-            self.block = Some((number, block));
+            if let Some((passed, _)) = self.block.replace((number, block))
+                && self.options.caching == Caching::Pass
+                && passed < number
+            {
+                self.table.cache().pass(self.table.block(passed).offset);
+            }
             let found = match goal {
                 Goal::First => self.first_in_block(),
                 Goal::Last => self.last_in_block(),
@@ -124,7 +147,7 @@ impl TableCursor {
         }
         let offset = self.table.block(number).offset;
         let cache = self.table.cache();
-        if self.options.fill_cache { cache.get(offset).map(Ok) } else { cache.peek(offset).map(Ok) }
+        if self.options.caching.fills() { cache.get(offset).map(Ok) } else { cache.peek(offset).map(Ok) }
     }
 
     fn fail(&mut self, error: Error) -> Step {

@@ -90,13 +90,19 @@ impl Filter {
 
     #[inline]
     fn lane(&self, hash: u64) -> usize {
-        (((hash >> 32) * self.lanes.len() as u64) >> 32) as usize
+        lane_of(hash, self.lanes.len())
     }
+}
+
+/// Which of so many lanes belongs to `hash`.
+#[inline]
+pub(crate) fn lane_of(hash: u64, lanes: usize) -> usize {
+    (((hash >> 32) * lanes as u64) >> 32) as usize
 }
 
 /// The bit of each word that belongs to `hash`.
 #[inline]
-fn mask(hash: u64) -> [u64; 8] {
+pub(crate) fn mask(hash: u64) -> [u64; 8] {
     SALT.map(|salt| 1 << ((hash as u32).wrapping_mul(salt) >> 26))
 }
 

@@ -20,7 +20,7 @@ mod writer;
 
 pub use block::Block;
 pub(crate) use block::Hint;
-pub use cursor::{CursorOptions, TableCursor};
+pub use cursor::{Caching, CursorOptions, TableCursor};
 pub use format::{BlockAddress, Compression, TableOptions, TableSummary};
 pub(crate) use index::common_prefix;
 pub use reader::{Fresh, Table, TableGet};

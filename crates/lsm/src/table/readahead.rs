@@ -55,7 +55,7 @@ impl Readahead {
     pub(super) fn get(&self, table: &Table, number: usize, options: &CursorOptions) -> Option<Result<Arc<Block>>> {
         let chunk = self.current.as_ref().filter(|chunk| chunk.blocks.contains(&number))?;
         let address = table.block(number);
-        Some(if options.fill_cache {
+        Some(if options.caching.fills() {
             table.decode_copy(address, &chunk.span).map(|block| {
                 let block = Arc::new(block);
                 table.cache().insert(address.offset, &block, false);
@@ -84,7 +84,7 @@ impl Readahead {
         let span = Span::new(table.path(), coming.offset, coming.len, result?)?;
         let next = coming.blocks.end;
         self.current = Some(Chunk { blocks: coming.blocks, span });
-        if !options.fill_cache && next < table.blocks() && !table.cache().contains(table.block(next).offset) {
+        if !options.caching.fills() && next < table.blocks() && !table.cache().contains(table.block(next).offset) {
             let blocks = forward(table, next, self.window_bytes);
             if pages(table, &blocks).1 <= self.window_bytes.max(AHEAD_BYTES_MAX) {
                 self.coming = Some(submit(table, blocks, options));
@@ -97,7 +97,7 @@ impl Readahead {
     fn plan(&mut self, table: &Table, number: usize, way: Way, options: &CursorOptions) -> Range<usize> {
         let limit = options.readahead_bytes as u64;
         self.window_bytes = match way {
-            _ if !options.fill_cache => limit,
+            _ if !options.caching.fills() => limit,
             Way::Jump => 0,
             Way::Forward | Way::Backward => (self.window_bytes * 2).max(2 * PAGE as u64).min(limit),
         };

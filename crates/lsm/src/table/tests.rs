@@ -140,12 +140,12 @@ proptest! {
         options in options(),
         probes in proptest::collection::vec((keys(), prop_oneof![0_u64..45, Just(SEQ_MAX)]), 1..30),
         readahead_bytes in prop_oneof![Just(0_usize), Just(2 * PAGE), Just(64 << 10)],
-        fill_cache in any::<bool>(),
+        caching in prop_oneof![Just(Caching::Fill), Just(Caching::Leave), Just(Caching::Pass)],
     ) {
         let bench = Bench::new();
         let table = bench.table(options, &model);
         prop_assert!(bench.sim.block_on(table.verify(Class::Maintenance)).is_ok());
-        let cursor_options = CursorOptions { class: Class::Read, readahead_bytes, fill_cache };
+        let cursor_options = CursorOptions { class: Class::Read, readahead_bytes, caching };
         let mut cursor = table.cursor(cursor_options);
         let known: Vec<_> = model.keys().map(|(key, Reverse(seq))| (key.clone(), *seq)).collect();
         for (key, seq) in probes.into_iter().chain(known) {
@@ -180,11 +180,11 @@ proptest! {
         model in models(),
         options in options(),
         readahead_bytes in prop_oneof![Just(0_usize), Just(64 << 10)],
-        fill_cache in any::<bool>(),
+        caching in prop_oneof![Just(Caching::Fill), Just(Caching::Leave), Just(Caching::Pass)],
     ) {
         let bench = Bench::new();
         let table = bench.table(options, &model);
-        let mut cursor = table.cursor(CursorOptions { class: Class::Read, readahead_bytes, fill_cache });
+        let mut cursor = table.cursor(CursorOptions { class: Class::Read, readahead_bytes, caching });
         prop_assert!(cursor.entry().is_none());
         let step = cursor.seek_first();
         bench.finish(&mut cursor, step).expect("the disk is well");
@@ -367,7 +367,8 @@ fn every_flipped_bit_is_detected_or_harmless() {
 /// Everything in the table, read with a cursor and then with point reads.
 fn read_all(bench: &Bench) -> Result<Model> {
     let table = bench.open()?;
-    let mut cursor = table.cursor(CursorOptions { class: Class::Read, readahead_bytes: 64 << 10, fill_cache: false });
+    let mut cursor =
+        table.cursor(CursorOptions { class: Class::Read, readahead_bytes: 64 << 10, caching: Caching::Leave });
     let step = cursor.seek_first();
     bench.finish(&mut cursor, step)?;
     let mut entries = Model::new();
@@ -407,7 +408,7 @@ fn a_scan_reads_ahead_and_a_seek_does_not() {
     let model = plain(4000, 1000);
     let table = bench.table(TableOptions::default(), &model);
     let (first, _) = model.iter().nth(2000).expect("there are 4000");
-    let client = CursorOptions { class: Class::Read, readahead_bytes: 128 << 10, fill_cache: true };
+    let client = CursorOptions { class: Class::Read, readahead_bytes: 128 << 10, caching: Caching::Fill };
     let mut cursor = table.cursor(client);
     let step = cursor.seek(&first.0, SEQ_MAX);
     bench.finish(&mut cursor, step).expect("the disk is well");
@@ -422,7 +423,7 @@ fn a_scan_reads_ahead_and_a_seek_does_not() {
     assert_eq!((read.ops, read.bytes), (8, 127 * PAGE as u64));
     assert_eq!(bench.cache.usage_of(OWNER).entries, 101);
 
-    let compaction = CursorOptions { class: Class::CompactDeep, readahead_bytes: 512 << 10, fill_cache: false };
+    let compaction = CursorOptions { class: Class::CompactDeep, readahead_bytes: 512 << 10, caching: Caching::Leave };
     let mut cursor = table.cursor(compaction);
     let mut step = cursor.seek_first();
     let mut entries = 0;
@@ -446,7 +447,7 @@ fn a_merge_holds_one_long_value_of_each_source() {
     let bench = Bench::new();
     let table = bench.table(TableOptions::default(), &plain(4, 2 << 20));
     let mut cursor =
-        table.cursor(CursorOptions { class: Class::CompactL0, readahead_bytes: 256 << 10, fill_cache: false });
+        table.cursor(CursorOptions { class: Class::CompactL0, readahead_bytes: 256 << 10, caching: Caching::Leave });
     let mut step = cursor.seek_first();
     for read in 1..=4 {
         bench.finish(&mut cursor, step).expect("the disk is well");
@@ -460,7 +461,8 @@ fn a_merge_holds_one_long_value_of_each_source() {
 fn a_scan_backwards_reads_ahead_backwards() {
     let bench = Bench::new();
     let table = bench.table(TableOptions::default(), &plain(400, 1000));
-    let mut cursor = table.cursor(CursorOptions { class: Class::Read, readahead_bytes: 128 << 10, fill_cache: true });
+    let mut cursor =
+        table.cursor(CursorOptions { class: Class::Read, readahead_bytes: 128 << 10, caching: Caching::Fill });
     let mut step = cursor.seek_last();
     let mut entries = 0;
     loop {
@@ -487,7 +489,7 @@ fn what_is_pinned_is_read_once() {
     }
     let before = bench.fs.count(Class::CompactL0, OpKind::Read);
     let mut cursor =
-        table.cursor(CursorOptions { class: Class::CompactL0, readahead_bytes: 1 << 20, fill_cache: false });
+        table.cursor(CursorOptions { class: Class::CompactL0, readahead_bytes: 1 << 20, caching: Caching::Leave });
     assert_eq!(cursor.seek_first(), Step::Ready);
     let mut entries = 0;
     while cursor.entry().is_some() {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use weir_io::{Class, Result, Turn, yield_now};
 
-use super::cursor::CursorOptions;
+use super::cursor::{Caching, CursorOptions};
 use super::filter;
 use super::format::TableSummary;
 use super::reader::Table;
@@ -18,7 +18,7 @@ impl Table {
     /// Reads every block, and checks checksums, the order of all entries, that each entry is where index and filter lead to, and that
     /// the summary tells the truth. Opening the table has checked footer, index and filter.
     pub async fn verify(self: &Arc<Self>, class: Class) -> Result<()> {
-        let mut cursor = self.cursor(CursorOptions { class, readahead_bytes: READ_BYTES, fill_cache: false });
+        let mut cursor = self.cursor(CursorOptions { class, readahead_bytes: READ_BYTES, caching: Caching::Leave });
         let mut seen = Seen::default();
         let mut turn = Turn::new();
         let mut step = cursor.seek_first();

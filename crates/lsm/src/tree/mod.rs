@@ -35,7 +35,7 @@ use crate::read::scan::{Range, Scan};
 use crate::read::view::{Sealed, View};
 use crate::snapshot::{Snapshot, Snapshots};
 use crate::stall::{Stall, stall};
-use crate::table::CursorOptions;
+use crate::table::{Caching, CursorOptions};
 use crate::version::manifest::Manifest;
 use crate::version::{Garbage, Version};
 
@@ -168,7 +168,8 @@ impl Tree {
     pub fn scan(&self, range: Range, snapshot: Option<&Snapshot>) -> Scan {
         let view = self.view.load_full();
         let at = snapshot.map_or_else(|| self.published(), Snapshot::seq);
-        let options = CursorOptions { class: Class::Read, readahead_bytes: SCAN_READAHEAD_BYTES, fill_cache: true };
+        let options =
+            CursorOptions { class: Class::Read, readahead_bytes: SCAN_READAHEAD_BYTES, caching: Caching::Fill };
         Scan::new(&view, range, at, self.env.clock.unix_ms(), options)
     }
 
@@ -228,7 +229,10 @@ impl Tree {
             return;
         }
         let mut next = View::clone(&view);
-        let memtable = std::mem::replace(&mut next.memtable, Memtable::booked_to(Arc::clone(&self.env.memory)));
+        let memtable = std::mem::replace(
+            &mut next.memtable,
+            Memtable::booked_to(Arc::clone(&self.env.memory), self.options.write_buffer_bytes),
+        );
         let sealed_at = self.env.clock.now();
         state.sealed_at = [Some(sealed_at), state.sealed_at[0]];
         let epoch = state.next_epoch;

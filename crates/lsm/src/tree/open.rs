@@ -97,7 +97,7 @@ impl Tree {
             next_job: 0,
             doubtful: Vec::new(),
         };
-        let memtable = Memtable::booked_to(Arc::clone(&env.memory));
+        let memtable = Memtable::booked_to(Arc::clone(&env.memory), options.write_buffer_bytes);
         let view = View { memtable, sealed: Vec::new(), version: Arc::new(version) };
         let tree = Arc::new(Tree {
             env,
