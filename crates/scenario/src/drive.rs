@@ -219,6 +219,6 @@ fn params(plan: &Plan, config: &NodeConfig) -> Map<String, Value> {
         "sync_interval_ms": config.sync_interval / 1_000_000,
         "flush_threads": "one per partition",
         "compactions_per_partition": COMPACTIONS_PER_PARTITION,
-        "deferral_memory_bytes_at_scale_1": plan.deferral_memory() as u64,
+        "deferral_memory_bytes_at_scale_1": plan.deferral_memory().map(|bytes| bytes as u64),
     }))
 }

@@ -209,10 +209,14 @@ impl Plan {
         levels
     }
 
-    /// Bytes that deferral may have to hold in memory at scale 1: everything that is written while it lasts (FX-26).
-    pub fn deferral_memory(&self) -> f64 {
+    /// Bytes that deferral may have to hold in memory at scale 1: everything that is written while it lasts (FX-26). `None` where the load is not
+    /// a shortage from its beginning to its end.
+    pub fn deferral_memory(&self) -> Option<f64> {
+        if !matches!(self.pattern, Pattern::Steady) {
+            return None;
+        }
         let rates: f64 = (0..usize::from(self.args.partitions)).map(|partition| self.writes_per_sec(partition)).sum();
-        rates * f64::from(self.args.item_bytes) * self.args.seconds as f64 * self.args.scale as f64
+        Some(rates * f64::from(self.args.item_bytes) * self.args.seconds as f64 * self.args.scale as f64)
     }
 
     /// Every parameter by its name, and what followed from them: `more`, an object.

@@ -27,13 +27,16 @@ pub fn heading(plan: &Plan) -> String {
         rate(plan.log_bandwidth()),
         rate(plan.read_bandwidth()),
     );
-    let _ = writeln!(
-        text,
-        "log synced every {} ms; one flush at a time per partition; deferring it all for {} s takes up to {} of memory at scale 1",
-        plan.sync_interval() / 1_000_000,
-        args.seconds,
-        size(plan.deferral_memory())
-    );
+    let _ = write!(text, "log synced every {} ms; one flush at a time per partition", plan.sync_interval() / 1_000_000);
+    if let Some(bytes) = plan.deferral_memory() {
+        let _ = write!(
+            text,
+            "; deferring it all for {} s takes up to {} of memory at scale 1",
+            plan.args.seconds,
+            size(bytes)
+        );
+    }
+    text.push('\n');
     text
 }
 

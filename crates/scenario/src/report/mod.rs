@@ -29,7 +29,7 @@ pub fn page(plan: &Plan, runs: &[Run], stages: &[&str]) -> String {
             ["load", format!("{} s", args.seconds)],
             ["scale", format!("1 : {}", args.scale)],
             ["preloaded", size((plan.items() * u64::from(args.item_bytes) * u64::from(args.partitions)) as f64)],
-            ["memory to defer it all, at scale 1", size(plan.deferral_memory())],
+            ["memory to defer it all, at scale 1", plan.deferral_memory().map(size)],
             ["seed", args.seed.to_string()],
         ],
         "from": 0,

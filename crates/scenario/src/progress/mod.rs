@@ -1,4 +1,6 @@
-//! A bar for each run on a terminal; nothing anywhere else.
+//! A bar for each run on a terminal, and a line now and then where standard error is a file.
+
+mod lines;
 
 use std::io::IsTerminal;
 
@@ -13,7 +15,7 @@ impl Default for Progress {
         Self(MultiProgress::with_draw_target(if shown {
             ProgressDrawTarget::stderr_with_hz(5)
         } else {
-            ProgressDrawTarget::hidden()
+            ProgressDrawTarget::term_like_with_hz(Box::new(lines::Lines::default()), 1)
         }))
     }
 }
@@ -21,8 +23,10 @@ impl Default for Progress {
 impl Progress {
     /// A bar called `name` that is full at `len`.
     pub fn bar(&self, name: &str, len: u64) -> ProgressBar {
-        let style = ProgressStyle::with_template("{prefix:>18.bold} {bar:32.cyan/dim} {pos:>5}/{len} s  {msg}")
-            .unwrap_or_else(|_| ProgressStyle::default_bar());
+        let style = ProgressStyle::with_template(
+            "{prefix:>18.bold} {bar:32.cyan/dim} {pos:>5}/{len} s  {msg}, about {eta} to go",
+        )
+        .unwrap_or_else(|_| ProgressStyle::default_bar());
         self.0.add(ProgressBar::new(len).with_style(style).with_prefix(name.to_owned()))
     }
 }
