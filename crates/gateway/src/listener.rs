@@ -224,12 +224,15 @@ async fn sweep<S: Store>(server: &Arc<Server<S>>, began: Nanos) {
 async fn spread<S: Store>(server: &Arc<Server<S>>) {
     let threads = server.settings.threads;
     let mut spread = Spread::new(threads);
-    let mut before = (server.clock.now(), server.stats.work(threads));
+    let look = || {
+        let now = server.clock.now();
+        (now, server.stats.work(threads, now))
+    };
+    let mut before = look();
     loop {
         pause(&server.clock, spread::LOOK_NANOS).await;
-        let now = (server.clock.now(), server.stats.work(threads));
-        let seconds = now.0.saturating_sub(before.0).max(1) as f64 / SECOND_NANOS as f64;
-        server.spread_over(spread.look(Done::between(&before.1, &now.1, seconds)));
+        let now = look();
+        server.spread_over(spread.look(Done::between(&before.1, &now.1, now.0.saturating_sub(before.0))));
         before = now;
     }
 }
@@ -264,7 +267,12 @@ fn start_thread<S: Store>(
     place: Place,
     doors: Arc<[mpsc::WeakSender<Arrival<S>>]>,
 ) -> io::Result<JoinHandle<()>> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let (falls_asleep, wakes_up) = (Arc::clone(&server), Arc::clone(&server));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .on_thread_park(move || falls_asleep.stats.thread(place.index).asleep.begin(falls_asleep.clock.now()))
+        .on_thread_unpark(move || wakes_up.stats.thread(place.index).asleep.end(wakes_up.clock.now()))
+        .build()?;
     let name = if place.is_long { "gateway-long" } else { "gateway" };
     std::thread::Builder::new().name(format!("{name}-{}", place.index)).spawn(move || {
         if place.is_long {

@@ -24,13 +24,15 @@ const FEWER: f64 = 0.95;
 /// A trial that has gained nothing is repeated after so many looks, then after twice as many, up to the second number. A wrong judgement,
 /// because the load fell just then, must not last; and a trial in vain may cost a third of what is served while it goes on.
 const WAIT_LOOKS: (u32, u32) = (10, 160);
-/// Where more or less is served than when it gained nothing, by this factor, it is another load, and may gain from more threads.
+/// Where more or less is served than when it gained nothing, by this factor, it is another load, and may gain from more threads: it waits a quarter as
+/// long. Not at once, or a load that goes up and down would be on trial half of the time.
 const OTHER_LOAD: f64 = 1.25;
 
 /// What threads did between two looks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Done {
-    /// Processor time of all, as a part of the time that passed: two busy threads have 2.0.
+    /// Time that they did not sleep, as a part of what passed: two busy threads have 2.0. One that waits for a disk or for a processor does not
+    /// sleep: it can serve no more than it does.
     pub(crate) busy: f64,
     /// The same of the busiest.
     pub(crate) busiest: f64,
@@ -39,16 +41,14 @@ pub(crate) struct Done {
 }
 
 impl Done {
-    /// What threads did in so many seconds.
-    pub(crate) fn between(before: &[Work], now: &[Work], seconds: f64) -> Self {
-        let mut done = Self::default();
+    /// What threads did in so many nanoseconds.
+    pub(crate) fn between(before: &[Work], now: &[Work], nanos: Nanos) -> Self {
+        let (nanos, mut done) = (nanos.max(1) as f64, Self::default());
         for (before, now) in before.iter().zip(now) {
-            let read = now.read.saturating_sub(before.read);
-            let busy =
-                if read == 0 { 0.0 } else { now.processor.saturating_sub(before.processor) as f64 / read as f64 };
+            let busy = (1.0 - now.asleep.saturating_sub(before.asleep) as f64 / nanos).max(0.0);
             done.busy += busy;
             done.busiest = done.busiest.max(busy);
-            done.rate += now.commands.saturating_sub(before.commands) as f64 / seconds;
+            done.rate += now.commands.saturating_sub(before.commands) as f64 * 1e9 / nanos;
         }
         done
     }
@@ -70,8 +70,8 @@ struct Trial {
 /// A trial that gained nothing.
 #[derive(Clone, Copy, Debug)]
 struct Vain {
-    /// What was served then.
-    rate: f64,
+    /// How many threads there were before it, and commands that they served in a second.
+    trial: Trial,
     /// Looks since then.
     looks: u32,
     /// Looks until it is repeated.
@@ -80,11 +80,8 @@ struct Vain {
 
 impl Vain {
     fn is_over(&self, rate: f64) -> bool {
-        self.looks >= self.wait || self.is_other(rate)
-    }
-
-    fn is_other(&self, rate: f64) -> bool {
-        rate > self.rate * OTHER_LOAD || rate * OTHER_LOAD < self.rate
+        let is_other = rate > self.trial.rate * OTHER_LOAD || rate * OTHER_LOAD < self.trial.rate;
+        self.looks >= if is_other { (self.wait / 4).max(WAIT_LOOKS.0) } else { self.wait }
     }
 }
 
@@ -93,7 +90,7 @@ impl Vain {
 pub(crate) struct Spread {
     threads: usize,
     serving: usize,
-    /// Until the next look connections are on their way, to more threads or to fewer.
+    /// Until the next look connections are on their way, to more threads or to fewer: those that are served ten times a second, which count most.
     is_settling: bool,
     /// The last [`LOOKS`] with these threads.
     lately: VecDeque<Done>,
@@ -115,7 +112,7 @@ impl Spread {
             }
             self.lately.push_back(done);
             let before = self.serving;
-            self.judge(done);
+            self.judge();
             if self.serving != before {
                 self.lately.clear();
                 self.is_settling = true;
@@ -124,51 +121,42 @@ impl Spread {
         self.serving
     }
 
-    fn judge(&mut self, last: Done) {
-        let has_seen_enough = self.lately.len() == LOOKS;
-        if let Some(trial) = self.trial {
-            if has_seen_enough {
-                self.end(trial);
-            }
-            return;
-        }
+    fn judge(&mut self) {
         if let Some(vain) = &mut self.vain {
             vain.looks += 1;
         }
-        if self.serving > 1 && has_seen_enough {
-            let busy = mean(self.lately.iter().map(|done| done.busy));
-            if busy <= FEWER * (self.serving - 1) as f64 {
-                self.serving -= 1;
-                return;
-            }
+        if self.lately.len() < LOOKS {
+            return;
         }
-        // After one look that is full, and not after several: what comes in a burst is waiting.
-        if last.is_full() && self.serving < self.threads {
-            let rate = mean(self.lately.iter().rev().take_while(|done| done.is_full()).map(|done| done.rate));
-            if self.vain.is_none_or(|vain| vain.is_over(rate)) {
-                self.trial = Some(Trial { from: self.serving, rate });
-                self.serving = (2 * self.serving).min(self.threads);
-            }
+        let rate = self.mean(|done| done.rate);
+        if let Some(trial) = self.trial.take() {
+            self.end(trial, rate);
+        } else if self.serving > 1 && self.mean(|done| done.busy) <= FEWER * (self.serving - 1) as f64 {
+            self.serving -= 1;
+        } else if self.serving < self.threads
+            && self.lately.iter().all(Done::is_full)
+            && self.vain.is_none_or(|vain| vain.trial.from != self.serving || vain.is_over(rate))
+        {
+            self.trial = Some(Trial { from: self.serving, rate });
+            self.serving = (2 * self.serving).min(self.threads);
         }
     }
 
-    fn end(&mut self, trial: Trial) {
-        self.trial = None;
-        if mean(self.lately.iter().map(|done| done.rate)) >= trial.rate * GAIN {
+    fn end(&mut self, trial: Trial, rate: f64) {
+        if rate >= trial.rate * GAIN {
             self.vain = None;
             return;
         }
         self.serving = trial.from;
-        let again = self.vain.filter(|vain| !vain.is_other(trial.rate));
+        let again = self.vain.filter(|vain| vain.trial.from == trial.from);
         let wait = again.map_or(WAIT_LOOKS.0, |vain| (2 * vain.wait).min(WAIT_LOOKS.1));
-        self.vain = Some(Vain { rate: trial.rate, looks: 0, wait });
+        self.vain = Some(Vain { trial, looks: 0, wait });
     }
-}
 
-/// Of at least one.
-fn mean(all: impl Iterator<Item = f64>) -> f64 {
-    let (sum, number) = all.fold((0.0, 0.0), |(sum, number), each| (sum + each, number + 1.0));
-    sum / number
+    /// Of what was seen lately, which is not nothing.
+    fn mean(&self, of: impl Fn(&Done) -> f64) -> f64 {
+        self.lately.iter().map(of).sum::<f64>() / self.lately.len() as f64
+    }
 }
 
 #[cfg(test)]
@@ -195,8 +183,17 @@ mod tests {
         let mut spread = Spread::new(6);
         let light = |_| Done { busy: 0.8, busiest: 0.8, rate: 80.0 };
         assert_eq!(run(&mut spread, 9, light), [1; 9]);
+        // Four looks that are full; then one in which connections move, four to judge, and the same four say that more may be tried.
         let served = run(&mut spread, 30, full(100.0));
-        assert_eq!([&served[..6], &served[6..12], &served[12..]], [&[2; 6][..], &[4; 6], &[6; 18]]);
+        assert_eq!(
+            [&served[..3], &served[3..9], &served[9..15], &served[15..]],
+            [&[1; 3][..], &[2; 6], &[4; 6], &[6; 15]]
+        );
+    }
+
+    /// The looks at which a trial of more than one thread began.
+    fn trials(served: &[usize]) -> Vec<usize> {
+        (0..served.len()).filter(|&look| served[look] == 2 && (look == 0 || served[look - 1] == 1)).collect()
     }
 
     #[test]
@@ -205,23 +202,23 @@ mod tests {
         // The clients are the slower side: two threads share what one did.
         let clients = |serving: usize| Done { busy: 1.0, busiest: 1.0 / serving as f64, rate: 100.0 };
         let served = run(&mut spread, 520, clients);
-        let begins = |&look: &usize| served[look] == 2 && (look == 0 || served[look - 1] == 1);
-        let begun: Vec<usize> = (0..served.len()).filter(begins).collect();
-        assert_eq!(begun, [0, 16, 42, 88, 174, 340, 506], "after 10, 20, 40, 80, 160 and 160 looks");
-        assert_eq!(served.iter().filter(|&&serving| serving == 2).count(), 5 * begun.len());
+        assert_eq!(trials(&served), [3, 19, 45, 91, 177, 343, 509], "after 10, 20, 40, 80, 160 and 160 looks");
+        assert_eq!(served.iter().filter(|&&serving| serving == 2).count(), 5 * 7);
         // More would be served now: found by the next trial, and kept.
         let served = run(&mut spread, 300, full(100.0));
-        assert_eq!(served.iter().position(|&serving| serving == 2), Some(506 + 166 - 520));
+        assert_eq!(trials(&served), [509 + 166 - 520]);
         assert_eq!(served[299], 2);
     }
 
     #[test]
-    fn another_load_is_tried_at_once() {
+    fn another_load_waits_a_quarter_as_long() {
         let vain = |_| Done { busy: 1.0, busiest: 1.0, rate: 100.0 };
-        for (rate, is_tried) in [(120.0, false), (126.0, true), (81.0, false), (79.0, true)] {
+        for (rate, first) in [(120.0, 80), (126.0, 20), (81.0, 80), (79.0, 20)] {
             let mut spread = Spread::new(2);
-            assert_eq!(run(&mut spread, 7, vain), [2, 2, 2, 2, 2, 1, 1]);
-            assert_eq!(spread.look(Done { rate, ..vain(1) }) == 2, is_tried, "{rate}");
+            let served = run(&mut spread, 97, vain);
+            assert_eq!(trials(&served), [3, 19, 45, 91]);
+            let other = |_| Done { rate, ..vain(1) };
+            assert_eq!(trials(&run(&mut spread, 81, other))[0], first, "{rate}");
         }
     }
 
@@ -230,13 +227,25 @@ mod tests {
         let mut spread = Spread::new(2);
         run(&mut spread, 9, |_| Done::default());
         let burst = |_| Done { busy: 1.0, busiest: 1.0, rate: 100.0 };
-        assert_eq!(run(&mut spread, 6, burst), [2, 2, 2, 2, 2, 1]);
+        assert_eq!(run(&mut spread, 9, burst), [1, 1, 1, 2, 2, 2, 2, 2, 1]);
+    }
+
+    #[test]
+    fn what_four_threads_gained_nothing_from_two_may() {
+        let mut spread = Spread::new(4);
+        let up_to_two =
+            |serving: usize| Done { busy: serving as f64, busiest: 1.0, rate: 100.0 * serving.min(2) as f64 };
+        let served = run(&mut spread, 60, up_to_two);
+        assert!(served.contains(&4) && spread.serving == 2);
+        run(&mut spread, 8, |_| Done::default());
+        assert_eq!(spread.serving, 1);
+        assert_eq!(run(&mut spread, 6, up_to_two), [1, 1, 1, 2, 2, 2]);
     }
 
     #[test]
     fn who_has_little_to_do_goes_one_by_one() {
         let mut spread = Spread::new(4);
-        run(&mut spread, 20, full(100.0));
+        run(&mut spread, 30, full(100.0));
         assert_eq!(spread.serving, 4);
         let some = |serving: usize| Done { busy: 1.0, busiest: 1.0 / serving as f64, rate: 100.0 };
         assert_eq!(run(&mut spread, 10, some), [4, 3, 3, 3, 3, 3, 2, 2, 2, 2]);

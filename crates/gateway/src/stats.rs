@@ -1,7 +1,7 @@
 //! Counters, one set per thread so that counting is a plain store to a line of its own cache.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use weir_io::Nanos;
@@ -26,6 +26,8 @@ pub(crate) struct ThreadStats {
     pub(crate) bytes_out: Counter,
     pub(crate) latency: Latency,
     pub(crate) busy: Busy,
+    /// In the node's counters only.
+    pub(crate) asleep: Asleep,
 }
 
 /// What a thread did, for whom these counters are.
@@ -58,11 +60,6 @@ impl Busy {
             self.read.store(now, Ordering::Relaxed);
             self.processor.store(processor_time(), Ordering::Relaxed);
         }
-    }
-
-    /// Processor time so far, and when that was read.
-    fn processor(&self) -> (Nanos, Nanos) {
-        (self.processor.load(Ordering::Relaxed), self.read.load(Ordering::Relaxed))
     }
 
     /// Turns and processor time since this was last asked.
@@ -110,6 +107,7 @@ impl ThreadStats {
             bytes_out: Counter::default(),
             latency: Latency::default(),
             busy: Busy::default(),
+            asleep: Asleep::default(),
         }
     }
 
@@ -137,12 +135,32 @@ impl ThreadStats {
 /// What a thread has done since the start.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Work {
-    /// Nanoseconds of processor time.
-    pub(crate) processor: Nanos,
-    /// When that was read: a thread that sleeps does not read it.
-    pub(crate) read: Nanos,
+    /// Nanoseconds that it slept, having nothing to do.
+    pub(crate) asleep: Nanos,
     /// Commands called.
     pub(crate) commands: u64,
+}
+
+/// How long a thread has slept; in one number, so that whoever asks while it falls asleep or wakes up gets no nonsense. Twice the nanoseconds while it
+/// is awake; while it sleeps twice those less the moment since when, and one.
+#[derive(Default)]
+pub(crate) struct Asleep(AtomicI64);
+
+impl Asleep {
+    /// The calling thread falls asleep.
+    pub(crate) fn begin(&self, now: Nanos) {
+        self.0.store((self.at(now) - now as i64) << 1 | 1, Ordering::Relaxed);
+    }
+
+    /// It is awake again.
+    pub(crate) fn end(&self, now: Nanos) {
+        self.0.store(self.at(now) << 1, Ordering::Relaxed);
+    }
+
+    fn at(&self, now: Nanos) -> i64 {
+        let coded = self.0.load(Ordering::Relaxed);
+        (coded >> 1) + if coded & 1 == 1 { now as i64 } else { 0 }
+    }
 }
 
 /// Counters of all threads.
@@ -217,17 +235,13 @@ impl Stats {
         self.threads[index].get_or_init(|| Box::new(ThreadStats::new()))
     }
 
-    /// What the first `threads` have done so far.
-    pub(crate) fn work(&self, threads: usize) -> Vec<Work> {
+    /// What the first `threads` have done until `now`.
+    pub(crate) fn work(&self, threads: usize, now: Nanos) -> Vec<Work> {
         let work = |thread: &ThreadStats| {
-            let (processor, read) = thread.busy.processor();
             let commands = thread.commands.iter().map(|calls| calls.load(Ordering::Relaxed)).sum();
-            Work { processor, read, commands }
+            Work { asleep: thread.asleep.at(now).max(0) as Nanos, commands }
         };
-        self.threads[..threads]
-            .iter()
-            .map(|thread| thread.get().map_or_else(Work::default, |thread| work(thread)))
-            .collect()
+        (0..threads).map(|index| work(self.thread(index))).collect()
     }
 
     /// Of the time that each thread was busy since this was last asked, the share in which it had a processor.
@@ -277,5 +291,24 @@ impl Stats {
             refused: self.refused.load(Ordering::Relaxed),
             cut: self.cut.load(Ordering::Relaxed),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_sleeps_is_seen_to_sleep_before_he_wakes() {
+        let asleep = Asleep::default();
+        assert_eq!(asleep.at(500), 0);
+        asleep.begin(1_000);
+        assert_eq!((asleep.at(1_000), asleep.at(1_700)), (0, 700));
+        asleep.end(2_000);
+        assert_eq!((asleep.at(2_000), asleep.at(9_000)), (1_000, 1_000));
+        asleep.begin(9_000);
+        asleep.begin(9_100);
+        asleep.end(9_400);
+        assert_eq!(asleep.at(9_500), 1_400);
     }
 }

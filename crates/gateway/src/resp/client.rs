@@ -68,6 +68,8 @@ pub(crate) struct Client {
     pub(super) names: Mutex<Names>,
     /// Ends the connection's task; `None` until the task is started.
     abort: Mutex<Option<AbortHandle>>,
+    /// Somebody has killed it. On its way from thread to thread it cannot be aborted, and ends where it arrives.
+    is_killed: AtomicBool,
 }
 
 impl Client {
@@ -78,6 +80,10 @@ impl Client {
 
     pub(super) fn phase(&self) -> Phase {
         Phase::of(self.phase.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn is_killed(&self) -> bool {
+        self.is_killed.load(Ordering::Relaxed)
     }
 
     /// Its thread turns to it.
@@ -188,6 +194,7 @@ impl Clients {
             resp3: AtomicBool::new(false),
             names: Mutex::default(),
             abort: Mutex::new(None),
+            is_killed: AtomicBool::new(false),
         });
         all.insert(id, Arc::clone(&client));
         self.count.store(all.len(), Ordering::Relaxed);
@@ -242,6 +249,7 @@ impl Clients {
 
     /// Cuts `client`, at its next wait.
     pub(super) fn kill(client: &Client) {
+        client.is_killed.store(true, Ordering::Relaxed);
         if let Some(abort) = &*client.abort.lock() {
             abort.abort();
         }

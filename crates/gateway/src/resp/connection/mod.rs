@@ -22,6 +22,7 @@ mod output;
 mod session;
 
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
@@ -149,7 +150,7 @@ pub(crate) fn begin<S: Store>(
 async fn serve<S: Store>(mut connection: Box<Connection<S>>, mut input: Input) -> Option<Moving<S>> {
     let id = connection.client.id;
     match AssertUnwindSafe(connection.run(&mut input)).catch_unwind().await {
-        Ok(Ok(Ending::Moves(to))) => return Some(Moving::new(connection, input, to)),
+        Ok(Ok(Ending::Moves { socket, to })) => return Some(Moving::new(connection, input, socket, to)),
         Ok(Ok(Ending::Closed)) => {}
         Ok(Err(error)) => tracing::debug!(client = id, %error, "connection ended"),
         // A mistake of ours: this connection ends, and nobody else's does (S16).
@@ -161,8 +162,11 @@ async fn serve<S: Store>(mut connection: Box<Connection<S>>, mut input: Input) -
 /// Why a connection is no longer served where it was.
 enum Ending {
     Closed,
-    /// To the thread with this number.
-    Moves(usize),
+    /// To the thread with this number, with a socket that no event loop has.
+    Moves {
+        socket: OwnedFd,
+        to: usize,
+    },
 }
 
 impl<S: Store> Connection<S> {
@@ -175,12 +179,15 @@ impl<S: Store> Connection<S> {
                 return Ok(Ending::Closed);
             }
         }
-        while !self.closing && !self.server.is_draining() {
+        while !self.closing && !self.client.is_killed() && !self.server.is_draining() {
             self.enter(if input.is_empty() { Phase::Idle } else { Phase::Receiving });
             let is_long = self.lately.belongs_to_long(input.wanted_bytes(), self.place);
             let home = self.server.home(self.client.id, is_long);
-            if home != self.place.index {
-                return Ok(Ending::Moves(home));
+            if home != self.place.index
+                // Where there are no more descriptors it is served where it is.
+                && let Ok(socket) = self.stream.as_fd().try_clone_to_owned()
+            {
+                return Ok(Ending::Moves { socket, to: home });
             }
             self.make_room_to_read(input).await;
             let received = input.fill(&mut self.stream).await?;

@@ -7,7 +7,7 @@
 
 use std::io;
 use std::net;
-use std::os::fd::AsFd;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use tokio::net::TcpStream;
@@ -56,13 +56,15 @@ impl Lately {
 pub(crate) struct Moving<S: Store> {
     connection: Box<Connection<S>>,
     input: Input,
+    /// A socket belongs to the event loop that it was registered with; this one is new.
+    socket: OwnedFd,
     /// The number of that thread.
     pub(crate) to: usize,
 }
 
 impl<S: Store> Moving<S> {
-    pub(super) fn new(connection: Box<Connection<S>>, input: Input, to: usize) -> Self {
-        Self { connection, input, to }
+    pub(super) fn new(connection: Box<Connection<S>>, input: Input, socket: OwnedFd, to: usize) -> Self {
+        Self { connection, input, socket, to }
     }
 
     /// Goes on at `place`, whose event loop the caller runs on, until it ends or moves again.
@@ -70,9 +72,7 @@ impl<S: Store> Moving<S> {
     /// # Errors
     /// The event loop cannot have it.
     pub(crate) fn arrive(mut self, place: Place) -> io::Result<impl Future<Output = Option<Self>> + Send> {
-        // A socket belongs to the event loop that it was registered with.
-        let socket = self.connection.stream.as_fd().try_clone_to_owned()?;
-        self.connection.stream = TcpStream::from_std(net::TcpStream::from(socket))?;
+        self.connection.stream = TcpStream::from_std(net::TcpStream::from(self.socket))?;
         self.connection.place = place;
         Ok(serve(self.connection, self.input))
     }
