@@ -41,8 +41,8 @@ pub struct TreeOptions {
     pub filter_bits_per_key: u32,
     /// Compression of each level's tables.
     pub compression: [Compression; LEVELS],
-    /// Tables written into the levels above this one go into the block cache as they are written, as far as it has room without throwing anything
-    /// out: reads and the merges that take them further find them there (FX-13, FX-26). 0 = none.
+    /// Tables written into the levels above this one go into the block cache as they are written, as far as it has room without throwing out
+    /// more than what a merge has passed and nobody had asked for: reads and the merges that take them further find them there (FX-13, FX-26). 0 = none.
     pub warm_levels: usize,
     /// Bytes of one background read or write. The gate splits what is too long for the device (house rule 6).
     pub io_bytes: usize,

@@ -141,13 +141,17 @@ impl Shard {
         self.pinned_bytes + self.warm_bytes
     }
 
-    /// Whether `bytes` more fit without anything having to go but what merges have passed; that goes into `gone`.
+    /// Whether `bytes` more fit without anything having to go but what merges have passed and nobody has asked for; as much of that as has to, goes into
+    /// `gone`.
     pub(super) fn make_room(&mut self, bytes: usize, capacity_bytes: usize, gone: &mut Vec<Arc<Block>>) -> bool {
+        if self.pinned_bytes + bytes > capacity_bytes {
+            return false;
+        }
         while self.small_bytes + self.main_bytes + self.pinned_bytes + bytes > capacity_bytes {
             let Some(key) = self.passed.pop_front() else { return false };
             let Some(slot) = self.map.get_mut(&key) else { continue };
             slot.is_passed = false;
-            if slot.uses == 0 && slot.queue != Queue::Pinned {
+            if slot.is_warm && slot.queue == Queue::Small && slot.uses == 0 {
                 gone.extend(self.remove(key));
             }
         }

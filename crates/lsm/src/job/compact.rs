@@ -115,7 +115,8 @@ fn oldest_epoch(pick: &Pick, version: &Version) -> u64 {
 }
 
 fn sources(tree: &Tree, pick: &Pick, version: &Version, class: Class) -> Vec<Source> {
-    let options = CursorOptions { class, readahead_bytes: tree.options.io_bytes, caching: Caching::Pass };
+    let caching = if tree.is_warm(pick.output_level) { Caching::Pass } else { Caching::Leave };
+    let options = CursorOptions { class, readahead_bytes: tree.options.io_bytes, caching };
     let mut sources = Vec::new();
     let mut levels: [Vec<Arc<TableFile>>; LEVELS] = Default::default();
     for (level, table) in inputs(pick, version) {

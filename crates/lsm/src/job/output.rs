@@ -45,8 +45,7 @@ impl<'a> Writer<'a> {
             let env = &self.tree.env;
             let options = self.tree.options.table(self.level);
             let writer = TableWriter::create(&env.fs, &path, options, env.tag(self.class)).await?;
-            let is_warm = self.level < self.tree.options.warm_levels && self.tree.knobs().warm;
-            let warm = is_warm.then(|| env.cache.table(env.owner));
+            let warm = self.tree.is_warm(self.level).then(|| env.cache.table(env.owner));
             self.current = Some((id, path, writer.warming(warm)));
         }
         let Some((_, _, writer)) = &mut self.current else { unreachable!("just opened") };

@@ -19,7 +19,6 @@ const BEGIN_BYTES_MIN: usize = 1 << 20;
 /// One with fewer entries is searched in two or three steps.
 const BEGIN_ENTRIES_MIN: usize = 2048;
 
-#[derive(Default)]
 #[repr(align(64))]
 struct Lane([AtomicU64; 8]);
 
@@ -39,7 +38,11 @@ impl Filter {
     /// An empty one for a memtable that will have `full_bytes`.
     pub(super) fn new(full_bytes: usize) -> Self {
         let lanes = (full_bytes / SHARE / size_of::<Lane>()).max(1);
-        Self { lanes: (0..lanes).map(|_| Lane::default()).collect() }
+        // From the system, whose pages are zero already and come one by one as keys are added: to write a megabyte of zeros here would hold up whoever
+        // inserts.
+        let lanes = Box::new_zeroed_slice(lanes);
+        // SAFETY: atomic integers, of which zero is one.
+        Self { lanes: unsafe { lanes.assume_init() } }
     }
 
     /// Memory it takes, in bytes.

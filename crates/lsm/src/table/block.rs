@@ -141,6 +141,9 @@ impl Block {
         unsafe { std::slice::from_raw_parts(self.content, self.len as usize) }
     }
 
+    /// What it takes besides its content, in bytes.
+    pub(crate) const OVERHEAD_BYTES: usize = size_of::<Self>() + 2 * size_of::<usize>();
+
     /// Memory that it takes, in bytes; a shared buffer is not counted.
     pub fn bytes(&self) -> usize {
         let storage = match &self.storage {
@@ -148,7 +151,7 @@ impl Block {
             Storage::Page(page) => page.capacity(),
             Storage::Chunk(_) => 0,
         };
-        size_of::<Block>() + 2 * size_of::<usize>() + storage
+        Self::OVERHEAD_BYTES + storage
     }
 
     /// What a search in this block will touch: where the content begins, in how many cache lines of keys, and where it ends.

@@ -226,7 +226,8 @@ impl TableWriter {
         let content = self.block.finish();
         self.summary.block_bytes_max = self.summary.block_bytes_max.max(content.len() as u64);
         if let Some(cache) = &self.cache {
-            cache.offer(offset, content.len(), || Block::from_vec(content.clone()).ok());
+            let bytes = content.len() + Block::OVERHEAD_BYTES;
+            cache.offer(offset, bytes, || Block::from_vec(content.clone()).ok());
         }
         let compressed = &mut self.compressed;
         compressed.clear();

@@ -210,6 +210,11 @@ impl Tree {
         self.knobs.get()
     }
 
+    /// Whether what is written into this level goes into the block cache.
+    pub(crate) fn is_warm(&self, level: usize) -> bool {
+        level < self.options.warm_levels && self.knobs().warm
+    }
+
     /// Turns the knobs. Ask for jobs afterwards: what was not due may be due now. Numbers that would stop the tree for ever are raised.
     pub fn set_knobs(&self, knobs: TreeKnobs) {
         self.knobs.set(knobs);
