@@ -107,7 +107,7 @@ pub(crate) struct ClientCounts {
 /// Who comes to a thread.
 enum Arrival<S: Store> {
     New(std::net::TcpStream, Arc<Client>),
-    Moving(Moving<S>),
+    Moving(Box<Moving<S>>),
 }
 
 impl<S: Store> Gateway<S> {
@@ -322,7 +322,7 @@ impl<S: Store> Arrival<S> {
     }
 
     /// To be called on the event loop of `place`.
-    fn serve(self, server: &Arc<Server<S>>, place: Place) -> io::Result<BoxFuture<Option<Moving<S>>>> {
+    fn serve(self, server: &Arc<Server<S>>, place: Place) -> io::Result<BoxFuture<Option<Box<Moving<S>>>>> {
         match self {
             Arrival::New(stream, client) => {
                 let stream = TcpStream::from_std(stream)?;

@@ -116,7 +116,7 @@ pub(crate) fn begin<S: Store>(
     server: Arc<Server<S>>,
     client: Arc<Client>,
     place: Place,
-) -> impl Future<Output = Option<Moving<S>>> + Send {
+) -> impl Future<Output = Option<Box<Moving<S>>>> + Send {
     let replies = Replies::default();
     let mark = replies.mark();
     let limits = server.settings.limits;
@@ -147,10 +147,10 @@ pub(crate) fn begin<S: Store>(
     serve(Box::new(connection), Input::new())
 }
 
-async fn serve<S: Store>(mut connection: Box<Connection<S>>, mut input: Input) -> Option<Moving<S>> {
+async fn serve<S: Store>(mut connection: Box<Connection<S>>, mut input: Input) -> Option<Box<Moving<S>>> {
     let id = connection.client.id;
     match AssertUnwindSafe(connection.run(&mut input)).catch_unwind().await {
-        Ok(Ok(Ending::Moves { socket, to })) => return Some(Moving::new(connection, input, socket, to)),
+        Ok(Ok(Ending::Moves { socket, to })) => return Some(Box::new(Moving::new(connection, input, socket, to))),
         Ok(Ok(Ending::Closed)) => {}
         Ok(Err(error)) => tracing::debug!(client = id, %error, "connection ended"),
         // A mistake of ours: this connection ends, and nobody else's does (S16).

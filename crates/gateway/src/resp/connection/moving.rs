@@ -52,7 +52,7 @@ impl Lately {
     }
 }
 
-/// A connection on its way to another thread.
+/// A connection on its way to another thread. In a box wherever it goes: every connection has room for what its task may hand on.
 pub(crate) struct Moving<S: Store> {
     connection: Box<Connection<S>>,
     input: Input,
@@ -71,7 +71,7 @@ impl<S: Store> Moving<S> {
     ///
     /// # Errors
     /// The event loop cannot have it.
-    pub(crate) fn arrive(mut self, place: Place) -> io::Result<impl Future<Output = Option<Self>> + Send> {
+    pub(crate) fn arrive(mut self, place: Place) -> io::Result<impl Future<Output = Option<Box<Self>>> + Send> {
         self.connection.stream = TcpStream::from_std(net::TcpStream::from(self.socket))?;
         self.connection.place = place;
         Ok(serve(self.connection, self.input))
