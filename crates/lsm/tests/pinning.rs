@@ -9,23 +9,39 @@ use weir_lsm::cache::BlockCache;
 use weir_lsm::{Env, Tree, TreeOptions};
 use weir_model::Batch;
 
-#[test]
-fn a_table_that_moves_down_is_pinned_no_longer() {
+/// A tree in a simulated directory, with this cache.
+fn open(cache: &Arc<BlockCache>, options: TreeOptions) -> (Sim, Arc<Tree>) {
     let sim = Sim::new(1);
     let fs = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng()) as Arc<dyn Fs>;
     let (dir, owner) = (PathBuf::from("/tree"), Owner { tenant: 1, partition: 1 });
-    let cache = BlockCache::new(1 << 20, 1);
-    let env = Env { fs, dir, owner, cache: Arc::clone(&cache), clock: sim.clock(), memory: Arc::new(Unbooked) };
-    let options = TreeOptions { l0_trigger: 1, level1_bytes: 8 << 10, warm_levels: 0, ..TreeOptions::default() };
+    let env = Env { fs, dir, owner, cache: Arc::clone(cache), clock: sim.clock(), memory: Arc::new(Unbooked) };
     let tree = sim.block_on(Tree::open(env, options)).expect("open");
+    (sim, tree)
+}
+
+/// Writes 3,000 bytes, as the log's record `number`.
+fn put(tree: &Tree, number: u64, key: &[u8]) {
+    let mut batch = Batch::new();
+    batch.put(key, &[7; 3000]);
+    tree.publish(tree.apply(number, batch.as_ref()).last_seq);
+}
+
+/// Makes a run of level 0 of what was written.
+fn flush(sim: &Sim, tree: &Arc<Tree>) {
+    tree.seal();
+    sim.block_on(tree.next_flush().expect("a flush is due").run()).expect("flush");
+}
+
+#[test]
+fn a_table_that_moves_down_is_pinned_no_longer() {
+    let cache = BlockCache::new(1 << 20, 1);
+    let options = TreeOptions { l0_trigger: 1, level1_bytes: 8 << 10, warm_levels: 0, ..TreeOptions::default() };
+    let (sim, tree) = open(&cache, options);
     // Ascending keys: every compaction is a move.
     for number in 1..=20_u64 {
         let key = number.to_be_bytes();
-        let mut batch = Batch::new();
-        batch.put(&key, &[7; 3000]);
-        tree.publish(tree.apply(number, batch.as_ref()).last_seq);
-        tree.seal();
-        sim.block_on(tree.next_flush().expect("a flush is due").run()).expect("flush");
+        put(&tree, number, &key);
+        flush(&sim, &tree);
         sim.block_on(tree.get(&key, None)).expect("get").expect("it is there");
         assert!(cache.usage().pinned_bytes > 0, "level 0 is pinned");
         while let Some(job) = tree.next_compaction() {
@@ -42,21 +58,14 @@ fn a_table_that_moves_down_is_pinned_no_longer() {
 /// What a flush writes is read back without the device, and so is what a merge makes of it, as long as the cache has room.
 #[test]
 fn what_is_written_into_the_upper_levels_is_in_the_cache() {
-    let sim = Sim::new(1);
-    let fs = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng()) as Arc<dyn Fs>;
-    let (dir, owner) = (PathBuf::from("/tree"), Owner { tenant: 1, partition: 1 });
     let cache = BlockCache::new(1 << 20, 1);
-    let env = Env { fs, dir, owner, cache: Arc::clone(&cache), clock: sim.clock(), memory: Arc::new(Unbooked) };
-    let tree = sim.block_on(Tree::open(env, TreeOptions { l0_trigger: 4, ..TreeOptions::default() })).expect("open");
+    let (sim, tree) = open(&cache, TreeOptions { l0_trigger: 4, ..TreeOptions::default() });
     let key = |number: u64| (number % 7).to_be_bytes();
     let write_four_runs = |first: u64| {
         for number in first..first + 40 {
-            let mut batch = Batch::new();
-            batch.put(&key(number), &[7; 3000]);
-            tree.publish(tree.apply(number, batch.as_ref()).last_seq);
+            put(&tree, number, &key(number));
             if number % 10 == 0 {
-                tree.seal();
-                sim.block_on(tree.next_flush().expect("a flush is due").run()).expect("flush");
+                flush(&sim, &tree);
             }
         }
     };
@@ -85,23 +94,16 @@ fn what_is_written_into_the_upper_levels_is_in_the_cache() {
 /// Where the cache has room for what a merge reads or for what it writes, but not for both, what it has read makes way.
 #[test]
 fn what_a_merge_has_passed_makes_room_for_what_it_writes() {
-    let sim = Sim::new(1);
-    let fs = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng()) as Arc<dyn Fs>;
-    let (dir, owner) = (PathBuf::from("/tree"), Owner { tenant: 1, partition: 1 });
     let cache = BlockCache::new(550 << 10, 1);
-    let env = Env { fs, dir, owner, cache: Arc::clone(&cache), clock: sim.clock(), memory: Arc::new(Unbooked) };
-    let tree = sim.block_on(Tree::open(env, TreeOptions { l0_trigger: 4, ..TreeOptions::default() })).expect("open");
+    let (sim, tree) = open(&cache, TreeOptions { l0_trigger: 4, ..TreeOptions::default() });
     const KEYS: u64 = 100;
     // Each run has every fourth key, so that the merge goes through all of them side by side.
     for number in 1..=KEYS {
         let place = number - 1;
         let key = (place % (KEYS / 4) * 4 + place / (KEYS / 4)).to_be_bytes();
-        let mut batch = Batch::new();
-        batch.put(&key, &[7; 3000]);
-        tree.publish(tree.apply(number, batch.as_ref()).last_seq);
+        put(&tree, number, &key);
         if number % (KEYS / 4) == 0 {
-            tree.seal();
-            sim.block_on(tree.next_flush().expect("a flush is due").run()).expect("flush");
+            flush(&sim, &tree);
         }
     }
     let missed = || {
