@@ -71,11 +71,13 @@ impl TestClock {
         for (at, waker) in std::mem::take(&mut *sleeping) {
             if at <= now {
                 due.push(waker);
-            } else {
+                continue;
+            }
+            if self.frozen.load(Ordering::SeqCst) == 0 {
                 // Earlier than it was to be when it was asked for.
                 self.real.wake_at(at.saturating_sub(ahead), waker.clone());
-                sleeping.push((at, waker));
             }
+            sleeping.push((at, waker));
         }
         drop(sleeping);
         due.into_iter().for_each(Waker::wake);
@@ -90,15 +92,17 @@ impl Clock for TestClock {
     }
 
     fn wake_at(&self, at: Nanos, waker: Waker) {
-        let now = self.now();
         let mut sleeping = self.sleeping.lock().expect("no panic");
+        let now = self.now();
         if self.frozen.load(Ordering::SeqCst) == 0 {
+            self.real.wake_at(at.saturating_sub(self.ahead.load(Ordering::SeqCst)), waker.clone());
             // The machine's clock has woken them.
             sleeping.retain(|(at, _)| *at > now);
+        } else if at <= now {
+            // It was advanced since they looked. (The machine's clock wakes nobody who is early: they would ask again for ever.)
+            return waker.wake();
         }
-        sleeping.push((at, waker.clone()));
-        drop(sleeping);
-        self.real.wake_at(at.saturating_sub(self.ahead.load(Ordering::SeqCst)), waker);
+        sleeping.push((at, waker));
     }
 
     fn unix_ms(&self) -> u64 {
