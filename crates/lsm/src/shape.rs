@@ -5,7 +5,7 @@ use weir_model::LogIndex;
 use crate::job::JobKind;
 use crate::pick::leveled;
 use crate::stall::Stall;
-use crate::tree::Tree;
+use crate::tree::{LevelCount, Tree};
 use crate::version::LEVELS;
 
 /// One level.
@@ -79,21 +79,14 @@ impl Shape {
 impl Tree {
     /// The facts of the moment.
     pub fn shape(&self) -> Shape {
-        let state = self.state().lock();
+        let mut state = self.state().lock();
         let view = self.view();
-        let claims = state.claims(|_| true);
-        let picture = self.picture(&view.version, &claims, &state);
-        let scores = leveled::scores(&picture, &self.options);
+        let census = state.census(&view.version);
         let levels: [LevelShape; LEVELS] = std::array::from_fn(|level| {
-            let claimed = || picture.levels[level].iter().filter(|table| claims.tables.contains(&table.id));
-            LevelShape {
-                tables: view.version.level(level).len(),
-                bytes: view.version.level_bytes(level),
-                target_bytes: leveled::bytes_target(level, &self.options),
-                claimed: claimed().count(),
-                claimed_bytes: claimed().map(|table| table.bytes).sum(),
-                score: scores[level],
-            }
+            let LevelCount { tables, bytes, claimed, claimed_bytes } = census[level];
+            let target_bytes = leveled::bytes_target(level, &self.options);
+            let score = leveled::score(level, tables - claimed, bytes - claimed_bytes, &self.options);
+            LevelShape { tables, bytes, target_bytes, claimed, claimed_bytes, score }
         });
         let mut jobs = [JobCount::default(); JobKind::ALL.len()];
         for job in state.jobs.values() {
@@ -105,7 +98,7 @@ impl Tree {
             }
         }
         let excess = |level: usize| levels[level].bytes.saturating_sub(levels[level].target_bytes);
-        let l0_debt = if scores[0] >= 1.0 { levels[0].bytes } else { 0 };
+        let l0_debt = if levels[0].score >= 1.0 { levels[0].bytes } else { 0 };
         Shape {
             memtable_bytes: view.memtable.bytes(),
             sealed: view.sealed.len(),

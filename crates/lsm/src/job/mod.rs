@@ -201,7 +201,7 @@ struct Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        self.tree.state().lock().jobs.remove(&self.job);
+        self.tree.state().lock().end(self.job);
     }
 }
 
@@ -334,9 +334,7 @@ impl Tree {
         range: Option<ClaimedRange>,
     ) -> Job {
         let control = JobControl::new(entries);
-        let job = state.next_job;
-        state.next_job += 1;
-        state.jobs.insert(job, Running { facts, control: Arc::clone(&control), tables, range });
+        let job = state.begin(Running { facts, control: Arc::clone(&control), tables, range });
         let claim = Claim { tree: Arc::clone(self), job };
         Job { tree: Arc::clone(self), work, facts, control, claim }
     }

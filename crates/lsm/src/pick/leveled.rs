@@ -24,12 +24,17 @@ use crate::version::{LEVELS, TableMeta};
 pub fn scores(picture: &Picture<'_>, options: &TreeOptions) -> [f64; LEVELS] {
     std::array::from_fn(|level| {
         let idle = picture.levels[level].iter().filter(|table| !picture.claims.tables.contains(&table.id));
-        let bytes = idle.clone().map(|table| table.bytes).sum::<u64>() as f64 / bytes_target(level, options) as f64;
-        match level {
-            0 => bytes.max(idle.count() as f64 / options.l0_trigger as f64),
-            _ => bytes,
-        }
+        score(level, idle.clone().count(), idle.map(|table| table.bytes).sum(), options)
     })
+}
+
+/// The score of `level` by rule 1, where so many `tables` of so many `bytes` are in it that no job takes away.
+pub fn score(level: usize, tables: usize, bytes: u64, options: &TreeOptions) -> f64 {
+    let of_target = bytes as f64 / bytes_target(level, options) as f64;
+    match level {
+        0 => of_target.max(tables as f64 / options.l0_trigger as f64),
+        _ => of_target,
+    }
 }
 
 /// Bytes that `level` should hold, by rule 1.

@@ -23,7 +23,7 @@ use weir_model::{BatchRef, Change, LogIndex};
 pub use self::commit::Outputs;
 pub(crate) use self::commit::meta_of;
 pub(crate) use self::open::{fold, open_table};
-pub(crate) use self::state::{Running, State};
+pub(crate) use self::state::{LevelCount, Running, State};
 use crate::cache::{BlockCache, CacheUsage};
 use crate::entry::{Entry, Kind, Seq};
 use crate::knobs::{Knobs, TreeKnobs};

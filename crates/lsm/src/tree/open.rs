@@ -95,6 +95,7 @@ impl Tree {
             flush_before: 0,
             jobs: BTreeMap::new(),
             next_job: 0,
+            counted: None,
             doubtful: Vec::new(),
         };
         let memtable = Memtable::booked_to(Arc::clone(&env.memory), options.write_buffer_bytes);

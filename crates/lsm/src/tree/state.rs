@@ -10,6 +10,7 @@ use weir_model::LogIndex;
 use crate::entry::Seq;
 use crate::job::{JobControl, JobFacts};
 use crate::pick::{ClaimedRange, Claims};
+use crate::version::{LEVELS, Version};
 
 /// Counters and claims. Guarded by `Tree::state`, never across an await.
 pub(crate) struct State {
@@ -32,8 +33,22 @@ pub(crate) struct State {
     pub jobs: BTreeMap<u64, Running>,
     /// Number of the next job.
     pub next_job: u64,
+    /// What [`State::census`] found last, and the number of the version.
+    pub counted: Option<(u64, Census)>,
     /// Outputs of jobs whose edit may or may not be in the manifest: they may go once it has been rolled.
     pub doubtful: Vec<PathBuf>,
+}
+
+/// How many tables each level has.
+pub(crate) type Census = [LevelCount; LEVELS];
+
+/// The tables of a level, and those of them that running jobs have claimed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LevelCount {
+    pub tables: usize,
+    pub bytes: u64,
+    pub claimed: usize,
+    pub claimed_bytes: u64,
 }
 
 /// A job that was handed out and has not ended.
@@ -55,6 +70,41 @@ impl State {
             claims.ranges.extend(job.range.clone());
         }
         claims
+    }
+
+    /// Counts the tables of `version`, which is the present one. They are gone through once for each version and each change of the
+    /// jobs, not each of the many times a second that somebody asks.
+    pub fn census(&mut self, version: &Version) -> Census {
+        if let Some((_, census)) = self.counted.filter(|(number, _)| *number == version.number()) {
+            return census;
+        }
+        let claims = self.claims(|_| true);
+        let mut census = Census::default();
+        for (level, table) in version.tables() {
+            let (count, bytes) = (&mut census[level], table.meta.bytes);
+            let is_claimed = claims.tables.contains(&table.meta.id);
+            count.tables += 1;
+            count.bytes += bytes;
+            count.claimed += usize::from(is_claimed);
+            count.claimed_bytes += if is_claimed { bytes } else { 0 };
+        }
+        self.counted = Some((version.number(), census));
+        census
+    }
+
+    /// Hands out a job: what it holds is claimed.
+    pub fn begin(&mut self, running: Running) -> u64 {
+        let job = self.next_job;
+        self.next_job += 1;
+        self.jobs.insert(job, running);
+        self.counted = None;
+        job
+    }
+
+    /// A job has ended: what it held is free.
+    pub fn end(&mut self, job: u64) {
+        self.jobs.remove(&job);
+        self.counted = None;
     }
 
     /// Whether memtables keep filling up: the last one was sealed less than two fillings ago.

@@ -23,9 +23,15 @@ pub const LEVELS: usize = 7;
 #[derive(Clone, Default)]
 pub struct Version {
     levels: [Vec<Arc<TableFile>>; LEVELS],
+    edits: u64,
 }
 
 impl Version {
+    /// Edits since the tree was opened: no two versions of an open tree have the same number.
+    pub fn number(&self) -> u64 {
+        self.edits
+    }
+
     /// The tables of `level`, in the order given on [`Version`].
     pub fn level(&self, level: usize) -> &[Arc<TableFile>] {
         &self.levels[level]
@@ -57,6 +63,7 @@ impl Version {
     pub fn apply(&self, edit: &Edit, opened: &BTreeMap<u64, Arc<TableFile>>) -> Result<Version, String> {
         check_merge_within_l0(&self.levels[0].iter().map(|run| &run.meta).collect::<Vec<_>>(), edit)?;
         let mut next = self.clone();
+        next.edits += 1;
         for &(level, id) in &edit.removed {
             let tables = &mut next.levels[level];
             let before = tables.len();
