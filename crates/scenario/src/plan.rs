@@ -165,7 +165,6 @@ impl Plan {
             write_buffers_max: 4,
             flush_memtables_max: 1,
             l0_trigger: 4,
-            l0_gather: 4,
             l0_slow: 20,
             l0_stop: 36,
             slow_bytes_per_sec: [self.scaled(16 * MIB), self.scaled(MIB)],

@@ -38,8 +38,6 @@ pub const DIR: &str = "weir";
 pub fn config(name: &str, plan: &Plan) -> Result<NodeConfig, String> {
     let profile = Profile::parse(name)
         .ok_or_else(|| format!("there is no profile `{name}`; there are: {}", Profile::NAMES.join(", ")))?;
-    let tree = plan.tree();
-    let l0_gather = if profile.gathers_l0() { TreeOptions::default().l0_gather } else { tree.l0_trigger };
     let bandwidth = Bandwidth {
         device: Limits::bytes(plan.device()),
         capacity: Capacity {
@@ -48,7 +46,7 @@ pub fn config(name: &str, plan: &Plan) -> Result<NodeConfig, String> {
         },
         background: plan.scaled(BACKGROUND.max(plan.args.wcu * u64::from(plan.args.item_bytes) * 20)),
     };
-    Ok(NodeConfig { profile, bandwidth: Some(bandwidth), ..base(plan, TreeOptions { l0_gather, ..tree }) })
+    Ok(NodeConfig { profile, bandwidth: Some(bandwidth), ..base(plan, plan.tree()) })
 }
 
 /// What all profiles have in common.

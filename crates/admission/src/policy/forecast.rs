@@ -1,6 +1,6 @@
 //! How long until a write would stall: a fluid model of one tree under the present load, bandwidth and stage.
 
-use super::knobs::Scope;
+use super::knobs::{PartitionKnobs, Scope};
 use super::meter::Load;
 use super::sample::{Sample, TreeFacts};
 use crate::bucket::UNLIMITED;
@@ -55,6 +55,14 @@ pub struct Course {
     pub buffers: u64,
     /// Runs that a merge inside level 0 takes.
     pub fan_in: u64,
+}
+
+impl Course {
+    /// As the knobs say.
+    pub fn of(knobs: &PartitionKnobs) -> Course {
+        let &PartitionKnobs { scope, flush_gather, write_buffers, intra_l0_fan_in, .. } = knobs;
+        Course { scope, gather: flush_gather, buffers: write_buffers, fan_in: intra_l0_fan_in }
+    }
 }
 
 /// Seconds until a write stalls if `ingest` bytes per second go on; `None` = never.

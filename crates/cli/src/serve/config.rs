@@ -175,9 +175,6 @@ impl Config {
             background: UNLIMITED,
         });
         node.profile = self.profile.0;
-        if !node.profile.gathers_l0() {
-            node.tree.l0_gather = node.tree.l0_trigger;
-        }
         node
     }
 }
@@ -369,7 +366,7 @@ mod tests {
         assert_eq!(node.tree.compression[2..4], [Compression::Lz4, Compression::Zstd]);
         assert_eq!(parse("").expect("valid").node(None).bandwidth, None);
         let peer = parse("profile = \"rocksdb\"").expect("valid").node(None);
-        assert_eq!((peer.profile, peer.tree.l0_gather), (Profile::RocksDb, 4));
+        assert_eq!(peer.profile, Profile::RocksDb);
         assert_eq!(parse("").expect("valid").node(None).hibernate_after, 300_000_000_000);
         assert_eq!(parse("hibernate_after_seconds = 0").expect("valid").node(None).hibernate_after, 0, "never");
         let calibrated = parse("device_bandwidth = \"calibrated\"").expect("valid").node(Some(Limits::bytes(7)));

@@ -9,7 +9,7 @@ use weir_admission::{Account, Limits, PartitionGate};
 use weir_io::{Class, Clock, Event, Fs, FsLock, Owner, Result, Tag};
 use weir_log::{Log, LogOptions, WriteAheadLog};
 use weir_lsm::cache::BlockCache;
-use weir_lsm::{Env, Tree};
+use weir_lsm::{Env, Tree, TreeOptions};
 
 use super::Partition;
 use super::replay::Replay;
@@ -71,6 +71,19 @@ impl Drop for Awaited {
     }
 }
 
+/// How the trees of a node are built: as it is configured, but for what the profile does not do.
+fn tree_options(config: &NodeConfig) -> TreeOptions {
+    let mut options = config.tree.clone();
+    if !config.profile.keeps_upper_levels() {
+        options.warm_levels = 0;
+    }
+    if !config.profile.gathers_l0() {
+        options.l0_gather = options.l0_trigger;
+    }
+    options.intra_l0_when_blocked |= config.profile.merges_blocked_l0();
+    options
+}
+
 impl Partition {
     /// Opens the tree, replays the log into it, and is then ready to serve.
     pub(crate) async fn open(opening: Opening<'_>) -> Result<Arc<Partition>> {
@@ -98,15 +111,8 @@ impl Partition {
             clock: Arc::clone(&clock),
             memory: memory.booking(owner.tenant),
         };
-        let mut options = config.tree.clone();
-        if !config.profile.keeps_upper_levels() {
-            options.warm_levels = 0;
-        }
-        if !config.profile.gathers_l0() {
-            options.l0_gather = options.l0_trigger;
-        }
         let awaited = Awaited::new(gates.clone());
-        let tree = Tree::open(env, options).await?;
+        let tree = Tree::open(env, tree_options(config)).await?;
         let log_dir = dir.join("log");
         let options =
             LogOptions { sync: config.sync, segment_bytes: config.segment_bytes, ..LogOptions::new(owner, salt) };
@@ -221,5 +227,25 @@ impl Partition {
         self.begin_closing();
         self.background_ended().await;
         self.log.close().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_admission::policy::Profile;
+
+    use super::*;
+
+    #[test]
+    fn a_peer_has_the_tree_of_the_peer() {
+        let of = |profile| {
+            let options = tree_options(&NodeConfig { profile, ..NodeConfig::new("node") });
+            (options.warm_levels > 0, options.l0_gather > options.l0_trigger, options.intra_l0_when_blocked)
+        };
+        assert_eq!(of(Profile::Weir), (true, true, false));
+        assert_eq!(of(Profile::FlexEngine), (true, false, false));
+        assert_eq!(of(Profile::RocksDb), (false, false, true));
+        assert_eq!(of(Profile::RocksDbAutotune), (false, false, true));
+        assert_eq!(of(Profile::Calcspar), (false, false, false));
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! While the load needs 80 % of the device or more, every partition that needs more background than an equal share of what there is
 //! does no compaction but level 0 into level 1; from 12 of 20 runs on it only merges inside level 0, and stays so until there is bandwidth again. Then
-//! everything runs at once.
+//! everything runs at once, with all the bandwidth that foreground leaves (FX-25).
 //!
 //! Ours, where the paper is silent: "usage" is what the load *needs* (U-1: behind a limiter, usage cannot pass the limit, and
 //! catching up would look like load). Which partitions: the hungry ones (FX-27).
@@ -11,7 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use weir_io::Owner;
 
-use super::{DeferralPolicy, ENTER, STAGE_TWO_PERCENT, demand};
+use super::{DeferralPolicy, ENTER, STAGE_TWO_PERCENT, demand, nanos};
+use crate::limits::{Limits, Rates};
 use crate::policy::forecast::{Course, seconds_to_stall, tokens};
 use crate::policy::knobs::{Knobs, PartitionKnobs, Reason, Stage};
 use crate::policy::meter::{Load, background_at};
@@ -21,15 +22,18 @@ use crate::policy::sample::{PartitionSample, Sample};
 pub struct FlexEngine {
     /// The last stage that is used: 1 for the paper's ablation.
     pub last: Stage,
+    /// Background of a partition that catches up: its load of the last minute says nothing of what it owes (FX-25), and foreground goes first.
+    catching_up: Limits,
     stages: BTreeMap<Owner, Stage>,
     /// Whose trees are catching up on what was put off.
     owing: BTreeSet<Owner>,
 }
 
 impl FlexEngine {
-    /// With stages up to `last`.
-    pub fn new(last: Stage) -> Self {
-        Self { last, stages: BTreeMap::new(), owing: BTreeSet::new() }
+    /// With stages up to `last`. A partition that catches up may have so much `background`, in bytes per second.
+    pub fn new(last: Stage, background: u64) -> Self {
+        let catching_up = Limits::Shared(Rates::bytes(background));
+        Self { last, catching_up, stages: BTreeMap::new(), owing: BTreeSet::new() }
     }
 
     fn next(&self, now: Stage, short: bool, hungry: bool, partition: &PartitionSample) -> Stage {
@@ -69,14 +73,11 @@ impl DeferralPolicy for FlexEngine {
                 _ => Reason::Demand((demand * 100.0) as u64),
             };
             *knob = PartitionKnobs { stage, scope: stage.scope(), why, ..*knob };
-            let course = Course {
-                scope: knob.scope,
-                gather: knob.flush_gather,
-                buffers: knob.write_buffers,
-                fan_in: knob.intra_l0_fan_in,
-            };
-            knob.time_to_stall =
-                seconds_to_stall(&partition.tree, load.ingest, tokens[index], course).map(super::nanos);
+            if stage == Stage::Normal && self.owing.contains(&partition.owner) {
+                knob.background = self.catching_up;
+            }
+            let stall = seconds_to_stall(&partition.tree, load.ingest, tokens[index], Course::of(knob));
+            knob.time_to_stall = stall.map(nanos);
         }
         self.stages = stages;
         self.owing.retain(|owner| self.stages.contains_key(owner));
