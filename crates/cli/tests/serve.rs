@@ -44,7 +44,7 @@ fn the_books_are_open_by_tenant_and_agree_with_the_kernel() {
     let server = Server::start(&dir, "sync = \"always\"");
     let mut client = connect(&server, "");
     for i in 0..200 {
-        let _: () = client.set(format!("key-{i}"), "v".repeat(5_000)).expect("set");
+        let _: () = client.set(format!("key-{i}"), "v".repeat(50_000)).expect("set");
     }
     let answer = server.http("/v1/ledger.csv");
     let (_, csv) = answer.split_once("\r\n\r\n").expect("a body");
@@ -54,9 +54,9 @@ fn the_books_are_open_by_tenant_and_agree_with_the_kernel() {
     let tenant = lines.find(|line| line[column("name")] == "default").expect("the only tenant");
     let number = |name: &str| tenant[column(name)].parse::<f64>().expect("a number");
     assert_eq!(number("user_writes"), 200.0);
-    assert!(number("user_written_bytes") >= 1e6 && number("log_written_bytes") >= 1e6, "{csv}");
+    assert!(number("user_written_bytes") >= 1e7 && number("log_written_bytes") >= 1e7, "{csv}");
     assert!(number("write_amplification") >= 1.0, "{csv}");
-    // Written directly, every byte: nothing but a few pages of names and pids can lie between the two sides.
+    // Written directly, every byte: nothing but pages of names, pids and the file system's own books can lie between the two sides.
     let metrics = server.http("/metrics");
     let series = "weir_ledger_deviation{direction=\"write\"} ";
     let deviation = metrics.lines().find_map(|line| line.strip_prefix(series)).expect("Linux tells");

@@ -94,7 +94,8 @@ impl<S: Store> Observer<S> {
     }
 
     pub(crate) fn clients(&self) -> ClientCounts {
-        ClientCounts { open: self.0.clients.count() as u64, admitted: self.0.clients.admitted() }
+        let clients = &self.0.clients;
+        ClientCounts { open: clients.count() as u64, admitted: clients.admitted(), displaced: clients.displaced() }
     }
 }
 
@@ -102,6 +103,7 @@ impl<S: Store> Observer<S> {
 pub(crate) struct ClientCounts {
     pub(crate) open: u64,
     pub(crate) admitted: u64,
+    pub(crate) displaced: u64,
 }
 
 /// Who comes to a thread.

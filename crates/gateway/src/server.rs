@@ -7,6 +7,7 @@ use weir_io::{Clock, Rng};
 
 use crate::auth::Doorman;
 use crate::auth::account::Accounts;
+use crate::auth::places::Places;
 use crate::resp::client::{Clients, Patience};
 use crate::resp::connection::Place;
 use crate::resp::frame::Limits;
@@ -88,7 +89,7 @@ impl<S: Store> Server<S> {
         let run_id = (0..3).map(|_| format!("{:016x}", rng.next_u64())).collect::<String>()[..40].to_owned();
         Self {
             doorman,
-            accounts: Accounts::new(settings.places().count(), rng.next_u64()),
+            accounts: Accounts::new(Places::new(settings.connections_max), settings.places().count(), rng.next_u64()),
             clock,
             clients: Clients::default(),
             stats: Stats::new(settings.places().count()),

@@ -6,8 +6,9 @@ mod support;
 
 use std::sync::atomic::Ordering;
 
-use support::tenants::{connect, start};
-use support::{PANIC_KEY, encode};
+use support::tenants::{connect, start, start_at};
+use support::{PANIC_KEY, TestClock, encode};
+use weir_gateway::Settings;
 
 const NO_AUTH: &str = "-NOAUTH Authentication required.\r\n";
 const WRONG_PASS: &str = "-WRONGPASS invalid username-password pair or user is disabled.\r\n";
@@ -229,6 +230,25 @@ fn s13_a_tenant_has_its_share_of_connections() {
     assert_eq!(connect(&weir, "bob").say("PING"), "+PONG\r\n");
     assert_eq!(first.say("AUTH bob bob-secret"), "+OK\r\n");
     assert_eq!(connect(&weir, "ada").say("PING"), "+PONG\r\n", "its place is free again");
+}
+
+#[test]
+fn s13_nobody_is_kept_out_by_who_takes_all_there_is() {
+    let (weir, _) = start_at(&TestClock::new(), Settings { connections_max: 20, ..Settings::default() });
+    let mut greedy = Vec::new();
+    loop {
+        let mut next = weir.connect();
+        if next.say("AUTH ada ada-secret") != "+OK\r\n" {
+            break;
+        }
+        greedy.push(next);
+    }
+    assert_eq!(greedy.len(), 17, "nine tenths of eighteen");
+    // Three places are left, one of them for a tenant. Those who say nothing have them all, but not for long.
+    let mut silent: Vec<_> = (0..20).map(|_| weir.connect()).collect();
+    assert_eq!(connect(&weir, "bob").say("PING"), "+PONG\r\n");
+    assert_eq!(silent[0].rest(), b"", "the oldest made room");
+    assert!(greedy.iter_mut().all(|client| client.say("PING") == "+PONG\r\n"), "who has logged in stays");
 }
 
 #[test]

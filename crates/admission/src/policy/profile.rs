@@ -81,11 +81,6 @@ impl Profile {
         matches!(self, Profile::Weir)
     }
 
-    /// Whether the newest runs of level 0 are merged with one another while a running job bars their way down (FX-24), as a RocksDB does.
-    pub const fn merges_blocked_l0(self) -> bool {
-        matches!(self, Profile::RocksDb | Profile::RocksDbAutotune)
-    }
-
     /// Whether what goes into levels 0 and 1 stays in the block cache as it is written (FX-26). A RocksDB caches what is read.
     pub const fn keeps_upper_levels(self) -> bool {
         !matches!(self, Profile::RocksDb | Profile::RocksDbAutotune | Profile::Calcspar)

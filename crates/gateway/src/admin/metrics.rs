@@ -106,6 +106,13 @@ impl<S: Store> Collector for GatewayMetrics<S> {
         sheet.gauge("weir_connections", "Open connections", None, &[(&[], clients.open)])?;
         sheet.counter("weir_connections_admitted", "Connections accepted", None, &[(&[], clients.admitted)])?;
         sheet.counter("weir_connections_refused", "Connections beyond the limit", None, &[(&[], totals.refused)])?;
+        let displaced = clients.displaced;
+        sheet.counter(
+            "weir_strangers_displaced",
+            "Connections cut for newer ones before a login",
+            None,
+            &[(&[], displaced)],
+        )?;
         sheet.counter("weir_connections_cut", "Connections that kept us waiting", None, &[(&[], totals.cut)])?;
         heavy::by_tenant(&mut sheet, &heavy::busiest(self.0.processor_use().into_values().collect()))
     }

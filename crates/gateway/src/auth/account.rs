@@ -10,6 +10,7 @@ use weir_io::{Nanos, Rng};
 use weir_model::DATABASES;
 
 use super::book::Book;
+use super::places::Places;
 use super::{Grant, Standing, Tenancy};
 use crate::heavy::{self, ProcessorUse, Use};
 use crate::resp::cursors::Cursors;
@@ -36,6 +37,8 @@ pub(crate) struct Account {
     pub(crate) pause: Pause,
     pub(crate) key_counts: KeyCounts,
     tenancy: Arc<dyn Tenancy>,
+    /// The node's.
+    places: Arc<Places>,
     connections: AtomicUsize,
     admitted: AtomicU64,
     unread_bytes: AtomicU64,
@@ -74,16 +77,13 @@ impl Account {
         self.tenancy.connections_max()
     }
 
-    /// A place for one more session, if the tenant's share has one (S13).
+    /// A place for one more session, if the tenant's share has one ([`Places`], S13).
     pub(super) fn take_place(self: &Arc<Self>) -> Option<Place> {
-        let max = match self.tenancy.connections_max() {
-            0 => usize::MAX,
-            max => max as usize,
-        };
-        let more = |now| (now < max).then(|| now + 1);
-        self.connections.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
-        self.admitted.fetch_add(1, Ordering::Relaxed);
-        Some(Place(Arc::clone(self)))
+        let limit = self.tenancy.connections_max() as usize;
+        self.places.take(&self.connections, limit).then(|| {
+            self.admitted.fetch_add(1, Ordering::Relaxed);
+            Place(Arc::clone(self))
+        })
     }
 
     /// Books `bytes` that wait to be read, unless that is too much for one tenant.
@@ -136,7 +136,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.connections.fetch_sub(1, Ordering::Relaxed);
+        self.0.places.give_back(&self.0.connections);
     }
 }
 
@@ -155,6 +155,7 @@ impl Drop for Unread {
 /// The accounts of all tenants that have ever been here, until they are dropped.
 pub(crate) struct Accounts {
     threads: usize,
+    places: Arc<Places>,
     all: Mutex<All>,
 }
 
@@ -166,9 +167,9 @@ struct All {
 }
 
 impl Accounts {
-    /// None yet; counters are for `threads` threads, numbers of cursors are drawn from `seed`.
-    pub(crate) fn new(threads: usize, seed: u64) -> Self {
-        Self { threads, all: Mutex::new(All { accounts: BTreeMap::new(), swept: 0, rng: Rng::new(seed) }) }
+    /// None yet, of a node with `places`; counters are for `threads` threads, numbers of cursors are drawn from `seed`.
+    pub(crate) fn new(places: Arc<Places>, threads: usize, seed: u64) -> Self {
+        Self { threads, places, all: Mutex::new(All { accounts: BTreeMap::new(), swept: 0, rng: Rng::new(seed) }) }
     }
 
     /// The account that `grant` is for.
@@ -186,6 +187,7 @@ impl Accounts {
             pause: Pause::default(),
             key_counts: KeyCounts::default(),
             tenancy: Arc::clone(&grant.tenancy),
+            places: Arc::clone(&self.places),
             connections: AtomicUsize::new(0),
             admitted: AtomicU64::new(0),
             unread_bytes: AtomicU64::new(0),
@@ -254,7 +256,7 @@ mod tests {
 
     #[test]
     fn s13_a_tenant_has_its_share_of_places_and_no_more() {
-        let accounts = Accounts::new(1, 1);
+        let accounts = Accounts::new(Places::new(100), 1, 1);
         let account = accounts.of(&grant(1, 2));
         let places = (account.take_place(), account.take_place());
         assert!(places.0.is_some() && places.1.is_some() && account.take_place().is_none());
@@ -267,7 +269,7 @@ mod tests {
     #[test]
     fn heavy_is_who_keeps_neighbours_waiting() {
         const SECOND: Nanos = 1_000_000_000;
-        let accounts = Accounts::new(2, 1);
+        let accounts = Accounts::new(Places::new(100), 2, 1);
         let (flood, light) = (accounts.of(&grant(1, 0)), accounts.of(&grant(2, 0)));
         let second = |number: Nanos, of_flood: Nanos, of_light: Nanos| {
             for thread in 0..2 {
@@ -291,7 +293,7 @@ mod tests {
 
     #[test]
     fn s11_what_a_tenants_clients_do_not_read_is_bounded() {
-        let account = Accounts::new(1, 1).of(&grant(1, 0));
+        let account = Accounts::new(Places::new(100), 1, 1).of(&grant(1, 0));
         let half = account.hold_unread(UNREAD_BYTES_MAX / 2).expect("fits");
         let rest = account.hold_unread(UNREAD_BYTES_MAX / 2).expect("fits exactly");
         assert!(account.hold_unread(1).is_none());

@@ -9,6 +9,7 @@ mod attempts;
 pub(crate) mod book;
 mod failures;
 mod open;
+pub(crate) mod places;
 pub mod secret;
 mod secrets;
 mod session;
@@ -62,7 +63,7 @@ pub struct Grant<S> {
 pub trait Tenancy: Send + Sync + 'static {
     /// Whether its commands are served.
     fn standing(&self) -> Standing;
-    /// Most connections at a time; 0 = as many as the node takes.
+    /// Most connections at a time; 0 = its share of what the node takes ([`places`]).
     fn connections_max(&self) -> u32;
 }
 

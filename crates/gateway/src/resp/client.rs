@@ -1,6 +1,6 @@
 //! Who is connected: a record per connection, shared with the sweeper and with `CLIENT LIST`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -122,6 +122,11 @@ impl Client {
         self.account.lock().as_ref().map(|account| account.standing())
     }
 
+    /// Whether nobody knows whose it is.
+    fn is_stranger(&self) -> bool {
+        self.account.lock().is_none()
+    }
+
     /// How long nobody has known whose it is, where that is so.
     fn stranger_seconds(&self, second: u64) -> u64 {
         second.saturating_sub(self.stranger_since.load(Ordering::Relaxed))
@@ -164,20 +169,44 @@ impl Patience {
     }
 }
 
+/// The oldest of `strangers` who waits for nothing of ours: whose secret is being looked at is let be, and of those there are only as many as
+/// hashes may wait. He is taken off the list, and so is whoever is on it and no stranger any more.
+fn oldest_idle(strangers: &mut VecDeque<u64>, all: &BTreeMap<u64, Arc<Client>>) -> Option<Arc<Client>> {
+    let mut served = Vec::new();
+    let oldest = loop {
+        let Some(id) = strangers.pop_front() else { break None };
+        match all.get(&id).filter(|client| client.is_stranger()) {
+            Some(client) if client.phase() == Phase::Serving => served.push(id),
+            Some(client) => break Some(Arc::clone(client)),
+            None => {}
+        }
+    };
+    served.into_iter().rev().for_each(|id| strangers.push_front(id));
+    oldest
+}
+
 /// All connections, by their number.
 #[derive(Default)]
 pub(crate) struct Clients {
     all: Mutex<BTreeMap<u64, Arc<Client>>>,
+    /// Who may be a stranger, the oldest first. Lock order: after `all`.
+    strangers: Mutex<VecDeque<u64>>,
     last_id: AtomicU64,
     count: AtomicUsize,
+    displaced: AtomicU64,
 }
 
 impl Clients {
-    /// A record for a new connection, unless there are `max` already.
+    /// A record for a new connection. Where there are `max` already, the stranger who has been there longest makes room; without one
+    /// there is none.
     pub(crate) fn admit(&self, peer: SocketAddr, local: SocketAddr, second: u64, max: usize) -> Option<Arc<Client>> {
         let mut all = self.all.lock();
+        let mut strangers = self.strangers.lock();
         if all.len() >= max {
-            return None;
+            let oldest = oldest_idle(&mut strangers, &all)?;
+            all.remove(&oldest.id);
+            Self::kill(&oldest);
+            self.displaced.fetch_add(1, Ordering::Relaxed);
         }
         let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
         let client = Arc::new(Client {
@@ -197,13 +226,22 @@ impl Clients {
             is_killed: AtomicBool::new(false),
         });
         all.insert(id, Arc::clone(&client));
+        strangers.push_back(id);
         self.count.store(all.len(), Ordering::Relaxed);
         Some(client)
     }
 
-    /// The connection's task has been started: it can be cut from now on.
+    /// The connection's task has been started: it can be cut from now on, and is if it was to be before.
     pub(crate) fn started(&self, client: &Client, abort: AbortHandle) {
-        *client.abort.lock() = Some(abort);
+        let abort = client.abort.lock().insert(abort).clone();
+        if client.is_killed() {
+            abort.abort();
+        }
+    }
+
+    /// Strangers who had to make room, ever.
+    pub(crate) fn displaced(&self) -> u64 {
+        self.displaced.load(Ordering::Relaxed)
     }
 
     /// Forgets a connection that has ended.
@@ -230,6 +268,10 @@ impl Clients {
 
     /// Cuts every connection whose patience is over at `second`, or whose tenant is gone; gives how many.
     pub(crate) fn sweep(&self, second: u64, patience: &Patience) -> usize {
+        let all = self.all.lock();
+        // Who has logged in is one no more, who has said `RESET` is one again.
+        *self.strangers.lock() = all.values().filter(|client| client.is_stranger()).map(|client| client.id).collect();
+        drop(all);
         self.cut(|client| match client.standing() {
             Some(Standing::Dropped) => true,
             None if client.stranger_seconds(second) > patience.login_seconds => true,
@@ -279,6 +321,39 @@ mod tests {
         }
         assert!(!patience.is_over(Phase::Serving, u64::MAX));
         assert!(!Patience::default().is_over(Phase::Idle, u64::MAX));
+    }
+
+    #[test]
+    fn s13_the_oldest_stranger_makes_room() {
+        let clients = Clients::default();
+        let address = "127.0.0.1:1".parse().expect("an address");
+        let admit = || clients.admit(address, address, 0, 3);
+        let [first, second, third] = std::array::from_fn(|_| admit().expect("room"));
+        first.enter(Phase::Serving, 0);
+        let fourth = admit().expect("the second makes room");
+        assert!(second.is_killed() && !first.is_killed() && !third.is_killed());
+        assert_eq!((clients.count(), clients.displaced()), (3, 1));
+        first.enter(Phase::Idle, 0);
+        clients.sweep(0, &Patience::default());
+        admit().expect("the first makes room");
+        assert!(first.is_killed() && !third.is_killed());
+        for client in [&third, &fourth] {
+            client.enter(Phase::Serving, 0);
+        }
+        admit().expect("the youngest makes room");
+        assert!(!third.is_killed() && !fourth.is_killed());
+    }
+
+    #[test]
+    fn who_is_cut_before_he_is_served_is_not_served() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let clients = Clients::default();
+        let address = "127.0.0.1:1".parse().expect("an address");
+        let client = clients.admit(address, address, 0, 1).expect("room");
+        Clients::kill(&client);
+        let task = runtime.spawn(std::future::pending::<()>());
+        clients.started(&client, task.abort_handle());
+        assert!(runtime.block_on(task).expect_err("it would wait for ever").is_cancelled());
     }
 
     #[test]

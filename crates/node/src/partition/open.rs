@@ -80,7 +80,6 @@ fn tree_options(config: &NodeConfig) -> TreeOptions {
     if !config.profile.gathers_l0() {
         options.l0_gather = options.l0_trigger;
     }
-    options.intra_l0_when_blocked |= config.profile.merges_blocked_l0();
     options
 }
 
@@ -240,12 +239,10 @@ mod tests {
     fn a_peer_has_the_tree_of_the_peer() {
         let of = |profile| {
             let options = tree_options(&NodeConfig { profile, ..NodeConfig::new("node") });
-            (options.warm_levels > 0, options.l0_gather > options.l0_trigger, options.intra_l0_when_blocked)
+            (options.warm_levels > 0, options.l0_gather > options.l0_trigger)
         };
-        assert_eq!(of(Profile::Weir), (true, true, false));
-        assert_eq!(of(Profile::FlexEngine), (true, false, false));
-        assert_eq!(of(Profile::RocksDb), (false, false, true));
-        assert_eq!(of(Profile::RocksDbAutotune), (false, false, true));
-        assert_eq!(of(Profile::Calcspar), (false, false, false));
+        assert_eq!(of(Profile::Weir), (true, true));
+        assert_eq!(of(Profile::FlexEngine), (true, false));
+        assert_eq!([Profile::RocksDb, Profile::RocksDbAutotune, Profile::Calcspar].map(of), [(false, false); 3]);
     }
 }

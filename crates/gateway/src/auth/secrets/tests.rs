@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Waker};
 
-use weir_io::real::RealClock;
+use weir_io::sim::SimClock;
 use weir_io::{BoxFuture, Spawn};
 
 use super::*;
@@ -67,7 +67,7 @@ fn start(spawn: Arc<dyn Spawn>) -> (Secrets<(), Book>, Vec<u8>, Arc<AtomicUsize>
     let asked = Arc::new(AtomicUsize::new(0));
     let tenants = BTreeMap::from([("ada", (1, chosen)), ("bob", (2, generated))]);
     let book = Book { tenants, asked: Arc::clone(&asked) };
-    let doorman = Secrets::new(book, RealClock::new(), SlowHash::new(spawn), false).expect("random bytes");
+    let doorman = Secrets::new(book, SimClock::new(), SlowHash::new(spawn), false).expect("random bytes");
     (doorman, token.as_bytes().to_vec(), asked)
 }
 

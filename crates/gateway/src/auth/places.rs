@@ -1,0 +1,93 @@
+//! Places for connections: whoever takes many leaves some to others, and to those who have yet to say who they are (S13).
+//!
+//! 1. A tenth of the node's places is never a tenant's: those who log in come through it. Where all are taken, the stranger who has been
+//!    there longest makes room for a new one ([`crate::resp::client`]): who has a secret needs his for milliseconds, who has none holds his for nothing.
+//! 2. A tenant with a limit of its own may have that many. One without may have nine times as many as are free: alone it gets nine tenths, of three
+//!    greedy ones each gets nine 28ths, and there is always one left for who has none. (A fixed share would be too small for one tenant alone or too
+//!    large for many; these are the dynamic thresholds of Choudhury and Hahne, "Dynamic queue length thresholds", 1998.)
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use parking_lot::Mutex;
+
+/// Of so many places one is kept for strangers.
+const ONE_FOR_STRANGERS: usize = 10;
+/// A tenant without a limit may have so many times what is free.
+const TIMES_FREE: usize = 9;
+
+/// The places that tenants may have, of all that a node has.
+pub(crate) struct Places {
+    max: usize,
+    taken: Mutex<usize>,
+}
+
+impl Places {
+    /// Of a node that takes `connections_max` connections.
+    pub(crate) fn new(connections_max: usize) -> Arc<Self> {
+        let strangers = connections_max.div_ceil(ONE_FOR_STRANGERS);
+        // Where there is room for one only, it is whose it will be.
+        Arc::new(Self { max: (connections_max - strangers).max(1), taken: Mutex::new(0) })
+    }
+
+    /// Takes a place for who has `own` of them and may have `limit` (0 = not limited). `false` where it may not have one more.
+    pub(super) fn take(&self, own: &AtomicUsize, limit: usize) -> bool {
+        let mut taken = self.taken.lock();
+        let free = self.max.saturating_sub(*taken);
+        let most = if limit == 0 { free.saturating_mul(TIMES_FREE) } else { limit };
+        let may = free > 0 && own.load(Relaxed) < most;
+        if may {
+            *taken += 1;
+            own.fetch_add(1, Relaxed);
+        }
+        may
+    }
+
+    /// Gives one of `own` back.
+    pub(super) fn give_back(&self, own: &AtomicUsize) {
+        *self.taken.lock() -= 1;
+        own.fetch_sub(1, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// So many places get tenants who take them in turn until nobody may have more, each within its limit.
+    fn greedy<const N: usize>(places: &Places, limits: [usize; N]) -> [usize; N] {
+        let own: [AtomicUsize; N] = std::array::from_fn(|_| AtomicUsize::new(0));
+        while own.iter().zip(limits).fold(false, |any, (own, limit)| any | places.take(own, limit)) {}
+        own.map(AtomicUsize::into_inner)
+    }
+
+    /// Whether somebody new gets one.
+    fn admits(places: &Places) -> bool {
+        places.take(&AtomicUsize::new(0), 0)
+    }
+
+    #[test]
+    fn s13_there_is_a_place_left_for_who_has_none() {
+        let places = Places::new(10_000);
+        assert_eq!(greedy(&places, [0]), [8100]);
+        assert!(admits(&places), "another's first");
+        let places = Places::new(10_000);
+        let own = greedy(&places, [0; 3]);
+        assert!(own.iter().all(|own| (2890..=2895).contains(own)), "{own:?}");
+        let places = Places::new(10_000);
+        let own = greedy(&places, [0; 100]);
+        assert!(own.iter().all(|own| (89..=90).contains(own)) && admits(&places), "{own:?}");
+    }
+
+    #[test]
+    fn s13_an_own_limit_holds_as_long_as_there_are_places() {
+        let places = Places::new(1000);
+        assert_eq!(greedy(&places, [300, 0, 2]), [300, 539, 2]);
+        assert_eq!(greedy(&Places::new(1000), [5000]), [900], "never those of strangers");
+        let places = Places::new(1);
+        let own = AtomicUsize::new(0);
+        assert!(places.take(&own, 0) && !admits(&places));
+        places.give_back(&own);
+        assert!(admits(&places) && own.into_inner() == 0);
+    }
+}
