@@ -174,18 +174,6 @@ impl Bucket {
         self.level = self.level.saturating_sub(i128::from(tokens) * PER_TOKEN);
     }
 
-    /// Takes `tokens`, but leaves no debt beyond `debt` tokens that is not there already. Gives what was forgiven.
-    pub fn take_into_debt(&mut self, tokens: u64, debt: u64, now: Nanos) -> u64 {
-        if self.rate == UNLIMITED {
-            return 0;
-        }
-        self.settle(now);
-        let floor = self.level.min(-(i128::from(debt) * PER_TOKEN));
-        let wanted = self.level - i128::from(tokens) * PER_TOKEN;
-        self.level = wanted.max(floor);
-        u64::try_from((self.level - wanted) / PER_TOKEN).unwrap_or(u64::MAX)
-    }
-
     /// Gives back `tokens` that were taken and not used. Never above the capacity.
     pub fn refund(&mut self, tokens: u64) {
         if self.rate == UNLIMITED {

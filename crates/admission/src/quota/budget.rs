@@ -349,18 +349,14 @@ impl Budget {
     }
 
     /// What was charged `charged` costs `more`.
-    pub(super) fn settle(&mut self, unit: Unit, partition: u32, charged: u64, more: u64, now: Nanos) {
+    pub(super) fn settle(&mut self, partition: u32, charged: u64, more: u64, now: Nanos) {
         let weight = charged.saturating_add(more).saturating_mul(FRACTION) / charged.max(1);
         self.weight = self.weight - self.weight / 16 + weight / 16;
         if more > 0 {
-            let debt = match unit {
-                Unit::Read => self.units.rate(),
-                // The bytes are written, and will be written again: somebody has to pay.
-                Unit::Write => u64::MAX,
-            };
-            let forgiven = self.units.take_into_debt(more, debt, now);
-            self.stats.forgiven += forgiven;
-            self.stats.units += more - forgiven;
+            // In full, also of reads (U-16 has them owe a second's units at most): what is forgiven is served beyond the limit, and with values of
+            // a thousand seconds' units a tenant would be served a thousand times what it bought (FX-2).
+            self.units.take(more, now);
+            self.stats.units += more;
             self.queue.charge(flow(partition), more);
         }
     }

@@ -132,8 +132,6 @@ pub struct UnitStats {
     pub delayed_ns: u64,
     /// Requests refused.
     pub refused: u64,
-    /// Units of reads beyond the debt that a tenant may have: never paid.
-    pub forgiven: u64,
 }
 
 /// See the module. Lock order: a budget's lock is never held while waking or arming a timer.
@@ -250,7 +248,7 @@ impl Quota {
         } else if !self.reserves[unit as usize].try_take(actual - charged, 0) {
             // Takes units away: nobody can go because of it, and no pump is needed.
             let now = self.clock.now();
-            self.lock(unit, now).settle(unit, partition, charged, actual - charged, now);
+            self.lock(unit, now).settle(partition, charged, actual - charged, now);
         }
     }
 
