@@ -12,8 +12,8 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use weir_admission::policy::bandwidth::BandwidthSettings;
 use weir_admission::policy::{
-    self, Behaviour, Bytes, History, JobFacts, MemoryFacts, NodeKnobs, Onlooker, PartitionKnobs, PartitionSample,
-    Policy, Recording, Sample, Settings, Tick, TreeFacts,
+    self, Behaviour, Bytes, History, JobFacts, MemoryFacts, NodeKnobs, Onlooker, Operations, PartitionKnobs,
+    PartitionSample, Policy, Recording, Sample, Settings, Tick, TreeFacts,
 };
 use weir_admission::{Booked, Direction, Gate, Ledger, Limits, Pool, UNLIMITED};
 use weir_io::{Class, Clock, Nanos, Owner, sleep_until};
@@ -208,11 +208,12 @@ impl Ticker {
     }
 
     fn look(&self, home: &Home, partition: &Partition) -> PartitionSample {
-        let shape = partition.tree.shape();
+        let (shape, booked) = (partition.tree.shape(), partition.account.booked());
         let options = partition.tree.options();
         let above = shape.levels[1..].iter().map(|level| level.bytes.saturating_sub(level.target_bytes));
         PartitionSample {
-            bytes: bytes(&partition.account.booked()),
+            bytes: bytes(&booked),
+            ops: operations(&booked),
             tree: TreeFacts {
                 l0_runs: shape.levels[0].tables as u64,
                 l0_bytes: shape.levels[0].bytes,
@@ -280,6 +281,16 @@ fn bytes(booked: &Booked) -> Bytes {
         l0_written: of(Class::CompactL0, Direction::Write),
         deep_read: of(Class::CompactDeep, Direction::Read),
         deep_written: of(Class::CompactDeep, Direction::Write),
+    }
+}
+
+fn operations(booked: &Booked) -> Operations {
+    let of = |class, direction| booked[(class, direction)].ops;
+    let both = |class| of(class, Direction::Read) + of(class, Direction::Write);
+    Operations {
+        read: of(Class::Read, Direction::Read),
+        log: of(Class::Log, Direction::Write),
+        background: [Class::Flush, Class::CompactL0, Class::CompactDeep].map(both).iter().sum(),
     }
 }
 

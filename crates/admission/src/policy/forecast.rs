@@ -1,10 +1,10 @@
 //! How long until a write would stall: a fluid model of one tree under the present load, bandwidth and stage.
 
+use super::device::Front;
 use super::knobs::{PartitionKnobs, Scope};
 use super::meter::Load;
 use super::sample::{Sample, TreeFacts};
-use crate::bucket::UNLIMITED;
-use crate::limits::{Direction, Limits};
+use crate::limits::Limits;
 
 /// What flushes get while merges wait, too (FX-14).
 const FLUSH_SHARE: f64 = 10.0 / 11.0;
@@ -20,13 +20,11 @@ pub struct Tokens {
 
 /// What the node's bandwidth leaves for flushes and merges, in bytes per second: foreground comes first.
 pub fn left(sample: &Sample, loads: &[Load]) -> f64 {
-    let sum = |of: fn(&Load) -> f64| loads.iter().map(of).sum::<f64>();
-    let (log, read) = (sum(|load| load.log), sum(|load| load.read));
-    match (&sample.device, sample.device.rates(Direction::Write).bytes) {
-        (_, UNLIMITED) => f64::INFINITY,
-        (Limits::Shared(_), both) => (both as f64 - log - read).max(0.0),
+    let front = Front::of(loads);
+    match &sample.device {
+        Limits::Shared(_) => front.background_at(&sample.device, 1.0).max(0.0),
         // Levels 0 and 1 are in memory: what relieves level 0 only writes.
-        (Limits::Split { .. }, write) => (write as f64 - log).max(0.0),
+        Limits::Split { .. } => front.writes_left(&sample.device),
     }
 }
 

@@ -5,9 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use weir_io::{Nanos, Owner};
 
-use super::sample::{Bytes, PartitionSample, Sample};
-use crate::bucket::UNLIMITED;
-use crate::limits::{Direction, Limits};
+use super::sample::{Bytes, Operations, PartitionSample, Sample};
 
 const SECOND: Nanos = 1_000_000_000;
 /// Time between two looks at the average ingest (FX-12).
@@ -18,8 +16,6 @@ const FRESH: Nanos = 300 * SECOND;
 const AMPLIFICATION_SECONDS: f64 = 600.0;
 /// Before anything is measured: what the paper's runs measured (FX-13), in device bytes per byte ingested.
 const AMPLIFICATION_FIRST: f64 = 20.0;
-/// How much of that is written: 25 of 46 by the levels (FX-13).
-const WRITTEN_SHARE: f64 = 25.0 / 46.0;
 /// What was known before weighs as much as so many memtables at least: the first guess, and after a pause what was measured before it.
 const KNOWN_MEMTABLES: f64 = 16.0;
 /// So much of the first guess may be wrong: trees of few levels, and those whose level 0 gathers, do with 12.
@@ -51,6 +47,9 @@ struct Meter {
     background: f64,
     /// What of `settled` is the first guess.
     guessed: f64,
+    /// Operations of the background and the bytes that they moved, of late.
+    ops: Operations,
+    moved: [f64; 2],
     load: Load,
 }
 
@@ -69,6 +68,15 @@ pub struct Load {
     pub read: f64,
     /// Flushes and merges.
     pub background: f64,
+    /// Operations of the log, per second.
+    #[serde(default)]
+    pub log_ops: f64,
+    /// Operations that read for users, per second.
+    #[serde(default)]
+    pub read_ops: f64,
+    /// Operations that a byte of flushes and merges takes; 0 until there were some.
+    #[serde(default)]
+    pub ops_per_byte: f64,
     /// Background bytes that a byte ingested causes when nothing is put off (LSM-BA).
     pub amplification: f64,
     /// The part of it that may be wrong, because little has been measured yet.
@@ -126,6 +134,8 @@ impl Meter {
             settled,
             background,
             guessed: settled,
+            ops: partition.ops,
+            moved: [0.0; 2],
             load: load_of(settled, background, settled, partition),
         }
     }
@@ -157,6 +167,10 @@ impl Meter {
             (self.minute_at, self.minute_user, self.peak) = (now, partition.bytes.user, 0.0);
         }
         self.peak = self.peak.max(rate(since.user));
+        let ops = |of: fn(&Operations) -> u64| of(&partition.ops).saturating_sub(of(&self.ops));
+        let lately = (-seconds / AMPLIFICATION_SECONDS).exp();
+        let moved = [ops(|ops| ops.background) as f64, since.background() as f64];
+        self.moved = std::array::from_fn(|of| self.moved[of] * lately + moved[of]);
         self.load = Load {
             ingest: rate(since.user),
             average: self.average,
@@ -164,9 +178,12 @@ impl Meter {
             log: rate(since.log),
             read: rate(since.read),
             background: rate(since.background()),
+            log_ops: rate(ops(|ops| ops.log)),
+            read_ops: rate(ops(|ops| ops.read)),
+            ops_per_byte: self.moved[0] / self.moved[1].max(1.0),
             ..load_of(self.settled, self.background, self.guessed, partition)
         };
-        (self.at, self.bytes) = (now, partition.bytes);
+        (self.at, self.bytes, self.ops) = (now, partition.bytes, partition.ops);
     }
 }
 
@@ -190,39 +207,11 @@ fn load_of(settled: f64, background: f64, guessed: f64, partition: &PartitionSam
     Load { amplification, doubt, ..Load::default() }
 }
 
-/// Share of the device that `foreground_read`, `log` and `background` bytes per second take, 1 = all of it. Where reads and writes have
-/// budgets of their own, the fuller one counts, and background is divided as the levels divide it.
-pub fn share(device: &Limits, read: f64, log: f64, background: f64) -> f64 {
-    let rate = |direction| device.rates(direction).bytes;
-    let of = |bytes: f64, rate: u64| if rate == UNLIMITED { 0.0 } else { bytes / (rate.max(1) as f64) };
-    match device {
-        Limits::Shared(rates) => of(read + log + background, rates.bytes),
-        Limits::Split { .. } => {
-            let written = background * WRITTEN_SHARE;
-            of(read + background - written, rate(Direction::Read)).max(of(log + written, rate(Direction::Write)))
-        }
-    }
-}
-
-/// Background bytes per second with which, beside `read` and `log`, `wanted` of the device is in use: the inverse of [`share`]. Negative where
-/// those alone take more; infinite where the device has no limit.
-pub fn background_at(device: &Limits, read: f64, log: f64, wanted: f64) -> f64 {
-    let rate = |direction| device.rates(direction).bytes;
-    let left =
-        |rate: u64, taken: f64| if rate == UNLIMITED { f64::INFINITY } else { wanted * rate.max(1) as f64 - taken };
-    match device {
-        Limits::Shared(rates) => left(rates.bytes, read + log),
-        Limits::Split { .. } => {
-            let reads = left(rate(Direction::Read), read) / (1.0 - WRITTEN_SHARE);
-            reads.min(left(rate(Direction::Write), log) / WRITTEN_SHARE)
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::sample::{MemoryFacts, TreeFacts};
     use super::*;
+    use crate::limits::Limits;
 
     fn at(second: u64, bytes: Bytes, depth: u64) -> Sample {
         let tree = TreeFacts { memtable_bytes: 1_000_000, depth, ..TreeFacts::default() };
@@ -235,24 +224,6 @@ mod tests {
     fn the_bound_is_46_with_four_levels() {
         // FX-13.
         assert_eq!([1, 2, 3, 4].map(amplification_bound), [3.0, 24.0, 46.0, 68.0]);
-    }
-
-    #[test]
-    fn what_is_left_for_the_background_is_the_inverse_of_the_share() {
-        let rates = |bytes| crate::limits::Rates::bytes(bytes);
-        let devices = [
-            Limits::bytes(100),
-            Limits::Split { read: rates(200), write: rates(100) },
-            Limits::Split { read: rates(40), write: rates(100) },
-            Limits::Split { read: rates(UNLIMITED), write: rates(100) },
-        ];
-        for device in devices {
-            for wanted in [0.75, 1.0] {
-                let background = background_at(&device, 3.0, 5.0, wanted);
-                assert!(background > 0.0 && (share(&device, 3.0, 5.0, background) - wanted).abs() < 1e-9, "{device:?}");
-            }
-        }
-        assert!(background_at(&Limits::UNLIMITED, 1.0, 1.0, 0.5).is_infinite());
     }
 
     #[test]

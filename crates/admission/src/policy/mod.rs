@@ -4,6 +4,7 @@
 pub mod bandwidth;
 mod behaviour;
 pub mod deferral;
+pub mod device;
 mod explain;
 pub mod forecast;
 mod history;
@@ -22,4 +23,4 @@ pub use knobs::{INTRA_L0_FAN_IN, Knobs, NodeKnobs, PartitionKnobs, Reason, Scope
 pub use profile::{Decision, Policy, Profile, Settings};
 pub use recording::{Difference, Recording, Replayed};
 pub use relief::{Move, Violation};
-pub use sample::{Bytes, JobFacts, MemoryFacts, PartitionSample, Sample, TreeFacts};
+pub use sample::{Bytes, JobFacts, MemoryFacts, Operations, PartitionSample, Sample, TreeFacts};

@@ -182,7 +182,12 @@ impl Policy {
 
 #[cfg(test)]
 mod tests {
+    use weir_io::Owner;
+
+    use super::super::sample::{Bytes, MemoryFacts, Operations, TreeFacts};
     use super::*;
+    use crate::bucket::UNLIMITED;
+    use crate::limits::Rates;
 
     #[test]
     fn names_are_read_back() {
@@ -190,5 +195,45 @@ mod tests {
             assert_eq!((Profile::parse(name), profile.to_string().as_str()), (Some(profile), name));
         }
         assert_eq!((Profile::parse("none"), Profile::default()), (None, Profile::Weir));
+    }
+
+    #[test]
+    fn a_device_whose_operations_are_used_up_is_short() {
+        // 8 KiB a read, 3000 operations and 125 MB a second: a quarter by bytes. One partition writes, another reads.
+        let stages = |ops: u64, reads: u64| {
+            let device = Limits::Shared(Rates { bytes: 125_000_000, ops });
+            let settings = BandwidthSettings { read_amplification: 4, background: 125_000_000 };
+            let mut policy = Policy::new(Profile::Weir, Settings::new(settings));
+            let tree = TreeFacts {
+                memtable_bytes: 1_000_000,
+                depth: 3,
+                l0_trigger: 4,
+                l0_slow: 20,
+                deep_debt: 1_000_000_000,
+                write_buffers: 4,
+                write_buffers_now: 4,
+                ..TreeFacts::default()
+            };
+            let decide = |second: u64| {
+                let (user, read) = (second * 1_000_000, second * reads);
+                let bytes = Bytes { user, log: user, flush: user, deep_written: 9 * user, ..Bytes::default() };
+                let ops = Operations { log: 10 * second, background: 200 * second, ..Operations::default() };
+                let writer = PartitionSample { tree, bytes, ops, partitions: 1, ..PartitionSample::default() };
+                let reader = PartitionSample {
+                    owner: Owner { tenant: 2, partition: 0 },
+                    bytes: Bytes { read: 8192 * read, ..Bytes::default() },
+                    ops: Operations { read, ..Operations::default() },
+                    ..writer
+                };
+                let now = second * 1_000_000_000;
+                policy.decide(&Sample { now, device, memory: MemoryFacts::default(), partitions: vec![writer, reader] })
+            };
+            let decisions: Vec<Decision> = (0..30).map(decide).collect();
+            let last = decisions.last().expect("thirty");
+            (last.violation.is_some(), last.knobs.partitions[0].stage)
+        };
+        assert_eq!(stages(UNLIMITED, 2900), (false, Stage::Normal));
+        assert_eq!(stages(3000, 1000), (false, Stage::Normal));
+        assert_eq!(stages(3000, 2900), (true, Stage::One));
     }
 }

@@ -5,8 +5,9 @@ use serde::{Deserialize, Serialize};
 use weir_io::{Nanos, Owner};
 
 use super::deferral::{ENTER, demand};
+use super::device::Front;
 use super::knobs::PartitionKnobs;
-use super::meter::{Load, share};
+use super::meter::Load;
 use super::recording::OwnerDef;
 use super::sample::Sample;
 
@@ -76,7 +77,7 @@ fn moves(sample: &Sample, loads: &[Load], knobs: &[PartitionKnobs], demand: f64)
             owner: partition.owner,
             bytes,
             takes: bytes.saturating_mul(1_000_000_000 / MOVED_PER_SECOND),
-            frees: share(&sample.device, load.read, load.log, load.background_need()),
+            frees: Front::of(&[*load]).share(&sample.device, load.background_need()),
             time_to_stall: knobs.time_to_stall,
         }
     });

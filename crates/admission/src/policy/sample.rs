@@ -45,6 +45,9 @@ pub struct PartitionSample {
     pub partitions: u64,
     /// What it did since it was opened.
     pub bytes: Bytes,
+    /// And in how many operations.
+    #[serde(default)]
+    pub ops: Operations,
     /// Its tree.
     pub tree: TreeFacts,
     /// Its background jobs.
@@ -72,6 +75,17 @@ pub struct Bytes {
     pub deep_read: u64,
     /// Written by them.
     pub deep_written: u64,
+}
+
+/// Operations of the device since the partition was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Operations {
+    /// Reads for users.
+    pub read: u64,
+    /// Of the log: writes and syncs.
+    pub log: u64,
+    /// Of flushes and merges, both directions.
+    pub background: u64,
 }
 
 /// A tree.

@@ -5,7 +5,7 @@ use std::task::Waker;
 
 use weir_io::{Nanos, Owner};
 
-use super::{OnLimit, Unit, UnitLimits, UnitStats};
+use super::{OnLimit, UnitLimits, UnitStats};
 use crate::bucket::{Bucket, UNLIMITED};
 use crate::fair::FairQueue;
 use crate::lane::{Effects, SlotId, TIMER_MIN};
@@ -368,6 +368,7 @@ fn is_live(slots: &[Slot], deadline: &Deadline) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Unit;
     use super::*;
 
     #[test]

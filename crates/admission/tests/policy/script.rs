@@ -86,6 +86,7 @@ fn partition(index: usize, line: &str, bytes: &mut Bytes) -> PartitionSample {
         }
     }
     PartitionSample {
+        ops: weir_admission::policy::Operations::default(),
         owner: Owner { tenant: index as u32 + 1, partition: index as u32 + 1 },
         capacity: Capacity { rcu: 3000, wcu: 3000 },
         partitions: 1,

@@ -7,8 +7,9 @@
 use super::{BandwidthPolicy, BandwidthSettings, front, lent};
 use crate::bucket::UNLIMITED;
 use crate::limits::{Limits, Rates};
+use crate::policy::device::Front;
 use crate::policy::knobs::PartitionKnobs;
-use crate::policy::meter::{Load, background_at};
+use crate::policy::meter::Load;
 use crate::policy::sample::{PartitionSample, Sample};
 
 /// The rate is never below this share of the largest (U-9).
@@ -52,12 +53,12 @@ impl BandwidthPolicy for Reserved {
 
     fn decide(&mut self, sample: &Sample, loads: &[Load]) -> Vec<PartitionKnobs> {
         let sum = |of: fn(&Load) -> f64| loads.iter().map(of).sum::<f64>();
-        let (read, log) = (sum(|load| load.read), sum(|load| load.log));
-        let left = background_at(&sample.device, read, log, 1.0);
+        let front = Front::of(loads);
+        let left = front.background_at(&sample.device, 1.0);
         let configured =
             if self.settings.background == UNLIMITED { f64::INFINITY } else { self.settings.background as f64 };
         // Where as much is configured as there is, that is what the device gives.
-        let largest = background_at(&sample.device, 0.0, 0.0, 1.0).min(configured);
+        let largest = front.none().background_at(&sample.device, 1.0).min(configured);
         if !left.is_finite() {
             // Where the device has no limit, nothing is over-subscribed: what is configured holds.
             return sample.partitions.iter().map(|partition| self.knobs(partition, None)).collect();

@@ -13,9 +13,10 @@ use weir_io::Owner;
 
 use super::{DeferralPolicy, ENTER, STAGE_TWO_PERCENT, demand, nanos};
 use crate::limits::{Limits, Rates};
+use crate::policy::device::Front;
 use crate::policy::forecast::{Course, seconds_to_stall, tokens};
 use crate::policy::knobs::{Knobs, PartitionKnobs, Reason, Stage};
-use crate::policy::meter::{Load, background_at};
+use crate::policy::meter::Load;
 use crate::policy::sample::{PartitionSample, Sample};
 
 /// See the module.
@@ -51,8 +52,7 @@ impl FlexEngine {
 impl DeferralPolicy for FlexEngine {
     fn decide(&mut self, sample: &Sample, loads: &[Load], knobs: &mut Knobs) {
         let demand = demand(sample, loads);
-        let sum = |of: fn(&Load) -> f64| loads.iter().map(of).sum::<f64>();
-        let left = background_at(&sample.device, sum(|load| load.read), sum(|load| load.log), 1.0).max(0.0);
+        let left = Front::of(loads).background_at(&sample.device, 1.0).max(0.0);
         let share = ENTER * left / loads.len().max(1) as f64;
         let tokens = tokens(sample, loads);
         let mut stages = BTreeMap::new();

@@ -14,8 +14,9 @@ pub use weir::Weir;
 
 use weir_io::{Nanos, Owner};
 
+use super::device::Front;
 use super::knobs::Knobs;
-use super::meter::{Load, share};
+use super::meter::Load;
 use super::sample::Sample;
 
 /// The node is in violation from this share of the device on (FX-5).
@@ -34,8 +35,7 @@ pub trait DeferralPolicy: Send {
 
 /// What the load needs while nothing is put off, as a share of the device (U-1): catching up is not in it, nor what is only guessed.
 pub fn demand(sample: &Sample, loads: &[Load]) -> f64 {
-    let sum = |of: fn(&Load) -> f64| loads.iter().map(of).sum::<f64>();
-    share(&sample.device, sum(|load| load.read), sum(|load| load.log), sum(Load::certain_need))
+    Front::of(loads).share(&sample.device, loads.iter().map(Load::certain_need).sum())
 }
 
 fn nanos(seconds: f64) -> Nanos {

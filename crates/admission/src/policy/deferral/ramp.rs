@@ -3,7 +3,8 @@
 use weir_io::Nanos;
 
 use crate::limits::Limits;
-use crate::policy::meter::{Load, background_at};
+use crate::policy::device::Front;
+use crate::policy::meter::Load;
 
 /// Time between two doublings, in nanoseconds.
 const EVERY: Nanos = 5_000_000_000;
@@ -44,8 +45,7 @@ impl Ramp {
     /// Bytes per second for all who catch up, beside `loads`.
     pub fn budget(device: &Limits, loads: &[Load]) -> f64 {
         let sum = |of: fn(&Load) -> f64| loads.iter().map(of).sum::<f64>();
-        let all = background_at(device, sum(|load| load.read), sum(|load| load.log), TOGETHER);
-        (all - sum(Load::background_need)).max(0.0)
+        (Front::of(loads).background_at(device, TOGETHER) - sum(Load::background_need)).max(0.0)
     }
 
     /// What of `budget` one of `all` who catch up may use, of whom `busy` have merges under way. Where slots for compactions are fewer than they, the others

@@ -26,9 +26,10 @@ use self::partition::State;
 use self::rest::{PutOff, Rest};
 use super::{DeferralPolicy, ENTER, Pressure, Ramp, STAGE_TWO_PERCENT, demand, nanos};
 use crate::limits::{Direction, Limits, Rates};
+use crate::policy::device::Front;
 use crate::policy::forecast::{Course, Tokens, left, seconds_to_stall, tokens};
 use crate::policy::knobs::{Knobs, Reason, Scope, Stage};
-use crate::policy::meter::{Load, share};
+use crate::policy::meter::Load;
 use crate::policy::sample::{PartitionSample, Sample};
 
 /// Partitions are put off until the rest needs no more than this share of the device (U-2).
@@ -247,9 +248,8 @@ impl DeferralPolicy for Weir {
             self.partitions.insert(look.sample.owner, state.seen(now, look.sample));
         }
         if short.is_some() {
-            let sum = |of: fn(&Load) -> f64| loads.iter().map(of).sum::<f64>();
-            let (read, log) = (sum(|load| load.read), sum(|load| load.log));
-            let share_of = |background: f64| share(&sample.device, read, log, background);
+            let front = Front::of(loads);
+            let share_of = |background: f64| front.share(&sample.device, background);
             self.put_off(now, &looks, share_of, demand);
             self.deepen(now, &looks);
             self.make_room(now, &looks);
@@ -265,7 +265,7 @@ impl DeferralPolicy for Weir {
                     l0_runs: look.sample.tree.l0_runs,
                 })
                 .collect();
-            self.rest.step(now, share_of(sum(|load| load.background)), &put_off);
+            self.rest.step(now, share_of(loads.iter().map(|load| load.background).sum()), &put_off);
         } else {
             self.rest = Rest::default();
             self.resume(now, &looks, demand);

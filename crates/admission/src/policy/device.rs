@@ -1,0 +1,154 @@
+//! How full a device is, by bytes and by operations, whichever is fuller: what the load in front takes of it, and what that leaves behind.
+
+use super::meter::Load;
+use crate::bucket::UNLIMITED;
+use crate::limits::{Direction, Limits, Rates};
+
+/// How much of what flushes and merges move is written: 25 of 46 by the levels (FX-13).
+const WRITTEN_SHARE: f64 = 25.0 / 46.0;
+
+/// Bytes and operations per second.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Flow {
+    bytes: f64,
+    ops: f64,
+}
+
+/// What some partitions do in front of all background, and how large the pieces of their background are.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Front {
+    read: Flow,
+    log: Flow,
+    /// Operations that a byte of the background takes.
+    ops_per_byte: f64,
+}
+
+impl Front {
+    /// Of all `loads` together.
+    pub fn of(loads: &[Load]) -> Front {
+        let sum = |of: fn(&Load) -> f64| loads.iter().map(of).sum::<f64>();
+        // By what each needs; where nobody needs anything there is nothing to know.
+        let need = sum(Load::background_need).max(1.0);
+        Front {
+            read: Flow { bytes: sum(|load| load.read), ops: sum(|load| load.read_ops) },
+            log: Flow { bytes: sum(|load| load.log), ops: sum(|load| load.log_ops) },
+            ops_per_byte: sum(|load| load.background_need() * load.ops_per_byte) / need,
+        }
+    }
+
+    /// Nothing in front of the same background.
+    #[must_use]
+    pub fn none(self) -> Front {
+        Front { ops_per_byte: self.ops_per_byte, ..Front::default() }
+    }
+
+    /// Share of the device that this and `background` bytes per second take, 1 = all of it. Where reads and writes have budgets of their
+    /// own, the fuller one counts, and background is divided as the levels divide it.
+    pub fn share(self, device: &Limits, background: f64) -> f64 {
+        let share = |(rates, front, part): Budget| of(rates, front.plus(self.background(background * part)));
+        self.budgets(device).into_iter().flatten().map(share).fold(0.0, f64::max)
+    }
+
+    /// Background bytes per second with which `wanted` of the device is in use: the inverse of [`Front::share`]. Negative where the front alone
+    /// takes more; infinite where the device has no limit.
+    pub fn background_at(self, device: &Limits, wanted: f64) -> f64 {
+        let left = |budget: Budget| self.left(budget, wanted) / budget.2;
+        self.budgets(device).into_iter().flatten().map(left).fold(f64::INFINITY, f64::min)
+    }
+
+    /// Bytes per second that can be written behind this where nothing has to be read for it, as for what relieves level 0: that is in memory.
+    /// Not negative.
+    pub fn writes_left(self, device: &Limits) -> f64 {
+        // Writes draw on the last.
+        let budget = self.budgets(device).into_iter().flatten().last();
+        budget.map_or(f64::INFINITY, |budget| self.left(budget, 1.0).max(0.0))
+    }
+
+    fn background(self, bytes: f64) -> Flow {
+        Flow { bytes, ops: bytes * self.ops_per_byte }
+    }
+
+    /// Background bytes per second, of one budget alone.
+    fn left(self, (rates, front, _): Budget, wanted: f64) -> f64 {
+        let bytes = left_of(rates.bytes, front.bytes, wanted);
+        let ops = left_of(rates.ops, front.ops, wanted);
+        // Without an operation for it, it cannot be said what operations allow, unless there are none left.
+        let in_bytes = if self.ops_per_byte > 0.0 { ops / self.ops_per_byte } else { f64::INFINITY };
+        bytes.min(if ops <= 0.0 { ops } else { in_bytes })
+    }
+
+    /// The budgets that reads and then writes draw on; one where that is the same.
+    fn budgets(self, device: &Limits) -> [Option<Budget>; 2] {
+        match device {
+            Limits::Shared(rates) => [Some((*rates, self.read.plus(self.log), 1.0)), None],
+            Limits::Split { .. } => [
+                Some((device.rates(Direction::Read), self.read, 1.0 - WRITTEN_SHARE)),
+                Some((device.rates(Direction::Write), self.log, WRITTEN_SHARE)),
+            ],
+        }
+    }
+}
+
+/// What there is per second, what the front takes of it, and the part of the background's bytes that draws on it.
+type Budget = (Rates, Flow, f64);
+
+impl Flow {
+    fn plus(self, other: Flow) -> Flow {
+        Flow { bytes: self.bytes + other.bytes, ops: self.ops + other.ops }
+    }
+}
+
+fn of(rates: Rates, flow: Flow) -> f64 {
+    let of = |amount: f64, rate: u64| if rate == UNLIMITED { 0.0 } else { amount / (rate.max(1) as f64) };
+    of(flow.bytes, rates.bytes).max(of(flow.ops, rates.ops))
+}
+
+fn left_of(rate: u64, taken: f64, wanted: f64) -> f64 {
+    if rate == UNLIMITED { f64::INFINITY } else { wanted * rate.max(1) as f64 - taken }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn front(read: f64, log: f64) -> Front {
+        let flow = |bytes| Flow { bytes, ops: bytes / 10.0 };
+        Front { read: flow(read), log: flow(log), ops_per_byte: 0.05 }
+    }
+
+    #[test]
+    fn what_is_left_for_the_background_is_the_inverse_of_the_share() {
+        let rates = |bytes, ops| Rates { bytes, ops };
+        let devices = [
+            Limits::bytes(100),
+            Limits::Shared(rates(UNLIMITED, 9)),
+            Limits::Shared(rates(100, 6)),
+            Limits::Split { read: rates(200, 100), write: rates(100, 100) },
+            Limits::Split { read: rates(40, 100), write: rates(100, 100) },
+            Limits::Split { read: rates(40, 2), write: rates(100, 100) },
+            Limits::Split { read: Rates::UNLIMITED, write: rates(100, 5) },
+        ];
+        for device in devices {
+            for wanted in [0.75, 1.0] {
+                let background = front(3.0, 5.0).background_at(&device, wanted);
+                let share = front(3.0, 5.0).share(&device, background);
+                assert!(background > 0.0 && (share - wanted).abs() < 1e-9, "{device:?}: {background}, {share}");
+            }
+        }
+        assert!(front(1.0, 1.0).background_at(&Limits::UNLIMITED, 0.5).is_infinite());
+    }
+
+    #[test]
+    fn small_reads_fill_a_device_by_their_number() {
+        // 8 KiB each on a network disk of 3,000 operations and 125 MB a second: 19 % by bytes.
+        let device = Limits::Shared(Rates { bytes: 125_000_000, ops: 3000 });
+        let reads = Load { read: 2900.0 * 8192.0, read_ops: 2900.0, ..Load::default() };
+        let front = Front::of(&[reads]);
+        assert!((front.share(&device, 0.0) - 2900.0 / 3000.0).abs() < 1e-9);
+        let writes = Load { ingest: 1e6, amplification: 10.0, ops_per_byte: 1.0 / 65_536.0, ..Load::default() };
+        let left = Front::of(&[reads, writes]).background_at(&device, 1.0);
+        assert!((left - 100.0 * 65_536.0).abs() < 1.0, "{left}");
+        let over = Load { read_ops: 3100.0, ..reads };
+        assert!(Front::of(&[over]).background_at(&device, 1.0) < 0.0 && Front::of(&[over]).writes_left(&device) == 0.0);
+    }
+}
