@@ -6,7 +6,8 @@
 //! 3. When the scope admits it again it waits for a slot, and comes before what this tree might begin.
 //! 4. What is parked may bar the way of something more urgent ([`weir_lsm::Tree::parked_in_the_way`]): level 0, which wants to go down (U-6). Then,
 //!    if it is half done, it goes on to its end: that is less work than to begin again. If not it is *released*: cancelled, its
-//!    claims with it. So it is after a minute unless it is to be finished, and when memory is short.
+//!    claims with it. So it is after a minute unless it is to be finished, and at once where the process that Weir is part of needs the
+//!    memory ([`Partition::release_parked`]): a node by itself does not, for what is parked is bounded by the slots.
 //!
 //! U-6 would commit what is finished of a released job up to some key, and clip the inputs that straddle it. That needs a bound on every table,
 //! in the manifest and in every read, for the sake of half a job at most. What is thrown away is counted instead, so that
@@ -235,7 +236,7 @@ impl Partition {
         self.progress.notify();
     }
 
-    /// Cancels every parked job: for whoever is short of memory. What they have written is thrown away.
+    /// Cancels every parked job: for a process that is short of memory and embeds a node. What they have written is thrown away.
     pub fn release_parked(&self) {
         for parked in self.parking.0.lock().iter_mut().filter(|parked| parked.verdict.is_none()) {
             parked.verdict = Some(Verdict::Release);
