@@ -153,3 +153,23 @@ fn s1_the_other_loopback_address_is_this_machine_too() {
     assert!(server.http("/metrics").contains("weir_"));
     assert!(server.weir(&["tenant", "list"]).contains("default"));
 }
+
+#[test]
+fn clients_are_told_no_path_and_no_process_id() {
+    let dir = Dir::new();
+    let server = Server::start(&dir, "");
+    let mut client = connect(&server, "");
+    let info: String = redis::cmd("INFO").arg("everything").query(&mut client).expect("info");
+    let settings: Vec<String> = redis::cmd("CONFIG").arg("GET").arg("*").query(&mut client).expect("config");
+    let name = dir.0.file_name().and_then(|name| name.to_str()).expect("text");
+    for said in std::iter::once(&info).chain(&settings) {
+        assert!(!said.contains(name) && !said.contains('/'), "{said}");
+    }
+    assert!(settings.chunks(2).any(|pair| pair == ["dir", "."]), "clients find what they look for: {settings:?}");
+    assert!(info.contains("\r\nprocess_id:0\r\n"), "{info}");
+    // A port may happen to be the same number, and so may what is counted.
+    let facts = info.split("\r\n\r\n").next().expect("the section of the server");
+    let pid = server.pid().to_string();
+    let tells = |line: &&str| line.split_once(':').is_some_and(|(name, value)| name != "tcp_port" && value == pid);
+    assert_eq!(facts.lines().find(tells), None);
+}

@@ -144,10 +144,7 @@ impl Config {
             },
             threads,
             long_threads: threads,
-            shown: vec![
-                ("dir".to_owned(), self.dir.display().to_string()),
-                ("appendfsync".to_owned(), self.sync.in_redis_words().to_owned()),
-            ],
+            shown: vec![("appendfsync".to_owned(), self.sync.in_redis_words().to_owned())],
         }
     }
 

@@ -62,6 +62,8 @@ fn all<S: Store>(connection: &Connection<S>) -> Vec<(String, String)> {
         ("appendonly", "yes".to_owned()),
         ("cluster-enabled", "no".to_owned()),
         ("databases", DATABASES.to_string()),
+        // Clients are told no paths.
+        ("dir", ".".to_owned()),
         ("io-threads", settings.threads.to_string()),
         ("latency-monitor-threshold", "0".to_owned()),
         ("maxclients", connections_max.to_string()),
