@@ -30,6 +30,10 @@ enum What {
     /// The storage engine, in process, against RocksDB
     Engine(EngineArgs),
     /// The server, over the wire, against Redis: `redis-benchmark`, unchanged
+    ///
+    /// Three servers in turn, in every round: `weir serve` as it comes; the same with a tenant that has a secret and limits far above
+    /// the load, and others beside it (weir-tenants); and redis-server. The second table compares weir-tenants with the other two: in
+    /// the rows of weir stands what a login, limits and tenants cost, in requests per second and in processor time of a request.
     Redis(RedisArgs),
     /// The server's books against the kernel's: a mixed load, then booked bytes beside /proc/PID/io
     Ledger(LedgerArgs),
@@ -99,7 +103,7 @@ struct EngineArgs {
 
 #[derive(Debug, Args)]
 struct RedisArgs {
-    /// Rounds; every round starts both servers afresh
+    /// Rounds; every round starts every server afresh
     #[arg(long, default_value_t = 5)]
     rounds: u32,
     /// Measure Redis alone
@@ -205,7 +209,8 @@ impl EngineArgs {
 
 impl RedisArgs {
     fn run(self) -> Result<()> {
-        let servers = if self.alone { vec![redis::Kind::Redis] } else { vec![redis::Kind::Weir, redis::Kind::Redis] };
+        use redis::Kind::{Redis, Weir, WeirTenants};
+        let servers = if self.alone { vec![Redis] } else { vec![Weir, WeirTenants, Redis] };
         let Self { rounds, scale, clients, keys, value_bytes, .. } = self;
         let ours = !self.dir.exists();
         let weir = std::env::current_exe()?;
@@ -219,8 +224,15 @@ impl RedisArgs {
             "redis-benchmark -c {clients} -d {value_bytes} -r {keys}; appendonly yes, appendfsync everysec, no snapshots"
         );
         println!("{}\n", medians_of(rounds));
-        let names: Vec<_> = plan.servers.iter().map(|server| server.name()).collect();
-        print!("{}", report::table(&outcomes, &redis::subjects(), &names));
+        let table = |servers: &[redis::Kind]| {
+            let names: Vec<_> = servers.iter().map(|server| server.name()).collect();
+            report::table(&outcomes, &redis::subjects(), &names)
+        };
+        if self.alone {
+            print!("{}", table(&[Redis]));
+        } else {
+            print!("{}\n{}", table(&[Weir, Redis]), table(&[WeirTenants, Weir, Redis]));
+        }
         Ok(())
     }
 }

@@ -47,6 +47,7 @@ impl Load {
             .args(["-c", &plan.clients.to_string()])
             .args(["-d", &plan.value_bytes.to_string()])
             .args(["-r", &plan.keys.to_string()])
+            .args(server.login_args())
             .stdin(Stdio::null())
             .output()?;
         let said = String::from_utf8_lossy(&output.stdout);

@@ -9,19 +9,28 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
 
 use crate::Result;
 use crate::meter;
+use crate::tenants::user::User;
 
 /// How long a server may take to answer its first PING.
 const START_TRIES: u32 = 500;
 const TRY_EVERY: Duration = Duration::from_millis(20);
+
+/// Units of each kind that the tenant under load may use in a second: far above any load, so that they are counted and nothing waits.
+const UNITS: u64 = 100_000_000;
+/// Tenants beside it, awake and idle.
+const NEIGHBOURS: usize = 5;
 
 /// Which server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// `weir serve`, as it comes.
     Weir,
+    /// The same, with a tenant under load that has a secret and limits, and others beside it.
+    WeirTenants,
     /// `redis-server` with its append-only file synced every second, and no snapshots beside it.
     Redis,
 }
@@ -31,11 +40,12 @@ impl Kind {
     pub const fn name(self) -> &'static str {
         match self {
             Kind::Weir => "weir",
+            Kind::WeirTenants => "weir-tenants",
             Kind::Redis => "redis",
         }
     }
 
-    fn command(self, port: u16, dir: &Path, weir: &Path) -> Result<Command> {
+    fn command(self, port: u16, admin: u16, dir: &Path, weir: &Path) -> Command {
         let mut command;
         match self {
             Kind::Redis => {
@@ -43,17 +53,17 @@ impl Kind {
                 command.args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--save", ""]);
                 command.args(["--appendonly", "yes", "--appendfsync", "everysec", "--dir"]).arg(dir);
             }
-            Kind::Weir => {
+            Kind::Weir | Kind::WeirTenants => {
                 command = Command::new(weir);
                 command.args(["serve", "--listen", &format!("127.0.0.1:{port}")]);
-                command.args(["--admin", &format!("127.0.0.1:{}", free_port()?), "--dir"]).arg(dir);
+                command.args(["--admin", &format!("127.0.0.1:{admin}"), "--dir"]).arg(dir);
             }
         }
-        Ok(command)
+        command
     }
 
     fn version(self, weir: &Path) -> String {
-        let program = if self == Kind::Weir { weir } else { Path::new("redis-server") };
+        let program = if self == Kind::Redis { Path::new("redis-server") } else { weir };
         let output = Command::new(program).arg("--version").output().map(|output| output.stdout).unwrap_or_default();
         String::from_utf8_lossy(&output).trim().to_owned()
     }
@@ -67,6 +77,8 @@ pub(super) struct Server {
     dir: PathBuf,
     version: String,
     remarks: String,
+    /// Whose the load is; nobody's, where no one has to say.
+    user: Option<User>,
 }
 
 impl Server {
@@ -75,8 +87,8 @@ impl Server {
             fs::remove_dir_all(dir)?;
         }
         fs::create_dir_all(dir)?;
-        let port = free_port()?;
-        let mut command = kind.command(port, dir, weir)?;
+        let (port, admin) = (free_port()?, free_port()?);
+        let mut command = kind.command(port, admin, dir, weir);
         let log_path = dir.with_extension("log");
         let log = fs::File::create(&log_path)?;
         let child = command
@@ -87,9 +99,12 @@ impl Server {
             .map_err(|error| format!("cannot start {}: {error}", command.get_program().display()))?;
         let words = command.get_args().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
         let (version, dir) = (kind.version(weir), dir.to_path_buf());
-        let mut server = Self { kind, child, port, dir, version, remarks: words };
+        let mut server = Self { kind, child, port, dir, version, remarks: words, user: None };
         for _ in 0..START_TRIES {
             if answers(port) {
+                if kind == Kind::WeirTenants {
+                    server.move_in(admin)?;
+                }
                 return Ok(server);
             }
             if let Some(status) = server.child.try_wait()? {
@@ -99,6 +114,22 @@ impl Server {
             thread::sleep(TRY_EVERY);
         }
         Err(format!("{} does not answer PING on port {port}; see {}", kind.name(), log_path.display()).into())
+    }
+
+    /// Creates the tenant that the load is to come from, and others beside it.
+    fn move_in(&mut self, admin: u16) -> Result<()> {
+        let limits = json!({ "rcu": UNITS, "wcu": UNITS });
+        for number in 0..NEIGHBOURS {
+            User::create_at(admin, &format!("neighbour{number}"), &limits)?.load(self.port, 1, 1)?;
+        }
+        self.user = Some(User::create_at(admin, "loaded", &limits)?);
+        self.remarks += &format!("; as a tenant with --rcu {UNITS} --wcu {UNITS}, beside {NEIGHBOURS} others");
+        Ok(())
+    }
+
+    /// What `redis-benchmark` has to say to be let in.
+    pub(super) fn login_args(&self) -> impl Iterator<Item = &str> {
+        self.user.iter().flat_map(User::login_args)
     }
 
     /// Asks it to end and waits until it has.

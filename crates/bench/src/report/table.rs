@@ -9,6 +9,8 @@ use crate::outcome::Outcome;
 pub enum Quantity {
     /// Operations per second, at least so many times the peer's.
     Speed,
+    /// Processor time of an operation, at most so many times the peer's.
+    Processor,
     /// Bytes written, at most so many times the peer's.
     Written,
     /// Space, at most so many times the peer's.
@@ -133,11 +135,12 @@ fn compare(subject: &Subject, peer: &str, ours: &[&Outcome], theirs: &[&Outcome]
         verdicts.push(Verdict { value: format!("{:.2}", ratio.of_medians), spread: ratio.spread(), judged });
     }
     type Measure = fn(&Outcome) -> f64;
-    let bytes: [(&str, Quantity, Measure); 2] = [
+    let others: [(&str, Quantity, Measure); 3] = [
+        ("cpu", Quantity::Processor, |outcome| outcome.cpu_seconds / outcome.ops.max(1) as f64),
         ("wrote", Quantity::Written, |outcome| outcome.bytes_written as f64),
         ("space", Quantity::Space, |outcome| outcome.space_bytes as f64),
     ];
-    for (name, quantity, measure) in bytes {
+    for (name, quantity, measure) in others {
         let Some((promise, ratio)) = promised(quantity).zip(Ratio::of(ours, theirs, measure)) else { continue };
         let value = format!("{name} {:.2}", ratio.of_medians);
         let judged = Some((format!("<= {:.2}", promise.limit), ratio.of_medians <= promise.limit));

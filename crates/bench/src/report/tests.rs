@@ -77,6 +77,28 @@ fn the_table_judges_speed_bytes_and_space() {
 }
 
 #[test]
+fn processor_time_is_judged_by_operation() {
+    let subject = |limit| Subject {
+        work: "set",
+        promises: vec![Promise { quantity: Quantity::Processor, against: "weir", limit }],
+        user_bytes: None,
+    };
+    let run = |engine: &str, ops, cpu_seconds| Outcome {
+        work: "set".into(),
+        engine: engine.into(),
+        ops,
+        ops_per_sec: 1.0,
+        cpu_seconds,
+        ..Outcome::default()
+    };
+    let outcomes = [run("weir-tenants", 200, 2.2), run("weir", 100, 1.0)];
+    for (limit, verdict) in [(1.03, "<= 1.03  MISSED"), (1.2, "<= 1.20  met")] {
+        let table = table(&outcomes, &[subject(limit)], &["weir-tenants", "weir"]);
+        assert!(table.lines().any(|line| line.contains("| cpu 1.10") && line.ends_with(verdict)), "{table}");
+    }
+}
+
+#[test]
 fn recovery_is_judged_in_seconds_and_not_against_the_peer() {
     let outcomes = [run(Work::Recovery, Engine::Weir, 1, 40.0, 0), run(Work::Recovery, Engine::Rocksdb, 1, 80.0, 0)];
     let table = judged(&outcomes, &[Work::Recovery], &[Engine::Weir, Engine::Rocksdb], &Size::default());

@@ -21,8 +21,13 @@ pub struct User {
 impl User {
     /// Creates a tenant with `settings` of the operators' API.
     pub fn create(server: &ChildServer, name: &str, settings: &Value) -> Result<Self> {
+        Self::create_at(server.admin(), name, settings)
+    }
+
+    /// The same at this port for operators.
+    pub fn create_at(admin: u16, name: &str, settings: &Value) -> Result<Self> {
         let order = json!({ "name": name, "settings": settings });
-        let answer: Value = serde_json::from_str(&wire::http_post(server.admin(), "/v1/tenants", &order.to_string())?)?;
+        let answer: Value = serde_json::from_str(&wire::http_post(admin, "/v1/tenants", &order.to_string())?)?;
         let secret = answer["secret"].as_str().ok_or("the server told no secret")?;
         Ok(Self { name: name.to_owned(), secret: secret.to_owned() })
     }
@@ -30,6 +35,11 @@ impl User {
     /// Tenants `prefix`0, `prefix`1 and so on.
     pub fn create_many(server: &ChildServer, prefix: &str, count: usize) -> Result<Vec<Self>> {
         (0..count).map(|number| Self::create(server, &format!("{prefix}{number}"), &json!({}))).collect()
+    }
+
+    /// Who it is, in the words of Redis' own programs.
+    pub fn login_args(&self) -> [&str; 4] {
+        ["--user", &self.name, "-a", &self.secret]
     }
 
     /// A connection of this tenant at `port`.
