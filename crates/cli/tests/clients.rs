@@ -4,12 +4,13 @@
 
 mod support;
 
-use std::io::Write;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use support::{Dir, Server};
+use support::{Dir, Server, expect};
 
 /// Whole installation and run of one library.
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -117,7 +118,7 @@ fn text(path: &Path) -> &str {
 }
 
 fn read(path: &Path) -> String {
-    std::fs::read_to_string(path).expect("in the repository")
+    std::fs::read_to_string(path).expect("it is there")
 }
 
 #[test]
@@ -190,4 +191,81 @@ fn redis_benchmark() {
             }
         }
     }
+}
+
+/// A program that serves until it is dropped.
+struct Serving(Child);
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The answer to `GET /metrics` at `port`, as soon as somebody listens there.
+fn metrics(port: u16) -> String {
+    let begin = Instant::now();
+    let mut stream = loop {
+        match TcpStream::connect((Ipv4Addr::LOCALHOST, port)) {
+            Ok(stream) => break stream,
+            Err(error) => assert!(begin.elapsed() < PATIENCE, "nobody listens: {error}"),
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+    stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").expect("it reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("text");
+    answer
+}
+
+#[test]
+fn redis_exporter() {
+    let dir = Dir::new();
+    let server = Server::start(&dir, "");
+    server.weir(&["tenant", "create", "shop", "--secret", "secret-of-shop"]);
+    let mut client = server.connect();
+    expect(&mut client, b"AUTH shop secret-of-shop\r\n", b"+OK\r\n");
+    for key in ["a", "b", "c"] {
+        expect(&mut client, format!("SET {key} 1\r\n").as_bytes(), b"+OK\r\n");
+    }
+    expect(&mut client, b"GET none\r\n", b"$-1\r\n");
+
+    let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port").local_addr().expect("bound").port();
+    let log = dir.0.join("exporter.log");
+    let start = |name: &str| {
+        command(name, &["-redis.addr", &format!("redis://{}", server.clients)])
+            .args(["-redis.user", "shop", "-redis.password", "secret-of-shop"])
+            .args(["-web.listen-address", &format!("127.0.0.1:{port}")])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(std::fs::File::create(&log).expect("the test's directory can be written"))
+            .spawn()
+            .ok()
+    };
+    // As Debian calls it, and as its makers do.
+    let Some(exporter) = ["prometheus-redis-exporter", "redis_exporter"].into_iter().find_map(start) else {
+        return skip("redis_exporter", "it is not installed");
+    };
+    let exporter = Serving(exporter);
+    let found = metrics(port);
+    drop(exporter);
+    for line in [
+        "redis_up 1\n",
+        "redis_exporter_last_scrape_error{err=\"\"} 0\n",
+        "redis_db_keys{db=\"db0\"} 3\n",
+        "redis_keyspace_misses_total 1\n",
+        "redis_commands_total{cmd=\"set\"} 3\n",
+        "redis_commands_processed_total ",
+        "redis_cpu_user_seconds_total ",
+        "redis_memory_used_bytes ",
+        "redis_process_id 0\n",
+    ] {
+        assert!(found.contains(&format!("\n{line}")), "{line} is missing in:\n{found}");
+    }
+    assert!(!found.contains("redis_memory_used_bytes 0\n"), "three keys are in memory:\n{found}");
+    let said = read(&log);
+    assert!(said.contains("level=info") && !said.contains("level=err") && !said.contains("level=warn"), "{said}");
 }

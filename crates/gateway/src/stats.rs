@@ -126,6 +126,11 @@ impl ThreadStats {
         }
     }
 
+    /// Calls since the start.
+    fn calls(&self) -> u64 {
+        self.commands.iter().map(|calls| calls.load(Ordering::Relaxed)).sum()
+    }
+
     /// A command of the table had the wrong number of arguments.
     pub(crate) fn rejected(&self, index: usize) {
         add(&self.rejected[index], 1);
@@ -235,12 +240,15 @@ impl Stats {
         self.threads[index].get_or_init(|| Box::new(ThreadStats::new()))
     }
 
+    /// Calls on all threads since the start.
+    pub(crate) fn calls(&self) -> u64 {
+        self.threads.iter().filter_map(OnceLock::get).map(|thread| thread.calls()).sum()
+    }
+
     /// What the first `threads` have done until `now`.
     pub(crate) fn work(&self, threads: usize, now: Nanos) -> Vec<Work> {
-        let work = |thread: &ThreadStats| {
-            let commands = thread.commands.iter().map(|calls| calls.load(Ordering::Relaxed)).sum();
-            Work { asleep: thread.asleep.at(now).max(0) as Nanos, commands }
-        };
+        let work =
+            |thread: &ThreadStats| Work { asleep: thread.asleep.at(now).max(0) as Nanos, commands: thread.calls() };
         (0..threads).map(|index| work(self.thread(index))).collect()
     }
 

@@ -260,7 +260,15 @@ fn info_names_what_clients_look_for() {
     client.say("HELLO 3");
     let info = client.say("INFO");
     assert!(info.starts_with('=') && info.contains("\r\ntxt:# Server\r\n"), "{info}");
-    for fact in ["redis_version:7.", "loading:0", "connected_clients:1", "role:master", "maxmemory_policy:noeviction"] {
+    for fact in [
+        "redis_version:7.",
+        "loading:0",
+        "connected_clients:1",
+        "role:master",
+        "maxmemory_policy:noeviction",
+        "used_cpu_user:0.",
+        "instantaneous_ops_per_sec:",
+    ] {
         assert!(info.contains(fact), "{fact} in {info}");
     }
     assert!(client.say("INFO commandstats").contains("cmdstat_info:calls=2"));

@@ -47,6 +47,10 @@ pub(crate) struct Account {
     is_heavy: AtomicBool,
     /// Processor time that it was judged for.
     processor_nanos: AtomicU64,
+    /// Calls of commands when that was last more than nothing.
+    calls: AtomicU64,
+    /// And how many there were in a second then; 0 since it has done nothing.
+    calls_per_second: AtomicU64,
 }
 
 impl Account {
@@ -62,6 +66,16 @@ impl Account {
         self.is_heavy.load(Ordering::Relaxed)
     }
 
+    /// Processor time that the gateway's threads have spent on it, as it was last judged.
+    pub(crate) fn processor_nanos(&self) -> Nanos {
+        self.processor_nanos.load(Ordering::Relaxed)
+    }
+
+    /// Commands in the last second.
+    pub(crate) fn calls_per_second(&self) -> u64 {
+        self.calls_per_second.load(Ordering::Relaxed)
+    }
+
     /// Sessions now.
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
@@ -75,6 +89,17 @@ impl Account {
     /// Most sessions; 0 = not limited.
     pub(crate) fn connections_max(&self) -> u32 {
         self.tenancy.connections_max()
+    }
+
+    /// Remembers how many commands it called in the last `elapsed`, if it did anything: who was idle is not gone through.
+    fn judge_calls(&self, did_something: bool, elapsed: Nanos) {
+        let mut rate = 0;
+        if did_something {
+            let calls = self.stats.calls();
+            let more = calls - self.calls.swap(calls, Ordering::Relaxed);
+            rate = (more as f64 * 1e9 / elapsed.max(1) as f64).round() as u64;
+        }
+        self.calls_per_second.store(rate, Ordering::Relaxed);
     }
 
     /// A place for one more session, if the tenant's share has one ([`Places`], S13).
@@ -195,6 +220,8 @@ impl Accounts {
             unfinished: Book::new(UNFINISHED_BYTES_MAX),
             is_heavy: AtomicBool::new(false),
             processor_nanos: AtomicU64::new(0),
+            calls: AtomicU64::new(0),
+            calls_per_second: AtomicU64::new(0),
         });
         all.accounts.insert(grant.tenant, Arc::clone(&account));
         account
@@ -210,7 +237,7 @@ impl Accounts {
     pub(crate) fn processor_use(&self) -> BTreeMap<u32, ProcessorUse> {
         let of = |account: &Arc<Account>| ProcessorUse {
             name: Arc::clone(&account.name),
-            nanos: account.processor_nanos.load(Ordering::Relaxed),
+            nanos: account.processor_nanos(),
             is_heavy: account.is_heavy(),
         };
         self.all.lock().accounts.iter().map(|(&tenant, account)| (tenant, of(account))).collect()
@@ -230,6 +257,7 @@ impl Accounts {
             let is_heavy = heavy::is_heavy(Use { busy, elapsed, has_neighbours }, account.is_heavy());
             account.is_heavy.store(is_heavy, Ordering::Relaxed);
             account.processor_nanos.fetch_add(busy, Ordering::Relaxed);
+            account.judge_calls(busy > 0, elapsed);
         }
     }
 }
@@ -289,6 +317,22 @@ mod tests {
         let used = accounts.processor_use();
         // Its second thread had a processor for half of the time.
         assert_eq!((used[&1].nanos, used[&1].is_heavy), (3 * (8 * SECOND + SECOND / 4) / 4, true));
+    }
+
+    #[test]
+    fn commands_in_the_last_second_are_known_and_end_when_it_is_idle() {
+        const SECOND: Nanos = 1_000_000_000;
+        let accounts = Accounts::new(Places::new(100), 2, 1);
+        let account = accounts.of(&grant(1, 0));
+        accounts.sweep(SECOND, &[1.0, 1.0]);
+        for thread in [0, 0, 1] {
+            account.stats.thread(thread).called(thread);
+            account.stats.thread(thread).busy.add(1000);
+        }
+        accounts.sweep(SECOND * 3 / 2, &[1.0, 1.0]);
+        assert_eq!((account.calls_per_second(), account.processor_nanos()), (6, 3000));
+        accounts.sweep(SECOND * 5 / 2, &[1.0, 1.0]);
+        assert_eq!((account.calls_per_second(), account.processor_nanos()), (0, 3000));
     }
 
     #[test]

@@ -279,6 +279,8 @@ impl Store for TenantStore {
             debt += shape.debt_bytes;
         }
         vec![
+            // The cache is everybody's.
+            ("Memory", "used_memory", memtables.to_string()),
             ("Memory", "memtable_bytes", memtables.to_string()),
             ("Persistence", "partitions", self.tenant.partitions().len().to_string()),
             ("Persistence", "partitions_awake", awake.to_string()),

@@ -100,6 +100,7 @@ fn own_facts<S: Store>(server: &Server<S>, account: &Arc<Account>, section: &str
             let totals = account.stats.recent();
             fact("total_connections_received", &account.admitted());
             fact("total_commands_processed", &totals.commands.iter().sum::<u64>());
+            fact("instantaneous_ops_per_sec", &account.calls_per_second());
             fact("total_net_input_bytes", &totals.bytes_in);
             fact("total_net_output_bytes", &totals.bytes_out);
             fact("keyspace_hits", &totals.hits);
@@ -110,6 +111,8 @@ fn own_facts<S: Store>(server: &Server<S>, account: &Arc<Account>, section: &str
             fact("role", &"master");
             fact("connected_slaves", &0);
         }
+        // User and system time are not told apart.
+        "CPU" => fact("used_cpu_user", &format_args!("{:.6}", account.processor_nanos() as f64 / 1e9)),
         "Commandstats" => {
             let totals = account.stats.recent();
             for (index, command) in COMMANDS.iter().enumerate() {
