@@ -198,6 +198,27 @@ fn commands_are_described_alike() {
     }
 }
 
+/// The names that both have, in any order.
+#[test]
+fn categories_have_the_same_commands() {
+    let Some(redis) = Redis::start() else { return };
+    let weir = Running::start(weir_gateway::Settings::default());
+    let (mut theirs, mut ours) = (redis.connect(), weir.connect());
+    let categories = theirs.ask(&["ACL", "CAT"]);
+    let lines = |reply: &[u8]| -> Vec<String> {
+        String::from_utf8_lossy(reply).lines().filter(|line| !line.starts_with(['*', '$'])).map(str::to_owned).collect()
+    };
+    for category in lines(&categories) {
+        let listed = |client: &mut Client| {
+            let mut names = lines(&client.ask(&["COMMAND", "LIST", "FILTERBY", "ACLCAT", &category]));
+            names.retain(|name| weir_gateway::resp::table::COMMANDS.iter().any(|command| command.name == name));
+            names.sort();
+            names
+        };
+        assert_eq!(listed(&mut ours), listed(&mut theirs), "{category}");
+    }
+}
+
 #[test]
 fn broken_streams_get_the_same_last_words() {
     let Some(redis) = Redis::start() else { return };

@@ -306,6 +306,21 @@ fn who_wants_no_replies_gets_none_and_what_he_wrote_is_there() {
 }
 
 #[test]
+fn who_wants_no_replies_is_not_told_that_his_stream_is_broken() {
+    let weir = start();
+    for (request, said) in [
+        ("CLIENT REPLY OFF\r\n*1\r\n!\r\n", ""),
+        ("PING\r\nCLIENT REPLY OFF\r\nSET \"a\r\n", "+PONG\r\n"),
+        ("CLIENT REPLY SKIP\r\n*1\r\n!\r\n", ""),
+        ("CLIENT REPLY SKIP\r\nPING\r\n*1\r\n!\r\n", "-ERR Protocol error: expected '$', got '!'\r\n"),
+    ] {
+        let mut client = weir.connect();
+        client.send(request.as_bytes());
+        assert_eq!(String::from_utf8_lossy(&client.rest()), said, "{request:?}");
+    }
+}
+
+#[test]
 fn a_pause_holds_writes_until_it_is_ended() {
     let weir = start();
     let (mut first, mut second) = (weir.connect(), weir.connect());

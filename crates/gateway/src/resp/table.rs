@@ -67,6 +67,45 @@ impl Command {
         slots.all(|slot| Some(slot) == of_first)
     }
 
+    /// Whether it is in the category of Redis' ACLs that is called so, in any case.
+    pub(super) fn is_in_category(&self, name: &[u8]) -> bool {
+        let has = |flag| self.flags.contains(&flag);
+        match name.to_ascii_lowercase().as_slice() {
+            b"read" => has("readonly"),
+            b"write" => has("write"),
+            b"fast" => has("fast"),
+            b"slow" => !has("fast"),
+            b"string" => self.group == "string",
+            b"bitmap" => self.group == "bitmap",
+            b"list" | b"set" | b"sortedset" => matches!(self.id, Id::Sort | Id::SortRo),
+            b"keyspace" => match self.id {
+                Id::DbSize | Id::FlushDb | Id::FlushAll => true,
+                Id::Object | Id::Sort | Id::SortRo | Id::Wait => false,
+                _ => self.group == "generic",
+            },
+            b"connection" => match self.id {
+                Id::Wait | Id::Command | Id::ReadOnly | Id::ReadWrite | Id::Asking => true,
+                Id::Client => false,
+                _ => self.group == "connection",
+            },
+            b"admin" => matches!(self.id, Id::Role | Id::LastSave),
+            b"dangerous" => matches!(
+                self.id,
+                Id::FlushDb
+                    | Id::FlushAll
+                    | Id::Info
+                    | Id::Keys
+                    | Id::LastSave
+                    | Id::Migrate
+                    | Id::Restore
+                    | Id::Role
+                    | Id::Sort
+                    | Id::SortRo
+            ),
+            _ => false,
+        }
+    }
+
     /// Whether `args` may hold a secret, which is not to be shown (S4): of Weir's own commands, or of Redis' that are refused here.
     pub(super) fn is_secret(&self, args: Args<'_>) -> bool {
         let is_known = |name: &[u8]| name.get(..8).is_some_and(|front| front.eq_ignore_ascii_case(b"slowlog-"));
@@ -102,7 +141,8 @@ impl Command {
             Id::Del | Id::Unlink => &["RM", "delete"],
             Id::BitOp if position == 0 => &["OW", "update"],
             Id::BitOp => &["RO", "access"],
-            Id::Rename | Id::RenameNx | Id::Migrate if position == 0 => &["RW", "access", "delete"],
+            Id::Migrate => &["RW", "access", "delete"],
+            Id::Rename | Id::RenameNx if position == 0 => &["RW", "access", "delete"],
             Id::Rename => &["OW", "update"],
             Id::RenameNx => &["OW", "insert"],
             Id::Copy if position == 1 => &["OW", "update"],

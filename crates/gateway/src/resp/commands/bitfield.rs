@@ -2,7 +2,7 @@
 
 use weir_model::Change;
 
-use super::bitmap::bit_offset;
+use super::bitmap::{bit_offset, read_offset};
 use super::{ONE_TURN_KEYS_MAX, integer, value_bytes_max};
 use crate::resp::connection::Connection;
 use crate::resp::error::{Error, Outcome, SYNTAX};
@@ -151,7 +151,8 @@ impl Step {
                 _ => return Err(SYNTAX),
             };
             let kind = Kind::parse(args.at(at + 1))?;
-            let offset = bit_offset(args.at(at + 2), Some(kind.bits), value_bytes_max)?;
+            let offset_of = if name == b"get" { read_offset } else { bit_offset };
+            let offset = offset_of(args.at(at + 2), Some(kind.bits), value_bytes_max)?;
             let action = match name.as_slice() {
                 b"get" => Action::Get,
                 b"set" => Action::Set(integer(args.at(at + 3))?, rule),

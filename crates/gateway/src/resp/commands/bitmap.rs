@@ -26,6 +26,14 @@ const AT_ONCE_BYTES: usize = 64 << 10;
 /// How often `BITOP` starts again because a source has changed under it.
 const TRIES_MAX: usize = 8;
 
+/// Bytes of the longest value that Redis has: so far bits are looked for, also where values are shorter.
+const READ_BYTES_MAX: usize = 512 << 20;
+
+/// As [`bit_offset`], of a bit that is only read: it is zero where no value can have it.
+pub(super) fn read_offset(arg: &[u8], width: Option<u32>, value_bytes_max: usize) -> Outcome<u64> {
+    bit_offset(arg, width, value_bytes_max.max(READ_BYTES_MAX))
+}
+
 /// The offset of a bit that some value may have; with `width`, `#n` means the n-th field of so many bits.
 pub(super) fn bit_offset(arg: &[u8], width: Option<u32>, value_bytes_max: usize) -> Outcome<u64> {
     let (number, factor) = match (arg, width) {
@@ -66,7 +74,7 @@ pub(in crate::resp) async fn setbit<S: Store>(connection: &mut Connection<S>, ar
 }
 
 pub(in crate::resp) async fn getbit<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
-    let offset = bit_offset(args.at(2), None, value_bytes_max(connection))?;
+    let offset = read_offset(args.at(2), None, value_bytes_max(connection))?;
     let entry = connection.get(args.at(1)).await?;
     let byte = entry.and_then(|entry| entry.value.get((offset >> 3) as usize).copied()).unwrap_or(0);
     connection.replies.integer(i64::from(byte >> (7 - (offset & 7)) & 1));

@@ -178,9 +178,10 @@ async fn time_of<S: Store>(
     Ok(())
 }
 
-/// Milliseconds as the nearest second.
+/// Milliseconds, no less than zero, as the nearest second.
 fn seconds(millis: i64) -> i64 {
-    millis.saturating_add(500) / 1000
+    // Half a second more than the last time of all fits without a sign.
+    ((millis as u64 + 500) / 1000) as i64
 }
 
 pub(in crate::resp) async fn ttl<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {

@@ -2,7 +2,7 @@
 
 use super::end_turn;
 use crate::resp::connection::Connection;
-use crate::resp::error::{Error, Outcome};
+use crate::resp::error::{Error, Outcome, SYNTAX};
 use crate::resp::frame::Args;
 use crate::resp::glob;
 use crate::resp::reply::Replies;
@@ -68,7 +68,7 @@ const HELP: [&str; 8] = [
     "GETKEYS <full-command>: the keys in a command.",
     "GETKEYSANDFLAGS <full-command>: the keys, and what is done to them.",
     "INFO [<name> ...]: details of commands.",
-    "LIST [FILTERBY PATTERN <pattern>]: names of commands.",
+    "LIST [FILTERBY PATTERN <pattern> | ACLCAT <category> | MODULE <name>]: names of commands.",
     "HELP: this text.",
 ];
 
@@ -99,21 +99,43 @@ fn document(replies: &mut Replies, command: &Command) {
 }
 
 fn list(replies: &mut Replies, args: Args<'_>) -> Outcome {
-    let pattern = match (args.len(), args.get(2), args.get(3)) {
-        (2, _, _) => &b"*"[..],
-        (5, Some(filter), Some(by))
-            if filter.eq_ignore_ascii_case(b"FILTERBY") && by.eq_ignore_ascii_case(b"PATTERN") =>
-        {
-            args.at(4)
+    let all = || COMMANDS.iter();
+    let found: Vec<&Command> = match (args.len(), args.get(2), args.get(3)) {
+        (2, _, _) => all().collect(),
+        (5, Some(filter), Some(by)) if filter.eq_ignore_ascii_case(b"FILTERBY") => {
+            let wanted = args.at(4);
+            match by.to_ascii_lowercase().as_slice() {
+                b"pattern" => {
+                    let pattern = glob::checked(wanted)?.to_ascii_lowercase();
+                    all().filter(|command| glob::matches(&pattern, command.name.as_bytes())).collect()
+                }
+                b"aclcat" => all().filter(|command| command.is_in_category(wanted)).collect(),
+                // There are no modules.
+                b"module" => Vec::new(),
+                _ => return Err(SYNTAX),
+            }
         }
-        _ => return Err(crate::resp::error::SYNTAX),
+        _ => return Err(SYNTAX),
     };
-    let pattern = glob::checked(pattern)?.to_ascii_lowercase();
-    let names: Vec<&str> =
-        COMMANDS.iter().map(|command| command.name).filter(|name| glob::matches(&pattern, name.as_bytes())).collect();
-    replies.array(names.len());
-    names.iter().for_each(|name| replies.bulk(name.as_bytes()));
+    replies.array(found.len());
+    found.iter().for_each(|command| replies.bulk(command.name.as_bytes()));
     Ok(())
+}
+
+/// Positions of the first and the last key that a `MIGRATE` of `len` words names: behind its `KEYS`, where its key is empty.
+fn migrated_keys<'a>(word: impl Fn(usize) -> &'a [u8], len: usize) -> Outcome<(usize, usize)> {
+    let mut at = 6;
+    // A `KEYS` at the end names none.
+    while at + 1 < len {
+        at += match word(at).to_ascii_lowercase().as_slice() {
+            b"keys" if word(3).is_empty() => return Ok((at + 1, len - 1)),
+            b"keys" => return Err(Error::new("ERR Invalid arguments specified for command")),
+            b"auth" => 2,
+            b"auth2" => 3,
+            _ => 1,
+        };
+    }
+    Ok((3, 3))
 }
 
 /// `GETKEYS`, and with `flags` `GETKEYSANDFLAGS`, for cluster clients, which ask where the keys of a command are.
@@ -128,7 +150,11 @@ async fn get_keys(replies: &mut Replies, args: Args<'_>, flags: bool) -> Outcome
         return Err(Error::new("ERR Invalid number of arguments specified for command"));
     }
     let last = if last < 0 { len - last.unsigned_abs() as usize } else { last as usize };
-    let mut keys: Vec<(&[u8], &[&str])> = (first as usize..=last)
+    let (first, last) = match command.name {
+        "migrate" => migrated_keys(|position| args.at(position + 2), len)?,
+        _ => (first as usize, last),
+    };
+    let mut keys: Vec<(&[u8], &[&str])> = (first..=last)
         .step_by(step as usize)
         .enumerate()
         .map(|(position, index)| (args.at(index + 2), command.key_flags(position, args.iter_from(4))))

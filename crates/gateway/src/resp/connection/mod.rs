@@ -244,7 +244,8 @@ impl<S: Store> Connection<S> {
                 }
                 Err(error) => {
                     self.submit().await;
-                    if let Some(reply) = error.reply() {
+                    // Who wants no answer to what comes next is not told either that it is no request.
+                    if let Some(reply) = error.reply().filter(|_| self.reply_mode == ReplyMode::On) {
                         self.replies.raw(&reply);
                     }
                     self.closing = true;
