@@ -1,29 +1,24 @@
-//! Tenants created, dropped, emptied, put to sleep and written to at random, under power cuts: what was acknowledged holds, and nothing of
-//! what was dropped comes back.
+//! Tenants created, dropped, emptied, backed up, restored, altered, suspended, put to sleep and written to at random, under power cuts: what
+//! was acknowledged holds, and nothing of what was dropped comes back.
 
-use std::collections::BTreeMap;
+mod model;
+
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use model::{Contents, Expected, Found, batch};
 use parking_lot::Mutex;
 use weir_io::sim::{DeviceSpec, DiskImage, FaultPlan, Keep, Sim, SimFs};
-use weir_io::{ErrorKind, Fs, Result, sleep_until};
+use weir_io::{Class, Error, ErrorKind, Fs, Owner, Result, Rng, Tag, sleep_until};
 use weir_log::SyncMode;
 use weir_lsm::TreeOptions;
-use weir_model::Batch;
-use weir_node::{Home, Machine, Node, NodeConfig, TenantName, TenantSpec};
+use weir_node::{Home, Machine, Node, NodeConfig, TenantName, TenantSettings, TenantSpec, UnitLimits};
 
-/// What a tenant's key holds; `None` = there is no such tenant.
-type Present = Option<Option<u64>>;
+const TAG: Tag = Tag::new(Owner { tenant: 0, partition: 0 }, Class::Maintenance);
+/// The modes in turn.
+const MODES: [SyncMode; 3] = [SyncMode::Always, SyncMode::Interval, SyncMode::None];
 
-#[derive(Clone, Default)]
-struct Expected {
-    /// Acknowledged.
-    settled: BTreeMap<TenantName, Present>,
-    /// Asked for, and not answered yet.
-    pending: Option<(TenantName, Present)>,
-}
-
-fn config() -> NodeConfig {
+fn config(sync: SyncMode) -> NodeConfig {
     let tree = TreeOptions {
         write_buffer_bytes: 4 << 10,
         level1_bytes: 16 << 10,
@@ -31,7 +26,6 @@ fn config() -> NodeConfig {
         io_bytes: 8 << 10,
         ..TreeOptions::default()
     };
-    let sync = SyncMode::Always;
     let hibernate_after = 300_000_000_000;
     NodeConfig {
         tree,
@@ -50,136 +44,235 @@ fn world(seed: u64, image: &DiskImage) -> (Sim, Arc<SimFs>) {
     (sim, fs)
 }
 
-async fn open(sim: &Sim, fs: &Arc<SimFs>) -> Node {
+async fn open(sim: &Sim, fs: &Arc<SimFs>, sync: SyncMode) -> Node {
     let fs = Arc::clone(fs) as Arc<dyn Fs>;
     let machine = Machine { fs, clock: sim.clock(), spawn: sim.spawner(), salt: sim.rng().next_u64() };
-    Node::open(&config(), machine).await.expect("the node opens")
+    Node::open(&config(sync), machine).await.expect("the node opens")
 }
 
 /// As a store does it: a partition that is just going to sleep is asked again.
 async fn write(home: &Arc<Home>, value: u64) -> Result<()> {
-    let mut batch = Batch::new();
-    batch.put(b"key", &value.to_le_bytes());
-    batch.put(format!("padding{}", value % 7).as_bytes(), &[7; 500]);
     loop {
         let partition = home.partition().await?;
-        match partition.write(&batch).await {
+        match partition.write(&batch(value)).await {
             Err(error) if error.kind() == ErrorKind::Closed && !home.has(&partition) => {}
             commit => return commit?.await,
         }
     }
 }
 
-async fn read(node: &Node, name: &TenantName) -> Present {
-    let tenant = node.tenant(name)?;
-    let partition = tenant.partitions()[0].partition().await.expect("it wakes");
-    let record = partition.get(b"key").await.expect("a read");
-    Some(record.map(|record| u64::from_le_bytes(record.value[..].try_into().expect("eight bytes"))))
+async fn find(node: &Node, name: &TenantName) -> Option<Found> {
+    match node.tenant(name) {
+        Some(tenant) => Some(Found::of(&tenant).await),
+        None => None,
+    }
 }
 
-async fn live(sim: &Sim, node: &Node, steps: u64, expected: &Mutex<Expected>) {
-    let mut rng = sim.rng();
-    for step in 1..=steps {
-        let name = TenantName::new(["a", "b", "c"][rng.below(3) as usize]).expect("a name");
-        let before = expected.lock().settled.get(&name).copied().flatten();
-        let after = match (before, rng.below(12)) {
-            (None, _) => Some(None),
-            (Some(_), 0) => None,
-            (Some(_), 1) => Some(None),
-            (Some(_), _) => Some(Some(step)),
-        };
-        expected.lock().pending = Some((name.clone(), after));
-        match (before, after) {
-            (None, _) => drop(node.create_tenant(TenantSpec::new(name.clone())).await.expect("created")),
-            (_, None) => node.drop_tenant(&name).await.expect("dropped"),
-            (_, Some(None)) => node.clear_tenant(&name).await.expect("emptied"),
-            (_, Some(Some(value))) => {
-                let home = Arc::clone(&node.tenant(&name).expect("it is there").partitions()[0]);
-                if rng.chance(0.3) {
-                    // At some moment of the write, or before or after it.
-                    let (home, clock, wait) = (Arc::clone(&home), sim.clock(), rng.below(400_000));
-                    sim.spawn(async move {
-                        sleep_until(&clock, clock.now() + wait).await;
-                        home.sleep().await;
-                    });
-                }
-                write(&home, value).await.expect("written");
+fn name(name: &str) -> TenantName {
+    TenantName::new(name).expect("a name")
+}
+
+/// Puts `home` to sleep at some moment of what is done next, or before or after it.
+fn sleep_soon(sim: &Sim, home: &Arc<Home>, rng: &mut Rng) {
+    let (home, clock, wait) = (Arc::clone(home), sim.clock(), rng.below(400_000));
+    sim.spawn(async move {
+        sleep_until(&clock, clock.now() + wait).await;
+        home.sleep().await;
+    });
+}
+
+/// Backs up a tenant that holds `contents`, again if it falls asleep meanwhile.
+async fn back_up(node: &Node, name: &TenantName, contents: &Contents, step: u64, expected: &Mutex<Expected>) {
+    for attempt in 0.. {
+        let to = PathBuf::from(format!("/backups/{step}-{attempt}"));
+        expected.lock().backing_up = Some((to.clone(), contents.clone().durable()));
+        match node.backup(name, &to).await {
+            Err(error) if error.kind() == ErrorKind::Closed => {}
+            backup => {
+                backup.expect("backed up");
+                break;
             }
         }
-        {
-            let mut expected = expected.lock();
-            expected.settled.insert(name.clone(), after);
-            expected.pending = None;
-        }
-        if rng.chance(0.5) {
-            assert_eq!(read(node, &name).await, after, "step {step}, tenant {name}");
+    }
+    let mut expected = expected.lock();
+    let made = expected.backing_up.take();
+    expected.backups.extend(made);
+    expected.is_durable(name);
+}
+
+/// What is altered in a step: limits, or whether the tenant is suspended.
+fn alter(settings: &mut TenantSettings, step: u64, suspends: bool) {
+    match suspends {
+        true => settings.suspended = !settings.suspended,
+        false => {
+            settings.limits = UnitLimits { rcu: 1_000 * step, wcu: 500 * step, ..settings.limits };
+            settings.connections_max = step as u32;
         }
     }
 }
 
-/// Every tenant is as it was promised, and nothing else is there.
-async fn check(sim: &Sim, fs: &Arc<SimFs>, expected: &Expected) {
-    let node = open(sim, fs).await;
+async fn live(sim: &Sim, node: &Node, sync: SyncMode, steps: u64, expected: &Mutex<Expected>) {
+    let mut rng = sim.rng();
+    for step in 1..=steps {
+        let name = name(["a", "b", "c"][rng.below(3) as usize]);
+        let ask = |after| expected.lock().ask(&name, after);
+        let before = expected.lock().tenant(&name).cloned();
+        let backups = expected.lock().backups.len() as u64;
+        match (before, rng.below(24)) {
+            (None, 8..) if backups > 0 => {
+                // Of whatever tenant, also of one that is no more.
+                let (from, contents) = expected.lock().backups[rng.below(backups) as usize].clone();
+                ask(Some(contents));
+                node.restore(&from, name.clone(), None).await.expect("restored");
+                expected.lock().answer(sync);
+            }
+            (None, _) => {
+                let partitions = 1 + rng.below(3) as u16;
+                ask(Some(Contents::new(partitions)));
+                let spec = TenantSpec { partitions, ..TenantSpec::new(name.clone()) };
+                node.create_tenant(spec).await.expect("created");
+                expected.lock().answer(sync);
+            }
+            (Some(_), 0) => {
+                ask(None);
+                node.drop_tenant(&name).await.expect("dropped");
+                expected.lock().answer(sync);
+            }
+            (Some(contents), 1) => {
+                ask(Some(contents.emptied()));
+                node.clear_tenant(&name).await.expect("emptied");
+                expected.lock().answer(sync);
+            }
+            (Some(contents), change @ (2 | 3)) => {
+                let suspends = change == 2;
+                ask(Some(contents.altered(|settings| alter(settings, step, suspends))));
+                let change = move |settings: &mut TenantSettings| {
+                    alter(settings, step, suspends);
+                    Ok::<(), Error>(())
+                };
+                node.alter_tenant(&name, change).await.expect("altered");
+                expected.lock().answer(sync);
+            }
+            (Some(contents), change @ (4..6)) => {
+                let tenant = node.tenant(&name).expect("it is there");
+                if change == 4 {
+                    if rng.chance(0.3) {
+                        sleep_soon(sim, &tenant.partitions()[0], &mut rng);
+                    }
+                    back_up(node, &name, &contents, step, expected).await;
+                } else {
+                    for home in tenant.partitions() {
+                        home.sleep().await;
+                    }
+                    expected.lock().is_durable(&name);
+                }
+            }
+            (Some(contents), _) => {
+                let part = rng.below(contents.partitions() as u64) as usize;
+                let home = Arc::clone(&node.tenant(&name).expect("it is there").partitions()[part]);
+                ask(Some(contents.written(part, step)));
+                if rng.chance(0.3) {
+                    sleep_soon(sim, &home, &mut rng);
+                }
+                write(&home, step).await.expect("written");
+                expected.lock().answer(sync);
+            }
+        }
+        if rng.chance(0.5) {
+            let (found, expected) = (find(node, &name).await, expected.lock().tenant(&name).cloned());
+            let is_so = match (&expected, &found) {
+                (Some(expected), Some(found)) => expected.is(found),
+                (expected, found) => expected.is_none() && found.is_none(),
+            };
+            assert!(is_so, "step {step}, tenant {name}: {found:?}, not {expected:?}");
+        }
+    }
+}
+
+/// Every tenant and backup is as it was promised, and nothing else is there.
+async fn check(sim: &Sim, fs: &Arc<SimFs>, sync: SyncMode, expected: &Expected) {
+    let node = open(sim, fs, sync).await;
     let mut tenants = 1;
-    for name in ["a", "b", "c"].map(|name| TenantName::new(name).expect("a name")) {
-        let found = read(&node, &name).await;
-        let settled = expected.settled.get(&name).copied().flatten();
-        let pending = expected.pending.as_ref().filter(|(pending, _)| *pending == name).map(|(_, after)| *after);
-        assert!(found == settled || Some(found) == pending, "{name}: {found:?}, not {settled:?} or {pending:?}");
+    for name in ["a", "b", "c"].map(name) {
+        let found = find(&node, &name).await;
+        expected.check(&name, found.as_ref());
         tenants += usize::from(found.is_some());
     }
     assert_eq!(node.tenants().len(), tenants);
+    if let Some(last) = expected.backups.len().checked_sub(1) {
+        let mut rng = sim.rng();
+        // Mostly the one whose last steps may still be on their way to the disk.
+        let chosen = if rng.chance(0.7) { last } else { rng.below(expected.backups.len() as u64) as usize };
+        let (from, contents) = &expected.backups[chosen];
+        restores(&node, from, "finished", contents).await;
+    }
+    if let Some((from, contents)) = &expected.backing_up {
+        let disk = Arc::clone(fs) as Arc<dyn Fs>;
+        match weir_node::backup::verify(&disk, from).await {
+            Err(error) => assert_eq!(error.kind(), ErrorKind::NotFound, "all of a backup or none: {error}"),
+            Ok(_) => restores(&node, from, "begun", contents).await,
+        }
+    }
     let clock = sim.clock();
     sleep_until(&clock, clock.now() + 1_000_000_000).await;
-    let tag = weir_io::Tag::new(weir_io::Owner::default(), weir_io::Class::Maintenance);
-    let there = fs.list("/weir/partitions".as_ref(), tag).await.map_or(0, |names| names.len());
-    assert!(there <= tenants, "{there} partitions of {tenants} tenants");
+    let homes = || node.tenants().into_iter().flat_map(|tenant| tenant.partitions().to_vec());
+    let named: Vec<String> = homes().map(|home| format!("{:06}", home.owner().partition)).collect();
+    for entry in fs.list("/weir/partitions".as_ref(), TAG).await.unwrap_or_default() {
+        assert!(named.contains(&entry.name), "partition {} is nobody's", entry.name);
+    }
+}
+
+async fn restores(node: &Node, from: &Path, to: &str, contents: &Contents) {
+    let restored = node.restore(from, name(to), None).await.expect("restored");
+    let found = Found::of(&restored).await;
+    assert!(contents.is(&found), "{from:?} has {found:?}, not {contents:?}");
 }
 
 #[test]
 fn what_was_acknowledged_holds_after_any_cut_and_nothing_dropped_comes_back() {
-    let mut cuts = 0;
-    for seed in 0..4 {
+    let (mut cuts, mut backups) = (0, 0);
+    for (seed, sync) in (0..).zip(MODES.into_iter().cycle()).take(6) {
         let (sim, fs) = world(seed, &DiskImage::new());
         let expected: Arc<Mutex<Expected>> = Arc::default();
         let images: Arc<Mutex<Vec<(DiskImage, Expected)>>> = Arc::default();
-        let node = sim.block_on(open(&sim, &fs));
+        let node = sim.block_on(open(&sim, &fs, sync));
         {
             let (images, expected, mut rng) = (Arc::clone(&images), Arc::clone(&expected), sim.rng());
             fs.on_cut_point(move |fs, _| {
                 let keep = [Keep::Random, Keep::Prefix, Keep::None, Keep::All][rng.below(4) as usize];
-                if rng.chance(0.25) {
+                if rng.chance(0.1) {
                     images.lock().push((fs.crash_keeping(keep, &mut rng), expected.lock().clone()));
                 }
             });
         }
-        sim.block_on(live(&sim, &node, 150, &expected));
+        sim.block_on(live(&sim, &node, sync, 150, &expected));
         fs.clear_hook();
         drop(node);
+        backups += expected.lock().backups.len();
         let images = std::mem::take(&mut *images.lock());
         cuts += images.len();
         for (number, (image, expected)) in (0..).zip(images) {
             let (sim, fs) = world(number, &image);
-            sim.block_on(check(&sim, &fs, &expected));
+            sim.block_on(check(&sim, &fs, sync, &expected));
         }
     }
-    assert!(cuts > 500, "only {cuts} cuts");
+    assert!(cuts > 500 && backups > 20, "only {cuts} cuts, {backups} backups");
 }
 
 #[test]
 fn writes_and_reads_race_with_sleep() {
-    for seed in 0..60 {
+    for (seed, sync) in (0..).zip(MODES.into_iter().cycle()).take(60) {
         let (sim, fs) = world(seed, &DiskImage::new());
         let expected = Mutex::default();
-        let node = sim.block_on(open(&sim, &fs));
-        sim.block_on(live(&sim, &node, 120, &expected));
+        let node = sim.block_on(open(&sim, &fs, sync));
+        sim.block_on(live(&sim, &node, sync, 120, &expected));
     }
 }
 
 #[test]
 fn a_wake_that_nobody_waits_for_any_more_ends_all_the_same() {
     let (sim, fs) = world(1, &DiskImage::new());
-    let node = sim.block_on(open(&sim, &fs));
+    let node = sim.block_on(open(&sim, &fs, SyncMode::Always));
     let name = TenantName::built_in();
     let home = Arc::clone(&node.tenant(&name).expect("built in").partitions()[0]);
     let clock = sim.clock();
@@ -197,22 +290,22 @@ fn a_wake_that_nobody_waits_for_any_more_ends_all_the_same() {
 #[test]
 fn who_is_asked_nothing_sleeps_without_a_log_and_wakes_with_everything() {
     let (sim, fs) = world(5, &DiskImage::new());
-    let node = sim.block_on(open(&sim, &fs));
+    let node = sim.block_on(open(&sim, &fs, SyncMode::Always));
     let home = Arc::clone(&node.tenant(&TenantName::built_in()).expect("built in").partitions()[0]);
     let clock = sim.clock();
     sim.block_on(async {
         write(&home, 7).await.expect("written");
         let before = node.metrics();
-        sleep_until(&clock, clock.now() + 2 * config().hibernate_after + 1_000_000_000).await;
+        sleep_until(&clock, clock.now() + 2 * config(SyncMode::Always).hibernate_after + 1_000_000_000).await;
         let after = node.metrics();
         assert!(
             before.writes > 0 && before.jobs <= after.jobs && before.writes == after.writes,
             "counters never go down"
         );
         assert_eq!(home.state(), weir_node::HomeState::Asleep);
-        let tag = weir_io::Tag::new(weir_io::Owner::default(), weir_io::Class::Maintenance);
-        assert_eq!(fs.list("/weir/partitions/000001/log".as_ref(), tag).await.expect("a list"), []);
-        assert_eq!(read(&node, &TenantName::built_in()).await, Some(Some(7)));
+        assert_eq!(fs.list("/weir/partitions/000001/log".as_ref(), TAG).await.expect("a list"), []);
+        let found = find(&node, &TenantName::built_in()).await.expect("built in");
+        assert!(Contents::new(1).written(0, 7).is(&found), "{found:?}");
         assert_eq!(home.state(), weir_node::HomeState::Awake);
     });
 }
@@ -222,7 +315,7 @@ fn a_node_that_is_closed_while_a_partition_wakes_or_falls_asleep_lets_nobody_in_
     for wait in (0..3_000_000).step_by(100_000) {
         for sleeps in [false, true] {
             let (sim, fs) = world(1, &DiskImage::new());
-            let node = sim.block_on(open(&sim, &fs));
+            let node = sim.block_on(open(&sim, &fs, SyncMode::Always));
             let home = Arc::clone(&node.tenant(&TenantName::built_in()).expect("built in").partitions()[0]);
             let clock = sim.clock();
             sim.block_on(async {
@@ -243,7 +336,7 @@ fn a_node_that_is_closed_while_a_partition_wakes_or_falls_asleep_lets_nobody_in_
                 assert_eq!(home.state(), weir_node::HomeState::Gone, "closed after {wait} ns, asleep: {sleeps}");
             });
             drop((node, home));
-            drop(sim.block_on(open(&sim, &fs)));
+            drop(sim.block_on(open(&sim, &fs, SyncMode::Always)));
         }
     }
 }
