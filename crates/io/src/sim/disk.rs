@@ -1,7 +1,7 @@
 //! The state of a simulated disk, and the way of every operation through it: begin, do, finish.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -33,6 +33,8 @@ pub(super) struct Shared {
     hook: Mutex<Option<Hook>>,
     /// Whether there is a hook; keeps the fast path off its lock.
     hooked: AtomicBool,
+    /// Open handles, by the path that each was opened with. Nothing is locked under it.
+    pub(super) handles: Mutex<BTreeMap<PathBuf, usize>>,
 }
 
 pub(super) struct State {
@@ -173,7 +175,8 @@ impl Shared {
             cut: None,
             off_since: None,
         };
-        Self { clock, state: Mutex::new(state), hook: Mutex::new(None), hooked: AtomicBool::new(false) }
+        let (hook, hooked, handles) = Default::default();
+        Self { clock, state: Mutex::new(state), hook, hooked, handles }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {

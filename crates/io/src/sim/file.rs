@@ -23,7 +23,9 @@ pub(super) struct SimFile {
 impl SimFile {
     /// A handle; the caller has counted it in the inode.
     pub(super) fn new(shared: Arc<Shared>, inode: Arc<FileInode>, options: OpenOptions, request: &Request<'_>) -> Self {
-        Self { shared, inode, options, path: request.path.to_path_buf(), path_hash: request.path_hash }
+        let path = request.path.to_path_buf();
+        *shared.handles.lock().entry(path.clone()).or_default() += 1;
+        Self { shared, inode, options, path, path_hash: request.path_hash }
     }
 
     fn request(&self, kind: OpKind, offset: u64, len: u64, tag: Tag) -> Request<'_> {
@@ -211,6 +213,14 @@ impl File for SimFile {
 
 impl Drop for SimFile {
     fn drop(&mut self) {
+        {
+            let mut handles = self.shared.handles.lock();
+            if let Some(open) = handles.get_mut(&self.path).filter(|open| **open > 1) {
+                *open -= 1;
+            } else {
+                handles.remove(&self.path);
+            }
+        }
         let mut state = self.shared.lock();
         self.inode.state.lock().handles -= 1;
         state.release(&self.inode);

@@ -178,6 +178,13 @@ impl SimFs {
         state.file(path.as_ref()).is_some_and(|file| file.state.lock().flip_bit(offset, bit))
     }
 
+    /// Handles that are open on files of `dir` and the directories in it, by the path each was opened with: also those on files that have
+    /// another name or none by now.
+    pub fn open_files(&self, dir: impl AsRef<Path>) -> usize {
+        let handles = self.shared.handles.lock();
+        handles.iter().filter(|(path, _)| path.starts_with(dir.as_ref())).map(|(_, open)| open).sum()
+    }
+
     /// Everything done so far, by class and kind.
     pub fn counters(&self) -> Counters {
         self.shared.lock().counters.clone()

@@ -154,6 +154,26 @@ fn every_byte_is_counted_by_class_and_kind() {
     assert_eq!((counters.total(OpKind::Sync).ops, counters.total(OpKind::SyncDir).ops), (1, 1));
 }
 
+#[test]
+fn open_files_are_counted_until_the_last_handle_is_dropped() {
+    let sim = Sim::new(1);
+    let fs = disk(&sim);
+    sim.block_on(async {
+        fs.create_dir_all(path("dir/in"), TAG).await.unwrap();
+        let first = fs.open(path("dir/in/a"), DSYNC, TAG).await.unwrap();
+        let second = fs.open(path("dir/in/a"), OpenOptions::read(), TAG).await.unwrap();
+        let other = fs.open(path("dir/b"), DSYNC, TAG).await.unwrap();
+        fs.open(path("dir/none"), OpenOptions::read(), TAG).await.map(drop).unwrap_err();
+        let open = || ["", "dir", "dir/in", "dir/in/a", "d"].map(|dir| fs.open_files(dir));
+        assert_eq!(open(), [3, 3, 2, 2, 0]);
+        drop(first);
+        fs.remove(path("dir/in/a"), TAG).await.unwrap();
+        assert_eq!(open(), [2, 2, 1, 1, 0], "without a name it is open all the same");
+        drop((second, other));
+        assert_eq!(open(), [0; 5]);
+    });
+}
+
 /// A run with chance in it: tasks that write, sync and rename on a slow and failing disk.
 fn run(seed: u64) -> (u64, u64, Vec<Event>) {
     let sim = Sim::new(seed);

@@ -1,0 +1,111 @@
+//! What a tenant costs while it sleeps: no file of it is open, and nothing that its partitions held is kept in memory.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Weak};
+
+use weir_io::sim::{DeviceSpec, FaultPlan, Sim, SimFs};
+use weir_io::{Fs, sleep_until};
+use weir_log::SyncMode;
+use weir_lsm::TreeOptions;
+use weir_model::Batch;
+use weir_node::{Home, HomeState, Machine, Node, NodeConfig, Partition, Tenant, TenantName, TenantSpec};
+
+const KEYS: u64 = 300;
+
+fn world(seed: u64, sync: SyncMode) -> (Sim, Arc<SimFs>, Node) {
+    let sim = Sim::new(seed);
+    let device = DeviceSpec { latency: 50_000, sync_latency: 20_000, parallelism: 4, ..DeviceSpec::shared(1 << 20) };
+    let fs = SimFs::new(sim.clock(), device, FaultPlan::none(), sim.rng());
+    let tree = TreeOptions {
+        write_buffer_bytes: 8 << 10,
+        l0_trigger: 2,
+        l0_gather: 2,
+        level1_bytes: 32 << 10,
+        table_bytes: 16 << 10,
+        io_bytes: 8 << 10,
+        ..TreeOptions::default()
+    };
+    let config = NodeConfig { tree, cache_bytes: 1 << 20, sync, segment_bytes: 64 << 10, ..NodeConfig::new("/weir") };
+    let disk = Arc::clone(&fs) as Arc<dyn Fs>;
+    let machine = Machine { fs: disk, clock: sim.clock(), spawn: sim.spawner(), salt: 7 };
+    let node = sim.block_on(Node::open(&config, machine)).expect("the node opens");
+    (sim, fs, node)
+}
+
+async fn create(node: &Node, name: &str, partitions: u16) -> Arc<Tenant> {
+    let spec = TenantSpec { partitions, ..TenantSpec::new(TenantName::new(name).expect("a name")) };
+    node.create_tenant(spec).await.expect("created")
+}
+
+/// Tables at several levels, something in the memtable and in the log, and blocks in the cache; in odd rounds with jobs under way.
+async fn work(home: &Arc<Home>, round: u64) {
+    let partition = home.partition().await.expect("it wakes");
+    for key in 0..KEYS {
+        let record = partition.get(&key.to_le_bytes()).await.expect("a read");
+        let value = record.map(|record| u64::from_le_bytes(record.value[..8].try_into().expect("eight bytes")));
+        assert_eq!(value, round.checked_sub(1).map(|before| before + key), "what was written before it slept");
+    }
+    let mut commits = Vec::new();
+    for key in 0..KEYS {
+        let mut batch = Batch::new();
+        batch.put(&key.to_le_bytes(), &(round + key).to_le_bytes().repeat(20));
+        commits.push(partition.write(&batch).await.expect("room"));
+    }
+    for commit in commits {
+        commit.await.expect("written");
+    }
+    if round.is_multiple_of(2) {
+        partition.settle().await;
+    }
+    let mut last = Batch::new();
+    last.put(b"last", &round.to_le_bytes());
+    partition.write(&last).await.expect("room").await.expect("written");
+}
+
+fn open_files(fs: &SimFs, home: &Home) -> usize {
+    fs.open_files(PathBuf::from(format!("/weir/partitions/{:06}", home.owner().partition)))
+}
+
+/// To see whether anything of the partition is left.
+fn watched(home: &Home) -> Weak<Partition> {
+    home.awake().as_ref().map_or(Weak::new(), Arc::downgrade)
+}
+
+#[test]
+fn who_sleeps_has_no_file_open_and_holds_no_memory() {
+    for (seed, sync) in (0..).zip([SyncMode::Always, SyncMode::Interval, SyncMode::None]) {
+        let (sim, fs, node) = world(seed, sync);
+        let clock = sim.clock();
+        sim.block_on(async {
+            let (sleeper, other) = (create(&node, "sleeper", 3).await, create(&node, "other", 1).await);
+            let other = &other.partitions()[0];
+            assert_eq!(fs.open_files("/weir/partitions"), 0, "nobody has been asked anything yet");
+            work(other, 0).await;
+            let (charged, used) = (node.cache().charged_bytes(), node.write_memory().stats().used);
+            let mut busy = 0;
+            for round in 0..4 {
+                for home in sleeper.partitions() {
+                    work(home, round).await;
+                    let (partition, open) = (watched(home), open_files(&fs, home));
+                    assert!(partition.upgrade().is_some() && open > 3, "{open} files are open");
+                    assert!(node.cache().charged_bytes() > charged && node.write_memory().stats().used > used);
+                    busy += node.compactions().0;
+                    home.sleep().await;
+                    let what = format!("round {round}, {sync:?}");
+                    assert_eq!((home.state(), open_files(&fs, home)), (HomeState::Asleep, 0), "{what}");
+                    assert!(partition.upgrade().is_none(), "{what}: a job, a timer or the control loop holds it");
+                    assert_eq!(node.cache().charged_bytes(), charged, "{what}: indexes and filters of the other alone");
+                    assert_eq!(node.write_memory().stats().used, used, "{what}: memtables of the other alone");
+                }
+                sleep_until(&clock, clock.now() + 5_000_000_000).await;
+                let still = sleeper.partitions().iter().map(|home| open_files(&fs, home)).sum::<usize>();
+                assert_eq!(still, 0, "some work in the background opened files again");
+                assert!(open_files(&fs, other) > 3, "the other is awake");
+            }
+            assert!(busy > 0, "nobody was put to sleep in the middle of a compaction");
+            other.sleep().await;
+            assert_eq!((fs.open_files("/weir/partitions"), node.cache().charged_bytes()), (0, 0));
+            assert_eq!(node.write_memory().stats().used, 0);
+        });
+    }
+}
