@@ -119,6 +119,7 @@ impl Node {
                 shared.ledger.close(Owner { tenant: id.0, partition });
             }
             if outcome.is_err() {
+                shared.ledger.forget(id.0);
                 shared.remove_partitions(numbers);
             }
             outcome

@@ -1,8 +1,9 @@
 //! A file system that counts what reaches the one below, by a rule of its own making: of files behind the page cache, the pages
-//! that became dirty since their last sync, as a set.
+//! that became dirty since their last sync, as a set; and whose it is by where it is.
 
-use std::collections::BTreeSet;
-use std::path::Path;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::AddAssign;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -18,35 +19,79 @@ pub struct Metered {
     pub syncs: u64,
 }
 
-type Counts = Arc<Mutex<[Metered; Class::ALL.len()]>>;
+impl AddAssign for Metered {
+    fn add_assign(&mut self, other: Self) {
+        self.read += other.read;
+        self.reads += other.reads;
+        self.written += other.written;
+        self.writes += other.writes;
+        self.syncs += other.syncs;
+    }
+}
+
+/// Whose something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Whose {
+    /// It is in the directory of this partition.
+    Partition(u32),
+    /// It is elsewhere, and was done in the name of this tenant.
+    Tenant(u32),
+}
+
+impl Whose {
+    fn new(path: &Path, tag: Tag) -> Self {
+        let mut parts = path.iter().skip_while(|part| *part != "partitions").skip(1);
+        let number = parts.next().and_then(|part| part.to_str()?.parse().ok());
+        number.map_or(Self::Tenant(tag.owner.tenant), Self::Partition)
+    }
+}
+
+/// By class.
+pub type Seen = [Metered; Class::ALL.len()];
+
+#[derive(Default)]
+struct Counts(Mutex<BTreeMap<Whose, Seen>>);
+
+impl Counts {
+    fn book(&self, path: &Path, tag: Tag, book: impl FnOnce(&mut Metered)) {
+        book(&mut self.0.lock().entry(Whose::new(path, tag)).or_default()[tag.class as usize]);
+    }
+}
 
 pub struct MeterFs {
     inner: Arc<dyn Fs>,
-    counts: Counts,
+    counts: Arc<Counts>,
 }
 
 impl MeterFs {
     pub fn new(inner: Arc<dyn Fs>) -> Arc<Self> {
-        Arc::new(Self { inner, counts: Counts::default() })
+        Arc::new(Self { inner, counts: Arc::default() })
     }
 
     pub fn seen(&self, class: Class) -> Metered {
-        self.counts.lock()[class as usize]
+        let mut sum = Metered::default();
+        self.counts.0.lock().values().for_each(|seen| sum += seen[class as usize]);
+        sum
+    }
+
+    /// What was seen of everybody.
+    pub fn seen_of_each(&self) -> BTreeMap<Whose, Seen> {
+        self.counts.0.lock().clone()
     }
 }
 
 impl Fs for MeterFs {
     fn open(&self, path: &Path, options: OpenOptions, tag: Tag) -> Op<Arc<dyn File>> {
-        let counts = Arc::clone(&self.counts);
-        let opened = self.inner.open(path, options, tag);
+        let (counts, path) = (Arc::clone(&self.counts), path.to_path_buf());
+        let opened = self.inner.open(&path, options, tag);
         Op::pending(async move {
             let inner = opened.await?;
             let dirty = (!options.direct).then(Mutex::default);
-            Ok(Arc::new(MeterFile { inner, counts, dirty }) as Arc<dyn File>)
+            Ok(Arc::new(MeterFile { inner, counts, path, dirty }) as Arc<dyn File>)
         })
     }
     fn sync_dir(&self, path: &Path, tag: Tag) -> Op<()> {
-        self.counts.lock()[tag.class as usize].syncs += 1;
+        self.counts.book(path, tag, |seen| seen.syncs += 1);
         self.inner.sync_dir(path, tag)
     }
 
@@ -55,21 +100,21 @@ impl Fs for MeterFs {
 
 struct MeterFile {
     inner: Arc<dyn File>,
-    counts: Counts,
+    counts: Arc<Counts>,
+    path: PathBuf,
     /// Of a file behind the page cache: the numbers of its dirty pages.
     dirty: Option<Mutex<BTreeSet<u64>>>,
 }
 
 impl File for MeterFile {
     fn read_at(&self, offset: u64, buf: AlignedBuf, tag: Tag) -> Op<AlignedBuf> {
-        let (counts, asked) = (Arc::clone(&self.counts), buf.len() as u64);
-        {
-            // Counted when asked for: who asked may be gone before the disk has answered.
-            let seen = &mut counts.lock()[tag.class as usize];
+        let (counts, path, asked) = (Arc::clone(&self.counts), self.path.clone(), buf.len() as u64);
+        // Counted when asked for: who asked may be gone before the disk has answered.
+        counts.book(&path, tag, |seen| {
             seen.reads += 1;
             seen.read += asked;
-        }
-        let correct = move |got: u64| counts.lock()[tag.class as usize].read -= asked - got;
+        });
+        let correct = move |got: u64| counts.book(&path, tag, |seen| seen.read -= asked - got);
         let length = move |result: &Result<AlignedBuf>| result.as_ref().map_or(asked, |buf| buf.len() as u64);
         match self.inner.read_at(offset, buf, tag) {
             Op::Ready(Some(result)) => {
@@ -94,16 +139,15 @@ impl File for MeterFile {
                 (offset / page..end.div_ceil(page)).filter(|number| dirty.insert(*number)).count() as u64 * page
             }
         };
-        {
-            let seen = &mut self.counts.lock()[tag.class as usize];
+        self.counts.book(&self.path, tag, |seen| {
             seen.writes += 1;
             seen.written += bytes;
-        }
+        });
         self.inner.write_at(offset, buf, tag)
     }
 
     fn sync(&self, tag: Tag) -> Op<()> {
-        self.counts.lock()[tag.class as usize].syncs += 1;
+        self.counts.book(&self.path, tag, |seen| seen.syncs += 1);
         if let Some(dirty) = &self.dirty {
             dirty.lock().clear();
         }
