@@ -2,6 +2,7 @@
 //!
 //! A fixture is a script: `at SECONDS` or `at FROM..TO` is one sample a second, and the lines under it are partitions: rates in MB/s, tree in MB.
 //! Lines with `->` are what the profile made of the last of them. `WEIR_BLESS=1 cargo test -p weir-admission --test policy` writes them anew.
+//! Every profile plays `shortage.txt`; the valves that only `weir` has open in `valves.txt`.
 #![allow(clippy::disallowed_methods, reason = "fixtures are files of the source tree")]
 
 #[path = "policy/fluid.rs"]
@@ -13,20 +14,27 @@ use weir_admission::policy::Profile;
 
 #[test]
 fn every_profile_says_what_its_fixture_says() {
-    let script = include_str!("fixtures/shortage.txt");
-    let bless = std::env::var_os("WEIR_BLESS").is_some();
     for profile in Profile::ALL {
-        let path = format!("{}/tests/fixtures/{}.txt", env!("CARGO_MANIFEST_DIR"), profile.name());
-        let said = script::play(profile, script);
-        if bless {
-            std::fs::write(&path, &said).expect("the fixture can be written");
-        }
-        let wanted = std::fs::read_to_string(&path).expect("the fixture is there");
-        for (number, (said, wanted)) in said.lines().zip(wanted.lines()).enumerate() {
-            assert_eq!(said, wanted, "{path}:{}", number + 1);
-        }
-        assert_eq!(said.len(), wanted.len(), "{path}");
+        compare(profile.name(), &script::play(profile, include_str!("fixtures/shortage.txt")));
     }
+}
+
+/// U-19, U-20, U-22, U-23.
+#[test]
+fn the_valves_of_weir_open_when_they_should() {
+    compare("weir-valves", &script::play(Profile::Weir, include_str!("fixtures/valves.txt")));
+}
+
+fn compare(fixture: &str, said: &str) {
+    let path = format!("{}/tests/fixtures/{fixture}.txt", env!("CARGO_MANIFEST_DIR"));
+    if std::env::var_os("WEIR_BLESS").is_some() {
+        std::fs::write(&path, said).expect("the fixture can be written");
+    }
+    let wanted = std::fs::read_to_string(&path).expect("the fixture is there");
+    for (number, (said, wanted)) in said.lines().zip(wanted.lines()).enumerate() {
+        assert_eq!(said, wanted, "{path}:{}", number + 1);
+    }
+    assert_eq!(said.len(), wanted.len(), "{path}");
 }
 
 #[test]

@@ -13,6 +13,9 @@ use weir_io::Owner;
 const SECOND: u64 = 1_000_000_000;
 /// Of the device, in bytes per second.
 const DEVICE: u64 = 16_000_000;
+/// Memory for memtables, and the block cache, where a script says how much of them is used.
+const BUFFERS: u64 = 240_000_000;
+const CACHE: u64 = 1_000_000_000;
 
 /// What all profiles are configured with.
 pub fn settings() -> Settings {
@@ -41,7 +44,8 @@ pub fn play(profile: Profile, script: &str) -> String {
     let mut lines = script.lines().peekable();
     while let Some(line) = lines.next() {
         let _ = writeln!(said, "{line}");
-        let Some(seconds) = line.strip_prefix("at ") else { continue };
+        let Some(line) = line.strip_prefix("at ") else { continue };
+        let (seconds, node) = line.split_once(' ').unwrap_or((line, ""));
         let (from, to) = seconds.split_once("..").unwrap_or((seconds, seconds));
         let (from, to): (u64, u64) = (from.parse().expect("a second"), to.parse().expect("a second"));
         let mut partitions = Vec::new();
@@ -53,8 +57,9 @@ pub fn play(profile: Profile, script: &str) -> String {
         let mut decision = None;
         for second in from..=to {
             let samples = partitions.iter().zip(&mut bytes).enumerate();
-            let samples = samples.map(|(index, (line, bytes))| partition(index, line, bytes)).collect();
-            let (device, memory) = (Limits::bytes(DEVICE), MemoryFacts::default());
+            let awake = samples.filter(|(_, (line, _))| !line.ends_with("asleep"));
+            let samples = awake.map(|(index, (line, bytes))| partition(index, line, bytes)).collect();
+            let (device, memory) = (Limits::bytes(DEVICE), memory(node));
             decision = Some(policy.decide(&Sample { now: second * SECOND, device, memory, partitions: samples }));
         }
         for knobs in decision.expect("at least one second").knobs.partitions {
@@ -64,10 +69,28 @@ pub fn play(profile: Profile, script: &str) -> String {
     said
 }
 
+/// The words of a line that have a number.
+fn numbers(line: &str) -> impl Iterator<Item = (&str, f64)> {
+    let words = line.split_whitespace().filter_map(|word| word.split_once('='));
+    words.map(|(key, value)| (key, value.parse().expect("a number")))
+}
+
+fn memory(line: &str) -> MemoryFacts {
+    let mut memory = MemoryFacts::default();
+    for (key, number) in numbers(line) {
+        let mega = (number * 1e6) as u64;
+        match key {
+            "buffers" => (memory.buffers_used, memory.buffers_max) = (mega, Some(BUFFERS)),
+            "cache" => (memory.upper_used, memory.upper_max) = (mega, Some(CACHE)),
+            _ => panic!("no such word: {key}"),
+        }
+    }
+    memory
+}
+
 fn partition(index: usize, line: &str, bytes: &mut Bytes) -> PartitionSample {
     let (mut tree, mut jobs, mut p99) = (tree(), JobFacts::default(), None);
-    for (key, value) in line.split_whitespace().filter_map(|word| word.split_once('=')) {
-        let number: f64 = value.parse().expect("a number");
+    for (key, number) in numbers(line) {
         let mega = (number * 1e6) as u64;
         match key {
             "ingest" => bytes.user += mega,
@@ -106,8 +129,9 @@ fn words(knobs: &PartitionKnobs) -> String {
     let number = number.map_or(String::new(), |number| format!(":{number}"));
     let stall = knobs.time_to_stall.map_or("never".to_owned(), |nanos| format!("{:.0}s", nanos as f64 / 1e9));
     let write = knobs.write_rate.map_or("free".to_owned(), |rate| format!("{:.1}", rate as f64 / 1e6));
+    let cold = if knobs.warm { "" } else { " cold" };
     format!(
-        "{} ({}) why={why}{number} stall={stall} front={} behind={} gather={}/{} writes={write}",
+        "{} ({}) why={why}{number} stall={stall} front={} behind={} gather={}/{} writes={write}{cold}",
         knobs.stage.name(),
         knobs.scope.name(),
         rate(&knobs.foreground),
