@@ -64,7 +64,7 @@ pub async fn run(
     let mut stalls = watch.stalls();
     stalls.count -= stalls_before.count;
     stalls.seconds -= stalls_before.seconds;
-    // Writes that wait in a stall are done later than the last second; they count, as late.
+    // Writes that wait in a stall and reads that wait for the device are done later than the last second; they count, as late.
     let grace = until + 600 * SECOND;
     while load.busy.load(Ordering::Relaxed) > 0 && clock.now() < grace && plan.args.after == 0 {
         sleep_until(&clock, clock.now() + SECOND / 10).await;
@@ -113,7 +113,7 @@ struct Load<'a> {
     partitions: &'a [Arc<weir_node::Partition>],
     /// Why the first write failed.
     failure: Arc<Mutex<Option<Error>>>,
-    /// Queues of writes that are not empty.
+    /// Queues of writes that are not empty, and partitions whose reads are not all answered.
     busy: Arc<AtomicUsize>,
 }
 
@@ -144,9 +144,13 @@ impl Load<'_> {
             let writes = Schedule::of(from, until, writes, rng.fork("write times"));
             let reads = Schedule::of(from, until, reads, rng.fork("read times"));
             let reading = clients.clone().read(reads, Arc::clone(&choice), rng.fork("reads"));
-            self.machine.spawn.spawn(Box::pin(reading));
+            self.busy.fetch_add(2, Ordering::Relaxed);
+            let busy = Arc::clone(&self.busy);
+            self.machine.spawn.spawn(Box::pin(async move {
+                reading.await;
+                busy.fetch_sub(1, Ordering::Relaxed);
+            }));
             let (failure, busy, rng) = (Arc::clone(&self.failure), Arc::clone(&self.busy), rng.fork("writes"));
-            busy.fetch_add(1, Ordering::Relaxed);
             self.machine.spawn.spawn(Box::pin(async move {
                 if let Err(error) = clients.write(writes, until, rng).await {
                     failure.lock().get_or_insert(error);

@@ -172,7 +172,8 @@ impl Clients {
         Ok(())
     }
 
-    /// Sends reads of existing items, as `choice` draws them, at `times`.
+    /// Sends reads of existing items, as `choice` draws them, at `times`. Ends when all are answered: who waits when the time is over counts as
+    /// well.
     pub async fn read(self, times: Schedule, choice: Arc<Choice>, mut rng: Rng) {
         let under_way = Arc::new(());
         for at in times {
@@ -192,6 +193,9 @@ impl Clients {
                 }
                 drop(ticket);
             }));
+        }
+        while Arc::strong_count(&under_way) > 1 {
+            sleep_until(&self.clock, self.clock.now() + SECOND / 100).await;
         }
     }
 }

@@ -53,6 +53,13 @@ pub struct Outcome {
     pub after: Option<After>,
 }
 
+impl Outcome {
+    /// Whether there were writes: one that was sent was served in some second, or counts as not served.
+    pub fn wrote(&self) -> bool {
+        self.normally_served.min < 1.0 || self.served_per_sec.iter().any(|&done| done > 0)
+    }
+}
+
 /// Over the partitions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
@@ -220,4 +227,102 @@ pub fn tail(series: &[Second]) -> u64 {
     let mut served: Vec<u64> = series.iter().map(|second| second.served).collect();
     served.sort_unstable_by(|a, b| b.cmp(a));
     served.get(served.len() * 99 / 100).copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// One with every field, and a figure of its own in each.
+    pub fn outcome() -> Outcome {
+        let latency = |p50| Latency { avg: 1.0, p50, p99: 3e3, p999: 4e6, max: 5e6 };
+        let after = After {
+            restored_seconds: Some(10),
+            normally_served: Spread::default(),
+            latency_us: latency(11.0),
+            read_latency_us: latency(12.0),
+            stalls: Stalls::default(),
+        };
+        Outcome {
+            scenario: "shortage".into(),
+            world: "virtual".into(),
+            profile: "weir".into(),
+            params: Map::new(),
+            seed: 1,
+            normally_served: Spread { min: 0.98, avg: 0.99999, max: 1.0 },
+            latency_us: latency(2.0),
+            read_latency_us: Latency { p99: 17e6, ..latency(8.0) },
+            reads_in_time: Some(Spread { min: 0.1, avg: 0.19999, max: 0.3 }),
+            stalls: Stalls { count: 5, seconds: 6.0 },
+            mean_per_sec: 2.5,
+            tail_per_sec: 2,
+            served_per_sec: vec![2, 3],
+            reads_per_sec: vec![4, 5],
+            bytes: Bytes { user: 1, log: 2, flush: 3, l0: 4, deep: 5, read: 6, other: 7 },
+            background_amplification: 7.25,
+            device_utilisation: 0.5,
+            utilisation_backlogged: Some(0.75),
+            stages: vec![StageChange { t: 1.0, partition: 0, from: "a".into(), to: "b".into(), why: "c".into() }],
+            memory_peak_bytes: 9_000_000,
+            after: Some(after),
+        }
+    }
+
+    /// Names of the fields of the object that follows `key`, or of the whole, in the order of the text.
+    fn fields(json: &str, key: Option<&str>) -> Vec<String> {
+        let mut rest = json;
+        if let Some(key) = key {
+            rest = json.split_once(&format!("\"{key}\":")).expect("the field").1;
+        }
+        let (mut depth, mut names, mut last) = (0, Vec::new(), "");
+        for part in rest.split_inclusive(['"', '{', '}', '[', ']', ':']) {
+            let (word, sign) = part.split_at(part.len() - 1);
+            match sign {
+                "{" | "[" => depth += 1,
+                "}" | "]" => depth -= 1,
+                "\"" => last = word,
+                _ if depth == 1 => names.push(last.to_owned()),
+                _ => {}
+            }
+            if depth == 0 && matches!(sign, "}" | "]") {
+                break;
+            }
+        }
+        names
+    }
+
+    #[test]
+    fn the_json_has_these_fields_in_this_order() {
+        let json = serde_json::to_string(&outcome()).expect("JSON");
+        let of = |key| fields(&json, key).join(" ");
+        assert_eq!(
+            of(None),
+            "scenario world profile params seed normally_served latency_us read_latency_us reads_in_time stalls mean_per_sec tail_per_sec \
+             served_per_sec reads_per_sec bytes background_amplification device_utilisation utilisation_backlogged stages memory_peak_bytes after"
+        );
+        assert_eq!(of(Some("normally_served")), "min avg max");
+        assert_eq!(of(Some("latency_us")), "avg p50 p99 p999 max");
+        assert_eq!(of(Some("stalls")), "count seconds");
+        assert_eq!(of(Some("bytes")), "user log flush l0 deep read other");
+        assert_eq!(of(Some("after")), "restored_seconds normally_served latency_us read_latency_us stalls");
+        assert!(json.contains(r#"[{"t":1.0,"partition":0,"from":"a","to":"b","why":"c"}]"#), "{json}");
+    }
+
+    #[test]
+    fn what_was_not_asked_for_is_left_out() {
+        let plain = Outcome { reads_in_time: None, utilisation_backlogged: None, after: None, ..outcome() };
+        let json = serde_json::to_string(&plain).expect("JSON");
+        let all = serde_json::to_string(&outcome()).expect("JSON");
+        let gone: Vec<String> =
+            fields(&all, None).into_iter().filter(|name| !fields(&json, None).contains(name)).collect();
+        assert_eq!(gone, ["reads_in_time", "utilisation_backlogged", "after"]);
+    }
+
+    #[test]
+    fn who_sent_nothing_wrote_nothing() {
+        let of = |share: f64, done: u64| {
+            Outcome { normally_served: Spread::of(&[1.0, share]), served_per_sec: vec![0, done], ..outcome() }.wrote()
+        };
+        assert_eq!([of(1.0, 0), of(1.0, 1), of(0.0, 0)], [false, true, true]);
+    }
 }

@@ -40,27 +40,49 @@ pub fn heading(plan: &Plan) -> String {
     text
 }
 
-/// The table.
+/// The table. Reads have columns where anybody sent some; who sent no writes has no figures of them.
 pub fn outcomes(outcomes: &[&Outcome]) -> String {
+    let any_reads = outcomes.iter().any(|outcome| outcome.reads_in_time.is_some());
+    let of_reads = |in_time: &str, p99: &str| match any_reads {
+        true => format!("  {in_time:>8} {p99:>9}"),
+        false => String::new(),
+    };
     let mut text = format!(
-        "{:<18} {:>8} {:>8} {:>8}  {:>9} {:>9} {:>9}  {:>8} {:>8}  {:>7} {:>6} {:>8}\n",
-        "profile", "served", "worst", "best", "p50", "p99", "p99.9", "stalls", "stalled", "bg/byte", "device", "memory"
+        "{:<18} {:>8} {:>8} {:>8}  {:>9} {:>9} {:>9}  {:>8} {:>8}{}  {:>7} {:>6} {:>8}\n",
+        "profile",
+        "served",
+        "worst",
+        "best",
+        "p50",
+        "p99",
+        "p99.9",
+        "stalls",
+        "stalled",
+        of_reads("in time", "read p99"),
+        "bg/byte",
+        "device",
+        "memory"
     );
     for outcome in outcomes {
-        let (served, latency) = (&outcome.normally_served, &outcome.latency_us);
+        let (served, latency, wrote) = (&outcome.normally_served, &outcome.latency_us, outcome.wrote());
+        let of_writes = |figure: String| if wrote { figure } else { NONE.into() };
+        let reads = match &outcome.reads_in_time {
+            Some(in_time) => of_reads(&share(in_time.avg), &time(outcome.read_latency_us.p99)),
+            None => of_reads(NONE, NONE),
+        };
         let _ = writeln!(
             text,
-            "{:<18} {:>8} {:>8} {:>8}  {:>9} {:>9} {:>9}  {:>8} {:>7.0}s  {:>7.2} {:>5.0}% {:>8}",
+            "{:<18} {:>8} {:>8} {:>8}  {:>9} {:>9} {:>9}  {:>8} {:>8}{reads}  {:>7} {:>5.0}% {:>8}",
             outcome.profile,
-            share(served.avg),
-            share(served.min),
-            share(served.max),
-            time(latency.p50),
-            time(latency.p99),
-            time(latency.p999),
-            outcome.stalls.count,
-            outcome.stalls.seconds,
-            outcome.background_amplification,
+            of_writes(share(served.avg)),
+            of_writes(share(served.min)),
+            of_writes(share(served.max)),
+            of_writes(time(latency.p50)),
+            of_writes(time(latency.p99)),
+            of_writes(time(latency.p999)),
+            of_writes(outcome.stalls.count.to_string()),
+            of_writes(format!("{:.0}s", outcome.stalls.seconds)),
+            of_writes(format!("{:.2}", outcome.background_amplification)),
             outcome.device_utilisation * 100.0,
             size(outcome.memory_peak_bytes as f64),
         );
@@ -80,6 +102,9 @@ pub fn outcomes(outcomes: &[&Outcome]) -> String {
     }
     text
 }
+
+/// In the place of a figure that nobody asked for.
+const NONE: &str = "-";
 
 fn share(share: f64) -> String {
     // Never round up to what was not reached.
@@ -107,4 +132,59 @@ pub fn size(bytes: f64) -> String {
 /// Bytes a second, with a unit that fits.
 pub fn rate(bytes: f64) -> String {
     format!("{}/s", size(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcome::Spread;
+    use crate::outcome::tests::outcome;
+
+    /// Without a time after the load.
+    fn load() -> Outcome {
+        Outcome { after: None, ..outcome() }
+    }
+
+    /// Words of each line after the first, which is a name.
+    fn words(text: &str) -> Vec<Vec<&str>> {
+        text.lines().map(|line| line.split_whitespace().skip(1).collect()).collect()
+    }
+
+    #[test]
+    fn writes_alone_have_no_columns_of_reads() {
+        let writes = Outcome { reads_in_time: None, ..load() };
+        let text = outcomes(&[&writes]);
+        let lines = words(&text);
+        let head = "served worst best p50 p99 p99.9 stalls stalled bg/byte device memory";
+        assert_eq!(lines[0].join(" "), head);
+        assert_eq!(lines[1].join(" "), "99.99 % 98.00 % 100 % 2 us 3.0 ms 4.0 s 5 6s 7.25 50% 9.0 MB");
+    }
+
+    #[test]
+    fn reads_have_columns_where_anybody_sent_some() {
+        let silent = Outcome { normally_served: Spread::of(&[1.0]), served_per_sec: vec![0, 0], ..load() };
+        let writes = Outcome { reads_in_time: None, ..load() };
+        let text = outcomes(&[&load(), &silent, &writes]);
+        let lines = words(&text);
+        assert!(lines[0].join(" ").contains(" stalled in time read p99 bg/byte "), "{text}");
+        assert!(lines[1].join(" ").ends_with(" 5 6s 19.99 % 17.0 s 7.25 50% 9.0 MB"), "{text}");
+        assert_eq!(lines[2].join(" "), "- - - - - - - - 19.99 % 17.0 s - 50% 9.0 MB", "no writes were sent");
+        assert!(lines[3].join(" ").ends_with(" 5 6s - - 7.25 50% 9.0 MB"), "{text}");
+        let lengths: Vec<usize> = text.lines().map(str::len).collect();
+        assert!(lengths.iter().all(|&length| length == lengths[0]), "columns are aligned: {text}");
+    }
+
+    #[test]
+    fn writes_of_which_none_was_done_are_shown() {
+        let stuck = Outcome { normally_served: Spread::of(&[0.0]), served_per_sec: vec![0, 0], ..load() };
+        let text = outcomes(&[&stuck]);
+        assert!(words(&text)[1].join(" ").starts_with("0.00 % 0.00 % 0.00 % 2 us"), "{text}");
+    }
+
+    #[test]
+    fn what_came_after_has_a_line_of_its_own() {
+        let text = outcomes(&[&outcome()]);
+        let restored = "10 s after the load, writes p99 3.0 ms, reads p99 3.0 ms, 0 stalls";
+        assert_eq!(words(&text)[2].join(" "), restored);
+    }
 }

@@ -48,23 +48,23 @@ pub fn page(plan: &Plan, runs: &[Run], stages: &[&str]) -> String {
 }
 
 fn title(plan: &Plan, runs: &[Run]) -> String {
+    let wrote = runs.iter().any(|run| run.outcome.wrote());
+    let served = |run: &Run| match wrote {
+        true => run.outcome.normally_served.avg,
+        false => run.outcome.reads_in_time.map_or(0.0, |in_time| in_time.avg),
+    };
     let best = runs.iter().max_by(|a, b| served(a).total_cmp(&served(b)));
     let share = |run: &Run| {
         if served(run) >= 1.0 { "100".into() } else { format!("{:.1}", (served(run) * 1e3).floor() / 10.0) }
     };
+    let what = if wrote { "serves {} % of all writes normally" } else { "answers {} % of all reads in time" };
     match best {
-        Some(best) if runs.len() > 1 => format!(
-            "Sold {} times over: {} serves {} % of all writes normally",
-            plan.args.bosr,
-            best.outcome.profile,
-            share(best)
-        ),
+        Some(best) if runs.len() > 1 => {
+            let what = what.replace("{}", &share(best));
+            format!("Sold {} times over: {} {what}", plan.args.bosr, best.outcome.profile)
+        }
         _ => format!("A device sold {} times over", plan.args.bosr),
     }
-}
-
-fn served(run: &Run) -> f64 {
-    run.outcome.normally_served.avg
 }
 
 fn lead(plan: &Plan) -> String {
@@ -122,4 +122,54 @@ fn one(run: &Run, every: usize, stages: usize) -> Value {
         "read_us": worst(|second| second.read_us),
         "memory": mean(|second| second.memory),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcome::tests::outcome;
+    use crate::outcome::{Outcome, Spread};
+    use crate::plan::tests::plan;
+
+    fn shown(name: &str) -> String {
+        let second = Second {
+            served: 3,
+            write_us: [1.0; 3],
+            read_us: [2.0; 3],
+            l0: vec![4],
+            stage: vec![0],
+            ..Second::default()
+        };
+        let outcome = Outcome { profile: name.into(), ..outcome() };
+        page(&plan("--partitions 1 --seconds 2"), &[Run { outcome, series: vec![second; 2] }], &["normal"])
+    }
+
+    #[test]
+    fn the_page_loads_nothing_from_elsewhere() {
+        let page = shown("weir");
+        for loads in ["http", "src=", "href", "<link", "@import", "url(", "fetch(", "import(", "XMLHttpRequest"] {
+            assert!(!page.contains(loads), "{loads}");
+        }
+    }
+
+    #[test]
+    fn the_page_has_its_data_and_no_name_ends_the_script() {
+        let page = shown("</script><b>weir");
+        assert!(!page.contains("/*DATA*/"));
+        let data = page.split_once(r#"<script id="data" type="application/json">"#).expect("a place for data").1;
+        let data: Value = serde_json::from_str(data.split_once("</script>").expect("its end").0).expect("JSON");
+        assert_eq!(data["runs"][0]["outcome"]["profile"], "</script><b>weir");
+        assert_eq!(data["runs"][0]["served"], json!([3, 3]));
+        assert_eq!((&data["reads"], &data["after"]), (&json!(true), &json!(true)));
+    }
+
+    #[test]
+    fn the_title_is_about_reads_where_nothing_else_was_sent() {
+        let of = |share: f64, done: u64| {
+            let outcome = Outcome { normally_served: Spread::of(&[share]), served_per_sec: vec![done], ..outcome() };
+            title(&plan(""), &vec![Run { outcome, series: Vec::new() }; 2])
+        };
+        assert_eq!(of(0.5, 1), "Sold 3 times over: weir serves 50.0 % of all writes normally");
+        assert_eq!(of(1.0, 0), "Sold 3 times over: weir answers 19.9 % of all reads in time");
+    }
 }
