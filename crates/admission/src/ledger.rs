@@ -200,19 +200,31 @@ impl Accounts {
         });
     }
 
-    fn tenants(&mut self) -> BTreeMap<u32, Booked> {
+    fn books(&mut self) -> Books {
+        // From here on an account is in one of the three.
         self.settle();
-        let mut sums = self.closed.clone();
+        let mut books = Books { tenants: self.closed.clone(), dropped: self.forgotten };
         for (tenant, account) in &self.closing {
-            if let Some(tenant) = tenant {
-                *sums.entry(*tenant).or_default() += &account.booked();
-            }
+            let sum = match tenant {
+                Some(tenant) => books.tenants.entry(*tenant).or_default(),
+                None => &mut books.dropped,
+            };
+            *sum += &account.booked();
         }
         for (owner, account) in &self.open {
-            *sums.entry(owner.tenant).or_default() += &account.booked();
+            *books.tenants.entry(owner.tenant).or_default() += &account.booked();
         }
-        sums
+        books
     }
+}
+
+/// All that was ever booked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Books {
+    /// The sum of every tenant, by its number; 0 is the node itself.
+    pub tenants: BTreeMap<u32, Booked>,
+    /// The sum of those that are no more.
+    pub dropped: Booked,
 }
 
 impl Ledger {
@@ -246,20 +258,20 @@ impl Ledger {
         }
     }
 
+    /// Everything, at one moment.
+    pub fn books(&self) -> Books {
+        self.accounts.lock().books()
+    }
+
     /// The sum of every tenant that is not forgotten, by its number; 0 is the node itself.
     pub fn tenants(&self) -> BTreeMap<u32, Booked> {
-        self.accounts.lock().tenants()
+        self.books().tenants
     }
 
     /// Sum over all owners, including those that left.
     pub fn total(&self) -> Booked {
-        let mut accounts = self.accounts.lock();
-        // Settles: from here on an account is in one of the three.
-        let tenants = accounts.tenants();
-        let mut total = accounts.forgotten;
+        let Books { tenants, dropped: mut total } = self.books();
         tenants.values().for_each(|booked| total += booked);
-        let last = accounts.closing.iter().filter(|(tenant, _)| tenant.is_none());
-        last.for_each(|(_, account)| total += &account.booked());
         total
     }
 }
@@ -294,6 +306,7 @@ mod tests {
         held_by_a_scan.book(Class::Read, Direction::Read, 8192);
         assert_eq!(ledger.tenants().len(), 0);
         assert_eq!(ledger.total().total(Direction::Read).bytes, 8192);
+        assert_eq!(ledger.books().dropped, ledger.total());
         drop(held_by_a_scan);
         assert_eq!(ledger.tenants().len(), 0, "settled into the sum of those that are no more");
         assert_eq!(ledger.total().total(Direction::Read).bytes, 8192);

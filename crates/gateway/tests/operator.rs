@@ -48,3 +48,24 @@ fn long_answers_are_written_by_another_thread() {
     let answers = block_on(futures_util::future::join(operator.recording(), operator.ledger_csv()));
     assert!(answers.0.is_ok_and(|json| json.starts_with('{')) && answers.1.is_ok_and(|csv| csv.starts_with("tenant")));
 }
+
+#[test]
+fn the_lines_of_the_ledger_add_up_after_a_drop() {
+    let world = World::new();
+    let operator = operator(&world);
+    for name in ["shop", "mall"] {
+        assert_eq!(world.tenant(name, 1, 0).say("SET key value"), "+OK\r\n");
+    }
+    let written = |csv: &str, name: &str| -> Option<u64> {
+        let column = csv.lines().next()?.split(',').position(|column| column == "device_written_bytes")?;
+        let line = csv.lines().find(|line| line.split(',').nth(1) == Some(name))?;
+        line.split(',').nth(column)?.parse().ok()
+    };
+    let before = block_on(operator.ledger_csv()).expect("the books");
+    assert!(written(&before, "shop").is_some_and(|bytes| bytes > 0) && written(&before, "(dropped)").is_none());
+    block_on(operator.drop_tenant("shop".to_owned())).expect("it is there");
+    let after = block_on(operator.ledger_csv()).expect("the books");
+    assert_eq!(written(&after, "shop"), None);
+    assert!(written(&after, "(dropped)") >= written(&before, "shop"), "{after}");
+    assert!(after.lines().last().is_some_and(|line| line.starts_with(",(dropped),")), "{after}");
+}

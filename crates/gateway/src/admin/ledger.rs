@@ -9,14 +9,22 @@ use weir_node::{Booked, Direction, Node};
 const DIRECTIONS: [(&str, Direction); 2] = [("read", Direction::Read), ("written", Direction::Write)];
 
 /// Every tenant's bytes since the start, by cause, as CSV with a header line: what its users read and wrote, what the device read and
-/// wrote for that, and the quotients (empty before a user did anything). Tenant 0 is the node itself.
+/// wrote for that, and the quotients (empty before a user did anything). Tenant 0 is the node itself; a last
+/// line without a number sums up those that were dropped, so that all lines are what the device moved.
 pub fn csv(node: &Node) -> String {
     let mut text = header();
-    for (tenant, booked) in node.ledger().tenants() {
-        push_line(&mut text, tenant, &name_of(node, tenant), &booked);
+    let books = node.ledger().books();
+    for (tenant, booked) in &books.tenants {
+        push_line(&mut text, &tenant.to_string(), &name_of(node, *tenant), booked);
+    }
+    if books.dropped != Booked::default() {
+        push_line(&mut text, "", DROPPED, &books.dropped);
     }
     text
 }
+
+/// What tenants that are no more are called, all together.
+pub(super) const DROPPED: &str = "(dropped)";
 
 /// What a tenant is called on dashboards.
 pub(super) fn name_of(node: &Node, tenant: u32) -> String {
@@ -40,7 +48,7 @@ fn header() -> String {
 }
 
 /// Names of tenants need no quotes: they are lower-case letters, digits, `_` and `-`, or in parentheses.
-fn push_line(text: &mut String, tenant: u32, name: &str, booked: &Booked) {
+fn push_line(text: &mut String, tenant: &str, name: &str, booked: &Booked) {
     let _ = write!(text, "{tenant},{name}");
     for (_, direction) in DIRECTIONS {
         let user = booked.user(direction);
@@ -70,7 +78,7 @@ mod tests {
     #[test]
     fn every_line_has_the_columns_of_the_header() {
         let mut text = header();
-        push_line(&mut text, 7, "shop", &Booked::default());
+        push_line(&mut text, "7", "shop", &Booked::default());
         let columns: Vec<usize> = text.lines().map(|line| line.split(',').count()).collect();
         assert_eq!(columns, [22, 22]);
         assert!(text.ends_with(",0,0,,\n"), "{text}");

@@ -155,8 +155,12 @@ impl Operator for NodeOperator {
                     "the built-in tenant stays: `weir tenant suspend default` keeps clients out, FLUSHALL empties it";
                 return Err(Refusal::new(Reason::Invalid, message));
             }
+            let booked = this.node.ledger().tenants().remove(&tenant.id().0).unwrap_or_default();
             this.node.drop_tenant(tenant.name()).await?;
-            tracing::info!(tenant = %tenant.name(), id = tenant.id().0, "tenant dropped");
+            // Its last bill: the books know it no more.
+            let [read, written] = [Direction::Read, Direction::Write].map(|direction| booked.total(direction).bytes);
+            let (name, id) = (tenant.name(), tenant.id().0);
+            tracing::info!(tenant = %name, id, device_read_bytes = read, device_written_bytes = written, "tenant dropped");
             Ok(())
         })
     }

@@ -12,7 +12,7 @@ use weir_node::{Amount, Booked, Direction, Node};
 
 use super::Sheet;
 use crate::admin::kernel::{Conservation, KernelBytes};
-use crate::admin::ledger::name_of;
+use crate::admin::ledger::{DROPPED, name_of};
 
 /// Tenants with samples of their own: those that moved most bytes since the start. All others together are `other`, whose counters
 /// go down when one of them joins the first: who needs every tenant reads `/v1/ledger.csv`.
@@ -40,8 +40,10 @@ impl Collector for LedgerMetrics {
         let mut sheet = Sheet(encoder);
         self.kernel(&mut sheet)?;
         let node = self.0.node();
-        let tenants = node.ledger().tenants().into_iter().map(|(tenant, booked)| (name_of(node, tenant), booked));
-        by_tenant(&mut sheet, &most_active(tenants.collect()))
+        let books = node.ledger().books();
+        let tenants = books.tenants.into_iter().map(|(tenant, booked)| (name_of(node, tenant), booked));
+        let dropped = Some((DROPPED.to_owned(), books.dropped)).filter(|(_, booked)| *booked != Booked::default());
+        by_tenant(&mut sheet, &most_active(tenants.chain(dropped).collect()))
     }
 }
 
