@@ -152,6 +152,14 @@ fn s1_the_other_loopback_address_is_this_machine_too() {
     let _: () = client.set("greeting", "hello").expect("no secret is asked for");
     assert!(server.http("/metrics").contains("weir_"));
     assert!(server.weir(&["tenant", "list"]).contains("default"));
+    // Who says `localhost` may mean either.
+    let dir = Dir::new();
+    let server = Server::start(&dir, "");
+    let mut four = connect(&server, "");
+    let _: () = four.set("greeting", "hello").expect("no secret is asked for");
+    let six = redis::Client::open(format!("redis://[::1]:{}/", server.clients.port())).expect("an address");
+    let mut six = six.get_connection().expect("it listens there, too");
+    assert_eq!(six.get::<_, String>("greeting").expect("get"), "hello");
 }
 
 #[test]

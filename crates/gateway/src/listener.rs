@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
+use futures_util::future::join_all;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::mpsc;
 use weir_io::real::{be_nice, be_prompt};
@@ -61,7 +62,7 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 /// A gateway that listens, and serves once [`Gateway::run`] is called.
 pub struct Gateway<S: Store> {
     server: Arc<Server<S>>,
-    listener: TcpListener,
+    listeners: Vec<TcpListener>,
     address: SocketAddr,
 }
 
@@ -124,10 +125,16 @@ impl<S: Store> Gateway<S> {
         clock: Arc<dyn Clock>,
     ) -> io::Result<Self> {
         let address = listener.local_addr()?;
-        Ok(Self { server: Arc::new(Server::new(doorman, clock, settings, address.port())), listener, address })
+        let server = Arc::new(Server::new(doorman, clock, settings, address.port()));
+        Ok(Self { server, listeners: vec![listener], address })
     }
 
-    /// Where it listens.
+    /// Serves those, too, who connect to `listener`.
+    pub fn listen_also(&mut self, listener: TcpListener) {
+        self.listeners.push(listener);
+    }
+
+    /// Where it listens first.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -143,7 +150,7 @@ impl<S: Store> Gateway<S> {
     /// # Errors
     /// A thread cannot be started.
     pub async fn run(self, end: impl Future<Output = ()>) -> io::Result<()> {
-        let Self { server, listener, .. } = self;
+        let Self { server, listeners, .. } = self;
         let began = server.clock.now();
         let places: Vec<Place> = server.settings.places().collect();
         let (arrivals, receivers): (Vec<_>, Vec<_>) = places.iter().map(|_| mpsc::channel(HANDED_OVER_MAX)).unzip();
@@ -155,15 +162,16 @@ impl<S: Store> Gateway<S> {
         }
         {
             let mut end = std::pin::pin!(end);
+            let accept = join_all(listeners.iter().map(|listener| accept(&server, listener, &arrivals)));
             tokio::select! {
                 biased;
                 () = &mut end => {}
-                () = accept(&server, &listener, &arrivals) => {}
+                _ = accept => {}
                 () = sweep(&server, began) => {}
                 () = spread(&server) => {}
             }
         }
-        drop(listener);
+        drop(listeners);
         drain(&server).await;
         drop(arrivals);
         for thread in threads {

@@ -1,6 +1,6 @@
 //! Where to listen, and whether that is safe (S1).
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 
 /// The address that `text`, given to `option`, means. Other machines can reach it only if that was asked for.
 ///
@@ -35,6 +35,11 @@ pub fn check(listen: SocketAddr, secrets: bool, insecure: bool) -> Result<(), St
     ))
 }
 
+/// What `localhost` is besides `listen`: `::1`, where that is `127.0.0.1`.
+pub fn twin(listen: SocketAddr) -> Option<SocketAddr> {
+    (listen.ip() == Ipv4Addr::LOCALHOST).then(|| SocketAddr::from((Ipv6Addr::LOCALHOST, listen.port())))
+}
+
 /// `127.0.0.0/8`, in either notation, and `::1`.
 fn is_loopback(address: SocketAddr) -> bool {
     address.ip().to_canonical().is_loopback()
@@ -58,6 +63,20 @@ mod tests {
         ] {
             let checked = check(listen.parse().expect("an address"), secrets, insecure);
             assert_eq!(checked.is_ok(), fine, "{listen}: {checked:?}");
+        }
+    }
+
+    #[test]
+    fn localhost_has_two_addresses() {
+        for (listen, two) in [
+            ("127.0.0.1:7", Some("[::1]:7")),
+            ("127.0.0.2:7", None),
+            ("[::1]:7", None),
+            ("0.0.0.0:7", None),
+            ("10.0.0.1:7", None),
+        ] {
+            let expected = two.map(|two| two.parse().expect("an address"));
+            assert_eq!(twin(listen.parse().expect("an address")), expected, "{listen}");
         }
     }
 

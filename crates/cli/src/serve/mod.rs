@@ -147,6 +147,7 @@ async fn serve(
     let clients = listen_at(listen, "--listen")?;
     let operators = listen_at(admin, "--admin")?;
     let (listen, admin) = (clients.local_addr()?, operators.local_addr()?);
+    let clients_too = listen_at_twin(listen);
     if !has_data(&config.dir) {
         // Nobody has a secret in it: nothing is made that would only be refused.
         address::check(listen, false, insecure)?;
@@ -176,7 +177,8 @@ async fn serve(
     let doorman = Arc::new(Secrets::new(tenants, clock.clone(), Arc::clone(&slow), insecure)?);
     let recovering = Arc::clone(&node);
     tokio::spawn(async move { recovering.recover().await });
-    let gateway = Gateway::new(clients, config.gateway(processors), doorman, clock.clone())?;
+    let mut gateway = Gateway::new(clients, config.gateway(processors), doorman, clock.clone())?;
+    clients_too.into_iter().for_each(|clients| gateway.listen_also(clients));
     let registry = metrics::registry(gateway.observer(), Arc::clone(&node), before);
     let observer = gateway.observer();
     let door = move || DoorCounts {
@@ -254,6 +256,18 @@ fn listen_at(address: SocketAddr, option: &str) -> Outcome<TcpListener> {
         };
         format!("cannot listen at {address}: {error}{hint}").into()
     })
+}
+
+/// Whoever connects to `localhost` may mean `::1` (S1). A machine without IPv6 has none, and what another server has is that server's.
+fn listen_at_twin(listen: SocketAddr) -> Option<TcpListener> {
+    let twin = address::twin(listen)?;
+    match listener::listen(twin) {
+        Ok(listener) => Some(listener),
+        Err(error) => {
+            tracing::debug!(%error, "clients cannot connect to {twin}");
+            None
+        }
+    }
 }
 
 /// What to do about a directory that does not open.
