@@ -160,7 +160,7 @@ fn the_busiest_minutes_of_a_day_are_served() {
         assert_all_served(&weir);
         assert!(weir.stages.iter().any(|change| change.to == "stage1"), "{seed}: nothing was short");
         let rocksdb = outcome("rocksdb", &plan);
-        assert!(rocksdb.normally_served.avg < 0.99 && rocksdb.stalls.count > 0, "{seed}: {rocksdb:?}");
+        assert!(rocksdb.normally_served.avg < 0.999 && rocksdb.stalls.count > 0, "{seed}: {rocksdb:?}");
     }
 }
 
