@@ -2,7 +2,7 @@
 
 use super::meter::Load;
 use crate::bucket::UNLIMITED;
-use crate::limits::{Direction, Limits, Rates};
+use crate::limits::{Limits, Rates};
 
 /// How much of what flushes and merges move is written: 25 of 46 by the levels (FX-13).
 const WRITTEN_SHARE: f64 = 25.0 / 46.0;
@@ -36,23 +36,26 @@ impl Front {
         }
     }
 
-    /// Nothing in front of the same background.
+    /// The same background with nothing in front.
     #[must_use]
-    pub fn none(self) -> Front {
+    pub fn idle(self) -> Front {
         Front { ops_per_byte: self.ops_per_byte, ..Front::default() }
     }
 
     /// Share of the device that this and `background` bytes per second take, 1 = all of it. Where reads and writes have budgets of their
     /// own, the fuller one counts, and background is divided as the levels divide it.
     pub fn share(self, device: &Limits, background: f64) -> f64 {
-        let share = |(rates, front, part): Budget| of(rates, front.plus(self.background(background * part)));
+        let share = |budget: Budget| {
+            let bytes = background * budget.part;
+            budget.share(budget.front.plus(Flow { bytes, ops: bytes * self.ops_per_byte }))
+        };
         self.budgets(device).into_iter().flatten().map(share).fold(0.0, f64::max)
     }
 
-    /// Background bytes per second with which `wanted` of the device is in use: the inverse of [`Front::share`]. Negative where the front alone
-    /// takes more; infinite where the device has no limit.
+    /// Background bytes per second with which `wanted` of the device is in use: the inverse of [`Front::share`]. Not above zero where the front
+    /// alone takes as much; infinite where the device has no limit.
     pub fn background_at(self, device: &Limits, wanted: f64) -> f64 {
-        let left = |budget: Budget| self.left(budget, wanted) / budget.2;
+        let left = |budget: Budget| budget.left(wanted, self.ops_per_byte) / budget.part;
         self.budgets(device).into_iter().flatten().map(left).fold(f64::INFINITY, f64::min)
     }
 
@@ -61,50 +64,58 @@ impl Front {
     pub fn writes_left(self, device: &Limits) -> f64 {
         // Writes draw on the last.
         let budget = self.budgets(device).into_iter().flatten().last();
-        budget.map_or(f64::INFINITY, |budget| self.left(budget, 1.0).max(0.0))
-    }
-
-    fn background(self, bytes: f64) -> Flow {
-        Flow { bytes, ops: bytes * self.ops_per_byte }
-    }
-
-    /// Background bytes per second, of one budget alone.
-    fn left(self, (rates, front, _): Budget, wanted: f64) -> f64 {
-        let bytes = left_of(rates.bytes, front.bytes, wanted);
-        let ops = left_of(rates.ops, front.ops, wanted);
-        // Without an operation for it, it cannot be said what operations allow, unless there are none left.
-        let in_bytes = if self.ops_per_byte > 0.0 { ops / self.ops_per_byte } else { f64::INFINITY };
-        bytes.min(if ops <= 0.0 { ops } else { in_bytes })
+        budget.map_or(f64::INFINITY, |budget| budget.left(1.0, self.ops_per_byte).max(0.0))
     }
 
     /// The budgets that reads and then writes draw on; one where that is the same.
     fn budgets(self, device: &Limits) -> [Option<Budget>; 2] {
         match device {
-            Limits::Shared(rates) => [Some((*rates, self.read.plus(self.log), 1.0)), None],
-            Limits::Split { .. } => [
-                Some((device.rates(Direction::Read), self.read, 1.0 - WRITTEN_SHARE)),
-                Some((device.rates(Direction::Write), self.log, WRITTEN_SHARE)),
+            Limits::Shared(rates) => [Some(Budget { rates: *rates, front: self.read.plus(self.log), part: 1.0 }), None],
+            Limits::Split { read, write } => [
+                Some(Budget { rates: *read, front: self.read, part: 1.0 - WRITTEN_SHARE }),
+                Some(Budget { rates: *write, front: self.log, part: WRITTEN_SHARE }),
             ],
         }
     }
 }
 
-/// What there is per second, what the front takes of it, and the part of the background's bytes that draws on it.
-type Budget = (Rates, Flow, f64);
+/// What some of the device's traffic draws on.
+#[derive(Clone, Copy)]
+struct Budget {
+    /// There is per second.
+    rates: Rates,
+    /// The front takes of it.
+    front: Flow,
+    /// Part of the background's bytes that draws on it.
+    part: f64,
+}
+
+impl Budget {
+    /// The part of it that `flow` takes, by what is used more.
+    fn share(&self, flow: Flow) -> f64 {
+        let of = |amount: f64, rate: u64| if rate == UNLIMITED { 0.0 } else { amount / (rate.max(1) as f64) };
+        of(flow.bytes, self.rates.bytes).max(of(flow.ops, self.rates.ops))
+    }
+
+    /// Bytes per second, in operations of that size, with which `wanted` of it is used.
+    fn left(&self, wanted: f64, ops_per_byte: f64) -> f64 {
+        let left =
+            |rate: u64, taken: f64| if rate == UNLIMITED { f64::INFINITY } else { wanted * rate.max(1) as f64 - taken };
+        let ops = left(self.rates.ops, self.front.ops);
+        // As long as it is not known how large they are, operations say no more than whether there are any.
+        let in_ops = match ops_per_byte > 0.0 {
+            true => ops / ops_per_byte,
+            false if ops > 0.0 => f64::INFINITY,
+            false => 0.0,
+        };
+        left(self.rates.bytes, self.front.bytes).min(in_ops)
+    }
+}
 
 impl Flow {
     fn plus(self, other: Flow) -> Flow {
         Flow { bytes: self.bytes + other.bytes, ops: self.ops + other.ops }
     }
-}
-
-fn of(rates: Rates, flow: Flow) -> f64 {
-    let of = |amount: f64, rate: u64| if rate == UNLIMITED { 0.0 } else { amount / (rate.max(1) as f64) };
-    of(flow.bytes, rates.bytes).max(of(flow.ops, rates.ops))
-}
-
-fn left_of(rate: u64, taken: f64, wanted: f64) -> f64 {
-    if rate == UNLIMITED { f64::INFINITY } else { wanted * rate.max(1) as f64 - taken }
 }
 
 #[cfg(test)]
@@ -149,6 +160,8 @@ mod tests {
         let left = Front::of(&[reads, writes]).background_at(&device, 1.0);
         assert!((left - 100.0 * 65_536.0).abs() < 1.0, "{left}");
         let over = Load { read_ops: 3100.0, ..reads };
-        assert!(Front::of(&[over]).background_at(&device, 1.0) < 0.0 && Front::of(&[over]).writes_left(&device) == 0.0);
+        assert!(
+            Front::of(&[over]).background_at(&device, 1.0) <= 0.0 && Front::of(&[over]).writes_left(&device) == 0.0
+        );
     }
 }

@@ -58,7 +58,7 @@ impl BandwidthPolicy for Reserved {
         let configured =
             if self.settings.background == UNLIMITED { f64::INFINITY } else { self.settings.background as f64 };
         // Where as much is configured as there is, that is what the device gives.
-        let largest = front.none().background_at(&sample.device, 1.0).min(configured);
+        let largest = front.idle().background_at(&sample.device, 1.0).min(configured);
         if !left.is_finite() {
             // Where the device has no limit, nothing is over-subscribed: what is configured holds.
             return sample.partitions.iter().map(|partition| self.knobs(partition, None)).collect();

@@ -11,10 +11,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use weir_io::Owner;
 
-use super::{DeferralPolicy, ENTER, STAGE_TWO_PERCENT, demand, nanos};
+use super::{DeferralPolicy, ENTER, STAGE_TWO_PERCENT, demand, time_to_stall};
 use crate::limits::{Limits, Rates};
 use crate::policy::device::Front;
-use crate::policy::forecast::{Course, seconds_to_stall, tokens};
+use crate::policy::forecast::tokens;
 use crate::policy::knobs::{Knobs, PartitionKnobs, Reason, Stage};
 use crate::policy::meter::Load;
 use crate::policy::sample::{PartitionSample, Sample};
@@ -76,8 +76,7 @@ impl DeferralPolicy for FlexEngine {
             if stage == Stage::Normal && self.owing.contains(&partition.owner) {
                 knob.background = self.catching_up;
             }
-            let stall = seconds_to_stall(&partition.tree, load.ingest, tokens[index], Course::of(knob));
-            knob.time_to_stall = stall.map(nanos);
+            knob.time_to_stall = time_to_stall(partition, load, tokens[index], knob);
         }
         self.stages = stages;
         self.owing.retain(|owner| self.stages.contains_key(owner));

@@ -15,9 +15,10 @@ pub use weir::Weir;
 use weir_io::{Nanos, Owner};
 
 use super::device::Front;
-use super::knobs::Knobs;
+use super::forecast::{Course, Tokens, seconds_to_stall};
+use super::knobs::{Knobs, PartitionKnobs};
 use super::meter::Load;
-use super::sample::Sample;
+use super::sample::{PartitionSample, Sample};
 
 /// The node is in violation from this share of the device on (FX-5).
 pub const ENTER: f64 = 0.80;
@@ -36,6 +37,11 @@ pub trait DeferralPolicy: Send {
 /// What the load needs while nothing is put off, as a share of the device (U-1): catching up is not in it, nor what is only guessed.
 pub fn demand(sample: &Sample, loads: &[Load]) -> f64 {
     Front::of(loads).share(&sample.device, loads.iter().map(Load::certain_need).sum())
+}
+
+/// When a write of `partition` will stall as `knobs` have it run; `None` = never.
+fn time_to_stall(partition: &PartitionSample, load: &Load, tokens: Tokens, knobs: &PartitionKnobs) -> Option<Nanos> {
+    seconds_to_stall(&partition.tree, load.ingest, tokens, Course::of(knobs)).map(nanos)
 }
 
 fn nanos(seconds: f64) -> Nanos {

@@ -2,8 +2,8 @@
 
 use weir_io::Owner;
 
-use super::{DeferralPolicy, nanos};
-use crate::policy::forecast::{Course, seconds_to_stall, tokens};
+use super::{DeferralPolicy, time_to_stall};
+use crate::policy::forecast::tokens;
 use crate::policy::knobs::Knobs;
 use crate::policy::meter::Load;
 use crate::policy::sample::Sample;
@@ -16,8 +16,7 @@ impl DeferralPolicy for Never {
         let tokens = tokens(sample, loads);
         for (index, (partition, load)) in sample.partitions.iter().zip(loads).enumerate() {
             let knob = &mut knobs.partitions[index];
-            let stall = seconds_to_stall(&partition.tree, load.ingest, tokens[index], Course::of(knob));
-            knob.time_to_stall = stall.map(nanos);
+            knob.time_to_stall = time_to_stall(partition, load, tokens[index], knob);
         }
     }
 
