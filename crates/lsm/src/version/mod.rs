@@ -42,11 +42,6 @@ impl Version {
         self.levels.iter().enumerate().flat_map(|(level, tables)| tables.iter().map(move |table| (level, table)))
     }
 
-    /// Bytes of all tables of `level`.
-    pub fn level_bytes(&self, level: usize) -> u64 {
-        self.levels[level].iter().map(|table| table.meta.bytes).sum()
-    }
-
     /// The table of `level` (1 or deeper) whose range holds `key`.
     pub fn find(&self, level: usize, key: &[u8]) -> Option<&Arc<TableFile>> {
         let tables = &self.levels[level];
