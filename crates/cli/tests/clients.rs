@@ -212,6 +212,7 @@ fn metrics(port: u16) -> String {
             Ok(stream) => break stream,
             Err(error) => assert!(begin.elapsed() < PATIENCE, "nobody listens: {error}"),
         }
+        // It says that it will listen, not when it does.
         std::thread::sleep(Duration::from_millis(10));
     };
     stream.set_read_timeout(Some(PATIENCE)).expect("a socket");

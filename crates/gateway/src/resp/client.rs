@@ -189,7 +189,7 @@ fn oldest_idle(strangers: &mut VecDeque<u64>, all: &BTreeMap<u64, Arc<Client>>) 
 #[derive(Default)]
 pub(crate) struct Clients {
     all: Mutex<BTreeMap<u64, Arc<Client>>>,
-    /// Who may be a stranger, the oldest first. Lock order: after `all`.
+    /// Who may be a stranger, the oldest first: a flood of them would otherwise go through everybody for each. Lock order: after `all`.
     strangers: Mutex<VecDeque<u64>>,
     last_id: AtomicU64,
     count: AtomicUsize,
