@@ -21,6 +21,9 @@ pub struct TreeOptions {
     pub l0_slow: usize,
     /// Level-0 runs at which writes stop (FX-21).
     pub l0_stop: usize,
+    /// Writes are also slowed while the last write buffer fills and all others wait for their flush, if there are more than three (FX-29).
+    /// As RocksDB does; whoever sizes flushes so that they come in time loses by it.
+    pub slow_at_last_buffer: bool,
     /// Bytes per second that may be written at `l0_slow` runs, and at the last run before `l0_stop`; evenly less in between, so that there is
     /// no cliff before the stop.
     pub slow_bytes_per_sec: [u64; 2],
@@ -58,6 +61,7 @@ impl Default for TreeOptions {
             l0_gather: 10,
             l0_slow: 20,
             l0_stop: 36,
+            slow_at_last_buffer: false,
             slow_bytes_per_sec: [16 << 20, 1 << 20],
             l0_merge_bytes_max: 2 << 30,
             intra_l0_when_blocked: false,

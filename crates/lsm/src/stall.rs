@@ -7,7 +7,7 @@ use crate::options::TreeOptions;
 pub enum StallCause {
     /// Too many runs in level 0 (FX-21).
     L0Runs,
-    /// Every write buffer is full and waits for its flush (FX-29).
+    /// Every write buffer waits for its flush, or every one but the last, which fills (FX-29).
     Memtables,
 }
 
@@ -44,6 +44,8 @@ pub fn stall(l0_runs: usize, sealed: usize, memtable_full: bool, write_buffers: 
         Stall::Stop(StallCause::Memtables)
     } else if l0_runs >= options.l0_slow {
         Stall::Slow(StallCause::L0Runs)
+    } else if options.slow_at_last_buffer && write_buffers > 3 && sealed + 1 >= write_buffers {
+        Stall::Slow(StallCause::Memtables)
     } else {
         Stall::None
     }
@@ -69,5 +71,17 @@ mod tests {
         assert_eq!(with_three(2, false), Stall::None);
         assert_eq!(with_three(2, true), Stall::Stop(StallCause::Memtables));
         assert_eq!(with_three(1, true), Stall::None, "it can be sealed");
+    }
+
+    #[test]
+    fn the_last_of_more_than_three_buffers_slows_writes_where_that_is_asked_for() {
+        let as_rocksdb = TreeOptions { slow_at_last_buffer: true, ..TreeOptions::default() };
+        let at = |sealed, full, buffers| stall(0, sealed, full, buffers, &as_rocksdb);
+        assert_eq!(at(2, true, 4), Stall::None);
+        assert_eq!(at(3, false, 4), Stall::Slow(StallCause::Memtables));
+        assert_eq!(at(3, true, 4), Stall::Stop(StallCause::Memtables));
+        assert_eq!(at(2, false, 3), Stall::None, "three are too few to slow down at the last");
+        assert_eq!(stall(20, 3, false, 4, &as_rocksdb), Stall::Slow(StallCause::L0Runs), "level 0 is the slower one");
+        assert_eq!(stall(0, 3, false, 4, &TreeOptions::default()), Stall::None);
     }
 }

@@ -5,7 +5,7 @@
 pub enum StallCause {
     /// Too many runs in level 0 of its tree (FX-21).
     L0Runs,
-    /// Every write buffer of its tree is full and waits for its flush (FX-29).
+    /// Every write buffer of its tree waits for its flush, or every one but the last, which fills (FX-29).
     Memtables,
     /// The write memory that all tenants of the node share is used up, or nearly, and its tenant has its share of it (DF-7).
     NodeMemory,

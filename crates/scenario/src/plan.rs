@@ -31,6 +31,8 @@ const IO_BYTES_MIN: u64 = 32 << 10;
 const FILL: f64 = 0.95;
 
 const MIB: u64 = 1 << 20;
+/// Writes a second that the paper sells a partition.
+const PAPER_WCU: u64 = 3000;
 /// One second.
 pub const SECOND: Nanos = 1_000_000_000;
 
@@ -169,7 +171,8 @@ impl Plan {
             l0_trigger: 4,
             l0_slow: 20,
             l0_stop: 36,
-            slow_bytes_per_sec: [self.scaled(16 * MIB), self.scaled(MIB)],
+            // What they are to a partition that was sold the paper's 3000 writes a second.
+            slow_bytes_per_sec: [16 * MIB, MIB].map(|rate| self.scaled(rate.saturating_mul(self.args.wcu) / PAPER_WCU)),
             level1_bytes: self.scaled(64 * MIB),
             level_factor: 10,
             table_bytes: self.scaled(64 * MIB),

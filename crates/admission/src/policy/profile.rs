@@ -81,6 +81,12 @@ impl Profile {
         matches!(self, Profile::Weir)
     }
 
+    /// Whether writes are slowed while the last memtable fills and all others wait for their flush (FX-29): in a RocksDB, and in what was
+    /// built on one.
+    pub const fn slows_at_last_buffer(self) -> bool {
+        !matches!(self, Profile::Weir)
+    }
+
     /// Whether what goes into levels 0 and 1 stays in the block cache as it is written (FX-26). A RocksDB caches what is read.
     pub const fn keeps_upper_levels(self) -> bool {
         !matches!(self, Profile::RocksDb | Profile::RocksDbAutotune | Profile::Calcspar)

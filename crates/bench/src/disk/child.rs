@@ -166,7 +166,6 @@ impl Order {
             tree,
             cache_bytes: plan.cache_bytes(),
             compaction_threads: self.compactions,
-            sold_bytes,
             auto_tuned: auto_tuned.then_some((sold_bytes * AUTO_TUNED_TIMES_SOLD) as u64),
             log: true,
         }

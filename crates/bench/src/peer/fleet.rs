@@ -34,8 +34,6 @@ const SYNC_POLL: Duration = Duration::from_millis(10);
 /// Header of a log record, of a batch and of its one entry.
 const RECORD_BYTES: u64 = 7 + 12 + 5;
 const PAGE: u64 = 4096;
-/// Of a writer that is delayed, in bytes a second: what 1.6 MB/s are to a partition that was sold 300 KB/s.
-const DELAYED_RATE_TIMES_SOLD: f64 = 5.0;
 
 /// How the stores are set up.
 #[derive(Clone, Debug)]
@@ -46,8 +44,6 @@ pub struct FleetOptions {
     pub cache_bytes: usize,
     /// Of all together.
     pub compaction_threads: usize,
-    /// Bytes a second that a partition was sold to write.
-    pub sold_bytes: f64,
     /// RocksDB's auto-tuned rate limiter, one for each store, with this upper bound in bytes a second.
     pub auto_tuned: Option<u64>,
     /// Logs are written and synced.
@@ -95,6 +91,8 @@ unsafe impl Sync for Stores {}
 impl RocksFleet {
     /// Opens (creates if missing) `partitions` databases below `dir`.
     pub fn open(library: &Path, dir: &Path, partitions: usize, options: &FleetOptions) -> Result<Self> {
+        // Before anything is opened: journals begin there, too, and what is flushed and compacted while stores open is in both.
+        let before = Account::now()?;
         let api = Api::load(library)?;
         // SAFETY: handles are used as c.h says: created, passed on, destroyed once.
         let (env, cache, read, write) = unsafe {
@@ -126,7 +124,7 @@ impl RocksFleet {
         let syncers = syncers.collect();
         let version = format!("rocksdb {}", dirs.first().and_then(|dir| version(dir)).unwrap_or_default());
         let journals = Mutex::new(dirs.iter().map(|dir| Journal::new(dir)).collect());
-        Ok(Self { stores, syncers, journals, before: Account::now()?, version, remarks })
+        Ok(Self { stores, syncers, journals, before, version, remarks })
     }
 }
 
@@ -361,7 +359,7 @@ fn option_string(options: &FleetOptions) -> String {
         tree.level1_bytes,
         tree.level_factor,
         tree.table_bytes,
-        (options.sold_bytes * DELAYED_RATE_TIMES_SOLD) as u64,
+        tree.slow_bytes_per_sec[0],
         options.compaction_threads,
         options.compaction_threads + 1,
     )

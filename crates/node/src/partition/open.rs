@@ -80,6 +80,7 @@ fn tree_options(config: &NodeConfig) -> TreeOptions {
     if !config.profile.gathers_l0() {
         options.l0_gather = options.l0_trigger;
     }
+    options.slow_at_last_buffer |= config.profile.slows_at_last_buffer();
     options
 }
 
