@@ -309,7 +309,7 @@ pub fn line(result: &Measured) -> String {
     let bytes = &outcome.bytes;
     format!(
         "{:<12} 10 ms {:.2}/{:.2}/{:.2} %  flowing {:.1}/{:.1}/{:.1} %  avg {} p50 {} p99 {} p99.9 {}  bg {:.2} x \
-         (flush {:.2} l0 {:.2} deep {:.2}) kernel r {:.1} w {:.1} MB/s  first stall {}  load {:.1}  {} -> {}",
+         (flush {:.2} l0 {:.2} deep {:.2}) kernel r {:.1} w {:.1} MB/s, beside the log {:.2} x  first stall {}  load {:.1}  {} -> {}",
         outcome.profile,
         disk.within_10ms.max * 100.0,
         disk.within_10ms.avg * 100.0,
@@ -327,6 +327,7 @@ pub fn line(result: &Measured) -> String {
         bytes.deep as f64 / bytes.user.max(1) as f64,
         disk.kernel_read as f64 / 1e6 / outcome.served_per_sec.len().max(1) as f64,
         disk.kernel_written as f64 / 1e6 / outcome.served_per_sec.len().max(1) as f64,
+        disk.beside_log,
         disk.first_stall_seconds.map_or("never".into(), |at| format!("{at:.1} s")),
         disk.load_average,
         disk.shape[0],

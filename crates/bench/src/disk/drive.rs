@@ -51,6 +51,10 @@ pub struct Disk {
     pub kernel_read: u64,
     /// And written.
     pub kernel_written: u64,
+    /// Of those two together, all but the log, for each byte that users wrote. Unlike the background amplification by cause it counts what
+    /// jobs that are not done have moved, in every contestant alike; users' reads are in it, too.
+    #[serde(default)]
+    pub beside_log: f64,
     /// Processor seconds of the process during the load.
     pub cpu_seconds: f64,
     /// The machine's load average (one minute) when the load began: 16 waiting threads count little, compilers count.
@@ -134,6 +138,7 @@ pub fn drive(
     let tally = tally.lock();
     let user = series.iter().map(|second: &Second| second.bytes.user).sum();
     let bytes = Bytes { user, ..bytes.since(&start) };
+    disk.beside_log = ratio((disk.kernel_read + disk.kernel_written).saturating_sub(bytes.log), user);
     let outcome = Outcome {
         scenario: plan.scenario.into(),
         world: WORLD.into(),
