@@ -52,9 +52,15 @@ impl Reserve {
         }
     }
 
+    /// Whether anything is there: if so nobody waits, and nothing is owed.
+    #[inline]
+    pub(crate) fn is_filled(&self) -> bool {
+        self.0.load(Relaxed) != 0
+    }
+
     /// Takes back what is left. Under the bucket's lock.
     pub(crate) fn reclaim(&self) -> Handful {
-        if self.0.load(Relaxed) == 0 {
+        if !self.is_filled() {
             return Handful::default();
         }
         Handful::unpack(self.0.swap(0, Relaxed))

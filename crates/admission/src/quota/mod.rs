@@ -237,7 +237,9 @@ impl Quota {
     /// What was charged `charged` units has cost `actual`: the difference is paid, or given back.
     #[inline]
     pub fn settle(&self, unit: Unit, partition: u32, charged: u64, actual: u64) {
-        if !self.is_unlimited(unit) {
+        // What costs what was charged is of interest only to who weighs those that wait: no write to memory that other threads have.
+        let is_settled = actual == charged && self.reserves[unit as usize].is_filled();
+        if !is_settled && !self.is_unlimited(unit) {
             self.settle_limited(unit, partition, charged, actual);
         }
     }
