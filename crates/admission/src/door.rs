@@ -12,6 +12,7 @@ use crate::ledger::{Account, Wait};
 use crate::limits::Direction;
 use crate::order::Rank;
 use crate::partition::PartitionGate;
+use crate::waits;
 
 /// What an owner's I/O passes, in order.
 pub(crate) struct Door {
@@ -185,7 +186,9 @@ impl Door {
         async move {
             let grant = request.await;
             if let Some((door, began)) = clocked {
-                door.account.book_wait(wait, door.node.now().saturating_sub(began));
+                let waited = door.node.now().saturating_sub(began);
+                door.account.book_wait(wait, waited);
+                waits::book(wait.cause(), waited);
             }
             grant
         }

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use weir_io::{Class, Nanos, Owner};
 
 use crate::limits::Direction;
+use crate::waits::Cause;
 
 const CLASSES: usize = Class::ALL.len();
 
@@ -37,6 +38,16 @@ pub enum Wait {
     Partition = 0,
     /// The node's: others use the device.
     Node = 1,
+}
+
+impl Wait {
+    /// The same, among all that a request waits for.
+    pub const fn cause(self) -> Cause {
+        match self {
+            Wait::Partition => Cause::Partition,
+            Wait::Node => Cause::Node,
+        }
+    }
 }
 
 /// What was booked, by class and direction.

@@ -8,7 +8,8 @@
 //! - [`GatedFs`]: the file system whose every byte passes partition gate, then node gate, then the [`Ledger`];
 //! - [`RoomyFs`]: the file system whose long reads take only so much memory together;
 //! - [`Pool`]: units in reserved shares and a common rest;
-//! - [`Quota`]: the capacity units of a tenant.
+//! - [`Quota`]: the capacity units of a tenant;
+//! - [`waits`]: what one request has waited for.
 
 mod bucket;
 mod carrier;
@@ -30,6 +31,7 @@ mod quota;
 mod reserve;
 mod room;
 mod roomy;
+pub mod waits;
 mod weights;
 
 pub use bucket::{Bucket, UNLIMITED};

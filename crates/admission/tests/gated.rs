@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use common::*;
 use proptest::prelude::*;
+use weir_admission::waits::{self, Followed};
 use weir_admission::{Direction, Gate, GatedFs, Ledger, Limits, PartitionGate, Rank, Rates, UNLIMITED, Wait};
 use weir_io::sim::Sim;
 use weir_io::{AlignedBuf, Class, File, Fs, Nanos, Op, OpenOptions, Owner, PAGE, Tag, sleep_until};
@@ -125,8 +126,17 @@ fn how_long_clients_wait_at_which_gate_is_booked() {
     // Each leaves a debt at one gate that the next one waits for.
     let read = |class| {
         let began = node.sim.now();
-        node.sim.block_on(partition.file.read_at(0, AlignedBuf::with_len(400_000), tag(class))).expect("no faults");
-        node.sim.now() - began
+        let read = partition.file.read_at(0, AlignedBuf::with_len(400_000), tag(class));
+        let request = Followed::new(async {
+            read.await.expect("no faults");
+            waits::so_far()
+        });
+        let [quota, stall, gates @ ..] = node.sim.block_on(request);
+        assert_eq!([quota, stall], [0, 0]);
+        // What the request knows it has waited for is what it has waited for.
+        let took = node.sim.now() - began;
+        assert!(class == Class::CompactDeep || gates.iter().sum::<Nanos>() == took, "{gates:?} of {took}");
+        took
     };
     let waited = || [Wait::Partition, Wait::Node].map(|wait| node.ledger.total().waited(wait));
     read(Class::Read);

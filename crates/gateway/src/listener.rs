@@ -23,6 +23,7 @@ use crate::auth::Doorman;
 use crate::heavy::ProcessorUse;
 use crate::resp::client::Client;
 use crate::resp::connection::{self, Moving, Place};
+use crate::resp::slow_replies::SlowReply;
 use crate::server::{Server, Settings};
 use crate::spread::{self, Done, Spread};
 use crate::stats::Totals;
@@ -88,6 +89,11 @@ impl<S: Store> Observer<S> {
     /// By tenant: what it has used of the threads, and whether it goes behind the others.
     pub fn processor_use(&self) -> BTreeMap<u32, ProcessorUse> {
         self.0.accounts.processor_use()
+    }
+
+    /// Of one tenant: the last replies that its clients waited long for, the newest first.
+    pub fn slow_replies(&self, tenant: u32) -> Vec<SlowReply> {
+        self.0.accounts.slow_replies(tenant)
     }
 
     pub(crate) fn totals(&self) -> Totals {

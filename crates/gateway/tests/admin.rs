@@ -65,7 +65,7 @@ impl Operator for Fake {
 
     fn why(&self, _: &str, when: When) -> Result<wire::Why, Refusal> {
         let why = Some(format!("normal: {when:?}"));
-        Ok(wire::Why { partitions: vec![wire::PartitionWhy { partition: 7, why }] })
+        Ok(wire::Why { partitions: vec![wire::PartitionWhy { partition: 7, why }], slow_replies: Vec::new() })
     }
 
     fn recording(&self) -> Doing<String> {

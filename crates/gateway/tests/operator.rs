@@ -6,15 +6,28 @@ mod support;
 use std::sync::Arc;
 
 use support::world::World;
-use weir_gateway::admin::node::{DoorCounts, NodeOperator};
+use weir_gateway::admin::node::{Clients, DoorCounts, NodeOperator, SlowReply};
 use weir_gateway::admin::operator::Operator;
 use weir_gateway::admin::wire::{Change, Settings};
 use weir_gateway::auth::slow::SlowHash;
 use weir_io::real::{RealClock, RealSpawn, block_on};
 
+/// No client.
+struct Nobody;
+
+impl Clients for Nobody {
+    fn counts(&self) -> DoorCounts {
+        DoorCounts::default()
+    }
+
+    fn slow_replies(&self, _: u32) -> Vec<SlowReply> {
+        Vec::new()
+    }
+}
+
 fn operator(world: &World) -> NodeOperator {
     let (slow, aside) = (SlowHash::new(Arc::new(RealSpawn::new(1, 0))), Arc::new(RealSpawn::new(1, 0)));
-    NodeOperator::new(Arc::clone(&world.node), RealClock::new(), slow, aside, DoorCounts::default)
+    NodeOperator::new(Arc::clone(&world.node), RealClock::new(), slow, aside, Nobody)
 }
 
 #[test]

@@ -118,6 +118,11 @@ fn a_delayed_command_holds_up_its_own_connection_and_nobody_else() {
     let stats = weir.store.quota.stats(Unit::Write);
     assert_eq!((stats.admitted, stats.delayed, stats.refused), (2, 1, 0));
     assert!(stats.delayed_ns > 15_000_000_000, "{stats:?}");
+    // The operator is told of the reply that came late, and what for.
+    let slow = weir.slow_reply(1, "set");
+    let [quota, others @ ..] = slow.waited;
+    assert!(quota > 15_000_000_000 && slow.micros > 15_000_000, "{slow:?}");
+    assert_eq!((others, slow.replies), ([0; 3], 2), "{slow:?}");
 }
 
 #[test]

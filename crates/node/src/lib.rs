@@ -45,7 +45,7 @@ pub use tenant::{PARTITIONS_MAX, SECRET_BYTES_MAX, StoredSecret, Tenant, TenantS
 pub use weir_admission::policy::{Behaviour, Move, Profile, Stage, Tick, Violation};
 pub use weir_admission::{
     Admission, Amount, Booked, Direction, Ledger, OnLimit, Part, Pool, PoolStats, Quota, Refused, Unit, UnitLimits,
-    UnitStats, Wait, cost,
+    UnitStats, Wait, cost, waits,
 };
 pub use weir_lsm::pick::Scope;
 pub use weir_lsm::{JobKind, TreeKnobs, Value};

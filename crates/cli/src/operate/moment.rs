@@ -11,6 +11,22 @@ pub fn unix_seconds(text: &str) -> Result<u64, String> {
     rfc_3339(text).ok_or_else(|| "a time is wanted, as 2026-11-21T14:03:00Z or in seconds since 1970".to_owned())
 }
 
+/// The same moments the other way: so many milliseconds since 1970 as `2026-11-21T14:03:00.250Z`.
+pub fn utc(unix_ms: u64) -> String {
+    let (days, second) = (unix_ms / 86_400_000, unix_ms / 1000 % 86_400);
+    // Years begin in March here, so that the leap day is the last (H. Hinnant, "chrono-Compatible Low-Level Date Algorithms").
+    let since_era = days + 719_468;
+    let (era, day_of_era) = (since_era / 146_097, since_era % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    let (hour, minute) = (second / 3600, second / 60 % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{:02}.{:03}Z", second % 60, unix_ms % 1000)
+}
+
 fn rfc_3339(text: &str) -> Option<u64> {
     let (date, rest) = text.split_once(['T', 't', ' '])?;
     let [year, month, day] = numbers(date, '-', [4, 2, 2])?;
@@ -66,6 +82,15 @@ fn numbers<const N: usize>(text: &str, between: char, digits: [usize; N]) -> Opt
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_shown_is_read_as_the_same_moment() {
+        let year = 31_556_952_000;
+        for unix_ms in [0, 951_782_399_999, 951_782_400_000, 1_709_164_800_001, 4_107_542_400_000, 7_000 * year] {
+            assert_eq!(unix_seconds(&utc(unix_ms)), Ok(unix_ms / 1000), "{}", utc(unix_ms));
+        }
+        assert_eq!(utc(1_700_000_000_250), "2023-11-14T22:13:20.250Z");
+    }
 
     #[test]
     fn moments_are_read() {

@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use weir_admission::policy::{Recording, Replayed};
-use weir_gateway::admin::wire::Why as Answer;
+use weir_gateway::admin::wire::{SlowReply, Why as Answer};
+use weir_node::waits::Cause;
 
 use super::Outcome;
 use super::client::Server;
-use super::moment::unix_seconds;
+use super::moment::{unix_seconds, utc};
 use super::tenant::path;
 
 /// Explains what the policies decided about a tenant: stage, reason, time until a write would stall.
@@ -25,6 +26,9 @@ pub struct Why {
     /// At that time, as RFC 3339 has it or in seconds since 1970
     #[arg(long, value_name = "TIME", value_parser = unix_seconds, conflicts_with = "ago")]
     at: Option<u64>,
+    /// Show every slow reply that is remembered, not only the last ten
+    #[arg(long, conflicts_with_all = ["json", "replay"])]
+    all_slow: bool,
     /// Print everything that the policies saw and decided lately, about all tenants, as JSON
     #[arg(long, conflicts_with_all = ["tenant", "ago", "at", "replay"])]
     json: bool,
@@ -65,8 +69,36 @@ impl Why {
             let why = partition.why.unwrap_or_else(|| "asleep, or longer ago than is remembered\n".to_owned());
             println!("partition {}\n  {}", partition.partition, why.trim_end().replace('\n', "\n  "));
         }
+        print!("{}", slow(&answer.slow_replies, self.all_slow));
         Ok(())
     }
+}
+
+/// Replies shown unless all are asked for.
+const SLOW_SHOWN: usize = 10;
+
+/// A table of replies that took long, and of what they waited for.
+fn slow(replies: &[SlowReply], all: bool) -> String {
+    if replies.is_empty() {
+        return String::new();
+    }
+    let shown = if all { replies.len() } else { replies.len().min(SLOW_SHOWN) };
+    let mut words =
+        format!("the last replies that took more than 10 ms ({shown} of {} remembered), in ms\n", replies.len());
+    let mut line = |cells: [&str; 4], waits: &[String]| {
+        let [when, command, replies, took] = cells;
+        let waits: String = waits.iter().map(|wait| format!("{wait:>16}")).collect();
+        let line = format!("  {when:<24} {command:<14} {replies:>7} {took:>10}{waits}");
+        words.push_str(line.trim_end());
+        words.push('\n');
+    };
+    line(["when", "longest", "replies", "took"], &Cause::NAMES.map(str::to_owned));
+    for reply in &replies[..shown] {
+        let ms = |nanos: u64| format!("{:.1}", nanos as f64 / 1e6);
+        let cells = [&utc(reply.unix_ms), &*reply.command, &reply.replies.to_string(), &ms(reply.micros * 1000)];
+        line(cells, &reply.waited_nanos.map(ms));
+    }
+    words
 }
 
 #[allow(clippy::disallowed_methods, reason = "a file of the operator's, no data of a node")]

@@ -19,7 +19,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 use weir_admission::Limits;
 use weir_gateway::admin::kernel::KernelBytes;
-use weir_gateway::admin::node::{DoorCounts, NodeOperator};
+use weir_gateway::admin::node::NodeOperator;
 use weir_gateway::admin::operator::Operator;
 use weir_gateway::admin::{Admin, metrics};
 use weir_gateway::auth::slow::SlowHash;
@@ -180,15 +180,9 @@ async fn serve(
     let mut gateway = Gateway::new(clients, config.gateway(processors), doorman, clock.clone())?;
     clients_too.into_iter().for_each(|clients| gateway.listen_also(clients));
     let registry = metrics::registry(gateway.observer(), Arc::clone(&node), before);
-    let observer = gateway.observer();
-    let door = move || DoorCounts {
-        connections: observer.connections(),
-        latencies: observer.latencies(),
-        processor_use: observer.processor_use(),
-    };
     // Its thread is not the hashes': those who log in wait for them.
     let aside = Arc::new(RealSpawn::new(1, BACKGROUND_NICE));
-    let operator = NodeOperator::new(Arc::clone(&node), clock.clone(), slow, aside, door);
+    let operator = NodeOperator::new(Arc::clone(&node), clock.clone(), slow, aside, gateway.observer());
     let operator: Arc<dyn Operator> = Arc::new(operator);
     if let Some((path, traffic)) = recording {
         let counts = Arc::downgrade(&operator);

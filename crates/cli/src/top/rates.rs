@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use clap::ValueEnum;
-use weir_gateway::admin::waits::Waits;
 use weir_gateway::admin::wire::{Top, TopTenant};
 use weir_gateway::latency::{self, percentile};
+use weir_node::waits::Waits;
 
 /// What one tenant does, per second.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub struct Row {
     pub written_bytes: u64,
     /// Device bytes, read and written, in the order of [`CAUSES`].
     pub device: [u64; CAUSES.len()],
-    /// Milliseconds that its requests waited, over all of them, in the order of [`CAUSES`](weir_gateway::admin::waits::CAUSES).
+    /// Milliseconds that its requests waited, over all of them, in the order of [`Cause::NAMES`](weir_node::waits::Cause::NAMES).
     pub waited_ms: Waits,
     /// Half of the replies took at most so many microseconds, as clients see it; `None` if there were none.
     pub p50_micros: Option<u64>,

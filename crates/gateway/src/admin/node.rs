@@ -17,6 +17,9 @@ use super::wire;
 use crate::auth::secret;
 use crate::auth::slow::SlowHash;
 use crate::heavy::ProcessorUse;
+use crate::listener::Observer;
+pub use crate::resp::slow_replies::SlowReply;
+use crate::store::Store;
 
 /// The longest secret that somebody may choose, in bytes; the shortest has one.
 const SECRET_CHOSEN_BYTES_MAX: usize = 512;
@@ -29,7 +32,25 @@ pub struct NodeOperator {
     slow: Arc<SlowHash>,
     /// Where long answers are written: clients are accepted on the operators' own thread.
     aside: Arc<dyn Spawn>,
-    door: Arc<dyn Fn() -> DoorCounts + Send + Sync>,
+    clients: Arc<dyn Clients>,
+}
+
+/// What clients do, as their door sees it.
+pub trait Clients: Send + Sync + 'static {
+    /// Counts of everybody.
+    fn counts(&self) -> DoorCounts;
+    /// Of one tenant: the last replies that its clients waited long for, the newest first.
+    fn slow_replies(&self, tenant: u32) -> Vec<SlowReply>;
+}
+
+impl<S: Store> Clients for Observer<S> {
+    fn counts(&self) -> DoorCounts {
+        DoorCounts { connections: self.connections(), latencies: self.latencies(), processor_use: self.processor_use() }
+    }
+
+    fn slow_replies(&self, tenant: u32) -> Vec<SlowReply> {
+        Observer::slow_replies(self, tenant)
+    }
 }
 
 /// What the clients' door counts.
@@ -44,16 +65,16 @@ pub struct DoorCounts {
 }
 
 impl NodeOperator {
-    /// Orders for `node`; `slow` hashes the secrets that operators choose, long answers are written on `aside`, `door` tells what
-    /// clients do.
+    /// Orders for `node`; `slow` hashes the secrets that operators choose, long answers are written on `aside`, `clients` tells what
+    /// they do.
     pub fn new(
         node: Arc<Node>,
         clock: Arc<dyn Clock>,
         slow: Arc<SlowHash>,
         aside: Arc<dyn Spawn>,
-        door: impl Fn() -> DoorCounts + Send + Sync + 'static,
+        clients: impl Clients,
     ) -> Self {
-        Self { node, clock, slow, aside, door: Arc::new(door) }
+        Self { node, clock, slow, aside, clients: Arc::new(clients) }
     }
 
     /// What `answer` says, from another thread than the caller's: megabytes are written meanwhile.
@@ -191,7 +212,7 @@ impl Operator for NodeOperator {
     fn top(&self) -> wire::Top {
         let usage = self.node.cache().usage();
         let booked = self.node.ledger().tenants();
-        let door = (self.door)();
+        let door = self.clients.counts();
         let row = |tenant: &Arc<Tenant>| {
             let booked = booked.get(&tenant.id().0).cloned().unwrap_or_default();
             let user = |direction| booked.user(direction);
@@ -243,12 +264,14 @@ impl Operator for NodeOperator {
                 Refusal::new(Reason::Invalid, format!("at={seconds}: that is in the future of the server's clock"))
             })?,
         };
+        let until_ms = self.clock.unix_ms().saturating_sub(ago.saturating_mul(1000));
+        let slow = self.clients.slow_replies(tenant.id().0).into_iter().filter(|reply| reply.unix_ms <= until_ms);
         let at = self.clock.now().saturating_sub(ago.saturating_mul(1_000_000_000));
         let partitions = tenant.partitions().iter().map(|home| {
             let owner = home.owner();
             wire::PartitionWhy { partition: owner.partition, why: self.node.why(owner, at) }
         });
-        Ok(wire::Why { partitions: partitions.collect() })
+        Ok(wire::Why { partitions: partitions.collect(), slow_replies: slow.map(told).collect() })
     }
 
     fn recording(&self) -> Doing<String> {
@@ -262,6 +285,11 @@ impl Operator for NodeOperator {
         let node = Arc::clone(&self.node);
         self.aside(move || Ok(super::ledger::csv(&node)))
     }
+}
+
+fn told(reply: SlowReply) -> wire::SlowReply {
+    let SlowReply { unix_ms, micros, replies, command, waited } = reply;
+    wire::SlowReply { unix_ms, micros, replies, command: command.to_owned(), waited_nanos: waited }
 }
 
 fn parse(name: &str) -> Result<TenantName, Refusal> {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::waits::Waits;
+use weir_node::waits::Waits;
 
 /// What happens to a request beyond a tenant's limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -182,7 +182,7 @@ pub struct TopTenant {
     pub written_bytes: u64,
     /// Device bytes by cause, read and written together.
     pub device: Vec<Cause>,
-    /// Nanoseconds that its requests waited, in the order of [`CAUSES`](super::waits::CAUSES).
+    /// Nanoseconds that its requests waited, in the order of [`Cause::NAMES`](weir_node::waits::Cause::NAMES).
     pub waited_nanos: Waits,
     /// Read units a second that it has bought; 0 = no limit.
     pub rcu: u64,
@@ -227,6 +227,24 @@ pub struct Problem {
 pub struct Why {
     /// Its partitions.
     pub partitions: Vec<PartitionWhy>,
+    /// The last replies before then that its clients waited long for, the newest first.
+    #[serde(default)]
+    pub slow_replies: Vec<SlowReply>,
+}
+
+/// A reply that took more than 10 ms.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SlowReply {
+    /// When it was written, in milliseconds since 1970.
+    pub unix_ms: u64,
+    /// What its client waited, in microseconds.
+    pub micros: u64,
+    /// Commands answered at once: a pipeline.
+    pub replies: u64,
+    /// The one of them that took longest.
+    pub command: String,
+    /// What of it was waiting for something, in nanoseconds, in the order of [`Cause::NAMES`](weir_node::waits::Cause::NAMES).
+    pub waited_nanos: Waits,
 }
 
 /// One partition.

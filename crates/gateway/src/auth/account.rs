@@ -15,6 +15,7 @@ use super::{Grant, Standing, Tenancy};
 use crate::heavy::{self, ProcessorUse, Use};
 use crate::resp::cursors::Cursors;
 use crate::resp::pause::Pause;
+use crate::resp::slow_replies::{SlowReplies, SlowReply};
 use crate::resp::slowlog::Slowlog;
 use crate::stats::Stats;
 
@@ -34,6 +35,7 @@ pub(crate) struct Account {
     pub(crate) stats: Stats,
     pub(crate) cursors: Cursors,
     pub(crate) slowlog: Slowlog,
+    pub(crate) slow_replies: SlowReplies,
     pub(crate) pause: Pause,
     pub(crate) key_counts: KeyCounts,
     tenancy: Arc<dyn Tenancy>,
@@ -209,6 +211,7 @@ impl Accounts {
             stats: Stats::new(self.threads),
             cursors: Cursors::new(all.rng.next_u64()),
             slowlog: Slowlog::default(),
+            slow_replies: SlowReplies::default(),
             pause: Pause::default(),
             key_counts: KeyCounts::default(),
             tenancy: Arc::clone(&grant.tenancy),
@@ -231,6 +234,12 @@ impl Accounts {
     pub(crate) fn latencies(&self) -> BTreeMap<u32, Vec<u64>> {
         let accounts: Vec<Arc<Account>> = self.all.lock().accounts.values().cloned().collect();
         accounts.iter().map(|account| (account.tenant, account.stats.latencies())).collect()
+    }
+
+    /// Of one tenant: the last replies that its clients waited long for, the newest first.
+    pub(crate) fn slow_replies(&self, tenant: u32) -> Vec<SlowReply> {
+        let account = self.all.lock().accounts.get(&tenant).cloned();
+        account.map(|account| account.slow_replies.all()).unwrap_or_default()
     }
 
     /// Of every tenant that was here: what it has used of the threads.

@@ -23,6 +23,7 @@ mod parse_tests;
 pub(crate) mod pause;
 mod rdb;
 pub mod reply;
+pub(crate) mod slow_replies;
 pub(crate) mod slowlog;
 pub mod table;
 

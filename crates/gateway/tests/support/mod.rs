@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 use weir_gateway::Settings;
+use weir_gateway::admin::node::SlowReply;
 use weir_gateway::auth::{Doorman, OpenDoor};
 use weir_gateway::heavy::ProcessorUse;
 use weir_gateway::listener::{Gateway, listen};
@@ -311,6 +312,8 @@ pub struct Served {
     seconds: Box<dyn Fn() -> u64 + Send + Sync>,
     /// [`Observer::processor_use`], likewise.
     processor_use: Box<dyn Fn() -> BTreeMap<u32, ProcessorUse> + Send + Sync>,
+    /// [`Observer::slow_replies`], likewise.
+    slow_replies: Box<dyn Fn(u32) -> Vec<SlowReply> + Send + Sync>,
     end: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -325,7 +328,7 @@ impl Served {
             Gateway::new(listener, settings, doorman, clock).expect("an address")
         };
         let address = gateway.address();
-        let (seconds, used) = (gateway.observer(), gateway.observer());
+        let (seconds, used, slow) = (gateway.observer(), gateway.observer(), gateway.observer());
         let (end, ended) = oneshot::channel::<()>();
         let thread = std::thread::spawn(move || {
             runtime.block_on(gateway.run(async { drop(ended.await) })).expect("the gateway runs");
@@ -334,6 +337,7 @@ impl Served {
             address,
             seconds: Box::new(move || seconds.seconds()),
             processor_use: Box::new(move || used.processor_use()),
+            slow_replies: Box::new(move |tenant| slow.slow_replies(tenant)),
             end: Some(end),
             thread: Some(thread),
         }
@@ -383,6 +387,17 @@ impl Running {
     /// By tenant: what it has used of the gateway's threads.
     pub fn processor_use(&self) -> BTreeMap<u32, ProcessorUse> {
         (self.served.processor_use)()
+    }
+
+    /// The slow reply of a tenant to `command`, once it is remembered: it is written before that.
+    pub fn slow_reply(&self, tenant: u32, command: &str) -> SlowReply {
+        loop {
+            let replies = (self.served.slow_replies)(tenant);
+            if let Some(slow) = replies.into_iter().find(|reply| reply.command == command) {
+                return slow;
+            }
+            std::thread::yield_now();
+        }
     }
 
     /// So many seconds pass, one after the other, and the gateway sweeps after each. For who has had an answer from it: it counts from

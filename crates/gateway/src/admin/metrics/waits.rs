@@ -9,10 +9,11 @@ use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::registry::Unit as Measure;
 use weir_node::Node;
+use weir_node::waits::{Cause, Waits};
 
 use super::Sheet;
 use super::ledger::TENANTS_MAX;
-use crate::admin::waits::{CAUSES, Waits, waits};
+use crate::admin::waits::waits;
 
 pub(super) struct WaitMetrics(pub(super) Arc<Node>);
 
@@ -33,7 +34,7 @@ impl Collector for WaitMetrics {
         let cells: Vec<_> = rows
             .iter()
             .flat_map(|(name, waits)| {
-                let causes = CAUSES.into_iter().zip(waits).filter(|(_, nanos)| **nanos > 0);
+                let causes = Cause::NAMES.into_iter().zip(waits).filter(|(_, nanos)| **nanos > 0);
                 causes.map(|(cause, nanos)| ([("tenant", *name), ("cause", cause)], *nanos))
             })
             .collect();

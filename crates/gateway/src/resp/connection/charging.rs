@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use weir_io::sleep_until;
+use weir_node::waits::{self, Cause};
 use weir_node::{Admission, Quota, Unit};
 
 use super::Connection;
@@ -43,9 +44,11 @@ impl<S: Store> Connection<S> {
             if let Admission::Waiting(_) = admission {
                 self.flush_or_close().await?;
             }
+            let begun = self.server.clock.now();
             let admitted = admission.await;
             // Its wait is not the command's own time.
             self.lap = self.server.clock.now();
+            waits::book(Cause::Quota, self.lap - begun);
             admitted?;
         }
         Ok(charge)
@@ -72,7 +75,9 @@ impl<S: Store> Connection<S> {
             }
         }
         // Its wait is not the command's own time.
-        self.lap += clock.now() - before;
+        let waited = clock.now() - before;
+        self.lap += waited;
+        waits::book(Cause::Quota, waited);
         bill.paid(1);
         self.bill = Some(bill);
         Ok(())

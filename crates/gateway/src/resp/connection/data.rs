@@ -185,6 +185,7 @@ impl<S: Store> Connection<S> {
             return;
         }
         let Gathered { from, to, replies, .. } = self.gathered;
+        let begun = self.server.clock.now();
         let written = match &self.session {
             Some(session) => {
                 let write = session.store.write(&self.gathered.batch);
@@ -197,6 +198,7 @@ impl<S: Store> Connection<S> {
             // Nothing has been replied behind the gathered writes: they are submitted before any other command.
             Err(error) => self.replies.replace_with_error(from, to, replies, error.text()),
         }
+        self.longest = self.longest.max((self.server.clock.now() - begun, "set"));
         self.gathered.batch.clear();
         self.gathered.replies = 0;
     }

@@ -29,6 +29,7 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use tokio::net::TcpStream;
 use weir_model::Batch;
+use weir_node::waits::{self, Followed};
 
 use self::charging::key_of;
 use self::moving::Lately;
@@ -65,6 +66,8 @@ pub(super) struct Connection<S: Store> {
     received: u64,
     /// Commands since then whose replies have not been written.
     unanswered: u64,
+    /// Which of them took longest, and how long, in nanoseconds.
+    longest: (u64, &'static str),
     /// Whose connection it is; `None` = nobody knows yet.
     session: Option<Session<S>>,
     /// What one request may ask for: less, as long as nobody knows who asks.
@@ -128,6 +131,7 @@ pub(crate) fn begin<S: Store>(
         lap: 0,
         received: 0,
         unanswered: 0,
+        longest: (0, ""),
         session: None,
         limits,
         told_strangers: 0,
@@ -144,7 +148,7 @@ pub(crate) fn begin<S: Store>(
         unfinished: None,
         bill: None,
     };
-    serve(Box::new(connection), Input::new())
+    Followed::new(serve(Box::new(connection), Input::new()))
 }
 
 async fn serve<S: Store>(mut connection: Box<Connection<S>>, mut input: Input) -> Option<Box<Moving<S>>> {
@@ -222,6 +226,8 @@ impl<S: Store> Connection<S> {
     async fn serve_received(&mut self, input: &mut Input) -> io::Result<()> {
         self.lap = self.server.clock.now();
         self.received = self.lap;
+        self.longest = (0, "");
+        waits::clear();
         let mut foreseen = 0;
         while !self.closing {
             if foreseen == 0 {
@@ -298,6 +304,9 @@ impl<S: Store> Connection<S> {
                 self.count(|stats| stats.called(command.index));
                 self.bill = charge.map(|_| Bill::default());
                 self.begun = from;
+                if self.longest.1.is_empty() {
+                    self.longest.1 = command.name;
+                }
                 let outcome = table::dispatch(command.id, self, args).await;
                 let outcome = outcome.and_then(|()| self.bound_output());
                 if let (Some(charge), Some(bill)) = (charge, self.bill.take()) {
@@ -354,6 +363,7 @@ impl<S: Store> Connection<S> {
         let nanos = now.saturating_sub(self.lap);
         self.lap = now;
         self.count(|stats| stats.took(command.index, nanos, failed));
+        self.longest = self.longest.max((nanos, command.name));
         let micros = nanos / 1000;
         if self.slowlog().wants(micros) {
             let entry = slowlog::Entry {

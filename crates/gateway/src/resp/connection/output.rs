@@ -5,6 +5,7 @@ use std::io;
 use weir_io::real::COPY_BYTES_MAX;
 use weir_io::{Nanos, yield_now};
 use weir_model::Batch;
+use weir_node::waits;
 
 use super::data::LONG_VALUE_BYTES;
 use super::{Connection, ReplyMode};
@@ -12,6 +13,7 @@ use crate::auth::account::Unread;
 use crate::resp::client::Phase;
 use crate::resp::error::{Error, Outcome};
 use crate::resp::reply::Mark;
+use crate::resp::slow_replies::{SlowReplies, SlowReply};
 use crate::store::Store;
 
 /// Replies are written out when they reach this many bytes, even in the middle of a pipeline or of one long reply.
@@ -155,11 +157,22 @@ impl<S: Store> Connection<S> {
         let waited = now.saturating_sub(self.received);
         let answered = std::mem::take(&mut self.unanswered);
         self.count(|stats| stats.latency.add(waited, answered));
+        self.remember_if_slow(waited / 1000, answered);
         self.replies.clear();
         let mark = self.replies.mark();
         (self.gathered.from, self.gathered.to) = (mark, mark);
         self.enter(Phase::Serving);
         Ok(())
+    }
+
+    fn remember_if_slow(&self, micros: u64, replies: u64) {
+        if SlowReplies::wants(micros)
+            && let Some(session) = &self.session
+        {
+            let unix_ms = self.server.clock.unix_ms();
+            let reply = SlowReply { unix_ms, micros, replies, command: self.longest.1, waited: waits::so_far() };
+            session.account().slow_replies.add(reply);
+        }
     }
 
     /// Books what its thread has worked for it, on its tenant.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Waker};
 
+use weir_admission::waits::Followed;
 use weir_io::sim::{DeviceSpec, FaultPlan, Sim, SimFs};
 use weir_io::{ErrorKind, Fs};
 use weir_model::Batch;
@@ -84,6 +85,26 @@ fn the_policy_that_slowed_them_lets_them_go() {
     let ended = writers(&sim, &partition, 500);
     sim.run_until(sim.now() + SEC + MS);
     assert_eq!(of(&ended), [500, 0]);
+}
+
+#[test]
+fn what_a_request_waited_for_goes_with_it() {
+    let sim = Sim::new(4);
+    let (_node, partition) = open(&sim, &config(), DeviceSpec::instant());
+    partition.set_write_rate(Some(1024));
+    let told = Arc::new(Mutex::new([[0; 4]; 3]));
+    for key in 0..3 {
+        let (partition, told) = (Arc::clone(&partition), Arc::clone(&told));
+        sim.spawn(Followed::new(async move {
+            drop(partition.write(&batch(key)).await.expect("no faults"));
+            told.lock()[key as usize] = waits::so_far();
+        }));
+    }
+    sim.run_until(sim.now() + 5 * SEC);
+    // Each is a second's worth, and waits for those in front of it.
+    let stalled = told.lock().map(|waits| waits[Cause::Stall as usize] / (SEC / 2));
+    assert_eq!(stalled, [0, 2, 4], "{told:?}");
+    assert!(told.lock().iter().all(|waits| waits.iter().sum::<u64>() == waits[Cause::Stall as usize]), "{told:?}");
 }
 
 #[test]

@@ -1,0 +1,153 @@
+//! What one request has waited for: sums that go with its task from poll to poll.
+//!
+//! Whoever serves requests polls each task in a [`Followed`]; whoever lets requests wait books that here ([`book`]), wherever it is, and
+//! need not be told for whom. [`so_far`] is the bill. It is kept for the thread that polls, so that neither a read far down in a tree nor a
+//! gate carries a request along; a wait that ends where no followed task is polled is nobody's.
+
+use std::cell::Cell;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use pin_project_lite::pin_project;
+use weir_io::Nanos;
+
+/// What a request waits for, in the order in which it meets them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Cause {
+    /// Its tenant's own capacity units.
+    Quota = 0,
+    /// A flush or a compaction of its tree, or memory for it.
+    Stall = 1,
+    /// Its partition's share of the disk.
+    Partition = 2,
+    /// The disk, which others use.
+    Node = 3,
+}
+
+impl Cause {
+    /// Their names in reports, in that order.
+    pub const NAMES: [&'static str; 4] = ["quota", "stall", "partition_gate", "node_gate"];
+}
+
+/// Nanoseconds by [`Cause`]. What is waited for at once counts each time.
+pub type Waits = [Nanos; Cause::NAMES.len()];
+
+thread_local! {
+    /// Of the task that is polled.
+    static WAITED: Cell<Waits> = const { Cell::new([0; Cause::NAMES.len()]) };
+}
+
+/// The task that is polled has waited so long.
+#[inline]
+pub fn book(cause: Cause, nanos: Nanos) {
+    let mut waited = WAITED.get();
+    waited[cause as usize] += nanos;
+    WAITED.set(waited);
+}
+
+/// What the task that is polled has waited for since it began or [`clear`] was last called.
+pub fn so_far() -> Waits {
+    WAITED.get()
+}
+
+/// The task that is polled begins to serve another request.
+#[inline]
+pub fn clear() {
+    WAITED.set(Waits::default());
+}
+
+pin_project! {
+    /// A task whose waits are its own.
+    #[derive(Debug)]
+    pub struct Followed<F> {
+        waited: Waits,
+        #[pin]
+        task: F,
+    }
+}
+
+impl<F> Followed<F> {
+    /// `task`, which has waited for nothing yet.
+    pub fn new(task: F) -> Self {
+        Self { waited: Waits::default(), task }
+    }
+}
+
+impl<F: Future> Future for Followed<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let this = self.project();
+        let _turn = Turn::begin(this.waited);
+        this.task.poll(cx)
+    }
+}
+
+/// While a task is polled. Ends so even where the poll ends in a panic, or the thread would go on with somebody else's sums.
+struct Turn<'t> {
+    waited: &'t mut Waits,
+    outer: Waits,
+}
+
+impl<'t> Turn<'t> {
+    fn begin(waited: &'t mut Waits) -> Self {
+        let outer = WAITED.replace(*waited);
+        Self { waited, outer }
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        *self.waited = WAITED.replace(self.outer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::pin::pin;
+    use std::task::Waker;
+
+    use super::*;
+
+    /// Waits for the disk once in each poll, and ends in the third.
+    async fn three_polls(nanos: Nanos) -> Waits {
+        let mut polls = 0;
+        std::future::poll_fn(|_| {
+            book(Cause::Node, nanos);
+            polls += 1;
+            if polls == 3 { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        so_far()
+    }
+
+    #[test]
+    fn tasks_polled_in_turn_have_their_own() {
+        let mut cx = Context::from_waker(Waker::noop());
+        let (mut one, mut other) = (pin!(Followed::new(three_polls(1))), pin!(Followed::new(three_polls(10))));
+        for _ in 0..2 {
+            assert!(one.as_mut().poll(&mut cx).is_pending() && other.as_mut().poll(&mut cx).is_pending());
+        }
+        assert_eq!(one.as_mut().poll(&mut cx), Poll::Ready([0, 0, 0, 3]));
+        assert_eq!(other.as_mut().poll(&mut cx), Poll::Ready([0, 0, 0, 30]));
+        assert_eq!(so_far(), [0; 4], "the thread is nobody's again");
+    }
+
+    #[test]
+    fn who_panics_leaves_nothing_to_the_next() {
+        let mut cx = Context::from_waker(Waker::noop());
+        book(Cause::Stall, 7);
+        let panics = std::future::poll_fn(|_| -> Poll<()> {
+            book(Cause::Quota, 1);
+            panic!("on purpose")
+        });
+        let mut panics = pin!(Followed::new(panics));
+        assert!(catch_unwind(AssertUnwindSafe(|| panics.as_mut().poll(&mut cx))).is_err());
+        assert_eq!(so_far(), [0, 7, 0, 0]);
+        clear();
+        assert_eq!(so_far(), [0; 4]);
+    }
+}
