@@ -1,0 +1,80 @@
+//! A server that puts compactions off, killed in each stage.
+#![allow(clippy::disallowed_methods, missing_docs, reason = "tests start processes and talk over sockets")]
+
+mod support;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::Command;
+
+use support::{Dir, Server};
+
+/// FlexEngine's stages follow one another whatever the load: the first when more is asked for than there is, the second at twelve runs.
+const CONFIG: &str = "profile = \"flexengine\"\ndevice_bandwidth = \"4 MiB\"\nwrite_buffer = \"256 KiB\"\n";
+const KEYS: u32 = 2_000;
+/// Of each key, in every round.
+const VALUE_BYTES: usize = 992;
+/// Rounds in which a stage must have come.
+const ROUNDS: u32 = 200;
+
+fn value(round: u32, key: u32) -> String {
+    format!("{round:08}{key:08}").repeat(VALUE_BYTES / 16)
+}
+
+/// Sends `requests` in one pipeline; gives as many bytes as its answers have.
+fn ask(client: &mut TcpStream, requests: &str, answer_bytes: usize) -> String {
+    client.write_all(requests.as_bytes()).expect("it reads");
+    let mut answer = vec![0; answer_bytes];
+    client.read_exact(&mut answer).expect("it answers");
+    String::from_utf8(answer).expect("text")
+}
+
+/// Writes all keys, pipelined, and comes back when all are answered.
+fn write(client: &mut TcpStream, round: u32) {
+    for keys in (0..KEYS).collect::<Vec<_>>().chunks(100) {
+        let requests: String = keys.iter().map(|&key| format!("SET key-{key:05} {}\r\n", value(round, key))).collect();
+        assert_eq!(ask(client, &requests, 5 * keys.len()), "+OK\r\n".repeat(keys.len()));
+    }
+}
+
+/// Every key has the value that was answered last.
+fn check(client: &mut TcpStream, round: u32) {
+    for keys in (0..KEYS).collect::<Vec<_>>().chunks(100) {
+        let requests: String = keys.iter().map(|key| format!("GET key-{key:05}\r\n")).collect();
+        let answers: String =
+            keys.iter().map(|&key| value(round, key)).map(|value| format!("${}\r\n{value}\r\n", value.len())).collect();
+        assert!(ask(client, &requests, answers.len()) == answers, "keys {keys:?} are as round {round} left them");
+    }
+}
+
+fn is_in(server: &Server, stage: &str) -> bool {
+    let metrics = server.http("/metrics");
+    let series = format!("stage=\"{stage}\"");
+    metrics.lines().any(|line| line.starts_with("weir_tenant_stage{") && line.contains(&series) && line.ends_with(" 1"))
+}
+
+#[test]
+fn what_was_answered_survives_a_kill_in_every_stage() {
+    let dir = Dir::new();
+    let mut round = 0;
+    for stage in ["stage1", "stage2"] {
+        let server = Server::start(&dir, CONFIG);
+        let mut client = server.connect();
+        if round > 0 {
+            check(&mut client, round);
+        }
+        let until = round + ROUNDS;
+        while !is_in(&server, stage) {
+            round += 1;
+            assert!(round < until, "{stage} never came; {}", server.weir(&["why", "default"]));
+            write(&mut client, round);
+        }
+        server.kill();
+    }
+    let server = Server::start(&dir, CONFIG);
+    check(&mut server.connect(), round);
+    server.kill();
+    let check = Command::new(env!("CARGO_BIN_EXE_weir")).arg("check").arg(dir.0.join("data")).output();
+    let check = check.expect("the binary starts");
+    assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stdout));
+}
