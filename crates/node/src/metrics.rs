@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use weir_admission::waits::{self, Cause};
 use weir_admission::{Booked, Direction};
 use weir_io::Nanos;
 use weir_log::LogStats;
@@ -33,10 +34,11 @@ impl Counters {
         counter.fetch_add(amount, Ordering::Relaxed);
     }
 
-    /// A write was delayed.
+    /// A write was delayed: to be called where it waited, for it is booked on its request, too.
     pub fn slowed(&self, cause: StallCause, nanos: Nanos) {
         Self::add(&self.slowed[cause as usize], 1);
         Self::add(&self.slowed_nanos[cause as usize], nanos);
+        waits::book(Cause::Stall, nanos);
     }
 
     /// By cause, in the order of [`StallCause::ALL`].
@@ -50,10 +52,11 @@ impl Counters {
         })
     }
 
-    /// A write was stopped.
+    /// A write was stopped, likewise.
     pub fn stopped(&self, cause: StallCause, nanos: Nanos) {
         Self::add(&self.stopped[cause as usize], 1);
         Self::add(&self.stopped_nanos[cause as usize], nanos);
+        waits::book(Cause::Stall, nanos);
     }
 }
 

@@ -71,7 +71,7 @@ impl Drop for Awaited {
     }
 }
 
-/// How the trees of a node are built: as it is configured, but for what the profile does not do.
+/// How the trees of a node are built: as it is configured, and as the profile has it where the two differ.
 fn tree_options(config: &NodeConfig) -> TreeOptions {
     let mut options = config.tree.clone();
     if !config.profile.keeps_upper_levels() {

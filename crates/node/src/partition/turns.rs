@@ -7,7 +7,6 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
-use weir_admission::waits::{self, Cause};
 use weir_admission::{Direction, Gate, GateOptions, Limits, Rank};
 use weir_io::Nanos;
 use weir_lsm::Stall;
@@ -66,9 +65,7 @@ impl Partition {
         self.turn_slowdown();
         let begin = self.clock.now();
         drop(self.turns().request(self.owner, Rank::Foreground, Direction::Write, bytes as u64).await);
-        let waited = self.clock.now() - begin;
-        self.counters.slowed(why, waited);
-        waits::book(Cause::Stall, waited);
+        self.counters.slowed(why, self.clock.now() - begin);
     }
 }
 

@@ -5,8 +5,7 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::MutexGuard;
 use weir_admission::Direction;
-use weir_admission::waits::{self, Cause};
-use weir_io::{Error, ErrorKind, Nanos, Result};
+use weir_io::{Error, ErrorKind, Result};
 use weir_log::{SyncMode, WriteAheadLog};
 use weir_lsm::Stall;
 use weir_model::Batch;
@@ -95,7 +94,7 @@ impl Partition {
         }
         let begin = self.clock.now();
         let outcome = self.memory.room(self.owner.tenant, bytes, || self.is_closing()).await;
-        self.stopped(StallCause::NodeMemory, begin);
+        self.counters.stopped(StallCause::NodeMemory, self.clock.now() - begin);
         outcome
     }
 
@@ -121,13 +120,7 @@ impl Partition {
         let begin = self.clock.now();
         self.kick();
         let outcome = self.progress.wait(|| self.may_go_on()).await;
-        self.stopped(cause.into(), begin);
+        self.counters.stopped(cause.into(), self.clock.now() - begin);
         outcome
-    }
-
-    fn stopped(&self, cause: StallCause, begin: Nanos) {
-        let waited = self.clock.now() - begin;
-        self.counters.stopped(cause, waited);
-        waits::book(Cause::Stall, waited);
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Waker};
 
-use weir_admission::waits::Followed;
+use weir_admission::waits::{self, Cause, Followed};
 use weir_io::sim::{DeviceSpec, FaultPlan, Sim, SimFs};
 use weir_io::{ErrorKind, Fs};
 use weir_model::Batch;
