@@ -112,11 +112,12 @@ impl Log {
 
 impl Shared {
     /// Takes in what is over and starts what can be started, until neither is left. One who waits for `own` stops when that
-    /// is on its way: on a thread that may block, a write is over only when it is done, and nobody does it for others.
+    /// is on its way, and leaves syncs and spare segments to those who asked for them: on a thread that may block, a write is over only when it is
+    /// done, and nobody does it for others.
     fn drive(&self, want: Want, own: Option<LogIndex>) -> MutexGuard<'_, State> {
         let mut state = self.state.lock();
         loop {
-            state.reap();
+            state.reap(own.is_none());
             if own.is_some_and(|own| state.is_submitted(own)) {
                 return state;
             }

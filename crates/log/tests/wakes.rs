@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-use common::{DIR, options};
+use common::{DIR, device, options};
 use parking_lot::Mutex;
 use weir_io::sim::{DeviceSpec, FaultPlan, Sim, SimFs};
 use weir_io::{AlignedBuf, BoxFuture, File, Fs, Op, OpenOptions, Result, Tag, forward_file, forward_fs};
@@ -17,10 +17,11 @@ use weir_log::{Log, SyncMode, WriteAheadLog};
 
 type Meddle = Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>;
 
-/// A file system that lets somebody in during the next write.
+/// A file system that lets somebody in during the next write, and counts what the making of a segment does with the directory.
 struct Meddled {
     inner: Arc<dyn Fs>,
     meddle: Meddle,
+    makings: Arc<AtomicUsize>,
 }
 
 struct MeddledFile {
@@ -37,7 +38,17 @@ impl Fs for Meddled {
         })
     }
 
-    forward_fs!(inner: rename, hard_link, remove, create_dir_all, remove_dir, list, sync_dir, lock);
+    fn rename(&self, from: &Path, to: &Path, tag: Tag) -> Op<()> {
+        self.makings.fetch_add(1, Ordering::SeqCst);
+        self.inner.rename(from, to, tag)
+    }
+
+    fn sync_dir(&self, path: &Path, tag: Tag) -> Op<()> {
+        self.makings.fetch_add(1, Ordering::SeqCst);
+        self.inner.sync_dir(path, tag)
+    }
+
+    forward_fs!(inner: hard_link, remove, create_dir_all, remove_dir, list, lock);
 }
 
 impl File for MeddledFile {
@@ -91,16 +102,22 @@ impl<T> Task<T> {
 }
 
 fn open(sync: SyncMode) -> (Sim, Log, Meddle) {
+    let (sim, log, meddle, _) = open_counted(sync, DeviceSpec::instant());
+    (sim, log, meddle)
+}
+
+/// With the count of what the making of segments did.
+fn open_counted(sync: SyncMode, device: DeviceSpec) -> (Sim, Log, Meddle, Arc<AtomicUsize>) {
     let sim = Sim::new(1);
-    let fs = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng());
-    let meddle = Meddle::default();
-    let fs: Arc<dyn Fs> = Arc::new(Meddled { inner: fs, meddle: Arc::clone(&meddle) });
+    let fs = SimFs::new(sim.clock(), device, FaultPlan::none(), sim.rng());
+    let (meddle, makings) = (Meddle::default(), Arc::default());
+    let fs: Arc<dyn Fs> = Arc::new(Meddled { inner: fs, meddle: Arc::clone(&meddle), makings: Arc::clone(&makings) });
     let mut replay = |_, _: &[u8]| Op::ready(Ok(()));
     let (log, _) = sim.block_on(Log::open(fs, Path::new(DIR), options(sync, 1), 0, &mut replay)).expect("a fresh disk");
     // The next write is a record's, and not one that makes a segment.
     let first = log.append(b"first").expect("an append");
     sim.block_on(log.commit(first)).expect("a commit");
-    (sim, log, meddle)
+    (sim, log, meddle, makings)
 }
 
 /// Starts `other` in the midst of the write of a record, which then ends at once; says whether `other` ends without anybody
@@ -150,4 +167,28 @@ fn a_commit_behind_a_write_that_is_handed_over_ends() {
             Box::pin(async move { log.commit(2).await })
         }));
     }
+}
+
+#[test]
+fn a_commit_makes_no_segment_for_others() {
+    let (sim, log, _, makings) = open_counted(SyncMode::Interval, device());
+    while !log.wants_maintenance() {
+        let index = log.append(&[7; 1000]).expect("an append");
+        sim.block_on(log.commit(index)).expect("a commit");
+    }
+    let before = makings.load(Ordering::SeqCst);
+    let maintained = log.clone();
+    let mut maintenance = Task::new(async move { maintained.maintain().await });
+    assert!(maintenance.run().is_none(), "it has only begun");
+    // Each of these finds the step before done; on a thread that may block it would do the next one itself.
+    for _ in 0..10 {
+        let index = log.append(b"small").expect("an append");
+        sim.block_on(log.commit(index)).expect("a commit");
+        sim.run_until(sim.now() + 1_000_000);
+    }
+    assert_eq!(makings.load(Ordering::SeqCst), before);
+    while maintenance.run().is_none() {
+        sim.run_until(sim.now() + 1_000_000);
+    }
+    assert!(makings.load(Ordering::SeqCst) > before);
 }

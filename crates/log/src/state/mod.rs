@@ -260,8 +260,10 @@ impl State {
         self.marked = self.durable;
     }
 
-    /// Polls what is under way and takes in what is over.
-    pub fn reap(&mut self) {
+    /// Polls what is under way and takes in what is over; of syncs and the making of a segment only if `all`, or if nothing can be written before.
+    /// What is polled may be done right there (`weir_io::real::blocking_scope`), under the lock: a write that only waits for itself
+    /// would have to wait for a device that makes a file.
+    pub fn reap(&mut self, all: bool) {
         for position in 0..self.groups.len() {
             let group = &mut self.groups[position];
             let Slot::Flying(op) = &mut group.slot else { continue };
@@ -311,8 +313,12 @@ impl State {
                 }
             }
         }
-        self.reap_sync();
-        self.reap_spare();
+        if all {
+            self.reap_sync();
+        }
+        if all || self.must_roll() {
+            self.reap_spare();
+        }
     }
 
     /// Bytes that the open buffer will take in its segment, with a mark.
