@@ -350,6 +350,7 @@ fn option_string(options: &FleetOptions) -> String {
          max_bytes_for_level_base={};max_bytes_for_level_multiplier={};target_file_size_base={};\
          level_compaction_dynamic_level_bytes=false;compression=kNoCompression;\
          use_direct_reads=true;use_direct_io_for_flush_and_compaction=true;delayed_write_rate={};\
+         writable_file_max_buffer_size={};compaction_readahead_size={};\
          max_background_flushes=1;max_background_compactions={};max_background_jobs={}",
         tree.write_buffer_bytes,
         tree.write_buffers_max,
@@ -360,6 +361,8 @@ fn option_string(options: &FleetOptions) -> String {
         tree.level_factor,
         tree.table_bytes,
         tree.slow_bytes_per_sec[0],
+        tree.io_bytes,
+        tree.io_bytes,
         options.compaction_threads,
         options.compaction_threads + 1,
     )
