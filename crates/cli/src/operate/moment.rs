@@ -1,5 +1,7 @@
 //! Moments on a command line.
 
+use jiff::Timestamp;
+
 /// Seconds since 1970 of `text`: a number of them, or RFC 3339 (`2026-11-21T14:03:00Z`, `2026-11-21T15:03:00+01:00`).
 ///
 /// # Errors
@@ -8,75 +10,16 @@ pub fn unix_seconds(text: &str) -> Result<u64, String> {
     if let Ok(seconds) = text.parse() {
         return Ok(seconds);
     }
-    rfc_3339(text).ok_or_else(|| "a time is wanted, as 2026-11-21T14:03:00Z or in seconds since 1970".to_owned())
+    let moment = text.parse::<Timestamp>().ok();
+    let seconds = moment.and_then(|moment| u64::try_from(moment.as_second()).ok());
+    seconds.ok_or_else(|| "a time is wanted, as 2026-11-21T14:03:00Z or in seconds since 1970".to_owned())
 }
 
-/// The same moments the other way: so many milliseconds since 1970 as `2026-11-21T14:03:00.250Z`.
+/// The same moments the other way: so many milliseconds since 1970 as `2026-11-21T14:03:00.250Z`. What lies beyond the year 9999 stays a
+/// number.
 pub fn utc(unix_ms: u64) -> String {
-    let (days, second) = (unix_ms / 86_400_000, unix_ms / 1000 % 86_400);
-    // Years begin in March here, so that the leap day is the last (H. Hinnant, "chrono-Compatible Low-Level Date Algorithms").
-    let since_era = days + 719_468;
-    let (era, day_of_era) = (since_era / 146_097, since_era % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    let (hour, minute) = (second / 3600, second / 60 % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{:02}.{:03}Z", second % 60, unix_ms % 1000)
-}
-
-fn rfc_3339(text: &str) -> Option<u64> {
-    let (date, rest) = text.split_once(['T', 't', ' '])?;
-    let [year, month, day] = numbers(date, '-', [4, 2, 2])?;
-    let (clock, zone) = rest.split_at_checked(8)?;
-    let [hour, minute, second] = numbers(clock, ':', [2, 2, 2])?;
-    let zone = match zone.strip_prefix('.') {
-        Some(fraction) => {
-            let zone = fraction.trim_start_matches(|digit: char| digit.is_ascii_digit());
-            (zone.len() < fraction.len()).then_some(zone)?
-        }
-        None => zone,
-    };
-    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    let days_of = [31, if leap { 29 } else { 28 }, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-    let longest = *days_of.get(usize::try_from(month).ok()?.checked_sub(1)?)?;
-    // A leap second is the first of the next minute.
-    if !(1..=longest).contains(&day) || hour > 23 || minute > 59 || second > 60 {
-        return None;
-    }
-    let before: i64 = days_of[..month as usize - 1].iter().sum();
-    let leaps = |year: i64| year / 4 - year / 100 + year / 400;
-    let days = (year - 1970) * 365 + leaps(year - 1) - leaps(1969) + before + day - 1;
-    let seconds = ((days * 24 + hour) * 60 + minute) * 60 + second;
-    u64::try_from(seconds - offset(zone)?).ok()
-}
-
-/// Seconds that a zone is ahead.
-fn offset(zone: &str) -> Option<i64> {
-    if zone.eq_ignore_ascii_case("z") {
-        return Some(0);
-    }
-    let (sign, ahead) = match zone.split_at_checked(1)? {
-        ("+", ahead) => (1, ahead),
-        ("-", behind) => (-1, behind),
-        _ => return None,
-    };
-    let [hours, minutes] = numbers(ahead, ':', [2, 2])?;
-    (hours < 24 && minutes < 60).then_some(sign * (hours * 60 + minutes) * 60)
-}
-
-/// Numbers of so many digits each, with `between` between them.
-fn numbers<const N: usize>(text: &str, between: char, digits: [usize; N]) -> Option<[i64; N]> {
-    let mut numbers = [0; N];
-    let mut parts = text.split(between);
-    for (number, digits) in numbers.iter_mut().zip(digits) {
-        let part = parts.next()?;
-        let plain = part.len() == digits && part.bytes().all(|byte| byte.is_ascii_digit());
-        *number = plain.then(|| part.parse().ok()).flatten()?;
-    }
-    parts.next().is_none().then_some(numbers)
+    let moment = i64::try_from(unix_ms).ok().and_then(|unix_ms| Timestamp::from_millisecond(unix_ms).ok());
+    moment.map_or_else(|| format!("{unix_ms} ms"), |moment| format!("{moment:.3}"))
 }
 
 #[cfg(test)]
@@ -90,6 +33,7 @@ mod tests {
             assert_eq!(unix_seconds(&utc(unix_ms)), Ok(unix_ms / 1000), "{}", utc(unix_ms));
         }
         assert_eq!(utc(1_700_000_000_250), "2023-11-14T22:13:20.250Z");
+        assert_eq!(utc(u64::MAX), format!("{} ms", u64::MAX));
     }
 
     #[test]
