@@ -112,6 +112,35 @@ fn cpu_seconds(stat: &str) -> f64 {
     ticks as f64 / 100.0
 }
 
+/// What the whole machine's processors have done so far, in the kernel's ticks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MachineTime {
+    /// They had something to run, whether they could or not.
+    wanted: u64,
+    /// Meanwhile the hypervisor ran somebody else.
+    stolen: u64,
+}
+
+impl MachineTime {
+    /// Until now; zeros where the kernel does not tell.
+    pub fn now() -> Self {
+        Self::of(&fs::read_to_string("/proc/stat").unwrap_or_default())
+    }
+
+    /// From the first line: user, nice, system, idle, waiting for I/O, interrupts, soft interrupts, stolen.
+    fn of(stat: &str) -> Self {
+        let ticks = |field: &str| field.parse::<u64>().unwrap_or(0);
+        let mut fields = stat.lines().next().unwrap_or_default().split_whitespace().skip(1).map(ticks);
+        let [user, nice, system, _, _, interrupts, soft, stolen] = std::array::from_fn(|_| fields.next().unwrap_or(0));
+        Self { wanted: user + nice + system + interrupts + soft + stolen, stolen }
+    }
+
+    /// Of the time that they were wanted since `before`, the share that was stolen. 0 on a machine of one's own.
+    pub fn stolen_since(&self, before: &MachineTime) -> f64 {
+        (self.stolen - before.stolen) as f64 / (self.wanted - before.wanted).max(1) as f64
+    }
+}
+
 /// The most memory this process has had resident, in bytes.
 pub fn rss_peak_bytes() -> u64 {
     rss_peak_bytes_of(std::process::id())
@@ -165,6 +194,16 @@ mod tests {
         let io = "rchar: 5\nread_bytes: 12\nwrite_bytes: 4096\ncancelled_write_bytes: 7\n";
         assert_eq!((field(io, "read_bytes"), field(io, "write_bytes"), field(io, "missing")), (12, 4096, 0));
         assert_eq!(field("VmHWM:\t  2048 kB\n", "VmHWM"), 2048);
+    }
+
+    #[test]
+    fn what_others_took_is_a_share_of_what_was_wanted() {
+        let at = |stat| MachineTime::of(stat);
+        let before = at("cpu  10 10 10 500 500 0 0 5 0 0\ncpu0 1 1 1 1 1 1 1 1 0 0\n");
+        let after = at("cpu  30 20 30 700 900 3 2 15 0 0\n");
+        assert_eq!(after.stolen_since(&before), 10.0 / 65.0);
+        assert_eq!(before.stolen_since(&before), 0.0);
+        assert_eq!(at(""), MachineTime::default());
     }
 
     #[test]

@@ -21,7 +21,7 @@ use weir_scenario::profile::STAGES;
 
 use super::WORLD;
 use super::fleet::{Fleet, Flow};
-use crate::meter::{Account, Stopwatch};
+use crate::meter::{Account, MachineTime, Stopwatch};
 use crate::throttle::Caps;
 use crate::{Failure, Result};
 
@@ -43,6 +43,10 @@ pub struct Disk {
     pub caps: Caps,
     /// Share of a partition's writes done at most 10 ms after they were to be sent.
     pub within_10ms: Spread,
+    /// The same, less the time by which a writer that had nothing to do until then woke up late: that is the machine's, or that of whoever
+    /// took its processors.
+    #[serde(default)]
+    pub within_10ms_awake: Spread,
     /// Share of the time in which a partition's store neither delayed nor stopped writes.
     pub flowing: Spread,
     /// Seconds until a store first did; `None` = never.
@@ -57,6 +61,10 @@ pub struct Disk {
     pub beside_log: f64,
     /// Processor seconds of the process during the load.
     pub cpu_seconds: f64,
+    /// Of the time in which the machine's processors had something to run during the load, the share in which the hypervisor ran somebody else:
+    /// a write that is late then may be late for no fault of the contestant's.
+    #[serde(default)]
+    pub stolen: f64,
     /// The machine's load average (one minute) when the load began: 16 waiting threads count little, compilers count.
     pub load_average: f64,
     /// Files per level of the first partition before the load and after it.
@@ -68,6 +76,8 @@ pub struct Disk {
 struct Sent {
     all: u64,
     done: u64,
+    /// Done in time but for having woken up late.
+    done_awake: u64,
 }
 
 /// Sends the load of `plan` to `fleet`; `told` hears of every second.
@@ -85,6 +95,7 @@ pub fn drive(
     disk.load_average = load_average();
     disk.shape[0] = fleet.shape();
     let (start, before) = (fleet.bytes()?, Account::now()?);
+    let machine = MachineTime::now();
     let watch = Stopwatch::start();
     // The clients' threads need a moment to start.
     let from = watch.nanos() + SECOND / 10;
@@ -102,7 +113,7 @@ pub fn drive(
     };
     let mut look = Look::new(partitions);
     let mut series = Vec::new();
-    let (sent, bytes, spent) = thread::scope(|scope| -> Result<(Vec<Sent>, Bytes, Account)> {
+    let (sent, bytes, spent, stolen) = thread::scope(|scope| -> Result<(Vec<Sent>, Bytes, Account, f64)> {
         let load = &load;
         let mut seed = Rng::new(plan.args.seed);
         let writers: Vec<_> = (0..partitions)
@@ -120,18 +131,22 @@ pub fn drive(
         let watched = load.watch(&start, &mut look, &mut series, told);
         // Now: who is stuck in a stall moves bytes long after the last second.
         let moved = fleet.bytes().and_then(|bytes| Ok((bytes, Account::now()?)));
+        let stolen = MachineTime::now().stolen_since(&machine);
         load.over.store(true, Ordering::Release);
         watched?;
         let (bytes, spent) = moved?;
         let sent = writers.into_iter().map(|writer| writer.join().map_err(|_| Failure::from("a writer panicked")));
-        Ok((sent.collect::<Result<_>>()?, bytes, spent))
+        Ok((sent.collect::<Result<_>>()?, bytes, spent, stolen))
     })?;
     if let Some(error) = load.failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
         return Err(error);
     }
     (disk.kernel_read, disk.kernel_written) = (spent.read - before.read, spent.written - before.written);
+    disk.stolen = stolen;
     disk.cpu_seconds = spent.cpu_seconds - before.cpu_seconds;
-    disk.within_10ms = Spread::of(&sent.iter().map(|sent| ratio(sent.done, sent.all)).collect::<Vec<_>>());
+    let share =
+        |done: fn(&Sent) -> u64| Spread::of(&sent.iter().map(|sent| ratio(done(sent), sent.all)).collect::<Vec<_>>());
+    (disk.within_10ms, disk.within_10ms_awake) = (share(|sent| sent.done), share(|sent| sent.done_awake));
     disk.flowing = Spread::of(&look.flowing());
     disk.first_stall_seconds = look.first_stall.map(|at| at.saturating_sub(from) as f64 / 1e9);
     disk.shape[1] = fleet.shape();
@@ -186,8 +201,12 @@ impl Load<'_> {
         let mut sent = Sent::default();
         let times = Schedule::of(self.from, self.until, self.plan.writes(partition), rng.fork("times"));
         let mut value = vec![0; self.plan.value_bytes()];
+        // By how much the first of those that stand in the queue came too late.
+        let mut overslept = 0;
         for at in times {
-            self.sleep_until(at);
+            if self.sleep_until(at) {
+                overslept = self.watch.nanos() - at;
+            }
             sent.all += 1;
             if self.watch.nanos() >= self.until || self.over.load(Ordering::Acquire) {
                 self.tally.lock().wrote(partition, self.watch.nanos() - at, false);
@@ -201,6 +220,7 @@ impl Load<'_> {
             }
             let waited = self.watch.nanos() - at;
             sent.done += u64::from(waited <= DONE);
+            sent.done_awake += u64::from(waited.saturating_sub(overslept) <= DONE);
             self.tally.lock().wrote(partition, waited, true);
         }
         sent
@@ -223,11 +243,13 @@ impl Load<'_> {
         }
     }
 
-    fn sleep_until(&self, at: Nanos) {
+    /// Says whether there was time to sleep.
+    fn sleep_until(&self, at: Nanos) -> bool {
         let now = self.watch.nanos();
         if now < at {
             thread::sleep(Duration::from_nanos(at - now));
         }
+        now < at
     }
 
     /// Looks at the stores until the load is over.
