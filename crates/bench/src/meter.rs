@@ -137,7 +137,9 @@ impl MachineTime {
 
     /// Of the time that they were wanted since `before`, the share that was stolen. 0 on a machine of one's own.
     pub fn stolen_since(&self, before: &MachineTime) -> f64 {
-        (self.stolen - before.stolen) as f64 / (self.wanted - before.wanted).max(1) as f64
+        let [stolen, wanted] =
+            [(self.stolen, before.stolen), (self.wanted, before.wanted)].map(|(now, then)| now.saturating_sub(then));
+        stolen as f64 / wanted.max(1) as f64
     }
 }
 
@@ -204,6 +206,7 @@ mod tests {
         assert_eq!(after.stolen_since(&before), 10.0 / 65.0);
         assert_eq!(before.stolen_since(&before), 0.0);
         assert_eq!(at(""), MachineTime::default());
+        assert_eq!(at("").stolen_since(&before), 0.0, "a kernel that has ceased to tell");
     }
 
     #[test]
