@@ -187,13 +187,14 @@ fn issue<T: Unpin + Send + 'static, I: ?Sized + Send + Sync + 'static>(
     io: impl FnOnce(&I) -> Op<T> + Send + 'static,
 ) -> Op<T> {
     let Entry { class, direction, bytes, buffered } = entry;
+    let ops = buffered.unwrap_or(1);
     let held = match door.pass(class, direction, bytes, buffered) {
         Pass::Ready(held) => held,
         Pass::Waiting(pass) => {
             let (inner, door) = (Arc::clone(inner), Arc::clone(door));
             return Op::pending(async move {
                 let held = pass.await;
-                door.account().book(class, direction, bytes);
+                door.account().book(class, direction, bytes, ops);
                 match io(&*inner) {
                     Op::Ready(Some(result)) => {
                         drop(held);
@@ -206,7 +207,7 @@ fn issue<T: Unpin + Send + 'static, I: ?Sized + Send + Sync + 'static>(
         }
     };
     // Booked when issued: the device may do it even if nobody waits for the end.
-    door.account().book(class, direction, bytes);
+    door.account().book(class, direction, bytes, ops);
     match io(&**inner) {
         Op::Ready(Some(result)) => {
             correct(door, entry, moved, &result, true);

@@ -19,7 +19,8 @@ const CLASSES: usize = Class::ALL.len();
 pub struct Amount {
     /// Device bytes.
     pub bytes: u64,
-    /// Operations.
+    /// Operations of the device; of a user's, keys and batches. What the page cache takes in beside pages that are dirty already is
+    /// none: it goes out with them.
     pub ops: u64,
 }
 
@@ -128,9 +129,9 @@ struct Cell {
 
 impl Cell {
     #[inline]
-    fn add(&self, bytes: u64) {
+    fn add(&self, bytes: u64, ops: u64) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.ops.fetch_add(1, Ordering::Relaxed);
+        self.ops.fetch_add(ops, Ordering::Relaxed);
     }
 
     fn amount(&self) -> Amount {
@@ -149,14 +150,14 @@ pub struct Account {
 impl Account {
     /// Books one operation of `bytes`.
     #[inline]
-    pub fn book(&self, class: Class, direction: Direction, bytes: u64) {
-        self.device[class as usize][direction as usize].add(bytes);
+    pub fn book(&self, class: Class, direction: Direction, bytes: u64, ops: u64) {
+        self.device[class as usize][direction as usize].add(bytes, ops);
     }
 
     /// Books one operation of a user, with the bytes of its keys and values.
     #[inline]
     pub fn book_user(&self, direction: Direction, bytes: u64) {
-        self.user[direction as usize].add(bytes);
+        self.user[direction as usize].add(bytes, 1);
     }
 
     /// Books that a client's I/O waited at a gate, in nanoseconds.
@@ -296,11 +297,11 @@ mod tests {
         let ledger = Ledger::new();
         let owner = Owner { tenant: 3, partition: 4 };
         let account = ledger.account(owner);
-        account.book(Class::Flush, Direction::Write, 4096);
+        account.book(Class::Flush, Direction::Write, 4096, 1);
         ledger.close(owner);
-        account.book(Class::Read, Direction::Read, 8192);
+        account.book(Class::Read, Direction::Read, 8192, 1);
         drop(account);
-        ledger.account(owner).book(Class::Read, Direction::Read, 1);
+        ledger.account(owner).book(Class::Read, Direction::Read, 1, 1);
         let total = ledger.total();
         assert_eq!(total[(Class::Flush, Direction::Write)], Amount { bytes: 4096, ops: 1 });
         assert_eq!(total.total(Direction::Read), Amount { bytes: 8193, ops: 2 });
@@ -314,7 +315,7 @@ mod tests {
         let held_by_a_scan = ledger.account(owner);
         ledger.close(owner);
         ledger.forget(3);
-        held_by_a_scan.book(Class::Read, Direction::Read, 8192);
+        held_by_a_scan.book(Class::Read, Direction::Read, 8192, 1);
         assert_eq!(ledger.tenants().len(), 0);
         assert_eq!(ledger.total().total(Direction::Read).bytes, 8192);
         assert_eq!(ledger.books().dropped, ledger.total());
@@ -329,12 +330,12 @@ mod tests {
         for partition in 1..=3 {
             let owner = Owner { tenant: 7, partition };
             let account = ledger.account(owner);
-            account.book(Class::Log, Direction::Write, 100);
+            account.book(Class::Log, Direction::Write, 100, 1);
             account.book_user(Direction::Write, 20);
             ledger.close(owner);
         }
         let other = ledger.account(Owner { tenant: 8, partition: 9 });
-        other.book(Class::Read, Direction::Read, 1);
+        other.book(Class::Read, Direction::Read, 1, 1);
         let tenants = ledger.tenants();
         assert_eq!(tenants[&7][(Class::Log, Direction::Write)], Amount { bytes: 300, ops: 3 });
         assert_eq!(tenants[&7].user(Direction::Write), Amount { bytes: 60, ops: 3 });

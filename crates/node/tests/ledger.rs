@@ -91,11 +91,11 @@ async fn work(partition: &Arc<Partition>, mut rng: Rng, rounds: u64) {
 
 fn compare(booked: &Booked, seen: &Seen, what: &str) {
     for class in Class::ALL {
-        let Metered { read, written, syncs, writes, reads } = seen[class as usize];
+        let Metered { read, written, syncs, runs, reads, .. } = seen[class as usize];
         let (booked_read, booked_write) = (booked[(class, Direction::Read)], booked[(class, Direction::Write)]);
         let name = class.name();
         assert_eq!((booked_read.bytes, booked_read.ops), (read, reads), "{what}: {name} reads");
-        assert_eq!((booked_write.bytes, booked_write.ops), (written, writes + syncs), "{what}: {name} writes");
+        assert_eq!((booked_write.bytes, booked_write.ops), (written, runs + syncs), "{what}: {name} writes");
     }
 }
 

@@ -125,7 +125,7 @@ mod tests {
         // Megabytes moved in the second before, and whether work waits at its end.
         let seconds = [(0, true), (100, true), (94, true), (95, true), (10, false), (10, true), (0, true)];
         let sums = seconds.into_iter().zip(0..).map(|((mega, waits), second)| {
-            account.book(Class::CompactDeep, Direction::Write, mega * 1_000_000);
+            account.book(Class::CompactDeep, Direction::Write, mega * 1_000_000, 1);
             let (sample, knobs) = tick(second, Limits::bytes(100_000_000), &[]);
             onlooker.observe(&sample, &knobs, waits.then(|| account.booked()));
             let Behaviour { backlogged, underused, .. } = onlooker.behaviour();
@@ -138,8 +138,8 @@ mod tests {
     fn the_fuller_of_two_budgets_counts() {
         let rates = |mega: u64| crate::limits::Rates::bytes(mega * 1_000_000);
         let account = Account::default();
-        account.book(Class::CompactDeep, Direction::Read, 20_000_000);
-        account.book(Class::CompactDeep, Direction::Write, 40_000_000);
+        account.book(Class::CompactDeep, Direction::Read, 20_000_000, 1);
+        account.book(Class::CompactDeep, Direction::Write, 40_000_000, 1);
         let split = Limits::Split { read: rates(100), write: rates(50) };
         assert_eq!(device_time(&split, &account.booked()), SECOND * 8 / 10);
         assert_eq!(device_time(&Limits::Shared(rates(100)), &account.booked()), SECOND * 6 / 10);

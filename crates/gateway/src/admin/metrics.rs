@@ -105,7 +105,12 @@ impl<S: Store> Collector for GatewayMetrics<S> {
         )?;
         sheet.gauge("weir_connections", "Open connections", None, &[(&[], clients.open)])?;
         sheet.counter("weir_connections_admitted", "Connections accepted", None, &[(&[], clients.admitted)])?;
-        sheet.counter("weir_connections_refused", "Connections beyond the limit", None, &[(&[], totals.refused)])?;
+        sheet.counter(
+            "weir_connections_refused",
+            "Connections beyond the limit of the node",
+            None,
+            &[(&[], totals.refused)],
+        )?;
         let displaced = clients.displaced;
         sheet.counter(
             "weir_strangers_displaced",
@@ -148,7 +153,7 @@ impl NodeMetrics {
         let bytes: Vec<_> = labels.iter().zip(&cells).map(|(labels, cell)| (&labels[..], cell.2.bytes)).collect();
         let ops: Vec<_> = labels.iter().zip(&cells).map(|(labels, cell)| (&labels[..], cell.2.ops)).collect();
         sheet.counter("weir_device", "Bytes through the door, by cause", Some(&Unit::Bytes), &bytes)?;
-        sheet.counter("weir_device_operations", "Operations through the door, by cause", None, &ops)
+        sheet.counter("weir_device_operations", "Operations of the device, by cause", None, &ops)
     }
 
     fn partition(&self, sheet: &mut Sheet<'_>) -> fmt::Result {

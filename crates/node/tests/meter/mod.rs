@@ -16,6 +16,8 @@ pub struct Metered {
     pub reads: u64,
     pub written: u64,
     pub writes: u64,
+    /// Runs of pages that became dirty, and direct writes.
+    pub runs: u64,
     pub syncs: u64,
 }
 
@@ -25,6 +27,7 @@ impl AddAssign for Metered {
         self.reads += other.reads;
         self.written += other.written;
         self.writes += other.writes;
+        self.runs += other.runs;
         self.syncs += other.syncs;
     }
 }
@@ -132,15 +135,19 @@ impl File for MeterFile {
 
     fn write_at(&self, offset: u64, buf: AlignedBuf, tag: Tag) -> Op<AlignedBuf> {
         let (page, end) = (PAGE as u64, offset + buf.len() as u64);
-        let bytes = match &self.dirty {
-            None => buf.len() as u64,
+        let (bytes, runs) = match &self.dirty {
+            None => (buf.len() as u64, 1),
             Some(dirty) => {
                 let mut dirty = dirty.lock();
-                (offset / page..end.div_ceil(page)).filter(|number| dirty.insert(*number)).count() as u64 * page
+                let (first, behind) = (offset / page, end.div_ceil(page));
+                let touches = dirty.range(first.saturating_sub(1)..=behind).next().is_some();
+                let new = (first..behind).filter(|number| dirty.insert(*number)).count() as u64;
+                (new * page, u64::from(!touches))
             }
         };
         self.counts.book(&self.path, tag, |seen| {
             seen.writes += 1;
+            seen.runs += runs;
             seen.written += bytes;
         });
         self.inner.write_at(offset, buf, tag)

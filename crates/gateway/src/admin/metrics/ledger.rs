@@ -92,7 +92,7 @@ fn by_tenant(sheet: &mut Sheet<'_>, tenants: &[(String, Booked)]) -> fmt::Result
     let bytes: Vec<_> = cells.iter().map(|(labels, amount)| (&labels[..], amount.bytes)).collect();
     sheet.counter("weir_tenant_device", "Bytes through the door, by tenant and cause", Some(&Unit::Bytes), &bytes)?;
     let ops: Vec<_> = cells.iter().map(|(labels, amount)| (&labels[..], amount.ops)).collect();
-    sheet.counter("weir_tenant_device_operations", "Operations through the door, by tenant and cause", None, &ops)?;
+    sheet.counter("weir_tenant_device_operations", "Operations of the device, by tenant and cause", None, &ops)?;
     let bytes: Vec<_> = users.iter().map(|(labels, amount)| (&labels[..], amount.bytes)).collect();
     let help = "Values read and batches written by the tenant's users";
     sheet.counter("weir_tenant_user", help, Some(&Unit::Bytes), &bytes)?;
