@@ -19,6 +19,8 @@ pub struct TreeKnobs {
     pub intra_l0_fan_in: usize,
     /// What is written into the upper levels ([`TreeOptions::warm_levels`]) stays in the cache from now on.
     pub warm: bool,
+    /// Level 0 may gather more runs than make it due, where that saves rewriting level 1 ([`TreeOptions::l0_gather`]).
+    pub l0_gathers: bool,
 }
 
 impl TreeKnobs {
@@ -30,6 +32,7 @@ impl TreeKnobs {
             write_buffers: options.write_buffers_max,
             intra_l0_fan_in: INTRA_L0_FAN_IN,
             warm: true,
+            l0_gathers: true,
         }
     }
 }
@@ -44,6 +47,7 @@ pub(crate) struct Knobs {
     write_buffers: AtomicUsize,
     intra_l0_fan_in: AtomicUsize,
     warm: AtomicBool,
+    l0_gathers: AtomicBool,
 }
 
 impl Knobs {
@@ -54,6 +58,7 @@ impl Knobs {
             write_buffers: AtomicUsize::new(0),
             intra_l0_fan_in: AtomicUsize::new(0),
             warm: AtomicBool::new(false),
+            l0_gathers: AtomicBool::new(false),
         };
         new.set(knobs);
         new
@@ -66,6 +71,7 @@ impl Knobs {
         self.write_buffers.store(knobs.write_buffers.max(2), Ordering::Relaxed);
         self.intra_l0_fan_in.store(knobs.intra_l0_fan_in.max(2), Ordering::Relaxed);
         self.warm.store(knobs.warm, Ordering::Relaxed);
+        self.l0_gathers.store(knobs.l0_gathers, Ordering::Relaxed);
     }
 
     pub fn get(&self) -> TreeKnobs {
@@ -75,6 +81,7 @@ impl Knobs {
             write_buffers: self.write_buffers(),
             intra_l0_fan_in: self.intra_l0_fan_in.load(Ordering::Relaxed),
             warm: self.warm.load(Ordering::Relaxed),
+            l0_gathers: self.l0_gathers.load(Ordering::Relaxed),
         }
     }
 
@@ -90,8 +97,14 @@ mod tests {
 
     #[test]
     fn what_would_stop_a_tree_for_ever_is_raised() {
-        let wild =
-            TreeKnobs { scope: Scope::IntraL0, flush_gather: 0, write_buffers: 0, intra_l0_fan_in: 0, warm: false };
+        let wild = TreeKnobs {
+            scope: Scope::IntraL0,
+            flush_gather: 0,
+            write_buffers: 0,
+            intra_l0_fan_in: 0,
+            warm: false,
+            l0_gathers: false,
+        };
         let tame = TreeKnobs { flush_gather: 1, write_buffers: 2, intra_l0_fan_in: 2, ..wild };
         assert_eq!(Knobs::new(wild).get(), tame);
     }

@@ -32,6 +32,7 @@ impl Turning {
                 write_buffers: 2 + rng.below(6) as usize,
                 intra_l0_fan_in: 2 + rng.below(3) as usize,
                 warm: rng.chance(0.5),
+                l0_gathers: rng.chance(0.5),
             }
         };
         self.store.partition().set_tree_knobs(knobs);

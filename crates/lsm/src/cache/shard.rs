@@ -167,6 +167,22 @@ impl Shard {
         }
     }
 
+    /// The block has left the upper levels: it goes, if it was kept only because it was written there. What was asked for stays, as any other.
+    pub(super) fn leave_upper(&mut self, key: Key) -> Option<Arc<Block>> {
+        let slot = self.map.get_mut(&key)?;
+        if !slot.is_warm {
+            return None;
+        }
+        if slot.queue == Queue::Small && slot.uses == 0 {
+            return self.remove(key);
+        }
+        slot.is_warm = false;
+        let (bytes, owner) = (slot.bytes as usize, slot.owner);
+        self.usage(owner).warm_bytes -= bytes as u64;
+        self.warm_bytes -= bytes;
+        None
+    }
+
     pub(super) fn insert(
         &mut self,
         key: Key,

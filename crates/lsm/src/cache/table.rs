@@ -86,6 +86,13 @@ impl TableCache {
         pinned.into_iter().for_each(|offset| self.evict(offset));
     }
 
+    /// The block at `offset` is below the upper levels now: it goes, if it was kept only because it was written there.
+    pub fn leave_upper(&self, offset: u64) {
+        let key = self.key(offset);
+        let removed = self.cache.shard(key).lock().leave_upper(key);
+        drop(removed);
+    }
+
     /// Takes a block out.
     pub fn evict(&self, offset: u64) {
         let key = self.key(offset);

@@ -265,3 +265,17 @@ fn what_is_offered_takes_the_place_of_what_a_merge_has_passed() {
     assert_eq!(kept(&new), [0, 1]);
     assert!(cache.usage().bytes <= 40_000);
 }
+
+/// A table that was moved down unchanged is none of the upper levels' any more, and what nobody has asked for does not stay for having been written there.
+#[test]
+fn what_leaves_the_upper_levels_goes_unless_somebody_has_asked_for_it() {
+    let cache = BlockCache::new(40_000, 1);
+    let table = cache.table(owner(1));
+    (0..5).for_each(|offset| table.offer(offset, 4200, || Some(Block::for_cache_tests(4000))));
+    table.insert(5, &block(4000), false);
+    assert!(table.get(3).is_some());
+    assert!(cache.upper_bytes() > 20_000);
+    (0..9).for_each(|offset| table.leave_upper(offset));
+    assert_eq!((0..9).filter(|&offset| table.contains(offset)).collect::<Vec<_>>(), [3, 5]);
+    assert_eq!((cache.upper_bytes(), cache.usage().warm_bytes), (0, 0));
+}

@@ -261,9 +261,12 @@ impl Table {
         Error::corruption(&self.path, address.offset, message)
     }
 
-    /// Ends the pinning of the table's blocks: for a table that has left the upper levels.
-    pub fn unpin(&self) {
+    /// For a table that has been moved out of the upper levels: what is kept of it because it was there is not kept any more.
+    pub fn leave_upper(&self) {
         self.cache.unpin();
+        for number in 0..self.index.len() {
+            self.cache.leave_upper(self.index.address(number).offset);
+        }
     }
 
     /// Takes the table's blocks out of the cache, as many as are there: for a table that has been removed from the tree.

@@ -120,8 +120,10 @@ impl Tree {
             opened[id].make_obsolete();
             opened[id].table.evict();
         }
-        let left = edit.added.iter().filter(|(level, _)| *level > PINNED_LEVEL_MAX);
-        left.for_each(|(_, meta)| opened[&meta.id].table.unpin());
+        let is_upper = |level: usize| level <= PINNED_LEVEL_MAX;
+        let from_above = |id: u64| edit.removed.iter().any(|&(level, removed)| removed == id && is_upper(level));
+        let left = edit.added.iter().filter(|(level, meta)| !is_upper(*level) && from_above(meta.id));
+        left.for_each(|(_, meta)| opened[&meta.id].table.leave_upper());
         Ok(())
     }
 

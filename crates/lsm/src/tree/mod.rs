@@ -261,7 +261,7 @@ impl Tree {
 
     pub(crate) fn picture<'a>(&self, version: &'a Version, claims: &'a Claims, state: &State) -> Picture<'a> {
         let levels = std::array::from_fn(|level| version.level(level).iter().map(|table| &table.meta).collect());
-        Picture { levels, claims, is_filling: self.is_filling(state) }
+        Picture { levels, claims, is_filling: self.knobs().l0_gathers && self.is_filling(state) }
     }
 
     /// Whether memtables keep filling up, and nobody waits for the tree to come to rest.
