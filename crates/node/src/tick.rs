@@ -118,7 +118,8 @@ impl Ticker {
             buffers_used: stats.used,
             buffers_max: Some(stats.capacity),
             upper_used: self.cache.upper_bytes() as u64,
-            upper_max: Some(self.cache.capacity_bytes() as u64),
+            // What indexes and filters take is not there for blocks.
+            upper_max: Some(self.cache.capacity_bytes().saturating_sub(self.cache.charged_bytes()) as u64),
         };
         Sample { now, device: self.device, memory, partitions }
     }
@@ -255,6 +256,7 @@ impl Partition {
             write_buffers: knobs.write_buffers as usize,
             intra_l0_fan_in: knobs.intra_l0_fan_in as usize,
             warm: knobs.warm,
+            l0_gathers: knobs.l0_gathers,
         };
         let before = std::mem::replace(&mut *self.policy_knobs.lock(), wanted);
         if before != wanted {

@@ -272,7 +272,7 @@ pub(crate) mod tests {
 
     #[test]
     fn bytes_are_scaled_and_times_are_not() {
-        // Requirements 7.2: a memtable fills in 5.3 s (5.5 with binary megabytes), at any scale.
+        // A memtable fills in 5.3 s (5.5 with binary megabytes), at any scale.
         for scale in [1, 20, 200] {
             let plan = plan(&format!("--scale {scale}"));
             let fill = plan.tree().write_buffer_bytes as f64 / (plan.writes_per_sec(0) * 1024.0);

@@ -50,6 +50,8 @@ struct Clients {
     reads_per_sec: u64,
     /// Seconds after the load.
     after: u64,
+    /// What of the load goes on meanwhile, in percent.
+    percent_after: u64,
 }
 
 /// What was seen.
@@ -93,11 +95,10 @@ async fn writer(
     plan: Plan,
     written: Arc<Mutex<Written>>,
     clock: Arc<dyn Clock>,
-    (from, until): (Nanos, Nanos),
+    (from, until, every): (Nanos, Nanos, Nanos),
     tally: Arc<Mutex<(u64, u64, Nanos)>>,
     mut rng: Rng,
 ) {
-    let every = (SECOND as f64 / plan.writes_per_sec(0)) as Nanos;
     let mut at = from + rng.below(every);
     while at < until {
         sleep_until(&clock, at).await;
@@ -142,9 +143,13 @@ fn day(plan: &Plan, clients: Clients, alter: impl FnOnce(&mut NodeConfig)) -> Da
             batch.put(&WARM_KEY, &[]);
             partition.write(&batch).await.expect("written").await.expect("committed");
             let rng = Rng::new(plan.args.seed << 32 ^ index as u64);
-            let shared = (Arc::clone(partition), plan.clone(), Arc::clone(&written), sim.clock());
-            let (one, two, three, four) = shared;
-            sim.spawn(writer(one, two, three, four, (from, until), Arc::clone(&tally), rng));
+            let every = (SECOND as f64 / plan.writes_per_sec(0)) as Nanos;
+            let later = (every * 100).checked_div(clients.percent_after);
+            let later = later.map(|every| (until, until + clients.after * SECOND, every));
+            for times in [Some((from, until, every)), later].into_iter().flatten() {
+                let (one, two, three) = (Arc::clone(partition), plan.clone(), Arc::clone(&written));
+                sim.spawn(writer(one, two, three, sim.clock(), times, Arc::clone(&tally), rng.clone()));
+            }
             books.push(written);
         }
         for (partition, written) in partitions.iter().zip(&books) {
@@ -344,4 +349,29 @@ fn catching_up(slots: usize) -> u64 {
 fn few_slots_catch_up_as_fast_as_many() {
     let [few, many] = [2, 16].map(catching_up);
     assert!(few * 10 <= many * 12, "{few} s with few slots, {many} s with many");
+}
+
+/// The way back comes to an end also where users go on writing, and level 0 would rather gather more runs than be emptied.
+#[test]
+fn trees_are_restored_while_users_write_on() {
+    let clients = Clients { after: 2600, percent_after: 10, ..Clients::default() };
+    let plan = plan(7.0, 300);
+    let day = day(&plan, clients, |config| _ = buffers(config, &plan, 7.0));
+    day.assert_all_served();
+    let mut since = BTreeMap::new();
+    let mut longest = 0;
+    for change in changes(&day.ticks) {
+        let now = change.tick.sample.now;
+        if change.from == Stage::Drain {
+            longest = longest.max((now - since.remove(&change.of.owner).unwrap_or(now)) / SECOND);
+        }
+        if change.to == Stage::Drain {
+            since.insert(change.of.owner, now);
+        }
+    }
+    let last = day.ticks.last().expect("a day of seconds");
+    let stages: Vec<Stage> = last.decision.knobs.partitions.iter().map(|knobs| knobs.stage).collect();
+    assert!(stages.iter().all(|&stage| stage == Stage::Normal), "{stages:?}");
+    // 168; where level 0 gathered meanwhile it was 536.
+    assert!((1..250).contains(&longest), "{longest} s in drain");
 }

@@ -33,7 +33,7 @@ pub fn explain(tick: &Tick, owner: Owner) -> Option<String> {
     );
     let _ = writeln!(
         words,
-        "Level 0 has {} of {} runs; {} of {} memtables wait for their flush, which takes {} at a time. {} MB are still to be moved.",
+        "Level 0 has {} of {} runs; {} of {} memtables wait for a flush, which begins at {}. {} MB are still to be moved.",
         tree.l0_runs,
         tree.l0_slow,
         tree.sealed,

@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn without_merges_level_0_is_full_after_107_seconds() {
-        // Requirements 7.2: memtables of 16 MB at 3 MB/s.
+        // Memtables of 16 MB at 3 MB/s.
         let tokens = Tokens { flush: 1e9, merge: 0.0 };
         let one = seconds_to_stall(&tree(0), INGEST, tokens, course(Scope::All, 1, 4)).expect("it stalls");
         assert!((one - 106.7).abs() < 0.1, "{one}");
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_flush_gathers_as_long_as_the_rest_takes_what_comes() {
-        // The arithmetic: at 2 bytes per byte 4 memtables and 9 buffers.
+        // At 2 bytes per byte 4 memtables and 9 buffers.
         assert_eq!(gather(3.0, 6.0 * FLUSH_SHARE, 9, 4), 4);
         assert_eq!([gather(3.0, 3.0, 9, 4), gather(3.0, 1.0, 9, 4), gather(3.0, 0.0, 9, 4)], [4, 2, 1]);
         assert_eq!([gather(3.0, 6.0, 6, 4), gather(0.0, 1.0, 9, 4)], [3, 4]);

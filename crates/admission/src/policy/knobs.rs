@@ -53,6 +53,9 @@ pub struct PartitionKnobs {
     pub intra_l0_fan_in: u64,
     /// What is written into levels 0 and 1 stays in the block cache, where that has room (FX-26).
     pub warm: bool,
+    /// Level 0 may gather more runs than make it due, where the tree is one that gathers.
+    #[serde(default = "gathers")]
+    pub l0_gathers: bool,
     /// A flush passes as foreground while all memtables but two are full (U-11).
     pub flush_may_rush: bool,
     /// What relieves level 0 goes before deeper compactions (U-25).
@@ -80,6 +83,7 @@ impl PartitionKnobs {
             write_buffers: partition.tree.write_buffers,
             intra_l0_fan_in: INTRA_L0_FAN_IN,
             warm: true,
+            l0_gathers: true,
             flush_may_rush: false,
             l0_first: false,
             write_rate: None,
@@ -87,6 +91,11 @@ impl PartitionKnobs {
             time_to_stall: None,
         }
     }
+}
+
+/// What recordings from before the knob was there say.
+fn gathers() -> bool {
+    true
 }
 
 /// FX-22.

@@ -39,7 +39,7 @@ pub struct Move {
     pub bytes: u64,
     /// How long that takes, in nanoseconds.
     pub takes: Nanos,
-    /// What is freed, as a share of the device.
+    /// What is freed beyond doubt, as a share of the device: of a first guess no more than the demand has of it.
     pub frees: f64,
     /// Until one of its writes would stall, in nanoseconds; `None` = never, as things are. Less than `takes` means that the move is late.
     pub time_to_stall: Option<Nanos>,
@@ -77,7 +77,7 @@ fn moves(sample: &Sample, loads: &[Load], knobs: &[PartitionKnobs], demand: f64)
             owner: partition.owner,
             bytes,
             takes: bytes.saturating_mul(1_000_000_000 / MOVED_PER_SECOND),
-            frees: Front::of(&[*load]).share(&sample.device, load.background_need()),
+            frees: Front::of(&[*load]).share(&sample.device, load.certain_need()),
             time_to_stall: knobs.time_to_stall,
         }
     });

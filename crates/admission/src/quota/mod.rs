@@ -4,8 +4,8 @@
 //!   all that the others leave. When several ask for more than there is, they are served in turn by what they got
 //!   ([`crate::fair`]), so that each has its share from the moment it asks, whatever the others queued.
 //! - Writes are charged what they cost. What a read costs shows when the value is there: it is charged one unit, and
-//!   settled afterwards, into a debt of at most a second of the limit (U-16). So is a write whose size depends on what was
-//!   there before, but it is paid in full.
+//!   settled afterwards, in full, as a debt that the next requests wait for (U-16). So is a write whose size depends on what was
+//!   there before.
 //! - Above the limit a request waits, up to a bound; beyond it, or at once where the tenant wants that (C-15), it is
 //!   refused, and told when to come again.
 

@@ -130,8 +130,9 @@ fn words(knobs: &PartitionKnobs) -> String {
     let stall = knobs.time_to_stall.map_or("never".to_owned(), |nanos| format!("{:.0}s", nanos as f64 / 1e9));
     let write = knobs.write_rate.map_or("free".to_owned(), |rate| format!("{:.1}", rate as f64 / 1e6));
     let cold = if knobs.warm { "" } else { " cold" };
+    let eager = if knobs.l0_gathers { "" } else { " eager" };
     format!(
-        "{} ({}) why={why}{number} stall={stall} front={} behind={} gather={}/{} writes={write}{cold}",
+        "{} ({}) why={why}{number} stall={stall} front={} behind={} gather={}/{} writes={write}{cold}{eager}",
         knobs.stage.name(),
         knobs.scope.name(),
         rate(&knobs.foreground),

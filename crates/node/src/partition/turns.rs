@@ -51,6 +51,13 @@ impl Partition {
         }
     }
 
+    /// What a write would wait for next: a policy slows writes before either is there.
+    fn nearer(&self) -> StallCause {
+        let (runs, slow) = (self.tree.version().level(0).len(), self.tree.options().l0_slow);
+        let (sealed, buffers) = (self.tree.sealed(), self.tree.knobs().write_buffers);
+        if sealed * slow > runs * buffers { StallCause::Memtables } else { StallCause::L0Runs }
+    }
+
     fn turns(&self) -> &Arc<Gate> {
         self.turns.gate.get_or_init(|| Gate::new(Arc::clone(&self.clock), OPTIONS))
     }
@@ -59,7 +66,7 @@ impl Partition {
     pub(super) async fn take_turn(&self, bytes: usize) {
         let why = match self.tree.stall() {
             Stall::Slow(why) => why.into(),
-            _ if self.write_rate.load(Ordering::Relaxed) > 0 => StallCause::L0Runs,
+            _ if self.write_rate.load(Ordering::Relaxed) > 0 => self.nearer(),
             _ => return,
         };
         self.turn_slowdown();

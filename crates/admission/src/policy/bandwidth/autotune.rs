@@ -107,8 +107,13 @@ impl BandwidthPolicy for Autotune {
                 UNLIMITED => 0.0,
                 rate => rate as f64,
             };
-            tuned.used += (load.read + load.log + load.background) * seconds;
-            tuned.allowed += (limited(&largest.foreground) + limited(&largest.background)) * tuned.share * seconds;
+            // What has no limit is none of the limiter's: it is in neither of the two.
+            for (limits, used) in [(&largest.foreground, load.read + load.log), (&largest.background, load.background)]
+            {
+                let rate = limited(limits);
+                tuned.allowed += rate * tuned.share * seconds;
+                tuned.used += if rate > 0.0 { used * seconds } else { 0.0 };
+            }
             tuned.seen = sample.now;
             if sample.now - tuned.since >= self.tuning.step && tuned.allowed > 0.0 {
                 tuned.share = tune(tuned.share, tuned.used * 100.0 / tuned.allowed);

@@ -3,8 +3,10 @@
 //! It is shut while the write buffers are less than 80 % full and level 0 is two runs or more from the threshold. Every write that it
 //! delays counts as not normally served.
 
-/// CruiseDB's set-point and gains (CR-2, CR-3).
-const SET_POINT: f64 = 0.5;
+/// Between where it opens and where it shuts. CruiseDB's 50 % (CR-2) lie below both: the rate would only ever fall, and the writes of a fuller
+/// partition would be faster than those of one that has room again.
+const SET_POINT: f64 = 0.75;
+/// CruiseDB's gains (CR-3).
 const K1: f64 = 0.5;
 const K2: f64 = 0.4;
 /// Watermark from which it may open, and below which it shuts again (CR-4, U-13).
@@ -75,8 +77,9 @@ mod tests {
         assert_eq!(guard.step(&at(0.79, true)), None);
         assert_eq!(guard.step(&at(0.95, false)), None, "a flush is about to make room");
         assert_eq!(guard.step(&at(0.80, true)), Some(2_000_000));
-        // CR-3: (0.75 - 0.5) and (0.75 - 0.8) make 1 - 0.125 + 0.02.
-        assert_eq!(guard.step(&at(0.75, false)), Some(1_790_000));
+        // CR-3: (0.72 - 0.75) and (0.72 - 0.8) make 1 + 0.015 + 0.032.
+        assert_eq!(guard.step(&at(0.72, false)), Some(2_094_000));
+        assert_eq!(guard.step(&at(0.72, false)), Some(2_125_410), "more while there is room");
         assert_eq!(guard.step(&at(0.69, false)), None);
     }
 

@@ -10,6 +10,9 @@ use crate::policy::meter::Load;
 const EVERY: Nanos = 5_000_000_000;
 /// What the load and catching up may take together, as a share of the device.
 const TOGETHER: f64 = 0.75;
+/// All who catch up may use this share of the device together at least, whatever others need: merges hold slots that those are waiting for, and
+/// memtables the room that they need.
+const FLOOR: f64 = 0.10;
 /// No more than this many.
 const SLOTS_MAX: usize = 1 << 10;
 
@@ -42,10 +45,12 @@ impl Ramp {
         self.slots
     }
 
-    /// Bytes per second for all who catch up, beside `loads`.
+    /// Bytes per second for all who catch up, beside `loads`; never next to nothing.
     pub fn budget(device: &Limits, loads: &[Load]) -> f64 {
         let sum = |of: fn(&Load) -> f64| loads.iter().map(of).sum::<f64>();
-        (Front::of(loads).background_at(device, TOGETHER) - sum(Load::background_need)).max(0.0)
+        let front = Front::of(loads);
+        let left = front.background_at(device, TOGETHER) - sum(Load::background_need);
+        left.max(front.idle().background_at(device, FLOOR))
     }
 
     /// What of `budget` one of `all` who catch up may use, of whom `busy` have merges under way. Where slots for compactions are fewer than they, the others
@@ -74,6 +79,8 @@ mod tests {
         assert_eq!(ramp.step(95 * second, 0, 0, false), 1, "until all have caught up");
         let load = Load { read: 10.0, ingest: 4.0, amplification: 10.0, ..Load::default() };
         assert_eq!(Ramp::budget(&Limits::bytes(100), &[load]), 25.0);
+        let much = Load { ingest: 9.0, ..load };
+        assert_eq!(Ramp::budget(&Limits::bytes(100), &[much]), 10.0, "a merge holds a slot");
     }
 
     #[test]

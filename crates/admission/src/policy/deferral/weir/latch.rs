@@ -45,9 +45,11 @@ impl Latch {
     }
 
     /// Whether all that is needed fits nevertheless: above [`ENTER`], below all there is. What is put off then runs in what others leave, for
-    /// a device that is idle while work waits helps nobody. Not while the shortage is about to end: catching up has an order of its own.
+    /// a device that is idle while work waits helps nobody. Not while the shortage is about to end: catching up has an order of its own. It ends
+    /// after a while below [`LEAVE`], and not at once: a load that wavers there would have merges parked every second.
     pub fn fits(&self, now: Nanos) -> bool {
-        self.low_since.is_none() && self.fits_since.is_some_and(|since| now - since >= FITS_AFTER)
+        let is_low = self.low_since.is_some_and(|since| now - since >= FITS_AFTER);
+        !is_low && self.fits_since.is_some_and(|since| now - since >= FITS_AFTER)
     }
 
     /// Since when the node is short.
@@ -89,6 +91,7 @@ mod tests {
         assert_eq!([at(20, 0.9), at(29, 0.9), at(30, 0.9)], [false, false, true]);
         assert_eq!([at(31, 0.99), at(32, 1.1), at(33, 1.1), at(34, 1.1)], [true, true, true, false]);
         assert_eq!([at(35, 0.9), at(36, 0.96), at(45, 0.9), at(46, 0.9)], [false; 4], "it begins anew");
-        assert_eq!([at(55, 0.9), at(56, 0.5)], [true, false], "it ends");
+        assert_eq!([at(55, 0.9), at(56, 0.5), at(65, 0.5)], [true; 3], "a moment below 60 % is none");
+        assert_eq!([at(66, 0.5), at(67, 0.7)], [false, true], "it ends");
     }
 }

@@ -287,7 +287,7 @@ impl DeferralPolicy for Weir {
         for ((look, knob), catching_up) in looks.iter().zip(&mut knobs.partitions).zip(catching_up) {
             let Some(state) = self.partitions.get(&look.sample.owner) else { continue };
             (knob.stage, knob.scope, knob.why) = (state.stage, state.stage.scope(), state.why);
-            if state.stage == Stage::One && (fits || short.is_some() && self.rest.is_open(look.sample.owner)) {
+            if state.stage == Stage::One && short.is_some() && (fits || self.rest.is_open(look.sample.owner)) {
                 knob.scope = Scope::All;
             }
             (knob.flush_gather, knob.write_buffers) = (look.gathering.memtables, look.gathering.buffers);
@@ -295,6 +295,8 @@ impl DeferralPolicy for Weir {
             knob.time_to_stall = stall_in.map(nanos);
             knob.flush_may_rush = true;
             knob.warm = self.upper.keeps();
+            // Level 0 must become short for the way back to end, and it never would while it gathers.
+            knob.l0_gathers = !catching_up;
             if limited && catching_up {
                 let rate = look.load.background_need() + Ramp::part(budget, is_busy(look), busy, all);
                 let most = knob.background.rates(Direction::Write).bytes;

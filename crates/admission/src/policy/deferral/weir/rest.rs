@@ -19,8 +19,8 @@ const RUNS_MAX: u64 = 8;
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rest {
-    /// What is used of the device, in millionths.
-    used: u64,
+    /// What is used of the device, in millionths; `None` before the first look.
+    used: Option<u64>,
     ramp: Ramp,
     open: BTreeSet<Owner>,
 }
@@ -41,9 +41,16 @@ pub struct PutOff {
 impl Rest {
     /// Takes in the share of the device that was used in the last second, and who is in stage one.
     pub fn step(&mut self, now: Nanos, used: f64, put_off: &[PutOff]) {
-        let average = self.used as f64 / 1e6;
-        let average = average + (used.min(1.0) - average) / OVER;
-        self.used = (average * 1e6) as u64;
+        let used = used.min(1.0);
+        let average = match self.used {
+            Some(average) => average as f64 / 1e6 + (used - average as f64 / 1e6) / OVER,
+            None => {
+                // Places grow from one, from now on.
+                self.ramp.step(now, 0, 0, false);
+                used
+            }
+        };
+        self.used = Some((average * 1e6) as u64);
         let may = |one: &&PutOff| one.deep_debt > 0 && one.l0_runs < RUNS_MAX;
         let mut candidates: Vec<&PutOff> = put_off.iter().filter(may).collect();
         let before = std::mem::take(&mut self.open);
@@ -80,15 +87,21 @@ mod tests {
             rest.step(second * 1_000_000_000, used, &put_off);
             (1..=5).filter(|&number| rest.is_open(Owner { tenant: number, partition: number })).collect::<Vec<_>>()
         };
-        assert_eq!(at(1, 0.1), [5], "whose job is parked comes first");
+        assert_eq!(at(100, 0.1), [5], "whose job is parked comes first");
         assert_eq!(
-            [at(5, 0.1), at(9, 0.1)],
+            [at(105, 0.1), at(109, 0.1)],
             [vec![4, 5], vec![4, 5]],
             "then who owes most, with fewer than eight runs"
         );
-        assert_eq!(at(10, 0.1), [1, 4, 5]);
-        let seconds = (11..=60).map(|second| at(second, 1.0).len()).collect::<Vec<_>>();
+        assert_eq!(at(110, 0.1), [1, 4, 5]);
+        let seconds = (111..=160).map(|second| at(second, 1.0).len()).collect::<Vec<_>>();
         let ended = seconds.iter().position(|&open| open == 0).expect("nothing is over");
         assert!((20..40).contains(&ended) && seconds[..ended].iter().all(|&open| open == 3), "{seconds:?}");
+        let mut full = Rest::default();
+        full.step(200_000_000_000, 1.0, &put_off);
+        assert!(
+            (1..=5).all(|number| !full.is_open(put_off[number as usize - 1].owner)),
+            "a device that is full rests at no time"
+        );
     }
 }
