@@ -164,6 +164,12 @@ enum Run {
     Twice {
         #[command(flatten)]
         seeds: Seeds,
+        /// What an acknowledgement promises
+        #[arg(long, value_enum, default_value = "always")]
+        sync: Sync,
+        /// Cuts in the history of one seed
+        #[arg(long, default_value_t = 10)]
+        cuts: u64,
     },
     /// A disk a hundred times slower, or hung for half a minute
     Slow {
@@ -263,9 +269,9 @@ impl Sim {
                 };
                 tell("same", run(&seeds.plan(), replay, same))
             }
-            Run::Twice { seeds } => {
-                let scenario = scenario(Sync::Always, 10);
-                let replay = |seed| format!("weir sim twice --seed {seed}");
+            Run::Twice { seeds, sync, cuts } => {
+                let (scenario, name) = (scenario(sync, cuts), sync.name());
+                let replay = |seed| format!("weir sim twice --sync {name} --cuts {cuts} --seed {seed}");
                 tell("twice", run(&seeds.plan(), replay, |seed| crate::crash::twice::<NodeStore>(seed, &scenario)))
             }
             Run::Slow { seeds } => slow(seeds),
@@ -277,7 +283,7 @@ impl Sim {
                 let here = || std::env::current_exe().map_err(|error| format!("cannot find this binary: {error}"));
                 let binary = binary.map_or_else(here, Ok)?;
                 let options = kill9::Options { binary, dir, arguments, rounds, seed };
-                let kills = kill9::run(&options).map_err(|story| format!("kill9: seed {seed}: {story}"))?;
+                let kills = kill9::run(&options).map_err(|story| format!("kill9: {story}\nrepeat with: weir sim kill9 --rounds {rounds} --seed {seed} (its kills fall at other moments)"))?;
                 println!("kill9: {kills}");
                 Ok(())
             }
@@ -340,7 +346,9 @@ fn slow(seeds: Seeds) -> Result<(), String> {
         for trouble in [Trouble::Slow, Trouble::Hung] {
             for sync in [SyncMode::Always, SyncMode::Interval] {
                 let outcome = survive(seed, trouble, sync);
-                let outcome = outcome.map_err(|story| format!("slow: seed {seed}, {trouble:?}, {sync:?}: {story}"))?;
+                let outcome = outcome.map_err(|story| {
+                    format!("slow: {trouble:?}, {sync:?}: {story}\nrepeat with: weir sim slow --seed {seed}")
+                })?;
                 println!("slow: {trouble:?}, {sync:?}: {outcome}");
             }
         }

@@ -12,9 +12,14 @@ use weir_sim::turning::Turning;
 const SEEDS: u64 = 132;
 const CUTS_MIN: u64 = 6_700;
 
+/// As the command line has it.
+fn word(sync: SyncMode) -> String {
+    format!("{sync:?}").to_lowercase()
+}
+
 fn survive(sync: SyncMode, promise: Promise) {
     let scenario = Scenario { options: small(sync), promise, cuts: 40, plant: None };
-    let replay = |seed| format!("weir sim crash --sync {sync:?} --cuts 40 --seed {seed}");
+    let replay = |seed| format!("weir sim crash --sync {} --cuts 40 --seed {seed}", word(sync));
     match run(&Plan::quiet(0..SEEDS), replay, |seed| history::<NodeStore>(seed, &scenario)) {
         Ok(cuts) => {
             println!("{sync:?}: {cuts}");
@@ -48,7 +53,7 @@ fn nothing_is_lost_while_scopes_and_buffers_change_all_the_time() {
         Ok(cuts) => assert!(cuts.cuts >= CUTS_MIN, "too few cuts to speak of: {cuts}"),
         Err(failure) => panic!("{failure}"),
     }
-    let replay = |seed| format!("seed {seed}");
+    let replay = |_| "this test: the command turns no knobs when it lives a day twice".to_owned();
     if let Err(failure) = run(&Plan::quiet(0..10), replay, |seed| twice::<Turning>(seed, &scenario)) {
         panic!("{failure}");
     }
@@ -60,7 +65,9 @@ fn every_cut_of_one_workload_is_survived() {
         let scenario = Scenario { options: small(sync), promise, cuts: 0, plant: None };
         match every_cut::<NodeStore>(1, 300, &scenario) {
             Ok(points) => println!("{sync:?}: {points}"),
-            Err(story) => panic!("{sync:?}: {story}"),
+            Err(story) => {
+                panic!("{story}\nrepeat with: weir sim every-cut --sync {} --steps 300 --seed 1", word(sync));
+            }
         }
     }
 }
@@ -70,7 +77,7 @@ fn every_cut_of_one_workload_is_survived() {
 fn the_same_seed_gives_the_same_day() {
     for sync in [SyncMode::Always, SyncMode::Interval] {
         let scenario = Scenario { options: small(sync), promise: Promise::Nothing, cuts: 10, plant: None };
-        let replay = |seed| format!("weir sim twice --seed {seed}");
+        let replay = |seed| format!("weir sim twice --sync {} --cuts 10 --seed {seed}", word(sync));
         if let Err(failure) = run(&Plan::quiet(0..25), replay, |seed| twice::<NodeStore>(seed, &scenario)) {
             panic!("{failure}");
         }

@@ -9,7 +9,7 @@ fn a_slow_or_hung_disk_is_survived() {
         for sync in [SyncMode::Always, SyncMode::Interval] {
             match survive(1, trouble, sync) {
                 Ok(outcome) => println!("{trouble:?}, {sync:?}: {outcome}"),
-                Err(story) => panic!("{trouble:?}, {sync:?}: {story}"),
+                Err(story) => panic!("{trouble:?}, {sync:?}: {story}\nrepeat with: weir sim slow --seed 1"),
             }
         }
     }

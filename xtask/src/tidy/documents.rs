@@ -1,10 +1,11 @@
-//! Documents: links lead somewhere, formats are named by their codecs, source files say what they are.
+//! Documents: links lead somewhere, formats are named by their codecs, every metric has its line, source files say what they are.
 
 use super::{Finding, Repo};
 
 pub fn check(repo: &Repo) -> Vec<Finding> {
     let mut findings = links(repo);
     findings.extend(formats(repo));
+    findings.extend(metrics(repo));
     findings.extend(module_docs(repo));
     findings
 }
@@ -71,6 +72,45 @@ fn formats(repo: &Repo) -> Vec<Finding> {
         .filter(|(path, _)| !repo.ending(".rs").any(|(_, source)| source.contains(path)))
         .map(|(path, _)| Finding::new(path, 0, "no source file names this page: which codec does it describe?"))
         .collect()
+}
+
+/// Where the metrics are registered, and the page that explains them.
+const METRICS: (&str, &str) = ("crates/gateway/src/admin/metrics", "docs/metrics.md");
+
+/// Every metric is on its page, and the page names no other.
+fn metrics(repo: &Repo) -> Vec<Finding> {
+    let (source, page) = METRICS;
+    let Some((_, text)) = repo.ending(".md").find(|(path, _)| *path == page) else { return Vec::new() };
+    let written = names(text, '`');
+    let mut registered = Vec::new();
+    let mut findings = Vec::new();
+    for (path, text) in repo.ending(".rs").filter(|(path, _)| path.starts_with(source)) {
+        for (line, name) in names(text, '"') {
+            if !written.iter().any(|(_, written)| stem(written) == stem(name)) {
+                findings.push(Finding::new(path, line, format!("`{name}` is not in {page}")));
+            }
+            registered.push(stem(name));
+        }
+    }
+    let unknown = written.into_iter().filter(|(_, name)| !registered.contains(&stem(name)));
+    findings.extend(unknown.map(|(line, name)| Finding::new(page, line, format!("no metric is called `{name}`"))));
+    findings
+}
+
+/// What stands between `quote`s and begins like a metric, with its line.
+fn names(text: &str, quote: char) -> Vec<(usize, &str)> {
+    let is_name = |part: &&str| {
+        part.starts_with("weir_")
+            && part.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_' || byte.is_ascii_digit())
+    };
+    let lines = text.lines().enumerate();
+    lines.flat_map(|(at, line)| line.split(quote).filter(is_name).map(move |name| (at + 1, name))).collect()
+}
+
+/// A metric's name without what the registry adds: unit and kind.
+fn stem(name: &str) -> &str {
+    let name = name.strip_suffix("_total").unwrap_or(name);
+    ["_bytes", "_seconds"].iter().find_map(|unit| name.strip_suffix(unit)).unwrap_or(name)
 }
 
 /// Every source file opens with what it is; a `tests.rs` beside its module need not repeat it.

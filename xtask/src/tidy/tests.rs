@@ -108,6 +108,16 @@ fn a_format_page_is_named_by_its_codec_and_sources_introduce_themselves() {
 }
 
 #[test]
+fn every_metric_is_on_its_page_and_no_other() {
+    let page = ("docs/metrics.md", "| `weir_device_bytes_total` | `class` |\n");
+    let source = |name| ("crates/gateway/src/admin/metrics/a.rs", name);
+    assert!(places(documents::check, &[page, source("//! A.\nx(\"weir_device\", \"Bytes\");\n")]).is_empty());
+    let two = source("//! A.\nx(\"weir_device\");\nx(\"weir_device_operations\");\n");
+    assert_eq!(places(documents::check, &[page, two]), [("crates/gateway/src/admin/metrics/a.rs".to_owned(), 3)]);
+    assert_eq!(places(documents::check, &[page, source("//! A.\n")]), [("docs/metrics.md".to_owned(), 1)]);
+}
+
+#[test]
 fn dependencies_come_from_the_public_registry() {
     let public = "source = \"registry+https://github.com/rust-lang/crates.io-index\"\n";
     assert!(places(sources::check, &[("Cargo.lock", public)]).is_empty());

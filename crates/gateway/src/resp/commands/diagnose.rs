@@ -90,7 +90,7 @@ pub(in crate::resp) async fn latency<S: Store>(connection: &mut Connection<S>, a
             takes("latency", "doctor", args.len() == 2)?;
             connection
                 .replies
-                .text("No spikes are recorded here: look at SLOWLOG, and at the histograms in /metrics.\n");
+                .text("No spikes are recorded here: look at SLOWLOG; whoever runs the server has `weir top`.\n");
         }
         b"graph" => {
             takes("latency", "graph", args.len() == 3)?;
@@ -101,7 +101,7 @@ pub(in crate::resp) async fn latency<S: Store>(connection: &mut Connection<S>, a
             "LATENCY",
             &[
                 "DOCTOR | GRAPH <event> | HISTORY <event> | LATEST | RESET [<event> ...]: no events are recorded.",
-                "HISTOGRAM [<command> ...]: empty, see /metrics.",
+                "HISTOGRAM [<command> ...]: empty.",
                 "HELP: this text.",
             ],
         ),
