@@ -1,6 +1,7 @@
 //! One table's door to the cache.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
@@ -16,11 +17,13 @@ pub struct TableCache {
     owner: u32,
     /// Offsets of the blocks that were inserted as pinned. Taken before a shard's lock.
     pinned: Mutex<Vec<u64>>,
+    /// Set and never taken back: a block that was offered may be gone by now.
+    took_offers: AtomicBool,
 }
 
 impl TableCache {
     pub(super) fn new(cache: Arc<BlockCache>, table: u64, owner: u32) -> Self {
-        TableCache { cache, table, owner, pinned: Mutex::new(Vec::new()) }
+        TableCache { cache, table, owner, pinned: Mutex::new(Vec::new()), took_offers: AtomicBool::new(false) }
     }
 
     /// The block at `offset`, if it is there. Counts a hit or a miss.
@@ -69,6 +72,7 @@ impl TableCache {
         let has_room = self.cache.shard(key).lock().make_room(bytes, capacity_bytes, &mut gone);
         drop(gone);
         if has_room && let Some(block) = block() {
+            self.took_offers.store(true, Ordering::Relaxed);
             self.put(offset, &Arc::new(block), Origin::Warm);
         }
     }
@@ -84,6 +88,11 @@ impl TableCache {
     pub fn unpin(&self) {
         let pinned = std::mem::take(&mut *self.pinned.lock());
         pinned.into_iter().for_each(|offset| self.evict(offset));
+    }
+
+    /// Whether anything was ever taken that was [offered](TableCache::offer).
+    pub fn took_offers(&self) -> bool {
+        self.took_offers.load(Ordering::Relaxed)
     }
 
     /// The block at `offset` is below the upper levels now: it goes, if it was kept only because it was written there.
