@@ -1,6 +1,6 @@
 //! FlexEngine's promises, in virtual time: what is served while the disk is sold several times over.
 //!
-//! Bytes are divided by 200, times are not; `docs/benchmarks.md` has the figures, and some at a scale of 20.
+//! Bytes are divided by 200, times are not; `docs/benchmarks/shortage.md` has the figures, and some at a scale of 20.
 
 use std::sync::OnceLock;
 
