@@ -15,6 +15,17 @@ pub enum SyncMode {
     None,
 }
 
+impl SyncMode {
+    /// As configuration, command line and JSON have it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            SyncMode::Always => "always",
+            SyncMode::Interval => "interval",
+            SyncMode::None => "none",
+        }
+    }
+}
+
 /// How to open a log.
 #[derive(Clone, Copy, Debug)]
 pub struct LogOptions {

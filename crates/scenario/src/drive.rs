@@ -219,7 +219,7 @@ fn params(plan: &Plan, config: &NodeConfig) -> Map<String, Value> {
     plan.params(json!({
         "device_bytes_per_sec": plan.device(),
         "background_bytes_per_user_byte": plan.background_bytes_per_user_byte(),
-        "sync": format!("{:?}", config.sync).to_lowercase(),
+        "sync": config.sync.name(),
         "sync_interval_ms": config.sync_interval / 1_000_000,
         "flush_threads": "one per partition",
         "compactions_per_partition": COMPACTIONS_PER_PARTITION,

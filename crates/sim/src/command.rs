@@ -74,8 +74,8 @@ impl Sync {
         }
     }
 
-    fn name(self) -> String {
-        format!("{self:?}").to_lowercase()
+    fn name(self) -> &'static str {
+        self.mode().name()
     }
 }
 

@@ -8,11 +8,6 @@ use weir_sim::runner::{Plan, Tally, run};
 
 const STEPS: usize = 60;
 
-/// As the command line has it.
-fn word(sync: SyncMode) -> String {
-    format!("{sync:?}").to_lowercase()
-}
-
 #[test]
 fn the_nth_operation_fails_for_every_n_in_every_way() {
     for (sync, promise) in [(SyncMode::Always, Promise::Durable), (SyncMode::Interval, Promise::Nothing)] {
@@ -20,7 +15,7 @@ fn the_nth_operation_fails_for_every_n_in_every_way() {
         let operations = operations::<NodeStore>(1, STEPS, &options, promise).expect("nothing fails");
         let mut all = Faults::default();
         for way in Way::ALL {
-            let replay = |nth| format!("weir sim fault --sync {} --steps {STEPS} --nth {nth}", word(sync));
+            let replay = |nth| format!("weir sim fault --sync {} --steps {STEPS} --nth {nth}", sync.name());
             let plan = Plan { threads: 2, ..Plan::quiet(0..operations) };
             match run(&plan, replay, |nth| fail_nth::<NodeStore>(1, STEPS, &options, promise, way, nth)) {
                 Ok(faults) => all.merge(faults),
@@ -46,7 +41,7 @@ fn a_failed_sync_never_becomes_an_acknowledgement() {
 fn a_full_disk_is_over_when_there_is_space_again() {
     for (sync, promise) in [(SyncMode::Always, Promise::Durable), (SyncMode::Interval, Promise::Nothing)] {
         let options = small(sync);
-        let replay = |seed| format!("weir sim full --sync {} --seed {seed}", word(sync));
+        let replay = |seed| format!("weir sim full --sync {} --seed {seed}", sync.name());
         match run(&Plan::quiet(0..100), replay, |seed| full_disk::<NodeStore>(seed, &options, promise)) {
             Ok(faults) => println!("{sync:?}: {faults}"),
             Err(failure) => panic!("{sync:?}: {failure}"),

@@ -12,7 +12,7 @@ use weir_sim::runner::{Plan, run};
 
 fn survive(sync: SyncMode, promise: Promise, seeds: u64) {
     let scenario = Scenario { options: sync, promise, cuts: 40, plant: None };
-    let replay = |_| format!("this test, {sync:?}: `weir sim` has the log in a node only");
+    let replay = |_| format!("this test, in mode {}: `weir sim` has the log in a node only", sync.name());
     match run(&Plan::quiet(0..seeds), replay, |seed| history::<LogStore>(seed, &scenario)) {
         Ok(cuts) => println!("{sync:?}: {cuts}"),
         Err(failure) => panic!("{failure}"),

@@ -12,14 +12,9 @@ use weir_sim::turning::Turning;
 const SEEDS: u64 = 132;
 const CUTS_MIN: u64 = 6_700;
 
-/// As the command line has it.
-fn word(sync: SyncMode) -> String {
-    format!("{sync:?}").to_lowercase()
-}
-
 fn survive(sync: SyncMode, promise: Promise) {
     let scenario = Scenario { options: small(sync), promise, cuts: 40, plant: None };
-    let replay = |seed| format!("weir sim crash --sync {} --cuts 40 --seed {seed}", word(sync));
+    let replay = |seed| format!("weir sim crash --sync {} --cuts 40 --seed {seed}", sync.name());
     match run(&Plan::quiet(0..SEEDS), replay, |seed| history::<NodeStore>(seed, &scenario)) {
         Ok(cuts) => {
             println!("{sync:?}: {cuts}");
@@ -66,7 +61,7 @@ fn every_cut_of_one_workload_is_survived() {
         match every_cut::<NodeStore>(1, 300, &scenario) {
             Ok(points) => println!("{sync:?}: {points}"),
             Err(story) => {
-                panic!("{story}\nrepeat with: weir sim every-cut --sync {} --steps 300 --seed 1", word(sync));
+                panic!("{story}\nrepeat with: weir sim every-cut --sync {} --steps 300 --seed 1", sync.name());
             }
         }
     }
@@ -77,7 +72,7 @@ fn every_cut_of_one_workload_is_survived() {
 fn the_same_seed_gives_the_same_day() {
     for sync in [SyncMode::Always, SyncMode::Interval] {
         let scenario = Scenario { options: small(sync), promise: Promise::Nothing, cuts: 10, plant: None };
-        let replay = |seed| format!("weir sim twice --sync {} --cuts 10 --seed {seed}", word(sync));
+        let replay = |seed| format!("weir sim twice --sync {} --cuts 10 --seed {seed}", sync.name());
         if let Err(failure) = run(&Plan::quiet(0..25), replay, |seed| twice::<NodeStore>(seed, &scenario)) {
             panic!("{failure}");
         }

@@ -75,7 +75,7 @@ impl Weir {
             config.bandwidth,
         );
         let params = json!({
-            "sync": format!("{:?}", config.sync).to_lowercase(),
+            "sync": config.sync.name(),
             "sync_interval_ms": config.sync_interval / 1_000_000,
             "compactions_per_partition": COMPACTIONS_PER_PARTITION,
         });
