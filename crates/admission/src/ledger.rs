@@ -148,7 +148,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// Books one operation of `bytes`.
+    /// Books `bytes` that reach the device in `ops` operations; 0 where they go out with what is dirty already.
     #[inline]
     pub fn book(&self, class: Class, direction: Direction, bytes: u64, ops: u64) {
         self.device[class as usize][direction as usize].add(bytes, ops);

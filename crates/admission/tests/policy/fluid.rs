@@ -107,6 +107,8 @@ struct Outcome {
     owed: f64,
     /// Partitions that caught up, second by second.
     catching_up: Vec<usize>,
+    /// Partitions in stage one, second by second, and those of them that may compact everything all the same.
+    put_off: Vec<[usize; 2]>,
 }
 
 /// Runs `partitions` trees on a device that has `background` bytes per second beside their logs for so many `seconds`; `load` is the share of
@@ -137,6 +139,8 @@ fn run_on(
         let mut spare = left;
         let catching_up = |knobs: &&PartitionKnobs| matches!(knobs.stage, Stage::Drain | Stage::Resume);
         outcome.catching_up.push(decision.knobs.partitions.iter().filter(catching_up).count());
+        let one = || decision.knobs.partitions.iter().filter(|knobs| knobs.stage == Stage::One);
+        outcome.put_off.push([one().count(), one().filter(|knobs| knobs.scope == Scope::All).count()]);
         for (index, knobs) in decision.knobs.partitions.iter().enumerate() {
             let fluid = &mut fluids[index];
             spare -= fluid.step(knobs, ingest, background / partitions as f64, (left / partitions as f64).min(spare));
@@ -208,6 +212,21 @@ fn stages_do_not_flap_and_few_catch_up_at_a_time() {
         let before = at[second - 5..second].iter().max().copied().unwrap_or(0);
         assert!(at[second] <= (2 * before).max(1), "{second}: {} after {before}", at[second]);
     }
+}
+
+#[test]
+fn who_waits_for_its_turn_waits_for_it_whatever_the_load_becomes() {
+    // U-4: much too much, then calm until the shortage is over, then a load that leaves a third of the device.
+    let background = 8.0 * INGEST * AMPLIFICATION / 3.0;
+    let load = |second| match second {
+        0..=120 => 1.0,
+        121..=155 => 0.02,
+        _ => 0.4,
+    };
+    let outcome = run(Profile::Weir, 8, background, 163, load);
+    let after = &outcome.put_off[155..];
+    assert!(after.iter().all(|[put_off, _]| *put_off > 0), "nobody waits: {after:?}");
+    assert!(after.iter().all(|[_, open]| *open == 0), "{after:?}");
 }
 
 #[test]

@@ -1,7 +1,9 @@
 use weir_io::Owner;
 
 use super::*;
+use crate::bucket::UNLIMITED;
 use crate::cost::Capacity;
+use crate::limits::Direction;
 use crate::policy::sample::{MemoryFacts, TreeFacts};
 use crate::policy::{Policy, Profile, Settings};
 
@@ -104,4 +106,19 @@ fn a_second_s_contract_may_be_used_at_any_moment() {
     let node = Calcspar(SETTINGS).node(Limits::bytes(7));
     assert_eq!((node.limits, node.burst), (Limits::bytes(7), 1_000_000_000));
     assert_eq!(knobs[1].background, Limits::UNLIMITED);
+}
+
+#[test]
+fn what_has_no_limit_does_not_tune_the_rest() {
+    // FX-17: background is unlimited, as in a server without a rate for it, and the front is idle.
+    let settings = BandwidthSettings { background: UNLIMITED, ..SETTINGS };
+    let mut autotune = Autotune::new(settings, AutotuneSettings::default());
+    let front = |sample: &Sample, autotune: &mut Autotune| {
+        let busy = Load { background: 900e6, ..Load::default() };
+        autotune.decide(sample, &[busy; 2])[0].foreground.rates(Direction::Write).bytes
+    };
+    let first = sample(Limits::bytes(500_000_000));
+    let half = front(&first, &mut autotune);
+    let later = Sample { now: 1_000_000_000, ..first };
+    assert_eq!(front(&later, &mut autotune), half / 10, "5 % of what was half of the largest");
 }
