@@ -82,7 +82,7 @@ impl Fs for GatedFs {
         Op::pending(async move { Ok(Arc::new(GatedVolume { inner: opened.await?, door }) as Arc<dyn Volume>) })
     }
 
-    forward_fs!(inner: rename, hard_link, remove, create_dir_all, remove_dir, list, lock);
+    forward_fs!(inner: rename, hard_link, remove, create_dir_all, remove_dir, list, real_path, lock);
 }
 
 /// The whole file system behind the gates.
@@ -150,7 +150,7 @@ impl File for GatedFile {
         }
     }
 
-    forward_file!(inner: allocate, set_len, len, data_end, is_direct);
+    forward_file!(inner: allocate, reserve, set_len, len, data_end, is_direct);
 }
 
 /// One operation on its way: what it is booked as.

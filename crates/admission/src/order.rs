@@ -15,7 +15,7 @@ pub enum Rank {
     Flush = 1,
     /// Intra-L0 and L0 to the base level, before deeper ones (U-25).
     CompactL0 = 2,
-    /// Deeper compactions.
+    /// Deeper compactions, and those for the space of what is dead.
     CompactDeep = 3,
     /// Everything else.
     Maintenance = 4,
@@ -32,7 +32,7 @@ impl Rank {
             Class::Read | Class::Log => Rank::Foreground,
             Class::Flush => Rank::Flush,
             Class::CompactL0 => Rank::CompactL0,
-            Class::CompactDeep => Rank::CompactDeep,
+            Class::CompactDeep | Class::Reclaim => Rank::CompactDeep,
             Class::Maintenance => Rank::Maintenance,
         }
     }

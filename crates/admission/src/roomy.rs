@@ -37,7 +37,7 @@ impl Fs for RoomyFs {
         }
     }
 
-    forward_fs!(inner: rename, hard_link, remove, create_dir_all, remove_dir, list, sync_dir, volume, lock);
+    forward_fs!(inner: rename, hard_link, remove, create_dir_all, remove_dir, list, real_path, sync_dir, volume, lock);
 }
 
 struct RoomyFile {
@@ -62,5 +62,5 @@ impl File for RoomyFile {
         })
     }
 
-    forward_file!(inner: read_at, write_at, sync, sync_begins, allocate, set_len, len, data_end, is_direct);
+    forward_file!(inner: read_at, write_at, sync, sync_begins, allocate, reserve, set_len, len, data_end, is_direct);
 }

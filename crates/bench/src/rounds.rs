@@ -119,8 +119,9 @@ fn in_turn(entries: &[Entry], round: u32) -> Vec<&Entry> {
 fn bar(runs: usize) -> ProgressBar {
     let target =
         if std::io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-    let style = ProgressStyle::with_template("{bar:30} {percent:>3} %  {msg}  {elapsed} gone, about {eta} to go")
-        .expect("a constant template is valid");
+    let style =
+        ProgressStyle::with_template("{bar:10} {percent:>3} %, {elapsed:>4} gone, about {eta:>4} to go  {wide_msg}")
+            .expect("a constant template is valid");
     ProgressBar::with_draw_target(Some((runs as f64 * STEPS) as u64), target).with_style(style)
 }
 

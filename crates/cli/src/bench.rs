@@ -9,7 +9,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use indicatif::ProgressBar;
 use weir_bench::contestant::{Engine, Entry};
 use weir_bench::outcome::Outcome;
 use weir_bench::rounds::{ChildProcess, Plan};
@@ -17,6 +16,7 @@ use weir_bench::settings::Settings;
 use weir_bench::work::{Size, Until, Work};
 use weir_bench::{Result, child, disk, ledger, peer, redis, report, rounds};
 use weir_scenario::args::{self, Scenario};
+use weir_scenario::progress::spinner;
 
 /// Measure Weir, next to a peer where one is named.
 #[derive(Debug, Args)]
@@ -243,7 +243,7 @@ impl LedgerArgs {
         let modes = self.sync.split(',').map(str::to_owned).collect();
         let weir = std::env::current_exe()?;
         let plan = ledger::Plan { modes, seconds: self.seconds, dir: self.dir, weir };
-        let bar = ProgressBar::new_spinner();
+        let bar = spinner();
         let books = ledger::run(&plan, |line| bar.set_message(line.to_owned()))?;
         bar.finish_and_clear();
         if ours {

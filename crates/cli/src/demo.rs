@@ -17,34 +17,49 @@ use weir_bench::throttle::Caps;
 use weir_bench::{Failure, Result};
 use weir_scenario::args::{Scenario, Shortage};
 use weir_scenario::outcome::Second;
-use weir_scenario::progress::Progress;
+use weir_scenario::progress::{Progress, fit};
 use weir_scenario::table;
 
-/// Three minutes that show what Weir is for
+/// Show what Weir is for, in two minutes: the same load on it and on a store like RocksDB
 ///
 /// The same tenants twice, all bursting at once, on a disk that was sold seven times over: once with flushes and compactions as RocksDB schedules
 /// them, once as Weir does. Both run now, on your own disk, in two processes that each pretend a disk of the planned size (a
-/// MB/s or two), so that neither takes anything from the other. Nothing is left behind.
+/// few MB/s), so that neither takes anything from the other. Nothing is left behind.
 #[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Demo {
-    /// Seconds of load
-    #[arg(long, default_value_t = 120)]
+    /// Seconds of load, 20 to 3600. In less time the tenants write faster, on a faster disk, so that the same happens: below 20 seconds there
+    /// would be too few ticks of the policies to see anything
+    #[arg(long, value_name = "N", default_value_t = 120, value_parser = clap::value_parser!(u64).range(20..=3600))]
     seconds: u64,
-    /// How many times over the disk's background bandwidth is sold
-    #[arg(long, default_value_t = 7.0)]
+    /// How many times over the disk's bandwidth for flushes and compactions is sold, 1 to 100 (BOSR: background over-subscription ratio)
+    #[arg(long, value_name = "X", default_value_t = 7.0)]
     bosr: f64,
-    /// Tenants
-    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    /// Tenants, 1 to 1024
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1024))]
     tenants: u16,
     /// Directory on the disk to use; created if missing, and emptied of what the demo put there
-    #[arg(long, default_value = "weir-demo-data")]
+    #[arg(long, value_name = "DIR", default_value = "weir-demo-data")]
     dir: PathBuf,
 }
 
+const EXAMPLES: &str = "\
+Examples:
+  weir demo                      two minutes of load, after some seconds in which data is loaded
+  weir demo --seconds 30         the same in half a minute
+  weir demo --dir /mnt/ssd/demo  on another disk
+
+P99 is the time within which 99 of 100 writes of a second were done; late is the share that took more than a millisecond. Level 0 is where
+new data waits to be merged: from 20 runs on a store like RocksDB slows its writers, at 36 it stops them. A machine that is busy with other
+things makes writes of both late.";
+
 /// All bytes are divided by it: small data, small memtables, a slow disk.
 const SCALE: u64 = 200;
-/// Writes a second that a tenant was sold, before they are scaled: three times the paper's, so that what takes ten minutes takes three.
-const WCU: u64 = 9_600;
+/// Writes that a tenant sends in the whole demo, before they are scaled. Stalls come with bytes and not with seconds: it takes about a third of
+/// these until level 0 of a RocksDB is so high that writes are slowed, however fast they come.
+const WRITES: u64 = 1_152_000;
+/// Writes a second that a tenant is sold at least: the paper's. At fewer the page that every sync of the log takes would be most of the load.
+const WCU_MIN: u64 = 3_000;
 /// Steps of a sparkline.
 const STEPS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
@@ -53,7 +68,7 @@ impl Demo {
     pub fn run(self) -> Result<()> {
         let args = Shortage {
             partitions: self.tenants,
-            wcu: WCU,
+            wcu: writes_per_sec(self.seconds),
             rcu: 0,
             item_bytes: 1024,
             preload_items: 2_000_000,
@@ -108,6 +123,11 @@ impl Demo {
         println!("\n{}", verdict(&results?));
         Ok(())
     }
+}
+
+/// Writes a second that each tenant sends, before they are scaled, so that the demo shows the same in so many seconds.
+fn writes_per_sec(seconds: u64) -> u64 {
+    (WRITES / seconds).max(WCU_MIN)
 }
 
 /// Lets SIGINT and SIGTERM end the children: what they were asked fails then, and everything is tidied as after any failure.
@@ -183,7 +203,8 @@ impl Live {
         let runs = second.l0.iter().max().copied().unwrap_or(0);
         let recent: String = self.p99.iter().rev().take(24).rev().map(|&us| step(us)).collect();
         let p99 = table::time(second.write_us[1]);
-        self.bar.set_message(format!("p99 {p99:>8} {recent}  late {late:>3} %  level 0 {runs:>2} runs"));
+        let parts = [format!("p99 {p99:>8}"), format!("late {late:>3} %"), format!("level 0 {runs:>2} runs"), recent];
+        self.bar.set_message(fit(&parts));
         self.bar.inc(1);
         if !self.is_terminal && self.seconds.is_multiple_of(10) {
             let title = title(&self.name);
@@ -218,6 +239,11 @@ fn verdict(results: &[Measured]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn however_short_the_demo_is_as_much_is_written() {
+        assert_eq!([20, 60, 120, 384, 3600].map(writes_per_sec), [57_600, 19_200, 9_600, 3_000, 3_000]);
+    }
 
     #[test]
     fn a_sparkline_rises_with_every_factor_of_four() {

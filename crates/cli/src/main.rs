@@ -1,8 +1,13 @@
 //! The one binary: weir.
 
+use std::any::TypeId;
+use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::builder::{PathBufValueParser, TypedValueParser};
+use clap::error::ErrorKind;
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 mod bench;
 mod calibrate;
@@ -10,6 +15,7 @@ mod check;
 mod completions;
 mod demo;
 mod operate;
+mod repair;
 mod serve;
 mod top;
 mod units;
@@ -34,22 +40,24 @@ enum Command {
     Tenant(operate::tenant::Tenant),
     /// Show what the tenants do right now
     Top(top::Top),
-    /// Explain why a tenant is served as it is
+    /// Explain what a tenant's requests wait for, and why
     Why(operate::why::Why),
     /// Copy a tenant into a directory while it is served
     Backup(operate::backup::Backup),
-    /// Make a new tenant of a backup
+    /// Make a new tenant from a backup
     Restore(operate::restore::Restore),
-    /// Verify every checksum, order and invariant of a directory, off line
+    /// Look for damage in the data directory of a server that is not running
     Check(check::Check),
-    /// Measure what the disk can do, for the gates
+    /// Repair a data directory that the server refuses to open
+    Repair(repair::Repair),
+    /// Measure how fast the disk is, so that a server knows what it has to share out
     Calibrate(calibrate::Calibrate),
-    /// Measure Weir, next to a peer where one is named
+    /// Measure Weir on this machine, and RocksDB or Redis beside it
     Bench(bench::Bench),
     Demo(demo::Demo),
-    /// Live through power cuts, failing disks and kills
+    /// Try Weir in simulated time: power cuts, failing disks, disks sold too often; and kill real servers
     Sim(weir_sim::command::Sim),
-    /// Print the shell's completions for weir
+    /// Print a script that completes weir's commands in your shell
     Completions(completions::Completions),
 }
 
@@ -59,13 +67,53 @@ A first session:
   redis-cli SET greeting hello   in another terminal; any Redis client is a client
   weir tenant create shop        another tenant, with a secret of its own
   weir top                       who does what
-  weir demo                      three minutes that show what it is for
+  weir demo                      two stores side by side on a disk that is too slow for both
   weir COMMAND --help            what a command does, with examples
 
 docs/operations.md is for whoever runs it, docs/config.md for what can be set.";
 
+/// `command`, and all below it, taking paths of this machine where it takes paths: see [`weir_io::local_path`].
+fn with_local_paths(command: clap::Command) -> clap::Command {
+    let local = |arg: clap::Arg| match arg.get_value_parser().type_id() == TypeId::of::<PathBuf>() {
+        true => arg.value_parser(PathBufValueParser::new().try_map(weir_io::local_path)),
+        false => arg,
+    };
+    command.mut_args(local).mut_subcommands(with_local_paths)
+}
+
+/// What the arguments ask for. Otherwise says what is wrong with them, and ends the process.
+fn parse() -> Cli {
+    let mut command = with_local_paths(Cli::command());
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    let matches = command.try_get_matches_from_mut(&arguments);
+    matches.and_then(|mut matches| Cli::from_arg_matches_mut(&mut matches)).unwrap_or_else(|error| {
+        if error.kind() == ErrorKind::InvalidSubcommand {
+            // A command that does not exist is answered with those that do.
+            eprintln!("{}", choices(&command, &arguments));
+        }
+        error.exit()
+    })
+}
+
+/// The commands that there are where `arguments` have got to, a line each.
+fn choices(command: &clap::Command, arguments: &[OsString]) -> String {
+    let (mut reached, mut path) = (command, command.get_name().to_owned());
+    for argument in arguments.iter().skip(1) {
+        if let Some(next) = argument.to_str().and_then(|name| reached.find_subcommand(name)) {
+            reached = next;
+            path = format!("{path} {}", next.get_name());
+        }
+    }
+    let shown = reached.get_subcommands().filter(|one| !one.is_hide_set());
+    let line = |one: &clap::Command| {
+        let about = one.get_about().map(ToString::to_string).unwrap_or_default();
+        format!("  {:<12} {}", one.get_name(), about.lines().next().unwrap_or_default())
+    };
+    format!("{path} COMMAND, where COMMAND is one of\n{}\n", shown.map(line).collect::<Vec<_>>().join("\n"))
+}
+
 fn main() -> ExitCode {
-    let result = match Cli::parse().command {
+    let result = match parse().command {
         Command::Serve(serve) => serve.run(),
         Command::Tenant(tenant) => tenant.run(),
         Command::Top(top) => top.run(),
@@ -73,6 +121,7 @@ fn main() -> ExitCode {
         Command::Backup(backup) => backup.run(),
         Command::Restore(restore) => restore.run(),
         Command::Check(check) => check.run(),
+        Command::Repair(repair) => repair.run(),
         Command::Calibrate(calibrate) => calibrate.run(),
         Command::Bench(bench) => bench.run(),
         Command::Demo(demo) => demo.run(),
@@ -84,6 +133,82 @@ fn main() -> ExitCode {
         Err(error) => {
             eprintln!("weir: {error}");
             ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is said to `words` that are wrong.
+    fn refused(words: &str) -> (ErrorKind, String) {
+        let arguments: Vec<OsString> = words.split(' ').map(Into::into).collect();
+        let mut command = with_local_paths(Cli::command());
+        let error = command.try_get_matches_from_mut(&arguments).expect_err(words);
+        (error.kind(), error.to_string() + &choices(&command, &arguments))
+    }
+
+    #[test]
+    fn no_option_takes_an_address_for_a_path() {
+        Cli::command().debug_assert();
+        for words in [
+            "weir backup shop --to s3://bucket/shop",
+            "weir backup --verify s3://bucket/shop",
+            "weir restore https://host/shop --as copy",
+            "weir serve --dir s3://bucket",
+            "weir serve --config https://host/weir.toml",
+            "weir serve --record-traffic s3://bucket/week.csv",
+            "weir check file:///srv/weir",
+            "weir demo --dir s3://bucket",
+            "weir calibrate s3://bucket",
+            "weir bench engine --json s3://bucket/x",
+            "weir bench shortage --dir s3://bucket",
+            "weir sim kill9 --dir s3://bucket",
+            "weir sim trace --record s3://bucket/x.csv",
+            "weir why shop --replay s3://bucket/x",
+        ] {
+            let (kind, said) = refused(words);
+            assert_eq!(kind, ErrorKind::ValueValidation, "{words}: {said}");
+            assert!(said.contains("of this machine") && said.contains("give a path"), "{words}: {said}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_command_or_profile_is_answered_with_those_that_there_are() {
+        for (words, named) in
+            [("weir srve", "serve  "), ("weir sim nonsense", "shortage  "), ("weir bench x", "engine  ")]
+        {
+            let (kind, said) = refused(words);
+            assert!(kind == ErrorKind::InvalidSubcommand && said.contains(named), "{words}: {said}");
+            assert!(!said.contains("scenario-child"), "{said}");
+        }
+        for words in ["weir sim shortage --profile rocksdb,none", "weir bench waves --profile none"] {
+            let (_, said) = refused(words);
+            let all = weir_node::Profile::NAMES;
+            assert!(all.iter().all(|name| said.contains(name)), "{words}: {said}");
+        }
+    }
+
+    #[test]
+    fn the_help_has_a_line_for_every_profile_and_scenario() {
+        let mut command = Cli::command();
+        let mut help = |path: &[&str]| {
+            let reached = path.iter().fold(&mut command, |at, name| at.find_subcommand_mut(name).expect("a command"));
+            reached.render_long_help().to_string()
+        };
+        for path in [["sim", "shortage"], ["sim", "surge"], ["sim", "waves"], ["sim", "trace"], ["bench", "shortage"]] {
+            let said = help(&path);
+            for profile in weir_node::Profile::ALL {
+                let line = format!("{}:", profile.name());
+                let line = said.lines().find(|text| text.trim_start_matches([' ', '-']).starts_with(&line));
+                assert!(line.is_some_and(|line| line.contains(profile.about())), "{path:?} {profile}: {said}");
+            }
+        }
+        let said = help(&["sim"]);
+        for scenario in ["shortage", "surge", "waves", "trace", "kill9", "crash"] {
+            let line = said.lines().find(|line| line.trim_start().starts_with(scenario)).expect(scenario);
+            assert!(line.trim_start().len() > scenario.len() + 10, "{line}");
         }
     }
 }

@@ -1,11 +1,25 @@
 //! Bytes, as people write and read them.
 
-/// What `text` means: digits, and perhaps a unit such as `MiB` or `GB`. `None` if it means nothing.
-pub fn read_bytes(text: &str) -> Option<u64> {
+/// Bare numbers below this are taken for a mistake, unless they are 0: whoever wrote `100` meant megabytes.
+pub const BARE_BYTES_MIN: u64 = 1_000_000;
+
+/// Why a text is no number of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoBytes {
+    /// It means nothing.
+    Unknown,
+    /// It is this small number, without a unit.
+    NoUnit(u64),
+}
+
+/// What `text` means: digits and a unit such as `MiB` or `GB`, or bytes by the million.
+pub fn read_bytes(text: &str) -> Result<u64, NoBytes> {
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-    let number: u64 = text[..digits].parse().ok()?;
+    let number: u64 = text[..digits].parse().map_err(|_| NoBytes::Unknown)?;
     let unit: u64 = match text[digits..].trim() {
-        "" | "B" => 1,
+        "" if number == 0 || number >= BARE_BYTES_MIN => 1,
+        "" => return Err(NoBytes::NoUnit(number)),
+        "B" => 1,
         "KiB" => 1 << 10,
         "MiB" => 1 << 20,
         "GiB" => 1 << 30,
@@ -13,24 +27,30 @@ pub fn read_bytes(text: &str) -> Option<u64> {
         "kB" | "KB" => 1_000,
         "MB" => 1_000_000,
         "GB" => 1_000_000_000,
-        _ => return None,
+        "TB" => 1_000_000_000_000,
+        _ => return Err(NoBytes::Unknown),
     };
-    number.checked_mul(unit)
+    number.checked_mul(unit).ok_or(NoBytes::Unknown)
 }
 
 /// The same for an option of a command.
 pub fn parse_bytes(text: &str) -> Result<u64, String> {
-    read_bytes(text).ok_or_else(|| "a number of bytes, such as 1000000, 64MiB or 10GB".to_owned())
+    read_bytes(text).map_err(|problem| match problem {
+        NoBytes::NoUnit(number) => {
+            format!("{number} of what? Write {number}MiB, {number}GiB, or {number}B for bytes")
+        }
+        NoBytes::Unknown => "a number of bytes, such as 64MiB, 10GB or 1000000".to_owned(),
+    })
 }
 
 /// `count` with a unit, in about four characters.
 pub fn bytes(count: u64) -> String {
-    scaled(count, 1024, &["B", "KiB", "MiB", "GiB", "TiB"])
+    scaled(count, 1024, &["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"])
 }
 
 /// `count` with a metric prefix, in about four characters.
 pub fn number(count: u64) -> String {
-    scaled(count, 1000, &["", "k", "M", "G", "T"])
+    scaled(count, 1000, &["", "k", "M", "G", "T", "P", "E"])
 }
 
 fn scaled(count: u64, step: u64, units: &[&str]) -> String {
@@ -53,11 +73,22 @@ mod tests {
     fn both_ways() {
         assert_eq!((bytes(0), bytes(1023), bytes(1536)), ("0 B".into(), "1023 B".into(), "1.5 KiB".into()));
         assert_eq!((bytes(250 << 20), number(12_345)), ("250 MiB".into(), "12.3k".into()));
-        assert_eq!(number(u64::MAX), "18446744T");
+        assert_eq!((number(u64::MAX), bytes(u64::MAX)), ("18.4E".into(), "16.0 EiB".into()));
+        let read = |text| read_bytes(text);
+        assert_eq!(["10GiB", "7 MB", "5 B", "0"].map(read), [Ok(10 << 30), Ok(7_000_000), Ok(5), Ok(0)]);
+        assert_eq!((read("5"), read("1000000")), (Err(NoBytes::NoUnit(5)), Ok(1_000_000)));
+        assert_eq!(["", "GB", "99999999 TiB", "5 parsecs"].map(read), [Err(NoBytes::Unknown); 4]);
+    }
+
+    #[test]
+    fn a_small_number_without_a_unit_is_asked_about() {
         assert_eq!(
-            (read_bytes("10GiB"), read_bytes("7 MB"), read_bytes("5")),
-            (Some(10 << 30), Some(7_000_000), Some(5))
+            ["0", "1000000", "100B", "100 MB"].map(parse_bytes),
+            [Ok(0), Ok(1_000_000), Ok(100), Ok(100_000_000)]
         );
-        assert_eq!((read_bytes(""), read_bytes("GB"), read_bytes("99999999 TiB")), (None, None, None));
+        for (text, hint) in [("100", "100MiB"), ("64", "64B for bytes"), ("ten", "64MiB")] {
+            let error = parse_bytes(text).expect_err(text);
+            assert!(error.contains(hint), "{error}");
+        }
     }
 }

@@ -99,7 +99,7 @@ fn the_door_for_operators_shows_what_happened() {
         "weir_connections 1",
         "weir_writes_total 1",
         "weir_device_bytes_total{class=\"log\",direction=\"write\"} ",
-        "# EOF",
+        "# TYPE weir_commands_total counter",
     ] {
         assert!(metrics.contains(line), "{line} in\n{metrics}");
     }

@@ -41,8 +41,13 @@ fn bucket(nanos: u64) -> usize {
     (1 + 4 * power as usize + quarter as usize).min(BUCKETS - 1)
 }
 
+/// The lower end of a bucket, in microseconds.
+pub(crate) fn lower_micros(bucket: usize) -> u64 {
+    bucket.checked_sub(1).map_or(0, upper_micros)
+}
+
 /// The upper end of a bucket, in microseconds.
-fn upper_micros(bucket: usize) -> u64 {
+pub(crate) fn upper_micros(bucket: usize) -> u64 {
     let Some(bucket) = bucket.checked_sub(1) else { return 1 };
     ((5 + bucket as u64 % 4) << (bucket / 4)).div_ceil(4)
 }

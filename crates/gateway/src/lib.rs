@@ -8,6 +8,7 @@ pub mod auth;
 pub mod heavy;
 pub mod latency;
 pub mod listener;
+mod notices;
 mod pool;
 pub mod resp;
 mod server;

@@ -19,8 +19,10 @@ use tokio::sync::mpsc;
 use weir_io::real::{be_nice, be_prompt};
 use weir_io::{BoxFuture, Clock, Nanos, sleep_until};
 
-use crate::auth::Doorman;
+use crate::auth::account::TenantConnections;
+use crate::auth::{Doorman, Refusal};
 use crate::heavy::ProcessorUse;
+use crate::notices::{Notice, What};
 use crate::resp::client::Client;
 use crate::resp::connection::{self, Moving, Place};
 use crate::resp::slow_replies::SlowReply;
@@ -70,6 +72,12 @@ pub struct Gateway<S: Store> {
 /// What a gateway counts, for the metrics.
 pub struct Observer<S: Store>(Arc<Server<S>>);
 
+impl<S: Store> Clone for Observer<S> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
 impl<S: Store> Observer<S> {
     /// Open connections.
     pub fn connections(&self) -> u64 {
@@ -94,6 +102,26 @@ impl<S: Store> Observer<S> {
     /// Of one tenant: the last replies that its clients waited long for, the newest first.
     pub fn slow_replies(&self, tenant: u32) -> Vec<SlowReply> {
         self.0.accounts.slow_replies(tenant)
+    }
+
+    /// Of one tenant: its connections.
+    pub fn tenant_connections(&self, tenant: u32) -> TenantConnections {
+        self.0.accounts.connections_of(tenant)
+    }
+
+    /// Of every tenant that was here: its connections.
+    pub(crate) fn connections_by_tenant(&self) -> Vec<(Arc<str>, TenantConnections)> {
+        self.0.accounts.connections()
+    }
+
+    /// Replies by how long they took, of those `count` tenants that used most of the threads.
+    pub(crate) fn busiest_latencies(&self, count: usize) -> Vec<(Arc<str>, Vec<u64>)> {
+        self.0.accounts.busiest_latencies(count)
+    }
+
+    /// Logins refused, by [`Refusal::REASONS`].
+    pub(crate) fn logins_refused(&self) -> [u64; Refusal::REASONS.len()] {
+        self.0.logins_refused.each_ref().map(|count| count.load(Ordering::Relaxed))
     }
 
     pub(crate) fn totals(&self) -> Totals {
@@ -203,6 +231,8 @@ async fn accept<S: Store>(server: &Arc<Server<S>>, listener: &TcpListener, arriv
         let local = stream.local_addr().unwrap_or(peer);
         let Some(client) = server.clients.admit(peer, local, server.second(), server.settings.connections_max) else {
             server.stats.refused.fetch_add(1, Ordering::Relaxed);
+            let notice = Notice { what: What::NodeFull, tenant: None, address: Some(peer.ip()) };
+            server.notices.tell(notice, server.clock.now());
             refuse(&stream);
             continue;
         };
@@ -233,6 +263,7 @@ async fn sweep<S: Store>(server: &Arc<Server<S>>, began: Nanos) {
         server.accounts.sweep(now, &server.stats.judge_threads());
         let cut = server.clients.sweep(server.tick(), &server.settings.patience);
         server.stats.cut.fetch_add(cut as u64, Ordering::Relaxed);
+        server.notices.sweep(now);
     }
 }
 
@@ -307,7 +338,11 @@ fn start_thread<S: Store>(
                                 let now = thread.clock.now();
                                 turns.begin_turn(now);
                                 thread.stats.thread(place.index).busy.read(now, || thread.clock.processor_time());
-                                served.as_mut().poll(cx)
+                                let polled = served.as_mut().poll(cx);
+                                if polled.is_pending() {
+                                    turns.end_turn(&thread, place.index);
+                                }
+                                polled
                             })
                             .await;
                             if let Some(moving) = moving

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use weir_io::{Clock, Rng};
+use weir_io::{Clock, Nanos, Rng};
 
-use crate::auth::Doorman;
 use crate::auth::account::Accounts;
 use crate::auth::places::Places;
+use crate::auth::{Doorman, Refusal};
+use crate::notices::Notices;
 use crate::resp::client::{Clients, Patience};
 use crate::resp::connection::Place;
 use crate::resp::frame::Limits;
@@ -63,6 +64,9 @@ pub(crate) struct Server<S: Store> {
     pub(crate) settings: Settings,
     pub(crate) clients: Clients,
     pub(crate) stats: Stats,
+    pub(crate) notices: Notices,
+    /// By reason, in the order of [`Refusal::REASONS`].
+    pub(crate) logins_refused: [AtomicU64; Refusal::REASONS.len()],
     /// Of strangers: nobody sees it.
     pub(crate) slowlog: Slowlog,
     /// Of strangers: there is none.
@@ -71,8 +75,8 @@ pub(crate) struct Server<S: Store> {
     pub(crate) port: u16,
     /// Forty hexadecimal digits that name this run, for `INFO`.
     pub(crate) run_id: String,
-    /// Wall clock at the start, in milliseconds since 1970.
-    pub(crate) started_ms: u64,
+    /// When it began, on its clock.
+    pub(crate) started: Nanos,
     /// Whole seconds since the start in which clients could be served, counted by the sweeps: a clock that costs a load.
     second: AtomicU64,
     /// Of the threads for short requests, how many serve.
@@ -84,8 +88,8 @@ pub(crate) struct Server<S: Store> {
 
 impl<S: Store> Server<S> {
     pub(crate) fn new(doorman: Arc<dyn Doorman<S>>, clock: Arc<dyn Clock>, settings: Settings, port: u16) -> Self {
-        let started_ms = clock.unix_ms();
-        let mut rng = Rng::new(started_ms ^ u64::from(std::process::id()) << 44);
+        let started = clock.now();
+        let mut rng = Rng::new(clock.unix_ms() ^ u64::from(std::process::id()) << 44);
         let run_id = (0..3).map(|_| format!("{:016x}", rng.next_u64())).collect::<String>()[..40].to_owned();
         Self {
             doorman,
@@ -93,12 +97,14 @@ impl<S: Store> Server<S> {
             clock,
             clients: Clients::default(),
             stats: Stats::new(settings.places().count()),
+            notices: Notices::default(),
+            logins_refused: Default::default(),
             slowlog: Slowlog::default(),
             pause: Pause::default(),
             settings,
             port,
             run_id,
-            started_ms,
+            started,
             second: AtomicU64::new(0),
             serving: AtomicUsize::new(1),
             draining: AtomicBool::new(false),

@@ -1,5 +1,4 @@
 //! The operators' API over a real socket, with a node that only remembers what it was told.
-#![allow(clippy::disallowed_methods, missing_docs, reason = "tests talk over sockets")]
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -30,6 +29,10 @@ impl Operator for Fake {
         vec![shop()]
     }
 
+    fn sold(&self) -> wire::Sold {
+        wire::Sold::default()
+    }
+
     fn tenant(&self, name: &str) -> Result<wire::Tenant, Refusal> {
         if name == "shop" { Ok(shop()) } else { Err(Refusal::new(Reason::NotFound, format!("no tenant `{name}`"))) }
     }
@@ -37,13 +40,13 @@ impl Operator for Fake {
     fn create(&self, order: wire::NewTenant) -> Doing<wire::Changed> {
         let answer = match order.name.as_str() {
             "shop" => Err(Refusal::new(Reason::Conflict, "there is a shop")),
-            _ => Ok(wire::Changed { tenant: shop(), secret: Some("told-once".into()) }),
+            _ => Ok(wire::Changed { tenant: shop(), secret: Some("told-once".into()), sold: wire::Sold::default() }),
         };
         self.told(format!("create {} {:?} {:?}", order.name, order.partitions, order.settings.rcu), answer)
     }
 
     fn alter(&self, name: String, change: wire::Change) -> Doing<wire::Changed> {
-        let answer = Ok(wire::Changed { tenant: shop(), secret: None });
+        let answer = Ok(wire::Changed { tenant: shop(), secret: None, sold: wire::Sold::default() });
         self.told(format!("alter {name} {:?}", change.settings.suspended), answer)
     }
 
@@ -65,7 +68,11 @@ impl Operator for Fake {
 
     fn why(&self, _: &str, when: When) -> Result<wire::Why, Refusal> {
         let why = Some(format!("normal: {when:?}"));
-        Ok(wire::Why { partitions: vec![wire::PartitionWhy { partition: 7, why }], slow_replies: Vec::new() })
+        Ok(wire::Why {
+            felt: String::new(),
+            partitions: vec![wire::PartitionWhy { partition: 7, why }],
+            slow_replies: Vec::new(),
+        })
     }
 
     fn recording(&self) -> Doing<String> {

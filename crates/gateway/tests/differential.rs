@@ -1,16 +1,13 @@
 //! The same commands to Weir and to a redis-server: the replies must be the same bytes.
 //!
 //! Skipped, with a message, where no `redis-server` is installed.
-#![allow(clippy::disallowed_methods, missing_docs, reason = "a test starts the process that it compares with")]
-
-mod support;
 
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use support::random::{KEYS, random_command};
-use support::{Client, Running};
+use crate::support::random::{KEYS, random_command};
+use crate::support::{Client, Running};
 use weir_io::Rng;
 
 struct Redis {

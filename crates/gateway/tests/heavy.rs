@@ -1,10 +1,7 @@
 //! Who is served by which threads, while a tenant takes more than a quarter of one from others.
-#![allow(clippy::disallowed_methods, missing_docs, reason = "tests talk over real sockets")]
 
-mod support;
-
-use support::tenants::{Keys, connect, read_for, start_open};
-use support::{Client, Running, TestClock};
+use crate::support::tenants::{Keys, connect, read_for, start_open};
+use crate::support::{Client, Running, TestClock};
 use weir_gateway::Settings;
 
 /// One of each kind.
@@ -23,6 +20,28 @@ fn pass_a_second(weir: &Running, keys: &Keys, eve: &mut Client) {
     while weir.seconds() == before {
         std::thread::yield_now();
     }
+}
+
+#[test]
+fn every_turn_of_a_long_command_is_booked() {
+    let clock = TestClock::new();
+    clock.freeze();
+    let (weir, keys) = start_open(&clock, threads());
+    let (mut default, mut bob, mut eve) = (weir.connect(), connect(&weir, "bob"), connect(&weir, "eve"));
+    let words = |from| (from..from + 1000).flat_map(|i| [format!("key-{i:05}"), "v".to_owned()]);
+    for from in (0..20_000).step_by(1000) {
+        let mset: Vec<String> = std::iter::once("MSET".to_owned()).chain(words(from)).collect();
+        assert_eq!(bob.ask(&mset), b"+OK\r\n");
+    }
+    pass_a_second(&weir, &keys, &mut eve);
+    // Twenty pages and more, of 20 ms each.
+    keys.tenants["bob"].1.read_nanos.store(20 * MILLISECOND, std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(bob.say("DBSIZE"), ":20000\r\n");
+    assert_eq!(bob.say("PING"), "+PONG\r\n");
+    assert_eq!(default.say("PING"), "+PONG\r\n");
+    pass_a_second(&weir, &keys, &mut eve);
+    let used = &weir.processor_use()[&3];
+    assert!(used.nanos >= 400 * MILLISECOND && used.is_heavy, "{used:?}");
 }
 
 #[test]

@@ -6,9 +6,6 @@
 //!
 //! Half of the commands are of [`random_command`], half are made from the table of commands: a new one is asked without a word here.
 //! `WEIR_COMMANDS` of them (6,000) from `WEIR_SEED` (0); the run of ten million is in docs/testing.md.
-#![allow(clippy::disallowed_methods, missing_docs, reason = "tests talk over real sockets and show how far they are")]
-
-mod support;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,10 +13,10 @@ use std::sync::{Arc, Mutex};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use support::random::{KEYS, random_command};
-use support::table::{WORDS, subcommands};
-use support::world::{TOKEN, World};
-use support::{Client, encode, well_formed};
+use crate::support::random::{KEYS, random_command};
+use crate::support::table::{WORDS, subcommands};
+use crate::support::world::{TOKEN, World};
+use crate::support::{Client, encode, well_formed};
 use weir_gateway::Settings;
 use weir_gateway::resp::table::COMMANDS;
 use weir_io::{Clock, Nanos, Rng};
@@ -131,6 +128,8 @@ impl Side {
                 .collect();
             bytes.extend(encode(&words));
         }
+        // In a transaction all of it would be refused.
+        bytes.extend(encode(&["DISCARD"]));
         bytes.extend(encode(&[b"AUTH", tenant.as_bytes(), TOKEN]));
         for line in [&["CLIENT", "REPLY", "ON"][..], &["CLIENT", "UNPAUSE"], &["ECHO", END]] {
             bytes.extend(encode(line));
@@ -173,7 +172,7 @@ impl Tenant {
         assert_eq!(is_closed, is_closed_alone, "{} was cut off after {:?}", self.name, self.asked);
         assert_eq!(shared.len(), alone.len(), "{}: replies to {:?}", self.name, self.asked);
         if !is_closed && self.asked.last().is_some_and(|command| !is_about_connection(command)) {
-            assert_eq!(shared.len(), self.asked.len() + 3, "{}: a reply for each of {:?}", self.name, self.asked);
+            assert_eq!(shared.len(), self.asked.len() + 4, "{}: a reply for each of {:?}", self.name, self.asked);
         }
         for (index, (shared, alone)) in shared.iter().zip(&alone).enumerate() {
             let command = self.asked.get(index).map_or(&[][..], |command| command);

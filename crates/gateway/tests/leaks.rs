@@ -4,15 +4,12 @@
 //! Two servers at the same frozen moment: in one, Ada has data, names, cursors and slow commands; in the other she has never been
 //! there, and Eve has her connections. Bob asks both the same, with Ada's names in every place. He is answered the same, byte
 //! for byte, and nothing that only Ada knows is in it.
-#![allow(clippy::disallowed_methods, missing_docs, reason = "tests talk over real sockets")]
-
-mod support;
 
 use std::sync::Arc;
 
-use support::table::{WORDS, subcommands};
-use support::tenants::{connect, start_at};
-use support::{Client, Running, TestClock, encode};
+use crate::support::table::{WORDS, subcommands};
+use crate::support::tenants::{connect, start_at};
+use crate::support::{Client, Running, TestClock, encode};
 use weir_gateway::Settings;
 use weir_gateway::resp::table::COMMANDS;
 use weir_io::Rng;
@@ -48,7 +45,7 @@ impl Side {
         let words = |text: &str| encode(&text.split(' ').collect::<Vec<_>>());
         let before =
             ["AUTH bob bob-secret", "HELLO 2", "SELECT 0", "CLIENT REPLY ON", "CLIENT UNPAUSE", "ECHO <begin>"];
-        let after = ["AUTH bob bob-secret", "CLIENT REPLY ON", "ECHO <end>"];
+        let after = ["DISCARD", "AUTH bob bob-secret", "CLIENT REPLY ON", "ECHO <end>"];
         let mut bytes: Vec<u8> = before.iter().flat_map(|line| words(line)).collect();
         bytes.extend(encode(question));
         bytes.extend(after.iter().flat_map(|line| words(line)));

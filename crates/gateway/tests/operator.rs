@@ -1,12 +1,9 @@
 //! Orders of operators, carried out on a real node.
-#![allow(clippy::disallowed_methods, missing_docs, reason = "tests use the machine")]
-
-mod support;
 
 use std::sync::Arc;
 
-use support::world::World;
-use weir_gateway::admin::node::{Clients, DoorCounts, NodeOperator, SlowReply};
+use crate::support::world::World;
+use weir_gateway::admin::node::{Clients, DoorCounts, NodeOperator, SlowReply, TenantConnections};
 use weir_gateway::admin::operator::Operator;
 use weir_gateway::admin::wire::{Change, Settings};
 use weir_gateway::auth::slow::SlowHash;
@@ -22,6 +19,10 @@ impl Clients for Nobody {
 
     fn slow_replies(&self, _: u32) -> Vec<SlowReply> {
         Vec::new()
+    }
+
+    fn connections(&self, _: u32) -> TenantConnections {
+        TenantConnections::default()
     }
 }
 

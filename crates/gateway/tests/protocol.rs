@@ -1,13 +1,10 @@
 //! The gateway over loopback: what a client may rely on beside the replies themselves.
-#![allow(clippy::disallowed_methods, missing_docs, reason = "tests talk over real sockets")]
-
-mod support;
 
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use support::{Running, TestClock, encode};
+use crate::support::{Running, TestClock, encode};
 use weir_gateway::auth::OpenDoor;
 use weir_gateway::resp::frame::Limits;
 use weir_gateway::{Patience, Settings};

@@ -1,9 +1,6 @@
 //! Capacity units over loopback: what is charged, who waits, who is refused, and who notices.
-#![allow(clippy::disallowed_methods, missing_docs, reason = "tests talk over real sockets")]
 
-mod support;
-
-use support::{Client, Running, encode};
+use crate::support::{Client, Running, encode};
 use weir_gateway::Settings;
 use weir_node::{OnLimit, Unit, UnitLimits};
 

@@ -1,14 +1,11 @@
 //! Secrets: what is right, what a guess costs and whom, and that nothing says what they are.
-#![allow(clippy::disallowed_methods, missing_docs, reason = "tests talk over real sockets")]
-
-mod support;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
+use crate::support::{MemoryStore, Running, TestClock};
 use futures_util::FutureExt;
-use support::{MemoryStore, Running, TestClock};
 use weir_gateway::Settings;
 use weir_gateway::auth::slow::{Busy, SlowHash};
 use weir_gateway::auth::{Directory, Doorman, Grant, Refusal, Secrets, Standing, Tenancy, secret};

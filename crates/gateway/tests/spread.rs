@@ -1,10 +1,7 @@
 //! Over how many threads connections are spread, as they have work for them.
-#![allow(clippy::disallowed_methods, missing_docs, reason = "tests talk over real sockets")]
 
-mod support;
-
-use support::TestClock;
-use support::tenants::{read_for, start_open};
+use crate::support::TestClock;
+use crate::support::tenants::{read_for, start_open};
 use weir_gateway::Settings;
 
 /// More than enough for the gateway to look.

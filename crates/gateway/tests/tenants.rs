@@ -1,13 +1,10 @@
 //! Several tenants behind one gateway, with secrets: who may say what before it is known who speaks, and what one tenant
 //! learns of another (nothing).
-#![allow(clippy::disallowed_methods, missing_docs, reason = "tests talk over real sockets")]
-
-mod support;
 
 use std::sync::atomic::Ordering;
 
-use support::tenants::{connect, start, start_at};
-use support::{PANIC_KEY, TestClock, encode};
+use crate::support::tenants::{connect, start, start_at};
+use crate::support::{PANIC_KEY, TestClock, encode};
 use weir_gateway::Settings;
 
 const NO_AUTH: &str = "-NOAUTH Authentication required.\r\n";

@@ -1,10 +1,7 @@
 //! What a client does not read keeps none of the memory in which all tenants' writes gather.
-#![allow(clippy::disallowed_methods, missing_docs, reason = "tests talk over real sockets")]
 
-mod support;
-
-use support::encode;
-use support::world::{World, name};
+use crate::support::encode;
+use crate::support::world::{World, name};
 use weir_io::Error;
 use weir_io::real::block_on;
 use weir_node::{OnLimit, TenantSettings, UnitLimits};

@@ -14,7 +14,7 @@
 ///     fn open(&self, path: &Path, options: OpenOptions, tag: Tag) -> Op<Arc<dyn File>> {
 ///         self.inner.open(path, OpenOptions { direct: false, ..options }, tag)
 ///     }
-///     forward_fs!(inner: rename, hard_link, remove, create_dir_all, remove_dir, list, sync_dir, lock);
+///     forward_fs!(inner: rename, hard_link, remove, create_dir_all, remove_dir, list, real_path, sync_dir, lock);
 /// }
 /// ```
 #[macro_export]
@@ -27,6 +27,7 @@ macro_rules! forward_fs {
     (@remove_dir $inner:ident) => { $crate::forward_fs!(@one remove_dir $inner ()); };
     (@sync_dir $inner:ident) => { $crate::forward_fs!(@one sync_dir $inner ()); };
     (@volume $inner:ident) => { $crate::forward_fs!(@one volume $inner std::sync::Arc<dyn $crate::Volume>); };
+    (@real_path $inner:ident) => { $crate::forward_fs!(@one real_path $inner std::path::PathBuf); };
     (@list $inner:ident) => { $crate::forward_fs!(@one list $inner Vec<$crate::DirEntry>); };
     (@lock $inner:ident) => {
         fn lock(&self, path: &std::path::Path) -> $crate::Op<Box<dyn $crate::FsLock>> {
@@ -52,6 +53,7 @@ macro_rules! forward_file {
     (@read_at $inner:ident) => { $crate::forward_file!(@data read_at $inner); };
     (@write_at $inner:ident) => { $crate::forward_file!(@data write_at $inner); };
     (@allocate $inner:ident) => { $crate::forward_file!(@size allocate $inner); };
+    (@reserve $inner:ident) => { $crate::forward_file!(@size reserve $inner); };
     (@set_len $inner:ident) => { $crate::forward_file!(@size set_len $inner); };
     (@sync $inner:ident) => {
         fn sync(&self, tag: $crate::Tag) -> $crate::Op<()> {

@@ -1,6 +1,6 @@
 //! `Fs` and `File`: the door itself.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::{AlignedBuf, Error, ErrorKind, Op, Tag};
@@ -74,6 +74,11 @@ pub trait Fs: Send + Sync + 'static {
     fn list(&self, path: &Path, tag: Tag) -> Op<Vec<DirEntry>>;
     /// Makes the names in a directory durable.
     fn sync_dir(&self, path: &Path, tag: Tag) -> Op<()>;
+    /// Where `path` really is: absolute, every symbolic link followed. Parts that are not there yet stay as they are. A file system without
+    /// links and without a working directory has nothing to follow.
+    fn real_path(&self, path: &Path, _tag: Tag) -> Op<PathBuf> {
+        Op::ready(Ok(path.to_path_buf()))
+    }
     /// The whole file system that `path` is on. Ask before anything is written that it shall vouch for: it reports what went wrong
     /// since then.
     ///
@@ -114,6 +119,13 @@ pub trait File: Send + Sync {
     fn sync_begins(&self) {}
     /// Reserves space up to `len` and sets the length to it; new bytes read as zero.
     fn allocate(&self, len: u64, tag: Tag) -> Op<()>;
+    /// Reserves space for the first `len` bytes and leaves the length as it is: what is written there later needs no free space.
+    ///
+    /// # Errors
+    /// `NoSpace`: nothing was reserved. `Invalid` where the file system cannot reserve.
+    fn reserve(&self, _len: u64, _tag: Tag) -> Op<()> {
+        Op::ready(Err(Error::new(ErrorKind::Invalid, "reserve space for", "a file", "not possible here")))
+    }
     /// Cuts or extends the file to `len`.
     fn set_len(&self, len: u64, tag: Tag) -> Op<()>;
     /// The present length in bytes.

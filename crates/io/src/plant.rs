@@ -12,14 +12,27 @@ pub enum Plant {
     SnapshotBound,
     /// A value lives one millisecond too long.
     ExpiryOffByOne,
+    /// A table in which nothing lives is dropped although an older version of a key lives below.
+    DroppedTable,
     /// The checksum of a block is not looked at.
     ChecksumIgnored,
+    /// What the anchor of a partition says of log and tree is not looked at.
+    AnchorIgnored,
+    /// A read that finds a key expired does not delete it.
+    ExpiredLeft,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Plant; 4] =
-        [Plant::DroppedTombstone, Plant::SnapshotBound, Plant::ExpiryOffByOne, Plant::ChecksumIgnored];
+    pub const ALL: [Plant; 7] = [
+        Plant::DroppedTombstone,
+        Plant::SnapshotBound,
+        Plant::ExpiryOffByOne,
+        Plant::DroppedTable,
+        Plant::ChecksumIgnored,
+        Plant::AnchorIgnored,
+        Plant::ExpiredLeft,
+    ];
 }
 
 #[cfg(feature = "plant")]

@@ -23,14 +23,23 @@ pub enum Class {
     CompactL0 = 3,
     /// Compaction below the base level.
     CompactDeep = 4,
+    /// Compaction for the space of what is dead.
+    Reclaim = 5,
     /// Checks, backups, catalogue, opening: everything else.
-    Maintenance = 5,
+    Maintenance = 6,
 }
 
 impl Class {
     /// Every class, most urgent first.
-    pub const ALL: [Class; 6] =
-        [Class::Read, Class::Log, Class::Flush, Class::CompactL0, Class::CompactDeep, Class::Maintenance];
+    pub const ALL: [Class; 7] = [
+        Class::Read,
+        Class::Log,
+        Class::Flush,
+        Class::CompactL0,
+        Class::CompactDeep,
+        Class::Reclaim,
+        Class::Maintenance,
+    ];
 
     /// True for what a client waits for (FX-9: reads and log share one queue).
     pub const fn is_foreground(self) -> bool {
@@ -45,6 +54,7 @@ impl Class {
             Class::Flush => "flush",
             Class::CompactL0 => "l0",
             Class::CompactDeep => "deep",
+            Class::Reclaim => "reclaim",
             Class::Maintenance => "maintenance",
         }
     }

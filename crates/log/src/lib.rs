@@ -8,7 +8,8 @@
 //!
 //! - recovery gives back a *prefix* of what was appended: never a hole, never a record that was not written;
 //! - the prefix contains everything that was durable ([`SyncMode::Always`]: everything acknowledged);
-//! - a record that is damaged although it had been durable is an error naming file and offset, not a shorter log.
+//! - a record that is damaged although it had been durable is an error naming file and offset, not a shorter log. What had been durable is
+//!   said by marks behind it, and by a [`LogAnchor`] that is kept elsewhere.
 
 mod commit;
 mod log;
@@ -16,14 +17,16 @@ mod options;
 mod reader;
 pub mod record;
 mod recover;
+mod salvage;
 mod segment;
 mod state;
 mod stats;
 
 pub use commit::{Commit, Waiter};
 pub use log::{Log, OutsideSync, WriteAheadLog};
-pub use options::{LogOptions, SyncMode};
+pub use options::{LogAnchor, LogOptions, SyncMode};
 pub use recover::{Cut, Recovery, check};
-pub use segment::decode_segment_header;
+pub use salvage::{Salvage, copy_beginning, salvage};
+pub use segment::{SegmentHeader, decode_segment_header};
 pub use stats::LogStats;
 pub use weir_model::LogIndex;

@@ -59,13 +59,14 @@ struct Shared {
 }
 
 impl Log {
-    /// Opens the log in `dir` (made if missing), giving every record after `persisted` to `replay`, in order.
+    /// Opens the log in `dir`, giving every record after `persisted` to `replay`, in order.
     /// Where `replay` must wait (for room in memory), so does the recovery.
     ///
-    /// The first segment is made when somebody writes: whoever only reads costs no space, and a full disk is no error here.
+    /// The directory and the first segment are made when somebody writes: whoever only reads costs no space, and a full disk is no error here.
     ///
     /// # Errors
-    /// `Corruption` for a damaged record that had been durable, naming file and offset; what `replay` says; I/O.
+    /// `Corruption` for a damaged or missing record that had been durable, as the log itself or [`LogOptions::anchor`] knows, naming file
+    /// and offset; what `replay` says; I/O. Nothing is removed then.
     pub async fn open(
         fs: Arc<dyn Fs>,
         dir: &Path,
@@ -73,10 +74,7 @@ impl Log {
         persisted: LogIndex,
         replay: &mut (dyn FnMut(LogIndex, &[u8]) -> Op<()> + Send + Sync),
     ) -> Result<(Log, Recovery)> {
-        let tag = Tag::new(options.owner, Class::Log);
-        // Its name is made durable with the first segment: nothing can be lost before.
-        fs.create_dir_all(dir, tag).await?;
-        let found = recover::recover(&fs, dir, options.owner, persisted, replay).await?;
+        let found = recover::recover(&fs, dir, options.owner, options.anchor, persisted, replay).await?;
         let waiters = Arc::new(Waiters::default());
         let recovery = found.recovery.clone();
         let state = State::new(Arc::clone(&fs), dir.to_path_buf(), options, Arc::clone(&waiters), found);
@@ -98,10 +96,23 @@ impl Log {
         self.0.state.lock().wants_maintenance()
     }
 
+    /// Whether [`WriteAheadLog::truncate`] would remove or recycle anything.
+    pub fn would_truncate(&self, persisted: LogIndex) -> bool {
+        self.0.state.lock().would_truncate(persisted)
+    }
+
     /// Whether everything appended is known to be on the device.
     pub fn is_durable(&self) -> bool {
         let state = self.0.state.lock();
         state.durable() >= state.last()
+    }
+
+    /// Refuses appends with `error` from now on, until the log is [replaced](WriteAheadLog::replace): its owner knows that what is written
+    /// now might not last.
+    pub fn refuse(&self, error: Error) {
+        let mut state = self.0.state.lock();
+        let from = state.last() + 1;
+        state.fence(error, from);
     }
 
     /// Done when `index` has what the sync mode promises; often at once.

@@ -1,6 +1,7 @@
 //! The few choices a log has.
 
 use weir_io::{Owner, PAGE};
+use weir_model::LogIndex;
 
 /// When a commit is acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,6 +27,16 @@ impl SyncMode {
     }
 }
 
+/// What somebody else remembers of a log, durably: no file of the log can tell that it is an older copy of itself, or another
+/// log's. By default nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogAnchor {
+    /// A random number that was drawn when the log was made: every segment has it.
+    pub identity: u64,
+    /// Every record up to here was on the device. May lag behind.
+    pub durable: LogIndex,
+}
+
 /// How to open a log.
 #[derive(Clone, Copy, Debug)]
 pub struct LogOptions {
@@ -38,12 +49,14 @@ pub struct LogOptions {
     pub owner: Owner,
     /// A random number, different at every opening: no record of another log or another life has a valid checksum here.
     pub salt: u64,
+    /// What is known of it besides what its files say.
+    pub anchor: LogAnchor,
 }
 
 impl LogOptions {
     /// The defaults, for `owner`.
     pub fn new(owner: Owner, salt: u64) -> Self {
-        Self { sync: SyncMode::default(), segment_bytes: 64 << 20, owner, salt }
+        Self { sync: SyncMode::default(), segment_bytes: 64 << 20, owner, salt, anchor: LogAnchor::default() }
     }
 
     /// Size of the first segment after an opening, in bytes: most partitions write little before they sleep again, and in mode

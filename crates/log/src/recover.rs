@@ -3,15 +3,17 @@
 //! The records of all segments form a chain of indexes. Where it breaks, at the record that should be X, one of two things
 //! has happened. Either the machine was lost before X was durable (several writes are in flight, and the page cache is
 //! written back in any order, so valid records may well follow): the log ends before X. Or X was durable and is damaged:
-//! that is an error. The marks tell which: one behind the break that says "durable up to X or more" convicts.
+//! that is an error. The marks tell which: one behind the break that says "durable up to X or more" convicts. So does the
+//! [`LogAnchor`], which is kept elsewhere: it finds out a file that is missing, cut, or an older copy of itself, marks and all.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use futures_util::future::try_join_all;
-use weir_io::{Class, Error, Fs, Op, OpenOptions, Owner, PAGE, Result, Tag, Turn, yield_now};
+use weir_io::{Class, Error, ErrorKind, Fs, Op, OpenOptions, Owner, PAGE, Result, Tag, Turn, yield_now};
 use weir_model::LogIndex;
 
+use crate::options::LogAnchor;
 use crate::reader::Reader;
 use crate::record::{self, Decoded, Kind};
 use crate::segment::{self, HEADER_PAGE};
@@ -74,6 +76,7 @@ struct End {
 struct Recover<'a> {
     fs: &'a Arc<dyn Fs>,
     tag: Tag,
+    anchor: LogAnchor,
     persisted: LogIndex,
     replay: &'a mut (dyn FnMut(LogIndex, &[u8]) -> Op<()> + Send + Sync),
     recovery: Recovery,
@@ -92,12 +95,18 @@ struct Survey {
 }
 
 /// Reads the log in `dir`, which nobody may have open, and changes nothing: every checksum, the order of the records, and that
-/// none is missing after `persisted`.
+/// none is missing after `persisted` that `anchor` or the log itself calls durable.
 ///
 /// # Errors
 /// `Corruption` for a damaged record that had been durable, naming file and offset.
-pub async fn check(fs: &Arc<dyn Fs>, dir: &Path, owner: Owner, persisted: LogIndex) -> Result<Recovery> {
-    let survey = survey(fs, dir, owner, persisted, &mut |_, _| Op::ready(Ok(()))).await?;
+pub async fn check(
+    fs: &Arc<dyn Fs>,
+    dir: &Path,
+    owner: Owner,
+    anchor: LogAnchor,
+    persisted: LogIndex,
+) -> Result<Recovery> {
+    let survey = survey(fs, dir, owner, anchor, persisted, &mut |_, _| Op::ready(Ok(()))).await?;
     Ok(survey.found.recovery)
 }
 
@@ -105,11 +114,12 @@ pub(crate) async fn recover(
     fs: &Arc<dyn Fs>,
     dir: &Path,
     owner: Owner,
+    anchor: LogAnchor,
     persisted: LogIndex,
     replay: &mut (dyn FnMut(LogIndex, &[u8]) -> Op<()> + Send + Sync),
 ) -> Result<Found> {
     let tag = Tag::new(owner, Class::Log);
-    let Survey { found, unneeded, preparing } = survey(fs, dir, owner, persisted, replay).await?;
+    let Survey { found, unneeded, preparing } = survey(fs, dir, owner, anchor, persisted, replay).await?;
     // What was replayed may be in the page cache only. It must be durable before the first new record is, or a second
     // crash could leave a hole.
     let writable = OpenOptions { write: true, create_new: false, direct: false, dsync: false };
@@ -130,17 +140,22 @@ async fn survey(
     fs: &Arc<dyn Fs>,
     dir: &Path,
     owner: Owner,
+    anchor: LogAnchor,
     persisted: LogIndex,
     replay: &mut (dyn FnMut(LogIndex, &[u8]) -> Op<()> + Send + Sync),
 ) -> Result<Survey> {
     let tag = Tag::new(owner, Class::Log);
-    let names = fs.list(dir, tag).await?;
+    let names = match fs.list(dir, tag).await {
+        // It is made with the first segment.
+        Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
+        names => names?,
+    };
     let mut ids: Vec<u64> = names.iter().filter_map(|entry| segment::parse_name(&entry.name)).collect();
     ids.sort_unstable();
     let preparing = names.iter().any(|entry| entry.name == segment::PREPARING);
     let next_segment_id = ids.last().map_or(1, |id| id + 1);
     let recovery = Recovery { last: persisted, ..Recovery::default() };
-    let mut recover = Recover { fs, tag, persisted, replay, recovery, expected: None, turn: Turn::new() };
+    let mut recover = Recover { fs, tag, anchor, persisted, replay, recovery, expected: None, turn: Turn::new() };
 
     let (passed, candidates) = recover.candidates(dir, &ids).await?;
     let mut older = Vec::new();
@@ -148,6 +163,17 @@ async fn survey(
     unneeded.extend(recover.walk(&candidates, &mut older).await?);
     let Recover { mut recovery, expected, .. } = recover;
     recovery.last = recovery.last.max(expected.map_or(0, |expected| expected - 1));
+    if recovery.last < anchor.durable {
+        let message = format!(
+            "records up to {} were durable, but the log ends with record {}: a file is missing, cut, damaged, or an older \
+             copy of itself",
+            anchor.durable, recovery.last
+        );
+        return Err(match &recovery.end {
+            Some(end) => Error::corruption(&end.path, end.offset, message),
+            None => Error::corruption(dir, 0, message),
+        });
+    }
     let found = Found { recovery, older, next_segment_id, is_new: ids.is_empty() };
     Ok(Survey { found, unneeded, preparing })
 }
@@ -165,7 +191,7 @@ impl Recover<'_> {
         for &id in remaining.by_ref().rev() {
             let path = dir.join(segment::name(id));
             let mut reader = self.reader(&path).await?;
-            let seed = segment::check_header(&path, id, reader.bytes(0, PAGE).await?)?;
+            let seed = segment::check_header(&path, id, self.anchor.identity, reader.bytes(0, PAGE).await?)?;
             let first = match reader.decode(HEADER_PAGE, seed).await? {
                 Decoded::Record(record) => Some(record.index),
                 _ => None,
@@ -188,8 +214,11 @@ impl Recover<'_> {
             if let Some(first) = candidate.first
                 && first > self.expected.unwrap_or(self.persisted + 1)
             {
-                let message =
-                    format!("the log begins at record {first}, but the engine holds only up to {}", self.persisted);
+                let message = format!(
+                    "the log begins at record {first}, but the engine holds only up to {}: segments are missing, or the engine is an \
+                         older copy of itself",
+                    self.persisted
+                );
                 return Err(Error::corruption(&candidate.path, HEADER_PAGE, message));
             }
             let (end, allocated) = self.replay_segment(candidate).await?;

@@ -13,9 +13,9 @@ use crate::record;
 pub(crate) const HEADER_PAGE: u64 = PAGE as u64;
 
 const MAGIC: &[u8; 8] = b"WEIRLOG\0";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Bytes of the header page that the checksum covers; the checksum follows, then zeros.
-const HEADER_FIELDS: usize = 32;
+const HEADER_FIELDS: usize = 40;
 /// How much is filled with zeros by one write.
 const ZERO_BYTES: usize = 1 << 20;
 
@@ -46,22 +46,38 @@ pub(crate) struct Segment {
     pub allocated: u64,
 }
 
-fn encode_header(id: u64, salt: u64) -> AlignedBuf {
+/// What a segment's header page says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentHeader {
+    /// The segment's number, as in its name.
+    pub id: u64,
+    /// Drawn when the log was opened.
+    pub salt: u64,
+    /// [`crate::LogAnchor::identity`] of the log.
+    pub identity: u64,
+}
+
+fn encode_header(header: SegmentHeader) -> AlignedBuf {
+    let SegmentHeader { id, salt, identity } = header;
     let mut page = AlignedBuf::with_len(PAGE);
     page[..8].copy_from_slice(MAGIC);
     page[8..12].copy_from_slice(&VERSION.to_le_bytes());
     page[16..24].copy_from_slice(&id.to_le_bytes());
     page[24..32].copy_from_slice(&salt.to_le_bytes());
+    page[32..40].copy_from_slice(&identity.to_le_bytes());
     let crc = crc32c::crc32c(&page[..HEADER_FIELDS]);
     page[HEADER_FIELDS..HEADER_FIELDS + 4].copy_from_slice(&crc.to_le_bytes());
     page
 }
 
-/// Reads a header page, which may be any bytes: (segment id, salt), or what is wrong with it.
-pub fn decode_segment_header(page: &[u8]) -> Result<(u64, u64), &'static str> {
+/// Reads a header page, which may be any bytes.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn decode_segment_header(page: &[u8]) -> Result<SegmentHeader, &'static str> {
     let word =
         |at: usize| page.get(at..at + 8).and_then(|bytes| bytes.first_chunk::<8>()).map(|b| u64::from_le_bytes(*b));
-    let (Some(id), Some(salt), Some(crc)) = (word(16), word(24), word(HEADER_FIELDS)) else {
+    let (Some(id), Some(salt), Some(identity), Some(crc)) = (word(16), word(24), word(32), word(HEADER_FIELDS)) else {
         return Err("the header is cut off");
     };
     if &page[..8] != MAGIC {
@@ -73,16 +89,20 @@ pub fn decode_segment_header(page: &[u8]) -> Result<(u64, u64), &'static str> {
     if page[8..12] != VERSION.to_le_bytes() {
         return Err("a format version this program does not know");
     }
-    Ok((id, salt))
+    Ok(SegmentHeader { id, salt, identity })
 }
 
-/// Checks the header page of segment `id` and gives its seed.
-pub(crate) fn check_header(path: &Path, id: u64, page: &[u8]) -> Result<u32> {
-    let (stored, salt) = decode_segment_header(page).map_err(|wrong| Error::corruption(path, 0, wrong))?;
-    if stored != id {
-        return Err(Error::corruption(path, 0, format!("the header says segment {stored:016x}")));
+/// Checks the header page of segment `id` of the log with that `identity`, and gives the segment's seed.
+pub(crate) fn check_header(path: &Path, id: u64, identity: u64, page: &[u8]) -> Result<u32> {
+    let header = decode_segment_header(page).map_err(|wrong| Error::corruption(path, 0, wrong))?;
+    if header.id != id {
+        let message = format!("the header says segment {:016x}: another segment is in its place", header.id);
+        return Err(Error::corruption(path, 0, message));
     }
-    Ok(record::seed(id, salt))
+    if header.identity != identity {
+        return Err(Error::corruption(path, 0, "a segment of another log: the identities differ"));
+    }
+    Ok(record::seed(id, header.salt))
 }
 
 /// A segment that is to be made.
@@ -122,6 +142,9 @@ async fn try_prepare(
     let Wanted { id, capacity, recycled, class, names_dir } = wanted;
     let tag = Tag::new(options.owner, class);
     let always = options.sync == SyncMode::Always;
+    if names_dir {
+        fs.create_dir_all(dir, tag).await?;
+    }
     // O_DSYNC comes later: the zeros need one sync, not one for each write.
     let plain = OpenOptions { write: true, create_new: recycled.is_none(), direct: always, dsync: false };
     if let Some(old) = &recycled {
@@ -149,7 +172,8 @@ async fn try_prepare(
             }
         }
     }
-    file.write_at(0, encode_header(id, options.salt), tag).await?;
+    let header = SegmentHeader { id, salt: options.salt, identity: options.anchor.identity };
+    file.write_at(0, encode_header(header), tag).await?;
     match dir.parent().filter(|_| names_dir) {
         // The device takes both in one go.
         Some(parent) => try_join(file.sync(tag), fs.sync_dir(parent, tag)).await.map(drop)?,
@@ -182,8 +206,9 @@ mod tests {
 
     #[test]
     fn every_flipped_bit_of_the_header_is_noticed() {
-        let page = encode_header(3, 9);
-        assert_eq!(decode_segment_header(&page), Ok((3, 9)));
+        let header = SegmentHeader { id: 3, salt: 9, identity: 27 };
+        let page = encode_header(header);
+        assert_eq!(decode_segment_header(&page), Ok(header));
         for bit in 0..(HEADER_FIELDS + 4) * 8 {
             let mut flipped = AlignedBuf::copy_of(&page);
             flipped[bit / 8] ^= 1 << (bit % 8);

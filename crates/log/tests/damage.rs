@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use common::{DIR, Promises, Shared, check, check_records, open, options, work, world};
 use parking_lot::Mutex;
-use weir_io::sim::{DiskImage, Fault, FaultPlan, OpKind};
+use weir_io::sim::{DiskImage, Fault, FaultPlan, Keep, OpKind};
 use weir_io::{ErrorKind, Rng};
-use weir_log::{SyncMode, WriteAheadLog};
+use weir_log::{LogAnchor, LogOptions, SyncMode, WriteAheadLog};
 
 /// A closed log of a few segments, without truncation.
 fn closed_log(sync: SyncMode) -> (DiskImage, Promises) {
@@ -193,5 +193,160 @@ fn a_full_disk_stops_writes_until_there_is_space_again() {
             log.replace(log.last()).await.expect("space again");
             log.commit(log.append(b"goes on").expect("not fenced")).await.expect("goes on");
         });
+    }
+}
+
+/// What may happen to a segment that was durable.
+#[derive(Clone, Copy, Debug)]
+enum Tampering {
+    Lost,
+    Emptied,
+    Cut,
+    Flipped,
+    Zeroed,
+    Older,
+    OfAnotherLog,
+    OfItsNeighbour,
+}
+
+const TAMPERINGS: [Tampering; 8] = [
+    Tampering::Lost,
+    Tampering::Emptied,
+    Tampering::Cut,
+    Tampering::Flipped,
+    Tampering::Zeroed,
+    Tampering::Older,
+    Tampering::OfAnotherLog,
+    Tampering::OfItsNeighbour,
+];
+
+/// A log that was killed seconds after its last sync, without a mark behind that; the image at an earlier moment; its promises.
+fn killed_log(sync: SyncMode, identity: u64) -> (DiskImage, DiskImage, Promises) {
+    let (sim, fs) = world(5, &DiskImage::new(), FaultPlan::none());
+    let promises: Shared = Shared::default();
+    let anchor = LogAnchor { identity, durable: 0 };
+    let earlier = sim.block_on(async {
+        let (log, ..) = open(&fs, LogOptions { anchor, ..options(sync, 5) }, 0).await.expect("a fresh disk");
+        let mut rng = sim.rng();
+        let mut earlier = None;
+        for round in 0..120 {
+            common::write_one(&log, &promises, &mut rng).await.expect("nothing fails");
+            if round % 10 == 9 {
+                log.sync().await.expect("nothing fails");
+            }
+            if round == 110 {
+                earlier = Some(fs.crash_keeping(Keep::All, &mut rng));
+            }
+        }
+        assert!(log.is_durable());
+        earlier.expect("there were as many rounds")
+    });
+    let promises = promises.lock().clone();
+    (fs.crash_keeping(Keep::All, &mut sim.rng()), earlier, promises)
+}
+
+#[test]
+fn with_an_anchor_nothing_that_was_durable_goes_missing_unnoticed() {
+    for sync in [SyncMode::Always, SyncMode::Interval] {
+        let (image, earlier, promises) = killed_log(sync, 1);
+        let (other, ..) = killed_log(sync, 2);
+        let durable = promises.appended.len() as u64;
+        let anchor = LogAnchor { identity: 1, durable };
+        let files = image.files();
+        assert!(files.len() > 2, "the test needs several segments");
+        let mut rng = Rng::new(7);
+        let mut refused = 0;
+        for (number, (path, len)) in files.iter().enumerate() {
+            for (tampering, _) in TAMPERINGS.iter().flat_map(|tampering| (0..30).map(move |round| (*tampering, round)))
+            {
+                let bytes = image.read(path).expect("it is there");
+                let at = rng.below(*len) as usize;
+                let mut image = image.clone();
+                let replace = |image: &mut DiskImage, bytes: &[u8]| image.insert(path, bytes).expect("a good path");
+                match tampering {
+                    Tampering::Lost => {}
+                    Tampering::Emptied => replace(&mut image, b""),
+                    Tampering::Cut => replace(&mut image, &bytes[..at]),
+                    Tampering::Flipped => assert!(image.flip_bit(path, at as u64, rng.below(8) as u8)),
+                    Tampering::Zeroed => {
+                        let mut bytes = bytes;
+                        bytes[at / 4096 * 4096..].iter_mut().take(4096).for_each(|byte| *byte = 0);
+                        replace(&mut image, &bytes);
+                    }
+                    Tampering::Older => match earlier.read(path) {
+                        Some(bytes) => replace(&mut image, &bytes),
+                        None => continue,
+                    },
+                    Tampering::OfAnotherLog => replace(&mut image, &other.read(path).expect("the logs are alike")),
+                    Tampering::OfItsNeighbour => {
+                        let neighbour = &files[if number == 0 { 1 } else { number - 1 }].0;
+                        let bytes = image.read(neighbour).expect("it is there");
+                        replace(&mut image, &bytes);
+                    }
+                }
+                let (sim, fs) = world(9, &image, FaultPlan::none());
+                let options = LogOptions { anchor, ..options(sync, 9) };
+                let opened = sim.block_on(async {
+                    if let Tampering::Lost = tampering {
+                        use weir_io::{Class, Fs, Owner, Tag};
+                        fs.remove(path, Tag::new(Owner::default(), Class::Log)).await?;
+                    }
+                    open(&fs, options, 0).await
+                });
+                match opened {
+                    Ok((_, _, records)) => {
+                        assert_eq!(check_records(&records, &promises), durable, "{tampering:?} of {}", path.display());
+                    }
+                    Err(error) => {
+                        assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+                        assert!(error.path().starts_with(DIR), "{error}");
+                        let names = fs.crash_keeping(Keep::All, &mut sim.rng()).files();
+                        assert!(names.len() + 1 >= files.len(), "a refused log loses no file: {names:?}");
+                        refused += 1;
+                    }
+                }
+            }
+        }
+        assert!(refused > 150 * files.len(), "{sync:?}: {refused} refused of {} files", files.len());
+    }
+}
+
+#[test]
+fn what_can_be_kept_of_a_damaged_log_is_everything_in_front_of_the_damage() {
+    use weir_io::{Class, Fs, Owner, Tag};
+    let tag = Tag::new(Owner::default(), Class::Log);
+    for sync in [SyncMode::Always, SyncMode::Interval] {
+        let (image, _, promises) = killed_log(sync, 1);
+        let mut rng = Rng::new(11);
+        let mut cuts = 0;
+        for (path, len) in image.files() {
+            for _ in 0..30 {
+                let mut image = image.clone();
+                assert!(image.flip_bit(&path, rng.below(len), rng.below(8) as u8));
+                let (sim, disk) = world(9, &image, FaultPlan::none());
+                let fs: Arc<dyn Fs> = disk.clone();
+                sim.block_on(async {
+                    let found =
+                        weir_log::salvage(&fs, Path::new(DIR), Owner::default(), Some(1), 0).await.expect("salvage");
+                    assert_eq!(found.identity, Some(1));
+                    // As `weir repair` does it.
+                    for lost in &found.lost {
+                        fs.remove(lost, tag).await.expect("remove");
+                    }
+                    if let Some((path, end)) = &found.cut {
+                        let beginning = Path::new(DIR).join("beginning");
+                        weir_log::copy_beginning(&fs, path, &beginning, *end, Owner::default()).await.expect("copy");
+                        fs.rename(&beginning, path, tag).await.expect("rename");
+                    }
+                    cuts += usize::from(found.last < promises.appended.len() as u64);
+                    let anchor = LogAnchor { identity: 1, durable: found.last };
+                    let opened = open(&disk, LogOptions { anchor, ..options(sync, 9) }, 0).await;
+                    let (_, recovery, records) = opened.expect("what is kept is whole");
+                    assert_eq!(check_records(&records, &promises), found.last);
+                    assert_eq!(recovery.last, found.last);
+                });
+            }
+        }
+        assert!(cuts > 30, "{cuts}");
     }
 }

@@ -1,7 +1,7 @@
 //! Checking a tree off line: every checksum, every order, every fact of the manifest.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use weir_io::{Class, Error, Fs, Owner, Result, Tag};
@@ -22,6 +22,8 @@ pub struct CheckReport {
     pub entries: u64,
     /// Bytes of them.
     pub bytes: u64,
+    /// The manifest in force.
+    pub manifest: PathBuf,
     /// Log records up to here are in the tables.
     pub persisted: LogIndex,
     /// Files that nothing names: left by a crash, removed at the next start. No problem.
@@ -44,6 +46,7 @@ pub async fn check(fs: &Arc<dyn Fs>, dir: &Path, mut progress: impl FnMut(usize,
     let manifest_path = dir.join(manifest::file_name(recovered.number));
     let folded = fold(&recovered).map_err(|message| Error::corruption(&manifest_path, 0, message))?;
     report.persisted = folded.persisted;
+    report.manifest.clone_from(&manifest_path);
 
     // Nothing is worth keeping: each block is read once.
     let cache = BlockCache::new(0, 1);

@@ -2,11 +2,14 @@
 //!
 //! Start at [`Tree`]. The folders follow the data: `memtable`, `table`, `version`, `read`, `pick`, `job`. The tree owns no threads, timers
 //! or log, and knows no tenant; see `docs/architecture.md` for the lives of a write, a read and a compaction.
+//!
+//! To embed it: `examples/embed.rs` joins a tree and a log to a small store that survives crashes.
 
 pub mod cache;
 pub mod check;
 mod checkpoint;
 pub mod cursor;
+pub mod deadlines;
 pub mod entry;
 pub mod job;
 mod knobs;
@@ -15,6 +18,7 @@ mod options;
 pub mod pick;
 mod prefetch;
 pub mod read;
+pub mod repair;
 pub mod shape;
 pub mod snapshot;
 pub mod stall;
@@ -32,5 +36,5 @@ pub use read::scan::{Range, Scan};
 pub use shape::Shape;
 pub use snapshot::Snapshot;
 pub use stall::{Stall, StallCause};
-pub use tree::{Applied, Env, Tree};
+pub use tree::{Applied, Env, Space, Tree};
 pub use value::{Found, Value};

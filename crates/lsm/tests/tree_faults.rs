@@ -102,6 +102,7 @@ impl World<'_> {
         let disk = self.rng.fork("disk");
         self.fs = SimFs::from_image(&image, self.sim.clock(), device(), FaultPlan::none(), disk);
         self.tree = open(self.sim, &self.fs).await;
+        self.tree.discard_unnamed().await.expect("nothing fails yet");
         let persisted = self.tree.persisted();
         assert!(
             persisted >= self.truncated,

@@ -10,11 +10,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use weir_io::sim::{DeviceSpec, FaultPlan, Keep, Sim, SimFs};
-use weir_io::{BoxFuture, Clock, Fs, Owner, Result, Rng, Unbooked, sleep_until};
+use weir_io::{BoxFuture, Class, Clock, Fs, Owner, Result, Rng, Unbooked, sleep_until};
 use weir_lsm::cache::BlockCache;
-use weir_lsm::pick::Scope;
+use weir_lsm::pick::{Scope, Urgency};
 use weir_lsm::table::Compression;
-use weir_lsm::{Env, JobControl, JobKind, JobReport, Range, Snapshot, Tree, TreeKnobs, TreeOptions};
+use weir_lsm::{Env, JobControl, JobFacts, JobKind, JobReport, Range, Snapshot, Tree, TreeKnobs, TreeOptions};
 use weir_model::{Batch, Change};
 
 type Map = BTreeMap<Vec<u8>, (Vec<u8>, u64)>;
@@ -32,8 +32,21 @@ struct World {
     /// Jobs that were begun and are not being polled.
     parked: Vec<(Arc<JobControl>, BoxFuture<Result<JobReport>>)>,
     device: DeviceSpec,
+    /// How many of a hundred values expire.
+    expiring: u64,
+    /// Reclaiming merges that were begun, and drops.
+    reclaims: [usize; 2],
     /// Merges within level 0 that were begun, and how many at once at most.
     intra_l0: [usize; 2],
+}
+
+/// Counts a job that gives space back: merges, and drops.
+fn count([merges, drops]: [usize; 2], facts: &JobFacts) -> [usize; 2] {
+    match facts.class {
+        Class::Reclaim if facts.is_drop => [merges, drops + 1],
+        Class::Reclaim => [merges + 1, drops],
+        _ => [merges, drops],
+    }
 }
 
 /// Polls `job` a few times, letting the disk work in between; gives it back if it is not done.
@@ -87,7 +100,9 @@ fn open(sim: &Sim, fs: &Arc<SimFs>, options: &TreeOptions, cache_bytes: usize) -
         clock: sim.clock(),
         memory: Arc::new(Unbooked),
     };
-    sim.block_on(Tree::open(env, options.clone())).expect("the tree opens")
+    let tree = sim.block_on(Tree::open(env, options.clone())).expect("the tree opens");
+    sim.block_on(tree.discard_unnamed()).expect("the log is whole");
+    tree
 }
 
 impl World {
@@ -102,6 +117,7 @@ impl World {
             DeviceSpec { latency: 50_000, ..DeviceSpec::instant() }
         };
         let fs = SimFs::new(sim.clock(), device, FaultPlan::none(), rng.fork("disk"));
+        let expiring = [20, 50, 90][rng.below(3) as usize];
         let options = options(&mut rng);
         let tree = open(&sim, &fs, &options, rng.below(1 << 16) as usize);
         let (log, map) = (Vec::new(), Map::new());
@@ -116,6 +132,8 @@ impl World {
             snapshots: Vec::new(),
             parked: Vec::new(),
             device,
+            expiring,
+            reclaims: [0; 2],
             intra_l0: [0; 2],
         }
     }
@@ -140,7 +158,7 @@ impl World {
                 continue;
             }
             let value = vec![self.rng.next_u64() as u8; self.rng.below(300) as usize];
-            let expire_at_ms = self.rng.chance(0.2).then(|| self.now_ms() + self.rng.below(2_000));
+            let expire_at_ms = (self.rng.below(100) < self.expiring).then(|| self.now_ms() + self.rng.below(2_000));
             batch.push(Change::Put { key: &key, value: &value, expire_at_ms });
             self.map.insert(key, (value, expire_at_ms.unwrap_or(0)));
         }
@@ -210,13 +228,18 @@ impl World {
 
     /// Begins a job, or goes on with one: runs it to the end, parks it, or cancels it.
     fn job(&mut self) {
-        let fresh = || {
-            let flush = self.tree.next_flush();
-            flush.or_else(|| self.tree.next_compaction()).map(|job| (job.control(), Box::pin(job.run()) as _))
+        let mut facts = None;
+        let mut fresh = || {
+            let flush = self.tree.next_flush().or_else(|| self.tree.next_drop());
+            flush
+                .or_else(|| self.tree.next_compaction())
+                .inspect(|job| facts = Some(job.facts()))
+                .map(|job| (job.control(), Box::pin(job.run()) as _))
         };
         let parked = !self.parked.is_empty() && self.rng.chance(0.5);
         let job = if parked { Some(self.parked.swap_remove(0)) } else { fresh() };
         let Some((control, job)) = job else { return };
+        self.reclaims = facts.iter().fold(self.reclaims, count);
         let running =
             self.tree.shape().jobs[JobKind::ALL.iter().position(|&kind| kind == JobKind::IntraL0).expect("a kind")];
         self.intra_l0[0] += usize::from(!parked && running.running > 0);
@@ -242,6 +265,7 @@ impl World {
         };
         self.tree.set_knobs(knobs);
         assert_eq!(self.tree.knobs(), knobs);
+        self.tree.set_urgency(Urgency::ALL[self.rng.below(3) as usize]);
     }
 
     /// Lets every parked job come to its end.
@@ -292,7 +316,7 @@ impl World {
                 }
             }
             95..97 => {
-                let later = self.now_ms() + self.rng.below(500);
+                let later = self.now_ms() + self.rng.below(2_000);
                 self.sim.set_unix_ms(later);
             }
             97 => self.restart(false),
@@ -314,25 +338,68 @@ impl World {
         }
     }
 
+    /// A table that dies as a whole, written over what may live.
+    fn short_lives(&mut self) {
+        let before = std::mem::replace(&mut self.expiring, 100);
+        (0..=self.rng.below(6)).for_each(|_| self.write());
+        self.expiring = before;
+        self.tree.seal();
+        (0..4).for_each(|_| self.job());
+        let later = self.now_ms() + 2_000;
+        self.sim.set_unix_ms(later);
+        (0..4).for_each(|_| self.job());
+        self.check_scan(Range::all(), None, &self.map);
+    }
+
+    /// When all that expires has, and the tree minds its space, it takes what lives and little more.
+    fn forget_the_expired(&mut self, seed: u64) {
+        let later = self.now_ms() + 10_000;
+        self.sim.set_unix_ms(later);
+        self.snapshots.clear();
+        self.tree.set_urgency(Urgency::Full);
+        self.settle();
+        self.check_scan(Range::all(), None, &self.map);
+        let space = self.tree.space();
+        let dead = space.dead_bytes as f64 / space.stored_bytes.max(1) as f64;
+        assert!(dead <= 0.5, "seed {seed}: {space:?}");
+        let living = self.map.values().filter(|(_, expire)| *expire == 0).count();
+        assert!(living > 0 || space.stored_bytes == 0, "seed {seed}: nothing lives, and yet there is {space:?}");
+    }
+
     /// Runs every job that is due.
     fn settle(&mut self) {
         self.finish_parked();
         self.tree.set_knobs(TreeKnobs::of(&self.options));
         self.tree.set_eager(true);
         self.tree.seal();
-        while let Some(job) = self.tree.next_flush().or_else(|| self.tree.next_compaction()) {
+        let due = |tree: &Arc<Tree>| tree.next_flush().or_else(|| tree.next_drop()).or_else(|| tree.next_compaction());
+        let mut jobs = 0;
+        while let Some(job) = due(&self.tree) {
+            self.reclaims = count(self.reclaims, &job.facts());
             self.sim.block_on(job.run()).expect("job");
+            jobs += 1;
+            assert!(jobs < 10_000, "what is reclaimed is reclaimed again");
         }
     }
 }
 
-/// Merges within level 0 that were begun, and how many at once at most.
-fn run(seed: u64, steps: usize) -> [usize; 2] {
+/// What a run had to do with: otherwise it has shown nothing.
+struct Tally {
+    /// Merges within level 0 that were begun, and how many at once at most.
+    intra_l0: [usize; 2],
+    /// Reclaiming merges, and drops.
+    reclaims: [usize; 2],
+}
+
+fn run(seed: u64, steps: usize) -> Tally {
     let mut world = World::new(seed);
     for step in 0..steps {
         world.step();
         if step % 300 == 299 {
             world.level_0_alone();
+        }
+        if step % 100 == 50 {
+            world.short_lives();
         }
     }
     world.check_scan(Range::all(), None, &world.map);
@@ -340,19 +407,22 @@ fn run(seed: u64, steps: usize) -> [usize; 2] {
     assert!(world.tree.shape().is_settled(), "seed {seed}: {:?}", world.tree.shape());
     world.check_scan(Range::all(), None, &world.map);
     world.check_scan(Range { reverse: true, ..Range::all() }, None, &world.map);
+    world.forget_the_expired(seed);
     let fs = Arc::clone(&world.fs) as Arc<dyn Fs>;
     let report = world.sim.block_on(weir_lsm::check::check(&fs, "/tree".as_ref(), |_, _| {})).expect("check");
     assert!(report.problems.is_empty(), "seed {seed}: {:?}", report.problems);
-    world.intra_l0
+    Tally { intra_l0: world.intra_l0, reclaims: world.reclaims }
 }
 
 #[test]
 fn the_tree_answers_like_a_map_whatever_happens() {
-    let (mut merges, mut at_once) = (0, 0);
+    let (mut merges, mut at_once, mut reclaims, mut drops) = (0, 0, 0, 0);
     for seed in 0..300 {
-        let [begun, most] = run(seed, 400);
+        let Tally { intra_l0: [begun, most], reclaims: [merged, dropped] } = run(seed, 400);
         (merges, at_once) = (merges + begun, at_once.max(most));
+        (reclaims, drops) = (reclaims + merged, drops + dropped);
     }
+    assert!(reclaims > 300 && drops > 50, "{reclaims} reclaiming merges, {drops} drops");
     assert!(merges > 300 && at_once >= 2, "{merges} merges within level 0, {at_once} at once");
 }
 

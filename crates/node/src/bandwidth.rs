@@ -5,13 +5,17 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use weir_admission::cost::Capacity;
 use weir_admission::policy::{PartitionKnobs, PartitionSample};
-use weir_admission::{Gate, PartitionGate, UnitLimits};
+use weir_admission::{Gate, PartitionGate, Quota, UnitLimits};
 use weir_io::Owner;
 
 use crate::config::NodeConfig;
 
 /// What a partition's foreground is limited by, and the gates of the life that it leads now. Its lock is taken before a gate's.
-pub struct Reservation(Mutex<State>);
+pub struct Reservation {
+    state: Mutex<State>,
+    /// The tenant's.
+    quota: Arc<Quota>,
+}
 
 struct State {
     limits: UnitLimits,
@@ -24,14 +28,20 @@ struct State {
 }
 
 impl Reservation {
-    /// For one of `partitions` of a tenant under `limits`.
-    pub fn new(limits: UnitLimits, partitions: usize) -> Self {
-        Self(Mutex::new(State { limits, partitions: partitions as u64, gates: None, turned: None }))
+    /// For one of `partitions` of a tenant under `limits`, whose units are in `quota`.
+    pub fn new(limits: UnitLimits, partitions: usize, quota: &Arc<Quota>) -> Self {
+        let state = State { limits, partitions: partitions as u64, gates: None, turned: None };
+        Self { state: Mutex::new(state), quota: Arc::clone(quota) }
+    }
+
+    /// The tenant's capacity units.
+    pub fn quota(&self) -> &Quota {
+        &self.quota
     }
 
     /// What a policy has to know of partition `owner`'s tenant.
     pub fn sold(&self, owner: Owner, config: &NodeConfig) -> PartitionSample {
-        let state = self.0.lock();
+        let state = self.state.lock();
         let (capacity, partitions) = match config.bandwidth {
             None => (Capacity::default(), 1),
             Some(bandwidth) => reserved(state.limits, bandwidth.capacity, state.partitions),
@@ -41,18 +51,18 @@ impl Reservation {
 
     /// The tenant's limits are `limits` from now on.
     pub fn alter(&self, limits: UnitLimits) {
-        self.0.lock().limits = limits;
+        self.state.lock().limits = limits;
     }
 
     /// The partition is opened behind `gates`.
     pub fn open(&self, gates: Arc<PartitionGate>) {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         (state.gates, state.turned) = (Some(gates), None);
     }
 
     /// The partition is closed: nothing of it is remembered at the node gate.
     pub fn close(&self, node: &Gate) {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         if let Some(gates) = state.gates.take() {
             node.set_weight(gates.owner(), None);
         }
@@ -60,17 +70,17 @@ impl Reservation {
 
     /// Whether its background waits at a gate of its own. Foreground that does is the tenant's own business.
     pub fn background_waits(&self) -> bool {
-        self.0.lock().gates.as_ref().is_some_and(|gates| gates.background().anybody_waits())
+        self.state.lock().gates.as_ref().is_some_and(|gates| gates.background().anybody_waits())
     }
 
     #[cfg(test)]
     pub fn gates(&self) -> Option<Arc<PartitionGate>> {
-        self.0.lock().gates.clone()
+        self.state.lock().gates.clone()
     }
 
     /// Turns the knobs of the gates, those that stand elsewhere. A partition that is asleep has none.
     pub fn turn(&self, knobs: &PartitionKnobs, node: &Gate) {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         let Some(gates) = state.gates.as_ref().filter(|gates| gates.owner() == knobs.owner) else { return };
         let turned = state.turned.as_ref();
         if turned.is_none_or(|turned| turned.foreground != knobs.foreground) {

@@ -3,33 +3,49 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use weir_io::{Error, Fs, Owner, Result};
-use weir_log::Recovery;
+use weir_io::{Error, ErrorKind, Fs, Owner, Result};
+use weir_log::{LogAnchor, Recovery};
 use weir_lsm::check::CheckReport;
 use weir_model::TenantName;
 
-use crate::catalogue::Catalogue;
+use crate::catalogue::Listings;
+use crate::catalogue::copy::CopyState;
+use crate::catalogue::survey::{Agreement, Survey};
+use crate::format::{self, Format};
 use crate::layout;
+use crate::partition::anchor::{self, AnchorSlot};
+use crate::strangers::Strangers;
 
 /// What was found in a node's directory.
 #[derive(Debug, Default)]
 pub struct NodeCheck {
+    /// What is wrong with the directory as a whole: `FORMAT`, the copies of the catalogue, partitions that are nobody's.
+    pub problems: Vec<Error>,
+    /// What an operator may wonder about, and need not mend.
+    pub notes: Vec<String>,
     /// Those that are there, or should be.
     pub partitions: Vec<PartitionCheck>,
     /// Partitions that nobody has used yet: they have no files.
     pub unused: usize,
 }
 
+impl NodeCheck {
+    /// Everything that is wrong.
+    pub fn all_problems(&self) -> impl Iterator<Item = &Error> {
+        self.problems.iter().chain(self.partitions.iter().flat_map(|partition| &partition.problems))
+    }
+}
+
 /// What was found in one partition.
 #[derive(Debug)]
 pub struct PartitionCheck {
-    /// Whose it is.
-    pub tenant: TenantName,
+    /// Whose it is; `None` where no copy of the catalogue can be read.
+    pub tenant: Option<TenantName>,
     /// Its directory.
     pub dir: PathBuf,
     /// The tree.
     pub tree: CheckReport,
-    /// The log; `None` where it cannot be read.
+    /// The log; `None` where it cannot be read, or was not looked at.
     pub log: Option<Recovery>,
     /// Everything that is wrong, in tree or log. A partition that was used and is not there any more is lost.
     pub problems: Vec<Error>,
@@ -38,18 +54,88 @@ pub struct PartitionCheck {
 /// Reads everything in the node's directory `dir` and changes nothing. `progress` hears (tables done, tables in all).
 ///
 /// # Errors
-/// `Locked` while a server runs on it, `NotFound` if it is no node's directory. What is wrong inside is in the answer.
+/// `Locked` while a server runs on it, `NotFound` if it is no node's directory, `Invalid` if it is a backup's or another version's. What is
+/// wrong inside is in the answer.
 pub async fn check(fs: &Arc<dyn Fs>, dir: &Path, mut progress: impl FnMut(usize, usize)) -> Result<NodeCheck> {
-    let _lock = layout::survey(fs, dir).await?;
-    let listings = Catalogue::read(fs, dir, layout::TAG).await?.map(|(listings, _)| listings).unwrap_or_default();
-    let named = listings.tenants.values();
-    let named = named.flat_map(|listing| listing.partitions.iter().map(|&number| (&listing.name, number)));
+    identify(fs, dir, "check").await?;
+    let _lock = fs.lock(&dir.join("LOCK")).await?;
     let mut found = NodeCheck::default();
-    for (tenant, number) in named {
-        let (tenant, own) = (tenant.clone(), layout::partition_path(dir, number));
-        let has_tree = layout::has_tree(fs, dir, number).await?;
-        match (has_tree, listings.used.contains(&number)) {
-            (true, _) => found.partitions.push(check_partition(fs, tenant, own, &mut progress).await),
+    let format = Format::read(fs, dir).await?;
+    if format == Format::Missing && format::is_new(fs, dir).await? {
+        found.notes.push("a first start was broken off before anything was stored: the next one begins anew".into());
+        return Ok(found);
+    }
+    let survey = Survey::take(fs, dir, layout::TAG).await;
+    let believed = newest(&survey);
+    match format.refusal(dir) {
+        // Nothing in it can be read.
+        Some(refusal) if refusal.kind() == ErrorKind::Invalid && believed.is_none() => return Err(refusal),
+        refusal => found.problems.extend(refusal),
+    }
+    match survey.verdict(dir) {
+        Ok((_, Agreement::Equal)) => {}
+        Ok((state, Agreement::MirrorLags)) => found.notes.push(format!(
+            "the last process ended in the middle of edit {} of the catalogue: the next start completes it",
+            state.stamp.epoch
+        )),
+        Err(refusal) => found.problems.push(refusal),
+    }
+    let there = layout::partitions(fs, dir).await?;
+    let Some(state) = believed else {
+        // Whose they are is not known; what they are worth can be said all the same.
+        for number in there {
+            let own = layout::partition_path(dir, number);
+            found.partitions.push(check_partition(fs, None, own, None, &mut progress).await);
+        }
+        return Ok(found);
+    };
+    let strangers = Strangers::among(&there, &state.listings);
+    found.problems.extend(strangers.refusal(dir));
+    found.problems.extend(strangers.problems(dir));
+    check_partitions(fs, dir, &state.listings, &mut found, &mut progress).await?;
+    Ok(found)
+}
+
+/// Refuses what is not a node's directory, before anything in it is touched. `action` is what was to be done with it.
+pub(crate) async fn identify(fs: &Arc<dyn Fs>, dir: &Path, action: &'static str) -> Result<()> {
+    let names = fs.list(dir, layout::TAG).await?;
+    let has = |name: &str| names.iter().any(|entry| entry.name == name);
+    if has("partition-000") || names.iter().any(|entry| entry.name.starts_with("BACKUP-")) {
+        let message = format!("this is a backup, not a node's directory: use `weir backup --verify {}`", dir.display());
+        return Err(Error::new(ErrorKind::Invalid, action, dir, message));
+    }
+    match ["FORMAT", "catalogue", "catalogue.mirror", "partitions"].into_iter().any(has) {
+        true => Ok(()),
+        false => {
+            let message = "there is no FORMAT, no catalogue and no partition in it";
+            Err(Error::new(ErrorKind::NotFound, action, dir, message))
+        }
+    }
+}
+
+/// The copy to go by: where the two do not agree, the one that knows more edits.
+fn newest(survey: &Survey) -> Option<&CopyState> {
+    let copies = survey.mirror.iter().chain(&survey.first);
+    copies.max_by_key(|copy| copy.stamp.epoch)
+}
+
+async fn check_partitions(
+    fs: &Arc<dyn Fs>,
+    dir: &Path,
+    listings: &Listings,
+    found: &mut NodeCheck,
+    progress: &mut impl FnMut(usize, usize),
+) -> Result<()> {
+    let named = listings.tenants.values();
+    for (listing, number) in named.flat_map(|listing| listing.partitions.iter().map(move |&number| (listing, number))) {
+        let (tenant, own) = (Some(listing.name.clone()), layout::partition_path(dir, number));
+        let (has_tree, is_used) = (layout::has_tree(fs, dir, number).await?, listings.used.contains(&number));
+        match (has_tree, is_used) {
+            (true, _) => {
+                // Log and anchor of a partition that was never used mean nothing: they are made anew.
+                let owner = is_used.then_some(Owner { tenant: listing.id.0, partition: number });
+                found.partitions.push(check_partition(fs, tenant, own, owner, progress).await);
+            }
             (false, true) => {
                 let (tree, log, problems) = (CheckReport::default(), None, vec![layout::lost(dir, number)]);
                 found.partitions.push(PartitionCheck { tenant, dir: own, tree, log, problems });
@@ -57,13 +143,15 @@ pub async fn check(fs: &Arc<dyn Fs>, dir: &Path, mut progress: impl FnMut(usize,
             (false, false) => found.unused += 1,
         }
     }
-    Ok(found)
+    Ok(())
 }
 
+/// `owner` is whose log and anchor they must be; `None` where that is not known, or does not matter: then they are not looked at.
 async fn check_partition(
     fs: &Arc<dyn Fs>,
-    tenant: TenantName,
+    tenant: Option<TenantName>,
     dir: PathBuf,
+    owner: Option<Owner>,
     progress: &mut impl FnMut(usize, usize),
 ) -> PartitionCheck {
     let mut problems = Vec::new();
@@ -77,7 +165,30 @@ async fn check_partition(
             CheckReport::default()
         }
     };
-    let log = weir_log::check(fs, &dir.join("log"), Owner::default(), tree.persisted).await;
-    let log = log.map_err(|error| problems.push(error)).ok();
+    let log = match owner {
+        Some(owner) => check_log(fs, &dir, owner, &tree).await.map_err(|error| problems.push(error)).ok(),
+        None => None,
+    };
     PartitionCheck { tenant, dir, tree, log, problems }
+}
+
+/// Log and anchor, which have to agree with each other and with the `tree`.
+pub(crate) async fn check_log(fs: &Arc<dyn Fs>, dir: &Path, owner: Owner, tree: &CheckReport) -> Result<Recovery> {
+    let AnchorSlot { identity, claim, .. } = anchor::read(fs, dir, owner).await?;
+    anchor::compare(claim, tree.persisted, &tree.manifest)?;
+    let anchor = LogAnchor { identity, durable: claim.durable };
+    match weir_log::check(fs, &dir.join("log"), owner, anchor, tree.persisted).await {
+        // It is made by the first opening, and durable with the first segment: a partition that was restored, or only read, has none.
+        Err(error) if error.kind() == ErrorKind::NotFound && error.path() == dir.join("log") => {
+            match claim.durable > tree.persisted {
+                true => Err(Error::corruption(
+                    error.path(),
+                    0,
+                    format!("missing, yet records up to {} were durable", claim.durable),
+                )),
+                false => Ok(Recovery { last: tree.persisted, ..Recovery::default() }),
+            }
+        }
+        checked => checked,
+    }
 }

@@ -132,6 +132,7 @@ impl Control {
             for partition in self.awake() {
                 partition.kick();
                 partition.look_after();
+                partition.look_after_anchor();
             }
         }
     }
@@ -212,6 +213,15 @@ impl Partition {
         if !self.marked() {
             self.control.mark(self);
         }
+    }
+
+    /// Once in each round.
+    fn look_after_anchor(self: &Arc<Self>) {
+        if !self.is_anchor_due() {
+            return;
+        }
+        let Some(background) = self.background() else { return };
+        self.workers.spawn(async move { background.partition().note_anchor().await });
     }
 
     /// Looks after the log and what is left of old files; costs little if there is nothing to do. Jobs are not looked for: whatever makes one due

@@ -1,4 +1,4 @@
-//! Putting to sleep whom nobody asks anything.
+//! Putting to sleep whom nobody asks anything, and waking those for a while who sleep on what has expired.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -9,12 +9,18 @@ use weir_io::{Clock, Nanos, sleep_until};
 
 use crate::home::Home;
 use crate::node::Tenants;
+use crate::workers::Workers;
 
 /// Partitions on their way to sleep at a time: the flush of each waits for the disk, and holds the buffers of one job.
 const SLEEPERS_MAX: usize = 8;
 
+/// A sleeper that was woken to give space back goes to sleep again after so long, whether it has or not.
+const GIVING_BACK_MAX: Nanos = 60_000_000_000;
+/// How often it is looked whether it has.
+const LOOK: Nanos = 100_000_000;
+
 /// Looks around twice in `after` nanoseconds: who has been asked nothing between three looks goes to sleep. Ends with the node.
-pub async fn run(tenants: Weak<RwLock<Tenants>>, clock: Arc<dyn Clock>, after: Nanos) {
+pub async fn run(tenants: Weak<RwLock<Tenants>>, clock: Arc<dyn Clock>, workers: Arc<Workers>, after: Nanos) {
     let mut seen: BTreeMap<u32, (u64, u32)> = BTreeMap::new();
     loop {
         sleep_until(&clock, clock.now() + (after / 2).max(1)).await;
@@ -39,7 +45,28 @@ pub async fn run(tenants: Weak<RwLock<Tenants>>, clock: Arc<dyn Clock>, after: N
             }
         };
         stream::iter(idle).for_each_concurrent(SLEEPERS_MAX, sleep).await;
+        give_back(&tenants, &clock, &workers).await;
         seen = next;
+    }
+}
+
+/// Wakes those who sleep on what has expired, one at a time and while no other compaction is under way, until that is given back.
+async fn give_back(tenants: &Weak<RwLock<Tenants>>, clock: &Arc<dyn Clock>, workers: &Workers) {
+    let Some(homes) = tenants.upgrade().map(|tenants| tenants.read().homes()) else { return };
+    for home in homes.into_iter().filter(|home| home.sleeps_on_dead_bytes()) {
+        if workers.compactions() != (0, 0) {
+            return;
+        }
+        // Its error was logged; it is tried again when somebody asks for the partition.
+        let Ok(partition) = home.partition().await else { continue };
+        let (seen, until) = (asked(&home), clock.now() + GIVING_BACK_MAX);
+        while partition.is_giving_back() && clock.now() < until {
+            sleep_until(clock, clock.now() + LOOK).await;
+        }
+        drop(partition);
+        if asked(&home) == seen {
+            home.sleep().await;
+        }
     }
 }
 

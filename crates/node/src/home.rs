@@ -12,9 +12,10 @@
 //! 3. A partition that leaves is taken out of `awake` first and refuses writes then: a write that was too late finds it gone and asks
 //!    again. Reads that have begun end on what they hold: nothing newer can have been acknowledged when they began.
 //!
+//! 4. One that was never used has no files. Reads find it empty without making them: on a full disk they could not be made.
+//!
 //! Asleep, it is the few hundred bytes of this struct.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use arc_swap::{ArcSwapOption, Guard};
@@ -23,6 +24,7 @@ use futures_util::future::Shared;
 use parking_lot::Mutex;
 use weir_admission::UnitLimits;
 use weir_io::{BoxFuture, Error, ErrorKind, Event, Owner, Result};
+use weir_lsm::Space;
 use weir_model::TenantId;
 
 use crate::bandwidth::Reservation;
@@ -31,6 +33,7 @@ use crate::metrics::{Counters, PartitionMetrics, StallTimes};
 use crate::partition::Partition;
 use crate::shared::NodeShared;
 use crate::stall::StallCause;
+use crate::tenant::DiskUse;
 
 /// What a dashboard shows of a home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +50,9 @@ pub enum HomeState {
     Gone,
 }
 
+/// A sleeper is not woken for less than this part of a full table.
+const ASLEEP_SHARE: u64 = 64;
+
 type Wake = Shared<BoxFuture<Result<Arc<Partition>>>>;
 
 enum Phase {
@@ -58,9 +64,21 @@ enum Phase {
     Gone,
 }
 
+/// What somebody does who wants the partition.
+enum Next {
+    /// Waits for this wake.
+    Wait(Wake),
+    /// The phase is another one by now, or has to change first.
+    LookAgain,
+    /// There is nothing to open.
+    Blank,
+}
+
 struct Status {
     /// The partition's number: it changes when the tenant is emptied.
     number: u32,
+    /// The partition has files: something was once written to it, or was about to be.
+    is_used: bool,
     phase: Phase,
 }
 
@@ -75,8 +93,16 @@ pub struct Home {
     /// Of all the partition's lives.
     pub(crate) counters: Arc<Counters>,
     pub(crate) reservation: Reservation,
-    /// Of its tables and memtables, when it was last looked at awake.
-    disk_bytes: AtomicU64,
+    /// What it took when it was last looked at awake.
+    space: Mutex<Space>,
+}
+
+/// What [`Home::leave`] leaves.
+pub(crate) struct Left {
+    /// The partition's number.
+    pub number: u32,
+    /// The partition, where neither its tables nor its log could be written: it has the only copy of something that was acknowledged.
+    pub unwritten: Option<Arc<Partition>>,
 }
 
 /// What to do with what is only in memory and log.
@@ -89,16 +115,22 @@ pub(crate) enum Leave {
 }
 
 impl Home {
-    pub(crate) fn new(shared: &Arc<NodeShared>, tenant: TenantId, number: u32, reservation: Reservation) -> Arc<Self> {
+    /// The home of partition `number`, which has files if it `is_used`.
+    pub(crate) fn new(
+        shared: &Arc<NodeShared>,
+        tenant: TenantId,
+        (number, is_used): (u32, bool),
+        reservation: Reservation,
+    ) -> Arc<Self> {
         Arc::new(Self {
             shared: Arc::clone(shared),
             tenant,
             awake: ArcSwapOption::empty(),
-            status: Mutex::new(Status { number, phase: Phase::Asleep }),
+            status: Mutex::new(Status { number, is_used, phase: Phase::Asleep }),
             changed: Event::default(),
             counters: Arc::default(),
             reservation,
-            disk_bytes: AtomicU64::new(0),
+            space: Mutex::default(),
         })
     }
 
@@ -107,14 +139,26 @@ impl Home {
         Owner { tenant: self.tenant.0, partition: self.status.lock().number }
     }
 
-    /// Bytes of its tables and memtables; of one asleep what it last had.
-    pub(crate) fn disk_bytes(&self) -> u64 {
+    /// Bytes of its tables and memtables; of one asleep what it last had, without what has expired since.
+    pub(crate) fn disk_use(&self) -> DiskUse {
         if let Some(partition) = &*self.awake() {
-            let shape = partition.tree().shape();
-            let tables: u64 = shape.levels.iter().map(|level| level.bytes).sum();
-            self.disk_bytes.store(tables + (shape.memtable_bytes + shape.sealed_bytes) as u64, Ordering::Relaxed);
+            let space = partition.tree().space();
+            *self.space.lock() = space;
         }
-        self.disk_bytes.load(Ordering::Relaxed)
+        let space = self.space.lock();
+        let dead = space.dead_bytes_at(self.shared.machine.clock.unix_ms());
+        DiskUse { stored: space.stored_bytes, living: space.stored_bytes.saturating_sub(dead) }
+    }
+
+    /// Whether it sleeps on so much that has expired meanwhile that it is worth waking it: more than a third of what it has, and of some size.
+    pub(crate) fn sleeps_on_dead_bytes(&self) -> bool {
+        if self.state() != HomeState::Asleep {
+            return false;
+        }
+        let least = self.shared.config.tree.table_bytes / ASLEEP_SHARE;
+        let space = self.space.lock();
+        let expired = space.deadlines.expired_bytes(self.shared.machine.clock.unix_ms());
+        expired >= least.max(1) && expired.saturating_mul(3) > space.stored_bytes
     }
 
     /// The tenant's limits are `limits` from now on.
@@ -168,9 +212,27 @@ impl Home {
             if let Some(partition) = self.awake.load_full() {
                 return Ok(partition);
             }
-            match self.wake()? {
-                Some(wake) => return carried(&self.shared.workers, wake).await,
-                None => self.left().await,
+            match self.wake(|_| false)? {
+                Next::Wait(wake) => return carried(&self.shared.workers, wake).await,
+                Next::LookAgain | Next::Blank => self.left().await,
+            }
+        }
+    }
+
+    /// The partition, to be read from: as [`Home::partition`], but `None` where nothing was ever written to it. Then nothing is made, which
+    /// would need space, and nothing is waited for.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn partition_to_read(self: &Arc<Self>) -> Result<Option<Arc<Partition>>> {
+        loop {
+            if let Some(partition) = self.awake.load_full() {
+                return Ok(Some(partition));
+            }
+            match self.wake(|status| !status.is_used)? {
+                Next::Wait(wake) => return carried(&self.shared.workers, wake).await.map(Some),
+                Next::LookAgain => self.left().await,
+                Next::Blank => return Ok(None),
             }
         }
     }
@@ -187,20 +249,22 @@ impl Home {
         self.changed.wait(|| (self.state() != HomeState::Leaving).then_some(())).await;
     }
 
-    /// The wake under way, begun if need be; `None` if the phase is another one by now, or has to change first.
-    fn wake(self: &Arc<Self>) -> Result<Option<Wake>> {
+    /// What to do to have the partition: a wake is begun if need be, but not one that `is_blank`.
+    fn wake(self: &Arc<Self>, is_blank: impl Fn(&Status) -> bool) -> Result<Next> {
         let mut status = self.status.lock();
         match &status.phase {
-            Phase::Waking(wake) => Ok(Some(wake.clone())),
+            // One that is just being made has acknowledged nothing yet.
+            Phase::Asleep | Phase::Waking(_) if is_blank(&status) => Ok(Next::Blank),
+            Phase::Waking(wake) => Ok(Next::Wait(wake.clone())),
             Phase::Asleep => {
                 let home = Arc::clone(self);
                 let number = status.number;
                 let opening: BoxFuture<_> = Box::pin(async move { home.open(number).await });
                 let wake = opening.shared();
                 status.phase = Phase::Waking(wake.clone());
-                Ok(Some(wake))
+                Ok(Next::Wait(wake))
             }
-            Phase::Awake | Phase::Leaving(_) => Ok(None),
+            Phase::Awake | Phase::Leaving(_) => Ok(Next::LookAgain),
             Phase::Gone => Err(gone()),
         }
     }
@@ -216,6 +280,7 @@ impl Home {
                 // The node was closed meanwhile.
                 _ if matches!(status.phase, Phase::Gone) => None,
                 Ok(partition) => {
+                    status.is_used = true;
                     self.awake.store(Some(Arc::clone(partition)));
                     Some(Phase::Awake)
                 }
@@ -233,10 +298,10 @@ impl Home {
         outcome
     }
 
-    /// Closes the partition, whatever it is doing, and keeps requests waiting until [`Home::settle`]. Gives its number; `None` if it is gone.
+    /// Closes the partition, whatever it is doing, and keeps requests waiting until [`Home::settle`]; `None` if it is gone.
     ///
     /// To be [`carried`] to its end: a home that stays in between serves nobody.
-    pub(crate) async fn leave(&self, how: Leave) -> Option<u32> {
+    pub(crate) async fn leave(&self, how: Leave) -> Option<Left> {
         let (number, partition) = loop {
             let wake = {
                 let mut status = self.status.lock();
@@ -259,25 +324,54 @@ impl Home {
         };
         // No policy turns its gates any more: whoever is on the way out is in no sample.
         self.reservation.close(&self.shared.gate);
+        let mut unwritten = None;
         if let Some(partition) = partition {
-            partition.leave(how).await;
+            let is_written = partition.leave(how).await;
+            let space = partition.tree().space();
+            *self.space.lock() = space;
+            unwritten = Some(partition).filter(|_| !is_written);
         }
         if how == Leave::Discard {
-            self.disk_bytes.store(0, Ordering::Relaxed);
+            *self.space.lock() = Space::default();
         }
         self.shared.ticker.closed(Owner { tenant: self.tenant.0, partition: number });
-        Some(number)
+        Some(Left { number, unwritten })
     }
 
-    /// Puts the partition to sleep: flushed, closed, forgotten. The next request wakes it.
+    /// Puts the partition to sleep: flushed, closed, forgotten. The next request wakes it. Where what it holds cannot be written (a full
+    /// disk), it stays awake.
     pub async fn sleep(self: &Arc<Self>) {
         let home = Arc::clone(self);
         carried(&self.shared.workers, async move {
-            if let Some(number) = home.leave(Leave::Keep).await {
-                home.settle(Some(number));
+            if let Some(left) = home.leave(Leave::Keep).await {
+                home.come_back(left);
             }
         })
         .await;
+    }
+
+    /// Ends what [`Home::leave`] began, nothing having come of it: asleep, or awake if not all of it is on disk.
+    pub(crate) fn come_back(self: &Arc<Self>, left: Left) {
+        let Left { number, unwritten } = left;
+        let Some(partition) = unwritten else { return self.settle(Some(number)) };
+        if let Some(gates) = &partition.gates {
+            self.reservation.open(Arc::clone(gates));
+        }
+        self.shared.ticker.opened(partition.owner, self);
+        // Before it is found: nobody is to be refused by one that is being closed.
+        partition.come_back();
+        {
+            let mut status = self.status.lock();
+            match status.phase {
+                Phase::Leaving(_) => {
+                    self.awake.store(Some(Arc::clone(&partition)));
+                    status.phase = Phase::Awake;
+                }
+                // The node was closed meanwhile.
+                _ => partition.begin_closing(),
+            }
+        }
+        self.changed.notify();
     }
 
     /// Ends what [`Home::leave`] began: asleep as partition `number`, or gone. Where the node was closed meanwhile it stays gone.
@@ -286,6 +380,7 @@ impl Home {
             let mut status = self.status.lock();
             match number {
                 Some(number) if matches!(status.phase, Phase::Leaving(_)) => {
+                    status.is_used &= number == status.number;
                     (status.number, status.phase) = (number, Phase::Asleep);
                 }
                 _ => status.phase = Phase::Gone,

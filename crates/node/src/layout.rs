@@ -1,9 +1,10 @@
-//! The node's directory, as in `docs/format/directory.md`.
+//! Where things are in the node's directory, as in `docs/format/directory.md`; making and removing the directories of partitions.
 //!
 //! ```text
 //! LOCK                    held by the running process
-//! FORMAT                  "weir 2\n"
+//! FORMAT                  "weir 3\n"
 //! catalogue/              CURRENT and the journal of tenants
+//! catalogue.mirror/       the same once more
 //! partitions/000001/log/  segments
 //! partitions/000001/tree/ CURRENT, manifest, tables
 //! ```
@@ -11,58 +12,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use weir_io::{AlignedBuf, Class, Error, ErrorKind, Fs, FsLock, OpenOptions, Owner, Result, Tag, yield_now};
-
-const FORMAT: &[u8] = b"weir 2\n";
+use weir_io::{Class, Error, ErrorKind, Fs, OpenOptions, Owner, Result, Tag, yield_now};
 
 pub const TAG: Tag = Tag::new(Owner { tenant: 0, partition: 0 }, Class::Maintenance);
-
-/// Makes `dir` a node's directory, or checks that it is one, and locks it.
-pub async fn prepare(fs: &Arc<dyn Fs>, dir: &Path) -> Result<Box<dyn FsLock>> {
-    create_dir(fs, dir).await?;
-    let lock = fs.lock(&dir.join("LOCK")).await?;
-    let path = dir.join("FORMAT");
-    match fs.open(&path, OpenOptions::read_buffered(), TAG).await {
-        Ok(file) => {
-            let length = usize::try_from(file.len().await?).unwrap_or(usize::MAX).min(1024);
-            let found = file.read_at(0, AlignedBuf::with_len(length), TAG).await?;
-            if found[..] != *FORMAT {
-                let message =
-                    "this version of weir reads format `weir 2` only: the directory belongs to another version";
-                return Err(Error::new(ErrorKind::Invalid, "open", &path, message));
-            }
-            // Whoever wrote it may have been killed before its name was durable.
-            fs.sync_dir(dir, TAG).await?;
-        }
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            if has_partitions(fs, dir).await? {
-                return Err(Error::new(ErrorKind::Corruption, "open", &path, "missing, yet there are partitions"));
-            }
-            write_format(fs, dir, &path).await?;
-        }
-        Err(error) => return Err(error),
-    }
-    Ok(lock)
-}
-
-/// Under a temporary name first: a power cut may leave a new file's length without its bytes, and a file that is there must
-/// be right.
-async fn write_format(fs: &Arc<dyn Fs>, dir: &Path, path: &Path) -> Result<()> {
-    let temporary = dir.join("FORMAT.tmp");
-    match fs.remove(&temporary, TAG).await {
-        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let file = fs.open(&temporary, OpenOptions::create_new_buffered(), TAG).await?;
-    file.write_at(0, AlignedBuf::copy_of(FORMAT), TAG).await?;
-    file.sync(TAG).await?;
-    fs.rename(&temporary, path, TAG).await?;
-    fs.sync_dir(dir, TAG).await
-}
-
-async fn has_partitions(fs: &Arc<dyn Fs>, dir: &Path) -> Result<bool> {
-    Ok(fs.list(dir, TAG).await?.iter().any(|entry| entry.name == "partitions"))
-}
 
 /// Creates `dir` durably. It may exist and yet not be durable, made by a process that was killed: so its name is synced
 /// every time.
@@ -81,19 +33,6 @@ pub async fn create_dir(fs: &Arc<dyn Fs>, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Locks `dir`, without changing anything.
-///
-/// # Errors
-/// `NotFound` if it is not a node's directory, `Locked` if a server has it open.
-pub async fn survey(fs: &Arc<dyn Fs>, dir: &Path) -> Result<Box<dyn FsLock>> {
-    let file = fs.open(&dir.join("FORMAT"), OpenOptions::read_buffered(), TAG).await?;
-    let found = file.read_at(0, AlignedBuf::with_len(FORMAT.len()), TAG).await?;
-    if found[..] != *FORMAT {
-        return Err(Error::new(ErrorKind::Invalid, "check", dir, "its FORMAT is not `weir 2`"));
-    }
-    fs.lock(&dir.join("LOCK")).await
-}
-
 /// Where partition `number` of the node in `dir` is.
 pub fn partition_path(dir: &Path, number: u32) -> PathBuf {
     dir.join("partitions").join(format!("{number:06}"))
@@ -109,7 +48,8 @@ pub async fn partitions(fs: &Arc<dyn Fs>, dir: &Path) -> Result<Vec<u32>> {
     Ok(names.iter().filter(|entry| entry.is_dir).filter_map(|entry| number(&entry.name)).collect())
 }
 
-/// Removes partition `number` and everything in it; nobody may have it open. What is not there is removed already.
+/// Removes partition `number`, which the catalogue has condemned, and everything in it; nobody may have it open. What is not there is removed
+/// already. Durable after [`sync_partitions`].
 pub async fn remove_partition(fs: &Arc<dyn Fs>, dir: &Path, number: u32) -> Result<()> {
     let own = partition_path(dir, number);
     for part in [own.join("tree"), own.join("log"), own.clone()] {
@@ -124,6 +64,11 @@ pub async fn remove_partition(fs: &Arc<dyn Fs>, dir: &Path, number: u32) -> Resu
         }
         fs.remove_dir(&part, TAG).await?;
     }
+    Ok(())
+}
+
+/// Makes it durable that partitions were removed.
+pub async fn sync_partitions(fs: &Arc<dyn Fs>, dir: &Path) -> Result<()> {
     match fs.sync_dir(&dir.join("partitions"), TAG).await {
         // No partition was ever used.
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
@@ -144,7 +89,11 @@ pub async fn has_tree(fs: &Arc<dyn Fs>, dir: &Path, number: u32) -> Result<bool>
 /// A partition that was used has no tree.
 pub fn lost(dir: &Path, number: u32) -> Error {
     let current = partition_path(dir, number).join("tree").join("CURRENT");
-    Error::corruption(current, 0, "missing, yet the partition was in use: its data is lost")
+    let message = format!(
+        "missing, yet the partition was in use: its data is lost, unless `weir repair {}` finds what it named",
+        dir.display()
+    );
+    Error::corruption(current, 0, message)
 }
 
 /// The directory of partition `number`, made durably.

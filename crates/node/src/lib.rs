@@ -10,6 +10,7 @@ pub mod catalogue;
 mod check;
 mod config;
 mod control;
+mod format;
 mod hibernate;
 mod home;
 mod layout;
@@ -21,9 +22,14 @@ mod parking;
 mod partition;
 mod permits;
 mod read_times;
+mod removal;
+pub mod repair;
+mod reserve;
 mod shared;
 mod slowdown;
+mod sold;
 mod stall;
+mod strangers;
 mod tenant;
 mod tick;
 mod together;
@@ -37,12 +43,14 @@ pub use home::{Home, HomeState};
 pub use metrics::{PartitionMetrics, StallTimes};
 pub use mover::Mover;
 pub use node::Node;
+pub use partition::anchor::{AnchorClaim, AnchorSlot};
 pub use partition::{Commit, Page, Partition, Record};
+pub use sold::Sold;
 pub use stall::StallCause;
-pub use tenant::{PARTITIONS_MAX, SECRET_BYTES_MAX, StoredSecret, Tenant, TenantSettings, TenantSpec};
+pub use tenant::{DiskUse, PARTITIONS_MAX, SECRET_BYTES_MAX, StoredSecret, Tenant, TenantSettings, TenantSpec};
 
 // Words of the rooms below that appear in this one's interface: a gateway imports the node alone.
-pub use weir_admission::policy::{Behaviour, Move, Profile, Stage, Tick, Violation};
+pub use weir_admission::policy::{Behaviour, Facts, Move, Profile, Stage, Tick, Violation, Window, felt};
 pub use weir_admission::{
     Admission, Amount, Booked, Direction, Ledger, OnLimit, Part, Pool, PoolStats, Quota, Refused, Unit, UnitLimits,
     UnitStats, Wait, cost, waits,

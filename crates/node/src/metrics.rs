@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use weir_admission::waits::{self, Cause};
 use weir_admission::{Booked, Direction};
-use weir_io::Nanos;
+use weir_io::{Class, Nanos};
 use weir_log::LogStats;
 use weir_lsm::cache::CacheUsage;
-use weir_lsm::{Shape, Tree};
+use weir_lsm::{JobFacts, JobReport, Shape, Tree};
 
 use crate::stall::StallCause;
 
@@ -22,6 +22,8 @@ pub(crate) struct Counters {
     pub jobs_parked: AtomicU64,
     pub jobs_released: AtomicU64,
     pub bytes_thrown_away: AtomicU64,
+    pub bytes_reclaimed: AtomicU64,
+    pub tables_dropped: AtomicU64,
     /// Per cause, in the order of [`StallCause::ALL`].
     slowed: [AtomicU64; StallCause::ALL.len()],
     slowed_nanos: [AtomicU64; StallCause::ALL.len()],
@@ -39,6 +41,14 @@ impl Counters {
         Self::add(&self.slowed[cause as usize], 1);
         Self::add(&self.slowed_nanos[cause as usize], nanos);
         waits::book(Cause::Stall, nanos);
+    }
+
+    /// A job has ended: what it gave back, if that was what it was for.
+    pub fn reclaimed(&self, facts: &JobFacts, report: &JobReport) {
+        Self::add(&self.tables_dropped, report.tables_dropped as u64);
+        if facts.class == Class::Reclaim && report.tables_moved == 0 {
+            Self::add(&self.bytes_reclaimed, facts.input_bytes.saturating_sub(report.bytes_written));
+        }
     }
 
     /// By cause, in the order of [`StallCause::ALL`].
@@ -108,6 +118,10 @@ pub struct PartitionMetrics {
     pub jobs_released: u64,
     /// Bytes that those had written for nothing.
     pub bytes_thrown_away: u64,
+    /// Bytes of tables that jobs gave back which were done for that.
+    pub bytes_reclaimed: u64,
+    /// Tables dropped without being read, because nothing in them lived.
+    pub tables_dropped: u64,
     /// Blocks in the cache: the pinned ones are those of levels 0 and 1.
     pub cache: CacheUsage,
     /// By cause, in the order of [`StallCause::ALL`].
@@ -141,6 +155,8 @@ impl PartitionMetrics {
             jobs_parked: get(&counters.jobs_parked),
             jobs_released: get(&counters.jobs_released),
             bytes_thrown_away: get(&counters.bytes_thrown_away),
+            bytes_reclaimed: get(&counters.bytes_reclaimed),
+            tables_dropped: get(&counters.tables_dropped),
             cache: CacheUsage::default(),
             stalls: counters.stalls(),
             shape: Shape::default(),
@@ -167,6 +183,8 @@ impl PartitionMetrics {
         self.jobs_parked += other.jobs_parked;
         self.jobs_released += other.jobs_released;
         self.bytes_thrown_away += other.bytes_thrown_away;
+        self.bytes_reclaimed += other.bytes_reclaimed;
+        self.tables_dropped += other.tables_dropped;
         self.cache.add(&other.cache);
         self.stalls.iter_mut().zip(&other.stalls).for_each(|(sum, stall)| sum.add(stall));
         self.shape.memtable_bytes += other.shape.memtable_bytes;

@@ -1,27 +1,29 @@
 //! A node: one directory, one disk, one set of gates, many tenants.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use futures_util::lock::OwnedMutexGuard;
 use parking_lot::RwLock;
-use weir_admission::policy::{Behaviour, Recording, Tick, explain};
+use weir_admission::policy::{Behaviour, Recording, Tick, Window, explain};
 use weir_admission::{Gate, GateOptions, GatedFs, Ledger, Pool, RoomyFs};
-use weir_io::{Error, ErrorKind, Fs, Nanos, Owner, Result};
+use weir_io::{Error, ErrorKind, Fs, Nanos, Owner, Result, Rng};
 use weir_lsm::cache::BlockCache;
 use weir_model::{TenantId, TenantName};
 
 use crate::carried::carried;
 use crate::catalogue::{Catalogue, CatalogueEdit, Listing};
 use crate::config::{Machine, NodeConfig};
+use crate::format::{self, Format, Origin};
 use crate::hibernate;
-use crate::home::{Home, HomeState, Leave};
+use crate::home::{Home, HomeState, Leave, Left};
 use crate::layout;
 use crate::metrics::{Counters, PartitionMetrics};
 use crate::mover::Mover;
 use crate::partition::Partition;
 use crate::shared::{Directory, NodeShared};
+use crate::sold::Sold;
+use crate::strangers::Strangers;
 use crate::tenant::{PARTITIONS_MAX, SECRET_BYTES_MAX, Tenant, TenantSettings, TenantSpec};
 
 /// See the module. Dropping it cancels its background work; the directory is locked until the last partition and all that goes on
@@ -64,18 +66,39 @@ impl Tenants {
 
 impl Node {
     /// Opens the node in `config.dir`: its catalogue, and no partition. The first start makes the tenant `default`. What a crash left
-    /// of dropped tenants is removed in the background.
+    /// of dropped tenants is removed in the background; what the catalogue does not mention is left alone.
     ///
     /// # Errors
-    /// `Locked` if another process has the directory; corruption with file and offset.
+    /// `Locked` if another process has the directory; `Invalid` if another version made it; corruption with file and offset, where a file
+    /// that everything hangs on is missing, damaged or an older copy of itself.
     pub async fn open(config: &NodeConfig, machine: Machine) -> Result<Node> {
         let machine = Machine { fs: RoomyFs::new(machine.fs, LONG_READ_BYTES_MAX), ..machine };
         let (ledger, gate) = (Ledger::new(), Gate::new(Arc::clone(&machine.clock), GateOptions::NODE));
         // The node's own work is booked to tenant 0.
         let own_fs: Arc<dyn Fs> = GatedFs::node(Arc::clone(&machine.fs), Owner::default(), Arc::clone(&gate), &ledger);
-        let lock = layout::prepare(&own_fs, &config.dir).await?;
-        let catalogue = Catalogue::open(&own_fs, &config.dir, layout::TAG).await?;
+        let (lock, origin) = format::claim(&own_fs, &config.dir).await?;
+        let rng = Rng::new(machine.salt).fork("catalogue");
+        let catalogue = match origin {
+            Origin::New => {
+                let catalogue = Catalogue::create(&own_fs, &config.dir, layout::TAG, rng).await?;
+                // Last: where it is, everything else must be.
+                Format::write(&own_fs, &config.dir).await?;
+                catalogue
+            }
+            Origin::Existing => Catalogue::open(&own_fs, &config.dir, layout::TAG, rng).await?,
+        };
         let listings = catalogue.listings().clone();
+        let there = layout::partitions(&own_fs, &config.dir).await?;
+        let strangers = Strangers::among(&there, &listings);
+        if let Some(refusal) = strangers.refusal(&config.dir) {
+            return Err(refusal);
+        }
+        if let Some(first) = strangers.unknown.first() {
+            let (count, dir) = (strangers.unknown.len(), layout::partition_path(&config.dir, *first));
+            tracing::warn!(count, first = %dir.display(), "there are partitions that belong to no tenant: they are left alone, `weir check` lists them");
+        }
+        // On a full disk the first order may need it. Where it cannot be had, `reserve::keep` tries again, and says so.
+        let _tried_again = catalogue.reserve().fill().await;
         // Before the first log is written: it reports what fails from now on.
         let volume = match own_fs.volume(&config.dir, layout::TAG).await {
             Ok(volume) => Some(volume),
@@ -86,15 +109,17 @@ impl Node {
         };
         let directory = Directory { lock: lock.into(), volume };
         let shared = NodeShared::new(config.clone(), machine, own_fs, gate, ledger, catalogue, directory);
-        let named = listings.partitions();
-        let there = layout::partitions(&shared.own_fs, &shared.config.dir).await?;
-        shared.remove_partitions(there.into_iter().filter(|number| !named.contains(number)).collect());
+        shared.remove_partitions(listings.condemned.iter().copied().collect());
         let mut tenants = Tenants::default();
-        listings.tenants.into_values().for_each(|listing| tenants.insert(Tenant::new(&shared, listing)));
+        listings
+            .tenants
+            .into_values()
+            .for_each(|listing| tenants.insert(Tenant::new(&shared, listing, &listings.used)));
         let node = Node { shared, tenants: Arc::new(RwLock::new(tenants)) };
         if config.hibernate_after > 0 {
             let clock = Arc::clone(&node.shared.machine.clock);
-            let sleepers = hibernate::run(Arc::downgrade(&node.tenants), clock, config.hibernate_after);
+            let workers = Arc::clone(&node.shared.workers);
+            let sleepers = hibernate::run(Arc::downgrade(&node.tenants), clock, workers, config.hibernate_after);
             node.shared.workers.spawn(sleepers);
         }
         if listings.next_tenant == 1 {
@@ -132,6 +157,17 @@ impl Node {
     pub fn why(&self, owner: Owner, at: Nanos) -> Option<String> {
         let tick = self.shared.ticker.tick_at(at)?;
         explain(&tick, owner)
+    }
+
+    /// What `tenant` met in the seconds before `at` of the node's clock; `None` if that is forgotten, or it was asleep.
+    pub fn felt(&self, tenant: TenantId, at: Nanos) -> Option<Window> {
+        self.shared.ticker.felt(tenant, at)
+    }
+
+    /// What tenants have bought, beside what the device gives.
+    pub fn sold(&self) -> Sold {
+        let limits = self.tenants().into_iter().map(|tenant| tenant.settings().limits);
+        Sold::of(limits, self.shared.config.bandwidth.map(|bandwidth| bandwidth.device))
     }
 
     /// All tenants, by name.
@@ -186,8 +222,8 @@ impl Node {
                 put: vec![listing.clone()],
                 ..CatalogueEdit::default()
             };
-            commit(&shared, &mut catalogue, edit).await?;
-            let tenant = Tenant::new(&shared, listing);
+            commit(&mut catalogue, edit).await?;
+            let tenant = Tenant::new(&shared, listing, &BTreeSet::new());
             tenants.write().insert(Arc::clone(&tenant));
             Ok(tenant)
         })
@@ -212,7 +248,7 @@ impl Node {
             check(&settings)?;
             let mut catalogue = shared.catalogue.lock().await;
             let listing = tenant.listing(tenant.partition_numbers(), settings.clone());
-            commit(&shared, &mut catalogue, CatalogueEdit { put: vec![listing], ..CatalogueEdit::default() }).await?;
+            commit(&mut catalogue, CatalogueEdit { put: vec![listing], ..CatalogueEdit::default() }).await?;
             tenant.set_settings(settings);
             Ok(())
         })
@@ -227,15 +263,16 @@ impl Node {
         let (shared, tenants, name) = (Arc::clone(&self.shared), Arc::clone(&self.tenants), name.clone());
         carried(&self.shared.workers, async move {
             let (tenant, _turn) = turn(&tenants, &name).await?;
-            let numbers = leave(&tenant).await?;
-            let edit = CatalogueEdit { removed: vec![tenant.id()], ..CatalogueEdit::default() };
+            let left = leave(&tenant).await?;
+            let edit = CatalogueEdit { dropped: vec![tenant.id()], ..CatalogueEdit::default() };
             let mut catalogue = shared.catalogue.lock().await;
-            if let Err(error) = commit(&shared, &mut catalogue, edit).await {
-                settle(&tenant, &numbers);
+            if let Err(error) = commit(&mut catalogue, edit).await {
+                come_back(&tenant, left);
                 return Err(error);
             }
             tenants.write().remove(&tenant);
             drop(catalogue);
+            let numbers = left.into_iter().map(|left| left.number).collect();
             tenant.partitions().iter().for_each(|home| home.settle(None));
             forget(&shared, &tenant, numbers);
             shared.ledger.forget(tenant.id().0);
@@ -265,7 +302,8 @@ impl Node {
             if !Arc::ptr_eq(&found, &tenant) {
                 return Err(unknown(tenant.name()));
             }
-            let old = leave(&tenant).await?;
+            let left = leave(&tenant).await?;
+            let old: Vec<u32> = left.iter().map(|left| left.number).collect();
             let mut catalogue = shared.catalogue.lock().await;
             let cleared = async {
                 let first = catalogue.listings().next_partition;
@@ -273,12 +311,15 @@ impl Node {
                 let next = next.ok_or_else(exhausted)?;
                 let listing = tenant.listing((first..next).collect(), (*tenant.settings()).clone());
                 let edit = CatalogueEdit { next_partition: Some(next), put: vec![listing], ..CatalogueEdit::default() };
-                commit(&shared, &mut catalogue, edit).await?;
+                commit(&mut catalogue, edit).await?;
                 Ok((first..next).collect::<Vec<u32>>())
             };
             let outcome = cleared.await;
             drop(catalogue);
-            settle(&tenant, outcome.as_ref().unwrap_or(&old));
+            match &outcome {
+                Ok(new) => tenant.partitions().iter().zip(new).for_each(|(home, &number)| home.settle(Some(number))),
+                Err(_) => come_back(&tenant, left),
+            }
             tenant.emptied();
             outcome.map(|_| forget(&shared, &tenant, old))
         })
@@ -337,6 +378,11 @@ impl Node {
     /// The write memory: who uses what of it.
     pub fn write_memory(&self) -> &Arc<Pool> {
         self.shared.memory.pool()
+    }
+
+    /// Bytes that are set aside so that tenants can be dropped while the disk is full; 0 unless all that should be is.
+    pub fn reserve_bytes(&self) -> u64 {
+        self.shared.reserve().bytes()
     }
 
     /// The block cache.
@@ -400,39 +446,46 @@ async fn turn(tenants: &RwLock<Tenants>, name: &TenantName) -> Result<(Arc<Tenan
     if Arc::ptr_eq(&find()?, &tenant) { Ok((tenant, turn)) } else { Err(unknown(name)) }
 }
 
-/// Makes `edit` durable. Where that fails it has not happened, and nothing is opened before that is certain again.
-pub(crate) async fn commit(shared: &NodeShared, catalogue: &mut Catalogue, edit: CatalogueEdit) -> Result<()> {
-    shared.doubt.store(true, Ordering::Release);
-    let outcome = catalogue.commit(edit).await;
-    match &outcome {
-        Ok(()) => shared.doubt.store(false, Ordering::Release),
-        Err(error) => tracing::warn!(%error, "the catalogue could not be changed"),
-    }
-    outcome
+/// Makes `edit` durable. Where that fails it has not happened; a partition that it gave up is not written to before that is certain.
+///
+/// # Errors
+/// As [`Catalogue::commit`]; `NoSpace` says what to do.
+pub(crate) async fn commit(catalogue: &mut Catalogue, edit: CatalogueEdit) -> Result<()> {
+    catalogue.commit(edit).await.map_err(|error| {
+        tracing::warn!(%error, "the catalogue could not be changed");
+        match error.kind() {
+            ErrorKind::NoSpace => {
+                let message =
+                    format!("{error}. The disk is full: drop or empty a tenant, or free space on this file system");
+                Error::new(ErrorKind::NoSpace, "change", "the catalogue", message)
+            }
+            _ => error,
+        }
+    })
 }
 
-/// Closes every partition, to be removed; requests wait. Gives their numbers.
-async fn leave(tenant: &Tenant) -> Result<Vec<u32>> {
-    let mut numbers = Vec::new();
+/// Closes every partition, to be removed; requests wait.
+async fn leave(tenant: &Tenant) -> Result<Vec<Left>> {
+    let mut left = Vec::new();
     for home in tenant.partitions() {
         match home.leave(Leave::Discard).await {
-            Some(number) => numbers.push(number),
+            Some(partition) => left.push(partition),
             None => {
-                settle(tenant, &numbers);
+                come_back(tenant, left);
                 return Err(Error::new(ErrorKind::Closed, "change", "the tenant", "the node ends"));
             }
         }
     }
-    Ok(numbers)
+    Ok(left)
 }
 
-/// Lets requests in again, to these partitions.
-fn settle(tenant: &Tenant, numbers: &[u32]) {
-    tenant.partitions().iter().zip(numbers).for_each(|(home, &number)| home.settle(Some(number)));
+/// Lets requests in again: the order has failed.
+fn come_back(tenant: &Tenant, left: Vec<Left>) {
+    tenant.partitions().iter().zip(left).for_each(|(home, left)| home.come_back(left));
 }
 
-/// Removes what is left of partitions that the catalogue no longer names.
-fn forget(shared: &NodeShared, tenant: &Tenant, numbers: Vec<u32>) {
+/// Removes what is left of partitions that the catalogue has condemned.
+fn forget(shared: &Arc<NodeShared>, tenant: &Tenant, numbers: Vec<u32>) {
     for &partition in &numbers {
         let owner = Owner { tenant: tenant.id().0, partition };
         shared.gate.set_weight(owner, None);

@@ -1,12 +1,11 @@
 //! What all tenants of a node share.
 
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::lock::Mutex as AsyncMutex;
 use weir_admission::{Gate, GatedFs, Ledger, PartitionGate};
-use weir_io::{Fs, FsLock, Owner, Result, Volume};
+use weir_io::{Error, ErrorKind, Fs, FsLock, Nanos, Owner, Result, Volume, sleep_until};
 use weir_lsm::cache::BlockCache;
 
 use crate::catalogue::{Catalogue, CatalogueEdit};
@@ -16,8 +15,10 @@ use crate::home::{Home, Leave};
 use crate::layout;
 use crate::memory::{WriteMemory, keep};
 use crate::node::commit;
-use crate::partition::{Opening, Partition};
+use crate::partition::{Opening, Partition, Settle};
 use crate::permits::Permits;
+use crate::removal;
+use crate::reserve::{self, Reserve};
 use crate::tick::{self, Ticker};
 use crate::together::Together;
 use crate::workers::Workers;
@@ -46,9 +47,9 @@ pub(crate) struct NodeShared {
     pub workers: Arc<Workers>,
     pub ticker: Arc<Ticker>,
     pub control: Arc<Control>,
-    pub catalogue: AsyncMutex<Catalogue>,
-    /// A catalogue edit has failed and might still be what a crash would find: see [`Catalogue::settle`].
-    pub doubt: AtomicBool,
+    pub catalogue: Arc<AsyncMutex<Catalogue>>,
+    /// The space that the catalogue may use where the disk is full.
+    reserve: Arc<Reserve>,
     wakes: Arc<Permits>,
     openings: AtomicU64,
     lock: Arc<dyn FsLock>,
@@ -71,6 +72,8 @@ impl NodeShared {
         let workers = Workers::new(Arc::clone(&machine.spawn), Arc::clone(&machine.clock), config.compaction_slots);
         workers.spawn(tick::run(Arc::downgrade(&ticker), Arc::clone(&machine.clock)));
         workers.spawn(keep(Arc::downgrade(&memory), Arc::clone(&machine.clock)));
+        let reserve = Arc::clone(catalogue.reserve());
+        workers.spawn(reserve::keep(Arc::downgrade(&reserve), Arc::clone(&machine.clock)));
         let together = Together::new(volume, config.sync_interval, Arc::clone(&ticker));
         let control = Control::new(Arc::clone(&machine.clock), config.sync_interval, Arc::clone(&workers), together);
         Arc::new(Self {
@@ -82,8 +85,8 @@ impl NodeShared {
             memory,
             workers,
             control,
-            catalogue: AsyncMutex::new(catalogue),
-            doubt: AtomicBool::new(false),
+            reserve,
+            catalogue: Arc::new(AsyncMutex::new(catalogue)),
             wakes: Permits::new(WAKES_MAX),
             openings: AtomicU64::new(0),
             lock,
@@ -93,14 +96,13 @@ impl NodeShared {
     }
 
     /// Opens the partition of `home`, when it is its turn.
-    pub async fn open_partition(&self, home: &Arc<Home>, number: u32) -> Result<Arc<Partition>> {
+    pub async fn open_partition(self: &Arc<Self>, home: &Arc<Home>, number: u32) -> Result<Arc<Partition>> {
         let _permit = self.wakes.acquire().await;
-        if self.doubt.load(Ordering::Acquire) {
-            // What is acknowledged here must not go with an edit that dropped it after all.
-            self.settle_catalogue(&mut *self.catalogue.lock().await).await?;
-        }
         let (fs, dir) = (&self.own_fs, &self.config.dir);
-        let was_used = self.catalogue.lock().await.listings().used.contains(&number);
+        let (was_used, doubt) = {
+            let mut catalogue = self.catalogue.lock().await;
+            (catalogue.listings().used.contains(&number), self.doubt(&mut catalogue, number).await)
+        };
         if was_used && !layout::has_tree(fs, dir, number).await? {
             // Serving an empty one instead would hide the loss.
             return Err(layout::lost(dir, number));
@@ -124,9 +126,13 @@ impl NodeShared {
             memory: Arc::clone(&self.memory),
             control: Arc::clone(&self.control),
             salt: self.salt(),
+            identity: self.identity(),
+            was_used,
             account: self.ledger.account(owner),
             lock: Arc::clone(&self.lock),
             counters: Arc::clone(&home.counters),
+            doubt,
+            settle: self.settle(number),
         };
         let partition = Partition::open(opening).await?;
         if !was_used && let Err(error) = self.mark_used(number).await {
@@ -139,13 +145,39 @@ impl NodeShared {
     /// Its files are there, durably, and nothing is acknowledged yet: from now on it is a loss if they are not.
     async fn mark_used(&self, number: u32) -> Result<()> {
         let mut catalogue = self.catalogue.lock().await;
-        commit(self, &mut catalogue, CatalogueEdit { used: vec![number], ..CatalogueEdit::default() }).await
+        commit(&mut catalogue, CatalogueEdit { used: vec![number], ..CatalogueEdit::default() }).await
     }
 
-    pub async fn settle_catalogue(&self, catalogue: &mut Catalogue) -> Result<()> {
-        catalogue.settle().await?;
-        self.doubt.store(false, Ordering::Release);
-        Ok(())
+    /// Why partition `number` must not be written to: what is acknowledged in it must not go with an edit that gave it up after all.
+    async fn doubt(&self, catalogue: &mut Catalogue, number: u32) -> Option<Error> {
+        if !catalogue.is_in_doubt(number) {
+            return None;
+        }
+        let cause = catalogue.settle().await.err()?;
+        let message = format!(
+            "dropping or emptying this tenant failed half-way; it can be written to when the catalogue can: {cause}"
+        );
+        Some(Error::new(cause.kind(), "write to", "the tenant", message))
+    }
+
+    /// Ends the doubt about partition `number`, if there is any.
+    fn settle(self: &Arc<Self>, number: u32) -> Settle {
+        let shared = Arc::downgrade(self);
+        Box::new(move || {
+            let shared = shared.clone();
+            Box::pin(async move {
+                let Some(shared) = shared.upgrade() else {
+                    return Err(Error::new(ErrorKind::Closed, "change", "the catalogue", "the node ends"));
+                };
+                let mut catalogue = shared.catalogue.lock().await;
+                if catalogue.is_in_doubt(number) { catalogue.settle().await } else { Ok(()) }
+            })
+        })
+    }
+
+    /// The space that the catalogue may use where the disk is full.
+    pub fn reserve(&self) -> &Arc<Reserve> {
+        &self.reserve
     }
 
     /// The disk behind the node's gate, booked to `owner`: a partition that nobody can use yet, so it has no limits of its own.
@@ -176,23 +208,43 @@ impl NodeShared {
         self.machine.salt ^ opening.wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 
-    /// Removes what is left of partitions, in the background. What cannot be removed now is removed at the next opening.
-    pub fn remove_partitions(&self, numbers: Vec<u32>) {
+    /// For a partition that is made: no other one has it.
+    pub(crate) fn identity(&self) -> u64 {
+        // Not a salt: that says something else.
+        self.salt().rotate_left(32)
+    }
+
+    /// Removes what is left of condemned partitions, in the background, and tries again where that fails, until it is done or the node ends. Then
+    /// the rest is removed at the next opening.
+    pub fn remove_partitions(self: &Arc<Self>, numbers: Vec<u32>) {
         if numbers.is_empty() {
             return;
         }
-        let (fs, dir): (_, PathBuf) = (Arc::clone(&self.own_fs), self.config.dir.clone());
-        let lock = Arc::clone(&self.lock);
+        let (fs, dir, catalogue) = (Arc::clone(&self.own_fs), self.config.dir.clone(), Arc::clone(&self.catalogue));
+        let (clock, shared) = (Arc::clone(&self.machine.clock), Arc::downgrade(self));
+        // Held while something is removed, but not while waiting for the next attempt.
+        let mut held = Some((Arc::clone(&self.lock), Arc::clone(self.reserve())));
         self.workers.spawn(async move {
-            for number in numbers {
-                if let Err(error) = layout::remove_partition(&fs, &dir, number).await {
-                    tracing::warn!(partition = number, %error, "cannot remove a dropped partition yet");
+            let mut left = numbers;
+            while let Some((_lock, reserve)) = &held {
+                match removal::remove(&fs, &dir, &catalogue, &left).await {
+                    Ok(failed) => left = failed,
+                    Err(error) => tracing::warn!(%error, "cannot remove dropped partitions yet"),
                 }
+                reserve.try_now();
+                if left.is_empty() {
+                    return;
+                }
+                drop(held.take());
+                sleep_until(&clock, clock.now() + REMOVE_AGAIN_AFTER).await;
+                held = shared.upgrade().map(|shared| (Arc::clone(&shared.lock), Arc::clone(shared.reserve())));
             }
-            drop(lock);
         });
     }
 }
+
+/// How long what could not be removed waits before it is tried again, in nanoseconds.
+const REMOVE_AGAIN_AFTER: Nanos = 1_000_000_000;
 
 /// Enough that two cores seldom meet; each shard has a ghost queue, so not more than needed.
 const CACHE_SHARDS: usize = 16;

@@ -12,15 +12,16 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use weir_admission::policy::bandwidth::BandwidthSettings;
 use weir_admission::policy::{
-    self, Behaviour, Bytes, History, JobFacts, MemoryFacts, NodeKnobs, Onlooker, Operations, PartitionKnobs,
+    self, Behaviour, Bytes, Felt, History, JobFacts, MemoryFacts, NodeKnobs, Onlooker, Operations, PartitionKnobs,
     PartitionSample, Policy, Recording, Sample, Settings, Tick, TreeFacts,
 };
-use weir_admission::{Booked, Direction, Gate, Ledger, Limits, Pool, UNLIMITED};
+use weir_admission::{Booked, Direction, Gate, Ledger, Limits, Pool, UNLIMITED, Unit, Wait};
 use weir_io::{Class, Clock, Nanos, Owner, sleep_until};
 use weir_log::SyncMode;
 use weir_lsm::cache::BlockCache;
 use weir_lsm::pick::Scope;
 use weir_lsm::{JobKind, Shape, TreeKnobs};
+use weir_model::TenantId;
 
 use crate::config::NodeConfig;
 use crate::home::Home;
@@ -30,7 +31,7 @@ use crate::partition::Partition;
 /// Time between two ticks, in nanoseconds. Times are never scaled.
 const EVERY: Nanos = 1_000_000_000;
 /// Device bytes read per byte asked for, at most, with four levels of which two are in memory (FX-11).
-const READ_AMPLIFICATION: u64 = 4;
+pub(crate) const READ_AMPLIFICATION: u64 = 4;
 
 /// No more device time of logs than this is kept in tokens beyond the burst, in nanoseconds: as much as the gate lets logs run ahead.
 const LOG_AHEAD_MAX: Nanos = 100_000_000;
@@ -198,6 +199,11 @@ impl Ticker {
         self.history.lock().at(at).cloned()
     }
 
+    /// What `tenant` met in the seconds before `at`; `None` if that is forgotten, or it was asleep.
+    pub fn felt(&self, tenant: TenantId, at: Nanos) -> Option<policy::Window> {
+        policy::window(self.history.lock().ticks().rev(), tenant.0, at)
+    }
+
     /// The last tick.
     pub fn last_tick(&self) -> Option<Arc<Tick>> {
         self.history.lock().last().cloned()
@@ -237,6 +243,7 @@ impl Ticker {
                 parked: shape.jobs.iter().map(|jobs| jobs.parked as u64).sum(),
             },
             read_p99: partition.read_times.take_p99(),
+            felt: felt(home, &booked),
             ..home.reservation.sold(partition.owner(), &self.config)
         }
     }
@@ -265,6 +272,17 @@ impl Partition {
     }
 }
 
+/// What its requests met: sums of the books, for whoever asks why.
+fn felt(home: &Home, booked: &Booked) -> Felt {
+    let quota = Unit::ALL.map(|unit| home.reservation.quota().stats(unit));
+    let stalled = home.stalls().iter().map(|times| times.slowed_nanos + times.stopped_nanos).sum();
+    let units = quota.iter().map(|stats| stats.delayed_ns).sum();
+    Felt {
+        waited: [units, stalled, booked.waited(Wait::Partition), booked.waited(Wait::Node)],
+        refused: quota.iter().map(|stats| stats.refused).sum(),
+    }
+}
+
 /// Merges that are being polled.
 fn merging(shape: &Shape) -> u64 {
     let merges = JobKind::ALL.into_iter().zip(&shape.jobs).filter(|(kind, _)| *kind != JobKind::Flush);
@@ -281,8 +299,8 @@ fn bytes(booked: &Booked) -> Bytes {
         flush: of(Class::Flush, Direction::Write),
         l0_read: of(Class::CompactL0, Direction::Read),
         l0_written: of(Class::CompactL0, Direction::Write),
-        deep_read: of(Class::CompactDeep, Direction::Read),
-        deep_written: of(Class::CompactDeep, Direction::Write),
+        deep_read: of(Class::CompactDeep, Direction::Read) + of(Class::Reclaim, Direction::Read),
+        deep_written: of(Class::CompactDeep, Direction::Write) + of(Class::Reclaim, Direction::Write),
     }
 }
 
@@ -292,7 +310,7 @@ fn operations(booked: &Booked) -> Operations {
     Operations {
         read: of(Class::Read, Direction::Read),
         log: of(Class::Log, Direction::Write),
-        background: [Class::Flush, Class::CompactL0, Class::CompactDeep].map(both).iter().sum(),
+        background: [Class::Flush, Class::CompactL0, Class::CompactDeep, Class::Reclaim].map(both).iter().sum(),
     }
 }
 

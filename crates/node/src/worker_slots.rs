@@ -5,9 +5,13 @@
 //!    by now. One that comes back after a rest is neither owed nor owing anything: it starts where those are who were served last.
 //! 3. Of one tenant's trees, the one that has waited longest.
 //!
+//! 4. One spare slot more is for trees that are short of space and would give some back, when all others are taken: their writes must not wait
+//!    until others have merged.
+//!    The gates still see to it that what it moves goes behind.
+//!
 //! Whoever is alone may hold all slots. A slot is not taken back: a newcomer waits for the first job to end, or for one that is parked.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use weir_io::{Class, Nanos, Owner};
 
@@ -20,6 +24,9 @@ pub(crate) struct WorkerSlots {
     capacity: usize,
     running: usize,
     waiting: BTreeMap<Owner, Wish>,
+    /// Those of them that are short of space.
+    short: BTreeSet<Owner>,
+    spare_is_taken: bool,
     /// Who waits, holds a slot, or has had more of them than those that are served now.
     tenants: BTreeMap<u32, Share>,
     /// What the tenant served last had had by then, in nanoseconds of slots.
@@ -49,6 +56,8 @@ impl WorkerSlots {
             capacity,
             running: 0,
             waiting: BTreeMap::new(),
+            short: BTreeSet::new(),
+            spare_is_taken: false,
             tenants: BTreeMap::new(),
             level: 0,
             urgent_in_a_row: 0,
@@ -71,7 +80,7 @@ impl WorkerSlots {
         let is_next = self.waiting.keys().all(|other| *other == owner);
         let free = self.running < self.capacity && is_next;
         if free {
-            self.waiting.remove(&owner);
+            self.leave(owner);
             self.take(owner.tenant);
         }
         free
@@ -84,8 +93,36 @@ impl WorkerSlots {
         self.waiting.insert(owner, Wish { class, turn });
     }
 
+    /// Whether `owner`, who waits, is short of space.
+    pub fn set_short(&mut self, owner: Owner, is_short: bool) {
+        if is_short {
+            self.short.insert(owner);
+        } else {
+            self.short.remove(&owner);
+        }
+    }
+
+    /// Gives the spare slot to whoever is short of space, can give some back, and has waited longest.
+    pub fn next_spare(&mut self) -> Option<Owner> {
+        if self.spare_is_taken || self.capacity == 0 {
+            return None;
+        }
+        let wishes = self.short.iter().filter_map(|owner| Some((owner, self.waiting.get(owner)?)));
+        let short = wishes.filter(|(_, wish)| wish.class == Class::Reclaim).map(|(owner, wish)| (wish.turn, *owner));
+        let (_, owner) = short.min()?;
+        self.leave(owner);
+        self.spare_is_taken = true;
+        Some(owner)
+    }
+
+    /// The spare slot is free again.
+    pub fn give_back_spare(&mut self) {
+        self.spare_is_taken = false;
+    }
+
     /// `owner` wants nothing any more.
     pub fn leave(&mut self, owner: Owner) {
+        self.short.remove(&owner);
         self.waiting.remove(&owner);
     }
 
@@ -105,7 +142,7 @@ impl WorkerSlots {
         };
         let owner = candidates.min_by_key(key).map(|(owner, _)| *owner)?;
         self.urgent_in_a_row = if takes_urgent && some_deep { self.urgent_in_a_row + 1 } else { 0 };
-        self.waiting.remove(&owner);
+        self.leave(owner);
         self.take(owner.tenant);
         Some(owner)
     }
@@ -227,6 +264,23 @@ mod tests {
         }
         assert_eq!(order.iter().filter(|&&tenant| tenant == 2).count(), 3);
         assert_eq!((order[9], order[10], order[11]), (1, 2, 1));
+    }
+
+    #[test]
+    fn who_is_short_of_space_has_a_spare_slot_and_no_more() {
+        let mut slots = WorkerSlots::new(1);
+        assert!(slots.try_take(tree(1, 1)));
+        slots.wait(tree(2, 2), Class::CompactDeep);
+        for owner in [tree(3, 3), tree(4, 4)] {
+            slots.wait(owner, Class::Reclaim);
+            slots.set_short(owner, true);
+        }
+        assert_eq!((slots.next(), slots.next_spare(), slots.next_spare()), (None, Some(tree(3, 3)), None));
+        slots.give_back(1, 5);
+        assert_eq!((slots.next(), slots.next_spare()), (Some(tree(2, 2)), None), "the others have lost nothing by it");
+        slots.give_back_spare();
+        slots.set_short(tree(4, 4), false);
+        assert_eq!(slots.next_spare(), None, "it has space again");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Workers: where background jobs run, and the one place that decides when a job begins and advances.
 //!
-//! A flush may always run, one per partition (C-14); compactions share `compaction_slots`, and [`WorkerSlots`] says whose turn it is when one is
+//! A flush may always run, one per partition (C-14), and so may dropping what is dead as a whole, which moves no data; other compactions share `compaction_slots`, and [`WorkerSlots`] says whose turn it is when one is
 //! free. Slots bound memory and CPU; the gates bound the disk. What begun compactions do when the scope changes is [`crate::parking`]'s business.
 
 use std::collections::BTreeMap;
@@ -13,6 +13,7 @@ use std::task::Poll;
 use parking_lot::Mutex;
 use weir_io::{Class, Clock, ErrorKind, Nanos, Owner, Spawn, sleep_until};
 use weir_log::WriteAheadLog;
+use weir_lsm::pick::Urgency;
 use weir_lsm::{Job, Stall, StallCause};
 
 use crate::metrics::Counters;
@@ -53,8 +54,8 @@ impl Workers {
         (state.slots.running(), state.slots.waiting())
     }
 
-    fn slot(self: &Arc<Self>, owner: Owner) -> Slot {
-        Slot { workers: Arc::clone(self), tenant: owner.tenant, since: self.clock.now() }
+    fn slot(self: &Arc<Self>, owner: Owner, is_spare: bool) -> Slot {
+        Slot { workers: Arc::clone(self), tenant: owner.tenant, since: self.clock.now(), is_spare }
     }
 
     fn try_take(self: &Arc<Self>, owner: Owner) -> Option<Slot> {
@@ -64,12 +65,13 @@ impl Workers {
             state.waiting.remove(&owner);
         }
         drop(state);
-        taken.then(|| self.slot(owner))
+        taken.then(|| self.slot(owner, false))
     }
 
     fn wait(&self, partition: &Arc<Partition>, class: Class) {
         let mut state = self.state.lock();
         state.slots.wait(partition.owner, class);
+        state.slots.set_short(partition.owner, partition.tree.urgency() > Urgency::Idle);
         state.waiting.insert(partition.owner, Arc::downgrade(partition));
     }
 
@@ -84,10 +86,11 @@ impl Workers {
     fn dispatch(self: &Arc<Self>) {
         loop {
             let mut state = self.state.lock();
-            let Some(owner) = state.slots.next() else { return };
+            let next = state.slots.next().map(|owner| (owner, false));
+            let Some((owner, is_spare)) = next.or_else(|| Some((state.slots.next_spare()?, true))) else { return };
             let partition = state.waiting.remove(&owner);
             drop(state);
-            let slot = self.slot(owner);
+            let slot = self.slot(owner, is_spare);
             if let Some(partition) = partition.and_then(|partition| partition.upgrade()) {
                 let is_due = partition.compact_in(slot);
                 partition.queue(is_due);
@@ -101,12 +104,18 @@ pub(crate) struct Slot {
     workers: Arc<Workers>,
     tenant: u32,
     since: Nanos,
+    is_spare: bool,
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
         let nanos = self.workers.clock.now().saturating_sub(self.since);
-        self.workers.state.lock().slots.give_back(self.tenant, nanos);
+        let mut state = self.workers.state.lock();
+        if self.is_spare {
+            state.slots.give_back_spare();
+        } else {
+            state.slots.give_back(self.tenant, nanos);
+        }
     }
 }
 
@@ -119,6 +128,9 @@ impl Partition {
         self.note_urgency();
         self.turn_slowdown();
         if let Some(job) = self.tree.next_flush() {
+            self.start(job, None);
+        }
+        if let Some(job) = self.tree.next_drop() {
             self.start(job, None);
         }
         self.clear_the_way();
@@ -183,8 +195,12 @@ impl Partition {
                 Ended::Released => {}
                 Ended::Done(Ok(report)) => {
                     Counters::add(&partition.counters.jobs, 1);
+                    partition.counters.reclaimed(&facts, &report);
                     tracing::debug!(owner = ?partition.owner, ?facts, ?report, "job done");
                     if facts.level.is_none() {
+                        // Who waits for memory and the next flush first: making the anchor durable takes a sync.
+                        partition.progress.notify();
+                        partition.kick();
                         partition.truncate_log().await;
                     }
                 }
@@ -220,7 +236,14 @@ impl Partition {
     }
 
     async fn truncate_log(&self) {
-        if let Err(error) = self.log.truncate(self.tree.persisted()).await {
+        let persisted = self.tree.persisted();
+        if self.log.would_truncate(persisted)
+            && let Err(error) = self.hold_anchor().await
+        {
+            tracing::warn!(owner = ?self.owner, %error, "cannot write the anchor: the log is not truncated");
+            return;
+        }
+        if let Err(error) = self.log.truncate(persisted).await {
             // The segments stay and are tried again after the next flush.
             tracing::warn!(owner = ?self.owner, %error, "cannot truncate the log");
         }
@@ -242,7 +265,7 @@ impl Partition {
                 if partition.is_closing() {
                     break;
                 }
-                match partition.log.replace(partition.tree.persisted()).await {
+                match partition.replace_log().await {
                     Ok(()) => {
                         Counters::add(&partition.counters.log_replacements, 1);
                         tracing::info!(owner = ?partition.owner, "the log was replaced, writes go on");

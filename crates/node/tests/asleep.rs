@@ -7,12 +7,17 @@ use weir_io::sim::{DeviceSpec, FaultPlan, Sim, SimFs};
 use weir_io::{Fs, sleep_until};
 use weir_log::SyncMode;
 use weir_lsm::TreeOptions;
-use weir_model::Batch;
+use weir_model::{Batch, Change};
 use weir_node::{Home, HomeState, Machine, Node, NodeConfig, Partition, Tenant, TenantName, TenantSpec};
 
 const KEYS: u64 = 300;
 
 fn world(seed: u64, sync: SyncMode) -> (Sim, Arc<SimFs>, Node) {
+    world_where(seed, sync, 0)
+}
+
+/// Who is asked nothing for `hibernate_after` nanoseconds goes to sleep; 0 = never.
+fn world_where(seed: u64, sync: SyncMode, hibernate_after: u64) -> (Sim, Arc<SimFs>, Node) {
     let sim = Sim::new(seed);
     let device = DeviceSpec { latency: 50_000, sync_latency: 20_000, parallelism: 4, ..DeviceSpec::shared(1 << 20) };
     let fs = SimFs::new(sim.clock(), device, FaultPlan::none(), sim.rng());
@@ -25,7 +30,14 @@ fn world(seed: u64, sync: SyncMode) -> (Sim, Arc<SimFs>, Node) {
         io_bytes: 8 << 10,
         ..TreeOptions::default()
     };
-    let config = NodeConfig { tree, cache_bytes: 1 << 20, sync, segment_bytes: 64 << 10, ..NodeConfig::new("/weir") };
+    let config = NodeConfig {
+        tree,
+        cache_bytes: 1 << 20,
+        sync,
+        segment_bytes: 64 << 10,
+        hibernate_after,
+        ..NodeConfig::new("/weir")
+    };
     let disk = Arc::clone(&fs) as Arc<dyn Fs>;
     let machine = Machine { fs: disk, clock: sim.clock(), spawn: sim.spawner(), salt: 7 };
     let node = sim.block_on(Node::open(&config, machine)).expect("the node opens");
@@ -108,4 +120,35 @@ fn who_sleeps_has_no_file_open_and_holds_no_memory() {
             assert_eq!(node.write_memory().stats().used, 0);
         });
     }
+}
+
+#[test]
+fn who_sleeps_on_what_has_expired_is_woken_until_it_is_given_back() {
+    const SECOND: u64 = 1_000_000_000;
+    let (sim, fs, node) = world_where(5, SyncMode::Interval, 4 * SECOND);
+    let tenant = sim.block_on(async {
+        let tenant = create(&node, "cache", 1).await;
+        let partition = tenant.partitions()[0].partition().await.expect("it wakes");
+        for key in 0..KEYS {
+            // One key in ten stays.
+            let expire_at_ms = (key % 10 > 0).then(|| sim.clock().unix_ms() + 60_000);
+            let mut batch = Batch::new();
+            batch.push(Change::Put { key: &key.to_le_bytes(), value: &[b'v'; 160], expire_at_ms });
+            partition.write(&batch).await.expect("room").await.expect("written");
+        }
+        tenant
+    });
+    let home = &tenant.partitions()[0];
+    sim.run_until(sim.now() + 20 * SECOND);
+    let before = tenant.disk_use();
+    assert_eq!((home.state(), before.living), (HomeState::Asleep, before.stored));
+    sim.run_until(sim.now() + 39 * SECOND);
+    assert_eq!((home.state(), tenant.disk_use()), (HomeState::Asleep, before), "nothing has expired yet");
+    sim.run_until(sim.now() + 20 * SECOND);
+    let after = tenant.disk_use();
+    assert!(after.stored * 3 < before.stored, "{before:?}, {after:?}");
+    assert_eq!((home.state(), open_files(&fs, home)), (HomeState::Asleep, 0), "it sleeps again");
+    sim.run_until(sim.now() + 60 * SECOND);
+    assert_eq!(home.state(), HomeState::Asleep, "once was enough");
+    assert_eq!(tenant.disk_use(), after);
 }

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
 
-use futures_util::future::{Either, join, select};
+use futures_util::future::{Either, join, join_all, select};
 use weir_io::sim::{DeviceSpec, DiskImage, FaultPlan, Keep, Sim, SimFs};
-use weir_io::{AlignedBuf, Class, Clock, ErrorKind, Fs, OpenOptions, Owner, Tag, sleep_until};
+use weir_io::{AlignedBuf, Class, Clock, ErrorKind, Fs, Nanos, OpenOptions, Owner, Tag, sleep_until};
 use weir_lsm::TreeOptions;
 use weir_model::{Batch, TenantName};
 use weir_node::{Machine, Node, NodeConfig, Tenant, TenantSpec};
@@ -33,6 +33,11 @@ fn world(seed: u64, image: Option<&DiskImage>) -> (Sim, Arc<SimFs>) {
 }
 
 async fn open(sim: &Sim, fs: &Arc<SimFs>) -> Node {
+    open_with(sim, fs, 0).await
+}
+
+/// Whose partitions fall asleep when nobody has asked them anything for so many nanoseconds; 0 = never.
+async fn open_with(sim: &Sim, fs: &Arc<SimFs>, hibernate_after: Nanos) -> Node {
     let tree = TreeOptions {
         write_buffer_bytes: 8 << 10,
         level1_bytes: 32 << 10,
@@ -40,7 +45,13 @@ async fn open(sim: &Sim, fs: &Arc<SimFs>) -> Node {
         io_bytes: 8 << 10,
         ..TreeOptions::default()
     };
-    let config = NodeConfig { tree, cache_bytes: 32 << 10, segment_bytes: 64 << 10, ..NodeConfig::new("/weir") };
+    let config = NodeConfig {
+        tree,
+        cache_bytes: 32 << 10,
+        segment_bytes: 64 << 10,
+        hibernate_after,
+        ..NodeConfig::new("/weir")
+    };
     let fs = Arc::clone(fs) as Arc<dyn Fs>;
     let machine = Machine { fs, clock: sim.clock(), spawn: sim.spawner(), salt: sim.rng().next_u64() };
     Node::open(&config, machine).await.expect("the node opens")
@@ -178,4 +189,191 @@ fn a_flipped_bit_anywhere_is_found_and_nothing_of_it_is_restored() {
         node.restore(Path::new(BACKUP), name("copy"), None).await.expect("all is well again");
         node.close().await.expect("closed");
     });
+}
+
+/// Whether each of these backups, made at the same time, can be restored, or was refused with an error that says what to do.
+async fn made_beside(sim: &Sim, fs: &Arc<SimFs>, orders: &[(&str, &str)]) -> Vec<bool> {
+    let node = open(sim, fs).await;
+    for tenant in ["shop", "mail"] {
+        let made = node.create_tenant(TenantSpec { partitions: 2, ..TenantSpec::new(name(tenant)) }).await;
+        let made = made.expect("created");
+        for number in 0..50 {
+            put(&made, number, 1).await;
+        }
+    }
+    let backups = orders.iter().map(|(tenant, to)| {
+        let (node, sim, tenant) = (&node, sim, name(tenant));
+        async move {
+            // In some other order, and some later than others.
+            let clock: Arc<dyn Clock> = sim.clock();
+            sleep_until(&clock, clock.now() + sim.rng().below(4_000_000)).await;
+            node.backup(&tenant, Path::new(to)).await
+        }
+    });
+    let outcomes = join_all(backups).await;
+    let disk = Arc::clone(fs) as Arc<dyn Fs>;
+    for (outcome, (tenant, to)) in outcomes.iter().zip(orders) {
+        match outcome {
+            Ok(report) => {
+                let found = weir_node::backup::verify(&disk, Path::new(to)).await.expect("was answered");
+                assert_eq!((&found, found.tenant.as_str()), (report, *tenant));
+            }
+            Err(error) => {
+                let refused = [ErrorKind::AlreadyExists, ErrorKind::Locked, ErrorKind::Invalid];
+                assert!(refused.contains(&error.kind()) && error.to_string().contains("choose"), "{error}");
+            }
+        }
+    }
+    node.close().await.expect("closed");
+    outcomes.iter().map(Result::is_ok).collect()
+}
+
+#[test]
+fn of_backups_into_one_directory_exactly_one_is_made() {
+    let mut winners = [0; 5];
+    for seed in 0..40 {
+        let (sim, fs) = world(seed, None);
+        let orders = ["shop", "mail", "shop", "shop", "mail"].map(|tenant| (tenant, BACKUP));
+        let made = sim.block_on(made_beside(&sim, &fs, &orders));
+        assert_eq!(made.iter().filter(|&&made| made).count(), 1, "seed {seed}: {made:?}");
+        winners[made.iter().position(|&made| made).expect("one")] += 1;
+    }
+    assert!(winners.iter().all(|&won| won > 0), "every one of them wins sometimes: {winners:?}");
+}
+
+#[test]
+fn no_backup_is_made_inside_of_another_whichever_begins_first() {
+    let places = ["/b", "/b/partition-000", "/b/partition-000/x", "/b/c", "/b/c/d", "/beside", "/weir/partitions/x"];
+    let mut seen = [0; 7];
+    for seed in 0..40 {
+        let (sim, fs) = world(seed, None);
+        let orders = places.map(|to| (if seed % 2 == 0 { "shop" } else { "mail" }, to));
+        let made = sim.block_on(made_beside(&sim, &fs, &orders));
+        for (count, &made) in seen.iter_mut().zip(&made) {
+            *count += u32::from(made);
+        }
+        for (inner, outer) in [(1, 0), (2, 0), (2, 1), (3, 0), (4, 0), (4, 3)] {
+            assert!(!(made[inner] && made[outer]), "seed {seed}: {} and {}", places[inner], places[outer]);
+        }
+    }
+    assert!(seen[..6].iter().all(|&made| made > 0), "every place is free sometimes: {seen:?}");
+    assert_eq!((seen[5], seen[6]), (40, 0), "beside is always free, the data directory never");
+}
+
+#[test]
+fn a_backup_that_fails_leaves_its_directory_free() {
+    let mut failed = 0;
+    for seed in 0..20 {
+        let (sim, fs) = world(seed, None);
+        let clock: Arc<dyn Clock> = sim.clock();
+        sim.block_on(async {
+            let node = backed_up(&sim, &fs).await;
+            let (to, shop) = (Path::new("/backup/again"), name("shop"));
+            let dropped = async {
+                sleep_until(&clock, clock.now() + 1_000_000 * seed).await;
+                node.drop_tenant(&shop).await.expect("dropped");
+            };
+            let disk = Arc::clone(&fs) as Arc<dyn Fs>;
+            match join(node.backup(&shop, to), dropped).await.0 {
+                Ok(_) => drop(weir_node::backup::verify(&disk, to).await.expect("whole")),
+                Err(error) => {
+                    assert!([ErrorKind::Closed, ErrorKind::NotFound].contains(&error.kind()), "{error}");
+                    failed += 1;
+                    let none = weir_node::backup::verify(&disk, to).await.expect_err("it failed").to_string();
+                    assert!(none.contains("no finished backup"), "{none}");
+                    node.restore(Path::new(BACKUP), name("copy"), None).await.expect("restored");
+                    node.backup(&name("copy"), to).await.expect("its place is free");
+                    weir_node::backup::verify(&disk, to).await.expect("whole");
+                }
+            }
+            node.close().await.expect("closed");
+        });
+    }
+    assert!(failed > 3, "{failed} of 20 failed");
+}
+
+#[test]
+fn what_a_crash_left_of_a_backup_is_recognised() {
+    let mut seen = [0; 3];
+    for seed in 0..40 {
+        let (sim, fs) = world(seed, None);
+        let clock: Arc<dyn Clock> = sim.clock();
+        let to = Path::new("/backup/again");
+        let image = sim.block_on(async {
+            let node = backed_up(&sim, &fs).await;
+            let begin = clock.now();
+            node.backup(&name("shop"), Path::new("/backup/first")).await.expect("backed up");
+            let cut = sleep_until(&clock, clock.now() + (clock.now() - begin) * (seed + 1) / 38);
+            match select(pin!(node.backup(&name("shop"), to)), cut).await {
+                Either::Left((done, _)) => drop(done.expect("backed up")),
+                Either::Right(_) => {}
+            }
+            fs.crash_keeping(if seed % 2 == 0 { Keep::Random } else { Keep::All }, &mut sim.rng())
+        });
+        drop((sim, fs));
+        let (sim, fs) = world(seed, Some(&image));
+        sim.block_on(async {
+            let node = open(&sim, &fs).await;
+            let disk = Arc::clone(&fs) as Arc<dyn Fs>;
+            let found = weir_node::backup::verify(&disk, to).await;
+            let again = node.backup(&name("shop"), to).await;
+            let state = match (&found, &again) {
+                (Ok(_), Err(error)) => {
+                    assert!(error.to_string().contains("holds a finished backup"), "{error}");
+                    0
+                }
+                // Nothing but the lock's file was there.
+                (Err(_), Ok(_)) => 1,
+                (Err(found), Err(error)) => {
+                    assert_eq!(found.kind(), ErrorKind::NotFound, "{found}");
+                    assert!(error.to_string().contains("not empty"), "{error}");
+                    2
+                }
+                (Ok(_), Ok(_)) => panic!("seed {seed}: a finished backup was overwritten"),
+            };
+            seen[state] += 1;
+            node.close().await.expect("closed");
+        });
+    }
+    assert!(seen.iter().all(|&count| count > 0), "finished, empty, broken off: {seen:?}");
+}
+
+#[test]
+fn a_path_that_could_be_another_place_is_refused() {
+    let (sim, fs) = world(1, None);
+    sim.block_on(async {
+        let node = backed_up(&sim, &fs).await;
+        for wrong in ["s3://bucket/shop", "file:///backup/x", "backup/x", "", ".", "/backup/../x"] {
+            let to = Path::new(wrong);
+            let refused = node.backup(&name("shop"), to).await.expect_err(wrong);
+            assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
+            let refused = node.restore(to, name("copy"), None).await.err().expect(wrong);
+            assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
+        }
+        node.close().await.expect("closed");
+    });
+}
+
+#[test]
+fn a_tenant_that_falls_asleep_while_it_is_backed_up_is_backed_up_all_the_same() {
+    for seed in 0..5 {
+        let (sim, fs) = world(seed, None);
+        let clock: Arc<dyn Clock> = sim.clock();
+        sim.block_on(async {
+            let node = open_with(&sim, &fs, 20_000_000).await;
+            let made = node.create_tenant(TenantSpec { partitions: 3, ..TenantSpec::new(name("shop")) }).await;
+            let shop = made.expect("created");
+            let disk = Arc::clone(&fs) as Arc<dyn Fs>;
+            for round in 0..30 {
+                for number in 0..20 {
+                    put(&shop, number, round).await;
+                }
+                sleep_until(&clock, clock.now() + sim.rng().below(60_000_000)).await;
+                let to = Path::new("/backup").join(round.to_string());
+                let report = node.backup(&name("shop"), &to).await.expect("backed up");
+                assert_eq!(weir_node::backup::verify(&disk, &to).await.expect("whole"), report);
+            }
+            node.close().await.expect("closed");
+        });
+    }
 }

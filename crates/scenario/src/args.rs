@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use serde::{Deserialize, Serialize};
+use weir_node::Profile;
 
 use crate::pattern::Pattern;
 use crate::plan::Plan;
@@ -27,50 +29,55 @@ const SECONDS_MAX: u64 = 7 * 86_400;
 #[group(skip)]
 pub struct Shortage {
     /// Tenants, with one partition each
-    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub partitions: u16,
     /// Writes a second that each partition was sold, and that a bursting one sends
-    #[arg(long, default_value_t = 3000)]
+    #[arg(long, value_name = "N", default_value_t = 3000)]
     pub wcu: u64,
     /// Reads a second of each partition, uniform over what was preloaded
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0)]
     pub rcu: u64,
     /// Bytes of an item, its 16-byte key included
-    #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u32).range(24..=65_536))]
+    #[arg(long, value_name = "BYTES", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(24..=65_536))]
     pub item_bytes: u32,
     /// Items that each partition has before (at scale 1)
-    #[arg(long, default_value_t = 10_000_000)]
+    #[arg(long, value_name = "N", default_value_t = 10_000_000)]
     pub preload_items: u64,
-    /// Background bandwidth sold, over what the device has
-    #[arg(long, default_value_t = 3.0)]
+    /// How many times over the background bandwidth of the device is sold, 1 to 100
+    #[arg(long, value_name = "X", default_value_t = 3.0)]
     pub bosr: f64,
-    /// Share of the partitions that send all they bought; the others send wcu / BOSR
-    #[arg(long, default_value_t = 1.0)]
+    /// Share of the partitions that send all they bought, 0 to 1; the others send wcu / BOSR
+    #[arg(long, value_name = "SHARE", default_value_t = 1.0)]
     pub burst_share: f64,
     /// Seconds of load
-    #[arg(long, default_value_t = 200)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 200)]
     pub seconds: u64,
     /// Seconds of little load (2 % of what was bought) after that, to see the trees restored; ends when they are
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub after: u64,
     /// All bytes are divided by this, times are not
-    #[arg(long, default_value_t = 200)]
+    #[arg(long, value_name = "N", default_value_t = 200)]
     pub scale: u64,
-    /// Profiles to compare, separated by commas
-    #[arg(long = "profile", value_delimiter = ',', default_value = "rocksdb")]
+    /// Profiles to compare, separated by commas: how the node shares the device and what it puts off
+    #[arg(long = "profile", value_name = "PROFILE", value_delimiter = ',', default_value = "rocksdb", value_parser = profiles())]
     #[serde(skip)]
     pub profiles: Vec<String>,
     /// Seed of keys, payloads, send times, and of the order in which tasks run
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Where the outcome goes, as JSON (`-` = standard output)
+    /// Write every figure as JSON, a row for each tenant included, to this file (`-` = standard output)
     #[arg(long, value_name = "FILE")]
     #[serde(skip)]
     pub json: Option<PathBuf>,
-    /// Where a page with all time series goes
+    /// Write a page with all time series to this file, for a browser
     #[arg(long, value_name = "FILE.html")]
     #[serde(skip)]
     pub report: Option<PathBuf>,
+}
+
+/// The names of the profiles, each with its line for the help.
+fn profiles() -> PossibleValuesParser {
+    PossibleValuesParser::new(Profile::ALL.map(|profile| PossibleValue::new(profile.name()).help(profile.about())))
 }
 
 impl Shortage {

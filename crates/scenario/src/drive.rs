@@ -12,11 +12,12 @@ use weir_node::{Behaviour, Machine, Node, NodeConfig};
 
 use crate::data::WARM_KEY;
 use crate::load::{Clients, Tally, latency};
-use crate::outcome::{After, Bytes, Outcome, Run, Second, Spread, ratio, tail};
+use crate::outcome::{After, Bytes, Outcome, Run, Second, Spread, Stalls, ratio, tail};
 use crate::pattern::Schedule;
 use crate::plan::{Plan, QUIET_SHARE, SECOND};
 use crate::preload::partitions;
 use crate::profile::COMPACTIONS_PER_PARTITION;
+use crate::progress::fit;
 use crate::watch::Watch;
 
 /// Runs `plan` under `profile`, whose settings are `config`, on `machine`, which has the preloaded data. `world` names the machine.
@@ -41,6 +42,7 @@ pub async fn run(
     }
     let mut watch = Watch::new(partitions.clone(), Arc::clone(node.ledger()));
     let (start, stalls_before, behaviour) = (watch.bytes(), watch.stalls(), node.behaviour());
+    let of_each_before = (watch.bytes_of_each(), watch.stalls_of_each());
     let load = Load {
         plan,
         node: &node,
@@ -60,6 +62,7 @@ pub async fn run(
         load.check()?;
     }
     let bytes = watch.bytes().since(&start);
+    let of_each = (watch.bytes_of_each(), watch.stalls_of_each());
     let utilisation_backlogged = backlogged(&behaviour, &node.behaviour());
     let mut stalls = watch.stalls();
     stalls.count -= stalls_before.count;
@@ -77,6 +80,12 @@ pub async fn run(
     let series = watch.series;
     let load_series = &series[..plan.args.seconds as usize];
     let tally = tally.lock();
+    let mut tenants = tally.rows(u64::from(plan.args.item_bytes));
+    for (index, row) in tenants.iter_mut().enumerate() {
+        let (before, now) = (of_each_before.1[index], of_each.1[index]);
+        row.stalls = Stalls { count: now.count - before.count, seconds: now.seconds - before.seconds };
+        row.bytes = Some(of_each.0[index].since(&of_each_before.0[index]));
+    }
     let outcome = Outcome {
         scenario: plan.scenario.into(),
         world: world.into(),
@@ -98,6 +107,7 @@ pub async fn run(
         utilisation_backlogged,
         stages: watch.changes,
         memory_peak_bytes: series.iter().map(|second| second.memory).max().unwrap_or(0),
+        tenants,
         after,
     };
     drop(tally);
@@ -202,7 +212,7 @@ fn reads_in_time(tally: &Tally) -> Option<Spread> {
 fn tell(bar: &ProgressBar, second: &Second) {
     bar.inc(1);
     let longest = second.l0.iter().max().copied().unwrap_or(0);
-    bar.set_message(format!("{} writes/s, level 0 up to {longest} runs", second.served));
+    bar.set_message(fit(&[format!("{} writes/s", second.served), format!("level 0 up to {longest} runs")]));
 }
 
 fn utilisation(plan: &Plan, bytes: &Bytes) -> f64 {

@@ -7,14 +7,16 @@ use std::sync::Arc;
 
 use hdrhistogram::Histogram;
 use parking_lot::Mutex;
+use weir_admission::cost::{read_units, write_units};
 use weir_io::{Clock, Nanos, Result, Rng, Spawn, sleep_until};
 use weir_model::Batch;
 use weir_node::Partition;
 
 use crate::data::{Choice, fill, key};
-use crate::outcome::{Latency, Second};
+use crate::outcome::{Latency, Operations, Second, Stalls, TenantRow};
 use crate::pattern::Schedule;
 use crate::plan::SECOND;
+use crate::preload::tenant;
 
 /// Done by then is *normally served*: stricter than U-21, which does not count time that passes before the write path.
 pub const NORMAL: Nanos = 1_000_000;
@@ -43,6 +45,23 @@ pub struct Tally {
     pub partition_reads: Vec<(u64, u64)>,
     /// Reads that failed or could not be sent.
     pub reads_failed: u64,
+    /// What each partition's clients saw.
+    of_each: Vec<OfOne>,
+}
+
+/// What one partition's clients saw: to 1 %, for there may be a thousand of them.
+struct OfOne {
+    done: Operations,
+    writes: Histogram<u64>,
+    reads: Histogram<u64>,
+}
+
+impl OfOne {
+    fn new() -> Self {
+        // They grow with what they hold.
+        let growing = || Histogram::new(2).expect("a constant precision is valid");
+        Self { done: Operations::default(), writes: growing(), reads: growing() }
+    }
 }
 
 impl Tally {
@@ -58,6 +77,7 @@ impl Tally {
             reads_done_now: 0,
             partition_reads: vec![(0, 0); partitions],
             reads_failed: 0,
+            of_each: (0..partitions).map(|_| OfOne::new()).collect(),
         }
     }
 
@@ -68,6 +88,9 @@ impl Tally {
         let (all, served) = &mut self.partitions[partition];
         *all += 1;
         *served += u64::from(normal);
+        let one = &mut self.of_each[partition];
+        record(&mut one.writes, waited);
+        one.done.writes += u64::from(done);
         if done {
             self.writes_now.saturating_record(waited);
             self.done_now.0 += 1;
@@ -80,6 +103,9 @@ impl Tally {
         self.reads.saturating_record(waited);
         self.reads_now.saturating_record(waited);
         self.reads_done_now += 1;
+        let one = &mut self.of_each[partition];
+        record(&mut one.reads, waited);
+        one.done.reads += 1;
         self.partition_reads[partition].1 += u64::from(waited <= IN_TIME);
     }
 
@@ -89,6 +115,30 @@ impl Tally {
         second.reads = std::mem::take(&mut self.reads_done_now);
         second.write_us = percentiles(&mut self.writes_now);
         second.read_us = percentiles(&mut self.reads_now);
+    }
+
+    /// The rows of all tenants, each item of `item_bytes`; of stalls and device bytes the tally knows nothing.
+    pub fn rows(&self, item_bytes: u64) -> Vec<TenantRow> {
+        let row = |(partition, one): (usize, &OfOne)| {
+            let ((writes, served), (reads, in_time)) = (self.partitions[partition], self.partition_reads[partition]);
+            TenantRow {
+                tenant: tenant(partition).to_string(),
+                partition,
+                sent: Operations { writes, reads },
+                done: one.done,
+                units: Operations {
+                    writes: one.done.writes * write_units(item_bytes),
+                    reads: one.done.reads * read_units(item_bytes),
+                },
+                normally_served: share(writes, served),
+                latency_us: latency(&one.writes),
+                reads_in_time: (reads > 0).then(|| share(reads, in_time)),
+                read_latency_us: latency(&one.reads),
+                stalls: Stalls::default(),
+                bytes: None,
+            }
+        };
+        self.of_each.iter().enumerate().map(row).collect()
     }
 
     /// For each partition, the share of its writes that were normally served.
@@ -103,13 +153,25 @@ impl Tally {
 }
 
 fn shares(counts: &[(u64, u64)]) -> Vec<f64> {
-    let share = |&(all, served): &(u64, u64)| if all == 0 { 1.0 } else { served as f64 / all as f64 };
-    counts.iter().map(share).collect()
+    counts.iter().map(|&(all, served)| share(all, served)).collect()
 }
+
+/// Of nothing all was served.
+fn share(all: u64, served: u64) -> f64 {
+    if all == 0 { 1.0 } else { served as f64 / all as f64 }
+}
+
+/// The longest time that is told from longer ones.
+const LONGEST: Nanos = 600 * SECOND;
 
 /// Nanoseconds up to ten minutes.
 fn histogram(digits: u8) -> Histogram<u64> {
-    Histogram::new_with_bounds(1, 600 * SECOND, digits).expect("constant bounds are valid")
+    Histogram::new_with_bounds(1, LONGEST, digits).expect("constant bounds are valid")
+}
+
+/// Into a histogram that grows, which one that saturates would not.
+fn record(histogram: &mut Histogram<u64>, waited: Nanos) {
+    histogram.record(waited.min(LONGEST)).expect("it grows up to ten minutes");
 }
 
 fn percentiles(histogram: &mut Histogram<u64>) -> [f64; 3] {
@@ -196,6 +258,36 @@ impl Clients {
         }
         while Arc::strong_count(&under_way) > 1 {
             sleep_until(&self.clock, self.clock.now() + SECOND / 100).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_tenant_has_a_row_of_what_its_own_clients_saw() {
+        let mut tally = Tally::new(3);
+        for (partition, waited) in [(0, 500_000), (0, 3_000_000_000), (2, 700 * SECOND)] {
+            tally.wrote(partition, waited, true);
+        }
+        tally.wrote(0, 5 * SECOND, false);
+        tally.partition_reads[2].0 = 2;
+        tally.read(2, 1_000_000);
+        let rows = tally.rows(5_000);
+        let of = |row: &TenantRow| (row.tenant.clone(), row.sent, row.done, row.units);
+        let operations = |writes, reads| Operations { writes, reads };
+        assert_eq!(of(&rows[0]), ("t0000".into(), operations(3, 0), operations(2, 0), operations(10, 0)));
+        assert_eq!(of(&rows[1]), ("t0001".into(), operations(0, 0), operations(0, 0), operations(0, 0)));
+        assert_eq!(of(&rows[2]), ("t0002".into(), operations(1, 2), operations(1, 1), operations(5, 2)));
+        let shares: Vec<_> = rows.iter().map(|row| (row.normally_served, row.reads_in_time)).collect();
+        assert_eq!(shares, [(1.0 / 3.0, None), (1.0, None), (0.0, Some(0.5))]);
+        let about = |us: f64, nanos: u64| (us * 1e3 / nanos as f64 - 1.0).abs() < 0.01;
+        let latencies =
+            [rows[0].latency_us.p50, rows[0].latency_us.max, rows[2].latency_us.max, rows[2].read_latency_us.max];
+        for (us, nanos) in latencies.into_iter().zip([3_000_000_000, 5_000_000_000, LONGEST, 1_000_000]) {
+            assert!(about(us, nanos), "{us} us and not {nanos} ns");
         }
     }
 }

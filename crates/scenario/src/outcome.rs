@@ -48,9 +48,50 @@ pub struct Outcome {
     pub stages: Vec<StageChange>,
     /// Most bytes in memtables and in levels 0 and 1 at any moment.
     pub memory_peak_bytes: u64,
+    /// A row for each tenant, in the order of their partitions. What others measured before there were rows has none.
+    #[serde(default)]
+    pub tenants: Vec<TenantRow>,
     /// What came after the load, where that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<After>,
+}
+
+/// What one tenant, with its one partition, had of the load.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TenantRow {
+    /// Its name.
+    pub tenant: String,
+    /// Number of its partition, from 0: the one in `stages`.
+    pub partition: usize,
+    /// Operations that it was to send.
+    pub sent: Operations,
+    /// Of those, the ones that were done.
+    pub done: Operations,
+    /// Capacity units of what was done: of 1 KiB for writes and 4 KiB for reads, each operation rounded up.
+    pub units: Operations,
+    /// Share of its writes that were done at most 1 ms after they were to be sent (0 to 1).
+    pub normally_served: f64,
+    /// Of its writes, from the intended send time, in microseconds, to 1 %.
+    pub latency_us: Latency,
+    /// Share of its reads that were answered at most 100 ms after they were to be sent, where it sent any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reads_in_time: Option<f64>,
+    /// Of its reads.
+    pub read_latency_us: Latency,
+    /// Its writes that the tree slowed or stopped.
+    pub stalls: Stalls,
+    /// Device bytes by cause, and what it wrote. A peer's store does not say which of its process's bytes are its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<Bytes>,
+}
+
+/// Of writes and of reads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Operations {
+    /// Writes.
+    pub writes: u64,
+    /// Reads.
+    pub reads: u64,
 }
 
 impl Outcome {
@@ -264,7 +305,24 @@ pub(crate) mod tests {
             utilisation_backlogged: Some(0.75),
             stages: vec![StageChange { t: 1.0, partition: 0, from: "a".into(), to: "b".into(), why: "c".into() }],
             memory_peak_bytes: 9_000_000,
+            tenants: vec![tenant_row()],
             after: Some(after),
+        }
+    }
+
+    fn tenant_row() -> TenantRow {
+        TenantRow {
+            tenant: "t0000".into(),
+            partition: 0,
+            sent: Operations { writes: 9, reads: 8 },
+            done: Operations { writes: 7, reads: 6 },
+            units: Operations { writes: 14, reads: 12 },
+            normally_served: 0.5,
+            latency_us: Latency::default(),
+            reads_in_time: Some(0.25),
+            read_latency_us: Latency::default(),
+            stalls: Stalls::default(),
+            bytes: Some(Bytes::default()),
         }
     }
 
@@ -298,13 +356,23 @@ pub(crate) mod tests {
         assert_eq!(
             of(None),
             "scenario world profile params seed normally_served latency_us read_latency_us reads_in_time stalls mean_per_sec tail_per_sec \
-             served_per_sec reads_per_sec bytes background_amplification device_utilisation utilisation_backlogged stages memory_peak_bytes after"
+             served_per_sec reads_per_sec bytes background_amplification device_utilisation utilisation_backlogged stages memory_peak_bytes tenants after"
         );
         assert_eq!(of(Some("normally_served")), "min avg max");
         assert_eq!(of(Some("latency_us")), "avg p50 p99 p999 max");
         assert_eq!(of(Some("stalls")), "count seconds");
         assert_eq!(of(Some("bytes")), "user log flush l0 deep read other");
         assert_eq!(of(Some("after")), "restored_seconds normally_served latency_us read_latency_us stalls");
+        let row = serde_json::to_string(&tenant_row()).expect("JSON");
+        let of = |key| fields(&row, key).join(" ");
+        assert_eq!(
+            of(None),
+            "tenant partition sent done units normally_served latency_us reads_in_time read_latency_us stalls bytes"
+        );
+        for key in ["sent", "done", "units"] {
+            assert_eq!(of(Some(key)), "writes reads");
+        }
+        assert_eq!(of(Some("bytes")), "user log flush l0 deep read other");
         assert!(json.contains(r#"[{"t":1.0,"partition":0,"from":"a","to":"b","why":"c"}]"#), "{json}");
     }
 

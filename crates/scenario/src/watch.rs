@@ -41,13 +41,29 @@ impl Watch {
     /// Writes slowed or stopped so far, of all time.
     pub fn stalls(&self) -> Stalls {
         let mut stalls = Stalls::default();
-        for partition in &self.partitions {
+        for of_one in self.stalls_of_each() {
+            stalls.count += of_one.count;
+            stalls.seconds += of_one.seconds;
+        }
+        stalls
+    }
+
+    /// The same, for each partition.
+    pub fn stalls_of_each(&self) -> Vec<Stalls> {
+        let of_one = |partition: &Arc<Partition>| {
+            let mut stalls = Stalls::default();
             for times in partition.metrics().stalls {
                 stalls.count += times.slowed + times.stopped;
                 stalls.seconds += (times.slowed_nanos + times.stopped_nanos) as f64 / 1e9;
             }
-        }
-        stalls
+            stalls
+        };
+        self.partitions.iter().map(of_one).collect()
+    }
+
+    /// Bytes of each partition so far, of all time.
+    pub fn bytes_of_each(&self) -> Vec<Bytes> {
+        bytes_of_each(&self.ledger, &self.partitions)
     }
 
     /// Whether every tree has been a pyramid since this was first asked: nothing sealed, nothing running, every level within its target. Not all at
@@ -96,6 +112,13 @@ pub fn place(stage: Stage) -> u8 {
     Stage::ALL.iter().position(|&other| other == stage).unwrap_or(0) as u8
 }
 
+/// What `ledger` booked to the tenant of each of `partitions`, which is its only one.
+pub fn bytes_of_each(ledger: &Ledger, partitions: &[Arc<Partition>]) -> Vec<Bytes> {
+    let booked = ledger.tenants();
+    let of_one = |partition: &Arc<Partition>| booked.get(&partition.owner().tenant).map(bytes).unwrap_or_default();
+    partitions.iter().map(of_one).collect()
+}
+
 /// What a ledger booked, by the causes of a scenario. What users wrote is counted where requests are.
 pub fn bytes(booked: &Booked) -> Bytes {
     let of = |class| booked[(class, Direction::Read)].bytes + booked[(class, Direction::Write)].bytes;
@@ -104,7 +127,7 @@ pub fn bytes(booked: &Booked) -> Bytes {
         log: of(Class::Log),
         flush: of(Class::Flush),
         l0: of(Class::CompactL0),
-        deep: of(Class::CompactDeep),
+        deep: of(Class::CompactDeep) + of(Class::Reclaim),
         read: of(Class::Read),
         other: of(Class::Maintenance),
     }

@@ -1,29 +1,48 @@
 //! `weir sim …`: every run as a command, with its seed, its figures, and what repeats a failure.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use weir_io::Rng;
 use weir_log::SyncMode;
 
+use crate::cache::Caches;
 use crate::crash::{Scenario, history};
 use crate::enumerate::every_cut;
 use crate::fault::{Way, fail_nth, failing_syncs, full_disk, operations};
 use crate::flip::Victim;
+use crate::interrupt;
 use crate::kill9;
 use crate::life::Promise;
 use crate::metamorphic::compare;
 use crate::node_store::{NodeStore, SYNC_EVERY, draw, small};
+use crate::process::Launch;
 use crate::runner::{Failure, Plan, Tally, run};
 use crate::slow::{Trouble, survive};
+use crate::tamper::Choice;
+use crate::tenants::fault::{self as node_fault, When};
+use crate::tenants::full;
 use crate::turning::Turning;
 
-/// Lives through power cuts, failing disks and kills, in virtual time or with real processes
+/// Try Weir in simulated time: power cuts, failing disks, disks sold too often; and kill real servers
 #[derive(Clone, Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Sim {
     #[command(subcommand)]
     scenario: Run,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  weir sim shortage --bosr 7 --profile rocksdb,weir    two profiles on a disk that was sold seven times
+  weir sim shortage --help                             what every option means; the profiles, a line each
+  weir sim trace --trace week.csv --profile weir       replays what `weir serve --record-traffic week.csv` wrote
+  weir sim crash --seeds 1000 --sync interval          a thousand histories of power cuts
+  weir sim interrupt --rounds 10                       real servers; leaves its data in ./weir-interrupt
+
+All but kill9 and interrupt run in virtual time, on a simulated disk: they touch no file but those that --json and the like name. The same seed
+gives the same run, and a failure prints the command that repeats it. docs/testing.md has what came out.";
 
 /// Where seeds begin, how many there are, and on how many threads they run.
 #[derive(Clone, Copy, Debug, Args)]
@@ -81,7 +100,7 @@ impl Sync {
 
 #[derive(Clone, Debug, Subcommand)]
 enum Run {
-    /// Power cuts at random moments, one after the other on the same disk
+    /// Crashes: power cuts at random moments, one after the other on the same disk
     Crash {
         #[command(flatten)]
         seeds: Seeds,
@@ -95,7 +114,7 @@ enum Run {
         #[arg(long)]
         turning: bool,
     },
-    /// Every power cut of one workload: at every change, with eight survivors each
+    /// Crashes: every power cut of one workload, at every change, eight ways of what survives each
     EveryCut {
         #[command(flatten)]
         seeds: Seeds,
@@ -106,7 +125,7 @@ enum Run {
         #[arg(long, default_value_t = 800)]
         steps: usize,
     },
-    /// Every byte of a database damaged, one at a time
+    /// Damage: every byte of a database flipped, one at a time
     Flip {
         /// Only this byte
         #[arg(long)]
@@ -121,7 +140,7 @@ enum Run {
         #[arg(long, default_value_t = 2)]
         threads: usize,
     },
-    /// The nth operation fails, for every n, in every way
+    /// Faults: the nth operation on the disk fails, for every n, in every way
     Fault {
         /// What an acknowledgement promises
         #[arg(long, value_enum, default_value = "always")]
@@ -136,12 +155,12 @@ enum Run {
         #[arg(long, default_value_t = 2)]
         threads: usize,
     },
-    /// Syncs fail again and again, and forget what they were to make durable
+    /// Faults: syncs fail again and again, and forget what they were to make durable
     Syncs {
         #[command(flatten)]
         seeds: Seeds,
     },
-    /// The disk is full, and then it is not
+    /// Faults: the disk is full, and then it is not
     Full {
         #[command(flatten)]
         seeds: Seeds,
@@ -149,7 +168,29 @@ enum Run {
         #[arg(long, value_enum, default_value = "always")]
         sync: Sync,
     },
-    /// The same operations under random options give the same answers
+    /// Faults: one tenant fills the disk of a node with many, before and after restarts
+    FullNode {
+        #[command(flatten)]
+        seeds: Seeds,
+        /// What an acknowledgement promises
+        #[arg(long, value_enum, default_value = "always")]
+        sync: Sync,
+    },
+    /// Faults: the nth operation of a node with many tenants fails, for every n, in every way
+    NodeFault {
+        #[command(flatten)]
+        seeds: Seeds,
+        /// What an acknowledgement promises
+        #[arg(long, value_enum, default_value = "always")]
+        sync: Sync,
+        /// Only this operation
+        #[arg(long)]
+        nth: Option<u64>,
+        /// A third of all operations fail for a while, for each of the seeds
+        #[arg(long = "while", conflicts_with = "nth")]
+        for_a_while: bool,
+    },
+    /// Answers: the same operations under random options give the same answers
     Same {
         #[command(flatten)]
         seeds: Seeds,
@@ -160,7 +201,7 @@ enum Run {
         #[arg(long, default_value_t = 10)]
         options: u64,
     },
-    /// The same seed twice gives the same day
+    /// Answers: the same seed twice gives the same run
     Twice {
         #[command(flatten)]
         seeds: Seeds,
@@ -171,12 +212,45 @@ enum Run {
         #[arg(long, default_value_t = 10)]
         cuts: u64,
     },
-    /// A disk a hundred times slower, or hung for half a minute
+    /// Faults: a disk a hundred times slower, or hung for half a minute
     Slow {
         #[command(flatten)]
         seeds: Seeds,
     },
-    /// Sells the device several times over, and looks who is served: profiles side by side
+    /// Space: caches whose keys expire, at their disk limits, beside others in a shortage; and the same load without expiry
+    Cache {
+        #[command(flatten)]
+        seeds: Seeds,
+        /// Seconds of virtual time
+        #[arg(long, default_value_t = 300)]
+        seconds: u64,
+    },
+    /// Faults: the wall clock jumps by up to ten years, forwards and back, over keys that expire
+    Clocks {
+        #[command(flatten)]
+        seeds: Seeds,
+        /// Lives of the node of one seed
+        #[arg(long, default_value_t = 5)]
+        lives: u64,
+        /// Steps of each life
+        #[arg(long, default_value_t = 150)]
+        steps: u64,
+    },
+    /// Damage: every file of a node's directory in turn lost, emptied, cut, damaged, replaced by an older or another's copy
+    Tamper {
+        #[command(flatten)]
+        seeds: Seeds,
+        /// Ways tried on each file of a directory, drawn from about twenty
+        #[arg(long, default_value_t = 4)]
+        ways: usize,
+        /// All ways
+        #[arg(long, conflicts_with = "ways")]
+        every: bool,
+        /// Only this tampering of each directory
+        #[arg(long, conflicts_with_all = ["ways", "every"])]
+        number: Option<usize>,
+    },
+    /// Policies: sell the device several times over, and see who is served, profiles side by side
     Shortage {
         #[command(flatten)]
         args: weir_scenario::args::Shortage,
@@ -184,7 +258,7 @@ enum Run {
         #[arg(long, default_value_t = 2)]
         threads: usize,
     },
-    /// Silence, and then everything at once
+    /// Policies: all tenants idle, then all read or write from one second to the next
     Surge {
         #[command(flatten)]
         args: weir_scenario::args::Surge,
@@ -192,7 +266,7 @@ enum Run {
         #[arg(long, default_value_t = 2)]
         threads: usize,
     },
-    /// A load just below and just above what the device can do, by turns
+    /// Policies: a load just below and just above what the device can do, by turns
     Waves {
         #[command(flatten)]
         args: weir_scenario::args::Waves,
@@ -200,7 +274,7 @@ enum Run {
         #[arg(long, default_value_t = 2)]
         threads: usize,
     },
-    /// A week of a node's traffic, at its own times
+    /// Policies: replay traffic, generated or recorded by `weir serve --record-traffic`
     Trace {
         #[command(flatten)]
         args: weir_scenario::args::Replay,
@@ -208,7 +282,28 @@ enum Run {
         #[arg(long, default_value_t = 2)]
         threads: usize,
     },
-    /// Real servers, really killed
+    /// Processes: real servers, sent signals in the middle of backup, restore, create, drop, FLUSHALL, sleep and wake
+    Interrupt {
+        /// Rounds with each signal
+        #[arg(long, default_value_t = 200)]
+        rounds: u64,
+        /// What is sent, separated by commas
+        #[arg(long = "signal", value_name = "SIGNAL", value_enum, value_delimiter = ',', default_values_t = interrupt::Sent::ALL)]
+        signals: Vec<interrupt::Sent>,
+        /// Milliseconds between SIGSTOP and SIGCONT
+        #[arg(long, value_name = "MS", default_value_t = 10_000)]
+        stopped_ms: u64,
+        /// Seed of the moments
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// An empty directory for the data and the backups
+        #[arg(long, default_value = "weir-interrupt")]
+        dir: PathBuf,
+        /// The server's binary; this one if not given
+        #[arg(long)]
+        binary: Option<PathBuf>,
+    },
+    /// Processes: real servers, killed under load again and again
     Kill9 {
         /// Kills
         #[arg(long, default_value_t = 100)]
@@ -259,6 +354,12 @@ impl Sim {
                 let replay = |seed| format!("weir sim full --sync {name} --seed {seed}");
                 tell("full", run(&seeds.plan(), replay, |seed| full_disk::<NodeStore>(seed, &options, sync.promise())))
             }
+            Run::FullNode { seeds, sync } => {
+                let name = sync.name();
+                let replay = |seed| format!("weir sim full-node --sync {name} --seed {seed}");
+                tell("full-node", run(&seeds.plan(), replay, |seed| full::full_disk(seed, sync.mode())))
+            }
+            Run::NodeFault { seeds, sync, nth, for_a_while } => node_fault(seeds, sync, nth, for_a_while),
             Run::Same { seeds, operations, options } => {
                 let replay =
                     |seed| format!("weir sim same --operations {operations} --options {options} --seed {seed}");
@@ -275,20 +376,55 @@ impl Sim {
                 tell("twice", run(&seeds.plan(), replay, |seed| crate::crash::twice::<NodeStore>(seed, &scenario)))
             }
             Run::Slow { seeds } => slow(seeds),
+            Run::Clocks { seeds, lives, steps } => {
+                let replay = |seed| format!("weir sim clocks --lives {lives} --steps {steps} --seed {seed}");
+                let jumps = |seed| {
+                    crate::clocks::indifferent(seed, false)?;
+                    crate::clocks::jump(seed, lives, steps)
+                };
+                tell("clocks", run(&seeds.plan(), replay, jumps))
+            }
+            Run::Tamper { seeds, ways, every, number } => {
+                let choice = if every { Choice::Every } else { number.map_or(Choice::Ways(ways), Choice::Number) };
+                tamper(seeds, choice)
+            }
+            Run::Cache { seeds, seconds } => {
+                let replay = |seed| format!("weir sim cache --seconds {seconds} --seed {seed}");
+                for (name, what) in [("cache", Caches::Expire), ("without expiry", Caches::Overwrite)] {
+                    let plan = Plan { progress: false, ..seeds.plan() };
+                    tell(name, run(&plan, replay, |seed| crate::cache::run(seed, seconds, what)))?;
+                }
+                Ok(())
+            }
             Run::Shortage { args, threads } => side_by_side(weir_scenario::plan::Plan::new(args)?, threads),
             Run::Surge { args, threads } => side_by_side(args.plan()?, threads),
             Run::Waves { args, threads } => side_by_side(args.plan()?, threads),
             Run::Trace { args, threads } => side_by_side(args.plan()?, threads),
+            Run::Interrupt { rounds, signals, stopped_ms, seed, dir, binary } => {
+                let stopped = Duration::from_millis(stopped_ms);
+                let binary = or_this(binary)?;
+                let options = interrupt::Options { binary, dir, signals, rounds, stopped, seed, progress: true };
+                let figures = interrupt::run(&options).map_err(|story| {
+                    format!("interrupt: {story}\nrepeat with: weir sim interrupt --rounds {rounds} --seed {seed} (its signals come at other moments)")
+                })?;
+                println!("interrupt: {figures}");
+                Ok(())
+            }
             Run::Kill9 { rounds, seed, dir, binary, arguments } => {
-                let here = || std::env::current_exe().map_err(|error| format!("cannot find this binary: {error}"));
-                let binary = binary.map_or_else(here, Ok)?;
-                let options = kill9::Options { binary, dir, arguments, rounds, seed };
+                let launch = Launch { binary: or_this(binary)?, dir, arguments };
+                let options = kill9::Options { launch, rounds, seed };
                 let kills = kill9::run(&options).map_err(|story| format!("kill9: {story}\nrepeat with: weir sim kill9 --rounds {rounds} --seed {seed} (its kills fall at other moments)"))?;
                 println!("kill9: {kills}");
                 Ok(())
             }
         }
     }
+}
+
+/// The binary that was named, or this one.
+fn or_this(binary: Option<PathBuf>) -> Result<PathBuf, String> {
+    let here = || std::env::current_exe().map_err(|error| format!("cannot find this binary: {error}"));
+    binary.map_or_else(here, Ok)
 }
 
 fn side_by_side(plan: weir_scenario::plan::Plan, threads: usize) -> Result<(), String> {
@@ -328,6 +464,21 @@ fn flip(at: Option<u64>, stride: u64, steps: usize, threads: usize) -> Result<()
     Ok(())
 }
 
+fn tamper(seeds: Seeds, choice: Choice) -> Result<(), String> {
+    let replay = |seed| format!("weir sim tamper --every --seed {seed}");
+    let figures = run(&seeds.plan(), replay, |seed| crate::tamper::tamper(seed, choice));
+    let figures = figures.map_err(|failure| format!("tamper: {failure}"))?;
+    println!("tamper: {figures}");
+    for (way, count) in &figures.by_way {
+        println!("    {count:>8} {}", way.name());
+    }
+    print!("{}", figures.known());
+    match figures.violations() {
+        none if none.is_empty() => Ok(()),
+        some => Err(format!("tamper: violations\n{some}")),
+    }
+}
+
 fn fault(sync: Sync, nth: Option<u64>, steps: usize, threads: usize) -> Result<(), String> {
     let (options, promise, name) = (small(sync.mode()), sync.promise(), sync.name());
     let operations = operations::<NodeStore>(1, steps, &options, promise)?;
@@ -337,6 +488,26 @@ fn fault(sync: Sync, nth: Option<u64>, steps: usize, threads: usize) -> Result<(
         let replay = |nth| format!("weir sim fault --sync {name} --steps {steps} --nth {nth}");
         let failing = |nth| fail_nth::<NodeStore>(1, steps, &options, promise, way, nth);
         tell(&format!("fault ({way:?}, each of {operations} operations)"), run(&plan, replay, failing))?;
+    }
+    Ok(())
+}
+
+fn node_fault(seeds: Seeds, sync: Sync, nth: Option<u64>, for_a_while: bool) -> Result<(), String> {
+    let name = sync.name();
+    for way in node_fault::WAYS.into_iter().filter(|(kind, _)| kind.is_some() || !for_a_while) {
+        if for_a_while {
+            let replay = |seed| format!("weir sim node-fault --sync {name} --while --seed {seed}");
+            let failing = |seed| node_fault::one_run(seed, sync.mode(), way, When::ForAWhile);
+            tell(&format!("node-fault ({way:?}, for a while)"), run(&seeds.plan(), replay, failing))?;
+            continue;
+        }
+        let seed = seeds.seed.unwrap_or(1);
+        let operations = node_fault::operations(seed, sync.mode(), way.0)?;
+        let numbers = nth.map_or(0..operations, |nth| nth..nth + 1);
+        let plan = Plan { seeds: numbers, threads: seeds.threads, progress: true };
+        let replay = |nth| format!("weir sim node-fault --sync {name} --seed {seed} --nth {nth}");
+        let failing = |nth| node_fault::one_run(seed, sync.mode(), way, When::Once(nth));
+        tell(&format!("node-fault ({way:?}, each of {operations} operations)"), run(&plan, replay, failing))?;
     }
     Ok(())
 }

@@ -6,24 +6,20 @@
 #![allow(clippy::disallowed_methods, reason = "this runner drives real processes over real sockets")]
 
 use std::fmt;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use weir_io::Rng;
+
+use crate::process::{Launch, Server, command};
 
 /// How the server is run and for how long.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The `weir` binary.
-    pub binary: PathBuf,
-    /// An empty or missing directory for its data.
-    pub dir: PathBuf,
-    /// More arguments for `weir serve`.
-    pub arguments: Vec<String>,
+    /// The server, on an empty or missing directory.
+    pub launch: Launch,
     /// Kills.
     pub rounds: u64,
     /// Seed of the moments at which it is killed.
@@ -65,16 +61,16 @@ const CONNECTIONS: usize = 8;
 const SLOTS: u64 = 997;
 /// Commands in flight on a connection.
 const PIPELINE: u64 = 16;
-/// A server must answer within this.
-const START_LIMIT: Duration = Duration::from_secs(30);
 /// Padding makes memtables fill and flushes run.
 const VALUE_PADDING: usize = 200;
 
-/// What one connection knows.
+/// What one connection knows of its numbers.
 #[derive(Clone, Copy, Debug, Default)]
-struct Line {
-    sent: u64,
-    acknowledged: u64,
+pub struct Line {
+    /// The last that was sent.
+    pub sent: u64,
+    /// The last that was acknowledged.
+    pub acknowledged: u64,
 }
 
 /// Runs it. The error says what was lost, or what went wrong.
@@ -84,21 +80,21 @@ pub fn run(options: &Options) -> Result<Kills, String> {
     let mut kills = Kills::default();
     for round in 0..options.rounds {
         if round > 0 && rng.chance(0.3) {
-            let mut server = Server::start(options)?;
+            let mut server = Server::start(&options.launch)?;
             std::thread::sleep(Duration::from_micros(rng.below(30_000)));
             server.kill();
             kills.in_recovery += 1;
         }
-        let mut server = Server::start(options)?;
+        let mut server = Server::start(&options.launch)?;
         kills.restarts.push(server.wait_until_it_answers()?);
         for (number, line) in lines.iter_mut().enumerate() {
-            verify(server.address, number, line)
+            verify(server.clients, number, line)
                 .map_err(|story| format!("round {round}: connection {number}: {story}"))?;
         }
         let stop = AtomicBool::new(false);
         let load_ms = 100 + rng.below(900);
         let before: u64 = lines.iter().map(|line| line.acknowledged).sum();
-        let address = server.address;
+        let address = server.clients;
         std::thread::scope(|scope| {
             for (number, line) in lines.iter_mut().enumerate() {
                 let stop = &stop;
@@ -118,92 +114,21 @@ pub fn run(options: &Options) -> Result<Kills, String> {
             eprintln!("round {}: {} acknowledged writes so far", round + 1, kills.acknowledged);
         }
     }
-    let mut server = Server::start(options)?;
+    let mut server = Server::start(&options.launch)?;
     kills.restarts.push(server.wait_until_it_answers()?);
     for (number, line) in lines.iter_mut().enumerate() {
-        verify(server.address, number, line).map_err(|story| format!("at the end: connection {number}: {story}"))?;
+        verify(server.clients, number, line).map_err(|story| format!("at the end: connection {number}: {story}"))?;
     }
     kills.restarts.sort();
     Ok(kills)
-}
-
-/// A server process. Killed when dropped.
-struct Server {
-    child: Child,
-    address: SocketAddr,
-    started: Instant,
-}
-
-impl Server {
-    fn start(options: &Options) -> Result<Self, String> {
-        let address = free_address().map_err(|error| format!("no free port: {error}"))?;
-        let child = Command::new(&options.binary)
-            .arg("serve")
-            .arg("--dir")
-            .arg(&options.dir)
-            .args(["--listen", &address.to_string(), "--admin", "127.0.0.1:0"])
-            .args(&options.arguments)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .map_err(|error| format!("cannot start {}: {error}", options.binary.display()))?;
-        Ok(Self { child, address, started: Instant::now() })
-    }
-
-    fn wait_until_it_answers(&mut self) -> Result<Duration, String> {
-        while self.started.elapsed() < START_LIMIT {
-            if let Ok(Some(status)) = self.child.try_wait() {
-                return Err(format!("the server ended instead of starting: {status}"));
-            }
-            if ping(self.address).is_ok() {
-                return Ok(self.started.elapsed());
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        Err(format!("the server did not answer within {START_LIMIT:?}"))
-    }
-
-    /// SIGKILL, and waits until the process is gone: its directory is free then.
-    fn kill(&mut self) {
-        // It may have ended by itself; then there is nothing to kill, and the next start tells.
-        drop(self.child.kill());
-        drop(self.child.wait());
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.kill();
-    }
-}
-
-fn free_address() -> std::io::Result<SocketAddr> {
-    TcpListener::bind("127.0.0.1:0")?.local_addr()
-}
-
-fn ping(address: SocketAddr) -> std::io::Result<()> {
-    let mut stream = TcpStream::connect(address)?;
-    stream.write_all(b"PING\r\n")?;
-    let mut reply = [0; 7];
-    stream.read_exact(&mut reply)?;
-    if &reply == b"+PONG\r\n" { Ok(()) } else { Err(std::io::Error::other("not a PONG")) }
 }
 
 fn key(connection: usize, slot: u64) -> String {
     format!("line:{connection}:{slot}")
 }
 
-fn command(parts: &[&str]) -> String {
-    let mut text = format!("*{}\r\n", parts.len());
-    for part in parts {
-        text += &format!("${}\r\n{part}\r\n", part.len());
-    }
-    text
-}
-
-/// Writes numbers until the server is gone.
-fn load(address: SocketAddr, connection: usize, line: &mut Line, stop: &AtomicBool) {
+/// Writes numbers as `connection` until the server is gone, or until `stop`.
+pub fn load(address: SocketAddr, connection: usize, line: &mut Line, stop: &AtomicBool) {
     let Ok(stream) = TcpStream::connect(address) else { return };
     let Ok(mut writer) = stream.try_clone() else { return };
     let mut reader = BufReader::new(stream);
@@ -227,8 +152,11 @@ fn load(address: SocketAddr, connection: usize, line: &mut Line, stop: &AtomicBo
     }
 }
 
-/// Reads every slot; the last number found is where the connection goes on.
-fn verify(address: SocketAddr, connection: usize, line: &mut Line) -> Result<(), String> {
+/// Reads every slot of `connection`; the last number found is where it goes on.
+///
+/// # Errors
+/// What is lost, or should not be there.
+pub fn verify(address: SocketAddr, connection: usize, line: &mut Line) -> Result<(), String> {
     let broken = |error: std::io::Error| format!("cannot read back: {error}");
     let stream = TcpStream::connect(address).map_err(broken)?;
     let mut writer = stream.try_clone().map_err(broken)?;

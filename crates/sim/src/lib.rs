@@ -4,11 +4,14 @@
 //! disk, one thread. What the store shows is compared with a [`model`]. A runner spreads seeds over threads, and prints
 //! for a failure the command that repeats it.
 
+pub mod cache;
+pub mod clocks;
 pub mod command;
 pub mod crash;
 pub mod enumerate;
 pub mod fault;
 pub mod flip;
+pub mod interrupt;
 pub mod kill9;
 pub mod life;
 pub mod log_store;
@@ -16,9 +19,12 @@ pub mod metamorphic;
 pub mod model;
 pub mod node_store;
 pub mod plant;
+pub mod process;
 pub mod runner;
 pub mod scenario;
 pub mod slow;
 pub mod store;
+pub mod tamper;
+pub mod tenants;
 pub mod turning;
 pub mod workload;

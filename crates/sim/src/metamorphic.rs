@@ -1,8 +1,8 @@
 //! One list of operations, many ways to run it, one history.
 //!
 //! The list is run under option sets that must not matter: size of memtables, blocks, tables and levels, compression,
-//! cache, filters, restarts in mid-run. Every answer is compared with a sorted map. Wall-clock time is the number of the
-//! step, so that expiry is the same day everywhere.
+//! cache, filters, restarts in mid-run. Every answer is compared with a sorted map. The wall clock shows one second for
+//! each step, so that keys expire at the same step everywhere.
 
 use std::fmt;
 use std::ops::Bound;
@@ -63,9 +63,20 @@ enum Operation {
 
 /// What the wall clock shows at the first step.
 const START_MS: u64 = 1_767_225_600_000;
+/// From one step to the next. A step must take less: the wall clock would be set back at its end, and a key that a merge had met after its
+/// deadline would be gone before the model lets it go.
+const STEP_MS: u64 = 1000;
+
+/// What the wall clock shows when `step` begins.
+fn wall_ms(step: u64) -> u64 {
+    START_MS + step * STEP_MS
+}
 
 struct Generator {
     rng: Rng,
+    /// How many of twenty writes expire, and within how many steps.
+    expiring: u64,
+    lifetime_max: u64,
     keys: u64,
     value_bytes_max: u64,
     writes: u64,
@@ -95,9 +106,9 @@ impl Generator {
         let key = self.key();
         match self.rng.below(20) {
             0..4 => batch.delete(&key),
-            4 => {
-                let (value, lifetime) = (self.value(), self.rng.below(2_000));
-                batch.push(Change::Put { key: &key, value: &value, expire_at_ms: Some(START_MS + step + lifetime) });
+            number if number < 4 + self.expiring => {
+                let (value, lifetime) = (self.value(), self.rng.below(self.lifetime_max));
+                batch.push(Change::Put { key: &key, value: &value, expire_at_ms: Some(wall_ms(step + lifetime)) });
             }
             _ => {
                 let value = self.value();
@@ -144,7 +155,9 @@ fn list(seed: u64, length: u64) -> Vec<Operation> {
     let mut rng = Rng::new(seed);
     let keys = [20, 300, 4_000][rng.below(3) as usize];
     let value_bytes_max = [8, 60, 400][rng.below(3) as usize];
-    let mut generator = Generator { rng, keys, value_bytes_max, writes: 0 };
+    // A cache now and then, whose tables die as a whole.
+    let (expiring, lifetime_max) = [(1, 2_000), (8, 400), (15, 100)][rng.below(3) as usize];
+    let mut generator = Generator { rng, expiring, lifetime_max, keys, value_bytes_max, writes: 0 };
     (0..length).map(|step| generator.operation(step)).collect()
 }
 
@@ -162,12 +175,17 @@ pub fn compare<S: Store>(seed: u64, length: u64, variants: &[S::Options], restar
             let mut run = Run::<S>::begin(&world, options).await?;
             let mut restarted = 0;
             for (step, operation) in operations.iter().enumerate() {
-                sim.set_unix_ms(START_MS + step as u64);
+                let now_ms = wall_ms(step as u64);
+                sim.set_unix_ms(now_ms);
                 if restart(&mut rng) {
                     run = run.restart(&world, options, &mut rng).await?;
                     restarted += 1;
                 }
-                run.step(operation, START_MS + step as u64).await.map_err(|story| format!("step {step}: {story}"))?;
+                run.step(operation, now_ms).await.map_err(|story| format!("step {step}: {story}"))?;
+                let took_ms = world.clock.unix_ms() - now_ms;
+                if took_ms >= STEP_MS {
+                    return Err(format!("step {step} took {took_ms} ms: expiry cannot be compared"));
+                }
             }
             run.store.close().await.map_err(|error| error.to_string())?;
             Ok(restarted)

@@ -90,7 +90,7 @@ impl Fs for PlantedFs {
         if self.plant == DiskPlant::SkippedDirSync { Op::ready(Ok(())) } else { self.inner.sync_dir(path, tag) }
     }
 
-    forward_fs!(inner: hard_link, remove, create_dir_all, remove_dir, list, volume, lock);
+    forward_fs!(inner: hard_link, remove, create_dir_all, remove_dir, list, real_path, volume, lock);
 }
 
 impl File for PlantedFile {
@@ -118,5 +118,5 @@ impl File for PlantedFile {
         }
     }
 
-    forward_file!(inner: read_at, allocate, set_len, len, data_end, is_direct);
+    forward_file!(inner: read_at, allocate, reserve, set_len, len, data_end, is_direct);
 }

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use indicatif::ProgressBar;
 use weir_io::sim::DiskImage;
 use weir_scenario::args::{Shortage, Surge, Waves};
-use weir_scenario::outcome::Outcome;
+use weir_scenario::outcome::{Bytes, Outcome};
 use weir_scenario::pattern::Pattern;
 use weir_scenario::plan::{AMPLIFICATION, Plan};
 use weir_scenario::trace::{HEADER, Trace, line};
@@ -43,7 +43,25 @@ fn disk() -> &'static DiskImage {
 }
 
 fn outcome(profile: &str, plan: &Plan) -> Outcome {
-    run(plan, profile, disk(), &ProgressBar::hidden()).expect("it runs").outcome
+    let outcome = run(plan, profile, disk(), &ProgressBar::hidden()).expect("it runs").outcome;
+    assert_rows_add_up(&outcome);
+    outcome
+}
+
+/// The rows of the tenants are those of the whole node.
+fn assert_rows_add_up(outcome: &Outcome) {
+    let rows = &outcome.tenants;
+    assert_eq!(Some(rows.len() as u64), outcome.params["partitions"].as_u64());
+    let sum = |of: fn(&Bytes) -> u64| rows.iter().map(|row| of(&row.bytes.expect("Weir says"))).sum::<u64>();
+    let of_rows = [sum(|b| b.user), sum(|b| b.log), sum(|b| b.flush), sum(|b| b.l0), sum(|b| b.deep), sum(|b| b.read)];
+    let all = &outcome.bytes;
+    assert_eq!(of_rows, [all.user, all.log, all.flush, all.l0, all.deep, all.read]);
+    assert_eq!(rows.iter().map(|row| row.stalls.count).sum::<u64>(), outcome.stalls.count);
+    let worst = rows.iter().map(|row| row.normally_served).fold(1.0, f64::min);
+    assert_eq!(worst, outcome.normally_served.min);
+    assert!(rows.iter().all(|row| row.done.writes <= row.sent.writes && row.units.writes >= row.done.writes));
+    let slowest = rows.iter().map(|row| row.latency_us.max).fold(0.0, f64::max);
+    assert!((slowest - outcome.latency_us.max).abs() <= 0.01 * outcome.latency_us.max, "{slowest}");
 }
 
 /// Every write of every partition was done within a millisecond, and none met a stall.
@@ -168,7 +186,7 @@ fn the_busiest_minutes_of_a_day_are_served() {
 #[test]
 fn every_step_of_the_paper_serves_more() {
     for seed in SEEDS {
-        let plan = plan(2.6, 200, seed);
+        let plan = plan(3.0, 200, seed);
         let served = |profile: &str| outcome(profile, &plan).normally_served.avg;
         let [rocksdb, node, stage1, flexengine] = ["rocksdb", "node", "node+stage1", "flexengine"].map(served);
         assert!(rocksdb < 0.95, "rocksdb served {rocksdb}");
@@ -243,9 +261,10 @@ fn assert_used_while_work_waits(outcome: &Outcome) {
 }
 
 #[test]
-fn at_79_percent_nothing_is_put_off() {
+fn at_78_percent_nothing_is_put_off() {
     for seed in SEEDS {
-        let below = waves(0.79, 0.79, 400, seed);
+        // Not 79: tables of a few hundred KiB are padded to whole pages, which is a percent of their bytes; of full-size ones it is nothing.
+        let below = waves(0.78, 0.78, 400, seed);
         assert_all_served(&below);
         assert_eq!(below.stages, [], "{seed}: {:?}", below.stages.first());
         assert_used_while_work_waits(&below);

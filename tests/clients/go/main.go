@@ -95,6 +95,18 @@ func run(protocol int) {
 		check(replies[2*i+1].(*redis.StringCmd).Val(), nil, fmt.Sprint(i))
 	}
 
+	// Until there are transactions: an error that says what to do, and nothing has happened.
+	_, err = client.TxPipelined(ctx, func(pipe redis.Pipeliner) error {
+		pipe.Incr(ctx, key("tx"))
+		pipe.Incr(ctx, key("tx"))
+		return nil
+	})
+	if err == nil || !strings.Contains(err.Error(), "not supported yet") {
+		panic(fmt.Sprint("a transaction: ", err))
+	}
+	number, err = client.Exists(ctx, key("tx")).Result()
+	check(number, err, 0)
+
 	if err := client.Incr(ctx, key("s")).Err(); err == nil || !strings.Contains(err.Error(), "not an integer") {
 		panic(fmt.Sprint("text was incremented: ", err))
 	}

@@ -4,6 +4,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Objects;
+import redis.clients.jedis.AbstractTransaction;
 import redis.clients.jedis.DefaultJedisClientConfig;
 import redis.clients.jedis.HostAndPort;
 import redis.clients.jedis.Jedis;
@@ -76,6 +77,17 @@ class Client {
             }
             pipeline.sync();
             for (int i = 0; i < 200; i++) check(replies.get(i).get(), String.valueOf(i));
+
+            // Until there are transactions: an error that says what to do, and nothing has happened.
+            try (AbstractTransaction transaction = client.multi()) {
+                transaction.incr(prefix + "tx");
+                transaction.incr(prefix + "tx");
+                transaction.exec();
+                throw new AssertionError("a transaction was executed");
+            } catch (JedisDataException error) {
+                check(error.getMessage().contains("not supported yet"), true);
+            }
+            check(client.exists(prefix + "tx"), false);
 
             try {
                 client.incr(prefix + "s");

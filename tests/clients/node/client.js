@@ -51,6 +51,10 @@ async function run(protocol) {
     assert.strictEqual(value, at % 2 ? String((at - 1) / 2) : 'OK')
   })
 
+  // Until there are transactions: an error that says what to do, and nothing has happened.
+  await assert.rejects(client.multi().incr(key('tx')).incr(key('tx')).exec(), /EXECABORT.*not supported yet/)
+  await check(client.exists(key('tx')), 0)
+
   await assert.rejects(client.incr(key('s')), /not an integer/)
 
   // A connection that was lost is made again, logged in.

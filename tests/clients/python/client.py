@@ -64,6 +64,20 @@ def run(protocol):
         replies = pipe.execute()
     check(replies[1::2], [str(number) for number in range(200)])
 
+    # Until there are transactions: an error that says what to do, and nothing has happened.
+    for watched in ([], [key("p0")]):
+        try:
+            with client.pipeline() as pipe:
+                if watched:
+                    pipe.watch(*watched)
+                    pipe.multi()
+                pipe.incr(key("tx")).incr(key("tx")).set(key("p0"), "x")
+                pipe.execute()
+            raise AssertionError("a transaction was executed")
+        except redis.ResponseError as error:
+            assert "not supported yet" in str(error), error
+    check(client.mget(key("tx"), key("p0")), [None, "0"])
+
     try:
         client.incr(key("s"))
         raise AssertionError("text was incremented")

@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use weir_io::Owner;
 
 use super::history::Tick;
-use super::knobs::{Scope, Stage};
+use super::knobs::{PartitionKnobs, Scope, Stage};
 use super::profile::{Decision, Policy, Profile, Settings};
-use super::sample::Sample;
+use super::sample::{Sample, TreeFacts};
 
 /// What `tick` decided about `owner`, and from what; `None` if it was not awake.
 pub fn explain(tick: &Tick, owner: Owner) -> Option<String> {
@@ -17,7 +17,7 @@ pub fn explain(tick: &Tick, owner: Owner) -> Option<String> {
     let (tree, mega) = (&partition.tree, |bytes: f64| bytes / 1e6);
     let does = match knobs.stage {
         Stage::One if knobs.scope == Scope::All => "deeper compactions have what others leave of the device",
-        Stage::Normal => "nothing is put off",
+        Stage::Normal => "no compaction is put off",
         Stage::One => "only level 0 is compacted, into level 1",
         Stage::Two => "only runs of level 0 are merged with one another",
         Stage::Drain => "level 0 is being emptied into level 1",
@@ -41,12 +41,7 @@ pub fn explain(tick: &Tick, owner: Owner) -> Option<String> {
         knobs.flush_gather,
         tree.debt() / 1_000_000,
     );
-    match knobs.time_to_stall {
-        Some(nanos) => {
-            let _ = writeln!(words, "If all went on like this, writes would stall in {} s.", nanos / 1_000_000_000);
-        }
-        None => words.push_str("If all went on like this, writes would never stall.\n"),
-    }
+    words.push_str(&stall(tree, knobs));
     let violation = tick.decision.violation.as_ref();
     let leaving =
         violation.and_then(|violation| Some((violation, violation.moves.iter().find(|it| it.owner == owner)?)));
@@ -60,10 +55,28 @@ pub fn explain(tick: &Tick, owner: Owner) -> Option<String> {
             leaving.frees * 100.0,
         );
     }
-    if let Some(rate) = knobs.write_rate {
-        let _ = writeln!(words, "Its writes are slowed to {:.1} MB/s, so that they do not stop.", mega(rate as f64));
-    }
     Some(words)
+}
+
+/// Whether writes wait already, and when they would.
+fn stall(tree: &TreeFacts, knobs: &PartitionKnobs) -> String {
+    let mega = |bytes: u64| bytes as f64 / 1e6;
+    let slowed = match knobs.write_rate {
+        Some(rate) => Some(format!("Its writes are slowed to {:.1} MB/s, so that they do not stop", mega(rate))),
+        None if tree.l0_slow > 0 && tree.l0_runs >= tree.l0_slow => {
+            Some(format!("Its writes are slowed, because level 0 has {} runs", tree.l0_runs))
+        }
+        None => None,
+    };
+    let seconds = knobs.time_to_stall.map(|nanos| nanos / 1_000_000_000);
+    match (slowed, seconds) {
+        (Some(slowed), Some(seconds)) => {
+            format!("{slowed}; if all went on like this, they would stop in {seconds} s.\n")
+        }
+        (Some(slowed), None) => format!("{slowed}; if all went on like this, they would not stop.\n"),
+        (None, Some(seconds)) => format!("If all went on like this, writes would stall in {seconds} s.\n"),
+        (None, None) => "If all went on like this, writes would never stall.\n".to_owned(),
+    }
 }
 
 /// What `profile` says to `samples`, which are in the order of their time, knowing nothing before: the same as it said then, if they begin
@@ -75,4 +88,29 @@ pub fn replay<'a>(
 ) -> Vec<Decision> {
     let mut policy = Policy::new(profile, settings);
     samples.into_iter().map(|sample| policy.decide(sample)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample::PartitionSample;
+    use super::*;
+
+    #[test]
+    fn writes_that_are_slowed_are_not_said_to_never_stall() {
+        let partition = PartitionSample::default();
+        let open = PartitionKnobs::open(&partition);
+        let short = TreeFacts { l0_runs: 3, l0_slow: 20, ..TreeFacts::default() };
+        let long = TreeFacts { l0_runs: 20, ..short };
+        let slowed = PartitionKnobs { write_rate: Some(1_500_000), ..open };
+        let soon = |knobs| PartitionKnobs { time_to_stall: Some(7_000_000_000), ..knobs };
+        assert_eq!(stall(&short, &open), "If all went on like this, writes would never stall.\n");
+        assert_eq!(stall(&short, &soon(open)), "If all went on like this, writes would stall in 7 s.\n");
+        for (tree, knobs, begin) in
+            [(short, slowed, "Its writes are slowed to 1.5 MB/s"), (long, open, "Its writes are slowed")]
+        {
+            let said = [stall(&tree, &knobs), stall(&tree, &soon(knobs))];
+            assert!(said.iter().all(|said| said.starts_with(begin) && !said.contains("never")), "{said:?}");
+            assert!(said[0].ends_with("would not stop.\n") && said[1].ends_with("would stop in 7 s.\n"), "{said:?}");
+        }
+    }
 }

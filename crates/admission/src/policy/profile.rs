@@ -71,6 +71,19 @@ impl Profile {
         }
     }
 
+    /// What it is, in a line.
+    pub const fn about(self) -> &'static str {
+        match self {
+            Profile::RocksDb => "RocksDB as it comes: no limits, nothing put off",
+            Profile::RocksDbAutotune => "RocksDB with its auto-tuned rate limiter, one for every partition",
+            Profile::Node => "fixed limits for partitions, and one gate for the node",
+            Profile::NodeStage1 => "the same with the first stage of deferral: deep compactions wait",
+            Profile::Calcspar => "one gate for the node, with the device's contract by the second (Calcspar)",
+            Profile::FlexEngine => "FlexEngine as its paper has it: both stages of deferral, reserved bandwidth",
+            Profile::Weir => "FlexEngine with what its paper leaves open; the default of `weir serve`",
+        }
+    }
+
     /// The profile called `name`.
     pub fn parse(name: &str) -> Option<Profile> {
         Profile::ALL.into_iter().find(|profile| profile.name() == name)

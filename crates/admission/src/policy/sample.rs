@@ -6,6 +6,7 @@ use weir_io::{Nanos, Owner};
 use super::recording::OwnerDef;
 use crate::cost::Capacity;
 use crate::limits::{Direction, Limits};
+use crate::waits::Waits;
 
 /// One node at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -54,6 +55,18 @@ pub struct PartitionSample {
     pub jobs: JobFacts,
     /// 99th percentile of its reads that went to the device, in the last window, in nanoseconds; `None` where they were too few to say.
     pub read_p99: Option<Nanos>,
+    /// What its requests met. No policy looks at it: it is for whoever asks why.
+    #[serde(default)]
+    pub felt: Felt,
+}
+
+/// What requests of a partition met, as sums that only grow while it is open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Felt {
+    /// What they waited for; of [`Cause::Quota`](crate::waits::Cause::Quota) what all its tenant's did.
+    pub waited: Waits,
+    /// Requests of its tenant that the tenant's units refused.
+    pub refused: u64,
 }
 
 /// Bytes since the partition was opened; all but the first of the device.

@@ -117,6 +117,7 @@ fn partition(index: usize, line: &str, bytes: &mut Bytes) -> PartitionSample {
         tree,
         jobs,
         read_p99: p99,
+        felt: weir_admission::policy::Felt::default(),
     }
 }
 

@@ -71,6 +71,9 @@ pub struct Disk {
     pub shape: [String; 2],
 }
 
+/// Bytes of all partitions, of each where the stores say, and the process's account, at one moment.
+type Moved = (Bytes, Option<Vec<Bytes>>, Account);
+
 /// What a writer counted.
 #[derive(Clone, Copy, Default)]
 struct Sent {
@@ -94,7 +97,7 @@ pub fn drive(
     let mut disk = Disk { round, version: fleet.version(), remarks: fleet.remarks(), caps, ..Disk::default() };
     disk.load_average = load_average();
     disk.shape[0] = fleet.shape();
-    let (start, before) = (fleet.bytes()?, Account::now()?);
+    let (start, before, of_each_before) = (fleet.bytes()?, Account::now()?, fleet.bytes_of_each());
     let machine = MachineTime::now();
     let watch = Stopwatch::start();
     // The clients' threads need a moment to start.
@@ -113,7 +116,7 @@ pub fn drive(
     };
     let mut look = Look::new(partitions);
     let mut series = Vec::new();
-    let (sent, bytes, spent, stolen) = thread::scope(|scope| -> Result<(Vec<Sent>, Bytes, Account, f64)> {
+    let (sent, moved, stolen) = thread::scope(|scope| -> Result<(Vec<Sent>, Moved, f64)> {
         let load = &load;
         let mut seed = Rng::new(plan.args.seed);
         let writers: Vec<_> = (0..partitions)
@@ -130,14 +133,15 @@ pub fn drive(
         }
         let watched = load.watch(&start, &mut look, &mut series, told);
         // Now: who is stuck in a stall moves bytes long after the last second.
-        let moved = fleet.bytes().and_then(|bytes| Ok((bytes, Account::now()?)));
+        let moved = fleet.bytes().and_then(|bytes| Ok((bytes, fleet.bytes_of_each(), Account::now()?)));
         let stolen = MachineTime::now().stolen_since(&machine);
         load.over.store(true, Ordering::Release);
         watched?;
-        let (bytes, spent) = moved?;
+        let moved = moved?;
         let sent = writers.into_iter().map(|writer| writer.join().map_err(|_| Failure::from("a writer panicked")));
-        Ok((sent.collect::<Result<_>>()?, bytes, spent, stolen))
+        Ok((sent.collect::<Result<_>>()?, moved, stolen))
     })?;
+    let (bytes, of_each, spent) = moved;
     if let Some(error) = load.failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
         return Err(error);
     }
@@ -154,6 +158,14 @@ pub fn drive(
     let user = series.iter().map(|second: &Second| second.bytes.user).sum();
     let bytes = Bytes { user, ..bytes.since(&start) };
     disk.beside_log = ratio((disk.kernel_read + disk.kernel_written).saturating_sub(bytes.log), user);
+    let mut tenants = tally.rows(u64::from(plan.args.item_bytes));
+    for (partition, row) in tenants.iter_mut().enumerate() {
+        row.stalls = look.stalls_of(partition);
+        row.bytes = of_each_before.as_ref().zip(of_each.as_ref()).map(|(before, now)| {
+            let user = row.done.writes * u64::from(plan.args.item_bytes);
+            Bytes { user, ..now[partition].since(&before[partition]) }
+        });
+    }
     let outcome = Outcome {
         scenario: plan.scenario.into(),
         world: WORLD.into(),
@@ -175,6 +187,7 @@ pub fn drive(
         utilisation_backlogged: None,
         stages: look.stages,
         memory_peak_bytes: series.iter().map(|second| second.memory).max().unwrap_or(0),
+        tenants,
         after: None,
     };
     drop(tally);
@@ -292,9 +305,8 @@ struct Look {
     /// For each partition: looks in all, and those at which writes flowed.
     seen: Vec<(u64, u64)>,
     first_stall: Option<Nanos>,
-    /// Times that a partition stopped flowing, and how long it did not.
-    stalls: u64,
-    stalled: Nanos,
+    /// For each partition: times that it stopped flowing, and how long it did not.
+    stalls: Vec<(u64, Nanos)>,
     last: Nanos,
     stages: Vec<StageChange>,
 }
@@ -305,8 +317,7 @@ impl Look {
             states: vec![super::fleet::State::default(); partitions],
             seen: vec![(0, 0); partitions],
             first_stall: None,
-            stalls: 0,
-            stalled: 0,
+            stalls: vec![(0, 0); partitions],
             last: 0,
             stages: Vec::new(),
         }
@@ -322,8 +333,9 @@ impl Look {
             self.seen[partition].1 += u64::from(flows);
             if !flows {
                 self.first_stall.get_or_insert(now);
-                self.stalls += u64::from(before.flow == Flow::Free);
-                self.stalled += passed;
+                let (stalls, stalled) = &mut self.stalls[partition];
+                *stalls += u64::from(before.flow == Flow::Free);
+                *stalled += passed;
             }
             if before.stage != state.stage {
                 self.stages.push(StageChange {
@@ -351,8 +363,15 @@ impl Look {
         self.seen.iter().map(|&(all, flowing)| ratio(flowing, all)).collect()
     }
 
+    fn stalls_of(&self, partition: usize) -> Stalls {
+        let (count, stalled) = self.stalls[partition];
+        Stalls { count, seconds: stalled as f64 / 1e9 }
+    }
+
     fn stalls(&self) -> Stalls {
-        Stalls { count: self.stalls, seconds: self.stalled as f64 / 1e9 }
+        let of_each = || self.stalls.iter();
+        let stalled: Nanos = of_each().map(|(_, stalled)| stalled).sum();
+        Stalls { count: of_each().map(|(count, _)| count).sum(), seconds: stalled as f64 / 1e9 }
     }
 }
 

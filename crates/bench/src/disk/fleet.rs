@@ -61,6 +61,11 @@ pub trait Fleet: Send + Sync {
     /// Device bytes by cause so far, of all partitions together; `user` stays 0.
     fn bytes(&self) -> Result<Bytes>;
 
+    /// The same, for each partition; `None` where the stores do not say.
+    fn bytes_of_each(&self) -> Option<Vec<Bytes>> {
+        None
+    }
+
     /// Files per level of the first partition, such as `L0:1 L1:1 L2:11 L3:91`.
     fn shape(&self) -> String;
 

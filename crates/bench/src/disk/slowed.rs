@@ -56,7 +56,7 @@ impl Fs for SlowedFs {
         })
     }
 
-    forward_fs!(inner: rename, hard_link, remove, create_dir_all, remove_dir, list, sync_dir, lock);
+    forward_fs!(inner: rename, hard_link, remove, create_dir_all, remove_dir, list, real_path, sync_dir, lock);
 }
 
 struct SlowedFile {
@@ -103,7 +103,7 @@ impl File for SlowedFile {
         }
     }
 
-    forward_file!(inner: allocate, set_len, len, data_end, is_direct);
+    forward_file!(inner: allocate, reserve, set_len, len, data_end, is_direct);
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use weir_scenario::outcome::Bytes;
 use weir_scenario::plan::Plan;
 use weir_scenario::preload;
 use weir_scenario::profile::COMPACTIONS_PER_PARTITION;
-use weir_scenario::watch::{bytes, place};
+use weir_scenario::watch::{bytes, bytes_of_each, place};
 
 use super::fleet::{Fleet, Flow, State};
 use super::slowed::SlowedFs;
@@ -159,6 +159,10 @@ impl Fleet for Weir {
 
     fn bytes(&self) -> Result<Bytes> {
         Ok(bytes(&self.node.ledger().total()))
+    }
+
+    fn bytes_of_each(&self) -> Option<Vec<Bytes>> {
+        Some(bytes_of_each(self.node.ledger(), &self.partitions))
     }
 
     fn shape(&self) -> String {

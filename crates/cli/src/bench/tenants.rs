@@ -8,6 +8,7 @@ use indicatif::ProgressBar;
 use weir_bench::Result;
 use weir_bench::tenants::attack::Attack;
 use weir_bench::tenants::{self, active, limited, restart, sleepers, victim};
+use weir_scenario::progress::spinner;
 
 use super::write_as_json;
 
@@ -52,7 +53,7 @@ pub struct TenantsArgs {
 impl TenantsArgs {
     pub(super) fn run(self) -> Result<()> {
         let ours = !self.dir.exists();
-        let bar = ProgressBar::new_spinner();
+        let bar = spinner();
         let outcome = self.measure(&bar);
         bar.finish_and_clear();
         if ours && self.dir.exists() {

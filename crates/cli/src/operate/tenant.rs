@@ -26,6 +26,8 @@ Examples:
   weir tenant suspend shop                         its clients are refused, its data stays
   weir tenant drop shop                            its data is gone for good
 
+What is sold is said with it: units cost device bytes, and more may be sold than the device gives, because hardly anybody uses all at once.
+
 All of it is durable when the command has answered. The server is found at --admin HOST:PORT, else at the address in
 WEIR_ADMIN, else at 127.0.0.1:6380.";
 
@@ -36,7 +38,7 @@ enum What {
         /// 1 to 63 characters of a-z, 0-9, _ and -, the first one a letter or a digit
         name: String,
         /// Partitions that its keys are spread over, 1 to 256; they cannot be changed later. More than one lets a tenant use
-        /// more than one core, and confines commands on several keys to keys with the same {hash tag}
+        /// more than one core, and confines commands on several keys to keys with the same {hash tag} [default: 1]
         #[arg(long, value_name = "N")]
         partitions: Option<u16>,
         #[command(flatten)]
@@ -92,7 +94,7 @@ enum What {
     Drop {
         /// The tenant
         name: String,
-        /// Do not ask
+        /// Do not ask whether you mean it
         #[arg(long)]
         yes: bool,
         #[command(flatten)]
@@ -111,25 +113,25 @@ struct Common {
 
 #[derive(Debug, Args)]
 struct Limits {
-    /// Read capacity units per second (strongly consistent reads of 4 KiB); 0 = unlimited
+    /// Read capacity units per second, 0 = unlimited: one is a read of up to 4 KiB. A new tenant has no limit unless one is given
     #[arg(long, value_name = "N")]
     rcu: Option<u64>,
-    /// Write capacity units per second (writes of 1 KiB); 0 = unlimited
+    /// Write capacity units per second, 0 = unlimited: one is a write of up to 1 KiB
     #[arg(long, value_name = "N")]
     wcu: Option<u64>,
-    /// Seconds of unused units that may be used later at once
+    /// Units that were not used are saved up for so many seconds, and may be used at once
     #[arg(long, value_name = "N")]
     burst_seconds: Option<u32>,
     /// What happens beyond the limit: the request waits, or is refused with -THROTTLED
     #[arg(long, value_name = "WHAT")]
     on_limit: Option<OnLimit>,
-    /// Longest wait, in milliseconds; what would have to wait longer is refused
+    /// Longest wait of a request beyond the limit, in milliseconds; what would have to wait longer is refused
     #[arg(long, value_name = "MS")]
     delay_max_ms: Option<u32>,
     /// Connections at most; 0 = as many as the node allows
     #[arg(long, value_name = "N")]
     connections_max: Option<u32>,
-    /// Disk at most, such as 10GiB; 0 = unlimited
+    /// Space on disk at most, in bytes or with a unit, such as 10GiB; 0 = unlimited
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     disk_bytes_max: Option<u64>,
 }
@@ -170,6 +172,9 @@ impl Common {
             return print_json(changed);
         }
         show(&changed.tenant);
+        if changed.sold.tenants > 0 {
+            println!("sold     {}", changed.sold);
+        }
         show_secret(&changed.tenant.name, changed.secret.as_deref());
         Ok(())
     }
@@ -274,6 +279,9 @@ fn list(tenants: &Tenants) -> Outcome {
             if tenant.has_secret { "yes" } else { "none" },
             state(tenant),
         )?;
+    }
+    if tenants.sold.tenants > 0 {
+        writeln!(out, "sold: {}", tenants.sold)?;
     }
     Ok(())
 }

@@ -13,7 +13,7 @@ use super::client::Server;
 use super::moment::{unix_seconds, utc};
 use super::tenant::path;
 
-/// Explains what the policies decided about a tenant: stage, reason, time until a write would stall.
+/// Explains what a tenant feels, and what the policies decided about it: stage, reason, time until a write would stall.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Why {
@@ -47,6 +47,9 @@ Examples:
   weir why --json > slow.json                  everything remembered: attach it to a bug report
   weir why --replay slow.json                  the same policies decide again, from what they saw then
 
+The first sentence is what the tenant feels most: its own quota, its disk or connection limit, slowed writes or a stall, its share of the
+disk, the disk, or nothing; what else it feels follows. Then each partition says which of its compactions are put off.
+
 A replay exits with 1 if a decision differs. Policies remember: a recording whose beginning is forgotten may differ in its
 first minutes, and says so.";
 
@@ -65,6 +68,7 @@ impl Why {
         let Some(tenant) = &self.tenant else { return Err("name a tenant".into()) };
         let when = self.at.map_or_else(|| format!("ago={}", self.ago), |at| format!("at={at}"));
         let answer: Answer = client.get(&format!("{}/why?{when}", path(tenant)?))?;
+        print!("{}", answer.felt);
         for partition in answer.partitions {
             let why = partition.why.unwrap_or_else(|| "asleep, or longer ago than is remembered\n".to_owned());
             println!("partition {}\n  {}", partition.partition, why.trim_end().replace('\n', "\n  "));

@@ -14,8 +14,12 @@ use weir_log::SyncMode;
 use weir_lsm::table::Compression;
 use weir_node::{Bandwidth, NodeConfig, Profile};
 
-use crate::units::read_bytes;
+use crate::units::{BARE_BYTES_MIN, NoBytes, bytes, read_bytes};
 
+/// Caches below this are warned about.
+const CACHE_USUAL_MIN: u64 = 1 << 20;
+/// Limits on values below this are warned about.
+const VALUE_BYTES_USUAL_MIN: u64 = 1 << 10;
 /// Values above this cost more memory per request than one connection should have.
 const VALUE_BYTES_LIMIT: u64 = 512 << 20;
 /// A request may be twice as long as its longest value, and at least this long.
@@ -104,6 +108,7 @@ impl Config {
 
     /// Whether the values make sense together.
     fn check(&self) -> Result<(), String> {
+        weir_io::local_path(self.dir.clone()).map_err(|error| format!("dir: {error}"))?;
         let checks = [
             ((1..=VALUE_BYTES_LIMIT).contains(&self.value_bytes_max.0), "value_bytes_max must be 1 byte to 512 MiB"),
             (self.connections_max > 0, "connections_max must be at least 1"),
@@ -125,6 +130,65 @@ impl Config {
             Some((_, problem)) => Err((*problem).to_owned()),
             None => Ok(()),
         }
+    }
+
+    /// What is possible and hardly meant, in words.
+    fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if let Device::Rate(Rate(Some(rate))) = self.device_bandwidth
+            && rate < RATE_USUAL_MIN
+        {
+            warnings.push(format!("device_bandwidth is {} per second: a device gives megabytes", bytes(rate)));
+        }
+        if self.cache.0 < CACHE_USUAL_MIN {
+            warnings.push(format!("cache is {}: reads will go to the device", bytes(self.cache.0)));
+        }
+        if self.value_bytes_max.0 < VALUE_BYTES_USUAL_MIN {
+            warnings.push(format!("value_bytes_max is {}: longer values are refused", bytes(self.value_bytes_max.0)));
+        }
+        warnings
+    }
+
+    /// Says in the log what is possible and hardly meant.
+    pub fn warn(&self) {
+        for warning in self.warnings() {
+            tracing::warn!("{warning}; is a unit missing? docs/config.md has them");
+        }
+    }
+
+    /// What `new` says otherwise, as `NAME: OLD -> NEW`.
+    pub fn changes(&self, new: &Config) -> Vec<String> {
+        let both = self.shown().into_iter().zip(new.shown());
+        both.filter(|((_, old), (_, new))| old != new)
+            .map(|((name, old), (_, new))| format!("{name}: {old} -> {new}"))
+            .collect()
+    }
+
+    /// Every setting, with its value in words.
+    fn shown(&self) -> [(&'static str, String); 20] {
+        let text = |value: &dyn fmt::Debug| format!("{value:?}").to_lowercase();
+        [
+            ("dir", self.dir.display().to_string()),
+            ("listen", self.listen.clone()),
+            ("admin", self.admin.clone()),
+            ("threads", self.threads.to_string()),
+            ("connections_max", self.connections_max.to_string()),
+            ("idle_timeout_seconds", self.idle_timeout_seconds.to_string()),
+            ("value_bytes_max", self.value_bytes_max.to_string()),
+            ("sync", text(&self.sync)),
+            ("sync_interval_ms", self.sync_interval_ms.to_string()),
+            ("write_buffer", self.write_buffer.to_string()),
+            ("write_buffers_max", self.write_buffers_max.to_string()),
+            ("write_memory", self.write_memory.to_string()),
+            ("cache", self.cache.to_string()),
+            ("compactions_max", self.compactions_max.to_string()),
+            ("compression", text(&self.compression)),
+            ("device_bandwidth", self.device_bandwidth.to_string()),
+            ("read_units", self.read_units.to_string()),
+            ("write_units", self.write_units.to_string()),
+            ("hibernate_after_seconds", self.hibernate_after_seconds.to_string()),
+            ("profile", self.profile.0.name().to_owned()),
+        ]
     }
 
     /// The gateway's part; `processors` are what there is.
@@ -240,9 +304,26 @@ impl Codec {
     }
 }
 
+/// The bytes that `text` means. A small number in quotes may be meant as bytes or as megabytes, so it needs a unit.
+fn amount<E: de::Error>(text: &str, expected: &dyn de::Expected) -> Result<u64, E> {
+    read_bytes(text.trim()).map_err(|problem| match problem {
+        NoBytes::NoUnit(number) => E::custom(format_args!(
+            "\"{number}\" has no unit: write \"{number} MB\" or \"{number} MiB\", or \"{number} B\" for bytes"
+        )),
+        NoBytes::Unknown => E::invalid_value(de::Unexpected::Str(text), expected),
+    })
+}
+
 /// A number of bytes: an integer, or a text such as `"64 MiB"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bytes(pub u64);
+
+impl fmt::Display for Bytes {
+    /// Every byte: two sizes that differ are shown differently.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.0)
+    }
+}
 
 impl<'de> Deserialize<'de> for Bytes {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -259,8 +340,7 @@ impl<'de> Deserialize<'de> for Bytes {
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Bytes, E> {
-                let bytes = read_bytes(text.trim());
-                bytes.map(Bytes).ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), &self))
+                amount(text, &self).map(Bytes)
             }
         }
         deserializer.deserialize_any(BytesVisitor)
@@ -271,35 +351,26 @@ impl<'de> Deserialize<'de> for Bytes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate(pub Option<u64>);
 
+/// Rates below this are warned about: no device is so slow.
+const RATE_USUAL_MIN: u64 = 1_000_000;
+
 impl Rate {
-    fn parse(text: &str) -> Option<Self> {
-        match text {
-            "unlimited" => Some(Rate(None)),
-            _ => read_bytes(text.strip_suffix("/s").unwrap_or(text)).map(|rate| Rate(Some(rate))),
+    fn of_integer<E: de::Error>(value: i64, expected: &dyn de::Expected) -> Result<Self, E> {
+        let wrong = || E::invalid_value(de::Unexpected::Signed(value), expected);
+        let rate = u64::try_from(value).ok().filter(|&rate| rate > 0).ok_or_else(wrong)?;
+        if rate < BARE_BYTES_MIN {
+            return Err(E::custom(format_args!(
+                "{rate} would be {rate} bytes per second: write \"{rate} MB\", or \"{rate} B\" if that is meant"
+            )));
         }
+        Ok(Rate(Some(rate)))
     }
-}
 
-impl<'de> Deserialize<'de> for Rate {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct RateVisitor;
-        impl Visitor<'_> for RateVisitor {
-            type Value = Rate;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("bytes per second: \"unlimited\", an integer, or a text such as \"100 MB\"")
-            }
-
-            fn visit_i64<E: de::Error>(self, value: i64) -> Result<Rate, E> {
-                let rate = u64::try_from(value).map(|rate| Rate(Some(rate)));
-                rate.map_err(|_| E::invalid_value(de::Unexpected::Signed(value), &self))
-            }
-
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Rate, E> {
-                Rate::parse(text.trim()).ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), &self))
-            }
+    fn of_text<E: de::Error>(text: &str, expected: &dyn de::Expected) -> Result<Self, E> {
+        match text.trim() {
+            "unlimited" => Ok(Rate(None)),
+            text => amount(text.strip_suffix("/s").unwrap_or(text), expected).map(|rate| Rate(Some(rate))),
         }
-        deserializer.deserialize_any(RateVisitor)
     }
 }
 
@@ -312,6 +383,16 @@ pub enum Device {
     Rate(Rate),
 }
 
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Device::Calibrated => f.write_str("calibrated"),
+            Device::Rate(Rate(None)) => f.write_str("unlimited"),
+            Device::Rate(Rate(Some(rate))) => write!(f, "{rate} bytes per second"),
+        }
+    }
+}
+
 impl<'de> Deserialize<'de> for Device {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct DeviceVisitor;
@@ -319,20 +400,18 @@ impl<'de> Deserialize<'de> for Device {
             type Value = Device;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("bytes per second: \"unlimited\", \"calibrated\", an integer, or a text such as \"100 MB\"")
+                f.write_str("bytes per second: \"unlimited\", \"calibrated\", or a text such as \"100 MB\"")
             }
 
             fn visit_i64<E: de::Error>(self, value: i64) -> Result<Device, E> {
-                let rate = u64::try_from(value).map(|rate| Device::Rate(Rate(Some(rate))));
-                rate.map_err(|_| E::invalid_value(de::Unexpected::Signed(value), &self))
+                Rate::of_integer(value, &self).map(Device::Rate)
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Device, E> {
                 if text.trim() == "calibrated" {
                     return Ok(Device::Calibrated);
                 }
-                let rate = Rate::parse(text.trim()).map(Device::Rate);
-                rate.ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), &self))
+                Rate::of_text(text, &self).map(Device::Rate)
             }
         }
         deserializer.deserialize_any(DeviceVisitor)
@@ -381,11 +460,53 @@ mod tests {
             ("write_buffers_max = 1", "write_buffers_max"),
             ("value_bytes_max = \"1 GiB\"", "value_bytes_max"),
             ("device_bandwidth = 0", "device_bandwidth"),
+            ("device_bandwidth = \"0 MB\"", "more than 0"),
+            ("device_bandwidth = \"100\"", "write \"100 MB\""),
+            ("device_bandwidth = \"100/s\"", "write \"100 MB\""),
+            ("device_bandwidth = 100", "write \"100 MB\""),
+            ("device_bandwidth = -5", "-5"),
+            ("value_bytes_max = \"64\"", "\"64 MiB\""),
+            ("write_buffer = \"64\"", "\"64 MiB\""),
+            ("write_memory = \"64\"", "\"64 MiB\""),
+            ("cache = \"256\"", "\"256 MiB\""),
             ("profile = \"rocks\"", "rocksdb-autotune"),
         ] {
             let error = parse(text).expect_err(text);
             assert!(error.contains(named) && error.starts_with("weir.toml: "), "{error}");
         }
+    }
+
+    #[test]
+    fn what_is_hardly_meant_is_warned_about() {
+        for (text, named) in [
+            ("device_bandwidth = \"100 B\"", "device_bandwidth is 100 B per second"),
+            ("device_bandwidth = \"999 KB/s\"", "device_bandwidth is 976 KiB per second"),
+            ("cache = 256", "cache is 256 B"),
+            ("value_bytes_max = 64", "value_bytes_max is 64 B"),
+        ] {
+            let warnings = parse(text).expect(text).warnings();
+            assert!(warnings.len() == 1 && warnings[0].starts_with(named), "{text}: {warnings:?}");
+        }
+        for fine in ["", "device_bandwidth = \"1 MB\"", "device_bandwidth = 1000000", "cache = \"1 MiB\""] {
+            assert!(parse(fine).expect(fine).warnings().is_empty(), "{fine}");
+        }
+    }
+
+    #[test]
+    fn changes_name_what_differs_and_nothing_else() {
+        let (old, new) =
+            (Config::default(), parse("cache = \"1 GiB\"\nsync = \"always\"\nprofile = \"node\"").expect("valid"));
+        let changes = old.changes(&new).join(", ");
+        assert_eq!(
+            changes,
+            "sync: interval -> always, cache: 268435456 bytes -> 1073741824 bytes, profile: weir -> node"
+        );
+        assert!(old.changes(&old).is_empty());
+        let names = old.shown().map(|(name, _)| name);
+        let debug = format!("{:#?}", Config::default());
+        let fields = debug.lines().filter(|line| line.starts_with("    ") && !line.starts_with("     "));
+        let fields: Vec<&str> = fields.filter_map(|line| line.trim().split_once(':')).map(|(name, _)| name).collect();
+        assert_eq!(names.as_slice(), fields, "every setting, in the order of the struct");
     }
 
     /// The page that explains the settings names each of them with its default, and says when to change it.

@@ -3,6 +3,8 @@
 mod address;
 mod config;
 mod mover;
+mod reload;
+mod signals;
 mod traffic;
 
 use std::error::Error;
@@ -15,11 +17,10 @@ use std::sync::Arc;
 use clap::Args;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::net::TcpListener;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 use weir_admission::Limits;
 use weir_gateway::admin::kernel::KernelBytes;
-use weir_gateway::admin::node::NodeOperator;
+use weir_gateway::admin::node::{NodeOperator, sold};
 use weir_gateway::admin::operator::Operator;
 use weir_gateway::admin::{Admin, metrics};
 use weir_gateway::auth::slow::SlowHash;
@@ -31,6 +32,8 @@ use weir_node::{Machine, Node};
 
 use self::config::{Config, Device};
 use self::mover::Told;
+use self::reload::Reload;
+use self::signals::Signals;
 use self::traffic::Traffic;
 use crate::calibrate::{in_words, stored};
 
@@ -71,6 +74,7 @@ Examples:
   curl http://127.0.0.1:6380/metrics          what a dashboard shows
   weir serve --record-traffic week.csv        then: weir sim trace --trace week.csv
   kill -TERM PID                              answers what was asked, makes it durable, ends
+  kill -HUP PID                               reads the file again; the log says what a restart would change
 
 WEIR_LOG=debug shows more, WEIR_LOG=warn less; WEIR_LOG_FORMAT=json writes the log as JSON.";
 
@@ -102,13 +106,14 @@ impl Serve {
                 "fewer files may be open than connections_max asks for: raise the limit (ulimit -n)"
             );
         }
-        tokio::runtime::Builder::new_current_thread().enable_io().build()?.block_on(serve(
-            config,
-            listen,
-            admin,
-            self.insecure,
-            recording,
-        ))
+        config.warn();
+        let insecure = self.insecure;
+        let reload = Reload::new(self, config.clone());
+        let doors = Doors { listen, admin, insecure };
+        tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .build()?
+            .block_on(serve(config, doors, recording, reload))
     }
 
     /// The file's settings, with the command line's on top.
@@ -135,14 +140,16 @@ fn read(path: &Path) -> Outcome<String> {
     fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()).into())
 }
 
-/// Sockets first, so that an address in use is known before a log is replayed; clients that connect meanwhile wait.
-async fn serve(
-    config: Config,
+/// Where the server listens.
+struct Doors {
     listen: SocketAddr,
     admin: SocketAddr,
     insecure: bool,
-    recording: Option<(PathBuf, Traffic<File>)>,
-) -> Outcome {
+}
+
+/// Sockets first, so that an address in use is known before a log is replayed; clients that connect meanwhile wait.
+async fn serve(config: Config, doors: Doors, recording: Option<(PathBuf, Traffic<File>)>, reload: Reload) -> Outcome {
+    let Doors { listen, admin, insecure } = doors;
     let mut signals = Signals::new()?;
     let clients = listen_at(listen, "--listen")?;
     let operators = listen_at(admin, "--admin")?;
@@ -204,7 +211,11 @@ async fn serve(
         listen.ip(),
         listen.port(),
     );
-    gateway.run(signals.wait()).await?;
+    let sold = sold(&node);
+    if sold.tenants > 0 {
+        tracing::info!("sold: {sold}");
+    }
+    gateway.run(signals.wait(reload)).await?;
     admin_task.abort();
     node.close().await?;
     tracing::info!("every answered write is durable, goodbye");
@@ -272,30 +283,9 @@ fn explain(config: &Config, error: &weir_io::Error) -> String {
             format!("{dir} is in use by another weir: stop it, or choose another with --dir ({error})")
         }
         ErrorKind::Corruption => {
-            format!("{error}\n  stored bytes are damaged; `weir check {dir}` shows the extent, nothing was changed")
+            format!("{error}\n  nothing was changed; `weir check {dir}` shows everything that is wrong")
         }
         _ => error.to_string(),
-    }
-}
-
-/// SIGTERM and SIGINT.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Signals {
-    fn new() -> Outcome<Self> {
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
-    }
-
-    async fn wait(&mut self) {
-        let name = tokio::select! {
-            biased;
-            _ = self.terminate.recv() => "SIGTERM",
-            _ = self.interrupt.recv() => "SIGINT",
-        };
-        tracing::info!(signal = name, "ending: answering what was asked");
     }
 }
 
@@ -313,7 +303,8 @@ fn start_log() -> Outcome {
     let filter = EnvFilter::try_new(&filter).map_err(|error| {
         format!("WEIR_LOG is \"{filter}\": {error}; it can be info, debug, warn, or weir_node=debug,info")
     })?;
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // Whoever reads the log may be gone: that is said nowhere, where the alternative is a panic.
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).log_internal_errors(false);
     match std::env::var("WEIR_LOG_FORMAT").as_deref() {
         Err(_) | Ok("" | "text") => log.with_ansi(std::io::stderr().is_terminal()).init(),
         Ok("json") => log.json().flatten_event(true).init(),

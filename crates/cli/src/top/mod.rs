@@ -1,5 +1,6 @@
 //! `weir top`: what the tenants of a running server do right now.
 
+mod columns;
 mod rates;
 mod screen;
 
@@ -9,11 +10,13 @@ use std::time::Duration;
 
 use clap::Args;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use ratatui::crossterm::terminal;
 use weir_gateway::admin::wire::Top as Counts;
 use weir_io::real::{RealClock, block_on};
 use weir_io::{Clock, sleep_until};
 
 use self::rates::{Rates, Sort};
+use self::screen::Chosen;
 use crate::operate::Outcome;
 use crate::operate::client::{Client, Server};
 
@@ -36,7 +39,7 @@ pub struct Top {
 
 const EXAMPLES: &str = "\
 Examples:
-  weir top                          q ends, s sorts by the next column, up and down scroll
+  weir top                          q ends, s sorts by the next column, up and down scroll, h names hidden columns
   weir top --sort device            who moves the disk
   weir top --once --interval 10     ten seconds as plain text, for a log or a ticket
 
@@ -44,7 +47,9 @@ IN and OUT are what clients wrote and read; D.READ to D.MAINT is what the device
 flushes, compactions of level 0, deeper compactions, maintenance. WAIT is how long requests waited, over all of them, FOR what
 they waited most: their tenant's own units, a stall (flush or compaction), its share of the disk, or the disk, which all tenants
 share. CPU is what the threads that serve clients work for it, in hundredths of a processor; a tenant that is heavy keeps them busy
-while others want to be served, and goes behind them. DELAYED and REFUSED are the tenant's own limits.";
+while others want to be served, and goes behind them. DELAYED and REFUSED are the tenant's own limits.
+
+A narrow terminal shows fewer columns, each of them whole; those by which it sorts are always among them. A pipe or a file gets all.";
 
 impl Top {
     /// Shows until the user has seen enough.
@@ -65,19 +70,22 @@ impl Top {
         let clock: Arc<dyn Clock> = RealClock::new();
         block_on(sleep_until(&clock, clock.now() + self.interval * 1_000_000_000));
         let rates = Rates::between(&before, &counts(client)?, self.sort);
-        Ok(stdout().write_all(screen::plain(&rates, self.sort).as_bytes())?)
+        // A terminal breaks lines that are too long for it; a pipe or a file takes all.
+        let size = if stdout().is_terminal() { terminal::size().ok() } else { None };
+        let width = size.map(|(columns, _)| usize::from(columns)).filter(|&width| width > 0);
+        Ok(stdout().write_all(screen::plain(&rates, self.sort, width).as_bytes())?)
     }
 
     fn show(&self, client: &Client, terminal: &mut ratatui::DefaultTerminal, first: Counts) -> Outcome {
         let clock = RealClock::new();
         let interval = self.interval * 1_000_000_000;
         let (mut before, mut now) = (first.clone(), first);
-        let (mut sort, mut scrolled, mut trouble) = (self.sort, 0_usize, None::<String>);
+        let mut chosen = Chosen { sort: self.sort, ..Chosen::default() };
         let mut next = clock.now() + interval;
         loop {
-            let rates = Rates::between(&before, &now, sort);
-            scrolled = scrolled.min(rates.rows.len().saturating_sub(1));
-            terminal.draw(|frame| screen::draw(frame, &rates, sort, scrolled, trouble.as_deref()))?;
+            let rates = Rates::between(&before, &now, chosen.sort);
+            // Also after a change of its size, which comes as an event.
+            let page = screen::page(terminal.draw(|frame| screen::draw(frame, &rates, &mut chosen))?.area.height);
             let left = Duration::from_nanos(next.saturating_sub(clock.now()));
             if event::poll(left)? {
                 let Event::Key(key) = event::read()? else { continue };
@@ -87,11 +95,14 @@ impl Top {
                 match key.code {
                     KeyCode::Char('q') | KeyCode::Esc => return Ok(()),
                     KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return Ok(()),
-                    KeyCode::Char('s') => sort = sort.next(),
-                    KeyCode::Down => scrolled += 1,
-                    KeyCode::Up => scrolled = scrolled.saturating_sub(1),
-                    KeyCode::PageDown => scrolled += 20,
-                    KeyCode::PageUp => scrolled = scrolled.saturating_sub(20),
+                    KeyCode::Char('s') => chosen.sort = chosen.sort.next(),
+                    KeyCode::Char('h') => chosen.names_hidden = !chosen.names_hidden,
+                    KeyCode::Down => chosen.scrolled += 1,
+                    KeyCode::Up => chosen.scrolled = chosen.scrolled.saturating_sub(1),
+                    KeyCode::PageDown => chosen.scrolled += page,
+                    KeyCode::PageUp => chosen.scrolled = chosen.scrolled.saturating_sub(page),
+                    KeyCode::Home => chosen.scrolled = 0,
+                    KeyCode::End => chosen.scrolled = rates.rows.len(),
                     _ => {}
                 }
                 continue;
@@ -100,10 +111,10 @@ impl Top {
             match counts(client) {
                 Ok(counts) => {
                     before = std::mem::replace(&mut now, counts);
-                    trouble = None;
+                    chosen.trouble = None;
                 }
                 // It may be starting again: what was seen last stays.
-                Err(error) => trouble = Some(error.to_string()),
+                Err(error) => chosen.trouble = Some(error.to_string()),
             }
         }
     }

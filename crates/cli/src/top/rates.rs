@@ -98,6 +98,11 @@ impl Sort {
 }
 
 impl Row {
+    /// Milliseconds that its requests waited, whatever for.
+    pub fn waited(&self) -> u64 {
+        sum(&self.waited_ms)
+    }
+
     /// What its requests waited for most, as one word; `None` if they did not.
     pub fn waited_for(&self) -> Option<&'static str> {
         let most = self.waited_ms.iter().zip(["units", "stall", "share", "disk"]).max_by_key(|(ms, _)| **ms);
@@ -107,13 +112,18 @@ impl Row {
     fn weight(&self, sort: Sort) -> u64 {
         match sort {
             Sort::Name => 0,
-            Sort::Ops => self.reads + self.writes,
-            Sort::Device => self.device.iter().sum(),
-            Sort::Waits => self.waited_ms.iter().sum(),
+            Sort::Ops => self.reads.saturating_add(self.writes),
+            Sort::Device => sum(&self.device),
+            Sort::Waits => self.waited(),
             Sort::Processor => self.processor_percent,
-            Sort::Throttles => self.delayed + self.refused,
+            Sort::Throttles => self.delayed.saturating_add(self.refused),
         }
     }
+}
+
+/// Figures come from a server: a sum of nonsense is a large number, no panic.
+fn sum(figures: &[u64]) -> u64 {
+    figures.iter().copied().fold(0, u64::saturating_add)
 }
 
 impl Rates {
@@ -152,11 +162,12 @@ impl Rates {
         let mut rows: Vec<Row> = now.tenants.iter().map(row).collect();
         rows.sort_by(|a, b| b.weight(sort).cmp(&a.weight(sort)).then_with(|| a.name.cmp(&b.name)));
         let hits = now.cache_hits.saturating_sub(before.cache_hits);
-        let looked_for = hits + now.cache_misses.saturating_sub(before.cache_misses);
+        let looked_for = hits.saturating_add(now.cache_misses.saturating_sub(before.cache_misses));
+        let hits_percent = (u128::from(hits) * 100).checked_div(u128::from(looked_for));
         Self {
             connections: now.connections,
             cache_bytes: now.cache_bytes,
-            cache_hit_percent: (hits * 100).checked_div(looked_for),
+            cache_hit_percent: hits_percent.and_then(|percent| u64::try_from(percent).ok()),
             tenants: now.tenants.len(),
             rows,
         }
@@ -164,19 +175,22 @@ impl Rates {
 
     /// The sum of all rows.
     pub fn total(&self) -> Row {
-        let mut total = Row { name: "all".to_owned(), ..Row::default() };
-        for row in &self.rows {
-            total.reads += row.reads;
-            total.writes += row.writes;
-            total.read_bytes += row.read_bytes;
-            total.written_bytes += row.written_bytes;
-            total.device.iter_mut().zip(row.device).for_each(|(sum, bytes)| *sum += bytes);
-            total.waited_ms.iter_mut().zip(row.waited_ms).for_each(|(sum, ms)| *sum += ms);
-            total.processor_percent += row.processor_percent;
-            total.delayed += row.delayed;
-            total.refused += row.refused;
+        let all = |figure: &dyn Fn(&Row) -> u64| self.rows.iter().map(figure).fold(0, u64::saturating_add);
+        Row {
+            name: "all".to_owned(),
+            state: "",
+            reads: all(&|row| row.reads),
+            writes: all(&|row| row.writes),
+            read_bytes: all(&|row| row.read_bytes),
+            written_bytes: all(&|row| row.written_bytes),
+            device: std::array::from_fn(|cause| all(&|row| row.device[cause])),
+            waited_ms: std::array::from_fn(|cause| all(&|row| row.waited_ms[cause])),
+            p50_micros: None,
+            p99_micros: None,
+            processor_percent: all(&|row| row.processor_percent),
+            delayed: all(&|row| row.delayed),
+            refused: all(&|row| row.refused),
         }
-        total
     }
 }
 
@@ -199,14 +213,21 @@ fn replies(now: &TopTenant, before: &TopTenant) -> Vec<u64> {
             }
         }
     };
-    each(now, |sum, count| sum + count);
+    each(now, u64::saturating_add);
     // A server that was started again counts from nothing.
     each(before, |sum, count| if sum < count { sum } else { sum - count });
     counts
 }
 
+/// What is moved for the space of what is dead counts with the deep compactions, beside which it goes.
 fn device(tenant: &TopTenant, class: &str) -> u64 {
-    tenant.device.iter().filter(|cause| cause.class == class).map(|cause| cause.read + cause.written).sum()
+    let is_of = |of: &str| of == class || (class == "deep" && of == "reclaim");
+    tenant
+        .device
+        .iter()
+        .filter(|cause| is_of(&cause.class))
+        .map(|cause| cause.read.saturating_add(cause.written))
+        .fold(0, u64::saturating_add)
 }
 
 #[cfg(test)]

@@ -59,6 +59,15 @@ impl Server {
 
     /// The same, listening for clients and operators at `address`.
     pub fn start_at(dir: &Dir, config: &str, level: &str, address: &str) -> Self {
+        Self::begin(dir, config, level, address, true)
+    }
+
+    /// With a log that is read until the server is ready, and closed then.
+    pub fn start_deaf(dir: &Dir) -> Self {
+        Self::begin(dir, "", "info", "127.0.0.1:0", false)
+    }
+
+    fn begin(dir: &Dir, config: &str, level: &str, address: &str, listens: bool) -> Self {
         let file = dir.0.join("weir.toml");
         std::fs::write(&file, config).expect("the test's directory can be written");
         let data = dir.0.join("data");
@@ -77,7 +86,7 @@ impl Server {
         }
         let told = Arc::new(Mutex::new(said.clone().into_bytes()));
         let (kept, loud) = (Arc::clone(&told), level == "info");
-        std::thread::spawn(move || {
+        let listen = move || {
             let mut line = Vec::new();
             while log.read_until(b'\n', &mut line).is_ok_and(|len| len > 0) {
                 if loud {
@@ -86,7 +95,10 @@ impl Server {
                 }
                 kept.lock().expect("no panic").append(&mut line);
             }
-        });
+        };
+        if listens {
+            std::thread::spawn(listen);
+        }
         let word = |from: &str, to: char| {
             let rest = said.split(from).nth(1).unwrap_or_else(|| panic!("{from} in {said}"));
             rest.split(to).next().expect("a word").parse().expect("an address")
@@ -97,6 +109,18 @@ impl Server {
     /// What it has logged.
     pub fn log(&self) -> String {
         String::from_utf8_lossy(&self.log.lock().expect("no panic")).into_owned()
+    }
+
+    /// The same, once it says `words` so often: what is written is read by another thread.
+    pub fn log_with(&self, words: &str, times: usize) -> String {
+        loop {
+            let log = self.log();
+            if log.matches(words).count() >= times {
+                return log;
+            }
+            // Who has ended serves nobody, and this panics.
+            expect(&mut self.connect(), b"PING\r\n", b"+PONG\r\n");
+        }
     }
 
     /// `weir` with these arguments, talking to this server; it succeeds. Gives what it said.

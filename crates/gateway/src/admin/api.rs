@@ -112,7 +112,7 @@ fn is_plain_address(host: &str) -> bool {
 }
 
 async fn list(State(node): State<Node>) -> Answer {
-    json(StatusCode::OK, &Tenants { tenants: node.tenants() })
+    json(StatusCode::OK, &Tenants { tenants: node.tenants(), sold: node.sold() })
 }
 
 async fn show(State(node): State<Node>, Path(name): Path<String>) -> Answer {

@@ -80,7 +80,7 @@ mod tests {
         let mut text = header();
         push_line(&mut text, "7", "shop", &Booked::default());
         let columns: Vec<usize> = text.lines().map(|line| line.split(',').count()).collect();
-        assert_eq!(columns, [22, 22]);
+        assert_eq!(columns, [24, 24]);
         assert!(text.ends_with(",0,0,,\n"), "{text}");
     }
 }

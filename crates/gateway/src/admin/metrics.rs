@@ -6,6 +6,7 @@ mod ledger;
 mod policy;
 mod quota;
 mod stalls;
+mod tenants;
 mod waits;
 
 use std::fmt;
@@ -23,6 +24,7 @@ use self::ledger::LedgerMetrics;
 use self::policy::PolicyMetrics;
 use self::quota::QuotaMetrics;
 use self::stalls::StallMetrics;
+use self::tenants::TenantMetrics;
 use self::waits::WaitMetrics;
 use super::kernel::KernelBytes;
 use crate::listener::Observer;
@@ -32,6 +34,7 @@ use crate::store::Store;
 /// A registry of everything that a gateway and a node count. `before` is what the kernel had counted when the node was opened.
 pub fn registry<S: Store>(gateway: Observer<S>, node: Arc<Node>, before: Option<KernelBytes>) -> Registry {
     let mut registry = Registry::default();
+    registry.register_collector(Box::new(TenantMetrics { gateway: gateway.clone(), node: Arc::clone(&node) }));
     registry.register_collector(Box::new(GatewayMetrics(gateway)));
     registry.register_collector(Box::new(NodeMetrics(Arc::clone(&node))));
     registry.register_collector(Box::new(QuotaMetrics(Arc::clone(&node))));
@@ -178,6 +181,9 @@ impl NodeMetrics {
         sheet.counter("weir_jobs_parkings", "Compactions parked", None, &[(&[], metrics.jobs_parked)])?;
         sheet.counter("weir_jobs_released", "Parked compactions cancelled", None, &[(&[], released)])?;
         sheet.counter("weir_thrown_away", "Written by jobs cancelled", Some(&Unit::Bytes), &[(&[], wasted)])?;
+        let (reclaimed, dropped) = (metrics.bytes_reclaimed, metrics.tables_dropped);
+        sheet.counter("weir_reclaimed", "Given back by jobs done for that", Some(&Unit::Bytes), &[(&[], reclaimed)])?;
+        sheet.counter("weir_tables_dropped", "Tables that were dead as a whole", None, &[(&[], dropped)])?;
         let pinned = metrics.cache.pinned_bytes;
         sheet.gauge("weir_pinned", "Blocks of levels 0 and 1 in memory", Some(&Unit::Bytes), &[(&[], pinned)])?;
         let (active, sealed) = (shape.memtable_bytes as u64, shape.sealed_bytes as u64);
@@ -197,6 +203,13 @@ impl NodeMetrics {
         sheet.gauge("weir_level_tables", "Tables of a level", None, &tables)?;
         sheet.gauge("weir_level", "Size of a level", Some(&Unit::Bytes), &bytes)?;
         sheet.counter("weir_log_replacements", "Logs replaced", None, &[(&[], metrics.log_replacements)])?;
+        let reserve = self.0.reserve_bytes();
+        sheet.gauge(
+            "weir_catalogue_reserve",
+            "Space set aside for a full disk",
+            Some(&Unit::Bytes),
+            &[(&[], reserve)],
+        )?;
         let causes: Vec<_> = StallCause::ALL
             .iter()
             .flat_map(|cause| {

@@ -4,6 +4,8 @@
 //! loopback or to a network of your own: it asks nobody who he is.
 
 pub mod api;
+mod changes;
+mod exposition;
 pub mod kernel;
 pub mod ledger;
 pub mod metrics;
@@ -18,18 +20,14 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::{from_fn, map_response};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 
 use self::operator::Operator;
-
-/// The type that Prometheus asks for.
-const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 const INDEX: &str = "weir
 
@@ -76,10 +74,9 @@ impl Admin {
     }
 }
 
-async fn show_metrics(State(registry): State<Arc<Registry>>) -> Response {
-    let mut text = String::new();
-    match encode(&mut text, &registry) {
-        Ok(()) => ([(header::CONTENT_TYPE, METRICS_TYPE)], text).into_response(),
+async fn show_metrics(State(registry): State<Arc<Registry>>, headers: HeaderMap) -> Response {
+    match exposition::exposition(&registry, &headers) {
+        Ok((kind, text)) => ([(header::CONTENT_TYPE, kind)], text).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
     }
 }

@@ -5,15 +5,17 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
-use weir_io::{Class, Clock, ErrorKind, Spawn};
+use weir_io::{Class, Clock, ErrorKind, Nanos, Spawn};
 use weir_node::{
-    BackupReport, Direction, Node, OnLimit, StoredSecret, Tenant, TenantName, TenantSettings, TenantSpec, Unit,
-    UnitLimits,
+    BackupReport, Direction, Facts, Node, OnLimit, StoredSecret, Tenant, TenantName, TenantSettings, TenantSpec, Unit,
+    UnitLimits, felt,
 };
 
+use super::changes::changes;
 use super::operator::{Doing, Operator, Reason, Refusal, When};
 use super::waits::waits;
 use super::wire;
+pub use crate::auth::account::TenantConnections;
 use crate::auth::secret;
 use crate::auth::slow::SlowHash;
 use crate::heavy::ProcessorUse;
@@ -41,6 +43,8 @@ pub trait Clients: Send + Sync + 'static {
     fn counts(&self) -> DoorCounts;
     /// Of one tenant: the last replies that its clients waited long for, the newest first.
     fn slow_replies(&self, tenant: u32) -> Vec<SlowReply>;
+    /// Of one tenant: its connections.
+    fn connections(&self, tenant: u32) -> TenantConnections;
 }
 
 impl<S: Store> Clients for Observer<S> {
@@ -50,6 +54,10 @@ impl<S: Store> Clients for Observer<S> {
 
     fn slow_replies(&self, tenant: u32) -> Vec<SlowReply> {
         Observer::slow_replies(self, tenant)
+    }
+
+    fn connections(&self, tenant: u32) -> TenantConnections {
+        self.tenant_connections(tenant)
     }
 }
 
@@ -85,6 +93,30 @@ impl NodeOperator {
             let _ = tell.send(answer());
         }));
         Box::pin(async { told.await.unwrap_or_else(|_| Err(Refusal::new(Reason::Failed, "the server is ending"))) })
+    }
+
+    /// What is known of `tenant` at `at`, which was `ago` seconds ago: its limits are known as they are now.
+    fn facts(&self, tenant: &Tenant, ago: u64, at: Nanos) -> Facts {
+        let settings = tenant.settings();
+        let window = self.node.felt(tenant.id(), at);
+        let units = [settings.limits.rcu, settings.limits.wcu];
+        if ago > 0 {
+            return Facts { units, window, ..Facts::default() };
+        }
+        let connections = self.clients.connections(tenant.id().0);
+        let held = tenant.disk_use().living;
+        let disk = Some(settings.disk_bytes_max).filter(|&max| max > 0).map(|max| {
+            // Whether the limit is reached is the tenant's own judgement: not all of what lies on the disk need count.
+            if tenant.disk_limit_reached().is_some() { (held.max(max), max) } else { (held.min(max - 1), max) }
+        });
+        Facts {
+            is_suspended: settings.suspended,
+            disk,
+            connections: Some((connections.open, connections.max)).filter(|(_, max)| *max > 0),
+            connections_refused: connections.refused,
+            units,
+            window,
+        }
     }
 
     fn find(&self, name: &str) -> Result<Arc<Tenant>, Refusal> {
@@ -129,6 +161,10 @@ impl Operator for NodeOperator {
         self.node.tenants().iter().map(|tenant| shown(tenant)).collect()
     }
 
+    fn sold(&self) -> wire::Sold {
+        sold(&self.node)
+    }
+
     fn tenant(&self, name: &str) -> Result<wire::Tenant, Refusal> {
         Ok(shown(&*self.find(name)?))
     }
@@ -142,9 +178,16 @@ impl Operator for NodeOperator {
             let (stored, told) = made(&this.slow, order.secret.as_deref()).await?;
             settings.secret = Some(stored);
             let spec = TenantSpec { name, partitions: order.partitions.unwrap_or(1), settings };
-            let tenant = this.node.create_tenant(spec).await?;
-            tracing::info!(tenant = %tenant.name(), id = tenant.id().0, "tenant created");
-            Ok(wire::Changed { tenant: shown(&tenant), secret: told })
+            let settings = changes(
+                &TenantSettings { secret: spec.settings.secret.clone(), ..TenantSettings::default() },
+                &spec.settings,
+            );
+            let (name, partitions) = (spec.name.clone(), spec.partitions);
+            let created = this.node.create_tenant(spec).await;
+            let tenant = created.map_err(|error| failed("tenant not created", name.as_str(), error))?;
+            let sold = this.sold();
+            tracing::info!(tenant = %name, id = tenant.id().0, partitions, settings, %sold, "tenant created");
+            Ok(wire::Changed { tenant: shown(&tenant), secret: told, sold })
         })
     }
 
@@ -156,14 +199,31 @@ impl Operator for NodeOperator {
             let made = if new { Some(made(&this.slow, change.secret.as_deref()).await?) } else { None };
             let tenant = this.find(&name)?;
             let (secret, told) = made.map_or((None, None), |(stored, generated)| (Some(stored), generated));
+            let (tell, told_changes) = oneshot::channel();
             let altered = this.node.alter_tenant(tenant.name(), move |settings| {
+                let before = settings.clone();
                 apply(settings, &change.settings)?;
                 settings.secret = secret.or_else(|| settings.secret.take());
+                // Whoever asked may have gone: it is done all the same.
+                let _ = tell.send(changes(&before, settings));
                 Ok::<_, Refusal>(())
             });
-            altered.await?;
-            tracing::info!(tenant = %tenant.name(), id = tenant.id().0, "tenant altered");
-            Ok(wire::Changed { tenant: shown(&*this.find(&name)?), secret: told })
+            altered.await.inspect_err(|refusal| {
+                if refusal.reason == Reason::Failed {
+                    tracing::warn!(tenant = %tenant.name(), error = %refusal, "tenant not altered");
+                }
+            })?;
+            let changes = told_changes.await.unwrap_or_default();
+            let sold = this.sold();
+            match changes.as_str() {
+                "" => {
+                    tracing::info!(tenant = %tenant.name(), id = tenant.id().0, "tenant altered: everything was so already")
+                }
+                changes => {
+                    tracing::info!(tenant = %tenant.name(), id = tenant.id().0, changes, %sold, "tenant altered");
+                }
+            }
+            Ok(wire::Changed { tenant: shown(&*this.find(&name)?), secret: told, sold })
         })
     }
 
@@ -177,11 +237,13 @@ impl Operator for NodeOperator {
                 return Err(Refusal::new(Reason::Invalid, message));
             }
             let booked = this.node.ledger().tenants().remove(&tenant.id().0).unwrap_or_default();
-            this.node.drop_tenant(tenant.name()).await?;
+            let dropped = this.node.drop_tenant(tenant.name()).await;
+            dropped.map_err(|error| failed("tenant not dropped", tenant.name().as_str(), error))?;
             // Its last bill: the books know it no more.
             let [read, written] = [Direction::Read, Direction::Write].map(|direction| booked.total(direction).bytes);
             let (name, id) = (tenant.name(), tenant.id().0);
-            tracing::info!(tenant = %name, id, device_read_bytes = read, device_written_bytes = written, "tenant dropped");
+            let sold = this.sold();
+            tracing::info!(tenant = %name, id, device_read_bytes = read, device_written_bytes = written, %sold, "tenant dropped");
             Ok(())
         })
     }
@@ -191,6 +253,9 @@ impl Operator for NodeOperator {
         Box::pin(async move {
             let tenant = this.find(&name)?;
             let report = this.node.backup(tenant.name(), Path::new(&order.dir)).await;
+            let report = report.inspect_err(|error| {
+                tracing::warn!(tenant = %tenant.name(), to = order.dir, %error, "tenant not backed up");
+            });
             let BackupReport { partitions, files, bytes, .. } = report?;
             tracing::info!(tenant = %tenant.name(), to = order.dir, files, bytes, "tenant backed up");
             Ok(wire::BackupDone { partitions: partitions as u32, files, bytes })
@@ -203,9 +268,12 @@ impl Operator for NodeOperator {
             let name = parse(&order.name)?;
             let (stored, told) = made(&this.slow, order.secret.as_deref()).await?;
             let restored = this.node.restore(Path::new(&order.dir), name, Some(stored)).await;
-            let tenant = restored?;
-            tracing::info!(tenant = %tenant.name(), id = tenant.id().0, from = order.dir, "tenant restored");
-            Ok(wire::Changed { tenant: shown(&tenant), secret: told })
+            let tenant = restored.inspect_err(|error| {
+                tracing::warn!(tenant = order.name, from = order.dir, %error, "tenant not restored");
+            })?;
+            let sold = this.sold();
+            tracing::info!(tenant = %tenant.name(), id = tenant.id().0, from = order.dir, %sold, "tenant restored");
+            Ok(wire::Changed { tenant: shown(&tenant), secret: told, sold })
         })
     }
 
@@ -264,14 +332,14 @@ impl Operator for NodeOperator {
                 Refusal::new(Reason::Invalid, format!("at={seconds}: that is in the future of the server's clock"))
             })?,
         };
-        let until_ms = self.clock.unix_ms().saturating_sub(ago.saturating_mul(1000));
-        let slow = self.clients.slow_replies(tenant.id().0).into_iter().filter(|reply| reply.unix_ms <= until_ms);
         let at = self.clock.now().saturating_sub(ago.saturating_mul(1_000_000_000));
+        let slow = self.clients.slow_replies(tenant.id().0).into_iter().filter(|reply| reply.at <= at);
         let partitions = tenant.partitions().iter().map(|home| {
             let owner = home.owner();
             wire::PartitionWhy { partition: owner.partition, why: self.node.why(owner, at) }
         });
-        Ok(wire::Why { partitions: partitions.collect(), slow_replies: slow.map(told).collect() })
+        let felt = felt(&self.facts(&tenant, ago, at));
+        Ok(wire::Why { felt, partitions: partitions.collect(), slow_replies: slow.map(told).collect() })
     }
 
     fn recording(&self) -> Doing<String> {
@@ -287,8 +355,31 @@ impl Operator for NodeOperator {
     }
 }
 
+/// What tenants of `node` have bought.
+pub fn sold(node: &Node) -> wire::Sold {
+    let sold = node.sold();
+    wire::Sold {
+        tenants: sold.tenants,
+        unlimited: sold.unlimited,
+        rcu: sold.rcu,
+        wcu: sold.wcu,
+        bytes_per_second: sold.bytes,
+        device_bytes_per_second: sold.device_bytes,
+        percent: sold.times.map(|times| (times * 100.0).round() as u64),
+    }
+}
+
+/// The node could not do it: that is said in the log, too, where an order that makes no sense is the operator's own business.
+fn failed(what: &str, tenant: &str, error: weir_io::Error) -> Refusal {
+    let refusal = Refusal::from(error);
+    if refusal.reason == Reason::Failed {
+        tracing::warn!(tenant, error = %refusal, "{what}");
+    }
+    refusal
+}
+
 fn told(reply: SlowReply) -> wire::SlowReply {
-    let SlowReply { unix_ms, micros, replies, command, waited } = reply;
+    let SlowReply { unix_ms, micros, replies, command, waited, .. } = reply;
     wire::SlowReply { unix_ms, micros, replies, command: command.to_owned(), waited_nanos: waited }
 }
 
@@ -355,7 +446,7 @@ impl From<weir_io::Error> for Refusal {
     fn from(error: weir_io::Error) -> Self {
         let reason = match error.kind() {
             ErrorKind::NotFound => Reason::NotFound,
-            ErrorKind::AlreadyExists | ErrorKind::Closed => Reason::Conflict,
+            ErrorKind::AlreadyExists | ErrorKind::Closed | ErrorKind::Locked => Reason::Conflict,
             ErrorKind::Invalid => Reason::Invalid,
             _ => Reason::Failed,
         };

@@ -48,6 +48,8 @@ pub type Doing<T> = BoxFuture<Result<T, Refusal>>;
 pub trait Operator: Send + Sync + 'static {
     /// All tenants, by name.
     fn tenants(&self) -> Vec<wire::Tenant>;
+    /// What they have bought.
+    fn sold(&self) -> wire::Sold;
     /// The tenant called `name`.
     fn tenant(&self, name: &str) -> Result<wire::Tenant, Refusal>;
     /// Creates a tenant.

@@ -1,5 +1,7 @@
 //! What the operators' API says and hears, as JSON. Whoever calls it over HTTP from Rust uses the same types.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use weir_node::waits::Waits;
@@ -101,6 +103,60 @@ pub struct Changed {
     /// A generated secret. It is stored nowhere and cannot be shown again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<String>,
+    /// What all tenants have bought now.
+    #[serde(default)]
+    pub sold: Sold,
+}
+
+/// What tenants have bought, beside what the device gives. Selling it several times is what a node is for; here is how often.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Sold {
+    /// Tenants with a limit on reads or on writes.
+    pub tenants: u64,
+    /// Tenants without one of the two.
+    pub unlimited: u64,
+    /// Read units a second, of all tenants.
+    pub rcu: u64,
+    /// Write units a second, of all tenants.
+    pub wcu: u64,
+    /// Device bytes a second that all of these would take at once, before flushes and compactions.
+    pub bytes_per_second: u64,
+    /// Device bytes a second that there are; absent where `device_bandwidth` does not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device_bytes_per_second: Option<u64>,
+    /// What is sold, in hundredths of the device; absent like that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub percent: Option<u64>,
+}
+
+impl fmt::Display for Sold {
+    /// One line for an operator.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mega = |bytes: u64| bytes as f64 / 1e6;
+        let tenants = if self.tenants == 1 { "1 tenant" } else { &*format!("{} tenants", self.tenants) };
+        let (rcu, wcu) = (self.rcu, self.wcu);
+        match (self.percent, self.device_bytes_per_second) {
+            (Some(percent), Some(device)) => write!(
+                f,
+                "{:.*} x what the device gives ({:.0} of {:.0} MB/s): {rcu} read and {wcu} write units a second, to {tenants}",
+                if percent < 1000 { 2 } else { 1 },
+                percent as f64 / 100.0,
+                mega(self.bytes_per_second),
+                mega(device)
+            )?,
+            _ => write!(
+                f,
+                "{:.0} MB/s: {rcu} read and {wcu} write units a second, to {tenants}; what the device gives is not known (device_bandwidth)",
+                mega(self.bytes_per_second)
+            )?,
+        }
+        match self.unlimited {
+            0 => Ok(()),
+            1 => f.write_str("; 1 tenant is not limited"),
+            count => write!(f, "; {count} tenants are not limited"),
+        }
+    }
 }
 
 /// Answer of `GET /v1/tenants`.
@@ -108,6 +164,9 @@ pub struct Changed {
 pub struct Tenants {
     /// By name.
     pub tenants: Vec<Tenant>,
+    /// What all of them have bought.
+    #[serde(default)]
+    pub sold: Sold,
 }
 
 /// Body of `POST /v1/tenants/NAME/backup`.
@@ -225,6 +284,9 @@ pub struct Problem {
 /// `GET /v1/tenants/NAME/why?ago=SECONDS`, or `why?at=SECONDS` since 1970.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Why {
+    /// What the tenant feels most, as a sentence; what else it feels, in a sentence each.
+    #[serde(default)]
+    pub felt: String,
     /// Its partitions.
     pub partitions: Vec<PartitionWhy>,
     /// The last replies before then that its clients waited long for, the newest first.

@@ -43,6 +43,8 @@ pub(crate) struct Account {
     places: Arc<Places>,
     connections: AtomicUsize,
     admitted: AtomicU64,
+    /// Sessions that found no place.
+    refused: AtomicU64,
     unread_bytes: AtomicU64,
     pub(crate) long_values: Book,
     pub(crate) unfinished: Book,
@@ -83,6 +85,14 @@ impl Account {
         self.connections.load(Ordering::Relaxed)
     }
 
+    fn count_connections(&self) -> TenantConnections {
+        TenantConnections {
+            open: self.connections() as u64,
+            max: u64::from(self.connections_max()),
+            refused: self.refused.load(Ordering::Relaxed),
+        }
+    }
+
     /// Sessions ever.
     pub(crate) fn admitted(&self) -> u64 {
         self.admitted.load(Ordering::Relaxed)
@@ -107,10 +117,12 @@ impl Account {
     /// A place for one more session, if the tenant's share has one ([`Places`], S13).
     pub(super) fn take_place(self: &Arc<Self>) -> Option<Place> {
         let limit = self.tenancy.connections_max() as usize;
-        self.places.take(&self.connections, limit).then(|| {
-            self.admitted.fetch_add(1, Ordering::Relaxed);
-            Place(Arc::clone(self))
-        })
+        if !self.places.take(&self.connections, limit) {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            return None;
+        }
+        self.admitted.fetch_add(1, Ordering::Relaxed);
+        Some(Place(Arc::clone(self)))
     }
 
     /// Books `bytes` that wait to be read, unless that is too much for one tenant.
@@ -119,6 +131,17 @@ impl Account {
         self.unread_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
         Some(Unread { account: Arc::clone(self), bytes })
     }
+}
+
+/// Connections of one tenant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TenantConnections {
+    /// Open ones.
+    pub open: u64,
+    /// Most of its own; 0 = its share of what the node takes.
+    pub max: u64,
+    /// Those that found no place, since the start.
+    pub refused: u64,
 }
 
 /// What `INFO` has counted of a database.
@@ -218,6 +241,7 @@ impl Accounts {
             places: Arc::clone(&self.places),
             connections: AtomicUsize::new(0),
             admitted: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
             unread_bytes: AtomicU64::new(0),
             long_values: Book::new(LONG_BYTES_MAX),
             unfinished: Book::new(UNFINISHED_BYTES_MAX),
@@ -228,6 +252,26 @@ impl Accounts {
         });
         all.accounts.insert(grant.tenant, Arc::clone(&account));
         account
+    }
+
+    /// Connections of one tenant; none of one that was never here.
+    pub(crate) fn connections_of(&self, tenant: u32) -> TenantConnections {
+        let account = self.all.lock().accounts.get(&tenant).cloned();
+        account.map(|account| account.count_connections()).unwrap_or_default()
+    }
+
+    /// Connections of every tenant that was here, by name.
+    pub(crate) fn connections(&self) -> Vec<(Arc<str>, TenantConnections)> {
+        let all = self.all.lock();
+        all.accounts.values().map(|account| (Arc::clone(&account.name), account.count_connections())).collect()
+    }
+
+    /// Replies by how long they took, of those `count` tenants that used most of the threads: who is idle costs nothing.
+    pub(crate) fn busiest_latencies(&self, count: usize) -> Vec<(Arc<str>, Vec<u64>)> {
+        let mut accounts: Vec<Arc<Account>> = self.all.lock().accounts.values().cloned().collect();
+        accounts.sort_by_key(|account| std::cmp::Reverse(account.processor_nanos()));
+        accounts.truncate(count);
+        accounts.iter().map(|account| (Arc::clone(&account.name), account.stats.latencies())).collect()
     }
 
     /// Of every tenant that was here: its replies by how long they took.

@@ -20,6 +20,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
+pub(crate) use failures::network;
 pub use open::OpenDoor;
 pub use secrets::{Directory, Secrets};
 pub(crate) use session::Session;
@@ -45,6 +46,10 @@ pub trait Doorman<S: Store>: Send + Sync + 'static {
 
     /// Whether the tenant called `default` lets everyone who may connect in, so that a secret alone is a mistake.
     fn is_default_open(&self) -> bool;
+
+    /// Whether there is a tenant called `name`. Asked after a refusal only, for the log: what is no tenant's name may be a secret (S4).
+    /// Like [`Doorman::login`] it costs the same for every name (S3).
+    fn knows(&self, name: &[u8]) -> bool;
 }
 
 /// What somebody may use who was let in.
@@ -94,4 +99,21 @@ pub enum Refusal {
     Busy,
     /// The tenant is suspended. Told only to who knows its secret.
     Suspended(Arc<str>),
+}
+
+impl Refusal {
+    /// The reasons as metrics call them.
+    pub const REASONS: [&'static str; 5] =
+        ["wrong_secret", "too_many_connections", "too_many_failures", "busy", "suspended"];
+
+    /// Its place in [`Refusal::REASONS`].
+    pub(crate) fn reason(&self) -> usize {
+        match self {
+            Refusal::WrongSecret => 0,
+            Refusal::TooManyConnections => 1,
+            Refusal::TooManyFailures { .. } => 2,
+            Refusal::Busy => 3,
+            Refusal::Suspended(_) => 4,
+        }
+    }
 }

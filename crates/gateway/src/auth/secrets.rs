@@ -59,9 +59,7 @@ impl<S, D: Directory<S>> Secrets<S, D> {
 
     async fn check(&self, name: &[u8], given: &[u8], peer: SocketAddr) -> Result<Grant<S>, Refusal> {
         let hash = self.attempts.name_hash(name);
-        let found = std::str::from_utf8(name).ok().and_then(|name| self.directory.find(name));
-        // Finding somebody takes longer than finding nobody, which can be measured from outside: both is done for every name (S3).
-        drop(std::hint::black_box(self.directory.find(if found.is_some() { NOBODY } else { "default" })));
+        let found = self.find(name);
         let (grant, stored) = match found {
             Some((grant, Some(stored))) => (Some(grant), stored),
             // As in Redis, any secret is right where none is needed.
@@ -97,6 +95,14 @@ impl<S, D: Directory<S>> Secrets<S, D> {
         grant.ok_or(Refusal::WrongSecret)
     }
 
+    /// Who is called `name`, if anybody is.
+    fn find(&self, name: &[u8]) -> Option<(Grant<S>, Option<Vec<u8>>)> {
+        let found = std::str::from_utf8(name).ok().and_then(|name| self.directory.find(name));
+        // Finding somebody takes longer than finding nobody, which can be measured from outside: both is done for every name (S3).
+        drop(std::hint::black_box(self.directory.find(if found.is_some() { NOBODY } else { "default" })));
+        found
+    }
+
     /// Whether nobody needs a secret to be this tenant.
     fn is_open_to(&self, grant: &Grant<S>, peer: SocketAddr) -> bool {
         &*grant.name == "default" && (self.insecure || peer.ip().to_canonical().is_loopback())
@@ -120,6 +126,10 @@ impl<S: Store, D: Directory<S>> Doorman<S> for Secrets<S, D> {
 
     fn is_default_open(&self) -> bool {
         self.directory.find("default").is_some_and(|(_, stored)| stored.is_none())
+    }
+
+    fn knows(&self, name: &[u8]) -> bool {
+        self.find(name).is_some()
     }
 }
 

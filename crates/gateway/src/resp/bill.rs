@@ -16,6 +16,7 @@ use weir_model::{Batch, Change};
 use weir_node::Unit;
 use weir_node::cost::{read_units, write_units};
 
+use super::commands::end_turn;
 use super::frame::Args;
 use super::table::Command;
 use crate::store::{Entry, Page};
@@ -42,7 +43,7 @@ pub(super) struct Charge {
 
 impl Charge {
     /// What `command` costs as far as can be told.
-    pub(super) fn of(command: &Command, args: Args<'_>) -> Self {
+    pub(super) async fn of(command: &Command, args: Args<'_>) -> Self {
         let writes = command.flags.contains(&"write");
         let (first, last, step) = command.keys_with(args.get(1));
         // Some have no flag, and subcommands that read a key.
@@ -66,9 +67,13 @@ impl Charge {
             let bytes: usize = (key..next).filter_map(|index| args.get(index)).map(<[u8]>::len).sum();
             write_units(bytes as u64)
         };
-        let estimate = keys.map(cost).sum::<u64>().max(1);
+        let mut estimate = 0;
+        for (index, key) in keys.enumerate() {
+            end_turn(index).await;
+            estimate += cost(key);
+        }
         Self {
-            estimate: Bill { writes: estimate, ..Bill::default() },
+            estimate: Bill { writes: estimate.max(1), ..Bill::default() },
             least: Bill { writes: count, ..Bill::default() },
         }
     }
@@ -163,6 +168,7 @@ mod tests {
     use crate::resp::frame::{Limits, Progress, State};
     use crate::resp::parse::parse;
     use crate::resp::table;
+    use weir_io::real::block_on;
 
     /// What a command line is charged in advance: reads and writes.
     fn charged(line: &str) -> (u64, u64) {
@@ -171,7 +177,7 @@ mod tests {
         let parsed = parse(input.as_bytes(), &Limits::default(), &mut state);
         assert!(matches!(parsed, Ok(Progress::Request(_))), "{line}");
         let args = state.args(input.as_bytes());
-        let charge = Charge::of(table::find(args.at(0)).expect("a command"), args);
+        let charge = block_on(Charge::of(table::find(args.at(0)).expect("a command"), args));
         (charge.units(Unit::Read), charge.units(Unit::Write))
     }
 

@@ -11,6 +11,8 @@ use weir_io::Nanos;
 
 use crate::auth::Standing;
 use crate::auth::account::Account;
+use crate::server::Server;
+use crate::store::Store;
 
 /// What a connection is doing, for the sweeper: each has its own patience.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +91,19 @@ impl Client {
     /// Its thread turns to it.
     pub(crate) fn begin_turn(&self, now: Nanos) {
         self.turn.store(now, Ordering::Relaxed);
+    }
+
+    /// The thread with the number `thread` turns to others, in the middle of a request or of its reply: books what it has worked, for nobody else does. A command
+    /// that goes through much may end its turn thousands of times before it is answered.
+    pub(crate) fn end_turn<S: Store>(&self, server: &Server<S>, thread: usize) {
+        if self.phase() == Phase::Idle {
+            return;
+        }
+        let worked = self.worked(server.clock.now());
+        server.stats.thread(thread).busy.add(worked);
+        if let Some(account) = &*self.account.lock() {
+            account.stats.thread(thread).busy.add(worked);
+        }
     }
 
     /// How long its thread has worked for it since the turn began or this was last asked.

@@ -10,17 +10,25 @@ use crate::auth::Refusal;
 /// What a command handler gives back: its reply is written, or it failed.
 pub(super) type Outcome<T = ()> = Result<T, Error>;
 
-/// Why a command failed: the text of the reply, its first word the code that clients look at.
+/// Bytes of an error that says back what was asked. Redis says all of it; nobody reads more than this.
+const TEXT_BYTES_MAX: usize = 4 << 10;
+
+/// Why a command failed: the text of the reply, without the `-` in front of it. Its first word is the code that clients look at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Error(Cow<'static, [u8]>);
 
 impl Error {
+    /// # Panics
+    /// `text` does not begin with a code.
     pub(super) const fn new(text: &'static str) -> Self {
+        assert!(has_code(text.as_bytes()), "an error begins with its code");
         Error(Cow::Borrowed(text.as_bytes()))
     }
 
-    pub(super) fn bytes(text: Vec<u8>) -> Self {
-        Error(Cow::Owned(text))
+    /// A text without a code is of the code `ERR`; what is too long is cut.
+    pub(super) fn bytes(mut text: Vec<u8>) -> Self {
+        text.truncate(TEXT_BYTES_MAX);
+        Error(Cow::Owned(if has_code(&text) { text } else { [b"ERR ", &text[..]].concat() }))
     }
 
     pub(super) fn text(&self) -> &[u8] {
@@ -38,7 +46,7 @@ impl Error {
     /// The first word is Redis' for a server that takes nothing more: clients know it.
     pub(super) fn disk_full(max: u64) -> Self {
         let text = format!(
-            "OOM the tenant holds the {max} bytes that it may hold on disk: delete keys, FLUSHALL, or have disk_bytes_max raised"
+            "OOM the tenant holds the {max} living bytes that it may hold on disk: delete keys, FLUSHALL, or have disk_bytes_max raised"
         );
         Self::bytes(text.into_bytes())
     }
@@ -84,6 +92,15 @@ impl Error {
     }
 }
 
+/// Whether `text` begins with a word in capital letters, and goes on behind it.
+const fn has_code(text: &[u8]) -> bool {
+    let mut len = 0;
+    while len < text.len() && text[len].is_ascii_uppercase() {
+        len += 1;
+    }
+    len > 0 && len < text.len() && text[len] == b' '
+}
+
 /// The front of `text` that C's `%.*s` prints: up to a NUL, and at most `max` bytes.
 fn c_text(text: &[u8], max: usize) -> &[u8] {
     let end = text.iter().position(|&byte| byte == 0).unwrap_or(text.len());
@@ -96,7 +113,9 @@ impl From<weir_io::Error> for Error {
     fn from(error: weir_io::Error) -> Self {
         tell(&error);
         Self::new(match error.kind() {
-            ErrorKind::NoSpace => "MISCONF Errors writing to the log: no space left on the disk",
+            ErrorKind::NoSpace => {
+                "MISCONF Errors writing to the log: no space left on the disk. Reading and FLUSHALL still work; the server's operator can drop a tenant or free space"
+            }
             ErrorKind::Corruption => "ERR stored data is damaged: the server's log says where",
             ErrorKind::NotFound | ErrorKind::UnexpectedEof => "ERR stored data is missing: the server's log says where",
             ErrorKind::Closed => "ERR storage: it is being closed, try again",
@@ -180,6 +199,21 @@ mod tests {
             assert!(text.starts_with("ERR ") || text.starts_with("MISCONF "), "{text}");
             assert!(!text.contains('/') && !text.contains("4096") && !text.contains("EIO"), "{text}");
         }
+    }
+
+    #[test]
+    fn an_error_has_one_code_and_is_not_longer_than_anybody_reads() {
+        for (text, expected) in [
+            ("Connection reset by peer", "ERR Connection reset by peer"),
+            ("-ERR twice", "ERR -ERR twice"),
+            ("ERR once", "ERR once"),
+            ("THROTTLED later", "THROTTLED later"),
+            ("ERR", "ERR ERR"),
+            ("", "ERR "),
+        ] {
+            assert_eq!(Error::bytes(text.into()).text(), expected.as_bytes());
+        }
+        assert!(Error::bytes([b"ERR ", &vec![b'x'; 1 << 20][..]].concat()).text().len() <= TEXT_BYTES_MAX + 4);
     }
 
     #[test]

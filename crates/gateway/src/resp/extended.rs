@@ -148,12 +148,19 @@ fn decimal(text: &[u8]) -> Option<(Natural, i64)> {
         return None;
     }
     let mut digits = Natural::default();
+    // Nine at a time fit a limb: to go through all limbs for each digit would be nine times the work.
+    let (mut group, mut scale) = (0, 1);
     for &digit in whole.iter().chain(fraction) {
         if !digit.is_ascii_digit() {
             return None;
         }
-        digits.multiply_add(10, u32::from(digit - b'0'));
+        (group, scale) = (group * 10 + u32::from(digit - b'0'), scale * 10);
+        if scale == 1_000_000_000 {
+            digits.multiply_add(scale, group);
+            (group, scale) = (0, 1);
+        }
     }
+    digits.multiply_add(scale, group);
     Some((digits, power - fraction.len() as i64))
 }
 

@@ -2,6 +2,9 @@
 //!
 //! Small replies are copied into one buffer. A large value is not copied: it is remembered with its place in the
 //! stream and written from where it lies.
+//!
+//! Every command has exactly one reply, however it ends. [`Replies::begin`] and [`Replies::is_whole`] keep count, so that a handler that wrote less
+//! or more than one is found out before a byte of it leaves.
 
 use std::io::IoSlice;
 use std::ops::{Deref, Range};
@@ -59,6 +62,8 @@ pub struct Replies {
     shared_bytes: usize,
     /// Some of what is shared keeps memory of the store alive.
     holds_values: bool,
+    /// Replies that are still to be written until the one begun last is whole: itself, and the elements it announced. Negative where nothing was begun.
+    missing: i64,
 }
 
 impl Replies {
@@ -81,6 +86,7 @@ impl Replies {
     /// `+OK`
     #[inline]
     pub fn ok(&mut self) {
+        self.missing -= 1;
         self.bytes.extend_from_slice(b"+OK\r\n");
     }
 
@@ -104,6 +110,7 @@ impl Replies {
     /// Replies that were gathered apart; not copied if they are long. They hold no values of the store.
     pub(super) fn append(&mut self, other: Replies) {
         debug_assert!(other.shared.is_empty());
+        self.missing += other.missing;
         if other.bytes.len() < SHARED_BYTES_MIN {
             return self.raw(&other.bytes);
         }
@@ -129,6 +136,7 @@ impl Replies {
     /// `:value`
     #[inline]
     pub fn integer(&mut self, value: i64) {
+        self.missing -= 1;
         self.bytes.push(b':');
         push_i64(&mut self.bytes, value);
         self.end();
@@ -137,6 +145,7 @@ impl Replies {
     /// A string of any bytes.
     #[inline]
     pub fn bulk(&mut self, value: &[u8]) {
+        self.missing -= 1;
         self.header(b'$', value.len());
         self.bytes.extend_from_slice(value);
         self.end();
@@ -163,6 +172,7 @@ impl Replies {
 
     #[inline]
     fn bulk_shared(&mut self, value: impl Deref<Target = [u8]> + Send + Sync + 'static, beside: usize) {
+        self.missing -= 1;
         self.header(b'$', value.len());
         self.holds_values = true;
         self.share(value, beside);
@@ -174,6 +184,7 @@ impl Replies {
         match self.protocol {
             Protocol::Resp2 => self.bulk(text.as_bytes()),
             Protocol::Resp3 => {
+                self.missing -= 1;
                 self.header(b'=', text.len() + 4);
                 self.bytes.extend_from_slice(b"txt:");
                 self.bytes.extend_from_slice(text.as_bytes());
@@ -185,6 +196,7 @@ impl Replies {
     /// No value.
     #[inline]
     pub fn null(&mut self) {
+        self.missing -= 1;
         self.bytes.extend_from_slice(match self.protocol {
             Protocol::Resp2 => b"$-1\r\n",
             Protocol::Resp3 => b"_\r\n",
@@ -193,11 +205,13 @@ impl Replies {
 
     /// Begins an array of `len` replies.
     pub fn array(&mut self, len: usize) {
+        self.missing += len as i64 - 1;
         self.header(b'*', len);
     }
 
     /// Begins a map of `len` pairs; an array of twice as many in RESP2.
     pub fn map(&mut self, len: usize) {
+        self.missing += len as i64 * 2 - 1;
         match self.protocol {
             Protocol::Resp2 => self.header(b'*', len * 2),
             Protocol::Resp3 => self.header(b'%', len),
@@ -206,7 +220,21 @@ impl Replies {
 
     /// Begins a set of `len` replies; an array in RESP2.
     pub fn set(&mut self, len: usize) {
+        self.missing += len as i64 - 1;
         self.header(if self.protocol == Protocol::Resp3 { b'~' } else { b'*' }, len);
+    }
+
+    /// A command's reply begins here. What is written before it is not touched until [`Replies::replace_with_error`].
+    #[inline]
+    pub(super) fn begin(&mut self) -> Mark {
+        self.missing = 1;
+        self.mark()
+    }
+
+    /// Whether exactly one reply, with all of its elements, was written since [`Replies::begin`].
+    #[inline]
+    pub(super) fn is_whole(&self) -> bool {
+        self.missing == 0
     }
 
     /// The place of the next reply, to come back to with [`Replies::replace_with_error`].
@@ -221,7 +249,7 @@ impl Replies {
     }
 
     /// Takes back what was written between the marks and puts `count` times the error `text` there. Marks behind
-    /// `to` are wrong afterwards, so replacing goes from the last to the first.
+    /// `to` are wrong afterwards: so replacing goes from the last to the first, when nobody holds any other mark.
     pub(super) fn replace_with_error(&mut self, from: Mark, to: Mark, count: usize, text: &[u8]) {
         let mut error = Replies::default();
         error.error(text);
@@ -321,6 +349,7 @@ impl Replies {
     }
 
     fn line(&mut self, kind: u8, text: &[u8]) {
+        self.missing -= 1;
         self.bytes.push(kind);
         self.bytes.extend_from_slice(text);
         self.end();
@@ -381,6 +410,51 @@ mod tests {
         };
         assert_eq!(say(Protocol::Resp2), "*2\r\n$1\r\nk\r\n$-1\r\n$2\r\nhi\r\n:-7\r\n-ERR a  b\r\n");
         assert_eq!(say(Protocol::Resp3), "%1\r\n$1\r\nk\r\n_\r\n=6\r\ntxt:hi\r\n:-7\r\n-ERR a  b\r\n");
+    }
+
+    #[test]
+    fn a_reply_is_whole_when_all_that_it_announced_is_there() {
+        let mut replies = Replies::default();
+        for protocol in [Protocol::Resp2, Protocol::Resp3] {
+            replies.protocol = protocol;
+            let scalars: [&dyn Fn(&mut Replies); 9] = [
+                &|replies| replies.ok(),
+                &|replies| replies.simple("x"),
+                &|replies| replies.error(b"ERR x"),
+                &|replies| replies.integer(7),
+                &|replies| replies.bulk(b""),
+                &|replies| replies.bulk_value(vec![0; SHARED_BYTES_MIN]),
+                &|replies| replies.bulk_part(vec![0; 2 * FLUSH_BYTES], 0..FLUSH_BYTES + 1),
+                &|replies| replies.text("x"),
+                &|replies| replies.null(),
+            ];
+            for scalar in scalars {
+                replies.begin();
+                assert!(!replies.is_whole());
+                scalar(&mut replies);
+                assert!(replies.is_whole());
+                scalar(&mut replies);
+                assert!(!replies.is_whole(), "two are no reply");
+                replies.begin();
+                replies.array(2);
+                replies.map(1);
+                scalar(&mut replies);
+                scalar(&mut replies);
+                assert!(!replies.is_whole());
+                replies.set(0);
+                assert!(replies.is_whole());
+                // Gathered apart, as the keys of `KEYS`.
+                let mut apart = Replies::default();
+                scalar(&mut apart);
+                scalar(&mut apart);
+                if apart.as_one_piece().is_some() {
+                    replies.begin();
+                    replies.array(2);
+                    replies.append(apart);
+                    assert!(replies.is_whole());
+                }
+            }
+        }
     }
 
     #[test]

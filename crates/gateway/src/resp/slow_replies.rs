@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 
 use parking_lot::Mutex;
+use weir_io::Nanos;
 use weir_node::waits::Waits;
 
 /// From so many microseconds on a reply is remembered: what Redis takes for slow, unless it is told otherwise.
@@ -19,6 +20,8 @@ const KEPT: usize = 64;
 pub struct SlowReply {
     /// When it was written, in milliseconds since 1970.
     pub unix_ms: u64,
+    /// The same moment on the server's clock, in nanoseconds: the wall clock may have been set since.
+    pub at: Nanos,
     /// What its client waited, in microseconds.
     pub micros: u64,
     /// Commands that were answered with it, pipelined in front of it.

@@ -1,6 +1,7 @@
 //! The last commands that took long, for `SLOWLOG`. What a command waited for the log's promise is not in it.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
@@ -15,7 +16,6 @@ const ARG_BYTES_MAX: usize = 128;
 const ENTRIES_MAX: usize = 1024;
 
 /// A command that took long.
-#[derive(Clone)]
 pub(super) struct Entry {
     pub(super) id: u64,
     /// When it ended, in seconds since 1970.
@@ -33,7 +33,7 @@ pub(crate) struct Slowlog {
     /// `slowlog-max-len`.
     len_max: AtomicUsize,
     next_id: AtomicU64,
-    entries: Mutex<VecDeque<Entry>>,
+    entries: Mutex<VecDeque<Arc<Entry>>>,
 }
 
 impl Default for Slowlog {
@@ -82,12 +82,12 @@ impl Slowlog {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let entry = Entry { id, args: keep(args, secret), ..entry };
         let mut entries = self.entries.lock();
-        entries.push_front(entry);
+        entries.push_front(Arc::new(entry));
         entries.truncate(self.len_max());
     }
 
     /// The last `count`, the newest first.
-    pub(super) fn last(&self, count: usize) -> Vec<Entry> {
+    pub(super) fn last(&self, count: usize) -> Vec<Arc<Entry>> {
         self.entries.lock().iter().take(count).cloned().collect()
     }
 

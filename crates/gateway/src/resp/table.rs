@@ -4,13 +4,22 @@ use std::sync::LazyLock;
 
 use super::commands::{
     acl, bitfield, bitmap, client, cluster, config, connection, diagnose, dump, expiry, hello, info, introspect, keys,
-    lcs, moves, numbers, object, ranges, scan, sort, strings,
+    lcs, lower, moves, numbers, object, ranges, scan, sort, strings, transactions,
 };
 use super::connection::Connection;
 use super::error::Outcome;
 use super::frame::Args;
+use super::number::parse_i64;
 use crate::store::Store;
+use tokio::task::yield_now;
+use weir_io::Turn;
 use weir_model::slot;
+
+/// To look at a key costs as much as to look at so many bytes of it, at least.
+const KEY_BYTES_LEAST: usize = 64;
+
+/// Words of a `BITFIELD` among which a far offset is looked for before it runs: every command of its kind pays for the look.
+const FIELDS_LOOKED_AT: usize = 256;
 
 /// A command as `COMMAND` shows it.
 pub struct Command {
@@ -37,6 +46,28 @@ impl Command {
         self.flags.contains(&"no_auth")
     }
 
+    /// Whether it makes a value of so many bytes out of a few: by an offset far behind the end of what is there.
+    pub(super) fn reaches(&self, args: Args<'_>, bytes: usize) -> bool {
+        let is_far = |arg: &[u8], limit: usize| parse_i64(arg).is_some_and(|offset| offset >= limit as i64);
+        match self.id {
+            Id::SetRange => args.get(2).is_some_and(|offset| is_far(offset, bytes)),
+            Id::SetBit => args.get(2).is_some_and(|offset| is_far(offset, bytes * 8)),
+            // An offset stands behind the width of its field: in bits, or in fields of 64 bits at most.
+            Id::BitField => args.iter_from(2).zip(args.iter_from(3)).take(FIELDS_LOOKED_AT).any(|(width, offset)| {
+                let is_width = matches!(width, [b'i' | b'u', _, ..]);
+                is_width
+                    && (is_far(offset, bytes * 8)
+                        || offset.strip_prefix(b"#").is_some_and(|nth| is_far(nth, bytes / 8)))
+            }),
+            _ => false,
+        }
+    }
+
+    /// Whether it may have many words: it names keys or fields one after the other, and goes through them in turns or bounds them itself.
+    pub(super) fn takes_many(&self) -> bool {
+        self.keys.1 < 0 || matches!(self.id, Id::BitField | Id::BitFieldRo | Id::Command | Id::Migrate)
+    }
+
     /// Whether it can be called with `len` arguments, its name included.
     pub(super) fn takes(&self, len: usize) -> bool {
         takes(self.arity, len)
@@ -53,8 +84,8 @@ impl Command {
         if subcommand.is_some_and(is_one) { (2, 2, 1) } else { self.keys }
     }
 
-    /// Whether all keys in `args` are of one hash slot.
-    pub(super) fn stays_in_one_slot(&self, args: Args<'_>) -> bool {
+    /// Whether all keys in `args` are of one hash slot. Others are served meanwhile: every byte of every key is looked at.
+    pub(super) async fn stays_in_one_slot(&self, args: Args<'_>) -> bool {
         let (first, last, step) = self.keys;
         let last = if last < 0 { args.len() as i32 + last } else { last };
         if first == 0 || last <= first && self.id != Id::Sort {
@@ -62,15 +93,23 @@ impl Command {
         }
         let keys = (first..=last).step_by(step.max(1) as usize).filter_map(|position| args.get(position as usize));
         let stored = (self.id == Id::Sort).then(|| stored_key(args.iter_from(last as usize + 1))).flatten();
-        let mut slots = keys.chain(stored).map(slot);
-        let of_first = slots.next();
-        slots.all(|slot| Some(slot) == of_first)
+        let (mut of_first, mut turn) = (None, Turn::new());
+        for key in keys.chain(stored) {
+            if turn.spend(KEY_BYTES_LEAST + key.len()) {
+                yield_now().await;
+            }
+            let slot = slot(key);
+            if *of_first.get_or_insert(slot) != slot {
+                return false;
+            }
+        }
+        true
     }
 
     /// Whether it is in the category of Redis' ACLs that is called so, in any case.
     pub(super) fn is_in_category(&self, name: &[u8]) -> bool {
         let has = |flag| self.flags.contains(&flag);
-        match name.to_ascii_lowercase().as_slice() {
+        match lower(name).as_slice() {
             b"read" => has("readonly"),
             b"write" => has("write"),
             b"fast" => has("fast"),
@@ -88,6 +127,7 @@ impl Command {
                 Id::Client => false,
                 _ => self.group == "connection",
             },
+            b"transaction" => self.group == "transactions",
             b"admin" => matches!(self.id, Id::Role | Id::LastSave),
             b"dangerous" => matches!(
                 self.id,
@@ -135,6 +175,7 @@ impl Command {
             }
             Id::SetEx | Id::PSetEx | Id::MSet | Id::Restore => &["OW", "update"],
             Id::SetNx | Id::MSetNx => &["OW", "insert"],
+            Id::Watch => &["RO"],
             Id::GetDel => &["RW", "access", "delete"],
             Id::Append => &["RW", "insert"],
             Id::SetRange | Id::Expire | Id::PExpire | Id::ExpireAt | Id::PExpireAt | Id::Persist => &["RW", "update"],
@@ -264,6 +305,12 @@ commands! {
     DbSize "dbsize" 1 "server" [readonly fast] (0 0 0) scan::dbsize "The number of keys (counted: it takes time)";
     FlushDb "flushdb" -1 "server" [write] (0 0 0) scan::flush "Deletes every key of the database, a page at a time";
     FlushAll "flushall" -1 "server" [write] (0 0 0) scan::flush "Deletes every key of all databases, at once";
+
+    Multi "multi" 1 "transactions" [noscript loading stale fast allow_busy] (0 0 0) transactions::multi "Opens a transaction, in which every command is refused";
+    Exec "exec" 1 "transactions" [noscript loading stale skip_slowlog] (0 0 0) transactions::exec "Ends a transaction: it is not executed";
+    Discard "discard" 1 "transactions" [noscript loading stale fast allow_busy] (0 0 0) transactions::discard "Ends a transaction";
+    Watch "watch" -2 "transactions" [noscript loading stale fast allow_busy] (1 -1 1) transactions::watch "Refused";
+    Unwatch "unwatch" 1 "transactions" [noscript loading stale fast allow_busy] (0 0 0) transactions::unwatch "Nothing is watched";
 
     Ping "ping" -1 "connection" [fast] (0 0 0) connection::ping "Answers";
     Echo "echo" 2 "connection" [loading stale fast] (0 0 0) connection::echo "Says it back";

@@ -97,6 +97,14 @@ pub trait Store: Clone + Send + Sync + 'static {
         None
     }
 
+    /// Waits while the limit is reached and space is being given back, a bounded time.
+    ///
+    /// # Errors
+    /// The limit: there is no room.
+    fn room_on_disk(&self) -> impl Future<Output = std::result::Result<(), u64>> + Send {
+        ready(self.disk_limit_reached().map_or(Ok(()), Err))
+    }
+
     /// Empties all databases of the tenant at once: what was written before is gone, what is written after stays, and everything
     /// that was being written is one or the other. `false` where that cannot be done, and nothing was.
     fn clear(&self) -> impl Future<Output = Result<bool>> + Send {

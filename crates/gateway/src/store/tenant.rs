@@ -140,7 +140,10 @@ impl Store for TenantStore {
             return Ok(Partition::get(partition, &stored).await?.map(Entry::from));
         }
         drop(awake);
-        Ok(home.partition().await?.get(&stored).await?.map(Entry::from))
+        match home.partition_to_read().await? {
+            Some(partition) => Ok(partition.get(&stored).await?.map(Entry::from)),
+            None => Ok(None),
+        }
     }
 
     /// Where there are several partitions, the keys that follow one another are anywhere, and nothing is made ready.
@@ -207,6 +210,10 @@ impl Store for TenantStore {
         self.tenant.disk_limit_reached()
     }
 
+    async fn room_on_disk(&self) -> std::result::Result<(), u64> {
+        self.tenant.room_on_disk().await
+    }
+
     async fn clear(&self) -> Result<bool> {
         let Some(node) = self.node.upgrade() else { return Ok(false) };
         node.clear(&self.tenant).await?;
@@ -230,7 +237,10 @@ impl Store for TenantStore {
         };
         let Some(home) = homes.get(index) else { return Ok(Page::default()) };
         let (first, end) = (StoredKey::new(self.database, from), [self.database + 1]);
-        let mut page = home.partition().await?.page(&first, Some(&end), limit).await?;
+        let mut page = match home.partition_to_read().await? {
+            Some(partition) => partition.page(&first, Some(&end), limit).await?,
+            None => weir_node::Page::default(),
+        };
         // Taking the database's number off.
         for key in page.keys.iter_mut().chain(&mut page.next) {
             key.remove(0);

@@ -1,9 +1,11 @@
 //! A store in memory, and a gateway in front of it on a port of its own.
-#![allow(clippy::disallowed_methods, dead_code, missing_docs, reason = "every test file uses a part of it")]
 
+pub mod pipelines;
 pub mod random;
+pub mod strict;
 pub mod table;
 pub mod tenants;
+pub mod troubled;
 pub mod world;
 
 use std::collections::BTreeMap;
@@ -66,7 +68,8 @@ impl TestClock {
     /// And so many nanoseconds.
     pub fn advance_nanos(&self, nanos: u64) {
         let ahead = self.ahead.fetch_add(nanos, Ordering::SeqCst) + nanos;
-        let mut due = Vec::new();
+        // Whoever is woken may ask to be woken again, at once: nothing is locked then.
+        let (mut due, mut earlier) = (Vec::new(), Vec::new());
         let mut sleeping = self.sleeping.lock().expect("no panic");
         let now = self.now();
         for (at, waker) in std::mem::take(&mut *sleeping) {
@@ -76,11 +79,12 @@ impl TestClock {
             }
             if self.frozen.load(Ordering::SeqCst) == 0 {
                 // Earlier than it was to be when it was asked for.
-                self.real.wake_at(at.saturating_sub(ahead), waker.clone());
+                earlier.push((at.saturating_sub(ahead), waker.clone()));
             }
             sleeping.push((at, waker));
         }
         drop(sleeping);
+        earlier.into_iter().for_each(|(at, waker)| self.real.wake_at(at, waker));
         due.into_iter().for_each(Waker::wake);
     }
 }
@@ -96,11 +100,15 @@ impl Clock for TestClock {
         let mut sleeping = self.sleeping.lock().expect("no panic");
         let now = self.now();
         if self.frozen.load(Ordering::SeqCst) == 0 {
-            self.real.wake_at(at.saturating_sub(self.ahead.load(Ordering::SeqCst)), waker.clone());
             // The machine's clock has woken them.
             sleeping.retain(|(at, _)| *at > now);
-        } else if at <= now {
+            sleeping.push((at, waker.clone()));
+            drop(sleeping);
+            return self.real.wake_at(at.saturating_sub(self.ahead.load(Ordering::SeqCst)), waker);
+        }
+        if at <= now {
             // It was advanced since they looked. (The machine's clock wakes nobody who is early: they would ask again for ever.)
+            drop(sleeping);
             return waker.wake();
         }
         sleeping.push((at, waker));
@@ -142,9 +150,9 @@ pub struct MemoryStore {
     pub disk_is_stuck: Arc<AtomicBool>,
     /// Nothing may be gone through: it sleeps.
     pub is_asleep: Arc<AtomicBool>,
-    /// Nanoseconds of the clock that a read takes its thread.
+    /// Nanoseconds of the clock that a read, or a page of keys, takes its thread.
     pub read_nanos: Arc<AtomicU64>,
-    /// The thread that read last.
+    /// The thread that read or changed something last.
     pub read_by: Arc<Mutex<String>>,
     /// Unlimited, until a test turns it.
     pub quota: Arc<Quota>,
@@ -186,6 +194,14 @@ impl MemoryStore {
         })
     }
 
+    fn work(&self) {
+        let nanos = self.read_nanos.load(Ordering::Relaxed);
+        if nanos > 0 {
+            self.clock.advance_nanos(nanos);
+        }
+        *self.read_by.lock().expect("no panic") = std::thread::current().name().unwrap_or_default().to_owned();
+    }
+
     async fn disk(&self) {
         while self.disk_is_stuck.load(Ordering::Relaxed) {
             yield_now().await;
@@ -219,8 +235,7 @@ impl Store for MemoryStore {
         if key == DISTANT_KEY {
             self.disk().await;
         }
-        self.clock.advance_nanos(self.read_nanos.load(Ordering::Relaxed));
-        *self.read_by.lock().expect("no panic") = std::thread::current().name().unwrap_or_default().to_owned();
+        self.work();
         Ok(self.live(&self.map.lock().expect("no panic"), key))
     }
 
@@ -235,6 +250,7 @@ impl Store for MemoryStore {
         change: impl FnOnce(&[Option<Entry<Self::Value>>], &mut Batch) -> R + Send,
     ) -> Result<(R, Option<Self::Commit>)> {
         self.readers_gone().await;
+        self.work();
         let mut map = self.map.lock().expect("no panic");
         let entries: Vec<_> = keys.iter().map(|key| self.live(&map, key)).collect();
         let mut batch = Batch::new();
@@ -263,6 +279,7 @@ impl Store for MemoryStore {
 
     async fn scan(&self, from: &[u8], limit: usize) -> Result<Page> {
         self.disk().await;
+        self.work();
         let map = self.map.lock().expect("no panic");
         let mut range = map.range(from.to_vec()..).peekable();
         let (mut keys, mut passed_bytes) = (Vec::new(), 0);

@@ -69,6 +69,10 @@ impl Doorman<MemoryStore> for Keys {
     fn is_default_open(&self) -> bool {
         self.is_open
     }
+
+    fn knows(&self, name: &[u8]) -> bool {
+        std::str::from_utf8(name).is_ok_and(|name| self.tenants.contains_key(name))
+    }
 }
 
 pub fn start() -> (Running, Arc<Keys>) {

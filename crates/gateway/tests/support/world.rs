@@ -69,10 +69,6 @@ impl World {
         Self::open_at(config, RealClock::new(), Settings { threads: 2, ..Settings::default() })
     }
 
-    pub fn address(&self) -> SocketAddr {
-        self.served.as_ref().expect("serving").address
-    }
-
     /// A new tenant, and a connection of its own.
     pub fn tenant(&self, tenant: &str, partitions: u16, disk_bytes_max: u64) -> Client {
         let stored = secret::choose(TOKEN, &mut |salt| salt.fill(7)).expect("memory");

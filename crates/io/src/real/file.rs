@@ -129,6 +129,23 @@ impl File for RealFile {
         })
     }
 
+    fn reserve(&self, len: u64, tag: Tag) -> Op<()> {
+        let handle = Arc::clone(&self.handle);
+        self.device.call(Lane::of(tag.class), move || {
+            loop {
+                match rustix::fs::fallocate(&handle.fd, FallocateFlags::KEEP_SIZE, 0, len) {
+                    Ok(()) => return Ok(()),
+                    Err(Errno::INTR) => {}
+                    Err(Errno::OPNOTSUPP) => {
+                        let message = "this file system cannot reserve space";
+                        return Err(Error::new(ErrorKind::Invalid, "reserve space for", &handle.path, message));
+                    }
+                    Err(error) => return Err(Error::from_std("reserve space for", &handle.path, &error.into())),
+                }
+            }
+        })
+    }
+
     fn set_len(&self, len: u64, tag: Tag) -> Op<()> {
         self.call("resize", tag, move |handle| rustix::fs::ftruncate(&handle.fd, len))
     }

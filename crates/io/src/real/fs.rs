@@ -142,6 +142,10 @@ impl Fs for RealFs {
         self.device.call(Lane::of(tag.class), move || list(&path))
     }
 
+    fn real_path(&self, path: &Path, tag: Tag) -> Op<PathBuf> {
+        self.call("find", path, tag, real_path)
+    }
+
     fn sync_dir(&self, path: &Path, tag: Tag) -> Op<()> {
         self.call("sync directory", path, tag, |path| std::fs::File::open(path)?.sync_all())
     }
@@ -150,6 +154,22 @@ impl Fs for RealFs {
         let path = path.to_path_buf();
         self.device.call(Lane::of(Class::Maintenance), move || lock(&path))
     }
+}
+
+/// The deepest part of `path` that is there, without links, and what is behind it.
+fn real_path(path: &Path) -> std::io::Result<PathBuf> {
+    let path = std::path::absolute(path)?;
+    for known in path.ancestors() {
+        match known.canonicalize() {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+            Ok(real) => {
+                let missing = path.components().skip(known.components().count());
+                return Ok(missing.fold(real, |real, part| real.join(part)));
+            }
+        }
+    }
+    Ok(path)
 }
 
 /// The device, and why it is driven that way.

@@ -42,6 +42,25 @@ pub enum OpKind {
 pub(super) const OP_KINDS: usize = OpKind::SyncAll as usize + 1;
 
 impl OpKind {
+    /// All of them.
+    pub const ALL: [OpKind; OP_KINDS] = [
+        OpKind::Read,
+        OpKind::Write,
+        OpKind::Sync,
+        OpKind::Allocate,
+        OpKind::SetLen,
+        OpKind::Open,
+        OpKind::Create,
+        OpKind::Rename,
+        OpKind::Link,
+        OpKind::Remove,
+        OpKind::CreateDir,
+        OpKind::RemoveDir,
+        OpKind::List,
+        OpKind::SyncDir,
+        OpKind::SyncAll,
+    ];
+
     /// Whether it changes what is on the disk, or makes it durable: a point worth cutting the power at.
     pub const fn is_change(self) -> bool {
         !matches!(self, OpKind::Read | OpKind::Open | OpKind::List)

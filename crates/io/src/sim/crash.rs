@@ -36,7 +36,10 @@ impl State {
                 };
                 let index = *seen.entry(number).or_insert_with(|| {
                     nodes.push(match &inode {
-                        Inode::File(file) => Node::File(file.state.lock().crash(&mut fates)),
+                        Inode::File(file) => {
+                            let (content, reserved) = file.state.lock().crash(&mut fates);
+                            Node::File(content, reserved)
+                        }
                         Inode::Dir(_) => Node::Dir(BTreeMap::new()),
                     });
                     let index = nodes.len() - 1;

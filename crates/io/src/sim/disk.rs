@@ -393,6 +393,21 @@ impl State {
         }
     }
 
+    pub(super) fn free_bytes(&self) -> u64 {
+        if self.free_chunks == u64::MAX { u64::MAX } else { self.free_chunks * CHUNK as u64 }
+    }
+
+    /// A file with two names counts once.
+    pub(super) fn held_bytes(&self) -> u64 {
+        let held: BTreeMap<u64, u64> =
+            self.files().iter().map(|file| (file.number, file.state.lock().chunks_held())).collect();
+        held.values().sum::<u64>() * CHUNK as u64
+    }
+
+    pub(super) fn set_capacity(&mut self, bytes: u64) {
+        self.set_free_bytes(bytes.saturating_sub(self.held_bytes()));
+    }
+
     pub(super) fn set_free_bytes(&mut self, bytes: u64) {
         self.free_chunks = if bytes == u64::MAX { u64::MAX } else { bytes / CHUNK as u64 };
     }

@@ -89,6 +89,34 @@ impl SimFile {
         }
         (len as u64, result)
     }
+
+    /// Reserves the first `len` bytes, and makes the file so long if it `sets_length`.
+    fn take_space(&self, len: u64, sets_length: bool, tag: Tag) -> Op<()> {
+        let request = self.request(OpKind::Allocate, 0, len, tag);
+        let mut begun = match self.begin(&request) {
+            Ok(begun) => begun,
+            Err(error) => return Op::ready(Err(error)),
+        };
+        let done_at = begun.state.device.metadata(begun.now);
+        let mut file = self.inode.state.lock();
+        let (number, free) = (begun.number, begun.state.free_chunks);
+        let wanted = if free == u64::MAX { 0 } else { file.reserving(len) };
+        let result = match begun.fault {
+            Some(Fault::Error) => Err(request.io_error()),
+            Some(_) => Err(request.no_space()),
+            None if wanted > free => Err(request.no_space()),
+            None => {
+                begun.state.take_space(wanted);
+                match sets_length {
+                    true => file.allocate(number, done_at, len),
+                    false => file.reserve(number, done_at, len),
+                }
+                Ok(())
+            }
+        };
+        drop(file);
+        self.shared.finish(&request, begun, Outcome { result, done_at, bytes: 0, land: None })
+    }
 }
 
 impl File for SimFile {
@@ -159,27 +187,11 @@ impl File for SimFile {
     }
 
     fn allocate(&self, len: u64, tag: Tag) -> Op<()> {
-        let request = self.request(OpKind::Allocate, 0, len, tag);
-        let mut begun = match self.begin(&request) {
-            Ok(begun) => begun,
-            Err(error) => return Op::ready(Err(error)),
-        };
-        let done_at = begun.state.device.metadata(begun.now);
-        let mut file = self.inode.state.lock();
-        let (number, free) = (begun.number, begun.state.free_chunks);
-        let wanted = if free == u64::MAX { 0 } else { file.reserving(len) };
-        let result = match begun.fault {
-            Some(Fault::Error) => Err(request.io_error()),
-            Some(_) => Err(request.no_space()),
-            None if wanted > free => Err(request.no_space()),
-            None => {
-                begun.state.take_space(wanted);
-                file.allocate(number, done_at, len);
-                Ok(())
-            }
-        };
-        drop(file);
-        self.shared.finish(&request, begun, Outcome { result, done_at, bytes: 0, land: None })
+        self.take_space(len, true, tag)
+    }
+
+    fn reserve(&self, len: u64, tag: Tag) -> Op<()> {
+        self.take_space(len, false, tag)
     }
 
     fn set_len(&self, len: u64, tag: Tag) -> Op<()> {

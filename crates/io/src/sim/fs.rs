@@ -172,6 +172,21 @@ impl SimFs {
         self.shared.lock().set_free_bytes(bytes);
     }
 
+    /// Makes the disk as large as `bytes` (rounded down to pages): what its files hold already is not free.
+    pub fn set_capacity(&self, bytes: u64) {
+        self.shared.lock().set_capacity(bytes);
+    }
+
+    /// Bytes of space that all files hold, what they have reserved with them.
+    pub fn held_bytes(&self) -> u64 {
+        self.shared.lock().held_bytes()
+    }
+
+    /// Bytes that are free; `u64::MAX` is without limit.
+    pub fn free_bytes(&self) -> u64 {
+        self.shared.lock().free_bytes()
+    }
+
     /// Flips a bit of a file on the medium, now. False if there is no such byte.
     pub fn flip_bit(&self, path: impl AsRef<Path>, offset: u64, bit: u8) -> bool {
         let state = self.shared.lock();

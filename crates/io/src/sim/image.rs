@@ -20,7 +20,8 @@ pub struct DiskImage {
 
 #[derive(Clone)]
 pub(super) enum Node {
-    File(Arc<Content>),
+    /// With the chunks that are reserved from its start.
+    File(Arc<Content>, u64),
     Dir(BTreeMap<Arc<str>, usize>),
 }
 
@@ -48,7 +49,7 @@ impl DiskImage {
             let Node::Dir(names) = &self.nodes[node] else { continue };
             for (name, &child) in names {
                 match &self.nodes[child] {
-                    Node::File(content) => {
+                    Node::File(content, _) => {
                         files.insert((path.join(&**name), content.len()));
                     }
                     Node::Dir(_) => dirs.push((path.join(&**name), child)),
@@ -60,7 +61,7 @@ impl DiskImage {
 
     /// The bytes of a file, or `None` if there is no such file.
     pub fn read(&self, path: impl AsRef<Path>) -> Option<Vec<u8>> {
-        let Node::File(content) = &self.nodes[self.find(path.as_ref())?] else { return None };
+        let Node::File(content, _) = &self.nodes[self.find(path.as_ref())?] else { return None };
         let mut bytes = vec![0; content.len() as usize];
         content.read(0, &mut bytes);
         Some(bytes)
@@ -71,7 +72,10 @@ impl DiskImage {
     /// # Errors
     /// Paths with `..` or names that are not UTF-8, and a file where a directory should be.
     pub fn insert(&mut self, path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
-        let path = path.as_ref();
+        self.put(path.as_ref(), Arc::new(Content::of(bytes)))
+    }
+
+    fn put(&mut self, path: &Path, content: Arc<Content>) -> Result<()> {
         let (parents, name) = split("create", path)?;
         let nodes = Arc::make_mut(&mut self.nodes);
         let mut dir = 0;
@@ -79,7 +83,7 @@ impl DiskImage {
             dir = child_or(nodes, dir, parent, || Node::Dir(BTreeMap::new()))
                 .ok_or_else(|| super::path::not_a_dir("create", path))?;
         }
-        let file = Node::File(Arc::new(Content::of(bytes)));
+        let file = Node::File(content, 0);
         let at = child_or(nodes, dir, name, || file.clone()).ok_or_else(|| super::path::not_a_dir("create", path))?;
         if matches!(nodes[at], Node::Dir(_)) {
             return Err(super::path::is_a_dir("create", path));
@@ -91,14 +95,52 @@ impl DiskImage {
     /// Flips bit `bit` of the byte at `offset`, as a failing medium would. False if there is no such byte.
     pub fn flip_bit(&mut self, path: impl AsRef<Path>, offset: u64, bit: u8) -> bool {
         let Some(node) = self.find(path.as_ref()) else { return false };
-        let Node::File(content) = &mut Arc::make_mut(&mut self.nodes)[node] else { return false };
+        let Node::File(content, _) = &mut Arc::make_mut(&mut self.nodes)[node] else { return false };
         Arc::make_mut(content).flip_bit(offset, bit)
+    }
+
+    /// Removes a file, or a directory with everything in it. False if there is nothing of that name.
+    pub fn remove(&mut self, path: impl AsRef<Path>) -> bool {
+        let Ok((parents, name)) = split("remove", path.as_ref()) else { return false };
+        let nodes = Arc::make_mut(&mut self.nodes);
+        let dir = parents.into_iter().try_fold(0, |node, name| match &nodes[node] {
+            Node::Dir(names) => names.get(name).copied(),
+            Node::File(..) => None,
+        });
+        match dir.map(|dir| &mut nodes[dir]) {
+            // What it named stays in `nodes`, and nobody finds it any more.
+            Some(Node::Dir(names)) => names.remove(name).is_some(),
+            _ => false,
+        }
+    }
+
+    /// Cuts a file off at `len` bytes. False if there is no such file, or it is no longer than that.
+    pub fn cut(&mut self, path: impl AsRef<Path>, len: u64) -> bool {
+        let Some(node) = self.find(path.as_ref()) else { return false };
+        match &mut Arc::make_mut(&mut self.nodes)[node] {
+            Node::File(content, _) if content.len() > len => {
+                Arc::make_mut(content).set_len(len);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Puts a copy of the file `from` of `other` in place of what is at `path`, holes included. False if there is no such file.
+    ///
+    /// # Errors
+    /// As [`DiskImage::insert`].
+    pub fn graft(&mut self, path: impl AsRef<Path>, other: &DiskImage, from: impl AsRef<Path>) -> Result<bool> {
+        let Some(node) = other.find(from.as_ref()) else { return Ok(false) };
+        let Node::File(content, _) = &other.nodes[node] else { return Ok(false) };
+        self.put(path.as_ref(), Arc::clone(content))?;
+        Ok(true)
     }
 
     fn find(&self, path: &Path) -> Option<usize> {
         components("read", path).ok()?.into_iter().try_fold(0, |node, name| match &self.nodes[node] {
             Node::Dir(names) => names.get(name).copied(),
-            Node::File(_) => None,
+            Node::File(..) => None,
         })
     }
 
@@ -113,8 +155,8 @@ impl DiskImage {
         let mut inodes = Vec::with_capacity(self.nodes.len());
         for (number, node) in self.nodes.iter().enumerate() {
             inodes.push(match node {
-                Node::File(content) => {
-                    let mut state = FileState::of(Arc::clone(content));
+                Node::File(content, reserved) => {
+                    let mut state = FileState::of(Arc::clone(content), *reserved);
                     state.links = links[number];
                     Inode::File(Arc::new(FileInode { number: number as u64, state: Mutex::new(state) }))
                 }
@@ -140,7 +182,7 @@ impl DiskImage {
     #[cfg(test)]
     pub(super) fn content(&self, path: &Path) -> Option<Arc<Content>> {
         match &self.nodes[self.find(path)?] {
-            Node::File(content) => Some(Arc::clone(content)),
+            Node::File(content, _) => Some(Arc::clone(content)),
             Node::Dir(_) => None,
         }
     }

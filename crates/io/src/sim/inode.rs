@@ -53,8 +53,10 @@ pub(super) struct FileState {
     pub(super) dirty_bytes: u64,
     /// It lost bytes in a sync of all files, which no sync of its own has reported yet.
     pub(super) lost: bool,
-    /// Chunks reserved by `allocate`, from the start of the file.
+    /// Chunks reserved by `allocate` or `reserve`, from the start of the file.
     reserved: u64,
+    /// As many of them as survive a power cut.
+    durable_reserved: u64,
     /// Names, and open handles; at 0 of both the space is free again.
     pub(super) links: u32,
     pub(super) handles: u32,
@@ -77,6 +79,8 @@ enum What {
     Extend(u64),
     /// The file got exactly this long.
     SetLen(u64),
+    /// So many chunks from the start are the file's, written or not.
+    Reserve(u64),
 }
 
 impl Change {
@@ -85,14 +89,23 @@ impl Change {
         match &self.what {
             What::Chunk(index, chunk) => Some(((index * CHUNK) as u64, &chunk[..])),
             What::Part(index, start, bytes) => Some(((index * CHUNK + start) as u64, bytes)),
-            What::Extend(_) | What::SetLen(_) => None,
+            What::Extend(_) | What::SetLen(_) | What::Reserve(_) => None,
         }
     }
 
     fn chunk_index(&self) -> Option<usize> {
         match &self.what {
             What::Chunk(index, _) | What::Part(index, _, _) => Some(*index),
-            What::Extend(_) | What::SetLen(_) => None,
+            What::Extend(_) | What::SetLen(_) | What::Reserve(_) => None,
+        }
+    }
+
+    /// How many chunks are reserved after it, `reserved` having been before.
+    fn reserves(&self, reserved: u64) -> u64 {
+        match &self.what {
+            What::SetLen(len) => reserved.min(len.div_ceil(CHUNK as u64)),
+            What::Reserve(chunks) => reserved.max(*chunks),
+            What::Chunk(..) | What::Part(..) | What::Extend(_) => reserved,
         }
     }
 
@@ -102,6 +115,8 @@ impl Change {
             What::Part(index, start, bytes) => to.put(*index, *start, bytes),
             What::Extend(len) => to.extend(*len),
             What::SetLen(len) => to.set_len(*len),
+            // No byte and no length: see `reserves`.
+            What::Reserve(_) => {}
         }
     }
 
@@ -121,9 +136,9 @@ impl Change {
 }
 
 impl FileState {
-    /// A file that is durable as it is.
-    pub(super) fn of(content: Arc<Content>) -> Self {
-        Self { durable: Arc::clone(&content), content, ..Self::default() }
+    /// A file that is durable as it is, with so many chunks reserved.
+    pub(super) fn of(content: Arc<Content>, reserved: u64) -> Self {
+        Self { durable: Arc::clone(&content), content, reserved, durable_reserved: reserved, ..Self::default() }
     }
 
     pub(super) fn len(&self) -> u64 {
@@ -214,10 +229,19 @@ impl FileState {
         self.pending.push(Change { number, done_at, what: What::SetLen(len) });
     }
 
-    /// Reserves the first `len` bytes.
+    /// Reserves the first `len` bytes, and makes the file so long.
     pub(super) fn allocate(&mut self, number: u64, done_at: Nanos, len: u64) {
-        self.reserved = self.reserved.max(len.div_ceil(CHUNK as u64));
+        self.reserve(number, done_at, len);
         self.extend(number, done_at, len);
+    }
+
+    /// Reserves the first `len` bytes.
+    pub(super) fn reserve(&mut self, number: u64, done_at: Nanos, len: u64) {
+        let reserved = len.div_ceil(CHUNK as u64);
+        if reserved > self.reserved {
+            self.reserved = reserved;
+            self.pending.push(Change { number, done_at, what: What::Reserve(reserved) });
+        }
     }
 
     /// A sync submitted at `submitted`, as operation `number`, is complete: what was complete by then is durable.
@@ -237,11 +261,12 @@ impl FileState {
     }
 
     fn promote(&mut self, covered: impl Fn(&Change) -> bool) {
-        let durable = Arc::make_mut(&mut self.durable);
+        let (durable, reserved) = (Arc::make_mut(&mut self.durable), &mut self.durable_reserved);
         self.pending.retain(|change| {
             let covered = covered(change);
             if covered {
                 change.apply(durable);
+                *reserved = change.reserves(*reserved);
             }
             !covered
         });
@@ -276,10 +301,11 @@ impl FileState {
         Some((numbers().min()?, numbers().max()?))
     }
 
-    /// What is left of the file after a power cut now.
-    pub(super) fn crash(&self, fates: &mut Fates<'_>) -> Arc<Content> {
+    /// What is left of the file after a power cut now, and how many of its chunks are still reserved.
+    pub(super) fn crash(&self, fates: &mut Fates<'_>) -> (Arc<Content>, u64) {
+        let mut reserved = self.durable_reserved;
         if self.pending.is_empty() {
-            return Arc::clone(&self.durable);
+            return (Arc::clone(&self.durable), reserved);
         }
         let mut content = Content::clone(&self.durable);
         for write in self.pending.chunk_by(|a, b| a.number == b.number) {
@@ -296,8 +322,9 @@ impl FileState {
             }
             for change in write {
                 match (&change.what, &mut fate) {
-                    (What::Extend(_) | What::SetLen(_), _) => {
+                    (What::Extend(_) | What::SetLen(_) | What::Reserve(_), _) => {
                         if fates.metadata(number) {
+                            reserved = change.reserves(reserved);
                             change.apply(&mut content);
                         }
                     }
@@ -308,7 +335,7 @@ impl FileState {
             }
         }
         content.trim();
-        Arc::new(content)
+        (Arc::new(content), reserved)
     }
 
     /// Flips one bit of the medium and of what readers see. False if there is no such byte.

@@ -45,9 +45,17 @@ impl State {
     pub fn truncate(&mut self, persisted: LogIndex) -> Vec<Older> {
         // What the engine holds is as good as synced, unless it is still on its way.
         self.durable = self.durable.max(persisted.min(self.committed));
-        let count =
-            self.older.iter().take_while(|older| older.last <= persisted && older.last <= self.committed).count();
+        let count = self.older.iter().take_while(|older| self.is_unneeded(older, persisted)).count();
         self.older.drain(..count).collect()
+    }
+
+    /// Whether [`State::truncate`] would give anything.
+    pub fn would_truncate(&self, persisted: LogIndex) -> bool {
+        self.older.front().is_some_and(|older| self.is_unneeded(older, persisted))
+    }
+
+    fn is_unneeded(&self, older: &Older, persisted: LogIndex) -> bool {
+        older.last <= persisted && older.last <= self.committed
     }
 
     /// Takes the one of `unneeded` that is fit to become the spare, if a spare is wanted.

@@ -19,7 +19,7 @@ use super::retention::{Retention, Verdict};
 use super::{JobControl, JobReport};
 use crate::cursor::{Cursor, Step};
 use crate::entry::{Entry, Kind};
-use crate::pick::Pick;
+use crate::pick::{Means, Pick};
 use crate::read::level::LevelCursor;
 use crate::read::merge::MergeCursor;
 use crate::read::source::Source;
@@ -37,9 +37,20 @@ pub(super) async fn run(
     class: Class,
     control: &JobControl,
 ) -> Result<JobReport> {
-    if pick.is_move {
-        return move_tables(tree, pick, version, class, control).await;
+    match pick.means {
+        Means::Merge => merge(tree, pick, version, class, control).await,
+        Means::Move => move_tables(tree, pick, version, class, control).await,
+        Means::Drop => drop_tables(tree, pick, class, control).await,
     }
+}
+
+async fn merge(
+    tree: &Arc<Tree>,
+    pick: Pick,
+    version: &Arc<Version>,
+    class: Class,
+    control: &JobControl,
+) -> Result<JobReport> {
     let mut merge = MergeCursor::new(sources(tree, &pick, version, class));
     let mut retention = Retention::new(tree.horizons());
     let now_ms = tree.env.clock.unix_ms();
@@ -102,6 +113,14 @@ async fn move_tables(
     Ok(report)
 }
 
+/// Nobody else has claimed the tables or anything older in their range, so what the picker saw still holds.
+async fn drop_tables(tree: &Arc<Tree>, pick: Pick, class: Class, control: &JobControl) -> Result<JobReport> {
+    let report = JobReport { tables_dropped: pick.inputs.len(), ..JobReport::default() };
+    control.committing.store(true, Ordering::Relaxed);
+    tree.commit(class, Edit { removed: pick.inputs, ..Edit::default() }, Outputs::new(tree), |_, _| {}).await?;
+    Ok(report)
+}
+
 fn inputs<'a>(pick: &'a Pick, version: &'a Version) -> impl Iterator<Item = (usize, Arc<TableFile>)> + 'a {
     let chosen = |level: usize, id: u64| pick.inputs.contains(&(level, id));
     version
@@ -131,20 +150,20 @@ fn sources(tree: &Tree, pick: &Pick, version: &Version, class: Class) -> Vec<Sou
 }
 
 /// Walks down all that lies below the output beside the merge, to say whether they can hold a key. Keys must come in order.
-struct Below<'a> {
+pub(super) struct Below<'a> {
     levels: Vec<&'a [Arc<TableFile>]>,
 }
 
 impl<'a> Below<'a> {
     /// Below `output_level`; in level 0, below the run of `epoch`.
-    fn new(version: &'a Version, output_level: usize, epoch: u64) -> Self {
+    pub(super) fn new(version: &'a Version, output_level: usize, epoch: u64) -> Self {
         let older = version.level(0).iter().filter(|run| output_level == 0 && run.meta.epoch < epoch);
         let deeper = (output_level + 1..LEVELS).map(|level| version.level(level));
         let sorted = older.map(std::slice::from_ref).chain(deeper);
         Self { levels: sorted.filter(|tables| !tables.is_empty()).collect() }
     }
 
-    fn may_hold(&mut self, key: &[u8]) -> bool {
+    pub(super) fn may_hold(&mut self, key: &[u8]) -> bool {
         self.levels.iter_mut().any(|tables| {
             while let Some((first, rest)) = tables.split_first()
                 && &*first.meta.largest < key

@@ -1,14 +1,19 @@
 //! A flush: one or more sealed memtables, the oldest, become one run of level 0.
+//!
+//! A value that has expired meanwhile becomes a tombstone. A tombstone goes when every read sees it and no table can hold its key, as in a
+//! merge: all tables are older, and while this runs others only write what is in tables already.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use weir_io::{Class, Result};
 
+use super::compact::Below;
 use super::output::Writer;
 use super::retention::{Retention, Verdict};
 use super::{JobControl, JobReport};
 use crate::cursor::{Cursor, Step};
+use crate::entry::{Entry, Kind};
 use crate::read::merge::MergeCursor;
 use crate::read::view::{Sealed, View};
 use crate::tree::{Outputs, Tree};
@@ -20,16 +25,24 @@ pub(super) async fn run(tree: &Arc<Tree>, sealed: Vec<Sealed>, control: &JobCont
     let epoch = sealed[0].epoch;
     let mut merge = MergeCursor::new(sealed.iter().map(|sealed| sealed.memtable.cursor()).collect());
     let mut retention = Retention::new(tree.horizons());
+    let now_ms = tree.env.clock.unix_ms();
+    let version = tree.version();
+    let mut below = Below::new(&version, 0, epoch);
     let mut writer = Writer::new(tree, Class::Flush, 0, epoch, control);
 
     let mut step = merge.seek_first();
     debug_assert_eq!(step, Step::Ready, "memtables are in memory");
-    while let Some(entry) = merge.entry() {
-        // Tombstones stay: whether anything lies below is for compactions to find out.
-        if retention.judge(&entry) != Verdict::Shadowed {
-            writer.add(entry).await?;
-        } else {
+    while let Some(mut entry) = merge.entry() {
+        let verdict = retention.judge(&entry);
+        if entry.kind == Kind::Put && entry.is_expired(now_ms) {
+            entry = Entry { kind: Kind::Delete, expire_at_ms: 0, value: &[], ..entry };
+        }
+        let is_oldest = verdict == Verdict::Visible { oldest: true };
+        let deletes_nothing = is_oldest && entry.kind == Kind::Delete && !below.may_hold(entry.key);
+        if verdict == Verdict::Shadowed || deletes_nothing {
             writer.skip(&entry).await;
+        } else {
+            writer.add(entry).await?;
         }
         step = merge.next();
         debug_assert_eq!(step, Step::Ready, "memtables are in memory");

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use weir_io::{Class, Nanos, Result};
 
 use crate::knobs::TreeKnobs;
-use crate::pick::{ClaimedRange, Pick, Scope, intra_l0};
+use crate::pick::{ClaimedRange, Means, Pick, Scope, Urgency, dead, intra_l0};
 use crate::read::view::{Sealed, View};
 use crate::tree::{Running, State, Tree};
 use crate::version::Version;
@@ -50,6 +50,10 @@ pub struct JobFacts {
     pub inputs: usize,
     /// Their bytes.
     pub input_bytes: u64,
+    /// The inputs go without being read.
+    pub is_drop: bool,
+    /// It gives space back to a tree that is short of it.
+    pub is_urgent: bool,
 }
 
 /// Kinds of jobs, as policies and dashboards tell them apart.
@@ -61,13 +65,15 @@ pub enum JobKind {
     IntraL0,
     /// Out of level 0.
     L0,
-    /// From a deeper level into the next.
+    /// From a deeper level into the next, or within one.
     Deep,
+    /// Tables in which nothing lives go.
+    Drop,
 }
 
 impl JobKind {
     /// Every kind, the most urgent first.
-    pub const ALL: [JobKind; 4] = [JobKind::Flush, JobKind::IntraL0, JobKind::L0, JobKind::Deep];
+    pub const ALL: [JobKind; 5] = [JobKind::Flush, JobKind::IntraL0, JobKind::L0, JobKind::Deep, JobKind::Drop];
 
     /// The label used in metrics and logs.
     pub const fn name(self) -> &'static str {
@@ -76,6 +82,7 @@ impl JobKind {
             JobKind::IntraL0 => "intra_l0",
             JobKind::L0 => "l0",
             JobKind::Deep => "deep",
+            JobKind::Drop => "drop",
         }
     }
 }
@@ -84,6 +91,7 @@ impl JobFacts {
     /// Which kind it is.
     pub fn kind(&self) -> JobKind {
         match (self.level, self.output_level) {
+            _ if self.is_drop => JobKind::Drop,
             (None, _) => JobKind::Flush,
             (Some(0), 0) => JobKind::IntraL0,
             (Some(0), _) => JobKind::L0,
@@ -103,6 +111,8 @@ pub struct JobReport {
     pub bytes_written: u64,
     /// Tables that changed level without being rewritten.
     pub tables_moved: usize,
+    /// Tables that went without being read.
+    pub tables_dropped: usize,
 }
 
 /// Bytes that the memtables of a tree have taken from the system.
@@ -190,7 +200,11 @@ impl Job {
 }
 
 fn class_of(pick: &Pick) -> Class {
-    if pick.level == 0 { Class::CompactL0 } else { Class::CompactDeep }
+    match pick.level {
+        _ if pick.reclaims => Class::Reclaim,
+        0 => Class::CompactL0,
+        _ => Class::CompactDeep,
+    }
 }
 
 /// What a job holds in the tree's state, until it is dropped.
@@ -232,6 +246,8 @@ impl Tree {
             output_level: 0,
             inputs: sealed.len(),
             input_bytes: sealed.iter().map(|sealed| sealed.memtable.bytes() as u64).sum(),
+            is_drop: false,
+            is_urgent: false,
         };
         let entries = sealed.iter().map(|sealed| sealed.memtable.len() as u64).sum();
         let work = Work::Flush(sealed);
@@ -277,9 +293,23 @@ impl Tree {
         let mut state = self.state().lock();
         let version = self.version();
         let pick = self.pick(&state.claims(|_| true), &state, &version)?;
+        Some(self.compaction(&mut state, pick, version))
+    }
+
+    /// The tables that can go without being read, if there are any: one manifest edit, for which nobody need wait.
+    pub fn next_drop(self: &Arc<Self>) -> Option<Job> {
+        let mut state = self.state().lock();
+        let version = self.version();
+        let claims = state.claims(|_| true);
+        let pick = dead::pick(&self.picture(&version, &claims, &state))?;
+        Some(self.compaction(&mut state, pick, version))
+    }
+
+    fn compaction(self: &Arc<Self>, state: &mut State, pick: Pick, version: Arc<Version>) -> Job {
         let tables: Vec<u64> = pick.inputs.iter().map(|(_, id)| *id).collect();
         // A merge within level 0 writes into a place, not into a range: others may go on beside it.
-        let range = (pick.output_level > 0).then(|| ClaimedRange {
+        let writes_into_range = pick.output_level > 0 && pick.means != Means::Drop;
+        let range = writes_into_range.then(|| ClaimedRange {
             level: pick.output_level,
             smallest: pick.smallest.clone(),
             largest: pick.largest.clone(),
@@ -291,10 +321,12 @@ impl Tree {
             output_level: pick.output_level,
             inputs: tables.len(),
             input_bytes: inputs().map(|(_, table)| table.meta.bytes).sum(),
+            is_drop: pick.means == Means::Drop,
+            is_urgent: pick.reclaims && self.urgency() > Urgency::Idle,
         };
         let entries = inputs().map(|(_, table)| table.meta.entries).sum();
         let work = Work::Compact { pick, version: Arc::clone(&version) };
-        Some(self.job(&mut state, work, facts, entries, tables, range))
+        self.job(state, work, facts, entries, tables, range)
     }
 
     /// The job that is parked and bars the way of what is due (U-6); of several the least complete. Where only merges within level 0 may

@@ -46,7 +46,8 @@ impl<'a> Writer<'a> {
             let options = self.tree.options.table(self.level);
             let writer = TableWriter::create(&env.fs, &path, options, env.tag(self.class)).await?;
             let warm = self.tree.is_warm(self.level).then(|| env.cache.table(env.owner));
-            self.current = Some((id, path, writer.warming(warm)));
+            let writer = writer.warming(warm).written_at(env.clock.unix_ms());
+            self.current = Some((id, path, writer));
         }
         let Some((_, _, writer)) = &mut self.current else { unreachable!("just opened") };
         writer.add(entry);

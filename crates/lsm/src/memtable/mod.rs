@@ -13,6 +13,7 @@
 
 mod arena;
 mod cursor;
+mod dead;
 mod filter;
 mod foresee;
 mod leaf;
@@ -33,6 +34,8 @@ use crate::table::{common_prefix, filter::hash};
 use crate::value::{Found, Value};
 use arena::Arena;
 pub use cursor::MemtableCursor;
+use dead::Census;
+pub use dead::MemtableDead;
 use filter::Filter;
 pub use foresee::FORESEEN_MAX;
 use leaf::{HEIGHT_MAX, LEAF_RECORDS, Leaf, Look};
@@ -69,6 +72,7 @@ struct Writer {
     unfinished: Option<(Filter, Leaf)>,
     /// Bytes of the filter, complete or not.
     filter_bytes: usize,
+    census: Census,
     /// Draws tower heights. A fixed seed: the same inserts build the same list.
     rng: Rng,
 }
@@ -82,18 +86,20 @@ unsafe impl Sync for Memtable {}
 impl Memtable {
     /// An empty memtable that nobody counts; takes about 1 KiB.
     pub fn new() -> Arc<Self> {
-        Self::booked_to(Arc::new(Unbooked), 64 << 20)
+        Self::booked_to(Arc::new(Unbooked), 64 << 20, 0)
     }
 
     /// An empty memtable whose arena is booked to `memory`, until the last reader lets go. Not booked is what an empty one takes: nobody could
-    /// get that back by flushing it. It will have about `full_bytes` when it is sealed.
-    pub fn booked_to(memory: Arc<dyn Memory>, full_bytes: usize) -> Arc<Self> {
+    /// get that back by flushing it. It will have about `full_bytes` when it is sealed. `now_ms` is the wall clock: times of expiry are known
+    /// best near it.
+    pub fn booked_to(memory: Arc<dyn Memory>, full_bytes: usize, now_ms: u64) -> Arc<Self> {
         let mut leaves = Arena::new(leaf::ALIGN);
         let (head, bytes) = Leaf::new(&mut leaves, HEIGHT_MAX, Record::NULL, 0);
         let head_bytes = leaves.allocated_bytes();
         let records = Arena::new(record::ALIGN);
         let rng = Rng::new(0x5717);
-        let writer = Writer { records, leaves, head_bytes, last: head, unfinished: None, filter_bytes: 0, rng };
+        let census = Census::new(now_ms);
+        let writer = Writer { records, leaves, head_bytes, last: head, unfinished: None, filter_bytes: 0, census, rng };
         Arc::new(Memtable {
             head,
             height: AtomicUsize::new(1),
@@ -128,6 +134,9 @@ impl Memtable {
             let mut look = leaf.look(&target);
             let is_new = look.record.is_null() || look.record.compare(&target) != Equal;
             assert!(is_new, "sequence number {} is used twice for one key", entry.seq);
+            // The version before this one is the next in order. One that begins the next leaf is not looked for: it would have to be fetched.
+            let next = (!look.record.is_null()).then(|| look.record.entry());
+            writer.census.add(&entry, next.filter(|next| next.key == entry.key));
             if look.count == LEAF_RECORDS {
                 let (upper, upper_bytes) = self.split(&mut writer, leaf, look.position, record);
                 bytes += upper_bytes;
@@ -258,6 +267,11 @@ impl Memtable {
     /// What is booked: [`Memtable::allocated_bytes`] beyond those of an empty memtable.
     pub fn booked_bytes(&self) -> usize {
         self.booked_bytes.load(Ordering::Relaxed)
+    }
+
+    /// What is dead in it at `now_ms`, by the wall clock. Waits for a running insert.
+    pub fn dead(&self, now_ms: u64) -> MemtableDead {
+        self.writer.lock().census.dead(self.bytes() as u64, now_ms)
     }
 
     /// Number of entries (versions, not keys).

@@ -208,7 +208,7 @@ fn what_is_foreseen_is_what_is_there() {
 fn a_large_memtable_knows_without_a_search_what_it_has_not() {
     let full_bytes = 4 << 20;
     let memory = Arc::new(Counted::default());
-    let memtable = Memtable::booked_to(Arc::clone(&memory) as Arc<dyn Memory>, full_bytes);
+    let memtable = Memtable::booked_to(Arc::clone(&memory) as Arc<dyn Memory>, full_bytes, 0);
     let key = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
     let passing =
         |numbers: std::ops::Range<u64>| numbers.filter(|&number| memtable.may_contain(hash(&key(number)))).count();
@@ -264,7 +264,7 @@ fn large_entries_fit_between_small_ones() {
 fn readers_see_whole_entries_in_order_while_the_writer_goes_on() {
     // Enough for a filter, unless that would take all day.
     let (keys, rounds) = if cfg!(miri) { (8_u64, 6) } else { (300, 60) };
-    let memtable = Memtable::booked_to(Arc::new(Unbooked), 2 << 20);
+    let memtable = Memtable::booked_to(Arc::new(Unbooked), 2 << 20, 0);
     // Everything up to this sequence number has been inserted.
     let published = AtomicU64::new(0);
     let key_of = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();

@@ -6,7 +6,7 @@
 //! 3. The largest run is at most half of the batch, or a giant would be rewritten for every few small runs that follow it. Close to where
 //!    writes are slowed that no longer counts.
 
-use super::{Pick, Picture};
+use super::{Means, Pick, Picture};
 use crate::options::TreeOptions;
 use crate::version::TableMeta;
 
@@ -80,7 +80,7 @@ fn merge(batch: &[&TableMeta]) -> Pick {
     let smallest = batch.iter().map(|run| &run.smallest).min().cloned().unwrap_or_default();
     let largest = batch.iter().map(|run| &run.largest).max().cloned().unwrap_or_default();
     let inputs = batch.iter().map(|run| (0, run.id)).collect();
-    Pick { level: 0, output_level: 0, inputs, is_move: false, smallest, largest }
+    Pick { level: 0, output_level: 0, inputs, means: Means::Merge, reclaims: false, smallest, largest }
 }
 
 #[cfg(test)]

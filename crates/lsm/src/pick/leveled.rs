@@ -12,11 +12,11 @@
 //! 4. Then the level with the highest score gives one table: the one that drags in the fewest bytes of the next level for each
 //!    of its own (that is what write amplification is made of).
 //! 5. Inputs that overlap nothing in the next level are moved, not rewritten.
-//! 6. Where nothing of this is due, tables go down for their tombstones ([`deletions`]).
+//! 6. Where nothing of this is due, tables are merged for the space that this gives back ([`reclaim`]).
 
-mod deletions;
+mod reclaim;
 
-use super::{Claims, Pick, Picture, Scope, intra_l0};
+use super::{Claims, Means, Pick, Picture, Scope, Urgency, intra_l0};
 use crate::options::TreeOptions;
 use crate::version::{LEVELS, TableMeta};
 
@@ -57,14 +57,15 @@ pub fn pick(picture: &Picture<'_>, scope: Scope, options: &TreeOptions) -> Optio
         return Some(pick);
     }
     if scope == Scope::L0ToL1 {
-        return None;
+        let is_urgent = picture.urgency > Urgency::Idle && !l0_due;
+        return if is_urgent { reclaim::pick(picture, scope, options) } else { None };
     }
     // While level 0 waits for a table of level 1, no other job may take one from it: it would wait for ever.
     let first = if l0_due { 2 } else { 1 };
     let mut due: Vec<usize> = (first..LEVELS - 1).filter(|&level| scores[level] > 1.0).collect();
     due.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]));
     let deep = due.into_iter().find_map(|level| pick_deep(picture, level));
-    deep.or_else(|| if l0_due { None } else { deletions::pick(picture, options) })
+    deep.or_else(|| if l0_due { None } else { reclaim::pick(picture, scope, options) })
 }
 
 /// Rule 2: whether level 0 had better wait for more runs.
@@ -73,13 +74,13 @@ fn is_gathering(picture: &Picture<'_>, options: &TreeOptions) -> bool {
     picture.is_filling && picture.levels[0].len() < options.l0_gather && l0 < 2 * l1
 }
 
-fn bounds<'a>(tables: impl Iterator<Item = &'a TableMeta> + Clone) -> Option<(&'a [u8], &'a [u8])> {
+pub(super) fn bounds<'a>(tables: impl Iterator<Item = &'a TableMeta> + Clone) -> Option<(&'a [u8], &'a [u8])> {
     let lo = tables.clone().map(|table| &*table.smallest).min()?;
     let hi = tables.map(|table| &*table.largest).max()?;
     Some((lo, hi))
 }
 
-fn overlapping<'a>(tables: &[&'a TableMeta], lo: &[u8], hi: &[u8]) -> Vec<&'a TableMeta> {
+pub(super) fn overlapping<'a>(tables: &[&'a TableMeta], lo: &[u8], hi: &[u8]) -> Vec<&'a TableMeta> {
     let begin = tables.partition_point(|table| &*table.largest < lo);
     let end = tables.partition_point(|table| &*table.smallest <= hi);
     tables.get(begin..end).unwrap_or_default().to_vec()
@@ -90,14 +91,15 @@ fn is_claimed(claims: &Claims, tables: &[&TableMeta]) -> bool {
 }
 
 /// The pick of `inputs` (by level) into `output_level`, unless running jobs are in the way.
-fn assemble(output_level: usize, inputs: &[(usize, &[&TableMeta])], claims: &Claims, is_move: bool) -> Option<Pick> {
+fn assemble(output_level: usize, inputs: &[(usize, &[&TableMeta])], claims: &Claims, means: Means) -> Option<Pick> {
     let (lo, hi) = bounds(inputs.iter().flat_map(|(_, tables)| tables.iter().copied()))?;
     if inputs.iter().any(|(_, tables)| is_claimed(claims, tables)) || !claims.is_free(output_level, lo, hi) {
         return None;
     }
     let level = inputs.first()?.0;
     let ids = inputs.iter().flat_map(|(level, tables)| tables.iter().map(|table| (*level, table.id)));
-    Some(Pick { level, output_level, inputs: ids.collect(), is_move, smallest: lo.into(), largest: hi.into() })
+    let (inputs, smallest, largest) = (ids.collect(), lo.into(), hi.into());
+    Some(Pick { level, output_level, inputs, means, reclaims: false, smallest, largest })
 }
 
 fn bytes(tables: &[&TableMeta]) -> u64 {
@@ -114,14 +116,14 @@ fn pick_l0(picture: &Picture<'_>, scope: Scope, options: &TreeOptions) -> Option
     // Runs may lie in the gaps of level 1 even where their common range does not.
     let free = runs.iter().all(|run| overlapping(&picture.levels[1], &run.smallest, &run.largest).is_empty());
     if disjoint && free {
-        return assemble(1, &[(0, runs)], picture.claims, true);
+        return assemble(1, &[(0, runs)], picture.claims, Means::Move);
     }
     let (lo, hi) = bounds(runs.iter().chain(&lower).copied())?;
     let lowest = overlapping(&picture.levels[2], lo, hi);
     let pays = goes_through(bytes(runs), bytes(&picture.levels[1]), bytes(&lowest), runs.len(), options);
     let through = (pays && scope == Scope::All)
-        .then(|| assemble(2, &[(0, runs), (1, &lower), (2, &lowest)], picture.claims, false));
-    through.flatten().or_else(|| assemble(1, &[(0, runs), (1, &lower)], picture.claims, false))
+        .then(|| assemble(2, &[(0, runs), (1, &lower), (2, &lowest)], picture.claims, Means::Merge));
+    through.flatten().or_else(|| assemble(1, &[(0, runs), (1, &lower)], picture.claims, Means::Merge))
 }
 
 /// The runs of level 0 that go down next: the oldest up to the first claimed one, within the bound on bytes.
@@ -164,7 +166,8 @@ fn pick_deep(picture: &Picture<'_>, level: usize) -> Option<Pick> {
         .collect();
     ranked.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.id.cmp(&b.1.id)));
     ranked.into_iter().find_map(|(_, table, lower)| {
-        assemble(level + 1, &[(level, &[table]), (level + 1, &lower)], picture.claims, lower.is_empty())
+        let means = if lower.is_empty() { Means::Move } else { Means::Merge };
+        assemble(level + 1, &[(level, &[table]), (level + 1, &lower)], picture.claims, means)
     })
 }
 

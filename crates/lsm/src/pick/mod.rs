@@ -1,13 +1,32 @@
 //! Which compaction next: pure functions from the tables to a decision.
 
+pub mod dead;
 pub mod intra_l0;
 pub mod leveled;
 
 use std::collections::BTreeSet;
 
+use crate::entry::Seq;
 use crate::job::{JobFacts, JobKind};
 use crate::options::TreeOptions;
 use crate::version::{LEVELS, TableMeta};
+
+/// How much it matters that dead bytes are given back: the tree obeys, its owner decides.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Urgency {
+    /// There is space: only where it costs little.
+    #[default]
+    Idle,
+    /// The tree is about to have all the space that it may take.
+    Near,
+    /// It has: writes are refused or wait.
+    Full,
+}
+
+impl Urgency {
+    /// Each, the least first.
+    pub const ALL: [Urgency; 3] = [Urgency::Idle, Urgency::Near, Urgency::Full];
+}
 
 /// Which jobs may start (FX-19, FX-20). The tree obeys; a policy decides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,11 +45,12 @@ impl Scope {
     pub const ALL: [Scope; 3] = [Scope::All, Scope::L0ToL1, Scope::IntraL0];
 
     /// Whether a job may go on in this scope. What relieves level 0 may where level 0 goes down, even if it was begun in a wider scope and goes
-    /// through to level 2: parked, it would bar that way.
+    /// through to level 2: parked, it would bar that way. A tree that is short of space may give it back in the first stage, too: its writes are
+    /// refused otherwise. To drop what is dead as a whole costs nothing, and is always admitted.
     pub fn admits(self, job: &JobFacts) -> bool {
         match (self, job.kind()) {
-            (Scope::All, _) | (_, JobKind::Flush | JobKind::IntraL0) => true,
-            (Scope::L0ToL1, kind) => kind == JobKind::L0,
+            (Scope::All, _) | (_, JobKind::Flush | JobKind::IntraL0 | JobKind::Drop) => true,
+            (Scope::L0ToL1, kind) => kind == JobKind::L0 || job.is_urgent,
             (Scope::IntraL0, _) => false,
         }
     }
@@ -52,6 +72,12 @@ pub struct Picture<'a> {
     pub claims: &'a Claims,
     /// Memtables keep filling up: more runs are on their way to level 0.
     pub is_filling: bool,
+    /// The wall clock, in milliseconds since 1970: what has expired by now is dead.
+    pub now_ms: u64,
+    /// No read is made before this sequence number.
+    pub horizon: Seq,
+    /// How much space matters.
+    pub urgency: Urgency,
 }
 
 /// What running compactions hold: nobody else may read their inputs into a merge, or write into their range.
@@ -81,6 +107,17 @@ impl Claims {
     }
 }
 
+/// What becomes of the inputs of a compaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Means {
+    /// They are read, and what must stay of them is written.
+    Merge,
+    /// They change level without being rewritten.
+    Move,
+    /// They go, without being read.
+    Drop,
+}
+
 /// A compaction to start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pick {
@@ -90,8 +127,10 @@ pub struct Pick {
     pub output_level: usize,
     /// Input tables: (level, id).
     pub inputs: Vec<(usize, u64)>,
-    /// The inputs can change level without being rewritten.
-    pub is_move: bool,
+    /// What becomes of the inputs.
+    pub means: Means,
+    /// It is done for the space that it gives back.
+    pub reclaims: bool,
     /// Smallest key of all inputs.
     pub smallest: Box<[u8]>,
     /// Largest key of all inputs.

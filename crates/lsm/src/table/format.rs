@@ -2,12 +2,13 @@
 
 use weir_model::varint;
 
+use crate::deadlines::Deadlines;
 use crate::entry::Seq;
 
 /// The last eight bytes of every table.
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"weirtabl");
 /// Of this format. A reader refuses others.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 /// Three sections (offset 8, length 4, CRC 4), version 4, CRC of the footer 4, magic 8.
 pub(super) const FOOTER_BYTES: usize = 3 * 16 + 4 + 4 + 8;
 /// Compression (1) and CRC (4) behind every block.
@@ -86,6 +87,8 @@ impl BlockAddress {
 pub struct TableSummary {
     /// Length of the file.
     pub bytes: u64,
+    /// Tells this table from any other: over its index, which has the checksum of every block, and its properties.
+    pub digest: u64,
     /// Number of entries: versions, not keys.
     pub entries: u64,
     /// Entries that delete.
@@ -94,6 +97,8 @@ pub struct TableSummary {
     pub expiring: u64,
     /// Bytes of keys and values as they came in.
     pub raw_bytes: u64,
+    /// Those of them that belong to entries which delete.
+    pub tombstone_bytes: u64,
     /// Key of the first entry.
     pub smallest_key: Vec<u8>,
     /// Key of the last entry.
@@ -104,10 +109,12 @@ pub struct TableSummary {
     pub largest_seq: Seq,
     /// Length of the largest block before compression: bounds the memory that reading a block may take.
     pub block_bytes_max: u64,
+    /// When the values with an expiry time are gone, in bytes of keys and values.
+    pub deadlines: Deadlines,
 }
 
 impl TableSummary {
-    /// The properties section. The length of the file is not in it: the file tells.
+    /// The properties section. Length and digest of the file are not in it: the file tells.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         for number in [
             self.entries,
@@ -117,6 +124,7 @@ impl TableSummary {
             self.smallest_seq,
             self.largest_seq,
             self.block_bytes_max,
+            self.tombstone_bytes,
         ] {
             varint::put(out, number);
         }
@@ -124,14 +132,16 @@ impl TableSummary {
             varint::put(out, key.len() as u64);
             out.extend_from_slice(key);
         }
+        self.deadlines.encode(out);
     }
 
     /// The reverse of [`TableSummary::encode`]; `None` unless exactly the whole of `bytes` is a summary.
-    pub(super) fn decode(bytes: &[u8], file_bytes: u64) -> Option<Self> {
+    pub(super) fn decode(bytes: &[u8], file_bytes: u64, digest: u64) -> Option<Self> {
         let mut rest = bytes;
         let mut number = || varint::take(&mut rest);
         let mut summary = TableSummary {
             bytes: file_bytes,
+            digest,
             entries: number()?,
             tombstones: number()?,
             expiring: number()?,
@@ -139,10 +149,12 @@ impl TableSummary {
             smallest_seq: number()?,
             largest_seq: number()?,
             block_bytes_max: number()?,
+            tombstone_bytes: number()?,
             ..TableSummary::default()
         };
         summary.smallest_key = varint::take_slice(&mut rest)?.to_vec();
         summary.largest_key = varint::take_slice(&mut rest)?.to_vec();
+        summary.deadlines = Deadlines::decode(&mut rest)?;
         rest.is_empty().then_some(summary)
     }
 }
@@ -171,6 +183,12 @@ pub(super) struct Footer {
 }
 
 impl Footer {
+    /// What tells this table from any other: the manifest has it, so that another table's file in its place is found out when
+    /// it is opened.
+    pub(super) fn digest(&self) -> u64 {
+        u64::from(self.index.crc) << 32 | u64::from(self.properties.crc)
+    }
+
     pub(super) fn encode(&self) -> [u8; FOOTER_BYTES] {
         let mut out = [0; FOOTER_BYTES];
         for (section, slot) in [self.filter, self.index, self.properties].iter().zip(out.chunks_exact_mut(16)) {

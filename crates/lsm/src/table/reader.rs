@@ -108,7 +108,7 @@ impl Table {
             }
             Ok(bytes)
         };
-        let summary = TableSummary::decode(section(footer.properties, "properties")?, len)
+        let summary = TableSummary::decode(section(footer.properties, "properties")?, len, footer.digest())
             .ok_or_else(|| corrupt(footer.properties.offset, "the properties are malformed"))?;
         let index = Index::decode(section(footer.index, "index")?, footer.filter.offset, summary.raw_bytes)
             .map_err(|message| corrupt(footer.index.offset, message))?;
@@ -249,7 +249,8 @@ impl Table {
 
     fn check<'a>(&self, address: BlockAddress, span: &'a Span) -> Result<Stored<'a>> {
         let bytes = span.get(address.offset, address.len as usize);
-        Stored::check(bytes, address.offset).map_err(|message| self.corruption(address, message))
+        let crc = self.index.crc(address.number as usize);
+        Stored::check(bytes, address.offset, crc).map_err(|message| self.corruption(address, message))
     }
 
     fn decode(&self, address: BlockAddress, stored: Stored<'_>) -> Result<Block> {

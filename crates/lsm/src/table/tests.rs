@@ -210,8 +210,8 @@ proptest! {
         key in keys(),
     ) {
         let _ = index::Index::decode(&bytes, 1 << 20, 1 << 16);
-        let _ = TableSummary::decode(&bytes, 4096);
-        let _ = span::Stored::check(&bytes, 0);
+        let _ = TableSummary::decode(&bytes, 4096, 0);
+        let _ = span::Stored::check(&bytes, 0, 0);
         if let Ok(block) = Block::from_vec(bytes) {
             let block = Arc::new(block);
             let _ = block.get(&key, 5);

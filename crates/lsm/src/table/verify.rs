@@ -9,6 +9,7 @@ use super::filter;
 use super::format::TableSummary;
 use super::reader::Table;
 use crate::cursor::{Cursor, Step};
+use crate::deadlines::Deadline;
 use crate::entry::{Entry, Kind, Seq, compare};
 
 /// Bytes read at once.
@@ -19,7 +20,7 @@ impl Table {
     /// the summary tells the truth. Opening the table has checked footer, index and filter.
     pub async fn verify(self: &Arc<Self>, class: Class) -> Result<()> {
         let mut cursor = self.cursor(CursorOptions { class, readahead_bytes: READ_BYTES, caching: Caching::Leave });
-        let mut seen = Seen::default();
+        let mut seen = Seen { expired: vec![0; self.summary().deadlines.points().len()], ..Seen::default() };
         let mut turn = Turn::new();
         let mut step = cursor.seek_first();
         loop {
@@ -31,8 +32,9 @@ impl Table {
             let bytes = entry.key.len() + entry.value.len();
             let is_led_to =
                 self.index().find(entry.key, entry.seq) == number && self.may_contain(filter::hash(entry.key));
-            let problem =
-                seen.problem_with(&entry).or((!is_led_to).then_some("index or filter do not lead to this entry"));
+            let problem = seen
+                .problem_with(&entry, self.summary().deadlines.points())
+                .or((!is_led_to).then_some("index or filter do not lead to this entry"));
             if let Some(problem) = problem {
                 return Err(self.corruption(self.block(number), format!("{problem}: key {}", entry.key.escape_ascii())));
             }
@@ -43,9 +45,12 @@ impl Table {
         }
         let summary = self.summary();
         seen.summary.bytes = summary.bytes;
+        seen.summary.digest = summary.digest;
         seen.summary.block_bytes_max = summary.block_bytes_max;
+        let agrees = seen.agrees_with(summary.deadlines.points());
         seen.summary.largest_key = seen.last_key;
-        if seen.summary != *summary {
+        seen.summary.deadlines = summary.deadlines.clone();
+        if seen.summary != *summary || !agrees {
             let message = "the properties do not agree with the entries";
             return Err(weir_io::Error::corruption(self.path(), summary.bytes, message));
         }
@@ -59,10 +64,14 @@ struct Seen {
     summary: TableSummary,
     last_key: Vec<u8>,
     last_seq: Seq,
+    /// The last time at which a value expires.
+    last_deadline: u64,
+    /// Bytes of the values for which the point in the same place is the first that covers them.
+    expired: Vec<u64>,
 }
 
 impl Seen {
-    fn problem_with(&mut self, entry: &Entry<'_>) -> Option<&'static str> {
+    fn problem_with(&mut self, entry: &Entry<'_>, deadlines: &[Deadline]) -> Option<&'static str> {
         let summary = &mut self.summary;
         if summary.entries == 0 {
             summary.smallest_key = entry.key.to_vec();
@@ -71,14 +80,33 @@ impl Seen {
             return Some("the entries do not ascend");
         }
         summary.entries += 1;
-        summary.tombstones += u64::from(entry.kind == Kind::Delete);
-        summary.expiring += u64::from(entry.expire_at_ms != 0);
-        summary.raw_bytes += (entry.key.len() + entry.value.len()) as u64;
+        let bytes = (entry.key.len() + entry.value.len()) as u64;
+        summary.raw_bytes += bytes;
+        if entry.kind == Kind::Delete {
+            summary.tombstones += 1;
+            summary.tombstone_bytes += bytes;
+        }
+        if entry.expire_at_ms != 0 {
+            summary.expiring += 1;
+            self.last_deadline = self.last_deadline.max(entry.expire_at_ms);
+            let point = deadlines.partition_point(|point| point.at_ms < entry.expire_at_ms);
+            self.expired.iter_mut().skip(point).take(1).for_each(|expired| *expired += bytes);
+        }
         summary.smallest_seq = summary.smallest_seq.min(entry.seq);
         summary.largest_seq = summary.largest_seq.max(entry.seq);
         self.last_key.clear();
         self.last_key.extend_from_slice(entry.key);
         self.last_seq = entry.seq;
         None
+    }
+
+    /// Whether what expires by each of `deadlines` is as many bytes as they say, and the last of them is the last of all.
+    fn agrees_with(&self, deadlines: &[Deadline]) -> bool {
+        let mut bytes = 0;
+        let mut each = deadlines.iter().zip(&self.expired);
+        each.all(|(point, expired)| {
+            bytes += expired;
+            point.bytes == bytes
+        }) && deadlines.last().map_or(0, |last| last.at_ms) == self.last_deadline
     }
 }

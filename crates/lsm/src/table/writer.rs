@@ -12,9 +12,10 @@ use super::format::{
     BLOCK_BYTES_MAX, Compression, FOOTER_BYTES, Footer, PADDING_SHARE, RAW_LEN_BYTES, Section, TRAILER_BYTES,
     TableOptions, TableSummary, block_crc,
 };
-use super::index::{IndexBuilder, common_prefix, separator};
+use super::index::{CutBlock, IndexBuilder, common_prefix, separator};
 use super::reader::Fresh;
 use crate::cache::TableCache;
+use crate::deadlines::Counter;
 use crate::entry::{Entry, Kind, Seq};
 
 /// Most writes under way: one that the device works on, one queued behind it.
@@ -35,20 +36,16 @@ pub struct TableWriter {
     /// The last entry added; the separator of the block just cut is only known with the next entry.
     last_key: Vec<u8>,
     last_seq: Seq,
+    /// The block that waits for its separator.
     cut: Option<CutBlock>,
     index: IndexBuilder,
     hashes: Vec<u64>,
     summary: TableSummary,
+    deadlines: Counter,
     compressor: Option<zstd::bulk::Compressor<'static>>,
     compressed: Vec<u8>,
     /// Where blocks go besides, see [`TableWriter::warming`].
     cache: Option<TableCache>,
-}
-
-/// A finished block that waits for its separator.
-struct CutBlock {
-    offset: u64,
-    len: u32,
 }
 
 impl TableWriter {
@@ -76,6 +73,7 @@ impl TableWriter {
             index: IndexBuilder::default(),
             hashes: Vec::new(),
             summary: TableSummary::default(),
+            deadlines: Counter::default(),
             compressor,
             compressed: Vec::new(),
             cache: None,
@@ -86,6 +84,13 @@ impl TableWriter {
     #[must_use]
     pub fn warming(mut self, cache: Option<TableCache>) -> Self {
         self.cache = cache;
+        self
+    }
+
+    /// Says what the wall clock shows: what is noted of times of expiry is finest there, and right without it.
+    #[must_use]
+    pub fn written_at(mut self, now_ms: u64) -> Self {
+        self.deadlines = Counter::new(now_ms);
         self
     }
 
@@ -171,9 +176,10 @@ impl TableWriter {
             self.cut_block();
         }
         if let Some(cut) = self.cut.take() {
-            self.index.add(cut.offset, cut.len, &self.last_key, 0);
+            self.index.add(cut, &self.last_key, 0);
         }
         self.summary.largest_key = std::mem::take(&mut self.last_key);
+        self.summary.deadlines = self.deadlines.finish();
         self.drain().await?;
         let mut encoded = Vec::new();
         if self.options.filter_bits_per_key > 0 {
@@ -188,7 +194,8 @@ impl TableWriter {
         // The footer ends the file, and the file ends on a page boundary.
         let footer_end = (self.out.offset + FOOTER_BYTES as u64).next_multiple_of(PAGE as u64);
         self.out.pad((footer_end - FOOTER_BYTES as u64 - self.out.offset) as usize);
-        self.out.push(&Footer { filter, index, properties }.encode());
+        let footer = Footer { filter, index, properties };
+        self.out.push(&footer.encode());
         self.out.seal();
         self.drain().await?;
         while !self.out.in_flight.is_empty() {
@@ -196,6 +203,7 @@ impl TableWriter {
         }
         self.file.sync(self.tag).await?;
         self.summary.bytes = footer_end;
+        self.summary.digest = footer.digest();
         let tail_bytes = footer_end - filter.offset / PAGE as u64 * PAGE as u64;
         Ok((self.summary, Fresh { cache: self.cache, tail_bytes }))
     }
@@ -263,7 +271,8 @@ impl TableWriter {
         let len = stored.len();
         self.out.push(stored);
         self.out.pad(padding(self.out.offset, len));
-        self.cut = Some(CutBlock { offset, len: u32::try_from(len).expect("an entry is less than 4 GiB") });
+        let len = u32::try_from(len).expect("an entry is less than 4 GiB");
+        self.cut = Some(CutBlock { offset, len, crc });
         self.block.clear();
     }
 
@@ -272,9 +281,9 @@ impl TableWriter {
         let Some(cut) = self.cut.take() else { return };
         if is_new_key {
             let mut scratch = Vec::new();
-            self.index.add(cut.offset, cut.len, separator(&self.last_key, next.key, &mut scratch), 0);
+            self.index.add(cut, separator(&self.last_key, next.key, &mut scratch), 0);
         } else {
-            self.index.add(cut.offset, cut.len, &self.last_key, self.last_seq);
+            self.index.add(cut, &self.last_key, self.last_seq);
         }
     }
 
@@ -285,9 +294,16 @@ impl TableWriter {
             summary.smallest_seq = entry.seq;
         }
         summary.entries += 1;
-        summary.tombstones += u64::from(entry.kind == Kind::Delete);
-        summary.expiring += u64::from(entry.expire_at_ms != 0);
-        summary.raw_bytes += (entry.key.len() + entry.value.len()) as u64;
+        let bytes = (entry.key.len() + entry.value.len()) as u64;
+        summary.raw_bytes += bytes;
+        if entry.kind == Kind::Delete {
+            summary.tombstones += 1;
+            summary.tombstone_bytes += bytes;
+        }
+        if entry.expire_at_ms != 0 {
+            summary.expiring += 1;
+            self.deadlines.add(entry.expire_at_ms, bytes);
+        }
         summary.smallest_seq = summary.smallest_seq.min(entry.seq);
         summary.largest_seq = summary.largest_seq.max(entry.seq);
         if is_new_key && self.options.filter_bits_per_key > 0 {

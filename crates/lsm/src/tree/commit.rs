@@ -51,6 +51,7 @@ pub fn meta_of(id: u64, epoch: u64, summary: &TableSummary) -> TableMeta {
         id,
         epoch,
         bytes: summary.bytes,
+        digest: summary.digest,
         entries: summary.entries,
         tombstones: summary.tombstones,
         expiring: summary.expiring,
@@ -58,6 +59,9 @@ pub fn meta_of(id: u64, epoch: u64, summary: &TableSummary) -> TableMeta {
         largest_seq: summary.largest_seq,
         smallest: summary.smallest_key.clone().into(),
         largest: summary.largest_key.clone().into(),
+        raw_bytes: summary.raw_bytes,
+        tombstone_bytes: summary.tombstone_bytes,
+        deadlines: summary.deadlines.clone(),
     }
 }
 

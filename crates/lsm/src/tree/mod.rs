@@ -9,11 +9,12 @@
 
 mod commit;
 mod open;
+mod space;
 mod state;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -23,6 +24,7 @@ use weir_model::{BatchRef, Change, LogIndex};
 pub use self::commit::Outputs;
 pub(crate) use self::commit::meta_of;
 pub(crate) use self::open::{fold, open_table};
+pub use self::space::Space;
 pub(crate) use self::state::{LevelCount, Running, State};
 use crate::cache::{BlockCache, CacheUsage};
 use crate::entry::{Entry, Kind, Seq};
@@ -36,7 +38,7 @@ use crate::read::view::{Sealed, View};
 use crate::snapshot::{Snapshot, Snapshots};
 use crate::stall::{Stall, stall};
 use crate::table::{Caching, CursorOptions};
-use crate::version::manifest::Manifest;
+use crate::version::manifest::{self, Manifest};
 use crate::version::{Garbage, Version};
 
 /// Where a tree lives and what it may use.
@@ -85,10 +87,14 @@ pub struct Tree {
     published: AtomicU64,
     snapshots: Arc<Snapshots>,
     pub(crate) garbage: Arc<Garbage>,
+    /// What no manifest named at the opening.
+    unnamed: Mutex<Vec<PathBuf>>,
     state: Mutex<State>,
     manifest: futures_util::lock::Mutex<Manifest>,
     /// Somebody waits for the tree to take its shape: compactions do not wait for more to compact.
     eager: AtomicBool,
+    /// Index in [`Urgency::ALL`].
+    urgency: AtomicU8,
 }
 
 impl Tree {
@@ -236,7 +242,11 @@ impl Tree {
         let mut next = View::clone(&view);
         let memtable = std::mem::replace(
             &mut next.memtable,
-            Memtable::booked_to(Arc::clone(&self.env.memory), self.options.write_buffer_bytes),
+            Memtable::booked_to(
+                Arc::clone(&self.env.memory),
+                self.options.write_buffer_bytes,
+                self.env.clock.unix_ms(),
+            ),
         );
         let sealed_at = self.env.clock.now();
         state.sealed_at = [Some(sealed_at), state.sealed_at[0]];
@@ -261,7 +271,14 @@ impl Tree {
 
     pub(crate) fn picture<'a>(&self, version: &'a Version, claims: &'a Claims, state: &State) -> Picture<'a> {
         let levels = std::array::from_fn(|level| version.level(level).iter().map(|table| &table.meta).collect());
-        Picture { levels, claims, is_filling: self.knobs().l0_gathers && self.is_filling(state) }
+        Picture {
+            levels,
+            claims,
+            is_filling: self.knobs().l0_gathers && self.is_filling(state),
+            now_ms: self.env.clock.unix_ms(),
+            horizon: self.horizons().into_iter().min().unwrap_or(0),
+            urgency: self.urgency(),
+        }
     }
 
     /// Whether memtables keep filling up, and nobody waits for the tree to come to rest.
@@ -294,6 +311,22 @@ impl Tree {
     /// The tables of the present version.
     pub fn version(&self) -> Arc<Version> {
         Arc::clone(&self.view.load().version)
+    }
+
+    /// Removes the files that no manifest named at the opening: outputs of jobs that a crash ended. For the time when the log has been
+    /// found whole: before that an older copy of the manifest may be why nothing names them.
+    ///
+    /// # Errors
+    /// What cannot be removed is garbage, for [`Tree::tidy`] to try again.
+    pub async fn discard_unnamed(&self) -> Result<()> {
+        self.unnamed.lock().drain(..).for_each(|path| self.garbage.add(path));
+        self.tidy().await
+    }
+
+    /// The manifest in force.
+    pub async fn manifest_path(&self) -> PathBuf {
+        let number = self.manifest.lock().await.number();
+        self.env.dir.join(manifest::file_name(number))
     }
 
     /// Whether [`Tree::tidy`] has something to do.

@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
 
 use arc_swap::ArcSwap;
 use futures_util::future::try_join_all;
 use parking_lot::Mutex;
 use weir_io::{Class, Error, ErrorKind, Result};
 
+use super::commit::meta_of;
 use super::state::State;
 use super::{Env, Tree};
 use crate::knobs::{Knobs, TreeKnobs};
@@ -24,20 +25,21 @@ use crate::version::{Edit, Garbage, LEVELS, TableFile, TableMeta, Version};
 const OPEN_AT_ONCE: usize = 8;
 
 impl Tree {
-    /// Opens the tree in `env.dir`, or creates it. Afterwards the caller replays its log from [`Tree::persisted`] + 1 on.
+    /// Opens the tree in `env.dir`, or creates it. Afterwards the caller replays its log from [`Tree::persisted`] + 1 on. Files that nothing
+    /// names stay until [`Tree::discard_unnamed`].
     ///
     /// # Errors
     /// `Invalid` settings ([`TreeOptions::check`]). Corruption names file and offset; a table that the manifest names and the directory lacks is corruption too.
     pub async fn open(env: Env, options: TreeOptions) -> Result<Arc<Tree>> {
         options.check().map_err(|wrong| Error::new(ErrorKind::Invalid, "open the tree in", &env.dir, wrong))?;
         let tag = env.tag(Class::Maintenance);
-        env.fs.create_dir_all(&env.dir, tag).await?;
         let recovered = Manifest::recover(&env.fs, &env.dir, tag).await?;
-        if recovered.is_none()
-            && let Some(parent) = env.dir.parent()
-        {
-            // The directory's name is durable before anything in it is: where there is a manifest, it was so long ago.
-            env.fs.sync_dir(parent, tag).await?;
+        if recovered.is_none() {
+            env.fs.create_dir_all(&env.dir, tag).await?;
+            if let Some(parent) = env.dir.parent() {
+                // The directory's name is durable before anything in it is: where there is a manifest, it was so long ago.
+                env.fs.sync_dir(parent, tag).await?;
+            }
         }
         let folded = match &recovered {
             Some(recovered) => {
@@ -66,11 +68,12 @@ impl Tree {
         let mut live: BTreeSet<String> = folded.tables.keys().map(|&id| TableMeta::file_name(id)).collect();
         live.extend(recovered.as_ref().map(|recovered| manifest::file_name(recovered.number)));
         let mut next_file = folded.next_file.max(1);
+        let mut unnamed = Vec::new();
         for entry in names.iter().filter(|entry| !entry.is_dir) {
             if let Some(number) = file_number(&entry.name) {
                 next_file = next_file.max(number + 1);
                 if !live.contains(&entry.name) {
-                    garbage.add(env.dir.join(&entry.name));
+                    unnamed.push(env.dir.join(&entry.name));
                 }
             }
         }
@@ -98,7 +101,8 @@ impl Tree {
             counted: None,
             doubtful: Vec::new(),
         };
-        let memtable = Memtable::booked_to(Arc::clone(&env.memory), options.write_buffer_bytes);
+        let now_ms = env.clock.unix_ms();
+        let memtable = Memtable::booked_to(Arc::clone(&env.memory), options.write_buffer_bytes, now_ms);
         let view = View { memtable, sealed: Vec::new(), version: Arc::new(version) };
         let tree = Arc::new(Tree {
             env,
@@ -109,11 +113,12 @@ impl Tree {
             published: AtomicU64::new(last_seq),
             snapshots: Arc::default(),
             garbage,
+            unnamed: Mutex::new(unnamed),
             state: Mutex::new(state),
             manifest: futures_util::lock::Mutex::new(manifest),
             eager: AtomicBool::new(false),
+            urgency: AtomicU8::new(0),
         });
-        tree.tidy().await?;
         Ok(tree)
     }
 }
@@ -187,6 +192,16 @@ async fn open_tables(env: &Env, folded: &Folded, garbage: &Arc<Garbage>) -> Resu
     Ok(opened)
 }
 
+/// Why `table` is not the one that `meta` describes, if it is not: another tree's, or another of this one's.
+fn stranger(meta: &TableMeta, table: &Table) -> Option<String> {
+    let found = meta_of(meta.id, meta.epoch, table.summary());
+    if found.bytes != meta.bytes {
+        return Some(format!("the file has {} bytes, the manifest says {}", found.bytes, meta.bytes));
+    }
+    (found != *meta)
+        .then(|| "a sound table, but not the one that the manifest names: another file is in its place".into())
+}
+
 /// Opens the table that `meta` describes; what is read for that has the cause `class`. `fresh`: see [`Table::open_fresh`].
 pub(crate) async fn open_table(
     env: &Env,
@@ -203,8 +218,7 @@ pub(crate) async fn open_table(
         }
         other => other?,
     };
-    if table.summary().bytes != meta.bytes {
-        let message = format!("the file has {} bytes, the manifest says {}", table.summary().bytes, meta.bytes);
+    if let Some(message) = stranger(meta, &table) {
         return Err(Error::corruption(&path, 0, message));
     }
     Ok(TableFile::new(meta.clone(), table, path, Arc::clone(garbage)))

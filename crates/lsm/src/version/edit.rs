@@ -95,20 +95,35 @@ fn take_level(rest: &mut &[u8]) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::deadlines::{Counter, Deadlines};
     use proptest::prelude::*;
 
+    fn deadlines() -> impl Strategy<Value = Deadlines> {
+        proptest::collection::vec((1_u64.., 0_u64..1 << 50), 0..30).prop_map(|values| {
+            let mut counter = Counter::new(1 << 40);
+            values.iter().for_each(|&(at_ms, bytes)| counter.add(at_ms, bytes));
+            counter.finish()
+        })
+    }
+
     fn meta() -> impl Strategy<Value = TableMeta> {
-        (any::<[u64; 8]>(), any::<[Vec<u8>; 2]>()).prop_map(|(n, [smallest, largest])| TableMeta {
-            id: n[0],
-            epoch: n[1],
-            bytes: n[2],
-            entries: n[3],
-            tombstones: n[4],
-            expiring: n[5],
-            smallest_seq: n[6],
-            largest_seq: n[7],
-            smallest: smallest.into(),
-            largest: largest.into(),
+        (any::<[u64; 11]>(), any::<[Vec<u8>; 2]>(), deadlines()).prop_map(|(n, [smallest, largest], deadlines)| {
+            TableMeta {
+                id: n[0],
+                epoch: n[1],
+                bytes: n[2],
+                entries: n[3],
+                tombstones: n[4],
+                expiring: n[5],
+                smallest_seq: n[6],
+                largest_seq: n[7],
+                digest: n[10],
+                smallest: smallest.into(),
+                largest: largest.into(),
+                raw_bytes: n[8],
+                tombstone_bytes: n[9],
+                deadlines,
+            }
         })
     }
 

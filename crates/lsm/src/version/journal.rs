@@ -31,7 +31,7 @@ pub trait Entry: Sized {
     fn decode(bytes: &[u8]) -> Result<Self, usize>;
 }
 
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 const FILE_HEADER_BYTES: usize = 16;
 const RECORD_HEADER_BYTES: usize = 16;
 const CURRENT: &str = "CURRENT";
@@ -41,6 +41,12 @@ const ROLL_BYTES: u64 = 4 << 20;
 /// The name of file `number`.
 pub fn file_name<E: Entry>(number: u64) -> String {
     format!("{}{number:06}", E::PREFIX)
+}
+
+/// The number in the name of a journal; `None` for other files.
+pub fn file_number<E: Entry>(name: &str) -> Option<u64> {
+    let number = name.strip_prefix(E::PREFIX)?.parse().ok()?;
+    (name == file_name::<E>(number)).then_some(number)
 }
 
 /// What recovery found.
@@ -69,6 +75,9 @@ pub struct Journal<E> {
 
 impl<E: Entry> Journal<E> {
     /// Reads what `CURRENT` of `dir` names; `None` if there is no `CURRENT`.
+    ///
+    /// # Errors
+    /// `Corruption`, with file and offset, also where the file that `CURRENT` names is missing; I/O.
     pub async fn recover(fs: &Arc<dyn Fs>, dir: &Path, tag: Tag) -> Result<Option<Recovered<E>>> {
         let current = dir.join(CURRENT);
         let bytes = match read_file(fs, &current, tag).await {
@@ -79,7 +88,10 @@ impl<E: Entry> Journal<E> {
         let number = decode_current::<E>(&bytes)
             .ok_or_else(|| Error::corruption(&current, 0, "not the name of a file with its checksum"))?;
         let path = dir.join(file_name::<E>(number));
-        let bytes = read_file(fs, &path, tag).await?;
+        let bytes = read_file(fs, &path, tag).await.map_err(|error| match error.kind() {
+            ErrorKind::NotFound => Error::corruption(&path, 0, "missing, yet CURRENT names it"),
+            _ => error,
+        })?;
         let (edits, torn_at) =
             decode(&bytes).map_err(|broken| Error::corruption(&path, broken.offset, broken.message))?;
         Ok(Some(Recovered { number, edits, torn_at }))
@@ -182,6 +194,18 @@ impl<E: Entry> Journal<E> {
         self.records += 1;
         Ok(())
     }
+}
+
+/// Makes journal `number` of `dir`, which is complete and durable, the current one: for repairs.
+///
+/// # Errors
+/// I/O. `CURRENT` is as it was, or names the journal.
+pub async fn point_at<E: Entry>(fs: &Arc<dyn Fs>, dir: &Path, tag: Tag, number: u64) -> Result<()> {
+    let temporary = dir.join("CURRENT.tmp");
+    remove_if_there(fs, &temporary, tag).await?;
+    write_file(fs, &temporary, AlignedBuf::copy_of(encode_current::<E>(number).as_bytes()), tag).await?;
+    fs.rename(&temporary, &dir.join(CURRENT), tag).await?;
+    fs.sync_dir(dir, tag).await
 }
 
 async fn read_file(fs: &Arc<dyn Fs>, path: &Path, tag: Tag) -> Result<AlignedBuf> {

@@ -2,6 +2,7 @@
 
 use weir_model::varint;
 
+use crate::deadlines::Deadlines;
 use crate::entry::Seq;
 
 /// Facts of one table. Written to the manifest; see `docs/format/manifest.md`.
@@ -14,6 +15,8 @@ pub struct TableMeta {
     pub epoch: u64,
     /// Length of the file in bytes.
     pub bytes: u64,
+    /// What tells this table from any other: [`crate::table::TableSummary::digest`].
+    pub digest: u64,
     /// Number of entries, tombstones included.
     pub entries: u64,
     /// Number of tombstones.
@@ -28,6 +31,12 @@ pub struct TableMeta {
     pub smallest: Box<[u8]>,
     /// Largest key inside.
     pub largest: Box<[u8]>,
+    /// Bytes of keys and values, before compression and without what the format adds.
+    pub raw_bytes: u64,
+    /// Those of them that belong to tombstones.
+    pub tombstone_bytes: u64,
+    /// When its values expire, in bytes of keys and values.
+    pub deadlines: Deadlines,
 }
 
 impl TableMeta {
@@ -41,16 +50,40 @@ impl TableMeta {
         &*self.smallest <= hi && lo <= &*self.largest
     }
 
+    /// Bytes of the file for `raw` bytes of keys and values: each has its share of what the format adds and compression saves.
+    pub fn file_bytes(&self, raw: u64) -> u64 {
+        let share = u128::from(self.bytes) * u128::from(raw) / u128::from(self.raw_bytes.max(1));
+        u64::try_from(share).unwrap_or(u64::MAX).min(self.bytes)
+    }
+
+    /// Bytes of the file that belong to values which have surely expired at `now_ms`, by the wall clock.
+    pub fn expired_bytes(&self, now_ms: u64) -> u64 {
+        self.file_bytes(self.deadlines.expired_bytes(now_ms))
+    }
+
+    /// Bytes of the file without expired values and tombstones. What a newer table overwrites or deletes counts.
+    pub fn present_bytes(&self, now_ms: u64) -> u64 {
+        self.bytes - self.file_bytes(self.deadlines.expired_bytes(now_ms).saturating_add(self.tombstone_bytes))
+    }
+
+    /// Whether nothing in it is alive at `now_ms`, whatever reads it: there are only tombstones and values that have expired.
+    pub fn is_dead(&self, now_ms: u64) -> bool {
+        self.tombstones.saturating_add(self.expiring) >= self.entries && self.deadlines.all_expired(now_ms)
+    }
+
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         let numbers = [
             self.id,
             self.epoch,
             self.bytes,
+            self.digest,
             self.entries,
             self.tombstones,
             self.expiring,
             self.smallest_seq,
             self.largest_seq,
+            self.raw_bytes,
+            self.tombstone_bytes,
         ];
         for number in numbers {
             varint::put(out, number);
@@ -59,6 +92,7 @@ impl TableMeta {
             varint::put(out, key.len() as u64);
             out.extend_from_slice(key);
         }
+        self.deadlines.encode(out);
     }
 
     pub(super) fn decode(bytes: &mut &[u8]) -> Option<Self> {
@@ -67,13 +101,17 @@ impl TableMeta {
             id: number()?,
             epoch: number()?,
             bytes: number()?,
+            digest: number()?,
             entries: number()?,
             tombstones: number()?,
             expiring: number()?,
             smallest_seq: number()?,
             largest_seq: number()?,
+            raw_bytes: number()?,
+            tombstone_bytes: number()?,
             smallest: varint::take_slice(bytes)?.into(),
             largest: varint::take_slice(bytes)?.into(),
+            deadlines: Deadlines::decode(bytes)?,
         })
     }
 }

@@ -49,6 +49,14 @@ impl Version {
         tables.get(index).filter(|table| &*table.meta.smallest <= key)
     }
 
+    /// The tables of `level` (1 or deeper) whose ranges share a key with `lo..=hi`.
+    pub fn overlapping(&self, level: usize, lo: &[u8], hi: &[u8]) -> &[Arc<TableFile>] {
+        let tables = &self.levels[level];
+        let begin = tables.partition_point(|table| &*table.meta.largest < lo);
+        let end = tables.partition_point(|table| &*table.meta.smallest <= hi);
+        tables.get(begin..end).unwrap_or_default()
+    }
+
     /// The version after `edit`. `opened` holds the tables that the edit adds (or moves).
     ///
     /// # Errors
@@ -131,6 +139,7 @@ mod tests {
             id,
             epoch,
             bytes: 1,
+            digest: 0,
             entries: 1,
             tombstones: 0,
             expiring: 0,
@@ -138,6 +147,9 @@ mod tests {
             largest_seq: 1,
             smallest: b"a".as_slice().into(),
             largest: b"z".as_slice().into(),
+            raw_bytes: 1,
+            tombstone_bytes: 0,
+            deadlines: crate::deadlines::Deadlines::default(),
         }
     }
 

@@ -39,6 +39,13 @@ pub fn is_file_name(name: &str) -> bool {
             || name.strip_suffix(".sst").is_some_and(digits))
 }
 
+/// Whether `name` is that of a partition's directory inside a backup.
+pub fn is_partition_name(name: &str) -> bool {
+    name.strip_prefix("partition-")
+        .and_then(|number| number.parse().ok())
+        .is_some_and(|index| partition_name(index) == name)
+}
+
 /// The directory of partition `index` inside a backup.
 pub fn partition_name(index: usize) -> String {
     format!("partition-{index:03}")

@@ -2,12 +2,14 @@
 //!
 //! - Each partition is copied as it was at one moment: its memtable is flushed, the tables of that moment are held and copied. A
 //!   hold keeps files, not writers: the tenant serves meanwhile, and compactions go on.
+//! - A backup claims its directory ([`place`]): of several into one place, one goes on.
 //! - The manifest is written last. A backup without one was broken off.
-//! - A restore copies under partition numbers that are reserved but belong to nobody; one edit of the catalogue then makes them a
-//!   tenant. What a crash leaves before that is removed at the next start, like anything the catalogue does not name.
+//! - A restore copies under partition numbers that are reserved and condemned; one edit of the catalogue then makes them a tenant's. What a
+//!   crash leaves before that is removed at the next start, like anything that the catalogue has condemned.
 
 mod copy;
 mod manifest;
+mod place;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,10 +20,13 @@ use weir_model::{TenantId, TenantName};
 
 use self::copy::{content, copy};
 use self::manifest::{BackupFile, BackupManifest, partition_name};
+use self::place::Place;
 use crate::carried::carried;
 use crate::catalogue::{CatalogueEdit, Listing};
 use crate::layout;
 use crate::node::{Node, commit};
+use crate::partition::Partition;
+use crate::partition::anchor::{self, AnchorClaim};
 use crate::shared::NodeShared;
 use crate::tenant::{StoredSecret, Tenant};
 
@@ -52,27 +57,28 @@ impl BackupReport {
 
 impl Node {
     /// Copies the tenant called `name` into the directory `to`, which is new or empty, while it is served. Everything acknowledged before
-    /// this was called is in it; each partition is as it was at one moment.
+    /// this was called is in it; each partition is as it was at one moment. The directory is this backup's alone while it is made, and what
+    /// it holds in the end has been looked at when this returns: names and lengths, not yet the checksums ([`verify`]).
     ///
     /// # Errors
-    /// `NotFound`; `Invalid` if `to` is no directory for a backup; I/O; `Closed` if the tenant was dropped or emptied meanwhile. What
-    /// was written before an error stays, without a manifest.
+    /// `NotFound`; `Invalid` if `to` is no directory for a backup; `AlreadyExists` if something is in it; `Locked` if another backup into
+    /// it is being made; I/O; `Closed` if the tenant was dropped or emptied meanwhile. What was written before an error is removed. A crash
+    /// leaves it, without a manifest.
     pub async fn backup(&self, name: &TenantName, to: &Path) -> Result<BackupReport> {
         let tenant = self.tenant(name).ok_or_else(|| unknown(name))?;
         let (shared, to) = (Arc::clone(self.shared()), to.to_path_buf());
         carried(&Arc::clone(&shared.workers), async move {
-            check_target(&shared, &to).await?;
-            let mut partitions = Vec::new();
-            for index in 0..tenant.partitions().len() {
-                partitions.push(back_up_partition(&shared, &tenant, index, &to).await?);
+            let place = Place::claim(&shared.own_fs, &shared.config.dir, &to).await?;
+            match fill(&shared, &tenant, place.dir()).await {
+                Ok(report) => {
+                    place.finish().await;
+                    Ok(report)
+                }
+                Err(error) => {
+                    place.clear().await;
+                    Err(error)
+                }
             }
-            let numbers = tenant.partitions().iter().map(|home| home.owner().partition).collect();
-            let mut settings = (*tenant.settings()).clone();
-            settings.secret = None;
-            let manifest = BackupManifest { tenant: tenant.listing(numbers, settings), partitions };
-            shared.own_fs.sync_dir(&to, layout::TAG).await?;
-            Journal::create(&shared.own_fs, &to, layout::TAG, 1, &manifest).await?;
-            Ok(BackupReport::of(&manifest))
         })
         .await
     }
@@ -81,10 +87,12 @@ impl Node {
     /// durable, when this returns; before that it is not there at all.
     ///
     /// # Errors
-    /// `AlreadyExists`; `Corruption` if the backup is damaged, with the file; `NotFound` if it is none; I/O.
+    /// `AlreadyExists`; `Corruption` if the backup is damaged, with the file; `NotFound` if it is none; `Invalid` if `from` is no absolute
+    /// path; I/O.
     pub async fn restore(&self, from: &Path, name: TenantName, secret: Option<StoredSecret>) -> Result<Arc<Tenant>> {
         let (shared, tenants, from) = (Arc::clone(self.shared()), Arc::clone(self.all_tenants()), from.to_path_buf());
         carried(&Arc::clone(&shared.workers), async move {
+            let from = place::real(&shared.own_fs, &from).await?;
             let manifest = read(&shared.own_fs, &from).await?;
             let taken =
                 || Error::new(ErrorKind::AlreadyExists, "restore", name.as_str(), "there is a tenant of that name");
@@ -108,8 +116,8 @@ impl Node {
                 }
                 let edit =
                     CatalogueEdit { put: vec![listing.clone()], used: numbers.clone(), ..CatalogueEdit::default() };
-                commit(&shared, &mut catalogue, edit).await?;
-                let tenant = Tenant::new(&shared, listing);
+                commit(&mut catalogue, edit).await?;
+                let tenant = Tenant::new(&shared, listing, &numbers.iter().copied().collect());
                 tenants.write().insert(Arc::clone(&tenant));
                 Ok(tenant)
             };
@@ -120,7 +128,10 @@ impl Node {
             }
             if outcome.is_err() {
                 shared.ledger.forget(id.0);
-                shared.remove_partitions(numbers);
+                // Not while a crash might find the tenant there after all; then they are removed at the next opening, or not.
+                if shared.catalogue.lock().await.settle().await.is_ok() {
+                    shared.remove_partitions(numbers);
+                }
             }
             outcome
         })
@@ -150,8 +161,13 @@ pub async fn verify(fs: &Arc<dyn Fs>, dir: &Path) -> Result<BackupReport> {
 
 async fn read(fs: &Arc<dyn Fs>, dir: &Path) -> Result<BackupManifest> {
     let found = Journal::<BackupManifest>::recover(fs, dir, layout::TAG).await?;
-    let none = || Error::new(ErrorKind::NotFound, "read", dir, "there is no finished backup here (no CURRENT)");
-    let found = found.ok_or_else(none)?;
+    let Some(found) = found else {
+        let message = match place::is_claimed(fs, dir).await? {
+            true => "there is no finished backup here (no CURRENT): one is being made, or was broken off",
+            false => "there is no finished backup here (no CURRENT)",
+        };
+        return Err(Error::new(ErrorKind::NotFound, "read", dir, message));
+    };
     let [manifest] = <[BackupManifest; 1]>::try_from(found.edits).map_err(|edits| {
         Error::corruption(dir, 0, format!("its manifest has {} records instead of one", edits.len()))
     })?;
@@ -169,54 +185,96 @@ fn compare(path: &Path, file: &BackupFile, found: copy::Content) -> Result<()> {
     Err(Error::corruption(path, 0, message))
 }
 
-/// Makes the directory of a backup; it must be empty, and outside of the data.
-async fn check_target(shared: &NodeShared, to: &Path) -> Result<()> {
-    let invalid = |message: &str| Error::new(ErrorKind::Invalid, "back up to", to, message);
-    if !to.is_absolute() || to.components().any(|part| part == std::path::Component::ParentDir) {
-        return Err(invalid("an absolute path without `..` is needed"));
+/// Writes the backup of `tenant` into the directory `to`, which is claimed.
+async fn fill(shared: &NodeShared, tenant: &Tenant, to: &Path) -> Result<BackupReport> {
+    let mut partitions = Vec::new();
+    for index in 0..tenant.partitions().len() {
+        partitions.push(back_up_partition(shared, tenant, index, to).await?);
     }
-    let data = std::path::absolute(&shared.config.dir).unwrap_or_else(|_| shared.config.dir.clone());
-    if to.starts_with(&data) {
-        return Err(invalid("that is inside the data directory, where the server removes what it does not know"));
+    let numbers = tenant.partitions().iter().map(|home| home.owner().partition).collect();
+    let mut settings = (*tenant.settings()).clone();
+    settings.secret = None;
+    let manifest = BackupManifest { tenant: tenant.listing(numbers, settings), partitions };
+    shared.own_fs.sync_dir(to, layout::TAG).await?;
+    Journal::create(&shared.own_fs, to, layout::TAG, place::MANIFEST, &manifest).await?;
+    look_back(&shared.own_fs, to, &manifest).await?;
+    Ok(BackupReport::of(&manifest))
+}
+
+/// Whether a restore would find in `dir` what `manifest` names: nobody is told of a backup that is not there.
+async fn look_back(fs: &Arc<dyn Fs>, dir: &Path, manifest: &BackupManifest) -> Result<()> {
+    if read(fs, dir).await? != *manifest {
+        return Err(Error::corruption(
+            dir,
+            0,
+            "the backup's manifest is not the one that was written: something else writes there",
+        ));
     }
-    layout::create_dir(&shared.own_fs, to).await?;
-    match shared.own_fs.list(to, layout::TAG).await?.is_empty() {
-        true => Ok(()),
-        false => Err(invalid("it is not empty: choose a new directory for each backup")),
+    for (index, files) in manifest.partitions.iter().enumerate() {
+        let part = dir.join(partition_name(index));
+        let there = fs.list(&part, layout::TAG).await?;
+        for file in files {
+            let found = there.iter().find(|entry| entry.name == file.name).map(|entry| entry.len);
+            if found != Some(file.content.bytes) {
+                let found = found.map_or("missing".to_owned(), |bytes| format!("{bytes} bytes long"));
+                let message =
+                    format!("{found} after {} bytes were written: something else writes there", file.content.bytes);
+                return Err(Error::corruption(part.join(&file.name), 0, message));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Copies a partition into its directory below `to`. One that falls asleep meanwhile is woken and copied anew.
+async fn back_up_partition(shared: &NodeShared, tenant: &Tenant, index: usize, to: &Path) -> Result<Vec<BackupFile>> {
+    let home = &tenant.partitions()[index];
+    let (number, part) = (home.owner().partition, to.join(partition_name(index)));
+    let mut attempts = 0;
+    loop {
+        attempts += 1;
+        let partition = home.partition().await?;
+        match copy_partition(shared, &partition, &part).await {
+            Ok(files) => {
+                tracing::debug!(tenant = %tenant.name(), index, files = files.len(), "backed up a partition");
+                return Ok(files);
+            }
+            // Closed: nothing could be flushed. Not found: it was opened again, and merged what was being copied.
+            Err(error) if ![ErrorKind::Closed, ErrorKind::NotFound].contains(&error.kind()) || home.has(&partition) => {
+                return Err(error);
+            }
+            Err(error) if attempts == ATTEMPTS_MAX || home.owner().partition != number => {
+                let message = format!("it was emptied, dropped or put to sleep meanwhile ({error}): try again");
+                return Err(Error::new(ErrorKind::Closed, "back up", tenant.name().as_str(), message));
+            }
+            Err(error) => {
+                tracing::debug!(tenant = %tenant.name(), index, %error, "a partition fell asleep while it was backed up");
+                clear_dir(&shared.own_fs, &part).await?;
+            }
+        }
     }
 }
 
-async fn back_up_partition(shared: &NodeShared, tenant: &Tenant, index: usize, to: &Path) -> Result<Vec<BackupFile>> {
-    let home = &tenant.partitions()[index];
-    let partition = home.partition().await?;
+/// How often a partition is copied anew that falls asleep, and wakes, while it is copied.
+const ATTEMPTS_MAX: u32 = 10;
+
+async fn copy_partition(shared: &NodeShared, partition: &Arc<Partition>, part: &Path) -> Result<Vec<BackupFile>> {
     let held = partition.flush_and_hold().await?;
     let (fs, tag) = (held.fs(), held.tag());
-    let part = to.join(partition_name(index));
-    fs.create_dir_all(&part, tag).await?;
+    fs.create_dir_all(part, tag).await?;
     let mut files = Vec::new();
     for name in held.tables() {
-        let copied = copy(fs, &held.dir().join(&name), &part.join(&name), tag).await;
-        // The partition was closed: a hold does not outlive that.
-        let gone = |error: Error| match error.kind() {
-            ErrorKind::NotFound if !home.has(&partition) => Error::new(
-                ErrorKind::Closed,
-                "back up",
-                tenant.name().as_str(),
-                "it was emptied, dropped or put to sleep meanwhile: try again",
-            ),
-            _ => error,
-        };
-        files.push(BackupFile { name, content: copied.map_err(gone)? });
+        let content = copy(fs, &held.dir().join(&name), &part.join(&name), tag).await?;
+        files.push(BackupFile { name, content });
     }
-    held.write_manifest(&part).await?;
-    for entry in fs.list(&part, tag).await? {
+    held.write_manifest(part).await?;
+    for entry in fs.list(part, tag).await? {
         if !entry.name.ends_with(".sst") {
             let content = content(fs, &part.join(&entry.name), tag).await?;
             files.push(BackupFile { name: entry.name, content });
         }
     }
-    fs.sync_dir(&part, tag).await?;
-    tracing::debug!(tenant = %tenant.name(), index, files = files.len(), "backed up a partition");
+    fs.sync_dir(part, tag).await?;
     drop(held);
     if let Err(error) = partition.tree().tidy().await {
         // The partition's own tick tries again.
@@ -225,7 +283,20 @@ async fn back_up_partition(shared: &NodeShared, tenant: &Tenant, index: usize, t
     Ok(files)
 }
 
-/// Numbers for a tenant and `count` partitions, durably taken: whatever happens, nobody else gets them.
+/// Removes every file of a directory that this backup has made.
+async fn clear_dir(fs: &Arc<dyn Fs>, part: &Path) -> Result<()> {
+    let entries = match fs.list(part, layout::TAG).await {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
+        fs.remove(&part.join(entry.name), layout::TAG).await?;
+    }
+    Ok(())
+}
+
+/// Numbers for a tenant and `count` partitions, durably taken: whatever happens, nobody else gets them. The partitions are condemned until a
+/// tenant has them.
 async fn reserve(shared: &NodeShared, count: usize) -> Result<(TenantId, Vec<u32>)> {
     let mut catalogue = shared.catalogue.lock().await;
     let (id, first) = (catalogue.listings().next_tenant, catalogue.listings().next_partition);
@@ -233,9 +304,11 @@ async fn reserve(shared: &NodeShared, count: usize) -> Result<(TenantId, Vec<u32
     let (next_tenant, next_partition) = id.checked_add(1).zip(next).ok_or_else(|| {
         Error::new(ErrorKind::Invalid, "restore", "the tenant", "four billion numbers have been used up")
     })?;
+    let numbers: Vec<u32> = (first..next_partition).collect();
     let (next_tenant, next_partition) = (Some(next_tenant), Some(next_partition));
-    commit(shared, &mut catalogue, CatalogueEdit { next_tenant, next_partition, ..CatalogueEdit::default() }).await?;
-    Ok((TenantId(id), (first..first + count as u32).collect()))
+    let edit = CatalogueEdit { next_tenant, next_partition, condemned: numbers.clone(), ..CatalogueEdit::default() };
+    commit(&mut catalogue, edit).await?;
+    Ok((TenantId(id), numbers))
 }
 
 async fn restore_partition(shared: &NodeShared, from: &Path, files: &[BackupFile], owner: Owner) -> Result<()> {
@@ -249,7 +322,9 @@ async fn restore_partition(shared: &NodeShared, from: &Path, files: &[BackupFile
         compare(&source, file, copy(&fs, &source, &target, tag).await?)?;
     }
     fs.sync_dir(&tree, tag).await?;
-    fs.sync_dir(&own, tag).await
+    fs.sync_dir(&own, tag).await?;
+    // It says nothing yet of the tables: the manifest that names them is the only one that there ever was.
+    anchor::create(&fs, &own, owner, shared.identity(), AnchorClaim::default()).await.map(drop)
 }
 
 fn unknown(name: &TenantName) -> Error {

@@ -5,13 +5,19 @@ use weir_model::{TenantId, TenantName, varint};
 
 use weir_admission::{OnLimit, UnitLimits};
 
+use super::stamp::Stamp;
 use crate::tenant::{PARTITIONS_MAX, SECRET_BYTES_MAX, StoredSecret, TenantSettings};
 
 const NEXT_TENANT: u8 = 1;
 const NEXT_PARTITION: u8 = 2;
 const PUT: u8 = 3;
-const REMOVE: u8 = 4;
+const DROP: u8 = 4;
 const USED: u8 = 5;
+const STAMP: u8 = 6;
+const CONFIRMED: u8 = 7;
+const IDENTITY: u8 = 8;
+const CONDEMNED: u8 = 9;
+const REMOVED: u8 = 10;
 
 /// A tenant as the catalogue has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +35,12 @@ pub struct Listing {
 /// Changes of the catalogue that become durable together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CatalogueEdit {
+    /// Which edit this is.
+    pub stamp: Stamp,
+    /// In the first copy: the last edit that was durable in the mirror when this one was written. `None` in the mirror.
+    pub confirmed: Option<Stamp>,
+    /// Drawn when the directory was made; the first edit of a file repeats it.
+    pub identity: Option<u64>,
     /// First tenant number never used.
     pub next_tenant: Option<u32>,
     /// First partition number never used.
@@ -36,9 +48,13 @@ pub struct CatalogueEdit {
     /// Tenants that are new or changed.
     pub put: Vec<Listing>,
     /// Tenants that are gone.
-    pub removed: Vec<TenantId>,
+    pub dropped: Vec<TenantId>,
     /// Partitions that have their files from now on: where those are missing, they are lost.
     pub used: Vec<u32>,
+    /// Partitions whose directories are to be removed, if they are there. What tenants give up is condemned without being listed here.
+    pub condemned: Vec<u32>,
+    /// Condemned partitions whose directories are gone for good.
+    pub removed: Vec<u32>,
 }
 
 impl Entry for CatalogueEdit {
@@ -47,22 +63,27 @@ impl Entry for CatalogueEdit {
 
     fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
-        let mut number = |tag: u8, value: Option<u32>| {
-            if let Some(value) = value {
-                out.push(tag);
-                varint::put(&mut out, value.into());
-            }
+        put_stamp(&mut out, STAMP, self.stamp);
+        if let Some(confirmed) = self.confirmed {
+            put_stamp(&mut out, CONFIRMED, confirmed);
+        }
+        if let Some(identity) = self.identity {
+            out.push(IDENTITY);
+            out.extend_from_slice(&identity.to_le_bytes());
+        }
+        let mut number = |tag: u8, value: u32| {
+            out.push(tag);
+            varint::put(&mut out, value.into());
         };
-        number(NEXT_TENANT, self.next_tenant);
-        number(NEXT_PARTITION, self.next_partition);
-        self.removed.iter().for_each(|id| number(REMOVE, Some(id.0)));
+        self.next_tenant.iter().for_each(|&value| number(NEXT_TENANT, value));
+        self.next_partition.iter().for_each(|&value| number(NEXT_PARTITION, value));
+        self.dropped.iter().for_each(|id| number(DROP, id.0));
+        self.used.iter().for_each(|&partition| number(USED, partition));
+        self.condemned.iter().for_each(|&partition| number(CONDEMNED, partition));
+        self.removed.iter().for_each(|&partition| number(REMOVED, partition));
         for listing in &self.put {
             out.push(PUT);
             put_listing(&mut out, listing);
-        }
-        for &partition in &self.used {
-            out.push(USED);
-            varint::put(&mut out, partition.into());
         }
         out
     }
@@ -70,6 +91,7 @@ impl Entry for CatalogueEdit {
     fn decode(bytes: &[u8]) -> Result<Self, usize> {
         let mut rest = bytes;
         let mut edit = Self::default();
+        let mut stamp = None;
         while let Some((&tag, after)) = rest.split_first() {
             let at = bytes.len() - rest.len();
             rest = after;
@@ -77,14 +99,37 @@ impl Entry for CatalogueEdit {
                 NEXT_TENANT => take(&mut rest).map(|value| edit.next_tenant = Some(value)),
                 NEXT_PARTITION => take(&mut rest).map(|value| edit.next_partition = Some(value)),
                 PUT => take_listing(&mut rest).map(|listing| edit.put.push(listing)),
-                REMOVE => take(&mut rest).map(|id| edit.removed.push(TenantId(id))),
+                DROP => take(&mut rest).map(|id| edit.dropped.push(TenantId(id))),
                 USED => take(&mut rest).map(|partition| edit.used.push(partition)),
+                STAMP => take_stamp(&mut rest).map(|value| stamp = Some(value)),
+                CONFIRMED => take_stamp(&mut rest).map(|value| edit.confirmed = Some(value)),
+                IDENTITY => take_fixed(&mut rest).map(|value| edit.identity = Some(value)),
+                CONDEMNED => take(&mut rest).map(|partition| edit.condemned.push(partition)),
+                REMOVED => take(&mut rest).map(|partition| edit.removed.push(partition)),
                 _ => None,
             };
             known.ok_or(at)?;
         }
+        // Written by a version that did not stamp edits.
+        edit.stamp = stamp.ok_or(bytes.len())?;
         Ok(edit)
     }
+}
+
+fn put_stamp(out: &mut Vec<u8>, tag: u8, stamp: Stamp) {
+    out.push(tag);
+    varint::put(out, stamp.epoch);
+    out.extend_from_slice(&stamp.nonce.to_le_bytes());
+}
+
+fn take_stamp(rest: &mut &[u8]) -> Option<Stamp> {
+    Some(Stamp { epoch: varint::take(rest)?, nonce: take_fixed(rest)? })
+}
+
+fn take_fixed(rest: &mut &[u8]) -> Option<u64> {
+    let (bytes, after) = rest.split_first_chunk()?;
+    *rest = after;
+    Some(u64::from_le_bytes(*bytes))
 }
 
 /// Appends `listing`; a backup begins with one, too.
@@ -165,17 +210,24 @@ mod tests {
         })
     }
 
+    fn stamp() -> impl Strategy<Value = Stamp> {
+        (any::<u64>(), any::<u64>()).prop_map(|(epoch, nonce)| Stamp { epoch, nonce })
+    }
+
     proptest! {
         #[test]
         fn an_edit_decodes_to_itself(
+            (stamp, confirmed, identity) in (stamp(), proptest::option::of(stamp()), any::<Option<u64>>()),
             put in proptest::collection::vec(listing(), 0..4),
-            removed: Vec<u32>,
-            used: Vec<u32>,
+            dropped: Vec<u32>,
+            (used, condemned, removed) in any::<(Vec<u32>, Vec<u32>, Vec<u32>)>(),
             next_tenant: Option<u32>,
             next_partition: Option<u32>,
         ) {
-            let removed = removed.into_iter().map(TenantId).collect();
-            let edit = CatalogueEdit { next_tenant, next_partition, put, removed, used };
+            let dropped = dropped.into_iter().map(TenantId).collect();
+            let edit = CatalogueEdit {
+                stamp, confirmed, identity, next_tenant, next_partition, put, dropped, used, condemned, removed,
+            };
             prop_assert_eq!(CatalogueEdit::decode(&edit.encode()), Ok(edit));
         }
 

@@ -1,164 +1,136 @@
-//! The catalogue: which tenants there are, durably. A journal of edits in `catalogue/`; bytes in `docs/format/catalogue.md`.
+//! The catalogue: which tenants there are, durably, and which partition directories are to be removed. Two copies of a journal of edits,
+//! `catalogue/` and `catalogue.mirror/`; bytes in `docs/format/catalogue.md`.
 //!
-//! - An edit counts once it is durable. When making it durable failed, nobody knows which way a crash would decide; the next edit, or
-//!   [`Catalogue::settle`], replaces the file by what is in memory, where the failed edit did not happen.
-//! - Numbers of tenants and partitions are never used twice: what a crash left of a dropped tenant can never be taken for something
-//!   of a new one.
+//! 1. An edit goes to the first copy; when it is durable there, to the mirror; when it is durable there, too, it counts.
+//! 2. An opening needs both copies, and they must agree ([`survey`]): what one of them has lost, or an older copy of it, is never believed.
+//! 3. When making an edit durable failed, nobody knows which way a crash would decide. The next edit, or [`Catalogue::settle`], replaces the
+//!    first copy's file by what is in memory, where the failed edit did not happen. A crash believes the first copy. Until then the partitions
+//!    that the edit would have given up are [in doubt](Catalogue::is_in_doubt), and only those: a crash may find them condemned.
+//! 4. On a full disk an edit that stores nothing new draws on the [`Reserve`]: so tenants can be dropped.
+//! 5. Only what an edit has condemned is ever removed: never a directory that the catalogue does not mention.
+//! 6. Numbers of tenants and partitions are never used twice: what a crash left of a dropped tenant can never be taken for something
+//!    of a new one.
 
+pub(crate) mod copy;
 mod edit;
+mod listings;
+mod stamp;
+pub(crate) mod survey;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 
-use weir_io::{Error, Fs, Result, Tag};
-use weir_lsm::version::journal::{self, Journal};
-use weir_model::TenantId;
+use weir_io::{ErrorKind, Fs, Result, Rng, Tag};
+use weir_lsm::version::journal::Entry;
 
+use self::copy::{CopyState, CopyWriter, Role};
 pub use self::edit::{CatalogueEdit, Listing};
 pub(crate) use self::edit::{put_listing, take_listing};
-
-/// The tenants, and the numbers that are free.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Listings {
-    /// By number.
-    pub tenants: BTreeMap<TenantId, Listing>,
-    /// First tenant number never used.
-    pub next_tenant: u32,
-    /// First partition number never used.
-    pub next_partition: u32,
-    /// The partitions that have been opened once, and so have files.
-    pub used: BTreeSet<u32>,
-}
-
-impl Listings {
-    fn empty() -> Self {
-        // 0 is the node itself.
-        Self { next_tenant: 1, next_partition: 1, ..Self::default() }
-    }
-
-    /// The edit that makes these listings of nothing.
-    fn snapshot(&self) -> CatalogueEdit {
-        CatalogueEdit {
-            next_tenant: Some(self.next_tenant),
-            next_partition: Some(self.next_partition),
-            put: self.tenants.values().cloned().collect(),
-            removed: Vec::new(),
-            used: self.used.iter().copied().collect(),
-        }
-    }
-
-    fn apply(&mut self, edit: CatalogueEdit) {
-        self.next_tenant = edit.next_tenant.unwrap_or(self.next_tenant);
-        self.next_partition = edit.next_partition.unwrap_or(self.next_partition);
-        for id in edit.removed {
-            for number in self.tenants.remove(&id).into_iter().flat_map(|listing| listing.partitions) {
-                self.used.remove(&number);
-            }
-        }
-        for listing in edit.put {
-            let partitions = listing.partitions.clone();
-            let old = self.tenants.insert(listing.id, listing).map(|old| old.partitions).unwrap_or_default();
-            if old != partitions {
-                self.used.retain(|number| !old.contains(number) || partitions.contains(number));
-            }
-        }
-        self.used.extend(edit.used);
-    }
-
-    /// What cannot be, if anything: a name, a tenant or a partition twice, or a number that is said to be free.
-    fn fault(&self) -> Option<String> {
-        let (mut names, mut partitions) = (BTreeSet::new(), BTreeSet::new());
-        for listing in self.tenants.values() {
-            if !names.insert(&listing.name) {
-                return Some(format!("two tenants are called {}", listing.name));
-            }
-            if listing.id.0 == 0 || listing.id.0 >= self.next_tenant {
-                return Some(format!("tenant {} has number {}", listing.name, listing.id.0));
-            }
-            for &number in &listing.partitions {
-                if number == 0 || number >= self.next_partition || !partitions.insert(number) {
-                    return Some(format!("tenant {} has partition {number}", listing.name));
-                }
-            }
-        }
-        if let Some(number) = self.used.difference(&partitions).next() {
-            return Some(format!("partition {number} is used, and nobody's"));
-        }
-        None
-    }
-
-    /// The numbers of all partitions.
-    pub fn partitions(&self) -> BTreeSet<u32> {
-        self.tenants.values().flat_map(|listing| &listing.partitions).copied().collect()
-    }
-}
+pub use self::listings::Listings;
+pub use self::stamp::Stamp;
+use self::survey::{Agreement, Survey};
+use crate::reserve::Reserve;
 
 /// See the module.
 pub struct Catalogue {
     listings: Listings,
-    journal: Journal<CatalogueEdit>,
-    /// First file number never used, not even by an attempt that failed.
-    next_file: u64,
-    fs: Arc<dyn Fs>,
-    tag: Tag,
-}
-
-/// The directory of the catalogue of the node in `dir`.
-fn catalogue_dir(dir: &Path) -> PathBuf {
-    dir.join("catalogue")
+    first: CopyWriter,
+    mirror: CopyWriter,
+    identity: u64,
+    /// The last edit that was tried.
+    epoch: u64,
+    /// What is known to be durable in the mirror.
+    confirmed: Stamp,
+    /// An edit has failed, and the first copy may have it all the same: the partitions that it gave up.
+    doubt: Option<BTreeSet<u32>>,
+    reserve: Arc<Reserve>,
+    /// Bytes of a snapshot, at most.
+    bytes: u64,
+    /// Condemned partitions whose directories are gone for good: the next edit says so. Until then they stay condemned, which costs nothing.
+    removed: BTreeSet<u32>,
+    /// For nonces.
+    rng: Rng,
 }
 
 impl Catalogue {
-    /// What the catalogue of the node in `dir` says, and the number of its file; `None` if there is no catalogue. Changes nothing.
+    /// Makes the catalogue of a new node in `dir`, durably. What a start that was broken off has left of it may be there.
     ///
     /// # Errors
-    /// `Corruption`, with file and offset.
-    pub async fn read(fs: &Arc<dyn Fs>, dir: &Path, tag: Tag) -> Result<Option<(Listings, u64)>> {
-        let dir = catalogue_dir(dir);
-        let Some(recovered) = Journal::<CatalogueEdit>::recover(fs, &dir, tag).await? else { return Ok(None) };
-        let mut listings = Listings::empty();
-        recovered.edits.into_iter().for_each(|edit| listings.apply(edit));
-        match listings.fault() {
-            Some(fault) => {
-                Err(Error::corruption(dir.join(journal::file_name::<CatalogueEdit>(recovered.number)), 0, fault))
-            }
-            None => Ok(Some((listings, recovered.number))),
+    /// I/O.
+    pub async fn create(fs: &Arc<dyn Fs>, dir: &Path, tag: Tag, mut rng: Rng) -> Result<Self> {
+        for role in Role::ALL {
+            fs.create_dir_all(&role.dir(dir), tag).await?;
         }
+        fs.sync_dir(dir, tag).await?;
+        let reserve = Reserve::new(fs, dir);
+        let fs = &reserve.fs();
+        let first = CopyWriter::new(fs, Role::First.dir(dir), None, tag).await?;
+        let mirror = CopyWriter::new(fs, Role::Mirror.dir(dir), None, tag).await?;
+        let (listings, confirmed, identity) = (Listings::empty(), Stamp::default(), rng.next_u64());
+        let mut catalogue = Self {
+            listings,
+            first,
+            mirror,
+            identity,
+            epoch: 0,
+            confirmed,
+            doubt: None,
+            reserve,
+            bytes: 0,
+            removed: BTreeSet::new(),
+            rng,
+        };
+        catalogue.commit(CatalogueEdit::default()).await?;
+        catalogue.tidy().await;
+        Ok(catalogue)
     }
 
-    /// Opens the catalogue of the node in `dir`, durably made if it is missing. What it says is on the device when this returns, so that
-    /// what it does not name may be removed.
+    /// Opens the catalogue of the node in `dir`. What it says is on the device when this returns. Where the last process ended between the
+    /// two copies of an edit, the mirror is brought up to date.
     ///
     /// # Errors
-    /// As [`Catalogue::read`].
-    pub async fn open(fs: &Arc<dyn Fs>, dir: &Path, tag: Tag) -> Result<Self> {
-        let own = catalogue_dir(dir);
-        fs.create_dir_all(&own, tag).await?;
-        fs.sync_dir(dir, tag).await?;
-        let (listings, journal) = match Self::read(fs, dir, tag).await? {
-            Some((listings, number)) => {
-                let journal = Journal::resume(fs, &own, tag, number).await?;
-                let current = journal::file_name::<CatalogueEdit>(number);
-                for entry in fs.list(&own, tag).await? {
-                    if entry.name != "CURRENT" && entry.name != current {
-                        fs.remove(&own.join(entry.name), tag).await?;
-                    }
-                }
-                (listings, journal)
-            }
-            None => {
-                // A crash may have left the first file without its CURRENT.
-                for entry in fs.list(&own, tag).await? {
-                    fs.remove(&own.join(entry.name), tag).await?;
-                }
-                let listings = Listings::empty();
-                let journal = Journal::create(fs, &own, tag, 1, &listings.snapshot()).await?;
-                (listings, journal)
-            }
+    /// `Corruption` where a copy is missing, damaged or not of the same age as the other: the file, and the command that repairs it. I/O.
+    pub async fn open(fs: &Arc<dyn Fs>, dir: &Path, tag: Tag, rng: Rng) -> Result<Self> {
+        let reserve = Reserve::new(fs, dir);
+        let fs = &reserve.fs();
+        let survey = Survey::take(fs, dir, tag).await;
+        let (state, agreement) = survey.verdict(dir)?;
+        let mirror = survey.mirror.as_ref().ok().map(|mirror| mirror.number);
+        let first = CopyWriter::new(fs, Role::First.dir(dir), Some(state.number), tag).await?;
+        let mirror = CopyWriter::new(fs, Role::Mirror.dir(dir), mirror, tag).await?;
+        first.sync().await?;
+        let CopyState { identity, stamp, confirmed, listings, .. } = state.clone();
+        let mut catalogue = Self {
+            listings,
+            first,
+            mirror,
+            identity,
+            epoch: stamp.epoch,
+            // Not what was read: the mirror was not synced, and a power cut may take back what it has beyond this.
+            confirmed: confirmed.unwrap_or_default(),
+            doubt: None,
+            reserve,
+            bytes: 0,
+            removed: BTreeSet::new(),
+            rng,
         };
-        let next_file = journal.number() + 1;
-        Ok(Self { listings, journal, next_file, fs: Arc::clone(fs), tag })
+        catalogue.bytes = catalogue.listings.snapshot().encode().len() as u64;
+        catalogue.reserve.cover(catalogue.bytes);
+        if agreement == Agreement::MirrorLags {
+            tracing::info!(
+                edit = stamp.epoch,
+                "the process ended in the middle of an edit of the catalogue: completing it"
+            );
+            // As after a failed edit, but nothing in memory depends on the outcome. So reads need no room on the disk.
+            catalogue.doubt = Some(BTreeSet::new());
+            if let Err(error) = catalogue.settle().await {
+                tracing::warn!(%error, "the catalogue cannot be completed yet: the next change does it");
+                catalogue.doubt = None;
+            }
+        }
+        catalogue.tidy().await;
+        Ok(catalogue)
     }
 
     /// What it says.
@@ -166,41 +138,121 @@ impl Catalogue {
         &self.listings
     }
 
-    /// Makes `edit` durable.
+    /// The space that is set aside for it.
+    pub(crate) fn reserve(&self) -> &Arc<Reserve> {
+        &self.reserve
+    }
+
+    /// Whether an edit has failed that a crash might find done, in which partition `number` is given up. What is acknowledged in it then would
+    /// be lost.
+    pub fn is_in_doubt(&self, number: u32) -> bool {
+        self.doubt.as_ref().is_some_and(|numbers| numbers.contains(&number))
+    }
+
+    /// Makes `edit` durable in both copies. Where the disk is full, one that stores nothing new uses the space that is set aside.
     ///
     /// # Errors
     /// It has not happened as far as this process is concerned. What the next one would find is not known before
     /// [`Catalogue::settle`], or another edit, has succeeded.
-    pub async fn commit(&mut self, edit: CatalogueEdit) -> Result<()> {
-        if !self.journal.needs_roll() {
-            self.journal.append(&edit).await?;
-            self.listings.apply(edit);
-            return Ok(());
+    pub async fn commit(&mut self, mut edit: CatalogueEdit) -> Result<()> {
+        edit.stamp = self.next_stamp();
+        edit.removed.extend(&self.removed);
+        let (given_up, may_draw) = (self.listings.given_up(&edit), !self.listings.is_growth(&edit));
+        let was_in_doubt = self.doubt.is_some();
+        // Before the first await: one who is dropped in the middle leaves the same doubt as an error.
+        self.doubt.get_or_insert_default().extend(given_up);
+        let mut next = None;
+        for role in Role::ALL {
+            let confirmed = (role == Role::First).then_some(self.confirmed);
+            // A journal that may hold an edit that did not happen is not added to.
+            if !was_in_doubt && !self.copy_mut(role).needs_roll() {
+                let record = CatalogueEdit { confirmed, ..edit.clone() };
+                match self.copy_mut(role).append(&record).await {
+                    Ok(()) => continue,
+                    // This journal has no room for it; a new one may have.
+                    Err(error) if may_draw && error.kind() == ErrorKind::NoSpace => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            let listings = next.get_or_insert_with(|| {
+                let mut next = self.listings.clone();
+                next.apply(edit.clone());
+                next
+            });
+            let snapshot =
+                CatalogueEdit { stamp: edit.stamp, confirmed, identity: Some(self.identity), ..listings.snapshot() };
+            self.bytes = snapshot.encode().len() as u64;
+            self.roll(role, &snapshot, may_draw).await?;
         }
-        let mut listings = self.listings.clone();
-        listings.apply(edit);
-        self.roll(&listings).await?;
-        self.listings = listings;
+        self.doubt = None;
+        self.confirmed = edit.stamp;
+        self.removed.retain(|number| !edit.removed.contains(number));
+        self.bytes += edit.encode().len() as u64;
+        self.reserve.cover(self.bytes);
+        match next {
+            Some(next) => self.listings = next,
+            None => self.listings.apply(edit),
+        }
         Ok(())
     }
 
-    /// After a failed [`Catalogue::commit`]: makes sure that it did not happen.
+    async fn roll(&mut self, role: Role, snapshot: &CatalogueEdit, may_draw: bool) -> Result<()> {
+        match self.copy_mut(role).roll(snapshot).await {
+            Err(error) if may_draw && error.kind() == ErrorKind::NoSpace => {
+                tracing::warn!(%error, "the disk is full: the catalogue is written into the space that was set aside");
+                let _drawing = self.reserve.draw();
+                self.copy_mut(role).roll(snapshot).await?;
+            }
+            rolled => return rolled,
+        }
+        if let Err(error) = self.reserve.fill().await {
+            // Others wait for space, too: what the old one gave back was for the next. It is tried again in the background.
+            tracing::debug!(%error, "cannot set space aside again yet");
+        }
+        Ok(())
+    }
+
+    /// After a failed [`Catalogue::commit`]: makes sure that it did not happen. That is certain as soon as the first copy says so, which a
+    /// crash believes; the mirror follows with the next edit, if it cannot now.
+    ///
+    /// # Errors
+    /// It is still not known.
     pub async fn settle(&mut self) -> Result<()> {
-        if !self.journal.needs_roll() {
+        if self.doubt.is_none() {
             return Ok(());
         }
-        let listings = self.listings.clone();
-        self.roll(&listings).await
+        match self.commit(CatalogueEdit::default()).await {
+            Err(error) if self.first.was_rolled() => {
+                tracing::warn!(%error, "the second copy of the catalogue cannot be written: the next change tries again");
+                self.doubt = None;
+                Ok(())
+            }
+            outcome => outcome,
+        }
     }
 
-    async fn roll(&mut self, listings: &Listings) -> Result<()> {
-        let number = self.next_file;
-        self.next_file += 1;
-        let old = self.journal.roll(number, &listings.snapshot()).await?;
-        // What cannot be removed now is removed at the next opening.
-        if let Err(error) = self.fs.remove(&old, self.tag).await {
-            tracing::debug!(%error, "cannot remove the old catalogue yet");
+    /// Directories of condemned partitions are gone, durably: the next edit says so.
+    pub fn forget(&mut self, numbers: impl IntoIterator<Item = u32>) {
+        self.removed.extend(numbers.into_iter().filter(|number| self.listings.condemned.contains(number)));
+    }
+
+    async fn tidy(&self) {
+        for copy in [&self.first, &self.mirror] {
+            if let Err(error) = copy.tidy().await {
+                tracing::debug!(%error, "cannot remove old journals of the catalogue yet");
+            }
         }
-        Ok(())
+    }
+
+    fn next_stamp(&mut self) -> Stamp {
+        self.epoch += 1;
+        Stamp { epoch: self.epoch, nonce: self.rng.next_u64() }
+    }
+
+    fn copy_mut(&mut self, role: Role) -> &mut CopyWriter {
+        match role {
+            Role::First => &mut self.first,
+            Role::Mirror => &mut self.mirror,
+        }
     }
 }

@@ -55,6 +55,12 @@ impl Partition {
         self.ending.notify();
     }
 
+    /// Takes back [`Partition::begin_closing`], when all that ran has ended.
+    pub(super) fn reopen(&self) {
+        let _order = self.order.lock();
+        self.closing.store(false, Ordering::SeqCst);
+    }
+
     /// Waits until nothing of this partition runs in the background. Only after [`Partition::begin_closing`].
     pub(crate) async fn background_ended(&self) {
         self.ending.wait(|| (self.tasks.load(Ordering::SeqCst) == 0).then_some(())).await;

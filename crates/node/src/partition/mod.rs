@@ -12,8 +12,10 @@
 //!
 //! Lock order: `order`, then the log's and the tree's own. Never held over an await.
 
+pub(crate) mod anchor;
 mod background;
 mod commit;
+mod expired;
 mod latch;
 mod open;
 mod read;
@@ -33,10 +35,11 @@ use weir_log::{Log, Recovery, SyncMode, WriteAheadLog};
 use weir_lsm::{Held, Tree, TreeKnobs};
 use weir_model::LogIndex;
 
+use self::anchor::{Anchor, AnchorClaim};
 pub(crate) use self::background::Background;
 pub use self::commit::Commit;
 use self::latch::Latches;
-pub(crate) use self::open::Opening;
+pub(crate) use self::open::{Opening, Settle};
 pub use self::read::{Page, Record};
 use self::turns::Turns;
 use crate::control::Control;
@@ -81,7 +84,10 @@ pub struct Partition {
     pub(crate) read_times: ReadTimes,
     /// The log is being replaced.
     pub(crate) repairing: AtomicBool,
+    /// What has to succeed before the log is replaced.
+    settle: Settle,
     recovery: Recovery,
+    anchor: Anchor,
     fs: Arc<dyn Fs>,
     /// The gates before it; `None` where there are none.
     pub(crate) gates: Option<Arc<PartitionGate>>,
@@ -126,6 +132,33 @@ impl Partition {
         self.marked.store(false, Ordering::Relaxed);
     }
 
+    /// What may be said of log and tree for ever.
+    fn claim(&self) -> AnchorClaim {
+        let persisted = self.tree.persisted();
+        AnchorClaim { durable: self.log.stats().durable.max(persisted), persisted }
+    }
+
+    /// Whether it is time to write down what holds by now. Once in each round of the control loop.
+    pub(crate) fn is_anchor_due(&self) -> bool {
+        self.anchor.is_due(self.claim())
+    }
+
+    /// Writes it down.
+    pub(crate) async fn note_anchor(&self) {
+        if let Err(error) = self.anchor.note(self.claim()).await {
+            // The claim before stays, and the next round tries again.
+            tracing::debug!(owner = ?self.owner, %error, "cannot write the anchor");
+        }
+    }
+
+    /// Makes durable what holds by now: before the log forgets what the tree has.
+    ///
+    /// # Errors
+    /// I/O: nothing of the log may be removed.
+    pub(crate) async fn hold_anchor(&self) -> Result<()> {
+        self.anchor.hold(self.claim()).await
+    }
+
     /// Counters and shape.
     pub fn metrics(&self) -> PartitionMetrics {
         PartitionMetrics::new(&self.counters, &self.account.booked(), &self.tree, self.log.stats())
@@ -139,6 +172,12 @@ impl Partition {
             self.progress.notify();
             self.kick();
         }
+    }
+
+    /// Lets writes in again after a failure of the log, everything applied being in tables.
+    pub(crate) async fn replace_log(&self) -> Result<()> {
+        (self.settle)().await?;
+        self.log.replace(self.tree.persisted()).await
     }
 
     /// Seals the memtable, so that a flush begins.

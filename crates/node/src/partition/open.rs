@@ -6,12 +6,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
 use parking_lot::Mutex;
 use weir_admission::{Account, Limits, PartitionGate};
-use weir_io::{Class, Clock, Event, Fs, FsLock, Owner, Result, Tag};
+use weir_io::{BoxFuture, Class, Clock, Error, ErrorKind, Event, Fs, FsLock, Owner, Result, Tag};
 use weir_log::{Log, LogOptions, WriteAheadLog};
 use weir_lsm::cache::BlockCache;
 use weir_lsm::{Env, Tree, TreeOptions};
 
 use super::Partition;
+use super::anchor::{self, Anchor, AnchorClaim};
 use super::replay::Replay;
 use super::turns::Turns;
 use crate::config::NodeConfig;
@@ -47,13 +48,25 @@ pub(crate) struct Opening<'a> {
     pub control: Arc<Control>,
     /// Different at every opening.
     pub salt: u64,
+    /// Of the partition, if it is made now.
+    pub identity: u64,
+    /// Whether it has files, and a loss of them would be one: else it is made.
+    pub was_used: bool,
     /// Its page in the ledger.
     pub account: Arc<Account>,
     /// Keeps others out of the directory.
     pub lock: Arc<dyn FsLock>,
     /// Its counters, which go on where they were.
     pub counters: Arc<Counters>,
+    /// Why nothing may be written to it yet, if so; it can be read.
+    pub doubt: Option<Error>,
+    /// Ends that doubt.
+    pub settle: Settle,
 }
+
+/// A failed edit of the catalogue may have given a partition up, and might still be what a crash would find: what is written then could be
+/// lost. This tries to make sure that it has not happened; it does nothing where there is no such edit.
+pub(crate) type Settle = Box<dyn Fn() -> BoxFuture<Result<()>> + Send + Sync>;
 
 /// While it is there, what the partition does is what a client waits for.
 struct Awaited(Option<Arc<PartitionGate>>);
@@ -99,9 +112,13 @@ impl Partition {
             memory,
             control,
             salt,
+            identity,
+            was_used,
             account,
             lock,
             counters,
+            doubt,
+            settle,
         } = opening;
         let env = Env {
             fs: Arc::clone(&fs),
@@ -112,15 +129,45 @@ impl Partition {
             memory: memory.booking(owner.tenant),
         };
         let awaited = Awaited::new(gates.clone());
+        let found = match anchor::read(&fs, dir, owner).await {
+            // Also of a partition that is not marked as used: a power cut may have taken back a mark whose sync failed, although the process that
+            // was started next had read it.
+            Ok(found) => found,
+            Err(error) if was_used || error.kind() != ErrorKind::Corruption => return Err(error),
+            // Whoever began to make it has acknowledged nothing. Where there is a log all the same, its identity is another one.
+            Err(_) => anchor::create(&fs, dir, owner, identity, AnchorClaim::default()).await?,
+        };
+        let anchor = Anchor::new(Arc::clone(&fs), dir, found);
         let tree = Tree::open(env, tree_options(config)).await?;
+        let (claimed, persisted) = (found.claim, tree.persisted());
+        anchor::compare(claimed, persisted, &tree.manifest_path().await)?;
+        let held = AnchorClaim { durable: claimed.durable.max(persisted), persisted };
+        if held != claimed
+            && let Err(error) = anchor.hold(held).await
+        {
+            // The log is about to forget what the tree has. Where that cannot be written down, less would be noticed later; refusing to
+            // read would be worse.
+            tracing::warn!(?owner, %error, "cannot write the anchor");
+        }
         let log_dir = dir.join("log");
-        let options =
-            LogOptions { sync: config.sync, segment_bytes: config.segment_bytes, ..LogOptions::new(owner, salt) };
+        let options = LogOptions {
+            sync: config.sync,
+            segment_bytes: config.segment_bytes,
+            anchor: anchor.of_log(claimed.durable),
+            ..LogOptions::new(owner, salt)
+        };
         let replay = Replay::new(&tree, &workers, &memory, &log_dir);
         let mut apply = |index, payload: &[u8]| replay.apply(index, payload);
         let (log, recovery) = Log::open(Arc::clone(&fs), &log_dir, options, tree.persisted(), &mut apply).await?;
         replay.finish().await;
         drop(awaited);
+        // Not before: as long as log and tree have not been found whole, what no manifest names may be all that is left of something.
+        if let Err(error) = tree.discard_unnamed().await {
+            tracing::debug!(?owner, %error, "cannot remove unneeded files yet");
+        }
+        if let Some(error) = doubt {
+            log.refuse(error);
+        }
         let partition = Arc::new(Partition {
             owner,
             policy_knobs: Mutex::new(tree.knobs()),
@@ -144,7 +191,9 @@ impl Partition {
             turns: Turns::default(),
             write_rate: AtomicU64::new(0),
             repairing: AtomicBool::new(false),
+            settle,
             recovery,
+            anchor,
             fs,
             gates,
             log_dir,
@@ -162,8 +211,9 @@ impl Partition {
 
     /// Ends everything, so that the directory can be opened again or removed. Reads that have begun go on.
     ///
-    /// Errors are logged: whatever was acknowledged is in tables or in the log, as after a crash.
-    pub(crate) async fn leave(self: &Arc<Self>, how: Leave) {
+    /// Errors are logged: whatever was acknowledged is in tables or in the log, as after a crash. Where neither could be written, this is
+    /// false: then it is to [come back](Partition::come_back), or what it holds is lost.
+    pub(crate) async fn leave(self: &Arc<Self>, how: Leave) -> bool {
         self.begin_closing();
         self.background_ended().await;
         if how == Leave::Discard {
@@ -171,8 +221,9 @@ impl Partition {
             // order that removes it fails it goes on, with all that it has: nothing may be left in memory alone.
             if let Err(error) = self.log.close().await {
                 tracing::warn!(owner = ?self.owner, %error, "cannot write the rest of the log");
+                return self.is_on_disk();
             }
-            return;
+            return true;
         }
         if let Some(gates) = &self.gates {
             // Where the last tick left it, its flush could take hours. At the node's gate it still comes after all clients.
@@ -188,12 +239,33 @@ impl Partition {
         let closed = self.log.close().await;
         let forgotten = match closed {
             // A segment is preallocated: thousands of sleepers must not fill the disk with them.
-            Ok(()) if self.tree.persisted() >= self.log.last() => self.remove_log().await,
+            Ok(()) if self.tree.persisted() >= self.log.last() => match self.hold_anchor().await {
+                Ok(()) => self.remove_log().await,
+                failed => failed,
+            },
             closed => closed,
         };
-        if let Err(error) = forgotten {
-            tracing::warn!(owner = ?self.owner, %error, "cannot close the log");
+        let Err(error) = forgotten else { return true };
+        tracing::warn!(owner = ?self.owner, %error, "cannot close the log");
+        self.is_on_disk()
+    }
+
+    /// Whether everything that was acknowledged is in tables or in the log.
+    fn is_on_disk(&self) -> bool {
+        // A log that has failed may have lost what it was given.
+        self.log.failure().is_none() || self.tree.persisted() >= self.log.last()
+    }
+
+    /// Takes back [`Partition::leave`], which could not write everything: it serves again, and tries to write it.
+    pub(crate) fn come_back(self: &Arc<Self>) {
+        self.reopen();
+        if let Some(gates) = &self.gates {
+            gates.set_is_awaited(false);
         }
+        self.memory.register(self);
+        self.control.admit(self);
+        self.kick();
+        self.kick_repair();
     }
 
     /// Somebody waits for the end of [`Partition::leave`]: what it flushes passes as foreground. There is no other: requests are refused.
@@ -208,7 +280,11 @@ impl Partition {
     /// of them at the front.
     async fn remove_log(&self) -> Result<()> {
         let tag = Tag::new(self.owner, Class::Log);
-        let mut names = self.fs.list(&self.log_dir, tag).await?;
+        let mut names = match self.fs.list(&self.log_dir, tag).await {
+            // Nothing was ever written to it.
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            names => names?,
+        };
         if names.is_empty() {
             return Ok(());
         }
@@ -226,7 +302,12 @@ impl Partition {
     pub async fn close(self: &Arc<Self>) -> Result<()> {
         self.begin_closing();
         self.background_ended().await;
-        self.log.close().await
+        self.log.close().await?;
+        if let Err(error) = self.hold_anchor().await {
+            // Everything is durable all the same; less of what may happen to the files would be noticed.
+            tracing::warn!(owner = ?self.owner, %error, "cannot write the anchor");
+        }
+        Ok(())
     }
 }
 

@@ -13,6 +13,7 @@ use weir_lsm::entry::{Kind, Seq};
 use weir_lsm::{Found, Lookup, Range, Scan, Value};
 
 use super::Partition;
+use super::expired::is_mortal;
 use crate::metrics::Counters;
 
 /// A living key's value.
@@ -60,7 +61,12 @@ impl Partition {
             // replaced. What was acknowledged before it is known, and reads go on.
             return Ok(self.read(self.tree.get(key, None).await?));
         }
-        Ok(self.read(found))
+        let is_mortal = is_mortal(found.as_ref());
+        let record = self.read(found);
+        if is_mortal && record.is_none() {
+            self.bury(&[key]);
+        }
+        Ok(record)
     }
 
     /// Has the processor fetch what reads of `keys`, which follow soon, will touch.
@@ -72,7 +78,20 @@ impl Partition {
     pub async fn multi_get(self: &Arc<Self>, keys: &[&[u8]]) -> Result<Vec<Option<Record>>> {
         self.publish_all().await;
         let found = self.timed(self.tree.multi_get(keys)).await?;
-        Ok(found.into_iter().map(|found| self.read(found)).collect())
+        let mut expired = Vec::new();
+        let records = keys.iter().zip(found).map(|(&key, found)| {
+            let is_mortal = is_mortal(found.as_ref());
+            let record = self.read(found);
+            if is_mortal && record.is_none() {
+                expired.push(key);
+            }
+            record
+        });
+        let records = records.collect();
+        if !expired.is_empty() {
+            self.bury(&expired);
+        }
+        Ok(records)
     }
 
     /// A scan of the living keys of `range`, as of now.

@@ -8,6 +8,7 @@ use weir_log::{SyncMode, WriteAheadLog};
 use weir_lsm::{Found, Lookup};
 use weir_model::Batch;
 
+use super::expired::is_mortal;
 use super::latch::Latches;
 use super::{Commit, Partition, Record};
 
@@ -111,7 +112,7 @@ impl Partition {
         for lookup in lookups {
             found.push(self.timed(lookup).await?);
         }
-        let outcome = self.decide(found, batch, change, self.order.lock());
+        let outcome = self.decide(keys, found, batch, change, self.order.lock());
         drop(latched);
         outcome
     }
@@ -128,7 +129,7 @@ impl Partition {
         let mut lookups: Vec<Lookup> = keys.iter().map(|key| self.tree.get_latest(key)).collect();
         if lookups.iter().all(|lookup| matches!(lookup, Lookup::Ready(_))) {
             let found = lookups.iter_mut().map(taken).collect::<Result<Vec<_>>>()?;
-            let (answer, commit) = self.decide(found, batch, change, order)?;
+            let (answer, commit) = self.decide(keys, found, batch, change, order)?;
             return Ok(Attempt::Done(answer, commit));
         }
         order.insert(keys);
@@ -137,6 +138,7 @@ impl Partition {
 
     fn decide<R, F>(
         self: &Arc<Self>,
+        keys: &[&[u8]],
         found: Vec<Option<Found>>,
         batch: &mut Batch,
         change: &mut Option<F>,
@@ -147,6 +149,10 @@ impl Partition {
     {
         self.refuse_if_closing()?;
         let newest_seen = found.iter().flatten().map(|found| found.seq).max().unwrap_or(0);
+        let mut mortal = Vec::new();
+        if found.iter().any(|found| is_mortal(found.as_ref())) {
+            mortal.extend(found.iter().map(|found| is_mortal(found.as_ref())));
+        }
         let records: Vec<Option<Record>> = found.into_iter().map(|found| self.read(found)).collect();
         let change = change.take().expect("an update is decided once");
         let answer = change(&records, batch);
@@ -154,6 +160,13 @@ impl Partition {
             // The answer tells of changes that a lost machine could still take back: it waits for their commit.
             let unpublished = self.sync != SyncMode::None && newest_seen > self.tree.published();
             let seen = unpublished.then(|| Commit::new(self, self.log.last(), self.tree.applied_seq()));
+            let expired = |(mortal, record): (&bool, &Option<Record>)| *mortal && record.is_none();
+            if mortal.iter().zip(&records).any(expired) && self.may_bury() {
+                let mut burial = Batch::new();
+                let keys = keys.iter().zip(mortal.iter().zip(&records)).filter(|(_, seen)| expired(*seen));
+                keys.for_each(|(key, _)| burial.delete(key));
+                self.bury_in_order(order, &burial);
+            }
             return Ok((answer, seen));
         }
         let commit = self.write_in_order(order, batch)?;

@@ -1,24 +1,63 @@
 //! How much a tenant holds on disk, against what it may hold.
+//!
+//! 1. The limit speaks of what lives. What has expired or was deleted still takes space until a compaction has met it; that is Weir's
+//!    business, and no reason to refuse a write.
+//! 2. It is bounded all the same: with half as much again as the limit, whether it lives or not, a tenant is full as well ([`stored_max`]).
+//! 3. Who is near either is made to give back what is dead ([`urgency`]). Who is full waits for it before he is refused, as long as there is
+//!    something to wait for ([`Tenant::room_on_disk`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use weir_io::{Clock, Nanos};
+use weir_io::{Clock, Nanos, sleep_until};
+use weir_lsm::pick::Urgency;
 
 use super::Tenant;
-use crate::home::Home;
+use crate::partition::Partition;
 
 /// How long a measurement counts: the limit may be passed by what is written in so long.
 const MEASURED_NANOS: Nanos = 100_000_000;
 /// How often a full tenant's memtables go to tables: what was deleted takes room until compactions meet the deletions.
 const SEALED_NANOS: Nanos = 1_000_000_000;
+/// A write waits at most so long for dead bytes to be given back.
+const WAIT_NANOS_MAX: Nanos = 2_000_000_000;
+/// How often it looks whether they were.
+const LOOK_NANOS: Nanos = 20_000_000;
+/// A tenant may always store so much beside what lives: with less no merge could ever be worth it.
+const STORED_MIN: u64 = 1 << 20;
+
+/// Bytes of a tenant, or of one of its partitions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DiskUse {
+    /// Of tables and of what waits to become tables.
+    pub stored: u64,
+    /// What of it is not known to be dead: deleted, expired, or overwritten.
+    pub living: u64,
+}
+
+/// Bytes that may be stored where `max` bytes may live: dead ones must not take the disk without bound.
+pub fn stored_max(max: u64) -> u64 {
+    max.saturating_add(max / 2).saturating_add(STORED_MIN)
+}
+
+/// How much a tenant that may hold `max` living bytes must mind its space.
+pub fn urgency(used: DiskUse, max: u64) -> Urgency {
+    if used.living >= max || used.stored >= stored_max(max) {
+        Urgency::Full
+    } else if used.stored >= max - max / 8 {
+        Urgency::Near
+    } else {
+        Urgency::Idle
+    }
+}
 
 /// The last measurement.
 pub(super) struct DiskGauge {
     clock: Arc<dyn Clock>,
-    /// Bytes at most; 0 = unlimited.
+    /// Living bytes at most; 0 = unlimited.
     pub(super) max: AtomicU64,
-    bytes: AtomicU64,
+    stored: AtomicU64,
+    living: AtomicU64,
     /// When it was measured; 0 = not yet.
     measured: AtomicU64,
     sealed: AtomicU64,
@@ -26,8 +65,8 @@ pub(super) struct DiskGauge {
 
 impl DiskGauge {
     pub(super) fn new(clock: Arc<dyn Clock>, max: u64) -> Self {
-        let (bytes, measured, sealed) = Default::default();
-        Self { clock, max: AtomicU64::new(max), bytes, measured, sealed }
+        let (stored, living, measured, sealed) = Default::default();
+        Self { clock, max: AtomicU64::new(max), stored, living, measured, sealed }
     }
 
     /// What was measured counts no more.
@@ -39,8 +78,11 @@ impl DiskGauge {
 impl Tenant {
     /// Bytes of its tables and of what waits to become tables. A partition that has not been awake since the node was opened
     /// counts from when it wakes.
-    pub fn disk_bytes(&self) -> u64 {
-        self.homes.iter().map(|home| home.disk_bytes()).sum()
+    pub fn disk_use(&self) -> DiskUse {
+        self.homes.iter().map(|home| home.disk_use()).fold(DiskUse::default(), |sum, used| DiskUse {
+            stored: sum.stored + used.stored,
+            living: sum.living + used.living,
+        })
     }
 
     /// The limit, if it is reached: only what frees space is to be let through then. Costs a load where there is no limit.
@@ -52,21 +94,87 @@ impl Tenant {
         }
     }
 
+    /// Waits while the limit is reached and dead bytes are being given back, two seconds at most. The limit, if there is still no room.
+    pub async fn room_on_disk(&self) -> Result<(), u64> {
+        let clock = &self.disk.clock;
+        let until = clock.now() + WAIT_NANOS_MAX;
+        while let Some(max) = self.disk_limit_reached() {
+            if clock.now() >= until || !self.awake().any(|partition| partition.is_giving_back()) {
+                return Err(max);
+            }
+            sleep_until(clock, clock.now() + LOOK_NANOS).await;
+        }
+        Ok(())
+    }
+
+    fn awake(&self) -> impl Iterator<Item = Arc<Partition>> {
+        self.homes.iter().filter_map(|home| home.awake().clone())
+    }
+
     fn is_full(&self, max: u64) -> bool {
         let (gauge, now) = (&self.disk, self.disk.clock.now().max(1));
         let measured = gauge.measured.load(Ordering::Relaxed);
-        if measured == 0 || now.saturating_sub(measured) > MEASURED_NANOS {
+        let is_old = measured == 0 || now.saturating_sub(measured) > MEASURED_NANOS;
+        if is_old {
             gauge.measured.store(now, Ordering::Relaxed);
-            gauge.bytes.store(self.disk_bytes(), Ordering::Relaxed);
+            let used = self.disk_use();
+            gauge.stored.store(used.stored, Ordering::Relaxed);
+            gauge.living.store(used.living, Ordering::Relaxed);
         }
-        let is_full = gauge.bytes.load(Ordering::Relaxed) >= max;
-        if is_full && now.saturating_sub(gauge.sealed.load(Ordering::Relaxed)) > SEALED_NANOS {
+        let used =
+            DiskUse { stored: gauge.stored.load(Ordering::Relaxed), living: gauge.living.load(Ordering::Relaxed) };
+        let urgency = urgency(used, max);
+        let seals = urgency == Urgency::Full && now.saturating_sub(gauge.sealed.load(Ordering::Relaxed)) > SEALED_NANOS;
+        if seals {
             gauge.sealed.store(now, Ordering::Relaxed);
-            let awake = self.homes.iter().filter_map(|home: &Arc<Home>| home.awake().clone());
-            awake
-                .filter(|partition| partition.tree().shape().memtable_bytes > 0)
-                .for_each(|partition| partition.seal());
         }
-        is_full
+        if is_old || seals {
+            self.awake().for_each(|partition| partition.mind_space(urgency, seals));
+        }
+        urgency == Urgency::Full
+    }
+
+    /// Its limit is `max` from now on.
+    pub(super) fn limit_disk(&self, max: u64) {
+        self.disk.max.store(max, Ordering::Relaxed);
+        self.disk.forget();
+        if max == 0 {
+            self.awake().for_each(|partition| partition.mind_space(Urgency::Idle, false));
+        }
+    }
+}
+
+impl Partition {
+    /// Space is as short as `urgency` says; what is only in memory is to go to tables if `seals`.
+    fn mind_space(self: &Arc<Self>, urgency: Urgency, seals: bool) {
+        let is_new = self.tree.urgency() != urgency;
+        self.tree.set_urgency(urgency);
+        if seals && self.tree.shape().memtable_bytes > 0 {
+            self.seal();
+        } else if is_new || urgency == Urgency::Full {
+            self.kick();
+        }
+    }
+
+    /// Whether its jobs are giving dead bytes back, or are about to. Not where they fail.
+    pub(crate) fn is_giving_back(&self) -> bool {
+        !self.is_closing() && self.job_failure.lock().is_none() && self.tree.is_reclaiming()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_speaks_of_what_lives_and_dead_bytes_are_bounded_all_the_same() {
+        const MIB: u64 = 1 << 20;
+        let of = |stored: u64, living: u64| urgency(DiskUse { stored: stored * MIB, living: living * MIB }, 80 * MIB);
+        assert_eq!(of(69, 69), Urgency::Idle);
+        assert_eq!(of(70, 1), Urgency::Near);
+        assert_eq!(of(120, 79), Urgency::Near);
+        assert_eq!(of(80, 80), Urgency::Full);
+        assert_eq!(of(121, 1), Urgency::Full);
+        assert_eq!(urgency(DiskUse::default(), u64::MAX), Urgency::Idle);
     }
 }

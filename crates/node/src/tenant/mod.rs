@@ -3,8 +3,8 @@
 mod disk;
 mod spec;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use arc_swap::ArcSwap;
 use futures_util::lock::Mutex as AsyncMutex;
@@ -12,6 +12,7 @@ use weir_admission::Quota;
 use weir_model::{SLOTS, TenantId, TenantName, slot};
 
 use self::disk::DiskGauge;
+pub use self::disk::DiskUse;
 pub use self::spec::{PARTITIONS_MAX, SECRET_BYTES_MAX, StoredSecret, TenantSettings, TenantSpec};
 use crate::bandwidth::Reservation;
 use crate::catalogue::Listing;
@@ -31,11 +32,13 @@ pub struct Tenant {
 }
 
 impl Tenant {
-    pub(crate) fn new(shared: &Arc<NodeShared>, listing: Listing) -> Arc<Self> {
+    /// `used` are the partitions that have files, among them those of this tenant.
+    pub(crate) fn new(shared: &Arc<NodeShared>, listing: Listing, used: &BTreeSet<u32>) -> Arc<Self> {
         let Listing { id, name, partitions, settings } = listing;
         let quota = Quota::new(Arc::clone(&shared.machine.clock), &settings.limits);
-        let reservation = || Reservation::new(settings.limits, partitions.len());
-        let homes = partitions.iter().map(|&number| Home::new(shared, id, number, reservation())).collect();
+        let reservation = || Reservation::new(settings.limits, partitions.len(), &quota);
+        let home = |&number: &u32| Home::new(shared, id, (number, used.contains(&number)), reservation());
+        let homes = partitions.iter().map(home).collect();
         let disk = DiskGauge::new(Arc::clone(&shared.machine.clock), settings.disk_bytes_max);
         let settings = ArcSwap::from_pointee(settings);
         Arc::new(Self { id, name, settings, quota, homes, disk, changing: Arc::default() })
@@ -64,7 +67,7 @@ impl Tenant {
 
     pub(crate) fn set_settings(&self, settings: TenantSettings) {
         self.quota.set_limits(&settings.limits);
-        self.disk.max.store(settings.disk_bytes_max, Ordering::Relaxed);
+        self.limit_disk(settings.disk_bytes_max);
         self.homes.iter().for_each(|home| home.alter(settings.limits));
         self.settings.store(Arc::new(settings));
     }

@@ -38,7 +38,7 @@ pub struct TenantSettings {
     pub limits: UnitLimits,
     /// Connections at most; 0 = as many as the node allows.
     pub connections_max: u32,
-    /// Bytes on disk at most; 0 = unlimited.
+    /// Living bytes on disk at most; 0 = unlimited. Dead ones may take half as much again for a while.
     pub disk_bytes_max: u64,
     /// Its clients are refused; its data stays.
     pub suspended: bool,

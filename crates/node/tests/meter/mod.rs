@@ -98,7 +98,7 @@ impl Fs for MeterFs {
         self.inner.sync_dir(path, tag)
     }
 
-    forward_fs!(inner: rename, hard_link, remove, create_dir_all, remove_dir, list, lock);
+    forward_fs!(inner: rename, hard_link, remove, create_dir_all, remove_dir, list, real_path, lock);
 }
 
 struct MeterFile {
@@ -161,5 +161,5 @@ impl File for MeterFile {
         self.inner.sync(tag)
     }
 
-    forward_file!(inner: allocate, set_len, len, data_end, is_direct);
+    forward_file!(inner: allocate, reserve, set_len, len, data_end, is_direct);
 }

@@ -9,7 +9,7 @@ use indicatif::TermLike;
 
 const EVERY: Duration = Duration::from_secs(30);
 /// Of a line; longer ones are cut.
-const COLUMNS: u16 = 160;
+pub(super) const COLUMNS: u16 = 160;
 
 /// A terminal that shows less.
 #[derive(Debug)]

@@ -1,12 +1,13 @@
 //! `ACL`: a tenant is a user, and knows of no other.
 
+use super::lower;
 use crate::resp::connection::Connection;
 use crate::resp::error::{Error, Outcome};
 use crate::resp::frame::Args;
 use crate::store::Store;
 
 pub(in crate::resp) async fn acl<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
-    let subcommand = args.at(1).to_ascii_lowercase();
+    let subcommand = lower(args.at(1));
     let arity = |name: &str| if args.len() == 2 { Ok(()) } else { Err(Error::arity(&format!("acl|{name}"))) };
     match subcommand.as_slice() {
         b"whoami" => {

@@ -3,7 +3,7 @@
 use weir_model::Change;
 
 use super::bitmap::{bit_offset, read_offset};
-use super::{ONE_TURN_KEYS_MAX, integer, value_bytes_max};
+use super::{ONE_TURN_KEYS_MAX, integer, lower, value_bytes_max};
 use crate::resp::connection::Connection;
 use crate::resp::error::{Error, Outcome, SYNTAX};
 use crate::resp::frame::Args;
@@ -131,27 +131,28 @@ struct Step {
 impl Step {
     fn parse_all(args: Args<'_>, value_bytes_max: usize) -> Outcome<Vec<Self>> {
         let (mut steps, mut rule) = (Vec::new(), Overflow::Wrap);
-        let mut at = 2;
+        let (mut at, mut rules) = (2, 0);
         while let Some(word) = args.get(at) {
+            check_count(steps.len().max(rules))?;
             let left = args.len() - at - 1;
-            let name = word.to_ascii_lowercase();
+            let name = lower(word);
             let takes = match name.as_slice() {
                 b"get" if left >= 2 => 2,
                 b"set" | b"incrby" if left >= 3 => 3,
                 b"overflow" if left >= 1 => {
-                    rule = match args.at(at + 1).to_ascii_lowercase().as_slice() {
+                    rule = match lower(args.at(at + 1)).as_slice() {
                         b"wrap" => Overflow::Wrap,
                         b"sat" => Overflow::Saturate,
                         b"fail" => Overflow::Fail,
                         _ => return Err(Error::new("ERR Invalid OVERFLOW type specified")),
                     };
-                    at += 2;
+                    (at, rules) = (at + 2, rules + 1);
                     continue;
                 }
                 _ => return Err(SYNTAX),
             };
             let kind = Kind::parse(args.at(at + 1))?;
-            let offset_of = if name == b"get" { read_offset } else { bit_offset };
+            let offset_of = if name.as_slice() == b"get" { read_offset } else { bit_offset };
             let offset = offset_of(args.at(at + 2), Some(kind.bits), value_bytes_max)?;
             let action = match name.as_slice() {
                 b"get" => Action::Get,
@@ -161,6 +162,7 @@ impl Step {
             steps.push(Self { kind, offset, action });
             at += 1 + takes;
         }
+        check_count(steps.len())?;
         Ok(steps)
     }
 
@@ -191,7 +193,6 @@ impl Step {
 pub(in crate::resp) async fn bitfield<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
     let key = args.at(1);
     let steps = Step::parse_all(args, value_bytes_max(connection))?;
-    check_count(&steps)?;
     let needed = steps.iter().map(Step::written_bytes).max().unwrap_or(0);
     if needed == 0 {
         return read(connection, key, &steps).await;
@@ -214,16 +215,15 @@ pub(in crate::resp) async fn bitfield<S: Store>(connection: &mut Connection<S>, 
 
 pub(in crate::resp) async fn bitfield_ro<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
     let steps = Step::parse_all(args, value_bytes_max(connection))?;
-    check_count(&steps)?;
     if steps.iter().any(|step| !matches!(step.action, Action::Get)) {
         return Err(Error::new("ERR BITFIELD_RO only supports the GET subcommand"));
     }
     read(connection, args.at(1), &steps).await
 }
 
-/// They are one turn.
-fn check_count(steps: &[Step]) -> Outcome {
-    if steps.len() <= ONE_TURN_KEYS_MAX {
+/// They are one turn, and so is to read them.
+fn check_count(count: usize) -> Outcome {
+    if count <= ONE_TURN_KEYS_MAX {
         Ok(())
     } else {
         Err(Error::new("ERR BITFIELD takes at most 10000 fields at a time"))

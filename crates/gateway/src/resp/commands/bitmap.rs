@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tokio::task::yield_now;
 use weir_model::Change;
 
-use super::{ONE_TURN_KEYS_MAX, end_turn, integer, value_bytes_max};
+use super::{ONE_TURN_KEYS_MAX, end_turn, integer, lower, value_bytes_max};
 use crate::resp::connection::Connection;
 use crate::resp::error::{BIT_OFFSET, Error, Outcome, SYNTAX};
 use crate::resp::frame::Args;
@@ -22,6 +22,9 @@ const TURN_BYTES: usize = 1 << 20;
 
 /// Sources of `BITOP` shorter than this (all together) are combined at once, under the store's lock.
 const AT_ONCE_BYTES: usize = 64 << 10;
+
+/// Most bytes of all sources of a `BITOP`: they are in hand together, and a key may be named ten thousand times.
+const SOURCE_BYTES_MAX: usize = 256 << 20;
 
 /// How often `BITOP` starts again because a source has changed under it.
 const TRIES_MAX: usize = 8;
@@ -219,7 +222,7 @@ enum Operation {
 
 impl Operation {
     fn parse(word: &[u8]) -> Outcome<Self> {
-        match word.to_ascii_lowercase().as_slice() {
+        match lower(word).as_slice() {
             b"and" => Ok(Operation::And),
             b"or" => Ok(Operation::Or),
             b"xor" => Ok(Operation::Xor),
@@ -277,10 +280,14 @@ pub(in crate::resp) async fn bitop<S: Store>(connection: &mut Connection<S>, arg
     keys.push(target);
     for _ in 0..TRIES_MAX {
         connection.let_go();
-        let mut read = InHand::with_capacity(count);
+        let (mut read, mut bytes) = (InHand::with_capacity(count), 0);
         for (index, key) in keys[..count].iter().enumerate() {
             end_turn(index).await;
             let entry = letting_go(connection.get(key), || read.own()).await?;
+            bytes += entry.as_ref().map_or(0, |entry| entry.value.len());
+            if bytes > SOURCE_BYTES_MAX {
+                return Err(Error::new("ERR BITOP takes sources of at most 256 MiB together"));
+            }
             read.push(entry);
         }
         let sources: Vec<&[u8]> = read.iter().collect();

@@ -4,12 +4,18 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use tokio::task::yield_now;
+
+use super::lower;
 use crate::resp::client::{Client, Phase};
 use crate::resp::connection::Connection;
 use crate::resp::error::{Error, Outcome, SYNTAX};
 use crate::resp::frame::Args;
 use crate::resp::number::parse_i64;
 use crate::store::Store;
+
+/// Lines of a list that are written between two turns.
+const TURN_LINES: usize = 200;
 
 /// Bytes of a name or of a library's: they stand in every list (S11).
 const NAME_BYTES_MAX: usize = 512;
@@ -30,7 +36,7 @@ fn check_printable(text: &[u8], message: &str) -> Outcome {
 }
 
 pub(in crate::resp) async fn client<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
-    let subcommand = args.at(1).to_ascii_lowercase();
+    let subcommand = lower(args.at(1));
     let takes = |name: &str, right: bool| if right { Ok(()) } else { Err(Error::arity(&format!("client|{name}"))) };
     match subcommand.as_slice() {
         b"id" => {
@@ -58,8 +64,8 @@ pub(in crate::resp) async fn client<S: Store>(connection: &mut Connection<S>, ar
             let line = line_of(&connection.client, &connection.account()?.name, connection.server.second());
             connection.replies.text(&line);
         }
-        b"list" => list(connection, args)?,
-        b"kill" => super::kill::kill(connection, args)?,
+        b"list" => list(connection, args).await?,
+        b"kill" => super::kill::kill(connection, args).await?,
         b"no-evict" => {
             takes("no-evict", args.len() == 3)?;
             accept_on_or_off(connection, args)?;
@@ -94,7 +100,7 @@ const HELP: [&str; 14] = [
 ];
 
 fn set_info(client: &Client, args: Args<'_>) -> Outcome {
-    let attribute = args.at(2).to_ascii_lowercase();
+    let attribute = lower(args.at(2));
     let (field, value) = (attribute.as_slice(), args.at(3));
     let mut names = client.names.lock();
     match field {
@@ -120,14 +126,14 @@ fn accept_on_or_off<S: Store>(connection: &mut Connection<S>, args: Args<'_>) ->
     Ok(())
 }
 
-fn list<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
+async fn list<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
     let second = connection.server.second();
     let clients = connection.server.clients.of_tenant(connection.account()?.tenant);
     let mut wanted: Option<BTreeSet<u64>> = None;
     match args.get(2) {
         None => {}
         Some(word) if word.eq_ignore_ascii_case(b"TYPE") && args.len() == 4 => {
-            let kind = args.at(3).to_ascii_lowercase();
+            let kind = lower(args.at(3));
             match kind.as_slice() {
                 b"normal" => {}
                 b"master" | b"replica" | b"slave" | b"pubsub" => wanted = Some(BTreeSet::new()),
@@ -144,8 +150,15 @@ fn list<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
         Some(_) => return Err(SYNTAX),
     }
     let name = Arc::clone(&connection.account()?.name);
-    let listed = clients.iter().filter(|client| wanted.as_ref().is_none_or(|ids| ids.contains(&client.id)));
-    let lines: String = listed.map(|client| line_of(client, &name, second)).collect();
+    let mut lines = String::new();
+    for (index, client) in clients.iter().enumerate() {
+        if index % TURN_LINES == TURN_LINES - 1 {
+            yield_now().await;
+        }
+        if wanted.as_ref().is_none_or(|ids| ids.contains(&client.id)) {
+            lines.push_str(&line_of(client, &name, second));
+        }
+    }
     connection.replies.text(&lines);
     Ok(())
 }

@@ -3,6 +3,7 @@
 use weir_model::slot;
 
 use super::introspect::help;
+use super::lower;
 use crate::resp::connection::Connection;
 use crate::resp::error::{Error, Outcome};
 use crate::resp::frame::Args;
@@ -48,16 +49,16 @@ const HELP: [&str; 3] = [
 ];
 
 pub(in crate::resp) async fn cluster<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
-    let subcommand = args.at(1).to_ascii_lowercase();
-    if subcommand == b"help" {
+    let subcommand = lower(args.at(1));
+    if subcommand.as_slice() == b"help" {
         help(connection, "CLUSTER", &HELP);
         return Ok(());
     }
-    if subcommand == b"keyslot" && args.len() == 3 {
+    if subcommand.as_slice() == b"keyslot" && args.len() == 3 {
         connection.replies.integer(i64::from(slot(args.at(2))));
         return Ok(());
     }
-    let known = SUBCOMMANDS.iter().find(|(name, _)| name.as_bytes() == subcommand);
+    let known = SUBCOMMANDS.iter().find(|(name, _)| name.as_bytes() == subcommand.as_slice());
     Err(match known {
         None => Error::unknown_subcommand("cluster", args.at(1)),
         Some((_, arity)) if takes(*arity, args.len()) => DISABLED,

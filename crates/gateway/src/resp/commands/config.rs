@@ -1,13 +1,13 @@
 //! `CONFIG`: what tools look at before they start. What can be set here is what concerns the asking client's own view; the rest
 //! is in the configuration file.
 
-use super::check_words;
 use super::connection::DATABASES;
 use super::introspect::help;
+use super::{check_words, lower};
 use crate::resp::connection::Connection;
 use crate::resp::error::{Error, Outcome, SYNTAX};
 use crate::resp::frame::Args;
-use crate::resp::glob;
+use crate::resp::glob::{self, Glob};
 use crate::resp::number::parse_i64;
 use crate::store::Store;
 
@@ -23,12 +23,12 @@ const HELP: [&str; 5] = [
 const IMMUTABLE: [&str; 3] = ["cluster-enabled", "databases", "io-threads"];
 
 pub(in crate::resp) async fn config<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
-    let subcommand = args.at(1).to_ascii_lowercase();
+    let subcommand = lower(args.at(1));
     let takes = |name: &str, right: bool| if right { Ok(()) } else { Err(Error::arity(&format!("config|{name}"))) };
     match subcommand.as_slice() {
         b"get" => {
             takes("get", args.len() >= 3)?;
-            get(connection, args)?;
+            get(connection, args).await?;
         }
         b"set" => {
             takes("set", args.len() >= 4)?;
@@ -81,14 +81,20 @@ fn all<S: Store>(connection: &Connection<S>) -> Vec<(String, String)> {
     own.chain(settings.shown.iter().cloned()).collect()
 }
 
-fn get<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
+async fn get<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
     check_words(args.len() - 2, "CONFIG GET", "patterns")?;
-    let patterns = args.iter_from(2).map(|pattern| Ok(glob::checked(pattern)?.to_ascii_lowercase()));
-    let patterns = patterns.collect::<Outcome<Vec<Vec<u8>>>>()?;
-    let mut found = all(connection);
-    found.retain(|(name, _)| patterns.iter().any(|pattern| glob::matches(pattern, name.as_bytes())));
-    connection.replies.map(found.len());
-    for (name, value) in found {
+    for pattern in args.iter_from(2) {
+        glob::checked(pattern)?;
+    }
+    let (all, mut turn) = (all(connection), glob::Turn::default());
+    let mut is_found = vec![false; all.len()];
+    for pattern in args.iter_from(2) {
+        let glob = Glob::new(&pattern.to_ascii_lowercase());
+        all.iter().zip(&mut is_found).for_each(|((name, _), is_found)| *is_found |= glob.matches(name.as_bytes()));
+        turn.spend(glob.steps_for_names()).await;
+    }
+    connection.replies.map(is_found.iter().filter(|found| **found).count());
+    for ((name, value), _) in all.iter().zip(is_found).filter(|(_, is_found)| *is_found) {
         connection.replies.bulk(name.as_bytes());
         connection.replies.bulk(value.as_bytes());
     }

@@ -85,6 +85,7 @@ pub(in crate::resp) async fn reset<S: Store>(connection: &mut Connection<S>, _: 
     connection.client.resp3.store(false, Ordering::Relaxed);
     connection.replies.protocol = Protocol::Resp2;
     connection.reply_mode = ReplyMode::On;
+    connection.in_transaction = false;
     connection.replies.simple("RESET");
     Ok(())
 }

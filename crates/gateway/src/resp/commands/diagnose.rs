@@ -1,7 +1,9 @@
 //! Looking at the server: `SLOWLOG`, `LATENCY`, `MEMORY`.
 
-use super::integer;
+use tokio::task::yield_now;
+
 use super::introspect::help;
+use super::{integer, lower};
 use crate::resp::connection::Connection;
 use crate::resp::error::{Error, Outcome, SYNTAX};
 use crate::resp::frame::Args;
@@ -10,6 +12,9 @@ use crate::store::Store;
 
 /// Entries that `SLOWLOG GET` gives unasked.
 const SLOWLOG_ENTRIES: usize = 10;
+
+/// Entries that are written between two turns; each has up to 32 words.
+const TURN_ENTRIES: usize = 50;
 
 /// What a key costs beside its bytes, about: entry, index and filter.
 const KEY_OVERHEAD_BYTES: usize = 64;
@@ -20,7 +25,7 @@ fn takes(container: &str, name: &str, right: bool) -> Outcome {
 }
 
 pub(in crate::resp) async fn slowlog<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
-    let subcommand = args.at(1).to_ascii_lowercase();
+    let subcommand = lower(args.at(1));
     match subcommand.as_slice() {
         b"get" if args.len() > 3 => {
             return Err(Error::subcommand("slowlog", args.at(1)));
@@ -34,9 +39,12 @@ pub(in crate::resp) async fn slowlog<S: Store>(connection: &mut Connection<S>, a
                     .ok_or(Error::new("ERR count should be greater than or equal to -1"))?,
             };
             let entries = connection.slowlog().last(count);
-            let replies = &mut connection.replies;
-            replies.array(entries.len());
-            for entry in entries {
+            connection.replies.array(entries.len());
+            for (index, entry) in entries.iter().enumerate() {
+                if index % TURN_ENTRIES == TURN_ENTRIES - 1 {
+                    yield_now().await;
+                }
+                let replies = &mut connection.replies;
                 replies.array(6);
                 replies.integer(entry.id as i64);
                 replies.integer(entry.second as i64);
@@ -74,7 +82,7 @@ pub(in crate::resp) async fn slowlog<S: Store>(connection: &mut Connection<S>, a
 
 /// No spikes are recorded: metrics and `SLOWLOG` say more.
 pub(in crate::resp) async fn latency<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
-    let subcommand = args.at(1).to_ascii_lowercase();
+    let subcommand = lower(args.at(1));
     match subcommand.as_slice() {
         b"latest" => {
             takes("latency", "latest", args.len() == 2)?;
@@ -111,7 +119,7 @@ pub(in crate::resp) async fn latency<S: Store>(connection: &mut Connection<S>, a
 }
 
 pub(in crate::resp) async fn memory<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
-    let subcommand = args.at(1).to_ascii_lowercase();
+    let subcommand = lower(args.at(1));
     match subcommand.as_slice() {
         b"usage" => {
             takes("memory", "usage", args.len() >= 3)?;

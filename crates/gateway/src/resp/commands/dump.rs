@@ -2,7 +2,7 @@
 
 use weir_model::Change;
 
-use super::{integer, value_bytes_max};
+use super::{integer, upper, value_bytes_max};
 use crate::resp::connection::Connection;
 use crate::resp::error::{Error, Outcome, SYNTAX, TOO_LONG};
 use crate::resp::frame::Args;
@@ -34,7 +34,7 @@ impl Options {
         let mut options = Self::default();
         let mut words = args.iter_from(4);
         while let Some(word) = words.next() {
-            match word.to_ascii_uppercase().as_slice() {
+            match upper(word).as_slice() {
                 b"REPLACE" => options.replace = true,
                 b"ABSTTL" => options.absolute = true,
                 b"IDLETIME" if !options.frequency => {

@@ -2,7 +2,7 @@
 
 use weir_model::Change;
 
-use super::integer;
+use super::{integer, upper};
 use crate::resp::connection::Connection;
 use crate::resp::error::{Error, Outcome};
 use crate::resp::frame::Args;
@@ -72,7 +72,7 @@ impl Conditions {
     fn parse(args: Args<'_>) -> Outcome<Self> {
         let mut conditions = Self::default();
         for word in args.iter_from(3) {
-            match word.to_ascii_uppercase().as_slice() {
+            match upper(word).as_slice() {
                 b"NX" => conditions.none = true,
                 b"XX" => conditions.some = true,
                 b"GT" => conditions.later = true,

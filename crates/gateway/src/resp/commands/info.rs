@@ -69,7 +69,8 @@ fn own_facts<S: Store>(server: &Server<S>, account: &Arc<Account>, section: &str
     let mut fact = |name: &str, value: &dyn std::fmt::Display| line(text, format_args!("{name}:{value}"));
     match section {
         "Server" => {
-            let uptime = server.clock.unix_ms().saturating_sub(server.started_ms) / 1000;
+            // By the clock that nobody sets.
+            let uptime = server.clock.now().saturating_sub(server.started) / 1_000_000_000;
             fact("redis_version", &REDIS_VERSION);
             fact("redis_mode", &"standalone");
             fact("weir_version", &env!("CARGO_PKG_VERSION"));

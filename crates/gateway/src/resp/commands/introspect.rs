@@ -1,10 +1,10 @@
 //! `COMMAND`: the table, for clients that look it up.
 
-use super::end_turn;
+use super::{end_turn, lower};
 use crate::resp::connection::Connection;
 use crate::resp::error::{Error, Outcome, SYNTAX};
 use crate::resp::frame::Args;
-use crate::resp::glob;
+use crate::resp::glob::{self, Glob};
 use crate::resp::reply::Replies;
 use crate::resp::table::{self, COMMANDS, Command};
 use crate::store::Store;
@@ -17,7 +17,7 @@ pub(super) fn help<S: Store>(connection: &mut Connection<S>, name: &str, lines: 
 }
 
 pub(in crate::resp) async fn command<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
-    let Some(subcommand) = args.get(1).map(<[u8]>::to_ascii_lowercase) else {
+    let Some(subcommand) = args.get(1).map(lower) else {
         connection.replies.array(COMMANDS.len());
         COMMANDS.iter().for_each(|command| describe(&mut connection.replies, Some(command)));
         return Ok(());
@@ -39,13 +39,20 @@ pub(in crate::resp) async fn command<S: Store>(connection: &mut Connection<S>, a
             }
         }
         b"docs" => {
-            let wanted: Vec<&Command> = match args.len() {
-                2 => COMMANDS.iter().collect(),
-                _ => args.iter_from(2).filter_map(table::find).collect(),
-            };
-            replies.map(wanted.len());
-            for (index, command) in wanted.into_iter().enumerate() {
+            if args.len() == 2 {
+                replies.map(COMMANDS.len());
+                COMMANDS.iter().for_each(|command| document(replies, command));
+                return Ok(());
+            }
+            let mut known = 0;
+            for (index, name) in args.iter_from(2).enumerate() {
                 end_turn(index).await;
+                known += usize::from(table::find(name).is_some());
+            }
+            connection.replies.map(known);
+            for (index, command) in args.iter_from(2).map(table::find).enumerate() {
+                end_turn(index).await;
+                let Some(command) = command else { continue };
                 document(&mut connection.replies, command);
                 connection.flush_if_long().await?;
             }
@@ -104,10 +111,10 @@ fn list(replies: &mut Replies, args: Args<'_>) -> Outcome {
         (2, _, _) => all().collect(),
         (5, Some(filter), Some(by)) if filter.eq_ignore_ascii_case(b"FILTERBY") => {
             let wanted = args.at(4);
-            match by.to_ascii_lowercase().as_slice() {
+            match lower(by).as_slice() {
                 b"pattern" => {
-                    let pattern = glob::checked(wanted)?.to_ascii_lowercase();
-                    all().filter(|command| glob::matches(&pattern, command.name.as_bytes())).collect()
+                    let pattern = Glob::new(&glob::checked(wanted)?.to_ascii_lowercase());
+                    all().filter(|command| pattern.matches(command.name.as_bytes())).collect()
                 }
                 b"aclcat" => all().filter(|command| command.is_in_category(wanted)).collect(),
                 // There are no modules.
@@ -127,7 +134,7 @@ fn migrated_keys<'a>(word: impl Fn(usize) -> &'a [u8], len: usize) -> Outcome<(u
     let mut at = 6;
     // A `KEYS` at the end names none.
     while at + 1 < len {
-        at += match word(at).to_ascii_lowercase().as_slice() {
+        at += match lower(word(at)).as_slice() {
             b"keys" if word(3).is_empty() => return Ok((at + 1, len - 1)),
             b"keys" => return Err(Error::new("ERR Invalid arguments specified for command")),
             b"auth" => 2,
@@ -154,15 +161,14 @@ async fn get_keys(replies: &mut Replies, args: Args<'_>, flags: bool) -> Outcome
         "migrate" => migrated_keys(|position| args.at(position + 2), len)?,
         _ => (first as usize, last),
     };
-    let mut keys: Vec<(&[u8], &[&str])> = (first..=last)
-        .step_by(step as usize)
-        .enumerate()
-        .map(|(position, index)| (args.at(index + 2), command.key_flags(position, args.iter_from(4))))
-        .collect();
+    let keys = (first..last + 1).step_by(step as usize);
+    let count = keys.len();
+    let keys = keys.enumerate();
+    let keys = keys.map(|(position, index)| (args.at(index + 2), command.key_flags(position, args.iter_from(4))));
     let stored = if command.name == "sort" { table::stored_key(args.iter_from(4)) } else { None };
-    keys.extend(stored.map(|key| (key, &["OW", "update"][..])));
-    replies.array(keys.len());
-    for (index, (key, words)) in keys.into_iter().enumerate() {
+    let stored = stored.map(|key| (key, &["OW", "update"][..]));
+    replies.array(count + usize::from(stored.is_some()));
+    for (index, (key, words)) in keys.chain(stored).enumerate() {
         end_turn(index).await;
         if flags {
             replies.array(2);

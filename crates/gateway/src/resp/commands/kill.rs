@@ -1,5 +1,6 @@
 //! `CLIENT KILL`: of the tenant's own connections. Others are as if they were not there.
 
+use super::{end_turn, lower};
 use crate::resp::client::{Client, Clients};
 use crate::resp::connection::Connection;
 use crate::resp::error::{Error, Outcome, SYNTAX};
@@ -25,7 +26,7 @@ impl<'a> Filter<'a> {
         while let Some(word) = words.next() {
             let value = words.next().ok_or(SYNTAX)?;
             let is = |word: &[u8]| value.eq_ignore_ascii_case(word);
-            match word.to_ascii_lowercase().as_slice() {
+            match lower(word).as_slice() {
                 b"id" => {
                     let id = parse_i64(value).and_then(|id| u64::try_from(id).ok()).filter(|&id| id > 0);
                     filter.id = Some(id.ok_or(Error::new("ERR client-id should be greater than 0"))?);
@@ -55,7 +56,7 @@ impl<'a> Filter<'a> {
     }
 }
 
-pub(super) fn kill<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
+pub(super) async fn kill<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
     let by_address = args.len() == 3;
     let filter = match args.len() {
         ..=2 => return Err(Error::arity("client|kill")),
@@ -63,7 +64,9 @@ pub(super) fn kill<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> 
         _ => Filter::parse(args, &connection.account()?.name)?,
     };
     let mut killed = 0;
-    for client in connection.server.clients.of_tenant(connection.account()?.tenant) {
+    let clients = connection.server.clients.of_tenant(connection.account()?.tenant);
+    for (index, client) in clients.into_iter().enumerate() {
+        end_turn(index).await;
         let is_self = client.id == connection.client.id;
         if !filter.means(&client) || is_self && filter.spare_self {
             continue;

@@ -5,7 +5,7 @@
 
 use tokio::task::yield_now;
 
-use super::{integer, value_bytes_max};
+use super::{integer, upper, value_bytes_max};
 use crate::resp::connection::Connection;
 use crate::resp::error::{Error, Outcome, SYNTAX};
 use crate::resp::frame::Args;
@@ -29,7 +29,7 @@ impl Options {
         let mut options = Self::default();
         let mut words = args.iter_from(3);
         while let Some(word) = words.next() {
-            match word.to_ascii_uppercase().as_slice() {
+            match upper(word).as_slice() {
                 b"IDX" => options.ranges = true,
                 b"LEN" => options.length = true,
                 b"WITHMATCHLEN" => options.range_lengths = true,

@@ -24,6 +24,7 @@ pub(super) mod ranges;
 pub(super) mod scan;
 pub(super) mod sort;
 pub(super) mod strings;
+pub(super) mod transactions;
 
 use tokio::task::yield_now;
 use weir_model::VALUE_BYTES_MAX;
@@ -31,6 +32,7 @@ use weir_model::VALUE_BYTES_MAX;
 use super::connection::Connection;
 use super::error::{Error, NOT_AN_INTEGER, Outcome};
 use super::number::parse_i64;
+use super::table::Command;
 use crate::store::Store;
 
 /// Keys that a command looks at or changes between two turns (S14). A turn ends with tokio's own `yield_now`: it lets the event loop
@@ -43,11 +45,58 @@ const ONE_TURN_KEYS_MAX: usize = 10_000;
 /// Words that a command compares with each of a list of ours.
 const WORDS_MAX: usize = 1000;
 
+/// Words of a command that does not name many keys or fields: options, which are gone through in one piece.
+const OPTION_WORDS_MAX: usize = 2048;
+
+/// More than the longest word that means something.
+const KEYWORD_BYTES_MAX: usize = 24;
+
 /// To be called before the key number `index` is looked at: after [`TURN_KEYS`] of them others are served.
-async fn end_turn(index: usize) {
+pub(super) async fn end_turn(index: usize) {
     if index % TURN_KEYS == TURN_KEYS - 1 {
         yield_now().await;
     }
+}
+
+/// Refuses more words than `command` can mean anything by: whatever there are, they are gone through in one piece.
+pub(super) fn check_options(command: &Command, count: usize) -> Outcome {
+    if count <= OPTION_WORDS_MAX || command.takes_many() {
+        return Ok(());
+    }
+    let name = command.name.to_uppercase();
+    Err(Error::bytes(format!("ERR {name} takes at most {OPTION_WORDS_MAX} words").into_bytes()))
+}
+
+/// A word that may be one of the protocol's. One that is too long is none, and is not looked at: a client may send words of many megabytes.
+#[derive(Default)]
+pub(super) struct Keyword {
+    bytes: [u8; KEYWORD_BYTES_MAX],
+    len: usize,
+}
+
+impl Keyword {
+    fn of(word: &[u8], change: impl Fn(&u8) -> u8) -> Self {
+        let mut keyword = Self::default();
+        if word.len() <= KEYWORD_BYTES_MAX {
+            keyword.bytes.iter_mut().zip(word).for_each(|(byte, from)| *byte = change(from));
+            keyword.len = word.len();
+        }
+        keyword
+    }
+
+    pub(super) fn as_slice(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+/// `word` in small letters.
+pub(super) fn lower(word: &[u8]) -> Keyword {
+    Keyword::of(word, u8::to_ascii_lowercase)
+}
+
+/// `word` in capitals.
+fn upper(word: &[u8]) -> Keyword {
+    Keyword::of(word, u8::to_ascii_uppercase)
 }
 
 /// Refuses more than [`WORDS_MAX`] `words` (what they are called) of `command`.

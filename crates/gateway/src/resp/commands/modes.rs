@@ -1,6 +1,6 @@
 //! `CLIENT` subcommands that change how a connection is served: `REPLY`, `PAUSE`, `TRACKING`.
 
-use super::integer;
+use super::{integer, lower};
 use crate::resp::connection::{Connection, ReplyMode};
 use crate::resp::error::{Error, Outcome, SYNTAX};
 use crate::resp::frame::Args;
@@ -21,8 +21,9 @@ const SUBCOMMANDS: [(&str, usize, usize); 8] = [
 
 /// Runs the subcommand; `false` if it is none of these.
 pub(super) fn run<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome<bool> {
-    let subcommand = args.at(1).to_ascii_lowercase();
-    let Some(&(name, least, most)) = SUBCOMMANDS.iter().find(|(name, ..)| name.as_bytes() == subcommand) else {
+    let subcommand = lower(args.at(1));
+    let Some(&(name, least, most)) = SUBCOMMANDS.iter().find(|(name, ..)| name.as_bytes() == subcommand.as_slice())
+    else {
         return Ok(false);
     };
     if args.len() < least || args.len() > most && name != "pause" && name != "unblock" {
@@ -77,7 +78,7 @@ fn pause<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
 }
 
 fn reply<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
-    match args.at(2).to_ascii_lowercase().as_slice() {
+    match lower(args.at(2)).as_slice() {
         b"on" => {
             connection.reply_mode = ReplyMode::On;
             connection.replies.ok();
@@ -91,7 +92,7 @@ fn reply<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
 }
 
 fn tracking<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
-    match args.at(2).to_ascii_lowercase().as_slice() {
+    match lower(args.at(2)).as_slice() {
         b"off" if args.len() == 3 => connection.replies.ok(),
         b"on" => return Err(Error::new("ERR CLIENT TRACKING is not supported: no invalidations are sent")),
         _ => return Err(SYNTAX),

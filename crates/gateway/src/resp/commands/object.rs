@@ -1,6 +1,7 @@
 //! `OBJECT`: how Redis would keep a value. Nothing here is kept that way, so the answers follow from the value alone.
 
 use super::introspect::help;
+use super::lower;
 use crate::resp::connection::Connection;
 use crate::resp::error::{Error, Outcome};
 use crate::resp::frame::Args;
@@ -29,7 +30,7 @@ fn encoding(value: &[u8]) -> &'static str {
 }
 
 pub(in crate::resp) async fn object<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
-    let subcommand = args.at(1).to_ascii_lowercase();
+    let subcommand = lower(args.at(1));
     let name = match subcommand.as_slice() {
         b"help" if args.len() == 2 => {
             help(connection, "OBJECT", &HELP);

@@ -10,7 +10,7 @@ use crate::auth::account::KeyCount;
 use crate::resp::connection::Connection;
 use crate::resp::error::{Error, INVALID_CURSOR, OLD_CURSOR, Outcome, SYNTAX};
 use crate::resp::frame::Args;
-use crate::resp::glob;
+use crate::resp::glob::{self, Glob};
 use crate::resp::number::parse_u64;
 use crate::resp::reply::Replies;
 use crate::store::Store;
@@ -39,21 +39,21 @@ const COUNTED_KEYS_MAX: usize = 10_000;
 const COUNT_CHEAP_BYTES: u64 = 64 << 10;
 const COUNT_KEPT_NANOS: u64 = 10_000_000_000;
 
-struct ScanOptions<'a> {
-    pattern: Option<&'a [u8]>,
+struct ScanOptions {
+    pattern: Option<Glob>,
     count: usize,
     /// Whether the keys asked for can exist: all are strings.
     strings: bool,
 }
 
-impl<'a> ScanOptions<'a> {
-    fn parse(args: Args<'a>) -> Outcome<Self> {
+impl ScanOptions {
+    fn parse(args: Args<'_>) -> Outcome<Self> {
         let mut options = Self { pattern: None, count: 10, strings: true };
         let mut words = args.iter_from(2);
         while let Some(word) = words.next() {
             let value = words.next().ok_or(SYNTAX)?;
             if word.eq_ignore_ascii_case(b"MATCH") {
-                options.pattern = Some(glob::checked(value)?).filter(|pattern| pattern != b"*");
+                options.pattern = Some(glob::checked(value)?).filter(|pattern| pattern != b"*").map(Glob::new);
             } else if word.eq_ignore_ascii_case(b"COUNT") {
                 options.count = usize::try_from(integer(value)?).ok().filter(|&count| count > 0).ok_or(SYNTAX)?;
             } else if word.eq_ignore_ascii_case(b"TYPE") {
@@ -74,7 +74,7 @@ pub(in crate::resp) async fn scan<S: Store>(connection: &mut Connection<S>, args
         cursor => Some(connection.account()?.cursors.resolve(connection.database(), cursor).ok_or(OLD_CURSOR)?),
     };
     connection.submit().await;
-    let (mut found, mut bytes) = (Vec::new(), 0);
+    let (mut found, mut bytes, mut turn) = (Vec::new(), 0, glob::Turn::default());
     let mut left = options.count.min(SCAN_KEYS_MAX);
     while let Some(from) = next.take_if(|_| left > 0) {
         let page = connection.scan(&from, left.min(PAGE_KEYS)).await?;
@@ -83,8 +83,15 @@ pub(in crate::resp) async fn scan<S: Store>(connection: &mut Connection<S>, args
         bytes += page.passed_bytes;
         left = if bytes < SCAN_BYTES_MAX { left } else { 0 };
         next = page.next;
-        let matching = |key: &Vec<u8>| options.pattern.is_none_or(|pattern| glob::matches(pattern, key));
-        found.extend(page.keys.into_iter().filter(|key| options.strings && matching(key)));
+        for key in page.keys.into_iter().filter(|_| options.strings) {
+            let is_found = match &options.pattern {
+                None => true,
+                Some(pattern) => pattern.matches_in_turns(&key, &mut turn).await,
+            };
+            if is_found {
+                found.push(key);
+            }
+        }
         if left > 0 && next.is_some() {
             connection.end_page().await?;
         }
@@ -101,35 +108,28 @@ pub(in crate::resp) async fn scan<S: Store>(connection: &mut Connection<S>, args
     Ok(())
 }
 
-/// Calls `visit` for every page of keys.
-async fn pages<S: Store>(connection: &mut Connection<S>, mut visit: impl FnMut(Vec<Vec<u8>>) -> Outcome) -> Outcome {
+pub(in crate::resp) async fn keys<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
+    let pattern = glob::checked(args.at(1))?;
+    let (is_all, glob, mut turn) = (pattern == b"*", Glob::new(pattern), glob::Turn::default());
+    let (mut found, mut count) = (Replies::default(), 0);
     connection.submit().await;
     let mut next = Some(Vec::new());
     while let Some(from) = next {
         let page = connection.scan(&from, PAGE_KEYS).await?;
-        visit(page.keys)?;
+        for key in &page.keys {
+            if is_all || glob.matches_in_turns(key, &mut turn).await {
+                found.bulk(key);
+                count += 1;
+            }
+        }
+        if found.len() > KEYS_BYTES_MAX {
+            return Err(Error::new("ERR more than 32 MB of keys match, use SCAN"));
+        }
         next = page.next;
         if next.is_some() {
             connection.end_page().await?;
         }
     }
-    Ok(())
-}
-
-pub(in crate::resp) async fn keys<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
-    let pattern = glob::checked(args.at(1))?;
-    let (mut found, mut count) = (Replies::default(), 0);
-    pages(connection, |keys| {
-        for key in keys.iter().filter(|key| pattern == b"*" || glob::matches(pattern, key)) {
-            found.bulk(key);
-            count += 1;
-        }
-        match found.len() {
-            ..=KEYS_BYTES_MAX => Ok(()),
-            _ => Err(Error::new("ERR more than 32 MB of keys match, use SCAN")),
-        }
-    })
-    .await?;
     connection.replies.array(count);
     connection.replies.append(found);
     Ok(())
@@ -194,12 +194,16 @@ pub(in crate::resp) async fn randomkey<S: Store>(connection: &mut Connection<S>,
 }
 
 pub(in crate::resp) async fn dbsize<S: Store>(connection: &mut Connection<S>, _: Args<'_>) -> Outcome {
-    let mut count = 0;
-    pages(connection, |keys| {
-        count += keys.len();
-        Ok(())
-    })
-    .await?;
+    connection.submit().await;
+    let (mut count, mut next) = (0, Some(Vec::new()));
+    while let Some(from) = next {
+        let page = connection.scan(&from, PAGE_KEYS).await?;
+        count += page.keys.len();
+        next = page.next;
+        if next.is_some() {
+            connection.end_page().await?;
+        }
+    }
     connection.replies.integer(count as i64);
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! `SORT`: of lists, sets and sorted sets, of which there are none. What is left is an empty result, or the wrong type.
 
-use super::integer;
+use super::{integer, upper};
 use crate::resp::connection::Connection;
 use crate::resp::error::{Outcome, SYNTAX, WRONG_TYPE};
 use crate::resp::frame::Args;
@@ -11,7 +11,7 @@ fn target<'a>(args: Args<'a>, may_store: bool) -> Outcome<Option<&'a [u8]>> {
     let mut target = None;
     let mut words = args.iter_from(2);
     while let Some(word) = words.next() {
-        match word.to_ascii_uppercase().as_slice() {
+        match upper(word).as_slice() {
             b"ASC" | b"DESC" | b"ALPHA" => {}
             b"LIMIT" => {
                 let (start, count) = (words.next().ok_or(SYNTAX)?, words.next().ok_or(SYNTAX)?);

@@ -7,6 +7,7 @@ use weir_node::waits::{self, Cause};
 use weir_node::{Admission, Quota, Unit};
 
 use super::Connection;
+use crate::notices::What;
 use crate::resp::bill::{Bill, Charge};
 use crate::resp::error::{Error, Outcome};
 use crate::resp::frame::Args;
@@ -33,7 +34,7 @@ impl<S: Store> Connection<S> {
 
     /// Pays what `command` costs as far as can be told. When it must wait, everything before it is answered first.
     pub(super) async fn charge(&mut self, command: &Command, args: Args<'_>) -> Outcome<Charge> {
-        let charge = Charge::of(command, args);
+        let charge = Charge::of(command, args).await;
         for unit in Unit::ALL.into_iter().filter(|&unit| charge.units(unit) > 0) {
             let Some(quota) = self.quota() else { break };
             if quota.try_admit(unit, charge.units(unit)) {
@@ -49,9 +50,27 @@ impl<S: Store> Connection<S> {
             // Its wait is not the command's own time.
             self.lap = self.server.clock.now();
             waits::book(Cause::Quota, self.lap - begun);
-            admitted?;
+            if let Err(refused) = admitted {
+                self.notice(What::Throttled);
+                return Err(refused.into());
+            }
         }
         Ok(charge)
+    }
+
+    /// Waits until its tenant's dead bytes have made room for what is to be stored. Everything before it is answered first.
+    pub(super) async fn wait_for_disk(&mut self) -> Outcome {
+        self.flush_or_close().await?;
+        let Some(store) = self.session.as_ref().map(|session| session.store.clone()) else { return Ok(()) };
+        let begun = self.server.clock.now();
+        let room = store.room_on_disk().await;
+        // Its wait is not the command's own time.
+        self.lap = self.server.clock.now();
+        waits::book(Cause::Stall, self.lap - begun);
+        room.map_err(|full| {
+            self.notice(What::DiskFull);
+            Error::disk_full(full)
+        })
     }
 
     /// Between two pages of keys: others are served, what was gone through is paid, and the next page has its unit. A command that

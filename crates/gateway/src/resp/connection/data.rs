@@ -6,13 +6,10 @@ use weir_model::{Batch, Change, KEY_BYTES_MAX};
 
 use super::Connection;
 use super::moving::LONG_BYTES;
-use super::output::{Gathered, Pending};
 use crate::auth::book::Hold;
 use crate::resp::error::{Error, KEY_TOO_LONG, NO_AUTH, Outcome, TOO_MANY_LONG};
-use crate::resp::frame::Args;
 use crate::resp::in_hand::letting_go;
 use crate::resp::reply::Replies;
-use crate::resp::table::Command;
 use crate::store::{Entry, Page, Store, Transfer};
 
 /// Values as long as this are booked on their tenant as long as the connection has them.
@@ -22,11 +19,6 @@ pub(super) const LONG_VALUE_BYTES: usize = 1 << 20;
 const BATCH_BYTES: usize = 256 << 10;
 
 impl<S: Store> Connection<S> {
-    /// Whether the keys may be in different partitions.
-    pub(super) fn crosses_slots(&self, command: &Command, args: Args<'_>) -> bool {
-        self.store().is_ok_and(Store::is_spread) && !command.stays_in_one_slot(args)
-    }
-
     /// The entry of `key`.
     pub(in crate::resp) async fn get(&mut self, key: &[u8]) -> Outcome<Option<Entry<S::Value>>> {
         self.submit().await;
@@ -89,12 +81,12 @@ impl<S: Store> Connection<S> {
     ) -> Outcome<R> {
         check_keys(keys)?;
         self.submit().await;
-        let from = self.replies.mark();
         let mut bill = self.bill;
         let mut is_long = false;
         let billed = |entries: &[Option<Entry<S::Value>>], batch: &mut Batch| {
             let result = change(entries, batch);
-            is_long = entries.iter().flatten().any(|entry| entry.value.len() >= LONG_BYTES);
+            let long = |entry: &Entry<S::Value>| entry.value.len() >= LONG_BYTES;
+            is_long = batch.as_bytes().len() >= LONG_BYTES || entries.iter().flatten().any(long);
             if let Some(bill) = &mut bill {
                 bill.updated(entries, batch);
             }
@@ -105,7 +97,7 @@ impl<S: Store> Connection<S> {
         self.bill = bill;
         self.lately.is_long |= is_long;
         if let Some(commit) = commit {
-            self.commits.push(Pending { commit, from, to: None, replies: 1 });
+            self.depend_on(commit);
         }
         Ok(result)
     }
@@ -114,14 +106,13 @@ impl<S: Store> Connection<S> {
     pub(in crate::resp) async fn transfer(&mut self, transfer: Transfer<'_>) -> Outcome<bool> {
         check_keys(&[transfer.key, transfer.to])?;
         self.submit().await;
-        let from = self.replies.mark();
         let carry = self.session.as_ref().ok_or(NO_AUTH)?.store.transfer(transfer);
         let (done, commit) = holding_nothing(&mut self.replies, carry).await?;
         if let (Some(bill), Some(len)) = (&mut self.bill, done) {
             bill.carried(transfer.to.len() + len);
         }
         if let Some(commit) = commit {
-            self.commits.push(Pending { commit, from, to: None, replies: 1 });
+            self.depend_on(commit);
         }
         Ok(done.is_some())
     }
@@ -138,13 +129,12 @@ impl<S: Store> Connection<S> {
     /// Applies `batch`; the reply that the command writes waits for the commit.
     pub(in crate::resp) async fn write(&mut self, batch: &Batch) -> Outcome {
         self.submit().await;
-        let from = self.replies.mark();
         if let Some(bill) = &mut self.bill {
             bill.wrote_batch(batch);
         }
         let write = self.session.as_ref().ok_or(NO_AUTH)?.store.write(batch);
         let commit = holding_nothing(&mut self.replies, write).await?;
-        self.commits.push(Pending { commit, from, to: None, replies: 1 });
+        self.depend_on(commit);
         Ok(())
     }
 
@@ -157,13 +147,13 @@ impl<S: Store> Connection<S> {
             check_keys(&[change.key()])?;
         }
         let full = self.gathered.batch.as_bytes().len() >= BATCH_BYTES;
-        if full || self.gathered.to != self.replies.mark() {
+        if full || self.gathered.to != self.answer.from {
             self.submit().await;
         }
         if self.gathered.batch.is_empty() {
             let prefix = self.store()?.key_prefix();
             self.gathered.batch.restart(prefix);
-            self.gathered.from = self.replies.mark();
+            self.gathered.from = self.answer.from;
         }
         if let Some(bill) = &mut self.bill {
             bill.wrote(changes.clone());
@@ -171,11 +161,8 @@ impl<S: Store> Connection<S> {
         for change in changes {
             self.gathered.batch.push(change);
         }
-        if self.answers() {
-            self.replies.ok();
-            self.gathered.replies += 1;
-        }
-        self.gathered.to = self.replies.mark();
+        self.gathered.is_open = true;
+        self.replies.ok();
         Ok(())
     }
 
@@ -184,7 +171,6 @@ impl<S: Store> Connection<S> {
         if self.gathered.batch.is_empty() {
             return;
         }
-        let Gathered { from, to, replies, .. } = self.gathered;
         let begun = self.server.clock.now();
         let written = match &self.session {
             Some(session) => {
@@ -193,21 +179,16 @@ impl<S: Store> Connection<S> {
             }
             None => Err(NO_AUTH),
         };
-        match written {
-            Ok(commit) => self.commits.push(Pending { commit, from, to: Some(to), replies }),
-            // Nothing has been replied behind the gathered writes: they are submitted before any other command.
-            Err(error) => self.replies.replace_with_error(from, to, replies, error.text()),
-        }
+        // Refused at once or not safe in the end: their replies say so when everything is written.
+        self.gathered_depend_on(written);
         self.longest = self.longest.max((self.server.clock.now() - begun, "set"));
-        self.gathered.batch.clear();
-        self.gathered.replies = 0;
     }
 
     /// Empties the tenant at once; `false` where its store cannot.
     pub(in crate::resp) async fn clear(&mut self) -> Outcome<bool> {
         self.submit().await;
         // What it has written is to be acknowledged as written, not to be lost on the way.
-        self.commit().await;
+        self.await_commits().await;
         Ok(self.store()?.clear().await?)
     }
 

@@ -7,7 +7,7 @@
 //!    at the end of the buffer: one log record, one turn at the store's lock.
 //! 3. At the end the thread's other connections get a turn, so that one log write serves them all. Then all commits are
 //!    awaited, and only then are the replies written, in one piece. Nothing is acknowledged
-//!    before its commit. A reply whose commit failed is replaced by the error.
+//!    before its commit. A reply whose commit failed is replaced by the error ([`answer`]).
 //!
 //! A command above its tenant's limits waits here for its capacity units, behind the replies of those before it: the
 //! socket is not read meanwhile, and nobody else waits.
@@ -15,6 +15,7 @@
 //! While replies wait for the client nothing more is read from it, so the memory of a connection is bounded by one
 //! request, [`FLUSH_BYTES`] of replies and one value.
 
+mod answer;
 mod charging;
 mod data;
 mod moving;
@@ -28,22 +29,25 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use tokio::net::TcpStream;
+use tokio::task::yield_now;
 use weir_model::Batch;
 use weir_node::waits::{self, Followed};
 
+use self::answer::{Answer, Gathered, Pending};
 use self::charging::key_of;
 use self::moving::Lately;
 pub(crate) use self::moving::{Moving, Place};
 pub(super) use self::output::FLUSH_BYTES;
-use self::output::{Gathered, Pending};
 use super::ahead;
 use super::bill::{Bill, Charge};
 use super::client::{Client, Phase};
+use super::commands::check_options;
+use super::commands::transactions::{NOT_QUEUED, ends_or_concerns_it};
 use super::error::{CROSS_SLOT, Error, Outcome};
 use super::frame::{Args, Limits, Progress};
 use super::input::Input;
 use super::parse::parse;
-use super::reply::{Mark, Replies};
+use super::reply::Replies;
 use super::slowlog;
 use super::table::{self, Command};
 use crate::auth::Session;
@@ -62,6 +66,8 @@ pub(super) struct Connection<S: Store> {
     pub(super) reply_mode: ReplyMode,
     /// When the last command ended, or waiting for something else did: nanoseconds of the clock.
     lap: u64,
+    /// When others were last served.
+    turn_began: u64,
     /// When the bytes that are being served were read.
     received: u64,
     /// Commands since then whose replies have not been written.
@@ -76,18 +82,21 @@ pub(super) struct Connection<S: Store> {
     told_strangers: usize,
     /// It is known who speaks, or that nobody knows.
     has_begun: bool,
+    /// `MULTI` was said, and not yet `EXEC` or `DISCARD`.
+    pub(super) in_transaction: bool,
     /// Close once the replies are written.
     pub(super) closing: bool,
     /// The thread that serves it.
     place: Place,
     lately: Lately,
+    /// The next request has been received, and is to be served where the connection belongs.
+    is_put_off: bool,
     stream: TcpStream,
     gathered: Gathered,
     commits: Vec<Pending<S::Commit>>,
-    /// Where the reply of the command under way begins.
-    begun: Mark,
-    /// Replies have been written since the command began: its reply can no longer be taken back.
-    flushed: bool,
+    answer: Answer,
+    /// A write to the client has failed in the middle of a reply: nothing more may be written.
+    is_cut: bool,
     /// Of its tenant's book of long values, while there is a session: those in hand, and replies that the client does not take at once.
     long_values: Option<Hold>,
     /// The same of requests that are not complete.
@@ -101,6 +110,11 @@ const UNFINISHED_FREE_BYTES: usize = 64 << 10;
 
 /// Reads that follow one another and are worth a look ahead.
 const FORESEEN_MIN: usize = 4;
+
+/// Commands that come in one go are served for so long before others are. Timed, as every command is timed anyway; what one command does is counted.
+const TURN_NANOS: u64 = 500_000;
+/// Requests after which the clock is looked at where no command was run.
+const UNTIMED_MAX: usize = 128;
 
 /// What `CLIENT REPLY` chose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,6 +143,7 @@ pub(crate) fn begin<S: Store>(
         replies,
         reply_mode: ReplyMode::On,
         lap: 0,
+        turn_began: 0,
         received: 0,
         unanswered: 0,
         longest: (0, ""),
@@ -136,14 +151,16 @@ pub(crate) fn begin<S: Store>(
         limits,
         told_strangers: 0,
         has_begun: false,
+        in_transaction: false,
         closing: false,
         place,
         lately: Lately::default(),
+        is_put_off: false,
         stream,
-        gathered: Gathered { batch: Batch::new(), from: mark, to: mark, replies: 0 },
+        gathered: Gathered { batch: Batch::new(), from: mark, to: mark, replies: 0, is_open: false },
         commits: Vec::new(),
-        begun: mark,
-        flushed: false,
+        answer: Answer { from: mark, has_left: false },
+        is_cut: false,
         long_values: None,
         unfinished: None,
         bill: None,
@@ -193,12 +210,14 @@ impl<S: Store> Connection<S> {
             {
                 return Ok(Ending::Moves { socket, to: home });
             }
-            self.make_room_to_read(input).await;
-            let received = input.fill(&mut self.stream).await?;
-            if received == 0 {
-                break;
+            if !self.is_put_off {
+                self.make_room_to_read(input).await;
+                let received = input.fill(&mut self.stream).await?;
+                if received == 0 {
+                    break;
+                }
+                self.count(|stats| stats.bytes_in.add(received as u64));
             }
-            self.count(|stats| stats.bytes_in.add(received as u64));
             self.enter(Phase::Serving);
             self.replies.lend(pool::take());
             self.serve_received(input).await?;
@@ -225,11 +244,17 @@ impl<S: Store> Connection<S> {
     /// Serves every complete request in `input`.
     async fn serve_received(&mut self, input: &mut Input) -> io::Result<()> {
         self.lap = self.server.clock.now();
-        self.received = self.lap;
+        (self.received, self.turn_began) = (self.lap, self.lap);
         self.longest = (0, "");
         waits::clear();
-        let mut foreseen = 0;
+        let (mut foreseen, mut looked_at) = (0, 0);
         while !self.closing {
+            looked_at += 1;
+            if looked_at % UNTIMED_MAX == 0 {
+                // What asks for nothing, and what is refused, is not timed.
+                self.lap = self.server.clock.now();
+            }
+            self.end_turn_if_long().await;
             if foreseen == 0 {
                 foreseen = self.foresee(&input.bytes[input.start..]);
             }
@@ -238,6 +263,9 @@ impl<S: Store> Connection<S> {
                 Ok(Progress::Incomplete) => break,
                 Ok(Progress::Nothing(len)) => input.start += len,
                 Ok(Progress::Request(len)) => {
+                    if self.put_off(input.state.args(&input.bytes[input.start..])) {
+                        break;
+                    }
                     let secret = self.execute(input.state.args(&input.bytes[input.start..])).await;
                     if secret {
                         input.wipe(len);
@@ -268,6 +296,15 @@ impl<S: Store> Connection<S> {
         Ok(())
     }
 
+    /// Lets others be served, if the commands since they were have taken long: how many come in one go, and what each costs, are both the client's choice (S14).
+    async fn end_turn_if_long(&mut self) {
+        if self.lap.saturating_sub(self.turn_began) >= TURN_NANOS {
+            yield_now().await;
+            self.lap = self.server.clock.now();
+            self.turn_began = self.lap;
+        }
+    }
+
     /// Looks ahead at the requests in `bytes`. Gives for how many of them nobody needs to look again.
     fn foresee(&self, bytes: &[u8]) -> usize {
         let keys = ahead::keys_to_get(bytes);
@@ -288,11 +325,10 @@ impl<S: Store> Connection<S> {
             self.wait_out_pause(command).await;
         }
         let paid = self.prepare(command, args).await;
-        self.flushed = false;
         if self.reply_mode == ReplyMode::SkipNext {
             self.reply_mode = ReplyMode::SkipThis;
         }
-        let from = self.replies.mark();
+        self.begin_answer();
         let outcome = match paid {
             Err(error) => {
                 if let Some(command) = command {
@@ -303,12 +339,11 @@ impl<S: Store> Connection<S> {
             Ok((command, charge)) => {
                 self.count(|stats| stats.called(command.index));
                 self.bill = charge.map(|_| Bill::default());
-                self.begun = from;
                 if self.longest.1.is_empty() {
                     self.longest.1 = command.name;
                 }
                 let outcome = table::dispatch(command.id, self, args).await;
-                let outcome = outcome.and_then(|()| self.bound_output());
+                let outcome = self.judge(outcome);
                 if let (Some(charge), Some(bill)) = (charge, self.bill.take()) {
                     self.settle(charge, bill, key_of(command, args));
                 }
@@ -316,20 +351,11 @@ impl<S: Store> Connection<S> {
                 outcome
             }
         };
-        if let Err(error) = outcome {
-            self.fail(from, &error);
-        }
-        if self.reply_mode != ReplyMode::On {
-            self.keep_silent(from);
-        }
+        self.end_answer(&outcome);
         self.let_go();
         self.unanswered += 1;
-        let to = self.replies.mark();
-        for pending in self.commits.iter_mut().rev().take_while(|pending| pending.to.is_none()) {
-            pending.to = Some(to);
-        }
         if self.session.is_none() {
-            self.limit_strangers(from);
+            self.limit_strangers();
         }
         command.is_some_and(|command| command.is_secret(args))
     }
@@ -345,13 +371,15 @@ impl<S: Store> Connection<S> {
             return Err(Error::arity(command.name));
         }
         self.may(command)?;
-        if self.crosses_slots(command, args) {
+        if self.in_transaction && !ends_or_concerns_it(command.id) {
+            return Err(NOT_QUEUED);
+        }
+        check_options(command, args.len())?;
+        if self.store().is_ok_and(Store::is_spread) && !command.stays_in_one_slot(args).await {
             return Err(CROSS_SLOT);
         }
-        if let Some(max) = self.store().ok().and_then(Store::disk_limit_reached)
-            && command.flags.contains(&"denyoom")
-        {
-            return Err(Error::disk_full(max));
+        if self.store().ok().and_then(Store::disk_limit_reached).is_some() && command.flags.contains(&"denyoom") {
+            self.wait_for_disk().await?;
         }
         let charge = if self.is_limited() { Some(self.charge(command, args).await?) } else { None };
         Ok((command, charge))

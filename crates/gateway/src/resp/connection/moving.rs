@@ -2,7 +2,7 @@
 //!
 //! To copy a value of 8 MB to where it is going, into the log and into the memtable, takes milliseconds, in one turn of an event loop: whoever is
 //! served by the same thread waits. So a connection that sends or asks for long values moves to a thread for such, and comes back
-//! when it has been without them for a while. The system shares the processors between the two kinds of threads. A tenant that keeps threads busy while
+//! when it has been without them for a while. A short request that makes a long value (`SETRANGE k 60000000 x`) moves before it is served. The system shares the processors between the two kinds of threads. A tenant that keeps threads busy while
 //! others want to be served ([`crate::heavy`]) goes there, too, with all its connections.
 
 use std::io;
@@ -14,7 +14,9 @@ use tokio::net::TcpStream;
 
 use super::{Connection, serve};
 use crate::resp::client::Client;
+use crate::resp::frame::Args;
 use crate::resp::input::Input;
+use crate::resp::table;
 use crate::store::Store;
 
 /// A request or a value of so many bytes is long: some 0.1 ms for each time that it is copied.
@@ -40,6 +42,22 @@ pub(super) struct Lately {
     pub(super) is_heavy: bool,
     /// Rounds since the last one in which one of them was so.
     short_rounds: u32,
+}
+
+impl<S: Store> Connection<S> {
+    /// Whether `args` are a short request for a long value, which is better served by a thread for such: then it is put off until the connection has moved. Where it is
+    /// served next, it is served.
+    pub(super) fn put_off(&mut self, args: Args<'_>) -> bool {
+        if std::mem::take(&mut self.is_put_off) || self.place.is_long || self.server.settings.long_threads == 0 {
+            return false;
+        }
+        // Most commands are none of those, which is seen at a glance.
+        let may_reach = args.len() > 3 && matches!(args.at(0).first(), Some(b's' | b'S' | b'b' | b'B'));
+        let reaches = |command: &table::Command| command.reaches(args, LONG_BYTES);
+        self.is_put_off = may_reach && table::find(args.at(0)).is_some_and(reaches);
+        self.lately.is_long |= self.is_put_off;
+        self.is_put_off
+    }
 }
 
 impl Lately {

@@ -1,110 +1,53 @@
-//! Replies and the commits that they wait for: nothing is told before its commit.
+//! Replies on their way to the client: nothing is told before its commit.
 
 use std::io;
 
 use weir_io::real::COPY_BYTES_MAX;
 use weir_io::{Nanos, yield_now};
-use weir_model::Batch;
 use weir_node::waits;
 
+use super::Connection;
 use super::data::LONG_VALUE_BYTES;
-use super::{Connection, ReplyMode};
 use crate::auth::account::Unread;
 use crate::resp::client::Phase;
 use crate::resp::error::{Error, Outcome};
-use crate::resp::reply::Mark;
 use crate::resp::slow_replies::{SlowReplies, SlowReply};
 use crate::store::Store;
 
 /// Replies are written out when they reach this many bytes, even in the middle of a pipeline or of one long reply.
 pub(in crate::resp) const FLUSH_BYTES: usize = 256 << 10;
 
-/// Most bytes of replies that a connection holds, beside one value (S11). No command comes near it that flushes as it goes; one that
-/// does not is refused.
-const OUTPUT_BYTES_MAX: usize = 32 << 20;
-
-/// Plain writes that wait to become one batch. Their replies lie together between the marks.
-pub(super) struct Gathered {
-    pub(super) batch: Batch,
-    pub(super) from: Mark,
-    pub(super) to: Mark,
-    pub(super) replies: usize,
-}
-
-/// A write in the store whose replies depend on its commit.
-pub(super) struct Pending<C> {
-    pub(super) commit: C,
-    pub(super) from: Mark,
-    /// `None` while the command is still writing its reply.
-    pub(super) to: Option<Mark>,
-    pub(super) replies: usize,
-}
-
 impl<S: Store> Connection<S> {
-    /// Takes the reply back that the client does not want. Commits are awaited all the same.
-    pub(super) fn keep_silent(&mut self, from: Mark) {
-        if !self.flushed {
-            self.replies.rewind(from);
-        }
-        self.commits
-            .iter_mut()
-            .rev()
-            .take_while(|pending| pending.to.is_none())
-            .for_each(|pending| pending.replies = 0);
-        if self.reply_mode == ReplyMode::SkipThis {
-            self.reply_mode = ReplyMode::On;
-        }
-    }
-
-    /// Whether the command under way is answered.
-    pub(super) fn answers(&self) -> bool {
-        matches!(self.reply_mode, ReplyMode::On | ReplyMode::SkipNext)
-    }
-
-    /// Puts an error in the place of the command's reply.
-    pub(super) fn fail(&mut self, from: Mark, error: &Error) {
-        self.count(|stats| stats.errors.add(1));
-        if self.flushed {
-            // Half a reply is at the client already: only closing tells him.
-            self.closing = true;
-            return;
-        }
-        self.replies.rewind(from);
-        self.replies.error(error.text());
-    }
-
     /// Makes room in the middle of a long reply: what is complete so far goes to the client.
     pub(in crate::resp) async fn flush_if_long(&mut self) -> Outcome {
         if self.replies.len() < FLUSH_BYTES {
             return Ok(());
         }
         if !self.answers() {
-            self.replies.rewind(self.begun);
+            self.replies.rewind(self.answer.from);
             self.let_go();
         }
-        self.flush_or_close().await
+        self.flush_or_close().await?;
+        // Who reads as fast as it is written would never make it wait.
+        tokio::task::yield_now().await;
+        Ok(())
     }
 
-    /// Refuses a reply that is longer than a connection may hold.
-    pub(super) fn bound_output(&self) -> Outcome {
-        if self.replies.len_beside_one_value() <= OUTPUT_BYTES_MAX {
-            return Ok(());
-        }
-        Err(Error::new("ERR the reply is longer than 32 MB: ask for less at a time"))
-    }
-
-    /// Flushes in the middle of a command.
+    /// Flushes in the middle of a command, or before it begins.
+    ///
+    /// # Errors
+    /// A write of the command has failed, and it is to end with that; or the client is gone.
     pub(super) async fn flush_or_close(&mut self) -> Outcome {
         if !self.answers() {
             // Nobody waits for it; what is in front of it goes out later, however long that is.
             self.replies.own_values();
             return Ok(());
         }
+        self.submit().await;
+        self.await_commits().await;
+        self.own_failure()?;
         let flushed = self.flush().await;
-        flushed.map_err(|error| {
-            self.closing = true;
-            Error::bytes(error.to_string().into_bytes())
-        })
+        flushed.map_err(|error| Error::bytes(error.to_string().into_bytes()))
     }
 
     /// Awaits every commit and writes every reply.
@@ -115,13 +58,37 @@ impl<S: Store> Connection<S> {
             // The thread's other connections that have requests go first: the log's next write then takes theirs along.
             yield_now().await;
         }
-        self.commit().await;
+        self.await_commits().await;
+        self.answer.has_left |= self.replies.mark() != self.answer.from;
+        self.place_errors();
         if self.replies.is_empty() {
             return Ok(());
         }
-        self.flushed = true;
+        if self.is_cut {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
         self.enter(Phase::Replying);
         self.count(|stats| stats.bytes_out.add(self.replies.len() as u64));
+        if let Err(error) = self.write_out().await {
+            // Nobody knows how much of a reply has left: whatever would be written now, the client would take for the rest of it.
+            (self.is_cut, self.closing) = (true, true);
+            return Err(error);
+        }
+        let now = self.server.clock.now();
+        self.book_turn(now);
+        let waited = now.saturating_sub(self.received);
+        let answered = std::mem::take(&mut self.unanswered);
+        self.count(|stats| stats.latency.add(waited, answered));
+        self.remember_if_slow(waited / 1000, answered);
+        self.replies.clear();
+        let mark = self.replies.mark();
+        (self.gathered.from, self.gathered.to, self.answer.from) = (mark, mark, mark);
+        self.enter(Phase::Serving);
+        Ok(())
+    }
+
+    /// Writes every reply.
+    async fn write_out(&mut self) -> io::Result<()> {
         let mut written = 0;
         let mut unread = None;
         while written < self.replies.len() {
@@ -152,16 +119,6 @@ impl<S: Store> Connection<S> {
                 Err(error) => return Err(error),
             }
         }
-        let now = self.server.clock.now();
-        self.book_turn(now);
-        let waited = now.saturating_sub(self.received);
-        let answered = std::mem::take(&mut self.unanswered);
-        self.count(|stats| stats.latency.add(waited, answered));
-        self.remember_if_slow(waited / 1000, answered);
-        self.replies.clear();
-        let mark = self.replies.mark();
-        (self.gathered.from, self.gathered.to) = (mark, mark);
-        self.enter(Phase::Serving);
         Ok(())
     }
 
@@ -170,7 +127,8 @@ impl<S: Store> Connection<S> {
             && let Some(session) = &self.session
         {
             let unix_ms = self.server.clock.unix_ms();
-            let reply = SlowReply { unix_ms, micros, replies, command: self.longest.1, waited: waits::so_far() };
+            let at = self.server.clock.now();
+            let reply = SlowReply { unix_ms, at, micros, replies, command: self.longest.1, waited: waits::so_far() };
             session.account().slow_replies.add(reply);
         }
     }
@@ -205,29 +163,5 @@ impl<S: Store> Connection<S> {
         let left = self.replies.kept_bytes(0);
         // There is none among short ones: a connection that holds nothing may wait for its next.
         self.give_back_taken(if left < LONG_VALUE_BYTES { 0 } else { left });
-    }
-
-    /// Awaits every commit; replies whose commit failed become errors.
-    pub(super) async fn commit(&mut self) {
-        let mut failed = Vec::new();
-        for mut pending in self.commits.drain(..) {
-            if let Err(error) = (&mut pending.commit).await {
-                failed.push((pending, Error::from(error)));
-            }
-        }
-        // From the last to the first, so that the marks in front stay right. A command with several writes has one
-        // reply: it is replaced once.
-        let (mut replaced, mut errors) = (None, 0);
-        for (pending, error) in failed.into_iter().rev() {
-            let to = pending.to.unwrap_or_else(|| self.replies.mark());
-            if replaced != Some((pending.from, to)) {
-                self.replies.replace_with_error(pending.from, to, pending.replies, error.text());
-                errors += pending.replies as u64;
-                replaced = Some((pending.from, to));
-            }
-        }
-        if errors > 0 {
-            self.count(|stats| stats.errors.add(errors));
-        }
     }
 }

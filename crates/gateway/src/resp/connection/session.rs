@@ -8,9 +8,10 @@ use weir_io::sleep_until;
 use super::Connection;
 use crate::auth::account::Account;
 use crate::auth::{Grant, Refusal, Session, Standing};
-use crate::resp::error::{Error, NO_AUTH, NO_SUCH_TENANT, Outcome};
+use crate::notices::{Notice, What};
+use crate::resp::error::{Error, NO_AUTH, NO_SUCH_TENANT, Outcome, WRONG_PASS};
+use crate::resp::frame::STRANGER_BULK_BYTES_MAX;
 use crate::resp::pause::Pause;
-use crate::resp::reply::Mark;
 use crate::resp::slowlog::Slowlog;
 use crate::resp::table::Command;
 use crate::store::Store;
@@ -37,7 +38,8 @@ impl<S: Store> Connection<S> {
     }
 
     /// A stranger is told [`STRANGER_BYTES_MAX`] bytes, and then no more (S2).
-    pub(super) fn limit_strangers(&mut self, from: Mark) {
+    pub(super) fn limit_strangers(&mut self) {
+        let from = self.answer.from;
         self.told_strangers += self.replies.len_since(from);
         if self.told_strangers > STRANGER_BYTES_MAX {
             self.replies.rewind(from);
@@ -62,12 +64,38 @@ impl<S: Store> Connection<S> {
     /// Says who it is. A refusal leaves everything as it was.
     pub(in crate::resp) async fn log_in(&mut self, name: &[u8], secret: &[u8]) -> Outcome {
         self.submit().await;
-        let grant = self.server.doorman.login(name, secret, self.client.peer).await?;
+        // Longer than a stranger may say: no name and no secret is so long, and to hash many megabytes would hold others up.
+        if name.len().max(secret.len()) > STRANGER_BULK_BYTES_MAX {
+            return Err(WRONG_PASS);
+        }
+        let grant = match self.server.doorman.login(name, secret, self.client.peer).await {
+            Ok(grant) => grant,
+            Err(refusal) => {
+                // Only a name that somebody has is shown: others may be secrets (S4).
+                let name = if self.server.doorman.knows(name) { std::str::from_utf8(name).ok() } else { None };
+                self.was_refused(&refusal, name.map(Arc::from));
+                return Err(refusal.into());
+            }
+        };
         if let Err(refusal) = self.become_known(grant) {
             self.closing |= refusal == Refusal::TooManyConnections;
             return Err(refusal.into());
         }
         Ok(())
+    }
+
+    /// Counts a refusal, and says it in the log.
+    fn was_refused(&self, refusal: &Refusal, tenant: Option<Arc<str>>) {
+        let (server, reason) = (&self.server, refusal.reason());
+        server.logins_refused[reason].fetch_add(1, Ordering::Relaxed);
+        let notice = Notice { what: What::Login(reason), tenant, address: Some(self.client.peer.ip()) };
+        server.notices.tell(notice, server.clock.now());
+    }
+
+    /// Says in the log that the session's tenant may not do what it wants.
+    pub(super) fn notice(&self, what: What) {
+        let tenant = self.session.as_ref().map(|session| Arc::clone(&session.account().name));
+        self.server.notices.tell(Notice { what, tenant, address: None }, self.server.clock.now());
     }
 
     pub(super) fn become_known(&mut self, grant: Grant<S>) -> Result<(), Refusal> {
@@ -76,7 +104,13 @@ impl<S: Store> Connection<S> {
             // It has its place already.
             return Ok(());
         }
-        let mut session = Session::open(grant, &account)?;
+        let mut session = match Session::open(grant, &account) {
+            Ok(session) => session,
+            Err(refusal) => {
+                self.was_refused(&refusal, Some(Arc::clone(&account.name)));
+                return Err(refusal);
+            }
+        };
         // As in Redis, logging in chooses no other database.
         session.select(self.database());
         self.client.belong_to(&account, session.database);
@@ -141,8 +175,9 @@ impl<S: Store> Connection<S> {
         let clock = Arc::clone(&self.server.clock);
         loop {
             let now = clock.now();
-            // The connection group goes on: else nobody could end the pause.
-            let Some(until) = self.pause().holds(now, writes).filter(|_| command.group != "connection") else { break };
+            // What ends the pause goes on, and what ends a transaction, in which nobody can end the pause.
+            let goes_on = matches!(command.group, "connection" | "transactions");
+            let Some(until) = self.pause().holds(now, writes).filter(|_| !goes_on) else { break };
             // Who ends answers what was asked, and waits for nobody.
             if self.server.is_draining() {
                 break;

@@ -316,6 +316,24 @@ fn an_image_is_shared_until_written() {
 }
 
 #[test]
+fn an_image_can_be_tampered_with() {
+    let mut image = DiskImage::new();
+    image.insert("dir/a", b"first").unwrap();
+    image.insert("dir/b", b"second").unwrap();
+    let before = image.clone();
+    assert!(image.cut("dir/a", 2) && !image.cut("dir/a", 2) && !image.cut("dir", 0) && !image.cut("nothing", 0));
+    assert_eq!(image.read("dir/a").unwrap(), b"fi");
+    assert!(image.graft("dir/c", &before, "dir/b").unwrap() && !image.graft("dir/d", &before, "nothing").unwrap());
+    assert_eq!(image.read("dir/c").unwrap(), b"second");
+    assert!(image.graft("dir/a", &before, "dir/a").unwrap());
+    assert_eq!(image.read("dir/a").unwrap(), b"first");
+    assert!(image.remove("dir/b") && !image.remove("dir/b") && !image.remove("nowhere/b"));
+    assert_eq!(image.files().len(), 2);
+    assert!(image.remove("dir"));
+    assert_eq!((image.files().len(), before.files().len()), (0, 2));
+}
+
+#[test]
 fn a_file_with_two_names_stays_one_file_across_a_power_cut() {
     let sim = Sim::new(1);
     let fs = disk(&sim);

@@ -1,7 +1,7 @@
 //! Level 0 as a list of sizes, newest first; `!` marks a run that somebody else has claimed.
 
 use super::*;
-use crate::pick::Claims;
+use crate::pick::{Claims, Urgency};
 use proptest::prelude::*;
 
 fn with_picture<T>(sizes: &[(u64, bool)], ask: impl FnOnce(&Picture<'_>) -> T) -> T {
@@ -10,7 +10,7 @@ fn with_picture<T>(sizes: &[(u64, bool)], ask: impl FnOnce(&Picture<'_>) -> T) -
     let claims = Claims { tables: claimed.collect(), ranges: Vec::new() };
     let mut levels: [Vec<&TableMeta>; crate::version::LEVELS] = Default::default();
     levels[0] = runs.iter().collect();
-    ask(&Picture { levels, claims: &claims, is_filling: true })
+    ask(&Picture { levels, claims: &claims, is_filling: true, now_ms: 0, horizon: 1, urgency: Urgency::Idle })
 }
 
 /// The run at `index`, which is its file number too.
@@ -19,6 +19,7 @@ fn run(index: usize, bytes: u64) -> TableMeta {
         id: index as u64,
         epoch: 1000 - index as u64,
         bytes,
+        digest: 0,
         entries: 1,
         tombstones: 0,
         expiring: 0,
@@ -26,6 +27,9 @@ fn run(index: usize, bytes: u64) -> TableMeta {
         largest_seq: 1,
         smallest: b"a".as_slice().into(),
         largest: b"z".as_slice().into(),
+        raw_bytes: bytes,
+        tombstone_bytes: 0,
+        deadlines: crate::deadlines::Deadlines::default(),
     }
 }
 

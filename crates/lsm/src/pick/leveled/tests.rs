@@ -1,9 +1,19 @@
 //! Draw a tree, ask for the pick, read the answer.
 
 use super::*;
+use crate::deadlines::Counter;
 
-/// Draws a table: `"id:from-to"` with an optional `*bytes` (default 10), which are its entries, and `!tombstones` among them.
-fn table(text: &str) -> TableMeta {
+/// What the wall clock shows.
+const NOW_MS: u64 = 1_000;
+
+/// Draws a table: `"id:from-to"` with an optional `*bytes` (default 10), which are its entries, `!tombstones` among them, and `^expired` ones.
+pub(crate) fn table(text: &str) -> TableMeta {
+    let (text, expired) = text.split_once('^').unwrap_or((text, "0"));
+    let expired: u64 = expired.parse().expect("a number");
+    let mut counter = Counter::new(NOW_MS);
+    if expired > 0 {
+        counter.add(NOW_MS, expired);
+    }
     let (text, tombstones) = text.split_once('!').unwrap_or((text, "0"));
     let (text, bytes) = text.split_once('*').unwrap_or((text, "10"));
     let (id, range) = text.split_once(':').expect("id:from-to");
@@ -13,37 +23,52 @@ fn table(text: &str) -> TableMeta {
         id,
         epoch: id,
         bytes: bytes.parse().expect("a number"),
+        digest: 0,
         entries: bytes.parse().expect("a number"),
         tombstones: tombstones.parse().expect("a number"),
-        expiring: 0,
+        expiring: expired,
         smallest_seq: 1,
         largest_seq: 1,
         smallest: from.as_bytes().into(),
         largest: to.as_bytes().into(),
+        raw_bytes: bytes.parse().expect("a number"),
+        tombstone_bytes: tombstones.parse().expect("a number"),
+        deadlines: counter.finish(),
     }
 }
 
 /// Answers with `"level->output: ids"`, `"move …"`, or `"nothing"`.
 fn ask(drawing: &[&str], claimed: &[u64], scope: Scope) -> String {
-    ask_while(false, drawing, claimed, scope)
+    ask_while(false, drawing, claimed, scope, Urgency::Idle)
 }
 
 /// Like [`ask`], while more runs are on their way to level 0.
 fn ask_while_filling(drawing: &[&str]) -> String {
-    ask_while(true, drawing, &[], Scope::All)
+    ask_while(true, drawing, &[], Scope::All, Urgency::Idle)
 }
 
-fn ask_while(is_filling: bool, drawing: &[&str], claimed: &[u64], scope: Scope) -> String {
+/// Like [`ask`], in a tree that minds its space.
+fn ask_if(urgency: Urgency, drawing: &[&str], scope: Scope) -> String {
+    ask_while(false, drawing, &[], scope, urgency)
+}
+
+fn ask_while(is_filling: bool, drawing: &[&str], claimed: &[u64], scope: Scope, urgency: Urgency) -> String {
     let tables: Vec<Vec<TableMeta>> =
         drawing.iter().map(|level| level.split_whitespace().map(table).collect()).collect();
     let levels = std::array::from_fn(|level| tables.get(level).map_or(Vec::new(), |tables| tables.iter().collect()));
     let claims = Claims { tables: claimed.iter().copied().collect(), ranges: Vec::new() };
-    let options =
-        TreeOptions { l0_trigger: 2, l0_gather: 4, level1_bytes: 20, level_factor: 10, ..TreeOptions::default() };
-    let picture = Picture { levels, claims: &claims, is_filling };
+    let options = TreeOptions {
+        l0_trigger: 2,
+        l0_gather: 4,
+        level1_bytes: 20,
+        level_factor: 10,
+        table_bytes: 256,
+        ..TreeOptions::default()
+    };
+    let picture = Picture { levels, claims: &claims, is_filling, now_ms: NOW_MS, horizon: 1, urgency };
     let Some(pick) = crate::pick::pick(&picture, scope, 4, &options) else { return "nothing".into() };
     let ids: Vec<String> = pick.inputs.iter().map(|(level, id)| format!("L{level}.{id}")).collect();
-    let verb = if pick.is_move { "move " } else { "" };
+    let verb = if pick.means == Means::Move { "move " } else { "" };
     format!("{verb}{}->{}: {}", pick.level, pick.output_level, ids.join(" "))
 }
 
@@ -144,9 +169,32 @@ fn tables_go_down_for_their_tombstones_where_that_frees_half_of_what_it_rewrites
     assert_eq!(ask(&["", "1:a-k*5!5", "", "3:a-z*100"], &[1], Scope::All), "nothing", "somebody has it");
     assert_eq!(
         ask(&["", "", "1:a-k*5!5 2:l-z*5"], &[], Scope::All),
-        "2->3: L2.1",
+        "2->2: L2.1",
         "nothing lies below: rewritten, they are gone"
     );
     let last = ["", "", "", "", "", "", "1:a-k*5!5"];
-    assert_eq!(ask(&last, &[], Scope::All), "nothing", "the last level");
+    assert_eq!(ask(&last, &[], Scope::All), "6->6: L6.1", "the last level, too");
+}
+
+#[test]
+fn what_has_expired_is_merged_away_where_a_third_of_the_tree_is_dead() {
+    let third = ["", "1:a-h*6^3 2:i-z*6^2"];
+    assert_eq!(ask(&third, &[], Scope::All), "1->1: L1.1", "the table that frees most");
+    assert_eq!(ask(&third, &[1], Scope::All), "1->1: L1.2");
+    assert_eq!(ask(&["", "1:a-h*6^2 2:i-z*6^2"], &[], Scope::All), "nothing", "just a third");
+    assert_eq!(ask(&third, &[], Scope::L0ToL1), "nothing", "it is put off like other deep compactions");
+    assert_eq!(ask(&["9:a-z*5^5", "1:a-z*5^1"], &[], Scope::All), "0->1: L0.9 L1.1");
+}
+
+#[test]
+fn who_is_short_of_space_rewrites_more_for_less() {
+    let tree = ["", "1:a-h*16^4 2:i-z*2"];
+    assert_eq!(ask_if(Urgency::Idle, &tree, Scope::All), "nothing");
+    assert_eq!(ask_if(Urgency::Near, &tree, Scope::All), "1->1: L1.1");
+    assert_eq!(ask_if(Urgency::Near, &tree, Scope::L0ToL1), "1->1: L1.1", "its writes would be refused");
+    assert_eq!(ask_if(Urgency::Near, &tree, Scope::IntraL0), "nothing");
+    let overwritten = ["9:a-z*2", "1:a-h*5 2:i-z*5"];
+    assert_eq!(ask_if(Urgency::Near, &overwritten, Scope::All), "nothing", "nobody knows of anything dead");
+    assert_eq!(ask_if(Urgency::Full, &overwritten, Scope::All), "0->1: L0.9 L1.1 L1.2", "it may be");
+    assert_eq!(ask_if(Urgency::Full, &["", "1:a-h*5 2:i-z*5"], Scope::All), "nothing", "nothing overlaps: it is not");
 }

@@ -1,0 +1,44 @@
+//! SIGHUP: the configuration file is read again, and the log says what a restart would change.
+//!
+//! No setting changes while the server runs, so nothing is applied; what can be altered live is a tenant's, and goes through
+//! `weir tenant alter`. But an operator learns that the file is sound before a restart depends on it.
+
+use super::Serve;
+use super::config::Config;
+
+/// The configuration that the server runs under, and where it came from.
+pub struct Reload {
+    serve: Serve,
+    running: Config,
+}
+
+impl Reload {
+    /// Of a server that was started as `serve` says, under `running`.
+    pub fn new(serve: Serve, running: Config) -> Self {
+        Self { serve, running }
+    }
+
+    /// Reads the file, and says in the log what is there.
+    pub fn run(&self) {
+        let Some(file) = &self.serve.config else {
+            tracing::info!("SIGHUP: there is no configuration file (--config) to read again, nothing changes");
+            return;
+        };
+        let file = file.display();
+        match self.serve.config() {
+            Err(error) => {
+                tracing::error!(%file, %error, "SIGHUP: the configuration file cannot be used, and a restart would fail: mend it. The server goes on as it is");
+            }
+            Ok(config) => match self.running.changes(&config) {
+                changes if changes.is_empty() => {
+                    tracing::info!(%file, "SIGHUP: read the configuration file again, it says what the server runs under");
+                }
+                changes => {
+                    let changes = changes.join(", ");
+                    tracing::warn!(%file, changes, "SIGHUP: read the configuration file again; these settings take effect at a restart");
+                    config.warn();
+                }
+            },
+        }
+    }
+}

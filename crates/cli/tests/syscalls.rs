@@ -1,0 +1,224 @@
+//! System calls of a serving process fail: `strace` answers them in the kernel's place.
+//!
+//! The server answers errors, does not die, goes on when the fault ends, and has after `kill -9` what it acknowledged. Needs `strace`, and the right to
+//! trace a process that is no child (root, or `kernel.yama.ptrace_scope` 0); says so and does nothing where there is none. A few calls by default;
+//! `WEIR_SYSCALLS=all cargo test -p weir-cli --test syscalls -- --nocapture` fails every call, in every way.
+#![allow(clippy::disallowed_methods, missing_docs, reason = "tests start processes and talk over sockets")]
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use redis::{Connection, RedisError, cmd};
+use rustix::process::{Pid, Signal, kill_process};
+use support::{Dir, Server};
+
+/// Calls that change or read files, each with how often it fails: the first that comes, and then every so many. What is called often must
+/// succeed now and then, or nothing else is reached.
+const CALLS: [(&str, u32); 11] = [
+    ("pwrite64", 3),
+    ("fdatasync", 2),
+    ("fsync", 2),
+    ("fallocate", 1),
+    ("openat", 3),
+    ("rename", 1),
+    ("unlink", 1),
+    ("mkdir", 1),
+    ("ftruncate", 1),
+    ("syncfs", 1),
+    ("pread64", 3),
+];
+/// Those of the default run.
+const FEW: [&str; 3] = ["pwrite64", "fdatasync", "rename"];
+/// A server answers within this, whatever fails.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Fills some memtables of [`CONFIG`].
+const VALUE: usize = 4_000;
+const CONFIG: &str = "write_buffer = \"64 KiB\"\nhibernate_after_seconds = 2\n";
+
+/// A strace that makes calls of a process fail, until it is dropped.
+struct Trace {
+    child: Child,
+    output: std::path::PathBuf,
+}
+
+impl Trace {
+    /// Why there is none, where there is none.
+    fn start(dir: &Dir, pid: u32, call: &str, error: &str, every: u32) -> Result<Self, String> {
+        let output = dir.0.join("trace");
+        let mut child = Command::new("strace")
+            .args(["-f", "-p", &pid.to_string(), "-o"])
+            .arg(&output)
+            .args(["-e", &format!("trace={call}"), "-e", &format!("inject={call}:error={error}:when=1+{every}")])
+            .stderr(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .map_err(|error| format!("strace does not start: {error}"))?;
+        let mut said = String::new();
+        let mut lines = BufReader::new(child.stderr.take().expect("piped"));
+        while !said.contains(" attached") {
+            if lines.read_line(&mut said).expect("text") == 0 {
+                let _ = child.wait();
+                return Err(format!("strace cannot trace the server: {}", said.trim()));
+            }
+        }
+        // Further threads that it attaches to must not fill the pipe.
+        std::thread::spawn(move || lines.lines().for_each(drop));
+        Ok(Self { child, output })
+    }
+
+    /// The calls behave again from now on. Gives how many were made to fail.
+    fn end(mut self) -> usize {
+        kill_process(Pid::from_child(&self.child), Signal::INT).expect("it runs");
+        self.child.wait().expect("it ends");
+        std::fs::read_to_string(&self.output).unwrap_or_default().matches("(INJECTED)").count()
+    }
+}
+
+/// What each key may show: what was acknowledged last, and what was refused since, which may turn out to have happened.
+type Candidates = BTreeMap<String, Vec<Option<String>>>;
+
+struct Client {
+    server: Server,
+    connection: Connection,
+    candidates: Candidates,
+    number: u64,
+    refused: u64,
+}
+
+fn connect(server: &Server) -> Connection {
+    let client = redis::Client::open(format!("redis://{}", server.clients)).expect("an address");
+    let connection = client.get_connection().expect("it listens");
+    connection.set_read_timeout(Some(PATIENCE)).expect("a socket");
+    connection
+}
+
+impl Client {
+    fn new(server: Server) -> Self {
+        let connection = connect(&server);
+        Self { server, connection, candidates: Candidates::new(), number: 0, refused: 0 }
+    }
+
+    /// An error is one that the server answered: it is there, and the connection in step.
+    fn answered<T>(&mut self, outcome: Result<T, RedisError>) -> Option<T> {
+        match outcome {
+            Ok(value) => Some(value),
+            Err(error) => {
+                let is_told = !error.is_io_error() && !error.is_connection_dropped();
+                assert!(is_told, "no answer, but {error}\n{}", self.server.log());
+                self.refused += 1;
+                None
+            }
+        }
+    }
+
+    fn set(&mut self) -> bool {
+        self.number += 1;
+        let (key, value) = (format!("key{}", self.number % 50), format!("{} {}", self.number, "v".repeat(VALUE)));
+        let outcome = cmd("SET").arg(&key).arg(&value).query::<()>(&mut self.connection);
+        let acknowledged = self.answered(outcome).is_some();
+        let candidates = self.candidates.entry(key).or_insert_with(|| vec![None]);
+        if acknowledged {
+            candidates.clear();
+        }
+        candidates.push(Some(value));
+        acknowledged
+    }
+
+    fn get(&mut self, key: &str) {
+        let outcome = cmd("GET").arg(key).query::<Option<String>>(&mut self.connection);
+        if let Some(shown) = self.answered(outcome) {
+            let none = vec![None];
+            let candidates = self.candidates.get(key).unwrap_or(&none);
+            let first = |value: &Option<String>| value.as_ref().map(|value| value[..value.len().min(12)].to_owned());
+            let allowed: Vec<_> = candidates.iter().map(first).collect();
+            assert!(candidates.contains(&shown), "{key} shows {:?}, not one of {allowed:?}", first(&shown));
+        }
+    }
+
+    fn read_everything(&mut self) {
+        let before = self.refused;
+        for key in self.candidates.keys().cloned().collect::<Vec<_>>() {
+            self.get(&key);
+        }
+        assert_eq!(self.refused, before, "a read fails though nothing else does any more\n{}", self.server.log());
+    }
+
+    /// Whatever fails, each request has its answer.
+    fn work(&mut self) {
+        let tenant = format!("t{}", self.number);
+        for order in [&["tenant", "create", &tenant][..], &["tenant", "drop", &tenant, "--yes"]] {
+            // The operator is told what failed, or it is done.
+            let (_, said) = self.server.try_weir(order);
+            assert!(!said.is_empty(), "{order:?} ends without a word");
+        }
+        for number in 0..40 {
+            self.set();
+            self.get(&format!("key{}", number * 7 % 50));
+        }
+    }
+
+    /// The fault is over: writes are accepted again, without a restart.
+    fn resume(&mut self) {
+        let begin = Instant::now();
+        while !self.set() {
+            assert!(begin.elapsed() < PATIENCE, "writes are still refused\n{}", self.server.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        self.read_everything();
+    }
+
+    /// Ends the server and starts it again.
+    fn restart(mut self, dir: &Dir, config: &str, kill: bool) -> Self {
+        if kill {
+            self.server.kill();
+        } else {
+            assert!(self.server.terminate().success(), "it does not end in order");
+        }
+        self.server = Server::start_telling(dir, config, "warn,weir::serve=info");
+        self.connection = connect(&self.server);
+        self.read_everything();
+        self
+    }
+}
+
+#[test]
+fn a_call_that_fails_is_answered_and_survived() {
+    let all = std::env::var("WEIR_SYSCALLS").is_ok_and(|what| what == "all");
+    let mut hits = 0;
+    for sync in ["always", "interval", "none"] {
+        let dir = Dir::new();
+        let config = format!("sync = \"{sync}\"\n{CONFIG}");
+        let mut client = Client::new(Server::start_telling(&dir, &config, "warn,weir::serve=info"));
+        client.work();
+        for (call, every) in CALLS.into_iter().filter(|(call, _)| all || FEW.contains(call)) {
+            for error in if all { &["EIO", "ENOSPC"][..] } else { &["EIO"] } {
+                let trace = match Trace::start(&dir, client.server.pid(), call, error, every) {
+                    Ok(trace) => trace,
+                    Err(why) => {
+                        eprintln!("skipped: {why}");
+                        return;
+                    }
+                };
+                let refused = client.refused;
+                client.work();
+                let hit = trace.end();
+                hits += hit;
+                if all {
+                    eprintln!("{sync}: {call} failed {hit} times with {error}, {} refused", client.refused - refused);
+                }
+                client.resume();
+                if all {
+                    // In mode `none` a killed process may lose what it had not written yet.
+                    client = client.restart(&dir, &config, sync != "none");
+                }
+            }
+        }
+        client = client.restart(&dir, &config, sync != "none");
+        client.resume();
+    }
+    assert!(hits > 20, "only {hits} calls were made to fail");
+}

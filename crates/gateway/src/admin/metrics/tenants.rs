@@ -1,0 +1,229 @@
+//! What each tenant holds and how it is served: bytes on disk, connections, the time of its replies; and what was sold to all of them.
+//!
+//! Thousands of tenants must not make thousands of series, so of each kind the [`TENANTS_MAX`] are shown that matter most to it.
+//!
+//! Times are a classic histogram, not a summary: quantiles since the start of a process say nothing about the last minutes, and cannot be
+//! put together over nodes. Its twelve bounds are bounds of the finer buckets that are counted anyway ([`latency`]), so that nothing is guessed:
+//! by the powers of two where most replies are, then by fours.
+
+use std::cmp::Reverse;
+use std::fmt;
+use std::sync::Arc;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Unit;
+use weir_node::{DiskUse, Node};
+
+use super::Sheet;
+use super::ledger::TENANTS_MAX;
+use crate::auth::Refusal;
+use crate::auth::account::TenantConnections;
+use crate::latency;
+use crate::listener::Observer;
+use crate::store::Store;
+
+/// Bounds of the histogram, in microseconds.
+const BOUNDS_MICROS: [u64; 12] =
+    [1 << 7, 1 << 8, 1 << 9, 1 << 10, 1 << 11, 1 << 12, 1 << 13, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22];
+
+pub(super) struct TenantMetrics<S: Store> {
+    pub(super) gateway: Observer<S>,
+    pub(super) node: Arc<Node>,
+}
+
+impl<S: Store> fmt::Debug for TenantMetrics<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TenantMetrics")
+    }
+}
+
+impl<S: Store> Collector for TenantMetrics<S> {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut sheet = Sheet(encoder);
+        let tenants = self.node.tenants();
+        let disks = tenants.iter().map(|tenant| Disk {
+            name: tenant.name().as_str(),
+            used: tenant.disk_use(),
+            max: tenant.settings().disk_bytes_max,
+        });
+        disk(&mut sheet, &fullest(disks.collect()))?;
+        connections(&mut sheet, &most_crowded(self.gateway.connections_by_tenant()))?;
+        logins(&mut sheet, self.gateway.logins_refused())?;
+        replies(&mut sheet, &self.gateway.busiest_latencies(TENANTS_MAX))?;
+        self.sold(&mut sheet)
+    }
+}
+
+impl<S: Store> TenantMetrics<S> {
+    fn sold(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
+        let sold = self.node.sold();
+        let units = [(&[("unit", "read")][..], sold.rcu), (&[("unit", "write")][..], sold.wcu)];
+        sheet.gauge("weir_sold_units", "Capacity units a second that tenants have bought", None, &units)?;
+        let help = "Device bytes a second that all of these would take at once, before flushes and compactions";
+        sheet.gauge("weir_sold", help, Some(&Unit::Bytes), &[(&[], sold.bytes)])?;
+        if let (Some(there), Some(times)) = (sold.device_bytes, sold.times) {
+            let help = "Device bytes a second that there are";
+            sheet.gauge("weir_device_bandwidth", help, Some(&Unit::Bytes), &[(&[], there)])?;
+            let none: &[(&'static str, &str)] = &[];
+            let help = "How often the device is sold";
+            sheet.samples("weir_sold_ratio", help, None, std::iter::once((none, ConstGauge::new(times))))?;
+        }
+        Ok(())
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Disk<'a> {
+    name: &'a str,
+    used: DiskUse,
+    /// 0 = no limit.
+    max: u64,
+}
+
+/// Those first that use most of what they may have, then those that have most.
+fn fullest(mut disks: Vec<Disk<'_>>) -> Vec<Disk<'_>> {
+    disks.retain(|disk| disk.used.stored > 0 || disk.max > 0);
+    disks.sort_by_key(|disk| Reverse((share(disk.used.living, disk.max), disk.used.stored)));
+    disks.truncate(TENANTS_MAX);
+    disks
+}
+
+/// In thousandths; 0 where there is no limit.
+fn share(used: u64, max: u64) -> u128 {
+    (u128::from(used) * 1000).checked_div(u128::from(max)).unwrap_or(0)
+}
+
+fn disk(sheet: &mut Sheet<'_>, disks: &[Disk<'_>]) -> fmt::Result {
+    let labels: Vec<_> = disks.iter().map(|disk| [("tenant", disk.name)]).collect();
+    let rows = || labels.iter().zip(disks).map(|(labels, disk)| (&labels[..], disk));
+    let stored: Vec<_> = rows().map(|(labels, disk)| (labels, disk.used.stored)).collect();
+    let help = "Its tables and memtables, with what is deleted or expired and not yet merged away";
+    sheet.gauge("weir_tenant_disk", help, Some(&Unit::Bytes), &stored)?;
+    let living: Vec<_> = rows().map(|(labels, disk)| (labels, disk.used.living)).collect();
+    let help = "What of that is not known to be dead: what counts against its limit";
+    sheet.gauge("weir_tenant_disk_living", help, Some(&Unit::Bytes), &living)?;
+    let limits: Vec<_> = rows().filter(|(_, disk)| disk.max > 0).map(|(labels, disk)| (labels, disk.max)).collect();
+    sheet.gauge("weir_tenant_disk_max", "What it may hold on disk", Some(&Unit::Bytes), &limits)
+}
+
+type Connections = (Arc<str>, TenantConnections);
+
+/// Those first that use most of what they may have, then those that were refused most, then those that have most.
+fn most_crowded(mut tenants: Vec<Connections>) -> Vec<Connections> {
+    tenants.retain(|(_, it)| it.open > 0 || it.refused > 0);
+    tenants.sort_by_key(|(_, it)| Reverse((share(it.open, it.max), it.refused, it.open)));
+    tenants.truncate(TENANTS_MAX);
+    tenants
+}
+
+fn connections(sheet: &mut Sheet<'_>, tenants: &[Connections]) -> fmt::Result {
+    let labels: Vec<_> = tenants.iter().map(|(name, _)| [("tenant", &**name)]).collect();
+    let rows = || labels.iter().zip(tenants).map(|(labels, (_, it))| (&labels[..], it));
+    let open: Vec<_> = rows().map(|(labels, it)| (labels, it.open)).collect();
+    sheet.gauge("weir_tenant_connections", "Its open connections", None, &open)?;
+    let max: Vec<_> = rows().filter(|(_, it)| it.max > 0).map(|(labels, it)| (labels, it.max)).collect();
+    sheet.gauge("weir_tenant_connections_max", "Connections that it may have, where it has a limit", None, &max)?;
+    let refused: Vec<_> = rows().map(|(labels, it)| (labels, it.refused)).collect();
+    let help = "Its connections that were refused because it had as many as it may have";
+    sheet.counter("weir_tenant_connections_refused", help, None, &refused)
+}
+
+fn logins(sheet: &mut Sheet<'_>, refused: [u64; Refusal::REASONS.len()]) -> fmt::Result {
+    let labels = Refusal::REASONS.map(|reason| [("reason", reason)]);
+    let refused: Vec<_> = labels.iter().zip(refused).map(|(labels, count)| (&labels[..], count)).collect();
+    sheet.counter("weir_logins_refused", "Logins and sessions refused", None, &refused)
+}
+
+fn replies(sheet: &mut Sheet<'_>, tenants: &[(Arc<str>, Vec<u64>)]) -> fmt::Result {
+    let labels: Vec<_> = tenants.iter().map(|(name, _)| [("tenant", &**name)]).collect();
+    let samples = labels.iter().zip(tenants).map(|(labels, (_, counts))| (&labels[..], Times::of(counts)));
+    let help = "From a request's arrival until its reply was handed to the kernel";
+    sheet.samples("weir_tenant_reply", help, Some(&Unit::Seconds), samples.filter(|(_, times)| times.count > 0))
+}
+
+/// A histogram of replies.
+#[derive(Debug, PartialEq)]
+struct Times {
+    seconds: f64,
+    count: u64,
+    /// Upper bound in seconds, and replies of that bucket alone.
+    buckets: Vec<(f64, u64)>,
+}
+
+impl Times {
+    /// Of replies as they are counted ([`latency`]). Their sum is made of the middles of the fine buckets, right to a tenth.
+    fn of(counts: &[u64]) -> Self {
+        let mut buckets: Vec<(f64, u64)> = BOUNDS_MICROS.iter().map(|&bound| (bound as f64 / 1e6, 0)).collect();
+        buckets.push((f64::INFINITY, 0));
+        let (mut seconds, mut all) = (0.0, 0);
+        for (bucket, &count) in counts.iter().enumerate() {
+            let (lower, upper) = (latency::lower_micros(bucket), latency::upper_micros(bucket));
+            let place = BOUNDS_MICROS.iter().position(|&bound| upper <= bound).unwrap_or(BOUNDS_MICROS.len());
+            if let Some((_, sum)) = buckets.get_mut(place) {
+                *sum += count;
+            }
+            seconds += count as f64 * (lower + upper) as f64 / 2e6;
+            all += count;
+        }
+        Self { seconds, count: all, buckets }
+    }
+}
+
+impl EncodeMetric for Times {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
+        encoder.encode_histogram::<NoLabelSet>(self.seconds, self.count, &self.buckets, None)
+    }
+
+    fn metric_type(&self) -> MetricType {
+        MetricType::Histogram
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_nearest_to_its_limit_is_shown_first() {
+        let disk = |name, bytes, max| Disk { name, used: DiskUse { stored: bytes, living: bytes }, max };
+        let some = vec![disk("large", 900, 0), disk("none", 0, 0), disk("full", 10, 10), disk("half", 50, 100)];
+        assert_eq!(fullest(some).iter().map(|disk| disk.name).collect::<Vec<_>>(), ["full", "half", "large"]);
+        let many = (1..200).map(|bytes| disk("t", bytes, 0));
+        assert_eq!(fullest(many.collect()).len(), TENANTS_MAX);
+        let tenant = |name: &str, open, max, refused| (Arc::from(name), TenantConnections { open, max, refused });
+        let some = vec![
+            tenant("many", 900, 0, 0),
+            tenant("gone", 0, 5, 0),
+            tenant("refused", 1, 0, 3),
+            tenant("full", 5, 5, 0),
+        ];
+        let shown: Vec<_> = most_crowded(some).into_iter().map(|(name, _)| name.to_string()).collect();
+        assert_eq!(shown, ["full", "refused", "many"]);
+        let many = (1..200).map(|open| tenant("t", open, 0, 0));
+        assert_eq!(most_crowded(many.collect()).len(), TENANTS_MAX);
+    }
+
+    #[test]
+    fn every_bound_is_a_bound_of_what_is_counted() {
+        for bound in BOUNDS_MICROS {
+            assert!((0..latency::BUCKETS).any(|bucket| latency::upper_micros(bucket) == bound), "{bound}");
+        }
+    }
+
+    #[test]
+    fn replies_are_in_the_bucket_whose_bound_they_do_not_exceed() {
+        let latency = latency::Latency::default();
+        latency.add(100_000, 3);
+        latency.add(1_000_000, 4);
+        latency.add(3_600_000_000_000, 1);
+        let mut counts = vec![0; latency::BUCKETS];
+        latency.add_to(&mut counts);
+        let times = Times::of(&counts);
+        let full: Vec<_> = times.buckets.iter().filter(|(_, count)| *count > 0).copied().collect();
+        assert_eq!((times.count, full), (8, vec![(0.000_128, 3), (0.001_024, 4), (f64::INFINITY, 1)]));
+        assert!((times.seconds - 3600.0).abs() < 400.0, "{}", times.seconds);
+    }
+}

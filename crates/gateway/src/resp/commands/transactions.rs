@@ -1,0 +1,67 @@
+//! `MULTI` and its kin, which are not there yet: nothing between `MULTI` and `EXEC` is executed.
+//!
+//! Clients send `MULTI`, their commands and `EXEC` in one go. If `MULTI` alone were refused, the commands behind it would be executed one by one, by a client
+//! that asked for all or none. If it were refused and what follows too, a client that looks at the answer to `MULTI` before it goes on would not know that
+//! it is to send `EXEC` or `DISCARD`, and every later user of its connection would be refused. So `MULTI` opens a transaction, each command in
+//! it is refused, and `EXEC` ends it as Redis ends one in which a command could not be queued: a course of things that every client
+//! knows, takes the right number of replies for, and makes an error of.
+
+use crate::resp::connection::Connection;
+use crate::resp::error::{Error, Outcome};
+use crate::resp::frame::Args;
+use crate::resp::table::Id;
+use crate::store::Store;
+
+/// The reply to what would have been queued.
+pub(in crate::resp) const NOT_QUEUED: Error = Error::new(
+    "ERR transactions are not supported yet: nothing between MULTI and EXEC is executed, use a plain pipeline \
+     (redis-py: pipeline(transaction=False))",
+);
+
+/// Whether a command is executed where others would be queued.
+pub(in crate::resp) fn ends_or_concerns_it(id: Id) -> bool {
+    matches!(id, Id::Multi | Id::Exec | Id::Discard | Id::Watch | Id::Quit | Id::Reset)
+}
+
+pub(in crate::resp) async fn multi<S: Store>(connection: &mut Connection<S>, _: Args<'_>) -> Outcome {
+    if connection.in_transaction {
+        return Err(Error::new("ERR MULTI calls can not be nested"));
+    }
+    connection.in_transaction = true;
+    connection.replies.ok();
+    Ok(())
+}
+
+/// Also a transaction of no commands is not executed: it may have been made for what it watches.
+pub(in crate::resp) async fn exec<S: Store>(connection: &mut Connection<S>, _: Args<'_>) -> Outcome {
+    if !std::mem::take(&mut connection.in_transaction) {
+        return Err(Error::new("ERR EXEC without MULTI"));
+    }
+    // Some clients show this text only, and not those of the commands.
+    Err(Error::new(
+        "EXECABORT Transaction discarded because of previous errors: transactions are not supported yet, use a plain \
+         pipeline",
+    ))
+}
+
+pub(in crate::resp) async fn discard<S: Store>(connection: &mut Connection<S>, _: Args<'_>) -> Outcome {
+    if !std::mem::take(&mut connection.in_transaction) {
+        return Err(Error::new("ERR DISCARD without MULTI"));
+    }
+    connection.replies.ok();
+    Ok(())
+}
+
+pub(in crate::resp) async fn watch<S: Store>(connection: &mut Connection<S>, _: Args<'_>) -> Outcome {
+    Err(if connection.in_transaction {
+        Error::new("ERR WATCH inside MULTI is not allowed")
+    } else {
+        Error::new("ERR WATCH is not supported yet: no key is watched, and there are no transactions")
+    })
+}
+
+/// Nothing is ever watched, so nothing is watched afterwards.
+pub(in crate::resp) async fn unwatch<S: Store>(connection: &mut Connection<S>, _: Args<'_>) -> Outcome {
+    connection.replies.ok();
+    Ok(())
+}

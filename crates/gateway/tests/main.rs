@@ -1,0 +1,21 @@
+//! The gateway from outside: what clients see. One program, as most of its compile time is the commands over each kind of store.
+#![allow(clippy::disallowed_methods, missing_docs, reason = "tests talk over real sockets and show how far they are")]
+
+mod admin;
+mod bounds;
+mod differential;
+mod heavy;
+mod isolation;
+mod leaks;
+mod operator;
+mod partitions;
+mod protocol;
+mod quota;
+mod replies;
+mod secrets;
+mod spread;
+mod support;
+mod tenants;
+mod timing;
+mod transactions;
+mod unread;

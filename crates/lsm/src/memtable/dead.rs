@@ -1,0 +1,61 @@
+//! What a memtable holds that nobody can read any more.
+
+use crate::deadlines::Counter;
+use crate::entry::{Entry, Kind};
+
+/// Counted by every insert. Bytes are those of keys and values.
+#[derive(Debug, Default)]
+pub(super) struct Census {
+    bytes: u64,
+    tombstones: u64,
+    tombstone_bytes: u64,
+    overwritten_bytes: u64,
+    deadlines: Counter,
+}
+
+/// What is dead in a memtable at some moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemtableDead {
+    /// Bytes of the memtable that belong to tombstones, expired values, and versions that it has a newer one of. A snapshot may
+    /// still see the last ones; they count as dead all the same.
+    pub bytes: u64,
+    /// Tombstones of keys that it has no older version of: what they delete lies below, if anywhere.
+    pub tombstones: u64,
+}
+
+impl Census {
+    /// `from_ms` is the wall clock.
+    pub fn new(from_ms: u64) -> Self {
+        Self { deadlines: Counter::new(from_ms), ..Self::default() }
+    }
+
+    /// `entry` is inserted; `older` is the version of its key that it hides.
+    #[inline]
+    pub fn add(&mut self, entry: &Entry<'_>, older: Option<Entry<'_>>) {
+        let bytes = bytes(entry);
+        self.bytes += bytes;
+        if entry.kind == Kind::Delete {
+            self.tombstone_bytes += bytes;
+            self.tombstones += u64::from(older.is_none());
+        } else if entry.expire_at_ms != 0 {
+            self.deadlines.add(entry.expire_at_ms, bytes);
+        }
+        if let Some(older) = older.filter(|older| older.kind == Kind::Put) {
+            self.overwritten_bytes += self::bytes(&older);
+            if older.expire_at_ms != 0 {
+                self.deadlines.remove(older.expire_at_ms, self::bytes(&older));
+            }
+        }
+    }
+
+    /// What is dead at `now_ms`, in a memtable of `used` bytes.
+    pub fn dead(&self, used: u64, now_ms: u64) -> MemtableDead {
+        let dead = self.tombstone_bytes + self.overwritten_bytes + self.deadlines.expired_bytes(now_ms);
+        let share = u128::from(used) * u128::from(dead) / u128::from(self.bytes.max(1));
+        MemtableDead { bytes: u64::try_from(share).unwrap_or(used).min(used), tombstones: self.tombstones }
+    }
+}
+
+fn bytes(entry: &Entry<'_>) -> u64 {
+    (entry.key.len() + entry.value.len()) as u64
+}

@@ -1,0 +1,136 @@
+//! Rule 6: what is dead makes room, even where no level is too large.
+//!
+//! A value that has expired, a tombstone and what it deletes take space until a merge meets them, and sizes alone may never bring that merge
+//! about. So tables are merged for what that frees, in bytes freed for each byte rewritten:
+//!
+//! 1. A table with nothing older below its range is rewritten where it is: all that is dead in it goes. Only if every read sees all of
+//!    it, or it would come out as it went in.
+//! 2. Any other goes down with what it overlaps in the next level. Its tombstones free what they delete, by the mean size of the entries
+//!    below; where that guess is wrong (what is deleted is gone already) it costs a rewrite for each level at most.
+//! 3. How much must be freed depends on the [`Urgency`]. What a merge frees is not there for the next one to find, so this ends.
+//! 4. What is overwritten is not known before it is merged. Where the tree is full, as much as can be is taken to be.
+
+use super::{Pick, Picture, TableMeta, assemble, bytes, is_claimed, is_gathering, overlapping, pick_l0};
+use crate::options::TreeOptions;
+use crate::pick::{Means, Scope, Urgency};
+use crate::version::LEVELS;
+
+/// A page: tables do not shrink by less.
+const FREED_MIN: u64 = 4096;
+/// Less than this part of a full table is not worth a job as long as nobody needs the space.
+const TABLE_SHARE: u64 = 256;
+
+/// What a merge must free to be worth it.
+struct Worth {
+    /// For each byte rewritten.
+    gain: f64,
+    bytes: f64,
+}
+
+impl Worth {
+    fn new(picture: &Picture<'_>, options: &TreeOptions) -> Self {
+        let share = options.table_bytes / TABLE_SHARE;
+        let gain = match picture.urgency {
+            // The tree is to take no more than half as much again as what lives in it. If more is dead than a third of all, some table has a third.
+            Urgency::Idle if is_third_dead(picture) => 1.0 / 3.0,
+            Urgency::Idle => 0.5,
+            Urgency::Near => 0.25,
+            Urgency::Full => 1.0 / 32.0,
+        };
+        let bytes = if picture.urgency == Urgency::Idle { share } else { share.min(FREED_MIN) };
+        Self { gain, bytes: bytes as f64 }
+    }
+
+    /// Bytes freed for each byte rewritten, if that is enough.
+    fn gain(&self, freed: f64, rewritten: u64) -> Option<f64> {
+        let gain = freed / (rewritten as f64).max(1.0);
+        (gain >= self.gain && freed > 0.0 && freed >= self.bytes).then_some(gain)
+    }
+}
+
+fn is_third_dead(picture: &Picture<'_>) -> bool {
+    let sum = |of: &dyn Fn(&TableMeta) -> u64| picture.levels.iter().flatten().map(|table| of(table)).sum::<u64>();
+    let (all, present) = (sum(&|table| table.bytes), sum(&|table| table.present_bytes(picture.now_ms)));
+    (all - present).saturating_mul(3) > all
+}
+
+/// The merge that frees most for each byte that it rewrites, if any frees enough.
+pub(super) fn pick(picture: &Picture<'_>, scope: Scope, options: &TreeOptions) -> Option<Pick> {
+    let worth = Worth::new(picture, options);
+    let mut found: Vec<(f64, usize, &TableMeta, bool)> = Vec::new();
+    for level in 1..LEVELS {
+        for &table in &picture.levels[level] {
+            if !may_free(picture, table) || is_claimed(picture.claims, &[table]) {
+                continue;
+            }
+            let in_place = lies_lowest(picture, level, table);
+            let gain =
+                if in_place { gain_in_place(picture, table, &worth) } else { gain(picture, level, &[table], &worth) };
+            found.extend(gain.map(|gain| (gain, level, table, in_place)));
+        }
+    }
+    let waits = picture.urgency == Urgency::Idle && is_gathering(picture, options);
+    let level_0 = if waits { None } else { gain(picture, 0, &picture.levels[0], &worth) };
+    found.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.2.id.cmp(&b.2.id)));
+    let best = found.first().map_or(0.0, |best| best.0);
+    let pick = level_0.filter(|&gain| gain >= best).and_then(|_| pick_l0(picture, scope, options));
+    let pick = pick
+        .or_else(|| found.iter().find_map(|&(_, level, table, in_place)| pick_table(picture, level, table, in_place)));
+    pick.map(|pick| Pick { reclaims: true, ..pick })
+}
+
+fn pick_table(picture: &Picture<'_>, level: usize, table: &TableMeta, in_place: bool) -> Option<Pick> {
+    if in_place {
+        return assemble(level, &[(level, &[table])], picture.claims, Means::Merge);
+    }
+    let lower = overlapping(&picture.levels[level + 1], &table.smallest, &table.largest);
+    let means = if lower.is_empty() { Means::Move } else { Means::Merge };
+    assemble(level + 1, &[(level, &[table]), (level + 1, &lower)], picture.claims, means)
+}
+
+/// Whether a merge of `table` could free anything at all.
+fn may_free(picture: &Picture<'_>, table: &TableMeta) -> bool {
+    table.tombstones > 0 || picture.urgency == Urgency::Full || table.deadlines.expired_bytes(picture.now_ms) > 0
+}
+
+/// Rule 1.
+fn gain_in_place(picture: &Picture<'_>, table: &TableMeta, worth: &Worth) -> Option<f64> {
+    let dead = table.bytes - table.present_bytes(picture.now_ms);
+    if table.largest_seq > picture.horizon { None } else { worth.gain(dead as f64, table.bytes) }
+}
+
+/// Rule 2, for `tables` of `level`.
+fn gain(picture: &Picture<'_>, level: usize, tables: &[&TableMeta], worth: &Worth) -> Option<f64> {
+    let (lo, hi) = super::bounds(tables.iter().copied())?;
+    let now_ms = picture.now_ms;
+    let present = |tables: &[&TableMeta]| tables.iter().map(|table| table.present_bytes(now_ms)).sum::<u64>();
+    let expired = |tables: &[&TableMeta]| tables.iter().map(|table| table.expired_bytes(now_ms)).sum::<u64>();
+    let sum = |of: fn(&TableMeta) -> u64| tables.iter().map(|table| of(table)).sum::<u64>();
+    let below = |level: usize| overlapping(&picture.levels[level], lo, hi);
+    let lower = if level + 1 < LEVELS { below(level + 1) } else { Vec::new() };
+    let (mut deep_bytes, mut deep_entries, mut is_lowest) = (0, 0, true);
+    for deeper in level + 1..LEVELS {
+        let tables = below(deeper);
+        deep_bytes += present(&tables);
+        deep_entries += tables.iter().map(|table| table.entries).sum::<u64>();
+        is_lowest &= deeper == level + 1 || tables.is_empty();
+    }
+    let (own, tombstones) = (bytes(tables), sum(|table| table.tombstones));
+    let mean = deep_bytes as f64 / (deep_entries as f64).max(1.0);
+    let deleted = (tombstones as f64 * mean).min(deep_bytes as f64);
+    let own_tombstones = own as f64 * tombstones as f64 / (sum(|table| table.entries) as f64).max(1.0);
+    // Above something older an expired value becomes a tombstone.
+    let of_expired = if is_lowest { 1.0 } else { 0.5 };
+    let mut freed = deleted + own_tombstones + of_expired * (expired(tables) + expired(&lower)) as f64;
+    if picture.urgency == Urgency::Full {
+        // Runs of level 0 may overwrite one another, too.
+        let within = if tables.len() > 1 { present(tables) / 2 } else { 0 };
+        freed = freed.max(present(tables).min(deep_bytes).max(within) as f64);
+    }
+    worth.gain(freed, own + bytes(&lower))
+}
+
+/// Whether nothing that is older than `table` of `level` lies in its range.
+fn lies_lowest(picture: &Picture<'_>, level: usize, table: &TableMeta) -> bool {
+    (level + 1..LEVELS).all(|level| overlapping(&picture.levels[level], &table.smallest, &table.largest).is_empty())
+}

@@ -1,0 +1,355 @@
+//! The anchor: what a partition remembers of itself outside of log and tree. Bytes in `docs/format/anchor.md`.
+//!
+//! A log cannot tell that its last segment is missing, or is an older copy of itself; a manifest cannot tell that its last edits are. The
+//! anchor can: it says up to where records were durable, and up to where they were in tables. Whoever opens a partition that falls short of that
+//! refuses it.
+//!
+//! 1. A claim is true for ever once it is true. So the anchor may lag behind, may be written in any order with everything else, and needs no sync
+//!    of its own: a power cut leaves an older claim, which convicts less.
+//! 2. With one exception: before log segments are removed because the tree has what is in them, the anchor must say so durably. Else an
+//!    older manifest would find nothing missing.
+//! 3. It is written in two places by turns, so that a torn write leaves the claim before it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use futures_util::lock::Mutex as AsyncMutex;
+use parking_lot::Mutex;
+use weir_io::plant::{Plant, is_planted};
+use weir_io::{AlignedBuf, Class, Error, ErrorKind, Fs, OpenOptions, Owner, PAGE, Result, Tag};
+use weir_log::{LogAnchor, LogIndex};
+
+/// Its name in the partition's directory.
+pub(crate) const NAME: &str = "ANCHOR";
+const TEMPORARY: &str = "ANCHOR.tmp";
+const MAGIC: &[u8; 8] = b"WEIRANCH";
+const VERSION: u32 = 1;
+const SLOTS: u64 = 2;
+/// Bytes of a slot that mean something; the last four are the checksum of those before.
+const SLOT_BYTES: usize = 60;
+const CHECKED_BYTES: usize = SLOT_BYTES - 4;
+/// Rounds of the control loop after which a claim is written while the partition is being written to.
+const ROUNDS_MAX: u32 = 16;
+
+/// What an anchor says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AnchorClaim {
+    /// Every record of the log up to here was on the device.
+    pub durable: LogIndex,
+    /// Every record up to here was in the tree's tables.
+    pub persisted: LogIndex,
+}
+
+impl AnchorClaim {
+    fn max(self, other: Self) -> Self {
+        Self { durable: self.durable.max(other.durable), persisted: self.persisted.max(other.persisted) }
+    }
+}
+
+/// One slot of an anchor's file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AnchorSlot {
+    /// The larger one is newer.
+    pub sequence: u64,
+    /// Whose partition it is.
+    pub owner: Owner,
+    /// Drawn when the partition was made; every segment of its log has it.
+    pub identity: u64,
+    /// What it says.
+    pub claim: AnchorClaim,
+}
+
+impl AnchorSlot {
+    fn encode(&self) -> AlignedBuf {
+        let mut page = AlignedBuf::with_len(PAGE);
+        page[..8].copy_from_slice(MAGIC);
+        page[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        page[12..16].copy_from_slice(&self.owner.tenant.to_le_bytes());
+        page[16..20].copy_from_slice(&self.owner.partition.to_le_bytes());
+        let words = [self.sequence, self.identity, self.claim.durable, self.claim.persisted];
+        for (word, place) in words.into_iter().zip(page[24..CHECKED_BYTES].chunks_exact_mut(8)) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        let crc = crc32c::crc32c(&page[..CHECKED_BYTES]);
+        page[CHECKED_BYTES..SLOT_BYTES].copy_from_slice(&crc.to_le_bytes());
+        page
+    }
+
+    /// Decodes any bytes.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub fn decode(bytes: &[u8]) -> Result<Self, &'static str> {
+        let slot = bytes.first_chunk::<SLOT_BYTES>().ok_or("it is cut off")?;
+        if slot[..8] != MAGIC[..] {
+            return Err("not an anchor");
+        }
+        let half = |at: usize| u32::from_le_bytes(slot[at..at + 4].try_into().expect("four bytes"));
+        let word = |at: usize| u64::from_le_bytes(slot[at..at + 8].try_into().expect("eight bytes"));
+        if half(CHECKED_BYTES) != crc32c::crc32c(&slot[..CHECKED_BYTES]) {
+            return Err("its checksum does not match");
+        }
+        if half(8) != VERSION {
+            return Err("a format version that this program does not know");
+        }
+        Ok(Self {
+            owner: Owner { tenant: half(12), partition: half(16) },
+            sequence: word(24),
+            identity: word(32),
+            claim: AnchorClaim { durable: word(40), persisted: word(48) },
+        })
+    }
+}
+
+/// The anchor of an open partition.
+pub(crate) struct Anchor {
+    fs: Arc<dyn Fs>,
+    path: PathBuf,
+    owner: Owner,
+    identity: u64,
+    /// One writes at a time.
+    state: AsyncMutex<State>,
+    /// Taken alone, or by whoever writes.
+    pace: Mutex<Pace>,
+}
+
+struct State {
+    /// Of the newest slot.
+    sequence: u64,
+    written: AnchorClaim,
+    /// Whether `written` is on the device for sure.
+    is_durable: bool,
+}
+
+/// When a claim that nobody waits for is worth a write.
+#[derive(Default)]
+struct Pace {
+    written: AnchorClaim,
+    /// What the round before saw.
+    seen: AnchorClaim,
+    /// Rounds in which something was new.
+    rounds: u32,
+}
+
+impl Pace {
+    /// At once where a round brought nothing more, which may be the last news for long; every sixteenth round where they do not end.
+    fn is_due(&mut self, claim: AnchorClaim) -> bool {
+        if claim.max(self.written) == self.written {
+            self.rounds = 0;
+            return false;
+        }
+        let is_idle = self.seen == claim;
+        (self.seen, self.rounds) = (claim, self.rounds + 1);
+        let is_due = is_idle || self.rounds >= ROUNDS_MAX;
+        if is_due {
+            self.rounds = 0;
+        }
+        is_due
+    }
+}
+
+/// What the anchor of the partition in `dir` says. Changes nothing.
+///
+/// # Errors
+/// `Corruption`, naming the file: it is missing, damaged, or another partition's.
+pub(crate) async fn read(fs: &Arc<dyn Fs>, dir: &Path, owner: Owner) -> Result<AnchorSlot> {
+    let (path, tag) = (dir.join(NAME), Tag::new(owner, Class::Maintenance));
+    let file = match fs.open(&path, OpenOptions::read_buffered(), tag).await {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return Err(Error::corruption(&path, 0, "missing, yet the partition was in use: see `weir repair`"));
+        }
+        file => file?,
+    };
+    let bytes = file.read_at(0, AlignedBuf::with_len(SLOTS as usize * PAGE), tag).await?;
+    let slots = bytes.chunks(PAGE).map(AnchorSlot::decode);
+    // One may be torn, or never have been written: the other one decides.
+    let mut wrong = "it is empty";
+    let newest = slots.filter_map(|slot| slot.inspect_err(|error| wrong = error).ok()).max_by_key(|slot| slot.sequence);
+    let mut slot = newest.ok_or_else(|| Error::corruption(&path, 0, format!("{wrong}: see `weir repair`")))?;
+    if is_planted(Plant::AnchorIgnored) {
+        slot.claim = AnchorClaim::default();
+    }
+    if slot.owner != owner {
+        let message = format!("the anchor of another partition ({}): see `weir repair`", slot.owner.partition);
+        return Err(Error::corruption(&path, 0, message));
+    }
+    Ok(slot)
+}
+
+/// Whether a tree that holds the log's records up to `persisted` is as new as the `claim` says.
+///
+/// # Errors
+/// `Corruption`, naming `manifest`.
+pub(crate) fn compare(claim: AnchorClaim, persisted: LogIndex, manifest: &Path) -> Result<()> {
+    if persisted >= claim.persisted {
+        return Ok(());
+    }
+    let message = format!(
+        "the tree holds records up to {persisted}, but held them up to {} before: its manifest is an older copy of itself, or was cut",
+        claim.persisted
+    );
+    Err(Error::corruption(manifest, 0, message))
+}
+
+/// Makes the anchor of the partition in `dir`, durably, in the place of one that may be there.
+pub(crate) async fn create(
+    fs: &Arc<dyn Fs>,
+    dir: &Path,
+    owner: Owner,
+    identity: u64,
+    claim: AnchorClaim,
+) -> Result<AnchorSlot> {
+    let tag = Tag::new(owner, Class::Maintenance);
+    let temporary = dir.join(TEMPORARY);
+    match fs.remove(&temporary, tag).await {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let slot = AnchorSlot { sequence: 0, owner, identity, claim };
+    let file = fs.open(&temporary, OpenOptions::create_new_buffered(), tag).await?;
+    // Both slots have their blocks from the beginning: on a full disk a claim can still be written.
+    for number in 0..SLOTS {
+        file.write_at(number * PAGE as u64, slot.encode(), tag).await?;
+    }
+    file.sync(tag).await?;
+    fs.rename(&temporary, &dir.join(NAME), tag).await?;
+    fs.sync_dir(dir, tag).await?;
+    Ok(slot)
+}
+
+impl Anchor {
+    /// The anchor of a partition in `dir` that is being opened, of which `slot` is the newest.
+    pub fn new(fs: Arc<dyn Fs>, dir: &Path, slot: AnchorSlot) -> Self {
+        let AnchorSlot { sequence, owner, identity, claim } = slot;
+        let state = AsyncMutex::new(State { sequence, written: claim, is_durable: false });
+        let pace = Mutex::new(Pace { written: claim, ..Pace::default() });
+        Self { fs, path: dir.join(NAME), owner, identity, state, pace }
+    }
+
+    /// What the log has to agree with, if `durable` is what the anchor said.
+    pub fn of_log(&self, durable: LogIndex) -> LogAnchor {
+        LogAnchor { identity: self.identity, durable }
+    }
+
+    /// Whether it is time to [`Anchor::note`] `claim`. To be asked once in each round of the control loop.
+    pub fn is_due(&self, claim: AnchorClaim) -> bool {
+        self.pace.lock().is_due(claim)
+    }
+
+    /// Writes `claim` down. A power cut may still take it back.
+    pub async fn note(&self, claim: AnchorClaim) -> Result<()> {
+        let mut state = self.state.lock().await;
+        self.write(&mut state, claim, Class::Maintenance).await
+    }
+
+    /// Makes `claim` durable.
+    pub async fn hold(&self, claim: AnchorClaim) -> Result<()> {
+        let mut state = self.state.lock().await;
+        if state.is_durable && claim.max(state.written) == state.written {
+            return Ok(());
+        }
+        self.write(&mut state, claim, Class::Flush).await?;
+        let tag = Tag::new(self.owner, Class::Flush);
+        let file = self.fs.open(&self.path, OpenOptions::read_buffered(), tag).await?;
+        file.sync(tag).await?;
+        state.is_durable = true;
+        Ok(())
+    }
+
+    async fn write(&self, state: &mut State, claim: AnchorClaim, class: Class) -> Result<()> {
+        let tag = Tag::new(self.owner, class);
+        let claim = claim.max(state.written);
+        // Taken also by an attempt that fails: the slot before it stays whole.
+        state.sequence += 1;
+        let slot = AnchorSlot { sequence: state.sequence, owner: self.owner, identity: self.identity, claim };
+        let writable = OpenOptions { write: true, create_new: false, direct: false, dsync: false };
+        let file = self.fs.open(&self.path, writable, tag).await?;
+        file.write_at(slot.sequence % SLOTS * PAGE as u64, slot.encode(), tag).await?;
+        (state.written, state.is_durable) = (claim, false);
+        self.pace.lock().written = claim;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use weir_io::sim::{DeviceSpec, FaultPlan, Keep, Sim, SimFs};
+
+    const OWNER: Owner = Owner { tenant: 3, partition: 7 };
+
+    fn claim(durable: LogIndex, persisted: LogIndex) -> AnchorClaim {
+        AnchorClaim { durable, persisted }
+    }
+
+    proptest! {
+        #[test]
+        fn a_slot_is_what_was_written_and_any_flipped_bit_is_noticed(
+            words: [u64; 4], halves: [u32; 2], bit in 0..SLOT_BYTES * 8
+        ) {
+            let [sequence, identity, durable, persisted] = words;
+            let [tenant, partition] = halves;
+            let slot = AnchorSlot {
+                sequence, identity, owner: Owner { tenant, partition }, claim: claim(durable, persisted),
+            };
+            let mut page = slot.encode();
+            prop_assert_eq!(AnchorSlot::decode(&page), Ok(slot));
+            page[bit / 8] ^= 1 << (bit % 8);
+            prop_assert!(AnchorSlot::decode(&page).is_err());
+        }
+
+        #[test]
+        fn any_bytes_decode_or_are_refused(bytes: Vec<u8>) {
+            let _ = AnchorSlot::decode(&bytes);
+        }
+    }
+
+    #[test]
+    fn a_claim_is_written_when_it_may_be_the_last_for_long_and_else_now_and_then() {
+        let mut pace = Pace::default();
+        assert!(!pace.is_due(claim(0, 0)), "nothing new");
+        assert!(!pace.is_due(claim(5, 0)), "more may come at once");
+        assert!(pace.is_due(claim(5, 0)), "no more came");
+        pace.written = claim(5, 0);
+        assert!(!pace.is_due(claim(5, 0)));
+        let due: Vec<usize> =
+            (0..50).filter(|&round| pace.is_due(claim(6 + round, 0))).map(|round| round as usize).collect();
+        assert_eq!(due, [15, 31, 47]);
+    }
+
+    #[test]
+    fn after_a_power_cut_there_is_a_claim_that_was_made_and_none_before_the_last_held() {
+        for seed in 0..300 {
+            let sim = Sim::new(seed);
+            let mut rng = sim.rng();
+            let disk = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), rng.fork("disk"));
+            let dir = Path::new("/p");
+            let (held, last) = sim.block_on(async {
+                let fs: Arc<dyn Fs> = disk.clone();
+                let tag = Tag::new(OWNER, Class::Maintenance);
+                fs.create_dir_all(dir, tag).await.expect("create");
+                fs.sync_dir(Path::new("/"), tag).await.expect("sync");
+                let slot = create(&fs, dir, OWNER, 11, claim(0, 0)).await.expect("create");
+                let anchor = Anchor::new(fs, dir, slot);
+                let (mut held, mut last) = (0, 0);
+                for _ in 0..rng.below(12) {
+                    last += rng.below(3);
+                    if rng.chance(0.3) {
+                        anchor.hold(claim(last, 0)).await.expect("hold");
+                        held = last;
+                    } else {
+                        anchor.note(claim(last, 0)).await.expect("note");
+                    }
+                }
+                (held, last)
+            });
+            let image = disk.crash_keeping(Keep::Random, &mut rng);
+            let fs: Arc<dyn Fs> =
+                SimFs::from_image(&image, sim.clock(), DeviceSpec::instant(), FaultPlan::none(), rng.fork("after"));
+            let slot = sim.block_on(read(&fs, dir, OWNER)).expect("a whole slot");
+            assert!((held..=last).contains(&slot.claim.durable), "seed {seed}: {held}, {last}, {slot:?}");
+            assert_eq!(slot.identity, 11);
+        }
+    }
+}

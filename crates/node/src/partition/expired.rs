@@ -1,0 +1,91 @@
+//! Expired keys that somebody has asked for are deleted. The rule of expiry, in one place:
+//!
+//! - A key is gone while the machine's wall clock shows its deadline or more. Reads, scans and merges judge by what the clock shows then.
+//! - A clock that is set back gives keys their time again, but for those that are gone for good: whatever a merge has met after its
+//!   deadline, and whatever was asked for by its key after its deadline. For that the read that finds it gone deletes it, as `DEL` would.
+//!
+//! A floor under the clock would be simpler, and worse: after an hour in which the clock was ten years ahead every key that is given a
+//! deadline would be born dead for ten years.
+//!
+//! The deletion waits for nothing and nobody waits for it; it is as durable as a write that was answered, at the latest when the log is
+//! synced next. Where writes have to wait or fail (a stall, a full disk, the last of the write memory) it is left out: a read never waits or fails
+//! for it.
+
+use std::iter::once;
+use std::sync::Arc;
+
+use parking_lot::MutexGuard;
+use weir_io::plant::{Plant, is_planted};
+use weir_log::WriteAheadLog;
+use weir_lsm::entry::Kind;
+use weir_lsm::{Found, Lookup};
+use weir_model::Batch;
+
+use super::latch::Latches;
+use super::{Background, Partition, Record};
+
+/// Whether this is a value that may expire.
+#[inline]
+pub(super) fn is_mortal(found: Option<&Found>) -> bool {
+    found.is_some_and(|found| found.kind == Kind::Put && found.expire_at_ms != 0)
+}
+
+impl Partition {
+    /// Deletes keys that a read has just found expired.
+    #[cold]
+    pub(super) fn bury(self: &Arc<Self>, expired: &[&[u8]]) {
+        if !self.may_bury() {
+            return;
+        }
+        let order = self.order.lock();
+        let (mut batch, mut unsure) = (Batch::new(), Vec::new());
+        // Somebody may have written them meanwhile, or be about to.
+        for &key in expired.iter().filter(|&&key| !order.any(once(key))) {
+            match self.tree.get_latest(key) {
+                Lookup::Ready(Some(Ok(found))) => {
+                    if is_mortal(found.as_ref()) && self.living(found).is_none() {
+                        batch.delete(key);
+                    }
+                }
+                Lookup::Ready(_) => {}
+                Lookup::Pending(_) => unsure.push(key.to_vec()),
+            }
+        }
+        self.bury_in_order(order, &batch);
+        if let (false, Some(background)) = (unsure.is_empty(), self.background()) {
+            self.workers.spawn(async move { bury_after_reading(&background, &unsure).await });
+        }
+    }
+
+    /// Whether nothing speaks against a write that nobody has asked for.
+    pub(super) fn may_bury(&self) -> bool {
+        !is_planted(Plant::ExpiredLeft)
+            && !self.must_wait()
+            && !self.memory.is_short()
+            && !self.is_closing()
+            && self.log.failure().is_none()
+    }
+
+    /// Deletes the keys of `batch`, expired in the version that the caller, who holds the order lock, has just seen.
+    pub(super) fn bury_in_order(self: &Arc<Self>, order: MutexGuard<'_, Latches>, batch: &Batch) {
+        if batch.is_empty() {
+            return;
+        }
+        if let Err(error) = self.write_in_order(order, batch) {
+            // They are gone by the clock all the same.
+            tracing::debug!(owner = ?self.owner, %error, "cannot delete what has expired");
+        }
+    }
+}
+
+/// Looks once more at keys that are in memory no longer, in the way of a read-modify-write that changes nothing: that deletes those which have
+/// expired.
+async fn bury_after_reading(background: &Background, keys: &[Vec<u8>]) {
+    for key in keys {
+        let looked = background.partition().update(&[key], |_: &[Option<Record>], _: &mut Batch| ()).await;
+        if let Err(error) = looked {
+            tracing::debug!(owner = ?background.partition().owner, %error, "cannot delete what has expired");
+            return;
+        }
+    }
+}

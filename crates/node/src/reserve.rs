@@ -1,0 +1,275 @@
+//! Space that is set aside, so that a full disk can be emptied.
+//!
+//! Dropping or emptying a tenant begins with an edit of the catalogue, and an edit may need a new journal: two files with their blocks. On
+//! a full disk there is no room for them, so they are there beforehand, in `reserve/`: empty files with space reserved behind their
+//! end. An edit that stores nothing new and meets `NoSpace` *draws* on them: they are renamed to where the new journal should be. The
+//! space goes from file to file and is never free in between, so nobody who also waits for space can take it.
+//!
+//! Every journal is made with as much room. So what an old one gives back is what the next one takes, and it is set aside at once; what
+//! cannot be is tried again in the background.
+
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+
+use futures_util::future::select;
+use futures_util::lock::Mutex as AsyncMutex;
+use parking_lot::Mutex;
+use weir_io::{Clock, Error, ErrorKind, Event, File, Fs, Nanos, Op, OpenOptions, Result, Tag, forward_fs, sleep_until};
+
+use crate::layout::TAG;
+
+/// The files, each with what it is to become. As many as two journals take: one for each copy of the catalogue, or for a second try.
+const SPARES: [(&str, Role); 4] = [
+    ("journal-1", Role::Journal),
+    ("current-1", Role::Current),
+    ("journal-2", Role::Journal),
+    ("current-2", Role::Current),
+];
+/// The space of a `CURRENT`: one block of any file system.
+const CURRENT_BYTES: u64 = 4096;
+/// A journal that holds a snapshot has at least so much room behind it, for edits to come: hundreds of them.
+const EDITS_BYTES: u64 = 64 << 10;
+/// How long it waits before it tries again to set space aside, in nanoseconds.
+const RETRY_AFTER: Nanos = 1_000_000_000;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Journal,
+    Current,
+}
+
+impl Role {
+    /// What the new file `path` of the catalogue is.
+    fn of(path: &Path) -> Self {
+        match path.file_name() {
+            Some(name) if name == "CURRENT.tmp" => Role::Current,
+            _ => Role::Journal,
+        }
+    }
+}
+
+/// See the module.
+pub(crate) struct Reserve {
+    fs: Arc<dyn Fs>,
+    dir: PathBuf,
+    /// New files are made of what is set aside.
+    drawing: AtomicBool,
+    /// Who takes or makes one of the files: nobody may still be making what somebody else writes a journal into. Taken before `state`.
+    files: AsyncMutex<()>,
+    state: Mutex<State>,
+    /// Something was drawn, more is wanted, space has become free, or the node has ended.
+    news: Arc<Event>,
+}
+
+struct State {
+    /// Bytes that a journal is to have.
+    journal_bytes: u64,
+    /// Bytes that each of [`SPARES`] has.
+    held: [u64; SPARES.len()],
+    /// Rises when it is worth trying at once.
+    tries: u64,
+}
+
+impl State {
+    fn wanted(&self, spare: usize) -> u64 {
+        match SPARES[spare].1 {
+            Role::Journal => self.journal_bytes,
+            Role::Current => CURRENT_BYTES,
+        }
+    }
+
+    /// Whether some of [`SPARES`] has less than it should.
+    fn is_missing(&self) -> bool {
+        (0..SPARES.len()).any(|spare| self.held[spare] < self.wanted(spare))
+    }
+}
+
+impl Reserve {
+    /// Nothing is set aside yet in the directory `dir` of a node.
+    pub fn new(fs: &Arc<dyn Fs>, dir: &Path) -> Arc<Self> {
+        let state = State { journal_bytes: EDITS_BYTES, held: [0; SPARES.len()], tries: 0 };
+        let (drawing, files, news) = Default::default();
+        Arc::new(Self { fs: Arc::clone(fs), dir: dir.join("reserve"), drawing, files, state: Mutex::new(state), news })
+    }
+
+    /// The same disk, where new files are made of the reserve while somebody [draws](Reserve::draw).
+    pub fn fs(self: &Arc<Self>) -> Arc<dyn Fs> {
+        Arc::new(ReservedFs { inner: Arc::clone(&self.fs), reserve: Arc::clone(self) })
+    }
+
+    /// Until this is dropped, new files are made of the reserve. One at a time: whoever draws has the catalogue.
+    pub fn draw(self: &Arc<Self>) -> Drawing {
+        self.drawing.store(true, Ordering::Relaxed);
+        Drawing(Arc::clone(self))
+    }
+
+    /// The catalogue is `bytes` long as one snapshot. A journal of it has room for as much again, and for edits of a small one.
+    pub fn cover(&self, bytes: u64) {
+        let journal_bytes = (2 * bytes + EDITS_BYTES).next_power_of_two();
+        let mut state = self.state.lock();
+        if journal_bytes > state.journal_bytes {
+            state.journal_bytes = journal_bytes;
+            drop(state);
+            self.news.notify();
+        }
+    }
+
+    /// Space may have become free: what is missing is set aside now, and not at the next try.
+    pub fn try_now(&self) {
+        self.state.lock().tries += 1;
+        self.news.notify();
+    }
+
+    /// Bytes that are set aside; 0 unless all that should be is.
+    pub fn bytes(&self) -> u64 {
+        let state = self.state.lock();
+        if state.is_missing() { 0 } else { state.held.iter().sum() }
+    }
+
+    /// Takes the next file for `path` and makes it that file.
+    async fn take(&self, path: &Path, options: OpenOptions, tag: Tag) -> Result<Arc<dyn File>> {
+        let _files = self.files.lock().await;
+        let role = Role::of(path);
+        let taken = {
+            let mut state = self.state.lock();
+            let spare = (0..SPARES.len()).find(|&spare| SPARES[spare].1 == role && state.held[spare] > 0);
+            spare.inspect(|&spare| state.held[spare] = 0)
+        };
+        let Some(spare) = taken else {
+            let message =
+                "the disk is full, and the space that was set aside is used up: free space on this file system";
+            return Err(Error::new(ErrorKind::NoSpace, "create", path, message));
+        };
+        self.news.notify();
+        self.fs.rename(&self.dir.join(SPARES[spare].0), path, tag).await?;
+        self.fs.open(path, OpenOptions { create_new: false, ..options }, tag).await
+    }
+
+    /// Sets aside what is missing, as far as there is space.
+    pub async fn fill(&self) -> Result<()> {
+        let _files = self.files.lock().await;
+        if !self.state.lock().is_missing() {
+            return Ok(());
+        }
+        self.fs.create_dir_all(&self.dir, TAG).await?;
+        if let Some(parent) = self.dir.parent() {
+            self.fs.sync_dir(parent, TAG).await?;
+        }
+        let mut outcome = Ok(());
+        for (spare, (name, _)) in SPARES.iter().enumerate() {
+            let wanted = {
+                let state = self.state.lock();
+                Some(state.wanted(spare)).filter(|&wanted| state.held[spare] < wanted)
+            };
+            let Some(wanted) = wanted else { continue };
+            match self.set_aside(name, wanted).await {
+                Ok(()) => self.state.lock().held[spare] = wanted,
+                Err(error) => outcome = Err(error),
+            }
+        }
+        outcome.and(self.fs.sync_dir(&self.dir, TAG).await)
+    }
+
+    async fn set_aside(&self, name: &str, bytes: u64) -> Result<()> {
+        let path = self.dir.join(name);
+        let there = OpenOptions { write: true, create_new: false, direct: false, dsync: false };
+        let file = match self.fs.open(&path, there, TAG).await {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                self.fs.open(&path, OpenOptions::create_new_buffered(), TAG).await?
+            }
+            opened => opened?,
+        };
+        if file.len().await? > 0 {
+            // It had become a journal, and a lost machine took its new name back.
+            file.set_len(0, TAG).await?;
+        }
+        file.reserve(bytes, TAG).await?;
+        file.sync(TAG).await
+    }
+}
+
+impl Drop for Reserve {
+    fn drop(&mut self) {
+        self.news.notify();
+    }
+}
+
+/// See [`Reserve::draw`].
+pub(crate) struct Drawing(Arc<Reserve>);
+
+impl Drop for Drawing {
+    fn drop(&mut self) {
+        self.0.drawing.store(false, Ordering::Relaxed);
+    }
+}
+
+/// See [`Reserve::fs`].
+struct ReservedFs {
+    inner: Arc<dyn Fs>,
+    reserve: Arc<Reserve>,
+}
+
+impl Fs for ReservedFs {
+    fn open(&self, path: &Path, options: OpenOptions, tag: Tag) -> Op<Arc<dyn File>> {
+        if !options.create_new {
+            return self.inner.open(path, options, tag);
+        }
+        let (reserve, path) = (Arc::clone(&self.reserve), path.to_path_buf());
+        if reserve.drawing.load(Ordering::Relaxed) {
+            return Op::pending(async move { reserve.take(&path, options, tag).await });
+        }
+        let opening = self.inner.open(&path, options, tag);
+        Op::pending(async move {
+            let file = opening.await?;
+            if Role::of(&path) == Role::Journal {
+                let bytes = reserve.state.lock().journal_bytes;
+                match file.reserve(bytes, tag).await {
+                    // Not possible on this file system.
+                    Err(error) if error.kind() == ErrorKind::Invalid => {}
+                    // Without room it would give back too little for the next one.
+                    reserved => reserved?,
+                }
+            }
+            Ok(file)
+        })
+    }
+
+    forward_fs!(inner: rename, hard_link, remove, create_dir_all, remove_dir, list, sync_dir, volume, lock);
+}
+
+/// Keeps `reserve` complete, until it is dropped.
+pub(crate) async fn keep(reserve: Weak<Reserve>, clock: Arc<dyn Clock>) {
+    let mut was_missing = false;
+    loop {
+        let Some(present) = reserve.upgrade() else { return };
+        let (news, tries) = (Arc::clone(&present.news), present.state.lock().tries);
+        let filled = present.fill().await;
+        match &filled {
+            Ok(()) if was_missing => tracing::info!("space for the catalogue is set aside again"),
+            Err(error) if error.kind() == ErrorKind::Invalid => {
+                tracing::warn!(%error, "no space can be set aside: should the disk be full, tenants cannot be dropped or emptied");
+                return;
+            }
+            Err(error) if !was_missing => {
+                tracing::warn!(%error, "cannot set space aside for the catalogue yet: where the disk is full, tenants cannot be dropped or emptied");
+            }
+            Ok(()) | Err(_) => {}
+        }
+        was_missing = filled.is_err();
+        drop(present);
+        let is_due = || {
+            let Some(reserve) = reserve.upgrade() else { return Some(()) };
+            let state = reserve.state.lock();
+            let is_due = if was_missing { state.tries > tries } else { state.is_missing() };
+            is_due.then_some(())
+        };
+        match filled {
+            Ok(()) => news.wait(is_due).await,
+            Err(_) => {
+                select(pin!(sleep_until(&clock, clock.now() + RETRY_AFTER)), pin!(news.wait(is_due))).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! What tenants have bought, beside what the device gives. Selling more than it gives is what a node is for, so nothing is refused;
+//! but whoever sells should know how often he has sold the same bandwidth.
+
+use weir_admission::cost::Capacity;
+use weir_admission::{Direction, Limits, UNLIMITED, UnitLimits};
+
+use crate::tick::READ_AMPLIFICATION;
+
+/// See the module.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Sold {
+    /// Tenants with a limit on reads or on writes.
+    pub tenants: u64,
+    /// Tenants that lack one of the two: they may use whatever is there, and bought nothing of it.
+    pub unlimited: u64,
+    /// Read units a second, of all tenants.
+    pub rcu: u64,
+    /// Write units a second, of all tenants.
+    pub wcu: u64,
+    /// Device bytes a second that serve all of them at once (FX-10), before flushes and compactions.
+    pub bytes: u64,
+    /// Device bytes a second that there are; `None` where nobody has said or measured it. Where reads and writes have a budget each: of both.
+    pub device_bytes: Option<u64>,
+    /// How often the device is sold; `None` like that.
+    pub times: Option<f64>,
+}
+
+impl Sold {
+    /// Of tenants under `limits`, on `device`.
+    pub fn of(limits: impl Iterator<Item = UnitLimits>, device: Option<Limits>) -> Self {
+        let mut sold = Self::default();
+        for UnitLimits { rcu, wcu, .. } in limits {
+            sold.tenants += u64::from(rcu > 0 || wcu > 0);
+            sold.unlimited += u64::from(rcu == 0 || wcu == 0);
+            (sold.rcu, sold.wcu) = (sold.rcu.saturating_add(rcu), sold.wcu.saturating_add(wcu));
+        }
+        let bytes = |rcu, wcu| Capacity { rcu, wcu }.foreground_bytes(READ_AMPLIFICATION);
+        let (read, written) = (bytes(sold.rcu, 0), bytes(0, sold.wcu));
+        sold.bytes = read.saturating_add(written);
+        let times = |bytes: u64, rate: u64| bytes as f64 / rate.max(1) as f64;
+        let known = |rate: u64| Some(rate).filter(|&rate| rate != UNLIMITED);
+        let rate = |direction| device.and_then(|device| known(device.rates(direction).bytes));
+        if let (Some(device), Some(reads), Some(writes)) = (device, rate(Direction::Read), rate(Direction::Write)) {
+            let (there, often) = match device {
+                Limits::Shared(_) => (reads, times(sold.bytes, reads)),
+                // What runs short first.
+                Limits::Split { .. } => (reads.saturating_add(writes), times(read, reads).max(times(written, writes))),
+            };
+            (sold.device_bytes, sold.times) = (Some(there), Some(often));
+        }
+        sold
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_admission::Rates;
+
+    use super::*;
+
+    fn units(rcu: u64, wcu: u64) -> UnitLimits {
+        UnitLimits { rcu, wcu, ..UnitLimits::default() }
+    }
+
+    #[test]
+    fn what_is_sold_is_a_multiple_of_what_there_is() {
+        let many = || std::iter::repeat_n(units(5000, 5000), 300).chain([units(0, 0), units(7, 0)]);
+        let sold = Sold::of(many(), Some(Limits::bytes(1_000_000_000)));
+        // 5,000 x (4 KiB x 4 + 1 KiB) = 87.04 MB/s each.
+        assert_eq!((sold.tenants, sold.unlimited, sold.rcu, sold.wcu), (301, 2, 1_500_007, 1_500_000));
+        assert_eq!((sold.bytes, sold.device_bytes), (26_112_000_000 + 7 * 16_384, Some(1_000_000_000)));
+        assert!(sold.times.is_some_and(|times| (times - 26.112).abs() < 0.001), "{sold:?}");
+    }
+
+    #[test]
+    fn of_two_budgets_the_shorter_one_counts() {
+        let split = Limits::Split { read: Rates::bytes(1_638_400), write: Rates::bytes(1_024_000) };
+        let of = |rcu, wcu| Sold::of([units(rcu, wcu)].into_iter(), Some(split)).times;
+        assert_eq!((of(100, 100), of(100, 5000)), (Some(1.0), Some(5.0)));
+    }
+
+    #[test]
+    fn nobody_knows_where_nobody_measured() {
+        for device in [None, Some(Limits::UNLIMITED)] {
+            let sold = Sold::of([units(u64::MAX, u64::MAX); 2].into_iter(), device);
+            assert_eq!((sold.bytes, sold.device_bytes, sold.times), (u64::MAX, None, None));
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! A full disk, case by case: what needs no space, who is concerned by an order that fails, and what stays in memory.
+
+use std::sync::Arc;
+
+use weir_io::sim::{DeviceSpec, DiskImage, Fault, FaultPlan, Keep, OpKind, Sim, SimFs};
+use weir_io::{ErrorKind, Fs, Result, sleep_until};
+use weir_log::SyncMode;
+use weir_lsm::TreeOptions;
+use weir_model::Batch;
+use weir_node::{Home, HomeState, Machine, Node, NodeConfig, TenantName, TenantSpec};
+
+const SEC: u64 = 1_000_000_000;
+/// What needs space.
+const MAKING: [OpKind; 4] = [OpKind::Create, OpKind::Write, OpKind::Allocate, OpKind::CreateDir];
+
+fn world(image: &DiskImage) -> (Sim, Arc<SimFs>) {
+    let sim = Sim::new(1);
+    let fs = SimFs::from_image(image, sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng());
+    (sim, fs)
+}
+
+async fn open(sim: &Sim, fs: &Arc<SimFs>, sync: SyncMode) -> Node {
+    let tree =
+        TreeOptions { write_buffer_bytes: 16 << 10, table_bytes: 8 << 10, io_bytes: 8 << 10, ..TreeOptions::default() };
+    let config = NodeConfig { tree, cache_bytes: 32 << 10, sync, segment_bytes: 64 << 10, ..NodeConfig::new("/weir") };
+    let fs = Arc::clone(fs) as Arc<dyn Fs>;
+    let machine = Machine { fs, clock: sim.clock(), spawn: sim.spawner(), salt: sim.rng().next_u64() };
+    Node::open(&config, machine).await.expect("the node opens")
+}
+
+fn name(name: &str) -> TenantName {
+    TenantName::new(name).expect("a name")
+}
+
+fn home(node: &Node, tenant: &str) -> Arc<Home> {
+    Arc::clone(&node.tenant(&name(tenant)).expect("it is there").partitions()[0])
+}
+
+async fn write(node: &Node, tenant: &str, value: &[u8]) -> Result<()> {
+    let mut batch = Batch::new();
+    batch.put(b"key", value);
+    home(node, tenant).partition().await?.write(&batch).await?.await
+}
+
+async fn read(node: &Node, tenant: &str) -> Option<Vec<u8>> {
+    let partition = home(node, tenant).partition_to_read().await.expect("it wakes");
+    partition?.get(b"key").await.expect("a read").map(|record| record.value.to_vec())
+}
+
+/// Tenants that hold their own name and sleep, and `blank`, which was never used.
+async fn settle_down(node: &Node, tenants: &[&str]) {
+    for tenant in tenants {
+        node.create_tenant(TenantSpec::new(name(tenant))).await.expect("created");
+        write(node, tenant, tenant.as_bytes()).await.expect("written");
+        home(node, tenant).sleep().await;
+    }
+    node.create_tenant(TenantSpec::new(name("blank"))).await.expect("created");
+}
+
+fn made(fs: &SimFs) -> u64 {
+    MAKING.map(|kind| fs.counters().total(kind).ops).iter().sum()
+}
+
+#[test]
+fn reading_makes_nothing() {
+    let (sim, fs) = world(&DiskImage::new());
+    sim.block_on(async {
+        let node = open(&sim, &fs, SyncMode::Always).await;
+        settle_down(&node, &["a"]).await;
+        let before = made(&fs);
+        assert_eq!(read(&node, "a").await.as_deref(), Some(&b"a"[..]));
+        assert_eq!(read(&node, "blank").await, None);
+        assert_eq!(made(&fs), before, "something was made or written");
+        assert_eq!(home(&node, "blank").state(), HomeState::Asleep);
+    });
+}
+
+#[test]
+fn an_order_that_fails_concerns_its_own_tenant_alone() {
+    let (sim, fs) = world(&DiskImage::new());
+    sim.block_on(async {
+        let node = open(&sim, &fs, SyncMode::Always).await;
+        settle_down(&node, &["a", "b"]).await;
+        // No edit, no new journal: not even out of the reserve.
+        let broken = [OpKind::Write, OpKind::Create, OpKind::Rename];
+        fs.set_faults(broken.iter().fold(FaultPlan::none(), |plan, &kind| plan.chance(kind, Fault::Error, 1.0)));
+        node.clear_tenant(&name("a")).await.expect_err("the catalogue cannot be written");
+        assert_eq!(read(&node, "b").await.as_deref(), Some(&b"b"[..]), "it has nothing to do with it");
+        assert_eq!(read(&node, "a").await.as_deref(), Some(&b"a"[..]), "it keeps everything");
+        let error = write(&node, "a", b"2").await.expect_err("a crash might find it emptied");
+        assert!(error.to_string().contains("failed half-way"), "{error}");
+        // The log can be written again, the catalogue cannot.
+        fs.set_faults(FaultPlan::none().chance(OpKind::Rename, Fault::Error, 1.0));
+        sleep_until(&sim.clock(), sim.now() + 5 * SEC).await;
+        write(&node, "a", b"2").await.expect_err("still not certain");
+        fs.set_faults(FaultPlan::none());
+        sleep_until(&sim.clock(), sim.now() + 5 * SEC).await;
+        write(&node, "a", b"2").await.expect("it is certain now");
+    });
+    let (sim, fs) = world(&fs.crash_keeping(Keep::None, &mut sim.rng()));
+    sim.block_on(async {
+        let node = open(&sim, &fs, SyncMode::Always).await;
+        assert_eq!(read(&node, "a").await.as_deref(), Some(&b"2"[..]), "what was acknowledged afterwards stays");
+    });
+}
+
+#[test]
+fn with_nothing_free_tenants_are_dropped_and_emptied_before_and_after_a_restart() {
+    let (sim, fs) = world(&DiskImage::new());
+    sim.block_on(async {
+        let node = open(&sim, &fs, SyncMode::Always).await;
+        settle_down(&node, &["a", "b", "c"]).await;
+        assert!(node.reserve_bytes() > 0);
+        fs.set_free_bytes(0);
+        node.clear_tenant(&name("a")).await.expect("emptied");
+        assert_eq!(read(&node, "a").await, None);
+        fs.set_free_bytes(0);
+        let error = write(&node, "blank", b"1").await.expect_err("no space for its files");
+        assert_eq!(error.kind(), ErrorKind::NoSpace);
+        assert_eq!(read(&node, "blank").await, None);
+    });
+    let (sim, fs) = world(&fs.crash_keeping(Keep::Random, &mut sim.rng()));
+    fs.set_free_bytes(0);
+    sim.block_on(async {
+        let node = open(&sim, &fs, SyncMode::Always).await;
+        assert_eq!((read(&node, "a").await, read(&node, "b").await), (None, Some(b"b".to_vec())));
+        node.drop_tenant(&name("b")).await.expect("dropped");
+        // It gives its space back, and life goes on.
+        sleep_until(&sim.clock(), sim.now() + 2 * SEC).await;
+        assert!(fs.free_bytes() > 0);
+        assert_eq!(read(&node, "c").await.as_deref(), Some(&b"c"[..]));
+        fs.set_free_bytes(8 << 20);
+        sleep_until(&sim.clock(), sim.now() + 2 * SEC).await;
+        assert!(node.reserve_bytes() > 0, "it is set aside again");
+        for tenant in ["a", "c", "blank"] {
+            write(&node, tenant, b"3").await.expect("there is space");
+        }
+    });
+}
+
+#[test]
+fn what_could_be_written_nowhere_is_not_put_to_sleep() {
+    let (sim, fs) = world(&DiskImage::new());
+    sim.block_on(async {
+        let node = open(&sim, &fs, SyncMode::None).await;
+        settle_down(&node, &["a"]).await;
+        // Opened, and without a segment: it gets one when something is written.
+        let home = home(&node, "a");
+        home.partition().await.expect("it wakes");
+        fs.set_free_bytes(0);
+        write(&node, "a", b"in memory").await.expect("in mode `none` memory is enough");
+        home.sleep().await;
+        assert_eq!(home.state(), HomeState::Awake);
+        assert_eq!(read(&node, "a").await.as_deref(), Some(&b"in memory"[..]));
+        fs.set_free_bytes(8 << 20);
+        sleep_until(&sim.clock(), sim.now() + 5 * SEC).await;
+        write(&node, "a", b"later").await.expect("there is space");
+        home.sleep().await;
+        assert_eq!(home.state(), HomeState::Asleep);
+        assert_eq!(read(&node, "a").await.as_deref(), Some(&b"later"[..]));
+    });
+}

@@ -1,0 +1,115 @@
+//! The orders of a round: one of each kind, at the same time.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use weir_io::Rng;
+
+use super::Answers;
+use super::known::{FLUSHED, SOURCE};
+use crate::process::{Answer, Client, order};
+
+/// What is ordered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A backup of [`SOURCE`].
+    Backup,
+    /// A restore of a whole backup.
+    Restore,
+    /// A new tenant.
+    Create,
+    /// The end of a tenant that was restored.
+    Drop,
+    /// FLUSHALL of [`FLUSHED`].
+    Flush,
+}
+
+/// How many kinds there are.
+pub const KINDS: usize = 5;
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Kind; KINDS] = [Kind::Backup, Kind::Restore, Kind::Create, Kind::Drop, Kind::Flush];
+
+    /// In a word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Backup => "backup",
+            Kind::Restore => "restore",
+            Kind::Create => "create",
+            Kind::Drop => "drop",
+            Kind::Flush => "FLUSHALL",
+        }
+    }
+}
+
+/// What a round orders.
+#[derive(Clone, Debug)]
+pub struct Round {
+    /// Where the backup goes.
+    pub backup: PathBuf,
+    /// What is restored.
+    pub whole: PathBuf,
+    /// The name of what is restored.
+    pub restored: String,
+    /// The name of what is created.
+    pub created: String,
+    /// Who is dropped.
+    pub dropped: String,
+    /// Who logs in to say FLUSHALL.
+    pub flusher: String,
+}
+
+impl Round {
+    /// Gives all orders at once, each within `spread`, and waits until the last is answered or the server is gone.
+    pub fn give(self, operators: SocketAddr, clients: SocketAddr, rng: &mut Rng, spread: Duration) -> Answers {
+        let round = &self;
+        std::thread::scope(|scope| {
+            let given: Vec<_> = Kind::ALL
+                .into_iter()
+                .map(|kind| {
+                    let delay = spread.mul_f64(rng.unit());
+                    let given = scope.spawn(move || {
+                        std::thread::sleep(delay);
+                        let from = Instant::now();
+                        (round.one(kind, operators, clients), from.elapsed())
+                    });
+                    (kind, given)
+                })
+                .collect();
+            let joined = given.into_iter().map(|(kind, given)| {
+                let (answer, took) = given.join().unwrap_or((Answer::Cut, Duration::ZERO));
+                (kind, answer, took)
+            });
+            joined.collect()
+        })
+    }
+
+    fn one(&self, kind: Kind, operators: SocketAddr, clients: SocketAddr) -> Answer {
+        let (backup, whole) = (self.backup.display(), self.whole.display());
+        match kind {
+            Kind::Backup => {
+                order(operators, &format!("POST /v1/tenants/{SOURCE}/backup"), &format!(r#"{{"dir":"{backup}"}}"#))
+            }
+            Kind::Restore => {
+                let body = format!(r#"{{"dir":"{whole}","name":"{}"}}"#, self.restored);
+                order(operators, "POST /v1/restore", &body)
+            }
+            Kind::Create => {
+                let body = format!(r#"{{"name":"{}","partitions":2}}"#, self.created);
+                order(operators, "POST /v1/tenants", &body)
+            }
+            Kind::Drop => order(operators, &format!("DELETE /v1/tenants/{}", self.dropped), ""),
+            Kind::Flush => {
+                let flushed = Client::connect(clients, Some((FLUSHED, &self.flusher)))
+                    .and_then(|mut client| client.ask(&["FLUSHALL"]));
+                match flushed {
+                    Ok(said) => Answer::Done(said.unwrap_or_default()),
+                    Err(story) if story.contains("was answered") => Answer::Refused(story),
+                    Err(_) => Answer::Cut,
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,355 @@
+//! A node, its operator and its clients: one order after the other, each compared with the model.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use weir_gateway::store::{Store, TenantStore};
+use weir_io::sim::{DeviceSpec, DiskImage, FaultPlan, Sim, SimFs};
+use weir_io::{Class, Clock, Error, ErrorKind, Fs, Nanos, Owner, Rng, Tag, sleep_until};
+use weir_log::SyncMode;
+use weir_lsm::TreeOptions;
+use weir_model::Batch;
+use weir_node::{Machine, Node, NodeConfig, TenantName, TenantSettings, TenantSpec};
+
+use super::model::{Contents, Model};
+
+const TAG: Tag = Tag::new(Owner { tenant: 0, partition: 0 }, Class::Maintenance);
+const DIR: &str = "/weir";
+/// Different keys of a tenant.
+const KEYS: u64 = 8;
+
+/// What is done in a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// A tenant is made.
+    Create,
+    /// It is dropped.
+    Drop,
+    /// FLUSHALL.
+    Clear,
+    /// Its settings are changed.
+    Alter,
+    /// It is backed up, to the same disk.
+    Backup,
+    /// A tenant is made of a backup.
+    Restore,
+    /// Its partitions are put to sleep.
+    Sleep,
+    /// SET.
+    Write,
+    /// DEL.
+    Delete,
+    /// GET.
+    Read,
+    /// SCAN, through all of it.
+    Scan,
+    /// Nothing for a while: background work goes on.
+    Wait,
+}
+
+impl Order {
+    /// All of them, as often as they are to be drawn.
+    const DRAWN: [(Order, u64); 12] = [
+        (Order::Create, 2),
+        (Order::Drop, 1),
+        (Order::Clear, 1),
+        (Order::Alter, 2),
+        (Order::Backup, 1),
+        (Order::Restore, 1),
+        (Order::Sleep, 3),
+        (Order::Write, 8),
+        (Order::Delete, 2),
+        (Order::Read, 4),
+        (Order::Scan, 2),
+        (Order::Wait, 3),
+    ];
+
+    fn draw(rng: &mut Rng) -> Self {
+        let mut left = rng.below(Self::DRAWN.iter().map(|(_, weight)| weight).sum());
+        for (order, weight) in Self::DRAWN {
+            match left.checked_sub(weight) {
+                Some(rest) => left = rest,
+                None => return order,
+            }
+        }
+        Order::Wait
+    }
+
+    /// Whether it only looks.
+    pub fn is_read(self) -> bool {
+        matches!(self, Order::Read | Order::Scan)
+    }
+
+    /// Whether it gives space back, or stores nothing to speak of: on a full disk it works all the same.
+    pub fn works_on_a_full_disk(self) -> bool {
+        matches!(self, Order::Drop | Order::Clear | Order::Alter | Order::Sleep | Order::Wait) || self.is_read()
+    }
+}
+
+/// A small node: trees of kilobytes, so that a disk of a megabyte is large.
+pub fn config(sync: SyncMode) -> NodeConfig {
+    let tree = TreeOptions {
+        write_buffer_bytes: 8 << 10,
+        level1_bytes: 32 << 10,
+        table_bytes: 8 << 10,
+        io_bytes: 8 << 10,
+        ..TreeOptions::default()
+    };
+    NodeConfig {
+        tree,
+        cache_bytes: 32 << 10,
+        sync,
+        segment_bytes: 32 << 10,
+        sync_interval: 50_000_000,
+        ..NodeConfig::new(DIR)
+    }
+}
+
+/// A machine on which `image` is mounted.
+pub fn machine(seed: u64, image: &DiskImage, faults: FaultPlan) -> (Sim, Arc<SimFs>) {
+    let sim = Sim::new(seed);
+    sim.set_time_limit(3_600_000_000_000);
+    let fs = SimFs::from_image(image, sim.clock(), DeviceSpec::instant(), faults, sim.rng());
+    (sim, fs)
+}
+
+/// Opens the node.
+pub async fn open(sim: &Sim, disk: &Arc<SimFs>, sync: SyncMode) -> weir_io::Result<Arc<Node>> {
+    let fs = Arc::clone(disk) as Arc<dyn Fs>;
+    let machine = Machine { fs, clock: sim.clock(), spawn: sim.spawner(), salt: sim.rng().next_u64() };
+    Node::open(&config(sync), machine).await.map(Arc::new)
+}
+
+/// See the module.
+pub struct Town<'a> {
+    pub node: Arc<Node>,
+    pub clock: Arc<dyn Clock>,
+    pub model: &'a mut Model,
+    /// Finished backups, and what is in them.
+    pub backups: &'a mut Vec<(PathBuf, Contents)>,
+    /// Rises with every step of all lives: what is written is told apart by it.
+    pub step: &'a mut u64,
+    pub rng: Rng,
+}
+
+/// What came of an order: done, or refused with an error.
+pub type Answer = Result<(), Error>;
+
+impl Town<'_> {
+    fn store(&self, name: &str) -> Option<TenantStore> {
+        Some(TenantStore::new(&self.node, self.node.tenant(&tenant_name(name))?))
+    }
+
+    /// Lets background work go on.
+    pub async fn pause(&self, nanos: Nanos) {
+        sleep_until(&self.clock, self.clock.now() + nanos).await;
+    }
+
+    /// Draws an order and one of `names` for it, and carries it out.
+    ///
+    /// # Errors
+    /// What is seen is not what the model allows.
+    pub async fn step(&mut self, names: &[&str]) -> Result<(Order, Answer), String> {
+        let name = names[self.rng.below(names.len() as u64) as usize];
+        let order = match Order::draw(&mut self.rng) {
+            // There is nothing to do anything with.
+            order if self.model.get(name).is_none() && !matches!(order, Order::Restore | Order::Wait) => Order::Create,
+            Order::Create => Order::Write,
+            order => order,
+        };
+        let what = format!("{order:?} of {name}");
+        let answer = self.carry_out(order, name).await.map_err(|story| format!("{what}: {story}"))?;
+        Ok((order, answer))
+    }
+
+    /// Carries out `order` on the tenant called `name`.
+    ///
+    /// # Errors
+    /// As [`Town::step`].
+    pub async fn carry_out(&mut self, order: Order, name: &str) -> Result<Answer, String> {
+        *self.step += 1;
+        let contents = self.model.get(name).cloned();
+        let tenant = tenant_name(name);
+        Ok(match (order, contents) {
+            (Order::Create, _) => {
+                let partitions = 1 + self.rng.below(2) as u16;
+                let outcome = self.node.create_tenant(TenantSpec { partitions, ..TenantSpec::new(tenant) }).await;
+                self.ordered(name, outcome.map(drop), Some(Contents::default()), false)
+            }
+            (Order::Drop, _) => {
+                let outcome = self.node.drop_tenant(&tenant).await;
+                self.ordered(name, outcome, None, false)
+            }
+            (Order::Clear, Some(contents)) => {
+                let outcome = self.node.clear_tenant(&tenant).await;
+                self.ordered(name, outcome, Some(contents.emptied()), false)
+            }
+            (Order::Alter, Some(contents)) => {
+                let connections_max = *self.step as u32;
+                let change = move |settings: &mut TenantSettings| {
+                    (settings.connections_max, settings.suspended) = (connections_max, !settings.suspended);
+                    Ok::<(), Error>(())
+                };
+                let outcome = self.node.alter_tenant(&tenant, change).await;
+                self.ordered(name, outcome, Some(contents.altered(connections_max)), true)
+            }
+            (Order::Backup, Some(contents)) => self.back_up(&tenant, contents).await,
+            (Order::Restore, None) if !self.backups.is_empty() => self.restore(name).await,
+            (Order::Sleep, _) => {
+                for home in self.node.tenant(&tenant).into_iter().flat_map(|tenant| tenant.partitions().to_vec()) {
+                    home.sleep().await;
+                }
+                Ok(())
+            }
+            (Order::Write, Some(_)) => {
+                let key = self.key();
+                let mut value = format!("{} of {name} ", self.step).into_bytes();
+                value.resize(value.len() + self.rng.below(1_500) as usize, b'x');
+                self.write(name, &key, Some(&value)).await
+            }
+            (Order::Delete, Some(_)) => {
+                let key = self.key();
+                self.write(name, &key, None).await
+            }
+            (Order::Read, Some(_)) => self.read(name).await?,
+            (Order::Scan, Some(contents)) => match self.found(name).await {
+                Ok(found) => {
+                    let wrong = contents.wrong(&found).map(|key| String::from_utf8_lossy(&key).into_owned());
+                    wrong.map_or(Ok(Ok(())), |key| Err(format!("a scan shows a wrong value of {key}")))?
+                }
+                Err(error) => Err(error),
+            },
+            _ => {
+                let nanos = self.rng.below(300_000_000);
+                self.pause(nanos).await;
+                Ok(())
+            }
+        })
+    }
+
+    fn ordered(&mut self, name: &str, outcome: Answer, after: Option<Contents>, same_partitions: bool) -> Answer {
+        match &outcome {
+            Ok(()) => self.model.done(name, after),
+            Err(_) => self.model.failed(name, after, same_partitions),
+        }
+        outcome
+    }
+
+    async fn back_up(&mut self, tenant: &TenantName, contents: Contents) -> Answer {
+        let to = PathBuf::from(format!("/backups/{}", self.step));
+        self.node.backup(tenant, &to).await?;
+        self.backups.push((to, contents));
+        Ok(())
+    }
+
+    async fn restore(&mut self, name: &str) -> Answer {
+        let chosen = self.rng.below(self.backups.len() as u64) as usize;
+        let (from, contents) = self.backups[chosen].clone();
+        let outcome = self.node.restore(&from, tenant_name(name), None).await.map(drop);
+        // Numbers are taken by an order of its own.
+        self.ordered(name, outcome, Some(contents), false)
+    }
+
+    fn key(&mut self) -> Vec<u8> {
+        format!("k{}", self.rng.below(KEYS)).into_bytes()
+    }
+
+    /// SET or DEL.
+    pub async fn write(&mut self, name: &str, key: &[u8], value: Option<&[u8]>) -> Answer {
+        let Some(store) = self.store(name) else { return Ok(()) };
+        let written = async {
+            match value {
+                Some(value) => {
+                    let mut batch = Batch::in_database(0);
+                    batch.put(key, value);
+                    store.write(&batch).await?.await
+                }
+                None => {
+                    let delete = |found: &[Option<_>], batch: &mut Batch| {
+                        if found[0].is_some() {
+                            batch.delete(key);
+                        }
+                    };
+                    match store.update(&[key], delete).await?.1 {
+                        Some(commit) => commit.await,
+                        None => Ok(()),
+                    }
+                }
+            }
+        };
+        let outcome = written.await;
+        self.model.note(name, key, value, outcome.is_ok());
+        outcome
+    }
+
+    async fn read(&mut self, name: &str) -> Result<Answer, String> {
+        let key = self.key();
+        let Some(store) = self.store(name) else { return Err("the tenant is gone".into()) };
+        let shown = match store.get(&key).await {
+            Ok(shown) => shown,
+            Err(error) => return Ok(Err(error)),
+        };
+        let value = shown.as_ref().map(|entry| &entry.value[..]);
+        match self.model.get(name) {
+            Some(contents) if contents.allows(&key, value) => Ok(Ok(())),
+            _ => {
+                let shown = value.map(|value| String::from_utf8_lossy(&value[..value.len().min(20)]).into_owned());
+                Err(format!("key {} shows {shown:?}", String::from_utf8_lossy(&key)))
+            }
+        }
+    }
+
+    /// All that the tenant holds.
+    async fn found(&self, name: &str) -> weir_io::Result<Contents> {
+        let tenant = self.node.tenant(&tenant_name(name)).expect("asked for by the name of one that is there");
+        let store = TenantStore::new(&self.node, Arc::clone(&tenant));
+        let (mut entries, mut from) = (Vec::new(), Some(Vec::new()));
+        while let Some(place) = from {
+            let page = store.scan(&place, 3).await?;
+            for key in page.keys {
+                if let Some(entry) = store.get(&key).await? {
+                    entries.push((key, entry.value[..].to_vec()));
+                }
+            }
+            from = page.next;
+        }
+        Ok(Contents::found(entries, tenant.settings().connections_max))
+    }
+
+    /// Everything is as it should be: the first look of a process at what the last one left, too.
+    ///
+    /// # Errors
+    /// It is not, or something cannot be read.
+    pub async fn check(&mut self) -> Result<(), String> {
+        let mut found = BTreeMap::new();
+        for tenant in self.node.tenants() {
+            let name = tenant.name().as_str();
+            if name == TenantName::built_in().as_str() {
+                continue;
+            }
+            let contents = self.found(name).await.map_err(|error| format!("cannot read tenant {name}: {error}"))?;
+            found.insert(name.to_owned(), contents);
+        }
+        self.model.settle(&found)
+    }
+}
+
+/// The node in the disk's directory is well by `weir check`, and has no directory that is nobody's.
+pub async fn is_well(disk: &Arc<SimFs>, node: &Node) -> Result<(), String> {
+    let homes = || node.tenants().into_iter().flat_map(|tenant| tenant.partitions().to_vec());
+    let named: Vec<String> = homes().map(|home| format!("{:06}", home.owner().partition)).collect();
+    let there = match disk.list(&PathBuf::from(DIR).join("partitions"), TAG).await {
+        Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
+        there => there.map_err(|error| format!("cannot list the partitions: {error}"))?,
+    };
+    match there.into_iter().find(|entry| !named.contains(&entry.name)) {
+        Some(entry) => Err(format!("partition {} is nobody's", entry.name)),
+        None => Ok(()),
+    }
+}
+
+/// The name of a tenant.
+pub fn tenant_name(name: &str) -> TenantName {
+    TenantName::new(name).expect("a name")
+}
