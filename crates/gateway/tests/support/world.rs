@@ -1,6 +1,5 @@
 //! A gateway in front of a real node.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

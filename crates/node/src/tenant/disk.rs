@@ -98,9 +98,11 @@ impl Tenant {
     pub async fn room_on_disk(&self) -> Result<(), u64> {
         let clock = &self.disk.clock;
         let until = clock.now() + WAIT_NANOS_MAX;
-        while let Some(max) = self.disk_limit_reached() {
+        while self.disk_limit_reached().is_some() {
             if clock.now() >= until || !self.awake().any(|partition| partition.is_giving_back()) {
-                return Err(max);
+                // The last measurement may be older than what has just been given back.
+                self.disk.forget();
+                return self.disk_limit_reached().map_or(Ok(()), Err);
             }
             sleep_until(clock, clock.now() + LOOK_NANOS).await;
         }
