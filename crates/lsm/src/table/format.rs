@@ -87,8 +87,10 @@ impl BlockAddress {
 pub struct TableSummary {
     /// Length of the file.
     pub bytes: u64,
-    /// Tells this table from any other: over its index, which has the checksum of every block, and its properties.
+    /// Tells this table from any other: over its index and its properties, which have its identity.
     pub digest: u64,
+    /// A number that hardly any other table has. The checksum of every block covers it: a sound block of another table does not pass.
+    pub identity: u64,
     /// Number of entries: versions, not keys.
     pub entries: u64,
     /// Entries that delete.
@@ -116,6 +118,7 @@ pub struct TableSummary {
 impl TableSummary {
     /// The properties section. Length and digest of the file are not in it: the file tells.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.identity.to_le_bytes());
         for number in [
             self.entries,
             self.tombstones,
@@ -137,11 +140,12 @@ impl TableSummary {
 
     /// The reverse of [`TableSummary::encode`]; `None` unless exactly the whole of `bytes` is a summary.
     pub(super) fn decode(bytes: &[u8], file_bytes: u64, digest: u64) -> Option<Self> {
-        let mut rest = bytes;
+        let (&identity, mut rest) = bytes.split_first_chunk()?;
         let mut number = || varint::take(&mut rest);
         let mut summary = TableSummary {
             bytes: file_bytes,
             digest,
+            identity: u64::from_le_bytes(identity),
             entries: number()?,
             tombstones: number()?,
             expiring: number()?,
@@ -225,7 +229,9 @@ impl Footer {
     }
 }
 
-/// The CRC of a block: over its offset too, so that a block that was written to or read from the wrong place does not pass.
-pub(super) fn block_crc(offset: u64, stored: &[u8]) -> u32 {
-    crc32c::crc32c_append(crc32c::crc32c(&offset.to_le_bytes()), stored)
+/// The CRC of a block of table `identity`: over its offset too, so that a block that was written to or read from the wrong place does not pass,
+/// in this table or another.
+pub(super) fn block_crc(identity: u64, offset: u64, stored: &[u8]) -> u32 {
+    let place = u128::from(identity) | u128::from(offset) << 64;
+    crc32c::crc32c_append(crc32c::crc32c(&place.to_le_bytes()), stored)
 }

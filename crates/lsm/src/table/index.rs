@@ -19,8 +19,8 @@ pub(super) struct Index {
     /// Separators in the middle of a key's versions: (block, sequence number), ascending. All others have sequence number 0, which
     /// sorts behind every version of the key.
     seqs: Vec<(u32, Seq)>,
-    /// Offset, length and CRC of each block.
-    blocks: Vec<(u64, u32, u32)>,
+    /// Offset and length of each block.
+    blocks: Vec<(u64, u32)>,
 }
 
 /// A block that was just written.
@@ -28,8 +28,6 @@ pub(super) struct Index {
 pub(super) struct CutBlock {
     pub(super) offset: u64,
     pub(super) len: u32,
-    /// [`super::format::block_crc`].
-    pub(super) crc: u32,
 }
 
 /// Collects the index while a table is written.
@@ -44,11 +42,10 @@ pub(super) struct IndexBuilder {
 impl IndexBuilder {
     /// Adds the `block`, with the separator (`key`, `seq`).
     pub(super) fn add(&mut self, block: CutBlock, key: &[u8], seq: Seq) {
-        let CutBlock { offset, len, crc } = block;
+        let CutBlock { offset, len } = block;
         let out = &mut self.encoded;
         varint::put(out, offset - self.last_end);
         varint::put(out, u64::from(len));
-        out.extend_from_slice(&crc.to_le_bytes());
         let shared = common_prefix(&self.last_key, key);
         varint::put(out, shared as u64);
         varint::put(out, ((key.len() - shared) as u64) << 1 | u64::from(seq != 0));
@@ -118,8 +115,8 @@ impl Index {
         const CUT: &str = "the index is cut off or malformed";
         let mut rest = bytes;
         let blocks = varint::take(&mut rest).ok_or(CUT)?;
-        // A block takes at least eight bytes of index.
-        let blocks = usize::try_from(blocks).ok().filter(|&blocks| blocks <= rest.len() / 8).ok_or(CUT)?;
+        // A block takes at least four bytes of index.
+        let blocks = usize::try_from(blocks).ok().filter(|&blocks| blocks <= rest.len() / 4).ok_or(CUT)?;
         let mut index = Index {
             heads: Vec::with_capacity(blocks),
             key_ends: Vec::with_capacity(blocks),
@@ -132,8 +129,6 @@ impl Index {
         for block in 0..blocks {
             let gap = varint::take(&mut rest).ok_or(CUT)?;
             let len = varint::take(&mut rest).and_then(|len| u32::try_from(len).ok()).ok_or(CUT)?;
-            let (&crc, after) = rest.split_first_chunk::<4>().ok_or(CUT)?;
-            rest = after;
             let offset = end.checked_add(gap).ok_or(CUT)?;
             end = offset.checked_add(u64::from(len)).filter(|&end| end <= blocks_end).ok_or("a block lies outside")?;
             let shared = varint::take(&mut rest).and_then(|len| usize::try_from(len).ok()).ok_or(CUT)?;
@@ -155,7 +150,7 @@ impl Index {
             index.keys.extend_from_slice(&last_key);
             let key_end = u32::try_from(index.keys.len()).ok().filter(|&end| u64::from(end) <= key_bytes_max);
             index.key_ends.push(key_end.ok_or("the separators are longer than all keys of the table")?);
-            index.blocks.push((offset, len, u32::from_le_bytes(crc)));
+            index.blocks.push((offset, len));
             if seq != 0 {
                 index.seqs.push((block as u32, seq));
             }
@@ -183,13 +178,8 @@ impl Index {
     /// Where block `number` is.
     #[inline]
     pub(super) fn address(&self, number: usize) -> BlockAddress {
-        let (offset, len, _) = self.blocks[number];
+        let (offset, len) = self.blocks[number];
         BlockAddress { number: number as u32, len, offset }
-    }
-
-    /// The CRC that block `number` must have.
-    pub(super) fn crc(&self, number: usize) -> u32 {
-        self.blocks[number].2
     }
 
     /// The separator of block `number`.

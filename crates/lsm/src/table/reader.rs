@@ -249,8 +249,7 @@ impl Table {
 
     fn check<'a>(&self, address: BlockAddress, span: &'a Span) -> Result<Stored<'a>> {
         let bytes = span.get(address.offset, address.len as usize);
-        let crc = self.index.crc(address.number as usize);
-        Stored::check(bytes, address.offset, crc).map_err(|message| self.corruption(address, message))
+        Stored::check(bytes, self.summary.identity, address.offset).map_err(|message| self.corruption(address, message))
     }
 
     fn decode(&self, address: BlockAddress, stored: Stored<'_>) -> Result<Block> {

@@ -73,16 +73,14 @@ pub(super) struct Stored<'a> {
 }
 
 impl<'a> Stored<'a> {
-    /// Takes the stored bytes of a block at `offset` apart. The index says that its checksum is `crc`: a valid block of another table does
-    /// not pass.
-    pub(super) fn check(stored: &'a [u8], offset: u64, crc: u32) -> Result<Self, &'static str> {
+    /// Takes the stored bytes of a block at `offset` of table `identity` apart.
+    pub(super) fn check(stored: &'a [u8], identity: u64, offset: u64) -> Result<Self, &'static str> {
         const SHORT: &str = "the block is shorter than its trailer";
-        let (checked, stored_crc) = stored.split_last_chunk::<4>().ok_or(SHORT)?;
-        let agrees = block_crc(offset, checked) == crc && u32::from_le_bytes(*stored_crc) == crc;
-        if !agrees && !is_planted(Plant::ChecksumIgnored) {
+        let (checked, crc) = stored.split_last_chunk::<4>().ok_or(SHORT)?;
+        if block_crc(identity, offset, checked) != u32::from_le_bytes(*crc) && !is_planted(Plant::ChecksumIgnored) {
             return Err("the checksum of the block does not match");
         }
-        debug_assert_eq!(TRAILER_BYTES, 1 + size_of_val(stored_crc));
+        debug_assert_eq!(TRAILER_BYTES, 1 + size_of_val(crc));
         let (&compression, payload) = checked.split_last().ok_or(SHORT)?;
         let compression = Compression::from_byte(compression).ok_or("the block's compression is unknown")?;
         if compression == Compression::None {

@@ -46,6 +46,7 @@ impl Table {
         let summary = self.summary();
         seen.summary.bytes = summary.bytes;
         seen.summary.digest = summary.digest;
+        seen.summary.identity = summary.identity;
         seen.summary.block_bytes_max = summary.block_bytes_max;
         let agrees = seen.agrees_with(summary.deadlines.points());
         seen.summary.largest_key = seen.last_key;

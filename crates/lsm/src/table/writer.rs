@@ -41,6 +41,8 @@ pub struct TableWriter {
     index: IndexBuilder,
     hashes: Vec<u64>,
     summary: TableSummary,
+    /// What the wall clock showed when it was begun; 0 if nobody has said.
+    written_at_ms: u64,
     deadlines: Counter,
     compressor: Option<zstd::bulk::Compressor<'static>>,
     compressed: Vec<u8>,
@@ -73,6 +75,7 @@ impl TableWriter {
             index: IndexBuilder::default(),
             hashes: Vec::new(),
             summary: TableSummary::default(),
+            written_at_ms: 0,
             deadlines: Counter::default(),
             compressor,
             compressed: Vec::new(),
@@ -87,9 +90,11 @@ impl TableWriter {
         self
     }
 
-    /// Says what the wall clock shows: what is noted of times of expiry is finest there, and right without it.
+    /// Says what the wall clock shows: what is noted of times of expiry is finest there, and right without it. It is part of the table's
+    /// identity.
     #[must_use]
     pub fn written_at(mut self, now_ms: u64) -> Self {
+        self.written_at_ms = now_ms;
         self.deadlines = Counter::new(now_ms);
         self
     }
@@ -232,6 +237,9 @@ impl TableWriter {
     fn cut_block(&mut self) {
         let offset = self.out.offset;
         let content = self.block.finish();
+        if offset == 0 {
+            self.summary.identity = identity(&self.path, self.tag, self.written_at_ms, content);
+        }
         self.summary.block_bytes_max = self.summary.block_bytes_max.max(content.len() as u64);
         if let Some(cache) = &self.cache {
             let bytes = content.len() + Block::OVERHEAD_BYTES;
@@ -266,13 +274,13 @@ impl TableWriter {
             content
         };
         stored.push(compression as u8);
-        let crc = block_crc(offset, stored);
+        let crc = block_crc(self.summary.identity, offset, stored);
         stored.extend_from_slice(&crc.to_le_bytes());
         let len = stored.len();
         self.out.push(stored);
         self.out.pad(padding(self.out.offset, len));
         let len = u32::try_from(len).expect("an entry is less than 4 GiB");
-        self.cut = Some(CutBlock { offset, len, crc });
+        self.cut = Some(CutBlock { offset, len });
         self.block.clear();
     }
 
@@ -317,6 +325,14 @@ impl TableWriter {
         let len = u32::try_from(bytes.len()).expect("filter and index are less than 4 GiB");
         Section { offset, len, crc: crc32c::crc32c(bytes) }
     }
+}
+
+/// Of a table whose first block is `first`: from where, for whom and when it was written.
+fn identity(path: &Path, tag: Tag, written_at_ms: u64, first: &[u8]) -> u64 {
+    let name = path.file_name().map(std::ffi::OsStr::as_encoded_bytes).unwrap_or_default();
+    let [tenant, partition] = [tag.owner.tenant, tag.owner.partition].map(u32::to_le_bytes);
+    let begin = filter::hash(first).to_le_bytes();
+    filter::hash(&[name, &tenant, &partition, &written_at_ms.to_le_bytes(), &begin].concat())
 }
 
 /// How many bytes to skip behind a block of `len` bytes that ends at `end`, so that the next one begins a page.

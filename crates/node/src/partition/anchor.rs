@@ -4,11 +4,13 @@
 //! anchor can: it says up to where records were durable, and up to where they were in tables. Whoever opens a partition that falls short of that
 //! refuses it.
 //!
-//! 1. A claim is true for ever once it is true. So the anchor may lag behind, may be written in any order with everything else, and needs no sync
-//!    of its own: a power cut leaves an older claim, which convicts less.
-//! 2. With one exception: before log segments are removed because the tree has what is in them, the anchor must say so durably. Else an
-//!    older manifest would find nothing missing.
-//! 3. It is written in two places by turns, so that a torn write leaves the claim before it.
+//! 1. A claim is true for ever once it is true. So the anchor may lag behind, and may be written in any order with everything else: an older
+//!    claim convicts less.
+//! 2. How far it lags is what nobody can find out about: a second or two behind the last write, and [`ROUNDS_MAX`] rounds of the control loop while
+//!    there are writes. Every claim is synced, or a power cut would take it.
+//! 3. Before log segments are removed because the tree has what is in them, the anchor must say so. Else an older manifest would find nothing
+//!    missing. And when a partition is opened on records that are only in its log.
+//! 4. It is written in two places by turns, so that a torn write leaves the claim before it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,8 +30,8 @@ const SLOTS: u64 = 2;
 /// Bytes of a slot that mean something; the last four are the checksum of those before.
 const SLOT_BYTES: usize = 60;
 const CHECKED_BYTES: usize = SLOT_BYTES - 4;
-/// Rounds of the control loop after which a claim is written while the partition is being written to.
-const ROUNDS_MAX: u32 = 16;
+/// Rounds of the control loop after which a claim is written while the partition is being written to. Each costs a sync.
+const ROUNDS_MAX: u32 = 4;
 
 /// What an anchor says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -132,7 +134,7 @@ struct Pace {
 }
 
 impl Pace {
-    /// At once where a round brought nothing more, which may be the last news for long; every sixteenth round where they do not end.
+    /// At once where a round brought nothing more, which may be the last news for long; every few rounds where they do not end.
     fn is_due(&mut self, claim: AnchorClaim) -> bool {
         if claim.max(self.written) == self.written {
             self.rounds = 0;
@@ -222,7 +224,9 @@ impl Anchor {
     pub fn new(fs: Arc<dyn Fs>, dir: &Path, slot: AnchorSlot) -> Self {
         let AnchorSlot { sequence, owner, identity, claim } = slot;
         let state = AsyncMutex::new(State { sequence, written: claim, is_durable: false });
-        let pace = Mutex::new(Pace { written: claim, ..Pace::default() });
+        // Partitions that are written to all the time do not sync their anchors in the same round.
+        let rounds = owner.partition % ROUNDS_MAX;
+        let pace = Mutex::new(Pace { written: claim, rounds, ..Pace::default() });
         Self { fs, path: dir.join(NAME), owner, identity, state, pace }
     }
 
@@ -231,25 +235,19 @@ impl Anchor {
         LogAnchor { identity: self.identity, durable }
     }
 
-    /// Whether it is time to [`Anchor::note`] `claim`. To be asked once in each round of the control loop.
+    /// Whether it is time to [`Anchor::hold`] `claim`. To be asked once in each round of the control loop.
     pub fn is_due(&self, claim: AnchorClaim) -> bool {
         self.pace.lock().is_due(claim)
     }
 
-    /// Writes `claim` down. A power cut may still take it back.
-    pub async fn note(&self, claim: AnchorClaim) -> Result<()> {
-        let mut state = self.state.lock().await;
-        self.write(&mut state, claim, Class::Maintenance).await
-    }
-
-    /// Makes `claim` durable.
-    pub async fn hold(&self, claim: AnchorClaim) -> Result<()> {
+    /// Makes `claim` durable. The I/O is of `class`.
+    pub async fn hold(&self, claim: AnchorClaim, class: Class) -> Result<()> {
         let mut state = self.state.lock().await;
         if state.is_durable && claim.max(state.written) == state.written {
             return Ok(());
         }
-        self.write(&mut state, claim, Class::Flush).await?;
-        let tag = Tag::new(self.owner, Class::Flush);
+        self.write(&mut state, claim, class).await?;
+        let tag = Tag::new(self.owner, class);
         let file = self.fs.open(&self.path, OpenOptions::read_buffered(), tag).await?;
         file.sync(tag).await?;
         state.is_durable = true;
@@ -315,7 +313,7 @@ mod tests {
         assert!(!pace.is_due(claim(5, 0)));
         let due: Vec<usize> =
             (0..50).filter(|&round| pace.is_due(claim(6 + round, 0))).map(|round| round as usize).collect();
-        assert_eq!(due, [15, 31, 47]);
+        assert_eq!(due, (1..=12).map(|nth| nth * 4 - 1).collect::<Vec<_>>());
     }
 
     #[test]
@@ -336,10 +334,12 @@ mod tests {
                 for _ in 0..rng.below(12) {
                     last += rng.below(3);
                     if rng.chance(0.3) {
-                        anchor.hold(claim(last, 0)).await.expect("hold");
+                        anchor.hold(claim(last, 0), Class::Flush).await.expect("hold");
                         held = last;
                     } else {
-                        anchor.note(claim(last, 0)).await.expect("note");
+                        // The power goes before the sync.
+                        let mut state = anchor.state.lock().await;
+                        anchor.write(&mut state, claim(last, 0), Class::Flush).await.expect("write");
                     }
                 }
                 (held, last)

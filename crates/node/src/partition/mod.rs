@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use weir_admission::{Account, Direction, PartitionGate};
-use weir_io::{Clock, Error, ErrorKind, Event, Fs, FsLock, Owner, Result};
+use weir_io::{Class, Clock, Error, ErrorKind, Event, Fs, FsLock, Owner, Result};
 use weir_log::{Log, Recovery, SyncMode, WriteAheadLog};
 use weir_lsm::{Held, Tree, TreeKnobs};
 use weir_model::LogIndex;
@@ -145,7 +145,7 @@ impl Partition {
 
     /// Writes it down.
     pub(crate) async fn note_anchor(&self) {
-        if let Err(error) = self.anchor.note(self.claim()).await {
+        if let Err(error) = self.anchor.hold(self.claim(), Class::Maintenance).await {
             // The claim before stays, and the next round tries again.
             tracing::debug!(owner = ?self.owner, %error, "cannot write the anchor");
         }
@@ -156,7 +156,7 @@ impl Partition {
     /// # Errors
     /// I/O: nothing of the log may be removed.
     pub(crate) async fn hold_anchor(&self) -> Result<()> {
-        self.anchor.hold(self.claim()).await
+        self.anchor.hold(self.claim(), Class::Flush).await
     }
 
     /// Counters and shape.

@@ -143,7 +143,7 @@ impl Partition {
         anchor::compare(claimed, persisted, &tree.manifest_path().await)?;
         let held = AnchorClaim { durable: claimed.durable.max(persisted), persisted };
         if held != claimed
-            && let Err(error) = anchor.hold(held).await
+            && let Err(error) = anchor.hold(held, Class::Flush).await
         {
             // The log is about to forget what the tree has. Where that cannot be written down, less would be noticed later; refusing to
             // read would be worse.
@@ -160,6 +160,12 @@ impl Partition {
         let mut apply = |index, payload: &[u8]| replay.apply(index, payload);
         let (log, recovery) = Log::open(Arc::clone(&fs), &log_dir, options, tree.persisted(), &mut apply).await?;
         replay.finish().await;
+        let replayed = AnchorClaim { durable: recovery.last.max(held.durable), ..held };
+        if replayed != held
+            && let Err(error) = anchor.hold(replayed, Class::Flush).await
+        {
+            tracing::warn!(?owner, %error, "cannot write the anchor");
+        }
         drop(awaited);
         // Not before: as long as log and tree have not been found whole, what no manifest names may be all that is left of something.
         if let Err(error) = tree.discard_unnamed().await {

@@ -32,8 +32,8 @@ impl Stop {
 }
 
 /// What was acknowledged so long before the end, in nanoseconds, is known to be durable by the files themselves: damage to it must be told from a
-/// torn tail. (In mode `none` only what is in tables.)
-pub const KNOWN_DURABLE_AFTER: Nanos = 2_000_000_000;
+/// torn tail. (In mode `none` only what is in tables.) An anchor is written every fourth round of the control loop, each of ten sync intervals.
+pub const KNOWN_DURABLE_AFTER: Nanos = 5 * 10 * SYNC_EVERY;
 
 /// A partition as its tenant believes it to be.
 #[derive(Clone, Debug)]

@@ -12,15 +12,7 @@ struct Gap {
     after: Option<Stop>,
 }
 
-const KNOWN: &[Gap] = &[
-    // What an anchor claims may be in the page cache only, and a power cut takes that.
-    Gap { kind: "log/*.log", wrong: Some(Wrong::Lost), after: Some(Stop::PowerCut) },
-    Gap { kind: "log/*.log", wrong: Some(Wrong::CheckSilent), after: Some(Stop::PowerCut) },
-    Gap { kind: "log/", wrong: Some(Wrong::Lost), after: Some(Stop::PowerCut) },
-    // An opening makes what it has replayed durable, and claims it a second later.
-    Gap { kind: "log/", wrong: Some(Wrong::Lost), after: Some(Stop::Killed) },
-    Gap { kind: "log/", wrong: Some(Wrong::CheckSilent), after: Some(Stop::Killed) },
-];
+const KNOWN: &[Gap] = &[];
 
 /// Whether `case` is in the list.
 pub fn is_known(case: &Case) -> bool {
