@@ -237,9 +237,9 @@ impl Partition {
 
     async fn truncate_log(&self) {
         let persisted = self.tree.persisted();
-        if self.log.would_truncate(persisted)
-            && let Err(error) = self.hold_anchor().await
-        {
+        // Whose log could not be replayed after a power cut would not miss what an older manifest has forgotten.
+        let is_only_in_tables = persisted > self.log.stats().durable || self.log.would_truncate(persisted);
+        if is_only_in_tables && let Err(error) = self.hold_anchor().await {
             tracing::warn!(owner = ?self.owner, %error, "cannot write the anchor: the log is not truncated");
             return;
         }

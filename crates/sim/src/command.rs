@@ -472,7 +472,6 @@ fn tamper(seeds: Seeds, choice: Choice) -> Result<(), String> {
     for (way, count) in &figures.by_way {
         println!("    {count:>8} {}", way.name());
     }
-    print!("{}", figures.known());
     match figures.violations() {
         none if none.is_empty() => Ok(()),
         some => Err(format!("tamper: violations\n{some}")),

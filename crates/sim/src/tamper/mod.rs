@@ -7,7 +7,6 @@
 //!    dropped tenant comes back, and tenants whose files were not touched are served.
 
 mod belief;
-pub mod gaps;
 mod history;
 pub mod judge;
 mod read;
@@ -167,19 +166,10 @@ impl Tamperings {
         }
     }
 
-    /// The kinds of violation that nobody knows of, with the command that repeats the first of each; empty if there are none.
+    /// The kinds of violation, with the command that repeats the first of each; empty if there are none.
     pub fn violations(&self) -> String {
-        self.table(|case| !gaps::is_known(case))
-    }
-
-    /// The same for those in the list of [`gaps`].
-    pub fn known(&self) -> String {
-        self.table(gaps::is_known)
-    }
-
-    fn table(&self, wanted: impl Fn(&Case) -> bool) -> String {
         let mut text = String::new();
-        for (case, finding) in self.findings.iter().filter(|(case, _)| wanted(case)) {
+        for (case, finding) in &self.findings {
             let (kind, wrong, stop, way) = case;
             let Finding { times, seed, number, story } = finding;
             text += &format!("{kind}, {}, after {}: {} ", way.name(), stop.name(), wrong.name());
