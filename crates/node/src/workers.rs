@@ -12,7 +12,7 @@ use std::task::Poll;
 
 use parking_lot::Mutex;
 use weir_io::{Class, Clock, ErrorKind, Nanos, Owner, Spawn, sleep_until};
-use weir_log::WriteAheadLog;
+use weir_log::{SyncMode, WriteAheadLog};
 use weir_lsm::pick::Urgency;
 use weir_lsm::{Job, Stall, StallCause};
 
@@ -237,8 +237,8 @@ impl Partition {
 
     async fn truncate_log(&self) {
         let persisted = self.tree.persisted();
-        // Whose log could not be replayed after a power cut would not miss what an older manifest has forgotten.
-        let is_only_in_tables = persisted > self.log.stats().durable || self.log.would_truncate(persisted);
+        // A log that is never synced would not miss, after a power cut, what an older manifest has forgotten.
+        let is_only_in_tables = self.sync == SyncMode::None || self.log.would_truncate(persisted);
         if is_only_in_tables && let Err(error) = self.hold_anchor().await {
             tracing::warn!(owner = ?self.owner, %error, "cannot write the anchor: the log is not truncated");
             return;

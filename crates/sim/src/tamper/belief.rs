@@ -96,13 +96,13 @@ impl Shard {
 
     /// How many batches must be there, or their loss be noticed, whatever became of one file. `persisted`: the last record in tables.
     pub fn known_durable(&self, sync: SyncMode, stop: Stop, now: Nanos, persisted: LogIndex) -> usize {
-        let in_log = match (stop, sync) {
+        let in_tables = || persisted.saturating_sub(self.base.unwrap_or(persisted)) as usize;
+        let known = match (stop, sync) {
             (Stop::Closed, _) => self.model.sent(),
-            (_, SyncMode::None) => 0,
+            (_, SyncMode::None) => in_tables(),
             _ => self.acknowledged(KNOWN_DURABLE_AFTER, now),
         };
-        let in_tables = persisted.saturating_sub(self.base.unwrap_or(persisted)) as usize;
-        in_log.max(in_tables).min(self.model.sent())
+        known.min(self.model.sent())
     }
 
     /// How many batches were acknowledged for so long at `now`.

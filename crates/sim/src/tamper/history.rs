@@ -151,8 +151,9 @@ impl History {
                     let cut = cut.map_err(|mismatch| format!("partition {}: {mismatch}", shard.number))?;
                     // One that nobody has opened in this life is as the life before left it, and no more is known of it.
                     if shard.base.is_some() || shard.accepted.is_empty() {
-                        let durable = durable.min(cut);
-                        shard.accepted = (durable..=cut).map(|sent| before.when_sent(sent).present().clone()).collect();
+                        // A copy of the log of before a power cut may have more than the cut has left.
+                        let may_be = (durable.min(cut)..=before.sent()).filter(|&sent| sent != cut).chain([cut]);
+                        shard.accepted = may_be.map(|sent| before.when_sent(sent).present().clone()).collect();
                     }
                     shard.new_life();
                 }
