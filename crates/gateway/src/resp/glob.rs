@@ -228,6 +228,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::resp::polled;
 
     fn matches(pattern: &[u8], text: &[u8]) -> bool {
         Glob::new(pattern).matches(text)
@@ -345,20 +346,7 @@ mod tests {
             let pattern = [&b"*".repeat(stars)[..], &b"ab".repeat(letters), b"*c"].concat();
             let text: Vec<u8> = text.iter().flat_map(|count| [b"ab".repeat(*count), b"c".to_vec()].concat()).collect();
             let glob = Glob::new(&pattern);
-            prop_assert_eq!(run(glob.matches_in_turns(&text, &mut Turn(TURN_STEPS - 1))).1, glob.matches(&text));
-        }
-    }
-
-    /// The turns that a future takes before it is done, and what it gives.
-    fn run<T>(future: impl Future<Output = T>) -> (usize, T) {
-        let mut future = std::pin::pin!(future);
-        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
-        let mut turns = 0;
-        loop {
-            match future.as_mut().poll(&mut cx) {
-                std::task::Poll::Ready(done) => return (turns, done),
-                std::task::Poll::Pending => turns += 1,
-            }
+            prop_assert_eq!(polled::turns(glob.matches_in_turns(&text, &mut Turn(TURN_STEPS - 1))).1, glob.matches(&text));
         }
     }
 
@@ -367,7 +355,7 @@ mod tests {
         let glob = Glob::new(&[b"*", &vec![b'a'; PATTERN_BYTES_MAX - 2][..], b"b"].concat());
         let key = vec![b'a'; 64 << 10];
         let mut turn = Turn::default();
-        let (turns, found) = run(async {
+        let (turns, found) = polled::turns(async {
             let mut found = false;
             for _ in 0..10 {
                 found |= glob.matches_in_turns(&key, &mut turn).await;

@@ -21,6 +21,8 @@ mod parse;
 #[cfg(test)]
 mod parse_tests;
 pub(crate) mod pause;
+#[cfg(test)]
+pub(crate) mod polled;
 mod rdb;
 pub mod reply;
 pub(crate) mod slow_replies;

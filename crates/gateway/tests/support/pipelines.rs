@@ -265,7 +265,8 @@ impl Judge {
                     tally.cut += 1;
                     return false;
                 }
-                Ok(None) => told(rest, "the reply is not complete"),
+                Ok(None) if client.is_closed => told(rest, "the connection was closed before the end of the reply"),
+                Ok(None) => told(rest, "the rest of the reply does not come"),
                 Ok(Some((reply, len))) => {
                     tally.replies += 1;
                     if let Reply::Error(text) = &reply {

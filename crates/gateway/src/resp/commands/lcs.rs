@@ -181,19 +181,7 @@ fn reply_match(replies: &mut Replies, found: &Match, with_length: bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// The turns that a future takes before it is done, and what it gives.
-    fn turns<T>(future: impl Future<Output = T>) -> (usize, T) {
-        let mut future = std::pin::pin!(future);
-        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
-        let mut turns = 0;
-        loop {
-            match future.as_mut().poll(&mut cx) {
-                std::task::Poll::Ready(done) => return (turns, done),
-                std::task::Poll::Pending => turns += 1,
-            }
-        }
-    }
+    use crate::resp::polled::turns;
 
     #[test]
     fn the_table_is_filled_in_turns() {
