@@ -24,6 +24,8 @@ pub struct CheckReport {
     pub bytes: u64,
     /// The manifest in force.
     pub manifest: PathBuf,
+    /// Whose tree it says it is; `None` of a copy that was made for another owner.
+    pub owner: Option<Owner>,
     /// Log records up to here are in the tables.
     pub persisted: LogIndex,
     /// Files that nothing names: left by a crash, removed at the next start. No problem.
@@ -45,7 +47,7 @@ pub async fn check(fs: &Arc<dyn Fs>, dir: &Path, mut progress: impl FnMut(usize,
     };
     let manifest_path = dir.join(manifest::file_name(recovered.number));
     let folded = fold(&recovered).map_err(|message| Error::corruption(&manifest_path, 0, message))?;
-    report.persisted = folded.persisted;
+    (report.persisted, report.owner) = (folded.persisted, folded.owner);
     report.manifest.clone_from(&manifest_path);
 
     // Nothing is worth keeping: each block is read once.

@@ -13,10 +13,14 @@ use weir_model::Batch;
 const TAG: Tag = Tag::new(Owner { tenant: 1, partition: 1 }, Class::Maintenance);
 
 fn env(sim: &Sim, fs: &Arc<dyn Fs>, dir: &str) -> Env {
+    env_of(sim, fs, dir, TAG.owner)
+}
+
+fn env_of(sim: &Sim, fs: &Arc<dyn Fs>, dir: &str, owner: Owner) -> Env {
     Env {
         fs: Arc::clone(fs),
         dir: PathBuf::from(dir),
-        owner: Owner { tenant: 1, partition: 1 },
+        owner,
         cache: BlockCache::new(0, 1),
         clock: sim.clock(),
         memory: Arc::new(Unbooked),
@@ -83,5 +87,27 @@ fn a_page_of_another_table_is_refused() {
         let target = fs.open(&own, writable, TAG).await.expect("open");
         target.write_at(0, page, TAG).await.expect("write");
         assert_names(&read(&sim, &fs, "/own").await.expect_err("a block of another table"), &own);
+    });
+}
+
+/// Both trees are empty, so that no table gives the stranger away.
+#[test]
+fn a_manifest_of_another_tree_is_refused_and_a_copy_for_another_owner_is_not() {
+    let sim = Sim::new(3);
+    let fs: Arc<dyn Fs> = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng());
+    let other = Owner { tenant: 1, partition: 2 };
+    sim.block_on(async {
+        drop(Tree::open(env(&sim, &fs, "/own"), TreeOptions::default()).await.expect("the tree opens"));
+        let tree =
+            Tree::open(env_of(&sim, &fs, "/other", other), TreeOptions::default()).await.expect("the tree opens");
+        let manifest = tree.manifest_path().await;
+        tree.checkpoint(Path::new("/copy")).await.expect("a copy");
+        drop(tree);
+        let own = Path::new("/own").join(manifest.file_name().expect("a name"));
+        fs.rename(&manifest, &own, TAG).await.expect("rename");
+        assert_names(&read(&sim, &fs, "/own").await.expect_err("it says whose it is"), &own);
+        let report = weir_lsm::check::check(&fs, Path::new("/own"), |_, _| {}).await.expect("it is sound");
+        assert_eq!(report.owner, Some(other));
+        assert_eq!(read(&sim, &fs, "/copy").await.expect("anybody may have a copy"), []);
     });
 }

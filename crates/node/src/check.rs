@@ -174,6 +174,10 @@ async fn check_partition(
 
 /// Log and anchor, which have to agree with each other and with the `tree`.
 pub(crate) async fn check_log(fs: &Arc<dyn Fs>, dir: &Path, owner: Owner, tree: &CheckReport) -> Result<Recovery> {
+    if let Some(found) = tree.owner.filter(|&found| found != owner) {
+        let message = format!("the manifest of another tree: of partition {}", found.partition);
+        return Err(Error::corruption(&tree.manifest, 0, message));
+    }
     let AnchorSlot { identity, claim, .. } = anchor::read(fs, dir, owner).await?;
     anchor::compare(claim, tree.persisted, &tree.manifest)?;
     let anchor = LogAnchor { identity, durable: claim.durable };

@@ -86,6 +86,7 @@ impl Tree {
         manifest.set_class(Class::Flush);
         if manifest.needs_roll() {
             let (number, snapshot, _) = self.frozen();
+            let snapshot = Edit { owner: Some(self.env.owner), ..snapshot };
             self.garbage.add(manifest.roll(number, &snapshot).await?);
             self.state.lock().doubtful.drain(..).for_each(|path| self.garbage.add(path));
         }
@@ -131,12 +132,13 @@ impl Tree {
         Ok(())
     }
 
-    /// A fresh manifest number, the edit that makes the present version out of nothing, and that version.
+    /// A fresh manifest number, the edit that makes the present version out of nothing, whoever's it is, and that version.
     pub(crate) fn frozen(&self) -> (u64, Edit, Arc<Version>) {
         let mut state = self.state.lock();
         let number = state.allocate_file();
         let version = self.version();
         let edit = Edit {
+            owner: None,
             persisted: Some(state.persisted),
             next_file: Some(state.next_file),
             next_epoch: Some(state.next_epoch),

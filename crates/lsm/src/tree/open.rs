@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
 use arc_swap::ArcSwap;
 use futures_util::future::try_join_all;
 use parking_lot::Mutex;
-use weir_io::{Class, Error, ErrorKind, Result};
+use weir_io::{Class, Error, ErrorKind, Owner, Result};
 
 use super::commit::meta_of;
 use super::state::State;
@@ -43,7 +43,10 @@ impl Tree {
         }
         let folded = match &recovered {
             Some(recovered) => {
-                fold(recovered).map_err(|message| Error::corruption(manifest_path(&env.dir, recovered), 0, message))?
+                let corrupt = |message| Error::corruption(manifest_path(&env.dir, recovered), 0, message);
+                let folded = fold(recovered).map_err(corrupt)?;
+                folded.check_owner(env.owner).map_err(corrupt)?;
+                folded
             }
             None => Folded::default(),
         };
@@ -82,7 +85,7 @@ impl Tree {
             None => {
                 let number = next_file;
                 next_file += 1;
-                let first = Edit { next_file: Some(next_file), ..edit };
+                let first = Edit { owner: Some(env.owner), next_file: Some(next_file), ..edit };
                 Manifest::create(&env.fs, &env.dir, tag, number, &first).await?
             }
         };
@@ -136,6 +139,8 @@ fn file_number(name: &str) -> Option<u64> {
 /// The edits of a manifest, added up.
 #[derive(Default)]
 pub(crate) struct Folded {
+    /// Whose tree it is, if the manifest says.
+    pub owner: Option<Owner>,
     /// Level and facts of each live table.
     pub tables: BTreeMap<u64, (usize, TableMeta)>,
     pub persisted: u64,
@@ -144,8 +149,19 @@ pub(crate) struct Folded {
 }
 
 impl Folded {
+    /// Why it is not the tree of `owner`, if it is not.
+    fn check_owner(&self, owner: Owner) -> std::result::Result<(), String> {
+        match self.owner {
+            Some(Owner { tenant, partition }) if self.owner != Some(owner) => {
+                Err(format!("the manifest of another tree: of partition {partition} of tenant number {tenant}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn snapshot(&self) -> Edit {
         Edit {
+            owner: self.owner,
             persisted: Some(self.persisted),
             next_file: Some(self.next_file),
             next_epoch: Some(self.next_epoch),
@@ -159,6 +175,7 @@ impl Folded {
 pub(crate) fn fold(recovered: &Recovered) -> std::result::Result<Folded, String> {
     let mut folded = Folded::default();
     for edit in &recovered.edits {
+        folded.owner = edit.owner.or(folded.owner);
         folded.persisted = edit.persisted.unwrap_or(folded.persisted);
         folded.next_file = edit.next_file.unwrap_or(folded.next_file);
         folded.next_epoch = edit.next_epoch.unwrap_or(folded.next_epoch);

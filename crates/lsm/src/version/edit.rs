@@ -8,9 +8,11 @@
 //! tag 3  next epoch            varint
 //! tag 4  table removed         level u8 | id varint
 //! tag 5  table added           level u8 | table meta
+//! tag 6  owner                 tenant varint | partition varint
 //! ```
 //! An unknown tag is an error: a newer version wrote the manifest.
 
+use weir_io::Owner;
 use weir_model::{LogIndex, varint};
 
 use super::{LEVELS, TableMeta};
@@ -20,10 +22,13 @@ const NEXT_FILE: u8 = 2;
 const NEXT_EPOCH: u8 = 3;
 const REMOVED: u8 = 4;
 const ADDED: u8 = 5;
+const OWNER: u8 = 6;
 
 /// See the module. Removals are applied before additions, so that a move between levels is one edit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Edit {
+    /// Whose tree it is. Not in a copy that is made for another owner: a backup, or what is restored of one.
+    pub owner: Option<Owner>,
     /// Every log record up to here is in tables.
     pub persisted: Option<LogIndex>,
     /// First file number not yet used.
@@ -40,6 +45,11 @@ impl Edit {
     /// The bytes of the edit.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
+        if let Some(Owner { tenant, partition }) = self.owner {
+            out.push(OWNER);
+            varint::put(&mut out, u64::from(tenant));
+            varint::put(&mut out, u64::from(partition));
+        }
         let numbers = [(PERSISTED, self.persisted), (NEXT_FILE, self.next_file), (NEXT_EPOCH, self.next_epoch)];
         for (tag, number) in numbers {
             if let Some(number) = number {
@@ -76,6 +86,7 @@ impl Edit {
             NEXT_EPOCH => self.next_epoch = Some(varint::take(rest)?),
             REMOVED => self.removed.push((take_level(rest)?, varint::take(rest)?)),
             ADDED => self.added.push((take_level(rest)?, TableMeta::decode(rest)?)),
+            OWNER => self.owner = Some(Owner { tenant: take_u32(rest)?, partition: take_u32(rest)? }),
             _ => return None,
         }
         Some(())
@@ -86,6 +97,10 @@ fn take_byte(rest: &mut &[u8]) -> Option<u8> {
     let (&byte, after) = rest.split_first()?;
     *rest = after;
     Some(byte)
+}
+
+fn take_u32(rest: &mut &[u8]) -> Option<u32> {
+    varint::take(rest).and_then(|number| u32::try_from(number).ok())
 }
 
 fn take_level(rest: &mut &[u8]) -> Option<usize> {
@@ -130,12 +145,14 @@ mod tests {
     proptest! {
         #[test]
         fn decoding_gives_back_what_was_encoded(
+            owner: Option<[u32; 2]>,
             numbers: [Option<u64>; 3],
             removed in proptest::collection::vec((0..LEVELS, any::<u64>()), 0..4),
             added in proptest::collection::vec((0..LEVELS, meta()), 0..4),
         ) {
+            let owner = owner.map(|[tenant, partition]| Owner { tenant, partition });
             let [persisted, next_file, next_epoch] = numbers;
-            let edit = Edit { persisted, next_file, next_epoch, removed, added };
+            let edit = Edit { owner, persisted, next_file, next_epoch, removed, added };
             prop_assert_eq!(Edit::decode(&edit.encode()), Ok(edit));
         }
 
