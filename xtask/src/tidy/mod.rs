@@ -4,6 +4,7 @@
 //! may not grow. `cargo xtask fix` lowers the figures; raising one is done by hand, where a reviewer sees it.
 
 mod arrows;
+mod citations;
 mod documents;
 mod ratchet;
 mod size;
@@ -107,7 +108,7 @@ impl Repo {
 
 /// Every breach of every rule.
 pub fn check(repo: &Repo) -> Vec<Finding> {
-    let rules: [fn(&Repo) -> Vec<Finding>; 6] =
-        [size::check, words::check, arrows::check, documents::check, unsafety::check, sources::check];
+    let rules: [fn(&Repo) -> Vec<Finding>; 7] =
+        [size::check, words::check, arrows::check, documents::check, citations::check, unsafety::check, sources::check];
     rules.iter().flat_map(|rule| rule(repo)).collect()
 }

@@ -118,6 +118,38 @@ fn every_metric_is_on_its_page_and_no_other() {
 }
 
 #[test]
+fn what_is_cited_has_a_row() {
+    let papers = (
+        "docs/papers.md",
+        "| FX-1 | units | - |\n| SI-13, SI-14 | traps | - |\n| CR-14 to CR-17 | no level 0 | - |\n| U-19 | crashes | - |\n| G4 | flips | - |\n",
+    );
+    let security = ("docs/security.md", "| S3 | secrets | - |\n");
+    let found = |text: &str| places(citations::check, &[papers, security, ("a.rs", text), ("b.md", text)]);
+    for good in ["FX-1", "SI-14", "CR-16", "U-19", "U-19b", "G4", "S3", "UTF-16", "S3-FIFO", "GPU-2", "C-x"] {
+        assert_eq!(found(&format!("//! Because of {good}.\n")), [], "{good}");
+    }
+    for (prefix, number) in
+        [("FX", "-2"), ("FX", "-E1"), ("SI", "-12"), ("CR", "-18"), ("U", "-2b"), ("G", "5"), ("S", "2")]
+    {
+        let wanted = [("a.rs".to_owned(), 2), ("b.md".to_owned(), 2)];
+        assert_eq!(found(&format!("//! A.\n/// Because of ({prefix}{number}).\n")), wanted, "{prefix}{number}");
+    }
+    let message = format!("//! A.\nassert!(x, \"{}-2\");\n", "FX");
+    assert_eq!(places(citations::check, &[papers, ("a.rs", &message)]), [("a.rs".to_owned(), 2)]);
+    let variable = format!("//! A.\nlet {}9 = 1;\n", "S");
+    assert_eq!(places(citations::check, &[papers, ("a.rs", &variable)]), []);
+}
+
+#[test]
+fn tests_that_the_page_of_papers_names_are_there() {
+    let page =
+        ("docs/papers.md", "| FX-1 | a unit | [`cost.rs`](../cost.rs) | [`units_are_rounded_up`](../cost.rs) |\n");
+    assert!(places(citations::check, &[page, ("cost.rs", "//! A.\nfn units_are_rounded_up() {}\n")]).is_empty());
+    let found = places(citations::check, &[page, ("cost.rs", "//! A.\nfn units_are_rounded_up_or_down() {}\n")]);
+    assert_eq!(found, [("docs/papers.md".to_owned(), 1)]);
+}
+
+#[test]
 fn dependencies_come_from_the_public_registry() {
     let public = "source = \"registry+https://github.com/rust-lang/crates.io-index\"\n";
     assert!(places(sources::check, &[("Cargo.lock", public)]).is_empty());
