@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use weir_io::Nanos;
 
 use crate::latency::{self, Latency};
-use crate::resp::table::COMMANDS;
+use weir_command::table::COMMANDS;
 
 /// Counters of one thread. Only that thread adds.
 #[repr(align(128))]

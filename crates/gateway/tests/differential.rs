@@ -179,7 +179,7 @@ fn commands_are_described_alike() {
     let Some(redis) = Redis::start() else { return };
     let weir = Running::start(weir_gateway::Settings::default());
     let (mut theirs, mut ours) = (redis.connect(), weir.connect());
-    for command in weir_gateway::resp::table::COMMANDS {
+    for command in weir_command::table::COMMANDS {
         let describe = |client: &mut Client| {
             let reply = client.ask(&["COMMAND", "INFO", command.name]);
             // *1 *10 $n name :arity *n flags... :first :last :step
@@ -208,7 +208,7 @@ fn categories_have_the_same_commands() {
     for category in lines(&categories) {
         let listed = |client: &mut Client| {
             let mut names = lines(&client.ask(&["COMMAND", "LIST", "FILTERBY", "ACLCAT", &category]));
-            names.retain(|name| weir_gateway::resp::table::COMMANDS.iter().any(|command| command.name == name));
+            names.retain(|name| weir_command::table::COMMANDS.iter().any(|command| command.name == name));
             names.sort();
             names
         };

@@ -17,8 +17,8 @@ use crate::support::random::{KEYS, random_command};
 use crate::support::table::{WORDS, subcommands};
 use crate::support::world::{TOKEN, World};
 use crate::support::{Client, encode, well_formed};
+use weir_command::table::COMMANDS;
 use weir_gateway::Settings;
-use weir_gateway::resp::table::COMMANDS;
 use weir_io::{Clock, Nanos, Rng};
 
 const NAMES: [&str; 2] = ["ada", "bob"];

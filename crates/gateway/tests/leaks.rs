@@ -10,8 +10,8 @@ use std::sync::Arc;
 use crate::support::table::{WORDS, subcommands};
 use crate::support::tenants::{connect, start_at};
 use crate::support::{Client, Running, TestClock, encode};
+use weir_command::table::COMMANDS;
 use weir_gateway::Settings;
-use weir_gateway::resp::table::COMMANDS;
 use weir_io::Rng;
 
 /// In every value of Ada's and in the keys that Bob never names.

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use crate::support::world::{World, name};
 use crate::support::{Client, TestClock, encode};
+use weir_command::table::{COMMANDS, Command};
 use weir_gateway::Settings;
-use weir_gateway::resp::table::{COMMANDS, Command};
 
 /// The strings of an array.
 fn strings(reply: &str) -> BTreeSet<String> {

@@ -13,7 +13,7 @@ const WRONG_PASS: &str = "-WRONGPASS invalid username-password pair or user is d
 #[test]
 fn s2_strangers_may_say_who_they_are_and_nothing_else() {
     let (weir, _) = start();
-    for command in weir_gateway::resp::table::COMMANDS {
+    for command in weir_command::table::COMMANDS {
         let mut client = weir.connect();
         let arguments = command.arity.unsigned_abs() as usize;
         let words: Vec<&str> = std::iter::once(command.name).chain(std::iter::repeat("1")).take(arguments).collect();

@@ -37,4 +37,4 @@ pub use op::{BoxFuture, Op};
 pub use rng::Rng;
 pub use spawn::Spawn;
 pub use tag::{Class, Owner, Tag};
-pub use yielding::{Turn, yield_now};
+pub use yielding::{Turn, Yield, yield_now};

@@ -6,19 +6,45 @@ use std::task::{Context, Poll};
 
 /// Lets everything else that is ready run first.
 pub fn yield_now() -> impl Future<Output = ()> + Send {
-    YieldNow(false)
+    Yield::PLAIN.now()
 }
 
-struct YieldNow(bool);
+/// How a long computation gives up its thread for a moment. It is handed in, because a plain wake-up goes to the end of the executor's queue, and
+/// some executors look for what has come over the network only when that queue is empty.
+#[derive(Clone, Copy, Debug)]
+pub struct Yield {
+    /// Arranges that the task is woken when others have run.
+    wake_later: fn(&mut Context<'_>),
+}
+
+impl Yield {
+    /// Goes to the end of the executor's queue.
+    pub const PLAIN: Self = Self::new(|cx| cx.waker().wake_by_ref());
+
+    /// `wake_later` arranges that the task is woken when others have run.
+    pub const fn new(wake_later: fn(&mut Context<'_>)) -> Self {
+        Self { wake_later }
+    }
+
+    /// Lets others run first.
+    pub fn now(self) -> impl Future<Output = ()> + Send {
+        YieldNow { how: self, has_yielded: false }
+    }
+}
+
+struct YieldNow {
+    how: Yield,
+    has_yielded: bool,
+}
 
 impl Future for YieldNow {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        if std::mem::replace(&mut self.0, true) {
+        if std::mem::replace(&mut self.has_yielded, true) {
             return Poll::Ready(());
         }
-        cx.waker().wake_by_ref();
+        (self.how.wake_later)(cx);
         Poll::Pending
     }
 }

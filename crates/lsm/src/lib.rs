@@ -37,4 +37,4 @@ pub use shape::Shape;
 pub use snapshot::Snapshot;
 pub use stall::{Stall, StallCause};
 pub use tree::{Applied, Env, Space, Tree};
-pub use value::{Found, Value};
+pub use value::Found;

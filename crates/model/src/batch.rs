@@ -64,8 +64,13 @@ impl std::error::Error for DecodeError {}
 pub struct Batch {
     bytes: Vec<u8>,
     count: usize,
-    /// Written in front of every key that is pushed.
-    database: Option<u8>,
+}
+
+/// A place between two changes of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchMark {
+    bytes: usize,
+    count: usize,
 }
 
 impl Batch {
@@ -74,30 +79,26 @@ impl Batch {
         Self::default()
     }
 
-    /// An empty batch for `database`: its number is written in front of every key that is pushed, so that whoever pushes
-    /// speaks of users' keys only.
-    pub fn in_database(database: u8) -> Self {
-        Self { database: Some(database), ..Self::default() }
-    }
-
-    /// Empties the batch, keeping its memory; keys are pushed into `database` from now on.
-    pub fn restart(&mut self, database: Option<u8>) {
-        self.clear();
-        self.database = database;
-    }
-
-    /// The database that keys are pushed into; `None` if they are pushed as they are.
-    pub fn database(&self) -> Option<u8> {
-        self.database
-    }
-
     /// Adds a change.
     ///
     /// # Panics
     /// If key or value are longer than their limits: the protocol layer refuses those before.
     pub fn push(&mut self, change: Change<'_>) {
+        self.push_behind(&[], change);
+    }
+
+    /// Adds a change of a row of `database`, with its key as users know it ([`crate::StoredKey`]).
+    ///
+    /// # Panics
+    /// As [`Batch::push`].
+    pub fn push_row(&mut self, database: u8, change: Change<'_>) {
+        self.push_behind(&[database], change);
+    }
+
+    #[inline]
+    fn push_behind(&mut self, prefix: &[u8], change: Change<'_>) {
         let key = change.key();
-        let key_len = key.len() + usize::from(self.database.is_some());
+        let key_len = prefix.len() + key.len();
         assert!(key_len <= STORED_KEY_BYTES_MAX, "key of {key_len} bytes");
         let kind = match change {
             Change::Delete { .. } => DELETE,
@@ -106,7 +107,7 @@ impl Batch {
         };
         self.bytes.push(kind);
         varint::put(&mut self.bytes, key_len as u64);
-        self.bytes.extend(self.database);
+        self.bytes.extend_from_slice(prefix);
         self.bytes.extend_from_slice(key);
         if let Change::Put { value, expire_at_ms, .. } = change {
             assert!(value.len() <= VALUE_BYTES_MAX, "value of {} bytes", value.len());
@@ -129,7 +130,23 @@ impl Batch {
         self.push(Change::Delete { key });
     }
 
-    /// Forgets the changes, keeps the memory and the database.
+    /// Where the next change will be.
+    pub fn mark(&self) -> BatchMark {
+        BatchMark { bytes: self.bytes.len(), count: self.count }
+    }
+
+    /// Forgets the changes behind `mark`, which is one of this batch.
+    pub fn rewind(&mut self, mark: BatchMark) {
+        self.bytes.truncate(mark.bytes);
+        self.count = mark.count;
+    }
+
+    /// The changes from `mark` on.
+    pub fn since(&self, mark: BatchMark) -> BatchRef<'_> {
+        BatchRef { bytes: &self.bytes[mark.bytes..], count: self.count - mark.count }
+    }
+
+    /// Forgets the changes and keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.count = 0;
@@ -239,13 +256,24 @@ mod tests {
 
         #[test]
         fn a_database_stands_in_front_of_every_key(changes: Vec<Owned>, database in 0..16_u8) {
-            let mut batch = Batch::in_database(database);
-            changes.iter().for_each(|owned| batch.push(change(owned)));
+            let mut batch = Batch::new();
+            changes.iter().for_each(|owned| batch.push_row(database, change(owned)));
             let decoded = BatchRef::decode(batch.as_bytes()).expect("own bytes decode");
             for (found, (key, _)) in decoded.iter().zip(&changes) {
                 prop_assert_eq!(found.key(), [&[database], &key[..]].concat());
             }
             prop_assert_eq!(decoded.len(), changes.len());
+        }
+
+        #[test]
+        fn what_is_rewound_was_never_pushed(before: Vec<Owned>, after: Vec<Owned>) {
+            let mut batch = Batch::new();
+            before.iter().for_each(|owned| batch.push(change(owned)));
+            let (mark, copy) = (batch.mark(), batch.clone());
+            after.iter().for_each(|owned| batch.push(change(owned)));
+            prop_assert!(batch.since(mark).iter().eq(after.iter().map(change)));
+            batch.rewind(mark);
+            prop_assert_eq!(batch, copy);
         }
 
         #[test]

@@ -4,13 +4,17 @@
 //! visible together. Its bytes are the payload of a log record, described in `docs/format/log.md`.
 
 mod batch;
+mod row;
 mod slot;
 mod tenant;
+mod value;
 pub mod varint;
 
-pub use batch::{Batch, BatchRef, Change, DecodeError};
+pub use batch::{Batch, BatchMark, BatchRef, Change, DecodeError};
+pub use row::{Row, StoredKey};
 pub use slot::{SLOTS, slot};
 pub use tenant::{InvalidName, TENANT_NAME_BYTES_MAX, TenantId, TenantName};
+pub use value::{Holder, Value};
 
 /// The longest key of a user in bytes. Large enough for any sane client, small enough that sixteen fit a block's index.
 pub const KEY_BYTES_MAX: usize = 64 * 1024;

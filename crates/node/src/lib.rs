@@ -44,7 +44,7 @@ pub use metrics::{PartitionMetrics, StallTimes};
 pub use mover::Mover;
 pub use node::Node;
 pub use partition::anchor::{AnchorClaim, AnchorSlot};
-pub use partition::{Commit, Page, Partition, Record};
+pub use partition::{Commit, Partition};
 pub use sold::Sold;
 pub use stall::StallCause;
 pub use tenant::{DiskUse, PARTITIONS_MAX, SECRET_BYTES_MAX, StoredSecret, Tenant, TenantSettings, TenantSpec};
@@ -56,5 +56,5 @@ pub use weir_admission::{
     UnitStats, Wait, cost, waits,
 };
 pub use weir_lsm::pick::Scope;
-pub use weir_lsm::{JobKind, TreeKnobs, Value};
+pub use weir_lsm::{JobKind, TreeKnobs};
 pub use weir_model::{TenantId, TenantName};

@@ -28,8 +28,8 @@ use self::tenants::TenantMetrics;
 use self::waits::WaitMetrics;
 use super::kernel::KernelBytes;
 use crate::listener::Observer;
-use crate::resp::table::COMMANDS;
 use crate::store::Store;
+use weir_command::table::COMMANDS;
 
 /// A registry of everything that a gateway and a node count. `before` is what the kernel had counted when the node was opened.
 pub fn registry<S: Store>(gateway: Observer<S>, node: Arc<Node>, before: Option<KernelBytes>) -> Registry {

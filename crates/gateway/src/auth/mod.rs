@@ -1,18 +1,18 @@
 //! Whose connection it is: who may come in, and as whom.
 //!
 //! A tenant is a user of the protocol (`AUTH NAME SECRET`). A connection that has said nothing is a stranger, unless the
-//! [`Doorman`] opens to it; a [`Session`] is what it gets: a handle on one tenant's data, and nothing that could name
+//! [`Doorman`] opens to it; a [`Login`] is what it gets: a handle on one tenant's data, and nothing that could name
 //! another's.
 
 pub mod account;
 mod attempts;
 pub(crate) mod book;
 mod failures;
+mod login;
 mod open;
 pub(crate) mod places;
 pub mod secret;
 mod secrets;
-mod session;
 pub mod slow;
 mod tenants;
 
@@ -21,9 +21,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 pub(crate) use failures::network;
+pub(crate) use login::Login;
 pub use open::OpenDoor;
 pub use secrets::{Directory, Secrets};
-pub(crate) use session::Session;
 pub use tenants::NodeTenants;
 
 use crate::store::Store;

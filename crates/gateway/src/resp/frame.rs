@@ -4,9 +4,7 @@
 //! in the connection's read buffer; here are only positions in it, so nothing that a client merely *announces* costs
 //! memory (S9).
 
-use std::fmt;
-use std::ops::Index;
-
+pub(super) use weir_command::{Args, Span};
 use zeroize::Zeroize;
 
 /// How much one request may ask for. Checked against what a client announces, before anything is allocated for it.
@@ -41,13 +39,6 @@ impl Default for Limits {
     }
 }
 
-/// Where an argument lies: positions relative to the first byte of its request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Span {
-    pub(super) start: u32,
-    pub(super) len: u32,
-}
-
 /// More arguments than this are not kept as spare memory for the next request.
 const SPANS_KEPT_MAX: usize = 1024;
 
@@ -80,7 +71,7 @@ impl State {
     /// The arguments of the request that [`super::parse`] has just completed at the front of `buffer`.
     pub fn args<'a>(&'a self, buffer: &'a [u8]) -> Args<'a> {
         debug_assert!(self.complete, "arguments are asked for only when a request is complete");
-        Args { bytes: if self.inline { &self.words } else { buffer }, spans: &self.spans }
+        Args::new(if self.inline { &self.words } else { buffer }, &self.spans)
     }
 
     /// Bytes of memory held on behalf of an unfinished request, besides its bytes themselves.
@@ -125,56 +116,6 @@ pub enum Progress {
     Request(usize),
     /// So many bytes that ask for nothing (an empty line, an empty array).
     Nothing(usize),
-}
-
-/// The arguments of a complete request; number 0 is the command's name.
-#[derive(Clone, Copy)]
-pub struct Args<'a> {
-    bytes: &'a [u8],
-    spans: &'a [Span],
-}
-
-impl<'a> Args<'a> {
-    /// How many there are, the name included; never 0.
-    #[allow(clippy::len_without_is_empty, reason = "a request without arguments is not a request")]
-    pub fn len(&self) -> usize {
-        self.spans.len()
-    }
-
-    /// Argument `index`, living as long as the buffer.
-    ///
-    /// # Panics
-    /// If there is no such argument: the command table has checked the number before.
-    #[inline]
-    pub fn at(&self, index: usize) -> &'a [u8] {
-        let span = self.spans[index];
-        &self.bytes[span.start as usize..][..span.len as usize]
-    }
-
-    /// Argument `index`, if there is one.
-    pub fn get(&self, index: usize) -> Option<&'a [u8]> {
-        (index < self.spans.len()).then(|| self.at(index))
-    }
-
-    /// The arguments from `first` on.
-    pub fn iter_from(&self, first: usize) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
-        let args = *self;
-        (first.min(args.len())..args.len()).map(move |index| args.at(index))
-    }
-}
-
-impl Index<usize> for Args<'_> {
-    type Output = [u8];
-
-    fn index(&self, index: usize) -> &[u8] {
-        self.at(index)
-    }
-}
-
-impl fmt::Debug for Args<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.iter_from(0).map(String::from_utf8_lossy)).finish()
-    }
 }
 
 /// Bytes that are not a request. The connection is told (in Redis' own words) and closed.

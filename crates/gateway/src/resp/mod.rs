@@ -1,32 +1,24 @@
 //! The Redis protocol, from bytes to bytes.
 //!
-//! `input` receives, `parse` finds requests, `table` finds the command, `commands` serve it, `reply` gathers what is
-//! written back; `connection` runs the round.
+//! `input` receives, `parse` finds requests, the table of `weir-command` has the command, it is run by `commands` or by the store that has its rows, `outbox` tells
+//! what it has answered; `session` is what a client has said before, `connection` runs the round.
 
 mod ahead;
-mod bill;
 pub(crate) mod client;
 mod commands;
 pub(crate) mod connection;
 pub(crate) mod cursors;
-mod error;
-mod extended;
 pub mod frame;
-mod glob;
-mod in_hand;
 mod inline;
 mod input;
-mod number;
+mod outbox;
 mod parse;
 #[cfg(test)]
 mod parse_tests;
+mod part;
 pub(crate) mod pause;
-#[cfg(test)]
-pub(crate) mod polled;
-mod rdb;
-pub mod reply;
+mod session;
 pub(crate) mod slow_replies;
 pub(crate) mod slowlog;
-pub mod table;
 
 pub use parse::parse;

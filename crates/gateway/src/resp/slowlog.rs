@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
-use super::frame::Args;
+use weir_command::Args;
 
 /// Arguments kept of a command, and bytes of each: the same as in Redis.
 const ARGS_MAX: usize = 32;

@@ -1,25 +1,17 @@
-//! One database of a tenant as a store: keys find their partitions, and partitions are woken where they sleep.
-//!
-//! In the tree a key stands behind one byte with the number of its database; nobody above this file sees that byte, and nobody can name
-//! a key of another database or tenant.
+//! A tenant as a store: keys find their partitions, and partitions are woken where they sleep.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
+use weir_command::error::Outcome;
+use weir_command::{Args, Call, Command, Host, Page, Read, Rows, Waiting};
 use weir_io::{Error, ErrorKind, Result};
-use weir_model::{Batch, Change, DATABASES};
-use weir_node::{Commit, Home, Node, Partition, Quota, Record, Tenant, Value};
+use weir_model::{Batch, StoredKey};
+use weir_node::{Commit, Home, Node, Partition, Quota, Tenant};
 
-use super::key::StoredKey;
-use super::{Entry, Page, Store, Transfer};
-
-impl From<Record> for Entry<Value> {
-    fn from(record: Record) -> Self {
-        Entry { value: record.value, expire_at_ms: record.expire_at_ms }
-    }
-}
+use super::Store;
 
 /// See the module.
 #[derive(Clone)]
@@ -27,13 +19,12 @@ pub struct TenantStore {
     tenant: Arc<Tenant>,
     /// Not held: sessions must not keep a node that ends.
     node: Weak<Node>,
-    database: u8,
 }
 
 /// What a write waits for: a commit in each partition that it went to.
-pub struct Commits(Waiting);
+pub struct Commits(Outstanding);
 
-enum Waiting {
+enum Outstanding {
     One(Commit),
     Several(Vec<Commit>),
 }
@@ -43,8 +34,8 @@ impl Future for Commits {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
         match &mut self.0 {
-            Waiting::One(commit) => Pin::new(commit).poll(cx),
-            Waiting::Several(commits) => {
+            Outstanding::One(commit) => Pin::new(commit).poll(cx),
+            Outstanding::Several(commits) => {
                 while let Some(commit) = commits.last_mut() {
                     match Pin::new(commit).poll(cx) {
                         Poll::Ready(Ok(())) => drop(commits.pop()),
@@ -58,9 +49,9 @@ impl Future for Commits {
 }
 
 impl TenantStore {
-    /// Database 0 of `tenant`, one of `node`'s.
+    /// The data of `tenant`, one of `node`'s.
     pub fn new(node: &Arc<Node>, tenant: Arc<Tenant>) -> Self {
-        Self { tenant, node: Arc::downgrade(node), database: 0 }
+        Self { tenant, node: Arc::downgrade(node) }
     }
 
     /// Whose it is.
@@ -80,78 +71,86 @@ impl TenantStore {
         }
     }
 
-    /// As [`Store::update`], for keys as they are stored.
-    async fn update_at<R: Send>(
-        &self,
-        home: &Arc<Home>,
-        keys: &[&[u8]],
-        change: impl FnOnce(&[Option<Entry<Value>>], &mut Batch) -> R + Send,
-    ) -> Result<(R, Option<Commits>)> {
-        let mut change = Some(|records: &[Option<Record>], batch: &mut Batch| {
-            let entries: Vec<Option<Entry<Value>>> =
-                records.iter().map(|record| record.clone().map(Entry::from)).collect();
-            change(&entries, batch)
-        });
-        loop {
-            let partition = home.partition().await?;
-            let batch = Batch::in_database(self.database);
-            match partition.try_update(keys, batch, &mut change).await {
-                Err(error) if error.kind() == ErrorKind::Closed && !home.has(&partition) => {}
-                outcome => {
-                    let (answer, commit) = outcome?;
-                    return Ok((answer, commit.map(|commit| Commits(Waiting::One(commit)))));
-                }
-            }
-        }
-    }
-
     /// `batch` in parts, one for each partition that it has keys of, in the order of the partitions.
-    fn split(&self, batch: &Batch) -> Result<Vec<(usize, Batch)>> {
-        let skipped = usize::from(batch.database().is_some());
-        if batch.database().is_some_and(|database| database != self.database) {
-            return Err(Error::new(ErrorKind::Invalid, "write to", "the database", "the batch is another database's"));
-        }
+    fn split(&self, batch: &Batch) -> Vec<(usize, Batch)> {
         let mut parts: Vec<(usize, Batch)> = Vec::new();
         for change in batch.as_ref().iter() {
-            let key = &change.key()[skipped..];
-            let index = self.tenant.index_of(key);
+            // The number of the database stands in front of a user's key.
+            let index = self.tenant.index_of(&change.key()[1..]);
             let place = parts.binary_search_by_key(&index, |(index, _)| *index).unwrap_or_else(|place| {
-                parts.insert(place, (index, Batch::in_database(self.database)));
+                parts.insert(place, (index, Batch::new()));
                 place
             });
-            parts[place].1.push(match change {
-                Change::Put { value, expire_at_ms, .. } => Change::Put { key, value, expire_at_ms },
-                Change::Delete { .. } => Change::Delete { key },
-            });
+            parts[place].1.push(change);
         }
-        Ok(parts)
+        parts
+    }
+}
+
+impl Rows for TenantStore {
+    #[inline]
+    fn get<'a>(&'a self, database: u8, key: &'a [u8], now_ms: u64) -> Read<'a> {
+        let home = self.tenant.home_of(key);
+        let stored = StoredKey::new(database, key);
+        if let Some(partition) = &*home.awake() {
+            return Partition::row(partition, stored, now_ms);
+        }
+        Read::Pending(Box::pin(async move {
+            let Some(partition) = home.partition_to_read().await? else { return Ok(None) };
+            partition.row(stored, now_ms).wait().await
+        }))
+    }
+
+    /// A place is a user's key; where there are several partitions, behind one byte with the partition's place in the tenant.
+    fn page<'a>(&'a self, database: u8, from: &'a [u8], limit: usize) -> Waiting<'a, Result<Page>> {
+        Box::pin(async move {
+            let homes = self.tenant.partitions();
+            let is_spread = homes.len() > 1;
+            let (index, from) = match (is_spread, from.split_first()) {
+                (true, Some((&index, key))) => (usize::from(index), key),
+                _ => (0, from),
+            };
+            let Some(home) = homes.get(index) else { return Ok(Page::default()) };
+            let (first, end) = (StoredKey::new(database, from), [database + 1]);
+            let mut page = match home.partition_to_read().await? {
+                Some(partition) => partition.page(&first, Some(&end), limit).await?,
+                None => Page::default(),
+            };
+            // Taking the database's number off.
+            for key in page.keys.iter_mut().chain(&mut page.next) {
+                key.remove(0);
+            }
+            page.next = match page.next {
+                // One partition of 256 fits a byte.
+                Some(key) if is_spread => Some([&[index as u8], &key[..]].concat()),
+                None if index + 1 < homes.len() => Some(vec![index as u8 + 1]),
+                next => next,
+            };
+            Ok(page)
+        })
+    }
+
+    fn place(&self, key: &[u8]) -> Vec<u8> {
+        match self.tenant.partitions().len() {
+            1 => key.to_vec(),
+            _ => [&[self.tenant.index_of(key) as u8], key].concat(),
+        }
     }
 }
 
 impl Store for TenantStore {
-    type Value = Value;
     type Commit = Commits;
 
-    async fn get(&self, key: &[u8]) -> Result<Option<Entry<Value>>> {
-        let stored = StoredKey::new(self.database, key);
-        let home = self.tenant.home_of(key);
-        let awake = home.awake();
-        if let Some(partition) = &*awake {
-            return Ok(Partition::get(partition, &stored).await?.map(Entry::from));
-        }
-        drop(awake);
-        match home.partition_to_read().await? {
-            Some(partition) => Ok(partition.get(&stored).await?.map(Entry::from)),
-            None => Ok(None),
-        }
+    fn rows(&self) -> &dyn Rows {
+        self
     }
 
     /// Where there are several partitions, the keys that follow one another are anywhere, and nothing is made ready.
-    fn foresee(&self, keys: &[&[u8]]) {
+    fn prefetch(&self, database: u8, keys: &[&[u8]]) {
         if let [home] = self.tenant.partitions()
             && let Some(partition) = &*home.awake()
         {
-            let stored: Vec<StoredKey> = keys.iter().map(|key| StoredKey::new(self.database, key)).collect();
+            let stored: Vec<StoredKey> = keys.iter().map(|key| StoredKey::new(database, key)).collect();
             let stored: Vec<&[u8]> = stored.iter().map(|key| &**key).collect();
             partition.foresee(&stored);
         }
@@ -159,51 +158,43 @@ impl Store for TenantStore {
 
     async fn write(&self, batch: &Batch) -> Result<Commits> {
         let homes = self.tenant.partitions();
-        if homes.len() == 1 && batch.database() == Some(self.database) {
-            return Ok(Commits(Waiting::One(self.write_to(&homes[0], batch).await?)));
+        if homes.len() == 1 {
+            return Ok(Commits(Outstanding::One(self.write_to(&homes[0], batch).await?)));
         }
         let mut commits = Vec::new();
-        for (index, part) in self.split(batch)? {
+        for (index, part) in self.split(batch) {
             commits.push(self.write_to(&homes[index], &part).await?);
         }
-        Ok(Commits(Waiting::Several(commits)))
+        Ok(Commits(Outstanding::Several(commits)))
     }
 
-    async fn update<R: Send>(
+    async fn execute(
         &self,
-        keys: &[&[u8]],
-        change: impl FnOnce(&[Option<Entry<Value>>], &mut Batch) -> R + Send,
-    ) -> Result<(R, Option<Commits>)> {
-        let home = self.tenant.home_of(keys.first().copied().unwrap_or_default());
-        if let [key] = keys {
-            return self.update_at(home, &[&StoredKey::new(self.database, key)], change).await;
+        command: &'static Command,
+        args: Args<'_>,
+        host: &mut dyn Host,
+        call: &mut Call,
+    ) -> Result<(Outcome, Option<Commits>)> {
+        let mut keys = command.keys_in(args);
+        let home = self.tenant.home_of(keys.next().unwrap_or_default());
+        if self.is_spread() && !keys.all(|key| Arc::ptr_eq(self.tenant.home_of(key), home)) {
+            return Err(Error::new(ErrorKind::Invalid, "execute", "the tenant", "the keys are in several partitions"));
         }
-        if !keys.iter().all(|key| Arc::ptr_eq(self.tenant.home_of(key), home)) {
-            return Err(Error::new(ErrorKind::Invalid, "update", "the tenant", "the keys are in several partitions"));
-        }
-        let stored: Vec<StoredKey> = keys.iter().map(|key| StoredKey::new(self.database, key)).collect();
-        let stored: Vec<&[u8]> = stored.iter().map(|key| &**key).collect();
-        self.update_at(home, &stored, change).await
-    }
-
-    async fn transfer(&self, transfer: Transfer<'_>) -> Result<(Option<usize>, Option<Commits>)> {
-        let home = self.tenant.home_of(transfer.key);
-        if !Arc::ptr_eq(self.tenant.home_of(transfer.to), home) {
-            return Err(Error::new(ErrorKind::Invalid, "carry in", "the tenant", "the keys are in several partitions"));
-        }
-        let from = StoredKey::new(self.database, transfer.key);
-        let to = StoredKey::new(transfer.database, transfer.to);
-        self.update_at(home, &[&from, &to], |entries, batch| {
-            let entry = entries[0].as_ref().filter(|_| transfer.replace || entries[1].is_none())?;
-            // Two databases: the keys are pushed as they are stored.
-            batch.restart(None);
-            batch.push(Change::Put { key: &to, value: &entry.value[..], expire_at_ms: entry.expire_at_ms });
-            if transfer.moved {
-                batch.delete(&from);
+        let (before, answer) = (*call, host.replies().mark());
+        loop {
+            let partition = home.partition().await?;
+            match partition.execute(command, args, host, call).await {
+                // It was going to sleep. Nothing was written, and it is asked again.
+                Err(error) if error.kind() == ErrorKind::Closed && !home.has(&partition) => {
+                    *call = before;
+                    host.replies().restart(answer);
+                }
+                outcome => {
+                    let (outcome, commit) = outcome?;
+                    return Ok((outcome, commit.map(|commit| Commits(Outstanding::One(commit)))));
+                }
             }
-            Some(entry.value.len())
-        })
-        .await
+        }
     }
 
     fn disk_limit_reached(&self) -> Option<u64> {
@@ -218,48 +209,6 @@ impl Store for TenantStore {
         let Some(node) = self.node.upgrade() else { return Ok(false) };
         node.clear(&self.tenant).await?;
         Ok(true)
-    }
-
-    fn place(&self, key: &[u8]) -> Vec<u8> {
-        match self.tenant.partitions().len() {
-            1 => key.to_vec(),
-            _ => [&[self.tenant.index_of(key) as u8], key].concat(),
-        }
-    }
-
-    /// A place is a user's key; where there are several partitions, behind one byte with the partition's place in the tenant.
-    async fn scan(&self, from: &[u8], limit: usize) -> Result<Page> {
-        let homes = self.tenant.partitions();
-        let is_spread = homes.len() > 1;
-        let (index, from) = match (is_spread, from.split_first()) {
-            (true, Some((&index, key))) => (usize::from(index), key),
-            _ => (0, from),
-        };
-        let Some(home) = homes.get(index) else { return Ok(Page::default()) };
-        let (first, end) = (StoredKey::new(self.database, from), [self.database + 1]);
-        let mut page = match home.partition_to_read().await? {
-            Some(partition) => partition.page(&first, Some(&end), limit).await?,
-            None => weir_node::Page::default(),
-        };
-        // Taking the database's number off.
-        for key in page.keys.iter_mut().chain(&mut page.next) {
-            key.remove(0);
-        }
-        let next = match page.next {
-            // One partition of 256 fits a byte.
-            Some(key) if is_spread => Some([&[index as u8], &key[..]].concat()),
-            None if index + 1 < homes.len() => Some(vec![index as u8 + 1]),
-            next => next,
-        };
-        Ok(Page { keys: page.keys, next, passed_bytes: page.passed_bytes })
-    }
-
-    fn database(&self, number: u8) -> Option<Self> {
-        (number < DATABASES).then(|| Self { database: number, ..self.clone() })
-    }
-
-    fn key_prefix(&self) -> Option<u8> {
-        Some(self.database)
     }
 
     fn quota(&self) -> Option<&Arc<Quota>> {

@@ -19,15 +19,17 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
+use weir_command::error::Outcome;
+use weir_command::{Args, Call, Command, Context, Host, Page, Rows, Waiting, run};
 use weir_gateway::Settings;
 use weir_gateway::admin::node::SlowReply;
 use weir_gateway::auth::{Doorman, OpenDoor};
 use weir_gateway::heavy::ProcessorUse;
 use weir_gateway::listener::{Gateway, listen};
-use weir_gateway::store::{Entry, Page, Store, Transfer};
+use weir_gateway::store::Store;
 use weir_io::real::RealClock;
 use weir_io::{Clock, Error, ErrorKind, Nanos, Result, yield_now};
-use weir_model::{Batch, Change};
+use weir_model::{Batch, Change, Row, StoredKey, Value};
 use weir_node::{Quota, UnitLimits};
 
 /// The machine's clock, which can be told to run ahead.
@@ -130,14 +132,21 @@ pub const PANIC_KEY: &[u8] = b"panic-please";
 /// It is not in memory.
 pub const DISTANT_KEY: &[u8] = b"distant";
 
-type Map = BTreeMap<Vec<u8>, Entry<Arc<[u8]>>>;
+type Map = BTreeMap<Vec<u8>, Entry>;
 
-/// One of a tenant's maps. Cloning shares it.
+/// A value and when it ends.
+struct Entry {
+    value: Arc<Vec<u8>>,
+    expire_at_ms: Option<u64>,
+}
+
+/// A tenant's map. Cloning shares it.
 #[derive(Clone)]
 pub struct MemoryStore {
     clock: Arc<TestClock>,
     map: Arc<Mutex<Map>>,
-    databases: Arc<[Arc<Mutex<Map>>; 16]>,
+    /// Commands that read and write go one after the other.
+    turn: Arc<tokio::sync::Mutex<()>>,
     /// Writes are applied, but their commits fail.
     pub fail_commits: Arc<AtomicBool>,
     /// Sizes of the batches written, in changes.
@@ -160,11 +169,10 @@ pub struct MemoryStore {
 
 impl MemoryStore {
     pub fn new(clock: &Arc<TestClock>) -> Self {
-        let databases: Arc<[Arc<Mutex<Map>>; 16]> = Arc::default();
         Self {
             clock: Arc::clone(clock),
-            map: Arc::clone(&databases[0]),
-            databases,
+            map: Arc::default(),
+            turn: Arc::default(),
             fail_commits: Arc::default(),
             batches: Arc::default(),
             scanned_bytes: Arc::default(),
@@ -177,11 +185,12 @@ impl MemoryStore {
         }
     }
 
-    fn apply(&self, map: &mut Map, batch: &Batch) -> Ready<Result<()>> {
+    fn apply(&self, batch: &Batch) -> Ready<Result<()>> {
+        let mut map = self.map.lock().expect("no panic");
         for change in batch.as_ref().iter() {
             match change {
                 Change::Put { key, value, expire_at_ms } => {
-                    map.insert(key.to_vec(), Entry { value: value.into(), expire_at_ms });
+                    map.insert(key.to_vec(), Entry { value: Arc::new(value.to_vec()), expire_at_ms });
                 }
                 Change::Delete { key } => drop(map.remove(key)),
             }
@@ -211,7 +220,7 @@ impl MemoryStore {
     /// Whether somebody has the value of `key` in hand.
     pub fn is_held(&self, key: &str) -> bool {
         let map = self.map.lock().expect("no panic");
-        map.get(key.as_bytes()).is_some_and(|entry| Arc::strong_count(&entry.value) > 1)
+        map.get(&StoredKey::new(0, key.as_bytes())[..]).is_some_and(|entry| Arc::strong_count(&entry.value) > 1)
     }
 
     async fn readers_gone(&self) {
@@ -221,84 +230,86 @@ impl MemoryStore {
         }
     }
 
-    fn live(&self, map: &Map, key: &[u8]) -> Option<Entry<Arc<[u8]>>> {
-        map.get(key).filter(|entry| entry.expire_at_ms.is_none_or(|at| at > self.clock.unix_ms())).cloned()
+    /// Runs `command` on what it reads of `rows`, one after the other.
+    pub async fn execute_on(
+        &self,
+        rows: &dyn Rows,
+        command: &'static Command,
+        args: Args<'_>,
+        host: &mut dyn Host,
+        call: &mut Call,
+    ) -> Result<(Outcome, Option<Ready<Result<()>>>)> {
+        self.readers_gone().await;
+        let _turn = self.turn.lock().await;
+        let context = Context::locked(rows, host, call, Batch::new());
+        let finished = run(command, context, args).await;
+        let commit = (!finished.batch.is_empty()).then(|| self.apply(&finished.batch));
+        Ok((finished.outcome, commit))
+    }
+}
+
+impl Rows for MemoryStore {
+    fn get<'a>(&'a self, database: u8, key: &'a [u8], now_ms: u64) -> weir_command::Read<'a> {
+        assert_ne!(key, PANIC_KEY, "planned");
+        let read = move || {
+            self.work();
+            let map = self.map.lock().expect("no panic");
+            let entry = map.get(&StoredKey::new(database, key)[..]);
+            let entry = entry.filter(|entry| entry.expire_at_ms.is_none_or(|at| at > now_ms));
+            Ok(entry.map(|entry| Row { value: Value::from(&entry.value), expire_at_ms: entry.expire_at_ms }))
+        };
+        if key == DISTANT_KEY {
+            return weir_command::Read::Pending(Box::pin(async move {
+                self.disk().await;
+                read()
+            }));
+        }
+        weir_command::Read::Ready(read())
+    }
+
+    fn page<'a>(&'a self, database: u8, from: &'a [u8], limit: usize) -> Waiting<'a, Result<Page>> {
+        Box::pin(async move {
+            self.disk().await;
+            self.work();
+            let now_ms = self.clock.unix_ms();
+            let map = self.map.lock().expect("no panic");
+            let mut range = map.range(StoredKey::new(database, from).to_vec()..vec![database + 1]).peekable();
+            let (mut keys, mut passed_bytes) = (Vec::new(), 0);
+            while keys.len() < limit
+                && passed_bytes < PAGE_BYTES_MAX
+                && let Some((key, entry)) = range.next()
+            {
+                passed_bytes += (key.len() - 1 + entry.value.len()) as u64;
+                if entry.expire_at_ms.is_none_or(|at| at > now_ms) {
+                    keys.push(key[1..].to_vec());
+                }
+            }
+            self.scanned_bytes.fetch_add(passed_bytes, Ordering::Relaxed);
+            Ok(Page { keys, next: range.next().map(|(key, _)| key[1..].to_vec()), passed_bytes })
+        })
     }
 }
 
 impl Store for MemoryStore {
-    type Value = Arc<[u8]>;
     type Commit = Ready<Result<()>>;
 
-    async fn get(&self, key: &[u8]) -> Result<Option<Entry<Self::Value>>> {
-        assert_ne!(key, PANIC_KEY, "planned");
-        if key == DISTANT_KEY {
-            self.disk().await;
-        }
-        self.work();
-        Ok(self.live(&self.map.lock().expect("no panic"), key))
+    fn rows(&self) -> &dyn Rows {
+        self
     }
 
     async fn write(&self, batch: &Batch) -> Result<Self::Commit> {
         self.readers_gone().await;
-        Ok(self.apply(&mut self.map.lock().expect("no panic"), batch))
+        Ok(self.apply(batch))
     }
 
-    async fn update<R: Send>(
+    async fn execute(
         &self,
-        keys: &[&[u8]],
-        change: impl FnOnce(&[Option<Entry<Self::Value>>], &mut Batch) -> R + Send,
-    ) -> Result<(R, Option<Self::Commit>)> {
-        self.readers_gone().await;
-        self.work();
-        let mut map = self.map.lock().expect("no panic");
-        let entries: Vec<_> = keys.iter().map(|key| self.live(&map, key)).collect();
-        let mut batch = Batch::new();
-        let result = change(&entries, &mut batch);
-        let commit = (!batch.is_empty()).then(|| self.apply(&mut map, &batch));
-        Ok((result, commit))
-    }
-
-    async fn transfer(&self, transfer: Transfer<'_>) -> Result<(Option<usize>, Option<Self::Commit>)> {
-        self.readers_gone().await;
-        let Some(other) = self.database(transfer.database) else { return Ok((None, None)) };
-        let Some(entry) = self.live(&self.map.lock().expect("no panic"), transfer.key) else { return Ok((None, None)) };
-        let mut there = other.map.lock().expect("no panic");
-        if !transfer.replace && other.live(&there, transfer.to).is_some() {
-            return Ok((None, None));
-        }
-        let len = entry.value.len();
-        there.insert(transfer.to.to_vec(), entry);
-        drop(there);
-        let mut batch = Batch::new();
-        if transfer.moved {
-            batch.delete(transfer.key);
-        }
-        Ok((Some(len), Some(self.apply(&mut self.map.lock().expect("no panic"), &batch))))
-    }
-
-    async fn scan(&self, from: &[u8], limit: usize) -> Result<Page> {
-        self.disk().await;
-        self.work();
-        let map = self.map.lock().expect("no panic");
-        let mut range = map.range(from.to_vec()..).peekable();
-        let (mut keys, mut passed_bytes) = (Vec::new(), 0);
-        while keys.len() < limit
-            && passed_bytes < PAGE_BYTES_MAX
-            && let Some((key, entry)) = range.next()
-        {
-            passed_bytes += (key.len() + entry.value.len()) as u64;
-            if self.live(&map, key).is_some() {
-                keys.push(key.clone());
-            }
-        }
-        self.scanned_bytes.fetch_add(passed_bytes, Ordering::Relaxed);
-        Ok(Page { keys, next: range.next().map(|(key, _)| key.clone()), passed_bytes })
-    }
-
-    fn database(&self, number: u8) -> Option<Self> {
-        let map = Arc::clone(self.databases.get(usize::from(number))?);
-        Some(Self { map, ..self.clone() })
+        command: &'static Command,
+        args: Args<'_>,
+        host: &mut dyn Host,
+        call: &mut Call,
+    ) -> Result<(Outcome, Option<Self::Commit>)> {
+        self.execute_on(self, command, args, host, call).await
     }
 
     fn quota(&self) -> Option<&Arc<Quota>> {

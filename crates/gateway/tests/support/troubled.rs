@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
-use weir_gateway::store::{Entry, Page, Store, Transfer};
+use weir_command::error::Outcome;
+use weir_command::{Args, Call, Command, Host, Page, Read, Rows, Waiting};
+use weir_gateway::store::Store;
 use weir_io::{Error, ErrorKind, Result, Rng, yield_now};
 use weir_model::Batch;
 use weir_node::Quota;
@@ -87,13 +89,27 @@ impl Troubled {
     }
 }
 
+impl Rows for Troubled {
+    fn get<'a>(&'a self, database: u8, key: &'a [u8], now_ms: u64) -> Read<'a> {
+        Read::Pending(Box::pin(async move {
+            self.meddle().await?;
+            self.inner.get(database, key, now_ms).wait().await
+        }))
+    }
+
+    fn page<'a>(&'a self, database: u8, from: &'a [u8], limit: usize) -> Waiting<'a, Result<Page>> {
+        Box::pin(async move {
+            self.meddle().await?;
+            self.inner.page(database, from, limit).await
+        })
+    }
+}
+
 impl Store for Troubled {
-    type Value = Arc<[u8]>;
     type Commit = SomeTime;
 
-    async fn get(&self, key: &[u8]) -> Result<Option<Entry<Self::Value>>> {
-        self.meddle().await?;
-        self.inner.get(key).await
+    fn rows(&self) -> &dyn Rows {
+        self
     }
 
     async fn write(&self, batch: &Batch) -> Result<Self::Commit> {
@@ -102,25 +118,16 @@ impl Store for Troubled {
         Ok(self.commit())
     }
 
-    async fn update<R: Send>(
+    async fn execute(
         &self,
-        keys: &[&[u8]],
-        change: impl FnOnce(&[Option<Entry<Self::Value>>], &mut Batch) -> R + Send,
-    ) -> Result<(R, Option<Self::Commit>)> {
+        command: &'static Command,
+        args: Args<'_>,
+        host: &mut dyn Host,
+        call: &mut Call,
+    ) -> Result<(Outcome, Option<Self::Commit>)> {
         self.meddle().await?;
-        let (result, commit) = self.inner.update(keys, change).await?;
-        Ok((result, commit.map(|_| self.commit())))
-    }
-
-    async fn transfer(&self, transfer: Transfer<'_>) -> Result<(Option<usize>, Option<Self::Commit>)> {
-        self.meddle().await?;
-        let (done, commit) = self.inner.transfer(transfer).await?;
-        Ok((done, commit.map(|_| self.commit())))
-    }
-
-    async fn scan(&self, from: &[u8], limit: usize) -> Result<Page> {
-        self.meddle().await?;
-        self.inner.scan(from, limit).await
+        let (outcome, commit) = self.inner.execute_on(self, command, args, host, call).await?;
+        Ok((outcome, commit.map(|_| self.commit())))
     }
 
     fn disk_limit_reached(&self) -> Option<u64> {
@@ -130,10 +137,6 @@ impl Store for Troubled {
     async fn clear(&self) -> Result<bool> {
         self.meddle().await?;
         Ok(false)
-    }
-
-    fn database(&self, number: u8) -> Option<Self> {
-        Some(Self { inner: self.inner.database(number)?, ..self.clone() })
     }
 
     fn quota(&self) -> Option<&Arc<Quota>> {

@@ -28,10 +28,11 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use weir_io::{Memory, Rng, Unbooked};
+use weir_model::Value;
 
 use crate::entry::{Entry, SEQ_MAX, Seq};
 use crate::table::{common_prefix, filter::hash};
-use crate::value::{Found, Value};
+use crate::value::Found;
 use arena::Arena;
 pub use cursor::MemtableCursor;
 use dead::Census;
@@ -245,7 +246,8 @@ impl Memtable {
             seq: entry.seq,
             kind: entry.kind,
             expire_at_ms: entry.expire_at_ms,
-            value: Value::in_memtable(self, entry.value),
+            // SAFETY: the bytes live in the arena of this memtable: entries are immutable, and the arena goes with the memtable.
+            value: unsafe { Value::held(self, entry.value) },
         })
     }
 

@@ -20,13 +20,14 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use weir_io::AlignedBuf;
+use weir_model::Value;
 use weir_model::varint;
 
 use super::format::{BLOCK_BYTES_MAX, RESTART_INTERVAL};
 use super::index::common_prefix;
 use crate::entry::{Entry, Kind, Seq};
 use crate::prefetch::prefetch;
-use crate::value::{Found, Value};
+use crate::value::Found;
 
 const SHARED_MAX: usize = 7;
 const UNSHARED_MAX: usize = 31;
@@ -259,11 +260,13 @@ impl Block {
     }
 
     fn found(self: &Arc<Self>, raw: &Raw) -> Found {
+        let bytes = &self.content()[raw.value_start..raw.next.value];
         Found {
             seq: raw.seq,
             kind: raw.kind,
             expire_at_ms: raw.expire_at_ms,
-            value: Value::in_block(self, raw.value_start, raw.next.value - raw.value_start),
+            // SAFETY: the bytes are the block's own, and a block never changes once it can be seen.
+            value: unsafe { Value::held(self, bytes) },
         }
     }
 }

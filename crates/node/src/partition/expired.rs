@@ -19,10 +19,10 @@ use weir_io::plant::{Plant, is_planted};
 use weir_log::WriteAheadLog;
 use weir_lsm::entry::Kind;
 use weir_lsm::{Found, Lookup};
-use weir_model::Batch;
+use weir_model::{Batch, Row};
 
 use super::latch::Latches;
-use super::{Background, Partition, Record};
+use super::{Background, Partition};
 
 /// Whether this is a value that may expire.
 #[inline]
@@ -43,7 +43,7 @@ impl Partition {
         for &key in expired.iter().filter(|&&key| !order.any(once(key))) {
             match self.tree.get_latest(key) {
                 Lookup::Ready(Some(Ok(found))) => {
-                    if is_mortal(found.as_ref()) && self.living(found).is_none() {
+                    if is_mortal(found.as_ref()) && self.living(found, None).is_none() {
                         batch.delete(key);
                     }
                 }
@@ -82,7 +82,7 @@ impl Partition {
 /// expired.
 async fn bury_after_reading(background: &Background, keys: &[Vec<u8>]) {
     for key in keys {
-        let looked = background.partition().update(&[key], |_: &[Option<Record>], _: &mut Batch| ()).await;
+        let looked = background.partition().update(&[key], |_: &[Option<Row>], _: &mut Batch| ()).await;
         if let Err(error) = looked {
             tracing::debug!(owner = ?background.partition().owner, %error, "cannot delete what has expired");
             return;

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use weir_model::StoredKey;
+
 /// The latched keys. Guarded by the order lock.
 #[derive(Debug, Default)]
 pub struct Latches(BTreeSet<Box<[u8]>>);
@@ -12,15 +14,20 @@ impl Latches {
         !self.0.is_empty() && keys.any(|key| self.0.contains(key))
     }
 
+    /// Whether none is.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Latches `keys`, none of which may be latched.
-    pub fn insert(&mut self, keys: &[&[u8]]) {
-        self.0.extend(keys.iter().map(|&key| Box::from(key)));
+    pub fn insert(&mut self, keys: &[StoredKey]) {
+        self.0.extend(keys.iter().map(|key| Box::from(&key[..])));
     }
 
     /// Lets `keys` go.
-    pub fn remove(&mut self, keys: &[&[u8]]) {
-        for &key in keys {
-            self.0.remove(key);
+    pub fn remove(&mut self, keys: &[StoredKey]) {
+        for key in keys {
+            self.0.remove(&key[..]);
         }
     }
 }

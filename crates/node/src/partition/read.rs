@@ -7,66 +7,81 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use weir_admission::Direction;
+use weir_command::{Page, Read};
 use weir_io::Result;
 use weir_log::{SyncMode, Waiter, WriteAheadLog};
 use weir_lsm::entry::{Kind, Seq};
-use weir_lsm::{Found, Lookup, Range, Scan, Value};
+use weir_lsm::{Found, Lookup, Range, Scan};
+use weir_model::{Row, StoredKey};
 
 use super::Partition;
 use super::expired::is_mortal;
 use crate::metrics::Counters;
-
-/// A living key's value.
-#[derive(Clone, Debug)]
-pub struct Record {
-    /// The bytes, shared with memtable or block.
-    pub value: Value,
-    /// First millisecond since 1970 at which the key no longer exists; `None` = it stays.
-    pub expire_at_ms: Option<u64>,
-}
 
 /// Entries that a page looks at for each key that it may hold: one call never walks through millions of tombstones.
 const PAGE_LOOKS_PER_KEY: usize = 10;
 /// Bytes of entries, their values included, after which a page ends: going through keys reads the values beside them.
 const PAGE_BYTES_MAX: u64 = 256 << 10;
 
-/// A bounded step through the keys.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Page {
-    /// Living keys, ascending.
-    pub keys: Vec<Vec<u8>>,
-    /// Where to go on; `None` at the end.
-    pub next: Option<Vec<u8>>,
-    /// Bytes of keys and values that were passed for it, of what is deleted or old as well.
-    pub passed_bytes: u64,
-}
-
 impl Partition {
-    /// The living record of `key`. Done at the first poll if it is in memory.
-    pub async fn get(self: &Arc<Self>, key: &[u8]) -> Result<Option<Record>> {
-        let mut lookup = self.tree.get_latest(key);
-        let found = match &mut lookup {
+    /// The row of `key`, if it lives at `now_ms` (milliseconds since 1970).
+    #[inline]
+    pub fn row(self: &Arc<Self>, key: StoredKey, now_ms: u64) -> Read<'static> {
+        let mut lookup = self.tree.get_latest(&key);
+        if let Lookup::Ready(answer) = &mut lookup {
+            match answer.take().expect("looked at once") {
+                Ok(found) if !self.is_on_its_way(found.as_ref()) => {
+                    return Read::Ready(Ok(self.row_of(&key, found, Some(now_ms))));
+                }
+                Ok(found) => lookup = Lookup::Ready(Some(Ok(found))),
+                Err(error) => return Read::Ready(Err(error)),
+            }
+        }
+        let partition = Arc::clone(self);
+        Read::Pending(Box::pin(async move { partition.finish_read(&key, lookup, Some(now_ms)).await }))
+    }
+
+    /// The living row of `key`. Done at the first poll if it is in memory.
+    ///
+    /// # Errors
+    /// What the disk says; `Corruption` where what is stored is damaged.
+    pub async fn get(self: &Arc<Self>, key: &[u8]) -> Result<Option<Row>> {
+        self.finish_read(key, self.tree.get_latest(key), None).await
+    }
+
+    async fn finish_read(self: &Arc<Self>, key: &[u8], lookup: Lookup, now_ms: Option<u64>) -> Result<Option<Row>> {
+        let found = match lookup {
             Lookup::Ready(_) => lookup.await?,
             Lookup::Pending(_) => {
                 Counters::add(&self.counters.reads_from_device, 1);
                 self.timed(lookup).await?
             }
         };
-        if let Some(found) = &found
-            && self.sync != SyncMode::None
-            && found.seq > self.tree.published()
-            && self.published(found.seq).await.is_err()
+        if let Some(seq) = found.as_ref().map(|found| found.seq)
+            && self.is_on_its_way(found.as_ref())
+            && self.published(seq).await.is_err()
         {
             // The log has failed, and the change was refused: whether it will be there is not known before the log is
             // replaced. What was acknowledged before it is known, and reads go on.
-            return Ok(self.read(self.tree.get(key, None).await?));
+            return Ok(self.booked(self.living(self.tree.get(key, None).await?, now_ms)));
         }
+        Ok(self.row_of(key, found, now_ms))
+    }
+
+    /// Whether its commit has yet to be waited for.
+    #[inline]
+    fn is_on_its_way(&self, found: Option<&Found>) -> bool {
+        self.sync != SyncMode::None && found.is_some_and(|found| found.seq > self.tree.published())
+    }
+
+    #[inline]
+    fn row_of(self: &Arc<Self>, key: &[u8], found: Option<Found>, now_ms: Option<u64>) -> Option<Row> {
         let is_mortal = is_mortal(found.as_ref());
-        let record = self.read(found);
-        if is_mortal && record.is_none() {
+        let row = self.booked(self.living(found, now_ms));
+        if is_mortal && row.is_none() {
             self.bury(&[key]);
         }
-        Ok(record)
+        row
     }
 
     /// Has the processor fetch what reads of `keys`, which follow soon, will touch.
@@ -74,24 +89,24 @@ impl Partition {
         self.tree.foresee(keys);
     }
 
-    /// The living records of `keys` as of one moment, in their order.
-    pub async fn multi_get(self: &Arc<Self>, keys: &[&[u8]]) -> Result<Vec<Option<Record>>> {
+    /// The living rows of `keys` as of one moment, in their order.
+    pub async fn multi_get(self: &Arc<Self>, keys: &[&[u8]]) -> Result<Vec<Option<Row>>> {
         self.publish_all().await;
         let found = self.timed(self.tree.multi_get(keys)).await?;
         let mut expired = Vec::new();
-        let records = keys.iter().zip(found).map(|(&key, found)| {
+        let rows = keys.iter().zip(found).map(|(&key, found)| {
             let is_mortal = is_mortal(found.as_ref());
-            let record = self.read(found);
-            if is_mortal && record.is_none() {
+            let row = self.booked(self.living(found, None));
+            if is_mortal && row.is_none() {
                 expired.push(key);
             }
-            record
+            row
         });
-        let records = records.collect();
+        let rows = rows.collect();
         if !expired.is_empty() {
             self.bury(&expired);
         }
-        Ok(records)
+        Ok(rows)
     }
 
     /// A scan of the living keys of `range`, as of now.
@@ -141,19 +156,22 @@ impl Partition {
         .await
     }
 
-    /// The living record that a user asked for, booked as read.
-    pub(super) fn read(&self, found: Option<Found>) -> Option<Record> {
-        let record = self.living(found);
-        self.account.book_user(Direction::Read, record.as_ref().map_or(0, |record| record.value.len() as u64));
-        record
+    /// The row that a user asked for, booked as read.
+    #[inline]
+    pub(super) fn booked(&self, row: Option<Row>) -> Option<Row> {
+        self.account.book_user(Direction::Read, row.as_ref().map_or(0, |row| row.value.len() as u64));
+        row
     }
 
-    pub(super) fn living(&self, found: Option<Found>) -> Option<Record> {
+    /// The row, if it lives at `now_ms`; where that is not given, by the clock.
+    #[inline]
+    pub(super) fn living(&self, found: Option<Found>, now_ms: Option<u64>) -> Option<Row> {
         let found = found.filter(|found| found.kind == Kind::Put)?;
-        let expire_at_ms = (found.expire_at_ms != 0).then_some(found.expire_at_ms);
         // The wall clock is read only for what can expire.
-        let lives = expire_at_ms.is_none_or(|at| at > self.clock.unix_ms());
-        lives.then_some(Record { value: found.value, expire_at_ms })
+        if found.expire_at_ms != 0 && found.is_expired(now_ms.unwrap_or_else(|| self.clock.unix_ms())) {
+            return None;
+        }
+        Some(Row { value: found.value, expire_at_ms: (found.expire_at_ms != 0).then_some(found.expire_at_ms) })
     }
 
     /// Waits until everything written so far is published, where that is not so at once; or until the log has failed: then

@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use weir_command::reply::Protocol;
+use weir_command::{Headless, Request, table};
 use weir_gateway::store::{Store, TenantStore};
 use weir_io::sim::{DeviceSpec, DiskImage, FaultPlan, Sim, SimFs};
-use weir_io::{Class, Clock, Error, ErrorKind, Fs, Nanos, Owner, Rng, Tag, sleep_until};
+use weir_io::{Class, Clock, Error, ErrorKind, Fs, Nanos, Owner, Rng, Tag, Yield, sleep_until};
 use weir_log::SyncMode;
 use weir_lsm::TreeOptions;
-use weir_model::Batch;
+use weir_model::VALUE_BYTES_MAX;
 use weir_node::{Machine, Node, NodeConfig, TenantName, TenantSettings, TenantSpec};
 
 use super::model::{Contents, Model};
@@ -258,24 +260,21 @@ impl Town<'_> {
     /// SET or DEL.
     pub async fn write(&mut self, name: &str, key: &[u8], value: Option<&[u8]>) -> Answer {
         let Some(store) = self.store(name) else { return Ok(()) };
+        let now_ms = self.clock.unix_ms();
+        let words = match value {
+            Some(value) => vec![b"SET", key, value],
+            None => vec![b"DEL", key],
+        };
+        let request = Request::new(0, now_ms, words);
+        let mut host = Headless::new(Protocol::Resp2, Yield::PLAIN, Rng::new(now_ms));
+        let command = table::find(request.args().at(0)).expect("a command");
         let written = async {
-            match value {
-                Some(value) => {
-                    let mut batch = Batch::in_database(0);
-                    batch.put(key, value);
-                    store.write(&batch).await?.await
-                }
-                None => {
-                    let delete = |found: &[Option<_>], batch: &mut Batch| {
-                        if found[0].is_some() {
-                            batch.delete(key);
-                        }
-                    };
-                    match store.update(&[key], delete).await?.1 {
-                        Some(commit) => commit.await,
-                        None => Ok(()),
-                    }
-                }
+            let mut call = request.call(VALUE_BYTES_MAX);
+            let (outcome, commit) = store.execute(command, request.args(), &mut host, &mut call).await?;
+            outcome.expect("neither SET nor DEL of a short key is refused");
+            match commit {
+                Some(commit) => commit.await,
+                None => Ok(()),
             }
         };
         let outcome = written.await;
@@ -286,11 +285,11 @@ impl Town<'_> {
     async fn read(&mut self, name: &str) -> Result<Answer, String> {
         let key = self.key();
         let Some(store) = self.store(name) else { return Err("the tenant is gone".into()) };
-        let shown = match store.get(&key).await {
+        let shown = match store.rows().get(0, &key, self.clock.unix_ms()).wait().await {
             Ok(shown) => shown,
             Err(error) => return Ok(Err(error)),
         };
-        let value = shown.as_ref().map(|entry| &entry.value[..]);
+        let value = shown.as_ref().map(|row| &row.value[..]);
         match self.model.get(name) {
             Some(contents) if contents.allows(&key, value) => Ok(Ok(())),
             _ => {
@@ -306,10 +305,11 @@ impl Town<'_> {
         let store = TenantStore::new(&self.node, Arc::clone(&tenant));
         let (mut entries, mut from) = (Vec::new(), Some(Vec::new()));
         while let Some(place) = from {
-            let page = store.scan(&place, 3).await?;
+            let page = store.rows().page(0, &place, 3).await?;
             for key in page.keys {
-                if let Some(entry) = store.get(&key).await? {
-                    entries.push((key, entry.value[..].to_vec()));
+                let row = store.rows().get(0, &key, self.clock.unix_ms()).wait().await?;
+                if let Some(row) = row {
+                    entries.push((key, row.value[..].to_vec()));
                 }
             }
             from = page.next;

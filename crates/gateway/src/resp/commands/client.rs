@@ -6,13 +6,12 @@ use std::sync::atomic::Ordering;
 
 use tokio::task::yield_now;
 
-use super::lower;
 use crate::resp::client::{Client, Phase};
-use crate::resp::connection::Connection;
-use crate::resp::error::{Error, Outcome, SYNTAX};
-use crate::resp::frame::Args;
-use crate::resp::number::parse_i64;
+use crate::resp::session::Session;
 use crate::store::Store;
+use weir_command::error::{Error, Outcome, SYNTAX};
+use weir_command::number::parse_i64;
+use weir_command::{Args, lower};
 
 /// Lines of a list that are written between two turns.
 const TURN_LINES: usize = 200;
@@ -35,48 +34,48 @@ fn check_printable(text: &[u8], message: &str) -> Outcome {
     }
 }
 
-pub(in crate::resp) async fn client<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
+pub(in crate::resp) async fn client<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     let subcommand = lower(args.at(1));
     let takes = |name: &str, right: bool| if right { Ok(()) } else { Err(Error::arity(&format!("client|{name}"))) };
     match subcommand.as_slice() {
         b"id" => {
             takes("id", args.len() == 2)?;
-            connection.replies.integer(connection.client.id as i64);
+            session.outbox.replies.integer(session.outbox.client.id as i64);
         }
         b"setname" => {
             takes("setname", args.len() == 3)?;
             check_name(args.at(2))?;
-            connection.client.names.lock().name = args.at(2).to_vec();
-            connection.replies.ok();
+            session.outbox.client.names.lock().name = args.at(2).to_vec();
+            session.outbox.replies.ok();
         }
         b"getname" => {
             takes("getname", args.len() == 2)?;
-            let name = connection.client.names.lock().name.clone();
-            if name.is_empty() { connection.replies.null() } else { connection.replies.bulk(&name) }
+            let name = session.outbox.client.names.lock().name.clone();
+            if name.is_empty() { session.outbox.replies.null() } else { session.outbox.replies.bulk(&name) }
         }
         b"setinfo" => {
             takes("setinfo", args.len() == 4)?;
-            set_info(&connection.client, args)?;
-            connection.replies.ok();
+            set_info(&session.outbox.client, args)?;
+            session.outbox.replies.ok();
         }
         b"info" => {
             takes("info", args.len() == 2)?;
-            let line = line_of(&connection.client, &connection.account()?.name, connection.server.second());
-            connection.replies.text(&line);
+            let line = line_of(&session.outbox.client, &session.account()?.name, session.outbox.server.second());
+            session.outbox.replies.text(&line);
         }
-        b"list" => list(connection, args).await?,
-        b"kill" => super::kill::kill(connection, args).await?,
+        b"list" => list(session, args).await?,
+        b"kill" => super::kill::kill(session, args).await?,
         b"no-evict" => {
             takes("no-evict", args.len() == 3)?;
-            accept_on_or_off(connection, args)?;
+            accept_on_or_off(session, args)?;
         }
         b"no-touch" => {
             takes("no-touch", args.len() == 3)?;
-            accept_on_or_off(connection, args)?;
+            accept_on_or_off(session, args)?;
         }
         b"help" if args.len() > 2 => return Err(Error::arity("client|help")),
-        b"help" => super::introspect::help(connection, "CLIENT", &HELP),
-        _ if super::modes::run(connection, args)? => {}
+        b"help" => session.outbox.replies.help("CLIENT", &HELP),
+        _ if super::modes::run(session, args)? => {}
         _ => return Err(Error::unknown_subcommand("client", args.at(1))),
     }
     Ok(())
@@ -117,18 +116,18 @@ fn set_info(client: &Client, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-fn accept_on_or_off<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
+fn accept_on_or_off<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     let word = args.at(2);
     if !word.eq_ignore_ascii_case(b"on") && !word.eq_ignore_ascii_case(b"off") {
         return Err(SYNTAX);
     }
-    connection.replies.ok();
+    session.outbox.replies.ok();
     Ok(())
 }
 
-async fn list<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
-    let second = connection.server.second();
-    let clients = connection.server.clients.of_tenant(connection.account()?.tenant);
+async fn list<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
+    let second = session.outbox.server.second();
+    let clients = session.outbox.server.clients.of_tenant(session.account()?.tenant);
     let mut wanted: Option<BTreeSet<u64>> = None;
     match args.get(2) {
         None => {}
@@ -149,7 +148,7 @@ async fn list<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outco
         }
         Some(_) => return Err(SYNTAX),
     }
-    let name = Arc::clone(&connection.account()?.name);
+    let name = Arc::clone(&session.account()?.name);
     let mut lines = String::new();
     for (index, client) in clients.iter().enumerate() {
         if index % TURN_LINES == TURN_LINES - 1 {
@@ -159,7 +158,7 @@ async fn list<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outco
             lines.push_str(&line_of(client, &name, second));
         }
     }
-    connection.replies.text(&lines);
+    session.outbox.replies.text(&lines);
     Ok(())
 }
 

@@ -2,13 +2,11 @@
 
 use weir_model::slot;
 
-use super::introspect::help;
-use super::lower;
-use crate::resp::connection::Connection;
-use crate::resp::error::{Error, Outcome};
-use crate::resp::frame::Args;
-use crate::resp::table::takes;
+use crate::resp::session::Session;
 use crate::store::Store;
+use weir_command::error::{Error, Outcome};
+use weir_command::table::takes;
+use weir_command::{Args, lower};
 
 const DISABLED: Error = Error::new("ERR This instance has cluster support disabled");
 
@@ -48,14 +46,14 @@ const HELP: [&str; 3] = [
     "HELP: this text.",
 ];
 
-pub(in crate::resp) async fn cluster<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
+pub(in crate::resp) async fn cluster<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     let subcommand = lower(args.at(1));
     if subcommand.as_slice() == b"help" {
-        help(connection, "CLUSTER", &HELP);
+        session.outbox.replies.help("CLUSTER", &HELP);
         return Ok(());
     }
     if subcommand.as_slice() == b"keyslot" && args.len() == 3 {
-        connection.replies.integer(i64::from(slot(args.at(2))));
+        session.outbox.replies.integer(i64::from(slot(args.at(2))));
         return Ok(());
     }
     let known = SUBCOMMANDS.iter().find(|(name, _)| name.as_bytes() == subcommand.as_slice());
@@ -67,6 +65,6 @@ pub(in crate::resp) async fn cluster<S: Store>(connection: &mut Connection<S>, a
 }
 
 /// `READONLY`, `READWRITE`, `ASKING`.
-pub(in crate::resp) async fn disabled<S: Store>(_: &mut Connection<S>, _: Args<'_>) -> Outcome {
+pub(in crate::resp) async fn disabled<S: Store>(_: &mut Session<S>, _: Args<'_>) -> Outcome {
     Err(DISABLED)
 }

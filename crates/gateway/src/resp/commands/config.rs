@@ -1,15 +1,14 @@
 //! `CONFIG`: what tools look at before they start. What can be set here is what concerns the asking client's own view; the rest
 //! is in the configuration file.
 
-use super::connection::DATABASES;
-use super::introspect::help;
-use super::{check_words, lower};
-use crate::resp::connection::Connection;
-use crate::resp::error::{Error, Outcome, SYNTAX};
-use crate::resp::frame::Args;
-use crate::resp::glob::{self, Glob};
-use crate::resp::number::parse_i64;
+use super::check_words;
+use crate::resp::outbox::YIELD;
+use crate::resp::session::Session;
 use crate::store::Store;
+use weir_command::error::{Error, Outcome, SYNTAX};
+use weir_command::glob::{self, Glob};
+use weir_command::number::parse_i64;
+use weir_command::{Args, DATABASES, lower};
 
 const HELP: [&str; 5] = [
     "GET <pattern> ...: settings and their values.",
@@ -22,22 +21,22 @@ const HELP: [&str; 5] = [
 /// Names that Redis never changes while it runs.
 const IMMUTABLE: [&str; 3] = ["cluster-enabled", "databases", "io-threads"];
 
-pub(in crate::resp) async fn config<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
+pub(in crate::resp) async fn config<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     let subcommand = lower(args.at(1));
     let takes = |name: &str, right: bool| if right { Ok(()) } else { Err(Error::arity(&format!("config|{name}"))) };
     match subcommand.as_slice() {
         b"get" => {
             takes("get", args.len() >= 3)?;
-            get(connection, args).await?;
+            get(session, args).await?;
         }
         b"set" => {
             takes("set", args.len() >= 4)?;
-            set(connection, args)?;
+            set(session, args)?;
         }
         b"resetstat" => {
             takes("resetstat", args.len() == 2)?;
-            connection.reset_stats()?;
-            connection.replies.ok();
+            session.reset_stats()?;
+            session.outbox.replies.ok();
         }
         b"rewrite" => {
             takes("rewrite", args.len() == 2)?;
@@ -45,7 +44,7 @@ pub(in crate::resp) async fn config<S: Store>(connection: &mut Connection<S>, ar
         }
         b"help" => {
             takes("help", args.len() == 2)?;
-            help(connection, "CONFIG", &HELP);
+            session.outbox.replies.help("CONFIG", &HELP);
         }
         _ => return Err(Error::unknown_subcommand("config", args.at(1))),
     }
@@ -53,10 +52,10 @@ pub(in crate::resp) async fn config<S: Store>(connection: &mut Connection<S>, ar
 }
 
 /// Every setting and its value.
-fn all<S: Store>(connection: &Connection<S>) -> Vec<(String, String)> {
-    let settings = &connection.server.settings;
-    let connections_max = super::info::connections_max(&connection.server, connection.account().ok());
-    let slowlog = connection.slowlog();
+fn all<S: Store>(session: &Session<S>) -> Vec<(String, String)> {
+    let settings = &session.outbox.server.settings;
+    let connections_max = super::info::connections_max(&session.outbox.server, session.account().ok());
+    let slowlog = session.slowlog();
     let own = [
         // There are no snapshots to schedule; the log is always on.
         ("appendonly", "yes".to_owned()),
@@ -70,7 +69,7 @@ fn all<S: Store>(connection: &Connection<S>) -> Vec<(String, String)> {
         ("maxmemory", "0".to_owned()),
         ("maxmemory-policy", "noeviction".to_owned()),
         ("notify-keyspace-events", String::new()),
-        ("port", connection.server.port.to_string()),
+        ("port", session.outbox.server.port.to_string()),
         ("proto-max-bulk-len", settings.limits.bulk_bytes_max.to_string()),
         ("save", String::new()),
         ("slowlog-log-slower-than", slowlog.slower_than().to_string()),
@@ -81,22 +80,22 @@ fn all<S: Store>(connection: &Connection<S>) -> Vec<(String, String)> {
     own.chain(settings.shown.iter().cloned()).collect()
 }
 
-async fn get<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
+async fn get<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     check_words(args.len() - 2, "CONFIG GET", "patterns")?;
     for pattern in args.iter_from(2) {
         glob::checked(pattern)?;
     }
-    let (all, mut turn) = (all(connection), glob::Turn::default());
+    let (all, mut turn) = (all(session), glob::Turn::new(YIELD));
     let mut is_found = vec![false; all.len()];
     for pattern in args.iter_from(2) {
         let glob = Glob::new(&pattern.to_ascii_lowercase());
         all.iter().zip(&mut is_found).for_each(|((name, _), is_found)| *is_found |= glob.matches(name.as_bytes()));
         turn.spend(glob.steps_for_names()).await;
     }
-    connection.replies.map(is_found.iter().filter(|found| **found).count());
+    session.outbox.replies.map(is_found.iter().filter(|found| **found).count());
     for ((name, value), _) in all.iter().zip(is_found).filter(|(_, is_found)| *is_found) {
-        connection.replies.bulk(name.as_bytes());
-        connection.replies.bulk(value.as_bytes());
+        session.outbox.replies.bulk(name.as_bytes());
+        session.outbox.replies.bulk(value.as_bytes());
     }
     Ok(())
 }
@@ -130,11 +129,11 @@ impl Setting {
 }
 
 /// All or nothing.
-fn set<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
+fn set<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     if !args.len().is_multiple_of(2) {
         return Err(SYNTAX);
     }
-    let known = all(connection);
+    let known = all(session);
     let failed = |name: &[u8], why: &str| {
         let front = &b"ERR CONFIG SET failed (possibly related to argument '"[..];
         Error::bytes([front, name, b"') - ", why.as_bytes()].concat())
@@ -155,11 +154,11 @@ fn set<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
     }
     for change in changes {
         match change {
-            Setting::SlowerThan(micros) => connection.slowlog().set_slower_than(micros),
-            Setting::LenMax(len) => connection.slowlog().set_len_max(len),
+            Setting::SlowerThan(micros) => session.slowlog().set_slower_than(micros),
+            Setting::LenMax(len) => session.slowlog().set_len_max(len),
             Setting::Unchanged => {}
         }
     }
-    connection.replies.ok();
+    session.outbox.replies.ok();
     Ok(())
 }

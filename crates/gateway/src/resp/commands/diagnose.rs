@@ -2,13 +2,11 @@
 
 use tokio::task::yield_now;
 
-use super::introspect::help;
-use super::{integer, lower};
-use crate::resp::connection::Connection;
-use crate::resp::error::{Error, Outcome, SYNTAX};
-use crate::resp::frame::Args;
-use crate::resp::number::parse_i64;
+use crate::resp::session::Session;
 use crate::store::Store;
+use weir_command::error::{Error, Outcome, SYNTAX};
+use weir_command::number::parse_i64;
+use weir_command::{Args, integer, lower};
 
 /// Entries that `SLOWLOG GET` gives unasked.
 const SLOWLOG_ENTRIES: usize = 10;
@@ -24,7 +22,7 @@ fn takes(container: &str, name: &str, right: bool) -> Outcome {
     if right { Ok(()) } else { Err(Error::arity(&format!("{container}|{name}"))) }
 }
 
-pub(in crate::resp) async fn slowlog<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
+pub(in crate::resp) async fn slowlog<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     let subcommand = lower(args.at(1));
     match subcommand.as_slice() {
         b"get" if args.len() > 3 => {
@@ -38,13 +36,13 @@ pub(in crate::resp) async fn slowlog<S: Store>(connection: &mut Connection<S>, a
                     .and_then(|count| usize::try_from(count).ok())
                     .ok_or(Error::new("ERR count should be greater than or equal to -1"))?,
             };
-            let entries = connection.slowlog().last(count);
-            connection.replies.array(entries.len());
+            let entries = session.slowlog().last(count);
+            session.outbox.replies.array(entries.len());
             for (index, entry) in entries.iter().enumerate() {
                 if index % TURN_ENTRIES == TURN_ENTRIES - 1 {
                     yield_now().await;
                 }
-                let replies = &mut connection.replies;
+                let replies = &mut session.outbox.replies;
                 replies.array(6);
                 replies.integer(entry.id as i64);
                 replies.integer(entry.second as i64);
@@ -57,16 +55,15 @@ pub(in crate::resp) async fn slowlog<S: Store>(connection: &mut Connection<S>, a
         }
         b"len" => {
             takes("slowlog", "len", args.len() == 2)?;
-            let len = connection.slowlog().len();
-            connection.replies.integer(len as i64);
+            let len = session.slowlog().len();
+            session.outbox.replies.integer(len as i64);
         }
         b"reset" => {
             takes("slowlog", "reset", args.len() == 2)?;
-            connection.slowlog().reset();
-            connection.replies.ok();
+            session.slowlog().reset();
+            session.outbox.replies.ok();
         }
-        b"help" => help(
-            connection,
+        b"help" => session.outbox.replies.help(
             "SLOWLOG",
             &[
                 "GET [<count>]: the last slow commands (10).",
@@ -81,22 +78,23 @@ pub(in crate::resp) async fn slowlog<S: Store>(connection: &mut Connection<S>, a
 }
 
 /// No spikes are recorded: metrics and `SLOWLOG` say more.
-pub(in crate::resp) async fn latency<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
+pub(in crate::resp) async fn latency<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     let subcommand = lower(args.at(1));
     match subcommand.as_slice() {
         b"latest" => {
             takes("latency", "latest", args.len() == 2)?;
-            connection.replies.array(0);
+            session.outbox.replies.array(0);
         }
         b"history" => {
             takes("latency", "history", args.len() == 3)?;
-            connection.replies.array(0);
+            session.outbox.replies.array(0);
         }
-        b"histogram" => connection.replies.map(0),
-        b"reset" => connection.replies.integer(0),
+        b"histogram" => session.outbox.replies.map(0),
+        b"reset" => session.outbox.replies.integer(0),
         b"doctor" => {
             takes("latency", "doctor", args.len() == 2)?;
-            connection
+            session
+                .outbox
                 .replies
                 .text("No spikes are recorded here: look at SLOWLOG; whoever runs the server has `weir top`.\n");
         }
@@ -104,8 +102,7 @@ pub(in crate::resp) async fn latency<S: Store>(connection: &mut Connection<S>, a
             takes("latency", "graph", args.len() == 3)?;
             return Err(Error::bytes([b"ERR No samples available for event '", args.at(2), b"'"].concat()));
         }
-        b"help" => help(
-            connection,
+        b"help" => session.outbox.replies.help(
             "LATENCY",
             &[
                 "DOCTOR | GRAPH <event> | HISTORY <event> | LATEST | RESET [<event> ...]: no events are recorded.",
@@ -118,7 +115,7 @@ pub(in crate::resp) async fn latency<S: Store>(connection: &mut Connection<S>, a
     Ok(())
 }
 
-pub(in crate::resp) async fn memory<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
+pub(in crate::resp) async fn memory<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     let subcommand = lower(args.at(1));
     match subcommand.as_slice() {
         b"usage" => {
@@ -129,43 +126,43 @@ pub(in crate::resp) async fn memory<S: Store>(connection: &mut Connection<S>, ar
                     return Err(SYNTAX);
                 }
             }
-            match connection.get(args.at(2)).await? {
+            match session.get(args.at(2)).await? {
                 Some(entry) => {
                     let bytes = args.at(2).len() + entry.value.len() + KEY_OVERHEAD_BYTES;
-                    connection.replies.integer(bytes as i64);
+                    session.outbox.replies.integer(bytes as i64);
                 }
-                None => connection.replies.null(),
+                None => session.outbox.replies.null(),
             }
         }
         b"doctor" => {
             takes("memory", "doctor", args.len() == 2)?;
-            connection
+            session
+                .outbox
                 .replies
                 .text("Memory is bounded by the configuration, and values live on disk: nothing to mend.\n");
         }
         b"malloc-stats" => {
             takes("memory", "malloc-stats", args.len() == 2)?;
-            connection.replies.text("Stats not supported for the current allocator");
+            session.outbox.replies.text("Stats not supported for the current allocator");
         }
         b"purge" => {
             takes("memory", "purge", args.len() == 2)?;
-            connection.replies.ok();
+            session.outbox.replies.ok();
         }
         b"stats" => {
             takes("memory", "stats", args.len() == 2)?;
-            let facts = connection.facts()?;
+            let facts = session.facts()?;
             let facts: Vec<_> = facts.iter().filter(|(section, ..)| *section == "Memory").collect();
-            connection.replies.map(facts.len());
+            session.outbox.replies.map(facts.len());
             for (_, name, value) in facts {
-                connection.replies.bulk(name.as_bytes());
+                session.outbox.replies.bulk(name.as_bytes());
                 match parse_i64(value.as_bytes()) {
-                    Some(number) => connection.replies.integer(number),
-                    None => connection.replies.bulk(value.as_bytes()),
+                    Some(number) => session.outbox.replies.integer(number),
+                    None => session.outbox.replies.bulk(value.as_bytes()),
                 }
             }
         }
-        b"help" => help(
-            connection,
+        b"help" => session.outbox.replies.help(
             "MEMORY",
             &[
                 "DOCTOR | MALLOC-STATS | PURGE: for tools that ask.",

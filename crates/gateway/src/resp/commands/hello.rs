@@ -3,12 +3,12 @@
 use std::sync::atomic::Ordering;
 
 use super::client::check_name;
-use crate::resp::connection::Connection;
-use crate::resp::error::{Error, NO_AUTH_HELLO, NO_PROTO, Outcome, SYNTAX};
-use crate::resp::frame::Args;
-use crate::resp::number::parse_i64;
-use crate::resp::reply::Protocol;
+use crate::resp::session::Session;
 use crate::store::Store;
+use weir_command::Args;
+use weir_command::error::{Error, NO_AUTH_HELLO, NO_PROTO, Outcome, SYNTAX};
+use weir_command::number::parse_i64;
+use weir_command::reply::Protocol;
 
 /// The Redis whose behaviour is followed: clients decide by it what they may use.
 pub(super) const REDIS_VERSION: &str = "7.0.15";
@@ -16,25 +16,25 @@ pub(super) const REDIS_VERSION: &str = "7.0.15";
 /// The user that a password alone is for.
 const DEFAULT_USER: &[u8] = b"default";
 
-pub(in crate::resp) async fn auth<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
+pub(in crate::resp) async fn auth<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     match args.len() {
-        2 if connection.server.doorman.is_default_open() => {
+        2 if session.outbox.server.doorman.is_default_open() => {
             return Err(Error::new(
                 "ERR AUTH <password> called without any password configured for the default user. \
                  Are you sure your configuration is correct?",
             ));
         }
-        2 => connection.log_in(DEFAULT_USER, args.at(1)).await?,
-        3 => connection.log_in(args.at(1), args.at(2)).await?,
+        2 => session.log_in(DEFAULT_USER, args.at(1)).await?,
+        3 => session.log_in(args.at(1), args.at(2)).await?,
         _ => return Err(SYNTAX),
     }
-    connection.replies.ok();
+    session.outbox.replies.ok();
     Ok(())
 }
 
-pub(in crate::resp) async fn hello<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
+pub(in crate::resp) async fn hello<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     let protocol = match args.get(1).map(parse_i64) {
-        None => connection.replies.protocol,
+        None => session.outbox.replies.protocol,
         Some(Some(2)) => Protocol::Resp2,
         Some(Some(3)) => Protocol::Resp3,
         Some(Some(_)) => return Err(NO_PROTO),
@@ -59,18 +59,18 @@ pub(in crate::resp) async fn hello<S: Store>(connection: &mut Connection<S>, arg
         }
     }
     if let Some((user, secret)) = login {
-        connection.log_in(user, secret).await?;
+        session.log_in(user, secret).await?;
     }
-    if !connection.is_known() {
+    if !session.is_known() {
         return Err(NO_AUTH_HELLO);
     }
     if let Some(name) = name {
-        connection.client.names.lock().name = name.to_vec();
+        session.outbox.client.names.lock().name = name.to_vec();
     }
-    connection.replies.protocol = protocol;
-    connection.client.resp3.store(protocol == Protocol::Resp3, Ordering::Relaxed);
-    let id = connection.client.id as i64;
-    let replies = &mut connection.replies;
+    session.outbox.replies.protocol = protocol;
+    session.outbox.client.resp3.store(protocol == Protocol::Resp3, Ordering::Relaxed);
+    let id = session.outbox.client.id as i64;
+    let replies = &mut session.outbox.replies;
     replies.map(7);
     replies.bulk(b"server");
     replies.bulk(b"redis");

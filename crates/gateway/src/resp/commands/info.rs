@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use super::hello::REDIS_VERSION;
 use crate::auth::account::Account;
-use crate::resp::connection::Connection;
-use crate::resp::error::Outcome;
-use crate::resp::frame::Args;
-use crate::resp::table::COMMANDS;
+use crate::resp::session::Session;
 use crate::server::Server;
 use crate::store::Store;
+use weir_command::Args;
+use weir_command::error::Outcome;
+use weir_command::table::COMMANDS;
 
 /// Sections in the order in which they are shown, and whether they are shown unasked.
 const SECTIONS: [(&str, bool); 10] = [
@@ -26,7 +26,7 @@ const SECTIONS: [(&str, bool); 10] = [
     ("Keyspace", true),
 ];
 
-pub(in crate::resp) async fn info<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
+pub(in crate::resp) async fn info<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     super::check_words(args.len() - 1, "INFO", "sections")?;
     let asked = |name: &str, shown_unasked: bool| {
         args.len() == 1 && shown_unasked
@@ -37,25 +37,25 @@ pub(in crate::resp) async fn info<S: Store>(connection: &mut Connection<S>, args
                     || word.eq_ignore_ascii_case(b"default") && shown_unasked
             })
     };
-    let facts = connection.facts()?;
+    let facts = session.facts()?;
     let mut text = String::new();
     for (section, _) in SECTIONS.iter().filter(|(name, shown_unasked)| asked(name, *shown_unasked)) {
         if !text.is_empty() {
             text.push_str("\r\n");
         }
         line(&mut text, format_args!("# {section}"));
-        own_facts(&connection.server, connection.account()?, section, &mut text);
+        own_facts(&session.outbox.server, session.account()?, section, &mut text);
         for (_, name, value) in facts.iter().filter(|(of, ..)| of.eq_ignore_ascii_case(section)) {
             line(&mut text, format_args!("{name}:{value}"));
         }
         if *section == "Keyspace" {
-            let keys = super::scan::count_for_info(connection).await?;
+            let keys = super::keyspace::count_for_info(session).await?;
             if keys > 0 {
-                line(&mut text, format_args!("db{}:keys={keys},expires=0,avg_ttl=0", connection.database()));
+                line(&mut text, format_args!("db{}:keys={keys},expires=0,avg_ttl=0", session.database()));
             }
         }
     }
-    connection.replies.text(&text);
+    session.outbox.replies.text(&text);
     Ok(())
 }
 

@@ -1,28 +1,21 @@
 //! `COMMAND`: the table, for clients that look it up.
 
-use super::{end_turn, lower};
-use crate::resp::connection::Connection;
-use crate::resp::error::{Error, Outcome, SYNTAX};
-use crate::resp::frame::Args;
-use crate::resp::glob::{self, Glob};
-use crate::resp::reply::Replies;
-use crate::resp::table::{self, COMMANDS, Command};
+use super::end_turn;
+use crate::resp::session::Session;
 use crate::store::Store;
+use weir_command::error::{Error, Outcome, SYNTAX};
+use weir_command::glob::{self, Glob};
+use weir_command::reply::Replies;
+use weir_command::table::{self, COMMANDS, Command};
+use weir_command::{Args, lower};
 
-/// The reply to `NAME HELP`.
-pub(super) fn help<S: Store>(connection: &mut Connection<S>, name: &str, lines: &[&str]) {
-    connection.replies.array(lines.len() + 1);
-    connection.replies.simple(&format!("{name} <subcommand> [<arg> ...]. Subcommands are:"));
-    lines.iter().for_each(|line| connection.replies.simple(line));
-}
-
-pub(in crate::resp) async fn command<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
+pub(in crate::resp) async fn command<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     let Some(subcommand) = args.get(1).map(lower) else {
-        connection.replies.array(COMMANDS.len());
-        COMMANDS.iter().for_each(|command| describe(&mut connection.replies, Some(command)));
+        session.outbox.replies.array(COMMANDS.len());
+        COMMANDS.iter().for_each(|command| describe(&mut session.outbox.replies, Some(command)));
         return Ok(());
     };
-    let replies = &mut connection.replies;
+    let replies = &mut session.outbox.replies;
     match subcommand.as_slice() {
         b"count" if args.len() == 2 => replies.integer(COMMANDS.len() as i64),
         b"count" => return Err(Error::arity("command|count")),
@@ -34,8 +27,8 @@ pub(in crate::resp) async fn command<S: Store>(connection: &mut Connection<S>, a
             replies.array(args.len() - 2);
             for (index, name) in args.iter_from(2).enumerate() {
                 end_turn(index).await;
-                describe(&mut connection.replies, table::find(name));
-                connection.flush_if_long().await?;
+                describe(&mut session.outbox.replies, table::find(name));
+                session.outbox.flush_if_long().await?;
             }
         }
         b"docs" => {
@@ -49,12 +42,12 @@ pub(in crate::resp) async fn command<S: Store>(connection: &mut Connection<S>, a
                 end_turn(index).await;
                 known += usize::from(table::find(name).is_some());
             }
-            connection.replies.map(known);
+            session.outbox.replies.map(known);
             for (index, command) in args.iter_from(2).map(table::find).enumerate() {
                 end_turn(index).await;
                 let Some(command) = command else { continue };
-                document(&mut connection.replies, command);
-                connection.flush_if_long().await?;
+                document(&mut session.outbox.replies, command);
+                session.outbox.flush_if_long().await?;
             }
         }
         b"list" => list(replies, args)?,
@@ -62,7 +55,7 @@ pub(in crate::resp) async fn command<S: Store>(connection: &mut Connection<S>, a
         b"getkeys" => get_keys(replies, args, false).await?,
         b"getkeysandflags" if args.len() < 4 => return Err(Error::arity("command|getkeysandflags")),
         b"getkeysandflags" => get_keys(replies, args, true).await?,
-        b"help" => help(connection, "COMMAND", &HELP),
+        b"help" => session.outbox.replies.help("COMMAND", &HELP),
         _ => return Err(Error::unknown_subcommand("command", args.at(1))),
     }
     Ok(())

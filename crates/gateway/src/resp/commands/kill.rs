@@ -1,12 +1,12 @@
 //! `CLIENT KILL`: of the tenant's own connections. Others are as if they were not there.
 
-use super::{end_turn, lower};
+use super::end_turn;
 use crate::resp::client::{Client, Clients};
-use crate::resp::connection::Connection;
-use crate::resp::error::{Error, Outcome, SYNTAX};
-use crate::resp::frame::Args;
-use crate::resp::number::parse_i64;
+use crate::resp::session::Session;
 use crate::store::Store;
+use weir_command::error::{Error, Outcome, SYNTAX};
+use weir_command::number::parse_i64;
+use weir_command::{Args, lower};
 
 /// Which connections are meant: all that is given must be right.
 #[derive(Default)]
@@ -56,33 +56,33 @@ impl<'a> Filter<'a> {
     }
 }
 
-pub(super) async fn kill<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
+pub(super) async fn kill<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     let by_address = args.len() == 3;
     let filter = match args.len() {
         ..=2 => return Err(Error::arity("client|kill")),
         3 => Filter { peer: Some(args.at(2)), ..Filter::default() },
-        _ => Filter::parse(args, &connection.account()?.name)?,
+        _ => Filter::parse(args, &session.account()?.name)?,
     };
     let mut killed = 0;
-    let clients = connection.server.clients.of_tenant(connection.account()?.tenant);
+    let clients = session.outbox.server.clients.of_tenant(session.account()?.tenant);
     for (index, client) in clients.into_iter().enumerate() {
         end_turn(index).await;
-        let is_self = client.id == connection.client.id;
+        let is_self = client.id == session.outbox.client.id;
         if !filter.means(&client) || is_self && filter.spare_self {
             continue;
         }
         killed += 1;
         if is_self {
             // The reply goes out first.
-            connection.closing = true;
+            session.outbox.closing = true;
         } else {
             Clients::kill(&client);
         }
     }
     match by_address {
         true if killed == 0 => return Err(Error::new("ERR No such client")),
-        true => connection.replies.ok(),
-        false => connection.replies.integer(killed),
+        true => session.outbox.replies.ok(),
+        false => session.outbox.replies.integer(killed),
     }
     Ok(())
 }

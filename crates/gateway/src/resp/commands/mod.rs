@@ -1,46 +1,26 @@
-//! What the commands do, one file per family.
+//! What the commands do that are about a session, or about all of a tenant: one file per family. Those on rows are `weir-command`'s.
 
-pub(super) mod acl;
-pub(super) mod bitfield;
-pub(super) mod bitmap;
-pub(super) mod client;
-pub(super) mod cluster;
-pub(super) mod config;
-pub(super) mod connection;
-pub(super) mod diagnose;
-pub(super) mod dump;
-pub(super) mod expiry;
-pub(super) mod hello;
-pub(super) mod info;
-pub(super) mod introspect;
-pub(super) mod keys;
+mod acl;
+mod client;
+mod cluster;
+mod config;
+mod connection;
+mod diagnose;
+mod hello;
+mod info;
+mod introspect;
+mod keyspace;
 mod kill;
-pub(super) mod lcs;
 mod modes;
-pub(super) mod moves;
-pub(super) mod numbers;
-pub(super) mod object;
-pub(super) mod ranges;
-pub(super) mod scan;
-pub(super) mod sort;
-pub(super) mod strings;
 pub(super) mod transactions;
 
 use tokio::task::yield_now;
-use weir_model::VALUE_BYTES_MAX;
+use weir_command::error::{Error, Outcome};
+use weir_command::table::Id;
+use weir_command::{Args, Command, TURN_KEYS};
 
-use super::connection::Connection;
-use super::error::{Error, NOT_AN_INTEGER, Outcome};
-use super::number::parse_i64;
-use super::table::Command;
+use super::session::Session;
 use crate::store::Store;
-
-/// Keys that a command looks at or changes between two turns (S14). A turn ends with tokio's own `yield_now`: it lets the event loop
-/// look for what others have sent, which one that only goes to the end of the queue does not.
-const TURN_KEYS: usize = 1000;
-
-/// Keys, or fields of a value, that a command can look at and change as one: they are one turn, however long it is.
-const ONE_TURN_KEYS_MAX: usize = 10_000;
 
 /// Words that a command compares with each of a list of ours.
 const WORDS_MAX: usize = 1000;
@@ -48,11 +28,47 @@ const WORDS_MAX: usize = 1000;
 /// Words of a command that does not name many keys or fields: options, which are gone through in one piece.
 const OPTION_WORDS_MAX: usize = 2048;
 
-/// More than the longest word that means something.
-const KEYWORD_BYTES_MAX: usize = 24;
+/// Runs `command`, which is not [of rows](Command::is_of_rows).
+pub(super) async fn run<S: Store>(command: &Command, session: &mut Session<S>, args: Args<'_>) -> Outcome {
+    match command.id {
+        Id::Ping => connection::ping(session, args).await,
+        Id::Echo => connection::echo(session, args).await,
+        Id::Quit => connection::quit(session, args).await,
+        Id::Select => connection::select(session, args).await,
+        Id::Reset => connection::reset(session, args).await,
+        Id::Wait => connection::wait(session, args).await,
+        Id::Role => connection::role(session, args).await,
+        Id::LastSave => connection::lastsave(session, args).await,
+        Id::Time => connection::time(session, args).await,
+        Id::Auth => hello::auth(session, args).await,
+        Id::Hello => hello::hello(session, args).await,
+        Id::Client => client::client(session, args).await,
+        Id::Multi => transactions::multi(session, args).await,
+        Id::Exec => transactions::exec(session, args).await,
+        Id::Discard => transactions::discard(session, args).await,
+        Id::Watch => transactions::watch(session, args).await,
+        Id::Unwatch => transactions::unwatch(session, args).await,
+        Id::FlushDb | Id::FlushAll => keyspace::flush(session, args).await,
+        Id::Acl => acl::acl(session, args).await,
+        Id::Command => introspect::command(session, args).await,
+        Id::Info => info::info(session, args).await,
+        Id::Config => config::config(session, args).await,
+        Id::SlowLog => diagnose::slowlog(session, args).await,
+        Id::Latency => diagnose::latency(session, args).await,
+        Id::Memory => diagnose::memory(session, args).await,
+        Id::Cluster => cluster::cluster(session, args).await,
+        Id::ReadOnly | Id::ReadWrite | Id::Asking => cluster::disabled(session, args).await,
+        _ => Err(Error::new("ERR internal error: this command is about rows")),
+    }
+}
 
-/// To be called before the key number `index` is looked at: after [`TURN_KEYS`] of them others are served.
-pub(super) async fn end_turn(index: usize) {
+/// Whether `command`, which is not [of rows](Command::is_of_rows), means the same before the writes in front of it as behind them.
+pub(super) fn leaves_writes_alone(command: &Command) -> bool {
+    matches!(command.id, Id::Ping | Id::Echo | Id::Time)
+}
+
+/// To be called before the word number `index` is looked at: after [`TURN_KEYS`] of them others are served.
+async fn end_turn(index: usize) {
     if index % TURN_KEYS == TURN_KEYS - 1 {
         yield_now().await;
     }
@@ -67,38 +83,6 @@ pub(super) fn check_options(command: &Command, count: usize) -> Outcome {
     Err(Error::bytes(format!("ERR {name} takes at most {OPTION_WORDS_MAX} words").into_bytes()))
 }
 
-/// A word that may be one of the protocol's. One that is too long is none, and is not looked at: a client may send words of many megabytes.
-#[derive(Default)]
-pub(super) struct Keyword {
-    bytes: [u8; KEYWORD_BYTES_MAX],
-    len: usize,
-}
-
-impl Keyword {
-    fn of(word: &[u8], change: impl Fn(&u8) -> u8) -> Self {
-        let mut keyword = Self::default();
-        if word.len() <= KEYWORD_BYTES_MAX {
-            keyword.bytes.iter_mut().zip(word).for_each(|(byte, from)| *byte = change(from));
-            keyword.len = word.len();
-        }
-        keyword
-    }
-
-    pub(super) fn as_slice(&self) -> &[u8] {
-        &self.bytes[..self.len]
-    }
-}
-
-/// `word` in small letters.
-pub(super) fn lower(word: &[u8]) -> Keyword {
-    Keyword::of(word, u8::to_ascii_lowercase)
-}
-
-/// `word` in capitals.
-fn upper(word: &[u8]) -> Keyword {
-    Keyword::of(word, u8::to_ascii_uppercase)
-}
-
 /// Refuses more than [`WORDS_MAX`] `words` (what they are called) of `command`.
 fn check_words(count: usize, command: &str, words: &str) -> Outcome {
     if count <= WORDS_MAX {
@@ -107,12 +91,17 @@ fn check_words(count: usize, command: &str, words: &str) -> Outcome {
     Err(Error::bytes(format!("ERR {command} takes at most {WORDS_MAX} {words} at a time").into_bytes()))
 }
 
-/// A whole number among the arguments.
-fn integer(arg: &[u8]) -> Outcome<i64> {
-    parse_i64(arg).ok_or(NOT_AN_INTEGER)
-}
+#[cfg(test)]
+mod tests {
+    use weir_command::table::COMMANDS;
 
-/// The longest value a client may build up: the same as it may send at once.
-fn value_bytes_max<S: Store>(connection: &Connection<S>) -> usize {
-    connection.server.settings.limits.bulk_bytes_max.min(VALUE_BYTES_MAX)
+    /// Every command is run here or by whoever has the rows, and by one of them only.
+    #[test]
+    fn every_command_about_a_session_is_known() {
+        let source = include_str!("mod.rs");
+        for command in COMMANDS {
+            let is_here = source.contains(&format!("Id::{:?} ", command.id));
+            assert_eq!(is_here, !command.is_of_rows, "{}", command.name);
+        }
+    }
 }

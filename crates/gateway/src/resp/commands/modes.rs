@@ -1,11 +1,11 @@
 //! `CLIENT` subcommands that change how a connection is served: `REPLY`, `PAUSE`, `TRACKING`.
 
-use super::{integer, lower};
-use crate::resp::connection::{Connection, ReplyMode};
-use crate::resp::error::{Error, Outcome, SYNTAX};
-use crate::resp::frame::Args;
-use crate::resp::number::parse_i64;
+use crate::resp::outbox::ReplyMode;
+use crate::resp::session::Session;
 use crate::store::Store;
+use weir_command::error::{Error, Outcome, SYNTAX};
+use weir_command::number::parse_i64;
+use weir_command::{Args, integer, lower};
 
 /// The names in here with the fewest and the most arguments each may have, those before included.
 const SUBCOMMANDS: [(&str, usize, usize); 8] = [
@@ -20,7 +20,7 @@ const SUBCOMMANDS: [(&str, usize, usize); 8] = [
 ];
 
 /// Runs the subcommand; `false` if it is none of these.
-pub(super) fn run<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome<bool> {
+pub(super) fn run<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome<bool> {
     let subcommand = lower(args.at(1));
     let Some(&(name, least, most)) = SUBCOMMANDS.iter().find(|(name, ..)| name.as_bytes() == subcommand.as_slice())
     else {
@@ -38,12 +38,12 @@ pub(super) fn run<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> O
                 "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled",
             ));
         }
-        "getredir" => connection.replies.integer(-1),
-        "pause" => pause(connection, args)?,
-        "reply" => reply(connection, args)?,
-        "tracking" => tracking(connection, args)?,
+        "getredir" => session.outbox.replies.integer(-1),
+        "pause" => pause(session, args)?,
+        "reply" => reply(session, args)?,
+        "tracking" => tracking(session, args)?,
         "trackinginfo" => {
-            let replies = &mut connection.replies;
+            let replies = &mut session.outbox.replies;
             replies.map(3);
             replies.bulk(b"flags");
             replies.set(1);
@@ -53,16 +53,16 @@ pub(super) fn run<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> O
             replies.bulk(b"prefixes");
             replies.array(0);
         }
-        "unblock" => unblock(connection, args)?,
+        "unblock" => unblock(session, args)?,
         _ => {
-            connection.pause().end();
-            connection.replies.ok();
+            session.pause().end();
+            session.outbox.replies.ok();
         }
     }
     Ok(true)
 }
 
-fn pause<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
+fn pause<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     let all = match args.get(3) {
         None => true,
         Some(mode) if mode.eq_ignore_ascii_case(b"ALL") => true,
@@ -71,29 +71,29 @@ fn pause<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
     };
     let millis = parse_i64(args.at(2)).ok_or(Error::new("ERR timeout is not an integer or out of range"))?;
     let millis = u64::try_from(millis).map_err(|_| Error::new("ERR timeout is negative"))?;
-    let now = connection.server.clock.now();
-    connection.pause().begin(now, now.saturating_add(millis.saturating_mul(1_000_000)), all);
-    connection.replies.ok();
+    let now = session.outbox.server.clock.now();
+    session.pause().begin(now, now.saturating_add(millis.saturating_mul(1_000_000)), all);
+    session.outbox.replies.ok();
     Ok(())
 }
 
-fn reply<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
+fn reply<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     match lower(args.at(2)).as_slice() {
         b"on" => {
-            connection.reply_mode = ReplyMode::On;
-            connection.replies.ok();
+            session.outbox.reply_mode = ReplyMode::On;
+            session.outbox.replies.ok();
         }
-        b"off" => connection.reply_mode = ReplyMode::Off,
-        b"skip" if connection.reply_mode != ReplyMode::Off => connection.reply_mode = ReplyMode::SkipNext,
+        b"off" => session.outbox.reply_mode = ReplyMode::Off,
+        b"skip" if session.outbox.reply_mode != ReplyMode::Off => session.outbox.reply_mode = ReplyMode::SkipNext,
         b"skip" => {}
         _ => return Err(SYNTAX),
     }
     Ok(())
 }
 
-fn tracking<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
+fn tracking<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     match lower(args.at(2)).as_slice() {
-        b"off" if args.len() == 3 => connection.replies.ok(),
+        b"off" if args.len() == 3 => session.outbox.replies.ok(),
         b"on" => return Err(Error::new("ERR CLIENT TRACKING is not supported: no invalidations are sent")),
         _ => return Err(SYNTAX),
     }
@@ -101,12 +101,12 @@ fn tracking<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome
 }
 
 /// No command blocks, so nobody is ever unblocked.
-fn unblock<S: Store>(connection: &mut Connection<S>, args: Args<'_>) -> Outcome {
+fn unblock<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     let known = |reason: &[u8]| reason.eq_ignore_ascii_case(b"TIMEOUT") || reason.eq_ignore_ascii_case(b"ERROR");
     if args.get(3).is_some_and(|reason| !known(reason)) {
         return Err(Error::new("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"));
     }
     integer(args.at(2))?;
-    connection.replies.integer(0);
+    session.outbox.replies.integer(0);
     Ok(())
 }

@@ -6,11 +6,11 @@
 //! it is refused, and `EXEC` ends it as Redis ends one in which a command could not be queued: a course of things that every client
 //! knows, takes the right number of replies for, and makes an error of.
 
-use crate::resp::connection::Connection;
-use crate::resp::error::{Error, Outcome};
-use crate::resp::frame::Args;
-use crate::resp::table::Id;
+use crate::resp::session::Session;
 use crate::store::Store;
+use weir_command::Args;
+use weir_command::error::{Error, Outcome};
+use weir_command::table::Id;
 
 /// The reply to what would have been queued.
 pub(in crate::resp) const NOT_QUEUED: Error = Error::new(
@@ -23,18 +23,18 @@ pub(in crate::resp) fn ends_or_concerns_it(id: Id) -> bool {
     matches!(id, Id::Multi | Id::Exec | Id::Discard | Id::Watch | Id::Quit | Id::Reset)
 }
 
-pub(in crate::resp) async fn multi<S: Store>(connection: &mut Connection<S>, _: Args<'_>) -> Outcome {
-    if connection.in_transaction {
+pub(in crate::resp) async fn multi<S: Store>(session: &mut Session<S>, _: Args<'_>) -> Outcome {
+    if session.in_transaction {
         return Err(Error::new("ERR MULTI calls can not be nested"));
     }
-    connection.in_transaction = true;
-    connection.replies.ok();
+    session.in_transaction = true;
+    session.outbox.replies.ok();
     Ok(())
 }
 
 /// Also a transaction of no commands is not executed: it may have been made for what it watches.
-pub(in crate::resp) async fn exec<S: Store>(connection: &mut Connection<S>, _: Args<'_>) -> Outcome {
-    if !std::mem::take(&mut connection.in_transaction) {
+pub(in crate::resp) async fn exec<S: Store>(session: &mut Session<S>, _: Args<'_>) -> Outcome {
+    if !std::mem::take(&mut session.in_transaction) {
         return Err(Error::new("ERR EXEC without MULTI"));
     }
     // Some clients show this text only, and not those of the commands.
@@ -44,16 +44,16 @@ pub(in crate::resp) async fn exec<S: Store>(connection: &mut Connection<S>, _: A
     ))
 }
 
-pub(in crate::resp) async fn discard<S: Store>(connection: &mut Connection<S>, _: Args<'_>) -> Outcome {
-    if !std::mem::take(&mut connection.in_transaction) {
+pub(in crate::resp) async fn discard<S: Store>(session: &mut Session<S>, _: Args<'_>) -> Outcome {
+    if !std::mem::take(&mut session.in_transaction) {
         return Err(Error::new("ERR DISCARD without MULTI"));
     }
-    connection.replies.ok();
+    session.outbox.replies.ok();
     Ok(())
 }
 
-pub(in crate::resp) async fn watch<S: Store>(connection: &mut Connection<S>, _: Args<'_>) -> Outcome {
-    Err(if connection.in_transaction {
+pub(in crate::resp) async fn watch<S: Store>(session: &mut Session<S>, _: Args<'_>) -> Outcome {
+    Err(if session.in_transaction {
         Error::new("ERR WATCH inside MULTI is not allowed")
     } else {
         Error::new("ERR WATCH is not supported yet: no key is watched, and there are no transactions")
@@ -61,7 +61,7 @@ pub(in crate::resp) async fn watch<S: Store>(connection: &mut Connection<S>, _: 
 }
 
 /// Nothing is ever watched, so nothing is watched afterwards.
-pub(in crate::resp) async fn unwatch<S: Store>(connection: &mut Connection<S>, _: Args<'_>) -> Outcome {
-    connection.replies.ok();
+pub(in crate::resp) async fn unwatch<S: Store>(session: &mut Session<S>, _: Args<'_>) -> Outcome {
+    session.outbox.replies.ok();
     Ok(())
 }

@@ -11,12 +11,11 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use tokio::net::TcpStream;
+use weir_command::{Args, table};
 
 use super::{Connection, serve};
 use crate::resp::client::Client;
-use crate::resp::frame::Args;
 use crate::resp::input::Input;
-use crate::resp::table;
 use crate::store::Store;
 
 /// A request or a value of so many bytes is long: some 0.1 ms for each time that it is copied.
@@ -90,14 +89,16 @@ impl<S: Store> Moving<S> {
     /// # Errors
     /// The event loop cannot have it.
     pub(crate) fn arrive(mut self, place: Place) -> io::Result<impl Future<Output = Option<Box<Self>>> + Send> {
-        self.connection.stream = TcpStream::from_std(net::TcpStream::from(self.socket))?;
+        let outbox = &mut self.connection.session.outbox;
+        outbox.stream = TcpStream::from_std(net::TcpStream::from(self.socket))?;
+        outbox.thread = place.index;
         self.connection.place = place;
         Ok(serve(self.connection, self.input))
     }
 
     /// Whose it is.
     pub(crate) fn client(&self) -> Arc<Client> {
-        Arc::clone(&self.connection.client)
+        Arc::clone(&self.connection.session.outbox.client)
     }
 }
 

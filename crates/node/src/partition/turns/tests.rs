@@ -177,7 +177,7 @@ fn an_update_pays_for_what_it_writes_and_not_for_its_key_alone() {
     partition.set_write_rate(Some(1 << 20));
     let begin = sim.now();
     for _ in 0..10 {
-        let change = |_: &[Option<crate::partition::Record>], batch: &mut Batch| batch.put(b"key", &[7; 50 << 10]);
+        let change = |_: &[Option<weir_model::Row>], batch: &mut Batch| batch.put(b"key", &[7; 50 << 10]);
         sim.block_on(partition.update(&[b"key"], change)).expect("an update");
     }
     let took = sim.now() - begin;

@@ -1,0 +1,311 @@
+//! What a command's handler sees: rows to read, a batch to write into, an answer to write.
+//!
+//! A handler is a function from its words to an answer and a batch. It does not know who asked, where the rows are, or whether it is one of several
+//! in a transaction. Its reads see its own writes. What it writes leaves as one batch with absolute times, when it has ended, and not at all if it
+//! has failed.
+//!
+//! A handler reads first and writes then: a read behind a write looks through the batch.
+
+use weir_io::Yield;
+use weir_model::{Batch, BatchMark, Change, KEY_BYTES_MAX, Row, StoredKey, Value};
+
+use crate::bill::Bill;
+use crate::error::{KEY_TOO_LONG, Outcome};
+use crate::host::Host;
+use crate::in_hand::letting_go;
+use crate::reply::{FLUSH_BYTES, Replies};
+use crate::rows::{Page, Read, Rows};
+
+/// Values as long as this are booked on their tenant as long as a command has them (S11).
+pub const LONG_VALUE_BYTES: usize = 1 << 20;
+
+/// What is known of a command before it runs, and what it has done so far.
+#[derive(Clone, Copy, Debug)]
+pub struct Call {
+    /// The number of the database that its keys are in.
+    pub database: u8,
+    /// The moment that it is judged by, in milliseconds since 1970: what has expired then does not exist.
+    pub now_ms: u64,
+    /// The longest value that may be built up, in bytes.
+    pub value_bytes_max: usize,
+    /// What it costs; `None` where nobody counts.
+    pub bill: Option<Bill>,
+    /// Keys that were found, and that were not. Of commands that write, nothing.
+    pub hits: u64,
+    /// See [`Call::hits`].
+    pub misses: u64,
+    /// The longest value that it has met, in bytes.
+    pub longest: usize,
+}
+
+impl Call {
+    /// A command on `database` at `now_ms` that has not done anything yet.
+    pub fn new(database: u8, now_ms: u64, value_bytes_max: usize) -> Self {
+        Self { database, now_ms, value_bytes_max, bill: None, hits: 0, misses: 0, longest: 0 }
+    }
+}
+
+/// See the module.
+pub struct Context<'a> {
+    rows: &'a dyn Rows,
+    host: &'a mut dyn Host,
+    call: &'a mut Call,
+    batch: Batch,
+    /// Where this command's changes begin.
+    begin: BatchMark,
+    /// Nobody else may write to its rows while it runs.
+    is_locked: bool,
+}
+
+impl<'a> Context<'a> {
+    /// For a command that only reads.
+    pub fn reading(rows: &'a dyn Rows, host: &'a mut dyn Host, call: &'a mut Call) -> Self {
+        Self::new(rows, host, call, Batch::new(), false)
+    }
+
+    /// For a command whose rows nobody else writes to meanwhile. Its changes go behind those of `batch`, and its reads see those.
+    pub fn locked(rows: &'a dyn Rows, host: &'a mut dyn Host, call: &'a mut Call, batch: Batch) -> Self {
+        Self::new(rows, host, call, batch, true)
+    }
+
+    fn new(rows: &'a dyn Rows, host: &'a mut dyn Host, call: &'a mut Call, batch: Batch, is_locked: bool) -> Self {
+        let begin = batch.mark();
+        Self { rows, host, call, batch, begin, is_locked }
+    }
+
+    /// The number of the database chosen.
+    pub fn database(&self) -> u8 {
+        self.call.database
+    }
+
+    /// The moment that the command is judged by, in milliseconds since 1970.
+    pub fn now_ms(&self) -> u64 {
+        self.call.now_ms
+    }
+
+    /// The longest value that may be built up, in bytes.
+    pub fn value_bytes_max(&self) -> usize {
+        self.call.value_bytes_max
+    }
+
+    /// The answer.
+    #[inline]
+    pub fn replies(&mut self) -> &mut Replies {
+        self.host.replies()
+    }
+
+    /// How a long computation lets others run.
+    pub fn yields(&self) -> Yield {
+        self.host.yields()
+    }
+
+    /// Chance.
+    pub fn random(&mut self) -> u64 {
+        self.host.random()
+    }
+
+    /// See [`Host::drain`].
+    ///
+    /// # Errors
+    /// Whoever asked is gone.
+    pub async fn drain(&mut self) -> Outcome {
+        if self.host.replies().len() < FLUSH_BYTES {
+            return Ok(());
+        }
+        self.host.drain().await
+    }
+
+    /// See [`Host::let_go`].
+    pub fn let_go(&mut self) {
+        self.host.let_go();
+    }
+
+    /// The row of `key`.
+    ///
+    /// # Errors
+    /// The rows cannot be read; `key` is longer than any that exists.
+    #[inline]
+    pub async fn get(&mut self, key: &[u8]) -> Outcome<Option<Row>> {
+        self.get_in(self.call.database, key).await
+    }
+
+    /// The row of `key`, whose value the command keeps while it reads others: a long one is booked on its tenant, also while rows are locked (S11).
+    ///
+    /// # Errors
+    /// As [`Context::get`], and too many long values are in hand.
+    pub async fn get_to_keep(&mut self, key: &[u8]) -> Outcome<Option<Row>> {
+        self.get_with(self.call.database, key, true).await
+    }
+
+    /// The row of `key` in another database of the same tenant.
+    ///
+    /// # Errors
+    /// As [`Context::get`].
+    pub async fn get_in(&mut self, database: u8, key: &[u8]) -> Outcome<Option<Row>> {
+        // A command that holds rows does not wait for clients who do not read what they asked for.
+        self.get_with(database, key, !self.is_locked).await
+    }
+
+    #[inline]
+    async fn get_with(&mut self, database: u8, key: &[u8], books: bool) -> Outcome<Option<Row>> {
+        if self.is_locked && key.len() > KEY_BYTES_MAX {
+            return Err(KEY_TOO_LONG);
+        }
+        let row = match self.own_write(database, key) {
+            Some(own) => own,
+            None => self.read(database, key, books).await?,
+        };
+        let len = row.as_ref().map_or(0, |row| row.value.len());
+        self.call.longest = self.call.longest.max(len);
+        if let Some(bill) = &mut self.call.bill {
+            bill.read(row.as_ref().map(|row| row.value.len()), self.is_locked);
+        }
+        if !self.is_locked {
+            match &row {
+                Some(_) => self.call.hits += 1,
+                None => self.call.misses += 1,
+            }
+        }
+        Ok(row)
+    }
+
+    async fn read(&mut self, database: u8, key: &[u8], books: bool) -> Outcome<Option<Row>> {
+        let mut row = self.read_once(database, key).await?;
+        while let Some(len) = row.as_ref().map(|row| row.value.len())
+            && len >= LONG_VALUE_BYTES
+            && books
+            && !self.host.try_hold(len)
+        {
+            drop(row);
+            self.host.hold(len).await?;
+            row = self.read_once(database, key).await?;
+            if row.as_ref().is_none_or(|row| row.value.len() <= len) {
+                break;
+            }
+            // It has grown meanwhile.
+            self.host.let_go();
+        }
+        Ok(row)
+    }
+
+    /// A read does not keep values in the answer in front of it while it waits: those who are waited for may wait for that memory.
+    #[inline]
+    async fn read_once(&mut self, database: u8, key: &[u8]) -> Outcome<Option<Row>> {
+        Ok(match self.rows.get(database, key, self.call.now_ms) {
+            Read::Ready(row) => row?,
+            Read::Pending(read) => letting_go(read, || self.host.replies().own_values()).await?,
+        })
+    }
+
+    /// What the batch says about `key`, if it says anything.
+    #[inline]
+    fn own_write(&self, database: u8, key: &[u8]) -> Option<Option<Row>> {
+        if self.batch.is_empty() { None } else { own_write(&self.batch, database, key, self.call.now_ms) }
+    }
+
+    /// Up to `limit` keys from the place `from` on. They are read as they are stored: what the command has written itself is not among them.
+    ///
+    /// # Errors
+    /// The rows cannot be read.
+    pub async fn page(&mut self, from: &[u8], limit: usize) -> Outcome<Page> {
+        let page = self.rows.page(self.call.database, from, limit);
+        let page = letting_go(page, || self.host.replies().own_values()).await?;
+        if let Some(bill) = &mut self.call.bill {
+            bill.scanned(&page);
+        }
+        Ok(page)
+    }
+
+    /// Between two pages: see [`Host::pay_page`].
+    ///
+    /// # Errors
+    /// The server is ending.
+    pub async fn end_page(&mut self) -> Outcome {
+        self.host.pay_page(&mut self.call.bill).await
+    }
+
+    /// Where a page finds `key`, or what is behind it.
+    pub fn place(&self, key: &[u8]) -> Vec<u8> {
+        self.rows.place(key)
+    }
+
+    /// Where the `SCAN` with the number `cursor` goes on.
+    ///
+    /// # Errors
+    /// The number is unknown, or too old.
+    pub fn cursor(&self, cursor: u64) -> Outcome<Vec<u8>> {
+        self.host.cursor(self.call.database, cursor)
+    }
+
+    /// A number for a `SCAN` that goes on at `place`.
+    ///
+    /// # Errors
+    /// Nobody remembers it.
+    pub fn new_cursor(&mut self, place: Vec<u8>) -> Outcome<u64> {
+        self.host.new_cursor(self.call.database, place)
+    }
+
+    /// `key` has this value from now on, until `expire_at_ms` (milliseconds since 1970; `None` = for ever).
+    ///
+    /// # Errors
+    /// The key is too long.
+    #[inline]
+    pub fn put(&mut self, key: &[u8], value: &[u8], expire_at_ms: Option<u64>) -> Outcome {
+        self.put_in(self.call.database, key, value, expire_at_ms)
+    }
+
+    /// The same in another database of the same tenant.
+    ///
+    /// # Errors
+    /// The key is too long.
+    #[inline]
+    pub fn put_in(&mut self, database: u8, key: &[u8], value: &[u8], expire_at_ms: Option<u64>) -> Outcome {
+        if key.len() > KEY_BYTES_MAX {
+            return Err(KEY_TOO_LONG);
+        }
+        self.call.longest = self.call.longest.max(value.len());
+        self.batch.push_row(database, Change::Put { key, value, expire_at_ms });
+        Ok(())
+    }
+
+    /// `key` does not exist from now on.
+    ///
+    /// # Errors
+    /// The key is too long.
+    pub fn delete(&mut self, key: &[u8]) -> Outcome {
+        if key.len() > KEY_BYTES_MAX {
+            return Err(KEY_TOO_LONG);
+        }
+        self.batch.push_row(self.call.database, Change::Delete { key });
+        Ok(())
+    }
+
+    /// Ends the command: what it has written, with what was in the batch before. A command that has failed has written nothing.
+    pub(crate) fn finish(mut self, outcome: Outcome) -> Finished {
+        if outcome.is_err() {
+            self.batch.rewind(self.begin);
+        } else if let Some(bill) = &mut self.call.bill {
+            bill.wrote(self.batch.since(self.begin));
+        }
+        Finished { outcome, batch: self.batch }
+    }
+}
+
+/// What a command has come to.
+pub struct Finished {
+    /// Whether it has answered.
+    pub outcome: Outcome,
+    /// What it wants written, and what was to be written before it.
+    pub batch: Batch,
+}
+
+/// The last change of `key` in `batch`.
+fn own_write(batch: &Batch, database: u8, key: &[u8], now_ms: u64) -> Option<Option<Row>> {
+    let stored = StoredKey::new(database, key);
+    let change = batch.as_ref().iter().filter(|change| change.key() == &stored[..]).last()?;
+    Some(match change {
+        Change::Put { value, expire_at_ms, .. } => Some(Row { value: Value::from(value.to_vec()), expire_at_ms })
+            .filter(|_| expire_at_ms.is_none_or(|at| at > now_ms)),
+        Change::Delete { .. } => None,
+    })
+}

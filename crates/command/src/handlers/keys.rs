@@ -1,0 +1,43 @@
+//! Keys as such: `DEL`, `EXISTS`, `TYPE`.
+
+use super::end_turn;
+use crate::args::Args;
+use crate::context::Context;
+use crate::error::Outcome;
+
+/// `DEL` and `UNLINK`: the same here, because freeing memory is never on the path of a command.
+pub async fn del(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    // Sorted: a key that comes again is gone by then.
+    let mut keys: Vec<&[u8]> = args.iter_from(1).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    let mut living = Vec::with_capacity(keys.len());
+    for key in keys {
+        if cx.get(key).await?.is_some() {
+            living.push(key);
+        }
+    }
+    for key in &living {
+        cx.delete(key)?;
+    }
+    cx.replies().integer(living.len() as i64);
+    Ok(())
+}
+
+/// A key named twice counts twice.
+pub async fn exists(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    let mut found = 0;
+    for (index, key) in args.iter_from(1).enumerate() {
+        end_turn(cx.yields(), index).await;
+        found += i64::from(cx.get(key).await?.is_some());
+        cx.let_go();
+    }
+    cx.replies().integer(found);
+    Ok(())
+}
+
+pub async fn type_of(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    let exists = cx.get(args.at(1)).await?.is_some();
+    cx.replies().simple(if exists { "string" } else { "none" });
+    Ok(())
+}

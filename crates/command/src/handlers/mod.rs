@@ -1,0 +1,54 @@
+//! What the commands on rows do, one file per family.
+
+pub mod bitfield;
+pub mod bitmap;
+pub mod dump;
+pub mod expiry;
+pub mod keys;
+pub mod lcs;
+pub mod moves;
+pub mod numbers;
+pub mod object;
+pub mod ranges;
+pub mod scan;
+pub mod sort;
+pub mod strings;
+
+use weir_io::Yield;
+pub use weir_model::DATABASES;
+
+use crate::error::{DB_INDEX, Error, NOT_AN_INTEGER, Outcome};
+use crate::number::parse_i64;
+
+/// Keys that a command looks at or changes between two turns (S14).
+pub const TURN_KEYS: usize = 1000;
+
+/// Keys, or fields of a value, that a command can look at and change as one: they are one turn, however long it is.
+const ONE_TURN_KEYS_MAX: usize = 10_000;
+
+/// To be called before the key number `index` is looked at: after [`TURN_KEYS`] of them others are served.
+async fn end_turn(yields: Yield, index: usize) {
+    if index % TURN_KEYS == TURN_KEYS - 1 {
+        yields.now().await;
+    }
+}
+
+/// A whole number among the words.
+///
+/// # Errors
+/// It is none.
+pub fn integer(word: &[u8]) -> Outcome<i64> {
+    parse_i64(word).ok_or(NOT_AN_INTEGER)
+}
+
+/// A database's number.
+///
+/// # Errors
+/// There is no such database.
+pub fn database(word: &[u8]) -> Outcome<u8> {
+    let number = integer(word)?;
+    if i32::try_from(number).is_err() {
+        return Err(Error::new("ERR value is out of range, value must between -2147483648 and 2147483647"));
+    }
+    u8::try_from(number).ok().filter(|&number| number < DATABASES).ok_or(DB_INDEX)
+}

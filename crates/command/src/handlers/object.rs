@@ -1,0 +1,66 @@
+//! `OBJECT`: how Redis would keep a value. Nothing here is kept that way, so the answers follow from the value alone.
+
+use crate::args::Args;
+use crate::context::Context;
+use crate::error::{Error, Outcome};
+use crate::keyword::lower;
+use crate::number::parse_i64;
+
+/// Redis keeps a value up to this length in one piece with its header.
+const EMBEDDED_BYTES_MAX: usize = 44;
+/// Redis keeps the whole numbers below this once for all keys.
+const SHARED_NUMBERS: i64 = 10_000;
+
+const HELP: [&str; 5] = [
+    "ENCODING <key>: int, embstr or raw, as Redis would keep a value that is set as a whole.",
+    "FREQ <key>: not tracked.",
+    "IDLETIME <key>: 0, it is not tracked.",
+    "REFCOUNT <key>: 1, or the highest number for what Redis shares.",
+    "HELP: this text.",
+];
+
+fn encoding(value: &[u8]) -> &'static str {
+    match value.len() {
+        _ if parse_i64(value).is_some() => "int",
+        ..=EMBEDDED_BYTES_MAX => "embstr",
+        _ => "raw",
+    }
+}
+
+pub async fn object(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    let subcommand = lower(args.at(1));
+    let name = match subcommand.as_slice() {
+        b"help" if args.len() == 2 => {
+            cx.replies().help("OBJECT", &HELP);
+            return Ok(());
+        }
+        b"encoding" => "encoding",
+        b"freq" => "freq",
+        b"idletime" => "idletime",
+        b"refcount" => "refcount",
+        b"help" => return Err(Error::arity("object|help")),
+        _ => return Err(Error::unknown_subcommand("object", args.at(1))),
+    };
+    if args.len() != 3 {
+        return Err(Error::arity(&format!("object|{name}")));
+    }
+    let Some(row) = cx.get(args.at(2)).await? else {
+        cx.replies().null();
+        return Ok(());
+    };
+    match name {
+        "encoding" => cx.replies().bulk(encoding(&row.value).as_bytes()),
+        "idletime" => cx.replies().integer(0),
+        "refcount" => {
+            let is_shared = parse_i64(&row.value).is_some_and(|number| (0..SHARED_NUMBERS).contains(&number));
+            cx.replies().integer(if is_shared { i64::from(i32::MAX) } else { 1 });
+        }
+        _ => {
+            return Err(Error::new(
+                "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when \
+                 switching between policies at runtime LRU and LFU data will take some time to adjust.",
+            ));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,37 @@
+//! Commands as data: what a request means, whoever brought it.
+//!
+//! [`table`] has all facts of every command. Those that work on rows have their handlers here, one file a family in `handlers`: a handler sees a
+//! [`Context`] and the words of its request ([`Args`]), so that the same code runs for a connection, as one of several in a transaction, from
+//! bytes that another process sent, and in virtual time. [`run`] is the way in; whoever owns the rows calls it.
+
+mod args;
+pub mod bill;
+mod context;
+pub mod error;
+mod extended;
+pub mod glob;
+mod handlers;
+mod headless;
+mod host;
+mod in_hand;
+mod keyword;
+pub mod number;
+#[cfg(test)]
+mod polled;
+mod rdb;
+pub mod reply;
+mod request;
+mod rows;
+pub mod table;
+
+pub use args::{Args, Span};
+pub use context::{Call, Context, Finished, LONG_VALUE_BYTES};
+pub use handlers::scan::PAGE_KEYS;
+pub use handlers::{DATABASES, TURN_KEYS, database, integer};
+pub use headless::Headless;
+pub use host::Host;
+pub use in_hand::letting_go;
+pub use keyword::{Keyword, lower, upper};
+pub use request::Request;
+pub use rows::{NoRows, Page, Read, Rows, Waiting};
+pub use table::{Command, Split, run};

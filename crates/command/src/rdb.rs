@@ -1,0 +1,311 @@
+//! Values in the format of Redis' dump files (version 10), for `DUMP` and `RESTORE`: a type byte, the value, and a footer of
+//! the version (16 bits) and a CRC-64 of all before it, both little-endian.
+//!
+//! Only strings exist here. They are written as whole numbers where they are short ones, else as they are; compressed
+//! ones (LZF) are read, too.
+
+use weir_io::Yield;
+
+use crate::number::parse_i64;
+
+/// What we write; older versions are read.
+const VERSION: u16 = 10;
+const STRING: u8 = 0;
+const FOOTER_BYTES: usize = 10;
+
+/// First byte of a value that is not simply so many bytes: the lower six bits say what it is.
+const ENCODED: u8 = 0xc0;
+const INT8: u8 = 0;
+const INT16: u8 = 1;
+const INT32: u8 = 2;
+const LZF: u8 = 3;
+
+/// Redis writes no longer text as a number.
+const NUMBER_BYTES_MAX: usize = 11;
+/// LZF makes at most 264 bytes of 3: who announces more is lying, and gets no memory for it.
+const LZF_GROWTH_MAX: usize = 88;
+
+/// Bytes summed between two turns: well below a millisecond.
+const TURN_BYTES: usize = 256 << 10;
+
+/// Why a payload is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Not ours, or damaged.
+    VersionOrChecksum,
+    /// The footer is right, but what is in front of it is not a string.
+    Format,
+    /// The value would be longer than it may be.
+    TooLong,
+}
+
+/// CRC-64 of Jones, bits reflected, eight tables to take eight bytes at a time.
+static TABLES: [[u64; 256]; 8] = {
+    let mut tables = [[0; 256]; 8];
+    let mut byte = 0;
+    while byte < 256 {
+        let mut crc = byte as u64;
+        let mut bit = 0;
+        while bit < 8 {
+            crc = if crc & 1 == 1 { crc >> 1 ^ 0x95ac_9329_ac4b_c9b5 } else { crc >> 1 };
+            bit += 1;
+        }
+        tables[0][byte] = crc;
+        byte += 1;
+    }
+    let mut table = 1;
+    while table < 8 {
+        byte = 0;
+        while byte < 256 {
+            let crc = tables[table - 1][byte];
+            tables[table][byte] = tables[0][(crc & 0xff) as usize] ^ crc >> 8;
+            byte += 1;
+        }
+        table += 1;
+    }
+    tables
+};
+
+fn crc64(mut crc: u64, bytes: &[u8]) -> u64 {
+    let (words, rest) = bytes.as_chunks::<8>();
+    for word in words {
+        let mixed = (crc ^ u64::from_le_bytes(*word)).to_le_bytes();
+        crc = mixed.iter().zip(TABLES.iter().rev()).fold(0, |crc, (&byte, table)| crc ^ table[usize::from(byte)]);
+    }
+    rest.iter().fold(crc, |crc, &byte| TABLES[0][usize::from(crc as u8 ^ byte)] ^ crc >> 8)
+}
+
+async fn crc64_in_turns(bytes: &[u8], yields: Yield) -> u64 {
+    let mut crc = 0;
+    for piece in bytes.chunks(TURN_BYTES) {
+        if crc != 0 {
+            yields.now().await;
+        }
+        crc = crc64(crc, piece);
+    }
+    crc
+}
+
+fn push_len(out: &mut Vec<u8>, len: usize) {
+    match len {
+        0..0x40 => out.push(len as u8),
+        0x40..0x4000 => out.extend_from_slice(&(0x4000 | len as u16).to_be_bytes()),
+        // A value is below 2^32 bytes.
+        _ => {
+            out.push(0x80);
+            out.extend_from_slice(&(len as u32).to_be_bytes());
+        }
+    }
+}
+
+/// The payload for `value`.
+pub async fn encode(value: &[u8], yields: Yield) -> Vec<u8> {
+    let mut out = Vec::with_capacity(value.len() + 6 + FOOTER_BYTES);
+    out.push(STRING);
+    let number = if value.len() <= NUMBER_BYTES_MAX { parse_i64(value) } else { None };
+    match number.map(i32::try_from) {
+        Some(Ok(number)) => match (i8::try_from(number), i16::try_from(number)) {
+            (Ok(number), _) => out.extend_from_slice(&[ENCODED | INT8, number as u8]),
+            (_, Ok(number)) => {
+                out.push(ENCODED | INT16);
+                out.extend_from_slice(&number.to_le_bytes());
+            }
+            _ => {
+                out.push(ENCODED | INT32);
+                out.extend_from_slice(&number.to_le_bytes());
+            }
+        },
+        _ => {
+            push_len(&mut out, value.len());
+            out.extend_from_slice(value);
+        }
+    }
+    out.extend_from_slice(&VERSION.to_le_bytes());
+    let crc = crc64_in_turns(&out, yields).await;
+    out.extend_from_slice(&crc.to_le_bytes());
+    out
+}
+
+/// The value in `payload`, of at most `bytes_max` bytes.
+pub async fn decode(payload: &[u8], bytes_max: usize, yields: Yield) -> Result<Vec<u8>, Refusal> {
+    let (summed, crc) = payload.split_last_chunk::<8>().ok_or(Refusal::VersionOrChecksum)?;
+    let (body, version) = summed.split_last_chunk::<2>().ok_or(Refusal::VersionOrChecksum)?;
+    if u16::from_le_bytes(*version) > VERSION || crc64_in_turns(summed, yields).await != u64::from_le_bytes(*crc) {
+        return Err(Refusal::VersionOrChecksum);
+    }
+    match body.split_first() {
+        Some((&STRING, rest)) => match take_string(rest).ok_or(Refusal::Format)? {
+            Text::Plain(value) if value.len() <= bytes_max => Ok(value.to_vec()),
+            Text::Number(number) => Ok(number.to_string().into_bytes()),
+            Text::Compressed(bytes, len) if len <= bytes_max => {
+                decompress(bytes, len, yields).await.ok_or(Refusal::Format)
+            }
+            Text::Plain(_) | Text::Compressed(..) => Err(Refusal::TooLong),
+        },
+        _ => Err(Refusal::Format),
+    }
+}
+
+fn take<'a>(rest: &mut &'a [u8], len: usize) -> Option<&'a [u8]> {
+    let (taken, after) = rest.split_at_checked(len)?;
+    *rest = after;
+    Some(taken)
+}
+
+/// A length, or the kind of an encoded value.
+enum Length {
+    Bytes(usize),
+    Encoded(u8),
+}
+
+fn take_length(rest: &mut &[u8]) -> Option<Length> {
+    let first = take(rest, 1)?[0];
+    let bytes = match (first >> 6, first) {
+        (0, _) => u64::from(first),
+        (1, _) => u64::from(first & 0x3f) << 8 | u64::from(take(rest, 1)?[0]),
+        (2, 0x80) => u64::from(u32::from_be_bytes(take(rest, 4)?.try_into().ok()?)),
+        (2, 0x81) => u64::from_be_bytes(take(rest, 8)?.try_into().ok()?),
+        (2, _) => return None,
+        _ => return Some(Length::Encoded(first & 0x3f)),
+    };
+    usize::try_from(bytes).ok().map(Length::Bytes)
+}
+
+fn take_bytes_len(rest: &mut &[u8]) -> Option<usize> {
+    match take_length(rest)? {
+        Length::Bytes(len) => Some(len),
+        Length::Encoded(_) => None,
+    }
+}
+
+/// A string as it is written.
+enum Text<'a> {
+    Plain(&'a [u8]),
+    Number(i32),
+    /// With the length that it announces.
+    Compressed(&'a [u8], usize),
+}
+
+fn take_string(mut bytes: &[u8]) -> Option<Text<'_>> {
+    let rest = &mut bytes;
+    let number = match take_length(rest)? {
+        Length::Bytes(len) => return Some(Text::Plain(take(rest, len)?)),
+        Length::Encoded(INT8) => i32::from(take(rest, 1)?[0] as i8),
+        Length::Encoded(INT16) => i32::from(i16::from_le_bytes(take(rest, 2)?.try_into().ok()?)),
+        Length::Encoded(INT32) => i32::from_le_bytes(take(rest, 4)?.try_into().ok()?),
+        Length::Encoded(LZF) => {
+            let (compressed, len) = (take_bytes_len(rest)?, take_bytes_len(rest)?);
+            return Some(Text::Compressed(take(rest, compressed)?, len));
+        }
+        Length::Encoded(_) => return None,
+    };
+    Some(Text::Number(number))
+}
+
+/// LZF: a byte below 32 announces one literal more than it says, others a copy from what is there already.
+async fn decompress(mut rest: &[u8], len: usize, yields: Yield) -> Option<Vec<u8>> {
+    if len > rest.len().saturating_mul(LZF_GROWTH_MAX) {
+        return None;
+    }
+    let mut out = Vec::with_capacity(len);
+    let mut turn_ends = TURN_BYTES;
+    while let Some((&control, after)) = rest.split_first() {
+        rest = after;
+        if control < 32 {
+            out.extend_from_slice(take(&mut rest, usize::from(control) + 1)?);
+        } else {
+            let mut copied = usize::from(control >> 5);
+            if copied == 7 {
+                copied += usize::from(take(&mut rest, 1)?[0]);
+            }
+            let back = (usize::from(control & 31) << 8 | usize::from(take(&mut rest, 1)?[0])) + 1;
+            let from = out.len().checked_sub(back)?;
+            // The copy may read what it has written: byte by byte.
+            (from..from + copied + 2).for_each(|at| out.push(out[at]));
+        }
+        if out.len() > len {
+            return None;
+        }
+        if out.len() >= turn_ends {
+            turn_ends = out.len() + TURN_BYTES;
+            yields.now().await;
+        }
+    }
+    (out.len() == len).then_some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn now<T>(future: impl Future<Output = T>) -> T {
+        let mut future = std::pin::pin!(future);
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        loop {
+            if let std::task::Poll::Ready(value) = future.as_mut().poll(&mut cx) {
+                return value;
+            }
+        }
+    }
+
+    #[test]
+    fn the_checksum_is_that_of_redis() {
+        assert_eq!(crc64(0, b"123456789"), 0xe9c6_d914_c4b8_d9ca);
+    }
+
+    /// From a Redis 7.0.15.
+    #[test]
+    fn payloads_of_redis_are_read_and_numbers_are_written_like_it() {
+        for (value, payload) in PAYLOADS {
+            let value = value.as_bytes();
+            assert_eq!(now(decode(payload, 1000, Yield::PLAIN)).as_deref(), Ok(value));
+            let limited = now(decode(payload, value.len() / 2, Yield::PLAIN));
+            assert!(value.len() < 12 || limited == Err(Refusal::TooLong), "{limited:?}");
+            if value.len() <= 20 {
+                assert_eq!(now(encode(value, Yield::PLAIN)), *payload);
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_encoded_is_decoded(value: Vec<u8>, len in 0_usize..40_000) {
+            let value = value.repeat(len / (value.len() + 1));
+            let payload = now(encode(&value, Yield::PLAIN));
+            prop_assert_eq!(now(decode(&payload, 1 << 20, Yield::PLAIN)), Ok(value));
+            let mut damaged = payload;
+            damaged[len % 11] ^= 1;
+            prop_assert!(now(decode(&damaged, 1 << 20, Yield::PLAIN)).is_err());
+        }
+
+        #[test]
+        fn any_bytes_are_decoded_or_refused(body: Vec<u8>) {
+            let mut summed = [&[STRING][..], &body, &VERSION.to_le_bytes()].concat();
+            let crc = crc64(0, &summed);
+            summed.extend_from_slice(&crc.to_le_bytes());
+            let _ = now(decode(&summed, 1 << 20, Yield::PLAIN));
+            let _ = now(decode(&body, 1 << 20, Yield::PLAIN));
+        }
+    }
+
+    /// Values and their payloads.
+    const PAYLOADS: &[(&str, &[u8])] = &[
+        ("", b"\x00\x00\x0a\x00\x5d\x9b\x5c\x40\x0f\x7f\xa2\xda"),
+        ("1", b"\x00\xc0\x01\x0a\x00\x26\x78\xe7\xb6\xd1\x01\x11\xfc"),
+        ("-128", b"\x00\xc0\x80\x0a\x00\x99\x66\x32\x6d\x2f\x0c\x5b\xd9"),
+        ("300", b"\x00\xc1\x2c\x01\x0a\x00\x95\x42\x61\xf2\x65\x82\x5c\x10"),
+        ("-70000", b"\x00\xc2\x90\xee\xfe\xff\x0a\x00\x28\x75\xde\x7b\x13\xeb\x28\x00"),
+        ("2147483648", b"\x00\x0a\x32\x31\x34\x37\x34\x38\x33\x36\x34\x38\x0a\x00\xe7\xb1\x29\xa3\x4c\x1d\x76\xee"),
+        ("007", b"\x00\x03\x30\x30\x37\x0a\x00\x72\x58\xe2\x7b\x4c\x69\xba\xd9"),
+        ("text", b"\x00\x04\x74\x65\x78\x74\x0a\x00\x7c\xf3\x26\x6d\xca\xb5\xa5\x31"),
+        (
+            "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+            b"\x00\xc3\x09\x40\x50\x01\x61\x61\xe0\x43\x00\x01\x61\x61\x0a\x00\x28\xee\xac\x72\x91\xdb\xc2\x2b",
+        ),
+        (
+            "abcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabc",
+            b"\x00\xc3\x0b\x40\x48\x03\x61\x62\x63\x61\xe0\x39\x02\x01\x62\x63\x0a\x00\xb2\x73\x6f\xeb\x5d\x5a\x4d\xac",
+        ),
+    ];
+}

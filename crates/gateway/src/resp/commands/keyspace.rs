@@ -1,0 +1,82 @@
+//! All keys of a database, or of a tenant: `FLUSHDB`, `FLUSHALL`, and how many there are for `INFO`.
+
+use tokio::task::yield_now;
+use weir_command::error::{Outcome, SYNTAX};
+use weir_command::{Args, DATABASES, PAGE_KEYS};
+use weir_model::{Batch, Change};
+
+use crate::auth::account::KeyCount;
+use crate::resp::session::Session;
+use crate::store::Store;
+
+/// `INFO` counts about so many keys.
+const COUNTED_KEYS_MAX: usize = 10_000;
+/// Bytes of keys and values passed after which `INFO` counts no further.
+const COUNTED_BYTES_MAX: u64 = 1 << 20;
+/// What passes more bytes than this was not cheap to count, and is not counted again for so long.
+const COUNT_CHEAP_BYTES: u64 = 64 << 10;
+const COUNT_KEPT_NANOS: u64 = 10_000_000_000;
+
+/// How many keys `INFO` says there are. It is asked every few seconds and at each connect, so it counts a bounded piece, wakes nobody
+/// up, never waits for units, and what was not cheap to count is not counted again for a while: then it says what it said last.
+pub(super) async fn count_for_info<S: Store>(session: &mut Session<S>) -> Outcome<usize> {
+    let (database, now) = (session.database(), session.outbox.server.clock.now());
+    let remembered = session.account()?.key_counts.get(database);
+    let is_fresh = remembered.is_some_and(|count| count.is_costly && now < count.at + COUNT_KEPT_NANOS);
+    if is_fresh || !session.store()?.is_awake() || !session.try_pay_page() {
+        return Ok(remembered.map_or(0, |count| count.keys));
+    }
+    let (mut keys, mut bytes, mut next) = (0, 0, Some(Vec::new()));
+    while let Some(from) = next.take_if(|_| keys < COUNTED_KEYS_MAX && bytes < COUNTED_BYTES_MAX) {
+        let page = session.page(&from, PAGE_KEYS).await?;
+        keys += page.keys.len();
+        bytes += page.passed_bytes;
+        next = page.next;
+        yield_now().await;
+    }
+    let count = KeyCount { keys, at: now, is_costly: keys > PAGE_KEYS || bytes > COUNT_CHEAP_BYTES };
+    session.account()?.key_counts.set(database, count);
+    Ok(keys)
+}
+
+/// `FLUSHALL` empties the tenant in one step, where its store can. `FLUSHDB` goes a page at a time: what is there when its page comes
+/// up is deleted, and a write that comes in meanwhile may be deleted or not, as if it had come before or after. What the same
+/// connection asked for before is done before, and what it asks for after is done after.
+pub(super) async fn flush<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
+    let known = args.iter_from(1).all(|word| word.eq_ignore_ascii_case(b"ASYNC") || word.eq_ignore_ascii_case(b"SYNC"));
+    if args.len() > 2 || !known {
+        return Err(SYNTAX);
+    }
+    session.account()?.key_counts.forget();
+    if !args.at(0).eq_ignore_ascii_case(b"FLUSHALL") {
+        flush_database(session).await?;
+    } else if !session.clear().await? {
+        let chosen = session.database();
+        for number in 0..DATABASES {
+            session.select(number)?;
+            let flushed = flush_database(session).await;
+            session.select(chosen)?;
+            flushed?;
+        }
+    }
+    session.outbox.replies.ok();
+    Ok(())
+}
+
+async fn flush_database<S: Store>(session: &mut Session<S>) -> Outcome {
+    let (database, mut batch) = (session.database(), Batch::new());
+    let mut next = Some(Vec::new());
+    while let Some(from) = next {
+        let page = session.page(&from, PAGE_KEYS).await?;
+        if !page.keys.is_empty() {
+            batch.clear();
+            page.keys.iter().for_each(|key| batch.push_row(database, Change::Delete { key }));
+            session.write(&batch).await?;
+        }
+        next = page.next;
+        if next.is_some() {
+            session.end_page().await?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,115 @@
+//! Commands on rows: executed by the store that has them; plain writes are gathered on the way.
+
+use weir_command::error::{Error, NO_AUTH, Outcome};
+use weir_command::{Args, Call, Command, Context, NoRows, Split, TURN_KEYS, letting_go, run};
+
+use super::Connection;
+use super::moving::LONG_BYTES;
+use crate::resp::part::{Part, parts};
+use crate::store::Store;
+
+/// A gathered batch goes to the store when it reaches this many bytes.
+const BATCH_BYTES: usize = 256 << 10;
+
+impl<S: Store> Connection<S> {
+    /// Runs `command`. Its reply waits for the commit.
+    pub(super) async fn execute_on_rows(&mut self, command: &'static Command, args: Args<'_>) -> Outcome {
+        let mut call = self.session.call();
+        let is_long = args.len() > 1 + TURN_KEYS * command.keys.2 as usize;
+        let outcome = match command.split().filter(|_| is_long) {
+            Some(split) => self.execute_in_parts(command, args, split, &mut call).await,
+            None if command.is_plain(args) => self.gather(command, args, &mut call).await,
+            None if command.writes() => self.execute_locked(command, args, &mut call).await,
+            None => {
+                self.submit().await;
+                let (store, outbox) = self.session.parts()?;
+                let context = Context::reading(store.rows(), outbox, &mut call);
+                run(command, context, args).await.outcome
+            }
+        };
+        self.session.called(&call);
+        self.lately.is_long |= call.longest >= LONG_BYTES;
+        outcome
+    }
+
+    /// Runs a command that reads and writes.
+    async fn execute_locked(&mut self, command: &'static Command, args: Args<'_>, call: &mut Call) -> Outcome {
+        self.submit().await;
+        let (store, outbox) = self.session.parts()?;
+        // It may wait for the very memory that values in front of it keep, and meanwhile nobody else has the replies.
+        outbox.replies.own_values();
+        let (outcome, commit) = store.execute(command, args, outbox, call).await?;
+        if let Some(commit) = commit {
+            outbox.depend_on(commit);
+        }
+        outcome
+    }
+
+    /// Runs a command of many keys as several of some keys each, so that nobody's rows are held for long. Others are served between them.
+    async fn execute_in_parts(
+        &mut self,
+        command: &'static Command,
+        args: Args<'_>,
+        split: Split,
+        call: &mut Call,
+    ) -> Outcome {
+        self.submit().await;
+        let (store, outbox) = self.session.parts()?;
+        outbox.replies.own_values();
+        let mut sum = 0;
+        for spans in parts(command, args) {
+            let mut part = Part::new(outbox);
+            let (outcome, commit) = store.execute(command, args.with_spans(&spans), &mut part, call).await?;
+            let answer = part.into_answer();
+            if let Some(commit) = commit {
+                outbox.depend_on(commit);
+            }
+            outcome?;
+            if split == Split::Sum {
+                sum += answer.as_integer().ok_or(Error::new("ERR internal error: a part gave no number"))?;
+            }
+            tokio::task::yield_now().await;
+        }
+        match split {
+            Split::Sum => outbox.replies.integer(sum),
+            Split::Ok => outbox.replies.ok(),
+        }
+        Ok(())
+    }
+
+    /// Runs a command that writes whatever was there before: together with its neighbours in the pipeline.
+    async fn gather(&mut self, command: &'static Command, args: Args<'_>, call: &mut Call) -> Outcome {
+        let from = self.session.outbox.answer_from();
+        if self.gathered.batch.as_bytes().len() >= BATCH_BYTES || self.gathered.to != from {
+            self.submit().await;
+        }
+        if self.gathered.batch.is_empty() {
+            self.gathered.from = from;
+        }
+        let batch = std::mem::take(&mut self.gathered.batch);
+        let context = Context::locked(&NoRows, &mut self.session.outbox, call, batch);
+        let finished = run(command, context, args).await;
+        self.gathered.batch = finished.batch;
+        self.gathered.is_open = finished.outcome.is_ok();
+        finished.outcome
+    }
+
+    /// Hands the gathered writes to the store, so that what follows sees them.
+    pub(super) async fn submit(&mut self) {
+        if self.gathered.batch.is_empty() {
+            return;
+        }
+        let begun = self.server.clock.now();
+        let written = match self.session.parts() {
+            Ok((store, outbox)) => {
+                let write = store.write(&self.gathered.batch);
+                letting_go(write, || outbox.replies.own_values()).await.map_err(Error::from)
+            }
+            Err(_) => Err(NO_AUTH),
+        };
+        // Refused at once or not safe in the end: their replies say so when everything is written.
+        let outbox = &mut self.session.outbox;
+        outbox.gathered_depend_on(&mut self.gathered, written);
+        outbox.took(self.server.clock.now() - begun, "set");
+    }
+}

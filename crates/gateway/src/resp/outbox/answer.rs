@@ -1,0 +1,180 @@
+//! From the outcome of a command to its one reply.
+//!
+//! Every command is answered by exactly one reply, in the order of the commands, whatever fails. Three rules make it so:
+//!
+//! 1. [`Outbox::begin_answer`] marks where a command's reply begins, and [`Outbox::end_answer`] alone ends it. A handler that fails, or that has
+//!    written anything but one whole reply, is taken back to the mark and answered with an error, so it cannot leave a piece of a reply.
+//! 2. Nothing in front of the mark changes while the command runs. A write that fails, at once or at its commit, is only remembered
+//!    ([`Pending`]); [`Outbox::place_errors`] puts the errors in their places, right before everything is written.
+//! 3. A part of a long reply may have left when its command fails. It cannot be taken back: nothing more is written, and the connection is closed. The client
+//!    sees the end of the stream in the middle of that reply, and takes nothing for an answer that is none.
+
+use weir_command::error::{Error, Outcome};
+use weir_command::reply::Mark;
+use weir_model::Batch;
+
+use super::{Outbox, ReplyMode};
+use crate::store::Store;
+
+/// Most bytes of replies that a connection holds, beside one value (S11). No command comes near it that flushes as it goes; one that
+/// does not is refused.
+const OUTPUT_BYTES_MAX: usize = 32 << 20;
+
+/// The reply of the command under way.
+pub(super) struct Answer {
+    /// Where it begins.
+    pub(super) from: Mark,
+    /// A part of it is with the client already.
+    pub(super) has_left: bool,
+}
+
+/// Plain writes that wait to become one batch. Their replies lie together between the marks.
+pub(in crate::resp) struct Gathered {
+    pub(in crate::resp) batch: Batch,
+    pub(in crate::resp) from: Mark,
+    pub(in crate::resp) to: Mark,
+    /// How many of them are answered.
+    pub(in crate::resp) replies: usize,
+    /// The command under way is the last of them, and its reply has not ended.
+    pub(in crate::resp) is_open: bool,
+}
+
+/// A write whose replies depend on what becomes of it.
+pub(super) struct Pending<C> {
+    stage: Stage<C>,
+    from: Mark,
+    /// `None` while the command that wrote has not ended: it has one reply, however many writes.
+    to: Option<Mark>,
+    replies: usize,
+}
+
+enum Stage<C> {
+    UnderWay(C),
+    Safe,
+    Failed(Error),
+}
+
+impl<S: Store> Outbox<S> {
+    /// The next command is about to write its reply.
+    pub(in crate::resp) fn begin_answer(&mut self) {
+        self.answer = Answer { from: self.replies.begin(), has_left: false };
+    }
+
+    /// Whether the command under way is answered.
+    pub(in crate::resp) fn answers(&self) -> bool {
+        matches!(self.reply_mode, ReplyMode::On | ReplyMode::SkipNext)
+    }
+
+    /// What became of a command, from what its handler says and what it has written.
+    pub(in crate::resp) fn judge(&self, outcome: Outcome) -> Outcome {
+        outcome?;
+        if self.replies.len_beside_one_value() > OUTPUT_BYTES_MAX {
+            return Err(Error::new("ERR the reply is longer than 32 MB: ask for less at a time"));
+        }
+        // By now it is known whether it is answered: `CLIENT REPLY` is about its own reply, too.
+        if self.reply_mode == ReplyMode::On && !self.replies.is_whole() {
+            tracing::error!(client = self.client.id, "a command has written no whole reply");
+            return Err(Error::new("ERR internal error: the reply was not whole"));
+        }
+        Ok(())
+    }
+
+    /// Where the reply of the command under way begins.
+    pub(in crate::resp) fn answer_from(&self) -> Mark {
+        self.answer.from
+    }
+
+    /// Bytes of the reply of the command under way.
+    pub(in crate::resp) fn answer_len(&self) -> usize {
+        self.replies.len_since(self.answer.from)
+    }
+
+    /// Takes the reply of the command under way back.
+    pub(in crate::resp) fn take_back(&mut self) {
+        self.replies.rewind(self.answer.from);
+    }
+
+    /// Ends the reply of the command under way, which `gathered` may wait for. See the module.
+    pub(in crate::resp) fn end_answer(&mut self, outcome: &Outcome, gathered: &mut Gathered) {
+        let is_silent = self.reply_mode != ReplyMode::On;
+        if let Err(error) = outcome {
+            self.count(|stats| stats.errors.add(1));
+            self.replies.rewind(self.answer.from);
+            if self.answer.has_left {
+                self.closing = true;
+            } else if !is_silent {
+                self.replies.error(error.text());
+            }
+        }
+        if is_silent {
+            self.replies.rewind(self.answer.from);
+            if self.reply_mode == ReplyMode::SkipThis {
+                self.reply_mode = ReplyMode::On;
+            }
+        }
+        let to = self.replies.mark();
+        if std::mem::take(&mut gathered.is_open) {
+            gathered.to = to;
+            gathered.replies += usize::from(!is_silent);
+        }
+        for pending in self.commits.iter_mut().rev().take_while(|pending| pending.to.is_none()) {
+            pending.to = Some(to);
+            pending.replies = usize::from(!is_silent);
+        }
+    }
+
+    /// The reply of the command under way depends on `commit`.
+    pub(in crate::resp) fn depend_on(&mut self, commit: S::Commit) {
+        self.commits.push(Pending { stage: Stage::UnderWay(commit), from: self.answer.from, to: None, replies: 1 });
+    }
+
+    /// The replies of the gathered writes depend on what became of handing them over.
+    pub(in crate::resp) fn gathered_depend_on(&mut self, gathered: &mut Gathered, written: Outcome<S::Commit>) {
+        let stage = written.map_or_else(Stage::Failed, Stage::UnderWay);
+        let Gathered { from, to, replies, .. } = *gathered;
+        self.commits.push(Pending { stage, from, to: Some(to), replies });
+        gathered.batch.clear();
+        gathered.replies = 0;
+    }
+
+    /// Awaits every commit. Replies stay as they are.
+    pub(in crate::resp) async fn await_commits(&mut self) {
+        for pending in &mut self.commits {
+            if let Stage::UnderWay(commit) = &mut pending.stage {
+                pending.stage = match commit.await {
+                    Ok(()) => Stage::Safe,
+                    Err(error) => Stage::Failed(error.into()),
+                };
+            }
+        }
+    }
+
+    /// Why a write of the command under way is known to have failed.
+    pub(super) fn own_failure(&self) -> Outcome {
+        let mut own = self.commits.iter().rev().take_while(|pending| pending.to.is_none());
+        let failed = own.find_map(|pending| match &pending.stage {
+            Stage::Failed(error) => Some(error.clone()),
+            Stage::UnderWay(_) | Stage::Safe => None,
+        });
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Puts the errors of failed writes in the place of their replies. Marks are wrong afterwards: what follows is that everything is written.
+    pub(super) fn place_errors(&mut self) {
+        // From the last to the first, so that the marks in front stay right. A command with several writes has one reply: it is replaced once.
+        let (mut replaced, mut errors) = (None, 0);
+        for Pending { stage, from, to, replies } in self.commits.drain(..).rev() {
+            let to = to.unwrap_or_else(|| self.replies.mark());
+            if let Stage::Failed(error) = stage
+                && replaced != Some((from, to))
+            {
+                self.replies.replace_with_error(from, to, replies, error.text());
+                errors += replies as u64;
+                replaced = Some((from, to));
+            }
+        }
+        if errors > 0 {
+            self.count(|stats| stats.errors.add(errors));
+        }
+    }
+}

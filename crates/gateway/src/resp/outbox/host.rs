@@ -1,0 +1,102 @@
+//! A connection as the host of commands.
+
+use std::pin::pin;
+use std::sync::Arc;
+
+use weir_command::bill::Bill;
+use weir_command::error::{Error, OLD_CURSOR, Outcome, TOO_MANY_LONG};
+use weir_command::letting_go;
+use weir_command::reply::Replies;
+use weir_command::{Host, Waiting};
+use weir_io::{Yield, sleep_until};
+use weir_node::Unit;
+use weir_node::waits::{self, Cause};
+
+use super::Outbox;
+use crate::store::Store;
+
+/// A turn ends as tokio's tasks end theirs: the event loop then looks for what others have sent, which it does not do for one who only goes to the
+/// end of its queue.
+pub(in crate::resp) const YIELD: Yield = Yield::new(|task| {
+    // Not awaited: its first poll arranges the wake-up.
+    let _ = pin!(tokio::task::yield_now()).poll(task);
+});
+
+impl<S: Store> Host for Outbox<S> {
+    #[inline]
+    fn replies(&mut self) -> &mut Replies {
+        &mut self.replies
+    }
+
+    fn yields(&self) -> Yield {
+        YIELD
+    }
+
+    fn drain(&mut self) -> Waiting<'_, Outcome> {
+        Box::pin(self.flush_if_long())
+    }
+
+    fn try_hold(&mut self, bytes: usize) -> bool {
+        self.long_values.as_mut().is_none_or(|hold| hold.try_grow_to(hold.bytes().saturating_add(bytes as u64)))
+    }
+
+    fn hold(&mut self, bytes: usize) -> Waiting<'_, Outcome> {
+        Box::pin(async move {
+            if let Some(hold) = &mut self.long_values {
+                if !hold.is_empty() {
+                    return Err(TOO_MANY_LONG);
+                }
+                letting_go(hold.grow_to(bytes as u64), || self.replies.own_values()).await;
+            }
+            Ok(())
+        })
+    }
+
+    fn let_go(&mut self) {
+        Outbox::let_go(self);
+    }
+
+    fn pay_page<'a>(&'a mut self, bill: &'a mut Option<Bill>) -> Waiting<'a, Outcome> {
+        Box::pin(async move {
+            tokio::task::yield_now().await;
+            let Some(bill) = bill else { return Ok(()) };
+            let Some(quota) = self.quota.clone() else { return Ok(()) };
+            quota.settle(Unit::Read, 0, 0, bill.take_unpaid());
+            let clock = Arc::clone(&self.server.clock);
+            let before = clock.now();
+            while !quota.try_admit(Unit::Read, 1) {
+                // It may be long until what is in front of it is written.
+                self.replies.own_values();
+                if self.server.is_draining() {
+                    return Err(Error::new("ERR the server is ending"));
+                }
+                // A command that has begun is not refused any more, it waits.
+                match quota.admit(Unit::Read, 0, 1).await {
+                    Ok(()) => break,
+                    Err(refused) => sleep_until(&clock, clock.now() + refused.retry_in_ms.max(1) * 1_000_000).await,
+                }
+            }
+            // Its wait is not the command's own time.
+            let waited = clock.now() - before;
+            self.lap += waited;
+            waits::book(Cause::Quota, waited);
+            bill.paid(1);
+            Ok(())
+        })
+    }
+
+    fn cursor(&self, database: u8, cursor: u64) -> Outcome<Vec<u8>> {
+        let account = self.tenant.as_ref();
+        account.and_then(|account| account.cursors.resolve(database, cursor)).ok_or(OLD_CURSOR)
+    }
+
+    fn new_cursor(&mut self, database: u8, place: Vec<u8>) -> Outcome<u64> {
+        // A stranger goes through no keys.
+        let account = self.tenant.as_ref().ok_or(OLD_CURSOR)?;
+        Ok(account.cursors.issue(database, place))
+    }
+
+    fn random(&mut self) -> u64 {
+        self.server.random()
+    }
+}

@@ -1,0 +1,76 @@
+//! A command of many keys as several commands of the same name, each with some of the keys: the host of one of them.
+
+use weir_command::bill::Bill;
+use weir_command::error::Outcome;
+use weir_command::reply::Replies;
+use weir_command::{Args, Command, Host, Span, TURN_KEYS, Waiting};
+use weir_io::Yield;
+
+/// The words of each part of `command`, which has a key first, and keys to the end.
+pub(super) fn parts<'a>(command: &Command, args: Args<'a>) -> impl Iterator<Item = Vec<Span>> + use<'a> {
+    let (name, rest) = args.spans().split_at(1);
+    rest.chunks(TURN_KEYS * command.keys.2 as usize).map(move |keys| [name, keys].concat())
+}
+
+/// Has the answer of a part apart; the rest is `whole`'s business.
+pub(super) struct Part<'h> {
+    whole: &'h mut dyn Host,
+    answer: Replies,
+}
+
+impl<'h> Part<'h> {
+    /// A part of what `whole` has asked for.
+    pub(super) fn new(whole: &'h mut dyn Host) -> Self {
+        let mut answer = Replies::default();
+        answer.begin();
+        Self { whole, answer }
+    }
+
+    /// What it has answered.
+    pub(super) fn into_answer(self) -> Replies {
+        self.answer
+    }
+}
+
+impl Host for Part<'_> {
+    fn replies(&mut self) -> &mut Replies {
+        &mut self.answer
+    }
+
+    fn yields(&self) -> Yield {
+        self.whole.yields()
+    }
+
+    fn drain(&mut self) -> Waiting<'_, Outcome> {
+        // Its answer is short.
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn try_hold(&mut self, bytes: usize) -> bool {
+        self.whole.try_hold(bytes)
+    }
+
+    fn hold(&mut self, bytes: usize) -> Waiting<'_, Outcome> {
+        self.whole.hold(bytes)
+    }
+
+    fn let_go(&mut self) {
+        self.whole.let_go();
+    }
+
+    fn pay_page<'a>(&'a mut self, bill: &'a mut Option<Bill>) -> Waiting<'a, Outcome> {
+        self.whole.pay_page(bill)
+    }
+
+    fn cursor(&self, database: u8, cursor: u64) -> Outcome<Vec<u8>> {
+        self.whole.cursor(database, cursor)
+    }
+
+    fn new_cursor(&mut self, database: u8, place: Vec<u8>) -> Outcome<u64> {
+        self.whole.new_cursor(database, place)
+    }
+
+    fn random(&mut self) -> u64 {
+        self.whole.random()
+    }
+}

@@ -1,0 +1,302 @@
+//! A session: who speaks, what that lets them do, and the state that their commands change. It knows of no socket but its outbox.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use weir_command::bill::Bill;
+use weir_command::error::{Error, NO_AUTH, NO_SUCH_TENANT, Outcome, WRONG_PASS};
+use weir_command::{Call, Command, Context, Page, letting_go};
+use weir_model::{Batch, DATABASES, Row, VALUE_BYTES_MAX};
+use weir_node::Unit;
+
+use super::frame::{Limits, STRANGER_BULK_BYTES_MAX};
+use super::outbox::Outbox;
+use super::pause::Pause;
+use super::slowlog::Slowlog;
+use crate::auth::account::Account;
+use crate::auth::book::Hold;
+use crate::auth::{Grant, Login, Refusal, Standing};
+use crate::notices::{Notice, What};
+use crate::store::Store;
+
+/// Most bytes that a stranger is told before the connection closes (S2).
+const STRANGER_BYTES_MAX: usize = 1 << 10;
+
+/// Somebody was not let in.
+impl From<Refusal> for Error {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::WrongSecret => WRONG_PASS,
+            Refusal::TooManyConnections => Self::new("ERR max number of clients reached"),
+            Refusal::TooManyFailures { retry_seconds } => {
+                Self::bytes(format!("ERR too many wrong passwords, try again in {retry_seconds} s").into_bytes())
+            }
+            Refusal::Busy => Self::new("ERR too many logins at the same time, try again"),
+            Refusal::Suspended(name) => Self::suspended(&name),
+        }
+    }
+}
+
+/// See the module.
+pub(super) struct Session<S: Store> {
+    pub(super) outbox: Outbox<S>,
+    /// Whose it is; `None` = nobody knows yet.
+    login: Option<Login<S>>,
+    /// What one request may ask for: less, as long as nobody knows who asks.
+    pub(super) limits: Limits,
+    /// Bytes replied to a stranger (S2).
+    told_strangers: usize,
+    /// `MULTI` was said, and not yet `EXEC` or `DISCARD`.
+    pub(super) in_transaction: bool,
+    /// Of its tenant's book, while there is a tenant: requests that are not complete.
+    pub(super) unfinished: Option<Hold>,
+    /// What the command that runs has cost so far; `None` while nothing is limited.
+    pub(super) bill: Option<Bill>,
+}
+
+impl<S: Store> Session<S> {
+    /// Nobody knows yet who speaks.
+    pub(super) fn new(outbox: Outbox<S>) -> Self {
+        let limits = outbox.server.settings.limits;
+        Self { outbox, login: None, limits, told_strangers: 0, in_transaction: false, unfinished: None, bill: None }
+    }
+
+    /// Whether the command may be run: strangers may say who they are, and the suspended nothing else either.
+    pub(super) fn may(&mut self, command: &Command) -> Outcome {
+        let standing = self.login.as_ref().map(|login| login.account().standing());
+        match standing {
+            Some(Standing::Active) => Ok(()),
+            _ if command.is_for_strangers() => Ok(()),
+            None => Err(NO_AUTH),
+            Some(Standing::Suspended) => Err(Error::suspended(&self.account()?.name)),
+            Some(Standing::Dropped) => {
+                self.outbox.closing = true;
+                Err(NO_SUCH_TENANT)
+            }
+        }
+    }
+
+    /// A stranger is told [`STRANGER_BYTES_MAX`] bytes, and then no more (S2).
+    pub(super) fn limit_strangers(&mut self) {
+        if self.login.is_some() {
+            return;
+        }
+        self.told_strangers += self.outbox.answer_len();
+        if self.told_strangers > STRANGER_BYTES_MAX {
+            self.outbox.take_back();
+            self.outbox.closing = true;
+        }
+    }
+
+    /// Makes the connection as new: the tenant's whose door is open to it, or nobody's.
+    pub(in crate::resp) fn forget_who(&mut self) -> Result<(), Refusal> {
+        self.login = None;
+        self.unfinished = None;
+        self.outbox.belong_to(None);
+        self.limits.stranger = true;
+        let (server, client) = (&self.outbox.server, &self.outbox.client);
+        client.become_stranger(server.second());
+        let Some(grant) = server.doorman.open_door(client.peer) else { return Ok(()) };
+        match self.become_known(grant) {
+            Err(refusal @ Refusal::TooManyConnections) => Err(refusal),
+            // A stranger, who may log in elsewhere.
+            Err(_) | Ok(()) => Ok(()),
+        }
+    }
+
+    /// Says who it is. A refusal leaves everything as it was.
+    pub(in crate::resp) async fn log_in(&mut self, name: &[u8], secret: &[u8]) -> Outcome {
+        // Longer than a stranger may say: no name and no secret is so long, and to hash many megabytes would hold others up.
+        if name.len().max(secret.len()) > STRANGER_BULK_BYTES_MAX {
+            return Err(WRONG_PASS);
+        }
+        let (server, peer) = (Arc::clone(&self.outbox.server), self.outbox.client.peer);
+        let grant = match server.doorman.login(name, secret, peer).await {
+            Ok(grant) => grant,
+            Err(refusal) => {
+                // Only a name that somebody has is shown: others may be secrets (S4).
+                let name = if server.doorman.knows(name) { std::str::from_utf8(name).ok() } else { None };
+                self.was_refused(&refusal, name.map(Arc::from));
+                return Err(refusal.into());
+            }
+        };
+        if let Err(refusal) = self.become_known(grant) {
+            self.outbox.closing |= refusal == Refusal::TooManyConnections;
+            return Err(refusal.into());
+        }
+        Ok(())
+    }
+
+    /// Counts a refusal, and says it in the log.
+    fn was_refused(&self, refusal: &Refusal, tenant: Option<Arc<str>>) {
+        let (server, reason) = (&self.outbox.server, refusal.reason());
+        server.logins_refused[reason].fetch_add(1, Ordering::Relaxed);
+        let notice = Notice { what: What::Login(reason), tenant, address: Some(self.outbox.client.peer.ip()) };
+        server.notices.tell(notice, server.clock.now());
+    }
+
+    /// Says in the log that the session's tenant may not do what it wants.
+    pub(super) fn notice(&self, what: What) {
+        let tenant = self.login.as_ref().map(|login| Arc::clone(&login.account().name));
+        let server = &self.outbox.server;
+        server.notices.tell(Notice { what, tenant, address: None }, server.clock.now());
+    }
+
+    fn become_known(&mut self, grant: Grant<S>) -> Result<(), Refusal> {
+        let account = self.outbox.server.accounts.of(&grant);
+        if self.login.as_ref().is_some_and(|login| login.account().tenant == account.tenant) {
+            // It has its place already.
+            return Ok(());
+        }
+        // As in Redis, logging in chooses no other database.
+        let database = self.database();
+        let login = match Login::open(grant, &account, database) {
+            Ok(login) => login,
+            Err(refusal) => {
+                self.was_refused(&refusal, Some(Arc::clone(&account.name)));
+                return Err(refusal);
+            }
+        };
+        self.outbox.client.belong_to(&account, database);
+        self.outbox.belong_to(Some((&account, login.store.quota())));
+        self.unfinished = Some(account.unfinished.hold());
+        self.login = Some(login);
+        self.limits.stranger = false;
+        Ok(())
+    }
+
+    /// Whether it is known whose connection this is.
+    pub(in crate::resp) fn is_known(&self) -> bool {
+        self.login.is_some()
+    }
+
+    /// The tenant whose connection this is.
+    pub(in crate::resp) fn account(&self) -> Outcome<&Arc<Account>> {
+        self.login.as_ref().map(Login::account).ok_or(NO_AUTH)
+    }
+
+    /// The data that this connection can reach.
+    pub(in crate::resp) fn store(&self) -> Outcome<&S> {
+        self.login.as_ref().map(|login| &login.store).ok_or(NO_AUTH)
+    }
+
+    /// The number of the database chosen.
+    pub(in crate::resp) fn database(&self) -> u8 {
+        self.login.as_ref().map_or(0, |login| login.database)
+    }
+
+    /// Chooses database `number`, which exists.
+    pub(in crate::resp) fn select(&mut self, number: u8) -> Outcome {
+        debug_assert!(number < DATABASES);
+        self.login.as_mut().ok_or(NO_AUTH)?.database = number;
+        self.outbox.client.database.store(number, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The slow commands that this connection may see.
+    pub(in crate::resp) fn slowlog(&self) -> &Slowlog {
+        self.login.as_ref().map_or(&self.outbox.server.slowlog, |login| &login.account().slowlog)
+    }
+
+    /// The pause that this connection keeps.
+    pub(in crate::resp) fn pause(&self) -> &Pause {
+        self.login.as_ref().map_or(&self.outbox.server.pause, |login| &login.account().pause)
+    }
+
+    /// The counters that this connection may see begin at zero.
+    pub(in crate::resp) fn reset_stats(&self) -> Outcome {
+        self.account()?.stats.reset();
+        Ok(())
+    }
+
+    /// Facts about the store, for `INFO`.
+    pub(in crate::resp) fn facts(&self) -> Outcome<Vec<(&'static str, &'static str, String)>> {
+        Ok(self.store()?.facts())
+    }
+
+    /// What a command on rows begins with.
+    #[inline]
+    pub(super) fn call(&self) -> Call {
+        // The longest value a client may build up: the same as it may send at once.
+        let value_bytes_max = self.outbox.server.settings.limits.bulk_bytes_max.min(VALUE_BYTES_MAX);
+        let mut call = Call::new(self.database(), self.outbox.unix_ms(), value_bytes_max);
+        call.bill = self.bill;
+        call
+    }
+
+    /// Books what a command on rows has done.
+    #[inline]
+    pub(super) fn called(&mut self, call: &Call) {
+        self.bill = call.bill;
+        let Call { hits, misses, .. } = *call;
+        if hits + misses > 0 {
+            self.outbox.count(|stats| {
+                stats.hits.add(hits);
+                stats.misses.add(misses);
+            });
+        }
+    }
+
+    /// The data and the outbox: what a command on rows works with.
+    #[inline]
+    pub(super) fn parts(&mut self) -> Outcome<(&S, &mut Outbox<S>)> {
+        Ok((&self.login.as_ref().ok_or(NO_AUTH)?.store, &mut self.outbox))
+    }
+
+    /// The row of `key`.
+    pub(in crate::resp) async fn get(&mut self, key: &[u8]) -> Outcome<Option<Row>> {
+        let mut call = self.call();
+        let (store, outbox) = self.parts()?;
+        let row = Context::reading(store.rows(), outbox, &mut call).get(key).await;
+        self.called(&call);
+        row
+    }
+
+    /// Up to `limit` keys of the database chosen, from the place `from` on.
+    pub(in crate::resp) async fn page(&mut self, from: &[u8], limit: usize) -> Outcome<Page> {
+        let mut call = self.call();
+        let (store, outbox) = self.parts()?;
+        let page = Context::reading(store.rows(), outbox, &mut call).page(from, limit).await;
+        self.called(&call);
+        page
+    }
+
+    /// Between two pages: others run, what was gone through is paid, and the next page has its unit.
+    pub(in crate::resp) async fn end_page(&mut self) -> Outcome {
+        let mut call = self.call();
+        let (store, outbox) = self.parts()?;
+        let ended = Context::reading(store.rows(), outbox, &mut call).end_page().await;
+        self.called(&call);
+        ended
+    }
+
+    /// Applies `batch`; the reply that the command writes waits for the commit.
+    pub(in crate::resp) async fn write(&mut self, batch: &Batch) -> Outcome {
+        if let Some(bill) = &mut self.bill {
+            bill.wrote(batch.as_ref());
+        }
+        let (store, outbox) = self.parts()?;
+        let commit = letting_go(store.write(batch), || outbox.replies.own_values()).await?;
+        outbox.depend_on(commit);
+        Ok(())
+    }
+
+    /// Empties the tenant at once; `false` where its store cannot.
+    pub(in crate::resp) async fn clear(&mut self) -> Outcome<bool> {
+        // What it has written is to be acknowledged as written, not to be lost on the way.
+        self.outbox.await_commits().await;
+        Ok(self.store()?.clear().await?)
+    }
+
+    /// Charges one read unit to the command under way, if it is there.
+    pub(in crate::resp) fn try_pay_page(&mut self) -> bool {
+        let quota = self.outbox.quota();
+        if self.bill.is_some() && !quota.is_none_or(|quota| quota.try_admit(Unit::Read, 1)) {
+            return false;
+        }
+        if let Some(bill) = &mut self.bill {
+            bill.paid(1);
+        }
+        true
+    }
+}

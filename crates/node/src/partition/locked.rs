@@ -1,0 +1,261 @@
+//! Read-modify-write: atomic on its rows, holding no thread while it waits.
+//!
+//! Whatever reads and then writes is a future that is polled once inside the order lock. If it ends there (all that it reads is in memory), what it
+//! wants written is appended and applied under the same lock. If not, its rows are latched, the lock is let go, and the future goes on: writes to
+//! latched rows wait meanwhile, all others do not.
+
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context as Task, Poll};
+
+use parking_lot::{Mutex, MutexGuard};
+use weir_command::error::Outcome;
+use weir_command::{Args, Call, Command, Context, Host, Page, Read, Rows, Waiting};
+use weir_io::{Error, ErrorKind, Result};
+use weir_log::{SyncMode, WriteAheadLog};
+use weir_lsm::entry::Seq;
+use weir_lsm::{Found, Lookup};
+use weir_model::{Batch, Row, StoredKey};
+
+use super::expired::is_mortal;
+use super::latch::Latches;
+use super::{Commit, Partition};
+
+/// Rows that nobody else writes to while they are read. A read sees what is not yet committed: the answer waits for its commit.
+struct LockedRows<'p> {
+    partition: &'p Arc<Partition>,
+    /// The newest version that was read.
+    newest_seen: AtomicU64,
+    /// Keys that were found expired.
+    expired: Mutex<Vec<Vec<u8>>>,
+}
+
+impl<'p> LockedRows<'p> {
+    fn new(partition: &'p Arc<Partition>) -> Self {
+        Self { partition, newest_seen: AtomicU64::new(0), expired: Mutex::default() }
+    }
+
+    /// The row, if it lives at `now_ms`; where that is not given, by the clock.
+    fn judge(&self, key: &[u8], found: Option<Found>, now_ms: Option<u64>) -> Option<Row> {
+        let Some(found) = found else { return self.partition.booked(None) };
+        self.newest_seen.fetch_max(found.seq, Ordering::Relaxed);
+        let is_mortal = is_mortal(Some(&found));
+        let row = self.partition.living(Some(found), now_ms);
+        if is_mortal && row.is_none() {
+            self.expired.lock().push(key.to_vec());
+        }
+        self.partition.booked(row)
+    }
+
+    fn read<'a>(&'a self, key: StoredKey, now_ms: Option<u64>) -> Read<'a> {
+        match self.partition.tree.get_latest(&key) {
+            Lookup::Ready(found) => {
+                let found = found.expect("looked at once");
+                Read::Ready(found.map(|found| self.judge(&key, found, now_ms)))
+            }
+            lookup @ Lookup::Pending(_) => Read::Pending(Box::pin(async move {
+                let found = self.partition.timed(lookup).await?;
+                Ok(self.judge(&key, found, now_ms))
+            })),
+        }
+    }
+}
+
+impl Rows for LockedRows<'_> {
+    fn get<'a>(&'a self, database: u8, key: &'a [u8], now_ms: u64) -> Read<'a> {
+        self.read(StoredKey::new(database, key), Some(now_ms))
+    }
+
+    fn page<'a>(&'a self, _: u8, _: &'a [u8], _: usize) -> Waiting<'a, Result<Page>> {
+        let message = "a command that writes to some rows goes through all";
+        Box::pin(std::future::ready(Err(Error::new(ErrorKind::Invalid, "scan", "the partition", message))))
+    }
+}
+
+/// Lets the latched keys go, whether the command ended, failed or was dropped.
+struct Latched<'a> {
+    partition: &'a Partition,
+    keys: Vec<StoredKey>,
+}
+
+impl Drop for Latched<'_> {
+    fn drop(&mut self) {
+        self.partition.order.lock().remove(&self.keys);
+        self.partition.progress.notify();
+    }
+}
+
+/// How far it came without waiting.
+enum Attempt<T> {
+    Done(Done<T>),
+    /// Some key is latched by another.
+    Busy,
+    /// It has to wait for something, and these keys are latched now.
+    Latched(Vec<StoredKey>),
+}
+
+/// What it came to.
+struct Done<T> {
+    answer: T,
+    commit: Option<Commit>,
+    written_bytes: usize,
+}
+
+impl Partition {
+    /// Runs `command` on its rows, with no other write to them in between. The answer may be told when the commit, if there is one, is done: what
+    /// the command has written, or has seen and is still on its way.
+    ///
+    /// # Errors
+    /// As [`Partition::write`]. After `Closed` nothing was written, whatever is in the answer.
+    pub async fn execute(
+        self: &Arc<Self>,
+        command: &'static Command,
+        args: Args<'_>,
+        host: &mut dyn Host,
+        call: &mut Call,
+    ) -> Result<(Outcome, Option<Commit>)> {
+        let database = call.database;
+        let rows = LockedRows::new(self);
+        let context = Context::locked(&rows, host, call, Batch::new());
+        let run = async {
+            let finished = weir_command::run(command, context, args).await;
+            Ok((finished.outcome, finished.batch))
+        };
+        let key_bytes = command.keys_in(args).map(<[u8]>::len).sum();
+        self.run_locked(&rows, key_bytes, &|| command.rows_of(args, database), run).await
+    }
+
+    /// Reads `keys`, lets `change` decide on their living rows (in the same order) and applies the batch that it fills, with no
+    /// other write to these keys in between. `change` may only write to `keys`. There is no commit to wait for where it left the
+    /// batch empty and saw nothing that is still on its way.
+    ///
+    /// # Errors
+    /// As [`Partition::write`] and [`Partition::get`].
+    pub async fn update<R>(
+        self: &Arc<Self>,
+        keys: &[&[u8]],
+        change: impl FnOnce(&[Option<Row>], &mut Batch) -> R,
+    ) -> Result<(R, Option<Commit>)> {
+        let rows = LockedRows::new(self);
+        let run = async {
+            let mut found = Vec::with_capacity(keys.len());
+            for key in keys {
+                found.push(rows.read(StoredKey::of(key), None).wait().await?);
+            }
+            let mut batch = Batch::new();
+            let answer = change(&found, &mut batch);
+            Ok((answer, batch))
+        };
+        let key_bytes = keys.iter().map(|key| key.len()).sum();
+        self.run_locked(&rows, key_bytes, &|| keys.iter().map(|key| StoredKey::of(key)).collect(), run).await
+    }
+
+    async fn run_locked<T>(
+        self: &Arc<Self>,
+        rows: &LockedRows<'_>,
+        key_bytes: usize,
+        keys: &(dyn Fn() -> Vec<StoredKey> + Sync),
+        run: impl Future<Output = Result<(T, Batch)>>,
+    ) -> Result<(T, Option<Commit>)> {
+        if self.must_wait() {
+            self.wait_out_stall(key_bytes).await?;
+        }
+        let room = self.room(key_bytes).await?;
+        let done = self.decided(rows, keys, run).await?;
+        drop(room);
+        if done.written_bytes > 0 {
+            self.pay_for(done.written_bytes.saturating_sub(key_bytes)).await;
+        }
+        Ok((done.answer, done.commit))
+    }
+
+    /// Pays for what was written beyond its keys, which nobody knew before it was decided: before its writer is answered and comes
+    /// again. So much more than the write memory holds may be taken: what all writers change at the same moment.
+    async fn pay_for(self: &Arc<Self>, bytes: usize) {
+        if self.must_wait() {
+            self.take_turn(bytes).await;
+        }
+        if let Err(error) = self.room(bytes).await {
+            // Waiting has no end in sight; the write is done all the same, and the next one will be refused.
+            tracing::debug!(owner = ?self.owner, %error, "no room for what an update has written");
+        }
+    }
+
+    async fn decided<T>(
+        self: &Arc<Self>,
+        rows: &LockedRows<'_>,
+        keys: &(dyn Fn() -> Vec<StoredKey> + Sync),
+        run: impl Future<Output = Result<(T, Batch)>>,
+    ) -> Result<Done<T>> {
+        let mut run = pin!(run);
+        let keys = loop {
+            let attempt = poll_fn(|task| Poll::Ready(self.attempt(rows, keys, run.as_mut(), task)));
+            match attempt.await? {
+                Attempt::Done(done) => return Ok(done),
+                Attempt::Latched(keys) => break keys,
+                Attempt::Busy => {
+                    let keys = keys();
+                    let free = || !self.order.lock().any(keys.iter().map(|key| &key[..]));
+                    self.progress.wait(|| free().then_some(())).await;
+                }
+            }
+        };
+        let latched = Latched { partition: self, keys };
+        let (answer, batch) = run.await?;
+        let done = self.conclude(rows, answer, &batch, self.order.lock());
+        drop(latched);
+        done
+    }
+
+    /// The part inside the order lock: all of it, if nothing has to be waited for.
+    fn attempt<T>(
+        self: &Arc<Self>,
+        rows: &LockedRows<'_>,
+        keys: &dyn Fn() -> Vec<StoredKey>,
+        run: Pin<&mut impl Future<Output = Result<(T, Batch)>>>,
+        task: &mut Task<'_>,
+    ) -> Result<Attempt<T>> {
+        let mut order = self.order.lock();
+        if !order.is_empty() && order.any(keys().iter().map(|key| &key[..])) {
+            return Ok(Attempt::Busy);
+        }
+        match run.poll(task) {
+            Poll::Ready(decided) => {
+                let (answer, batch) = decided?;
+                self.conclude(rows, answer, &batch, order).map(Attempt::Done)
+            }
+            Poll::Pending => {
+                let keys = keys();
+                order.insert(&keys);
+                Ok(Attempt::Latched(keys))
+            }
+        }
+    }
+
+    fn conclude<T>(
+        self: &Arc<Self>,
+        rows: &LockedRows<'_>,
+        answer: T,
+        batch: &Batch,
+        order: MutexGuard<'_, Latches>,
+    ) -> Result<Done<T>> {
+        self.refuse_if_closing()?;
+        if !batch.is_empty() {
+            let commit = Some(self.write_in_order(order, batch)?);
+            return Ok(Done { answer, commit, written_bytes: batch.as_bytes().len() });
+        }
+        // The answer tells of changes that a lost machine could still take back: it waits for their commit.
+        let newest_seen: Seq = rows.newest_seen.load(Ordering::Relaxed);
+        let unpublished = self.sync != SyncMode::None && newest_seen > self.tree.published();
+        let commit = unpublished.then(|| Commit::new(self, self.log.last(), self.tree.applied_seq()));
+        let expired = rows.expired.lock();
+        if !expired.is_empty() && self.may_bury() {
+            let mut burial = Batch::new();
+            expired.iter().for_each(|key| burial.delete(key));
+            self.bury_in_order(order, &burial);
+        }
+        Ok(Done { answer, commit, written_bytes: 0 })
+    }
+}
