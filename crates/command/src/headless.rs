@@ -16,6 +16,8 @@ pub struct Headless {
     from: Mark,
     yields: Yield,
     rng: Rng,
+    /// Where scans go on: the cursor n is at n - 1.
+    cursors: Vec<(u8, Vec<u8>)>,
 }
 
 impl Headless {
@@ -24,7 +26,7 @@ impl Headless {
         let mut replies = Replies::default();
         replies.protocol = protocol;
         let from = replies.begin();
-        Self { replies, from, yields, rng }
+        Self { replies, from, yields, rng, cursors: Vec::new() }
     }
 
     /// The answer to a command that has come to `outcome`, as bytes of the protocol. The next command's answer begins anew.
@@ -70,13 +72,15 @@ impl Host for Headless {
         })
     }
 
-    /// There is nobody to remember cursors: one that is not 0 is unknown.
-    fn cursor(&self, _: u8, _: u64) -> Outcome<Vec<u8>> {
-        Err(OLD_CURSOR)
+    fn cursor(&self, database: u8, cursor: u64) -> Outcome<Vec<u8>> {
+        let cursor = usize::try_from(cursor).ok().and_then(|cursor| self.cursors.get(cursor.checked_sub(1)?));
+        cursor.filter(|(of, _)| *of == database).map(|(_, place)| place.clone()).ok_or(OLD_CURSOR)
     }
 
-    fn new_cursor(&mut self, _: u8, _: Vec<u8>) -> Outcome<u64> {
-        Err(OLD_CURSOR)
+    /// Each is remembered as long as the host lives.
+    fn new_cursor(&mut self, database: u8, place: Vec<u8>) -> Outcome<u64> {
+        self.cursors.push((database, place));
+        Ok(self.cursors.len() as u64)
     }
 
     fn random(&mut self) -> u64 {

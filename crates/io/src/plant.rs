@@ -20,11 +20,13 @@ pub enum Plant {
     AnchorIgnored,
     /// A read that finds a key expired does not delete it.
     ExpiredLeft,
+    /// A command that has to wait does not latch its rows.
+    RowsNotLatched,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Plant; 7] = [
+    pub const ALL: [Plant; 8] = [
         Plant::DroppedTombstone,
         Plant::SnapshotBound,
         Plant::ExpiryOffByOne,
@@ -32,6 +34,7 @@ impl Plant {
         Plant::ChecksumIgnored,
         Plant::AnchorIgnored,
         Plant::ExpiredLeft,
+        Plant::RowsNotLatched,
     ];
 }
 

@@ -8,6 +8,7 @@ use weir_io::Rng;
 use weir_log::SyncMode;
 
 use crate::cache::Caches;
+use crate::clients::Load;
 use crate::crash::{Scenario, history};
 use crate::enumerate::every_cut;
 use crate::fault::{Way, fail_nth, failing_syncs, full_disk, operations};
@@ -113,6 +114,23 @@ enum Run {
         /// Turn the knobs of the tree all the time
         #[arg(long)]
         turning: bool,
+    },
+    /// Concurrency: many clients with all commands on rows; each history repeats, and is one that could have happened one after the other
+    Clients {
+        #[command(flatten)]
+        seeds: Seeds,
+        /// What an acknowledgement promises
+        #[arg(long, value_enum, default_value = "interval")]
+        sync: Sync,
+        /// How many clients, five to a group of three keys
+        #[arg(long, default_value_t = 1_000)]
+        clients: usize,
+        /// Commands of each
+        #[arg(long, default_value_t = 12)]
+        commands: usize,
+        /// Partitions of their tenant
+        #[arg(long, default_value_t = 1)]
+        partitions: u16,
     },
     /// Crashes: every power cut of one workload, at every change, eight ways of what survives each
     EveryCut {
@@ -348,6 +366,16 @@ impl Sim {
                 let replay = |seed| format!("weir sim syncs --seed {seed}");
                 let failing = |seed| failing_syncs::<NodeStore>(seed, 60, &options, Promise::Durable);
                 tell("syncs", run(&seeds.plan(), replay, failing))
+            }
+            Run::Clients { seeds, sync, clients, commands, partitions } => {
+                let load = Load { clients, commands, partitions, sync: sync.mode() };
+                let replay = |seed| {
+                    format!(
+                        "weir sim clients --sync {} --clients {clients} --commands {commands} --partitions {partitions} --seed {seed}",
+                        sync.mode().name()
+                    )
+                };
+                tell("clients", run(&seeds.plan(), replay, |seed| crate::clients::clients(seed, load)))
             }
             Run::Full { seeds, sync } => {
                 let (options, name) = (small(sync.mode()), sync.name());

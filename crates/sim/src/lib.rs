@@ -5,6 +5,7 @@
 //! for a failure the command that repeats it.
 
 pub mod cache;
+pub mod clients;
 pub mod clocks;
 pub mod command;
 pub mod crash;

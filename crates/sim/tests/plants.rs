@@ -1,4 +1,4 @@
-//! Nine bugs are planted, one after the other; each must be found by one of the runs.
+//! Ten bugs are planted, one after the other; each must be found by one of the runs.
 //!
 //! `cargo test -p weir-sim --test plants -- --nocapture` prints the table.
 #![allow(clippy::disallowed_methods, reason = "the table shows how long each hunt took")]
@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use weir_io::plant::{Plant, with_planted};
 use weir_log::SyncMode;
+use weir_sim::clients::{Load, clients};
 use weir_sim::crash::{Scenario, history};
 use weir_sim::flip::Victim;
 use weir_sim::life::Promise;
@@ -40,6 +41,12 @@ fn flipped_bits(plant: Option<Plant>) -> Option<Failure> {
     with_planted(plant, || victim.flip_all::<NodeStore>(5, &plan, |at| format!("byte {at}"), &scenario)).err()
 }
 
+fn histories(plant: Option<Plant>) -> Option<Failure> {
+    let load = Load { clients: 200, commands: 12, partitions: 1, sync: SyncMode::None };
+    let hunt = |seed| with_planted(plant, || clients(seed, load));
+    run(&Plan::quiet(0..SEEDS.min(20)), |seed| format!("seed {seed}"), hunt).err()
+}
+
 #[test]
 fn every_planted_bug_is_found() {
     println!("| planted | found by | at | after | as |\n|---|---|---|---|---|");
@@ -61,13 +68,14 @@ fn every_planted_bug_is_found() {
         judge(format!("{plant:?}"), "same answers", &|| same_answers(Some(plant)));
     }
     judge(format!("{:?}", Plant::ChecksumIgnored), "flipped bits", &|| flipped_bits(Some(Plant::ChecksumIgnored)));
+    judge(format!("{:?}", Plant::RowsNotLatched), "histories", &|| histories(Some(Plant::RowsNotLatched)));
     assert!(missed.is_empty(), "not found: {missed:?}");
 }
 
 /// The other half of the proof: without a plant the same hunts find nothing.
 #[test]
 fn nothing_is_found_where_nothing_is_planted() {
-    for found in [flipped_bits(None), same_answers(None)] {
+    for found in [flipped_bits(None), same_answers(None), histories(None)] {
         assert!(found.is_none(), "{}", found.expect("just looked"));
     }
 }

@@ -7,10 +7,10 @@ mod tenant;
 use std::future::{Future, ready};
 use std::sync::Arc;
 
-use weir_command::error::Outcome;
-use weir_command::{Args, Call, Command, Host, Rows};
+use weir_command::error::{Error, Outcome};
+use weir_command::{Args, Call, Command, Context, Headless, Host, Request, Rows, run, table};
 use weir_io::Result;
-use weir_model::Batch;
+use weir_model::{Batch, VALUE_BYTES_MAX};
 use weir_node::Quota;
 
 pub use tenant::{Commits, TenantStore};
@@ -44,6 +44,33 @@ pub trait Store: Clone + Send + Sync + 'static {
         host: &mut dyn Host,
         call: &mut Call,
     ) -> impl Future<Output = Result<(Outcome, Option<Self::Commit>)>> + Send;
+
+    /// Runs a request of rows that no connection has brought, and gives its answer when it may be told: bytes of the protocol of `host`.
+    ///
+    /// # Errors
+    /// As [`Store::execute`], and of the commit.
+    fn answer(&self, request: &Request, host: &mut Headless) -> impl Future<Output = Result<Vec<u8>>> + Send {
+        async move {
+            let args = request.args();
+            let command = match table::find(args.at(0)).filter(|command| command.is_of_rows) {
+                None => return Ok(host.take_answer(&Err(Error::unknown_command(args.at(0), args.iter_from(1))))),
+                Some(command) if !command.takes(args.len()) => {
+                    return Ok(host.take_answer(&Err(Error::arity(command.name))));
+                }
+                Some(command) => command,
+            };
+            let mut call = request.call(VALUE_BYTES_MAX);
+            if !command.writes() {
+                let finished = run(command, Context::reading(self.rows(), host, &mut call), args).await;
+                return Ok(host.take_answer(&finished.outcome));
+            }
+            let (outcome, commit) = self.execute(command, args, host, &mut call).await?;
+            if let Some(commit) = commit {
+                commit.await?;
+            }
+            Ok(host.take_answer(&outcome))
+        }
+    }
 
     /// The bytes that the tenant may hold on disk, if it holds them: what stores more is to be refused.
     fn disk_limit_reached(&self) -> Option<u64> {

@@ -5,13 +5,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use weir_command::reply::Protocol;
-use weir_command::{Headless, Request, table};
+use weir_command::{Headless, Request};
 use weir_gateway::store::{Store, TenantStore};
 use weir_io::sim::{DeviceSpec, DiskImage, FaultPlan, Sim, SimFs};
 use weir_io::{Class, Clock, Error, ErrorKind, Fs, Nanos, Owner, Rng, Tag, Yield, sleep_until};
 use weir_log::SyncMode;
 use weir_lsm::TreeOptions;
-use weir_model::VALUE_BYTES_MAX;
 use weir_node::{Machine, Node, NodeConfig, TenantName, TenantSettings, TenantSpec};
 
 use super::model::{Contents, Model};
@@ -267,17 +266,7 @@ impl Town<'_> {
         };
         let request = Request::new(0, now_ms, words);
         let mut host = Headless::new(Protocol::Resp2, Yield::PLAIN, Rng::new(now_ms));
-        let command = table::find(request.args().at(0)).expect("a command");
-        let written = async {
-            let mut call = request.call(VALUE_BYTES_MAX);
-            let (outcome, commit) = store.execute(command, request.args(), &mut host, &mut call).await?;
-            outcome.expect("neither SET nor DEL of a short key is refused");
-            match commit {
-                Some(commit) => commit.await,
-                None => Ok(()),
-            }
-        };
-        let outcome = written.await;
+        let outcome = store.answer(&request, &mut host).await.map(drop);
         self.model.note(name, key, value, outcome.is_ok());
         outcome
     }
