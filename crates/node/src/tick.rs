@@ -3,7 +3,7 @@
 //! Only partitions that are awake are looked at, in the order of their owners. Between two ticks a partition that is opened, or whose
 //! tenant's limits are altered, gets at once what does not depend on the load.
 //!
-//! Lock order: `policy`, then a home's reservation, then gates. `awake`, `onlooker`, `history` and the mover's desk are alone.
+//! Lock order: `policy`, then a home's reservation, then gates. `awake`, `observer`, `history` and the mover's desk are alone.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,8 +12,8 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use weir_admission::policy::bandwidth::BandwidthSettings;
 use weir_admission::policy::{
-    self, Behaviour, Bytes, Felt, History, JobFacts, MemoryFacts, NodeKnobs, Onlooker, Operations, PartitionKnobs,
-    PartitionSample, Policy, Recording, Sample, Settings, Tick, TreeFacts,
+    self, Behaviour, BehaviourObserver, Bytes, Felt, History, JobFacts, MemoryFacts, NodeKnobs, Operations,
+    PartitionKnobs, PartitionSample, Policy, Recording, Sample, Settings, Tick, TreeFacts,
 };
 use weir_admission::{Booked, Direction, Gate, Ledger, Limits, Pool, UNLIMITED, Unit, Wait};
 use weir_io::{Class, Clock, Nanos, Owner, sleep_until};
@@ -51,7 +51,7 @@ pub(crate) struct Ticker {
     cache: Arc<BlockCache>,
     ledger: Arc<Ledger>,
     policy: Mutex<Policy>,
-    onlooker: Mutex<Onlooker>,
+    observer: Mutex<BehaviourObserver>,
     awake: Mutex<BTreeMap<Owner, Weak<Home>>>,
     history: Mutex<History>,
     /// Who moves partitions away.
@@ -86,7 +86,7 @@ impl Ticker {
             cache: Arc::clone(cache),
             ledger: Arc::clone(ledger),
             policy: Mutex::new(policy),
-            onlooker: Mutex::default(),
+            observer: Mutex::default(),
             awake: Mutex::default(),
             history: Mutex::new(History::new(HISTORY_BYTES_MAX)),
             desk: Desk::default(),
@@ -152,7 +152,7 @@ impl Ticker {
         let backlog = waits.then(|| self.ledger.total());
         self.log_rate.store(decision.loads.iter().map(|load| load.log).sum::<f64>() as u64, Ordering::Relaxed);
         self.keep_burst();
-        self.onlooker.lock().observe(&sample, &decision.knobs, backlog);
+        self.observer.lock().observe(&sample, &decision.knobs, backlog);
         self.desk.decided(decision.violation.as_ref());
         self.history.lock().push(Tick { sample, decision });
     }
@@ -211,7 +211,7 @@ impl Ticker {
 
     /// How the policies have behaved.
     pub fn behaviour(&self) -> Behaviour {
-        self.onlooker.lock().behaviour()
+        self.observer.lock().behaviour()
     }
 
     fn look(&self, home: &Home, partition: &Partition) -> PartitionSample {

@@ -17,7 +17,7 @@ mod relief;
 mod sample;
 pub mod share;
 
-pub use behaviour::{Behaviour, Onlooker};
+pub use behaviour::{Behaviour, BehaviourObserver};
 pub use explain::{explain, replay};
 pub use felt::{Facts, WINDOW, Window, felt, window};
 pub use history::{History, Tick};
