@@ -11,6 +11,7 @@ mod check;
 mod config;
 mod control;
 mod format;
+mod group_sync;
 mod hibernate;
 mod home;
 mod layout;
@@ -32,7 +33,6 @@ mod stall;
 mod strangers;
 mod tenant;
 mod tick;
-mod together;
 mod worker_slots;
 mod workers;
 

@@ -85,18 +85,18 @@ impl Parking {
     }
 }
 
-/// A place among the parked, until dropped.
-struct Place<'a> {
+/// An entry among the parked jobs; dropping it removes the entry.
+struct ParkedEntry<'a> {
     partition: &'a Partition,
     control: &'a Arc<JobControl>,
 }
 
-impl Drop for Place<'_> {
+impl Drop for ParkedEntry<'_> {
     fn drop(&mut self) {
         self.control.set_parked(false);
         let mut parking = self.partition.parking.0.lock();
-        let place = parking.iter().position(|parked| Arc::ptr_eq(&parked.control, self.control));
-        let gone = place.map(|place| parking.remove(place));
+        let index = parking.iter().position(|parked| Arc::ptr_eq(&parked.control, self.control));
+        let gone = index.map(|index| parking.remove(index));
         // Outside the lock: it may hold a slot.
         drop((parking, gone));
     }
@@ -176,7 +176,7 @@ impl Partition {
         control.set_parked(true);
         let parked = Parked { facts, control: Arc::clone(control), must_finish: false, verdict: None };
         self.parking.0.lock().push(parked);
-        let _place = Place { partition: self, control };
+        let _entry = ParkedEntry { partition: self, control };
         // Somebody else may have the slot; and this tree something to do that the scope admits.
         drop(slot);
         self.kick();

@@ -11,6 +11,7 @@ use weir_lsm::cache::BlockCache;
 use crate::catalogue::{Catalogue, CatalogueEdit};
 use crate::config::{Machine, NodeConfig};
 use crate::control::Control;
+use crate::group_sync::GroupSync;
 use crate::home::{Home, Leave};
 use crate::layout;
 use crate::memory::{WriteMemory, keep};
@@ -20,7 +21,6 @@ use crate::permits::Permits;
 use crate::removal;
 use crate::reserve::{self, Reserve};
 use crate::tick::{self, Ticker};
-use crate::together::Together;
 use crate::workers::Workers;
 
 /// Partitions that are opened at a time. Each replays at the speed of one core; more would only make all of them late.
@@ -74,8 +74,8 @@ impl NodeShared {
         workers.spawn(keep(Arc::downgrade(&memory), Arc::clone(&machine.clock)));
         let reserve = Arc::clone(catalogue.reserve());
         workers.spawn(reserve::keep(Arc::downgrade(&reserve), Arc::clone(&machine.clock)));
-        let together = Together::new(volume, config.sync_interval, Arc::clone(&ticker));
-        let control = Control::new(Arc::clone(&machine.clock), config.sync_interval, Arc::clone(&workers), together);
+        let group_sync = GroupSync::new(volume, config.sync_interval, Arc::clone(&ticker));
+        let control = Control::new(Arc::clone(&machine.clock), config.sync_interval, Arc::clone(&workers), group_sync);
         Arc::new(Self {
             own_fs,
             ticker,
