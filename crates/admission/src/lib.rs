@@ -7,7 +7,7 @@
 //! - [`Gate`]: queues before a budget of bytes and operations; [`PartitionGate`]: the two of a partition;
 //! - [`GatedFs`]: the file system whose every byte passes partition gate, then node gate, then the [`Ledger`];
 //! - [`ReadMemoryFs`]: the file system that limits the memory of long reads;
-//! - [`Pool`]: units in reserved shares and a common rest;
+//! - [`Pool`]: units in reserved shares and a common rest, with a fair queue of those who wait;
 //! - [`Quota`]: the capacity units of a tenant;
 //! - [`waits`]: what one request has waited for.
 
@@ -29,7 +29,6 @@ mod pool;
 mod quota;
 mod read_memory;
 mod reserve;
-mod room;
 mod spawned;
 pub mod waits;
 mod weights;
@@ -42,6 +41,6 @@ pub use ledger::{Account, Amount, Booked, Books, Ledger, Wait};
 pub use limits::{Direction, Limits, Rates};
 pub use order::{Precedence, RANKS, Rank};
 pub use partition::PartitionGate;
-pub use pool::{Held, Part, Pool, PoolStats};
+pub use pool::{Acquire, Part, Permit, Pool, PoolStats};
 pub use quota::{Admission, DELAY_MAX_MS, OnLimit, Quota, QuotaWaiter, Refused, Unit, UnitLimits, UnitStats};
 pub use read_memory::ReadMemoryFs;

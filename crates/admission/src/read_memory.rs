@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use weir_io::{AlignedBuf, Class, File, Fs, Op, OpenOptions, Tag, forward_file, forward_fs};
 
-use crate::room::Room;
+use crate::pool::Pool;
 
 /// Reads of clients that are longer than this, in bytes, count against the limit.
 const LONG_BYTES: usize = 1 << 20;
@@ -19,20 +19,20 @@ const LONG_BYTES: usize = 1 << 20;
 /// and those that wait get it in a fair order.
 pub struct ReadMemoryFs {
     inner: Arc<dyn Fs>,
-    room: Arc<Room>,
+    memory: Arc<Pool>,
 }
 
 impl ReadMemoryFs {
     /// `inner`, with `bytes_max` of memory for long reads under way. A longer read passes alone.
     pub fn new(inner: Arc<dyn Fs>, bytes_max: u64) -> Arc<Self> {
-        Arc::new(Self { inner, room: Room::new(bytes_max) })
+        Arc::new(Self { inner, memory: Pool::new(bytes_max) })
     }
 }
 
 impl Fs for ReadMemoryFs {
     fn open(&self, path: &Path, options: OpenOptions, tag: Tag) -> Op<Arc<dyn File>> {
-        let room = Arc::clone(&self.room);
-        let limited = move |inner: Arc<dyn File>| -> Arc<dyn File> { Arc::new(ReadMemoryFile { inner, room }) };
+        let memory = Arc::clone(&self.memory);
+        let limited = move |inner: Arc<dyn File>| -> Arc<dyn File> { Arc::new(ReadMemoryFile { inner, memory }) };
         match self.inner.open(path, options, tag) {
             Op::Ready(result) => Op::Ready(result.map(|result| result.map(limited))),
             pending => Op::pending(async move { pending.await.map(limited) }),
@@ -44,7 +44,7 @@ impl Fs for ReadMemoryFs {
 
 struct ReadMemoryFile {
     inner: Arc<dyn File>,
-    room: Arc<Room>,
+    memory: Arc<Pool>,
 }
 
 impl File for ReadMemoryFile {
@@ -52,15 +52,15 @@ impl File for ReadMemoryFile {
         if tag.class != Class::Read || len <= LONG_BYTES {
             return self.inner.read_new(offset, len, tag);
         }
-        let (room, inner) = (Arc::clone(&self.room), Arc::clone(&self.inner));
+        let (memory, inner) = (Arc::clone(&self.memory), Arc::clone(&self.inner));
         Op::pending(async move {
             // The memory is asked for at the first poll, not at the submission. An update that has submitted several
             // reads awaits the first alone, and may have to read once more for it. If the others held memory meanwhile,
             // it could wait for that for ever, and all tenants with it.
-            let taken = room.take(tag.owner.tenant, len as u64).await;
+            let permit = memory.acquire(tag.owner.tenant, len as u64).await;
             let read = inner.read_new(offset, len, tag).await;
             // The caller has the buffer now, and counts it against its own limit.
-            drop(taken);
+            drop(permit);
             read
         })
     }
