@@ -21,7 +21,6 @@ mod mover;
 mod node;
 mod parking;
 mod partition;
-mod permits;
 mod read_times;
 mod removal;
 pub mod repair;
