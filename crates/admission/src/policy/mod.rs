@@ -11,6 +11,7 @@ pub mod forecast;
 mod history;
 mod knobs;
 pub mod meter;
+pub mod parking;
 mod profile;
 mod recording;
 mod relief;
