@@ -17,6 +17,7 @@ mod recording;
 mod relief;
 mod sample;
 pub mod share;
+pub mod worker_order;
 
 pub use behaviour::{Behaviour, BehaviourObserver};
 pub use explain::{explain, replay};
