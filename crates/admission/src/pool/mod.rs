@@ -7,7 +7,7 @@
 //! 2. Requests that cannot be granted wait, by start-time fair queueing among tenants, in the order of arrival within a
 //!    tenant. A request that waits for units holds back those behind it: else small requests would starve a large one.
 //!    One that waits because its tenant is above its share holds back nobody but its tenant, and one within its
-//!    tenant's reserve waits for nobody (DF-7).
+//!    tenant's reserve waits for no other tenant (DF-7).
 //! 3. Units are granted to a request and not to a wake-up: between the two nobody else can take them. A request that is
 //!    dropped gives back its place, or its units.
 //!
@@ -139,8 +139,8 @@ impl Pool {
     }
 
     /// Takes `units` for `tenant` if nobody has to go before it and they are there: from its reserve first, then from
-    /// the rest. Below its reserve a tenant is never refused, whatever the others do (DF-7). More units than it can
-    /// ever have count as all of those.
+    /// the rest. Within its reserve a tenant is never refused, whatever the others do (DF-7), unless it waits for
+    /// more already. More units than it can ever have count as all of those.
     pub fn try_acquire(self: &Arc<Self>, tenant: u32, units: u64) -> Option<Permit> {
         let mut state = self.state.lock();
         let granted = state.try_grant(tenant, units);
