@@ -83,12 +83,32 @@ impl<T> FairQueue<T> {
         self.flows.get(owner)?.waiting.front().map(|(cost, item)| (*cost, item))
     }
 
+    /// The oldest item of every owner that waits, with its cost; the owners in the order in which they would be served.
+    pub(crate) fn heads(&self) -> impl Iterator<Item = (Owner, u64)> {
+        self.active.iter().filter_map(|(_, owner)| {
+            let (cost, _) = self.flows.get(owner)?.waiting.front()?;
+            Some((*owner, *cost))
+        })
+    }
+
     /// Takes the head: its cost and item.
     pub(crate) fn pop(&mut self) -> Option<(u64, T)> {
         let (start, owner) = self.active.pop_first()?;
+        Some(self.serve(start, owner))
+    }
+
+    /// Takes the oldest item of `owner`, whether or not it is its turn: its cost and item.
+    pub(crate) fn pop_of(&mut self, owner: Owner) -> Option<(u64, T)> {
+        let start = self.flows.get(&owner)?.start;
+        self.active.remove(&(start, owner)).then(|| self.serve(start, owner))
+    }
+
+    /// Serves `owner`, which was active with `start` and is not any more.
+    fn serve(&mut self, start: Virtual, owner: Owner) -> (u64, T) {
         let flow = self.flows.get_mut(&owner).expect("active flows exist");
         let (cost, item) = flow.waiting.pop_front().expect("active flows have something waiting");
-        self.now = start;
+        // Where an owner goes before its turn, time does not go back for those who go after it.
+        self.now = self.now.max(start);
         self.len -= 1;
         flow.cost = flow.cost.saturating_sub(cost);
         self.cost = self.cost.saturating_sub(cost);
@@ -97,9 +117,9 @@ impl<T> FairQueue<T> {
             self.active.insert((flow.start, owner));
         } else if self.active.is_empty() {
             // Nobody waits: what was served was served to nobody's harm, and may be forgotten.
-            self.now = flow.start;
+            self.now = self.now.max(flow.start);
         }
-        Some((cost, item))
+        (cost, item)
     }
 
     /// What waits, in cost.
@@ -236,6 +256,24 @@ mod tests {
         queue.charge(owner(9), 10);
         let next: Vec<u32> = (0..10).filter_map(|_| queue.pop().map(|(_, who)| who)).collect();
         assert_eq!(next, [2; 10]);
+    }
+
+    #[test]
+    fn an_owner_may_go_before_its_turn_and_pays_for_it() {
+        let mut queue = FairQueue::new();
+        for _ in 0..3 {
+            for who in [1, 2] {
+                queue.push(owner(who), 1, 10, who);
+            }
+        }
+        assert_eq!(queue.heads().collect::<Vec<_>>(), [(owner(1), 10), (owner(2), 10)]);
+        assert_eq!(
+            [queue.pop_of(owner(2)), queue.pop_of(owner(2)), queue.pop_of(owner(9))],
+            [Some((10, 2)), Some((10, 2)), None]
+        );
+        let next: Vec<u32> = std::iter::from_fn(|| queue.pop().map(|(_, who)| who)).collect();
+        assert_eq!(next, [1, 1, 1, 2], "with equal starts the lower owner goes first");
+        assert_eq!((queue.len(), queue.cost(), queue.heads().count()), (0, 0, 0));
     }
 
     #[test]

@@ -10,13 +10,13 @@ use weir_io::{
     AlignedBuf, Class, File, Fs, Op, OpenOptions, Owner, Result, Spawn, Tag, Volume, forward_file, forward_fs,
 };
 
-use crate::carrier::carry;
 use crate::dirty::DirtyPages;
 use crate::door::{Door, Held, Pass};
 use crate::gate::Gate;
 use crate::ledger::Ledger;
 use crate::limits::Direction;
 use crate::partition::PartitionGate;
+use crate::spawned::spawn_op;
 
 /// An [`Fs`] for one owner. Data and syncs pass the partition gate, then the node gate, and are booked when they are
 /// issued to the disk (U-29: device bytes, after every cache); names and lengths pass freely.
@@ -33,12 +33,12 @@ use crate::partition::PartitionGate;
 pub struct GatedFs {
     inner: Arc<dyn Fs>,
     door: Arc<Door>,
-    /// Where background I/O that must wait is carried on.
+    /// Where background I/O that must wait runs.
     spawn: Option<Arc<dyn Spawn>>,
 }
 
 impl GatedFs {
-    /// The file system of a partition: both gates. Background I/O that must wait is carried on `spawn`.
+    /// The file system of a partition: both gates. Background I/O that must wait runs on `spawn`.
     pub fn partition(
         inner: Arc<dyn Fs>,
         partition: Arc<PartitionGate>,
@@ -114,7 +114,7 @@ impl File for GatedFile {
             true => read_in_pieces(self, offset, buf, tag, piece as usize),
             false => self.read(offset, buf, tag),
         };
-        self.carried(op, tag)
+        self.spawned(op, tag)
     }
 
     fn read_new(&self, offset: u64, len: usize, tag: Tag) -> Op<AlignedBuf> {
@@ -122,7 +122,7 @@ impl File for GatedFile {
             return self.read_at(offset, AlignedBuf::with_len(len), tag);
         }
         let op = self.issue_read(len, tag, move |file| file.read_new(offset, len, tag));
-        self.carried(op, tag)
+        self.spawned(op, tag)
     }
 
     fn write_at(&self, offset: u64, buf: AlignedBuf, tag: Tag) -> Op<AlignedBuf> {
@@ -131,7 +131,7 @@ impl File for GatedFile {
             true => write_in_pieces(self, offset, buf, tag, piece as usize),
             false => self.write(offset, buf, tag),
         };
-        self.carried(op, tag)
+        self.spawned(op, tag)
     }
 
     fn sync(&self, tag: Tag) -> Op<()> {
@@ -247,9 +247,9 @@ impl GatedFile {
     }
 
     /// `op`, on a task of its own if it is background and under way.
-    fn carried<T: Unpin + Send + 'static>(&self, op: Op<T>, tag: Tag) -> Op<T> {
+    fn spawned<T: Unpin + Send + 'static>(&self, op: Op<T>, tag: Tag) -> Op<T> {
         match (&self.spawn, &op) {
-            (Some(spawn), Op::Pending(_)) if !tag.class.is_foreground() && self.door.may_wait() => carry(op, spawn),
+            (Some(spawn), Op::Pending(_)) if !tag.class.is_foreground() && self.door.may_wait() => spawn_op(op, spawn),
             _ => op,
         }
     }

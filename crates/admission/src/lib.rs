@@ -6,13 +6,12 @@
 //! - [`Bucket`]: tokens at a rate;
 //! - [`Gate`]: queues before a budget of bytes and operations; [`PartitionGate`]: the two of a partition;
 //! - [`GatedFs`]: the file system whose every byte passes partition gate, then node gate, then the [`Ledger`];
-//! - [`RoomyFs`]: the file system whose long reads take only so much memory together;
-//! - [`Pool`]: units in reserved shares and a common rest;
+//! - [`ReadMemoryFs`]: the file system that limits the memory of long reads;
+//! - [`Pool`]: units in reserved shares and a common rest, with a fair queue of those who wait;
 //! - [`Quota`]: the capacity units of a tenant;
 //! - [`waits`]: what one request has waited for.
 
 mod bucket;
-mod carrier;
 pub mod cost;
 mod dirty;
 mod door;
@@ -28,9 +27,9 @@ mod partition;
 pub mod policy;
 mod pool;
 mod quota;
+mod read_memory;
 mod reserve;
-mod room;
-mod roomy;
+mod spawned;
 pub mod waits;
 mod weights;
 
@@ -42,6 +41,6 @@ pub use ledger::{Account, Amount, Booked, Books, Ledger, Wait};
 pub use limits::{Direction, Limits, Rates};
 pub use order::{Precedence, RANKS, Rank};
 pub use partition::PartitionGate;
-pub use pool::{Held, Part, Pool, PoolStats};
-pub use quota::{Admission, DELAY_MAX_MS, OnLimit, Place, Quota, Refused, Unit, UnitLimits, UnitStats};
-pub use roomy::RoomyFs;
+pub use pool::{Acquire, Part, Permit, Pool, PoolStats};
+pub use quota::{Admission, DELAY_MAX_MS, OnLimit, Quota, QuotaWaiter, Refused, Unit, UnitLimits, UnitStats};
+pub use read_memory::ReadMemoryFs;

@@ -1,4 +1,4 @@
-//! The gate and the quota between real threads and the real clock: what virtual time cannot show. Nothing here depends on how long
+//! The gate, the quota and the pool between real threads and the real clock: what virtual time cannot show. Nothing here depends on how long
 //! anything takes; a lost wake-up shows as a test that never ends.
 #![allow(clippy::disallowed_methods, reason = "races need threads and a clock that runs by itself")]
 
@@ -7,7 +7,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
-use weir_admission::{Direction, Gate, GateOptions, Limits, OnLimit, Quota, Rank, Rates, Request, Unit, UnitLimits};
+use weir_admission::{
+    Direction, Gate, GateOptions, Limits, OnLimit, Pool, Quota, Rank, Rates, Request, Unit, UnitLimits,
+};
 use weir_io::real::{RealClock, block_on};
 use weir_io::{Clock, Owner, Rng};
 
@@ -102,4 +104,35 @@ fn units_are_neither_lost_nor_stuck_between_threads() {
     });
     assert_eq!(quota.waiting(Unit::Write), 0);
     assert!(quota.stats(Unit::Write).delayed > 0, "somebody has waited");
+}
+
+/// Four threads ask, wait, give back and give up; one of them turns the knobs now and then.
+#[test]
+fn units_of_a_pool_are_neither_lost_nor_stuck_between_threads() {
+    let pool = Pool::new(100);
+    std::thread::scope(|scope| {
+        for thread in 0..4_u32 {
+            let pool = Arc::clone(&pool);
+            scope.spawn(move || {
+                let mut rng = Rng::new(u64::from(thread));
+                for round in 0..5000_u64 {
+                    let mut acquire = pool.acquire(rng.below(3) as u32, rng.below(60));
+                    match rng.below(8) {
+                        0 => drop(acquire),
+                        1 => {
+                            let polled = Pin::new(&mut acquire).poll(&mut Context::from_waker(Waker::noop()));
+                            drop((polled, acquire));
+                        }
+                        _ => drop(block_on(acquire)),
+                    }
+                    if thread == 0 && round % 100 == 0 {
+                        pool.set_headroom(rng.below(30));
+                        pool.set_reserve(1, rng.below(30));
+                    }
+                }
+            });
+        }
+    });
+    let stats = pool.stats();
+    assert_eq!((stats.used, stats.waiting), (0, 0));
 }

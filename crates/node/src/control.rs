@@ -6,7 +6,7 @@
 //!   synced (mode `Interval`) and its next segment prepared. It is marked before the write is acknowledged, and unmarked
 //!   before the sync looks at what is there: so a lost machine costs at most the interval and the time of a sync.
 //! - Visits are staggered: each partition has a phase within the interval, by its number. Where many are due at once, one sync of the
-//!   whole file system does for all of them, once per interval ([`together`](crate::together)).
+//!   whole file system does for all of them, once per interval ([`group_sync`](crate::group_sync)).
 //! - A *round* over all awake partitions, every ten intervals, finds what nobody said: files whose last reader has gone, jobs that are
 //!   due because time has passed.
 //!
@@ -21,8 +21,8 @@ use parking_lot::Mutex;
 use weir_io::{Clock, Event, Nanos, sleep_until};
 use weir_log::{SyncMode, WriteAheadLog};
 
+use crate::group_sync::GroupSync;
 use crate::partition::{Background, Partition};
-use crate::together::Together;
 use crate::workers::Workers;
 
 /// Phases of an interval.
@@ -35,7 +35,7 @@ pub(crate) struct Control {
     clock: Arc<dyn Clock>,
     interval: Nanos,
     workers: Arc<Workers>,
-    together: Arc<Together>,
+    group_sync: Arc<GroupSync>,
     state: Mutex<State>,
     /// Something is due earlier than the loop thinks, or the loop has to end.
     news: Arc<Event>,
@@ -52,10 +52,10 @@ struct State {
 
 impl Control {
     /// Visits what is due within `interval`, on `workers`.
-    pub fn new(clock: Arc<dyn Clock>, interval: Nanos, workers: Arc<Workers>, together: Together) -> Arc<Self> {
+    pub fn new(clock: Arc<dyn Clock>, interval: Nanos, workers: Arc<Workers>, group_sync: GroupSync) -> Arc<Self> {
         let state = State { next_round: clock.now() + ROUND_INTERVALS * interval, ..State::default() };
-        let (state, news, together) = (Mutex::new(state), Arc::default(), Arc::new(together));
-        let control = Arc::new(Self { clock, interval, workers, together, state, news });
+        let (state, news, group_sync) = (Mutex::new(state), Arc::default(), Arc::new(group_sync));
+        let control = Arc::new(Self { clock, interval, workers, group_sync, state, news });
         control.workers.spawn(run(Arc::downgrade(&control), Arc::clone(&control.clock), Arc::clone(&control.news)));
         control
     }
@@ -93,7 +93,7 @@ impl Control {
     pub fn mark(&self, partition: &Arc<Partition>) {
         let number = partition.owner.partition;
         let now = self.clock.now();
-        let at = self.together.next(now).unwrap_or_else(|| phase(now, self.interval, number));
+        let at = self.group_sync.next(now).unwrap_or_else(|| phase(now, self.interval, number));
         let earliest = {
             let mut state = self.state.lock();
             let earliest = state.next().is_none_or(|next| at < next);
@@ -116,7 +116,7 @@ impl Control {
             let mut state = self.state.lock();
             let later = state.due.split_off(&(now + 1, 0));
             let mut due = std::mem::replace(&mut state.due, later);
-            if !due.is_empty() && self.together.is_worth_it(now, due.len() + state.due.len()) {
+            if !due.is_empty() && self.group_sync.is_worth_it(now, due.len() + state.due.len()) {
                 // It covers them all.
                 due.append(&mut state.due);
             }
@@ -141,12 +141,12 @@ impl Control {
         // Unmarked first: what is written from here on marks again.
         due.iter().for_each(|background| background.partition().unmark());
         let is_interval = |background: &Background| background.partition().sync == SyncMode::Interval;
-        if due.iter().all(is_interval) && self.together.is_worth_it(now, due.len()) {
-            self.together.begin(now);
-            let (together, clock) = (Arc::clone(&self.together), Arc::clone(&self.clock));
+        if due.iter().all(is_interval) && self.group_sync.is_worth_it(now, due.len()) {
+            self.group_sync.begin(now);
+            let (group_sync, clock) = (Arc::clone(&self.group_sync), Arc::clone(&self.clock));
             let workers = Arc::clone(&self.workers);
             self.workers.spawn(async move {
-                let rest = together.sync(due, &clock).await;
+                let rest = group_sync.sync(due, &clock).await;
                 rest.into_iter().for_each(|background| workers.spawn(visit(background)));
             });
             return;

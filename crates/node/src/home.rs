@@ -202,8 +202,8 @@ impl Home {
         self.awake.load().as_ref().is_some_and(|awake| Arc::ptr_eq(awake, partition))
     }
 
-    /// The partition: at once if it is awake, else when it has been woken. So many wakes at a time and node, the others wait in the
-    /// order in which they were asked for.
+    /// The partition: at once if it is awake, else when it has been woken. So many wakes at a time and node, the others wait in
+    /// an order that is fair among tenants.
     ///
     /// # Errors
     /// It cannot be opened (which the next call tries again); `Closed` if it was dropped or the node is closed.

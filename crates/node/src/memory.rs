@@ -1,19 +1,24 @@
 //! The memory in which all tenants' writes gather: one budget for the memtables of all partitions (C-10, DF-7).
 //!
 //! 1. Memtables book every chunk that they take from the system, to their tenant, in a [`Pool`].
-//! 2. When what nobody flushes takes too much of it, a policy ([`to_seal`]) says whose memtables go to a table, full or not. That is done in the background, never by a writer.
-//! 3. When the pool is nearly used up, writes wait for room: those of tenants above their share as soon as a quarter is left, the others not before
-//!    there is nothing. The room of a write is taken before it begins, so that any number of writers together stay within the budget.
+//! 2. When what nobody flushes takes too much of it, a policy ([`to_seal`]) says whose memtables go to a table, full or
+//!    not. That is done in the background, never by a writer.
+//! 3. When the pool is nearly used up, writes wait for room in the pool's queue: those of tenants above their share as
+//!    soon as a quarter is left, the others not before there is nothing. The room of a write is taken before it begins,
+//!    so that any number of writers together stay within the budget.
 //!
-//! Lock order: a tree's state, a partition's booking, the pool. Wakers are called with these held: they only queue.
+//! Lock order: a tree's state, a partition's booking, the pool. Wakers are called with the first two held: they only
+//! queue.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
+use futures_util::future::{Either, select};
 use parking_lot::Mutex;
 use weir_admission::policy::share::{MemorySample, Memtables, TenantMemory, to_seal};
-use weir_admission::{Held, Part, Pool};
+use weir_admission::{Part, Permit, Pool};
 use weir_io::{Clock, Error, Event, Memory, Nanos, Owner, Result, sleep_until};
 
 use crate::partition::Partition;
@@ -22,7 +27,7 @@ use crate::partition::Partition;
 const HEADROOM: u64 = 4;
 /// A write asks for the room of this part at most: larger ones must go on some time.
 const ROOM: u64 = 8;
-/// While somebody waits, the budget is looked at so often, in nanoseconds.
+/// While somebody waits, the keeper looks so often whether something must be sealed, in nanoseconds.
 const LOOK_AGAIN: Nanos = 5_000_000;
 /// And otherwise when so large a part more is in use than at the last look.
 const LOOK_AFTER: u64 = 32;
@@ -36,9 +41,8 @@ pub(crate) struct WriteMemory {
     /// The keeper looks when so much is in use.
     look_at: AtomicU64,
     awake: Mutex<BTreeMap<Owner, Weak<Partition>>>,
-    waiting: AtomicUsize,
-    /// Room may have come back, or flushes fail.
-    freed: Event,
+    /// A flush has failed, or a partition is being closed: some who wait must not wait any longer.
+    news: Event,
     /// The keeper should look.
     due: Arc<Event>,
     failures: Mutex<Failures>,
@@ -54,21 +58,21 @@ struct Failures {
 /// What the memtables of one partition take.
 struct Booking {
     memory: Arc<WriteMemory>,
-    held: Mutex<Held>,
+    permit: Mutex<Permit>,
 }
 
 /// The room of a write, until it is in its memtable.
 pub(crate) struct Room {
     /// `None`: no need to count.
-    _held: Option<Held>,
+    _permit: Option<Permit>,
 }
 
 impl Memory for Booking {
     fn take(&self, bytes: usize) {
-        let mut held = self.held.lock();
-        let units = held.units() + bytes as u64;
-        held.set(units);
-        drop(held);
+        let mut permit = self.permit.lock();
+        let units = permit.units() + bytes as u64;
+        permit.set(units);
+        drop(permit);
         let memory = &self.memory;
         let used = memory.used.fetch_add(bytes as u64, Ordering::Relaxed) + bytes as u64;
         if used >= memory.look_at.load(Ordering::Relaxed) {
@@ -77,16 +81,14 @@ impl Memory for Booking {
     }
 
     fn give_back(&self, bytes: usize) {
-        let mut held = self.held.lock();
-        let units = held.units() - bytes as u64;
-        held.set(units);
-        drop(held);
+        // Whoever waits is given room here, and woken.
+        let mut permit = self.permit.lock();
+        let units = permit.units() - bytes as u64;
+        permit.set(units);
+        drop(permit);
         let memory = &self.memory;
         let used = memory.used.fetch_sub(bytes as u64, Ordering::Relaxed) - bytes as u64;
         memory.look_at.fetch_min(memory.next_look(used), Ordering::Relaxed);
-        if memory.waiting.load(Ordering::Relaxed) > 0 {
-            memory.freed.notify();
-        }
     }
 }
 
@@ -101,8 +103,7 @@ impl WriteMemory {
             used: AtomicU64::new(0),
             look_at: AtomicU64::new(capacity / 2),
             awake: Mutex::default(),
-            waiting: AtomicUsize::new(0),
-            freed: Event::default(),
+            news: Event::default(),
             due: Arc::default(),
             failures: Mutex::default(),
         })
@@ -115,7 +116,7 @@ impl WriteMemory {
 
     /// Where a partition of `tenant` books its memtables.
     pub fn booking(self: &Arc<Self>, tenant: u32) -> Arc<dyn Memory> {
-        Arc::new(Booking { memory: Arc::clone(self), held: Mutex::new(self.pool.take(tenant, 0)) })
+        Arc::new(Booking { memory: Arc::clone(self), permit: Mutex::new(self.pool.book(tenant, 0)) })
     }
 
     /// From now on its memtables may be flushed for others' sake.
@@ -126,7 +127,7 @@ impl WriteMemory {
     /// It is being closed: flushes itself, or will be dropped. Whoever waits to write to it waits no longer.
     pub fn leave(&self, owner: Owner) {
         self.awake.lock().remove(&owner);
-        self.freed.notify();
+        self.news.notify();
     }
 
     /// Some flush has failed.
@@ -136,7 +137,7 @@ impl WriteMemory {
             failures.count += 1;
             failures.last = Some(error.clone());
         }
-        self.freed.notify();
+        self.news.notify();
     }
 
     /// Whether only tenants within their share find room. Costs a load.
@@ -153,32 +154,36 @@ impl WriteMemory {
     /// Room for `bytes` more of `tenant`, if there is any.
     pub fn try_room(&self, tenant: u32, bytes: usize) -> Option<Room> {
         if !self.is_short() {
-            return Some(Room { _held: None });
+            return Some(Room { _permit: None });
         }
-        let held = self.pool.try_take(tenant, (bytes as u64).min(self.capacity / ROOM))?;
-        Some(Room { _held: Some(held) })
+        let permit = self.pool.try_acquire(tenant, self.units(bytes))?;
+        Some(Room { _permit: Some(permit) })
     }
 
-    /// Waits for [`WriteMemory::try_room`], or until `ends`.
+    /// What a write of so many bytes asks the pool for.
+    fn units(&self, bytes: usize) -> u64 {
+        (bytes as u64).min(self.capacity / ROOM)
+    }
+
+    /// Waits for the room that [`WriteMemory::try_room`] did not find, or until `ends`.
     ///
     /// # Errors
     /// A flush failed meanwhile: waiting has no end in sight.
     pub async fn room(&self, tenant: u32, bytes: usize, ends: impl Fn() -> bool + Send + Sync) -> Result<Room> {
-        self.waiting.fetch_add(1, Ordering::Relaxed);
-        let _waiting = Waiting(&self.waiting);
-        self.due.notify();
         let failed_before = self.failures.lock().count;
+        let acquire = pin!(self.pool.acquire(tenant, self.units(bytes)));
+        self.due.notify();
         let look = || {
             if ends() {
-                return Some(Ok(Room { _held: None }));
+                return Some(Ok(Room { _permit: None }));
             }
-            let failure = || {
-                let failures = self.failures.lock();
-                failures.last.clone().filter(|_| failures.count > failed_before).map(Err)
-            };
-            self.try_room(tenant, bytes).map(Ok).or_else(failure)
+            let failures = self.failures.lock();
+            failures.last.clone().filter(|_| failures.count > failed_before).map(Err)
         };
-        self.freed.wait(look).await
+        match select(acquire, pin!(self.news.wait(look))).await {
+            Either::Left((permit, _)) => Ok(Room { _permit: Some(permit) }),
+            Either::Right((ended, _)) => ended,
+        }
     }
 
     fn next_look(&self, used: u64) -> u64 {
@@ -186,11 +191,11 @@ impl WriteMemory {
     }
 
     fn is_waited_for(&self) -> bool {
-        self.waiting.load(Ordering::Relaxed) > 0
+        self.pool.stats().waiting > 0
     }
 
     fn is_due(&self) -> bool {
-        self.is_waited_for() || self.used.load(Ordering::Relaxed) >= self.look_at.load(Ordering::Relaxed)
+        self.used.load(Ordering::Relaxed) >= self.look_at.load(Ordering::Relaxed) || self.is_waited_for()
     }
 
     /// Seals what has to be sealed.
@@ -216,9 +221,9 @@ impl WriteMemory {
             memtables: memtables.collect(),
         };
         for owner in to_seal(&sample) {
-            let Ok(place) = awake.binary_search_by_key(&owner, |partition| partition.owner) else { return };
-            tracing::debug!(?owner, held = sample.memtables[place].held, used, "flushing for room in the write memory");
-            awake[place].seal();
+            let Ok(index) = awake.binary_search_by_key(&owner, |partition| partition.owner) else { return };
+            tracing::debug!(?owner, held = sample.memtables[index].held, used, "flushing for room in the write memory");
+            awake[index].seal();
         }
     }
 }
@@ -230,23 +235,12 @@ impl Drop for WriteMemory {
     }
 }
 
-/// Counts who waits, until dropped.
-struct Waiting<'a>(&'a AtomicUsize);
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 /// Looks whenever much has been taken since the last look, and often while somebody waits. Ends with the node.
 pub(crate) async fn keep(memory: Weak<WriteMemory>, clock: Arc<dyn Clock>) {
     loop {
         let Some(memory) = memory.upgrade() else { return };
         memory.look();
         if memory.is_waited_for() {
-            // What was given back without a word (the room of a write that was given up) is found here.
-            memory.freed.notify();
             drop(memory);
             sleep_until(&clock, clock.now() + LOOK_AGAIN).await;
             continue;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures_util::lock::OwnedMutexGuard;
 use parking_lot::RwLock;
 use weir_admission::policy::{Behaviour, Recording, Tick, Window, explain};
-use weir_admission::{Gate, GateOptions, GatedFs, Ledger, Pool, RoomyFs};
+use weir_admission::{Gate, GateOptions, GatedFs, Ledger, Pool, ReadMemoryFs};
 use weir_io::{Error, ErrorKind, Fs, Nanos, Owner, Result, Rng};
 use weir_lsm::cache::BlockCache;
 use weir_model::{TenantId, TenantName};
@@ -72,7 +72,7 @@ impl Node {
     /// `Locked` if another process has the directory; `Invalid` if another version made it; corruption with file and offset, where a file
     /// that everything hangs on is missing, damaged or an older copy of itself.
     pub async fn open(config: &NodeConfig, machine: Machine) -> Result<Node> {
-        let machine = Machine { fs: RoomyFs::new(machine.fs, LONG_READ_BYTES_MAX), ..machine };
+        let machine = Machine { fs: ReadMemoryFs::new(machine.fs, LONG_READ_BYTES_MAX), ..machine };
         let (ledger, gate) = (Ledger::new(), Gate::new(Arc::clone(&machine.clock), GateOptions::NODE));
         // The node's own work is booked to tenant 0.
         let own_fs: Arc<dyn Fs> = GatedFs::node(Arc::clone(&machine.fs), Owner::default(), Arc::clone(&gate), &ledger);

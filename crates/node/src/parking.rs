@@ -2,12 +2,14 @@
 //!
 //! 1. It keeps its claims, its open output and what it has read ahead, but gives its slot back, and uses neither thread nor tokens. What it
 //!    keeps is bounded: two windows of `io_bytes` for each source, four for the output, eight bytes a key for the output's filter.
-//! 2. It goes on to its end instead if it has consumed nine tenths of its input, or is committing (U-26).
+//! 2. It goes on to its end instead if a [policy](weir_admission::policy::parking) finds it nearly done, or if it is
+//!    committing (U-26).
 //! 3. When the scope admits it again it waits for a slot, and comes before what this tree might begin.
-//! 4. What is parked may bar the way of something more urgent ([`weir_lsm::Tree::parked_in_the_way`]): level 0, which wants to go down (U-6). Then,
-//!    if it is half done, it goes on to its end: that is less work than to begin again. If not it is *released*: cancelled, its
-//!    claims with it. So it is after a minute unless it is to be finished, and at once where the process that Weir is part of needs the
-//!    memory ([`Partition::release_parked`]): a node by itself does not, for what is parked is bounded by the slots.
+//! 4. What is parked may bar the way of something more urgent ([`weir_lsm::Tree::parked_in_the_way`]): level 0, which
+//!    wants to go down (U-6). Then the policy says whether it is finished or *released*: cancelled, its claims with it. It
+//!    is also released when it has been parked for too long and is not to be finished, and at once where the process that
+//!    Weir is part of needs the memory ([`Partition::release_parked`]): a node by itself does not, for what is parked is
+//!    bounded by the slots.
 //!
 //! U-6 would commit what is finished of a released job up to some key, and clip the inputs that straddle it. That needs a bound on every table,
 //! in the manifest and in every read, for the sake of half a job at most. What is thrown away is counted instead, so that
@@ -19,20 +21,14 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use parking_lot::Mutex;
-use weir_io::{Class, Nanos, Result, sleep_until};
+use weir_admission::policy::parking::{InTheWay, PARKED_MAX, in_the_way, must_park};
+use weir_io::{Class, Result, sleep_until};
 use weir_lsm::pick::Scope;
 use weir_lsm::{Job, JobControl, JobFacts, JobReport};
 
 use crate::metrics::Counters;
 use crate::partition::Partition;
 use crate::workers::Slot;
-
-/// From this part of its input on, a job goes on to its end whatever the scope (U-5).
-const NEARLY_DONE: f64 = 0.9;
-/// From this part on, a parked job that is in the way is finished, not cancelled.
-const HALF_DONE: f64 = 0.5;
-/// A job that has been parked so long is released: readers and the disk keep its inputs, and what it has written is of no use.
-const PARKED_NANOS_MAX: Nanos = 60_000_000_000;
 
 /// The parked jobs of a partition.
 #[derive(Default)]
@@ -85,18 +81,18 @@ impl Parking {
     }
 }
 
-/// A place among the parked, until dropped.
-struct Place<'a> {
+/// An entry among the parked jobs; dropping it removes the entry.
+struct ParkedEntry<'a> {
     partition: &'a Partition,
     control: &'a Arc<JobControl>,
 }
 
-impl Drop for Place<'_> {
+impl Drop for ParkedEntry<'_> {
     fn drop(&mut self) {
         self.control.set_parked(false);
         let mut parking = self.partition.parking.0.lock();
-        let place = parking.iter().position(|parked| Arc::ptr_eq(&parked.control, self.control));
-        let gone = place.map(|place| parking.remove(place));
+        let index = parking.iter().position(|parked| Arc::ptr_eq(&parked.control, self.control));
+        let gone = index.map(|index| parking.remove(index));
         // Outside the lock: it may hold a slot.
         drop((parking, gone));
     }
@@ -108,9 +104,9 @@ impl Partition {
     pub(crate) async fn run_or_park(self: &Arc<Self>, job: Job, slot: &mut Option<Slot>) -> Ended {
         let (facts, control) = (job.facts(), job.control());
         let mut run = pin!(job.run());
-        let mut park_below = NEARLY_DONE;
+        let mut may_be_parked = true;
         loop {
-            match self.advance(run.as_mut(), &facts, &control, park_below).await {
+            match self.advance(run.as_mut(), &facts, &control, may_be_parked).await {
                 Pause::Ended(outcome) => return Ended::Done(outcome),
                 Pause::Closing => return Ended::Closed,
                 Pause::OutOfScope => {}
@@ -119,7 +115,7 @@ impl Partition {
                 None => return Ended::Closed,
                 Some(Verdict::GoOn { slot: given, to_the_end }) => {
                     *slot = Some(given);
-                    park_below = if to_the_end { 0.0 } else { NEARLY_DONE };
+                    may_be_parked = !to_the_end;
                 }
                 Some(Verdict::Release) => {
                     Counters::add(&self.counters.jobs_released, 1);
@@ -141,11 +137,11 @@ impl Partition {
         mut run: Pin<&mut (impl Future<Output = Result<JobReport>> + Send)>,
         facts: &JobFacts,
         control: &JobControl,
-        park_below: f64,
+        may_be_parked: bool,
     ) -> Pause {
-        let must_park = || !self.tree.knobs().scope.admits(facts) && control.progress() < park_below;
+        let is_out_of_scope = || may_be_parked && must_park(self.tree.knobs().scope.admits(facts), control.progress());
         let mut closing = pin!(self.closing_begun());
-        let mut out_of_scope = pin!(self.progress.wait(|| must_park().then_some(())));
+        let mut out_of_scope = pin!(self.progress.wait(|| is_out_of_scope().then_some(())));
         let gives_way = facts.level.is_some();
         let mut yielding = None;
         poll_fn(|cx| {
@@ -176,7 +172,7 @@ impl Partition {
         control.set_parked(true);
         let parked = Parked { facts, control: Arc::clone(control), must_finish: false, verdict: None };
         self.parking.0.lock().push(parked);
-        let _place = Place { partition: self, control };
+        let _entry = ParkedEntry { partition: self, control };
         // Somebody else may have the slot; and this tree something to do that the scope admits.
         drop(slot);
         self.kick();
@@ -189,7 +185,7 @@ impl Partition {
             }
         };
         let mut decided = pin!(self.progress.wait(look));
-        let mut too_long = pin!(sleep_until(&self.clock, self.clock.now() + PARKED_NANOS_MAX));
+        let mut too_long = pin!(sleep_until(&self.clock, self.clock.now() + PARKED_MAX));
         let must_finish = || {
             let mut must_finish = false;
             self.parking.find(control, |parked| must_finish = parked.must_finish);
@@ -226,12 +222,10 @@ impl Partition {
             return;
         }
         let Some(control) = self.tree.parked_in_the_way() else { return };
-        self.parking.find(&control, |parked| {
-            if control.progress() >= HALF_DONE {
-                parked.must_finish = true;
-            } else if parked.verdict.is_none() {
-                parked.verdict = Some(Verdict::Release);
-            }
+        self.parking.find(&control, |parked| match in_the_way(control.progress()) {
+            InTheWay::Finish => parked.must_finish = true,
+            InTheWay::Release if parked.verdict.is_none() => parked.verdict = Some(Verdict::Release),
+            InTheWay::Release => {}
         });
         self.progress.notify();
     }
@@ -247,8 +241,8 @@ impl Partition {
 
 #[cfg(test)]
 mod tests {
-    use weir_io::Fs;
     use weir_io::sim::{DeviceSpec, FaultPlan, Sim, SimFs};
+    use weir_io::{Fs, Nanos};
 
     use super::*;
     use crate::{Machine, Node, NodeConfig};

@@ -4,27 +4,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::lock::Mutex as AsyncMutex;
-use weir_admission::{Gate, GatedFs, Ledger, PartitionGate};
+use weir_admission::{Gate, GatedFs, Ledger, PartitionGate, Pool};
 use weir_io::{Error, ErrorKind, Fs, FsLock, Nanos, Owner, Result, Volume, sleep_until};
 use weir_lsm::cache::BlockCache;
 
 use crate::catalogue::{Catalogue, CatalogueEdit};
 use crate::config::{Machine, NodeConfig};
 use crate::control::Control;
+use crate::group_sync::GroupSync;
 use crate::home::{Home, Leave};
 use crate::layout;
 use crate::memory::{WriteMemory, keep};
 use crate::node::commit;
 use crate::partition::{Opening, Partition, Settle};
-use crate::permits::Permits;
 use crate::removal;
 use crate::reserve::{self, Reserve};
 use crate::tick::{self, Ticker};
-use crate::together::Together;
 use crate::workers::Workers;
 
 /// Partitions that are opened at a time. Each replays at the speed of one core; more would only make all of them late.
-const WAKES_MAX: usize = 4;
+const WAKES_MAX: u64 = 4;
 
 /// What the node holds of its directory.
 pub(crate) struct Directory {
@@ -50,7 +49,8 @@ pub(crate) struct NodeShared {
     pub catalogue: Arc<AsyncMutex<Catalogue>>,
     /// The space that the catalogue may use where the disk is full.
     reserve: Arc<Reserve>,
-    wakes: Arc<Permits>,
+    /// A unit for each partition that is being opened.
+    wakes: Arc<Pool>,
     openings: AtomicU64,
     lock: Arc<dyn FsLock>,
 }
@@ -74,8 +74,8 @@ impl NodeShared {
         workers.spawn(keep(Arc::downgrade(&memory), Arc::clone(&machine.clock)));
         let reserve = Arc::clone(catalogue.reserve());
         workers.spawn(reserve::keep(Arc::downgrade(&reserve), Arc::clone(&machine.clock)));
-        let together = Together::new(volume, config.sync_interval, Arc::clone(&ticker));
-        let control = Control::new(Arc::clone(&machine.clock), config.sync_interval, Arc::clone(&workers), together);
+        let group_sync = GroupSync::new(volume, config.sync_interval, Arc::clone(&ticker));
+        let control = Control::new(Arc::clone(&machine.clock), config.sync_interval, Arc::clone(&workers), group_sync);
         Arc::new(Self {
             own_fs,
             ticker,
@@ -87,7 +87,7 @@ impl NodeShared {
             control,
             reserve,
             catalogue: Arc::new(AsyncMutex::new(catalogue)),
-            wakes: Permits::new(WAKES_MAX),
+            wakes: Pool::new(WAKES_MAX),
             openings: AtomicU64::new(0),
             lock,
             config,
@@ -95,9 +95,9 @@ impl NodeShared {
         })
     }
 
-    /// Opens the partition of `home`, when it is its turn.
+    /// Opens the partition of `home`, when it is its turn: tenants take turns, whatever number of partitions each has.
     pub async fn open_partition(self: &Arc<Self>, home: &Arc<Home>, number: u32) -> Result<Arc<Partition>> {
-        let _permit = self.wakes.acquire().await;
+        let _permit = self.wakes.acquire(home.owner().tenant, 1).await;
         let (fs, dir) = (&self.own_fs, &self.config.dir);
         let (was_used, doubt) = {
             let mut catalogue = self.catalogue.lock().await;

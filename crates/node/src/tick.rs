@@ -1,9 +1,11 @@
-//! The policy tick: once a second a sample of the whole node goes to the profile's policies, and all knobs go where they say.
+//! The policy tick: once every [`Policy::PERIOD`] a sample of the whole node goes to the profile's policies, and all
+//! knobs go where they say.
 //!
-//! Only partitions that are awake are looked at, in the order of their owners. Between two ticks a partition that is opened, or whose
-//! tenant's limits are altered, gets at once what does not depend on the load.
+//! Only partitions that are awake are looked at, in the order of their owners. Between two ticks a partition that is
+//! opened, or whose tenant's limits are altered, gets at once what does not depend on the load.
 //!
-//! Lock order: `policy`, then a home's reservation, then gates. `awake`, `onlooker`, `history` and the mover's desk are alone.
+//! Lock order: `policy`, then a home's reservation, then gates. `awake`, `observer`, `history` and the mover's desk are
+//! alone.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,8 +14,8 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use weir_admission::policy::bandwidth::BandwidthSettings;
 use weir_admission::policy::{
-    self, Behaviour, Bytes, Felt, History, JobFacts, MemoryFacts, NodeKnobs, Onlooker, Operations, PartitionKnobs,
-    PartitionSample, Policy, Recording, Sample, Settings, Tick, TreeFacts,
+    self, Behaviour, BehaviourObserver, Bytes, Felt, History, JobFacts, MemoryFacts, NodeKnobs, Operations,
+    PartitionKnobs, PartitionSample, Policy, Recording, Sample, Settings, Tick, TreeFacts,
 };
 use weir_admission::{Booked, Direction, Gate, Ledger, Limits, Pool, UNLIMITED, Unit, Wait};
 use weir_io::{Class, Clock, Nanos, Owner, sleep_until};
@@ -28,12 +30,11 @@ use crate::home::Home;
 use crate::mover::Desk;
 use crate::partition::Partition;
 
-/// Time between two ticks, in nanoseconds. Times are never scaled.
-const EVERY: Nanos = 1_000_000_000;
 /// Device bytes read per byte asked for, at most, with four levels of which two are in memory (FX-11).
 pub(crate) const READ_AMPLIFICATION: u64 = 4;
 
-/// No more device time of logs than this is kept in tokens beyond the burst, in nanoseconds: as much as the gate lets logs run ahead.
+/// No more device time of logs than this is kept in tokens beyond the burst, in nanoseconds: as much as the gate lets
+/// logs run ahead.
 const LOG_AHEAD_MAX: Nanos = 100_000_000;
 /// Memory for the last ticks: a quarter of an hour of 32 partitions.
 const HISTORY_BYTES_MAX: usize = 16 << 20;
@@ -51,7 +52,7 @@ pub(crate) struct Ticker {
     cache: Arc<BlockCache>,
     ledger: Arc<Ledger>,
     policy: Mutex<Policy>,
-    onlooker: Mutex<Onlooker>,
+    observer: Mutex<BehaviourObserver>,
     awake: Mutex<BTreeMap<Owner, Weak<Home>>>,
     history: Mutex<History>,
     /// Who moves partitions away.
@@ -61,8 +62,8 @@ pub(crate) struct Ticker {
 }
 
 impl Ticker {
-    /// For a node under `config`, whose gate is `gate`, whose memtables are booked in `memory`, whose blocks are in `cache`, and whose I/O is
-    /// in `ledger`.
+    /// For a node under `config`, whose gate is `gate`, whose memtables are booked in `memory`, whose blocks are in
+    /// `cache`, and whose I/O is in `ledger`.
     pub fn new(
         config: &NodeConfig,
         gate: &Arc<Gate>,
@@ -86,7 +87,7 @@ impl Ticker {
             cache: Arc::clone(cache),
             ledger: Arc::clone(ledger),
             policy: Mutex::new(policy),
-            onlooker: Mutex::default(),
+            observer: Mutex::default(),
             awake: Mutex::default(),
             history: Mutex::new(History::new(HISTORY_BYTES_MAX)),
             desk: Desk::default(),
@@ -152,13 +153,13 @@ impl Ticker {
         let backlog = waits.then(|| self.ledger.total());
         self.log_rate.store(decision.loads.iter().map(|load| load.log).sum::<f64>() as u64, Ordering::Relaxed);
         self.keep_burst();
-        self.onlooker.lock().observe(&sample, &decision.knobs, backlog);
+        self.observer.lock().observe(&sample, &decision.knobs, backlog);
         self.desk.decided(decision.violation.as_ref());
         self.history.lock().push(Tick { sample, decision });
     }
 
-    /// What goes to a log is paid for when it is written, and moves at the next sync: tokens that arrive meanwhile are nobody's to use, and would be lost
-    /// where a sync takes as long as the gate's burst. So that much more is kept.
+    /// What goes to a log is paid for when it is written, and moves at the next sync: tokens that arrive meanwhile are
+    /// nobody's to use, and would be lost where a sync takes as long as the gate's burst. So that much more is kept.
     fn keep_burst(&self) {
         let ahead = match self.config.sync {
             SyncMode::Always => 0,
@@ -211,7 +212,7 @@ impl Ticker {
 
     /// How the policies have behaved.
     pub fn behaviour(&self) -> Behaviour {
-        self.onlooker.lock().behaviour()
+        self.observer.lock().behaviour()
     }
 
     fn look(&self, home: &Home, partition: &Partition) -> PartitionSample {
@@ -250,7 +251,8 @@ impl Ticker {
 }
 
 impl Partition {
-    /// Turns the knobs of log and tree. Only what a policy has changed its mind about: whoever turns a knob by hand is not overruled every second.
+    /// Turns the knobs of log and tree. Only what a policy has changed its mind about: whoever turns a knob by hand is
+    /// not overruled every second.
     fn turn(self: &Arc<Self>, knobs: &PartitionKnobs) {
         self.set_write_rate(knobs.write_rate);
         let wanted = TreeKnobs {
@@ -325,7 +327,7 @@ pub(crate) fn settings(config: &NodeConfig) -> Settings {
 /// Ticks until the node is gone.
 pub(crate) async fn run(ticker: Weak<Ticker>, clock: Arc<dyn Clock>) {
     loop {
-        sleep_until(&clock, clock.now() + EVERY).await;
+        sleep_until(&clock, clock.now() + Policy::PERIOD).await;
         let Some(ticker) = ticker.upgrade() else { return };
         ticker.tick(clock.now());
     }

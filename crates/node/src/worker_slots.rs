@@ -1,29 +1,21 @@
-//! Which tree that waits for a compaction slot gets the next one: a state machine without locks, threads or time of its own.
+//! The compaction slots of a node, who holds them and which trees wait: a state machine without locks, threads or time of
+//! its own. A policy ([`worker_order`]) says which tree gets the next slot.
 //!
-//! 1. What relieves level 0 goes before what is deeper, but one deep compaction goes after [`URGENT_IN_A_ROW`] others (C-7): nothing starves.
-//! 2. Of the tenants that wait, the one that holds the fewest slots is served; of equals the one that has held slots for the shortest time
-//!    by now. One that comes back after a rest is neither owed nor owing anything: it starts where those are who were served last.
-//! 3. Of one tenant's trees, the one that has waited longest.
-//!
-//! 4. One spare slot more is for trees that are short of space and would give some back, when all others are taken: their writes must not wait
-//!    until others have merged.
-//!    The gates still see to it that what it moves goes behind.
-//!
-//! Whoever is alone may hold all slots. A slot is not taken back: a newcomer waits for the first job to end, or for one that is parked.
+//! A tenant that comes back after a rest is neither owed nor owing anything: it starts where those are who were served
+//! last. Whoever is alone may hold all slots. A slot is not taken back: a newcomer waits for the first job to end, or for
+//! one that is parked.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use weir_admission::policy::worker_order::{self, Wish};
 use weir_io::{Class, Nanos, Owner};
 
-/// Deep compactions that wait let so many others pass, and then one of them goes.
-const URGENT_IN_A_ROW: u32 = 10;
-
-/// The slots of a node, who holds them and who waits. See the module.
+/// See the module.
 #[derive(Debug)]
 pub(crate) struct WorkerSlots {
     capacity: usize,
     running: usize,
-    waiting: BTreeMap<Owner, Wish>,
+    waiting: BTreeMap<Owner, Waiting>,
     /// Those of them that are short of space.
     short: BTreeSet<Owner>,
     spare_is_taken: bool,
@@ -36,7 +28,7 @@ pub(crate) struct WorkerSlots {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Wish {
+struct Waiting {
     class: Class,
     /// Whose is lower came earlier.
     turn: u64,
@@ -88,9 +80,9 @@ impl WorkerSlots {
 
     /// `owner` wants a slot for a compaction of `class`. Asking again keeps its place.
     pub fn wait(&mut self, owner: Owner, class: Class) {
-        let turn = self.waiting.get(&owner).map_or(self.next_turn, |wish| wish.turn);
+        let turn = self.waiting.get(&owner).map_or(self.next_turn, |waiting| waiting.turn);
         self.next_turn = self.next_turn.max(turn + 1);
-        self.waiting.insert(owner, Wish { class, turn });
+        self.waiting.insert(owner, Waiting { class, turn });
     }
 
     /// Whether `owner`, who waits, is short of space.
@@ -107,9 +99,10 @@ impl WorkerSlots {
         if self.spare_is_taken || self.capacity == 0 {
             return None;
         }
-        let wishes = self.short.iter().filter_map(|owner| Some((owner, self.waiting.get(owner)?)));
-        let short = wishes.filter(|(_, wish)| wish.class == Class::Reclaim).map(|(owner, wish)| (wish.turn, *owner));
-        let (_, owner) = short.min()?;
+        let owner = {
+            let short = self.short.iter().filter_map(|owner| Some((*owner, *self.waiting.get(owner)?)));
+            worker_order::next_spare(short.map(|(owner, waiting)| self.wish(owner, waiting)))?
+        };
         self.leave(owner);
         self.spare_is_taken = true;
         Some(owner)
@@ -131,20 +124,12 @@ impl WorkerSlots {
         if self.running >= self.capacity {
             return None;
         }
-        let urgent = |wish: &Wish| wish.class < Class::CompactDeep;
-        let (some_urgent, some_deep) =
-            (self.waiting.values().any(urgent), self.waiting.values().any(|wish| !urgent(wish)));
-        let takes_urgent = some_urgent && !(some_deep && self.urgent_in_a_row >= URGENT_IN_A_ROW);
-        let candidates = self.waiting.iter().filter(|(_, wish)| urgent(wish) == takes_urgent);
-        let key = |(owner, wish): &(&Owner, &Wish)| {
-            let share = self.share(owner.tenant);
-            (share.running, share.had, wish.turn)
-        };
-        let owner = candidates.min_by_key(key).map(|(owner, _)| *owner)?;
-        self.urgent_in_a_row = if takes_urgent && some_deep { self.urgent_in_a_row + 1 } else { 0 };
-        self.leave(owner);
-        self.take(owner.tenant);
-        Some(owner)
+        let wishes = self.waiting.iter().map(|(&owner, &waiting)| self.wish(owner, waiting));
+        let turn = worker_order::next(wishes, self.urgent_in_a_row)?;
+        self.urgent_in_a_row = turn.urgent_in_a_row;
+        self.leave(turn.owner);
+        self.take(turn.owner.tenant);
+        Some(turn.owner)
     }
 
     /// A slot of `tenant` is free again, after `nanos`.
@@ -160,6 +145,12 @@ impl WorkerSlots {
             self.tenants.clear();
             self.level = 0;
         }
+    }
+
+    /// What the policy has to know of a tree that waits.
+    fn wish(&self, owner: Owner, waiting: Waiting) -> Wish {
+        let (Waiting { class, turn }, Share { running, had }) = (waiting, self.share(owner.tenant));
+        Wish { owner, class, turn, is_short_of_space: self.short.contains(&owner), running, had }
     }
 
     fn share(&self, tenant: u32) -> Share {

@@ -152,3 +152,22 @@ fn who_sleeps_on_what_has_expired_is_woken_until_it_is_given_back() {
     assert_eq!(home.state(), HomeState::Asleep, "once was enough");
     assert_eq!(tenant.disk_use(), after);
 }
+
+#[test]
+fn a_tenant_that_wakes_many_partitions_delays_nobody_elses() {
+    let (sim, _, node) = world(6, SyncMode::None);
+    sim.block_on(async {
+        let (many, one) = (create(&node, "many", 64).await, create(&node, "one", 1).await);
+        for home in many.partitions() {
+            let home = Arc::clone(home);
+            sim.spawn(async move { drop(home.partition().await.expect("it wakes")) });
+        }
+        // All of them have asked before.
+        sleep_until(&sim.clock(), sim.now() + 1_000).await;
+        let state = |state| many.partitions().iter().filter(|home| home.state() == state).count();
+        assert_eq!((state(HomeState::Waking), state(HomeState::Awake)), (64, 0));
+        drop(one.partitions()[0].partition().await.expect("it wakes"));
+        let awake = state(HomeState::Awake);
+        assert!(awake <= 12, "{awake} of another tenant went before it");
+    });
+}

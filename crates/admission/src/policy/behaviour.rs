@@ -20,9 +20,9 @@ pub struct Behaviour {
     pub underused: Nanos,
 }
 
-/// Looks on while a policy decides.
+/// Observes what policies decide, and adds it up.
 #[derive(Debug, Default)]
-pub struct Onlooker {
+pub struct BehaviourObserver {
     behaviour: Behaviour,
     /// At the last tick, by owner.
     stages: Vec<(Owner, Stage)>,
@@ -30,7 +30,7 @@ pub struct Onlooker {
     backlog: Option<(Nanos, Booked)>,
 }
 
-impl Onlooker {
+impl BehaviourObserver {
     /// A tick: what was seen and decided, and if work waited for the device at that moment, what all owners together had moved by then.
     /// Between two ticks at which work waits, it is taken to have waited all the time.
     pub fn observe(&mut self, sample: &Sample, knobs: &Knobs, backlog: Option<Booked>) {
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn changes_of_stage_are_counted_for_who_stays() {
-        let mut onlooker = Onlooker::default();
+        let mut observer = BehaviourObserver::default();
         let ticks: [&[(u32, Stage)]; 5] = [
             &[(1, Stage::Normal), (2, Stage::Two)],
             &[(1, Stage::One), (2, Stage::Two), (3, Stage::One)],
@@ -111,24 +111,24 @@ mod tests {
         ];
         for (second, stages) in ticks.into_iter().enumerate() {
             let (sample, knobs) = tick(second as u64, Limits::UNLIMITED, stages);
-            onlooker.observe(&sample, &knobs, Some(Booked::default()));
+            observer.observe(&sample, &knobs, Some(Booked::default()));
         }
-        let behaviour = onlooker.behaviour();
+        let behaviour = observer.behaviour();
         assert_eq!(behaviour.transitions, [1, 2, 1, 0, 0], "coming and going is no change of mind");
         assert_eq!(behaviour.backlogged, 0, "an unlimited device");
     }
 
     #[test]
     fn what_is_not_used_counts_only_while_work_waits() {
-        let mut onlooker = Onlooker::default();
+        let mut observer = BehaviourObserver::default();
         let account = Account::default();
         // Megabytes moved in the second before, and whether work waits at its end.
         let seconds = [(0, true), (100, true), (94, true), (95, true), (10, false), (10, true), (0, true)];
         let sums = seconds.into_iter().zip(0..).map(|((mega, waits), second)| {
             account.book(Class::CompactDeep, Direction::Write, mega * 1_000_000, 1);
             let (sample, knobs) = tick(second, Limits::bytes(100_000_000), &[]);
-            onlooker.observe(&sample, &knobs, waits.then(|| account.booked()));
-            let Behaviour { backlogged, underused, .. } = onlooker.behaviour();
+            observer.observe(&sample, &knobs, waits.then(|| account.booked()));
+            let Behaviour { backlogged, underused, .. } = observer.behaviour();
             (backlogged / SECOND, underused / SECOND)
         });
         assert_eq!(sums.collect::<Vec<_>>(), [(0, 0), (1, 0), (2, 1), (3, 1), (3, 1), (3, 1), (4, 2)]);

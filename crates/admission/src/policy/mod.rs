@@ -11,13 +11,15 @@ pub mod forecast;
 mod history;
 mod knobs;
 pub mod meter;
+pub mod parking;
 mod profile;
 mod recording;
 mod relief;
 mod sample;
 pub mod share;
+pub mod worker_order;
 
-pub use behaviour::{Behaviour, Onlooker};
+pub use behaviour::{Behaviour, BehaviourObserver};
 pub use explain::{explain, replay};
 pub use felt::{Facts, WINDOW, Window, felt, window};
 pub use history::{History, Tick};

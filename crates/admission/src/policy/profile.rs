@@ -131,7 +131,7 @@ impl Settings {
     }
 }
 
-/// The policies of one node at work: asked once a second, and whenever a partition is opened.
+/// The policies of one node at work: asked once every [`Policy::PERIOD`], and whenever a partition is opened.
 pub struct Policy {
     profile: Profile,
     meters: Meters,
@@ -152,6 +152,10 @@ pub struct Decision {
 }
 
 impl Policy {
+    /// Time between two decisions, in nanoseconds. Policies count on it where they count samples ("three in a row"). Like
+    /// all times it is never scaled.
+    pub const PERIOD: Nanos = 1_000_000_000;
+
     /// The policies of `profile`, knowing nothing yet.
     pub fn new(profile: Profile, settings: Settings) -> Self {
         let rates = settings.bandwidth;

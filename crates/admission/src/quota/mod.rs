@@ -229,7 +229,7 @@ impl Quota {
             Admitted::Now => Admission::Ready(Some(Ok(()))),
             Admitted::Never { retry_in_ms } => Admission::Ready(Some(Err(Refused { unit, retry_in_ms }))),
             Admitted::Later(slot) => {
-                Admission::Waiting(Place { quota: Arc::clone(self), unit, slot, partition, units, done: false })
+                Admission::Waiting(QuotaWaiter { quota: Arc::clone(self), unit, slot, partition, units, done: false })
             }
         }
     }
@@ -298,7 +298,7 @@ pub enum Admission {
     /// Answered at once; `None` once taken.
     Ready(Option<Result<(), Refused>>),
     /// In the queue.
-    Waiting(Place),
+    Waiting(QuotaWaiter),
 }
 
 impl Future for Admission {
@@ -307,13 +307,13 @@ impl Future for Admission {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match self.get_mut() {
             Admission::Ready(answer) => Poll::Ready(answer.take().expect("Admission polled after it was done")),
-            Admission::Waiting(place) => place.poll(cx),
+            Admission::Waiting(waiter) => waiter.poll(cx),
         }
     }
 }
 
-/// A place in a quota's queue.
-pub struct Place {
+/// A request in a quota's queue. Dropping it gives its place back.
+pub struct QuotaWaiter {
     quota: Arc<Quota>,
     unit: Unit,
     slot: SlotId,
@@ -323,7 +323,7 @@ pub struct Place {
     done: bool,
 }
 
-impl Place {
+impl QuotaWaiter {
     fn poll(&mut self, cx: &Context<'_>) -> Poll<Result<(), Refused>> {
         debug_assert!(!self.done, "Admission polled after it was done");
         let unit = self.unit;
@@ -337,7 +337,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for QuotaWaiter {
     fn drop(&mut self) {
         if !self.done {
             self.quota.with_budget(self.unit, |budget, _| budget.cancel(self.slot, self.partition, self.units));
@@ -345,8 +345,8 @@ impl Drop for Place {
     }
 }
 
-impl fmt::Debug for Place {
+impl fmt::Debug for QuotaWaiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Place({:?}, partition {}, {} units)", self.unit, self.partition, self.units)
+        write!(f, "QuotaWaiter({:?}, partition {}, {} units)", self.unit, self.partition, self.units)
     }
 }

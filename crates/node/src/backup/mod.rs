@@ -2,14 +2,14 @@
 //!
 //! - Each partition is copied as it was at one moment: its memtable is flushed, the tables of that moment are held and copied. A
 //!   hold keeps files, not writers: the tenant serves meanwhile, and compactions go on.
-//! - A backup claims its directory ([`place`]): of several into one place, one goes on.
+//! - A backup claims its directory ([`target`]): of several backups into one directory, one goes on.
 //! - The manifest is written last. A backup without one was broken off.
 //! - A restore copies under partition numbers that are reserved and condemned; one edit of the catalogue then makes them a tenant's. What a
 //!   crash leaves before that is removed at the next start, like anything that the catalogue has condemned.
 
 mod copy;
 mod manifest;
-mod place;
+mod target;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use weir_model::{TenantId, TenantName};
 
 use self::copy::{content, copy};
 use self::manifest::{BackupFile, BackupManifest, partition_name};
-use self::place::Place;
+use self::target::BackupTarget;
 use crate::carried::carried;
 use crate::catalogue::{CatalogueEdit, Listing};
 use crate::layout;
@@ -68,14 +68,14 @@ impl Node {
         let tenant = self.tenant(name).ok_or_else(|| unknown(name))?;
         let (shared, to) = (Arc::clone(self.shared()), to.to_path_buf());
         carried(&Arc::clone(&shared.workers), async move {
-            let place = Place::claim(&shared.own_fs, &shared.config.dir, &to).await?;
-            match fill(&shared, &tenant, place.dir()).await {
+            let target = BackupTarget::claim(&shared.own_fs, &shared.config.dir, &to).await?;
+            match fill(&shared, &tenant, target.path()).await {
                 Ok(report) => {
-                    place.finish().await;
+                    target.finish().await;
                     Ok(report)
                 }
                 Err(error) => {
-                    place.clear().await;
+                    target.clear().await;
                     Err(error)
                 }
             }
@@ -92,7 +92,7 @@ impl Node {
     pub async fn restore(&self, from: &Path, name: TenantName, secret: Option<StoredSecret>) -> Result<Arc<Tenant>> {
         let (shared, tenants, from) = (Arc::clone(self.shared()), Arc::clone(self.all_tenants()), from.to_path_buf());
         carried(&Arc::clone(&shared.workers), async move {
-            let from = place::real(&shared.own_fs, &from).await?;
+            let from = target::real(&shared.own_fs, &from).await?;
             let manifest = read(&shared.own_fs, &from).await?;
             let taken =
                 || Error::new(ErrorKind::AlreadyExists, "restore", name.as_str(), "there is a tenant of that name");
@@ -162,7 +162,7 @@ pub async fn verify(fs: &Arc<dyn Fs>, dir: &Path) -> Result<BackupReport> {
 async fn read(fs: &Arc<dyn Fs>, dir: &Path) -> Result<BackupManifest> {
     let found = Journal::<BackupManifest>::recover(fs, dir, layout::TAG).await?;
     let Some(found) = found else {
-        let message = match place::is_claimed(fs, dir).await? {
+        let message = match target::is_claimed(fs, dir).await? {
             true => "there is no finished backup here (no CURRENT): one is being made, or was broken off",
             false => "there is no finished backup here (no CURRENT)",
         };
@@ -196,7 +196,7 @@ async fn fill(shared: &NodeShared, tenant: &Tenant, to: &Path) -> Result<BackupR
     settings.secret = None;
     let manifest = BackupManifest { tenant: tenant.listing(numbers, settings), partitions };
     shared.own_fs.sync_dir(to, layout::TAG).await?;
-    Journal::create(&shared.own_fs, to, layout::TAG, place::MANIFEST, &manifest).await?;
+    Journal::create(&shared.own_fs, to, layout::TAG, target::MANIFEST, &manifest).await?;
     look_back(&shared.own_fs, to, &manifest).await?;
     Ok(BackupReport::of(&manifest))
 }

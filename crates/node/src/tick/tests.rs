@@ -45,7 +45,7 @@ fn gates_follow_what_the_tenant_bought_while_the_partition_is_open() {
     let burst = || gates.foreground().burst_bytes(Direction::Read);
     assert_eq!(burst(), 51 * 102_400);
     assert!(gates.borrows() && !gates.background().is_unlimited());
-    sim.run_until(sim.now() + 3 * EVERY);
+    sim.run_until(sim.now() + 3 * Policy::PERIOD);
     assert_eq!(burst(), 51 * 102_400, "a tick changes nothing in front");
     alter(6000, 6000);
     assert_eq!(burst(), 102 * 102_400, "at once");
@@ -53,7 +53,7 @@ fn gates_follow_what_the_tenant_bought_while_the_partition_is_open() {
     assert!(gates.foreground().is_unlimited() && !gates.borrows());
     sim.block_on(home.sleep());
     alter(3000, 3000);
-    sim.run_until(sim.now() + 3 * EVERY);
+    sim.run_until(sim.now() + 3 * Policy::PERIOD);
     assert!(gates.foreground().is_unlimited(), "gates that nobody uses any more are left alone");
     assert!(home.reservation.gates().is_none());
 }
@@ -71,7 +71,7 @@ fn the_profile_decides_whether_what_is_reserved_is_lent() {
         let home = Arc::clone(&node.tenant(&TenantName::built_in()).expect("there").partitions()[0]);
         let gates = home.reservation.gates().expect("open");
         assert_eq!(gates.borrows(), lends, "{profile}, as it is opened");
-        sim.run_until(sim.now() + 3 * EVERY);
+        sim.run_until(sim.now() + 3 * Policy::PERIOD);
         assert!(!gates.foreground().is_unlimited() && gates.borrows() == lends, "{profile}, after three ticks");
     }
 }
@@ -82,7 +82,7 @@ fn without_limits_gates_stay_open() {
     let node = sim.block_on(Node::open(&NodeConfig::new("/weir"), machine(&sim))).expect("the node opens");
     drop(sim.block_on(node.default_partition()).expect("opens"));
     let home = Arc::clone(&node.tenants()[0].partitions()[0]);
-    sim.run_until(sim.now() + 3 * EVERY);
+    sim.run_until(sim.now() + 3 * Policy::PERIOD);
     let gates = home.reservation.gates().expect("open");
     assert!(node.gate().is_unlimited() && gates.foreground().is_unlimited() && gates.background().is_unlimited());
 }
@@ -98,7 +98,7 @@ fn a_flush_that_writes_will_wait_for_passes_as_foreground() {
         config.tree.write_buffer_bytes = 64 << 10;
         let node = sim.block_on(Node::open(&config, machine)).expect("the node opens");
         let partition = sim.block_on(node.default_partition()).expect("opens");
-        sim.run_until(sim.now() + 2 * EVERY);
+        sim.run_until(sim.now() + 2 * Policy::PERIOD);
         let home = Arc::clone(&node.tenants()[0].partitions()[0]);
         let gates = home.reservation.gates().expect("open");
         let mut seen = [false; 4];
@@ -143,7 +143,7 @@ fn what_was_decided_is_explained_and_is_decided_again() {
             batch.put(&(second * 7919 + item * 104_729).to_be_bytes(), &[7; 1000]);
             let _commit = sim.block_on(partition.write(&batch)).expect("no faults");
         }
-        sim.run_until(sim.now() + EVERY);
+        sim.run_until(sim.now() + Policy::PERIOD);
     }
     let ticks = node.ticks();
     assert!(ticks.len() >= 60);
@@ -169,7 +169,7 @@ fn what_was_decided_is_explained_and_is_decided_again() {
     });
     assert_eq!(behaviour.transitions.iter().sum::<u64>(), changes.count() as u64);
     assert!(behaviour.underused <= behaviour.backlogged && behaviour.backlogged > 0, "{behaviour:?}");
-    sim.run_until(sim.now() + 60 * EVERY);
+    sim.run_until(sim.now() + 60 * Policy::PERIOD);
     let ends: Vec<bool> = heard.0.lock().iter().map(Option::is_none).collect();
     assert!(ends.last() == Some(&true) && ends.windows(2).all(|pair| !(pair[0] && pair[1])), "and of each end, once");
 }
@@ -193,18 +193,18 @@ fn policies_see_how_long_reads_wait_for_the_device() {
         let _commit = sim.block_on(partition.write(&batch)).expect("no faults");
     }
     (900..1000).for_each(read);
-    sim.run_until(sim.now() + 2 * EVERY);
+    sim.run_until(sim.now() + 2 * Policy::PERIOD);
     let p99s = || node.ticks().iter().filter_map(|tick| tick.sample.partitions.first()?.read_p99).collect::<Vec<_>>();
     sim.block_on(partition.settle());
     let before = partition.metrics().reads_from_device;
     (0..1000).for_each(read);
     let waited = partition.metrics().reads_from_device - before;
-    sim.run_until(sim.now() + 2 * EVERY);
+    sim.run_until(sim.now() + 2 * Policy::PERIOD);
     assert!(waited >= 100, "{waited} reads went to the device: {:?}", partition.metrics().shape);
     let taken = |what: &mut dyn FnMut(u32)| {
         let before = p99s().len();
         (0..2000_u32).step_by(10).for_each(|item| what(item % 1000));
-        sim.run_until(sim.now() + 2 * EVERY);
+        sim.run_until(sim.now() + 2 * Policy::PERIOD);
         p99s().len() - before
     };
     // Keys read together, pages, and what an update reads wait for it, too.

@@ -44,7 +44,7 @@ impl FlexEngine {
             Stage::Normal if !hungry => Stage::Normal,
             Stage::Normal | Stage::One if is_long && self.last == Stage::Two => Stage::Two,
             Stage::Normal => Stage::One,
-            latched => latched,
+            stays => stays,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Weir's deferral: FlexEngine's two stages with what its paper leaves open decided (U-1 to U-5, U-20, U-22, U-23), and three levers more.
 //!
-//! 1. While the node is short ([`latch`]), every partition that writes **gathers**: up to four memtables become one run, in up to nine
+//! 1. While the node is short ([`hysteresis`]), every partition that writes **gathers**: up to four memtables become one run, in up to nine
 //!    buffers, as many as memory and the speed of flushes allow. That alone makes a run of level 0 last four times as long and costs no
 //!    bandwidth; it costs memory, log, and time to recover.
 //! 2. Stage one for those who save most by it, until the rest fits (U-2): nobody more than is needed.
@@ -10,7 +10,7 @@
 //! 5. The guard is the last valve; after twice the time that moving a partition takes it opens earlier (U-22).
 
 mod gather;
-mod latch;
+mod hysteresis;
 mod memory;
 mod partition;
 mod rest;
@@ -20,9 +20,9 @@ use std::collections::BTreeMap;
 use weir_io::{Nanos, Owner};
 
 use self::gather::Gathering;
-use self::latch::Latch;
+use self::hysteresis::Hysteresis;
 use self::memory::Upper;
-use self::partition::State;
+use self::partition::PartitionState;
 use self::rest::{PutOff, Rest};
 use super::{DeferralPolicy, ENTER, Pressure, Ramp, STAGE_TWO_PERCENT, demand, nanos};
 use crate::limits::{Direction, Limits, Rates};
@@ -50,11 +50,11 @@ const STAGE_TWO_AMPLIFICATION: f64 = 2.0;
 /// See the module.
 pub struct Weir {
     migration: Nanos,
-    latch: Latch,
+    hysteresis: Hysteresis,
     ramp: Ramp,
     upper: Upper,
     rest: Rest,
-    partitions: BTreeMap<Owner, State>,
+    partitions: BTreeMap<Owner, PartitionState>,
 }
 
 /// One tick's facts about one partition.
@@ -100,8 +100,8 @@ impl Look<'_> {
 impl Weir {
     /// On a node from which a partition can be moved within `migration` nanoseconds.
     pub fn new(migration: Nanos) -> Self {
-        let (latch, ramp, upper) = (Latch::default(), Ramp::default(), Upper::default());
-        Self { migration, latch, ramp, upper, rest: Rest::default(), partitions: BTreeMap::new() }
+        let (hysteresis, ramp, upper) = (Hysteresis::default(), Ramp::default(), Upper::default());
+        Self { migration, hysteresis, ramp, upper, rest: Rest::default(), partitions: BTreeMap::new() }
     }
 
     fn stage(&self, look: &Look<'_>) -> Stage {
@@ -234,9 +234,9 @@ impl DeferralPolicy for Weir {
             partition.tree.l0_runs >= PRESSED_RUNS
                 && self.partitions.get(&partition.owner).is_none_or(|state| state.stage == Stage::Normal)
         });
-        self.latch.step(now, demand, is_pressed);
+        self.hysteresis.step(now, demand, is_pressed);
         self.upper.see(&sample.memory);
-        let short = self.latch.short_since();
+        let short = self.hysteresis.short_since();
         let tokens = tokens(sample, loads);
         let gathering = gather::choose(sample, loads, &tokens, short.is_some());
         let looks: Vec<Look<'_>> = (sample.partitions.iter().zip(loads).zip(tokens).zip(gathering))
@@ -244,7 +244,8 @@ impl DeferralPolicy for Weir {
             .collect();
         let mut known = std::mem::take(&mut self.partitions);
         for look in &looks {
-            let state = known.remove(&look.sample.owner).unwrap_or_else(|| State::opened(now, look.sample, limited));
+            let state =
+                known.remove(&look.sample.owner).unwrap_or_else(|| PartitionState::opened(now, look.sample, limited));
             self.partitions.insert(look.sample.owner, state.seen(now, look.sample));
         }
         if short.is_some() {
@@ -282,7 +283,7 @@ impl DeferralPolicy for Weir {
         };
         let each = left(sample, loads) / looks.iter().map(wanted).sum::<f64>().max(1.0);
         let budget = Ramp::budget(&sample.device, loads);
-        let fits = self.latch.fits(now);
+        let fits = self.hysteresis.fits(now);
         let late = short.is_some_and(|since| now - since > 2 * self.migration);
         for ((look, knob), catching_up) in looks.iter().zip(&mut knobs.partitions).zip(catching_up) {
             let Some(state) = self.partitions.get(&look.sample.owner) else { continue };

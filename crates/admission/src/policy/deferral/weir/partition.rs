@@ -13,7 +13,7 @@ const SLOW_READS_LAST: Nanos = 60_000_000_000;
 
 /// See the module.
 #[derive(Clone, Copy, Debug)]
-pub struct State {
+pub struct PartitionState {
     /// Its stage.
     pub stage: Stage,
     /// Why.
@@ -27,7 +27,7 @@ pub struct State {
     slow_until: Nanos,
 }
 
-impl State {
+impl PartitionState {
     /// Just opened: with a level 0 as long as starts stage two it begins in drain (U-19), where the device has a limit. Above its trigger alone
     /// would not do: trees gather more runs than that where it saves rewriting level 1.
     pub fn opened(now: Nanos, partition: &PartitionSample, limited: bool) -> Self {

@@ -1,4 +1,4 @@
-//! Long reads that take only so much memory together, and the futures of those who do not look.
+//! The memory limit of long reads, also for reads that are not polled or are dropped.
 #![allow(missing_docs, reason = "tests")]
 
 mod common;
@@ -8,24 +8,24 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 
 use common::{SEC, TraceDisk, TraceFs, owner};
-use weir_admission::RoomyFs;
+use weir_admission::ReadMemoryFs;
 use weir_io::sim::Sim;
 use weir_io::{Class, File, Fs, OpenOptions, Owner, Tag};
 
 const TAG: Tag = Tag::new(Owner { tenant: 2, partition: 1 }, Class::Read);
 const MIB: usize = 1 << 20;
 
-/// A file of 8 MiB on a disk of 1 GB/s; long reads have 4 MiB together.
+/// A file of 8 MiB on a disk of 1 GB/s; all long reads together may take 4 MiB.
 fn start(sim: &Sim) -> Arc<dyn File> {
     sim.set_time_limit(10 * SEC);
     let disk = TraceDisk::new(sim.clock(), 1);
     disk.content.lock().resize(8 * MIB, 7);
-    let fs = RoomyFs::new(Arc::new(TraceFs(disk)), 4 * MIB as u64);
+    let fs = ReadMemoryFs::new(Arc::new(TraceFs(disk)), 4 * MIB as u64);
     sim.block_on(fs.open("f".as_ref(), OpenOptions::read_buffered(), TAG)).expect("there is one file")
 }
 
 #[test]
-fn a_read_that_nobody_polls_keeps_no_room() {
+fn a_read_that_nobody_polls_holds_no_memory() {
     let sim = Sim::new(1);
     let file = start(&sim);
     // An update has started reads of three values and awaits the first; that one must read once more.
@@ -41,7 +41,7 @@ fn a_read_that_nobody_polls_keeps_no_room() {
 }
 
 #[test]
-fn a_read_that_is_dropped_gives_its_room_back() {
+fn a_read_that_is_dropped_gives_its_memory_back() {
     let sim = Sim::new(1);
     let file = start(&sim);
     let mut reads: Vec<_> = (0..3).map(|_| file.read_new(0, 3 * MIB, TAG)).collect();

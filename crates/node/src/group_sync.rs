@@ -1,4 +1,4 @@
-//! One sync of the whole file system for many logs.
+//! Group sync: one sync of the whole file system for many logs.
 //!
 //! Each fdatasync of a log costs a journal commit and a flush of the device: for hundreds of partitions that are written to in
 //! the same tenth of a second, one syncfs costs less than all of theirs. It reports every write-back that failed since the volume was opened,
@@ -27,7 +27,7 @@ const BURST_MAX: Nanos = 2_000_000;
 const TAG: Tag = Tag::new(Owner { tenant: 0, partition: 0 }, Class::Log);
 
 /// See the module.
-pub(crate) struct Together {
+pub(crate) struct GroupSync {
     /// `None` where it cannot be trusted.
     volume: Option<Arc<dyn Volume>>,
     interval: Nanos,
@@ -45,7 +45,7 @@ struct State {
     rests_until: Nanos,
 }
 
-impl Together {
+impl GroupSync {
     /// On `volume`, every `interval` at most.
     pub fn new(volume: Option<Arc<dyn Volume>>, interval: Nanos, ticker: Arc<Ticker>) -> Self {
         Self { volume, interval, ticker, state: Mutex::default() }
@@ -109,7 +109,7 @@ impl Together {
 }
 
 /// However it ends: also if the task is dropped.
-struct Ends<'a>(&'a Together);
+struct Ends<'a>(&'a GroupSync);
 
 impl Drop for Ends<'_> {
     fn drop(&mut self) {

@@ -1,4 +1,5 @@
-//! Whether the node is short of bandwidth: by what the load needs, with patience in both directions (U-1, U-3).
+//! Hysteresis: whether the node is short of bandwidth, by what the load needs, with patience in both directions
+//! (U-1, U-3).
 
 use weir_io::Nanos;
 
@@ -17,7 +18,7 @@ const LEAVE_AFTER: Nanos = 30_000_000_000;
 
 /// See the module.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Latch {
+pub struct Hysteresis {
     high: u32,
     low_since: Option<Nanos>,
     short_since: Option<Nanos>,
@@ -25,7 +26,7 @@ pub struct Latch {
     fits_since: Option<Nanos>,
 }
 
-impl Latch {
+impl Hysteresis {
     /// Takes in what the load needs, as a share of the device. `pressed` = some level 0 is long already: then there is no waiting.
     pub fn step(&mut self, now: Nanos, demand: f64, pressed: bool) {
         self.high = if demand >= ENTER { self.high.saturating_add(1) } else { 0 };
@@ -66,10 +67,10 @@ mod tests {
 
     #[test]
     fn three_windows_enter_and_thirty_seconds_of_calm_leave() {
-        let mut latch = Latch::default();
+        let mut hysteresis = Hysteresis::default();
         let mut at = |second: u64, demand: f64, pressed: bool| {
-            latch.step(second * SECOND, demand, pressed);
-            latch.short_since().map(|since| since / SECOND)
+            hysteresis.step(second * SECOND, demand, pressed);
+            hysteresis.short_since().map(|since| since / SECOND)
         };
         assert_eq!([at(1, 0.81, false), at(2, 0.79, false), at(3, 0.81, false), at(4, 0.81, false)], [None; 4]);
         assert_eq!(at(5, 0.81, false), Some(5));
@@ -82,10 +83,10 @@ mod tests {
 
     #[test]
     fn what_is_short_may_fit_all_the_same() {
-        let mut latch = Latch::default();
+        let mut hysteresis = Hysteresis::default();
         let mut at = |second: u64, demand: f64| {
-            latch.step(second * SECOND, demand, false);
-            latch.fits(second * SECOND)
+            hysteresis.step(second * SECOND, demand, false);
+            hysteresis.fits(second * SECOND)
         };
         assert!((1..20).all(|second| !at(second, 0.97)));
         assert_eq!([at(20, 0.9), at(29, 0.9), at(30, 0.9)], [false, false, true]);

@@ -22,13 +22,13 @@ const CURRENT: &str = "CURRENT";
 const CURRENT_NEW: &str = "CURRENT.tmp";
 
 /// A directory that is this backup's alone until this is dropped.
-pub struct Place {
+pub struct BackupTarget {
     fs: Arc<dyn Fs>,
     dir: PathBuf,
     _lock: Box<dyn FsLock>,
 }
 
-impl Place {
+impl BackupTarget {
     /// Claims `to`, which is made if it is not there, for a backup of the node whose data is in `data`.
     ///
     /// # Errors
@@ -58,23 +58,23 @@ impl Place {
             }
             _ => error,
         })?;
-        let place = Self { fs: Arc::clone(fs), dir, _lock: lock };
+        let claimed = Self { fs: Arc::clone(fs), dir, _lock: lock };
         // Now nobody else begins here, but somebody may have done so before, here or around us.
-        check_content(&place.dir, &fs.list(&place.dir, TAG).await?)?;
-        if let Err(error) = check_surroundings(fs, &place.dir).await {
+        check_content(&claimed.dir, &fs.list(&claimed.dir, TAG).await?)?;
+        if let Err(error) = check_surroundings(fs, &claimed.dir).await {
             // The directory around stays claimed, so nobody can begin here, whoever opens the file before it goes.
-            place.remove_if_there(LOCK).await;
-            if let Err(error) = fs.remove_dir(&place.dir, TAG).await {
-                tracing::debug!(dir = %place.dir.display(), %error, "cannot remove the directory of a refused backup");
+            claimed.remove_if_there(LOCK).await;
+            if let Err(error) = fs.remove_dir(&claimed.dir, TAG).await {
+                tracing::debug!(dir = %claimed.dir.display(), %error, "cannot remove the directory of a refused backup");
             }
             return Err(error);
         }
-        fs.sync_dir(&place.dir, TAG).await?;
-        Ok(place)
+        fs.sync_dir(&claimed.dir, TAG).await?;
+        Ok(claimed)
     }
 
-    /// The directory, links followed.
-    pub fn dir(&self) -> &Path {
+    /// Its path, links followed.
+    pub fn path(&self) -> &Path {
         &self.dir
     }
 

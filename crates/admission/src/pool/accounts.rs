@@ -1,0 +1,139 @@
+//! Who has how many units of a pool, and what is left for whom.
+
+use std::collections::BTreeMap;
+
+/// What a tenant has of a pool, in units.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Part {
+    /// In use.
+    pub used: u64,
+    /// Kept for it, in use or not.
+    pub reserve: u64,
+}
+
+impl Part {
+    /// Kept for it and not in use.
+    fn kept(self) -> u64 {
+        self.reserve.saturating_sub(self.used)
+    }
+}
+
+/// The sums over a pool, in units.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PoolStats {
+    /// In all.
+    pub capacity: u64,
+    /// In use by all tenants.
+    pub used: u64,
+    /// Kept for tenants that do not use them now.
+    pub kept: u64,
+    /// Tenants that use something: among them fair shares are counted.
+    pub users: u64,
+    /// Requests that wait.
+    pub waiting: u64,
+}
+
+impl PoolStats {
+    /// What nobody uses and is kept for nobody.
+    pub fn rest(self) -> u64 {
+        self.capacity.saturating_sub(self.used).saturating_sub(self.kept)
+    }
+}
+
+/// Whether a request can be granted now, and if not, why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fit {
+    /// From what is kept for its tenant.
+    Reserve,
+    /// With units of the rest.
+    Rest,
+    /// No: what is left is for tenants within their share.
+    AboveShare,
+    /// No: too little is left.
+    Short,
+}
+
+/// The books of a pool. Tenants need no registration: one that neither uses nor reserves anything is not known.
+#[derive(Debug)]
+pub(super) struct Accounts {
+    sums: PoolStats,
+    /// Sum of all reserves.
+    reserved: u64,
+    headroom: u64,
+    parts: BTreeMap<u32, Part>,
+}
+
+impl Accounts {
+    /// `capacity` units, none in use and none reserved.
+    pub fn new(capacity: u64) -> Self {
+        let sums = PoolStats { capacity, ..PoolStats::default() };
+        Self { sums, reserved: 0, headroom: 0, parts: BTreeMap::new() }
+    }
+
+    /// The sums; [`PoolStats::waiting`] is not known here.
+    pub fn sums(&self) -> PoolStats {
+        self.sums
+    }
+
+    pub fn part(&self, tenant: u32) -> Part {
+        self.parts.get(&tenant).copied().unwrap_or_default()
+    }
+
+    pub fn parts(&self) -> impl Iterator<Item = (u32, Part)> {
+        self.parts.iter().map(|(&tenant, &part)| (tenant, part))
+    }
+
+    pub fn set_headroom(&mut self, headroom: u64) {
+        self.headroom = headroom;
+    }
+
+    pub fn set_reserve(&mut self, tenant: u32, reserve: u64) {
+        self.change(tenant, |part| part.reserve = reserve);
+    }
+
+    /// `tenant` uses `before` units less and `after` more, whatever is left.
+    pub fn exchange(&mut self, tenant: u32, before: u64, after: u64) {
+        self.change(tenant, |part| part.used = part.used - before + after);
+    }
+
+    /// The one place where parts change: keeps the sums.
+    fn change(&mut self, tenant: u32, change: impl FnOnce(&mut Part)) {
+        let before = self.part(tenant);
+        let mut after = before;
+        change(&mut after);
+        self.reserved = self.reserved + after.reserve - before.reserve;
+        self.sums.used = self.sums.used + after.used - before.used;
+        self.sums.kept = self.sums.kept + after.kept() - before.kept();
+        self.sums.users = self.sums.users + u64::from(after.used > 0) - u64::from(before.used > 0);
+        match after == Part::default() {
+            true => drop(self.parts.remove(&tenant)),
+            false => drop(self.parts.insert(tenant, after)),
+        }
+    }
+
+    /// Whether `tenant` can have `units` more.
+    pub fn fit(&self, tenant: u32, units: u64) -> Fit {
+        let part = self.part(tenant);
+        if units <= part.kept() {
+            return Fit::Reserve;
+        }
+        let users = self.sums.users + u64::from(part.used == 0);
+        let is_within_share = part.used.saturating_add(units) <= self.sums.capacity / (users + 1);
+        let headroom = if is_within_share { 0 } else { self.headroom };
+        match units <= part.kept().saturating_add(self.sums.rest().saturating_sub(headroom)) {
+            true => Fit::Rest,
+            false if headroom > 0 => Fit::AboveShare,
+            false => Fit::Short,
+        }
+    }
+
+    /// `units`, or as many as `tenant` could have if nobody used anything, where that is less. At least one: a tenant
+    /// for which there is nothing at all must wait.
+    pub fn at_most(&self, tenant: u32, units: u64) -> u64 {
+        let others = self.reserved - self.part(tenant).reserve;
+        let all = self.sums.capacity.saturating_sub(others);
+        let within_share = all.min(self.sums.capacity / 2);
+        let own = self.part(tenant).reserve.min(all);
+        units.min(all.saturating_sub(self.headroom).max(within_share).max(own).max(1))
+    }
+}

@@ -1,0 +1,310 @@
+//! Units of something finite (bytes of write memory, bytes for long reads, turns to open a partition) in reserved
+//! shares and a common rest, with a fair queue of those who wait.
+//!
+//! 1. A tenant's reserve is kept for it whether it uses it or not; the rest goes to whoever comes. With reserves of 0
+//!    this is plain sharing, with reserves of a fair share each it is a static quota, and in between lies delayed
+//!    fairness (DF-3).
+//! 2. Requests that cannot be granted wait, by start-time fair queueing among tenants, in the order of arrival within a
+//!    tenant. A request that waits for units holds back those behind it: else small requests would starve a large one.
+//!    One that waits because its tenant is above its share holds back nobody but its tenant, and one within its
+//!    tenant's reserve waits for no other tenant (DF-7).
+//! 3. Units are granted to a request and not to a wake-up: between the two nobody else can take them. A request that is
+//!    dropped gives back its place, or its units.
+//!
+//! Nothing is taken away from anybody here: [`crate::policy::share`] says from whom, and the owner of the mechanism
+//! does it (flushes that tenant's memtable). The lock is held over no waker.
+
+mod accounts;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use parking_lot::Mutex;
+use weir_io::Owner;
+
+use self::accounts::{Accounts, Fit};
+pub use self::accounts::{Part, PoolStats};
+use crate::fair::FairQueue;
+
+/// See the module. Tenants need no registration.
+pub struct Pool {
+    state: Mutex<State>,
+}
+
+struct State {
+    accounts: Accounts,
+    /// Tickets of the requests that wait. The cost is what they ask for.
+    queue: FairQueue<u64>,
+    /// By ticket: the requests that wait, and those that were granted and were not polled since.
+    requests: BTreeMap<u64, Queued>,
+    next_ticket: u64,
+}
+
+enum Queued {
+    /// In the queue, with whom to wake if it was polled.
+    Waiting(Option<Waker>),
+    /// It has so many units.
+    Granted(u64),
+}
+
+/// Fairness is among tenants: they are the owners of the queue.
+const fn owner(tenant: u32) -> Owner {
+    Owner { tenant, partition: 0 }
+}
+
+impl State {
+    /// Grants a new request at once if no other one has to go before it: the units granted.
+    fn try_grant(&mut self, tenant: u32, units: u64) -> Option<u64> {
+        let units = self.accounts.at_most(tenant, units);
+        let goes_first = self.queue.is_empty() || units == 0;
+        if !goes_first || !matches!(self.accounts.fit(tenant, units), Fit::Reserve | Fit::Rest) {
+            return None;
+        }
+        self.accounts.exchange(tenant, 0, units);
+        Some(units)
+    }
+
+    /// Puts a new request into the queue; the ticket.
+    fn enqueue(&mut self, tenant: u32, units: u64) -> u64 {
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        self.queue.push(owner(tenant), 1, units, ticket);
+        self.requests.insert(ticket, Queued::Waiting(None));
+        ticket
+    }
+
+    /// The tenant whose oldest request is to be granted next, and the units.
+    fn next(&self) -> Option<(u32, u64)> {
+        let mut are_held_back = false;
+        for (Owner { tenant, .. }, asked) in self.queue.heads() {
+            let units = self.accounts.at_most(tenant, asked);
+            match self.accounts.fit(tenant, units) {
+                Fit::Reserve => return Some((tenant, units)),
+                Fit::Rest if !are_held_back => return Some((tenant, units)),
+                Fit::Rest | Fit::AboveShare => {}
+                Fit::Short => are_held_back = true,
+            }
+            if are_held_back && self.accounts.sums().kept == 0 {
+                break;
+            }
+        }
+        None
+    }
+
+    /// Grants what can be granted; gives whom to wake without the lock.
+    fn pump(&mut self) -> Vec<Waker> {
+        let mut woken = Vec::new();
+        while let Some((tenant, units)) = self.next() {
+            let Some((_, ticket)) = self.queue.pop_of(owner(tenant)) else { break };
+            self.accounts.exchange(tenant, 0, units);
+            if let Some(Queued::Waiting(waker)) = self.requests.insert(ticket, Queued::Granted(units)) {
+                woken.extend(waker);
+            }
+        }
+        woken
+    }
+
+    /// The request of `ticket` is dropped.
+    fn leave(&mut self, tenant: u32, ticket: u64) {
+        match self.requests.remove(&ticket) {
+            Some(Queued::Waiting(_)) => drop(self.queue.remove(owner(tenant), |&other| other == ticket)),
+            Some(Queued::Granted(units)) => self.accounts.exchange(tenant, units, 0),
+            None => {}
+        }
+    }
+}
+
+impl Pool {
+    /// A pool of `capacity` units, nothing reserved.
+    pub fn new(capacity: u64) -> Arc<Self> {
+        let (accounts, queue) = (Accounts::new(capacity), FairQueue::new());
+        Arc::new(Self { state: Mutex::new(State { accounts, queue, requests: BTreeMap::new(), next_ticket: 0 }) })
+    }
+
+    /// Keeps `reserve` units for `tenant` from now on. What others use of it comes back as they give it back. All
+    /// reserves together should stay below the capacity: the policy that turns this knob sees to it.
+    pub fn set_reserve(&self, tenant: u32, reserve: u64) {
+        self.change(|state| state.accounts.set_reserve(tenant, reserve));
+    }
+
+    /// Turns the knob: so many units of the rest are only for tenants within their share. They never find that others
+    /// have left nothing. Shares are equal parts of the capacity: one for everybody who uses something, and one for
+    /// whoever comes next.
+    pub fn set_headroom(&self, headroom: u64) {
+        self.change(|state| state.accounts.set_headroom(headroom));
+    }
+
+    /// Takes `units` for `tenant` if nobody has to go before it and they are there: from its reserve first, then from
+    /// the rest. Within its reserve a tenant is never refused, whatever the others do (DF-7), unless it waits for
+    /// more already. More units than it can ever have count as all of those.
+    pub fn try_acquire(self: &Arc<Self>, tenant: u32, units: u64) -> Option<Permit> {
+        let mut state = self.state.lock();
+        let granted = state.try_grant(tenant, units);
+        let waits = granted.is_none() && !state.queue.is_empty();
+        drop(state);
+        match granted {
+            Some(units) => Some(Permit { pool: Arc::clone(self), tenant, units }),
+            // It may be its turn nevertheless.
+            None if waits => self.acquire(tenant, units).now(),
+            None => None,
+        }
+    }
+
+    /// Asks for `units` for `tenant`, as [`Pool::try_acquire`] does, and waits for them. The place in the queue is
+    /// taken now.
+    pub fn acquire(self: &Arc<Self>, tenant: u32, units: u64) -> Acquire {
+        let step = self.change(|state| match state.try_grant(tenant, units) {
+            Some(units) => Step::Granted(units),
+            None => Step::Queued(state.enqueue(tenant, units)),
+        });
+        Acquire { pool: Arc::clone(self), tenant, step }
+    }
+
+    /// Counts `units` of `tenant`, whatever is left, beyond the capacity if need be: they are in use already.
+    pub fn book(self: &Arc<Self>, tenant: u32, units: u64) -> Permit {
+        self.change(|state| state.accounts.exchange(tenant, 0, units));
+        Permit { pool: Arc::clone(self), tenant, units }
+    }
+
+    /// What `tenant` has.
+    pub fn part(&self, tenant: u32) -> Part {
+        self.state.lock().accounts.part(tenant)
+    }
+
+    /// What every known tenant has, by tenant.
+    pub fn parts(&self) -> Vec<(u32, Part)> {
+        self.state.lock().accounts.parts().collect()
+    }
+
+    /// The sums.
+    pub fn stats(&self) -> PoolStats {
+        let state = self.state.lock();
+        PoolStats { waiting: state.queue.len() as u64, ..state.accounts.sums() }
+    }
+
+    /// Changes something, and grants what can be granted then. More use can also make a request grantable: a new user
+    /// makes the shares smaller, and a request that is above its share now holds nobody back any more.
+    fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.state.lock();
+        let outcome = change(&mut state);
+        let woken = state.pump();
+        drop(state);
+        woken.into_iter().for_each(Waker::wake);
+        outcome
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.stats().fmt(f)
+    }
+}
+
+/// Units in use; dropping gives them back.
+#[must_use = "units that nobody holds are given back at once"]
+#[derive(Debug)]
+pub struct Permit {
+    pool: Arc<Pool>,
+    tenant: u32,
+    units: u64,
+}
+
+impl Permit {
+    /// How many.
+    pub fn units(&self) -> u64 {
+        self.units
+    }
+
+    /// Whose.
+    pub fn tenant(&self) -> u32 {
+        self.tenant
+    }
+
+    /// Now it is `units`, whatever is left: the use has changed already.
+    pub fn set(&mut self, units: u64) {
+        if units != self.units {
+            self.pool.change(|state| state.accounts.exchange(self.tenant, self.units, units));
+            self.units = units;
+        }
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.pool.change(|state| state.accounts.exchange(self.tenant, self.units, 0));
+    }
+}
+
+/// A request for units. Once it has been granted it holds them, whether or not it is polled; dropping it gives them
+/// back, or its place in the queue.
+#[must_use = "nothing is held before it is awaited"]
+pub struct Acquire {
+    pool: Arc<Pool>,
+    tenant: u32,
+    step: Step,
+}
+
+enum Step {
+    Granted(u64),
+    Queued(u64),
+    /// The permit has the units.
+    Done,
+}
+
+impl Acquire {
+    /// The permit, if it has been granted by now; else the request is given up.
+    pub fn now(mut self) -> Option<Permit> {
+        self.permit(None)
+    }
+
+    /// The permit, if it has been granted by now; else `waker` is woken when it is.
+    fn permit(&mut self, waker: Option<&Waker>) -> Option<Permit> {
+        let units = match self.step {
+            Step::Granted(units) => units,
+            Step::Queued(ticket) => {
+                let mut state = self.pool.state.lock();
+                let units = match state.requests.get_mut(&ticket)? {
+                    Queued::Granted(units) => *units,
+                    Queued::Waiting(waiting) => {
+                        *waiting = waker.cloned();
+                        return None;
+                    }
+                };
+                state.requests.remove(&ticket);
+                units
+            }
+            Step::Done => return None,
+        };
+        self.step = Step::Done;
+        Some(Permit { pool: Arc::clone(&self.pool), tenant: self.tenant, units })
+    }
+}
+
+impl Future for Acquire {
+    type Output = Permit;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Permit> {
+        debug_assert!(!matches!(self.step, Step::Done), "Acquire polled after it was done");
+        self.permit(Some(cx.waker())).map_or(Poll::Pending, Poll::Ready)
+    }
+}
+
+impl Drop for Acquire {
+    fn drop(&mut self) {
+        match self.step {
+            Step::Granted(units) => self.pool.change(|state| state.accounts.exchange(self.tenant, units, 0)),
+            Step::Queued(ticket) => self.pool.change(|state| state.leave(self.tenant, ticket)),
+            Step::Done => {}
+        }
+    }
+}
+
+impl fmt::Debug for Acquire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Acquire").field("tenant", &self.tenant).finish_non_exhaustive()
+    }
+}
