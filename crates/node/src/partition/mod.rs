@@ -31,7 +31,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use weir_admission::{Account, Direction, PartitionGate};
 use weir_io::{Class, Clock, Error, ErrorKind, Event, Fs, FsLock, Owner, Result};
-use weir_log::{Log, Recovery, SyncMode, WriteAheadLog};
+use weir_log::{Recovery, SyncMode, WriteAheadLog};
 use weir_lsm::{Held, Tree, TreeKnobs};
 use weir_model::LogIndex;
 
@@ -53,7 +53,7 @@ use crate::workers::Workers;
 pub struct Partition {
     pub(crate) owner: Owner,
     pub(crate) tree: Arc<Tree>,
-    pub(crate) log: Log,
+    pub(crate) log: Arc<dyn WriteAheadLog>,
     pub(crate) sync: SyncMode,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) counters: Arc<Counters>,

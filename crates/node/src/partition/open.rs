@@ -179,7 +179,7 @@ impl Partition {
             policy_knobs: Mutex::new(tree.knobs()),
             read_times: ReadTimes::default(),
             tree,
-            log,
+            log: Arc::new(log),
             sync: config.sync,
             clock,
             counters,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use parking_lot::MutexGuard;
 use weir_io::Result;
-use weir_log::{SyncMode, WriteAheadLog};
+use weir_log::SyncMode;
 use weir_lsm::{Found, Lookup};
 use weir_model::Batch;
 
