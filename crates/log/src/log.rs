@@ -195,6 +195,22 @@ impl Shared {
     }
 }
 
+/// Removes the files in `dir`, the newest first, as the next opening expects what is left of them at the front.
+async fn remove_files(fs: &Arc<dyn Fs>, dir: &Path, tag: Tag) -> Result<()> {
+    let mut names = match fs.list(dir, tag).await {
+        // Nothing was ever written to it.
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        names => names?,
+    };
+    if names.is_empty() {
+        return Ok(());
+    }
+    while let Some(entry) = names.pop() {
+        fs.remove(&dir.join(entry.name), tag).await?;
+    }
+    fs.sync_dir(dir, tag).await
+}
+
 /// Ends the part that a log has in a sync of the whole file system, as one that failed unless it was told otherwise.
 struct Part {
     log: Arc<Shared>,
@@ -315,6 +331,22 @@ impl WriteAheadLog for Log {
     fn close(&self) -> BoxFuture<Result<()>> {
         let shared = Arc::clone(&self.0);
         Box::pin(async move { shared.close().await })
+    }
+
+    fn remove(&self, persisted: LogIndex) -> BoxFuture<Result<()>> {
+        let shared = Arc::clone(&self.0);
+        Box::pin(async move {
+            let (takes_records, last) = {
+                let state = shared.state.lock();
+                (!state.is_fenced(), state.last())
+            };
+            if takes_records || persisted < last {
+                let message =
+                    format!("it still takes records, or record {last} is not persisted (up to {persisted} is)");
+                return Err(Error::new(ErrorKind::Invalid, "remove", &shared.dir, message));
+            }
+            remove_files(&shared.fs, &shared.dir, Tag::new(shared.options.owner, Class::Log)).await
+        })
     }
 
     fn failure(&self) -> Option<Error> {

@@ -70,6 +70,12 @@ pub trait WriteAheadLog: Send + Sync + 'static {
     /// # Errors
     /// The failure that fenced the log.
     fn close(&self) -> BoxFuture<Result<()>>;
+    /// Removes all that the log keeps on disk, once it was [closed](Self::close) and the engine holds everything (`persisted` is at least
+    /// the last index).
+    ///
+    /// # Errors
+    /// `Invalid` if it still takes records, or not everything is persisted; I/O: what is left of the log can still be opened.
+    fn remove(&self, persisted: LogIndex) -> BoxFuture<Result<()>>;
     /// The failure that fenced the log, until it is replaced.
     fn failure(&self) -> Option<Error>;
     /// The last index appended.

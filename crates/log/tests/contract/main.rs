@@ -9,8 +9,8 @@ use std::task::{Context, Wake, Waker};
 
 use futures_util::future::{join, join_all};
 use memory::MemoryLog;
-use weir_io::sim::{DeviceSpec, Fault, FaultPlan, OpKind, Sim, SimFs};
-use weir_io::{Error, ErrorKind, Fs, Op, Owner};
+use weir_io::sim::{DeviceSpec, Fault, FaultPlan, Keep, OpKind, Sim, SimFs};
+use weir_io::{Error, ErrorKind, Fs, Op, Owner, Rng};
 use weir_log::{Commit, Log, LogOptions, SyncMode, WriteAheadLog};
 
 /// A log, and what is around it.
@@ -20,14 +20,22 @@ struct World {
     log: Arc<dyn WriteAheadLog>,
     /// The next write fails.
     fail_next: Box<dyn Fn()>,
+    /// How many records, or files, the log keeps.
+    kept: Box<dyn Fn() -> usize>,
 }
 
 impl World {
     fn memory() -> Self {
         let sim = Sim::new(1);
         let log = MemoryLog::new(sim.clock());
-        let failing = log.clone();
-        Self { name: "memory", sim, log: Arc::new(log), fail_next: Box::new(move || failing.fail_next()) }
+        let (failing, keeping) = (log.clone(), log.clone());
+        Self {
+            name: "memory",
+            sim,
+            log: Arc::new(log),
+            fail_next: Box::new(move || failing.fail_next()),
+            kept: Box::new(move || keeping.kept()),
+        }
     }
 
     fn segments(name: &'static str, sync: SyncMode) -> Self {
@@ -38,8 +46,14 @@ impl World {
         let mut replay = |_, _: &[u8]| Op::ready(Ok(()));
         let opened = Log::open(Arc::clone(&fs) as Arc<dyn Fs>, Path::new("log"), options, 0, &mut replay);
         let (log, _) = sim.block_on(opened).expect("a fresh disk");
-        let fail_next = move || fs.fail_next(Some(OpKind::Write), Fault::Error);
-        Self { name, sim, log: Arc::new(log), fail_next: Box::new(fail_next) }
+        let keeping = Arc::clone(&fs);
+        Self {
+            name,
+            sim,
+            log: Arc::new(log),
+            fail_next: Box::new(move || fs.fail_next(Some(OpKind::Write), Fault::Error)),
+            kept: Box::new(move || keeping.crash_keeping(Keep::All, &mut Rng::new(1)).files().len()),
+        }
     }
 
     fn append(&self, payload: &[u8]) -> u64 {
@@ -200,5 +214,21 @@ fn a_closed_log_is_durable_and_takes_nothing() {
         world.sim.block_on(log.close()).expect("nothing fails");
         assert!(log.is_durable(), "{name}");
         assert_eq!(log.append(b"late").expect_err("it is closed").kind(), ErrorKind::Invalid, "{name}");
+    }
+}
+
+#[test]
+fn a_log_is_removed_when_it_is_closed_and_the_engine_holds_everything() {
+    for world in worlds() {
+        let (log, name) = (&world.log, world.name);
+        world.write(b"one");
+        let last = world.write(b"two");
+        let remove = |persisted| world.sim.block_on(log.remove(persisted)).map_err(|error| error.kind());
+        assert_eq!(remove(last), Err(ErrorKind::Invalid), "{name}: it is open");
+        world.sim.block_on(log.close()).expect("nothing fails");
+        assert_eq!(remove(last - 1), Err(ErrorKind::Invalid), "{name}: one record is nowhere else");
+        assert!((world.kept)() > 0, "{name}");
+        remove(last).expect("nothing fails");
+        assert_eq!((world.kept)(), 0, "{name}");
     }
 }

@@ -50,6 +50,11 @@ impl MemoryLog {
         self.state.lock().fails_next = true;
     }
 
+    /// How many records it keeps.
+    pub fn kept(&self) -> usize {
+        self.state.lock().records.len()
+    }
+
     /// Takes in a write that is over and begins the next one, until neither can be done.
     fn drive(&self) -> MutexGuard<'_, State> {
         let mut state = self.state.lock();
@@ -219,6 +224,16 @@ impl WriteAheadLog for MemoryLog {
             log.state.lock().fence = Some((closed, from));
             Ok(())
         })
+    }
+
+    fn remove(&self, persisted: LogIndex) -> BoxFuture<Result<()>> {
+        let mut state = self.state.lock();
+        if state.fence.is_none() || persisted < state.last {
+            let error = Error::new(ErrorKind::Invalid, "remove", "the log", "it is still needed");
+            return Box::pin(async move { Err(error) });
+        }
+        state.records.clear();
+        Box::pin(async { Ok(()) })
     }
 
     fn failure(&self) -> Option<Error> {

@@ -24,13 +24,12 @@ mod turns;
 mod update;
 mod write;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use weir_admission::{Account, Direction, PartitionGate};
-use weir_io::{Class, Clock, Error, ErrorKind, Event, Fs, FsLock, Owner, Result};
+use weir_io::{Class, Clock, Error, ErrorKind, Event, FsLock, Owner, Result};
 use weir_log::{Recovery, SyncMode, WriteAheadLog};
 use weir_lsm::{Held, Tree, TreeKnobs};
 use weir_model::LogIndex;
@@ -88,10 +87,8 @@ pub struct Partition {
     settle: Settle,
     recovery: Recovery,
     anchor: Anchor,
-    fs: Arc<dyn Fs>,
     /// The gates before it; `None` where there are none.
     pub(crate) gates: Option<Arc<PartitionGate>>,
-    log_dir: PathBuf,
     /// Where its users' bytes are booked, beside those of its I/O.
     pub(crate) account: Arc<Account>,
     /// Nobody else may have the directory as long as anything here may still write to it.
