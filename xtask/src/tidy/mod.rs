@@ -4,6 +4,7 @@
 //! may not grow. `cargo xtask fix` lowers the figures; raising one is done by hand, where a reviewer sees it.
 
 mod arrows;
+mod cycles;
 mod documents;
 mod ratchet;
 mod size;
@@ -79,7 +80,7 @@ impl Repo {
 
     /// Lowers every ratchet to what the files need now.
     pub fn tighten(&self) -> Result<(), String> {
-        for (path, text) in [size::tightened(self), unsafety::tightened(self)] {
+        for (path, text) in [size::tightened(self), unsafety::tightened(self), cycles::tightened(self)] {
             std::fs::write(self.root.join(&path), text).map_err(|error| format!("cannot write {path}: {error}"))?;
         }
         Ok(())
@@ -107,7 +108,7 @@ impl Repo {
 
 /// Every breach of every rule.
 pub fn check(repo: &Repo) -> Vec<Finding> {
-    let rules: [fn(&Repo) -> Vec<Finding>; 6] =
-        [size::check, words::check, arrows::check, documents::check, unsafety::check, sources::check];
+    let rules: [fn(&Repo) -> Vec<Finding>; 7] =
+        [size::check, words::check, arrows::check, cycles::check, documents::check, unsafety::check, sources::check];
     rules.iter().flat_map(|rule| rule(repo)).collect()
 }
