@@ -14,8 +14,8 @@ use weir_node::Partition;
 
 use crate::data::{Choice, fill, key};
 use crate::outcome::{Latency, Operations, Second, Stalls, TenantRow};
+use crate::pattern::SECOND;
 use crate::pattern::Schedule;
-use crate::plan::SECOND;
 use crate::preload::tenant;
 
 /// Done by then is *normally served*: stricter than U-21, which does not count time that passes before the write path.

@@ -15,8 +15,9 @@ use weir_io::{Nanos, Rng};
 use weir_scenario::data::{Choice, fill, key};
 use weir_scenario::load::{Tally, latency};
 use weir_scenario::outcome::{Bytes, Outcome, Run, Second, Spread, StageChange, Stalls, ratio, tail};
+use weir_scenario::pattern::SECOND;
 use weir_scenario::pattern::Schedule;
-use weir_scenario::plan::{Plan, SECOND};
+use weir_scenario::plan::Plan;
 use weir_scenario::profile::STAGES;
 
 use super::WORLD;
