@@ -5,8 +5,6 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::entry::{Kind, Seq, is_expired};
-use crate::memtable::Memtable;
-use crate::table::Block;
 
 /// The newest version of a key that a read may see, as found in one memtable or table.
 #[derive(Clone, Debug)]
@@ -35,17 +33,8 @@ pub struct Value {
     /// Start of the bytes. Invariant: with `len`, lies inside what `_holder` keeps alive and never changes.
     start: *const u8,
     len: usize,
-    _holder: Holder,
-}
-
-/// What keeps the bytes alive; never looked at, only dropped.
-#[derive(Clone)]
-#[expect(dead_code, reason = "held for their drop")]
-enum Holder {
-    /// The empty value.
-    Nothing,
-    Memtable(Arc<Memtable>),
-    Block(Arc<Block>),
+    /// `None` for the empty value. Never looked at, only dropped.
+    _holder: Option<Arc<dyn Send + Sync>>,
 }
 
 // SAFETY: a value is a shared borrow of bytes that nobody changes, and its holders are Send + Sync themselves.
@@ -56,24 +45,15 @@ unsafe impl Sync for Value {}
 impl Value {
     /// No bytes, no holder.
     pub const fn empty() -> Self {
-        Value { start: std::ptr::NonNull::dangling().as_ptr(), len: 0, _holder: Holder::Nothing }
+        Value { start: std::ptr::NonNull::dangling().as_ptr(), len: 0, _holder: None }
     }
 
-    /// `bytes`, which live in the arena of `memtable`: entries are immutable and the arena goes with the memtable.
-    pub(crate) fn in_memtable(memtable: &Arc<Memtable>, bytes: *const [u8]) -> Self {
+    /// `bytes`, which `holder` keeps where they are and never changes: a memtable with its arena, or a block.
+    pub(crate) fn held<H: Send + Sync + 'static>(bytes: *const [u8], holder: &Arc<H>) -> Self {
         if bytes.is_empty() {
             return Self::empty();
         }
-        Value { start: bytes.cast(), len: bytes.len(), _holder: Holder::Memtable(Arc::clone(memtable)) }
-    }
-
-    /// The `len` bytes at `start` of the block's content.
-    pub(crate) fn in_block(block: &Arc<Block>, start: usize, len: usize) -> Self {
-        if len == 0 {
-            return Self::empty();
-        }
-        let bytes = &block.content()[start..start + len];
-        Value { start: bytes.as_ptr(), len, _holder: Holder::Block(Arc::clone(block)) }
+        Value { start: bytes.cast(), len: bytes.len(), _holder: Some(Arc::clone(holder) as Arc<dyn Send + Sync>) }
     }
 }
 

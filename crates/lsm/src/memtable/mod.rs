@@ -245,7 +245,7 @@ impl Memtable {
             seq: entry.seq,
             kind: entry.kind,
             expire_at_ms: entry.expire_at_ms,
-            value: Value::in_memtable(self, entry.value),
+            value: Value::held(entry.value, self),
         })
     }
 

@@ -259,12 +259,8 @@ impl Block {
     }
 
     fn found(self: &Arc<Self>, raw: &Raw) -> Found {
-        Found {
-            seq: raw.seq,
-            kind: raw.kind,
-            expire_at_ms: raw.expire_at_ms,
-            value: Value::in_block(self, raw.value_start, raw.next.value - raw.value_start),
-        }
+        let value = &self.content()[raw.value_start..raw.next.value];
+        Found { seq: raw.seq, kind: raw.kind, expire_at_ms: raw.expire_at_ms, value: Value::held(value, self) }
     }
 }
 
