@@ -12,7 +12,9 @@ use clap::Args;
 use indicatif::ProgressBar;
 use tokio::signal::unix::{SignalKind, signal};
 use weir_bench::disk::Contestant;
-use weir_bench::disk::compare::{Children, Comparison, Measured};
+use weir_bench::disk::compare::{Comparison, Measured};
+use weir_bench::harness::children::Children;
+use weir_bench::harness::session::Program;
 use weir_bench::throttle::Caps;
 use weir_bench::{Failure, Result};
 use weir_scenario::args::{Scenario, Shortage};
@@ -96,7 +98,7 @@ impl Demo {
             compactions: 4,
             dir: self.dir,
             keep: false,
-            program: (std::env::current_exe()?, vec!["bench".into(), "scenario-child".into()]),
+            program: Program::this(&["bench", "scenario-child"])?,
             children: Arc::default(),
         };
         end_on_signals(Arc::clone(&comparison.children))?;

@@ -29,6 +29,7 @@ use super::fleet::Fleet;
 use super::weir::{self, Weir};
 use super::{Contestant, WORLD};
 use crate::Result;
+use crate::harness::session::Said;
 use crate::peer::fleet::{FleetOptions, RocksFleet};
 use crate::throttle::Caps;
 
@@ -80,9 +81,8 @@ pub enum Line {
     Run(Box<(Outcome, Disk)>),
 }
 
-impl Line {
-    /// `None` for what is not ours: a peer may print too.
-    pub fn parse(text: &str) -> Option<Self> {
+impl Said for Line {
+    fn parse(text: &str) -> Option<Self> {
         let (word, json) = text.split_once(' ').unwrap_or((text, ""));
         match word {
             "ready" => Some(Line::Ready),

@@ -6,6 +6,7 @@ use clap::Args;
 use serde_json::Value;
 use weir_bench::disk::compare::{Comparison, Measured, compare};
 use weir_bench::disk::{Contestant, peers};
+use weir_bench::harness::session::Program;
 use weir_bench::throttle::Caps;
 use weir_bench::{Result, peer};
 use weir_scenario::args::Scenario;
@@ -82,7 +83,7 @@ impl<S: Args> OnDisk<S> {
             compactions: disk.compactions,
             dir: disk.dir,
             keep: disk.keep,
-            program: (std::env::current_exe()?, vec!["bench".into(), "scenario-child".into()]),
+            program: Program::this(&["bench", "scenario-child"])?,
             children: Default::default(),
         };
         let plan = &comparison.plan;
