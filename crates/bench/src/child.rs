@@ -13,7 +13,7 @@ use rustix::process::{Signal, getpid, kill_process};
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
-use crate::contestant::Entry;
+use crate::entry::Entry;
 use crate::harness::session::Said;
 use crate::meter::{self, Stopwatch};
 use crate::outcome::Outcome;

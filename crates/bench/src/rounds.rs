@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::Result;
 use crate::child::{Line, Order};
-use crate::contestant::Entry;
+use crate::entry::Entry;
 use crate::harness::children::Children;
 use crate::harness::in_turn;
 use crate::harness::kept::{Kept, fresh};

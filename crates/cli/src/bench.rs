@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use weir_bench::contestant::{Engine, Entry};
+use weir_bench::entry::{Engine, Entry};
 use weir_bench::harness::session::Program;
 use weir_bench::outcome::Outcome;
 use weir_bench::rounds::{ChildProcess, Plan};

@@ -8,7 +8,7 @@ use weir_scenario::outcome::{Outcome, Run, Second};
 use weir_scenario::plan::Plan;
 use weir_scenario::progress::Progress;
 
-use super::Contestant;
+use super::Entry;
 use super::child::{Line, Order, Task, title};
 use super::drive::Disk;
 use super::image;
@@ -27,7 +27,7 @@ pub struct Comparison {
     /// The same.
     pub plan: Plan,
     /// In this order, turned round with every round.
-    pub contestants: Vec<Contestant>,
+    pub contestants: Vec<Entry>,
     /// Rounds.
     pub rounds: u32,
     /// The kernel's.
@@ -80,7 +80,7 @@ pub fn compare(comparison: &Comparison) -> Result<Vec<Measured>> {
 }
 
 impl Comparison {
-    fn order(&self, task: Task, contestant: &Contestant, dir: &Path, round: u32) -> Order {
+    fn order(&self, task: Task, contestant: &Entry, dir: &Path, round: u32) -> Order {
         Order {
             task,
             contestant: contestant.clone(),
@@ -99,13 +99,7 @@ impl Comparison {
     }
 
     /// One contestant's run, on its own copy of the preloaded data: a directory called `name` below that of the comparison.
-    pub fn one(
-        &self,
-        contestant: &Contestant,
-        round: u32,
-        name: &str,
-        told: &mut dyn FnMut(&Second),
-    ) -> Result<Measured> {
+    pub fn one(&self, contestant: &Entry, round: u32, name: &str, told: &mut dyn FnMut(&Second)) -> Result<Measured> {
         let dir = self.dir.join(name);
         remove(&dir)?;
         image::clone(&image::of(contestant, &self.plan, &self.dir).dir, &dir)?;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use weir_scenario::plan::Plan;
 
-use super::Contestant;
+use super::Entry;
 use crate::Result;
 use crate::harness::kept::Kept;
 
@@ -13,7 +13,7 @@ use crate::harness::kept::Kept;
 const VERSION: u32 = 1;
 
 /// What is preloaded for `plan` and contestants of this kind, in `home`.
-pub(super) fn of(contestant: &Contestant, plan: &Plan, home: &Path) -> Kept {
+pub(super) fn of(contestant: &Entry, plan: &Plan, home: &Path) -> Kept {
     let args = &plan.args;
     let name = contestant.kind();
     Kept {

@@ -19,10 +19,9 @@ use serde_json::{Map, Value};
 use weir_lsm::TreeOptions;
 use weir_scenario::outcome::Bytes;
 
-use super::api::{Api, Handle};
+use super::api::{Api, Handle, checked};
 use super::journal::{JobBytes, Journal};
-use super::opened::Opened;
-use super::rocksdb::{checked, version};
+use super::opened::{Opened, version};
 use crate::Result;
 use crate::disk::fleet::{Fleet, Flow, State};
 use crate::meter::Account;

@@ -1,11 +1,11 @@
 //! What is asked of an open RocksDB, whether there is one or a fleet of them.
 
 use std::ffi::{CStr, CString};
+use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use super::api::{Api, Handle};
-use super::rocksdb::checked;
+use super::api::{Api, Handle, checked};
 use crate::Result;
 
 /// How often a settling tree is asked whether it is done.
@@ -86,4 +86,11 @@ impl<'a> Opened<'a> {
         }
         Ok(())
     }
+}
+
+/// The version that the database's own log names in its first lines (the C API does not tell).
+pub(super) fn version(dir: &Path) -> Option<String> {
+    let log = std::fs::read_to_string(dir.join("LOG")).ok()?;
+    let (_, rest) = log.split_once("RocksDB version: ")?;
+    rest.split_whitespace().next().map(str::to_owned)
 }

@@ -1,11 +1,11 @@
 //! RocksDB behind its C API.
 
-use std::ffi::{CStr, CString, c_char};
+use std::ffi::{CString, c_char};
 use std::path::Path;
 use std::ptr::{null_mut, slice_from_raw_parts};
 
-use super::api::{Api, Handle};
-use super::opened::Opened;
+use super::api::{Api, Handle, checked};
+use super::opened::{Opened, version};
 use crate::Result;
 use crate::contestant::Contestant;
 use crate::settings::Settings;
@@ -181,31 +181,6 @@ fn option_string(settings: &Settings) -> String {
          max_background_jobs={}",
         compaction_threads + flush_threads,
     )
-}
-
-/// The version that the database's own log names in its first lines (the C API does not tell).
-pub(super) fn version(dir: &Path) -> Option<String> {
-    let log = std::fs::read_to_string(dir.join("LOG")).ok()?;
-    let (_, rest) = log.split_once("RocksDB version: ")?;
-    rest.split_whitespace().next().map(str::to_owned)
-}
-
-/// Calls `call` with an empty error slot, and turns what it leaves there into an error.
-///
-/// # Safety
-/// `call` leaves null or a C string that this API allocated.
-pub(super) unsafe fn checked<T>(api: &Api, call: impl FnOnce(*mut *mut c_char) -> T) -> Result<T> {
-    let mut message: *mut c_char = null_mut();
-    let result = call(&mut message);
-    if message.is_null() {
-        return Ok(result);
-    }
-    // SAFETY: by contract a C string of this API.
-    unsafe {
-        let text = CStr::from_ptr(message).to_string_lossy().into_owned();
-        (api.free)(message.cast());
-        Err(text.into())
-    }
 }
 
 /// # Safety

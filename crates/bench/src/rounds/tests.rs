@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use super::*;
-use crate::contestant::Engine;
+use crate::entry::Engine;
 use crate::memory::Memory;
 use crate::work::{self, Until};
 
