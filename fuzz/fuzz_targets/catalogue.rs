@@ -2,11 +2,11 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use weir_lsm::version::journal::{self, Entry};
+use weir_journal::Entry;
 use weir_node::catalogue::CatalogueEdit;
 
 fuzz_target!(|bytes: &[u8]| {
-    let _ = journal::decode::<CatalogueEdit>(bytes);
+    let _ = weir_journal::decode::<CatalogueEdit>(bytes);
     if let Ok(edit) = CatalogueEdit::decode(bytes) {
         assert_eq!(CatalogueEdit::decode(&edit.encode()), Ok(edit));
     }

@@ -13,7 +13,8 @@ use rustix::process::{Signal, getpid, kill_process};
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
-use crate::contestant::Entry;
+use crate::entry::Entry;
+use crate::harness::session::Said;
 use crate::meter::{self, Stopwatch};
 use crate::outcome::Outcome;
 use crate::work::{self, Size, Task};
@@ -80,9 +81,10 @@ impl Line {
             }
         }
     }
+}
 
-    /// `None` for what is not ours: a peer may print too.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
+impl Said for Line {
+    fn parse(text: &str) -> Option<Self> {
         match text.split_once(' ')? {
             ("progress", done) => done.parse().ok().map(Line::Progress),
             ("outcome", json) => serde_json::from_str(json).ok().map(|outcome| Line::Outcome(Box::new(outcome))),

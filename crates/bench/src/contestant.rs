@@ -1,22 +1,16 @@
-//! What a work asks of an engine, and which engines there are.
+//! What a work asks of an engine.
 
-use std::path::{Path, PathBuf};
-
-use serde::{Deserialize, Serialize};
-
-use crate::settings::Settings;
-use crate::weir::Weir;
-use crate::{Result, peer};
+use crate::Result;
 
 /// An open store. Every method may be called from many threads.
 pub trait Contestant: Send + Sync {
     /// Name and version, for the table.
     fn version(&self) -> String;
 
-    /// What it was told beyond [`Settings`], or tells by itself: one line for the record.
+    /// What it was told beyond [`Settings`](crate::settings::Settings), or tells by itself: one line for the record.
     fn remarks(&self) -> String;
 
-    /// Stores one pair and returns when [`Settings::sync`] is satisfied.
+    /// Stores one pair and returns when [`Settings::sync`](crate::settings::Settings::sync) is satisfied.
     fn put(&self, key: &[u8], value: &[u8]) -> Result<()>;
 
     /// Shows the value of `key` to `see`; false if there is none.
@@ -33,58 +27,4 @@ pub trait Contestant: Send + Sync {
 
     /// Closes in good order.
     fn close(self: Box<Self>) -> Result<()>;
-}
-
-/// The engines that can run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Engine {
-    /// Weir as `weir serve` runs it: behind partition gate, node gate and ledger, with limits far above the load.
-    Weir,
-    /// Weir on the bare disk: what gates and ledger cost is the difference.
-    WeirUngated,
-    /// RocksDB, loaded at run time.
-    Rocksdb,
-}
-
-impl Engine {
-    /// The name in tables, JSON and on the command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Engine::Weir => "weir",
-            Engine::WeirUngated => "weir-ungated",
-            Engine::Rocksdb => "rocksdb",
-        }
-    }
-
-    /// The engine called `name`.
-    pub fn parse(name: &str) -> Result<Self> {
-        [Engine::Weir, Engine::WeirUngated, Engine::Rocksdb]
-            .into_iter()
-            .find(|engine| engine.name() == name)
-            .ok_or_else(|| format!("no engine {name:?}; there are weir, weir-ungated and rocksdb").into())
-    }
-}
-
-/// What is needed to open a contestant; crosses to the child process.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Entry {
-    /// Which one.
-    pub engine: Engine,
-    /// The peer's shared library, if it has one.
-    pub library: Option<PathBuf>,
-}
-
-impl Entry {
-    /// Opens (creates if missing) the store in `dir`.
-    pub fn open(&self, dir: &Path, settings: &Settings) -> Result<Box<dyn Contestant>> {
-        match self.engine {
-            Engine::Rocksdb => {
-                let library = self.library.as_deref().ok_or("no library was given for rocksdb")?;
-                Ok(Box::new(peer::rocksdb::RocksDb::open(library, dir, settings)?))
-            }
-            Engine::Weir => Ok(Box::new(Weir::open(dir, settings, true)?)),
-            Engine::WeirUngated => Ok(Box::new(Weir::open(dir, settings, false)?)),
-        }
-    }
 }

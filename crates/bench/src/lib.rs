@@ -17,6 +17,9 @@ pub mod child_server;
 pub mod contestant;
 pub mod data;
 pub mod disk;
+mod embedded;
+pub mod entry;
+pub mod harness;
 pub mod ledger;
 #[cfg(test)]
 mod memory;

@@ -1,15 +1,19 @@
 //! The parent: rounds of works on engines, each run in a child process, interleaved.
 
 use std::fs;
-use std::io::{BufRead, BufReader, IsTerminal};
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::sync::Arc;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::Result;
 use crate::child::{Line, Order};
-use crate::contestant::Entry;
+use crate::entry::Entry;
+use crate::harness::children::Children;
+use crate::harness::in_turn;
+use crate::harness::kept::{Kept, fresh};
+use crate::harness::session::{Program, Session};
 use crate::meter::Stopwatch;
 use crate::outcome::Outcome;
 use crate::report;
@@ -41,35 +45,28 @@ pub trait Launch {
     fn launch(&self, order: &Order, progress: &mut dyn FnMut(f64)) -> Result<Outcome>;
 }
 
-/// Starts this very program again with a hidden command; see [`crate::child::main`].
+/// Each order in a process of its own; see [`crate::child::main`].
 pub struct ChildProcess {
-    /// The program.
-    pub program: PathBuf,
-    /// Its arguments before the order.
-    pub arguments: Vec<String>,
+    /// What is started.
+    pub program: Program,
+    /// The children that run.
+    pub children: Arc<Children>,
 }
 
 impl Launch for ChildProcess {
     fn launch(&self, order: &Order, progress: &mut dyn FnMut(f64)) -> Result<Outcome> {
-        let mut child = Command::new(&self.program)
-            .args(&self.arguments)
-            .arg(serde_json::to_string(order)?)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let output = child.stdout.take().ok_or("the child has no standard output")?;
-        let mut outcome = None;
-        for line in BufReader::new(output).lines() {
-            match Line::parse(&line?) {
-                Some(Line::Progress(done)) => progress(done),
-                Some(Line::Outcome(found)) => outcome = Some(*found),
-                None => (),
+        let title = format!("{} on {}", order.task.name(), order.entry.engine.name());
+        let mut session = Session::start(&self.program, &self.children, order, title)?;
+        loop {
+            match session.hear()? {
+                Line::Progress(done) => progress(done),
+                Line::Outcome(outcome) => {
+                    // Who leaves a log behind ends by killing itself.
+                    session.ended()?;
+                    return Ok(*outcome);
+                }
             }
         }
-        let status = child.wait()?;
-        let engine = order.entry.engine.name();
-        outcome
-            .ok_or_else(|| format!("{} on {engine} ended with {status} and without a result", order.task.name()).into())
     }
 }
 
@@ -107,15 +104,6 @@ pub fn run(plan: &Plan, launch: &dyn Launch) -> Result<Vec<Outcome>> {
     Ok(outcomes)
 }
 
-/// The order of the engines turns round with every round.
-fn in_turn(entries: &[Entry], round: u32) -> Vec<&Entry> {
-    let mut order: Vec<_> = entries.iter().collect();
-    if round.is_multiple_of(2) {
-        order.reverse();
-    }
-    order
-}
-
 fn bar(runs: usize) -> ProgressBar {
     let target =
         if std::io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
@@ -146,7 +134,8 @@ fn one(
         size: plan.size.clone(),
         seed: u64::from(round),
     };
-    let loaded = Loaded { dir: home.join("loaded"), mark: home.join("loaded.json"), words: mark(&plan.size) };
+    // The tree that reads share.
+    let loaded = Kept { dir: home.join("loaded"), mark: home.join("loaded.json"), words: mark(&plan.size) };
     match work.needs() {
         Needs::Loaded => {
             if !loaded.is_there() {
@@ -175,40 +164,9 @@ fn one(
     }
 }
 
-/// The tree that reads share, and the mark that says what is in it.
-struct Loaded {
-    dir: PathBuf,
-    mark: PathBuf,
-    words: String,
-}
-
 /// What decides whether a tree may be used again.
 fn mark(size: &Size) -> String {
     format!("{{\"items\":{},\"value_bytes\":{}}}\n", size.items, size.value_bytes)
-}
-
-impl Loaded {
-    fn is_there(&self) -> bool {
-        fs::read_to_string(&self.mark).is_ok_and(|words| words == self.words)
-    }
-
-    fn begin(&self) -> Result<()> {
-        if self.mark.exists() {
-            fs::remove_file(&self.mark)?;
-        }
-        fresh(&self.dir)
-    }
-
-    fn end(&self) -> Result<()> {
-        Ok(fs::write(&self.mark, &self.words)?)
-    }
-}
-
-fn fresh(dir: &Path) -> Result<()> {
-    if dir.exists() {
-        fs::remove_dir_all(dir)?;
-    }
-    fs::create_dir_all(dir).map_err(|error| format!("{}: {error}", dir.display()).into())
 }
 
 #[cfg(test)]

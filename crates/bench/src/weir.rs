@@ -2,22 +2,17 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use weir_admission::cost::Capacity;
 use weir_admission::{Limits, Rates};
-use weir_io::real::{RealClock, RealFs, RealFsOptions, RealSpawn, block_on, blocking_scope};
+use weir_io::real::{RealClock, RealFs, RealFsOptions, block_on, blocking_scope};
 use weir_log::SyncMode;
 use weir_lsm::{Range, TreeOptions};
-use weir_model::Batch;
-use weir_node::{Bandwidth, Machine, Node, NodeConfig, Partition};
+use weir_node::{Bandwidth, Node, NodeConfig, Partition};
 
-use crate::Result;
 use crate::contestant::Contestant;
 use crate::settings::Settings;
-
-/// The niceness that `weir serve` gives background work.
-const BACKGROUND_NICE: i32 = 10;
+use crate::{Result, embedded};
 
 /// Limits far above what any disk here does: every request passes every gate, is counted and booked, and none waits.
 const FAR_ABOVE: Bandwidth = Bandwidth {
@@ -38,13 +33,7 @@ impl Weir {
     pub fn open(dir: &Path, settings: &Settings, gates: bool) -> Result<Self> {
         let fs = RealFs::new(RealFsOptions { probe_dir: Some(dir.to_path_buf()), ..RealFsOptions::default() });
         let threads = (settings.compaction_threads + settings.flush_threads) as usize;
-        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH)?;
-        let machine = Machine {
-            fs: fs.clone(),
-            clock: RealClock::new(),
-            spawn: Arc::new(RealSpawn::new(threads, BACKGROUND_NICE)),
-            salt: since_1970.as_nanos() as u64,
-        };
+        let machine = embedded::machine(fs.clone(), RealClock::new(), threads)?;
         let config = NodeConfig { bandwidth: gates.then_some(FAR_ABOVE), gates, ..config(dir, settings) };
         let _scope = blocking_scope();
         let node = block_on(Node::open(&config, machine))?;
@@ -80,7 +69,7 @@ fn config(dir: &Path, settings: &Settings) -> NodeConfig {
 
 impl Contestant for Weir {
     fn version(&self) -> String {
-        format!("weir {}", env!("CARGO_PKG_VERSION"))
+        embedded::version()
     }
 
     fn remarks(&self) -> String {
@@ -88,20 +77,11 @@ impl Contestant for Weir {
     }
 
     fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        let _scope = blocking_scope();
-        let mut batch = Batch::new();
-        batch.put(key, value);
-        block_on(async { self.partition.write(&batch).await?.await })?;
-        Ok(())
+        embedded::put(&self.partition, key, value)
     }
 
     fn get(&self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<bool> {
-        let _scope = blocking_scope();
-        let record = block_on(self.partition.get(key))?;
-        if let Some(record) = &record {
-            see(&record.value);
-        }
-        Ok(record.is_some())
+        embedded::get(&self.partition, key, see)
     }
 
     fn scan(&self, from: &[u8], limit: usize, see: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
@@ -117,21 +97,15 @@ impl Contestant for Weir {
     }
 
     fn settle(&self) -> Result<()> {
-        let partition = &self.partition;
-        partition.seal();
-        block_on(partition.settle());
+        embedded::settle(&self.partition);
         Ok(())
     }
 
     fn shape(&self) -> String {
-        let shape = self.partition.metrics().shape;
-        let levels = shape.levels.iter().enumerate().filter(|(_, level)| level.tables > 0);
-        levels.map(|(level, facts)| format!("L{level}:{}", facts.tables)).collect::<Vec<_>>().join(" ")
+        embedded::shape(&self.partition)
     }
 
     fn close(self: Box<Self>) -> Result<()> {
-        let _scope = blocking_scope();
-        block_on(self.node.close())?;
-        Ok(())
+        embedded::close(&self.node)
     }
 }

@@ -9,7 +9,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use weir_bench::contestant::{Engine, Entry};
+use weir_bench::entry::{Engine, Entry};
+use weir_bench::harness::session::Program;
 use weir_bench::outcome::Outcome;
 use weir_bench::rounds::{ChildProcess, Plan};
 use weir_bench::settings::Settings;
@@ -183,8 +184,7 @@ impl EngineArgs {
         };
         let ours = !self.dir.exists();
         let plan = Plan { works, entries, rounds: self.rounds, size, dir: self.dir, keep: self.keep };
-        let launch =
-            ChildProcess { program: std::env::current_exe()?, arguments: vec!["bench".into(), "child".into()] };
+        let launch = ChildProcess { program: Program::this(&["bench", "child"])?, children: Default::default() };
         let outcomes = rounds::run(&plan, &launch)?;
         if ours && !plan.keep {
             fs::remove_dir(&plan.dir)?;

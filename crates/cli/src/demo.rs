@@ -11,8 +11,10 @@ use std::time::Duration;
 use clap::Args;
 use indicatif::ProgressBar;
 use tokio::signal::unix::{SignalKind, signal};
-use weir_bench::disk::Contestant;
-use weir_bench::disk::compare::{Children, Comparison, Measured};
+use weir_bench::disk::Entry;
+use weir_bench::disk::compare::{Comparison, Measured};
+use weir_bench::harness::children::Children;
+use weir_bench::harness::session::Program;
 use weir_bench::throttle::Caps;
 use weir_bench::{Failure, Result};
 use weir_scenario::args::{Scenario, Shortage};
@@ -84,7 +86,7 @@ impl Demo {
         };
         let scenario = Scenario::Shortage(args);
         let plan = scenario.clone().plan()?;
-        let contestants = ["rocksdb", "weir"].map(|name| Contestant::Weir(name.into()));
+        let contestants = ["rocksdb", "weir"].map(|name| Entry::Weir(name.into()));
         let ours = !self.dir.exists();
         let comparison = Comparison {
             scenario,
@@ -96,7 +98,7 @@ impl Demo {
             compactions: 4,
             dir: self.dir,
             keep: false,
-            program: (std::env::current_exe()?, vec!["bench".into(), "scenario-child".into()]),
+            program: Program::this(&["bench", "scenario-child"])?,
             children: Arc::default(),
         };
         end_on_signals(Arc::clone(&comparison.children))?;
@@ -152,7 +154,7 @@ fn end_on_signals(children: Arc<Children>) -> Result<()> {
 
 /// Both at once, each in a thread that listens to its process.
 fn side_by_side(comparison: &Comparison, progress: &Progress) -> Result<Vec<Measured>> {
-    let run = |contestant: &Contestant, bar: ProgressBar| {
+    let run = |contestant: &Entry, bar: ProgressBar| {
         let mut live = Live::new(contestant.name(), bar);
         let measured = comparison.one(contestant, 1, &contestant.name(), &mut |second| live.show(second));
         live.bar.finish();

@@ -16,9 +16,9 @@ use weir_io::Yield;
 use weir_model::{BatchRef, Change};
 
 use crate::args::Args;
-use crate::handlers::TURN_KEYS;
 use crate::rows::Page;
 use crate::table::Command;
+use crate::turn::end_turn;
 
 /// Keys of a scan that cost one read unit together.
 const SCANNED_PER_UNIT: usize = 10;
@@ -68,9 +68,7 @@ impl Charge {
         };
         let mut estimate = 0;
         for (index, key) in keys.enumerate() {
-            if index % TURN_KEYS == TURN_KEYS - 1 {
-                yields.now().await;
-            }
+            end_turn(yields, index).await;
             estimate += cost(key);
         }
         Self {

@@ -14,7 +14,7 @@ use crate::error::{KEY_TOO_LONG, Outcome};
 use crate::host::Host;
 use crate::in_hand::letting_go;
 use crate::reply::{FLUSH_BYTES, Replies};
-use crate::rows::{Page, Read, Rows};
+use crate::rows::{Page, Read, Rows, Waiting};
 
 /// Values as long as this are booked on their tenant as long as a command has them (S11).
 pub const LONG_VALUE_BYTES: usize = 1 << 20;
@@ -129,36 +129,64 @@ impl<'a> Context<'a> {
         self.get_in(self.call.database, key).await
     }
 
+    /// The row of `key` in another database of the same tenant.
+    ///
+    /// # Errors
+    /// As [`Context::get`].
+    #[inline]
+    pub async fn get_in(&mut self, database: u8, key: &[u8]) -> Outcome<Option<Row>> {
+        // A command that holds rows does not wait for clients who do not read what they asked for.
+        let books = !self.is_locked;
+        match self.look(database, key, books) {
+            Look::Done(row) => row,
+            Look::Waits(read) => self.wait_for(database, key, books, read).await,
+        }
+    }
+
     /// The row of `key`, whose value the command keeps while it reads others: a long one is booked on its tenant, also while rows are locked (S11).
     ///
     /// # Errors
     /// As [`Context::get`], and too many long values are in hand.
     pub async fn get_to_keep(&mut self, key: &[u8]) -> Outcome<Option<Row>> {
-        self.get_with(self.call.database, key, true).await
-    }
-
-    /// The row of `key` in another database of the same tenant.
-    ///
-    /// # Errors
-    /// As [`Context::get`].
-    pub async fn get_in(&mut self, database: u8, key: &[u8]) -> Outcome<Option<Row>> {
-        // A command that holds rows does not wait for clients who do not read what they asked for.
-        self.get_with(database, key, !self.is_locked).await
-    }
-
-    #[inline]
-    async fn get_with(&mut self, database: u8, key: &[u8], books: bool) -> Outcome<Option<Row>> {
-        if self.is_locked && key.len() > KEY_BYTES_MAX {
-            return Err(KEY_TOO_LONG);
+        let database = self.call.database;
+        match self.look(database, key, true) {
+            Look::Done(row) => row,
+            Look::Waits(read) => self.wait_for(database, key, true, read).await,
         }
-        let row = match self.own_write(database, key) {
-            Some(own) => own,
-            None => self.read(database, key, books).await?,
-        };
+    }
+
+    /// A read as far as it goes without waiting: most go to their end.
+    #[inline]
+    fn look<'k>(&mut self, database: u8, key: &'k [u8], books: bool) -> Look<'k>
+    where
+        'a: 'k,
+    {
+        if self.is_locked && key.len() > KEY_BYTES_MAX {
+            return Look::Done(Err(KEY_TOO_LONG));
+        }
+        if !self.batch.is_empty()
+            && let Some(own) = own_write(&self.batch, database, key, self.call.now_ms)
+        {
+            return Look::Done(Ok(self.met(own)));
+        }
+        let rows: &'k dyn Rows = self.rows;
+        match rows.get(database, key, self.call.now_ms) {
+            Read::Ready(Ok(row)) => {
+                let is_long = row.as_ref().is_some_and(|row| row.value.len() >= LONG_VALUE_BYTES);
+                if books && is_long { Look::Waits(Read::Ready(Ok(row))) } else { Look::Done(Ok(self.met(row))) }
+            }
+            Read::Ready(Err(error)) => Look::Done(Err(error.into())),
+            pending @ Read::Pending(_) => Look::Waits(pending),
+        }
+    }
+
+    /// Counts and bills a row that was read.
+    #[inline]
+    fn met(&mut self, row: Option<Row>) -> Option<Row> {
         let len = row.as_ref().map_or(0, |row| row.value.len());
         self.call.longest = self.call.longest.max(len);
         if let Some(bill) = &mut self.call.bill {
-            bill.read(row.as_ref().map(|row| row.value.len()), self.is_locked);
+            bill.read(row.as_ref().map(|_| len), self.is_locked);
         }
         if !self.is_locked {
             match &row {
@@ -166,41 +194,45 @@ impl<'a> Context<'a> {
                 None => self.call.misses += 1,
             }
         }
-        Ok(row)
+        row
     }
 
-    async fn read(&mut self, database: u8, key: &[u8], books: bool) -> Outcome<Option<Row>> {
-        let mut row = self.read_once(database, key).await?;
-        while let Some(len) = row.as_ref().map(|row| row.value.len())
-            && len >= LONG_VALUE_BYTES
-            && books
-            && !self.host.try_hold(len)
-        {
-            drop(row);
-            self.host.hold(len).await?;
-            row = self.read_once(database, key).await?;
-            if row.as_ref().is_none_or(|row| row.value.len() <= len) {
-                break;
+    /// The rest of a read that waits: for the device, or for room to hold its value. In a box, so that handlers, which seldom wait, stay small.
+    #[cold]
+    fn wait_for<'c>(
+        &'c mut self,
+        database: u8,
+        key: &'c [u8],
+        books: bool,
+        read: Read<'c>,
+    ) -> Waiting<'c, Outcome<Option<Row>>> {
+        Box::pin(async move {
+            let mut row = self.finish(read).await?;
+            while let Some(len) = row.as_ref().map(|row| row.value.len())
+                && len >= LONG_VALUE_BYTES
+                && books
+                && !self.host.try_hold(len)
+            {
+                drop(row);
+                self.host.hold(len).await?;
+                let again = self.rows.get(database, key, self.call.now_ms);
+                row = self.finish(again).await?;
+                if row.as_ref().is_none_or(|row| row.value.len() <= len) {
+                    break;
+                }
+                // It has grown meanwhile.
+                self.host.let_go();
             }
-            // It has grown meanwhile.
-            self.host.let_go();
-        }
-        Ok(row)
-    }
-
-    /// A read does not keep values in the answer in front of it while it waits: those who are waited for may wait for that memory.
-    #[inline]
-    async fn read_once(&mut self, database: u8, key: &[u8]) -> Outcome<Option<Row>> {
-        Ok(match self.rows.get(database, key, self.call.now_ms) {
-            Read::Ready(row) => row?,
-            Read::Pending(read) => letting_go(read, || self.host.replies().own_values()).await?,
+            Ok(self.met(row))
         })
     }
 
-    /// What the batch says about `key`, if it says anything.
-    #[inline]
-    fn own_write(&self, database: u8, key: &[u8]) -> Option<Option<Row>> {
-        if self.batch.is_empty() { None } else { own_write(&self.batch, database, key, self.call.now_ms) }
+    /// A read does not keep values in the answer in front of it while it waits: those who are waited for may wait for that memory.
+    async fn finish(&mut self, read: Read<'_>) -> Outcome<Option<Row>> {
+        Ok(match read {
+            Read::Ready(row) => row?,
+            Read::Pending(read) => letting_go(read, || self.host.replies().own_values()).await?,
+        })
     }
 
     /// Up to `limit` keys from the place `from` on. They are read as they are stored: what the command has written itself is not among them.
@@ -281,7 +313,7 @@ impl<'a> Context<'a> {
     }
 
     /// Ends the command: what it has written, with what was in the batch before. A command that has failed has written nothing.
-    pub(crate) fn finish(mut self, outcome: Outcome) -> Finished {
+    pub(crate) fn end(mut self, outcome: Outcome) -> Finished {
         if outcome.is_err() {
             self.batch.rewind(self.begin);
         } else if let Some(bill) = &mut self.call.bill {
@@ -289,6 +321,12 @@ impl<'a> Context<'a> {
         }
         Finished { outcome, batch: self.batch }
     }
+}
+
+/// How far a read has come.
+enum Look<'k> {
+    Done(Outcome<Option<Row>>),
+    Waits(Read<'k>),
 }
 
 /// What a command has come to.

@@ -3,12 +3,9 @@
 use std::sync::LazyLock;
 
 use weir_io::{Turn, Yield};
-use weir_model::{StoredKey, slot};
+use weir_model::slot;
 
 use crate::args::Args;
-use crate::context::{Context, Finished};
-use crate::error::{Error, Outcome};
-use crate::handlers::{bitfield, bitmap, dump, expiry, keys, lcs, moves, numbers, object, ranges, scan, sort, strings};
 use crate::keyword::lower;
 use crate::number::parse_i64;
 
@@ -32,7 +29,7 @@ pub struct Command {
     pub group: &'static str,
     /// One line for people.
     pub summary: &'static str,
-    /// It works on rows, and [`run`] runs it. Others are about a session, or about all of a tenant, and whoever has that runs them.
+    /// It works on rows, and [`crate::run`] runs it. Others are about a session, or about all of a tenant, and whoever has that runs them.
     pub is_of_rows: bool,
     /// Position in [`COMMANDS`].
     pub index: usize,
@@ -61,16 +58,6 @@ impl Command {
         self.flags.first() == Some(&"write")
     }
 
-    /// Whether `args` write without a look at what was there before: such commands can be gathered into one batch.
-    #[inline]
-    pub fn is_plain(&self, args: Args<'_>) -> bool {
-        match self.id {
-            Id::Set => strings::is_plain_set(args),
-            Id::SetEx | Id::PSetEx | Id::MSet => true,
-            _ => false,
-        }
-    }
-
     /// How it may be taken apart, so that nobody's rows are held for long.
     pub fn split(&self) -> Option<Split> {
         match self.id {
@@ -86,20 +73,6 @@ impl Command {
         let last = if last < 0 { args.len() as i32 + last } else { last };
         let end = if first == 0 { 0 } else { last + 1 };
         (first..end).step_by(step.max(1) as usize).filter_map(move |place| args.get(place as usize))
-    }
-
-    /// The rows that nobody else may write to while it runs, as engines know them.
-    pub fn rows_of(&self, args: Args<'_>, database: u8) -> Vec<StoredKey> {
-        let mut rows: Vec<StoredKey> = self.keys_in(args).map(|key| StoredKey::new(database, key)).collect();
-        match self.id {
-            Id::Sort => rows.extend(stored_key(args.iter_from(2)).map(|key| StoredKey::new(database, key))),
-            Id::Copy | Id::Move => {
-                let key = args.at(if self.id == Id::Copy { 2 } else { 1 });
-                rows.extend(moves::other_database(args, database).map(|other| StoredKey::new(other, key)));
-            }
-            _ => {}
-        }
-        rows
     }
 
     /// Whether it makes a value of so many bytes out of a few: by an offset far behind the end of what is there.
@@ -267,7 +240,110 @@ pub fn takes(arity: i32, len: usize) -> bool {
     if arity < 0 { len >= arity.unsigned_abs() as usize } else { len == arity as usize }
 }
 
-macro_rules! commands {
+/// Hands all rows of the table to the macro `$use_them`: here they become [`COMMANDS`], in `run.rs` the calls of their handlers. A row is
+/// `Id "name" arity "group" [flags] (first key, last key, step) handler "summary";`, where the handler is `session` if the command is not of rows.
+macro_rules! with_commands {
+    ($use_them:ident) => {
+        $use_them! {
+            Get "get" 2 "string" [readonly fast] (1 1 1) strings::get "The value of a key";
+            Set "set" -3 "string" [write denyoom] (1 1 1) strings::set "Sets a key, with conditions and expiry";
+            SetEx "setex" 4 "string" [write denyoom] (1 1 1) strings::setex "Sets a key that expires in seconds";
+            PSetEx "psetex" 4 "string" [write denyoom] (1 1 1) strings::psetex "Sets a key that expires in milliseconds";
+            SetNx "setnx" 3 "string" [write denyoom fast] (1 1 1) strings::setnx "Sets a key that does not exist";
+            GetSet "getset" 3 "string" [write denyoom fast] (1 1 1) strings::getset "Sets a key, gives the old value";
+            GetDel "getdel" 2 "string" [write fast] (1 1 1) strings::getdel "Deletes a key, gives its value";
+            GetEx "getex" -2 "string" [write fast] (1 1 1) strings::getex "The value of a key, whose expiry is changed";
+            MGet "mget" -2 "string" [readonly fast] (1 -1 1) strings::mget "The values of several keys";
+            MSet "mset" -3 "string" [write denyoom] (1 -1 2) strings::mset "Sets several keys as one";
+            MSetNx "msetnx" -3 "string" [write denyoom] (1 -1 2) strings::msetnx "Sets several keys if none exists";
+            Incr "incr" 2 "string" [write denyoom fast] (1 1 1) numbers::incr "Adds one";
+            Decr "decr" 2 "string" [write denyoom fast] (1 1 1) numbers::decr "Subtracts one";
+            IncrBy "incrby" 3 "string" [write denyoom fast] (1 1 1) numbers::incrby "Adds a whole number";
+            DecrBy "decrby" 3 "string" [write denyoom fast] (1 1 1) numbers::decrby "Subtracts a whole number";
+            IncrByFloat "incrbyfloat" 3 "string" [write denyoom fast] (1 1 1) numbers::incrbyfloat "Adds a number";
+            Append "append" 3 "string" [write denyoom fast] (1 1 1) ranges::append "Appends to a value";
+            StrLen "strlen" 2 "string" [readonly fast] (1 1 1) ranges::strlen "The length of a value";
+            GetRange "getrange" 4 "string" [readonly] (1 1 1) ranges::getrange "A part of a value";
+            SubStr "substr" 4 "string" [readonly] (1 1 1) ranges::getrange "A part of a value (old name of getrange)";
+            SetRange "setrange" 4 "string" [write denyoom] (1 1 1) ranges::setrange "Overwrites a part of a value";
+
+            Lcs "lcs" -3 "string" [readonly] (1 2 1) lcs::lcs "The longest common subsequence of two values";
+
+            SetBit "setbit" 4 "bitmap" [write denyoom] (1 1 1) bitmap::setbit "Sets a bit, gives the old one";
+            GetBit "getbit" 3 "bitmap" [readonly fast] (1 1 1) bitmap::getbit "A bit of a value";
+            BitCount "bitcount" -2 "bitmap" [readonly] (1 1 1) bitmap::bitcount "How many bits are set";
+            BitPos "bitpos" -3 "bitmap" [readonly] (1 1 1) bitmap::bitpos "The first bit that is set, or not";
+            BitOp "bitop" -4 "bitmap" [write denyoom] (2 -1 1) bitmap::bitop "Combines values bit by bit";
+            BitField "bitfield" -2 "bitmap" [write denyoom] (1 1 1) bitfield::bitfield "Numbers of any width in a value";
+            BitFieldRo "bitfield_ro" -2 "bitmap" [readonly fast] (1 1 1) bitfield::bitfield_ro "The same, only reading";
+
+            Del "del" -2 "generic" [write] (1 -1 1) keys::del "Deletes keys";
+            Unlink "unlink" -2 "generic" [write fast] (1 -1 1) keys::del "Deletes keys";
+            Exists "exists" -2 "generic" [readonly fast] (1 -1 1) keys::exists "How many of the keys exist";
+            Touch "touch" -2 "generic" [readonly fast] (1 -1 1) keys::exists "How many of the keys exist";
+            Type "type" 2 "generic" [readonly fast] (1 1 1) keys::type_of "The type of a key's value";
+            Expire "expire" -3 "generic" [write fast] (1 1 1) expiry::expire "Lets a key expire in seconds";
+            PExpire "pexpire" -3 "generic" [write fast] (1 1 1) expiry::pexpire "Lets a key expire in milliseconds";
+            ExpireAt "expireat" -3 "generic" [write fast] (1 1 1) expiry::expireat "Lets a key expire at a Unix time";
+            PExpireAt "pexpireat" -3 "generic" [write fast] (1 1 1) expiry::pexpireat "Lets a key expire at a Unix time in ms";
+            Ttl "ttl" 2 "generic" [readonly fast] (1 1 1) expiry::ttl "Seconds until a key expires";
+            PTtl "pttl" 2 "generic" [readonly fast] (1 1 1) expiry::pttl "Milliseconds until a key expires";
+            ExpireTime "expiretime" 2 "generic" [readonly fast] (1 1 1) expiry::expiretime "The Unix time a key expires at";
+            PExpireTime "pexpiretime" 2 "generic" [readonly fast] (1 1 1) expiry::pexpiretime "The same in milliseconds";
+            Persist "persist" 2 "generic" [write fast] (1 1 1) expiry::persist "Lets a key stay";
+            Scan "scan" -2 "generic" [readonly] (0 0 0) scan::scan "Some keys, and where to go on";
+            Keys "keys" 2 "generic" [readonly] (0 0 0) scan::keys "All keys that match a pattern";
+            RandomKey "randomkey" 1 "generic" [readonly] (0 0 0) scan::randomkey "Some key";
+            Rename "rename" 3 "generic" [write] (1 2 1) moves::rename "Gives a key another name";
+            RenameNx "renamenx" 3 "generic" [write fast] (1 2 1) moves::renamenx "Gives a key another name that is free";
+            Copy "copy" -3 "generic" [write denyoom] (1 2 1) moves::copy "Copies a value to another key";
+            Move "move" 3 "generic" [write fast] (1 1 1) moves::move_key "Moves a key to another database";
+            Dump "dump" 2 "generic" [readonly] (1 1 1) dump::dump "A value in the format of Redis' dump files";
+            Restore "restore" -4 "generic" [write denyoom] (1 1 1) dump::restore "Sets a key to a dumped value";
+            Migrate "migrate" -6 "generic" [write movablekeys] (3 3 1) dump::migrate "Refused";
+            Object "object" -2 "generic" [] (0 0 0) object::object "How Redis would keep a value";
+            Sort "sort" -2 "generic" [write denyoom movablekeys] (1 1 1) sort::sort "Sorts a list or set";
+            SortRo "sort_ro" -2 "generic" [readonly movablekeys] (1 1 1) sort::sort_ro "The same, only reading";
+            Wait "wait" 3 "generic" [noscript] (0 0 0) session "How many replicas have the last write: none";
+            DbSize "dbsize" 1 "server" [readonly fast] (0 0 0) scan::dbsize "The number of keys (counted: it takes time)";
+            FlushDb "flushdb" -1 "server" [write] (0 0 0) session "Deletes every key of the database, a page at a time";
+            FlushAll "flushall" -1 "server" [write] (0 0 0) session "Deletes every key of all databases, at once";
+
+            Multi "multi" 1 "transactions" [noscript loading stale fast allow_busy] (0 0 0) session "Opens a transaction, in which every command is refused";
+            Exec "exec" 1 "transactions" [noscript loading stale skip_slowlog] (0 0 0) session "Ends a transaction: it is not executed";
+            Discard "discard" 1 "transactions" [noscript loading stale fast allow_busy] (0 0 0) session "Ends a transaction";
+            Watch "watch" -2 "transactions" [noscript loading stale fast allow_busy] (1 -1 1) session "Refused";
+            Unwatch "unwatch" 1 "transactions" [noscript loading stale fast allow_busy] (0 0 0) session "Nothing is watched";
+
+            Ping "ping" -1 "connection" [fast] (0 0 0) session "Answers";
+            Echo "echo" 2 "connection" [loading stale fast] (0 0 0) session "Says it back";
+            Quit "quit" -1 "connection" [noscript loading stale fast no_auth allow_busy] (0 0 0) session "Closes the connection";
+            Select "select" 2 "connection" [loading stale fast] (0 0 0) session "Chooses one of the databases, 0 to 15";
+            Reset "reset" 1 "connection" [noscript loading stale fast no_auth allow_busy] (0 0 0) session "Makes the connection as new";
+            Auth "auth" -2 "connection" [noscript loading stale fast no_auth allow_busy] (0 0 0) session "Says who you are";
+            Hello "hello" -1 "connection" [noscript loading stale fast no_auth allow_busy] (0 0 0) session "Chooses the protocol, and says who is here";
+            Client "client" -2 "connection" [] (0 0 0) session "About this connection and the others";
+
+            Acl "acl" -2 "server" [] (0 0 0) session "Who you are";
+            Command "command" -1 "server" [loading stale] (0 0 0) session "About the commands";
+            Info "info" -1 "server" [loading stale] (0 0 0) session "About the server";
+            Config "config" -2 "server" [] (0 0 0) session "About the settings";
+            Role "role" 1 "server" [noscript loading stale fast] (0 0 0) session "What part it has in replication";
+            SlowLog "slowlog" -2 "server" [] (0 0 0) session "The last commands that took long";
+            Latency "latency" -2 "server" [] (0 0 0) session "For tools that ask: nothing is recorded";
+            Memory "memory" -2 "server" [] (0 0 0) session "What takes memory";
+            LastSave "lastsave" 1 "server" [loading stale fast] (0 0 0) session "When everything was safe on disk";
+            Cluster "cluster" -2 "cluster" [] (0 0 0) session "The slot of a key; else an error: to clients this is one server";
+            ReadOnly "readonly" 1 "cluster" [loading stale fast] (0 0 0) session "An error: this is no cluster";
+            ReadWrite "readwrite" 1 "cluster" [loading stale fast] (0 0 0) session "An error: this is no cluster";
+            Asking "asking" 1 "cluster" [fast] (0 0 0) session "An error: this is no cluster";
+            Time "time" 1 "server" [loading stale fast] (0 0 0) session "The server's clock";
+        }
+    };
+}
+pub(crate) use with_commands;
+
+macro_rules! facts {
     ($($id:ident $name:literal $arity:literal $group:literal [$($flag:ident)*] ($first:literal $last:literal $step:literal)
        $module:ident $(:: $handler:ident)? $summary:literal;)*) => {
         /// A command's number.
@@ -283,123 +359,16 @@ macro_rules! commands {
             keys: ($first, $last, $step),
             group: $group,
             summary: $summary,
-            is_of_rows: commands!(@rows $module $(:: $handler)?),
+            is_of_rows: facts!(@rows $module $(:: $handler)?),
             index: Id::$id as usize,
             id: Id::$id,
         }),*];
-
-        /// Calls the handler. One `match` instead of a table of functions: a call then needs no allocation.
-        async fn dispatch(id: Id, cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
-            match id { $(Id::$id => commands!(@call cx args $module $(:: $handler)?),)* }
-        }
     };
     (@rows session) => { false };
     (@rows $module:ident :: $handler:ident) => { true };
-    (@call $cx:ident $args:ident session) => { Err(Error::new("ERR internal error: this command is about a session")) };
-    (@call $cx:ident $args:ident $module:ident :: $handler:ident) => { $module::$handler($cx, $args).await };
 }
 
-commands! {
-    Get "get" 2 "string" [readonly fast] (1 1 1) strings::get "The value of a key";
-    Set "set" -3 "string" [write denyoom] (1 1 1) strings::set "Sets a key, with conditions and expiry";
-    SetEx "setex" 4 "string" [write denyoom] (1 1 1) strings::setex "Sets a key that expires in seconds";
-    PSetEx "psetex" 4 "string" [write denyoom] (1 1 1) strings::psetex "Sets a key that expires in milliseconds";
-    SetNx "setnx" 3 "string" [write denyoom fast] (1 1 1) strings::setnx "Sets a key that does not exist";
-    GetSet "getset" 3 "string" [write denyoom fast] (1 1 1) strings::getset "Sets a key, gives the old value";
-    GetDel "getdel" 2 "string" [write fast] (1 1 1) strings::getdel "Deletes a key, gives its value";
-    GetEx "getex" -2 "string" [write fast] (1 1 1) strings::getex "The value of a key, whose expiry is changed";
-    MGet "mget" -2 "string" [readonly fast] (1 -1 1) strings::mget "The values of several keys";
-    MSet "mset" -3 "string" [write denyoom] (1 -1 2) strings::mset "Sets several keys as one";
-    MSetNx "msetnx" -3 "string" [write denyoom] (1 -1 2) strings::msetnx "Sets several keys if none exists";
-    Incr "incr" 2 "string" [write denyoom fast] (1 1 1) numbers::incr "Adds one";
-    Decr "decr" 2 "string" [write denyoom fast] (1 1 1) numbers::decr "Subtracts one";
-    IncrBy "incrby" 3 "string" [write denyoom fast] (1 1 1) numbers::incrby "Adds a whole number";
-    DecrBy "decrby" 3 "string" [write denyoom fast] (1 1 1) numbers::decrby "Subtracts a whole number";
-    IncrByFloat "incrbyfloat" 3 "string" [write denyoom fast] (1 1 1) numbers::incrbyfloat "Adds a number";
-    Append "append" 3 "string" [write denyoom fast] (1 1 1) ranges::append "Appends to a value";
-    StrLen "strlen" 2 "string" [readonly fast] (1 1 1) ranges::strlen "The length of a value";
-    GetRange "getrange" 4 "string" [readonly] (1 1 1) ranges::getrange "A part of a value";
-    SubStr "substr" 4 "string" [readonly] (1 1 1) ranges::getrange "A part of a value (old name of getrange)";
-    SetRange "setrange" 4 "string" [write denyoom] (1 1 1) ranges::setrange "Overwrites a part of a value";
-
-    Lcs "lcs" -3 "string" [readonly] (1 2 1) lcs::lcs "The longest common subsequence of two values";
-
-    SetBit "setbit" 4 "bitmap" [write denyoom] (1 1 1) bitmap::setbit "Sets a bit, gives the old one";
-    GetBit "getbit" 3 "bitmap" [readonly fast] (1 1 1) bitmap::getbit "A bit of a value";
-    BitCount "bitcount" -2 "bitmap" [readonly] (1 1 1) bitmap::bitcount "How many bits are set";
-    BitPos "bitpos" -3 "bitmap" [readonly] (1 1 1) bitmap::bitpos "The first bit that is set, or not";
-    BitOp "bitop" -4 "bitmap" [write denyoom] (2 -1 1) bitmap::bitop "Combines values bit by bit";
-    BitField "bitfield" -2 "bitmap" [write denyoom] (1 1 1) bitfield::bitfield "Numbers of any width in a value";
-    BitFieldRo "bitfield_ro" -2 "bitmap" [readonly fast] (1 1 1) bitfield::bitfield_ro "The same, only reading";
-
-    Del "del" -2 "generic" [write] (1 -1 1) keys::del "Deletes keys";
-    Unlink "unlink" -2 "generic" [write fast] (1 -1 1) keys::del "Deletes keys";
-    Exists "exists" -2 "generic" [readonly fast] (1 -1 1) keys::exists "How many of the keys exist";
-    Touch "touch" -2 "generic" [readonly fast] (1 -1 1) keys::exists "How many of the keys exist";
-    Type "type" 2 "generic" [readonly fast] (1 1 1) keys::type_of "The type of a key's value";
-    Expire "expire" -3 "generic" [write fast] (1 1 1) expiry::expire "Lets a key expire in seconds";
-    PExpire "pexpire" -3 "generic" [write fast] (1 1 1) expiry::pexpire "Lets a key expire in milliseconds";
-    ExpireAt "expireat" -3 "generic" [write fast] (1 1 1) expiry::expireat "Lets a key expire at a Unix time";
-    PExpireAt "pexpireat" -3 "generic" [write fast] (1 1 1) expiry::pexpireat "Lets a key expire at a Unix time in ms";
-    Ttl "ttl" 2 "generic" [readonly fast] (1 1 1) expiry::ttl "Seconds until a key expires";
-    PTtl "pttl" 2 "generic" [readonly fast] (1 1 1) expiry::pttl "Milliseconds until a key expires";
-    ExpireTime "expiretime" 2 "generic" [readonly fast] (1 1 1) expiry::expiretime "The Unix time a key expires at";
-    PExpireTime "pexpiretime" 2 "generic" [readonly fast] (1 1 1) expiry::pexpiretime "The same in milliseconds";
-    Persist "persist" 2 "generic" [write fast] (1 1 1) expiry::persist "Lets a key stay";
-    Scan "scan" -2 "generic" [readonly] (0 0 0) scan::scan "Some keys, and where to go on";
-    Keys "keys" 2 "generic" [readonly] (0 0 0) scan::keys "All keys that match a pattern";
-    RandomKey "randomkey" 1 "generic" [readonly] (0 0 0) scan::randomkey "Some key";
-    Rename "rename" 3 "generic" [write] (1 2 1) moves::rename "Gives a key another name";
-    RenameNx "renamenx" 3 "generic" [write fast] (1 2 1) moves::renamenx "Gives a key another name that is free";
-    Copy "copy" -3 "generic" [write denyoom] (1 2 1) moves::copy "Copies a value to another key";
-    Move "move" 3 "generic" [write fast] (1 1 1) moves::move_key "Moves a key to another database";
-    Dump "dump" 2 "generic" [readonly] (1 1 1) dump::dump "A value in the format of Redis' dump files";
-    Restore "restore" -4 "generic" [write denyoom] (1 1 1) dump::restore "Sets a key to a dumped value";
-    Migrate "migrate" -6 "generic" [write movablekeys] (3 3 1) dump::migrate "Refused";
-    Object "object" -2 "generic" [] (0 0 0) object::object "How Redis would keep a value";
-    Sort "sort" -2 "generic" [write denyoom movablekeys] (1 1 1) sort::sort "Sorts a list or set";
-    SortRo "sort_ro" -2 "generic" [readonly movablekeys] (1 1 1) sort::sort_ro "The same, only reading";
-    Wait "wait" 3 "generic" [noscript] (0 0 0) session "How many replicas have the last write: none";
-    DbSize "dbsize" 1 "server" [readonly fast] (0 0 0) scan::dbsize "The number of keys (counted: it takes time)";
-    FlushDb "flushdb" -1 "server" [write] (0 0 0) session "Deletes every key of the database, a page at a time";
-    FlushAll "flushall" -1 "server" [write] (0 0 0) session "Deletes every key of all databases, at once";
-
-    Multi "multi" 1 "transactions" [noscript loading stale fast allow_busy] (0 0 0) session "Opens a transaction, in which every command is refused";
-    Exec "exec" 1 "transactions" [noscript loading stale skip_slowlog] (0 0 0) session "Ends a transaction: it is not executed";
-    Discard "discard" 1 "transactions" [noscript loading stale fast allow_busy] (0 0 0) session "Ends a transaction";
-    Watch "watch" -2 "transactions" [noscript loading stale fast allow_busy] (1 -1 1) session "Refused";
-    Unwatch "unwatch" 1 "transactions" [noscript loading stale fast allow_busy] (0 0 0) session "Nothing is watched";
-
-    Ping "ping" -1 "connection" [fast] (0 0 0) session "Answers";
-    Echo "echo" 2 "connection" [loading stale fast] (0 0 0) session "Says it back";
-    Quit "quit" -1 "connection" [noscript loading stale fast no_auth allow_busy] (0 0 0) session "Closes the connection";
-    Select "select" 2 "connection" [loading stale fast] (0 0 0) session "Chooses one of the databases, 0 to 15";
-    Reset "reset" 1 "connection" [noscript loading stale fast no_auth allow_busy] (0 0 0) session "Makes the connection as new";
-    Auth "auth" -2 "connection" [noscript loading stale fast no_auth allow_busy] (0 0 0) session "Says who you are";
-    Hello "hello" -1 "connection" [noscript loading stale fast no_auth allow_busy] (0 0 0) session "Chooses the protocol, and says who is here";
-    Client "client" -2 "connection" [] (0 0 0) session "About this connection and the others";
-
-    Acl "acl" -2 "server" [] (0 0 0) session "Who you are";
-    Command "command" -1 "server" [loading stale] (0 0 0) session "About the commands";
-    Info "info" -1 "server" [loading stale] (0 0 0) session "About the server";
-    Config "config" -2 "server" [] (0 0 0) session "About the settings";
-    Role "role" 1 "server" [noscript loading stale fast] (0 0 0) session "What part it has in replication";
-    SlowLog "slowlog" -2 "server" [] (0 0 0) session "The last commands that took long";
-    Latency "latency" -2 "server" [] (0 0 0) session "For tools that ask: nothing is recorded";
-    Memory "memory" -2 "server" [] (0 0 0) session "What takes memory";
-    LastSave "lastsave" 1 "server" [loading stale fast] (0 0 0) session "When everything was safe on disk";
-    Cluster "cluster" -2 "cluster" [] (0 0 0) session "The slot of a key; else an error: to clients this is one server";
-    ReadOnly "readonly" 1 "cluster" [loading stale fast] (0 0 0) session "An error: this is no cluster";
-    ReadWrite "readwrite" 1 "cluster" [loading stale fast] (0 0 0) session "An error: this is no cluster";
-    Asking "asking" 1 "cluster" [fast] (0 0 0) session "An error: this is no cluster";
-    Time "time" 1 "server" [loading stale fast] (0 0 0) session "The server's clock";
-}
-
-/// Runs `command`, one [of rows](Command::is_of_rows), on what `context` has.
-pub async fn run(command: &'static Command, mut context: Context<'_>, args: Args<'_>) -> Finished {
-    let outcome = dispatch(command.id, &mut context, args).await;
-    context.finish(outcome)
-}
+with_commands!(facts);
 
 /// Longest name in the table, in bytes. With its length it fits 16 bytes, which are compared at once.
 const NAME_BYTES_MAX: usize = 15;

@@ -11,7 +11,6 @@
 //! - a record that is damaged although it had been durable is an error naming file and offset, not a shorter log. What had been durable is
 //!   said by marks behind it, and by a [`LogAnchor`] that is kept elsewhere.
 
-mod commit;
 mod log;
 mod options;
 mod reader;
@@ -21,12 +20,14 @@ mod salvage;
 mod segment;
 mod state;
 mod stats;
+mod waiters;
+mod write_ahead_log;
 
-pub use commit::{Commit, Waiter};
-pub use log::{Log, OutsideSync, WriteAheadLog};
+pub use log::Log;
 pub use options::{LogAnchor, LogOptions, SyncMode};
 pub use recover::{Cut, Recovery, check};
 pub use salvage::{Salvage, copy_beginning, salvage};
 pub use segment::{SegmentHeader, decode_segment_header};
 pub use stats::LogStats;
 pub use weir_model::LogIndex;
+pub use write_ahead_log::{Commit, OutsideSync, Waiter, WriteAheadLog};

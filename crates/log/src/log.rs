@@ -1,4 +1,4 @@
-//! The log itself: what its callers call, and the loop that drives it.
+//! The log in segments: its calls, and the loop that drives it.
 
 use std::future::poll_fn;
 use std::path::{Path, PathBuf};
@@ -9,41 +9,13 @@ use parking_lot::{Mutex, MutexGuard};
 use weir_io::{BoxFuture, Class, Error, ErrorKind, Fs, Op, Result, Tag};
 use weir_model::LogIndex;
 
-use crate::commit::{Commit, OBSERVER, Waiter, Waiters};
 use crate::options::LogOptions;
 use crate::record;
 use crate::recover::{self, Recovery};
 use crate::state::{AHEAD_OF_TIME, Older, State, Step, Want};
 use crate::stats::LogStats;
-
-/// The log of a partition, whoever implements it: this crate's [`Log`], or (replicated) a Raft log.
-pub trait WriteAheadLog: Send + Sync + 'static {
-    /// Gives `payload` the next index. Callers append in the order in which they apply. Cheap: copies into memory.
-    ///
-    /// # Errors
-    /// The failure that fenced the log; `Invalid` for a payload above [`record::PAYLOAD_BYTES_MAX`].
-    fn append(&self, payload: &[u8]) -> Result<LogIndex>;
-    /// Ready when `index` has what the sync mode promises, or cannot get it any more. Whoever polls drives everybody's writes.
-    fn poll_commit(&self, index: LogIndex, waiter: &mut Waiter, cx: &mut Context<'_>) -> Poll<Result<()>>;
-    /// Gives back a waiter whose `poll_commit` did not become ready.
-    fn forget(&self, waiter: &mut Waiter);
-    /// Makes everything appended so far durable.
-    fn sync(&self) -> BoxFuture<Result<()>>;
-    /// What can be done ahead of time: finishing writes nobody polls for, a spare segment. For a control loop's tick.
-    fn maintain(&self) -> BoxFuture<Result<()>>;
-    /// The engine holds everything up to `persisted`: removes or recycles what is needed no more.
-    fn truncate(&self, persisted: LogIndex) -> BoxFuture<Result<()>>;
-    /// Goes on after a failure, once the engine holds everything appended (`persisted` is at least the last index).
-    fn replace(&self, persisted: LogIndex) -> BoxFuture<Result<()>>;
-    /// Makes everything durable and refuses appends from now on.
-    fn close(&self) -> BoxFuture<Result<()>>;
-    /// The failure that fenced the log, until it is replaced.
-    fn failure(&self) -> Option<Error>;
-    /// The last index appended.
-    fn last(&self) -> LogIndex;
-    /// Counters.
-    fn stats(&self) -> LogStats;
-}
+use crate::waiters::{OBSERVER, Waiters};
+use crate::write_ahead_log::{OutsideSync, Waiter, WriteAheadLog};
 
 /// A write-ahead log in segments of a directory. Clones are the same log.
 #[derive(Clone)]
@@ -81,43 +53,6 @@ impl Log {
         let shared = Shared { fs, dir: dir.to_path_buf(), options, waiters, state: Mutex::new(state) };
         let log = Log(Arc::new(shared));
         Ok((log, recovery))
-    }
-
-    /// Makes this log part of a sync of the whole file system ([`weir_io::Volume::sync`]) that is about to begin; `None` if it has
-    /// nothing to sync, or syncs by itself just now.
-    pub fn begin_outside_sync(&self) -> Option<OutsideSync> {
-        let segments = self.0.state.lock().begin_outside_sync();
-        segments.iter().for_each(|segment| segment.file.sync_begins());
-        (!segments.is_empty()).then(|| OutsideSync { log: Arc::clone(&self.0), synced: false })
-    }
-
-    /// Whether something is to be done ahead of time: see [`WriteAheadLog::maintain`].
-    pub fn wants_maintenance(&self) -> bool {
-        self.0.state.lock().wants_maintenance()
-    }
-
-    /// Whether [`WriteAheadLog::truncate`] would remove or recycle anything.
-    pub fn would_truncate(&self, persisted: LogIndex) -> bool {
-        self.0.state.lock().would_truncate(persisted)
-    }
-
-    /// Whether everything appended is known to be on the device.
-    pub fn is_durable(&self) -> bool {
-        let state = self.0.state.lock();
-        state.durable() >= state.last()
-    }
-
-    /// Refuses appends with `error` from now on, until the log is [replaced](WriteAheadLog::replace): its owner knows that what is written
-    /// now might not last.
-    pub fn refuse(&self, error: Error) {
-        let mut state = self.0.state.lock();
-        let from = state.last() + 1;
-        state.fence(error, from);
-    }
-
-    /// Done when `index` has what the sync mode promises; often at once.
-    pub fn commit(&self, index: LogIndex) -> Commit<'_> {
-        Commit::new(self, index)
     }
 }
 
@@ -260,21 +195,35 @@ impl Shared {
     }
 }
 
-/// A log's part in a sync of the whole file system. Dropped, it counts as failed, which says nothing of this log: then it has to
-/// sync by itself, and learns what became of its own bytes.
-pub struct OutsideSync {
+/// Removes the files in `dir`, the newest first, as the next opening expects what is left of them at the front.
+async fn remove_files(fs: &Arc<dyn Fs>, dir: &Path, tag: Tag) -> Result<()> {
+    let mut names = match fs.list(dir, tag).await {
+        // Nothing was ever written to it.
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        names => names?,
+    };
+    if names.is_empty() {
+        return Ok(());
+    }
+    while let Some(entry) = names.pop() {
+        fs.remove(&dir.join(entry.name), tag).await?;
+    }
+    fs.sync_dir(dir, tag).await
+}
+
+/// Ends the part that a log has in a sync of the whole file system, as one that failed unless it was told otherwise.
+struct Part {
     log: Arc<Shared>,
     synced: bool,
 }
 
-impl OutsideSync {
-    /// The sync has succeeded.
-    pub fn succeeded(mut self) {
+impl OutsideSync for Part {
+    fn succeeded(mut self: Box<Self>) {
         self.synced = true;
     }
 }
 
-impl Drop for OutsideSync {
+impl Drop for Part {
     fn drop(&mut self) {
         self.log.state.lock().end_outside_sync(self.synced);
     }
@@ -333,9 +282,25 @@ impl WriteAheadLog for Log {
         }
     }
 
+    fn begin_outside_sync(&self) -> Option<Box<dyn OutsideSync>> {
+        let segments = self.0.state.lock().begin_outside_sync();
+        segments.iter().for_each(|segment| segment.file.sync_begins());
+        let part = || Box::new(Part { log: Arc::clone(&self.0), synced: false }) as Box<dyn OutsideSync>;
+        (!segments.is_empty()).then(part)
+    }
+
     fn sync(&self) -> BoxFuture<Result<()>> {
         let shared = Arc::clone(&self.0);
         Box::pin(async move { shared.sync().await })
+    }
+
+    fn is_durable(&self) -> bool {
+        let state = self.0.state.lock();
+        state.durable() >= state.last()
+    }
+
+    fn wants_maintenance(&self) -> bool {
+        self.0.state.lock().wants_maintenance()
     }
 
     fn maintain(&self) -> BoxFuture<Result<()>> {
@@ -343,9 +308,19 @@ impl WriteAheadLog for Log {
         Box::pin(async move { shared.maintain().await })
     }
 
+    fn would_truncate(&self, persisted: LogIndex) -> bool {
+        self.0.state.lock().would_truncate(persisted)
+    }
+
     fn truncate(&self, persisted: LogIndex) -> BoxFuture<Result<()>> {
         let shared = Arc::clone(&self.0);
         Box::pin(async move { shared.truncate(persisted).await })
+    }
+
+    fn refuse(&self, error: Error) {
+        let mut state = self.0.state.lock();
+        let from = state.last() + 1;
+        state.fence(error, from);
     }
 
     fn replace(&self, persisted: LogIndex) -> BoxFuture<Result<()>> {
@@ -356,6 +331,22 @@ impl WriteAheadLog for Log {
     fn close(&self) -> BoxFuture<Result<()>> {
         let shared = Arc::clone(&self.0);
         Box::pin(async move { shared.close().await })
+    }
+
+    fn remove(&self, persisted: LogIndex) -> BoxFuture<Result<()>> {
+        let shared = Arc::clone(&self.0);
+        Box::pin(async move {
+            let (takes_records, last) = {
+                let state = shared.state.lock();
+                (!state.is_fenced(), state.last())
+            };
+            if takes_records || persisted < last {
+                let message =
+                    format!("it still takes records, or record {last} is not persisted (up to {persisted} is)");
+                return Err(Error::new(ErrorKind::Invalid, "remove", &shared.dir, message));
+            }
+            remove_files(&shared.fs, &shared.dir, Tag::new(shared.options.owner, Class::Log)).await
+        })
     }
 
     fn failure(&self) -> Option<Error> {

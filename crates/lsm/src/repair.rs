@@ -8,8 +8,7 @@ use weir_io::{AlignedBuf, Class, Error, ErrorKind, Fs, OpenOptions, Owner, Resul
 use weir_model::LogIndex;
 
 use crate::tree::fold;
-use crate::version::journal::{self, Recovered};
-use crate::version::manifest::{self, Manifest};
+use crate::version::manifest::{self, Manifest, Recovered};
 use crate::version::{Edit, TableMeta};
 
 const TAG: Tag = Tag::new(Owner { tenant: 0, partition: 0 }, Class::Maintenance);
@@ -43,7 +42,8 @@ pub async fn examine(fs: &Arc<dyn Fs>, dir: &Path) -> Result<Anchor> {
         names => names?,
     };
     let lengths: BTreeMap<&str, u64> = names.iter().map(|entry| (entry.name.as_str(), entry.len)).collect();
-    let mut numbers: Vec<u64> = names.iter().filter_map(|entry| journal::file_number::<Edit>(&entry.name)).collect();
+    let mut numbers: Vec<u64> =
+        names.iter().filter_map(|entry| weir_journal::file_number::<Edit>(&entry.name)).collect();
     numbers.sort_unstable();
     for number in numbers.into_iter().rev() {
         if is_complete(fs, dir, number, &lengths).await {
@@ -85,5 +85,5 @@ async fn is_complete(fs: &Arc<dyn Fs>, dir: &Path, number: u64, lengths: &BTreeM
 /// # Errors
 /// I/O.
 pub async fn point_at(fs: &Arc<dyn Fs>, dir: &Path, number: u64) -> Result<()> {
-    journal::point_at::<Edit>(fs, dir, TAG, number).await
+    weir_journal::point_at::<Edit>(fs, dir, TAG, number).await
 }

@@ -19,7 +19,7 @@ use std::sync::{Arc, Weak};
 use futures_util::future::select;
 use parking_lot::Mutex;
 use weir_io::{Clock, Event, Nanos, sleep_until};
-use weir_log::{SyncMode, WriteAheadLog};
+use weir_log::SyncMode;
 
 use crate::group_sync::GroupSync;
 use crate::partition::{Background, Partition};

@@ -12,7 +12,7 @@ use std::task::Poll;
 
 use parking_lot::Mutex;
 use weir_io::{Class, Clock, ErrorKind, Nanos, Owner, Spawn, sleep_until};
-use weir_log::{SyncMode, WriteAheadLog};
+use weir_log::SyncMode;
 use weir_lsm::pick::Urgency;
 use weir_lsm::{Job, Stall, StallCause};
 

@@ -11,13 +11,15 @@ use weir_model::Batch;
 use weir_node::{Behaviour, Machine, Node, NodeConfig};
 
 use crate::data::WARM_KEY;
-use crate::load::{Clients, Tally, latency};
-use crate::outcome::{After, Bytes, Outcome, Run, Second, Spread, Stalls, ratio, tail};
-use crate::pattern::Schedule;
-use crate::plan::{Plan, QUIET_SHARE, SECOND};
+use crate::load::Clients;
+use crate::outcome::{After, Bytes, Outcome, Run, Second, Spread, Stalls};
+use crate::pattern::{SECOND, Schedule};
+use crate::plan::{Plan, QUIET_SHARE};
 use crate::preload::partitions;
 use crate::profile::COMPACTIONS_PER_PARTITION;
 use crate::progress::fit;
+use crate::seen;
+use crate::tally::{Tally, latency};
 use crate::watch::Watch;
 
 /// Runs `plan` under `profile`, whose settings are `config`, on `machine`, which has the preloaded data. `world` names the machine.
@@ -78,38 +80,21 @@ pub async fn run(
         seconds => Some(rest(&load, &mut watch, until, seconds, bar).await?),
     };
     let series = watch.series;
-    let load_series = &series[..plan.args.seconds as usize];
     let tally = tally.lock();
-    let mut tenants = tally.rows(u64::from(plan.args.item_bytes));
-    for (index, row) in tenants.iter_mut().enumerate() {
+    let mut outcome = Outcome {
+        params: params(plan, config),
+        stalls,
+        device_utilisation: utilisation(plan, &bytes),
+        utilisation_backlogged,
+        stages: watch.changes,
+        after,
+        ..seen::outcome(plan, world, profile, &tally, &series, bytes)
+    };
+    for (index, row) in outcome.tenants.iter_mut().enumerate() {
         let (before, now) = (of_each_before.1[index], of_each.1[index]);
         row.stalls = Stalls { count: now.count - before.count, seconds: now.seconds - before.seconds };
         row.bytes = Some(of_each.0[index].since(&of_each_before.0[index]));
     }
-    let outcome = Outcome {
-        scenario: plan.scenario.into(),
-        world: world.into(),
-        profile: profile.into(),
-        params: params(plan, config),
-        seed: plan.args.seed,
-        normally_served: Spread::of(&tally.shares()),
-        latency_us: latency(&tally.writes),
-        read_latency_us: latency(&tally.reads),
-        reads_in_time: reads_in_time(&tally),
-        stalls,
-        mean_per_sec: load_series.iter().map(|second| second.served).sum::<u64>() as f64 / load_series.len() as f64,
-        tail_per_sec: tail(load_series),
-        served_per_sec: load_series.iter().map(|second| second.served).collect(),
-        reads_per_sec: load_series.iter().map(|second| second.reads).collect(),
-        bytes,
-        background_amplification: ratio(bytes.background(), bytes.user),
-        device_utilisation: utilisation(plan, &bytes),
-        utilisation_backlogged,
-        stages: watch.changes,
-        memory_peak_bytes: series.iter().map(|second| second.memory).max().unwrap_or(0),
-        tenants,
-        after,
-    };
     drop(tally);
     bar.finish();
     Ok(Run { outcome, series })
@@ -203,10 +188,6 @@ async fn rest(load: &Load<'_>, watch: &mut Watch, from: Nanos, seconds: u64, bar
         read_latency_us: latency(&tally.reads),
         stalls,
     })
-}
-
-fn reads_in_time(tally: &Tally) -> Option<Spread> {
-    tally.partition_reads.iter().any(|&(all, _)| all > 0).then(|| Spread::of(&tally.read_shares()))
 }
 
 fn tell(bar: &ProgressBar, second: &Second) {

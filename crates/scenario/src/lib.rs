@@ -18,8 +18,11 @@ pub mod plan;
 pub mod preload;
 pub mod profile;
 pub mod progress;
+pub mod queue;
 pub mod report;
+pub mod seen;
 pub mod table;
+pub mod tally;
 pub mod trace;
 pub mod watch;
 

@@ -1,196 +1,22 @@
 //! The load: open loop, every operation at its own time whatever became of the one before, measured from that time.
 //!
-//! A partition's writes stand in one queue, as a stalled partition holds up all of them anyway: a write that finds others waiting is late.
-//! Reads do not wait for one another.
+//! A partition's writes stand in one [queue](crate::queue), as a stalled partition holds up all of them anyway: a write that finds others
+//! waiting is late. Reads do not wait for one another.
 
 use std::sync::Arc;
 
-use hdrhistogram::Histogram;
 use parking_lot::Mutex;
-use weir_admission::cost::{read_units, write_units};
-use weir_io::{Clock, Nanos, Result, Rng, Spawn, sleep_until};
+use weir_io::{Clock, Error, Nanos, Result, Rng, Spawn, sleep_until};
 use weir_model::Batch;
 use weir_node::Partition;
 
-use crate::data::{Choice, fill, key};
-use crate::outcome::{Latency, Operations, Second, Stalls, TenantRow};
-use crate::pattern::Schedule;
-use crate::plan::SECOND;
-use crate::preload::tenant;
+use crate::data::{Choice, key};
+use crate::pattern::{SECOND, Schedule};
+use crate::queue::{Queue, Target};
+use crate::tally::Tally;
 
-/// Done by then is *normally served*: stricter than U-21, which does not count time that passes before the write path.
-pub const NORMAL: Nanos = 1_000_000;
-/// A read answered by then is in time. A scaled device takes milliseconds for a page, so this cannot be a millisecond.
-pub const IN_TIME: Nanos = 100_000_000;
 /// Reads of a partition under way; those beyond are counted as failed.
 const READS_MAX: usize = 1024;
-
-/// What clients saw, counted as it happens.
-pub struct Tally {
-    /// Of writes, in nanoseconds.
-    pub writes: Histogram<u64>,
-    /// Of reads.
-    pub reads: Histogram<u64>,
-    /// Of the second under way.
-    pub writes_now: Histogram<u64>,
-    /// Of the second under way.
-    pub reads_now: Histogram<u64>,
-    /// Writes done in the second under way, and those of them that were normally served.
-    pub done_now: (u64, u64),
-    /// For each partition: writes that were to be sent, and those that were normally served.
-    pub partitions: Vec<(u64, u64)>,
-    /// Reads answered in the second under way.
-    pub reads_done_now: u64,
-    /// For each partition: reads that were to be sent, and those that were answered in time ([`IN_TIME`]).
-    pub partition_reads: Vec<(u64, u64)>,
-    /// Reads that failed or could not be sent.
-    pub reads_failed: u64,
-    /// What each partition's clients saw.
-    of_each: Vec<OfOne>,
-}
-
-/// What one partition's clients saw: to 1 %, for there may be a thousand of them.
-struct OfOne {
-    done: Operations,
-    writes: Histogram<u64>,
-    reads: Histogram<u64>,
-}
-
-impl OfOne {
-    fn new() -> Self {
-        // They grow with what they hold.
-        let growing = || Histogram::new(2).expect("a constant precision is valid");
-        Self { done: Operations::default(), writes: growing(), reads: growing() }
-    }
-}
-
-impl Tally {
-    /// Nothing yet.
-    pub fn new(partitions: usize) -> Self {
-        Self {
-            writes: histogram(3),
-            reads: histogram(3),
-            writes_now: histogram(2),
-            reads_now: histogram(2),
-            done_now: (0, 0),
-            partitions: vec![(0, 0); partitions],
-            reads_done_now: 0,
-            partition_reads: vec![(0, 0); partitions],
-            reads_failed: 0,
-            of_each: (0..partitions).map(|_| OfOne::new()).collect(),
-        }
-    }
-
-    /// A write of `partition` was answered `waited` after it was to be sent; not `done`: it was given up then.
-    pub fn wrote(&mut self, partition: usize, waited: Nanos, done: bool) {
-        let normal = done && waited <= NORMAL;
-        self.writes.saturating_record(waited);
-        let (all, served) = &mut self.partitions[partition];
-        *all += 1;
-        *served += u64::from(normal);
-        let one = &mut self.of_each[partition];
-        record(&mut one.writes, waited);
-        one.done.writes += u64::from(done);
-        if done {
-            self.writes_now.saturating_record(waited);
-            self.done_now.0 += 1;
-            self.done_now.1 += u64::from(normal);
-        }
-    }
-
-    /// A read of `partition` was answered `waited` after it was to be sent.
-    pub fn read(&mut self, partition: usize, waited: Nanos) {
-        self.reads.saturating_record(waited);
-        self.reads_now.saturating_record(waited);
-        self.reads_done_now += 1;
-        let one = &mut self.of_each[partition];
-        record(&mut one.reads, waited);
-        one.done.reads += 1;
-        self.partition_reads[partition].1 += u64::from(waited <= IN_TIME);
-    }
-
-    /// Moves what was counted in the second under way into `second`.
-    pub fn end_second(&mut self, second: &mut Second) {
-        (second.served, second.normally) = std::mem::take(&mut self.done_now);
-        second.reads = std::mem::take(&mut self.reads_done_now);
-        second.write_us = percentiles(&mut self.writes_now);
-        second.read_us = percentiles(&mut self.reads_now);
-    }
-
-    /// The rows of all tenants, each item of `item_bytes`; of stalls and device bytes the tally knows nothing.
-    pub fn rows(&self, item_bytes: u64) -> Vec<TenantRow> {
-        let row = |(partition, one): (usize, &OfOne)| {
-            let ((writes, served), (reads, in_time)) = (self.partitions[partition], self.partition_reads[partition]);
-            TenantRow {
-                tenant: tenant(partition).to_string(),
-                partition,
-                sent: Operations { writes, reads },
-                done: one.done,
-                units: Operations {
-                    writes: one.done.writes * write_units(item_bytes),
-                    reads: one.done.reads * read_units(item_bytes),
-                },
-                normally_served: share(writes, served),
-                latency_us: latency(&one.writes),
-                reads_in_time: (reads > 0).then(|| share(reads, in_time)),
-                read_latency_us: latency(&one.reads),
-                stalls: Stalls::default(),
-                bytes: None,
-            }
-        };
-        self.of_each.iter().enumerate().map(row).collect()
-    }
-
-    /// For each partition, the share of its writes that were normally served.
-    pub fn shares(&self) -> Vec<f64> {
-        shares(&self.partitions)
-    }
-
-    /// For each partition, the share of its reads that were answered in time.
-    pub fn read_shares(&self) -> Vec<f64> {
-        shares(&self.partition_reads)
-    }
-}
-
-fn shares(counts: &[(u64, u64)]) -> Vec<f64> {
-    counts.iter().map(|&(all, served)| share(all, served)).collect()
-}
-
-/// Of nothing all was served.
-fn share(all: u64, served: u64) -> f64 {
-    if all == 0 { 1.0 } else { served as f64 / all as f64 }
-}
-
-/// The longest time that is told from longer ones.
-const LONGEST: Nanos = 600 * SECOND;
-
-/// Nanoseconds up to ten minutes.
-fn histogram(digits: u8) -> Histogram<u64> {
-    Histogram::new_with_bounds(1, LONGEST, digits).expect("constant bounds are valid")
-}
-
-/// Into a histogram that grows, which one that saturates would not.
-fn record(histogram: &mut Histogram<u64>, waited: Nanos) {
-    histogram.record(waited.min(LONGEST)).expect("it grows up to ten minutes");
-}
-
-fn percentiles(histogram: &mut Histogram<u64>) -> [f64; 3] {
-    let found = [0.5, 0.99, 0.999].map(|quantile| histogram.value_at_quantile(quantile) as f64 / 1e3);
-    histogram.reset();
-    found
-}
-
-/// The figures of `histogram`.
-pub fn latency(histogram: &Histogram<u64>) -> Latency {
-    let us = |nanos: u64| nanos as f64 / 1e3;
-    Latency {
-        avg: if histogram.is_empty() { 0.0 } else { histogram.mean() / 1e3 },
-        p50: us(histogram.value_at_quantile(0.5)),
-        p99: us(histogram.value_at_quantile(0.99)),
-        p999: us(histogram.value_at_quantile(0.999)),
-        max: us(histogram.max()),
-    }
-}
 
 /// One partition's clients.
 #[derive(Clone)]
@@ -216,22 +42,10 @@ impl Clients {
     ///
     /// # Errors
     /// A write failed.
-    pub async fn write(self, times: Schedule, until: Nanos, mut rng: Rng) -> Result<()> {
-        let mut value = vec![0; self.value_bytes];
-        for at in times {
-            sleep_until(&self.clock, at).await;
-            if self.clock.now() >= until {
-                self.tally.lock().wrote(self.index, self.clock.now() - at, false);
-                continue;
-            }
-            let item = rng.below(self.items.max(1));
-            fill(&mut value, &mut rng);
-            let mut batch = Batch::new();
-            batch.put(&key(item), &value);
-            self.partition.write(&batch).await?.await?;
-            self.tally.lock().wrote(self.index, self.clock.now() - at, true);
-        }
-        Ok(())
+    pub async fn write(self, times: Schedule, until: Nanos, rng: Rng) -> Result<()> {
+        let Self { items, value_bytes, ref tally, index: partition, .. } = self;
+        let queue = Queue { partition, items, value_bytes, times, until, tally };
+        queue.send(&self, rng).await.map(drop)
     }
 
     /// Sends reads of existing items, as `choice` draws them, at `times`. Ends when all are answered: who waits when the time is over counts as
@@ -262,32 +76,20 @@ impl Clients {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+impl Target for Clients {
+    type Failure = Error;
 
-    #[test]
-    fn every_tenant_has_a_row_of_what_its_own_clients_saw() {
-        let mut tally = Tally::new(3);
-        for (partition, waited) in [(0, 500_000), (0, 3_000_000_000), (2, 700 * SECOND)] {
-            tally.wrote(partition, waited, true);
-        }
-        tally.wrote(0, 5 * SECOND, false);
-        tally.partition_reads[2].0 = 2;
-        tally.read(2, 1_000_000);
-        let rows = tally.rows(5_000);
-        let of = |row: &TenantRow| (row.tenant.clone(), row.sent, row.done, row.units);
-        let operations = |writes, reads| Operations { writes, reads };
-        assert_eq!(of(&rows[0]), ("t0000".into(), operations(3, 0), operations(2, 0), operations(10, 0)));
-        assert_eq!(of(&rows[1]), ("t0001".into(), operations(0, 0), operations(0, 0), operations(0, 0)));
-        assert_eq!(of(&rows[2]), ("t0002".into(), operations(1, 2), operations(1, 1), operations(5, 2)));
-        let shares: Vec<_> = rows.iter().map(|row| (row.normally_served, row.reads_in_time)).collect();
-        assert_eq!(shares, [(1.0 / 3.0, None), (1.0, None), (0.0, Some(0.5))]);
-        let about = |us: f64, nanos: u64| (us * 1e3 / nanos as f64 - 1.0).abs() < 0.01;
-        let latencies =
-            [rows[0].latency_us.p50, rows[0].latency_us.max, rows[2].latency_us.max, rows[2].read_latency_us.max];
-        for (us, nanos) in latencies.into_iter().zip([3_000_000_000, 5_000_000_000, LONGEST, 1_000_000]) {
-            assert!(about(us, nanos), "{us} us and not {nanos} ns");
-        }
+    fn now(&self) -> Nanos {
+        self.clock.now()
+    }
+
+    async fn wait_until(&self, at: Nanos) {
+        sleep_until(&self.clock, at).await;
+    }
+
+    async fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        let mut batch = Batch::new();
+        batch.put(key, value);
+        self.partition.write(&batch).await?.await
     }
 }

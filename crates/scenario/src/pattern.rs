@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use weir_io::{Nanos, Rng};
 
-use crate::plan::SECOND;
 use crate::trace::Trace;
 
+/// One second.
+pub const SECOND: Nanos = 1_000_000_000;
 /// Operations a second, from a moment on: a list of steps, each until the next. The first begins at 0, nanoseconds since the load began.
 pub type Rates = Arc<[(Nanos, f64)]>;
 

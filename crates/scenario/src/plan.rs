@@ -6,7 +6,7 @@ use weir_lsm::TreeOptions;
 
 use crate::args::Shortage;
 use crate::data::{Choice, KEY_BYTES};
-use crate::pattern::{Pattern, Rates};
+use crate::pattern::{Pattern, Rates, SECOND};
 
 /// Background bytes, read and written, for each byte of a user: measured by the FlexEngine paper for a full tree (FX-13).
 pub const AMPLIFICATION: f64 = 20.0;
@@ -33,8 +33,6 @@ const FILL: f64 = 0.95;
 const MIB: u64 = 1 << 20;
 /// Writes a second that the paper sells a partition.
 const PAPER_WCU: u64 = 3000;
-/// One second.
-pub const SECOND: Nanos = 1_000_000_000;
 
 /// See the module.
 #[derive(Clone, Debug)]

@@ -8,8 +8,8 @@ use weir_admission::{Booked, Direction};
 use weir_io::Class;
 use weir_node::{Ledger, Node, Partition};
 
-use crate::load::Tally;
 use crate::outcome::{Bytes, Second, StageChange, Stalls};
+use crate::tally::Tally;
 
 /// See the module.
 pub struct Watch {

@@ -15,7 +15,8 @@ use weir_model::{Batch, Change};
 use crate::life::Promise;
 use crate::model::Visible;
 use crate::runner::Tally;
-use crate::store::{Span, Store, World};
+use crate::span::Span;
+use crate::store::{Store, World};
 use crate::workload::{Mix, Workload};
 
 /// What each key may show.

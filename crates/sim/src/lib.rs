@@ -24,6 +24,7 @@ pub mod process;
 pub mod runner;
 pub mod scenario;
 pub mod slow;
+pub mod span;
 pub mod store;
 pub mod tamper;
 pub mod tenants;

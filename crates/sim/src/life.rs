@@ -8,7 +8,8 @@ use weir_io::{Clock, Nanos, sleep_until};
 use weir_model::{Batch, Change};
 
 use crate::model::{Model, Visible, differences};
-use crate::store::{Sent, Span, Store, World};
+use crate::span::Span;
+use crate::store::{Sent, Store, World};
 use crate::workload::{Step, Workload};
 
 /// What an acknowledgement is worth when the power goes.

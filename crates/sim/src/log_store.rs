@@ -13,7 +13,8 @@ use weir_model::{Batch, BatchRef};
 
 use crate::model::{State, Visible};
 use crate::node_store::SYNC_EVERY;
-use crate::store::{Sent, Span, Store, World};
+use crate::span::Span;
+use crate::store::{Sent, Store, World};
 
 /// The log's directory.
 const DIR: &str = "log";

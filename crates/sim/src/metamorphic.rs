@@ -14,7 +14,8 @@ use weir_model::{Batch, Change};
 
 use crate::model::State;
 use crate::runner::Tally;
-use crate::store::{Span, Store, World};
+use crate::span::Span;
+use crate::store::{Store, World};
 
 /// What was compared.
 #[derive(Clone, Copy, Debug, Default)]

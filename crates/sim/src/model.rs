@@ -9,7 +9,7 @@ use std::fmt;
 
 use weir_model::{Batch, BatchRef, Change};
 
-use crate::store::Span;
+use crate::span::Span;
 
 /// A value and the first millisecond at which it is gone.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,7 +13,8 @@ use weir_model::Batch;
 use weir_node::{Machine, Node, NodeConfig, Partition};
 
 use crate::model::Visible;
-use crate::store::{Sent, Span, Store, World};
+use crate::span::Span;
+use crate::store::{Sent, Store, World};
 
 /// The node's directory on the simulated disk.
 const DIR: &str = "weir";

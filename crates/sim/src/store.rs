@@ -1,13 +1,13 @@
 //! What a crash run needs of a store, and the world it lives in.
 
 use std::future::Future;
-use std::ops::Bound;
 use std::sync::Arc;
 
 use weir_io::{BoxFuture, Clock, Fs, Result, Spawn};
 use weir_model::Batch;
 
 use crate::model::Visible;
+use crate::span::Span;
 
 /// Everything a store is handed.
 #[derive(Clone)]
@@ -20,35 +20,6 @@ pub struct World {
     pub spawn: Arc<dyn Spawn>,
     /// A number of its own for each opening.
     pub salt: u64,
-}
-
-/// What to scan.
-#[derive(Clone, Debug)]
-pub struct Span {
-    /// Where the keys begin.
-    pub from: Bound<Vec<u8>>,
-    /// Where the keys end.
-    pub to: Bound<Vec<u8>>,
-    /// Largest key first.
-    pub reverse: bool,
-    /// Keys wanted at most.
-    pub limit: usize,
-}
-
-impl Span {
-    /// Every key.
-    pub fn all(reverse: bool) -> Self {
-        Self { from: Bound::Unbounded, to: Bound::Unbounded, reverse, limit: usize::MAX }
-    }
-
-    /// Whether there can be no key between the bounds.
-    pub fn is_empty(&self) -> bool {
-        match (&self.from, &self.to) {
-            (Bound::Included(from), Bound::Included(to)) => from > to,
-            (Bound::Included(from) | Bound::Excluded(from), Bound::Included(to) | Bound::Excluded(to)) => from >= to,
-            _ => false,
-        }
-    }
 }
 
 /// A batch on its way.

@@ -11,7 +11,8 @@ use weir_node::{NodeConfig, Scope, TreeKnobs};
 
 use crate::model::Visible;
 use crate::node_store::NodeStore;
-use crate::store::{Sent, Span, Store, World};
+use crate::span::Span;
+use crate::store::{Sent, Store, World};
 
 /// See the module.
 pub struct Turning {

@@ -16,7 +16,8 @@ use weir_model::Batch;
 use weir_node::{Machine, Node, NodeConfig, Partition, StallCause};
 use weir_scenario::args::Shortage;
 use weir_scenario::data::{WARM_KEY, fill, key};
-use weir_scenario::plan::{Plan, SECOND};
+use weir_scenario::pattern::SECOND;
+use weir_scenario::plan::Plan;
 use weir_scenario::{preload, profile};
 
 /// A write that took longer was not served.

@@ -5,6 +5,7 @@
 
 mod arrows;
 mod citations;
+mod cycles;
 mod documents;
 mod ratchet;
 mod size;
@@ -80,7 +81,7 @@ impl Repo {
 
     /// Lowers every ratchet to what the files need now.
     pub fn tighten(&self) -> Result<(), String> {
-        for (path, text) in [size::tightened(self), unsafety::tightened(self)] {
+        for (path, text) in [size::tightened(self), unsafety::tightened(self), cycles::tightened(self)] {
             std::fs::write(self.root.join(&path), text).map_err(|error| format!("cannot write {path}: {error}"))?;
         }
         Ok(())
@@ -108,7 +109,15 @@ impl Repo {
 
 /// Every breach of every rule.
 pub fn check(repo: &Repo) -> Vec<Finding> {
-    let rules: [fn(&Repo) -> Vec<Finding>; 7] =
-        [size::check, words::check, arrows::check, documents::check, citations::check, unsafety::check, sources::check];
+    let rules: [fn(&Repo) -> Vec<Finding>; 8] = [
+        size::check,
+        words::check,
+        arrows::check,
+        cycles::check,
+        documents::check,
+        citations::check,
+        unsafety::check,
+        sources::check,
+    ];
     rules.iter().flat_map(|rule| rule(repo)).collect()
 }

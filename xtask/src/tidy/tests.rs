@@ -6,14 +6,14 @@ use std::path::Path;
 use super::text::code_only;
 use super::*;
 
-fn repo(files: &[(&str, &str)]) -> Repo {
+pub(super) fn repo(files: &[(&str, &str)]) -> Repo {
     let files: BTreeMap<String, String> =
         files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect();
     Repo { files, ..Repo::default() }
 }
 
 /// The findings of `rule` as `path:line` pairs.
-fn places(rule: fn(&Repo) -> Vec<Finding>, files: &[(&str, &str)]) -> Vec<(String, usize)> {
+pub(super) fn places(rule: fn(&Repo) -> Vec<Finding>, files: &[(&str, &str)]) -> Vec<(String, usize)> {
     rule(&repo(files)).into_iter().map(|finding| (finding.path, finding.line)).collect()
 }
 

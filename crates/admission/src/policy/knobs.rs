@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use weir_io::{Nanos, Owner};
 
-use super::recording::OwnerDef;
+use super::owner::OwnerDef;
 use super::sample::PartitionSample;
 use crate::limits::Limits;
 

@@ -11,6 +11,7 @@ pub mod forecast;
 mod history;
 mod knobs;
 pub mod meter;
+mod owner;
 pub mod parking;
 mod profile;
 mod recording;

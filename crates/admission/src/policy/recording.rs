@@ -91,14 +91,6 @@ fn difference(tick: usize, decided: &Decision, again: &Decision) -> Difference {
     }
 }
 
-/// How an [`Owner`] is written.
-#[derive(Serialize, Deserialize)]
-#[serde(remote = "Owner")]
-pub(super) struct OwnerDef {
-    tenant: u32,
-    partition: u32,
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

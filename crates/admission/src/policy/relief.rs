@@ -8,7 +8,7 @@ use super::deferral::{ENTER, demand};
 use super::device::Front;
 use super::knobs::PartitionKnobs;
 use super::meter::Load;
-use super::recording::OwnerDef;
+use super::owner::OwnerDef;
 use super::sample::Sample;
 
 /// So many partitions are named that the rest needs no more than this share of the device (U-2). A violation ends below it, too.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use weir_io::{Nanos, Owner};
 
-use super::recording::OwnerDef;
+use super::owner::OwnerDef;
 use crate::cost::Capacity;
 use crate::limits::{Direction, Limits};
 use crate::waits::Waits;

@@ -27,8 +27,9 @@ use weir_scenario::{preload, profile};
 use super::drive::{Disk, drive};
 use super::fleet::Fleet;
 use super::weir::{self, Weir};
-use super::{Contestant, WORLD};
+use super::{Entry, WORLD};
 use crate::Result;
+use crate::harness::session::Said;
 use crate::peer::fleet::{FleetOptions, RocksFleet};
 use crate::throttle::Caps;
 
@@ -45,7 +46,7 @@ pub struct Order {
     /// What to do.
     pub task: Task,
     /// Who.
-    pub contestant: Contestant,
+    pub contestant: Entry,
     /// In which directory.
     pub dir: PathBuf,
     /// The scenario.
@@ -80,9 +81,8 @@ pub enum Line {
     Run(Box<(Outcome, Disk)>),
 }
 
-impl Line {
-    /// `None` for what is not ours: a peer may print too.
-    pub fn parse(text: &str) -> Option<Self> {
+impl Said for Line {
+    fn parse(text: &str) -> Option<Self> {
         let (word, json) = text.split_once(' ').unwrap_or((text, ""));
         match word {
             "ready" => Some(Line::Ready),
@@ -101,7 +101,7 @@ pub fn main(order: &str) -> Result<()> {
     let plan = order.scenario.clone().plan()?;
     // Not before the plan, which may read a trace: the scenario's settings name the node's directory relative to wherever it runs.
     std::env::set_current_dir(&order.dir).map_err(|error| format!("{}: {error}", order.dir.display()))?;
-    if matches!(order.contestant, Contestant::Weir(_)) {
+    if matches!(order.contestant, Entry::Weir(_)) {
         // As `weir serve` does.
         forgo_huge_pages()?;
     }
@@ -145,8 +145,8 @@ fn wait_for_word() -> Result<()> {
 impl Order {
     fn open(&self, plan: &Plan) -> Result<Box<dyn Fleet>> {
         match &self.contestant {
-            Contestant::Weir(name) => Ok(Box::new(Weir::open(&self.node_config(name, plan)?, plan, self.slowed)?)),
-            Contestant::Rocksdb { library, auto_tuned } => {
+            Entry::Weir(name) => Ok(Box::new(Weir::open(&self.node_config(name, plan)?, plan, self.slowed)?)),
+            Entry::Rocksdb { library, auto_tuned } => {
                 let options = self.fleet_options(plan, TreeOptions { l0_stop: L0_STOP, ..plan.tree() }, *auto_tuned);
                 Ok(Box::new(RocksFleet::open(library, Path::new("."), usize::from(plan.args.partitions), &options)?))
             }
@@ -175,12 +175,12 @@ impl Order {
 /// The preload, in both engines level by level, the deepest first.
 fn write_all(order: &Order, plan: &Plan) -> Result<()> {
     match &order.contestant {
-        Contestant::Weir(_) => {
+        Entry::Weir(_) => {
             let _scope = blocking_scope();
             let machine = weir::machine(None)?;
             Ok(block_on(preload::preload(&machine, plan, &ProgressBar::hidden()))?)
         }
-        Contestant::Rocksdb { library, .. } => {
+        Entry::Rocksdb { library, .. } => {
             plan.preload().into_iter().try_for_each(|(level, items)| write_level(order, plan, library, level, items))
         }
     }

@@ -1,23 +1,26 @@
 //! The load, from one thread per partition, and what comes of it.
 //!
 //! Open loop: every write has its own time, whatever became of the one before, and is measured from that time. A partition's
-//! writes stand in one queue, as in the simulation.
+//! writes stand in one [queue](weir_scenario::queue), as in the simulation; its reads follow one another.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use weir_io::{Nanos, Rng};
-use weir_scenario::data::{Choice, fill, key};
-use weir_scenario::load::{Tally, latency};
-use weir_scenario::outcome::{Bytes, Outcome, Run, Second, Spread, StageChange, Stalls, ratio, tail};
-use weir_scenario::pattern::Schedule;
-use weir_scenario::plan::{Plan, SECOND};
+use weir_scenario::data::{Choice, key};
+use weir_scenario::outcome::{Bytes, Outcome, Run, Second, Spread, StageChange, Stalls, ratio};
+use weir_scenario::pattern::{SECOND, Schedule};
+use weir_scenario::plan::Plan;
 use weir_scenario::profile::STAGES;
+use weir_scenario::queue::{Queue, Sent, Target};
+use weir_scenario::seen;
+use weir_scenario::tally::Tally;
 
 use super::WORLD;
 use super::fleet::{Fleet, Flow};
@@ -27,8 +30,6 @@ use crate::{Failure, Result};
 
 /// How often the state of every partition is looked at.
 const LOOK: Nanos = 20_000_000;
-/// What the anchors' 10 ms share counts as done.
-const DONE: Nanos = 10_000_000;
 
 /// What only the real world has.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -73,15 +74,6 @@ pub struct Disk {
 
 /// Bytes of all partitions, of each where the stores say, and the process's account, at one moment.
 type Moved = (Bytes, Option<Vec<Bytes>>, Account);
-
-/// What a writer counted.
-#[derive(Clone, Copy, Default)]
-struct Sent {
-    all: u64,
-    done: u64,
-    /// Done in time but for having woken up late.
-    done_awake: u64,
-}
 
 /// Sends the load of `plan` to `fleet`; `told` hears of every second.
 pub fn drive(
@@ -158,38 +150,20 @@ pub fn drive(
     let user = series.iter().map(|second: &Second| second.bytes.user).sum();
     let bytes = Bytes { user, ..bytes.since(&start) };
     disk.beside_log = ratio((disk.kernel_read + disk.kernel_written).saturating_sub(bytes.log), user);
-    let mut tenants = tally.rows(u64::from(plan.args.item_bytes));
-    for (partition, row) in tenants.iter_mut().enumerate() {
+    let mut outcome = Outcome {
+        params: params(plan, fleet),
+        stalls: look.stalls(),
+        device_utilisation: utilisation(plan, caps, &disk),
+        ..seen::outcome(plan, WORLD, profile, &tally, &series, bytes)
+    };
+    for (partition, row) in outcome.tenants.iter_mut().enumerate() {
         row.stalls = look.stalls_of(partition);
         row.bytes = of_each_before.as_ref().zip(of_each.as_ref()).map(|(before, now)| {
             let user = row.done.writes * u64::from(plan.args.item_bytes);
             Bytes { user, ..now[partition].since(&before[partition]) }
         });
     }
-    let outcome = Outcome {
-        scenario: plan.scenario.into(),
-        world: WORLD.into(),
-        profile: profile.into(),
-        params: params(plan, fleet),
-        seed: plan.args.seed,
-        normally_served: Spread::of(&tally.shares()),
-        latency_us: latency(&tally.writes),
-        read_latency_us: latency(&tally.reads),
-        reads_in_time: (plan.args.rcu > 0).then(|| Spread::of(&tally.read_shares())),
-        stalls: look.stalls(),
-        mean_per_sec: series.iter().map(|second| second.served).sum::<u64>() as f64 / series.len().max(1) as f64,
-        tail_per_sec: tail(&series),
-        served_per_sec: series.iter().map(|second| second.served).collect(),
-        reads_per_sec: series.iter().map(|second| second.reads).collect(),
-        bytes,
-        background_amplification: ratio(bytes.background(), bytes.user),
-        device_utilisation: utilisation(plan, caps, &disk),
-        utilisation_backlogged: None,
-        stages: look.stages,
-        memory_peak_bytes: series.iter().map(|second| second.memory).max().unwrap_or(0),
-        tenants,
-        after: None,
-    };
+    outcome.stages = look.stages;
     drop(tally);
     Ok((Run { outcome, series }, disk))
 }
@@ -209,34 +183,21 @@ struct Load<'a> {
 }
 
 impl Load<'_> {
-    /// One partition's writer: new values of items that exist.
+    /// One partition's writer.
     fn write(&self, partition: usize, mut rng: Rng) -> Sent {
-        let mut sent = Sent::default();
-        let times = Schedule::of(self.from, self.until, self.plan.writes(partition), rng.fork("times"));
-        let mut value = vec![0; self.plan.value_bytes()];
-        // By how much the first of those that stand in the queue came too late.
-        let mut overslept = 0;
-        for at in times {
-            if self.sleep_until(at) {
-                overslept = self.watch.nanos() - at;
-            }
-            sent.all += 1;
-            if self.watch.nanos() >= self.until || self.over.load(Ordering::Acquire) {
-                self.tally.lock().wrote(partition, self.watch.nanos() - at, false);
-                continue;
-            }
-            let item = rng.below(self.plan.items().max(1));
-            fill(&mut value, &mut rng);
-            if let Err(error) = self.fleet.put(partition, &key(item), &value) {
-                self.failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
-                return sent;
-            }
-            let waited = self.watch.nanos() - at;
-            sent.done += u64::from(waited <= DONE);
-            sent.done_awake += u64::from(waited.saturating_sub(overslept) <= DONE);
-            self.tally.lock().wrote(partition, waited, true);
-        }
-        sent
+        let queue = Queue {
+            partition,
+            items: self.plan.items(),
+            value_bytes: self.plan.value_bytes(),
+            times: Schedule::of(self.from, self.until, self.plan.writes(partition), rng.fork("times")),
+            until: self.until,
+            tally: self.tally,
+        };
+        let sent = queue.send(&Writer { load: self, partition }, rng).now_or_never();
+        sent.expect("a writer blocks and never waits").unwrap_or_else(|error| {
+            self.failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+            Sent::default()
+        })
     }
 
     /// One partition's reader: one read after the other, of what was preloaded.
@@ -256,13 +217,11 @@ impl Load<'_> {
         }
     }
 
-    /// Says whether there was time to sleep.
-    fn sleep_until(&self, at: Nanos) -> bool {
+    fn sleep_until(&self, at: Nanos) {
         let now = self.watch.nanos();
         if now < at {
             thread::sleep(Duration::from_nanos(at - now));
         }
-        now < at
     }
 
     /// Looks at the stores until the load is over.
@@ -296,6 +255,32 @@ impl Load<'_> {
             }
         }
         Ok(())
+    }
+}
+
+/// A thread that writes to one partition, and blocks.
+struct Writer<'a> {
+    load: &'a Load<'a>,
+    partition: usize,
+}
+
+impl Target for Writer<'_> {
+    type Failure = Failure;
+
+    fn now(&self) -> Nanos {
+        self.load.watch.nanos()
+    }
+
+    async fn wait_until(&self, at: Nanos) {
+        self.load.sleep_until(at);
+    }
+
+    async fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.load.fleet.put(self.partition, key, value)
+    }
+
+    fn is_over(&self) -> bool {
+        self.load.over.load(Ordering::Acquire)
     }
 }
 

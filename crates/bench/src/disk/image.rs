@@ -1,70 +1,28 @@
 //! The preloaded data: made once, kept, and cloned for every run with hard links where files are never written again.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use weir_scenario::plan::Plan;
 
-use super::Contestant;
+use super::Entry;
 use crate::Result;
+use crate::harness::kept::Kept;
 
 /// Raise it when what is preloaded changes.
 const VERSION: u32 = 1;
 
-/// Preloaded data of one kind of contestant.
-pub(super) struct Image {
-    pub dir: PathBuf,
-    mark: PathBuf,
-    words: String,
-}
-
-impl Image {
-    /// In `home`, for `plan`.
-    pub fn of(contestant: &Contestant, plan: &Plan, home: &Path) -> Self {
-        let args = &plan.args;
-        let name = contestant.kind();
-        Self {
-            dir: home.join(format!("image-{name}")),
-            mark: home.join(format!("image-{name}.txt")),
-            words: format!(
-                "{VERSION} {} {} {} {} {}\n",
-                args.partitions, args.item_bytes, args.preload_items, args.scale, args.seed
-            ),
-        }
-    }
-
-    /// Whether it is there, whole, for this very plan.
-    pub fn is_there(&self) -> bool {
-        fs::read_to_string(&self.mark).is_ok_and(|words| words == self.words)
-    }
-
-    /// Makes room for it.
-    pub fn begin(&self) -> Result<()> {
-        remove(&self.mark)?;
-        remove(&self.dir)?;
-        Ok(fs::create_dir_all(&self.dir)?)
-    }
-
-    /// It is whole.
-    pub fn end(&self) -> Result<()> {
-        Ok(fs::write(&self.mark, &self.words)?)
-    }
-
-    /// Removes it.
-    pub fn remove(&self) -> Result<()> {
-        remove(&self.mark)?;
-        remove(&self.dir)
-    }
-}
-
-/// Removes a file or a directory, if it is there.
-pub(super) fn remove(path: &Path) -> Result<()> {
-    let outcome = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
-    match outcome {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(format!("{}: {error}", path.display()).into())
-        }
-        _ => Ok(()),
+/// What is preloaded for `plan` and contestants of this kind, in `home`.
+pub(super) fn of(contestant: &Entry, plan: &Plan, home: &Path) -> Kept {
+    let args = &plan.args;
+    let name = contestant.kind();
+    Kept {
+        dir: home.join(format!("image-{name}")),
+        mark: home.join(format!("image-{name}.txt")),
+        words: format!(
+            "{VERSION} {} {} {} {} {}\n",
+            args.partitions, args.item_bytes, args.preload_items, args.scale, args.seed
+        ),
     }
 }
 
@@ -103,7 +61,6 @@ mod tests {
         assert_eq!(inode("from/0001/000007.sst"), inode("to/0001/000007.sst"));
         assert_ne!(inode("from/0001/MANIFEST-1"), inode("to/0001/MANIFEST-1"));
         assert_eq!(fs::read_to_string(to.join("0001/MANIFEST-1")).expect("is there"), "edits");
-        remove(&home).expect("removed");
-        remove(&home).expect("is gone already");
+        fs::remove_dir_all(&home).expect("removed");
     }
 }

@@ -28,10 +28,10 @@ use crate::Result;
 /// How the outcome names this world.
 pub const WORLD: &str = "disk";
 
-/// Who runs a scenario.
+/// Who runs a scenario, and what is needed to open it; crosses to the child process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Contestant {
+pub enum Entry {
     /// Weir under the profile of this name.
     Weir(String),
     /// One RocksDB for each partition.
@@ -43,27 +43,27 @@ pub enum Contestant {
     },
 }
 
-impl Contestant {
+impl Entry {
     /// The name in tables and JSON. The peer's is in capitals: `rocksdb` is also a profile of ours.
     pub fn name(&self) -> String {
         match self {
-            Contestant::Weir(profile) => profile.clone(),
-            Contestant::Rocksdb { auto_tuned: false, .. } => "RocksDB".into(),
-            Contestant::Rocksdb { auto_tuned: true, .. } => "RocksDB-autotune".into(),
+            Entry::Weir(profile) => profile.clone(),
+            Entry::Rocksdb { auto_tuned: false, .. } => "RocksDB".into(),
+            Entry::Rocksdb { auto_tuned: true, .. } => "RocksDB-autotune".into(),
         }
     }
 
     /// Data that contestants of one kind may share.
     fn kind(&self) -> &'static str {
         match self {
-            Contestant::Weir(_) => "weir",
-            Contestant::Rocksdb { .. } => "rocksdb",
+            Entry::Weir(_) => "weir",
+            Entry::Rocksdb { .. } => "rocksdb",
         }
     }
 }
 
 /// The peers called `names`, of `library`.
-pub fn peers(names: &[String], library: impl Fn() -> Result<PathBuf>) -> Result<Vec<Contestant>> {
+pub fn peers(names: &[String], library: impl Fn() -> Result<PathBuf>) -> Result<Vec<Entry>> {
     names
         .iter()
         .map(|name| {
@@ -72,7 +72,7 @@ pub fn peers(names: &[String], library: impl Fn() -> Result<PathBuf>) -> Result<
                 "rocksdb-autotune" => true,
                 _ => return Err(format!("no peer {name:?}; there are rocksdb and rocksdb-autotune").into()),
             };
-            Ok(Contestant::Rocksdb { auto_tuned, library: library()? })
+            Ok(Entry::Rocksdb { auto_tuned, library: library()? })
         })
         .collect()
 }

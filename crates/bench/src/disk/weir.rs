@@ -3,14 +3,12 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Map, Value, json};
 use weir_admission::policy::PartitionKnobs;
-use weir_io::real::{RealClock, RealFs, RealFsOptions, RealSpawn, block_on, blocking_scope};
+use weir_io::real::{RealClock, RealFs, RealFsOptions, block_on, blocking_scope};
 use weir_io::{Clock, Fs};
 use weir_lsm::Stall;
-use weir_model::Batch;
 use weir_node::{Machine, Node, NodeConfig, Partition};
 use weir_scenario::outcome::Bytes;
 use weir_scenario::plan::Plan;
@@ -20,10 +18,7 @@ use weir_scenario::watch::{bytes, bytes_of_each, place};
 
 use super::fleet::{Fleet, Flow, State};
 use super::slowed::SlowedFs;
-use crate::Result;
-
-/// The niceness that `weir serve` gives background work.
-const BACKGROUND_NICE: i32 = 10;
+use crate::{Result, embedded};
 
 /// Threads of the background: what `weir serve` has with its default of two compactions.
 const BACKGROUND_THREADS: usize = 3;
@@ -46,13 +41,7 @@ pub fn machine(slowed: Option<u64>) -> Result<Machine> {
         Some(bytes_per_sec) => SlowedFs::new(real, Arc::clone(&clock), bytes_per_sec),
         None => real,
     };
-    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH)?;
-    Ok(Machine {
-        fs,
-        clock,
-        spawn: Arc::new(RealSpawn::new(BACKGROUND_THREADS, BACKGROUND_NICE)),
-        salt: since_1970.as_nanos() as u64,
-    })
+    embedded::machine(fs, clock, BACKGROUND_THREADS)
 }
 
 impl Weir {
@@ -103,7 +92,7 @@ impl Weir {
 
 impl Fleet for Weir {
     fn version(&self) -> String {
-        format!("weir {}", env!("CARGO_PKG_VERSION"))
+        embedded::version()
     }
 
     fn remarks(&self) -> String {
@@ -119,21 +108,15 @@ impl Fleet for Weir {
     }
 
     fn put(&self, partition: usize, key: &[u8], value: &[u8]) -> Result<()> {
-        let _scope = blocking_scope();
-        let mut batch = Batch::new();
-        batch.put(key, value);
-        block_on(async { self.partitions[partition].write(&batch).await?.await })?;
-        Ok(())
+        embedded::put(&self.partitions[partition], key, value)
     }
 
     fn get(&self, partition: usize, key: &[u8]) -> Result<bool> {
-        let _scope = blocking_scope();
-        Ok(block_on(self.partitions[partition].get(key))?.is_some())
+        embedded::get(&self.partitions[partition], key, &mut |_| ())
     }
 
     fn settle(&self, partition: usize) -> Result<()> {
-        self.partitions[partition].seal();
-        block_on(self.partitions[partition].settle());
+        embedded::settle(&self.partitions[partition]);
         Ok(())
     }
 
@@ -166,15 +149,10 @@ impl Fleet for Weir {
     }
 
     fn shape(&self) -> String {
-        let Some(first) = self.partitions.first() else { return String::new() };
-        let shape = first.tree().shape();
-        let levels = shape.levels.iter().enumerate().filter(|(_, level)| level.tables > 0);
-        levels.map(|(level, facts)| format!("L{level}:{}", facts.tables)).collect::<Vec<_>>().join(" ")
+        self.partitions.first().map_or_else(String::new, |first| embedded::shape(first))
     }
 
     fn close(self: Box<Self>) -> Result<()> {
-        let _scope = blocking_scope();
-        block_on(self.node.close())?;
-        Ok(())
+        embedded::close(&self.node)
     }
 }

@@ -1,7 +1,8 @@
 //! The functions of RocksDB's C API (`rocksdb/c.h`) that the bench uses, looked up by name.
 
-use std::ffi::{c_char, c_int, c_uchar, c_void};
+use std::ffi::{CStr, c_char, c_int, c_uchar, c_void};
 use std::path::Path;
+use std::ptr::null_mut;
 
 use libloading::Library;
 
@@ -99,4 +100,22 @@ functions! {
     iter_value: fn(Handle, *mut usize) -> *const c_char;
     iter_get_error: fn(Handle, ErrorSlot);
     iter_destroy: fn(Handle);
+}
+
+/// Calls `call` with an empty error slot, and turns what it leaves there into an error.
+///
+/// # Safety
+/// `call` leaves null or a C string that this API allocated.
+pub(super) unsafe fn checked<T>(api: &Api, call: impl FnOnce(*mut *mut c_char) -> T) -> Result<T> {
+    let mut message: *mut c_char = null_mut();
+    let result = call(&mut message);
+    if message.is_null() {
+        return Ok(result);
+    }
+    // SAFETY: by contract a C string of this API.
+    unsafe {
+        let text = CStr::from_ptr(message).to_string_lossy().into_owned();
+        (api.free)(message.cast());
+        Err(text.into())
+    }
 }

@@ -19,10 +19,10 @@ use serde_json::{Map, Value};
 use weir_lsm::TreeOptions;
 use weir_scenario::outcome::Bytes;
 
-use super::api::{Api, Handle};
+use super::api::{Api, Handle, checked};
 use super::journal::{JobBytes, Journal};
-use super::opened::Opened;
-use super::rocksdb::{checked, version};
+use super::opened::{Opened, version};
+use super::settings;
 use crate::Result;
 use crate::disk::fleet::{Fleet, Flow, State};
 use crate::meter::Account;
@@ -99,10 +99,7 @@ impl RocksFleet {
             let env = (api.create_default_env)();
             (api.env_set_background_threads)(env, options.compaction_threads as i32);
             (api.env_set_high_priority_background_threads)(env, partitions as i32);
-            let cache = match api.cache_create_hyper_clock {
-                Some(create) => create(options.cache_bytes, 0),
-                None => (api.cache_create_lru)(options.cache_bytes),
-            };
+            let cache = settings::cache(&api, options.cache_bytes);
             let write = (api.writeoptions_create)();
             (api.writeoptions_disable_WAL)(write, i32::from(!options.log));
             (env, cache, (api.readoptions_create)(), write)
@@ -132,25 +129,10 @@ impl Stores {
     fn open(&mut self, dir: &Path, words: &str, told: &FleetOptions) -> Result<()> {
         let api = &self.api;
         let path = CString::new(dir.to_str().ok_or("the directory's name is not UTF-8")?)?;
-        let text = CString::new(words)?;
-        // SAFETY: as in `RocksFleet::open`. `set_filter_policy` takes ownership of the policy; table options, cache, environment and
-        // limiter are shared with the options, which keep their own references.
+        // SAFETY: as in `RocksFleet::open`. Cache, environment and limiter are shared with the options, which keep their own references.
         unsafe {
-            let table = (api.block_based_options_create)();
-            (api.block_based_options_set_block_size)(table, told.tree.block_bytes);
-            let filter = (api.filterpolicy_create_bloom_full)(f64::from(told.tree.filter_bits_per_key));
-            (api.block_based_options_set_filter_policy)(table, filter);
-            (api.block_based_options_set_block_cache)(table, self.cache);
-            let base = (api.options_create)();
-            (api.options_set_block_based_table_factory)(base, table);
-            (api.block_based_options_destroy)(table);
-            let options = (api.options_create)();
-            let outcome = checked(api, |slot| (api.get_options_from_string)(base, text.as_ptr(), options, slot));
-            (api.options_destroy)(base);
-            if let Err(error) = outcome {
-                (api.options_destroy)(options);
-                return Err(format!("RocksDB does not take the options {words}: {error}").into());
-            }
+            let (block_bytes, filter_bits) = (told.tree.block_bytes, told.tree.filter_bits_per_key);
+            let options = settings::options(api, block_bytes, filter_bits, self.cache, words)?;
             (api.options_set_env)(options, self.env);
             if let Some(rate) = told.auto_tuned {
                 // 100 ms and fairness 10 are its defaults.
@@ -201,7 +183,7 @@ impl Stores {
 
     fn store(&self, partition: usize) -> Opened<'_> {
         // SAFETY: the stores are closed when this is dropped.
-        unsafe { Opened::of(&self.api, self.each[partition].db) }
+        unsafe { Opened::of(&self.api, self.each[partition].db, [self.read, self.write]) }
     }
 }
 
@@ -220,29 +202,13 @@ impl Fleet for RocksFleet {
 
     fn put(&self, partition: usize, key: &[u8], value: &[u8]) -> Result<()> {
         let (stores, store) = (&*self.stores, &self.stores.each[partition]);
-        let (k, v) = (key.as_ptr().cast(), value.as_ptr().cast());
-        // SAFETY: pointers and lengths are those of live slices; RocksDB copies them.
-        unsafe {
-            checked(&stores.api, |slot| {
-                (stores.api.put)(store.db, stores.write, k, key.len(), v, value.len(), slot);
-            })?;
-        }
+        stores.store(partition).put(key, value)?;
         store.appended.fetch_add(RECORD_BYTES + (key.len() + value.len()) as u64, Ordering::Relaxed);
         Ok(())
     }
 
     fn get(&self, partition: usize, key: &[u8]) -> Result<bool> {
-        let (api, db, read) = (&self.stores.api, self.stores.each[partition].db, self.stores.read);
-        // SAFETY: the key is a live slice; the slice that comes back is destroyed once.
-        unsafe {
-            let k = key.as_ptr().cast();
-            let pinned = checked(api, |slot| (api.get_pinned)(db, read, k, key.len(), slot))?;
-            if pinned.is_null() {
-                return Ok(false);
-            }
-            (api.pinnableslice_destroy)(pinned);
-        }
-        Ok(true)
+        self.stores.store(partition).get(key, &mut |_| ())
     }
 
     fn settle(&self, partition: usize) -> Result<()> {

@@ -6,3 +6,4 @@ mod journal;
 pub mod locate;
 mod opened;
 pub mod rocksdb;
+mod settings;

@@ -1,11 +1,12 @@
 //! What is asked of an open RocksDB, whether there is one or a fleet of them.
 
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, c_char};
+use std::path::Path;
+use std::ptr::slice_from_raw_parts;
 use std::thread;
 use std::time::Duration;
 
-use super::api::{Api, Handle};
-use super::rocksdb::checked;
+use super::api::{Api, Handle, checked};
 use crate::Result;
 
 /// How often a settling tree is asked whether it is done.
@@ -15,18 +16,50 @@ const LEVELS: usize = 7;
 
 /// An open store.
 ///
-/// Invariant: `db` came from `api`, and is not closed while this lives.
+/// Invariant: the handles came from `api`, and are neither closed nor destroyed while this lives.
 pub(super) struct Opened<'a> {
     api: &'a Api,
     db: Handle,
+    read: Handle,
+    write: Handle,
 }
 
 impl<'a> Opened<'a> {
     /// # Safety
     ///
-    /// `db` came from `api`, and stays open until the result is dropped.
-    pub(super) unsafe fn of(api: &'a Api, db: Handle) -> Self {
-        Self { api, db }
+    /// `db` and the options for reads and writes came from `api`, and stay open until the result is dropped.
+    pub(super) unsafe fn of(api: &'a Api, db: Handle, [read, write]: [Handle; 2]) -> Self {
+        Self { api, db, read, write }
+    }
+
+    /// Stores one pair.
+    ///
+    /// # Errors
+    /// Those of RocksDB.
+    pub(super) fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        let (k, v) = (key.as_ptr().cast(), value.as_ptr().cast());
+        // SAFETY: pointers and lengths are those of live slices; RocksDB copies them.
+        unsafe { checked(self.api, |slot| (self.api.put)(self.db, self.write, k, key.len(), v, value.len(), slot)) }
+    }
+
+    /// Shows the value of `key` to `see`; false if there is none.
+    ///
+    /// # Errors
+    /// Those of RocksDB.
+    pub(super) fn get(&self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        // SAFETY: the key is a live slice. The slice that comes back is valid until it is destroyed, after `see`.
+        unsafe {
+            let k = key.as_ptr().cast();
+            let pinned = checked(self.api, |slot| (self.api.get_pinned)(self.db, self.read, k, key.len(), slot))?;
+            if pinned.is_null() {
+                return Ok(false);
+            }
+            let mut len = 0;
+            let value = (self.api.pinnableslice_value)(pinned, &mut len);
+            see(bytes(value, len));
+            (self.api.pinnableslice_destroy)(pinned);
+        }
+        Ok(true)
     }
 
     /// The number behind a property; 0 if it is not known.
@@ -86,4 +119,21 @@ impl<'a> Opened<'a> {
         }
         Ok(())
     }
+}
+
+/// The version that the database's own log names in its first lines (the C API does not tell).
+pub(super) fn version(dir: &Path) -> Option<String> {
+    let log = std::fs::read_to_string(dir.join("LOG")).ok()?;
+    let (_, rest) = log.split_once("RocksDB version: ")?;
+    rest.split_whitespace().next().map(str::to_owned)
+}
+
+/// # Safety
+/// `start` has `len` readable bytes for as long as the result is used, or `len` is 0.
+pub(super) unsafe fn bytes<'a>(start: *const c_char, len: usize) -> &'a [u8] {
+    if len == 0 {
+        return &[];
+    }
+    // SAFETY: by contract.
+    unsafe { &*slice_from_raw_parts(start.cast(), len) }
 }

@@ -1,11 +1,12 @@
 //! RocksDB behind its C API.
 
-use std::ffi::{CStr, CString, c_char};
+use std::ffi::CString;
 use std::path::Path;
-use std::ptr::{null_mut, slice_from_raw_parts};
+use std::ptr::null_mut;
 
-use super::api::{Api, Handle};
-use super::opened::Opened;
+use super::api::{Api, Handle, checked};
+use super::opened::{Opened, bytes, version};
+use super::settings;
 use crate::Result;
 use crate::contestant::Contestant;
 use crate::settings::Settings;
@@ -36,35 +37,15 @@ impl RocksDb {
         let api = Api::load(library)?;
         let path = CString::new(dir.to_str().ok_or("the directory's name is not UTF-8")?)?;
         let words = option_string(settings);
-        // SAFETY: handles are used as c.h says: created, passed on, destroyed once. `set_filter_policy` takes ownership of the policy;
-        // table options and cache are shared with the factory, which keeps its own references.
-        let (options, cache) = unsafe {
-            let table = (api.block_based_options_create)();
-            (api.block_based_options_set_block_size)(table, settings.block_bytes as usize);
-            let filter = (api.filterpolicy_create_bloom_full)(f64::from(settings.filter_bits));
-            (api.block_based_options_set_filter_policy)(table, filter);
-            let capacity = settings.cache_bytes as usize;
-            let cache = match api.cache_create_hyper_clock {
-                // Its makers' choice, and the faster one here.
-                Some(create) => create(capacity, 0),
-                None => (api.cache_create_lru)(capacity),
-            };
-            (api.block_based_options_set_block_cache)(table, cache);
-            let base = (api.options_create)();
-            (api.options_set_block_based_table_factory)(base, table);
-            (api.block_based_options_destroy)(table);
-            let options = (api.options_create)();
-            let text = CString::new(words.as_str())?;
-            let outcome = checked(&api, |slot| (api.get_options_from_string)(base, text.as_ptr(), options, slot));
-            (api.options_destroy)(base);
-            if let Err(error) = outcome {
-                (api.options_destroy)(options);
-                (api.cache_destroy)(cache);
-                return Err(format!("RocksDB does not take the options {words}: {error}").into());
-            }
-            (options, cache)
-        };
-        // SAFETY: as above; from here on `Drop` destroys what was created.
+        let cache = settings::cache(&api, settings.cache_bytes as usize);
+        // SAFETY: the cache came from this API, and is destroyed after the options.
+        let options =
+            unsafe { settings::options(&api, settings.block_bytes as usize, settings.filter_bits, cache, &words) };
+        let options = options.inspect_err(|_| {
+            // SAFETY: nobody else has it.
+            unsafe { (api.cache_destroy)(cache) }
+        })?;
+        // SAFETY: handles are used as c.h says; from here on `Drop` destroys what was created.
         let mut this = unsafe {
             let (read, write) = ((api.readoptions_create)(), (api.writeoptions_create)());
             (api.writeoptions_set_sync)(write, u8::from(settings.sync));
@@ -80,8 +61,8 @@ impl RocksDb {
     }
 
     fn store(&self) -> Opened<'_> {
-        // SAFETY: `db` is open until this is dropped.
-        unsafe { Opened::of(&self.api, self.db) }
+        // SAFETY: all are there until this is dropped.
+        unsafe { Opened::of(&self.api, self.db, [self.read, self.write]) }
     }
 }
 
@@ -95,25 +76,11 @@ impl Contestant for RocksDb {
     }
 
     fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        let (k, v) = (key.as_ptr().cast(), value.as_ptr().cast());
-        // SAFETY: pointers and lengths are those of live slices; RocksDB copies them.
-        unsafe { checked(&self.api, |slot| (self.api.put)(self.db, self.write, k, key.len(), v, value.len(), slot)) }
+        self.store().put(key, value)
     }
 
     fn get(&self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<bool> {
-        // SAFETY: the key is a live slice. The slice that comes back is valid until it is destroyed, after `see`.
-        unsafe {
-            let k = key.as_ptr().cast();
-            let pinned = checked(&self.api, |slot| (self.api.get_pinned)(self.db, self.read, k, key.len(), slot))?;
-            if pinned.is_null() {
-                return Ok(false);
-            }
-            let mut len = 0;
-            let value = (self.api.pinnableslice_value)(pinned, &mut len);
-            see(bytes(value, len));
-            (self.api.pinnableslice_destroy)(pinned);
-        }
-        Ok(true)
+        self.store().get(key, see)
     }
 
     fn scan(&self, from: &[u8], limit: usize, see: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
@@ -181,41 +148,6 @@ fn option_string(settings: &Settings) -> String {
          max_background_jobs={}",
         compaction_threads + flush_threads,
     )
-}
-
-/// The version that the database's own log names in its first lines (the C API does not tell).
-pub(super) fn version(dir: &Path) -> Option<String> {
-    let log = std::fs::read_to_string(dir.join("LOG")).ok()?;
-    let (_, rest) = log.split_once("RocksDB version: ")?;
-    rest.split_whitespace().next().map(str::to_owned)
-}
-
-/// Calls `call` with an empty error slot, and turns what it leaves there into an error.
-///
-/// # Safety
-/// `call` leaves null or a C string that this API allocated.
-pub(super) unsafe fn checked<T>(api: &Api, call: impl FnOnce(*mut *mut c_char) -> T) -> Result<T> {
-    let mut message: *mut c_char = null_mut();
-    let result = call(&mut message);
-    if message.is_null() {
-        return Ok(result);
-    }
-    // SAFETY: by contract a C string of this API.
-    unsafe {
-        let text = CStr::from_ptr(message).to_string_lossy().into_owned();
-        (api.free)(message.cast());
-        Err(text.into())
-    }
-}
-
-/// # Safety
-/// `start` has `len` readable bytes for as long as the result is used, or `len` is 0.
-unsafe fn bytes<'a>(start: *const c_char, len: usize) -> &'a [u8] {
-    if len == 0 {
-        return &[];
-    }
-    // SAFETY: by contract.
-    unsafe { &*slice_from_raw_parts(start.cast(), len) }
 }
 
 #[cfg(test)]

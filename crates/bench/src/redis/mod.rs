@@ -10,6 +10,7 @@ mod server;
 use std::path::PathBuf;
 
 use crate::Result;
+use crate::harness::in_turn;
 use crate::outcome::Outcome;
 use crate::report::{self, Promise, Quantity, Subject};
 
@@ -43,11 +44,7 @@ pub fn run(plan: &Plan) -> Result<Vec<Outcome>> {
     load::check_installed()?;
     let mut outcomes = Vec::new();
     for round in 1..=plan.rounds {
-        let mut order = plan.servers.clone();
-        if round.is_multiple_of(2) {
-            order.reverse();
-        }
-        for kind in order {
+        for &kind in in_turn(&plan.servers, round) {
             let server = Server::start(kind, &plan.dir.join(kind.name()), &plan.weir)?;
             for load in Load::ALL {
                 let mut outcome = load.run(plan, &server)?;

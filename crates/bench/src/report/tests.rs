@@ -3,7 +3,7 @@
 use super::median::{Ratio, median};
 use super::words::align;
 use super::*;
-use crate::contestant::Engine;
+use crate::entry::Engine;
 use crate::work::Size;
 
 fn run(work: Work, engine: Engine, round: u32, ops_per_sec: f64, bytes_written: u64) -> Outcome {

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use super::*;
-use crate::contestant::Engine;
+use crate::entry::Engine;
 use crate::memory::Memory;
 use crate::work::{self, Until};
 
@@ -91,7 +91,10 @@ fn a_kept_tree_is_used_again_only_if_it_is_of_the_same_size() {
 #[test]
 fn a_child_that_dies_is_reported_with_its_work() {
     let plan = plan("dies", &[Work::FillSync], 1);
-    let program = ChildProcess { program: "/bin/false".into(), arguments: Vec::new() };
+    let program = ChildProcess {
+        program: Program { path: "/bin/false".into(), arguments: Vec::new() },
+        children: Arc::default(),
+    };
     let failure = run(&plan, &program).expect_err("it prints nothing").to_string();
     assert!(
         failure.contains("fillsync") && failure.contains("weir") && failure.contains("exit status: 1"),

@@ -6,7 +6,8 @@ mod recovery;
 
 use serde::{Deserialize, Serialize};
 
-use crate::contestant::{Contestant, Engine};
+use crate::contestant::Contestant;
+use crate::entry::Engine;
 use crate::outcome::Outcome;
 use crate::report::{Promise, Quantity, Subject};
 use crate::settings::Settings;

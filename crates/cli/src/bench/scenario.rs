@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::Value;
 use weir_bench::disk::compare::{Comparison, Measured, compare};
-use weir_bench::disk::{Contestant, peers};
+use weir_bench::disk::{Entry, peers};
+use weir_bench::harness::session::Program;
 use weir_bench::throttle::Caps;
 use weir_bench::{Result, peer};
 use weir_scenario::args::Scenario;
@@ -65,7 +66,7 @@ impl<S: Args> OnDisk<S> {
         let plan = scenario.clone().plan()?;
         let mut contestants: Vec<_> = match disk.alone {
             true => Vec::new(),
-            false => plan.args.profiles.iter().cloned().map(Contestant::Weir).collect(),
+            false => plan.args.profiles.iter().cloned().map(Entry::Weir).collect(),
         };
         contestants.extend(peers(&disk.peer, || {
             let library = peer::locate::rocksdb(disk.peer_lib.as_deref())?;
@@ -82,7 +83,7 @@ impl<S: Args> OnDisk<S> {
             compactions: disk.compactions,
             dir: disk.dir,
             keep: disk.keep,
-            program: (std::env::current_exe()?, vec!["bench".into(), "scenario-child".into()]),
+            program: Program::this(&["bench", "scenario-child"])?,
             children: Default::default(),
         };
         let plan = &comparison.plan;

@@ -4,13 +4,14 @@
 
 use weir_io::Yield;
 
-use super::{ONE_TURN_KEYS_MAX, end_turn, integer};
+use super::{ONE_TURN_KEYS_MAX, integer};
 use crate::args::Args;
 use crate::context::Context;
 use crate::error::{BIT_OFFSET, Error, Outcome, SYNTAX};
 use crate::in_hand::{InHand, letting_go};
 use crate::keyword::lower;
 use crate::number::parse_i64;
+use crate::turn::end_turn;
 
 /// Bytes that are counted, searched or combined between two turns: less than a millisecond's work.
 const TURN_BYTES: usize = 1 << 20;

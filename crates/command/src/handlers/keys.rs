@@ -1,9 +1,9 @@
 //! Keys as such: `DEL`, `EXISTS`, `TYPE`.
 
-use super::end_turn;
 use crate::args::Args;
 use crate::context::Context;
 use crate::error::Outcome;
+use crate::turn::end_turn;
 
 /// `DEL` and `UNLINK`: the same here, because freeing memory is never on the path of a command.
 pub async fn del(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {

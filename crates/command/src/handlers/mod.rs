@@ -14,24 +14,13 @@ pub mod scan;
 pub mod sort;
 pub mod strings;
 
-use weir_io::Yield;
 pub use weir_model::DATABASES;
 
 use crate::error::{DB_INDEX, Error, NOT_AN_INTEGER, Outcome};
 use crate::number::parse_i64;
 
-/// Keys that a command looks at or changes between two turns (S14).
-pub const TURN_KEYS: usize = 1000;
-
 /// Keys, or fields of a value, that a command can look at and change as one: they are one turn, however long it is.
 const ONE_TURN_KEYS_MAX: usize = 10_000;
-
-/// To be called before the key number `index` is looked at: after [`TURN_KEYS`] of them others are served.
-async fn end_turn(yields: Yield, index: usize) {
-    if index % TURN_KEYS == TURN_KEYS - 1 {
-        yields.now().await;
-    }
-}
 
 /// A whole number among the words.
 ///

@@ -2,11 +2,12 @@
 
 use weir_model::Value;
 
+use super::ONE_TURN_KEYS_MAX;
 use super::expiry::{Expiry, Unit};
-use super::{ONE_TURN_KEYS_MAX, end_turn};
 use crate::args::Args;
 use crate::context::Context;
 use crate::error::{Error, Outcome, SYNTAX};
+use crate::turn::end_turn;
 
 fn reply_value(cx: &mut Context<'_>, value: Option<Value>) {
     match value {

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::blocking::block_on;
-use super::device::{Backend, Device};
-use super::fs::open;
+use super::device::Device;
+use super::open::open;
+use super::options::Backend;
 use super::threads::Lane;
 use super::transfer::{Transfer, Verb};
 use crate::{AlignedBuf, Error, OpenOptions, PAGE, Result, Rng};

@@ -5,23 +5,11 @@ use std::sync::OnceLock;
 
 use super::blocking::may_block;
 use super::completion::slot;
-use super::fs::RealFsOptions;
+use super::options::RealFsOptions;
 use super::threads::{Lane, Task, Threads};
 use super::transfer::{Request, Transfer, Verb};
 use super::uring::Uring;
 use crate::{AlignedBuf, Op, Result};
-
-/// Who makes the reads that must wait for the disk.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Backend {
-    /// Whichever measures better at start.
-    #[default]
-    Auto,
-    /// Worker threads with blocking system calls.
-    Threads,
-    /// io_uring, where the kernel allows it; worker threads for everything but reads.
-    Uring,
-}
 
 /// When the last owner goes, everything submitted has completed.
 pub(super) struct Device {

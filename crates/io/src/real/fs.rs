@@ -1,43 +1,18 @@
 //! The file system of the machine.
 
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
-use rustix::io::Errno;
-
 use super::choose::{Choice, measure};
-use super::device::{Backend, Device};
+use super::device::Device;
 use super::file::RealFile;
 use super::lock::lock;
+use super::open::open;
+use super::options::{Backend, RealFsOptions};
 use super::threads::Lane;
-use super::transfer::Handle;
 use super::uring::Uring;
 use super::volume::RealVolume;
-use crate::{Class, DirEntry, Error, ErrorKind, File, Fs, FsLock, Op, OpenOptions, PAGE, Result, Tag, Volume};
-
-/// How the machine's disk is driven. Start from `RealFsOptions::default()`.
-#[derive(Clone, Debug)]
-pub struct RealFsOptions {
-    /// Who moves the bytes.
-    pub backend: Backend,
-    /// Where [`Backend::Auto`] measures, some 60 ms, on a file of its own of 1 MiB. Without it, io_uring is taken
-    /// unmeasured wherever the kernel allows it.
-    pub probe_dir: Option<PathBuf>,
-    /// Most worker threads for what clients wait for.
-    pub foreground_threads: usize,
-    /// Most worker threads for flush, compaction and maintenance.
-    pub background_threads: usize,
-    /// Most operations waiting for a worker, per lane. Beyond it, the submitting thread does the work itself.
-    pub queue_max: usize,
-}
-
-impl Default for RealFsOptions {
-    fn default() -> Self {
-        Self { backend: Backend::Auto, probe_dir: None, foreground_threads: 32, background_threads: 8, queue_max: 4096 }
-    }
-}
+use crate::{Class, DirEntry, Error, ErrorKind, File, Fs, FsLock, Op, OpenOptions, Result, Tag, Volume};
 
 /// The file system of the machine; see [`Fs`].
 pub struct RealFs {
@@ -194,57 +169,6 @@ fn driven(options: &RealFsOptions) -> (Device, Choice) {
         }
         (None, Backend::Auto) => (ring, chosen(Backend::Uring, "not measured".into())),
         (_, Backend::Threads | Backend::Uring) => (ring, chosen(Backend::Uring, "asked for".into())),
-    }
-}
-
-/// Opens `path`, through the page cache if the file system refuses direct I/O.
-pub(super) fn open(path: &Path, options: OpenOptions) -> Result<Handle, Errno> {
-    let mut flags = OFlags::CLOEXEC | if options.write { OFlags::RDWR } else { OFlags::RDONLY };
-    flags.set(OFlags::CREATE | OFlags::EXCL, options.create_new);
-    flags.set(OFlags::DSYNC, options.dsync);
-    let opened = |flags| {
-        loop {
-            match rustix::fs::open(path, flags, Mode::from_raw_mode(0o640)) {
-                Err(Errno::INTR) => {}
-                result => return result,
-            }
-        }
-    };
-    let handle = |fd, direct| Handle {
-        fd,
-        path: path.to_path_buf(),
-        direct,
-        aligned: options.direct,
-        write: options.write,
-        dsync: options.dsync,
-    };
-    if options.direct {
-        match opened(flags | OFlags::DIRECT) {
-            Ok(fd) if honours_direct(&fd) => return Ok(handle(fd, true)),
-            Ok(fd) => {
-                let flags = rustix::fs::fcntl_getfl(&fd)?;
-                rustix::fs::fcntl_setfl(&fd, flags - OFlags::DIRECT)?;
-                return Ok(handle(fd, false));
-            }
-            // The kernel creates the file before it refuses the flag, so a new file exists by now: had it existed
-            // before, the answer would have been another.
-            Err(Errno::INVAL) => flags.remove(OFlags::EXCL),
-            Err(error) => return Err(error),
-        }
-    }
-    opened(flags).map(|fd| handle(fd, false))
-}
-
-/// Whether direct I/O in units of a page works on this file. Some file systems take the flag and use the page cache all
-/// the same (a journal of data, encryption), and some devices want larger units. Kernels before 6.1 do not say: then it
-/// is believed.
-fn honours_direct(fd: &OwnedFd) -> bool {
-    match rustix::fs::statx(fd, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN) {
-        Ok(facts) if facts.stx_mask & StatxFlags::DIOALIGN.bits() != 0 => {
-            let fits = |align: u32| align != 0 && align <= PAGE as u32;
-            fits(facts.stx_dio_offset_align) && fits(facts.stx_dio_mem_align)
-        }
-        _ => true,
     }
 }
 

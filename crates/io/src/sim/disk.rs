@@ -10,20 +10,19 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::content::CHUNK;
 use super::counters::{Counters, OpKind};
+use super::cut::{CutPoint, Phase};
 use super::device::Device;
 use super::events::{Event, EventLog};
 use super::fault::{Fault, Faults};
-use super::fs::{CutPoint, Phase, SimFs};
 use super::hash::Fold;
 use super::image::DiskImage;
 use super::inode::{DirInode, FileInode, FileState, Inode};
 use super::names::PendingNames;
 use super::path::{components, not_a_dir, not_found};
-use super::wait::Wait;
-use crate::{Clock, Error, ErrorKind, Nanos, Op, Result, Tag};
+use crate::{Clock, Error, ErrorKind, Nanos, Op, Result, Tag, sleep_until};
 
 /// Called at every [`CutPoint`].
-pub(super) type Hook = Box<dyn FnMut(&SimFs, &CutPoint<'_>) + Send>;
+pub(super) type Hook = Box<dyn FnMut(&Arc<Shared>, &CutPoint<'_>) + Send>;
 
 /// What the file system, its open files and its operations under way share.
 pub(super) struct Shared {
@@ -259,11 +258,15 @@ impl Shared {
         if done_at <= now {
             return Op::ready(result);
         }
-        Op::Pending(Box::pin(Wait::new(Arc::clone(self), done_at, result, request.power_is_off())))
+        let (shared, sleep, cut_off) = (Arc::clone(self), sleep_until(&self.clock, done_at), request.power_is_off());
+        Op::pending(async move {
+            sleep.await;
+            if shared.was_cut_off(done_at) { Err(cut_off) } else { result }
+        })
     }
 
     /// Whether an operation complete at `done_at` was still under way when the power was cut.
-    pub(super) fn was_cut_off(&self, done_at: Nanos) -> bool {
+    fn was_cut_off(&self, done_at: Nanos) -> bool {
         self.state.lock().off_since.is_some_and(|off| done_at > off)
     }
 
@@ -280,7 +283,7 @@ impl Shared {
         let index = index.unwrap_or_else(|| self.lock().changes);
         // Taken out while it runs, so that it may use the file system without being called again.
         let Some(mut hook) = self.hook.lock().take() else { return };
-        hook(&SimFs::of(Arc::clone(self)), &request.cut_point(index, phase));
+        hook(self, &request.cut_point(index, phase));
         let mut slot = self.hook.lock();
         if slot.is_none() && self.hooked.load(Relaxed) {
             *slot = Some(hook);

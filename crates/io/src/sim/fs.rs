@@ -54,41 +54,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::counters::{Count, Counters, OpKind};
+use super::cut::{CutPoint, Phase};
 use super::device::{Device, DeviceSpec};
 use super::disk::Shared;
 use super::events::Event;
 use super::fate::Keep;
 use super::fault::{Fault, FaultPlan, Faults};
 use super::image::DiskImage;
-use crate::{Class, Clock, Rng, Tag};
-
-/// The moment of an operation at which a test looks at the disk, or cuts the power.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
-    /// Submitted, but the disk has not seen it.
-    Before,
-    /// Under way: it may be there, torn, or not at all.
-    During,
-}
-
-/// A change at which the power may be cut. The state *after* a change is the state before the next one.
-#[derive(Clone, Copy, Debug)]
-pub struct CutPoint<'a> {
-    /// The change's number in this run, from 0. See [`OpKind::is_change`].
-    pub index: u64,
-    /// Before it or in the middle of it.
-    pub phase: Phase,
-    /// What it is.
-    pub kind: OpKind,
-    /// Who asked for it, and why.
-    pub tag: Tag,
-    /// The path given, for a file the one it was opened with.
-    pub path: &'a Path,
-    /// Byte offset; 0 where there is none.
-    pub offset: u64,
-    /// Bytes to write, or the new length.
-    pub len: u64,
-}
+use crate::{Class, Clock, Rng};
 
 /// A file system in memory on a simulated device. See the module's text for what may go wrong.
 pub struct SimFs {
@@ -114,7 +87,7 @@ impl SimFs {
         Arc::new(Self::of(Arc::new(Shared::new(clock, Device::new(device, periods, device_rng), faults, image))))
     }
 
-    pub(super) fn of(shared: Arc<Shared>) -> Self {
+    fn of(shared: Arc<Shared>) -> Self {
         Self { shared }
     }
 
@@ -139,7 +112,8 @@ impl SimFs {
     }
 
     /// Calls `hook` at every [`CutPoint`] from now on. It may use the disk; it is not called for what it does itself.
-    pub fn on_cut_point(&self, hook: impl FnMut(&SimFs, &CutPoint<'_>) + Send + 'static) {
+    pub fn on_cut_point(&self, mut hook: impl FnMut(&SimFs, &CutPoint<'_>) + Send + 'static) {
+        let hook = move |shared: &Arc<Shared>, point: &CutPoint<'_>| hook(&SimFs::of(Arc::clone(shared)), point);
         self.shared.set_hook(Some(Box::new(hook)));
     }
 

@@ -37,6 +37,7 @@ mod clock;
 mod content;
 mod counters;
 mod crash;
+mod cut;
 mod device;
 mod disk;
 mod door;
@@ -51,17 +52,17 @@ mod image;
 mod inode;
 mod names;
 mod path;
-mod wait;
 
 #[cfg(test)]
 mod tests;
 
 pub use clock::SimClock;
 pub use counters::{Count, Counters, OpKind};
+pub use cut::{CutPoint, Phase};
 pub use device::{DeviceSpec, UNLIMITED};
 pub use events::Event;
 pub use executor::{Order, Sim};
 pub use fate::Keep;
 pub use fault::{Fault, FaultPlan};
-pub use fs::{CutPoint, Phase, SimFs};
+pub use fs::SimFs;
 pub use image::DiskImage;

@@ -13,12 +13,12 @@ use std::task::{Context, Poll, Waker};
 use weir_io::{AlignedBuf, Class, Error, Fs, Op, Result};
 use weir_model::LogIndex;
 
-use crate::commit::{EverybodyWaker, GroupWaker, Waiters};
 use crate::options::{LogOptions, SyncMode};
 use crate::record::{self, Kind, Mark};
 use crate::recover::Found;
 use crate::segment::Segment;
 use crate::stats::LogStats;
+use crate::waiters::{EverybodyWaker, GroupWaker, Waiters};
 
 pub(crate) use segments::Older;
 use segments::{Active, Spare};

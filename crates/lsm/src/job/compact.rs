@@ -13,7 +13,6 @@ use std::sync::atomic::Ordering;
 use weir_io::plant::{Plant, is_planted};
 use weir_io::{Class, Result};
 
-use super::flush::added;
 use super::output::Writer;
 use super::retention::{Retention, Verdict};
 use super::{JobControl, JobReport};
@@ -88,7 +87,7 @@ async fn merge(
     let (outputs, report) = writer.finish().await?;
 
     control.committing.store(true, Ordering::Relaxed);
-    let edit = Edit { removed: pick.inputs, added: added(&outputs), ..Edit::default() };
+    let edit = Edit { removed: pick.inputs, added: outputs.added(), ..Edit::default() };
     tree.commit(class, edit, outputs, |_, _| {}).await?;
     Ok(report)
 }

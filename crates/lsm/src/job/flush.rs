@@ -16,7 +16,7 @@ use crate::cursor::{Cursor, Step};
 use crate::entry::{Entry, Kind};
 use crate::read::merge::MergeCursor;
 use crate::read::view::{Sealed, View};
-use crate::tree::{Outputs, Tree};
+use crate::tree::Tree;
 use crate::version::Edit;
 
 /// `sealed`: oldest first, without gaps.
@@ -50,13 +50,8 @@ pub(super) async fn run(tree: &Arc<Tree>, sealed: Vec<Sealed>, control: &JobCont
     let (outputs, report) = writer.finish().await?;
 
     control.committing.store(true, Ordering::Relaxed);
-    let edit = Edit { persisted: Some(newest.last_index), added: added(&outputs), ..Edit::default() };
+    let edit = Edit { persisted: Some(newest.last_index), added: outputs.added(), ..Edit::default() };
     let install = |_: &mut _, view: &mut View| view.sealed.truncate(view.sealed.len() - sealed.len());
     tree.commit(Class::Flush, edit, outputs, install).await?;
     Ok(report)
-}
-
-/// The `added` part of an edit.
-pub(super) fn added(outputs: &Outputs) -> Vec<(usize, crate::version::TableMeta)> {
-    outputs.tables.iter().map(|(level, table)| (*level, table.meta.clone())).collect()
 }

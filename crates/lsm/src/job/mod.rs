@@ -7,15 +7,18 @@
 //!    manifest, and every other job of the tree would wait for it.
 
 mod compact;
+mod control;
+mod facts;
 mod flush;
 mod output;
 pub mod retention;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use weir_io::{Class, Nanos, Result};
 
+pub use self::control::JobControl;
+pub use self::facts::{JobFacts, JobKind};
 use crate::knobs::TreeKnobs;
 use crate::pick::{ClaimedRange, Means, Pick, Scope, Urgency, dead, intra_l0};
 use crate::read::view::{Sealed, View};
@@ -35,69 +38,6 @@ pub struct Job {
 enum Work {
     Flush(Vec<Sealed>),
     Compact { pick: Pick, version: Arc<Version> },
-}
-
-/// What a job is about: for schedulers and logs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct JobFacts {
-    /// The class of its I/O.
-    pub class: Class,
-    /// Level that is relieved; `None` for a flush.
-    pub level: Option<usize>,
-    /// Level that receives.
-    pub output_level: usize,
-    /// Tables or memtables that go in.
-    pub inputs: usize,
-    /// Their bytes.
-    pub input_bytes: u64,
-    /// The inputs go without being read.
-    pub is_drop: bool,
-    /// It gives space back to a tree that is short of it.
-    pub is_urgent: bool,
-}
-
-/// Kinds of jobs, as policies and dashboards tell them apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum JobKind {
-    /// Memtables into level 0.
-    Flush,
-    /// Within level 0.
-    IntraL0,
-    /// Out of level 0.
-    L0,
-    /// From a deeper level into the next, or within one.
-    Deep,
-    /// Tables in which nothing lives go.
-    Drop,
-}
-
-impl JobKind {
-    /// Every kind, the most urgent first.
-    pub const ALL: [JobKind; 5] = [JobKind::Flush, JobKind::IntraL0, JobKind::L0, JobKind::Deep, JobKind::Drop];
-
-    /// The label used in metrics and logs.
-    pub const fn name(self) -> &'static str {
-        match self {
-            JobKind::Flush => "flush",
-            JobKind::IntraL0 => "intra_l0",
-            JobKind::L0 => "l0",
-            JobKind::Deep => "deep",
-            JobKind::Drop => "drop",
-        }
-    }
-}
-
-impl JobFacts {
-    /// Which kind it is.
-    pub fn kind(&self) -> JobKind {
-        match (self.level, self.output_level) {
-            _ if self.is_drop => JobKind::Drop,
-            (None, _) => JobKind::Flush,
-            (Some(0), 0) => JobKind::IntraL0,
-            (Some(0), _) => JobKind::L0,
-            _ => JobKind::Deep,
-        }
-    }
 }
 
 /// What a job did.
@@ -124,49 +64,6 @@ pub struct MemtableBytes {
     pub leaving: u64,
     /// Since when the oldest of those held is there; 0 if it is the first since the tree was opened.
     pub since: Nanos,
-}
-
-/// Shared with whoever runs the job.
-#[derive(Default)]
-pub struct JobControl {
-    committing: AtomicBool,
-    parked: AtomicBool,
-    /// Entries of all inputs.
-    entries: u64,
-    entries_done: AtomicU64,
-    bytes_written: AtomicU64,
-}
-
-impl JobControl {
-    fn new(entries: u64) -> Arc<Self> {
-        Arc::new(Self { entries, ..Self::default() })
-    }
-
-    /// Whether the job is writing its manifest edit: neither park nor cancel it now.
-    pub fn is_committing(&self) -> bool {
-        self.committing.load(Ordering::Relaxed)
-    }
-
-    /// How much of its input it has consumed, from 0 to 1, by entries.
-    pub fn progress(&self) -> f64 {
-        let done = self.entries_done.load(Ordering::Relaxed);
-        if self.entries == 0 { 0.0 } else { (done as f64 / self.entries as f64).min(1.0) }
-    }
-
-    /// Bytes of output so far: what would be thrown away if it were cancelled now.
-    pub fn bytes_written(&self) -> u64 {
-        self.bytes_written.load(Ordering::Relaxed)
-    }
-
-    /// Notes whether it is being polled. For [`crate::Shape`] and [`Tree::parked_in_the_way`]; nothing here depends on it.
-    pub fn set_parked(&self, parked: bool) {
-        self.parked.store(parked, Ordering::Relaxed);
-    }
-
-    /// What was noted last.
-    pub fn is_parked(&self) -> bool {
-        self.parked.load(Ordering::Relaxed)
-    }
 }
 
 impl Job {

@@ -2,43 +2,13 @@
 
 use std::sync::Arc;
 
-use weir_io::{Class, Error, Result};
+use weir_io::{Error, Result};
 
 use super::block::{Block, Place, Raw};
-use super::readahead::{Readahead, Way};
+use super::readahead::{Caching, CursorOptions, Readahead, Way};
 use super::reader::Table;
 use crate::cursor::{Cursor, Step};
 use crate::entry::{Entry, Seq, compare};
-
-/// How a cursor reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CursorOptions {
-    /// The cause its reads are booked under.
-    pub class: Class,
-    /// Most bytes of one read, when it goes on sequentially. 0 = never more than the one block needed.
-    pub readahead_bytes: usize,
-    /// What the block cache has to do with it.
-    pub caching: Caching,
-}
-
-/// What a cursor does with the block cache, which it asks in any case.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Caching {
-    /// For clients: blocks go in, and the window of what is read at once grows with use.
-    Fill,
-    /// For whoever reads everything once: it is left alone, the window is at its limit from the start, and the next one is fetched in advance.
-    Leave,
-    /// The same for whoever writes it all anew, front to back: what is behind may go to make room for what was made of it ([`TableCache::pass`](crate::cache::TableCache::pass)).
-    Pass,
-}
-
-impl Caching {
-    /// Whether it is for clients.
-    #[inline]
-    pub(super) fn fills(self) -> bool {
-        self == Caching::Fill
-    }
-}
 
 /// A position in a table; see [`Table::cursor`].
 pub struct TableCursor {
@@ -71,8 +41,15 @@ enum Goal {
     Before,
 }
 
+impl Table {
+    /// A cursor over the table's entries.
+    pub fn cursor(self: &Arc<Self>, options: CursorOptions) -> TableCursor {
+        TableCursor::new(Arc::clone(self), options)
+    }
+}
+
 impl TableCursor {
-    pub(super) fn new(table: Arc<Table>, options: CursorOptions) -> Self {
+    fn new(table: Arc<Table>, options: CursorOptions) -> Self {
         TableCursor {
             table,
             options,

@@ -20,8 +20,9 @@ mod writer;
 
 pub use block::Block;
 pub(crate) use block::Hint;
-pub use cursor::{Caching, CursorOptions, TableCursor};
+pub use cursor::TableCursor;
 pub use format::{BlockAddress, Compression, TableOptions, TableSummary};
 pub(crate) use index::common_prefix;
+pub use readahead::{Caching, CursorOptions};
 pub use reader::{Fresh, Table, TableGet};
 pub use writer::TableWriter;

@@ -7,16 +7,45 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use weir_io::{AlignedBuf, Op, PAGE, Result};
+use weir_io::{AlignedBuf, Class, Op, PAGE, Result};
 
 use super::block::Block;
-use super::cursor::CursorOptions;
 use super::reader::Table;
 use super::span::Span;
 
 /// A longer block is not read ahead: its transfer takes much longer than the latency that would be saved, and a merge of many sources would
 /// hold two of each.
 const AHEAD_BYTES_MAX: u64 = 1 << 20;
+
+/// How a cursor reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CursorOptions {
+    /// The cause its reads are booked under.
+    pub class: Class,
+    /// Most bytes of one read, when it goes on sequentially. 0 = never more than the one block needed.
+    pub readahead_bytes: usize,
+    /// What the block cache has to do with it.
+    pub caching: Caching,
+}
+
+/// What a cursor does with the block cache, which it asks in any case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Caching {
+    /// For clients: blocks go in, and the window of what is read at once grows with use.
+    Fill,
+    /// For whoever reads everything once: it is left alone, the window is at its limit from the start, and the next one is fetched in advance.
+    Leave,
+    /// The same for whoever writes it all anew, front to back: what is behind may go to make room for what was made of it ([`TableCache::pass`](crate::cache::TableCache::pass)).
+    Pass,
+}
+
+impl Caching {
+    /// Whether it is for clients.
+    #[inline]
+    pub(super) fn fills(self) -> bool {
+        self == Caching::Fill
+    }
+}
 
 #[derive(Default)]
 pub(super) struct Readahead {

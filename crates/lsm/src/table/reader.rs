@@ -6,7 +6,6 @@ use std::sync::Arc;
 use weir_io::{AlignedBuf, Class, Error, File, Fs, Op, OpenOptions, Owner, PAGE, Result, Tag};
 
 use super::block::Block;
-use super::cursor::{CursorOptions, TableCursor};
 use super::filter::Filter;
 use super::format::{BlockAddress, Compression, FOOTER_BYTES, Footer, Section, TableSummary};
 use super::index::Index;
@@ -276,11 +275,6 @@ impl Table {
         for number in 0..self.index.len() {
             self.cache.evict(self.index.address(number).offset);
         }
-    }
-
-    /// A cursor over the table's entries.
-    pub fn cursor(self: &Arc<Self>, options: CursorOptions) -> TableCursor {
-        TableCursor::new(Arc::clone(self), options)
     }
 
     pub(super) fn index(&self) -> &Index {

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use weir_io::{Class, Result, Turn, yield_now};
 
-use super::cursor::{Caching, CursorOptions};
 use super::filter;
 use super::format::TableSummary;
+use super::readahead::{Caching, CursorOptions};
 use super::reader::Table;
 use crate::cursor::{Cursor, Step};
 use crate::deadlines::Deadline;

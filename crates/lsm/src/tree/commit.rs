@@ -35,6 +35,11 @@ impl Outputs {
         self.files.push(path.clone());
         (id, path)
     }
+
+    /// The `added` part of an edit.
+    pub fn added(&self) -> Vec<(usize, TableMeta)> {
+        self.tables.iter().map(|(level, table)| (*level, table.meta.clone())).collect()
+    }
 }
 
 impl Drop for Outputs {

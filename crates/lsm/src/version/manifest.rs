@@ -1,13 +1,14 @@
-//! The manifest: the [journal](super::journal) of a tree's edits. Bytes in `docs/format/manifest.md`.
+//! The manifest: the [journal](weir_journal) of a tree's edits. Bytes in `docs/format/manifest.md`.
 
-use super::journal::{self, Broken, Entry, Journal};
-use super::{Edit, journal::Recovered as Found};
+use weir_journal::{Broken, Entry, Journal};
+
+use super::Edit;
 
 /// The manifest being written.
 pub type Manifest = Journal<Edit>;
 
 /// What recovery found.
-pub type Recovered = Found<Edit>;
+pub type Recovered = weir_journal::Recovered<Edit>;
 
 impl Entry for Edit {
     const MAGIC: &[u8; 8] = b"WEIRMANI";
@@ -24,15 +25,15 @@ impl Entry for Edit {
 
 /// The file name of manifest `number`.
 pub fn file_name(number: u64) -> String {
-    journal::file_name::<Edit>(number)
+    weir_journal::file_name::<Edit>(number)
 }
 
 /// The manifest number in the bytes of a `CURRENT` file.
 pub fn decode_current(bytes: &[u8]) -> Option<u64> {
-    journal::decode_current::<Edit>(bytes)
+    weir_journal::decode_current::<Edit>(bytes)
 }
 
 /// Decodes the bytes of a manifest into its edits and the offset of a torn tail.
 pub fn decode(bytes: &[u8]) -> Result<(Vec<Edit>, Option<u64>), Broken> {
-    journal::decode::<Edit>(bytes)
+    weir_journal::decode::<Edit>(bytes)
 }

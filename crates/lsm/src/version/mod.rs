@@ -4,7 +4,6 @@
 //! its files: a table's file is garbage once the last version that names it is gone.
 
 mod edit;
-pub mod journal;
 pub mod manifest;
 mod meta;
 mod table_file;

@@ -1,6 +1,6 @@
 //! What a backup says about itself; the bytes are in `docs/format/backup.md`.
 
-use weir_lsm::version::journal::Entry;
+use weir_journal::Entry;
 use weir_model::varint;
 
 use super::copy::Content;

@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use weir_io::{Error, ErrorKind, Fs, Owner, Result, Tag};
-use weir_lsm::version::journal::Journal;
+use weir_journal::Journal;
 use weir_model::{TenantId, TenantName};
 
 use self::copy::{content, copy};

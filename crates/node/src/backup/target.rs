@@ -9,7 +9,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use weir_io::{AlignedBuf, DirEntry, Error, ErrorKind, Fs, FsLock, OpenOptions, Result, local_path};
-use weir_lsm::version::journal::file_name;
+use weir_journal::file_name;
 
 use super::manifest::{BackupManifest, is_file_name, is_partition_name};
 use crate::layout::{self, TAG};

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use weir_io::{AlignedBuf, Error, ErrorKind, Fs, OpenOptions, Result, Tag};
-use weir_lsm::version::journal::{self, Journal};
+use weir_journal::Journal;
 
 use super::edit::CatalogueEdit;
 use super::listings::Listings;
@@ -98,14 +98,14 @@ pub async fn read(fs: &Arc<dyn Fs>, dir: &Path, role: Role, tag: Tag) -> Result<
     let own = role.dir(dir);
     let current = own.join("CURRENT");
     let bytes = read_file(fs, &current, tag).await?;
-    let number = journal::decode_current::<CatalogueEdit>(&bytes)
+    let number = weir_journal::decode_current::<CatalogueEdit>(&bytes)
         .ok_or_else(|| Unsound::at(&current, 0, "not the name of a file with its checksum"))?;
     read_journal(fs, &own, number, tag).await
 }
 
 /// What journal `number` in `own`, the directory of a copy, says.
 pub async fn read_journal(fs: &Arc<dyn Fs>, own: &Path, number: u64, tag: Tag) -> Result<CopyState, Unsound> {
-    let path = own.join(journal::file_name::<CatalogueEdit>(number));
+    let path = own.join(weir_journal::file_name::<CatalogueEdit>(number));
     let bytes = read_file(fs, &path, tag).await?;
     decode(path, number, &bytes)
 }
@@ -118,7 +118,7 @@ pub async fn read_prefix(
     length: u64,
     tag: Tag,
 ) -> Result<CopyState, Unsound> {
-    let path = own.join(journal::file_name::<CatalogueEdit>(number));
+    let path = own.join(weir_journal::file_name::<CatalogueEdit>(number));
     let bytes = read_file(fs, &path, tag).await?;
     let length = bytes.len().min(usize::try_from(length).unwrap_or(usize::MAX));
     decode(path, number, &bytes[..length])
@@ -126,8 +126,8 @@ pub async fn read_prefix(
 
 /// What the bytes of the journal at `path` say.
 fn decode(path: PathBuf, number: u64, bytes: &[u8]) -> Result<CopyState, Unsound> {
-    let (edits, _) =
-        journal::decode::<CatalogueEdit>(bytes).map_err(|broken| Unsound::at(&path, broken.offset, broken.message))?;
+    let (edits, _) = weir_journal::decode::<CatalogueEdit>(bytes)
+        .map_err(|broken| Unsound::at(&path, broken.offset, broken.message))?;
     let unsound = |why: String| Unsound::at(&path, 0, why);
     let Some(identity) = edits.first().and_then(|edit| edit.identity) else {
         return Err(unsound("its first record is no snapshot of a catalogue".into()));
@@ -171,7 +171,7 @@ pub async fn journals(fs: &Arc<dyn Fs>, own: &Path, tag: Tag) -> Result<Vec<u64>
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         names => names?,
     };
-    Ok(names.iter().filter_map(|entry| journal::file_number::<CatalogueEdit>(&entry.name)).collect())
+    Ok(names.iter().filter_map(|entry| weir_journal::file_number::<CatalogueEdit>(&entry.name)).collect())
 }
 
 /// A copy being written.
@@ -204,7 +204,7 @@ impl CopyWriter {
 
     /// Removes what crashes and failed attempts have left beside the journal in force.
     pub async fn tidy(&self) -> Result<()> {
-        let in_force = self.in_force.map(journal::file_name::<CatalogueEdit>);
+        let in_force = self.in_force.map(weir_journal::file_name::<CatalogueEdit>);
         let names = self.fs.list(&self.dir, self.tag).await?;
         let is_left = |name: &str| name != "CURRENT" && in_force.as_deref() != Some(name);
         let left: Vec<_> = names.into_iter().filter(|entry| !entry.is_dir && is_left(&entry.name)).collect();
@@ -243,7 +243,7 @@ impl CopyWriter {
         self.journal = None;
         self.journal = Some(Journal::create(&self.fs, &self.dir, self.tag, number, snapshot).await?);
         if let Some(old) = self.in_force.replace(number) {
-            let old = self.dir.join(journal::file_name::<CatalogueEdit>(old));
+            let old = self.dir.join(weir_journal::file_name::<CatalogueEdit>(old));
             // What cannot be removed now is removed at the next opening.
             if let Err(error) = self.fs.remove(&old, self.tag).await {
                 tracing::debug!(%error, "cannot remove the old catalogue yet");

@@ -1,6 +1,6 @@
 //! An edit of the catalogue and its bytes, described in `docs/format/catalogue.md`.
 
-use weir_lsm::version::journal::Entry;
+use weir_journal::Entry;
 use weir_model::{TenantId, TenantName, varint};
 
 use weir_admission::{OnLimit, UnitLimits};

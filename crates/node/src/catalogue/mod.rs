@@ -22,7 +22,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use weir_io::{ErrorKind, Fs, Result, Rng, Tag};
-use weir_lsm::version::journal::Entry;
+use weir_journal::Entry;
 
 use self::copy::{CopyState, CopyWriter, Role};
 pub use self::edit::{CatalogueEdit, Listing};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use weir_io::Result;
-use weir_log::{Waiter, WriteAheadLog};
+use weir_log::Waiter;
 use weir_lsm::entry::Seq;
 use weir_model::LogIndex;
 

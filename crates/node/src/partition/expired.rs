@@ -16,7 +16,6 @@ use std::sync::Arc;
 
 use parking_lot::MutexGuard;
 use weir_io::plant::{Plant, is_planted};
-use weir_log::WriteAheadLog;
 use weir_lsm::entry::Kind;
 use weir_lsm::{Found, Lookup};
 use weir_model::{Batch, Row};

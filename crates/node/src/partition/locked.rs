@@ -15,7 +15,7 @@ use weir_command::error::Outcome;
 use weir_command::{Args, Call, Command, Context, Host, Page, Read, Rows, Waiting};
 use weir_io::plant::{Plant, is_planted};
 use weir_io::{Error, ErrorKind, Result};
-use weir_log::{SyncMode, WriteAheadLog};
+use weir_log::SyncMode;
 use weir_lsm::entry::Seq;
 use weir_lsm::{Found, Lookup};
 use weir_model::{Batch, Row, StoredKey};
@@ -127,7 +127,7 @@ impl Partition {
             Ok((finished.outcome, finished.batch))
         });
         let key_bytes = command.keys_in(args).map(<[u8]>::len).sum();
-        self.run_locked(&rows, key_bytes, &|| command.rows_of(args, database), run).await
+        self.run_locked(&rows, key_bytes, &|| weir_command::rows_of(command, args, database), run).await
     }
 
     /// Reads `keys`, lets `change` decide on their living rows (in the same order) and applies the batch that it fills, with no

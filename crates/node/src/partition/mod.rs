@@ -24,14 +24,13 @@ mod replay;
 mod turns;
 mod write;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use weir_admission::{Account, Direction, PartitionGate};
-use weir_io::{Class, Clock, Error, ErrorKind, Event, Fs, FsLock, Owner, Result};
-use weir_log::{Log, Recovery, SyncMode, WriteAheadLog};
+use weir_io::{Class, Clock, Error, ErrorKind, Event, FsLock, Owner, Result};
+use weir_log::{Recovery, SyncMode, WriteAheadLog};
 use weir_lsm::{Held, Tree, TreeKnobs};
 use weir_model::LogIndex;
 
@@ -52,7 +51,7 @@ use crate::workers::Workers;
 pub struct Partition {
     pub(crate) owner: Owner,
     pub(crate) tree: Arc<Tree>,
-    pub(crate) log: Log,
+    pub(crate) log: Arc<dyn WriteAheadLog>,
     pub(crate) sync: SyncMode,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) counters: Arc<Counters>,
@@ -87,10 +86,8 @@ pub struct Partition {
     settle: Settle,
     recovery: Recovery,
     anchor: Anchor,
-    fs: Arc<dyn Fs>,
     /// The gates before it; `None` where there are none.
     pub(crate) gates: Option<Arc<PartitionGate>>,
-    log_dir: PathBuf,
     /// Where its users' bytes are booked, beside those of its I/O.
     pub(crate) account: Arc<Account>,
     /// Nobody else may have the directory as long as anything here may still write to it.

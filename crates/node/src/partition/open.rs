@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
 use parking_lot::Mutex;
 use weir_admission::{Account, Limits, PartitionGate};
-use weir_io::{BoxFuture, Class, Clock, Error, ErrorKind, Event, Fs, FsLock, Owner, Result, Tag};
+use weir_io::{BoxFuture, Class, Clock, Error, ErrorKind, Event, Fs, FsLock, Owner, Result};
 use weir_log::{Log, LogOptions, WriteAheadLog};
 use weir_lsm::cache::BlockCache;
 use weir_lsm::{Env, Tree, TreeOptions};
@@ -179,7 +179,7 @@ impl Partition {
             policy_knobs: Mutex::new(tree.knobs()),
             read_times: ReadTimes::default(),
             tree,
-            log,
+            log: Arc::new(log),
             sync: config.sync,
             clock,
             counters,
@@ -200,9 +200,7 @@ impl Partition {
             settle,
             recovery,
             anchor,
-            fs,
             gates,
-            log_dir,
             account,
             _lock: lock,
         });
@@ -246,7 +244,7 @@ impl Partition {
         let forgotten = match closed {
             // A segment is preallocated: thousands of sleepers must not fill the disk with them.
             Ok(()) if self.tree.persisted() >= self.log.last() => match self.hold_anchor().await {
-                Ok(()) => self.remove_log().await,
+                Ok(()) => self.log.remove(self.tree.persisted()).await,
                 failed => failed,
             },
             closed => closed,
@@ -280,24 +278,6 @@ impl Partition {
             gates.foreground().set_limits(Limits::UNLIMITED);
             gates.set_is_awaited(true);
         }
-    }
-
-    /// Removes the segments, of which the tree needs nothing any more; the newest first, as the next opening expects what is left
-    /// of them at the front.
-    async fn remove_log(&self) -> Result<()> {
-        let tag = Tag::new(self.owner, Class::Log);
-        let mut names = match self.fs.list(&self.log_dir, tag).await {
-            // Nothing was ever written to it.
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-            names => names?,
-        };
-        if names.is_empty() {
-            return Ok(());
-        }
-        while let Some(entry) = names.pop() {
-            self.fs.remove(&self.log_dir.join(entry.name), tag).await?;
-        }
-        self.fs.sync_dir(&self.log_dir, tag).await
     }
 
     /// Refuses writes from now on and makes everything durable. Background jobs are cancelled at their next step, or finish

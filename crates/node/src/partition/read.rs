@@ -9,7 +9,7 @@ use std::task::Poll;
 use weir_admission::Direction;
 use weir_command::{Page, Read};
 use weir_io::Result;
-use weir_log::{SyncMode, Waiter, WriteAheadLog};
+use weir_log::{SyncMode, Waiter};
 use weir_lsm::entry::{Kind, Seq};
 use weir_lsm::{Found, Lookup, Range, Scan};
 use weir_model::{Row, StoredKey};

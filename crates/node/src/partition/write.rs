@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use parking_lot::MutexGuard;
 use weir_admission::Direction;
 use weir_io::{Error, ErrorKind, Result};
-use weir_log::{SyncMode, WriteAheadLog};
+use weir_log::SyncMode;
 use weir_lsm::Stall;
 use weir_model::Batch;
 

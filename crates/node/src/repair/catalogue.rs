@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use weir_io::{Fs, Result, Rng};
-use weir_lsm::version::journal::Journal;
+use weir_journal::Journal;
 
 use super::aside::Aside;
 use super::{Finding, Remedy};

@@ -11,15 +11,11 @@ use serde_json::Value;
 use weir_io::real::{RealFs, RealFsOptions, block_on, blocking_scope};
 use weir_io::{ErrorKind, Fs, Rng};
 
-use super::orders::{Kind, Round};
+use super::orders::{FLUSHED, Kind, Round, SOURCE};
 use super::{Answers, Figures};
 use crate::kill9::{Line, verify};
 use crate::process::{Answer, Client, Server, order};
 
-/// The tenant of which backups are made. It is not written to after the beginning.
-pub const SOURCE: &str = "source";
-/// The tenant that is emptied.
-pub const FLUSHED: &str = "flushed";
 /// Keys of [`SOURCE`], of what is restored, and of [`FLUSHED`] before it is emptied.
 const KEYS: u64 = 400;
 /// Two partitions of five memtables each.

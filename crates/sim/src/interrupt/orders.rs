@@ -7,8 +7,12 @@ use std::time::{Duration, Instant};
 use weir_io::Rng;
 
 use super::Answers;
-use super::known::{FLUSHED, SOURCE};
 use crate::process::{Answer, Client, order};
+
+/// The tenant of which backups are made. It is not written to after the beginning.
+pub const SOURCE: &str = "source";
+/// The tenant that is emptied.
+pub const FLUSHED: &str = "flushed";
 
 /// What is ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

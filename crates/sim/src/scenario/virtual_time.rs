@@ -12,7 +12,8 @@ use weir_io::Rng;
 use weir_io::sim::{DeviceSpec, DiskImage, FaultPlan, Keep, Sim, SimFs};
 use weir_node::Machine;
 use weir_scenario::outcome::Run;
-use weir_scenario::plan::{Plan, SECOND};
+use weir_scenario::pattern::SECOND;
+use weir_scenario::plan::Plan;
 use weir_scenario::progress::Progress;
 use weir_scenario::{drive, preload, profile};
 

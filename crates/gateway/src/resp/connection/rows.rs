@@ -1,7 +1,7 @@
 //! Commands on rows: executed by the store that has them; plain writes are gathered on the way.
 
 use weir_command::error::{Error, NO_AUTH, Outcome};
-use weir_command::{Args, Call, Command, Context, NoRows, Split, TURN_KEYS, letting_go, run};
+use weir_command::{Args, Call, Command, Context, NoRows, Split, TURN_KEYS, is_plain, letting_go, run};
 
 use super::Connection;
 use super::moving::LONG_BYTES;
@@ -18,7 +18,7 @@ impl<S: Store> Connection<S> {
         let is_long = args.len() > 1 + TURN_KEYS * command.keys.2 as usize;
         let outcome = match command.split().filter(|_| is_long) {
             Some(split) => self.execute_in_parts(command, args, split, &mut call).await,
-            None if command.is_plain(args) => self.gather(command, args, &mut call).await,
+            None if is_plain(command, args) => self.gather(command, args, &mut call).await,
             None if command.writes() => self.execute_locked(command, args, &mut call).await,
             None => {
                 self.submit().await;

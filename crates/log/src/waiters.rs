@@ -1,27 +1,20 @@
-//! Waiting for a commit: the waiters of all writes in flight, and the future that is one of them.
+//! Waiting for a commit: the waiters of all writes in flight.
 //!
 //! Nobody in particular drives the log: whoever is woken does. So a completed write wakes those who wait for it *and* the
 //! first of those whose records are not on their way yet; a waiter that is dropped passes the baton on.
 
 use std::collections::BTreeMap;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Wake, Waker};
 
 use parking_lot::Mutex;
-use weir_io::Result;
 use weir_model::LogIndex;
 
-use crate::log::WriteAheadLog;
+use crate::write_ahead_log::Waiter;
 
 /// The index under which those wait who want to hear of everything (sync, replacement, closing).
 pub(crate) const OBSERVER: LogIndex = LogIndex::MAX;
-
-/// One registration with a log's waiters. Give it back with [`WriteAheadLog::forget`] if it is dropped unfinished.
-#[derive(Debug, Default)]
-pub struct Waiter(Option<(LogIndex, u64)>);
 
 /// Lock order: after the log's state, or alone. Wakers are called without the lock.
 #[derive(Default)]
@@ -36,7 +29,7 @@ pub(crate) struct Waiters {
 
 impl Waiters {
     pub fn register(&self, index: LogIndex, waiter: &mut Waiter, waker: &Waker) {
-        let key = *waiter.0.get_or_insert_with(|| (index, self.next_id.fetch_add(1, Ordering::Relaxed)));
+        let key = *waiter.registration.get_or_insert_with(|| (index, self.next_id.fetch_add(1, Ordering::Relaxed)));
         let mut registered = self.registered.lock();
         registered.insert(key, waker.clone());
         self.count.store(registered.len(), Ordering::SeqCst);
@@ -44,7 +37,7 @@ impl Waiters {
 
     /// True if it was still registered, that is, was not woken since.
     pub fn deregister(&self, waiter: &mut Waiter) -> bool {
-        let Some(key) = waiter.0.take() else { return true };
+        let Some(key) = waiter.registration.take() else { return true };
         let mut registered = self.registered.lock();
         let removed = registered.remove(&key).is_some();
         self.count.store(registered.len(), Ordering::SeqCst);
@@ -145,34 +138,5 @@ impl Wake for EverybodyWaker {
 
     fn wake_by_ref(self: &Arc<Self>) {
         self.0.wake_all();
-    }
-}
-
-/// Done when a record has what its log's sync mode promises. Dropping it takes nothing back.
-#[must_use = "the record is not acknowledged before this is done"]
-pub struct Commit<'a> {
-    log: &'a dyn WriteAheadLog,
-    index: LogIndex,
-    waiter: Waiter,
-}
-
-impl<'a> Commit<'a> {
-    pub(crate) fn new(log: &'a dyn WriteAheadLog, index: LogIndex) -> Self {
-        Self { log, index, waiter: Waiter::default() }
-    }
-}
-
-impl Future for Commit<'_> {
-    type Output = Result<()>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.get_mut();
-        this.log.poll_commit(this.index, &mut this.waiter, cx)
-    }
-}
-
-impl Drop for Commit<'_> {
-    fn drop(&mut self) {
-        self.log.forget(&mut self.waiter);
     }
 }

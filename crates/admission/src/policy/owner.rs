@@ -1,0 +1,12 @@
+//! How samples and knobs name their owner in a recording.
+
+use serde::{Deserialize, Serialize};
+use weir_io::Owner;
+
+/// How an [`Owner`] is written.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Owner")]
+pub(super) struct OwnerDef {
+    tenant: u32,
+    partition: u32,
+}

@@ -1,0 +1,82 @@
+//! Running a command: its handler, and what an owner of rows has to know before.
+
+use weir_model::StoredKey;
+
+use crate::args::Args;
+use crate::context::{Context, Finished};
+use crate::error::{Error, Outcome};
+use crate::handlers::{bitfield, bitmap, dump, expiry, keys, lcs, moves, numbers, object, ranges, scan, sort, strings};
+use crate::table::{Command, Id, stored_key, with_commands};
+
+macro_rules! calls {
+    ($($id:ident $name:literal $arity:literal $group:literal [$($flag:ident)*] ($first:literal $last:literal $step:literal)
+       $module:ident $(:: $handler:ident)? $summary:literal;)*) => {
+        /// Calls the handler. One `match` instead of a table of functions: a call then needs no allocation.
+        async fn dispatch(id: Id, cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
+            match id { $(Id::$id => calls!(@call cx args $module $(:: $handler)?),)* }
+        }
+    };
+    (@call $cx:ident $args:ident session) => { Err(Error::new("ERR internal error: this command is about a session")) };
+    (@call $cx:ident $args:ident $module:ident :: $handler:ident) => { $module::$handler($cx, $args).await };
+}
+
+with_commands!(calls);
+
+/// Runs `command`, one [of rows](Command::is_of_rows), on what `context` has.
+pub async fn run(command: &'static Command, mut context: Context<'_>, args: Args<'_>) -> Finished {
+    let outcome = dispatch(command.id, &mut context, args).await;
+    context.end(outcome)
+}
+
+/// Whether `args` of `command` write without a look at what was there before: such commands can be gathered into one batch.
+#[inline]
+pub fn is_plain(command: &Command, args: Args<'_>) -> bool {
+    match command.id {
+        Id::Set => strings::is_plain_set(args),
+        Id::SetEx | Id::PSetEx | Id::MSet => true,
+        _ => false,
+    }
+}
+
+/// The rows that nobody else may write to while `command` runs, as engines know them.
+pub fn rows_of(command: &Command, args: Args<'_>, database: u8) -> Vec<StoredKey> {
+    let mut rows: Vec<StoredKey> = command.keys_in(args).map(|key| StoredKey::new(database, key)).collect();
+    match command.id {
+        Id::Sort => rows.extend(stored_key(args.iter_from(2)).map(|key| StoredKey::new(database, key))),
+        Id::Copy | Id::Move => {
+            let key = args.at(if command.id == Id::Copy { 2 } else { 1 });
+            rows.extend(moves::other_database(args, database).map(|other| StoredKey::new(other, key)));
+        }
+        _ => {}
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::request::Request;
+    use crate::table::find;
+
+    use super::*;
+
+    #[test]
+    fn rows_in_other_databases_and_behind_options_are_locked_too() {
+        for (line, expected) in [
+            ("GET k", &[(0, "k")][..]),
+            ("MSET a 1 b 2", &[(0, "a"), (0, "b")]),
+            ("RENAME a b", &[(0, "a"), (0, "b")]),
+            ("COPY a b DB 3", &[(0, "a"), (0, "b"), (3, "b")]),
+            ("MOVE a 2", &[(0, "a"), (2, "a")]),
+            ("MOVE a 99", &[(0, "a")]),
+            ("SORT a BY x STORE d", &[(0, "a"), (0, "d")]),
+            ("BITOP AND d a b", &[(0, "d"), (0, "a"), (0, "b")]),
+        ] {
+            let request = Request::new(0, 0, line.split(' ').map(str::as_bytes));
+            let command = find(request.args().at(0)).expect("a command");
+            let rows: Vec<Vec<u8>> = rows_of(command, request.args(), 0).iter().map(|row| row.to_vec()).collect();
+            let expected: Vec<Vec<u8>> =
+                expected.iter().map(|(database, key)| StoredKey::new(*database, key.as_bytes()).to_vec()).collect();
+            assert_eq!(rows, expected, "{line}");
+        }
+    }
+}

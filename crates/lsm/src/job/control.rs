@@ -1,0 +1,47 @@
+//! What a job and whoever runs it tell each other.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Shared with whoever runs the job.
+#[derive(Default)]
+pub struct JobControl {
+    pub(super) committing: AtomicBool,
+    parked: AtomicBool,
+    /// Entries of all inputs.
+    entries: u64,
+    pub(super) entries_done: AtomicU64,
+    pub(super) bytes_written: AtomicU64,
+}
+
+impl JobControl {
+    pub(super) fn new(entries: u64) -> Arc<Self> {
+        Arc::new(Self { entries, ..Self::default() })
+    }
+
+    /// Whether the job is writing its manifest edit: neither park nor cancel it now.
+    pub fn is_committing(&self) -> bool {
+        self.committing.load(Ordering::Relaxed)
+    }
+
+    /// How much of its input it has consumed, from 0 to 1, by entries.
+    pub fn progress(&self) -> f64 {
+        let done = self.entries_done.load(Ordering::Relaxed);
+        if self.entries == 0 { 0.0 } else { (done as f64 / self.entries as f64).min(1.0) }
+    }
+
+    /// Bytes of output so far: what would be thrown away if it were cancelled now.
+    pub fn bytes_written(&self) -> u64 {
+        self.bytes_written.load(Ordering::Relaxed)
+    }
+
+    /// Notes whether it is being polled. For [`crate::Shape`] and [`Tree::parked_in_the_way`](crate::Tree::parked_in_the_way); nothing here depends on it.
+    pub fn set_parked(&self, parked: bool) {
+        self.parked.store(parked, Ordering::Relaxed);
+    }
+
+    /// What was noted last.
+    pub fn is_parked(&self) -> bool {
+        self.parked.load(Ordering::Relaxed)
+    }
+}

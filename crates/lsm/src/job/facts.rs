@@ -1,0 +1,66 @@
+//! What a job is about.
+
+use weir_io::Class;
+
+/// What a job is about: for schedulers and logs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JobFacts {
+    /// The class of its I/O.
+    pub class: Class,
+    /// Level that is relieved; `None` for a flush.
+    pub level: Option<usize>,
+    /// Level that receives.
+    pub output_level: usize,
+    /// Tables or memtables that go in.
+    pub inputs: usize,
+    /// Their bytes.
+    pub input_bytes: u64,
+    /// The inputs go without being read.
+    pub is_drop: bool,
+    /// It gives space back to a tree that is short of it.
+    pub is_urgent: bool,
+}
+
+/// Kinds of jobs, as policies and dashboards tell them apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum JobKind {
+    /// Memtables into level 0.
+    Flush,
+    /// Within level 0.
+    IntraL0,
+    /// Out of level 0.
+    L0,
+    /// From a deeper level into the next, or within one.
+    Deep,
+    /// Tables in which nothing lives go.
+    Drop,
+}
+
+impl JobKind {
+    /// Every kind, the most urgent first.
+    pub const ALL: [JobKind; 5] = [JobKind::Flush, JobKind::IntraL0, JobKind::L0, JobKind::Deep, JobKind::Drop];
+
+    /// The label used in metrics and logs.
+    pub const fn name(self) -> &'static str {
+        match self {
+            JobKind::Flush => "flush",
+            JobKind::IntraL0 => "intra_l0",
+            JobKind::L0 => "l0",
+            JobKind::Deep => "deep",
+            JobKind::Drop => "drop",
+        }
+    }
+}
+
+impl JobFacts {
+    /// Which kind it is.
+    pub fn kind(&self) -> JobKind {
+        match (self.level, self.output_level) {
+            _ if self.is_drop => JobKind::Drop,
+            (None, _) => JobKind::Flush,
+            (Some(0), 0) => JobKind::IntraL0,
+            (Some(0), _) => JobKind::L0,
+            _ => JobKind::Deep,
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! A device that is sold too often: what all scenarios are told.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser};
+use serde::{Deserialize, Serialize};
+use weir_node::Profile;
+
+/// A week.
+const SECONDS_MAX: u64 = 7 * 86_400;
+
+/// Sells the device several times over, and looks who is served
+///
+/// Every partition was sold `--wcu` writes a second. Compacting what they write costs about 20 device bytes for each byte written
+/// (reads and writes together; the measured figure of the FlexEngine paper), so all of them together need INGEST x 20 of background
+/// bandwidth. BOSR (background over-subscription ratio) says how many times over the device was sold: it has INGEST x 20 / BOSR for the
+/// background, plus what the log and the reads take. At BOSR 3 there are 6.67 background bytes for each byte that a client writes, at 7
+/// there are 2.86, at 10 there are 2.0. What is missing must be deferred, or writes stall.
+///
+/// The device is the same for every profile. All bytes (memtables, levels, data, rates, bandwidth) are divided by `--scale`, times are not, so
+/// that stalls come when they would come at full size.
+#[derive(Clone, Debug, Args, Serialize, Deserialize)]
+#[group(skip)]
+pub struct Shortage {
+    /// Tenants, with one partition each
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub partitions: u16,
+    /// Writes a second that each partition was sold, and that a bursting one sends
+    #[arg(long, value_name = "N", default_value_t = 3000)]
+    pub wcu: u64,
+    /// Reads a second of each partition, uniform over what was preloaded
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub rcu: u64,
+    /// Bytes of an item, its 16-byte key included
+    #[arg(long, value_name = "BYTES", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(24..=65_536))]
+    pub item_bytes: u32,
+    /// Items that each partition has before (at scale 1)
+    #[arg(long, value_name = "N", default_value_t = 10_000_000)]
+    pub preload_items: u64,
+    /// How many times over the background bandwidth of the device is sold, 1 to 100
+    #[arg(long, value_name = "X", default_value_t = 3.0)]
+    pub bosr: f64,
+    /// Share of the partitions that send all they bought, 0 to 1; the others send wcu / BOSR
+    #[arg(long, value_name = "SHARE", default_value_t = 1.0)]
+    pub burst_share: f64,
+    /// Seconds of load
+    #[arg(long, value_name = "SECONDS", default_value_t = 200)]
+    pub seconds: u64,
+    /// Seconds of little load (2 % of what was bought) after that, to see the trees restored; ends when they are
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    pub after: u64,
+    /// All bytes are divided by this, times are not
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    pub scale: u64,
+    /// Profiles to compare, separated by commas: how the node shares the device and what it puts off
+    #[arg(long = "profile", value_name = "PROFILE", value_delimiter = ',', default_value = "rocksdb", value_parser = profiles())]
+    #[serde(skip)]
+    pub profiles: Vec<String>,
+    /// Seed of keys, payloads, send times, and of the order in which tasks run
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Write every figure as JSON, a row for each tenant included, to this file (`-` = standard output)
+    #[arg(long, value_name = "FILE")]
+    #[serde(skip)]
+    pub json: Option<PathBuf>,
+    /// Write a page with all time series to this file, for a browser
+    #[arg(long, value_name = "FILE.html")]
+    #[serde(skip)]
+    pub report: Option<PathBuf>,
+}
+
+/// The names of the profiles, each with its line for the help.
+fn profiles() -> PossibleValuesParser {
+    PossibleValuesParser::new(Profile::ALL.map(|profile| PossibleValue::new(profile.name()).help(profile.about())))
+}
+
+impl Shortage {
+    /// Says what cannot be run.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn check(&self) -> Result<(), String> {
+        let rules = [
+            (self.bosr >= 1.0 && self.bosr <= 100.0, "--bosr must be between 1 and 100"),
+            ((0.0..=1.0).contains(&self.burst_share), "--burst-share must be between 0 and 1"),
+            (self.seconds >= 1 && self.seconds <= SECONDS_MAX, "--seconds must be between 1 and 604800 (a week)"),
+            (self.scale >= 1, "--scale must be at least 1"),
+            (self.wcu >= self.scale, "--wcu must be at least --scale: less than a write a second says nothing"),
+        ];
+        rules.into_iter().find(|(holds, _)| !holds).map_or(Ok(()), |(_, broken)| Err(broken.to_owned()))
+    }
+}
