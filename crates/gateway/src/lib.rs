@@ -12,6 +12,7 @@ mod notices;
 mod pool;
 pub mod resp;
 mod server;
+mod serving_thread;
 mod spread;
 mod stats;
 pub mod store;

@@ -24,9 +24,10 @@ use crate::auth::{Doorman, Refusal};
 use crate::heavy::ProcessorUse;
 use crate::notices::{Notice, What};
 use crate::resp::client::Client;
-use crate::resp::connection::{self, Moving, Place};
+use crate::resp::connection::{self, Moving};
 use crate::resp::slow_replies::SlowReply;
 use crate::server::{Server, Settings};
+use crate::serving_thread::ServingThread;
 use crate::spread::{self, Done, Spread};
 use crate::stats::Totals;
 use crate::store::Store;
@@ -186,7 +187,7 @@ impl<S: Store> Gateway<S> {
     pub async fn run(self, end: impl Future<Output = ()>) -> io::Result<()> {
         let Self { server, listeners, .. } = self;
         let began = server.clock.now();
-        let places: Vec<Place> = server.settings.places().collect();
+        let places: Vec<ServingThread> = server.settings.serving_threads().collect();
         let (arrivals, receivers): (Vec<_>, Vec<_>) = places.iter().map(|_| mpsc::channel(HANDED_OVER_MAX)).unzip();
         // Weak: a thread ends when nothing can arrive any more.
         let doors: Arc<[_]> = arrivals.iter().map(mpsc::Sender::downgrade).collect();
@@ -311,7 +312,7 @@ async fn drain<S: Store>(server: &Arc<Server<S>>) {
 fn start_thread<S: Store>(
     server: Arc<Server<S>>,
     mut arrivals: mpsc::Receiver<Arrival<S>>,
-    place: Place,
+    place: ServingThread,
     doors: Arc<[mpsc::WeakSender<Arrival<S>>]>,
 ) -> io::Result<JoinHandle<()>> {
     let (falls_asleep, wakes_up) = (Arc::clone(&server), Arc::clone(&server));
@@ -340,7 +341,7 @@ fn start_thread<S: Store>(
                                 thread.stats.thread(place.index).busy.read(now, || thread.clock.processor_time());
                                 let polled = served.as_mut().poll(cx);
                                 if polled.is_pending() {
-                                    turns.end_turn(&thread, place.index);
+                                    end_turn(&turns, &thread, place.index);
                                 }
                                 polled
                             })
@@ -364,6 +365,17 @@ fn start_thread<S: Store>(
     })
 }
 
+/// The thread with the number `index` turns from `client` to others, in the middle of a request or of its reply: books what it has worked, for nobody
+/// else does. A command that goes through much may end its turn thousands of times before it is answered.
+fn end_turn<S: Store>(client: &Client, server: &Server<S>, index: usize) {
+    if client.is_idle() {
+        return;
+    }
+    let worked = client.worked(server.clock.now());
+    server.stats.thread(index).busy.add(worked);
+    client.with_account(|account| account.stats.thread(index).busy.add(worked));
+}
+
 impl<S: Store> Arrival<S> {
     fn client(&self) -> Arc<Client> {
         match self {
@@ -373,7 +385,7 @@ impl<S: Store> Arrival<S> {
     }
 
     /// To be called on the event loop of `place`.
-    fn serve(self, server: &Arc<Server<S>>, place: Place) -> io::Result<BoxFuture<Option<Box<Moving<S>>>>> {
+    fn serve(self, server: &Arc<Server<S>>, place: ServingThread) -> io::Result<BoxFuture<Option<Box<Moving<S>>>>> {
         match self {
             Arrival::New(stream, client) => {
                 let stream = TcpStream::from_std(stream)?;

@@ -10,10 +10,10 @@ use crate::auth::places::Places;
 use crate::auth::{Doorman, Refusal};
 use crate::notices::Notices;
 use crate::resp::client::{Clients, Patience};
-use crate::resp::connection::Place;
 use crate::resp::frame::Limits;
 use crate::resp::pause::Pause;
 use crate::resp::slowlog::Slowlog;
+use crate::serving_thread::ServingThread;
 use crate::stats::Stats;
 use crate::store::Store;
 
@@ -36,9 +36,9 @@ pub struct Settings {
 
 impl Settings {
     /// Where connections are served.
-    pub(crate) fn places(&self) -> impl Iterator<Item = Place> + use<> {
+    pub(crate) fn serving_threads(&self) -> impl Iterator<Item = ServingThread> + use<> {
         let threads = self.threads;
-        (0..threads + self.long_threads).map(move |index| Place { index, is_long: index >= threads })
+        (0..threads + self.long_threads).map(move |index| ServingThread { index, is_long: index >= threads })
     }
 }
 
@@ -93,10 +93,14 @@ impl<S: Store> Server<S> {
         let run_id = (0..3).map(|_| format!("{:016x}", rng.next_u64())).collect::<String>()[..40].to_owned();
         Self {
             doorman,
-            accounts: Accounts::new(Places::new(settings.connections_max), settings.places().count(), rng.next_u64()),
+            accounts: Accounts::new(
+                Places::new(settings.connections_max),
+                settings.serving_threads().count(),
+                rng.next_u64(),
+            ),
             clock,
             clients: Clients::default(),
-            stats: Stats::new(settings.places().count()),
+            stats: Stats::new(settings.serving_threads().count()),
             notices: Notices::default(),
             logins_refused: Default::default(),
             slowlog: Slowlog::default(),

@@ -11,8 +11,6 @@ use weir_io::Nanos;
 
 use crate::auth::Standing;
 use crate::auth::account::Account;
-use crate::server::Server;
-use crate::store::Store;
 
 /// What a connection is doing, for the sweeper: each has its own patience.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,21 +91,20 @@ impl Client {
         self.turn.store(now, Ordering::Relaxed);
     }
 
-    /// The thread with the number `thread` turns to others, in the middle of a request or of its reply: books what it has worked, for nobody else does. A command
-    /// that goes through much may end its turn thousands of times before it is answered.
-    pub(crate) fn end_turn<S: Store>(&self, server: &Server<S>, thread: usize) {
-        if self.phase() == Phase::Idle {
-            return;
-        }
-        let worked = self.worked(server.clock.now());
-        server.stats.thread(thread).busy.add(worked);
+    /// Whether it waits for its next request.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.phase() == Phase::Idle
+    }
+
+    /// Calls `visit` with its tenant's account, if it is known whose connection it is.
+    pub(crate) fn with_account(&self, visit: impl FnOnce(&Account)) {
         if let Some(account) = &*self.account.lock() {
-            account.stats.thread(thread).busy.add(worked);
+            visit(account);
         }
     }
 
     /// How long its thread has worked for it since the turn began or this was last asked.
-    pub(super) fn worked(&self, now: Nanos) -> Nanos {
+    pub(crate) fn worked(&self, now: Nanos) -> Nanos {
         // One thread at a time has the connection.
         let since = self.turn.load(Ordering::Relaxed);
         self.turn.store(now, Ordering::Relaxed);

@@ -34,7 +34,7 @@ use weir_node::waits::{self, Followed};
 
 use self::charging::key_of;
 use self::moving::Lately;
-pub(crate) use self::moving::{Moving, Place};
+pub(crate) use self::moving::Moving;
 use super::ahead;
 use super::client::{Client, Phase};
 use super::commands::transactions::{NOT_QUEUED, ends_or_concerns_it};
@@ -47,6 +47,7 @@ use super::session::Session;
 use super::slowlog;
 use crate::pool;
 use crate::server::Server;
+use crate::serving_thread::ServingThread;
 use crate::store::Store;
 
 /// See the module.
@@ -59,7 +60,7 @@ pub(super) struct Connection<S: Store> {
     /// It is known who speaks, or that nobody knows.
     has_begun: bool,
     /// The thread that serves it.
-    place: Place,
+    thread: ServingThread,
     lately: Lately,
     /// The next request has been received, and is to be served where the connection belongs.
     is_put_off: bool,
@@ -79,14 +80,14 @@ const TURN_NANOS: u64 = 500_000;
 /// Requests after which the clock is looked at where no command was run.
 const UNTIMED_MAX: usize = 128;
 
-/// Serves `stream` at `place` until one side closes, or it moves to another thread.
+/// Serves `stream` on `thread` until one side closes, or it moves to another thread.
 pub(crate) fn begin<S: Store>(
     stream: TcpStream,
     server: Arc<Server<S>>,
     client: Arc<Client>,
-    place: Place,
+    thread: ServingThread,
 ) -> impl Future<Output = Option<Box<Moving<S>>>> + Send {
-    let outbox = Outbox::new(stream, Arc::clone(&server), client, place.index);
+    let outbox = Outbox::new(stream, Arc::clone(&server), client, thread.index);
     let mark = outbox.replies.mark();
     let connection = Connection {
         server,
@@ -94,7 +95,7 @@ pub(crate) fn begin<S: Store>(
         gathered: Gathered { batch: Batch::new(), from: mark, to: mark, replies: 0, is_open: false },
         turn_began: 0,
         has_begun: false,
-        place,
+        thread,
         lately: Lately::default(),
         is_put_off: false,
     };
@@ -136,9 +137,9 @@ impl<S: Store> Connection<S> {
         let client = Arc::clone(&self.session.outbox.client);
         while !self.session.outbox.closing && !client.is_killed() && !self.server.is_draining() {
             self.session.outbox.enter(if input.is_empty() { Phase::Idle } else { Phase::Receiving });
-            let is_long = self.lately.belongs_to_long(input.wanted_bytes(), self.place);
+            let is_long = self.lately.belongs_to_long(input.wanted_bytes(), self.thread);
             let home = self.server.home(client.id, is_long);
-            if home != self.place.index
+            if home != self.thread.index
                 // Where there are no more descriptors it is served where it is.
                 && let Ok(socket) = self.session.outbox.stream.as_fd().try_clone_to_owned()
             {

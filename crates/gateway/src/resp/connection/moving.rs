@@ -16,21 +16,13 @@ use weir_command::{Args, table};
 use super::{Connection, serve};
 use crate::resp::client::Client;
 use crate::resp::input::Input;
+use crate::serving_thread::ServingThread;
 use crate::store::Store;
 
 /// A request or a value of so many bytes is long: some 0.1 ms for each time that it is copied.
 pub(super) const LONG_BYTES: usize = 256 << 10;
 /// After so many rounds without anything long a connection moves back.
 const SHORT_ROUNDS: u32 = 128;
-
-/// A thread that serves connections.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
-    /// Its number among all.
-    pub(crate) index: usize,
-    /// Whether it is for long requests and heavy tenants.
-    pub(crate) is_long: bool,
-}
 
 /// What is long about the rounds of a connection.
 #[derive(Clone, Copy, Debug, Default)]
@@ -47,7 +39,7 @@ impl<S: Store> Connection<S> {
     /// Whether `args` are a short request for a long value, which is better served by a thread for such: then it is put off until the connection has moved. Where it is
     /// served next, it is served.
     pub(super) fn put_off(&mut self, args: Args<'_>) -> bool {
-        if std::mem::take(&mut self.is_put_off) || self.place.is_long || self.server.settings.long_threads == 0 {
+        if std::mem::take(&mut self.is_put_off) || self.thread.is_long || self.server.settings.long_threads == 0 {
             return false;
         }
         // Most commands are none of those, which is seen at a glance.
@@ -60,12 +52,12 @@ impl<S: Store> Connection<S> {
 }
 
 impl Lately {
-    /// A round begins at `place`, with a request that will have `wanted` bytes, as far as that is known. Whether its connection belongs on a thread
+    /// A round begins at `thread`, with a request that will have `wanted` bytes, as far as that is known. Whether its connection belongs on a thread
     /// for long requests, if there is such.
-    pub(super) fn belongs_to_long(&mut self, wanted: usize, place: Place) -> bool {
+    pub(super) fn belongs_to_long(&mut self, wanted: usize, thread: ServingThread) -> bool {
         let was_long = std::mem::take(&mut self.is_long) || wanted >= LONG_BYTES || self.is_heavy;
         self.short_rounds = if was_long { 0 } else { self.short_rounds.saturating_add(1) };
-        if place.is_long { self.short_rounds <= SHORT_ROUNDS } else { was_long }
+        if thread.is_long { self.short_rounds <= SHORT_ROUNDS } else { was_long }
     }
 }
 
@@ -84,15 +76,18 @@ impl<S: Store> Moving<S> {
         Self { connection, input, socket, to }
     }
 
-    /// Goes on at `place`, whose event loop the caller runs on, until it ends or moves again.
+    /// Goes on at `thread`, whose event loop the caller runs on, until it ends or moves again.
     ///
     /// # Errors
     /// The event loop cannot have it.
-    pub(crate) fn arrive(mut self, place: Place) -> io::Result<impl Future<Output = Option<Box<Self>>> + Send> {
+    pub(crate) fn arrive(
+        mut self,
+        thread: ServingThread,
+    ) -> io::Result<impl Future<Output = Option<Box<Self>>> + Send> {
         let outbox = &mut self.connection.session.outbox;
         outbox.stream = TcpStream::from_std(net::TcpStream::from(self.socket))?;
-        outbox.thread = place.index;
-        self.connection.place = place;
+        outbox.thread = thread.index;
+        self.connection.thread = thread;
         Ok(serve(self.connection, self.input))
     }
 
@@ -108,7 +103,7 @@ mod tests {
 
     #[test]
     fn there_at_once_and_back_after_a_while() {
-        let (short, long) = (Place { index: 0, is_long: false }, Place { index: 1, is_long: true });
+        let (short, long) = (ServingThread { index: 0, is_long: false }, ServingThread { index: 1, is_long: true });
         let mut lately = Lately::default();
         assert!(!lately.belongs_to_long(0, short), "before its first round nobody knows whose it is");
         assert!(!lately.belongs_to_long(LONG_BYTES - 1, short));

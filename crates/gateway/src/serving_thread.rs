@@ -1,0 +1,10 @@
+//! The threads that serve connections.
+
+/// One of them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ServingThread {
+    /// Its number among all.
+    pub(crate) index: usize,
+    /// Whether it is for long requests and heavy tenants.
+    pub(crate) is_long: bool,
+}
