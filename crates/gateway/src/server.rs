@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use weir_io::{Clock, Nanos, Rng};
 
 use crate::auth::account::Accounts;
-use crate::auth::places::Places;
+use crate::auth::connection_limits::ConnectionLimits;
 use crate::auth::{Doorman, Refusal};
 use crate::notices::Notices;
 use crate::resp::client::{Clients, Patience};
@@ -94,7 +94,7 @@ impl<S: Store> Server<S> {
         Self {
             doorman,
             accounts: Accounts::new(
-                Places::new(settings.connections_max),
+                ConnectionLimits::new(settings.connections_max),
                 settings.serving_threads().count(),
                 rng.next_u64(),
             ),

@@ -126,7 +126,7 @@ impl Partition {
             return;
         }
         self.note_urgency();
-        self.turn_slowdown();
+        self.adjust_throttle();
         if let Some(job) = self.tree.next_flush() {
             self.start(job, None);
         }

@@ -9,8 +9,8 @@ use parking_lot::Mutex;
 use weir_io::{Nanos, Rng};
 use weir_model::DATABASES;
 
-use super::book::Book;
-use super::places::Places;
+use super::byte_budget::ByteBudget;
+use super::connection_limits::ConnectionLimits;
 use super::{Grant, Standing, Tenancy};
 use crate::heavy::{self, ProcessorUse, Use};
 use crate::resp::cursors::Cursors;
@@ -40,14 +40,14 @@ pub(crate) struct Account {
     pub(crate) key_counts: KeyCounts,
     tenancy: Arc<dyn Tenancy>,
     /// The node's.
-    places: Arc<Places>,
+    places: Arc<ConnectionLimits>,
     connections: AtomicUsize,
     admitted: AtomicU64,
     /// Sessions that found no place.
     refused: AtomicU64,
     unread_bytes: AtomicU64,
-    pub(crate) long_values: Book,
-    pub(crate) unfinished: Book,
+    pub(crate) long_values: ByteBudget,
+    pub(crate) unfinished: ByteBudget,
     is_heavy: AtomicBool,
     /// Processor time that it was judged for.
     processor_nanos: AtomicU64,
@@ -114,15 +114,15 @@ impl Account {
         self.calls_per_second.store(rate, Ordering::Relaxed);
     }
 
-    /// A place for one more session, if the tenant's share has one ([`Places`], S13).
-    pub(super) fn take_place(self: &Arc<Self>) -> Option<Place> {
+    /// A place for one more session, if the tenant's share has one ([`ConnectionLimits`], S13).
+    pub(super) fn admit(self: &Arc<Self>) -> Option<ConnectionPermit> {
         let limit = self.tenancy.connections_max() as usize;
         if !self.places.take(&self.connections, limit) {
             self.refused.fetch_add(1, Ordering::Relaxed);
             return None;
         }
         self.admitted.fetch_add(1, Ordering::Relaxed);
-        Some(Place(Arc::clone(self)))
+        Some(ConnectionPermit(Arc::clone(self)))
     }
 
     /// Books `bytes` that wait to be read, unless that is too much for one tenant.
@@ -176,15 +176,15 @@ impl KeyCounts {
 }
 
 /// A session's place among its tenant's connections.
-pub(crate) struct Place(Arc<Account>);
+pub(crate) struct ConnectionPermit(Arc<Account>);
 
-impl Place {
+impl ConnectionPermit {
     pub(super) fn account(&self) -> &Arc<Account> {
         &self.0
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.0.places.give_back(&self.0.connections);
     }
@@ -205,7 +205,7 @@ impl Drop for Unread {
 /// The accounts of all tenants that have ever been here, until they are dropped.
 pub(crate) struct Accounts {
     threads: usize,
-    places: Arc<Places>,
+    places: Arc<ConnectionLimits>,
     all: Mutex<All>,
 }
 
@@ -218,7 +218,7 @@ struct All {
 
 impl Accounts {
     /// None yet, of a node with `places`; counters are for `threads` threads, numbers of cursors are drawn from `seed`.
-    pub(crate) fn new(places: Arc<Places>, threads: usize, seed: u64) -> Self {
+    pub(crate) fn new(places: Arc<ConnectionLimits>, threads: usize, seed: u64) -> Self {
         Self { threads, places, all: Mutex::new(All { accounts: BTreeMap::new(), swept: 0, rng: Rng::new(seed) }) }
     }
 
@@ -243,8 +243,8 @@ impl Accounts {
             admitted: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             unread_bytes: AtomicU64::new(0),
-            long_values: Book::new(LONG_BYTES_MAX),
-            unfinished: Book::new(UNFINISHED_BYTES_MAX),
+            long_values: ByteBudget::new(LONG_BYTES_MAX),
+            unfinished: ByteBudget::new(UNFINISHED_BYTES_MAX),
             is_heavy: AtomicBool::new(false),
             processor_nanos: AtomicU64::new(0),
             calls: AtomicU64::new(0),
@@ -337,20 +337,20 @@ mod tests {
 
     #[test]
     fn s13_a_tenant_has_its_share_of_places_and_no_more() {
-        let accounts = Accounts::new(Places::new(100), 1, 1);
+        let accounts = Accounts::new(ConnectionLimits::new(100), 1, 1);
         let account = accounts.of(&grant(1, 2));
-        let places = (account.take_place(), account.take_place());
-        assert!(places.0.is_some() && places.1.is_some() && account.take_place().is_none());
-        assert!(accounts.of(&grant(2, 2)).take_place().is_some(), "another tenant's places are its own");
+        let places = (account.admit(), account.admit());
+        assert!(places.0.is_some() && places.1.is_some() && account.admit().is_none());
+        assert!(accounts.of(&grant(2, 2)).admit().is_some(), "another tenant's places are its own");
         drop(places);
         assert_eq!(account.connections(), 0);
-        assert!(accounts.of(&grant(1, 2)).take_place().is_some());
+        assert!(accounts.of(&grant(1, 2)).admit().is_some());
     }
 
     #[test]
     fn heavy_is_who_keeps_neighbours_waiting() {
         const SECOND: Nanos = 1_000_000_000;
-        let accounts = Accounts::new(Places::new(100), 2, 1);
+        let accounts = Accounts::new(ConnectionLimits::new(100), 2, 1);
         let (flood, light) = (accounts.of(&grant(1, 0)), accounts.of(&grant(2, 0)));
         let second = |number: Nanos, of_flood: Nanos, of_light: Nanos| {
             for thread in 0..2 {
@@ -375,7 +375,7 @@ mod tests {
     #[test]
     fn commands_in_the_last_second_are_known_and_end_when_it_is_idle() {
         const SECOND: Nanos = 1_000_000_000;
-        let accounts = Accounts::new(Places::new(100), 2, 1);
+        let accounts = Accounts::new(ConnectionLimits::new(100), 2, 1);
         let account = accounts.of(&grant(1, 0));
         accounts.sweep(SECOND, &[1.0, 1.0]);
         for thread in [0, 0, 1] {
@@ -390,7 +390,7 @@ mod tests {
 
     #[test]
     fn s11_what_a_tenants_clients_do_not_read_is_bounded() {
-        let account = Accounts::new(Places::new(100), 1, 1).of(&grant(1, 0));
+        let account = Accounts::new(ConnectionLimits::new(100), 1, 1).of(&grant(1, 0));
         let half = account.hold_unread(UNREAD_BYTES_MAX / 2).expect("fits");
         let rest = account.hold_unread(UNREAD_BYTES_MAX / 2).expect("fits exactly");
         assert!(account.hold_unread(1).is_none());

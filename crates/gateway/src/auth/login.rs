@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::account::{Account, Place};
+use super::account::{Account, ConnectionPermit};
 use super::{Grant, Refusal, Standing};
 use crate::store::Store;
 
@@ -12,7 +12,7 @@ pub(crate) struct Login<S: Store> {
     pub(crate) store: S,
     /// The number of the database chosen.
     pub(crate) database: u8,
-    place: Place,
+    permit: ConnectionPermit,
 }
 
 impl<S: Store> Login<S> {
@@ -26,12 +26,12 @@ impl<S: Store> Login<S> {
             Standing::Suspended => return Err(Refusal::Suspended(grant.name)),
             Standing::Dropped => return Err(Refusal::WrongSecret),
         }
-        let place = account.take_place().ok_or(Refusal::TooManyConnections)?;
-        Ok(Self { store: grant.store, database, place })
+        let permit = account.admit().ok_or(Refusal::TooManyConnections)?;
+        Ok(Self { store: grant.store, database, permit })
     }
 
     /// What the tenant's sessions share.
     pub(crate) fn account(&self) -> &Arc<Account> {
-        self.place.account()
+        self.permit.account()
     }
 }

@@ -6,11 +6,11 @@
 
 pub mod account;
 mod attempts;
-pub(crate) mod book;
+pub(crate) mod byte_budget;
+pub(crate) mod connection_limits;
 mod failures;
 mod login;
 mod open;
-pub(crate) mod places;
 pub mod secret;
 mod secrets;
 pub mod slow;

@@ -14,7 +14,7 @@ use super::outbox::Outbox;
 use super::pause::Pause;
 use super::slowlog::Slowlog;
 use crate::auth::account::Account;
-use crate::auth::book::Hold;
+use crate::auth::byte_budget::Hold;
 use crate::auth::{Grant, Login, Refusal, Standing};
 use crate::notices::{Notice, What};
 use crate::store::Store;

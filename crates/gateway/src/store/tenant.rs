@@ -152,7 +152,7 @@ impl Store for TenantStore {
         {
             let stored: Vec<StoredKey> = keys.iter().map(|key| StoredKey::new(database, key)).collect();
             let stored: Vec<&[u8]> = stored.iter().map(|key| &**key).collect();
-            partition.foresee(&stored);
+            partition.prefetch(&stored);
         }
     }
 

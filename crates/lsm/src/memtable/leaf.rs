@@ -120,7 +120,7 @@ impl Leaf {
         prefetch(self.0);
     }
 
-    /// Asks the processor to fetch what [`Leaf::foresee`] compares.
+    /// Asks the processor to fetch what [`Leaf::prefetch_record`] compares.
     ///
     /// # Safety
     /// The leaf is live.
@@ -137,7 +137,7 @@ impl Leaf {
     /// # Safety
     /// The leaf is live.
     #[inline]
-    pub(super) unsafe fn foresee(self, target: &Target<'_>) -> usize {
+    pub(super) unsafe fn prefetch_record(self, target: &Target<'_>) -> usize {
         // SAFETY: the caller's promise.
         let inner = unsafe { self.inner() };
         let position = inner.position(inner.state(), target);

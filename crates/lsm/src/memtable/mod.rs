@@ -15,8 +15,8 @@ mod arena;
 mod cursor;
 mod dead;
 mod filter;
-mod foresee;
 mod leaf;
+mod prefetch;
 mod record;
 #[cfg(test)]
 mod tests;
@@ -38,8 +38,8 @@ pub use cursor::MemtableCursor;
 use dead::Census;
 pub use dead::MemtableDead;
 use filter::Filter;
-pub use foresee::FORESEEN_MAX;
 use leaf::{HEIGHT_MAX, LEAF_RECORDS, Leaf, Look};
+pub use prefetch::PREFETCHED_MAX;
 use record::{Record, Target};
 
 /// A sorted set of entries in memory. Insert-only; shared by one writer and any number of readers.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use proptest::prelude::*;
 use weir_io::{Memory, Rng, Unbooked};
 
-use super::{FORESEEN_MAX, Memtable};
+use super::{Memtable, PREFETCHED_MAX};
 use crate::cursor::{Cursor, Step};
 use crate::entry::{Entry, Kind, SEQ_MAX, Seq};
 use crate::table::filter::hash;
@@ -100,7 +100,7 @@ proptest! {
         let (memtable, model) = build(&entries);
         prop_assert_eq!(memtable.len(), entries.len());
         let mut cursor = memtable.cursor();
-        let wanted: Vec<&[u8]> = probes.iter().map(|(key, _)| &key[..]).take(FORESEEN_MAX).collect();
+        let wanted: Vec<&[u8]> = probes.iter().map(|(key, _)| &key[..]).take(PREFETCHED_MAX).collect();
         let is_here = |key: &[u8]| model.keys().any(|(here, _)| here == key);
         let expected = wanted.iter().enumerate().fold(0, |mask, (place, key)| mask | u32::from(is_here(key)) << place);
         prop_assert_eq!(memtable.search_in_step(&wanted, u32::MAX), expected);
@@ -182,7 +182,7 @@ fn an_idle_memtable_is_small_and_every_byte_is_counted() {
 }
 
 #[test]
-fn what_is_foreseen_is_what_is_there() {
+fn what_is_prefetched_is_what_is_there() {
     let memtable = Memtable::new();
     let key = |number: u64| (number * 2).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
     let put = |number: u64, value: &[u8]| {
@@ -191,17 +191,17 @@ fn what_is_foreseen_is_what_is_there() {
     (0..1000).for_each(|number| put(number, b"v"));
     let there: Vec<[u8; 8]> = (0..40).map(key).collect();
     let there: Vec<&[u8]> = there.iter().map(|key| &key[..]).collect();
-    let foresee = |keys: &[&[u8]], wanted| {
+    let prefetch = |keys: &[&[u8]], wanted| {
         let hashes: Vec<u64> = keys.iter().map(|key| hash(key)).collect();
-        memtable.foresee(keys, &hashes, wanted)
+        memtable.prefetch(keys, &hashes, wanted)
     };
-    assert_eq!(foresee(&there, u32::MAX), 0, "a small one is not searched");
+    assert_eq!(prefetch(&there, u32::MAX), 0, "a small one is not searched");
     put(1000, &vec![0; 1 << 20]);
-    assert_eq!(foresee(&there, u32::MAX), (1 << FORESEEN_MAX) - 1, "no more than it takes");
-    assert_eq!(foresee(&there[..3], u32::MAX), 0b111);
-    assert_eq!(foresee(&[], u32::MAX), 0);
-    assert_eq!(foresee(&[there[0], b"", there[1], &[255; 9]], u32::MAX), 0b101);
-    assert_eq!(foresee(&[there[0], b"", there[1], &[255; 9]], 0b110), 0b100);
+    assert_eq!(prefetch(&there, u32::MAX), (1 << PREFETCHED_MAX) - 1, "no more than it takes");
+    assert_eq!(prefetch(&there[..3], u32::MAX), 0b111);
+    assert_eq!(prefetch(&[], u32::MAX), 0);
+    assert_eq!(prefetch(&[there[0], b"", there[1], &[255; 9]], u32::MAX), 0b101);
+    assert_eq!(prefetch(&[there[0], b"", there[1], &[255; 9]], 0b110), 0b100);
 }
 
 #[test]
@@ -234,7 +234,7 @@ fn a_large_memtable_knows_without_a_search_what_it_has_not() {
     let hashes: Vec<u64> = (0..3).map(|number| hash(&key(number))).collect();
     let (here, strange) = ([key(0), key(2)], key(1 << 40));
     assert_eq!(
-        memtable.foresee(&[&here[0], &strange, &here[1]], &[hashes[0], hash(&strange), hashes[2]], 0b111),
+        memtable.prefetch(&[&here[0], &strange, &here[1]], &[hashes[0], hash(&strange), hashes[2]], 0b111),
         0b101
     );
     let unused = memtable.allocated_bytes() - memtable.bytes();

@@ -9,7 +9,7 @@ use weir_io::{BoxFuture, Class, Result};
 
 use super::view::View;
 use crate::entry::{Kind, Seq};
-use crate::memtable::{FORESEEN_MAX, Memtable};
+use crate::memtable::{Memtable, PREFETCHED_MAX};
 use crate::table::{BlockAddress, Table, TableGet, filter};
 use crate::value::Found;
 use crate::version::LEVELS;
@@ -98,14 +98,14 @@ fn in_tables(view: &View, key: &[u8], hash: u64, at: Seq, mut place: Place) -> R
 }
 
 /// Has the processor fetch what reads of `keys` will touch: in the memtables, and of the tables' filters. Changes nothing but their time.
-pub fn foresee(view: &View, keys: &[&[u8]]) {
+pub fn prefetch(view: &View, keys: &[&[u8]]) {
     // One alone has nobody to wait with.
-    for keys in keys.chunks(FORESEEN_MAX).filter(|keys| keys.len() > 1) {
-        let mut hashes = [0; FORESEEN_MAX];
+    for keys in keys.chunks(PREFETCHED_MAX).filter(|keys| keys.len() > 1) {
+        let mut hashes = [0; PREFETCHED_MAX];
         hashes.iter_mut().zip(keys).for_each(|(hash, key)| *hash = filter::hash(key));
         let mut missing = (1_u32 << keys.len()) - 1;
         for memtable in memtables(view) {
-            missing &= !memtable.foresee(keys, &hashes, missing);
+            missing &= !memtable.prefetch(keys, &hashes, missing);
             if missing == 0 {
                 break;
             }

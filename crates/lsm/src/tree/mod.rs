@@ -29,7 +29,7 @@ pub(crate) use self::state::{LevelCount, Running, State};
 use crate::cache::{BlockCache, CacheUsage};
 use crate::entry::{Entry, Kind, Seq};
 use crate::knobs::{Knobs, TreeKnobs};
-use crate::memtable::{FORESEEN_MAX, Memtable};
+use crate::memtable::{Memtable, PREFETCHED_MAX};
 use crate::options::TreeOptions;
 use crate::pick::{self, Claims, Pick, Picture};
 use crate::read::get::{self, Lookup};
@@ -154,8 +154,8 @@ impl Tree {
     }
 
     /// Has the processor fetch what reads of `keys` will touch. Worth it for a few keys whose reads follow one another.
-    pub fn foresee(&self, keys: &[&[u8]]) {
-        get::foresee(&self.view.load(), keys);
+    pub fn prefetch(&self, keys: &[&[u8]]) {
+        get::prefetch(&self.view.load(), keys);
     }
 
     /// Reads several keys at one moment; what must be read from the device is read at the same time.
@@ -163,8 +163,8 @@ impl Tree {
         let view = self.view.load_full();
         let at = self.published();
         // A few at a time: what is fetched for a thousand would be gone again before it is read.
-        let reads = keys.chunks(FORESEEN_MAX).flat_map(|keys| {
-            get::foresee(&view, keys);
+        let reads = keys.chunks(PREFETCHED_MAX).flat_map(|keys| {
+            get::prefetch(&view, keys);
             keys.iter().map(|key| get::get(&view, key, at))
         });
         futures_util::future::try_join_all(reads).await

@@ -48,7 +48,7 @@ impl Partition {
             let _order = self.order.lock();
             self.closing.store(true, Ordering::SeqCst);
         }
-        self.turn_slowdown();
+        self.adjust_throttle();
         self.workers.leave(self.owner);
         self.memory.leave(self.owner);
         self.progress.notify();

@@ -178,7 +178,7 @@ impl Partition {
     /// again. So much more than the write memory holds may be taken: what all writers change at the same moment.
     async fn pay_for(self: &Arc<Self>, bytes: usize) {
         if self.must_wait() {
-            self.take_turn(bytes).await;
+            self.wait_for_throttle(bytes).await;
         }
         if let Err(error) = self.room(bytes).await {
             // Waiting has no end in sight; the write is done all the same, and the next one will be refused.

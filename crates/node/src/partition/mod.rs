@@ -21,8 +21,8 @@ mod locked;
 mod open;
 mod read;
 mod replay;
-mod turns;
 mod write;
+mod write_throttle;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -39,7 +39,7 @@ pub(crate) use self::background::Background;
 pub use self::commit::Commit;
 use self::latch::Latches;
 pub(crate) use self::open::{Opening, Settle};
-use self::turns::Turns;
+use self::write_throttle::WriteThrottle;
 use crate::control::Control;
 use crate::memory::WriteMemory;
 use crate::metrics::{Counters, PartitionMetrics};
@@ -73,7 +73,7 @@ pub struct Partition {
     /// Why the last background job failed; `None` since one succeeded.
     pub(crate) job_failure: Mutex<Option<Error>>,
     /// Where slowed writes wait.
-    turns: Turns,
+    write_throttle: WriteThrottle,
     /// Bytes per second that users may write, as a policy says; 0 = as they like.
     pub(crate) write_rate: AtomicU64,
     /// What a policy last wanted of the tree's knobs.

@@ -14,7 +14,7 @@ use weir_lsm::{Env, Tree, TreeOptions};
 use super::Partition;
 use super::anchor::{self, Anchor, AnchorClaim};
 use super::replay::Replay;
-use super::turns::Turns;
+use super::write_throttle::WriteThrottle;
 use crate::config::NodeConfig;
 use crate::control::Control;
 use crate::home::Leave;
@@ -194,7 +194,7 @@ impl Partition {
             tasks: AtomicUsize::new(0),
             ending: Event::default(),
             job_failure: Mutex::default(),
-            turns: Turns::default(),
+            write_throttle: WriteThrottle::default(),
             write_rate: AtomicU64::new(0),
             repairing: AtomicBool::new(false),
             settle,

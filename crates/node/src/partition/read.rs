@@ -85,8 +85,8 @@ impl Partition {
     }
 
     /// Has the processor fetch what reads of `keys`, which follow soon, will touch.
-    pub fn foresee(&self, keys: &[&[u8]]) {
-        self.tree.foresee(keys);
+    pub fn prefetch(&self, keys: &[&[u8]]) {
+        self.tree.prefetch(keys);
     }
 
     /// The living rows of `keys` as of one moment, in their order.

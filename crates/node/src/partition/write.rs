@@ -110,7 +110,7 @@ impl Partition {
     /// Waits while the tree says stop, and for its turn while it says slow.
     pub(super) async fn wait_out_stall(self: &Arc<Self>, bytes: usize) -> Result<()> {
         self.wait_out_stop().await?;
-        self.take_turn(bytes).await;
+        self.wait_for_throttle(bytes).await;
         // What was only slow when the turn was asked for may have come to a stop.
         self.wait_out_stop().await
     }

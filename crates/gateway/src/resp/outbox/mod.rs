@@ -23,7 +23,7 @@ pub(super) use self::host::YIELD;
 use super::client::{Client, Phase};
 use super::slow_replies::{SlowReplies, SlowReply};
 use crate::auth::account::{Account, Unread};
-use crate::auth::book::Hold;
+use crate::auth::byte_budget::Hold;
 use crate::server::Server;
 use crate::stats::ThreadStats;
 use crate::store::Store;

@@ -8,7 +8,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 const UNIT_BYTES: u64 = 1 << 10;
 
 /// See the module.
-pub(crate) struct Book {
+pub(crate) struct ByteBudget {
     room: Arc<Semaphore>,
     units_max: u32,
     /// Whoever has it may hold more than there is room for, so that somebody always gets on: those who hold a part and wait for the
@@ -16,7 +16,7 @@ pub(crate) struct Book {
     pass: Arc<Semaphore>,
 }
 
-impl Book {
+impl ByteBudget {
     /// Room for `bytes_max`.
     pub(crate) fn new(bytes_max: u64) -> Self {
         let units_max = u32::try_from(bytes_max / UNIT_BYTES).unwrap_or(u32::MAX);
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn who_wants_more_waits_until_others_give_some_back() {
-        let book = Book::new(100 * UNIT_BYTES);
+        let book = ByteBudget::new(100 * UNIT_BYTES);
         let (mut first, mut second) = (book.hold(), book.hold());
         assert!(first.try_grow_to(60 * UNIT_BYTES) && !second.try_grow_to(41 * UNIT_BYTES));
         {
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn more_than_there_ever_is_room_for_is_all_of_it() {
-        let book = Book::new(10 * UNIT_BYTES);
+        let book = ByteBudget::new(10 * UNIT_BYTES);
         let mut hold = book.hold();
         assert!(hold.try_grow_to(u64::MAX - 5000));
         assert_eq!(hold.bytes(), 10 * UNIT_BYTES);
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn those_who_hold_a_part_do_not_wait_for_each_other() {
-        let book = Book::new(10 * UNIT_BYTES);
+        let book = ByteBudget::new(10 * UNIT_BYTES);
         let (mut first, mut second) = (book.hold(), book.hold());
         assert!(first.try_grow_to(5 * UNIT_BYTES) && second.try_grow_to(5 * UNIT_BYTES));
         assert!(poll(pin!(first.grow_to(8 * UNIT_BYTES))).is_ready(), "one goes on without room");

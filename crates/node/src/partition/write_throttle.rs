@@ -1,4 +1,4 @@
-//! Turns of slowed writes: one after the other, at a rate that may change while they wait.
+//! The write throttle: slowed writes go one after the other, at a rate that may change while they wait.
 //!
 //! The rate is the partition's, however many writers there are. When a policy sets another one, level 0 gets shorter or the partition is
 //! closed, those who wait go on at the new rate, or at once; a writer that goes away leaves its turn to the others.
@@ -20,7 +20,7 @@ const OPTIONS: GateOptions = GateOptions { limits: Limits::UNLIMITED, burst: 0, 
 
 /// See the module.
 #[derive(Default)]
-pub(crate) struct Turns {
+pub(crate) struct WriteThrottle {
     /// Bytes per second that `gate` is at; `None` = open. Held while the gate is turned, so that the last to look has the last word.
     rate: Mutex<Option<u64>>,
     /// Made for the first write that is slowed: most partitions never see one.
@@ -31,12 +31,12 @@ impl Partition {
     /// Lets users write `bytes_per_sec` at most from now on; `None` = as they like.
     pub(crate) fn set_write_rate(&self, bytes_per_sec: Option<u64>) {
         self.write_rate.store(bytes_per_sec.map_or(0, |rate| rate.max(1)), Ordering::Relaxed);
-        self.turn_slowdown();
+        self.adjust_throttle();
     }
 
     /// Lets slowed writes go at the rate that they should go at now. To be called wherever that may have changed.
-    pub(crate) fn turn_slowdown(&self) {
-        let mut turned = self.turns.rate.lock();
+    pub(crate) fn adjust_throttle(&self) {
+        let mut turned = self.write_throttle.rate.lock();
         let rate = match (self.write_rate.load(Ordering::Relaxed), self.tree.stall()) {
             _ if self.is_closing() => None,
             (0, Stall::None) => None,
@@ -47,7 +47,7 @@ impl Partition {
         };
         if *turned != rate {
             *turned = rate;
-            self.turns().set_limits(rate.map_or(Limits::UNLIMITED, Limits::bytes));
+            self.throttle_gate().set_limits(rate.map_or(Limits::UNLIMITED, Limits::bytes));
         }
     }
 
@@ -58,20 +58,20 @@ impl Partition {
         if sealed * slow > runs * buffers { StallCause::Memtables } else { StallCause::L0Runs }
     }
 
-    fn turns(&self) -> &Arc<Gate> {
-        self.turns.gate.get_or_init(|| Gate::new(Arc::clone(&self.clock), OPTIONS))
+    fn throttle_gate(&self) -> &Arc<Gate> {
+        self.write_throttle.gate.get_or_init(|| Gate::new(Arc::clone(&self.clock), OPTIONS))
     }
 
     /// Waits for the turn of a write of `bytes` while writes are slowed.
-    pub(super) async fn take_turn(&self, bytes: usize) {
+    pub(super) async fn wait_for_throttle(&self, bytes: usize) {
         let why = match self.tree.stall() {
             Stall::Slow(why) => why.into(),
             _ if self.write_rate.load(Ordering::Relaxed) > 0 => self.nearer(),
             _ => return,
         };
-        self.turn_slowdown();
+        self.adjust_throttle();
         let begin = self.clock.now();
-        drop(self.turns().request(self.owner, Rank::Foreground, Direction::Write, bytes as u64).await);
+        drop(self.throttle_gate().request(self.owner, Rank::Foreground, Direction::Write, bytes as u64).await);
         self.counters.slowed(why, self.clock.now() - begin);
     }
 }

@@ -13,7 +13,7 @@ use super::record::{Record, Target};
 use crate::entry::SEQ_MAX;
 
 /// Searches that take turns: about as many cache lines as a processor fetches at once.
-pub const FORESEEN_MAX: usize = 16;
+pub const PREFETCHED_MAX: usize = 16;
 /// A smaller memtable is in the processor's cache anyway.
 const BYTES_MIN: usize = 1 << 20;
 
@@ -30,14 +30,14 @@ struct Search<'k> {
 }
 
 impl Memtable {
-    /// Has the processor fetch what reads of those `keys` will touch whose bit is set in `wanted`: bit `i` for the i-th, up to [`FORESEEN_MAX`].
+    /// Has the processor fetch what reads of those `keys` will touch whose bit is set in `wanted`: bit `i` for the i-th, up to [`PREFETCHED_MAX`].
     /// `hashes` are their [hashes](crate::table::filter::hash). Tells which of them are here. That is a guess beside a running insert, and 0 for a
     /// small memtable.
-    pub fn foresee(&self, keys: &[&[u8]], hashes: &[u64], wanted: u32) -> u32 {
+    pub fn prefetch(&self, keys: &[&[u8]], hashes: &[u64], wanted: u32) -> u32 {
         if self.bytes() < BYTES_MIN {
             return 0;
         }
-        let places = || (0..keys.len().min(FORESEEN_MAX)).filter(|place| wanted >> place & 1 == 1);
+        let places = || (0..keys.len().min(PREFETCHED_MAX)).filter(|place| wanted >> place & 1 == 1);
         if let Some(filter) = self.filter.get() {
             places().for_each(|place| filter.prefetch(hashes[place]));
         }
@@ -46,17 +46,17 @@ impl Memtable {
         if wanted == 0 { 0 } else { self.search_in_step(keys, wanted) }
     }
 
-    /// [`Memtable::foresee`], however small it is.
+    /// [`Memtable::prefetch`], however small it is.
     pub(super) fn search_in_step(&self, keys: &[&[u8]], wanted: u32) -> u32 {
         let top = self.height.load(Ordering::Relaxed) - 1;
-        let mut searches: [Option<Search<'_>>; FORESEEN_MAX] = std::array::from_fn(|place| {
+        let mut searches: [Option<Search<'_>>; PREFETCHED_MAX] = std::array::from_fn(|place| {
             let target = Target::new(keys.get(place).filter(|_| wanted >> place & 1 == 1)?, SEQ_MAX);
             // SAFETY: the head has all levels.
             let next = unsafe { self.head.next(top) };
             next.prefetch();
             Some(Search { target, leaf: self.head, bound: Leaf::NULL, next, level: top, record: Record::NULL })
         });
-        let searches = &mut searches[..keys.len().min(FORESEEN_MAX)];
+        let searches = &mut searches[..keys.len().min(PREFETCHED_MAX)];
         // SAFETY: all leaves and records that they come by are this memtable's, and live as long as it does.
         unsafe {
             let mut under_way = wanted & ((1_u32 << searches.len()) - 1);
@@ -70,9 +70,9 @@ impl Memtable {
                     }
                 }
             }
-            let mut positions = [0; FORESEEN_MAX];
+            let mut positions = [0; PREFETCHED_MAX];
             for (search, position) in searches.iter().flatten().zip(&mut positions) {
-                *position = search.leaf.foresee(&search.target);
+                *position = search.leaf.prefetch_record(&search.target);
             }
             for (search, position) in searches.iter_mut().flatten().zip(positions) {
                 search.record = search.leaf.guess(position);

@@ -1,4 +1,4 @@
-//! Places for connections: whoever takes many leaves some to others, and to those who have yet to say who they are (S13).
+//! ConnectionLimits for connections: whoever takes many leaves some to others, and to those who have yet to say who they are (S13).
 //!
 //! 1. A tenth of the node's places is never a tenant's: those who log in come through it. Where all are taken, the stranger who has been
 //!    there longest makes room for a new one ([`crate::resp::client`]): who has a secret needs his for milliseconds, who has none holds his for nothing.
@@ -17,12 +17,12 @@ const ONE_FOR_STRANGERS: usize = 10;
 const TIMES_FREE: usize = 9;
 
 /// The places that tenants may have, of all that a node has.
-pub(crate) struct Places {
+pub(crate) struct ConnectionLimits {
     max: usize,
     taken: Mutex<usize>,
 }
 
-impl Places {
+impl ConnectionLimits {
     /// Of a node that takes `connections_max` connections.
     pub(crate) fn new(connections_max: usize) -> Arc<Self> {
         let strangers = connections_max.div_ceil(ONE_FOR_STRANGERS);
@@ -55,36 +55,36 @@ mod tests {
     use super::*;
 
     /// So many places get tenants who take them in turn until nobody may have more, each within its limit.
-    fn greedy<const N: usize>(places: &Places, limits: [usize; N]) -> [usize; N] {
+    fn greedy<const N: usize>(places: &ConnectionLimits, limits: [usize; N]) -> [usize; N] {
         let own: [AtomicUsize; N] = std::array::from_fn(|_| AtomicUsize::new(0));
         while own.iter().zip(limits).fold(false, |any, (own, limit)| any | places.take(own, limit)) {}
         own.map(AtomicUsize::into_inner)
     }
 
     /// Whether somebody new gets one.
-    fn admits(places: &Places) -> bool {
+    fn admits(places: &ConnectionLimits) -> bool {
         places.take(&AtomicUsize::new(0), 0)
     }
 
     #[test]
     fn s13_there_is_a_place_left_for_who_has_none() {
-        let places = Places::new(10_000);
+        let places = ConnectionLimits::new(10_000);
         assert_eq!(greedy(&places, [0]), [8100]);
         assert!(admits(&places), "another's first");
-        let places = Places::new(10_000);
+        let places = ConnectionLimits::new(10_000);
         let own = greedy(&places, [0; 3]);
         assert!(own.iter().all(|own| (2890..=2895).contains(own)), "{own:?}");
-        let places = Places::new(10_000);
+        let places = ConnectionLimits::new(10_000);
         let own = greedy(&places, [0; 100]);
         assert!(own.iter().all(|own| (89..=90).contains(own)) && admits(&places), "{own:?}");
     }
 
     #[test]
     fn s13_an_own_limit_holds_as_long_as_there_are_places() {
-        let places = Places::new(1000);
+        let places = ConnectionLimits::new(1000);
         assert_eq!(greedy(&places, [300, 0, 2]), [300, 539, 2]);
-        assert_eq!(greedy(&Places::new(1000), [5000]), [900], "never those of strangers");
-        let places = Places::new(1);
+        assert_eq!(greedy(&ConnectionLimits::new(1000), [5000]), [900], "never those of strangers");
+        let places = ConnectionLimits::new(1);
         let own = AtomicUsize::new(0);
         assert!(places.take(&own, 0) && !admits(&places));
         places.give_back(&own);
