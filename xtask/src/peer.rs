@@ -1,7 +1,8 @@
 //! `cargo xtask peer rocksdb`: fetches a current RocksDB into `.tools/`, where `weir bench` looks for it.
 //!
-//! RocksDB publishes no shared library of its own, but its Java binding on Maven Central holds one for every platform, with the
-//! whole C API in it. Where Maven is missing or cannot fetch, the distribution's (older) library is installed instead.
+//! RocksDB publishes no shared library of its own, but its Java binding on Maven Central holds one for every platform,
+//! with the whole C API in it. Where Maven is missing or cannot fetch, the distribution's (older) library is installed
+//! instead.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

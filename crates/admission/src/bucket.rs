@@ -59,7 +59,8 @@ impl Bucket {
         self.rate == UNLIMITED || self.level >= self.capacity() / 2
     }
 
-    /// Tokens that may be lent: an eighth of the capacity, as long as half of it remains. 0 if there is nothing to spare.
+    /// Tokens that may be lent: an eighth of the capacity, as long as half of it remains. 0 if there is nothing to
+    /// spare.
     pub(crate) fn spare(&mut self, now: Nanos) -> u64 {
         if self.rate == UNLIMITED {
             return UNLIMITED;
@@ -87,7 +88,8 @@ impl Bucket {
         }
     }
 
-    /// Turns the knob. What accrued until `now` accrued at the old rate; a smaller capacity clips it (U-8), a debt stays.
+    /// Turns the knob. What accrued until `now` accrued at the old rate; a smaller capacity clips it (U-8), a debt
+    /// stays.
     pub fn set(&mut self, rate: u64, burst: Nanos, now: Nanos) {
         self.settle(now);
         let was_unlimited = self.rate == UNLIMITED;
@@ -139,7 +141,8 @@ impl Bucket {
         (i128::from(tokens) * PER_TOKEN).min(self.capacity() - half) + half
     }
 
-    /// The first instant at or after `now` when `tokens` are there beside half of what the bucket can hold; `None` if never (rate 0).
+    /// The first instant at or after `now` when `tokens` are there beside half of what the bucket can hold; `None` if
+    /// never (rate 0).
     pub(crate) fn next_ready_beside(&mut self, tokens: u64, now: Nanos) -> Option<Nanos> {
         if tokens == 0 || self.rate == UNLIMITED {
             return Some(now);

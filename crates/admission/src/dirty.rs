@@ -1,8 +1,8 @@
 //! What a write through the page cache costs the device.
 //!
-//! The kernel writes whole pages, once for each time a page becomes dirty: a hundred small records appended to one page between
-//! two syncs are one page for the device, and one record alone is a page too. Its own accounting (`write_bytes`) counts the same
-//! way, at the moment a clean page becomes dirty.
+//! The kernel writes whole pages, once for each time a page becomes dirty: a hundred small records appended to one page
+//! between two syncs are one page for the device, and one record alone is a page too. Its own accounting
+//! (`write_bytes`) counts the same way, at the moment a clean page becomes dirty.
 
 use std::ops::Range;
 
@@ -14,14 +14,15 @@ use weir_io::PAGE;
 pub(crate) struct Dirtied {
     /// Bytes of the pages that were clean.
     pub(crate) bytes: u64,
-    /// 1 if they are a run of their own, which the device writes as one operation; 0 if they lengthen one, or there are none.
+    /// 1 if they are a run of their own, which the device writes as one operation; 0 if they lengthen one, or there are
+    /// none.
     pub(crate) runs: u64,
 }
 
 /// The pages of one file that are dirty, as far as this handle made them so.
 ///
-/// One range is enough: files that are not written directly are appended to. A write far from the range counts in full and starts
-/// another, so that a wrong guess books a page too much, never a byte too few.
+/// One range is enough: files that are not written directly are appended to. A write far from the range counts in full
+/// and starts another, so that a wrong guess books a page too much, never a byte too few.
 #[derive(Debug, Default)]
 pub(crate) struct DirtyPages(Mutex<Range<u64>>);
 

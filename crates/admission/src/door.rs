@@ -74,8 +74,8 @@ impl Door {
         self.partition.as_ref().map_or(Rank::of(class), |gate| gate.rank(class))
     }
 
-    /// The largest piece in which I/O of `class` may be issued, in bytes. What a client asked for is never cut: it goes into debt. A flush is, also
-    /// where it passes as foreground: it would leave a debt for which clients wait.
+    /// The largest piece in which I/O of `class` may be issued, in bytes. What a client asked for is never cut: it goes
+    /// into debt. A flush is, also where it passes as foreground: it would leave a debt for which clients wait.
     pub(crate) fn piece_bytes(&self, class: Class, direction: Direction) -> u64 {
         if class.is_foreground() {
             return u64::MAX;
@@ -109,8 +109,8 @@ impl Door {
         }
     }
 
-    /// Waits on, or, if a client comes to await the partition meanwhile, gives the places in the queues of background up and asks again: behind
-    /// strict foreground they might never be reached.
+    /// Waits on, or, if a client comes to await the partition meanwhile, gives the places in the queues of background
+    /// up and asks again: behind strict foreground they might never be reached.
     async fn or_promoted(
         self: Arc<Self>,
         partition: Arc<PartitionGate>,

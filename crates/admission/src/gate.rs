@@ -27,8 +27,8 @@ pub struct GateOptions {
 }
 
 impl GateOptions {
-    /// Before the device: a burst of 10 ms (U-8), of which background leaves half to foreground; half a millisecond of background in flight,
-    /// which with one grant more is a millisecond (house rule 6): so long a read waits behind it.
+    /// Before the device: a burst of 10 ms (U-8), of which background leaves half to foreground; half a millisecond of
+    /// background in flight, which with one grant more is a millisecond (house rule 6): so long a read waits behind it.
     pub const NODE: GateOptions =
         GateOptions { limits: Limits::UNLIMITED, burst: 10_000_000, background_in_flight: 500_000 };
     /// Foreground of a partition: a burst of 100 ms (U-8).
@@ -48,7 +48,8 @@ const SPLIT: u8 = 2;
 /// proportion to their weight (C-8), first in first out inside an owner.
 ///
 /// It has no thread: whoever asks, gives up or finishes pumps, and a timer of the handed-in clock does when the next
-/// tokens are due. Foreground far below the limit passes with tokens out of a reserve and sees no lock. Lock order: a lane's lock is never held while waking, arming a timer or taking the other lane's.
+/// tokens are due. Foreground far below the limit passes with tokens out of a reserve and sees no lock. Lock order: a
+/// lane's lock is never held while waking, arming a timer or taking the other lane's.
 pub struct Gate {
     clock: Arc<dyn Clock>,
     mode: AtomicU8,
@@ -223,9 +224,10 @@ impl Gate {
         self.try_pass_limited(ask, lane)
     }
 
-    /// Asks for one foreground write into the page cache: it moves nothing yet, so it passes at once and is paid for by what comes after it,
-    /// up to a tenth of a second of the rates. Beyond that, or when others have waited as long, it waits in the queue. What costs nothing always passes: `bytes` and `ops` are
-    /// what the device will get because of it.
+    /// Asks for one foreground write into the page cache: it moves nothing yet, so it passes at once and is paid for by
+    /// what comes after it, up to a tenth of a second of the rates. Beyond that, or when others have waited as long, it
+    /// waits in the queue. What costs nothing always passes: `bytes` and `ops` are what the device will get because of
+    /// it.
     pub(crate) fn request_buffered(
         self: &Arc<Self>,
         owner: Owner,

@@ -21,15 +21,15 @@ use crate::spawned::spawn_op;
 /// An [`Fs`] for one owner. Data and syncs pass the partition gate, then the node gate, and are booked when they are
 /// issued to the disk (U-29: device bytes, after every cache); names and lengths pass freely.
 ///
-/// A write through the page cache costs the pages that it makes dirty, and one operation for a run of them, which is what the device gets;
-/// a read that the page cache answered at once costs nothing.
+/// A write through the page cache costs the pages that it makes dirty, and one operation for a run of them, which is
+/// what the device gets; a read that the page cache answered at once costs nothing.
 ///
 /// Everything that passes is the owner's, whatever owner the tag says: a partition cannot spend in another's name.
 /// A sync costs one operation and no bytes. Background I/O larger than a grant is issued in pieces, two at a time, so
 /// that nothing urgent waits behind it; a failed or dropped one may have been done in part, like any other I/O.
 ///
-/// An I/O that must wait is issued when its future is polled after the grant, background I/O of a partition whether or not anybody
-/// polls it. One that is dropped before gives its place and its tokens back.
+/// An I/O that must wait is issued when its future is polled after the grant, background I/O of a partition whether or
+/// not anybody polls it. One that is dropped before gives its place and its tokens back.
 pub struct GatedFs {
     inner: Arc<dyn Fs>,
     door: Arc<Door>,
@@ -311,8 +311,8 @@ impl Piece {
         }
     }
 
-    /// The end of this piece. Meanwhile the `next` one goes on, too: granted and not looked at, it would have the device time that this one
-    /// waits for.
+    /// The end of this piece. Meanwhile the `next` one goes on, too: granted and not looked at, it would have the
+    /// device time that this one waits for.
     async fn end(mut self, mut next: Option<&mut Piece>) -> Result<AlignedBuf> {
         poll_fn(|cx| {
             self.poll(cx);

@@ -34,9 +34,10 @@ impl Lease {
 
 /// Device time lent to background I/O, oldest first.
 ///
-/// On a slow device one grant takes the whole limit: it is under way alone, and while its completion travels the device would be idle, for one latency
-/// after each. So a *long* lease counts no longer than its transfer should take, if nothing but background is under way. Beside foreground the
-/// device has something to do meanwhile, and one background I/O more would be in front of the next read.
+/// On a slow device one grant takes the whole limit: it is under way alone, and while its completion travels the device
+/// would be idle, for one latency after each. So a *long* lease counts no longer than its transfer should take, if
+/// nothing but background is under way. Beside foreground the device has something to do meanwhile, and one background
+/// I/O more would be in front of the next read.
 #[derive(Debug)]
 pub(crate) struct InFlight {
     /// A new lease is given while less than this is lent, in nanoseconds of device time.

@@ -104,7 +104,8 @@ pub(crate) struct Lane {
 /// A smaller reserve in bytes is not worth the trouble.
 const HANDFUL_MIN: u64 = 2 * PAGE as u64;
 
-/// What the page cache may take in ahead of the device, in nanoseconds of either rate: what waits for the next syncs of logs.
+/// What the page cache may take in ahead of the device, in nanoseconds of either rate: what waits for the next syncs of
+/// logs.
 const BUFFERED_DEBT: Nanos = 100_000_000;
 
 impl Lane {
@@ -211,8 +212,9 @@ impl Lane {
         Some(self.grant(ask, now))
     }
 
-    /// The first instant when the tokens for `ask` are there; `None` if never. Before the device, background leaves half of a burst to
-    /// foreground: a read that waited for tokens as well as for the transfers under way would wait twice.
+    /// The first instant when the tokens for `ask` are there; `None` if never. Before the device, background leaves
+    /// half of a burst to foreground: a read that waited for tokens as well as for the transfers under way would wait
+    /// twice.
     fn ready_at(&mut self, ask: &Ask, now: Nanos) -> Option<Nanos> {
         let (bytes, ops) = if ask.rank.is_background() && self.in_flight.is_limited() {
             (self.bytes.next_ready_beside(ask.bytes, now), self.ops.next_ready_beside(ask.ops, now))
@@ -222,8 +224,9 @@ impl Lane {
         bytes.zip(ops).map(|(bytes, ops)| bytes.max(ops))
     }
 
-    /// Lets foreground pass that moves nothing yet, if that leaves no more than [`BUFFERED_DEBT`]: before others that wait, but not before
-    /// who has waited as long as that already. Else a stream of such writes would keep everybody else waiting for ever.
+    /// Lets foreground pass that moves nothing yet, if that leaves no more than [`BUFFERED_DEBT`]: before others that
+    /// wait, but not before who has waited as long as that already. Else a stream of such writes would keep everybody
+    /// else waiting for ever.
     pub(crate) fn try_buffered(&mut self, ask: &Ask, now: Nanos) -> bool {
         if (ask.bytes, ask.ops) == (0, 0) {
             self.grant(ask, now);

@@ -1,5 +1,5 @@
-//! The books: every device byte and operation, by owner, class and direction (house rule 8), beside the bytes that users read and
-//! wrote: their quotient is the amplification that a tenant causes.
+//! The books: every device byte and operation, by owner, class and direction (house rule 8), beside the bytes that
+//! users read and wrote: their quotient is the amplification that a tenant causes.
 
 use std::collections::BTreeMap;
 use std::ops::{AddAssign, Index};
@@ -19,8 +19,8 @@ const CLASSES: usize = Class::ALL.len();
 pub struct Amount {
     /// Device bytes.
     pub bytes: u64,
-    /// Operations of the device; of a user's, keys and batches. What the page cache takes in beside pages that are dirty already is
-    /// none: it goes out with them.
+    /// Operations of the device; of a user's, keys and batches. What the page cache takes in beside pages that are
+    /// dirty already is none: it goes out with them.
     pub ops: u64,
 }
 
@@ -187,7 +187,8 @@ pub struct Ledger {
 #[derive(Debug, Default)]
 struct Accounts {
     open: BTreeMap<Owner, Arc<Account>>,
-    /// Accounts of owners that left, whose last I/Os may still be under way, with their tenant; `None` once that is forgotten.
+    /// Accounts of owners that left, whose last I/Os may still be under way, with their tenant; `None` once that is
+    /// forgotten.
     closing: Vec<(Option<u32>, Arc<Account>)>,
     /// Sums of those that are over, by tenant: a partition that sleeps takes nothing from its tenant's total.
     closed: BTreeMap<u32, Booked>,
@@ -250,8 +251,8 @@ impl Ledger {
         Arc::clone(self.accounts.lock().open.entry(owner).or_default())
     }
 
-    /// The owner is no more. What it did stays in the sum of its tenant; whoever still holds its account may book to the end. One that
-    /// sleeps keeps its account.
+    /// The owner is no more. What it did stays in the sum of its tenant; whoever still holds its account may book to
+    /// the end. One that sleeps keeps its account.
     pub fn close(&self, owner: Owner) {
         let mut accounts = self.accounts.lock();
         if let Some(account) = accounts.open.remove(&owner) {
@@ -260,7 +261,8 @@ impl Ledger {
         accounts.settle();
     }
 
-    /// The tenant is no more, its owners are closed. What it did, and what its last readers still do, stays in the [`Ledger::total`].
+    /// The tenant is no more, its owners are closed. What it did, and what its last readers still do, stays in the
+    /// [`Ledger::total`].
     pub fn forget(&self, tenant: u32) {
         let mut accounts = self.accounts.lock();
         accounts.settle();

@@ -70,8 +70,8 @@ impl PartitionGate {
         self.flush_may_rush.store(may_rush, Ordering::Relaxed);
     }
 
-    /// Lets everything pass as foreground, here and at the node: a client waits until the partition is open, or has gone to sleep so that it can
-    /// be opened. Behind others' strict foreground it would wait until they are silent.
+    /// Lets everything pass as foreground, here and at the node: a client waits until the partition is open, or has
+    /// gone to sleep so that it can be opened. Behind others' strict foreground it would wait until they are silent.
     pub fn set_is_awaited(&self, awaited: bool) {
         self.is_awaited.store(awaited, Ordering::Relaxed);
         if awaited {
@@ -79,15 +79,15 @@ impl PartitionGate {
         }
     }
 
-    /// Waits until a client awaits the partition: what waits as background then gives its place up for one among foreground. Not so where
-    /// a flush becomes urgent: with the queues of all trees' flushes let go at the same moment, 0.3 % of the writes for whose sake they were urgent
-    /// came too late on a disk sold ten times.
+    /// Waits until a client awaits the partition: what waits as background then gives its place up for one among
+    /// foreground. Not so where a flush becomes urgent: with the queues of all trees' flushes let go at the same
+    /// moment, 0.3 % of the writes for whose sake they were urgent came too late on a disk sold ten times.
     pub(crate) async fn awaited(&self) {
         self.awaited.wait(|| self.is_awaited.load(Ordering::Relaxed).then_some(())).await;
     }
 
-    /// Turns the foreground rates. A slow partition's burst is that of a handful of its operations, which are no smaller for its being slow:
-    /// else a read would wait for the log record before it.
+    /// Turns the foreground rates. A slow partition's burst is that of a handful of its operations, which are no
+    /// smaller for its being slow: else a read would wait for the log record before it.
     pub fn set_foreground(&self, limits: Limits) {
         let slowest = limits.rates(Direction::Read).bytes.min(limits.rates(Direction::Write).bytes);
         let handful = Rates::bytes(slowest).device_time(FOREGROUND_BURST_BYTES_MIN, 0);
@@ -95,7 +95,8 @@ impl PartitionGate {
         self.foreground.set_limits(limits);
     }
 
-    /// Lets what relieves level 0 go before deeper compactions, 10:1 (U-25); otherwise they stand in one queue (FX-9, FX-14).
+    /// Lets what relieves level 0 go before deeper compactions, 10:1 (U-25); otherwise they stand in one queue (FX-9,
+    /// FX-14).
     pub fn set_l0_first(&self, first: bool) {
         self.l0_first.store(first, Ordering::Relaxed);
     }

@@ -1,4 +1,5 @@
-//! Tokens taken out of a bucket ahead of need, so that passing far below a limit costs one atomic step: no lock, no clock.
+//! Tokens taken out of a bucket ahead of need, so that passing far below a limit costs one atomic step: no lock, no
+//! clock.
 //!
 //! The bucket's lock rules. Whoever holds it and wants to look at the bucket first takes back what is left
 //! ([`Reserve::reclaim`]); there is never anything in reserve while somebody waits. What is in reserve left the bucket
@@ -37,7 +38,8 @@ impl Handful {
 pub(crate) struct Reserve(AtomicU64);
 
 impl Reserve {
-    /// Takes `tokens` and `ops` if both are there. An empty reserve gives not even nothing: the lock has to be looked for.
+    /// Takes `tokens` and `ops` if both are there. An empty reserve gives not even nothing: the lock has to be looked
+    /// for.
     #[inline]
     pub(crate) fn try_take(&self, tokens: u64, ops: u64) -> bool {
         let mut left = self.0.load(Relaxed);

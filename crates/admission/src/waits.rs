@@ -1,8 +1,9 @@
 //! What one request has waited for: sums that go with its task from poll to poll.
 //!
-//! Whoever serves requests polls each task in a [`Followed`]; whoever lets requests wait books that here ([`book`]), wherever it is, and
-//! need not be told for whom. [`so_far`] is the bill. It is kept for the thread that polls, so that neither a read far down in a tree nor a
-//! gate carries a request along; a wait that ends where no followed task is polled is nobody's.
+//! Whoever serves requests polls each task in a [`Followed`]; whoever lets requests wait books that here ([`book`]),
+//! wherever it is, and need not be told for whom. [`so_far`] is the bill. It is kept for the thread that polls, so that
+//! neither a read far down in a tree nor a gate carries a request along; a wait that ends where no followed task is
+//! polled is nobody's.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -85,7 +86,8 @@ impl<F: Future> Future for Followed<F> {
     }
 }
 
-/// While a task is polled. Ends so even where the poll ends in a panic, or the thread would go on with somebody else's sums.
+/// While a task is polled. Ends so even where the poll ends in a panic, or the thread would go on with somebody else's
+/// sums.
 struct Turn<'t> {
     waited: &'t mut Waits,
     outer: Waits,

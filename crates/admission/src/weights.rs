@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use weir_io::Owner;
 
-/// The weight where nobody has one set. Of the size of weights that may be set later: whoever was served at a weight of 1 before would seem to have had
-/// more than its share for hours.
+/// The weight where nobody has one set. Of the size of weights that may be set later: whoever was served at a weight of
+/// 1 before would seem to have had more than its share for hours.
 const ALONE: u64 = 1 << 20;
 
-/// Reserved bandwidth by owner, in bytes per second. Who has none set weighs as much as the others do on average: beside tenants with
-/// large reservations, a fixed weight would make one that bought no fixed part the least of all.
+/// Reserved bandwidth by owner, in bytes per second. Who has none set weighs as much as the others do on average:
+/// beside tenants with large reservations, a fixed weight would make one that bought no fixed part the least of all.
 #[derive(Debug, Default)]
 pub(crate) struct Weights {
     of: BTreeMap<Owner, u64>,

@@ -271,8 +271,8 @@ fn a_sync_is_one_operation() {
 
 #[test]
 fn what_the_page_cache_takes_in_leaves_a_bounded_debt_of_operations() {
-    // A thousand operations a second, and ten times as many small writes at once: all into one page; each into a page that the one before
-    // stands next to; each into a page of its own, far away.
+    // A thousand operations a second, and ten times as many small writes at once: all into one page; each into a page
+    // that the one before stands next to; each into a page of its own, far away.
     for (step, waits) in [(0, false), (PAGE as u64, false), (8 * PAGE as u64, true)] {
         let node = Node::new(7, Limits::Shared(Rates { bytes: 10_000_000_000, ops: 1000 }), 0);
         node.disk.is_cached.store(true, Relaxed);

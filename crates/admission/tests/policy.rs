@@ -1,8 +1,9 @@
 //! Policies by what they say: text fixtures (samples in, knobs out), and long runs against a fluid model of trees.
 //!
-//! A fixture is a script: `at SECONDS` or `at FROM..TO` is one sample a second, and the lines under it are partitions: rates in MB/s, tree in MB.
-//! Lines with `->` are what the profile made of the last of them. `WEIR_BLESS=1 cargo test -p weir-admission --test policy` writes them anew.
-//! Every profile plays `shortage.txt`; the valves that only `weir` has open in `valves.txt`.
+//! A fixture is a script: `at SECONDS` or `at FROM..TO` is one sample a second, and the lines under it are partitions:
+//! rates in MB/s, tree in MB. Lines with `->` are what the profile made of the last of them.
+//! `WEIR_BLESS=1 cargo test -p weir-admission --test policy` writes them anew. Every profile plays `shortage.txt`; the
+//! valves that only `weir` has open in `valves.txt`.
 #![allow(clippy::disallowed_methods, reason = "fixtures are files of the source tree")]
 
 #[path = "policy/fluid.rs"]

@@ -345,7 +345,8 @@ impl World {
 }
 
 proptest! {
-    /// Units are conserved, wake-ups neither lost nor in vain, reserves honoured, and nothing is idle that all could have.
+    /// Units are conserved, wake-ups neither lost nor in vain, reserves honoured, and nothing is idle that all could
+    /// have.
     #[test]
     fn units_are_conserved_and_nobody_waits_in_vain(capacity in 1_u64..60, steps in steps()) {
         let (held, waiting) = (Vec::new(), Vec::new());

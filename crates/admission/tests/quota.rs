@@ -249,7 +249,8 @@ fn what_is_larger_than_the_burst_is_paid_in_full() {
 
 #[test]
 fn values_of_many_seconds_units_are_served_within_the_limit() {
-    // FX-2: each read is admitted as one unit and turns out to be 2048, twenty seconds' worth. Whoever is refused comes again when told.
+    // FX-2: each read is admitted as one unit and turns out to be 2048, twenty seconds' worth. Whoever is refused comes
+    // again when told.
     let sim = Sim::new(13);
     let quota = Quota::new(sim.clock(), &both(100));
     let (clock, seconds) = (sim.clock(), 1000);

@@ -10,7 +10,8 @@ use weir_admission::{Booked, Direction, GatedFs, Ledger, Limits, PartitionGate};
 use weir_io::sim::{DeviceSpec, FaultPlan, OpKind, Sim, SimFs};
 use weir_io::{AlignedBuf, Class, Fs, OpenOptions, PAGE, Tag, sleep_until};
 
-/// A second of eight partitions that read, log, flush and compact; returns the hashes of all that happened, and the books.
+/// A second of eight partitions that read, log, flush and compact; returns the hashes of all that happened, and the
+/// books.
 fn day(seed: u64) -> (u64, u64, Booked) {
     let sim = Sim::new(seed);
     let rate = 200_000_000;

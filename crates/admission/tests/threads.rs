@@ -1,5 +1,5 @@
-//! The gate, the quota and the pool between real threads and the real clock: what virtual time cannot show. Nothing here depends on how long
-//! anything takes; a lost wake-up shows as a test that never ends.
+//! The gate, the quota and the pool between real threads and the real clock: what virtual time cannot show. Nothing
+//! here depends on how long anything takes; a lost wake-up shows as a test that never ends.
 #![allow(clippy::disallowed_methods, reason = "races need threads and a clock that runs by itself")]
 
 use std::future::Future;
@@ -73,8 +73,8 @@ fn race(detour: &[Limits]) {
     assert!(fresh.iter().all(|request| matches!(request, Request::Ready(_))));
 }
 
-/// Four threads ask, pay, are paid back and give up, while the limit is turned: whoever reads the clock, and then waits for the lock, meets
-/// those who came later.
+/// Four threads ask, pay, are paid back and give up, while the limit is turned: whoever reads the clock, and then waits
+/// for the lock, meets those who came later.
 #[test]
 fn units_are_neither_lost_nor_stuck_between_threads() {
     let limits = |wcu| UnitLimits { wcu, on_limit: OnLimit::Delay { max_ms: 60_000 }, ..UnitLimits::default() };

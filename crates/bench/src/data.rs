@@ -33,9 +33,9 @@ pub fn permutation(items: u32, rng: &mut Rng) -> Vec<u32> {
     order
 }
 
-/// Values that do not compress and differ from each other: a stamp (item number and length), then a slice of a noise pool
-/// at a place drawn from the item. The stamp lets every read check that it got its own value; the pool keeps
-/// the cost of making a value far below the cost of storing it.
+/// Values that do not compress and differ from each other: a stamp (item number and length), then a slice of a noise
+/// pool at a place drawn from the item. The stamp lets every read check that it got its own value; the pool keeps the
+/// cost of making a value far below the cost of storing it.
 pub struct Values {
     noise: Vec<u8>,
     bytes: usize,

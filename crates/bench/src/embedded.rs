@@ -1,4 +1,5 @@
-//! Weir in this process, as an embedded program uses it: what works and scenarios ask of it alike. Client threads may block.
+//! Weir in this process, as an embedded program uses it: what works and scenarios ask of it alike. Client threads may
+//! block.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -1,5 +1,5 @@
-//! The ledger against the kernel: a mixed load on a real disk, then what the server has booked beside what `/proc/self/io` says it
-//! moved.
+//! The ledger against the kernel: a mixed load on a real disk, then what the server has booked beside what
+//! `/proc/self/io` says it moved.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

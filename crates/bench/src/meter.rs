@@ -105,8 +105,8 @@ fn field(text: &str, name: &str) -> u64 {
 
 /// User and system time from a `/proc/PID/stat` line; the kernel counts there in hundredths of a second.
 fn cpu_seconds(stat: &str) -> f64 {
-    // The name in parentheses may hold anything; fields are counted after it. utime and stime are 14 and 15 of all, that is 12
-    // and 13 after the name.
+    // The name in parentheses may hold anything; fields are counted after it. utime and stime are 14 and 15 of all,
+    // that is 12 and 13 after the name.
     let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     let ticks: u64 = after_name.split_whitespace().skip(11).take(2).filter_map(|tick| tick.parse::<u64>().ok()).sum();
     ticks as f64 / 100.0

@@ -21,8 +21,8 @@ pub struct Outcome {
     pub ops_per_sec: f64,
     /// Operations per second before the drain, for works that end with one.
     pub load_ops_per_sec: Option<f64>,
-    /// Bytes that the process asked to have written to the device during the work, log included: `write_bytes` of the kernel's
-    /// accounting (direct writes, and pages dirtied).
+    /// Bytes that the process asked to have written to the device during the work, log included: `write_bytes` of the
+    /// kernel's accounting (direct writes, and pages dirtied).
     pub bytes_written: u64,
     /// Of those, bytes of files deleted before the kernel had written them back.
     pub bytes_cancelled: u64,

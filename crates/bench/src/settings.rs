@@ -40,8 +40,8 @@ pub struct Settings {
 }
 
 impl Default for Settings {
-    /// RocksDB's defaults, but for what the comparison fixes: no compression, 10 filter bits, 256 MiB cache, direct I/O, and two
-    /// compaction threads on two cores.
+    /// RocksDB's defaults, but for what the comparison fixes: no compression, 10 filter bits, 256 MiB cache, direct
+    /// I/O, and two compaction threads on two cores.
     fn default() -> Self {
         Self {
             write_buffer_bytes: 64 * MIB,

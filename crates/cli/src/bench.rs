@@ -32,9 +32,10 @@ enum What {
     Engine(EngineArgs),
     /// The server, over the wire, against Redis: `redis-benchmark`, unchanged
     ///
-    /// Three servers in turn, in every round: `weir serve` as it comes; the same with a tenant that has a secret and limits far above
-    /// the load, and others beside it (weir-tenants); and redis-server. The second table compares weir-tenants with the other two: in
-    /// the rows of weir stands what a login, limits and tenants cost, in requests per second and in processor time of a request.
+    /// Three servers in turn, in every round: `weir serve` as it comes; the same with a tenant that has a secret and
+    /// limits far above the load, and others beside it (weir-tenants); and redis-server. The second table compares
+    /// weir-tenants with the other two: in the rows of weir stands what a login, limits and tenants cost, in requests
+    /// per second and in processor time of a request.
     Redis(RedisArgs),
     /// The server's books against the kernel's: a mixed load, then booked bytes beside /proc/PID/io
     Ledger(LedgerArgs),
@@ -70,7 +71,8 @@ struct EngineArgs {
     /// Contestants to compare with, separated by commas: rocksdb, weir-ungated
     #[arg(long)]
     peer: Option<String>,
-    /// RocksDB's shared library; else WEIR_ROCKSDB_LIB, .tools/, ~/.cache/weir/ and the system's directories are searched
+    /// RocksDB's shared library; else WEIR_ROCKSDB_LIB, .tools/, ~/.cache/weir/ and the system's directories are
+    /// searched
     #[arg(long, value_name = "FILE")]
     peer_lib: Option<PathBuf>,
     /// Measure the peers alone

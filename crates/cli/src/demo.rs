@@ -24,17 +24,19 @@ use weir_scenario::table;
 
 /// Show what Weir is for, in two minutes: the same load on it and on a store like RocksDB
 ///
-/// The same tenants twice, all bursting at once, on a disk that was sold seven times over: once with flushes and compactions as RocksDB schedules
-/// them, once as Weir does. Both run now, on your own disk, in two processes that each pretend a disk of the planned size (a
-/// few MB/s), so that neither takes anything from the other. Nothing is left behind.
+/// The same tenants twice, all bursting at once, on a disk that was sold seven times over: once with flushes and
+/// compactions as RocksDB schedules them, once as Weir does. Both run now, on your own disk, in two processes that each
+/// pretend a disk of the planned size (a few MB/s), so that neither takes anything from the other. Nothing is left
+/// behind.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Demo {
-    /// Seconds of load, 20 to 3600. In less time the tenants write faster, on a faster disk, so that the same happens: below 20 seconds there
-    /// would be too few ticks of the policies to see anything
+    /// Seconds of load, 20 to 3600. In less time the tenants write faster, on a faster disk, so that the same happens:
+    /// below 20 seconds there would be too few ticks of the policies to see anything
     #[arg(long, value_name = "N", default_value_t = 120, value_parser = clap::value_parser!(u64).range(20..=3600))]
     seconds: u64,
-    /// How many times over the disk's bandwidth for flushes and compactions is sold, 1 to 100 (BOSR: background over-subscription ratio)
+    /// How many times over the disk's bandwidth for flushes and compactions is sold, 1 to 100 (BOSR: background
+    /// over-subscription ratio)
     #[arg(long, value_name = "X", default_value_t = 7.0)]
     bosr: f64,
     /// Tenants, 1 to 1024
@@ -57,10 +59,12 @@ things makes writes of both late.";
 
 /// All bytes are divided by it: small data, small memtables, a slow disk.
 const SCALE: u64 = 200;
-/// Writes that a tenant sends in the whole demo, before they are scaled. Stalls come with bytes and not with seconds: it takes about a third of
-/// these until level 0 of a RocksDB is so high that writes are slowed, however fast they come.
+/// Writes that a tenant sends in the whole demo, before they are scaled. Stalls come with bytes and not with seconds:
+/// it takes about a third of these until level 0 of a RocksDB is so high that writes are slowed, however fast they
+/// come.
 const WRITES: u64 = 1_152_000;
-/// Writes a second that a tenant is sold at least: the paper's. At fewer the page that every sync of the log takes would be most of the load.
+/// Writes a second that a tenant is sold at least: the paper's. At fewer the page that every sync of the log takes
+/// would be most of the load.
 const WCU_MIN: u64 = 3_000;
 /// Steps of a sparkline.
 const STEPS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -132,7 +136,8 @@ fn writes_per_sec(seconds: u64) -> u64 {
     (WRITES / seconds).max(WCU_MIN)
 }
 
-/// Lets SIGINT and SIGTERM end the children: what they were asked fails then, and everything is tidied as after any failure.
+/// Lets SIGINT and SIGTERM end the children: what they were asked fails then, and everything is tidied as after any
+/// failure.
 fn end_on_signals(children: Arc<Children>) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let (mut interrupt, mut terminate) = {

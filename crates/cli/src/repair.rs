@@ -11,10 +11,11 @@ use weir_node::repair::{self, Role};
 
 use crate::check::explain;
 
-/// Repairs what the server refuses to open, if what is left allows it: `FORMAT`, either copy of the catalogue, a partition's `tree/CURRENT`,
-/// its `ANCHOR`, its log.
+/// Repairs what the server refuses to open, if what is left allows it: `FORMAT`, either copy of the catalogue, a
+/// partition's `tree/CURRENT`, its `ANCHOR`, its log.
 ///
-/// Says what is wrong and what it would do, and does it only with --yes, or when it was asked for and answered. The server must be stopped.
+/// Says what is wrong and what it would do, and does it only with --yes, or when it was asked for and answered. The
+/// server must be stopped.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Repair {

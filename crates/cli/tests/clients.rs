@@ -1,5 +1,5 @@
-//! Client libraries in their own languages, unchanged: `tests/clients/README.md`. Where a toolchain or its registry is missing, the
-//! test says so and passes.
+//! Client libraries in their own languages, unchanged: `tests/clients/README.md`. Where a toolchain or its registry is
+//! missing, the test says so and passes.
 #![allow(clippy::disallowed_methods, missing_docs, reason = "tests start processes")]
 
 mod support;
@@ -64,7 +64,8 @@ fn run(command: &mut Command) -> Option<Output> {
     Some(output)
 }
 
-/// Runs a step of an installation once: `mark` remembers that it went well with these sources. False where it cannot be done.
+/// Runs a step of an installation once: `mark` remembers that it went well with these sources. False where it cannot be
+/// done.
 fn install(name: &str, dir: &Path, pinned: &str, steps: &mut [Command]) -> bool {
     let mark = dir.join("installed");
     if std::fs::read_to_string(&mark).is_ok_and(|found| found == pinned) {
@@ -90,7 +91,8 @@ fn install(name: &str, dir: &Path, pinned: &str, steps: &mut [Command]) -> bool 
     true
 }
 
-/// Runs the program against a server: as the tenant without a name, as one with a secret, and as one with four partitions.
+/// Runs the program against a server: as the tenant without a name, as one with a secret, and as one with four
+/// partitions.
 fn check(name: &str, program: &mut Command) {
     let dir = Dir::new();
     let server = Server::start(&dir, "");

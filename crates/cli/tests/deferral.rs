@@ -9,7 +9,8 @@ use std::process::Command;
 
 use support::{Dir, Server};
 
-/// FlexEngine enters its first stage when more is asked of the disk than it gives, and its second at twelve runs of level 0.
+/// FlexEngine enters its first stage when more is asked of the disk than it gives, and its second at twelve runs of
+/// level 0.
 const CONFIG: &str = "profile = \"flexengine\"\ndevice_bandwidth = \"4 MiB\"\nwrite_buffer = \"256 KiB\"\n";
 const KEYS: u32 = 2_000;
 /// Of each key, in every round.

@@ -56,7 +56,8 @@ fn the_books_are_open_by_tenant_and_agree_with_the_kernel() {
     assert_eq!(number("user_writes"), 200.0);
     assert!(number("user_written_bytes") >= 1e7 && number("log_written_bytes") >= 1e7, "{csv}");
     assert!(number("write_amplification") >= 1.0, "{csv}");
-    // Written directly, every byte: nothing but pages of names, pids and the file system's own books can lie between the two sides.
+    // Written directly, every byte: nothing but pages of names, pids and the file system's own books can lie between
+    // the two sides.
     let metrics = server.http("/metrics");
     let series = "weir_ledger_deviation{direction=\"write\"} ";
     let deviation = metrics.lines().find_map(|line| line.strip_prefix(series)).expect("Linux tells");

@@ -1,7 +1,8 @@
 //! System calls of a serving process fail: `strace` answers them in the kernel's place.
 //!
-//! The server answers errors, does not die, goes on when the fault ends, and has after `kill -9` what it acknowledged. Needs `strace`, and the right to
-//! trace a process that is no child (root, or `kernel.yama.ptrace_scope` 0); says so and does nothing where there is none. A few calls by default;
+//! The server answers errors, does not die, goes on when the fault ends, and has after `kill -9` what it acknowledged.
+//! Needs `strace`, and the right to trace a process that is no child (root, or `kernel.yama.ptrace_scope` 0); says so
+//! and does nothing where there is none. A few calls by default;
 //! `WEIR_SYSCALLS=all cargo test -p weir-cli --test syscalls -- --nocapture` fails every call, in every way.
 #![allow(clippy::disallowed_methods, missing_docs, reason = "tests start processes and talk over sockets")]
 
@@ -16,8 +17,8 @@ use redis::{Connection, RedisError, cmd};
 use rustix::process::{Pid, Signal, kill_process};
 use support::{Dir, Server};
 
-/// Calls that change or read files, each with how often it fails: the first that comes, and then every so many. What is called often must
-/// succeed now and then, or nothing else is reached.
+/// Calls that change or read files, each with how often it fails: the first that comes, and then every so many. What is
+/// called often must succeed now and then, or nothing else is reached.
 const CALLS: [(&str, u32); 11] = [
     ("pwrite64", 3),
     ("fdatasync", 2),

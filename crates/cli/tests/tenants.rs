@@ -1,4 +1,5 @@
-//! Tenants as their operator meets them: `weir tenant`, `weir backup`, `weir restore`, `weir top` against a real server.
+//! Tenants as their operator meets them: `weir tenant`, `weir backup`, `weir restore`, `weir top` against a real
+//! server.
 #![allow(clippy::disallowed_methods, missing_docs, reason = "tests start processes and talk over sockets")]
 
 mod support;

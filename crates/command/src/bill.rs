@@ -6,8 +6,8 @@
 //! - A read costs a unit for every 4 KiB of each value, at least one for each key, found or not.
 //! - A write costs a unit for every KiB of each key and value, at least one for each key, whether it changed or not. A
 //!   look at old values of up to 4 KiB is included; longer ones are read units.
-//! - What goes through many keys costs a unit for every ten of them, and for every 4 KiB of keys and values that it passes:
-//!   values lie beside their keys. It pays a page at a time, and waits between the pages.
+//! - What goes through many keys costs a unit for every ten of them, and for every 4 KiB of keys and values that it
+//!   passes: values lie beside their keys. It pays a page at a time, and waits between the pages.
 //! - What touches no data is free: a tenant above its limits can still ask what is going on.
 
 use weir_admission::Unit;
@@ -96,7 +96,8 @@ impl Bill {
         }
     }
 
-    /// A key was looked up, and found with a value of `found` bytes; by a command that writes, a short one is included in the write.
+    /// A key was looked up, and found with a value of `found` bytes; by a command that writes, a short one is included
+    /// in the write.
     #[inline]
     pub fn read(&mut self, found: Option<usize>, writes: bool) {
         let units = read_units(found.unwrap_or(0) as u64);

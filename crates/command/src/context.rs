@@ -1,8 +1,8 @@
 //! What a command's handler sees: rows to read, a batch to write into, an answer to write.
 //!
-//! A handler is a function from its words to an answer and a batch. It does not know who asked, where the rows are, or whether it is one of several
-//! in a transaction. Its reads see its own writes. What it writes leaves as one batch with absolute times, when it has ended, and not at all if it
-//! has failed.
+//! A handler is a function from its words to an answer and a batch. It does not know who asked, where the rows are, or
+//! whether it is one of several in a transaction. Its reads see its own writes. What it writes leaves as one batch with
+//! absolute times, when it has ended, and not at all if it has failed.
 //!
 //! A handler reads first and writes then: a read behind a write looks through the batch.
 
@@ -63,7 +63,8 @@ impl<'a> Context<'a> {
         Self::new(rows, host, call, Batch::new(), false)
     }
 
-    /// For a command whose rows nobody else writes to meanwhile. Its changes go behind those of `batch`, and its reads see those.
+    /// For a command whose rows nobody else writes to meanwhile. Its changes go behind those of `batch`, and its reads
+    /// see those.
     pub fn locked(rows: &'a dyn Rows, host: &'a mut dyn Host, call: &'a mut Call, batch: Batch) -> Self {
         Self::new(rows, host, call, batch, true)
     }
@@ -143,7 +144,8 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The row of `key`, whose value the command keeps while it reads others: a long one is booked on its tenant, also while rows are locked (S11).
+    /// The row of `key`, whose value the command keeps while it reads others: a long one is booked on its tenant, also
+    /// while rows are locked (S11).
     ///
     /// # Errors
     /// As [`Context::get`], and too many long values are in hand.
@@ -197,7 +199,8 @@ impl<'a> Context<'a> {
         row
     }
 
-    /// The rest of a read that waits: for the device, or for room to hold its value. In a box, so that handlers, which seldom wait, stay small.
+    /// The rest of a read that waits: for the device, or for room to hold its value. In a box, so that handlers, which
+    /// seldom wait, stay small.
     #[cold]
     fn wait_for<'c>(
         &'c mut self,
@@ -227,7 +230,8 @@ impl<'a> Context<'a> {
         })
     }
 
-    /// A read does not keep values in the answer in front of it while it waits: those who are waited for may wait for that memory.
+    /// A read does not keep values in the answer in front of it while it waits: those who are waited for may wait for
+    /// that memory.
     async fn finish(&mut self, read: Read<'_>) -> Outcome<Option<Row>> {
         Ok(match read {
             Read::Ready(row) => row?,
@@ -235,7 +239,8 @@ impl<'a> Context<'a> {
         })
     }
 
-    /// Up to `limit` keys from the place `from` on. They are read as they are stored: what the command has written itself is not among them.
+    /// Up to `limit` keys from the place `from` on. They are read as they are stored: what the command has written
+    /// itself is not among them.
     ///
     /// # Errors
     /// The rows cannot be read.
@@ -312,7 +317,8 @@ impl<'a> Context<'a> {
         Ok(())
     }
 
-    /// Ends the command: what it has written, with what was in the batch before. A command that has failed has written nothing.
+    /// Ends the command: what it has written, with what was in the batch before. A command that has failed has written
+    /// nothing.
     pub(crate) fn end(mut self, outcome: Outcome) -> Finished {
         if outcome.is_err() {
             self.batch.rewind(self.begin);

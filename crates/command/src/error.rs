@@ -13,7 +13,8 @@ pub type Outcome<T = ()> = Result<T, Error>;
 /// Bytes of an error that says back what was asked. Redis says all of it; nobody reads more than this.
 const TEXT_BYTES_MAX: usize = 4 << 10;
 
-/// Why a command failed: the text of the reply, without the `-` in front of it. Its first word is the code that clients look at.
+/// Why a command failed: the text of the reply, without the `-` in front of it. Its first word is the code that clients
+/// look at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error(Cow<'static, [u8]>);
 
@@ -107,8 +108,8 @@ fn c_text(text: &[u8], max: usize) -> &[u8] {
     &text[..end.min(max)]
 }
 
-/// The store failed. The client is told what kind of trouble it is: which file and where is the operator's business, and in the log. A
-/// write that failed is not acknowledged, though it may turn out to have happened.
+/// The store failed. The client is told what kind of trouble it is: which file and where is the operator's business,
+/// and in the log. A write that failed is not acknowledged, though it may turn out to have happened.
 impl From<weir_io::Error> for Error {
     fn from(error: weir_io::Error) -> Self {
         tell(&error);

@@ -8,7 +8,8 @@ use std::cmp::Ordering;
 
 /// Longest text that is read as a number; Redis' own limit.
 const TEXT_BYTES_MAX: usize = 5 * 1024 - 1;
-/// A number whose logarithm to base ten, cut to a whole number, is not among these overflows or vanishes: it need not be computed.
+/// A number whose logarithm to base ten, cut to a whole number, is not among these overflows or vanishes: it need not
+/// be computed.
 const DECIMAL_EXPONENTS: std::ops::RangeInclusive<i64> = -4952..=4933;
 /// A number of at least 2 to this power overflows.
 const BINARY_EXPONENT_MAX: i64 = 16_384;

@@ -1,8 +1,9 @@
 //! Patterns of `KEYS`, `SCAN MATCH` and `CONFIG GET`: `* ? [a-z] [^x] \c`, as Redis understands them.
 //!
-//! A pattern and a text are both the client's choice, and so would be the product of their lengths that backtracking may take. Here all positions of the pattern that
-//! the text may have come to are kept at once, one bit each (an NFA; "shift-and", Baeza-Yates and Gonnet 1992): a byte of text costs a step for every
-//! 64 elements of the pattern, whatever both are. A long text is matched in turns (S14).
+//! A pattern and a text are both the client's choice, and so would be the product of their lengths that backtracking
+//! may take. Here all positions of the pattern that the text may have come to are kept at once, one bit each (an NFA;
+//! "shift-and", Baeza-Yates and Gonnet 1992): a byte of text costs a step for every 64 elements of the pattern,
+//! whatever both are. A long text is matched in turns (S14).
 
 use weir_io::Yield;
 
@@ -105,7 +106,8 @@ impl Glob {
         self.end(&positions, text)
     }
 
-    /// Whether `text` matches. Others are served meanwhile where it takes long; `turn` counts the steps since they were, over many texts.
+    /// Whether `text` matches. Others are served meanwhile where it takes long; `turn` counts the steps since they
+    /// were, over many texts.
     pub async fn matches_in_turns(&self, text: &[u8], turn: &mut Turn) -> bool {
         let mut positions = self.begin();
         let piece = (TURN_STEPS / 4 / self.words).max(1);
@@ -370,7 +372,8 @@ mod tests {
             }
             found
         });
-        // Steps and not letters times letters: 17 for each byte of text. And no turn has more than its steps and a piece.
+        // Steps and not letters times letters: 17 for each byte of text. And no turn has more than its steps and a
+        // piece.
         let steps = 10 * key.len() * 17;
         assert!(!found && (steps / TURN_STEPS / 2..=steps / TURN_STEPS + 1).contains(&turns), "{turns}");
     }

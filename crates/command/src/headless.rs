@@ -29,7 +29,8 @@ impl Headless {
         Self { replies, from, yields, rng, cursors: Vec::new() }
     }
 
-    /// The answer to a command that has come to `outcome`, as bytes of the protocol. The next command's answer begins anew.
+    /// The answer to a command that has come to `outcome`, as bytes of the protocol. The next command's answer begins
+    /// anew.
     pub fn take_answer(&mut self, outcome: &Outcome) -> Vec<u8> {
         if let Err(error) = outcome {
             self.replies.restart(self.from);

@@ -33,7 +33,8 @@ pub trait Host: Send {
     /// No value is in hand any more but those in the answer.
     fn let_go(&mut self);
 
-    /// Between two pages of keys: others run, what was gone through is paid from `bill`, and the next page has its unit.
+    /// Between two pages of keys: others run, what was gone through is paid from `bill`, and the next page has its
+    /// unit.
     ///
     /// # Errors
     /// The server is ending.

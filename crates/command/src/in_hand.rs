@@ -1,7 +1,8 @@
 //! Values that a command has in hand while it waits for something else.
 //!
-//! A value keeps the memtable in memory that it was read from, and with it some of the write memory of all tenants. A command may wait until other clients have
-//! read what they asked for, or for that memory itself: so it copies what it has before it waits.
+//! A value keeps the memtable in memory that it was read from, and with it some of the write memory of all tenants. A
+//! command may wait until other clients have read what they asked for, or for that memory itself: so it copies what it
+//! has before it waits.
 
 use std::future::poll_fn;
 use std::pin::pin;

@@ -3,7 +3,8 @@
 /// More than the longest word that means something.
 const BYTES_MAX: usize = 24;
 
-/// A word that may be one of the protocol's. One that is too long is none, and is not looked at: a client may send words of many megabytes.
+/// A word that may be one of the protocol's. One that is too long is none, and is not looked at: a client may send
+/// words of many megabytes.
 #[derive(Default)]
 pub struct Keyword {
     bytes: [u8; BYTES_MAX],

@@ -1,5 +1,5 @@
-//! Values in the format of Redis' dump files (version 10), for `DUMP` and `RESTORE`: a type byte, the value, and a footer of
-//! the version (16 bits) and a CRC-64 of all before it, both little-endian.
+//! Values in the format of Redis' dump files (version 10), for `DUMP` and `RESTORE`: a type byte, the value, and a
+//! footer of the version (16 bits) and a CRC-64 of all before it, both little-endian.
 //!
 //! Only strings exist here. They are written as whole numbers where they are short ones, else as they are; compressed
 //! ones (LZF) are read, too.

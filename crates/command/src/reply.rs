@@ -3,8 +3,8 @@
 //! Small replies are copied into one buffer. A large value is not copied: it is remembered with its place in the
 //! stream and written from where it lies.
 //!
-//! Every command has exactly one reply, however it ends. [`Replies::begin`] and [`Replies::is_whole`] keep count, so that a handler that wrote less
-//! or more than one is found out before a byte of it leaves.
+//! Every command has exactly one reply, however it ends. [`Replies::begin`] and [`Replies::is_whole`] keep count, so
+//! that a handler that wrote less or more than one is found out before a byte of it leaves.
 
 use std::io::IoSlice;
 use std::ops::{Deref, Range};
@@ -64,7 +64,8 @@ pub struct Replies {
     shared_bytes: usize,
     /// Some of what is shared keeps memory of the store alive.
     holds_values: bool,
-    /// Replies that are still to be written until the one begun last is whole: itself, and the elements it announced. Negative where nothing was begun.
+    /// Replies that are still to be written until the one begun last is whole: itself, and the elements it announced.
+    /// Negative where nothing was begun.
     missing: i64,
 }
 
@@ -162,8 +163,8 @@ impl Replies {
         self.bulk_shared(value, 0);
     }
 
-    /// A part of a string of any bytes, kept where it lies if it is so large that nothing is gathered behind it: many small ones, each of
-    /// which keeps a long value alive, would be more than a connection may hold.
+    /// A part of a string of any bytes, kept where it lies if it is so large that nothing is gathered behind it: many
+    /// small ones, each of which keeps a long value alive, would be more than a connection may hold.
     pub fn bulk_part(&mut self, value: impl Deref<Target = [u8]> + Send + Sync + 'static, range: Range<usize>) {
         if range.len() < FLUSH_BYTES {
             return self.bulk(&value[range]);

@@ -46,7 +46,8 @@ pub trait Rows: Send + Sync {
     /// The row whose key is `key`, if it lives at `now_ms` (milliseconds since 1970).
     fn get<'a>(&'a self, database: u8, key: &'a [u8], now_ms: u64) -> Read<'a>;
 
-    /// Up to `limit` keys of `database` from the place `from` on. The work is bounded: it may find nothing and still have a next place.
+    /// Up to `limit` keys of `database` from the place `from` on. The work is bounded: it may find nothing and still
+    /// have a next place.
     fn page<'a>(&'a self, database: u8, from: &'a [u8], limit: usize) -> Waiting<'a, Result<Page>>;
 
     /// Where a [`Rows::page`] finds `key`, or what is behind it.

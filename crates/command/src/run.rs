@@ -28,7 +28,8 @@ pub async fn run(command: &'static Command, mut context: Context<'_>, args: Args
     context.end(outcome)
 }
 
-/// Whether `args` of `command` write without a look at what was there before: such commands can be gathered into one batch.
+/// Whether `args` of `command` write without a look at what was there before: such commands can be gathered into one
+/// batch.
 #[inline]
 pub fn is_plain(command: &Command, args: Args<'_>) -> bool {
     match command.id {

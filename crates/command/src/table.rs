@@ -12,7 +12,8 @@ use crate::number::parse_i64;
 /// To look at a key costs as much as to look at so many bytes of it, at least.
 const KEY_BYTES_LEAST: usize = 64;
 
-/// Words of a `BITFIELD` among which a far offset is looked for before it runs: every command of its kind pays for the look.
+/// Words of a `BITFIELD` among which a far offset is looked for before it runs: every command of its kind pays for the
+/// look.
 const FIELDS_LOOKED_AT: usize = 256;
 
 /// A command as `COMMAND` shows it.
@@ -29,7 +30,8 @@ pub struct Command {
     pub group: &'static str,
     /// One line for people.
     pub summary: &'static str,
-    /// It works on rows, and [`crate::run`] runs it. Others are about a session, or about all of a tenant, and whoever has that runs them.
+    /// It works on rows, and [`crate::run`] runs it. Others are about a session, or about all of a tenant, and whoever
+    /// has that runs them.
     pub is_of_rows: bool,
     /// Position in [`COMMANDS`].
     pub index: usize,
@@ -37,7 +39,8 @@ pub struct Command {
     pub id: Id,
 }
 
-/// How a command of many keys may be taken apart: into several of the same name, each with some of the keys, in their order.
+/// How a command of many keys may be taken apart: into several of the same name, each with some of the keys, in their
+/// order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Split {
     /// The answers are whole numbers, and the answer to all is their sum.
@@ -92,7 +95,8 @@ impl Command {
         }
     }
 
-    /// Whether it may have many words: it names keys or fields one after the other, and goes through them in turns or bounds them itself.
+    /// Whether it may have many words: it names keys or fields one after the other, and goes through them in turns or
+    /// bounds them itself.
     pub fn takes_many(&self) -> bool {
         self.keys.1 < 0 || matches!(self.id, Id::BitField | Id::BitFieldRo | Id::Command | Id::Migrate)
     }
@@ -113,7 +117,8 @@ impl Command {
         if subcommand.is_some_and(is_one) { (2, 2, 1) } else { self.keys }
     }
 
-    /// Whether all keys in `args` are of one hash slot. Others are served meanwhile: every byte of every key is looked at.
+    /// Whether all keys in `args` are of one hash slot. Others are served meanwhile: every byte of every key is looked
+    /// at.
     pub async fn stays_in_one_slot(&self, args: Args<'_>, yields: Yield) -> bool {
         let (first, last, step) = self.keys;
         let last = if last < 0 { args.len() as i32 + last } else { last };
@@ -175,7 +180,8 @@ impl Command {
         }
     }
 
-    /// Whether `args` may hold a secret, which is not to be shown (S4): of Weir's own commands, or of Redis' that are refused here.
+    /// Whether `args` may hold a secret, which is not to be shown (S4): of Weir's own commands, or of Redis' that are
+    /// refused here.
     pub fn is_secret(&self, args: Args<'_>) -> bool {
         let is_known = |name: &[u8]| name.get(..8).is_some_and(|front| front.eq_ignore_ascii_case(b"slowlog-"));
         match self.id {
@@ -188,7 +194,8 @@ impl Command {
         }
     }
 
-    /// Redis' words for what `args` do to the key at `position` (in the order of the keys), for `COMMAND GETKEYSANDFLAGS`.
+    /// Redis' words for what `args` do to the key at `position` (in the order of the keys), for
+    /// `COMMAND GETKEYSANDFLAGS`.
     pub fn key_flags<'a>(&self, position: usize, mut args: impl Iterator<Item = &'a [u8]>) -> &'static [&'static str] {
         match self.id {
             Id::StrLen | Id::Exists | Id::Touch | Id::Type => &["RO"],
@@ -240,8 +247,9 @@ pub fn takes(arity: i32, len: usize) -> bool {
     if arity < 0 { len >= arity.unsigned_abs() as usize } else { len == arity as usize }
 }
 
-/// Hands all rows of the table to the macro `$use_them`: here they become [`COMMANDS`], in `run.rs` the calls of their handlers. A row is
-/// `Id "name" arity "group" [flags] (first key, last key, step) handler "summary";`, where the handler is `session` if the command is not of rows.
+/// Hands all rows of the table to the macro `$use_them`: here they become [`COMMANDS`], in `run.rs` the calls of their
+/// handlers. A row is `Id "name" arity "group" [flags] (first key, last key, step) handler "summary";`, where the
+/// handler is `session` if the command is not of rows.
 macro_rules! with_commands {
     ($use_them:ident) => {
         $use_them! {

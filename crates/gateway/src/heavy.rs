@@ -1,5 +1,6 @@
-//! Who goes behind: a tenant that keeps the gateway's threads busy while others want to be served, too (G12). Its connections move to the nicer threads, those
-//! [for long requests](crate::resp::connection), so that the others find theirs free. Judged once a second, of what was used in the second before.
+//! Who goes behind: a tenant that keeps the gateway's threads busy while others want to be served, too (G12). Its
+//! connections move to the nicer threads, those [for long requests](crate::resp::connection), so that the others find
+//! theirs free. Judged once a second, of what was used in the second before.
 
 use std::sync::Arc;
 
@@ -13,8 +14,8 @@ const ENDS: f64 = 0.10;
 /// What a tenant did in the time since it was last judged.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Use {
-    /// Processor time that the gateway's threads spent on its connections. Not the time on the clock: beside a busy neighbour a light tenant's turns are
-    /// long, as others run in the middle of them.
+    /// Processor time that the gateway's threads spent on its connections. Not the time on the clock: beside a busy
+    /// neighbour a light tenant's turns are long, as others run in the middle of them.
     pub(crate) busy: Nanos,
     /// How long ago it was last judged.
     pub(crate) elapsed: Nanos,

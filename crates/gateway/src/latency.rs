@@ -1,9 +1,9 @@
 //! How long clients waited for their replies, in a bounded histogram that costs a store on the path of a request.
 //!
-//! Counted from the moment when the bytes of a request were read to the moment when its reply was handed to the kernel: with its
-//! wait for the tenant's own units, for the disk, and for the commands in front of it in the pipeline. Buckets are a quarter of
-//! a power of two wide, from a microsecond on, so that a percentile is right to about 19 %. Counts only grow: who looks
-//! twice has the seconds in between.
+//! Counted from the moment when the bytes of a request were read to the moment when its reply was handed to the kernel:
+//! with its wait for the tenant's own units, for the disk, and for the commands in front of it in the pipeline. Buckets
+//! are a quarter of a power of two wide, from a microsecond on, so that a percentile is right to about 19 %. Counts
+//! only grow: who looks twice has the seconds in between.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

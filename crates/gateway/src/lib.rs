@@ -1,7 +1,7 @@
 //! The doors for clients.
 //!
-//! [`auth`] decides who may come in, [`resp`] speaks the Redis protocol, [`admin`] serves metrics and health over HTTP, [`listener`] accepts
-//! connections and spreads them over threads. What lies behind the doors is a [`store::Store`].
+//! [`auth`] decides who may come in, [`resp`] speaks the Redis protocol, [`admin`] serves metrics and health over HTTP,
+//! [`listener`] accepts connections and spreads them over threads. What lies behind the doors is a [`store::Store`].
 
 pub mod admin;
 pub mod auth;

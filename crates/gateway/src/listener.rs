@@ -1,9 +1,10 @@
 //! Accepting connections and spreading them over threads.
 //!
-//! One event loop per thread, and a connection is served by one of them at a time: its commands never hop between processors, and
-//! what is in memory is answered without waking anybody. It [moves](connection::Moving) when there is work for [more threads or for fewer](crate::spread),
-//! when it sends or asks for long values, and when its tenant is [heavy](crate::heavy). One more loop, the caller's, accepts, sweeps once a
-//! second, judges over how many threads the work is spread, and waits for the end.
+//! One event loop per thread, and a connection is served by one of them at a time: its commands never hop between
+//! processors, and what is in memory is answered without waking anybody. It [moves](connection::Moving) when there is
+//! work for [more threads or for fewer](crate::spread), when it sends or asks for long values, and when its tenant is
+//! [heavy](crate::heavy). One more loop, the caller's, accepts, sweeps once a second, judges over how many threads the
+//! work is spread, and waits for the end.
 
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
@@ -43,7 +44,8 @@ const DRAIN_STEP_NANOS: u64 = 10_000_000;
 /// A pause after an error of `accept` that is about the process, such as too many open files.
 const ACCEPT_PAUSE_NANOS: u64 = 100_000_000;
 
-/// Threads for long requests and heavy tenants are so much nicer: who copies megabytes, or asks without end, is served while nobody has a short request.
+/// Threads for long requests and heavy tenants are so much nicer: who copies megabytes, or asks without end, is served
+/// while nobody has a short request.
 const LONG_NICE: i32 = 5;
 
 const SECOND_NANOS: u64 = 1_000_000_000;
@@ -85,7 +87,8 @@ impl<S: Store> Observer<S> {
         self.clients().open
     }
 
-    /// Seconds since the start in which clients could be served: sweeps made. Everybody's patience is measured in these.
+    /// Seconds since the start in which clients could be served: sweeps made. Everybody's patience is measured in
+    /// these.
     pub fn seconds(&self) -> u64 {
         self.0.second()
     }
@@ -285,8 +288,8 @@ async fn spread<S: Store>(server: &Arc<Server<S>>) {
     }
 }
 
-/// When the sweep after the one `due` comes that is made `now`. One that is late counts a second like any other: of a time in which this
-/// process or its machine stood still nobody's patience is taken, for nobody could be served in it.
+/// When the sweep after the one `due` comes that is made `now`. One that is late counts a second like any other: of a
+/// time in which this process or its machine stood still nobody's patience is taken, for nobody could be served in it.
 fn next_sweep(due: Nanos, now: Nanos) -> Nanos {
     let next = due + SECOND_NANOS;
     if next > now { next } else { now + SECOND_NANOS }
@@ -365,8 +368,9 @@ fn start_thread<S: Store>(
     })
 }
 
-/// The thread with the number `index` turns from `client` to others, in the middle of a request or of its reply: books what it has worked, for nobody
-/// else does. A command that goes through much may end its turn thousands of times before it is answered.
+/// The thread with the number `index` turns from `client` to others, in the middle of a request or of its reply: books
+/// what it has worked, for nobody else does. A command that goes through much may end its turn thousands of times
+/// before it is answered.
 fn end_turn<S: Store>(client: &Client, server: &Server<S>, index: usize) {
     if client.is_idle() {
         return;

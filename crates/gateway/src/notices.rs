@@ -1,8 +1,9 @@
-//! Log lines about clients that are not let in, or may do no more: the first at once, then one a minute with how many there were.
+//! Log lines about clients that are not let in, or may do no more: the first at once, then one a minute with how many
+//! there were.
 //!
-//! A line is kept apart for each kind, tenant and network (of an IPv6 address the first 64 bits), so that a flood from one place hides
-//! nothing else. There is room for so many; what finds none shares one line for its kind. A name is shown only if a tenant has it: what
-//! somebody gives as one may be a secret (S4).
+//! A line is kept apart for each kind, tenant and network (of an IPv6 address the first 64 bits), so that a flood from
+//! one place hides nothing else. There is room for so many; what finds none shares one line for its kind. A name is
+//! shown only if a tenant has it: what somebody gives as one may be a secret (S4).
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};

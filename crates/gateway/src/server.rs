@@ -26,7 +26,8 @@ pub struct Settings {
     pub connections_max: usize,
     /// When a silent connection is cut.
     pub patience: Patience,
-    /// Threads that serve connections, each with its own event loop; at least one. As few of them as can do the work do it.
+    /// Threads that serve connections, each with its own event loop; at least one. As few of them as can do the work do
+    /// it.
     pub threads: usize,
     /// Such threads for connections with long requests and of heavy tenants; without them all are served by the others.
     pub long_threads: usize,
@@ -77,7 +78,8 @@ pub(crate) struct Server<S: Store> {
     pub(crate) run_id: String,
     /// When it began, on its clock.
     pub(crate) started: Nanos,
-    /// Whole seconds since the start in which clients could be served, counted by the sweeps: a clock that costs a load.
+    /// Whole seconds since the start in which clients could be served, counted by the sweeps: a clock that costs a
+    /// load.
     second: AtomicU64,
     /// Of the threads for short requests, how many serve.
     serving: AtomicUsize,
@@ -142,7 +144,8 @@ impl<S: Store> Server<S> {
         }
     }
 
-    /// So many threads serve short requests from now on, of [`Settings::threads`]. A connection moves when it has been served where it is.
+    /// So many threads serve short requests from now on, of [`Settings::threads`]. A connection moves when it has been
+    /// served where it is.
     pub(crate) fn spread_over(&self, threads: usize) {
         self.serving.store(threads, Ordering::Relaxed);
     }

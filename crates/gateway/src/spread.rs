@@ -1,8 +1,9 @@
 //! Over how many threads the connections are spread: as few as can do the work.
 //!
-//! A thread that sleeps between two requests costs more than it helps: it has to be woken for each, in the middle of what its processor
-//! did, and finds one request where a busier thread finds a dozen. So one thread serves all until it is at its end. Then twice as many try, and
-//! stay only if they serve more: where clients share the processors, or are the slower side, they would not.
+//! A thread that sleeps between two requests costs more than it helps: it has to be woken for each, in the middle of
+//! what its processor did, and finds one request where a busier thread finds a dozen. So one thread serves all until it
+//! is at its end. Then twice as many try, and stay only if they serve more: where clients share the processors, or are
+//! the slower side, they would not.
 
 use std::collections::VecDeque;
 
@@ -13,27 +14,31 @@ use crate::stats::Work;
 /// How often it is looked at.
 pub(crate) const LOOK_NANOS: Nanos = 100_000_000;
 
-/// What is judged is the mean of so many looks with the same number of threads: on a machine shared with others one look differs from the next by a tenth.
+/// What is judged is the mean of so many looks with the same number of threads: on a machine shared with others one
+/// look differs from the next by a tenth.
 const LOOKS: usize = 4;
-/// At this share of its time a thread is at its end. One that is full still sleeps now and then: while its machine is taken away from its clients,
-/// up to a seventh. Whether others would help then, a trial shows.
+/// At this share of its time a thread is at its end. One that is full still sleeps now and then: while its machine is
+/// taken away from its clients, up to a seventh. Whether others would help then, a trial shows.
 const FULL: f64 = 0.85;
 /// More threads are to serve so many times what fewer did.
 const GAIN: f64 = 1.1;
-/// One thread fewer is enough while all together are no busier than this, in threads that it would leave: it will take less work, too.
+/// One thread fewer is enough while all together are no busier than this, in threads that it would leave: it will take
+/// less work, too.
 const FEWER: f64 = 0.95;
-/// A trial that has gained nothing is repeated after so many looks, then after twice as many, up to the second number. A wrong judgement,
-/// because the load fell just then, must not last; and a trial in vain may cost a third of what is served while it goes on.
+/// A trial that has gained nothing is repeated after so many looks, then after twice as many, up to the second number.
+/// A wrong judgement, because the load fell just then, must not last; and a trial in vain may cost a third of what is
+/// served while it goes on.
 const WAIT_LOOKS: (u32, u32) = (10, 160);
-/// Where more or less is served than when it gained nothing, by this factor, it is another load, and may gain from more threads: it waits a quarter as
-/// long. Not at once, or a load that goes up and down would be on trial half of the time.
+/// Where more or less is served than when it gained nothing, by this factor, it is another load, and may gain from more
+/// threads: it waits a quarter as long. Not at once, or a load that goes up and down would be on trial half of the
+/// time.
 const OTHER_LOAD: f64 = 1.25;
 
 /// What threads did between two looks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Done {
-    /// Time that they did not sleep, as a part of what passed: two busy threads have 2.0. One that waits for a disk or for a processor does not
-    /// sleep: it can serve no more than it does.
+    /// Time that they did not sleep, as a part of what passed: two busy threads have 2.0. One that waits for a disk or
+    /// for a processor does not sleep: it can serve no more than it does.
     pub(crate) busy: f64,
     /// The same of the busiest.
     pub(crate) busiest: f64,
@@ -87,7 +92,8 @@ impl Vain {
 pub(crate) struct Spread {
     threads: usize,
     serving: usize,
-    /// Until the next look connections are on their way, to more threads or to fewer: those that are served ten times a second, which count most.
+    /// Until the next look connections are on their way, to more threads or to fewer: those that are served ten times a
+    /// second, which count most.
     is_settling: bool,
     /// The last [`LOOKS`] with these threads.
     lately: VecDeque<Done>,
@@ -181,7 +187,8 @@ mod tests {
         let light = |busy: f64| move |_| Done { busy, busiest: busy, rate: 100.0 * busy };
         assert_eq!(run(&mut spread, 9, light(0.8)), [1; 9]);
         assert_eq!(run(&mut spread, 4, light(0.3)), [1; 4]);
-        // Four looks that are full; then one in which connections move, four to judge, and the same four say that more may be tried.
+        // Four looks that are full; then one in which connections move, four to judge, and the same four say that more
+        // may be tried.
         let served = run(&mut spread, 30, full(100.0));
         assert_eq!(
             [&served[..3], &served[3..9], &served[9..15], &served[15..]],

@@ -146,8 +146,8 @@ pub(crate) struct Work {
     pub(crate) commands: u64,
 }
 
-/// How long a thread has slept; in one number, so that whoever asks while it falls asleep or wakes up gets no nonsense. Twice the nanoseconds while it
-/// is awake; while it sleeps twice those less the moment since when, and one.
+/// How long a thread has slept; in one number, so that whoever asks while it falls asleep or wakes up gets no nonsense.
+/// Twice the nanoseconds while it is awake; while it sleeps twice those less the moment since when, and one.
 #[derive(Default)]
 pub(crate) struct Asleep(AtomicI64);
 
@@ -261,7 +261,8 @@ impl Stats {
         self.threads.iter().map(share).collect()
     }
 
-    /// Processor time that all threads spent on it since this was last asked; `shares` as from [`Stats::judge_threads`].
+    /// Processor time that all threads spent on it since this was last asked; `shares` as from
+    /// [`Stats::judge_threads`].
     pub(crate) fn judge(&self, shares: &[f64]) -> Nanos {
         let spent = |(thread, share): (&OnceLock<Box<ThreadStats>>, &f64)| {
             let [turns, _] = thread.get().map_or([0; 2], |thread| thread.busy.judge());

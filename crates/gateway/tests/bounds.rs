@@ -27,8 +27,9 @@ fn fill(client: &mut Client) {
 /// Round trips of a bystander after which a server of one thread has read all that another client has sent.
 const ROUNDS: usize = 300;
 
-/// How often somebody else was served between the last byte of `request` and its reply. One thread asks as both, so that nothing is
-/// counted while a client waits for a processor; the reply is short, and the request was read before, so that neither takes turns.
+/// How often somebody else was served between the last byte of `request` and its reply. One thread asks as both, so
+/// that nothing is counted while a client waits for a processor; the reply is short, and the request was read before,
+/// so that neither takes turns.
 fn served_beside(weir: &Running, client: &mut Client, request: &[u8]) -> usize {
     let mut bystander = weir.connect();
     let (most, last) = request.split_at(request.len() - 1);
@@ -81,8 +82,8 @@ fn s14_others_are_served_during_every_long_command() {
         ("UNLINK", with("UNLINK")),
         ("FLUSHDB", line("FLUSHDB")),
     ] {
-        // In one turn it would be once or twice, however often one tries. A machine that is busy with other things may leave the
-        // bystander without a processor for some turns: then it is tried again.
+        // In one turn it would be once or twice, however often one tries. A machine that is busy with other things may
+        // leave the bystander without a processor for some turns: then it is tried again.
         let attempts = (0..100).map(|_| {
             if matches!(name, "UNLINK" | "FLUSHDB") {
                 fill(&mut client);
@@ -97,8 +98,9 @@ fn s14_others_are_served_during_every_long_command() {
     assert_eq!(client.say("DBSIZE"), ":0\r\n");
 }
 
-/// How often somebody else is served until `request` is answered, at best: a machine that is busy with other things may leave the bystander without a
-/// processor for some turns. A request in one turn leaves room for one or two, however often one tries.
+/// How often somebody else is served until `request` is answered, at best: a machine that is busy with other things may
+/// leave the bystander without a processor for some turns. A request in one turn leaves room for one or two, however
+/// often one tries.
 fn served_at_best(mut attempt: impl FnMut() -> usize) -> usize {
     (0..100).map(|_| attempt()).find(|&count| count >= TURNS).unwrap_or(0)
 }
@@ -336,8 +338,8 @@ fn s11_who_reads_is_never_cut_and_who_does_not_holds_up_the_others_for_a_minute_
     for (number, client) in clients.iter_mut().enumerate() {
         assert_eq!(take(client), (40 << 20) + 13, "connection {number}");
     }
-    // Nobody reads: the last ones wait for room, and get their turn when the first ones are cut. New connections, because the kernel takes
-    // much for those that have been read from.
+    // Nobody reads: the last ones wait for room, and get their turn when the first ones are cut. New connections,
+    // because the kernel takes much for those that have been read from.
     let mut clients: Vec<Client> = (0..10).map(|_| weir.connect()).collect();
     clients.iter_mut().for_each(|client| client.send(&encode(&["GET", "k"])));
     clients.iter().for_each(|client| client.stream.set_nonblocking(true).expect("a socket"));

@@ -120,7 +120,8 @@ fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().map_or(default, |text| text.parse().expect("a whole number"))
 }
 
-/// `WEIR_COMMANDS` per seed (10,000), `WEIR_SEEDS` seeds (4) from `WEIR_SEED` (0) on; each seed alternates the protocol.
+/// `WEIR_COMMANDS` per seed (10,000), `WEIR_SEEDS` seeds (4) from `WEIR_SEED` (0) on; each seed alternates the
+/// protocol.
 #[test]
 fn random_commands_are_answered_alike() {
     let Some(redis) = Redis::start() else { return };

@@ -11,7 +11,8 @@ fn threads() -> Settings {
 
 const MILLISECOND: u64 = 1_000_000;
 
-/// A second, which somebody's reads take, and the gateway's look at it. It may come in the middle of one, before that is booked: so none is long.
+/// A second, which somebody's reads take, and the gateway's look at it. It may come in the middle of one, before that
+/// is booked: so none is long.
 fn pass_a_second(weir: &Running, keys: &Keys, eve: &mut Client) {
     let before = weir.seconds();
     for _ in 0..10 {

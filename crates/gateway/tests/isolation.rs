@@ -1,11 +1,12 @@
 //! Two tenants who do anything at all in one server, compared with each alone in a server of its own (S5).
 //!
-//! Ada and Bob send random commands to a node that has both, at the same time, and each the same ones to a node of its own. The keys are
-//! the same few names, so whatever is not kept apart meets. Every reply must be well formed, and what the two nodes answer must be
-//! the same but for numbers that belong to the server (ports, connections, cursors, bytes on disk).
+//! Ada and Bob send random commands to a node that has both, at the same time, and each the same ones to a node of its
+//! own. The keys are the same few names, so whatever is not kept apart meets. Every reply must be well formed, and what
+//! the two nodes answer must be the same but for numbers that belong to the server (ports, connections, cursors, bytes
+//! on disk).
 //!
-//! Half of the commands are of [`random_command`], half are made from the table of commands: a new one is asked without a word here.
-//! `WEIR_COMMANDS` of them (6,000) from `WEIR_SEED` (0); the run of ten million is in docs/testing.md.
+//! Half of the commands are of [`random_command`], half are made from the table of commands: a new one is asked without
+//! a word here. `WEIR_COMMANDS` of them (6,000) from `WEIR_SEED` (0); the run of ten million is in docs/testing.md.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -93,7 +94,8 @@ impl Drop for Going {
     }
 }
 
-/// Lets time go on when it is dropped, also where the test has failed: servers that end wait for moments that must come.
+/// Lets time go on when it is dropped, also where the test has failed: servers that end wait for moments that must
+/// come.
 struct Ends(Arc<StepClock>);
 
 impl Drop for Ends {

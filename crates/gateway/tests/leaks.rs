@@ -1,9 +1,9 @@
-//! What one tenant learns of another by asking, whatever it asks (S5). The questions are made from the table of commands, so that
-//! a new command is asked about without a word here.
+//! What one tenant learns of another by asking, whatever it asks (S5). The questions are made from the table of
+//! commands, so that a new command is asked about without a word here.
 //!
-//! Two servers at the same frozen moment: in one, Ada has data, names, cursors and slow commands; in the other she has never been
-//! there, and Eve has her connections. Bob asks both the same, with Ada's names in every place. He is answered the same, byte
-//! for byte, and nothing that only Ada knows is in it.
+//! Two servers at the same frozen moment: in one, Ada has data, names, cursors and slow commands; in the other she has
+//! never been there, and Eve has her connections. Bob asks both the same, with Ada's names in every place. He is
+//! answered the same, byte for byte, and nothing that only Ada knows is in it.
 
 use std::sync::Arc;
 
@@ -39,8 +39,8 @@ impl Side {
         Self { weir, bob, others }
     }
 
-    /// Asks as Bob in his database 0, whatever the last question left behind. Gives all that was said, with the ports that sockets
-    /// happen to have taken out.
+    /// Asks as Bob in his database 0, whatever the last question left behind. Gives all that was said, with the ports
+    /// that sockets happen to have taken out.
     fn send(&mut self, question: &[String]) {
         let words = |text: &str| encode(&text.split(' ').collect::<Vec<_>>());
         let before =
@@ -124,7 +124,8 @@ impl Pair {
     }
 }
 
-/// Lets time go on, also where the test has failed: a server that ends waits for its connections until a moment that must come.
+/// Lets time go on, also where the test has failed: a server that ends waits for its connections until a moment that
+/// must come.
 struct Thaw(Arc<TestClock>);
 
 impl Drop for Thaw {

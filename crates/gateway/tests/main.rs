@@ -1,4 +1,5 @@
-//! The gateway from outside: what clients see. One program, as most of its compile time is the commands over each kind of store.
+//! The gateway from outside: what clients see. One program, as most of its compile time is the commands over each kind
+//! of store.
 #![allow(clippy::disallowed_methods, missing_docs, reason = "tests talk over real sockets and show how far they are")]
 
 mod admin;

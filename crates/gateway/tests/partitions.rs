@@ -1,4 +1,5 @@
-//! Commands that go through all keys, against a real node: a tenant of four partitions answers as one of one partition does.
+//! Commands that go through all keys, against a real node: a tenant of four partitions answers as one of one partition
+//! does.
 
 use std::collections::BTreeSet;
 
@@ -126,8 +127,8 @@ fn every_command_on_several_keys_wants_them_in_one_slot() {
     let several = COMMANDS.iter().filter(|command| takes_several_keys(command) && command.name != "watch");
     let several: Vec<&Command> = several.collect();
     let names: BTreeSet<&str> = several.iter().map(|command| command.name).collect();
-    // What Redis documents of those that there are here, so that a line of the table cannot leave its command out. SORT, too, and it
-    // has a test of its own: its second key is found by name.
+    // What Redis documents of those that there are here, so that a line of the table cannot leave its command out.
+    // SORT, too, and it has a test of its own: its second key is found by name.
     let documented = "bitop copy del exists lcs mget mset msetnx rename renamenx touch unlink";
     assert_eq!(names, documented.split(' ').collect());
     let mut refused = 0;
@@ -235,7 +236,8 @@ fn s15_a_full_tenant_may_read_and_delete() {
     for key in 0..stored {
         assert!(!client.say(&format!("DEL key-{key}")).starts_with('-'));
     }
-    // The first refusal sends the deletions to a table. It is asked again and again: what is deleted goes in the background.
+    // The first refusal sends the deletions to a table. It is asked again and again: what is deleted goes in the
+    // background.
     let room = (0..500_000).any(|_| client.say("SET k v") == "+OK\r\n");
     assert!(room, "what was deleted makes room");
     assert_eq!(client.say("FLUSHALL"), "+OK\r\n");

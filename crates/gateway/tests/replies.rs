@@ -1,11 +1,14 @@
-//! One reply for each command, in order, whatever fails and wherever: or the connection is closed, and what it was told is right.
+//! One reply for each command, in order, whatever fails and wherever: or the connection is closed, and what it was told
+//! is right.
 //!
-//! Pipelines of 1 to 64 commands of all families, in both protocols, with long values, `CLIENT REPLY` and `MULTI`, are sent to a gateway over a store in
-//! which every call may fail or wait, and to one over a real node on a simulated disk that fails, is full, forgets what it was to sync, and whose
-//! partitions fall asleep, cannot be opened and are dropped meanwhile. An independent parser takes the replies apart, and each must look like one to
-//! its command ([`crate::support::pipelines`]).
+//! Pipelines of 1 to 64 commands of all families, in both protocols, with long values, `CLIENT REPLY` and `MULTI`, are
+//! sent to a gateway over a store in which every call may fail or wait, and to one over a real node on a simulated disk
+//! that fails, is full, forgets what it was to sync, and whose partitions fall asleep, cannot be opened and are dropped
+//! meanwhile. An independent parser takes the replies apart, and each must look like one to its command
+//! ([`crate::support::pipelines`]).
 //!
-//! `WEIR_PIPELINES` of them (3,000) from `WEIR_SEED` (0), three quarters over the store; the run of a million is in docs/testing.md.
+//! `WEIR_PIPELINES` of them (3,000) from `WEIR_SEED` (0), three quarters over the store; the run of a million is in
+//! docs/testing.md.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -42,8 +45,9 @@ fn settings() -> Settings {
     Settings { threads: 1, long_threads: 1, ..Settings::default() }
 }
 
-/// Sends `count` pipelines over [`CLIENTS`] connections. Before each, `meddle` makes trouble; `connect` makes a connection that is let in.
-/// Where nobody is answered for [`HEALED_AFTER`], whoever waits for the disk waits for its trouble to end: `heal` ends it.
+/// Sends `count` pipelines over [`CLIENTS`] connections. Before each, `meddle` makes trouble; `connect` makes a
+/// connection that is let in. Where nobody is answered for [`HEALED_AFTER`], whoever waits for the disk waits for its
+/// trouble to end: `heal` ends it.
 fn run(
     (seed, count): (u64, u64),
     may_close: bool,

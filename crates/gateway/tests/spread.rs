@@ -13,7 +13,8 @@ fn connections_go_to_a_second_thread_when_one_is_full_and_come_back_when_that_wa
     clock.freeze();
     let (weir, keys) = start_open(&clock, Settings { threads: 2, long_threads: 0, ..Settings::default() });
     let mut clients = [weir.connect(), weir.connect()];
-    // No time passes but what the first client's reads take of their thread, so that it is full, as is whichever it is on.
+    // No time passes but what the first client's reads take of their thread, so that it is full, as is whichever it is
+    // on.
     let mut served_by = || {
         let [first, second] = &mut clients;
         [read_for(first, &keys, "default", 10_000_000), read_for(second, &keys, "default", 0)]

@@ -1,5 +1,5 @@
-//! Several tenants behind one gateway, with secrets: who may say what before it is known who speaks, and what one tenant
-//! learns of another (nothing).
+//! Several tenants behind one gateway, with secrets: who may say what before it is known who speaks, and what one
+//! tenant learns of another (nothing).
 
 use std::sync::atomic::Ordering;
 

@@ -4,12 +4,13 @@
 //! cargo test --release -p weir-gateway --test gateway timing -- --ignored --nocapture
 //! ```
 //!
-//! A real doorman behind a real socket. Names that nobody has, wrong secrets for a tenant whose secret was generated and wrong secrets for
-//! one who chose it are tried in random order, `WEIR_TRIES` (2,000) each: Welch's t of every two must be below 4.5 (medians beside 15 ms of hashing
-//! are told, not judged). Each costs a slow hash, which is why it takes a minute or two; that they cost the same work is counted in
-//! `auth/secrets/tests.rs`. The owners have logged in before: what is remembered of them must not be seen either. Every try comes from an
-//! address of its own, as far as the doorman can tell, so that none waits for having been wrong; that they do wait who come from one is
-//! checked first.
+//! A real doorman behind a real socket. Names that nobody has, wrong secrets for a tenant whose secret was generated
+//! and wrong secrets for one who chose it are tried in random order, `WEIR_TRIES` (2,000) each: Welch's t of every two
+//! must be below 4.5 (medians beside 15 ms of hashing are told, not judged). Each costs a slow hash, which is why it
+//! takes a minute or two; that they cost the same work is counted in `auth/secrets/tests.rs`. The owners have logged in
+//! before: what is remembered of them must not be seen either. Every try comes from an address of its own, as far as
+//! the doorman can tell, so that none waits for having been wrong; that they do wait who come from one is checked
+//! first.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};

@@ -14,7 +14,8 @@ fn all(client: &mut Client, lines: &[&str]) -> Vec<String> {
     lines.iter().map(|_| String::from_utf8_lossy(&client.reply()).into_owned()).collect()
 }
 
-/// redis-py, go-redis, ioredis and jedis send this in one go, take six replies and make an error of the last, or of the first that is one.
+/// redis-py, go-redis, ioredis and jedis send this in one go, take six replies and make an error of the last, or of the
+/// first that is one.
 #[test]
 fn nothing_between_multi_and_exec_is_executed() {
     let weir = Running::start(Settings::default());

@@ -16,7 +16,8 @@ pub trait Clock: Send + Sync + 'static {
     fn wake_at(&self, at: Nanos, waker: Waker);
     /// The wall clock, in milliseconds since 1970. For TTL and display; it may jump.
     fn unix_ms(&self) -> u64;
-    /// How long the calling thread has had a processor, in nanoseconds. A clock that knows nothing of processors says: always.
+    /// How long the calling thread has had a processor, in nanoseconds. A clock that knows nothing of processors says:
+    /// always.
     fn processor_time(&self) -> Nanos {
         self.now()
     }

@@ -21,7 +21,8 @@ pub enum ErrorKind {
     UnexpectedEof,
     /// The stored bytes are not what was written; see the message for what disagreed.
     Corruption,
-    /// What was asked is being closed, or is closed already: nothing was done. Whoever knows what takes its place asks there.
+    /// What was asked is being closed, or is closed already: nothing was done. Whoever knows what takes its place asks
+    /// there.
     Closed,
     /// The caller asked for something impossible (alignment, read-only file).
     Invalid,

@@ -74,13 +74,13 @@ pub trait Fs: Send + Sync + 'static {
     fn list(&self, path: &Path, tag: Tag) -> Op<Vec<DirEntry>>;
     /// Makes the names in a directory durable.
     fn sync_dir(&self, path: &Path, tag: Tag) -> Op<()>;
-    /// Where `path` really is: absolute, every symbolic link followed. Parts that are not there yet stay as they are. A file system without
-    /// links and without a working directory has nothing to follow.
+    /// Where `path` really is: absolute, every symbolic link followed. Parts that are not there yet stay as they are. A
+    /// file system without links and without a working directory has nothing to follow.
     fn real_path(&self, path: &Path, _tag: Tag) -> Op<PathBuf> {
         Op::ready(Ok(path.to_path_buf()))
     }
-    /// The whole file system that `path` is on. Ask before anything is written that it shall vouch for: it reports what went wrong
-    /// since then.
+    /// The whole file system that `path` is on. Ask before anything is written that it shall vouch for: it reports what
+    /// went wrong since then.
     ///
     /// # Errors
     /// `Invalid` where it cannot be synced as a whole, or would not report every error: sync file by file then.
@@ -95,7 +95,8 @@ pub trait Fs: Send + Sync + 'static {
 pub trait Volume: Send + Sync {
     /// Makes data and length of all its files durable, by one call (syncfs). Names are [`Fs::sync_dir`]'s.
     ///
-    /// After an error some file has lost unsynced bytes, which one is not said; the next [`File::sync`] of that file fails.
+    /// After an error some file has lost unsynced bytes, which one is not said; the next [`File::sync`] of that file
+    /// fails.
     fn sync(&self, tag: Tag) -> Op<()>;
 }
 
@@ -105,9 +106,9 @@ pub trait File: Send + Sync {
     /// Reads into `buf` from `offset` until `buf.len()` bytes are there or the file ends. The buffer comes back with
     /// its length cut to what was read. Set the length first: `AlignedBuf::with_len`.
     fn read_at(&self, offset: u64, buf: AlignedBuf, tag: Tag) -> Op<AlignedBuf>;
-    /// Reads `len` bytes from `offset`, or up to the end of the file, into a buffer that is made when the read's turn comes: where reads
-    /// under way may take only so much memory, it asks for its share when it is polled, waits without
-    /// holding any, and is submitted when it is polled then.
+    /// Reads `len` bytes from `offset`, or up to the end of the file, into a buffer that is made when the read's turn
+    /// comes: where reads under way may take only so much memory, it asks for its share when it is polled, waits
+    /// without holding any, and is submitted when it is polled then.
     fn read_new(&self, offset: u64, len: usize, tag: Tag) -> Op<AlignedBuf> {
         self.read_at(offset, AlignedBuf::with_len(len), tag)
     }
@@ -119,7 +120,8 @@ pub trait File: Send + Sync {
     fn sync_begins(&self) {}
     /// Reserves space up to `len` and sets the length to it; new bytes read as zero.
     fn allocate(&self, len: u64, tag: Tag) -> Op<()>;
-    /// Reserves space for the first `len` bytes and leaves the length as it is: what is written there later needs no free space.
+    /// Reserves space for the first `len` bytes and leaves the length as it is: what is written there later needs no
+    /// free space.
     ///
     /// # Errors
     /// `NoSpace`: nothing was reserved. `Invalid` where the file system cannot reserve.
@@ -130,8 +132,8 @@ pub trait File: Send + Sync {
     fn set_len(&self, len: u64, tag: Tag) -> Op<()>;
     /// The present length in bytes.
     fn len(&self) -> Op<u64>;
-    /// A length from which on everything is known to be zero without being read, rounded up to whole blocks: what was allocated
-    /// and never written lies behind it. [`File::len`] where that is not known.
+    /// A length from which on everything is known to be zero without being read, rounded up to whole blocks: what was
+    /// allocated and never written lies behind it. [`File::len`] where that is not known.
     fn data_end(&self, _tag: Tag) -> Op<u64> {
         self.len()
     }

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use crate::{Error, ErrorKind, Result};
 
-/// `path`, unless it reads like a URL: as a path, `s3://bucket/x` would silently become a directory `s3:` of this machine.
+/// `path`, unless it reads like a URL: as a path, `s3://bucket/x` would silently become a directory `s3:` of this
+/// machine.
 ///
 /// # Errors
 /// `Invalid` for what begins with a scheme and `://`.

@@ -9,8 +9,8 @@ pub fn yield_now() -> impl Future<Output = ()> + Send {
     Yield::PLAIN.now()
 }
 
-/// How a long computation gives up its thread for a moment. It is handed in, because a plain wake-up goes to the end of the executor's queue, and
-/// some executors look for what has come over the network only when that queue is empty.
+/// How a long computation gives up its thread for a moment. It is handed in, because a plain wake-up goes to the end of
+/// the executor's queue, and some executors look for what has come over the network only when that queue is empty.
 #[derive(Clone, Copy, Debug)]
 pub struct Yield {
     /// Arranges that the task is woken when others have run.

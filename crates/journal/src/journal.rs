@@ -61,11 +61,11 @@ impl<E: Entry> Journal<E> {
         Ok(Some(Recovered { number, edits, torn_at }))
     }
 
-    /// Goes on with file `number`, which was just recovered, without writing to it: the first edit rolls. So opening costs two syncs,
-    /// and works on a full disk.
+    /// Goes on with file `number`, which was just recovered, without writing to it: the first edit rolls. So opening
+    /// costs two syncs, and works on a full disk.
     ///
-    /// They are needed before anything that the journal does not name may be removed: what was read may have been in the page
-    /// cache only, left there by a killed process, and a power cut would take it back.
+    /// They are needed before anything that the journal does not name may be removed: what was read may have been in
+    /// the page cache only, left there by a killed process, and a power cut would take it back.
     pub async fn resume(fs: &Arc<dyn Fs>, dir: &Path, tag: Tag, number: u64) -> Result<Self> {
         let file = fs.open(&dir.join(file_name::<E>(number)), OpenOptions::read_buffered(), tag).await?;
         // The device takes both in one go.
@@ -101,8 +101,8 @@ impl<E: Entry> Journal<E> {
         let file = match written.await {
             Ok(file) => file,
             Err(error) => {
-                // On a full disk this is tried ten times a second: attempts must not pile up. Nothing names the file, so what
-                // cannot be removed now is removed at the next opening.
+                // On a full disk this is tried ten times a second: attempts must not pile up. Nothing names the file,
+                // so what cannot be removed now is removed at the next opening.
                 let _ = fs.remove(&path, tag).await;
                 return Err(error);
             }
@@ -137,7 +137,8 @@ impl<E: Entry> Journal<E> {
         self.uncertain || self.end >= ROLL_BYTES
     }
 
-    /// Replaces this file by `number`, holding `snapshot`. Gives the path of the old file, which nothing needs any more.
+    /// Replaces this file by `number`, holding `snapshot`. Gives the path of the old file, which nothing needs any
+    /// more.
     pub async fn roll(&mut self, number: u64, snapshot: &E) -> Result<PathBuf> {
         let old = self.dir.join(file_name::<E>(self.number));
         *self = Self::create(&self.fs, &self.dir, self.tag, number, snapshot).await?;

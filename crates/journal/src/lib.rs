@@ -1,11 +1,13 @@
-//! A journal: a durable list of edits, and `CURRENT`, which names its file. A tree's manifest is one, a node's catalogue another, a backup's a third.
-//! Bytes in `docs/format/manifest.md`.
+//! A journal: a durable list of edits, and `CURRENT`, which names its file. A tree's manifest is one, a node's
+//! catalogue another, a backup's a third. Bytes in `docs/format/manifest.md`.
 //!
 //! 1. An edit is appended as one record and synced; only then does the new version become visible.
-//! 2. When an append or its sync fails, nobody knows whether the record is durable. The file is never written again: the next
-//!    edit first rolls to a new file that holds a snapshot of what is in memory.
-//! 3. A roll writes the snapshot, syncs it and its name, then renames `CURRENT.tmp` over `CURRENT` and syncs the directory.
-//! 4. On recovery a broken record with nothing valid behind it is a torn tail; with something valid behind it, corruption.
+//! 2. When an append or its sync fails, nobody knows whether the record is durable. The file is never written again:
+//!    the next edit first rolls to a new file that holds a snapshot of what is in memory.
+//! 3. A roll writes the snapshot, syncs it and its name, then renames `CURRENT.tmp` over `CURRENT` and syncs the
+//!    directory.
+//! 4. On recovery a broken record with nothing valid behind it is a torn tail; with something valid behind it,
+//!    corruption.
 
 mod codec;
 mod journal;

@@ -1,15 +1,15 @@
 //! The write-ahead log of one partition.
 //!
-//! Records of any bytes get consecutive indexes; what [`WriteAheadLog::commit`] promises depends on the [`SyncMode`]. The
-//! log owns no thread: whoever waits for a commit drives the writes of everybody. The bytes are described in
+//! Records of any bytes get consecutive indexes; what [`WriteAheadLog::commit`] promises depends on the [`SyncMode`].
+//! The log owns no thread: whoever waits for a commit drives the writes of everybody. The bytes are described in
 //! `docs/format/log.md`.
 //!
 //! What holds after any crash:
 //!
 //! - recovery gives back a *prefix* of what was appended: never a hole, never a record that was not written;
 //! - the prefix contains everything that was durable ([`SyncMode::Always`]: everything acknowledged);
-//! - a record that is damaged although it had been durable is an error naming file and offset, not a shorter log. What had been durable is
-//!   said by marks behind it, and by a [`LogAnchor`] that is kept elsewhere.
+//! - a record that is damaged although it had been durable is an error naming file and offset, not a shorter log. What
+//!   had been durable is said by marks behind it, and by a [`LogAnchor`] that is kept elsewhere.
 
 mod log;
 mod options;

@@ -34,11 +34,12 @@ impl Log {
     /// Opens the log in `dir`, giving every record after `persisted` to `replay`, in order.
     /// Where `replay` must wait (for room in memory), so does the recovery.
     ///
-    /// The directory and the first segment are made when somebody writes: whoever only reads costs no space, and a full disk is no error here.
+    /// The directory and the first segment are made when somebody writes: whoever only reads costs no space, and a full
+    /// disk is no error here.
     ///
     /// # Errors
-    /// `Corruption` for a damaged or missing record that had been durable, as the log itself or [`LogOptions::anchor`] knows, naming file
-    /// and offset; what `replay` says; I/O. Nothing is removed then.
+    /// `Corruption` for a damaged or missing record that had been durable, as the log itself or [`LogOptions::anchor`]
+    /// knows, naming file and offset; what `replay` says; I/O. Nothing is removed then.
     pub async fn open(
         fs: Arc<dyn Fs>,
         dir: &Path,
@@ -57,9 +58,9 @@ impl Log {
 }
 
 impl Shared {
-    /// Takes in what is over and starts what can be started, until neither is left. One who waits for `own` stops when that
-    /// is on its way, and leaves syncs and spare segments to those who asked for them: on a thread that may block, a write is over only when it is
-    /// done, and nobody does it for others.
+    /// Takes in what is over and starts what can be started, until neither is left. One who waits for `own` stops when
+    /// that is on its way, and leaves syncs and spare segments to those who asked for them: on a thread that may block,
+    /// a write is over only when it is done, and nobody does it for others.
     fn drive(&self, want: Want, own: Option<LogIndex>) -> MutexGuard<'_, State> {
         let mut state = self.state.lock();
         loop {
@@ -267,7 +268,8 @@ impl WriteAheadLog for Log {
             }
             outcome
         };
-        // Only if it is not done at once are we registered, and then before looking again: no wake-up in between is lost.
+        // Only if it is not done at once are we registered, and then before looking again: no wake-up in between is
+        // lost.
         if let Some(outcome) = settle(waiter) {
             return Poll::Ready(outcome);
         }

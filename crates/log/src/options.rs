@@ -8,8 +8,8 @@ use weir_model::LogIndex;
 pub enum SyncMode {
     /// On the device before the acknowledgement: nothing acknowledged is lost with the machine.
     Always,
-    /// In the kernel before the acknowledgement, on the device at the next [`crate::WriteAheadLog::sync`]: a killed process
-    /// loses nothing, a lost machine what came after the last sync.
+    /// In the kernel before the acknowledgement, on the device at the next [`crate::WriteAheadLog::sync`]: a killed
+    /// process loses nothing, a lost machine what came after the last sync.
     #[default]
     Interval,
     /// In memory: a killed process loses up to 256 KiB.
@@ -27,8 +27,8 @@ impl SyncMode {
     }
 }
 
-/// What somebody else remembers of a log, durably: no file of the log can tell that it is an older copy of itself, or another
-/// log's. By default nothing.
+/// What somebody else remembers of a log, durably: no file of the log can tell that it is an older copy of itself, or
+/// another log's. By default nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogAnchor {
     /// A random number that was drawn when the log was made: every segment has it.
@@ -42,8 +42,9 @@ pub struct LogAnchor {
 pub struct LogOptions {
     /// When a commit is acknowledged.
     pub sync: SyncMode,
-    /// Size at which a segment is left for the next one, in bytes, for a log that has grown: it starts with small segments
-    /// ([`LogOptions::first_segment_bytes`]), each twice as long as the one before. A larger record gets a segment of its own.
+    /// Size at which a segment is left for the next one, in bytes, for a log that has grown: it starts with small
+    /// segments ([`LogOptions::first_segment_bytes`]), each twice as long as the one before. A larger record gets a
+    /// segment of its own.
     pub segment_bytes: u64,
     /// The partition to book all I/O to.
     pub owner: Owner,
@@ -59,8 +60,8 @@ impl LogOptions {
         Self { sync: SyncMode::default(), segment_bytes: 64 << 20, owner, salt, anchor: LogAnchor::default() }
     }
 
-    /// Size of the first segment after an opening, in bytes: most partitions write little before they sleep again, and in mode
-    /// `Always` all of it is filled with zeros first.
+    /// Size of the first segment after an opening, in bytes: most partitions write little before they sleep again, and
+    /// in mode `Always` all of it is filled with zeros first.
     pub fn first_segment_bytes(&self) -> u64 {
         (self.segment_bytes / 64).max(4 * PAGE as u64).min(self.segment_bytes)
     }

@@ -1,5 +1,5 @@
-//! Reading a segment from front to back: a small read first, then large ones, some ahead of the others. Most segments end soon, and what
-//! is behind their end was never written: it is not read.
+//! Reading a segment from front to back: a small read first, then large ones, some ahead of the others. Most segments
+//! end soon, and what is behind their end was never written: it is not read.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

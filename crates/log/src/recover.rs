@@ -1,10 +1,11 @@
 //! Recovery: which records are there, and whether what is missing may be missing.
 //!
-//! The records of all segments form a chain of indexes. Where it breaks, at the record that should be X, one of two things
-//! has happened. Either the machine was lost before X was durable (several writes are in flight, and the page cache is
-//! written back in any order, so valid records may well follow): the log ends before X. Or X was durable and is damaged:
-//! that is an error. The marks tell which: one behind the break that says "durable up to X or more" convicts. So does the
-//! [`LogAnchor`], which is kept elsewhere: it finds out a file that is missing, cut, or an older copy of itself, marks and all.
+//! The records of all segments form a chain of indexes. Where it breaks, at the record that should be X, one of two
+//! things has happened. Either the machine was lost before X was durable (several writes are in flight, and the page
+//! cache is written back in any order, so valid records may well follow): the log ends before X. Or X was durable and
+//! is damaged: that is an error. The marks tell which: one behind the break that says "durable up to X or more"
+//! convicts. So does the [`LogAnchor`], which is kept elsewhere: it finds out a file that is missing, cut, or an older
+//! copy of itself, marks and all.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -94,8 +95,8 @@ struct Survey {
     preparing: bool,
 }
 
-/// Reads the log in `dir`, which nobody may have open, and changes nothing: every checksum, the order of the records, and that
-/// none is missing after `persisted` that `anchor` or the log itself calls durable.
+/// Reads the log in `dir`, which nobody may have open, and changes nothing: every checksum, the order of the records,
+/// and that none is missing after `persisted` that `anchor` or the log itself calls durable.
 ///
 /// # Errors
 /// `Corruption` for a damaged record that had been durable, naming file and offset.
@@ -301,8 +302,8 @@ impl Recover<'_> {
         Ok(())
     }
 
-    /// Where the record `index` should be: where the chain ended at `offset` of the first of `segments`, unless it looks as if
-    /// it had been the first of the next.
+    /// Where the record `index` should be: where the chain ended at `offset` of the first of `segments`, unless it
+    /// looks as if it had been the first of the next.
     async fn place_of<'c>(&self, index: LogIndex, segments: &'c [Candidate], offset: u64) -> Result<(&'c Path, u64)> {
         let here = &segments[0].path;
         let mut reader = self.reader(here).await?;

@@ -19,15 +19,15 @@ pub struct Salvage {
     pub last: LogIndex,
     /// Segments that stay as they are, in order.
     pub whole: Vec<PathBuf>,
-    /// The segment behind them, which is kept up to an offset: what follows there has to go, or a mark in it might still say that more had
-    /// been durable.
+    /// The segment behind them, which is kept up to an offset: what follows there has to go, or a mark in it might
+    /// still say that more had been durable.
     pub cut: Option<(PathBuf, u64)>,
     /// Segments that cannot be kept: damaged from their first record on, or behind a gap.
     pub lost: Vec<PathBuf>,
 }
 
-/// Looks what can be kept of the log in `dir`, whose engine holds everything up to `persisted`. `identity` is that of its anchor, if that can
-/// be read; else the first segment decides. Changes nothing.
+/// Looks what can be kept of the log in `dir`, whose engine holds everything up to `persisted`. `identity` is that of
+/// its anchor, if that can be read; else the first segment decides. Changes nothing.
 ///
 /// # Errors
 /// I/O.

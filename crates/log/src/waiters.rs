@@ -1,7 +1,7 @@
 //! Waiting for a commit: the waiters of all writes in flight.
 //!
-//! Nobody in particular drives the log: whoever is woken does. So a completed write wakes those who wait for it *and* the
-//! first of those whose records are not on their way yet; a waiter that is dropped passes the baton on.
+//! Nobody in particular drives the log: whoever is woken does. So a completed write wakes those who wait for it *and*
+//! the first of those whose records are not on their way yet; a waiter that is dropped passes the baton on.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -9,23 +9,28 @@ use weir_model::LogIndex;
 
 use crate::stats::LogStats;
 
-/// The log of a partition: this crate's [`Log`](crate::Log), or another implementation. Opening one is its own affair; this is all that
-/// a partition calls from then on.
+/// The log of a partition: this crate's [`Log`](crate::Log), or another implementation. Opening one is its own affair;
+/// this is all that a partition calls from then on.
 ///
-/// A log commits in order: once a record is committed, so is every record before it. After a failure it is *fenced*: what was committed
-/// stays committed, what was not fails, and appends are refused until the log is [replaced](Self::replace).
+/// A log commits in order: once a record is committed, so is every record before it. After a failure it is *fenced*:
+/// what was committed stays committed, what was not fails, and appends are refused until the log is
+/// [replaced](Self::replace).
 pub trait WriteAheadLog: Send + Sync + 'static {
-    /// Gives `payload` the index after [`last`](Self::last). Callers append in the order in which they apply. Cheap: copies into memory.
+    /// Gives `payload` the index after [`last`](Self::last). Callers append in the order in which they apply. Cheap:
+    /// copies into memory.
     ///
     /// # Errors
-    /// The failure that fenced the log; `Invalid` for a payload above [`record::PAYLOAD_BYTES_MAX`](crate::record::PAYLOAD_BYTES_MAX).
+    /// The failure that fenced the log; `Invalid` for a payload above
+    /// [`record::PAYLOAD_BYTES_MAX`](crate::record::PAYLOAD_BYTES_MAX).
     fn append(&self, payload: &[u8]) -> Result<LogIndex>;
-    /// Ready when `index` has what the sync mode promises, or cannot get it any more. While it is pending, the log keeps the waker of `cx`
-    /// under `waiter`. Whoever polls drives everybody's writes: a log need not have a thread.
+    /// Ready when `index` has what the sync mode promises, or cannot get it any more. While it is pending, the log
+    /// keeps the waker of `cx` under `waiter`. Whoever polls drives everybody's writes: a log need not have a thread.
     fn poll_commit(&self, index: LogIndex, waiter: &mut Waiter, cx: &mut Context<'_>) -> Poll<Result<()>>;
-    /// Gives back a waiter, whether its `poll_commit` became ready or not. If it was woken to drive, somebody else must be.
+    /// Gives back a waiter, whether its `poll_commit` became ready or not. If it was woken to drive, somebody else must
+    /// be.
     fn forget(&self, waiter: &mut Waiter);
-    /// Done when `index` has what the sync mode promises; often at once. Whoever holds a `dyn WriteAheadLog` calls [`Commit::new`].
+    /// Done when `index` has what the sync mode promises; often at once. Whoever holds a `dyn WriteAheadLog` calls
+    /// [`Commit::new`].
     fn commit(&self, index: LogIndex) -> Commit<'_>
     where
         Self: Sized,
@@ -37,8 +42,8 @@ pub trait WriteAheadLog: Send + Sync + 'static {
     /// # Errors
     /// The failure that fenced the log before everything was durable.
     fn sync(&self) -> BoxFuture<Result<()>>;
-    /// Makes this log part of a sync of the whole file system ([`weir_io::Volume::sync`]) that is about to begin; `None` if it has
-    /// nothing to sync, or syncs by itself just now.
+    /// Makes this log part of a sync of the whole file system ([`weir_io::Volume::sync`]) that is about to begin;
+    /// `None` if it has nothing to sync, or syncs by itself just now.
     fn begin_outside_sync(&self) -> Option<Box<dyn OutsideSync>>;
     /// Whether everything appended is known to be on the device.
     fn is_durable(&self) -> bool;
@@ -56,25 +61,27 @@ pub trait WriteAheadLog: Send + Sync + 'static {
     /// # Errors
     /// I/O. Nothing that is needed is lost.
     fn truncate(&self, persisted: LogIndex) -> BoxFuture<Result<()>>;
-    /// Refuses appends with `error` from now on, until the log is [replaced](Self::replace): its owner knows that what is written now
-    /// might not last.
+    /// Refuses appends with `error` from now on, until the log is [replaced](Self::replace): its owner knows that what
+    /// is written now might not last.
     fn refuse(&self, error: Error);
-    /// Goes on after a failure, once the engine holds everything appended (`persisted` is at least the last index). Does nothing if the log
-    /// has not failed.
+    /// Goes on after a failure, once the engine holds everything appended (`persisted` is at least the last index).
+    /// Does nothing if the log has not failed.
     ///
     /// # Errors
-    /// `Invalid` if `persisted` is less than the last index; I/O. The log stays fenced, and replacing it may be tried again.
+    /// `Invalid` if `persisted` is less than the last index; I/O. The log stays fenced, and replacing it may be tried
+    /// again.
     fn replace(&self, persisted: LogIndex) -> BoxFuture<Result<()>>;
     /// Makes everything durable and refuses appends from now on.
     ///
     /// # Errors
     /// The failure that fenced the log.
     fn close(&self) -> BoxFuture<Result<()>>;
-    /// Removes all that the log keeps on disk, once it was [closed](Self::close) and the engine holds everything (`persisted` is at least
-    /// the last index).
+    /// Removes all that the log keeps on disk, once it was [closed](Self::close) and the engine holds everything
+    /// (`persisted` is at least the last index).
     ///
     /// # Errors
-    /// `Invalid` if it still takes records, or not everything is persisted; I/O: what is left of the log can still be opened.
+    /// `Invalid` if it still takes records, or not everything is persisted; I/O: what is left of the log can still be
+    /// opened.
     fn remove(&self, persisted: LogIndex) -> BoxFuture<Result<()>>;
     /// The failure that fenced the log, until it is replaced.
     fn failure(&self) -> Option<Error>;
@@ -84,8 +91,8 @@ pub trait WriteAheadLog: Send + Sync + 'static {
     fn stats(&self) -> LogStats;
 }
 
-/// A log's part in a sync of the whole file system. Dropped, it counts as failed, which says nothing of this log: then it has to
-/// sync by itself, and learns what became of its own bytes.
+/// A log's part in a sync of the whole file system. Dropped, it counts as failed, which says nothing of this log: then
+/// it has to sync by itself, and learns what became of its own bytes.
 pub trait OutsideSync: Send {
     /// The sync has succeeded: what was committed when it began is durable.
     fn succeeded(self: Box<Self>);
@@ -95,8 +102,8 @@ pub trait OutsideSync: Send {
 /// [`WriteAheadLog::forget`] when the wait is given up.
 #[derive(Debug, Default)]
 pub struct Waiter {
-    /// For the log alone: under what it keeps the waker. The index waited for, and a number that tells apart those who wait for the same index;
-    /// `None` if no waker was left.
+    /// For the log alone: under what it keeps the waker. The index waited for, and a number that tells apart those who
+    /// wait for the same index; `None` if no waker was left.
     pub registration: Option<(LogIndex, u64)>,
 }
 

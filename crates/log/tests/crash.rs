@@ -9,8 +9,8 @@ use parking_lot::Mutex;
 use weir_io::sim::{DiskImage, FaultPlan, Keep};
 use weir_log::{SyncMode, WriteAheadLog};
 
-/// Runs a workload, takes what several power cuts at each change would leave, and recovers each; then writes on there, cuts
-/// the power again and recovers once more: what the first recovery gave must not get lost, and no hole appear.
+/// Runs a workload, takes what several power cuts at each change would leave, and recovers each; then writes on there,
+/// cuts the power again and recovers once more: what the first recovery gave must not get lost, and no hole appear.
 fn cut_everywhere(seed: u64, sync: SyncMode, writers: usize, count: usize) -> usize {
     let (sim, fs) = world(seed, &DiskImage::new(), FaultPlan::none());
     let promises: Shared = Shared::default();
@@ -87,7 +87,8 @@ fn a_killed_process_loses_nothing_acknowledged() {
     }
 }
 
-/// The first life leaves records in the page cache only. The second syncs its own: then those of the first must be durable too.
+/// The first life leaves records in the page cache only. The second syncs its own: then those of the first must be
+/// durable too.
 #[test]
 fn a_power_cut_after_a_kill_leaves_no_hole() {
     for seed in 0..60 {

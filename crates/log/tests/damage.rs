@@ -220,7 +220,8 @@ const TAMPERINGS: [Tampering; 8] = [
     Tampering::OfItsNeighbour,
 ];
 
-/// A log that was killed seconds after its last sync, without a mark behind that; the image at an earlier moment; its promises.
+/// A log that was killed seconds after its last sync, without a mark behind that; the image at an earlier moment; its
+/// promises.
 fn killed_log(sync: SyncMode, identity: u64) -> (DiskImage, DiskImage, Promises) {
     let (sim, fs) = world(5, &DiskImage::new(), FaultPlan::none());
     let promises: Shared = Shared::default();

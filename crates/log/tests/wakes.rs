@@ -17,7 +17,8 @@ use weir_log::{Log, SyncMode, WriteAheadLog};
 
 type Meddle = Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>;
 
-/// A file system that lets somebody in during the next write, and counts what the making of a segment does with the directory.
+/// A file system that lets somebody in during the next write, and counts what the making of a segment does with the
+/// directory.
 struct Meddled {
     inner: Arc<dyn Fs>,
     meddle: Meddle,
@@ -120,8 +121,8 @@ fn open_counted(sync: SyncMode, device: DeviceSpec) -> (Sim, Log, Meddle, Arc<At
     (sim, log, meddle, makings)
 }
 
-/// Starts `other` in the midst of the write of a record, which then ends at once; says whether `other` ends without anybody
-/// else's help.
+/// Starts `other` in the midst of the write of a record, which then ends at once; says whether `other` ends without
+/// anybody else's help.
 fn ends(sync: SyncMode, other: impl FnOnce(Log) -> BoxFuture<Result<()>> + Send + 'static) -> bool {
     let (sim, log, meddle) = open(sync);
     let started: Arc<Mutex<Option<Task<Result<()>>>>> = Arc::default();

@@ -1,4 +1,5 @@
-//! A small durable store made of a tree and a log, in a real directory: what an engineer needs who embeds Weir's engine without its server.
+//! A small durable store made of a tree and a log, in a real directory: what an engineer needs who embeds Weir's engine
+//! without its server.
 //!
 //! ```text
 //! cargo run --release -p weir-lsm --example embed -- DIRECTORY            writes, reads, closes
@@ -6,9 +7,11 @@
 //! cargo run --release -p weir-lsm --example embed -- DIRECTORY            finds everything, and goes on
 //! ```
 //!
-//! The tree knows no log, and the log knows no tree: the store joins them by the index that the log gives to each record.
+//! The tree knows no log, and the log knows no tree: the store joins them by the index that the log gives to each
+//! record.
 //!
-//! 1. A write is appended to the log, applied to the tree under the index it got, and published when the log has committed it.
+//! 1. A write is appended to the log, applied to the tree under the index it got, and published when the log has
+//!    committed it.
 //! 2. A flush makes tables of memtables. What is in tables the log need not keep.
 //! 3. Opening reads the tree, and replays every record of the log after the last one that is in tables.
 
@@ -172,7 +175,8 @@ fn value(number: u64) -> Vec<u8> {
     format!("value of {number} ").repeat(6).into_bytes()
 }
 
-/// One run: checks what earlier runs left, writes more, and closes the store or drops it as a crash would. Says what it did.
+/// One run: checks what earlier runs left, writes more, and closes the store or drops it as a crash would. Says what it
+/// did.
 ///
 /// # Errors
 /// Something is lost, or I/O.

@@ -34,8 +34,8 @@ pub struct CheckReport {
     pub problems: Vec<Error>,
 }
 
-/// Reads the whole tree in `dir`, which nobody may have open, and tells what is wrong with it. `progress` is called after each table with
-/// (tables done, tables in all).
+/// Reads the whole tree in `dir`, which nobody may have open, and tells what is wrong with it. `progress` is called
+/// after each table with (tables done, tables in all).
 ///
 /// # Errors
 /// Only if the directory or its manifest cannot be read at all; everything else is listed in the report.

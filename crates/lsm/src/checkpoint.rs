@@ -1,4 +1,5 @@
-//! Checkpoints: a second directory with the same tables, by hard links within milliseconds, or copied by whoever holds them.
+//! Checkpoints: a second directory with the same tables, by hard links within milliseconds, or copied by whoever holds
+//! them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -58,8 +59,8 @@ impl Tree {
         Held { tree: self, version, number, edit }
     }
 
-    /// Makes `dir` (new, on the same file system) a tree with all that is in tables now, and returns the log index up to
-    /// which that is.
+    /// Makes `dir` (new, on the same file system) a tree with all that is in tables now, and returns the log index up
+    /// to which that is.
     pub async fn checkpoint(&self, dir: &Path) -> Result<LogIndex> {
         let held = self.hold();
         let (fs, tag) = (held.fs(), held.tag());

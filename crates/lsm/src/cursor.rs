@@ -1,8 +1,8 @@
 //! Cursors: one way to walk memtables, tables and merges of them.
 //!
-//! The hot path is synchronous: moving inside what is in memory is a plain function call. Only when a block is missing does a move
-//! answer [`Step::Load`]; the caller then awaits [`Cursor::load`], which fetches the block and *completes the interrupted move*.
-//! Nested async functions for every entry would cost more than the merge itself.
+//! The hot path is synchronous: moving inside what is in memory is a plain function call. Only when a block is missing
+//! does a move answer [`Step::Load`]; the caller then awaits [`Cursor::load`], which fetches the block and *completes
+//! the interrupted move*. Nested async functions for every entry would cost more than the merge itself.
 
 use weir_io::Result;
 
@@ -36,6 +36,7 @@ pub trait Cursor: Send {
     fn next(&mut self) -> Step;
     /// Moves one entry back. The cursor must stand on an entry.
     fn prev(&mut self) -> Step;
-    /// Fetches what an interrupted move misses and completes the move (which may need several blocks: loop while `Load`).
+    /// Fetches what an interrupted move misses and completes the move (which may need several blocks: loop while
+    /// `Load`).
     fn load(&mut self) -> impl Future<Output = Result<Step>> + Send;
 }

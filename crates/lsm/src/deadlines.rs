@@ -1,8 +1,9 @@
 //! When the values of a table expire: a few exact points of "so many bytes are gone by then".
 //!
-//! A table of a million values has a million times of expiry. [`Counter`] sorts them into buckets, which are narrow near the time of
-//! writing and wide far from it, in constant time each. [`Deadlines`] keeps at most [`POINTS_MAX`] of the buckets' ends. Between two points
-//! nothing is known, so the answer is the earlier point's: never more bytes than have really expired.
+//! A table of a million values has a million times of expiry. [`Counter`] sorts them into buckets, which are narrow
+//! near the time of writing and wide far from it, in constant time each. [`Deadlines`] keeps at most [`POINTS_MAX`] of
+//! the buckets' ends. Between two points nothing is known, so the answer is the earlier point's: never more bytes than
+//! have really expired.
 
 use weir_model::varint;
 
@@ -23,7 +24,8 @@ pub struct Deadline {
     pub bytes: u64,
 }
 
-/// See the module. Times ascend strictly, bytes do not fall. The last point is the last value to expire, with the bytes of all that do.
+/// See the module. Times ascend strictly, bytes do not fall. The last point is the last value to expire, with the bytes
+/// of all that do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Deadlines(Box<[Deadline]>);
 

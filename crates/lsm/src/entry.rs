@@ -1,7 +1,7 @@
 //! Entries: what memtables and tables hold.
 //!
-//! Order everywhere in the tree: key ascending (bytewise), then sequence number *descending*, so that the newest version of a key
-//! comes first.
+//! Order everywhere in the tree: key ascending (bytewise), then sequence number *descending*, so that the newest
+//! version of a key comes first.
 
 use std::cmp::Ordering;
 

@@ -1,4 +1,5 @@
-//! Knobs: what a policy may change in a tree while it runs. The tree obeys at its next decision; nothing under way is touched.
+//! Knobs: what a policy may change in a tree while it runs. The tree obeys at its next decision; nothing under way is
+//! touched.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 
@@ -10,10 +11,12 @@ use crate::pick::Scope;
 pub struct TreeKnobs {
     /// Which compactions may start (FX-19, FX-20).
     pub scope: Scope,
-    /// A flush waits until so many memtables are sealed, and writes them as one run; 1 = at once. It does not wait when it is asked for
-    /// ([`crate::Tree::seal`]), when the last write buffer is filling, when memtables have ceased to fill, or after a minute.
+    /// A flush waits until so many memtables are sealed, and writes them as one run; 1 = at once. It does not wait when
+    /// it is asked for ([`crate::Tree::seal`]), when the last write buffer is filling, when memtables have ceased to
+    /// fill, or after a minute.
     pub flush_gather: usize,
-    /// Memtables allowed, the active one included. At least 2; a lower value than there are takes effect as they are flushed.
+    /// Memtables allowed, the active one included. At least 2; a lower value than there are takes effect as they are
+    /// flushed.
     pub write_buffers: usize,
     /// The smallest number of runs that a merge within level 0 takes (FX-22: 4). At least 2.
     pub intra_l0_fan_in: usize,

@@ -1,7 +1,8 @@
 //! One log-structured merge tree.
 //!
-//! Start at [`Tree`]. The folders follow the data: `memtable`, `table`, `version`, `read`, `pick`, `job`. The tree owns no threads, timers
-//! or log, and knows no tenant; see `docs/architecture.md` for the lives of a write, a read and a compaction.
+//! Start at [`Tree`]. The folders follow the data: `memtable`, `table`, `version`, `read`, `pick`, `job`. The tree owns
+//! no threads, timers or log, and knows no tenant; see `docs/architecture.md` for the lives of a write, a read and a
+//! compaction.
 //!
 //! To embed it: `examples/embed.rs` joins a tree and a log to a small store that survives crashes.
 

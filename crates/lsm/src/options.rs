@@ -14,23 +14,24 @@ pub struct TreeOptions {
     pub flush_memtables_max: usize,
     /// Level-0 runs that start a compaction into level 1.
     pub l0_trigger: usize,
-    /// Level-0 runs that are compacted even while more keep coming: until then they gather, so that level 1 is rewritten less often
-    /// for the same bytes. Equal to `l0_trigger`: never gather.
+    /// Level-0 runs that are compacted even while more keep coming: until then they gather, so that level 1 is
+    /// rewritten less often for the same bytes. Equal to `l0_trigger`: never gather.
     pub l0_gather: usize,
     /// Level-0 runs from which writes are slowed (FX-21).
     pub l0_slow: usize,
     /// Level-0 runs at which writes stop (FX-21).
     pub l0_stop: usize,
-    /// Writes are also slowed while the last write buffer fills and all others wait for their flush, if there are more than three (FX-29).
-    /// As RocksDB does; whoever sizes flushes so that they come in time loses by it.
+    /// Writes are also slowed while the last write buffer fills and all others wait for their flush, if there are more
+    /// than three (FX-29). As RocksDB does; whoever sizes flushes so that they come in time loses by it.
     pub slow_at_last_buffer: bool,
-    /// Bytes per second that may be written at `l0_slow` runs, and at the last run before `l0_stop`; evenly less in between, so that there is
-    /// no cliff before the stop.
+    /// Bytes per second that may be written at `l0_slow` runs, and at the last run before `l0_stop`; evenly less in
+    /// between, so that there is no cliff before the stop.
     pub slow_bytes_per_sec: [u64; 2],
-    /// Bytes of level 0 that one job merges at most, if it can choose: what has piled up goes down step by step, oldest runs first.
+    /// Bytes of level 0 that one job merges at most, if it can choose: what has piled up goes down step by step, oldest
+    /// runs first.
     pub l0_merge_bytes_max: u64,
-    /// While a running job bars the way to level 1, the newest runs of level 0 are merged with one another, as RocksDB does (FX-24). For
-    /// comparisons: what it saves in runs it costs in bandwidth.
+    /// While a running job bars the way to level 1, the newest runs of level 0 are merged with one another, as RocksDB
+    /// does (FX-24). For comparisons: what it saves in runs it costs in bandwidth.
     pub intra_l0_when_blocked: bool,
     /// Target size of level 1 in bytes.
     pub level1_bytes: u64,
@@ -44,8 +45,9 @@ pub struct TreeOptions {
     pub filter_bits_per_key: u32,
     /// Compression of each level's tables.
     pub compression: [Compression; LEVELS],
-    /// Tables written into the levels above this one go into the block cache as they are written, as far as it has room without throwing out
-    /// more than what a merge has passed and nobody had asked for: reads and the merges that take them further find them there (FX-13, FX-26). 0 = none.
+    /// Tables written into the levels above this one go into the block cache as they are written, as far as it has room
+    /// without throwing out more than what a merge has passed and nobody had asked for: reads and the merges that take
+    /// them further find them there (FX-13, FX-26). 0 = none.
     pub warm_levels: usize,
     /// Bytes of one background read or write. The gate splits what is too long for the device (house rule 6).
     pub io_bytes: usize,

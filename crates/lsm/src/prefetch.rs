@@ -1,4 +1,5 @@
-//! Telling the processor early what will be needed: a look-up then waits for several cache lines at once, not one after the other.
+//! Telling the processor early what will be needed: a look-up then waits for several cache lines at once, not one after
+//! the other.
 
 /// Bytes of a cache line: what is fetched at once.
 pub(crate) const LINE_BYTES: usize = 64;

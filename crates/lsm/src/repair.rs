@@ -1,4 +1,5 @@
-//! Repairing the anchor of a tree off line: a `CURRENT` that is missing or damaged, where the manifest that it named is still there.
+//! Repairing the anchor of a tree off line: a `CURRENT` that is missing or damaged, where the manifest that it named is
+//! still there.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -53,7 +54,8 @@ pub async fn examine(fs: &Arc<dyn Fs>, dir: &Path) -> Result<Anchor> {
     Ok(Anchor::Broken { why, newest: None })
 }
 
-/// The manifest in force of the tree in `dir`, and up to which record of its log everything is in tables. Changes nothing.
+/// The manifest in force of the tree in `dir`, and up to which record of its log everything is in tables. Changes
+/// nothing.
 ///
 /// # Errors
 /// `Corruption`, with file and offset; `NotFound` if there is no tree; I/O.

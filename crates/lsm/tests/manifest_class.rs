@@ -1,4 +1,5 @@
-//! Edits go to the device as flushes do, whoever's they are: a flush that waited for a merge's edit would wait behind all other merges.
+//! Edits go to the device as flushes do, whoever's they are: a flush that waited for a merge's edit would wait behind
+//! all other merges.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -55,7 +55,8 @@ fn a_table_that_moves_down_is_pinned_no_longer() {
     assert!(cache.usage().pinned_bytes <= upper, "{:?}, {upper} bytes in the upper levels", cache.usage());
 }
 
-/// What a flush writes is read back without the device, and so is what a merge makes of it, as long as the cache has room.
+/// What a flush writes is read back without the device, and so is what a merge makes of it, as long as the cache has
+/// room.
 #[test]
 fn what_is_written_into_the_upper_levels_is_in_the_cache() {
     let cache = BlockCache::new(1 << 20, 1);

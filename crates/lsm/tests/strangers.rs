@@ -1,5 +1,5 @@
-//! Sound files in the wrong place: a table of another tree, or another table of the same one, has valid checksums all through. The manifest
-//! and the index must find it out.
+//! Sound files in the wrong place: a table of another tree, or another table of the same one, has valid checksums all
+//! through. The manifest and the index must find it out.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

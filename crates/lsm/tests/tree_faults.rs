@@ -1,5 +1,6 @@
-//! The tree on a disk that fails now and then, with jobs that fail or are dropped wherever they stand, their manifest edit included.
-//! Whatever is uncertain must not matter: after every restart the tree and the log together hold what was written.
+//! The tree on a disk that fails now and then, with jobs that fail or are dropped wherever they stand, their manifest
+//! edit included. Whatever is uncertain must not matter: after every restart the tree and the log together hold what
+//! was written.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

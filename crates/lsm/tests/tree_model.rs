@@ -1,5 +1,5 @@
-//! The tree against a map: random changes, seals, flushes, compactions in every scope, snapshots, scans, parked and cancelled jobs, restarts
-//! and power cuts.
+//! The tree against a map: random changes, seals, flushes, compactions in every scope, snapshots, scans, parked and
+//! cancelled jobs, restarts and power cuts.
 //!
 //! The test keeps the log itself (a list of batches): after a restart it replays what the tree has not persisted, as a
 //! partition would. Whatever happened in between, the tree must then answer like the map.

@@ -11,7 +11,8 @@ use weir_lsm::{Env, Lookup, Tree, TreeOptions};
 use weir_model::Batch;
 
 const BATCHES: u64 = 3_000;
-/// Keys between the first and the last of a batch: the longer it takes to apply, the likelier a reader comes in between.
+/// Keys between the first and the last of a batch: the longer it takes to apply, the likelier a reader comes in
+/// between.
 const FILLERS: u64 = 50;
 
 fn newest(tree: &Tree, key: &[u8]) -> u64 {

@@ -22,7 +22,8 @@ pub const KEY_BYTES_MAX: usize = 64 * 1024;
 /// The longest key as stored: a user's, behind the number of its database.
 pub const STORED_KEY_BYTES_MAX: usize = KEY_BYTES_MAX + 1;
 
-/// Databases of a tenant (`SELECT 0` to `SELECT 15`). In the tree a key stands behind one byte with the number of its database.
+/// Databases of a tenant (`SELECT 0` to `SELECT 15`). In the tree a key stands behind one byte with the number of its
+/// database.
 pub const DATABASES: u8 = 16;
 
 /// The longest value in bytes (the Redis protocol's own limit for a string).

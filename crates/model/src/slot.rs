@@ -3,8 +3,8 @@
 /// Number of slots.
 pub const SLOTS: u16 = 16384;
 
-/// The slot of `key`: CRC-16 (XMODEM) of its hash tag, which is what stands between the first `{` and the next `}`, or of the whole key
-/// where there is no tag or an empty one.
+/// The slot of `key`: CRC-16 (XMODEM) of its hash tag, which is what stands between the first `{` and the next `}`, or
+/// of the whole key where there is no tag or an empty one.
 pub fn slot(key: &[u8]) -> u16 {
     crc16(tag(key)) % SLOTS
 }

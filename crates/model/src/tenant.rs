@@ -6,8 +6,8 @@ use std::str::FromStr;
 /// The longest name of a tenant, in bytes.
 pub const TENANT_NAME_BYTES_MAX: usize = 63;
 
-/// A tenant's name: `[a-z0-9][a-z0-9_-]{0,62}` (S6). What is checked once need not be escaped anywhere: not in paths, not in metrics, not
-/// in logs.
+/// A tenant's name: `[a-z0-9][a-z0-9_-]{0,62}` (S6). What is checked once need not be escaped anywhere: not in paths,
+/// not in metrics, not in logs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TenantName(Box<str>);
 

@@ -9,8 +9,8 @@ pub trait Holder: Send + Sync {}
 
 impl<T: Send + Sync> Holder for T {}
 
-/// The bytes of a value, borrowed from the memtable, block or buffer that holds them, which stays in memory as long as the value does.
-/// Cloning copies no bytes.
+/// The bytes of a value, borrowed from the memtable, block or buffer that holds them, which stays in memory as long as
+/// the value does. Cloning copies no bytes.
 #[derive(Clone)]
 pub struct Value {
     /// Start of the bytes. Invariant: with `len`, lies inside what `_holder` keeps alive and never changes.
@@ -62,8 +62,8 @@ impl Deref for Value {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        // SAFETY: `start` and `len` lie inside what `_holder` keeps alive (invariant), or are a dangling empty slice; the bytes never
-        // change or move.
+        // SAFETY: `start` and `len` lie inside what `_holder` keeps alive (invariant), or are a dangling empty slice;
+        // the bytes never change or move.
         unsafe { std::slice::from_raw_parts(self.start, self.len) }
     }
 }

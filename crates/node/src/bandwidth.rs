@@ -1,4 +1,5 @@
-//! What a partition's gates are limited by: turned when it is opened, when its tenant's limits are altered, and at every tick.
+//! What a partition's gates are limited by: turned when it is opened, when its tenant's limits are altered, and at
+//! every tick.
 
 use std::sync::Arc;
 
@@ -10,7 +11,8 @@ use weir_io::Owner;
 
 use crate::config::NodeConfig;
 
-/// What a partition's foreground is limited by, and the gates of the life that it leads now. Its lock is taken before a gate's.
+/// What a partition's foreground is limited by, and the gates of the life that it leads now. Its lock is taken before a
+/// gate's.
 pub struct Reservation {
     state: Mutex<State>,
     /// The tenant's.
@@ -99,8 +101,9 @@ impl Reservation {
     }
 }
 
-/// What a tenant's foreground is reserved for, and over how many partitions. A kind of unit that it is not limited in counts as what is
-/// configured for all partitions; where nothing is configured either, that kind could take any bandwidth, so nothing is limited.
+/// What a tenant's foreground is reserved for, and over how many partitions. A kind of unit that it is not limited in
+/// counts as what is configured for all partitions; where nothing is configured either, that kind could take any
+/// bandwidth, so nothing is limited.
 fn reserved(limits: UnitLimits, configured: Capacity, partitions: u64) -> (Capacity, u64) {
     let UnitLimits { rcu, wcu, .. } = limits;
     if rcu == 0 && wcu == 0 {

@@ -19,7 +19,8 @@ use crate::strangers::Strangers;
 /// What was found in a node's directory.
 #[derive(Debug, Default)]
 pub struct NodeCheck {
-    /// What is wrong with the directory as a whole: `FORMAT`, the copies of the catalogue, partitions that are nobody's.
+    /// What is wrong with the directory as a whole: `FORMAT`, the copies of the catalogue, partitions that are
+    /// nobody's.
     pub problems: Vec<Error>,
     /// What an operator may wonder about, and need not mend.
     pub notes: Vec<String>,
@@ -54,8 +55,8 @@ pub struct PartitionCheck {
 /// Reads everything in the node's directory `dir` and changes nothing. `progress` hears (tables done, tables in all).
 ///
 /// # Errors
-/// `Locked` while a server runs on it, `NotFound` if it is no node's directory, `Invalid` if it is a backup's or another version's. What is
-/// wrong inside is in the answer.
+/// `Locked` while a server runs on it, `NotFound` if it is no node's directory, `Invalid` if it is a backup's or
+/// another version's. What is wrong inside is in the answer.
 pub async fn check(fs: &Arc<dyn Fs>, dir: &Path, mut progress: impl FnMut(usize, usize)) -> Result<NodeCheck> {
     identify(fs, dir, "check").await?;
     let _lock = fs.lock(&dir.join("LOCK")).await?;
@@ -146,7 +147,8 @@ async fn check_partitions(
     Ok(())
 }
 
-/// `owner` is whose log and anchor they must be; `None` where that is not known, or does not matter: then they are not looked at.
+/// `owner` is whose log and anchor they must be; `None` where that is not known, or does not matter: then they are not
+/// looked at.
 async fn check_partition(
     fs: &Arc<dyn Fs>,
     tenant: Option<TenantName>,
@@ -182,7 +184,8 @@ pub(crate) async fn check_log(fs: &Arc<dyn Fs>, dir: &Path, owner: Owner, tree: 
     anchor::compare(claim, tree.persisted, &tree.manifest)?;
     let anchor = LogAnchor { identity, durable: claim.durable };
     match weir_log::check(fs, &dir.join("log"), owner, anchor, tree.persisted).await {
-        // It is made by the first opening, and durable with the first segment: a partition that was restored, or only read, has none.
+        // It is made by the first opening, and durable with the first segment: a partition that was restored, or only
+        // read, has none.
         Err(error) if error.kind() == ErrorKind::NotFound && error.path() == dir.join("log") => {
             match claim.durable > tree.persisted {
                 true => Err(Error::corruption(

@@ -32,7 +32,8 @@ pub struct NodeConfig {
     pub tree: TreeOptions,
     /// Block cache of all trees together, in bytes.
     pub cache_bytes: usize,
-    /// Memory for the memtables of all trees together, in bytes: when it runs short, some are flushed before they are full.
+    /// Memory for the memtables of all trees together, in bytes: when it runs short, some are flushed before they are
+    /// full.
     pub write_memory_bytes: u64,
     /// What a write waits for.
     pub sync: SyncMode,
@@ -57,8 +58,8 @@ pub struct NodeConfig {
 pub struct Bandwidth {
     /// What the node gate hands out.
     pub device: Limits,
-    /// What partitions of tenants without limits of their own were sold: their foreground rate is reserved from it (FX-10).
-    /// Zero = not limited in front.
+    /// What partitions of tenants without limits of their own were sold: their foreground rate is reserved from it
+    /// (FX-10). Zero = not limited in front.
     pub capacity: Capacity,
     /// What the partition's flushes and compactions may use, in bytes per second.
     pub background: u64,

@@ -2,13 +2,14 @@
 //!
 //! One task and one timer, however many partitions are awake:
 //!
-//! - A partition that is written to puts itself on the list of those *due*, once, and is visited within `interval`: its log is
-//!   synced (mode `Interval`) and its next segment prepared. It is marked before the write is acknowledged, and unmarked
-//!   before the sync looks at what is there: so a lost machine costs at most the interval and the time of a sync.
-//! - Visits are staggered: each partition has a phase within the interval, by its number. Where many are due at once, one sync of the
-//!   whole file system does for all of them, once per interval ([`group_sync`](crate::group_sync)).
-//! - A *round* over all awake partitions, every ten intervals, finds what nobody said: files whose last reader has gone, jobs that are
-//!   due because time has passed.
+//! - A partition that is written to puts itself on the list of those *due*, once, and is visited within `interval`: its
+//!   log is synced (mode `Interval`) and its next segment prepared. It is marked before the write is acknowledged, and
+//!   unmarked before the sync looks at what is there: so a lost machine costs at most the interval and the time of a
+//!   sync.
+//! - Visits are staggered: each partition has a phase within the interval, by its number. Where many are due at once,
+//!   one sync of the whole file system does for all of them, once per interval ([`group_sync`](crate::group_sync)).
+//! - A *round* over all awake partitions, every ten intervals, finds what nobody said: files whose last reader has
+//!   gone, jobs that are due because time has passed.
 //!
 //! Knobs are turned elsewhere: see [`tick`](crate::tick).
 
@@ -67,7 +68,8 @@ impl Control {
             let mut state = self.state.lock();
             let first = state.awake.is_empty();
             if first {
-                // The loop has slept without an end. A moment that has passed would seem to be one that it wakes at by itself.
+                // The loop has slept without an end. A moment that has passed would seem to be one that it wakes at by
+                // itself.
                 state.next_round = now + ROUND_INTERVALS * self.interval;
             }
             state.awake.insert(partition.owner.partition, Arc::downgrade(partition));
@@ -224,8 +226,9 @@ impl Partition {
         self.workers.spawn(async move { background.partition().note_anchor().await });
     }
 
-    /// Looks after the log and what is left of old files; costs little if there is nothing to do. Jobs are not looked for: whatever makes one due
-    /// says so, but time, of which a round thinks. With a thousand partitions that are written to now and then, a visit would mostly be that.
+    /// Looks after the log and what is left of old files; costs little if there is nothing to do. Jobs are not looked
+    /// for: whatever makes one due says so, but time, of which a round thinks. With a thousand partitions that are
+    /// written to now and then, a visit would mostly be that.
     pub(crate) fn look_after(self: &Arc<Self>) {
         self.kick_repair();
         if self.sync != SyncMode::None && !self.log.is_durable() && self.log.failure().is_none() {

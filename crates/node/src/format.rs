@@ -1,7 +1,7 @@
 //! `FORMAT`: which version of Weir's formats a directory has, and that it is a node's directory at all.
 //!
-//! It is the last file that a first start makes. So where it is, everything else must be; and where it is not, the directory is new only if
-//! it holds nothing that a first start does not leave.
+//! It is the last file that a first start makes. So where it is, everything else must be; and where it is not, the
+//! directory is new only if it holds nothing that a first start does not leave.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -78,8 +78,8 @@ impl Format {
         }
     }
 
-    /// Makes `FORMAT` in `dir`, durably. Under a temporary name first: a power cut may leave a new file's length without its bytes, and a
-    /// file that is there must be right.
+    /// Makes `FORMAT` in `dir`, durably. Under a temporary name first: a power cut may leave a new file's length
+    /// without its bytes, and a file that is there must be right.
     ///
     /// # Errors
     /// I/O.
@@ -109,7 +109,8 @@ pub enum Origin {
 /// Locks `dir`, made if need be, and says whether it is new. Nothing else is changed.
 ///
 /// # Errors
-/// `Locked`; `Invalid` if it is another version's; `Corruption` if `FORMAT` is damaged, or missing although the directory is not new.
+/// `Locked`; `Invalid` if it is another version's; `Corruption` if `FORMAT` is damaged, or missing although the
+/// directory is not new.
 pub async fn claim(fs: &Arc<dyn Fs>, dir: &Path) -> Result<(Box<dyn FsLock>, Origin)> {
     layout::create_dir(fs, dir).await?;
     let lock = fs.lock(&dir.join("LOCK")).await?;
@@ -127,8 +128,8 @@ pub async fn claim(fs: &Arc<dyn Fs>, dir: &Path) -> Result<(Box<dyn FsLock>, Ori
     }
 }
 
-/// Whether a directory without `FORMAT` holds nothing but what a first start that was broken off may leave: no partition, and of each copy of
-/// the catalogue nothing or its very first edit.
+/// Whether a directory without `FORMAT` holds nothing but what a first start that was broken off may leave: no
+/// partition, and of each copy of the catalogue nothing or its very first edit.
 pub async fn is_new(fs: &Arc<dyn Fs>, dir: &Path) -> Result<bool> {
     if !layout::partitions(fs, dir).await?.is_empty() {
         return Ok(false);

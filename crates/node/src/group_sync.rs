@@ -1,11 +1,11 @@
 //! Group sync: one sync of the whole file system for many logs.
 //!
-//! Each fdatasync of a log costs a journal commit and a flush of the device: for hundreds of partitions that are written to in
-//! the same tenth of a second, one syncfs costs less than all of theirs. It reports every write-back that failed since the volume was opened,
-//! but not whose: then each log syncs by itself, and only those fail that lost something. Where it cannot be trusted to report
-//! ([`weir_io::Fs::volume`]), or takes long because others have much to write on the same file system, logs are synced one by one; and
-//! so they are where the device would need long for what they have all written, and they are few enough to take turns: reads would wait
-//! behind it ([`BURST_MAX`]).
+//! Each fdatasync of a log costs a journal commit and a flush of the device: for hundreds of partitions that are
+//! written to in the same tenth of a second, one syncfs costs less than all of theirs. It reports every write-back that
+//! failed since the volume was opened, but not whose: then each log syncs by itself, and only those fail that lost
+//! something. Where it cannot be trusted to report ([`weir_io::Fs::volume`]), or takes long because others have much to
+//! write on the same file system, logs are synced one by one; and so they are where the device would need long for what
+//! they have all written, and they are few enough to take turns: reads would wait behind it ([`BURST_MAX`]).
 
 use std::sync::Arc;
 
@@ -15,14 +15,17 @@ use weir_io::{Class, Clock, Nanos, Owner, Tag, Volume};
 use crate::partition::Background;
 use crate::tick::Ticker;
 
-/// So many partitions must be due within an interval. A sync of everything costs about as much as a few of single files.
+/// So many partitions must be due within an interval. A sync of everything costs about as much as a few of single
+/// files.
 const DUE_MIN: usize = 8;
-/// After a sync of everything that took longer than the interval and longer than single ones would have, so many intervals pass until the next attempt.
+/// After a sync of everything that took longer than the interval and longer than single ones would have, so many
+/// intervals pass until the next attempt.
 const REST_INTERVALS: u64 = 64;
-/// Syncs of single files take about as long, each, where there are many: a device that is slow for everything is no reason to rest.
+/// Syncs of single files take about as long, each, where there are many: a device that is slow for everything is no
+/// reason to rest.
 const SINGLE: Nanos = 1_000_000;
-/// No more device time at once than this, in nanoseconds: twice what background may have under way (house rule 6). With several times
-/// as much, the 99th percentile of reads is the time of a sync of all logs.
+/// No more device time at once than this, in nanoseconds: twice what background may have under way (house rule 6). With
+/// several times as much, the 99th percentile of reads is the time of a sync of all logs.
 const BURST_MAX: Nanos = 2_000_000;
 const TAG: Tag = Tag::new(Owner { tenant: 0, partition: 0 }, Class::Log);
 

@@ -19,7 +19,8 @@ const GIVING_BACK_MAX: Nanos = 60_000_000_000;
 /// How often it is looked whether it has.
 const LOOK: Nanos = 100_000_000;
 
-/// Looks around twice in `after` nanoseconds: who has been asked nothing between three looks goes to sleep. Ends with the node.
+/// Looks around twice in `after` nanoseconds: who has been asked nothing between three looks goes to sleep. Ends with
+/// the node.
 pub async fn run(tenants: Weak<RwLock<Tenants>>, clock: Arc<dyn Clock>, workers: Arc<Workers>, after: Nanos) {
     let mut seen: BTreeMap<u32, (u64, u32)> = BTreeMap::new();
     loop {
@@ -50,7 +51,8 @@ pub async fn run(tenants: Weak<RwLock<Tenants>>, clock: Arc<dyn Clock>, workers:
     }
 }
 
-/// Wakes those who sleep on what has expired, one at a time and while no other compaction is under way, until that is given back.
+/// Wakes those who sleep on what has expired, one at a time and while no other compaction is under way, until that is
+/// given back.
 async fn give_back(tenants: &Weak<RwLock<Tenants>>, clock: &Arc<dyn Clock>, workers: &Workers) {
     let Some(homes) = tenants.upgrade().map(|tenants| tenants.read().homes()) else { return };
     for home in homes.into_iter().filter(|home| home.sleeps_on_dead_bytes()) {

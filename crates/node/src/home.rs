@@ -6,13 +6,16 @@
 //!    +----- it failed ------+              Leaving --> Asleep, or Gone
 //! ```
 //!
-//! 1. Whoever wants the partition takes it from [`Home::awake`]: one load. Only if it is not there does he look at the phase.
-//! 2. One wake at a time, and its work is done by those who wait for it; when all have left it goes on in the background, for a half-open
-//!    partition must not be opened again.
-//! 3. A partition that leaves is taken out of `awake` first and refuses writes then: a write that was too late finds it gone and asks
-//!    again. Reads that have begun end on what they hold: nothing newer can have been acknowledged when they began.
+//! 1. Whoever wants the partition takes it from [`Home::awake`]: one load. Only if it is not there does he look at the
+//!    phase.
+//! 2. One wake at a time, and its work is done by those who wait for it; when all have left it goes on in the
+//!    background, for a half-open partition must not be opened again.
+//! 3. A partition that leaves is taken out of `awake` first and refuses writes then: a write that was too late finds it
+//!    gone and asks again. Reads that have begun end on what they hold: nothing newer can have been acknowledged when
+//!    they began.
 //!
-//! 4. One that was never used has no files. Reads find it empty without making them: on a full disk they could not be made.
+//! 4. One that was never used has no files. Reads find it empty without making them: on a full disk they could not be
+//!    made.
 //!
 //! Asleep, it is the few hundred bytes of this struct.
 
@@ -101,7 +104,8 @@ pub struct Home {
 pub(crate) struct Left {
     /// The partition's number.
     pub number: u32,
-    /// The partition, where neither its tables nor its log could be written: it has the only copy of something that was acknowledged.
+    /// The partition, where neither its tables nor its log could be written: it has the only copy of something that was
+    /// acknowledged.
     pub unwritten: Option<Arc<Partition>>,
 }
 
@@ -150,7 +154,8 @@ impl Home {
         DiskUse { stored: space.stored_bytes, living: space.stored_bytes.saturating_sub(dead) }
     }
 
-    /// Whether it sleeps on so much that has expired meanwhile that it is worth waking it: more than a third of what it has, and of some size.
+    /// Whether it sleeps on so much that has expired meanwhile that it is worth waking it: more than a third of what it
+    /// has, and of some size.
     pub(crate) fn sleeps_on_dead_bytes(&self) -> bool {
         if self.state() != HomeState::Asleep {
             return false;
@@ -178,7 +183,8 @@ impl Home {
         }
     }
 
-    /// Writes that waited for flushes and compactions in all the partition's lives, by cause in the order of [`StallCause::ALL`].
+    /// Writes that waited for flushes and compactions in all the partition's lives, by cause in the order of
+    /// [`StallCause::ALL`].
     pub fn stalls(&self) -> [StallTimes; StallCause::ALL.len()] {
         self.counters.stalls()
     }
@@ -202,8 +208,8 @@ impl Home {
         self.awake.load().as_ref().is_some_and(|awake| Arc::ptr_eq(awake, partition))
     }
 
-    /// The partition: at once if it is awake, else when it has been woken. So many wakes at a time and node, the others wait in
-    /// an order that is fair among tenants.
+    /// The partition: at once if it is awake, else when it has been woken. So many wakes at a time and node, the others
+    /// wait in an order that is fair among tenants.
     ///
     /// # Errors
     /// It cannot be opened (which the next call tries again); `Closed` if it was dropped or the node is closed.
@@ -219,8 +225,8 @@ impl Home {
         }
     }
 
-    /// The partition, to be read from: as [`Home::partition`], but `None` where nothing was ever written to it. Then nothing is made, which
-    /// would need space, and nothing is waited for.
+    /// The partition, to be read from: as [`Home::partition`], but `None` where nothing was ever written to it. Then
+    /// nothing is made, which would need space, and nothing is waited for.
     ///
     /// # Errors
     /// As there.
@@ -298,7 +304,8 @@ impl Home {
         outcome
     }
 
-    /// Closes the partition, whatever it is doing, and keeps requests waiting until [`Home::settle`]; `None` if it is gone.
+    /// Closes the partition, whatever it is doing, and keeps requests waiting until [`Home::settle`]; `None` if it is
+    /// gone.
     ///
     /// To be [`carried`] to its end: a home that stays in between serves nobody.
     pub(crate) async fn leave(&self, how: Leave) -> Option<Left> {
@@ -338,8 +345,8 @@ impl Home {
         Some(Left { number, unwritten })
     }
 
-    /// Puts the partition to sleep: flushed, closed, forgotten. The next request wakes it. Where what it holds cannot be written (a full
-    /// disk), it stays awake.
+    /// Puts the partition to sleep: flushed, closed, forgotten. The next request wakes it. Where what it holds cannot
+    /// be written (a full disk), it stays awake.
     pub async fn sleep(self: &Arc<Self>) {
         let home = Arc::clone(self);
         carried(&self.shared.workers, async move {
@@ -374,7 +381,8 @@ impl Home {
         self.changed.notify();
     }
 
-    /// Ends what [`Home::leave`] began: asleep as partition `number`, or gone. Where the node was closed meanwhile it stays gone.
+    /// Ends what [`Home::leave`] began: asleep as partition `number`, or gone. Where the node was closed meanwhile it
+    /// stays gone.
     pub(crate) fn settle(&self, number: Option<u32>) {
         {
             let mut status = self.status.lock();

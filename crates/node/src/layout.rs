@@ -1,4 +1,5 @@
-//! Where things are in the node's directory, as in `docs/format/directory.md`; making and removing the directories of partitions.
+//! Where things are in the node's directory, as in `docs/format/directory.md`; making and removing the directories of
+//! partitions.
 //!
 //! ```text
 //! LOCK                    held by the running process
@@ -48,8 +49,8 @@ pub async fn partitions(fs: &Arc<dyn Fs>, dir: &Path) -> Result<Vec<u32>> {
     Ok(names.iter().filter(|entry| entry.is_dir).filter_map(|entry| number(&entry.name)).collect())
 }
 
-/// Removes partition `number`, which the catalogue has condemned, and everything in it; nobody may have it open. What is not there is removed
-/// already. Durable after [`sync_partitions`].
+/// Removes partition `number`, which the catalogue has condemned, and everything in it; nobody may have it open. What
+/// is not there is removed already. Durable after [`sync_partitions`].
 pub async fn remove_partition(fs: &Arc<dyn Fs>, dir: &Path, number: u32) -> Result<()> {
     let own = partition_path(dir, number);
     for part in [own.join("tree"), own.join("log"), own.clone()] {

@@ -1,7 +1,8 @@
 //! Tenants' partitions on one machine.
 //!
-//! A [`Node`] owns a directory, the catalogue of its [`Tenant`]s, the gates, the cache and the workers. A tenant has a [`Home`] for each of its
-//! partitions, asleep or awake; a [`Partition`] that is awake is a log and a tree behind both gates.
+//! A [`Node`] owns a directory, the catalogue of its [`Tenant`]s, the gates, the cache and the workers. A tenant has a
+//! [`Home`] for each of its partitions, asleep or awake; a [`Partition`] that is awake is a log and a tree behind both
+//! gates.
 
 pub mod backup;
 mod bandwidth;

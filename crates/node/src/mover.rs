@@ -7,8 +7,8 @@ use weir_admission::policy::Violation;
 
 /// Moves partitions to other nodes, or tells somebody who does.
 pub trait Mover: Send + Sync + 'static {
-    /// The node is short: called once a second while it is, with who should leave now, and once with `None` when it is over. Must not block:
-    /// the next decision about everybody's compactions waits for it.
+    /// The node is short: called once a second while it is, with who should leave now, and once with `None` when it is
+    /// over. Must not block: the next decision about everybody's compactions waits for it.
     fn hear(&self, violation: Option<&Violation>);
 }
 

@@ -26,14 +26,15 @@ use crate::sold::Sold;
 use crate::strangers::Strangers;
 use crate::tenant::{PARTITIONS_MAX, SECRET_BYTES_MAX, Tenant, TenantSettings, TenantSpec};
 
-/// See the module. Dropping it cancels its background work; the directory is locked until the last partition and all that goes on
-/// in it is gone.
+/// See the module. Dropping it cancels its background work; the directory is locked until the last partition and all
+/// that goes on in it is gone.
 pub struct Node {
     shared: Arc<NodeShared>,
     tenants: Arc<RwLock<Tenants>>,
 }
 
-/// Memory of long reads that are under way for clients, of all tenants together: two of the longest values that are usual.
+/// Memory of long reads that are under way for clients, of all tenants together: two of the longest values that are
+/// usual.
 const LONG_READ_BYTES_MAX: u64 = 128 << 20;
 
 /// All tenants of a node.
@@ -65,12 +66,13 @@ impl Tenants {
 }
 
 impl Node {
-    /// Opens the node in `config.dir`: its catalogue, and no partition. The first start makes the tenant `default`. What a crash left
-    /// of dropped tenants is removed in the background; what the catalogue does not mention is left alone.
+    /// Opens the node in `config.dir`: its catalogue, and no partition. The first start makes the tenant `default`.
+    /// What a crash left of dropped tenants is removed in the background; what the catalogue does not mention is left
+    /// alone.
     ///
     /// # Errors
-    /// `Locked` if another process has the directory; `Invalid` if another version made it; corruption with file and offset, where a file
-    /// that everything hangs on is missing, damaged or an older copy of itself.
+    /// `Locked` if another process has the directory; `Invalid` if another version made it; corruption with file and
+    /// offset, where a file that everything hangs on is missing, damaged or an older copy of itself.
     pub async fn open(config: &NodeConfig, machine: Machine) -> Result<Node> {
         let machine = Machine { fs: ReadMemoryFs::new(machine.fs, LONG_READ_BYTES_MAX), ..machine };
         let (ledger, gate) = (Ledger::new(), Gate::new(Arc::clone(&machine.clock), GateOptions::NODE));
@@ -197,8 +199,8 @@ impl Node {
     /// Creates a tenant, durably.
     ///
     /// # Errors
-    /// `AlreadyExists`; `Invalid` if the specification is; I/O: then it does not exist, though after a crash at this very moment it
-    /// might.
+    /// `AlreadyExists`; `Invalid` if the specification is; I/O: then it does not exist, though after a crash at this
+    /// very moment it might.
     pub async fn create_tenant(&self, spec: TenantSpec) -> Result<Arc<Tenant>> {
         let (shared, tenants) = (Arc::clone(&self.shared), Arc::clone(&self.tenants));
         carried(&self.shared.workers, async move {
@@ -230,11 +232,12 @@ impl Node {
         .await
     }
 
-    /// Changes a tenant's settings, durably. `change` sees what the change before it left: of two at the same time none is lost.
+    /// Changes a tenant's settings, durably. `change` sees what the change before it left: of two at the same time none
+    /// is lost.
     ///
     /// # Errors
-    /// What `change` says; `NotFound`; `Invalid` settings; I/O: then nothing has changed, though after a crash at this very moment it
-    /// might have.
+    /// What `change` says; `NotFound`; `Invalid` settings; I/O: then nothing has changed, though after a crash at this
+    /// very moment it might have.
     pub async fn alter_tenant<E: From<Error> + Send + 'static>(
         &self,
         name: &TenantName,
@@ -255,7 +258,8 @@ impl Node {
         .await
     }
 
-    /// Drops a tenant: when this returns it is gone for good, and so is its name's hold on its data. The files go in the background.
+    /// Drops a tenant: when this returns it is gone for good, and so is its name's hold on its data. The files go in
+    /// the background.
     ///
     /// # Errors
     /// `NotFound`; I/O: then the tenant is still there with all its data.
@@ -281,8 +285,8 @@ impl Node {
         .await
     }
 
-    /// Empties a tenant (`FLUSHALL`), whatever it holds, at the cost of one catalogue edit: its partitions begin anew under other numbers.
-    /// Requests wait meanwhile.
+    /// Empties a tenant (`FLUSHALL`), whatever it holds, at the cost of one catalogue edit: its partitions begin anew
+    /// under other numbers. Requests wait meanwhile.
     ///
     /// # Errors
     /// `NotFound`; I/O: then it still has everything.
@@ -326,8 +330,8 @@ impl Node {
         .await
     }
 
-    /// Opens every partition that has something in its log, one after the other: after a crash that bounds what its first request would
-    /// have to wait for. Ends with the node.
+    /// Opens every partition that has something in its log, one after the other: after a crash that bounds what its
+    /// first request would have to wait for. Ends with the node.
     pub async fn recover(&self) {
         let (fs, dir) = (Arc::clone(&self.shared.own_fs), self.shared.config.dir.clone());
         for tenant in self.tenants() {
@@ -342,7 +346,8 @@ impl Node {
         }
     }
 
-    /// The metrics of all partitions, added up: counters since the node was opened, whoever sleeps by now; trees and logs of those that are awake.
+    /// The metrics of all partitions, added up: counters since the node was opened, whoever sleeps by now; trees and
+    /// logs of those that are awake.
     pub fn metrics(&self) -> PartitionMetrics {
         let mut sum = PartitionMetrics::asleep(&Counters::default());
         for tenant in self.tenants() {
@@ -446,7 +451,8 @@ async fn turn(tenants: &RwLock<Tenants>, name: &TenantName) -> Result<(Arc<Tenan
     if Arc::ptr_eq(&find()?, &tenant) { Ok((tenant, turn)) } else { Err(unknown(name)) }
 }
 
-/// Makes `edit` durable. Where that fails it has not happened; a partition that it gave up is not written to before that is certain.
+/// Makes `edit` durable. Where that fails it has not happened; a partition that it gave up is not written to before
+/// that is certain.
 ///
 /// # Errors
 /// As [`Catalogue::commit`]; `NoSpace` says what to do.

@@ -1,19 +1,20 @@
 //! Parking: a running compaction that its tree's scope does not admit any more is not polled (U-5).
 //!
-//! 1. It keeps its claims, its open output and what it has read ahead, but gives its slot back, and uses neither thread nor tokens. What it
-//!    keeps is bounded: two windows of `io_bytes` for each source, four for the output, eight bytes a key for the output's filter.
+//! 1. It keeps its claims, its open output and what it has read ahead, but gives its slot back, and uses neither thread
+//!    nor tokens. What it keeps is bounded: two windows of `io_bytes` for each source, four for the output, eight bytes
+//!    a key for the output's filter.
 //! 2. It goes on to its end instead if a [policy](weir_admission::policy::parking) finds it nearly done, or if it is
 //!    committing (U-26).
 //! 3. When the scope admits it again it waits for a slot, and comes before what this tree might begin.
 //! 4. What is parked may bar the way of something more urgent ([`weir_lsm::Tree::parked_in_the_way`]): level 0, which
-//!    wants to go down (U-6). Then the policy says whether it is finished or *released*: cancelled, its claims with it. It
-//!    is also released when it has been parked for too long and is not to be finished, and at once where the process that
-//!    Weir is part of needs the memory ([`Partition::release_parked`]): a node by itself does not, for what is parked is
-//!    bounded by the slots.
+//!    wants to go down (U-6). Then the policy says whether it is finished or *released*: cancelled, its claims with it.
+//!    It is also released when it has been parked for too long and is not to be finished, and at once where the process
+//!    that Weir is part of needs the memory ([`Partition::release_parked`]): a node by itself does not, for what is
+//!    parked is bounded by the slots.
 //!
-//! U-6 would commit what is finished of a released job up to some key, and clip the inputs that straddle it. That needs a bound on every table,
-//! in the manifest and in every read, for the sake of half a job at most. What is thrown away is counted instead, so that
-//! it can be seen whether it is worth it.
+//! U-6 would commit what is finished of a released job up to some key, and clip the inputs that straddle it. That needs
+//! a bound on every table, in the manifest and in every read, for the sake of half a job at most. What is thrown away
+//! is counted instead, so that it can be seen whether it is worth it.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -99,8 +100,8 @@ impl Drop for ParkedEntry<'_> {
 }
 
 impl Partition {
-    /// Runs `job`, parking it where the module says; gives its slot back with its end. When the partition is closed it is cancelled at its next
-    /// wait, unless it has begun to commit.
+    /// Runs `job`, parking it where the module says; gives its slot back with its end. When the partition is closed it
+    /// is cancelled at its next wait, unless it has begun to commit.
     pub(crate) async fn run_or_park(self: &Arc<Self>, job: Job, slot: &mut Option<Slot>) -> Ended {
         let (facts, control) = (job.facts(), job.control());
         let mut run = pin!(job.run());
@@ -129,9 +130,9 @@ impl Partition {
 
     /// Polls `run` until it ends, the partition is being closed, or the job must be parked.
     ///
-    /// While writes are stopped for want of a write buffer, a compaction is not polled either, but keeps its slot: the flush that makes room
-    /// has the disk and the processor to itself (SI-6). On a disk a hundred times too slow that is the difference between
-    /// seconds and half a minute.
+    /// While writes are stopped for want of a write buffer, a compaction is not polled either, but keeps its slot: the
+    /// flush that makes room has the disk and the processor to itself (SI-6). On a disk a hundred times too slow that
+    /// is the difference between seconds and half a minute.
     async fn advance(
         &self,
         mut run: Pin<&mut (impl Future<Output = Result<JobReport>> + Send)>,
@@ -230,7 +231,8 @@ impl Partition {
         self.progress.notify();
     }
 
-    /// Cancels every parked job: for a process that is short of memory and embeds a node. What they have written is thrown away.
+    /// Cancels every parked job: for a process that is short of memory and embeds a node. What they have written is
+    /// thrown away.
     pub fn release_parked(&self) {
         for parked in self.parking.0.lock().iter_mut().filter(|parked| parked.verdict.is_none()) {
             parked.verdict = Some(Verdict::Release);

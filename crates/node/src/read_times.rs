@@ -1,7 +1,8 @@
 //! How long a partition's reads waited for the device, between two ticks of the policies (U-23).
 //!
-//! What memory answers is not timed and costs nothing here. What goes to the device costs two looks at the clock and two additions. Times
-//! are powers of two and their quarters apart, from a microsecond on: a percentile is right to a fifth.
+//! What memory answers is not timed and costs nothing here. What goes to the device costs two looks at the clock and
+//! two additions. Times are powers of two and their quarters apart, from a microsecond on: a percentile is right to a
+//! fifth.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -33,8 +34,8 @@ impl ReadTimes {
         self.reads.fetch_add(1, Ordering::Release);
     }
 
-    /// Nanoseconds that 99 of 100 reads since the last time did not exceed, rounded up to the end of a bucket; `None` where there were fewer
-    /// than 100, which are kept for the next time. For one caller.
+    /// Nanoseconds that 99 of 100 reads since the last time did not exceed, rounded up to the end of a bucket; `None`
+    /// where there were fewer than 100, which are kept for the next time. For one caller.
     pub fn take_p99(&self) -> Option<Nanos> {
         if self.reads.load(Ordering::Acquire) < READS_MIN {
             return None;

@@ -9,11 +9,12 @@ use weir_io::{Fs, Result};
 use crate::catalogue::Catalogue;
 use crate::layout;
 
-/// Removes those of the partitions `numbers` that are condemned, and has the catalogue forget them with its next edit. Gives those that could not
-/// be removed: they stay condemned.
+/// Removes those of the partitions `numbers` that are condemned, and has the catalogue forget them with its next edit.
+/// Gives those that could not be removed: they stay condemned.
 ///
 /// # Errors
-/// Nothing was removed because the catalogue cannot settle what holds, or what was removed is not known to be gone for good.
+/// Nothing was removed because the catalogue cannot settle what holds, or what was removed is not known to be gone for
+/// good.
 pub async fn remove(
     fs: &Arc<dyn Fs>,
     dir: &Path,

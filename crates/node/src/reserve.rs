@@ -1,12 +1,13 @@
 //! Space that is set aside, so that a full disk can be emptied.
 //!
-//! Dropping or emptying a tenant begins with an edit of the catalogue, and an edit may need a new journal: two files with their blocks. On
-//! a full disk there is no room for them, so they are there beforehand, in `reserve/`: empty files with space reserved behind their
-//! end. An edit that stores nothing new and meets `NoSpace` *draws* on them: they are renamed to where the new journal should be. The
-//! space goes from file to file and is never free in between, so nobody who also waits for space can take it.
+//! Dropping or emptying a tenant begins with an edit of the catalogue, and an edit may need a new journal: two files
+//! with their blocks. On a full disk there is no room for them, so they are there beforehand, in `reserve/`: empty
+//! files with space reserved behind their end. An edit that stores nothing new and meets `NoSpace` *draws* on them:
+//! they are renamed to where the new journal should be. The space goes from file to file and is never free in between,
+//! so nobody who also waits for space can take it.
 //!
-//! Every journal is made with as much room. So what an old one gives back is what the next one takes, and it is set aside at once; what
-//! cannot be is tried again in the background.
+//! Every journal is made with as much room. So what an old one gives back is what the next one takes, and it is set
+//! aside at once; what cannot be is tried again in the background.
 
 use std::path::{Path, PathBuf};
 use std::pin::pin;
@@ -20,7 +21,8 @@ use weir_io::{Clock, Error, ErrorKind, Event, File, Fs, Nanos, Op, OpenOptions, 
 
 use crate::layout::TAG;
 
-/// The files, each with what it is to become. As many as two journals take: one for each copy of the catalogue, or for a second try.
+/// The files, each with what it is to become. As many as two journals take: one for each copy of the catalogue, or for
+/// a second try.
 const SPARES: [(&str, Role); 4] = [
     ("journal-1", Role::Journal),
     ("current-1", Role::Current),
@@ -56,7 +58,8 @@ pub(crate) struct Reserve {
     dir: PathBuf,
     /// New files are made of what is set aside.
     drawing: AtomicBool,
-    /// Who takes or makes one of the files: nobody may still be making what somebody else writes a journal into. Taken before `state`.
+    /// Who takes or makes one of the files: nobody may still be making what somebody else writes a journal into. Taken
+    /// before `state`.
     files: AsyncMutex<()>,
     state: Mutex<State>,
     /// Something was drawn, more is wanted, space has become free, or the node has ended.
@@ -105,7 +108,8 @@ impl Reserve {
         Drawing(Arc::clone(self))
     }
 
-    /// The catalogue is `bytes` long as one snapshot. A journal of it has room for as much again, and for edits of a small one.
+    /// The catalogue is `bytes` long as one snapshot. A journal of it has room for as much again, and for edits of a
+    /// small one.
     pub fn cover(&self, bytes: u64) {
         let journal_bytes = (2 * bytes + EDITS_BYTES).next_power_of_two();
         let mut state = self.state.lock();

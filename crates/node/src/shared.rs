@@ -148,7 +148,8 @@ impl NodeShared {
         commit(&mut catalogue, CatalogueEdit { used: vec![number], ..CatalogueEdit::default() }).await
     }
 
-    /// Why partition `number` must not be written to: what is acknowledged in it must not go with an edit that gave it up after all.
+    /// Why partition `number` must not be written to: what is acknowledged in it must not go with an edit that gave it
+    /// up after all.
     async fn doubt(&self, catalogue: &mut Catalogue, number: u32) -> Option<Error> {
         if !catalogue.is_in_doubt(number) {
             return None;
@@ -180,7 +181,8 @@ impl NodeShared {
         &self.reserve
     }
 
-    /// The disk behind the node's gate, booked to `owner`: a partition that nobody can use yet, so it has no limits of its own.
+    /// The disk behind the node's gate, booked to `owner`: a partition that nobody can use yet, so it has no limits of
+    /// its own.
     pub fn booked_to(&self, owner: Owner) -> Arc<dyn Fs> {
         let fs = Arc::clone(&self.machine.fs);
         if self.config.gates { GatedFs::node(fs, owner, Arc::clone(&self.gate), &self.ledger) } else { fs }
@@ -214,8 +216,8 @@ impl NodeShared {
         self.salt().rotate_left(32)
     }
 
-    /// Removes what is left of condemned partitions, in the background, and tries again where that fails, until it is done or the node ends. Then
-    /// the rest is removed at the next opening.
+    /// Removes what is left of condemned partitions, in the background, and tries again where that fails, until it is
+    /// done or the node ends. Then the rest is removed at the next opening.
     pub fn remove_partitions(self: &Arc<Self>, numbers: Vec<u32>) {
         if numbers.is_empty() {
             return;

@@ -2,8 +2,8 @@
 
 use weir_lsm::TreeOptions;
 
-/// Bytes per second at `runs` level-0 runs: the rate falls evenly, from the first of `slow_bytes_per_sec` at `l0_slow` runs to the second
-/// at `l0_stop`, so that there is no cliff before the stop. Never 0.
+/// Bytes per second at `runs` level-0 runs: the rate falls evenly, from the first of `slow_bytes_per_sec` at `l0_slow`
+/// runs to the second at `l0_stop`, so that there is no cliff before the stop. Never 0.
 pub fn rate(runs: usize, options: &TreeOptions) -> u64 {
     let steps = options.l0_stop.saturating_sub(options.l0_slow).max(1) as u64;
     let step = (runs.saturating_sub(options.l0_slow) as u64).min(steps);

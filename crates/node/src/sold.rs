@@ -1,5 +1,5 @@
-//! What tenants have bought, beside what the device gives. Selling more than it gives is what a node is for, so nothing is refused;
-//! but whoever sells should know how often he has sold the same bandwidth.
+//! What tenants have bought, beside what the device gives. Selling more than it gives is what a node is for, so nothing
+//! is refused; but whoever sells should know how often he has sold the same bandwidth.
 
 use weir_admission::cost::Capacity;
 use weir_admission::{Direction, Limits, UNLIMITED, UnitLimits};
@@ -19,7 +19,8 @@ pub struct Sold {
     pub wcu: u64,
     /// Device bytes a second that serve all of them at once (FX-10), before flushes and compactions.
     pub bytes: u64,
-    /// Device bytes a second that there are; `None` where nobody has said or measured it. Where reads and writes have a budget each: of both.
+    /// Device bytes a second that there are; `None` where nobody has said or measured it. Where reads and writes have a
+    /// budget each: of both.
     pub device_bytes: Option<u64>,
     /// How often the device is sold; `None` like that.
     pub times: Option<f64>,

@@ -7,7 +7,8 @@ pub enum StallCause {
     L0Runs,
     /// Every write buffer of its tree waits for its flush, or every one but the last, which fills (FX-29).
     Memtables,
-    /// The write memory that all tenants of the node share is used up, or nearly, and its tenant has its share of it (DF-7).
+    /// The write memory that all tenants of the node share is used up, or nearly, and its tenant has its share of it
+    /// (DF-7).
     NodeMemory,
 }
 

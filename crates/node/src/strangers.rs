@@ -1,5 +1,5 @@
-//! Partition directories that the catalogue does not account for. They are never removed: only the catalogue may say that something is not
-//! needed, and it does not mention them.
+//! Partition directories that the catalogue does not account for. They are never removed: only the catalogue may say
+//! that something is not needed, and it does not mention them.
 
 use std::path::Path;
 

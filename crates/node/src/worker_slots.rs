@@ -1,9 +1,9 @@
-//! The compaction slots of a node, who holds them and which trees wait: a state machine without locks, threads or time of
-//! its own. A policy ([`worker_order`]) says which tree gets the next slot.
+//! The compaction slots of a node, who holds them and which trees wait: a state machine without locks, threads or time
+//! of its own. A policy ([`worker_order`]) says which tree gets the next slot.
 //!
 //! A tenant that comes back after a rest is neither owed nor owing anything: it starts where those are who were served
-//! last. Whoever is alone may hold all slots. A slot is not taken back: a newcomer waits for the first job to end, or for
-//! one that is parked.
+//! last. Whoever is alone may hold all slots. A slot is not taken back: a newcomer waits for the first job to end, or
+//! for one that is parked.
 
 use std::collections::{BTreeMap, BTreeSet};
 

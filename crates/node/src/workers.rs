@@ -1,7 +1,9 @@
 //! Workers: where background jobs run, and the one place that decides when a job begins and advances.
 //!
-//! A flush may always run, one per partition (C-14), and so may dropping what is dead as a whole, which moves no data; other compactions share `compaction_slots`, and [`WorkerSlots`] says whose turn it is when one is
-//! free. Slots bound memory and CPU; the gates bound the disk. What begun compactions do when the scope changes is [`crate::parking`]'s business.
+//! A flush may always run, one per partition (C-14), and so may dropping what is dead as a whole, which moves no data;
+//! other compactions share `compaction_slots`, and [`WorkerSlots`] says whose turn it is when one is free. Slots bound
+//! memory and CPU; the gates bound the disk. What begun compactions do when the scope changes is [`crate::parking`]'s
+//! business.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -143,14 +145,16 @@ impl Partition {
         self.workers.dispatch();
     }
 
-    /// Lets flushes rush while all memtables but two are full (U-11). Memtables become full and empty only where [`Partition::kick`] follows.
+    /// Lets flushes rush while all memtables but two are full (U-11). Memtables become full and empty only where
+    /// [`Partition::kick`] follows.
     fn note_urgency(&self) {
         if let Some(gates) = &self.gates {
             gates.set_flush_is_urgent(self.tree.sealed() + 2 >= self.tree.knobs().write_buffers);
         }
     }
 
-    /// Waits for a slot, if a compaction is due. Not where jobs fail: that tree tries again when it is next kicked, not at once.
+    /// Waits for a slot, if a compaction is due. Not where jobs fail: that tree tries again when it is next kicked, not
+    /// at once.
     fn queue(self: &Arc<Self>, is_due: bool) {
         let may_run = is_due && self.job_failure.lock().is_none();
         let due = || self.resumable().or_else(|| self.tree.compaction_due());
@@ -219,7 +223,8 @@ impl Partition {
         });
     }
 
-    /// Whether writes wait for nothing but a flush. Where jobs fail (a full disk), compactions go on: they may free space.
+    /// Whether writes wait for nothing but a flush. Where jobs fail (a full disk), compactions go on: they may free
+    /// space.
     pub(crate) fn is_flush_urgent(&self) -> bool {
         self.tree.stall() == Stall::Stop(StallCause::Memtables) && self.job_failure.lock().is_none()
     }
@@ -249,7 +254,8 @@ impl Partition {
         }
     }
 
-    /// Replaces a failed log: everything applied goes to tables, then a new segment takes over. Reads go on all the while.
+    /// Replaces a failed log: everything applied goes to tables, then a new segment takes over. Reads go on all the
+    /// while.
     pub(crate) fn kick_repair(self: &Arc<Self>) {
         if self.is_closing() || self.log.failure().is_none() || self.repairing.swap(true, Ordering::Acquire) {
             return;

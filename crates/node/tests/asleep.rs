@@ -49,7 +49,8 @@ async fn create(node: &Node, name: &str, partitions: u16) -> Arc<Tenant> {
     node.create_tenant(spec).await.expect("created")
 }
 
-/// Tables at several levels, something in the memtable and in the log, and blocks in the cache; in odd rounds with jobs under way.
+/// Tables at several levels, something in the memtable and in the log, and blocks in the cache; in odd rounds with jobs
+/// under way.
 async fn work(home: &Arc<Home>, round: u64) {
     let partition = home.partition().await.expect("it wakes");
     for key in 0..KEYS {

@@ -76,7 +76,8 @@ async fn value(tenant: &Tenant, number: u64) -> Option<u64> {
     Some(u64::from_le_bytes(record.value[..8].try_into().expect("eight bytes")))
 }
 
-/// A node with a tenant `shop` of three partitions, every key at 1, and a backup that was made while every key went to 2.
+/// A node with a tenant `shop` of three partitions, every key at 1, and a backup that was made while every key went to
+/// 2.
 async fn backed_up(sim: &Sim, fs: &Arc<SimFs>) -> Node {
     let node = open(sim, fs).await;
     let shop =
@@ -191,7 +192,8 @@ fn a_flipped_bit_anywhere_is_found_and_nothing_of_it_is_restored() {
     });
 }
 
-/// Whether each of these backups, made at the same time, can be restored, or was refused with an error that says what to do.
+/// Whether each of these backups, made at the same time, can be restored, or was refused with an error that says what
+/// to do.
 async fn made_beside(sim: &Sim, fs: &Arc<SimFs>, orders: &[(&str, &str)]) -> Vec<bool> {
     let node = open(sim, fs).await;
     for tenant in ["shop", "mail"] {

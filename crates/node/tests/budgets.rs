@@ -106,7 +106,8 @@ fn a_tree_that_always_has_something_to_compact_leaves_slots_to_others() {
     });
     assert!(greedy_jobs > 200, "{greedy_jobs} jobs: the other one was busy");
     assert_eq!(most_waiting, 2, "both of them waited");
-    // They are due from 4 runs and gather up to 10; then they wait for a job of the greedy tree at most. Writes are slowed from 20.
+    // They are due from 4 runs and gather up to 10; then they wait for a job of the greedy tree at most. Writes are
+    // slowed from 20.
     assert!(most_runs < 20, "{most_runs} runs");
 }
 

@@ -1,5 +1,5 @@
-//! The catalogue on a disk that fails: each order happens as a whole or not at all, its error says so, and nothing is lost either way.
-//! And partitions that are lost, told from those that were never used.
+//! The catalogue on a disk that fails: each order happens as a whole or not at all, its error says so, and nothing is
+//! lost either way. And partitions that are lost, told from those that were never used.
 
 use std::sync::Arc;
 
@@ -116,7 +116,8 @@ impl Order {
     }
 }
 
-/// Carries out `order` with its `nth` operation of a kind failing. Whether it was refused; `None` = nothing was left to fail.
+/// Carries out `order` with its `nth` operation of a kind failing. Whether it was refused; `None` = nothing was left to
+/// fail.
 fn fail(order: Order, sync: SyncMode, nth: u64, kind: OpKind, fault: Fault) -> Option<bool> {
     let (sim, fs) = world(nth, &DiskImage::new());
     let node = sim.block_on(open(&sim, &fs, sync));

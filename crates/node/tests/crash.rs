@@ -234,8 +234,8 @@ fn failing_operations_lose_nothing_acknowledged_and_writes_go_on() {
 /// The value of each key that some update saw, and whose update.
 type Seen = BTreeMap<(u8, Vec<u8>), u64>;
 
-/// Every update writes a value of its own and notes what it saw: no two may see the same. And when it decides, what it saw is still
-/// the newest: no plain write came in between.
+/// Every update writes a value of its own and notes what it saw: no two may see the same. And when it decides, what it
+/// saw is still the newest: no plain write came in between.
 #[test]
 fn no_write_slips_between_the_read_and_the_write_of_an_update() {
     for seed in 0..10 {

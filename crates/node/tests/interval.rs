@@ -1,4 +1,5 @@
-//! Mode `Interval` over many partitions: a lost machine costs at most the interval, whether logs are synced one by one or all together.
+//! Mode `Interval` over many partitions: a lost machine costs at most the interval, whether logs are synced one by one
+//! or all together.
 
 use std::sync::Arc;
 
@@ -78,8 +79,9 @@ async fn value(node: &Node, tenant: usize) -> u64 {
     record.map_or(0, |record| u64::from_le_bytes(record.value[..].try_into().expect("eight bytes")))
 }
 
-/// Lets `tenants` write on a node that has been idle for `idle`, cuts the power after `work` and another `rest`, and gives the acknowledged values that are lost, as the time
-/// between acknowledgement and cut, the longest; and how often files and how often everything was synced for the log.
+/// Lets `tenants` write on a node that has been idle for `idle`, cuts the power after `work` and another `rest`, and
+/// gives the acknowledged values that are lost, as the time between acknowledgement and cut, the longest; and how often
+/// files and how often everything was synced for the log.
 fn longest_loss(seed: u64, tenants: usize, idle: Nanos, rest: Nanos, faults: FaultPlan) -> (Nanos, u64, u64) {
     let (sim, fs) = world(seed, &DiskImage::new(), faults);
     let acknowledged: Acknowledged = Arc::new(Mutex::new(vec![Vec::new(); tenants]));

@@ -1,4 +1,5 @@
-//! The ledger against the simulated disk, to the byte: every class, every direction, every tenant, the node's own work included.
+//! The ledger against the simulated disk, to the byte: every class, every direction, every tenant, the node's own work
+//! included.
 
 mod meter;
 mod opened;
@@ -167,8 +168,8 @@ impl Town<'_> {
         }
     }
 
-    /// What the disk saw of each tenant. What is neither in a partition nor in a backup is the node's own; what is in one that was never
-    /// anybody's, as its restore failed, is nobody's.
+    /// What the disk saw of each tenant. What is neither in a partition nor in a backup is the node's own; what is in
+    /// one that was never anybody's, as its restore failed, is nobody's.
     fn seen(&mut self) -> BTreeMap<u32, Seen> {
         self.note_partitions();
         let mut tenants: BTreeMap<u32, Seen> = BTreeMap::new();

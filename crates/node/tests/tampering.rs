@@ -1,5 +1,5 @@
-//! A partition whose files were whole and durable, and one of which is not what it was: nothing acknowledged may be missing or wrong
-//! without an error that names a file, and what is refused stays as it is.
+//! A partition whose files were whole and durable, and one of which is not what it was: nothing acknowledged may be
+//! missing or wrong without an error that names a file, and what is refused stays as it is.
 
 mod opened;
 
@@ -156,8 +156,8 @@ fn nothing_durable_goes_missing_and_nothing_that_is_refused_is_deleted() {
                         assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
                         assert!(error.path().starts_with(Path::new("/").join(PARTITION)), "{error}");
                         refused += 1;
-                        // A table is opened without reading its blocks: what is damaged in there is noticed by whoever reads it, when what
-                        // was left behind by jobs is long gone.
+                        // A table is opened without reading its blocks: what is damaged in there is noticed by whoever
+                        // reads it, when what was left behind by jobs is long gone.
                         if path.extension().is_none_or(|extension| extension != "sst") {
                             let left = fs.crash_keeping(Keep::All, &mut sim.rng());
                             for (file, _) in image.files() {

@@ -1,5 +1,5 @@
-//! Tenants created, dropped, emptied, backed up, restored, altered, suspended, put to sleep and written to at random, under power cuts: what
-//! was acknowledged holds, and nothing of what was dropped comes back.
+//! Tenants created, dropped, emptied, backed up, restored, altered, suspended, put to sleep and written to at random,
+//! under power cuts: what was acknowledged holds, and nothing of what was dropped comes back.
 
 mod model;
 

@@ -5,7 +5,8 @@ use weir_io::Rng;
 /// Bytes of a key.
 pub const KEY_BYTES: usize = 16;
 
-/// A key that is no item's: each partition writes it once before the load, as clients that come to a running store find its log open.
+/// A key that is no item's: each partition writes it once before the load, as clients that come to a running store find
+/// its log open.
 pub const WARM_KEY: [u8; KEY_BYTES] = [0; KEY_BYTES];
 
 /// The key of item `number`: neighbours in number are strangers in the order of keys.

@@ -22,7 +22,8 @@ use crate::seen;
 use crate::tally::{Tally, latency};
 use crate::watch::Watch;
 
-/// Runs `plan` under `profile`, whose settings are `config`, on `machine`, which has the preloaded data. `world` names the machine.
+/// Runs `plan` under `profile`, whose settings are `config`, on `machine`, which has the preloaded data. `world` names
+/// the machine.
 ///
 /// # Errors
 /// I/O, or a write that was refused.
@@ -69,7 +70,8 @@ pub async fn run(
     let mut stalls = watch.stalls();
     stalls.count -= stalls_before.count;
     stalls.seconds -= stalls_before.seconds;
-    // Writes that wait in a stall and reads that wait for the device are done later than the last second; they count, as late.
+    // Writes that wait in a stall and reads that wait for the device are done later than the last second; they count,
+    // as late.
     let grace = until + 600 * SECOND;
     while load.busy.load(Ordering::Relaxed) > 0 && clock.now() < grace && plan.args.after == 0 {
         sleep_until(&clock, clock.now() + SECOND / 10).await;
@@ -113,7 +115,8 @@ struct Load<'a> {
 }
 
 impl Load<'_> {
-    /// Sends what the plan says from `from` until `until`; when `quiet`, a small share of what was bought, and all reads.
+    /// Sends what the plan says from `from` until `until`; when `quiet`, a small share of what was bought, and all
+    /// reads.
     fn send(&self, from: Nanos, until: Nanos, quiet: bool) -> Arc<Mutex<Tally>> {
         let tally = Arc::new(Mutex::new(Tally::new(self.partitions.len())));
         let mut seed = Rng::new(self.plan.args.seed ^ from);

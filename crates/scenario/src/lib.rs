@@ -1,12 +1,13 @@
 //! Whole-node scenarios: one load, two worlds, one outcome.
 //!
-//! A scenario drives a [`weir_node::Node`] with many tenants through its ordinary doors and measures what their clients would see.
-//! Which world it runs in is the caller's choice: `weir sim` hands in a simulated machine whose time is exact, `weir bench` a real one.
-//! Parameters ([`args`]) and outcome ([`outcome`]) are the same in both, so that one can be held against the other.
+//! A scenario drives a [`weir_node::Node`] with many tenants through its ordinary doors and measures what their clients
+//! would see. Which world it runs in is the caller's choice: `weir sim` hands in a simulated machine whose time is
+//! exact, `weir bench` a real one. Parameters ([`args`]) and outcome ([`outcome`]) are the same in both, so that one
+//! can be held against the other.
 //!
-//! The way of a run: [`args`] are turned into a [`plan`], which knows every scaled size and rate; [`preload`] makes the data that is
-//! there before; [`drive`] opens the node, sends the [`load`], [`watch`]es, and gives a [`outcome::Run`], of which [`table`] and
-//! [`report`] make something to read.
+//! The way of a run: [`args`] are turned into a [`plan`], which knows every scaled size and rate; [`preload`] makes the
+//! data that is there before; [`drive`] opens the node, sends the [`load`], [`watch`]es, and gives a [`outcome::Run`],
+//! of which [`table`] and [`report`] make something to read.
 
 pub mod args;
 pub mod data;

@@ -1,7 +1,7 @@
 //! The load: open loop, every operation at its own time whatever became of the one before, measured from that time.
 //!
-//! A partition's writes stand in one [queue](crate::queue), as a stalled partition holds up all of them anyway: a write that finds others
-//! waiting is late. Reads do not wait for one another.
+//! A partition's writes stand in one [queue](crate::queue), as a stalled partition holds up all of them anyway: a write
+//! that finds others waiting is late. Reads do not wait for one another.
 
 use std::sync::Arc;
 
@@ -48,8 +48,8 @@ impl Clients {
         queue.send(&self, rng).await.map(drop)
     }
 
-    /// Sends reads of existing items, as `choice` draws them, at `times`. Ends when all are answered: who waits when the time is over counts as
-    /// well.
+    /// Sends reads of existing items, as `choice` draws them, at `times`. Ends when all are answered: who waits when
+    /// the time is over counts as well.
     pub async fn read(self, times: Schedule, choice: Arc<Choice>, mut rng: Rng) {
         let under_way = Arc::new(());
         for at in times {

@@ -178,8 +178,8 @@ impl Bytes {
         self.background() + self.log + self.read + self.other
     }
 
-    /// What was added since `earlier`; nothing for a cause that has become less: a peer tells what its jobs read and wrote only when they have
-    /// ended, and until then it counts as something else.
+    /// What was added since `earlier`; nothing for a cause that has become less: a peer tells what its jobs read and
+    /// wrote only when they have ended, and until then it counts as something else.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -212,7 +212,8 @@ pub struct StageChange {
 /// What came after the load.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct After {
-    /// Seconds until every level of every tree was within its target, nothing sealed, nothing running; `None` = not yet when the run ended.
+    /// Seconds until every level of every tree was within its target, nothing sealed, nothing running; `None` = not yet
+    /// when the run ended.
     pub restored_seconds: Option<u64>,
     /// Of the small load meanwhile.
     pub normally_served: Spread,

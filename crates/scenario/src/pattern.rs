@@ -8,7 +8,8 @@ use crate::trace::Trace;
 
 /// One second.
 pub const SECOND: Nanos = 1_000_000_000;
-/// Operations a second, from a moment on: a list of steps, each until the next. The first begins at 0, nanoseconds since the load began.
+/// Operations a second, from a moment on: a list of steps, each until the next. The first begins at 0, nanoseconds
+/// since the load began.
 pub type Rates = Arc<[(Nanos, f64)]>;
 
 /// What clients do besides what they were sold.

@@ -8,7 +8,8 @@ use crate::args::Shortage;
 use crate::data::{Choice, KEY_BYTES};
 use crate::pattern::{Pattern, Rates, SECOND};
 
-/// Background bytes, read and written, for each byte of a user: measured by the FlexEngine paper for a full tree (FX-13).
+/// Background bytes, read and written, for each byte of a user: measured by the FlexEngine paper for a full tree
+/// (FX-13).
 pub const AMPLIFICATION: f64 = 20.0;
 /// Bytes that the log adds to a write: headers of record and batch.
 const LOG_HEADER_BYTES: f64 = 40.0;
@@ -18,12 +19,13 @@ const ENTRY_BYTES: f64 = 40.0;
 const PAGE: f64 = 4096.0;
 /// Time between two syncs of the log up to [`SYNC_SCALE`], in nanoseconds.
 const SYNC_INTERVAL: Nanos = 100_000_000;
-/// A sync writes whole pages, which cannot be scaled: beyond this the interval is stretched instead, so that the log keeps its share
-/// of the device. The only time that scales.
+/// A sync writes whole pages, which cannot be scaled: beyond this the interval is stretched instead, so that the log
+/// keeps its share of the device. The only time that scales.
 const SYNC_SCALE: u64 = 20;
 /// Device bytes of a read that misses the cache: a block of 4 KiB lies across two pages (FX-11).
 const READ_BYTES: f64 = 8192.0;
-/// Share of what was bought that is sent after the load, so that reads and writes are still measured while trees are restored.
+/// Share of what was bought that is sent after the load, so that reads and writes are still measured while trees are
+/// restored.
 pub const QUIET_SHARE: f64 = 0.02;
 /// Smallest background I/O: at less, the two pages at both ends of a read would be most of it.
 const IO_BYTES_MIN: u64 = 32 << 10;
@@ -189,13 +191,14 @@ impl Plan {
         u64::from(self.args.partitions) * self.scaled(16 * MIB) * 32
     }
 
-    /// Size of a log segment. Not scaled further than to a sixteenth: the first segments are a small part of it, and would be full before the log is first
-    /// looked after, which is a matter of time and not of bytes.
+    /// Size of a log segment. Not scaled further than to a sixteenth: the first segments are a small part of it, and
+    /// would be full before the log is first looked after, which is a matter of time and not of bytes.
     pub fn segment_bytes(&self) -> u64 {
         self.scaled(64 * MIB).next_multiple_of(4096).max(4 * MIB)
     }
 
-    /// Which items are preloaded into which level, deepest first: every level but the last is full. Items are numbered from 0.
+    /// Which items are preloaded into which level, deepest first: every level but the last is full. Items are numbered
+    /// from 0.
     pub fn preload(&self) -> Vec<(usize, std::ops::Range<u64>)> {
         let (tree, items) = (self.tree(), self.items());
         let (mut levels, mut next) = (Vec::new(), 0);
@@ -211,8 +214,8 @@ impl Plan {
         levels
     }
 
-    /// Bytes that deferral may have to hold in memory at scale 1: level 1 as it was, and everything that is written while it lasts (FX-26). `None`
-    /// where the load is not a shortage from its beginning to its end.
+    /// Bytes that deferral may have to hold in memory at scale 1: level 1 as it was, and everything that is written
+    /// while it lasts (FX-26). `None` where the load is not a shortage from its beginning to its end.
     pub fn deferral_memory(&self) -> Option<f64> {
         if !matches!(self.pattern, Pattern::Steady) {
             return None;

@@ -1,7 +1,7 @@
 //! The data that is there before: full levels, keys spread over all of each, at the price of writing every item once.
 //!
-//! One level after the other, the deepest first, its items in the order of their keys: then every run of level 0 overlaps nothing and is moved
-//! down without being rewritten, to the level whose target lets it stay.
+//! One level after the other, the deepest first, its items in the order of their keys: then every run of level 0
+//! overlaps nothing and is moved down without being rewritten, to the level whose target lets it stay.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! A partition's queue of writes, open loop: every write has its own time, whatever became of the one before, and is measured from that time.
+//! A partition's queue of writes, open loop: every write has its own time, whatever became of the one before, and is
+//! measured from that time.
 //!
 //! The same in every world: a simulated or a real node whose callers wait, or a store whose callers block.
 
@@ -57,8 +58,8 @@ pub struct Sent {
     pub all: u64,
     /// Of those, the ones done within 10 ms.
     pub done: u64,
-    /// The same, less the time by which a sender that had nothing to do until then woke up late: that is the machine's, or that of whoever
-    /// took its processors.
+    /// The same, less the time by which a sender that had nothing to do until then woke up late: that is the machine's,
+    /// or that of whoever took its processors.
     pub done_awake: u64,
 }
 

@@ -6,8 +6,9 @@ use crate::outcome::{Bytes, Outcome, Second, Spread, Stalls, ratio, tail};
 use crate::plan::Plan;
 use crate::tally::{Tally, latency};
 
-/// The outcome of `plan` as its clients saw it, and what of `series` follows from that; the load moved `bytes`. What only the world knows is
-/// empty: the other parameters, stalls and stages, how busy the device was, what came after the load.
+/// The outcome of `plan` as its clients saw it, and what of `series` follows from that; the load moved `bytes`. What
+/// only the world knows is empty: the other parameters, stalls and stages, how busy the device was, what came after the
+/// load.
 pub fn outcome(plan: &Plan, world: &str, profile: &str, tally: &Tally, series: &[Second], bytes: Bytes) -> Outcome {
     let load = &series[..series.len().min(plan.args.seconds as usize)];
     let served = || load.iter().map(|second| second.served);

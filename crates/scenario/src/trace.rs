@@ -2,18 +2,22 @@
 //!
 //! # The generator
 //!
-//! The traces of the FlexEngine paper are not public. This draws traffic of the kind it describes, and is no reproduction of it:
+//! The traces of the FlexEngine paper are not public. This draws traffic of the kind it describes, and is no
+//! reproduction of it:
 //!
-//! - *Heavy-tailed*: tenants' usual shares of what they bought are lognormal (median 6 %, sigma 1): most are nearly idle, a few are not.
-//! - *Diurnal*: each follows a sine of a day with a swing of 60 % of its usual share, its peak drawn around 14:00 (sigma 3 hours); weekends have 70 %.
-//! - *Bursty*: bursts come as a Poisson process, one in 6 hours on average, last 60 s to 30 min (Pareto, alpha 1.2) and ask for everything that was
-//!   bought. One burst in four is a *season*: the tenants of its group (a quarter of all) burst together, which is what over-subscribes a node.
+//! - *Heavy-tailed*: tenants' usual shares of what they bought are lognormal (median 6 %, sigma 1): most are nearly
+//!   idle, a few are not.
+//! - *Diurnal*: each follows a sine of a day with a swing of 60 % of its usual share, its peak drawn around 14:00
+//!   (sigma 3 hours); weekends have 70 %.
+//! - *Bursty*: bursts come as a Poisson process, one in 6 hours on average, last 60 s to 30 min (Pareto, alpha 1.2) and
+//!   ask for everything that was bought. One burst in four is a *season*: the tenants of its group (a quarter of all)
+//!   burst together, which is what over-subscribes a node.
 //! - Reads are three times the share of writes, up to all that was bought.
 //!
 //! # The file
 //!
-//! `second,tenant,writes,reads`, a header first: from that second on, the tenant (from 0) asks for these shares of what it bought (0 to 1). Lines are in
-//! the order of seconds, which are multiples of one step.
+//! `second,tenant,writes,reads`, a header first: from that second on, the tenant (from 0) asks for these shares of what
+//! it bought (0 to 1). Lines are in the order of seconds, which are multiples of one step.
 
 use weir_io::Rng;
 

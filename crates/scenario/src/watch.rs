@@ -66,8 +66,8 @@ impl Watch {
         bytes_of_each(&self.ledger, &self.partitions)
     }
 
-    /// Whether every tree has been a pyramid since this was first asked: nothing sealed, nothing running, every level within its target. Not all at
-    /// once: under a load some level 0 is always gathering runs.
+    /// Whether every tree has been a pyramid since this was first asked: nothing sealed, nothing running, every level
+    /// within its target. Not all at once: under a load some level 0 is always gathering runs.
     pub fn is_restored(&mut self) -> bool {
         self.owing.retain(|partition| !partition.tree().shape().is_settled());
         self.owing.is_empty()

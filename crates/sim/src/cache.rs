@@ -1,9 +1,9 @@
 //! Caches at their disk limits beside others in a shortage, in virtual time.
 //!
-//! Each cache writes keys at a steady rate, every one a new key that lives for a minute, into a tenant whose limit is a little more than what lives. Nothing is
-//! ever deleted: all space comes back because values expire. Neighbours read and overwrite what they have, and want more of the device
-//! than there is. The same run with caches that overwrite a minute's keys and never expire says what the neighbours owe to the load, and
-//! what to reclaim.
+//! Each cache writes keys at a steady rate, every one a new key that lives for a minute, into a tenant whose limit is a
+//! little more than what lives. Nothing is ever deleted: all space comes back because values expire. Neighbours read
+//! and overwrite what they have, and want more of the device than there is. The same run with caches that overwrite a
+//! minute's keys and never expire says what the neighbours owe to the load, and what to reclaim.
 
 use std::fmt;
 use std::pin::Pin;
@@ -48,7 +48,8 @@ const LIMIT_BYTES: u64 = LIVING_BYTES + LIVING_BYTES / 8;
 pub enum Caches {
     /// New keys that expire, at a disk limit.
     Expire,
-    /// As many keys as live at a time, overwritten round and round, without a limit: the same load, and nothing that expires.
+    /// As many keys as live at a time, overwritten round and round, without a limit: the same load, and nothing that
+    /// expires.
     Overwrite,
 }
 

@@ -1,8 +1,8 @@
 //! Wall clocks that jump: by up to ten years, forwards and back, while a node runs and while it is down.
 //!
-//! Two questions. [`jump`]: is a key there for as long as the clock says and no longer, and does what was found gone stay gone when the clock
-//! is set back? [`indifferent`]: does anything but the end of keys look at the wall clock? A day with jumps has to be, event by event, the
-//! day without.
+//! Two questions. [`jump`]: is a key there for as long as the clock says and no longer, and does what was found gone
+//! stay gone when the clock is set back? [`indifferent`]: does anything but the end of keys look at the wall clock? A
+//! day with jumps has to be, event by event, the day without.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -286,8 +286,8 @@ impl Day {
     }
 }
 
-/// A fingerprint of everything that happens in the day of `seed`, on disk and among tasks: reads, writes, sleep, policies, gates. With `jumps`
-/// the wall clock is set again and again; with `expiry` there are keys that may see it.
+/// A fingerprint of everything that happens in the day of `seed`, on disk and among tasks: reads, writes, sleep,
+/// policies, gates. With `jumps` the wall clock is set again and again; with `expiry` there are keys that may see it.
 fn fingerprint(seed: u64, jumps: bool, expiry: bool) -> Result<[u64; 2], String> {
     let mut rng = Rng::new(seed);
     let sim = Sim::new(seed);

@@ -85,7 +85,8 @@ impl Sync {
         }
     }
 
-    /// A sync that was under way when the acknowledgement came does not cover it: the next one does, and takes its time.
+    /// A sync that was under way when the acknowledgement came does not cover it: the next one does, and takes its
+    /// time.
     fn promise(self) -> Promise {
         match self {
             Sync::Always => Promise::Durable,
@@ -115,7 +116,8 @@ enum Run {
         #[arg(long)]
         turning: bool,
     },
-    /// Concurrency: many clients with all commands on rows; each history repeats, and is one that could have happened one after the other
+    /// Concurrency: many clients with all commands on rows; each history repeats, and is one that could have happened
+    /// one after the other
     Clients {
         #[command(flatten)]
         seeds: Seeds,
@@ -235,7 +237,8 @@ enum Run {
         #[command(flatten)]
         seeds: Seeds,
     },
-    /// Space: caches whose keys expire, at their disk limits, beside others in a shortage; and the same load without expiry
+    /// Space: caches whose keys expire, at their disk limits, beside others in a shortage; and the same load without
+    /// expiry
     Cache {
         #[command(flatten)]
         seeds: Seeds,
@@ -254,7 +257,8 @@ enum Run {
         #[arg(long, default_value_t = 150)]
         steps: u64,
     },
-    /// Damage: every file of a node's directory in turn lost, emptied, cut, damaged, replaced by an older or another's copy
+    /// Damage: every file of a node's directory in turn lost, emptied, cut, damaged, replaced by an older or another's
+    /// copy
     Tamper {
         #[command(flatten)]
         seeds: Seeds,

@@ -1,8 +1,9 @@
 //! I/O that fails while the power is on: the nth one, for every n; and syncs that fail again and again.
 //!
-//! A write that failed may have happened or not, and the client cannot know; so each key has *candidates*: what was last
-//! acknowledged, and every failed write since. A reader must see a candidate. Besides: nothing panics or hangs, reads go on,
-//! writes are accepted again without a restart once the cause is gone, and what was acknowledged survives a power cut.
+//! A write that failed may have happened or not, and the client cannot know; so each key has *candidates*: what was
+//! last acknowledged, and every failed write since. A reader must see a candidate. Besides: nothing panics or hangs,
+//! reads go on, writes are accepted again without a restart once the cause is gone, and what was acknowledged survives
+//! a power cut.
 
 use std::collections::BTreeMap;
 use std::fmt;

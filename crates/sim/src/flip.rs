@@ -1,9 +1,9 @@
 //! Bits that rot: every byte of a database is damaged, one at a time, and everything is read.
 //!
-//! Three outcomes are allowed. *Refused*: an error, which mostly names the damaged file; where the damage looks like a torn
-//! tail, it names the file that contradicts it. *Harmless*: the right answer, because the
-//! byte means nothing. And for a store that was killed, not closed: a shorter prefix, where the damage is behind the last
-//! point known to be durable and cannot be told from a write the power cut tore. A wrong value is never allowed.
+//! Three outcomes are allowed. *Refused*: an error, which mostly names the damaged file; where the damage looks like a
+//! torn tail, it names the file that contradicts it. *Harmless*: the right answer, because the byte means nothing. And
+//! for a store that was killed, not closed: a shorter prefix, where the damage is behind the last point known to be
+//! durable and cannot be told from a write the power cut tore. A wrong value is never allowed.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
 //! Real `kill -9`: a server process is loaded over its Redis port, killed, started again, and asked for everything.
 //!
-//! Each connection writes numbers 1, 2, 3 … in order, number `n` to slot `n mod SLOTS` of its own keys, several commands
-//! in flight. After a restart its slots must be exactly those of some last number `c`: every number up to `c`
+//! Each connection writes numbers 1, 2, 3 … in order, number `n` to slot `n mod SLOTS` of its own keys, several
+//! commands in flight. After a restart its slots must be exactly those of some last number `c`: every number up to `c`
 //! there, none above, with acknowledged <= c <= sent. That is the prefix rule of the power-cut runs, seen from outside.
 #![allow(clippy::disallowed_methods, reason = "this runner drives real processes over real sockets")]
 

@@ -55,7 +55,8 @@ impl Acks {
         self.0.lock().sent
     }
 
-    /// How many batches must survive a cut at `now`. Batches are ordered, so an acknowledged one speaks for all before it.
+    /// How many batches must survive a cut at `now`. Batches are ordered, so an acknowledged one speaks for all before
+    /// it.
     pub fn promised(&self, promise: Promise, now: Nanos) -> usize {
         let noted = self.0.lock();
         let due = noted.acknowledged.iter().filter(|(_, at)| match promise {

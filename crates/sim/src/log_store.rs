@@ -1,7 +1,7 @@
 //! A map behind a log: the smallest store there is.
 //!
-//! It tests the log alone, every power cut of it, without a tree in the way; and it is simple enough to be believed when
-//! the harness itself is under test. Nothing is ever truncated: opening replays everything.
+//! It tests the log alone, every power cut of it, without a tree in the way; and it is simple enough to be believed
+//! when the harness itself is under test. Nothing is ever truncated: opening replays everything.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -64,8 +64,8 @@ enum Operation {
 
 /// What the wall clock shows at the first step.
 const START_MS: u64 = 1_767_225_600_000;
-/// From one step to the next. A step must take less: the wall clock would be set back at its end, and a key that a merge had met after its
-/// deadline would be gone before the model lets it go.
+/// From one step to the next. A step must take less: the wall clock would be set back at its end, and a key that a
+/// merge had met after its deadline would be gone before the model lets it go.
 const STEP_MS: u64 = 1000;
 
 /// What the wall clock shows when `step` begins.

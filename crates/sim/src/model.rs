@@ -1,8 +1,9 @@
 //! What must be true after a power cut: the recovered keys are those of a *prefix* of the batches that were sent.
 //!
-//! The model is the list of batches since the last known state. After a cut at which `sent` batches had been sent and the
-//! first `durable` of them were promised, there must be a cut `c` with `durable <= c <= sent` such that applying exactly the
-//! first `c` batches gives what was found: nothing promised is lost, no batch is torn, no hole, nothing from nowhere.
+//! The model is the list of batches since the last known state. After a cut at which `sent` batches had been sent and
+//! the first `durable` of them were promised, there must be a cut `c` with `durable <= c <= sent` such that applying
+//! exactly the first `c` batches gives what was found: nothing promised is lost, no batch is torn, no hole, nothing
+//! from nowhere.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,7 +1,7 @@
 //! Planted bugs: a harness that finds nothing must first be shown to find something.
 //!
-//! Four of them need no change in the engine: what the engine would do wrong towards the disk, [`PlantedFs`] does in its
-//! place. The others sit in the engine behind `weir_io::plant`, which is compiled in for tests only.
+//! Four of them need no change in the engine: what the engine would do wrong towards the disk, [`PlantedFs`] does in
+//! its place. The others sit in the engine behind `weir_io::plant`, which is compiled in for tests only.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! A disk that gets a hundred times slower, or stops for half a minute, under load.
 //!
 //! Readers ask for what is in memory once a millisecond, writers write as fast as they are answered. While the disk is
-//! bad: reads from memory are as fast as ever, writes queue, memory stays within its bound. When it is well again, every
-//! queued write is answered, and nothing acknowledged is missing.
+//! bad: reads from memory are as fast as ever, writes queue, memory stays within its bound. When it is well again,
+//! every queued write is answered, and nothing acknowledged is missing.
 
 use std::fmt;
 use std::sync::Arc;

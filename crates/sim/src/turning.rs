@@ -1,5 +1,6 @@
-//! A node whose tree's knobs are turned all the time, as no policy would: scope, gathering and write buffers change between any two writes, so
-//! that jobs are parked, resumed and cancelled, and level 0 is merged within itself, wherever the power may go.
+//! A node whose tree's knobs are turned all the time, as no policy would: scope, gathering and write buffers change
+//! between any two writes, so that jobs are parked, resumed and cancelled, and level 0 is merged within itself,
+//! wherever the power may go.
 
 use std::sync::Arc;
 

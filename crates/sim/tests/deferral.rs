@@ -1,7 +1,8 @@
-//! What deferral keeps in memory (U-20), and how it is caught up on (U-3, U-4), by whole nodes that are short of bandwidth and memory.
+//! What deferral keeps in memory (U-20), and how it is caught up on (U-3, U-4), by whole nodes that are short of
+//! bandwidth and memory.
 //!
-//! The unit tests of these rules are beside the policy; here the rules have to fire by themselves, and what they are for has to hold: memory
-//! stays within its bound, no write stalls, and what is read is what was written last.
+//! The unit tests of these rules are beside the policy; here the rules have to fire by themselves, and what they are
+//! for has to hold: memory stays within its bound, no write stalls, and what is read is what was written last.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -302,7 +303,8 @@ fn flushes_gather_no_more_than_80_percent_of_the_write_memory_holds() {
     for each in [5.5, 7.0] {
         let (plan, mut most) = (plan(4.0, 200), 0);
         let day = day(&plan, Clients::default(), |config| most = buffers(config, &plan, each));
-        // Nor does a flush that gathers few of few buffers pass as foreground before the writes for whose sake it would.
+        // Nor does a flush that gathers few of few buffers pass as foreground before the writes for whose sake it
+        // would.
         day.assert_all_served();
         assert!(day.buffers_most * 10 <= most * 8, "{} of {most} bytes", day.buffers_most);
         let gathers = day.ticks.iter().flat_map(|tick| &tick.decision.knobs.partitions).map(|knobs| knobs.flush_gather);
@@ -345,14 +347,16 @@ fn catching_up(slots: usize) -> u64 {
     (ended.tick.sample.now - begun.tick.sample.now) / SECOND
 }
 
-/// Eight partitions are behind: what they may use together (U-4) is used, even if only two of them can compact at a time.
+/// Eight partitions are behind: what they may use together (U-4) is used, even if only two of them can compact at a
+/// time.
 #[test]
 fn few_slots_catch_up_as_fast_as_many() {
     let [few, many] = [2, 16].map(catching_up);
     assert!(few * 10 <= many * 12, "{few} s with few slots, {many} s with many");
 }
 
-/// The way back comes to an end also where users go on writing, and level 0 would rather gather more runs than be emptied.
+/// The way back comes to an end also where users go on writing, and level 0 would rather gather more runs than be
+/// emptied.
 #[test]
 fn trees_are_restored_while_users_write_on() {
     let clients = Clients { after: 2600, percent_after: 10, ..Clients::default() };

@@ -107,7 +107,8 @@ fn weir_serves_everybody_while_the_disk_is_sold_three_seven_and_ten_times() {
             let plan = plan(bosr, seconds, seed);
             let weir = outcome("weir", &plan);
             assert_all_served(&weir);
-            // What is put off runs in what the load leaves. (At 3 it leaves most, between flushes of all trees at once.)
+            // What is put off runs in what the load leaves. (At 3 it leaves most, between flushes of all trees at
+            // once.)
             let used = weir.utilisation_backlogged.expect("work waited");
             assert!(used >= if bosr == 3.0 { 0.75 } else { 0.95 }, "at {bosr}: {used}");
             // Memtables and levels 0 and 1: what was said before the run.
@@ -122,8 +123,8 @@ fn surge(idle: u64, seconds: u64, writes: bool, seed: u64) -> Plan {
     surge.plan().expect("a plan")
 }
 
-/// FX-E2: nothing for ten seconds, and then all the reads that were bought. Whose limits are what was sold answers them from the first second on; a
-/// limiter that follows the load has forgotten it.
+/// FX-E2: nothing for ten seconds, and then all the reads that were bought. Whose limits are what was sold answers them
+/// from the first second on; a limiter that follows the load has forgotten it.
 #[test]
 fn a_surge_of_reads_is_answered_from_the_first_second_on() {
     for seed in SEEDS {
@@ -141,7 +142,8 @@ fn a_surge_of_reads_is_answered_from_the_first_second_on() {
     }
 }
 
-/// U-9: after ten idle minutes there is no average to size the background by, and the first flush must not wait for one.
+/// U-9: after ten idle minutes there is no average to size the background by, and the first flush must not wait for
+/// one.
 #[test]
 fn a_surge_of_writes_after_ten_idle_minutes_meets_no_stall() {
     for seed in SEEDS {
@@ -168,7 +170,8 @@ fn busiest(seconds: usize, seed: u64) -> Trace {
     Trace::parse(&text).expect("a trace")
 }
 
-/// FX-E1, the part of it that matters: a season, in which tenants of one kind burst together and need half as much again as there is.
+/// FX-E1, the part of it that matters: a season, in which tenants of one kind burst together and need half as much
+/// again as there is.
 #[test]
 fn the_busiest_minutes_of_a_day_are_served() {
     for seed in SEEDS {
@@ -210,8 +213,9 @@ fn reads_stay_fast_while_compactions_are_put_off() {
     }
 }
 
-/// After the load every tree becomes a pyramid again, in the time that the device needs for what was put off; nobody stalls, and reads
-/// are not twice as slow as on an idle node. Catching up may have `share` of the device, the load included.
+/// After the load every tree becomes a pyramid again, in the time that the device needs for what was put off; nobody
+/// stalls, and reads are not twice as slow as on an idle node. Catching up may have `share` of the device, the load
+/// included.
 fn assert_restored(profile: &str, share: f64) {
     let reading = |bosr, burst_share, seconds, after| {
         let plan = plan(bosr, seconds, 1);
@@ -221,8 +225,8 @@ fn assert_restored(profile: &str, share: f64) {
     let plan = reading(7.0, 1.0, 100, 1_500);
     let outcome = outcome(profile, &plan);
     let after = outcome.after.expect("it was looked at");
-    // All that was written, 20 times over, with what reads and the log leave of that share; and the calm before, a slow start, and a straggler
-    // or two.
+    // All that was written, 20 times over, with what reads and the log leave of that share; and the calm before, a slow
+    // start, and a straggler or two.
     let debt = outcome.bytes.user as f64 * AMPLIFICATION;
     let reads = outcome.bytes.read as f64 / 100.0;
     let free = share * plan.device() as f64 - reads - 0.02 * plan.ingest() * AMPLIFICATION;
@@ -245,8 +249,9 @@ fn flexengine_restores_its_trees_too() {
     assert_restored("flexengine", 1.0);
 }
 
-/// Waves around 80 % of what the device can do (U-3). The tree is small, so that it soon is in its steady state; what it costs there was
-/// measured: 14.08 background bytes a byte, from second 1500 to 3000 of `weir sim waves --amplification 40`.
+/// Waves around 80 % of what the device can do (U-3). The tree is small, so that it soon is in its steady state; what
+/// it costs there was measured: 14.08 background bytes a byte, from second 1500 to 3000 of
+/// `weir sim waves --amplification 40`.
 fn waves(low: f64, high: f64, seconds: u64, seed: u64) -> Outcome {
     let common = Shortage { preload_items: 1_500_000, seconds, ..plan(1.0, 1, seed).args };
     let plan = Waves { low, high, period: 60, amplification: 14.08, common }.plan().expect("a plan");

@@ -1,7 +1,8 @@
 //! Citations: every number that a comment or a page cites has a row on the page that explains it.
 //!
-//! `docs/papers.md` explains mechanisms (`FX` and six more prefixes, a dash, a number) and goals (`G` and a number), `docs/security.md` explains
-//! promises (`S` and a number). The first cell of a row is one number, several ("SI-13, SI-14"), or a range ("CR-14 to CR-17").
+//! `docs/papers.md` explains mechanisms (`FX` and six more prefixes, a dash, a number) and goals (`G` and a number),
+//! `docs/security.md` explains promises (`S` and a number). The first cell of a row is one number, several ("SI-13,
+//! SI-14"), or a range ("CR-14 to CR-17").
 
 use std::collections::BTreeSet;
 

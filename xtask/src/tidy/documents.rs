@@ -1,4 +1,5 @@
-//! Documents: links lead somewhere, formats are named by their codecs, every metric has its line, source files say what they are.
+//! Documents: links lead somewhere, formats are named by their codecs, every metric has its line, source files say what
+//! they are.
 
 use super::{Finding, Repo};
 

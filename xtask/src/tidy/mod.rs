@@ -5,6 +5,7 @@
 
 mod arrows;
 mod citations;
+mod columns;
 mod cycles;
 mod documents;
 mod ratchet;
@@ -109,8 +110,9 @@ impl Repo {
 
 /// Every breach of every rule.
 pub fn check(repo: &Repo) -> Vec<Finding> {
-    let rules: [fn(&Repo) -> Vec<Finding>; 8] = [
+    let rules: [fn(&Repo) -> Vec<Finding>; 9] = [
         size::check,
+        columns::check,
         words::check,
         arrows::check,
         cycles::check,

@@ -28,6 +28,15 @@ fn a_file_of_800_lines_passes_and_801_do_not() {
 }
 
 #[test]
+fn a_comment_of_120_columns_passes_and_121_do_not() {
+    let comment = |columns: usize| format!("    /// {}w w\n", "w".repeat(columns - 11));
+    let wide = [("a.rs", &comment(121)[..]), ("b.rs", &comment(120)[..])];
+    assert_eq!(places(columns::check, &wide), [("a.rs".to_owned(), 1)]);
+    let code = format!("let text = \"{}\";\n// | {} |\n", "w w".repeat(50), "w ".repeat(70));
+    assert!(places(columns::check, &[("a.rs", &code)]).is_empty(), "neither code nor tables");
+}
+
+#[test]
 fn a_listed_file_may_shrink_but_not_grow_and_the_list_follows() {
     let list = "xtask/tidy/long-files.txt";
     assert!(places(size::check, &[("a.rs", &lines(900)), (list, "900 a.rs\n")]).is_empty());

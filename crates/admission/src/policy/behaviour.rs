@@ -1,4 +1,5 @@
-//! How policies themselves behave: how often they change their minds, and what of the device stays unused while work waits.
+//! How policies themselves behave: how often they change their minds, and what of the device stays unused while work
+//! waits.
 
 use weir_io::{Nanos, Owner};
 
@@ -31,8 +32,8 @@ pub struct BehaviourObserver {
 }
 
 impl BehaviourObserver {
-    /// A tick: what was seen and decided, and if work waited for the device at that moment, what all owners together had moved by then.
-    /// Between two ticks at which work waits, it is taken to have waited all the time.
+    /// A tick: what was seen and decided, and if work waited for the device at that moment, what all owners together
+    /// had moved by then. Between two ticks at which work waits, it is taken to have waited all the time.
     pub fn observe(&mut self, sample: &Sample, knobs: &Knobs, backlog: Option<Booked>) {
         for knobs in &knobs.partitions {
             let before = self.stages.binary_search_by_key(&knobs.owner, |(owner, _)| *owner);

@@ -1,4 +1,5 @@
-//! How full a device is, by bytes and by operations, whichever is fuller: what the load in front takes of it, and what that leaves behind.
+//! How full a device is, by bytes and by operations, whichever is fuller: what the load in front takes of it, and what
+//! that leaves behind.
 
 use super::meter::Load;
 use crate::bucket::UNLIMITED;
@@ -42,8 +43,8 @@ impl Front {
         Front { ops_per_byte: self.ops_per_byte, ..Front::default() }
     }
 
-    /// Share of the device that this and `background` bytes per second take, 1 = all of it. Where reads and writes have budgets of their
-    /// own, the fuller one counts, and background is divided as the levels divide it.
+    /// Share of the device that this and `background` bytes per second take, 1 = all of it. Where reads and writes have
+    /// budgets of their own, the fuller one counts, and background is divided as the levels divide it.
     pub fn share(self, device: &Limits, background: f64) -> f64 {
         let share = |budget: Budget| {
             let bytes = background * budget.part;
@@ -52,15 +53,15 @@ impl Front {
         self.budgets(device).into_iter().flatten().map(share).fold(0.0, f64::max)
     }
 
-    /// Background bytes per second with which `wanted` of the device is in use: the inverse of [`Front::share`]. Not above zero where the front
-    /// alone takes as much; infinite where the device has no limit.
+    /// Background bytes per second with which `wanted` of the device is in use: the inverse of [`Front::share`]. Not
+    /// above zero where the front alone takes as much; infinite where the device has no limit.
     pub fn background_at(self, device: &Limits, wanted: f64) -> f64 {
         let left = |budget: Budget| budget.left(wanted, self.ops_per_byte) / budget.part;
         self.budgets(device).into_iter().flatten().map(left).fold(f64::INFINITY, f64::min)
     }
 
-    /// Bytes per second that can be written behind this where nothing has to be read for it, as for what relieves level 0: that is in memory.
-    /// Not negative.
+    /// Bytes per second that can be written behind this where nothing has to be read for it, as for what relieves level
+    /// 0: that is in memory. Not negative.
     pub fn writes_left(self, device: &Limits) -> f64 {
         // Writes draw on the last.
         let budget = self.budgets(device).into_iter().flatten().last();

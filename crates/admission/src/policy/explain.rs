@@ -79,8 +79,8 @@ fn stall(tree: &TreeFacts, knobs: &PartitionKnobs) -> String {
     }
 }
 
-/// What `profile` says to `samples`, which are in the order of their time, knowing nothing before: the same as it said then, if they begin
-/// where it began.
+/// What `profile` says to `samples`, which are in the order of their time, knowing nothing before: the same as it said
+/// then, if they begin where it began.
 pub fn replay<'a>(
     profile: Profile,
     settings: Settings,

@@ -1,4 +1,5 @@
-//! What a tenant feels most, in words for an operator: its own limits, a stall, its share of the disk, the disk, or nothing.
+//! What a tenant feels most, in words for an operator: its own limits, a stall, its share of the disk, the disk, or
+//! nothing.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -24,13 +25,15 @@ pub struct Window {
     pub waited: Waits,
     /// Requests that its units refused.
     pub refused: u64,
-    /// What its writes are slowed to, in bytes per second, by a policy or by the length of level 0; the slowest of its partitions.
+    /// What its writes are slowed to, in bytes per second, by a policy or by the length of level 0; the slowest of its
+    /// partitions.
     pub write_rate: Option<u64>,
     /// A partition of it has so many runs in level 0 that its writes are slowed.
     pub level_0_is_long: bool,
 }
 
-/// The [`WINDOW`] before `at`; `ticks` are the last ones, the newest first. `None` where less than two ticks saw the tenant awake.
+/// The [`WINDOW`] before `at`; `ticks` are the last ones, the newest first. `None` where less than two ticks saw the
+/// tenant awake.
 pub fn window<'a>(ticks: impl Iterator<Item = &'a Arc<Tick>>, tenant: u32, at: Nanos) -> Option<Window> {
     let from = at.saturating_sub(WINDOW);
     let ticks: Vec<&Arc<Tick>> = ticks

@@ -28,8 +28,8 @@ pub fn left(sample: &Sample, loads: &[Load]) -> f64 {
     }
 }
 
-/// What the node's bandwidth is to every partition while all write as they do, in the order of the sample: foreground first, then
-/// flushes, and everybody in proportion to what he writes.
+/// What the node's bandwidth is to every partition while all write as they do, in the order of the sample: foreground
+/// first, then flushes, and everybody in proportion to what he writes.
 pub fn tokens(sample: &Sample, loads: &[Load]) -> Vec<Tokens> {
     let ingest = loads.iter().map(|load| load.ingest).sum::<f64>();
     let left = left(sample, loads);
@@ -95,9 +95,10 @@ fn bytes_per_run(tree: &TreeFacts, course: Course, run: f64) -> f64 {
     }
 }
 
-/// The largest number of memtables a flush may wait for, up to `most`, so that writes go on in the remaining ones of `buffers` until it
-/// is done: what gathers, what fills meanwhile, and one. And so that the flush is not urgent as soon as it begins, with all memtables but two
-/// full (U-11): it would go before the very writes that it makes room for, those of all trees that fill alike at once.
+/// The largest number of memtables a flush may wait for, up to `most`, so that writes go on in the remaining ones of
+/// `buffers` until it is done: what gathers, what fills meanwhile, and one. And so that the flush is not urgent as soon
+/// as it begins, with all memtables but two full (U-11): it would go before the very writes that it makes room for,
+/// those of all trees that fill alike at once.
 pub fn gather(ingest: f64, flush: f64, buffers: u64, most: u64) -> u64 {
     let while_flushing = if flush > 0.0 { ingest / flush } else { f64::INFINITY };
     let fits = |gather: u64| gather as f64 * (1.0 + while_flushing) + 1.0 <= buffers as f64 && gather + 2 < buffers;

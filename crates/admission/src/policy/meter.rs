@@ -10,13 +10,15 @@ use super::sample::{Bytes, Operations, PartitionSample, Sample};
 const SECOND: Nanos = 1_000_000_000;
 /// Time between two looks at the average ingest (FX-12).
 const AVERAGE_OVER: Nanos = 60 * SECOND;
-/// A partition that was opened so lately and has written nothing yet has no average of zero, but none: what it did before is not known.
+/// A partition that was opened so lately and has written nothing yet has no average of zero, but none: what it did
+/// before is not known.
 const FRESH: Nanos = 300 * SECOND;
 /// Time constant of the measured amplification (U-10), in seconds.
 const AMPLIFICATION_SECONDS: f64 = 600.0;
 /// Before anything is measured: what the paper's runs measured (FX-13), in device bytes per byte ingested.
 const AMPLIFICATION_FIRST: f64 = 20.0;
-/// What was known before weighs as much as so many memtables at least: the first guess, and after a pause what was measured before it.
+/// What was known before weighs as much as so many memtables at least: the first guess, and after a pause what was
+/// measured before it.
 const KNOWN_MEMTABLES: f64 = 16.0;
 /// So much of the first guess may be wrong: trees of few levels, and those whose level 0 gathers, do with 12.
 const DOUBT: f64 = 0.4;
@@ -95,8 +97,8 @@ impl Load {
     }
 }
 
-/// The most background bytes that a byte ingested can cause in a tree whose deepest level is `depth`, with levels 0 and 1 in memory and
-/// a factor of ten between levels (FX-13): 46 for levels 0 to 3.
+/// The most background bytes that a byte ingested can cause in a tree whose deepest level is `depth`, with levels 0 and
+/// 1 in memory and a factor of ten between levels (FX-13): 46 for levels 0 to 3.
 pub fn amplification_bound(depth: u64) -> f64 {
     let deep = depth.max(1) as f64 - 1.0;
     let written = 1.0 + 2.0 + 11.0 * deep;
@@ -105,7 +107,8 @@ pub fn amplification_bound(depth: u64) -> f64 {
 }
 
 impl Meters {
-    /// Takes in a sample and gives the loads, in its order. `deferred` says whose amplification is not what it would be (U-10: frozen).
+    /// Takes in a sample and gives the loads, in its order. `deferred` says whose amplification is not what it would be
+    /// (U-10: frozen).
     pub fn observe(&mut self, sample: &Sample, deferred: impl Fn(Owner) -> bool) -> Vec<Load> {
         let awake: Vec<Owner> = sample.partitions.iter().map(|partition| partition.owner).collect();
         self.partitions.retain(|owner, _| awake.binary_search(owner).is_ok());
@@ -191,8 +194,8 @@ fn known(partition: &PartitionSample) -> f64 {
     KNOWN_MEMTABLES * partition.tree.memtable_bytes.max(1) as f64
 }
 
-/// Bytes that background has still to move. Merges come in lumps, many at a time where trees fill alike: counted by what was written,
-/// amplification would rise and fall with them.
+/// Bytes that background has still to move. Merges come in lumps, many at a time where trees fill alike: counted by
+/// what was written, amplification would rise and fall with them.
 fn owed(partition: &PartitionSample) -> f64 {
     let tree = &partition.tree;
     (tree.unflushed + tree.l0_bytes) as f64 + tree.deep_debt as f64 * ON_ITS_WAY

@@ -1,8 +1,8 @@
 //! What becomes of a compaction that its tree's scope does not admit any more (U-5, U-6).
 //!
-//! It is parked, so that the device and its slot are free for what is admitted. But what it has read and written is lost
-//! if it is cancelled, and takes space as long as it is parked: so a job that is nearly done goes on to its end, and one
-//! that is parked for long or bars the way of something more urgent does not stay parked.
+//! It is parked, so that the device and its slot are free for what is admitted. But what it has read and written is
+//! lost if it is cancelled, and takes space as long as it is parked: so a job that is nearly done goes on to its end,
+//! and one that is parked for long or bars the way of something more urgent does not stay parked.
 
 use weir_io::Nanos;
 
@@ -11,8 +11,8 @@ const NEARLY_DONE: f64 = 0.9;
 /// From this part on, a parked job that is in the way is finished: that is less work than to begin again.
 const HALF_DONE: f64 = 0.5;
 
-/// A job that has been parked so long is released, in nanoseconds, unless it is to be finished: readers and the disk keep
-/// its inputs, and what it has written is of no use.
+/// A job that has been parked so long is released, in nanoseconds, unless it is to be finished: readers and the disk
+/// keep its inputs, and what it has written is of no use.
 pub const PARKED_MAX: Nanos = 60_000_000_000;
 
 /// What is to happen to a parked job that bars the way of something more urgent.

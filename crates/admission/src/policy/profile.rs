@@ -94,13 +94,14 @@ impl Profile {
         matches!(self, Profile::Weir)
     }
 
-    /// Whether writes are slowed while the last memtable fills and all others wait for their flush (FX-29): in a RocksDB, and in what was
-    /// built on one.
+    /// Whether writes are slowed while the last memtable fills and all others wait for their flush (FX-29): in a
+    /// RocksDB, and in what was built on one.
     pub const fn slows_at_last_buffer(self) -> bool {
         !matches!(self, Profile::Weir)
     }
 
-    /// Whether what goes into levels 0 and 1 stays in the block cache as it is written (FX-26). A RocksDB caches what is read.
+    /// Whether what goes into levels 0 and 1 stays in the block cache as it is written (FX-26). A RocksDB caches what
+    /// is read.
     pub const fn keeps_upper_levels(self) -> bool {
         !matches!(self, Profile::RocksDb | Profile::RocksDbAutotune | Profile::Calcspar)
     }
@@ -152,8 +153,8 @@ pub struct Decision {
 }
 
 impl Policy {
-    /// Time between two decisions, in nanoseconds. Policies count on it where they count samples ("three in a row"). Like
-    /// all times it is never scaled.
+    /// Time between two decisions, in nanoseconds. Policies count on it where they count samples ("three in a row").
+    /// Like all times it is never scaled.
     pub const PERIOD: Nanos = 1_000_000_000;
 
     /// The policies of `profile`, knowing nothing yet.

@@ -13,8 +13,8 @@ use super::profile::{Decision, Profile, Settings};
 /// What this version writes and reads.
 const VERSION: u32 = 3;
 
-/// Ticks of one node, the oldest first, and what its policies were configured with. Written as JSON; times are nanoseconds of the node's
-/// monotonic clock.
+/// Ticks of one node, the oldest first, and what its policies were configured with. Written as JSON; times are
+/// nanoseconds of the node's monotonic clock.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Recording {
     version: u32,

@@ -1,5 +1,5 @@
-//! Who should leave a node that has sold more than its disk gives (FX-4, FX-5). Named here, by the same figures by which compactions are
-//! put off; moved by whoever can.
+//! Who should leave a node that has sold more than its disk gives (FX-4, FX-5). Named here, by the same figures by
+//! which compactions are put off; moved by whoever can.
 
 use serde::{Deserialize, Serialize};
 use weir_io::{Nanos, Owner};
@@ -11,11 +11,13 @@ use super::meter::Load;
 use super::owner::OwnerDef;
 use super::sample::Sample;
 
-/// So many partitions are named that the rest needs no more than this share of the device (U-2). A violation ends below it, too.
+/// So many partitions are named that the rest needs no more than this share of the device (U-2). A violation ends below
+/// it, too.
 const RELIEVED: f64 = 0.70;
 /// A violation begins and ends after so many samples in a row (U-1).
 const WINDOWS: u32 = 3;
-/// Bytes a second of a move: FlexEngine's partitions of 10 GB take 200 s (FX-28). Replicas are read for it, not the node that is short.
+/// Bytes a second of a move: FlexEngine's partitions of 10 GB take 200 s (FX-28). Replicas are read for it, not the
+/// node that is short.
 const MOVED_PER_SECOND: u64 = 50_000_000;
 
 /// A node needs more of its device than it should.
@@ -41,7 +43,8 @@ pub struct Move {
     pub takes: Nanos,
     /// What is freed beyond doubt, as a share of the device: of a first guess no more than the demand has of it.
     pub frees: f64,
-    /// Until one of its writes would stall, in nanoseconds; `None` = never, as things are. Less than `takes` means that the move is late.
+    /// Until one of its writes would stall, in nanoseconds; `None` = never, as things are. Less than `takes` means that
+    /// the move is late.
     pub time_to_stall: Option<Nanos>,
 }
 
@@ -136,7 +139,8 @@ mod tests {
     #[test]
     fn who_frees_most_for_each_byte_leaves_first_until_the_rest_fits() {
         let mut relief = Relief::default();
-        // 110 % in all: 40 must go. The small busy one (10 % for 1 GB), then 30 % for 10 GB; not 30 % for 20 GB, nor who does nothing.
+        // 110 % in all: 40 must go. The small busy one (10 % for 1 GB), then 30 % for 10 GB; not 30 % for 20 GB, nor
+        // who does nothing.
         let partitions = [(20, 30), (1, 10), (10, 30), (1, 0), (50, 40)];
         let violation = (0..3).filter_map(|second| watch(&mut relief, second, &partitions)).last().expect("110 %");
         assert_eq!(violation.since, 2_000_000_000);

@@ -53,7 +53,8 @@ pub struct PartitionSample {
     pub tree: TreeFacts,
     /// Its background jobs.
     pub jobs: JobFacts,
-    /// 99th percentile of its reads that went to the device, in the last window, in nanoseconds; `None` where they were too few to say.
+    /// 99th percentile of its reads that went to the device, in the last window, in nanoseconds; `None` where they were
+    /// too few to say.
     pub read_p99: Option<Nanos>,
     /// What its requests met. No policy looks at it: it is for whoever asks why.
     #[serde(default)]
@@ -182,7 +183,8 @@ impl TreeFacts {
         due + self.deep_debt
     }
 
-    /// Whether a merge of level 0 into level 1 is due: by its runs, or by its bytes where merges within level 0 have left few large ones.
+    /// Whether a merge of level 0 into level 1 is due: by its runs, or by its bytes where merges within level 0 have
+    /// left few large ones.
     pub fn l0_is_due(&self) -> bool {
         self.l0_runs >= self.l0_trigger || self.l0_runs > 0 && self.l0_bytes >= self.l0_target
     }

@@ -2,8 +2,8 @@
 //!
 //! 1. What relieves level 0 goes before what is deeper, but one deep compaction goes after [`URGENT_IN_A_ROW`] others
 //!    (C-7): nothing starves.
-//! 2. Of the tenants that wait, the one that holds the fewest slots is served; of equals the one that has held slots for
-//!    the shortest time by now.
+//! 2. Of the tenants that wait, the one that holds the fewest slots is served; of equals the one that has held slots
+//!    for the shortest time by now.
 //! 3. Of one tenant's trees, the one that has waited longest.
 //! 4. A spare slot is for trees that are short of space and would give some back: their writes must not wait until
 //!    others have merged. The gates still see to it that what it moves goes behind.

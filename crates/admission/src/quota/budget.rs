@@ -353,8 +353,9 @@ impl Budget {
         let weight = charged.saturating_add(more).saturating_mul(FRACTION) / charged.max(1);
         self.weight = self.weight - self.weight / 16 + weight / 16;
         if more > 0 {
-            // In full, also of reads (U-16 has them owe a second's units at most): what is forgiven is served beyond the limit, and with values of
-            // a thousand seconds' units a tenant would be served a thousand times what it bought (FX-2).
+            // In full, also of reads (U-16 has them owe a second's units at most): what is forgiven is served beyond
+            // the limit, and with values of a thousand seconds' units a tenant would be served a thousand times what it
+            // bought (FX-2).
             self.units.take(more, now);
             self.stats.units += more;
             self.queue.charge(flow(partition), more);

@@ -4,8 +4,8 @@
 //!   all that the others leave. When several ask for more than there is, they are served in turn by what they got
 //!   ([`crate::fair`]), so that each has its share from the moment it asks, whatever the others queued.
 //! - Writes are charged what they cost. What a read costs shows when the value is there: it is charged one unit, and
-//!   settled afterwards, in full, as a debt that the next requests wait for (U-16). So is a write whose size depends on what was
-//!   there before.
+//!   settled afterwards, in full, as a debt that the next requests wait for (U-16). So is a write whose size depends on
+//!   what was there before.
 //! - Above the limit a request waits, up to a bound; beyond it, or at once where the tenant wants that (C-15), it is
 //!   refused, and told when to come again.
 
@@ -237,7 +237,8 @@ impl Quota {
     /// What was charged `charged` units has cost `actual`: the difference is paid, or given back.
     #[inline]
     pub fn settle(&self, unit: Unit, partition: u32, charged: u64, actual: u64) {
-        // What costs what was charged is of interest only to who weighs those that wait: no write to memory that other threads have.
+        // What costs what was charged is of interest only to who weighs those that wait: no write to memory that other
+        // threads have.
         let is_settled = actual == charged && self.reserves[unit as usize].is_filled();
         if !is_settled && !self.is_unlimited(unit) {
             self.settle_limited(unit, partition, charged, actual);

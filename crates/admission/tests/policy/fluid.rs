@@ -111,8 +111,8 @@ struct Outcome {
     put_off: Vec<[usize; 2]>,
 }
 
-/// Runs `partitions` trees on a device that has `background` bytes per second beside their logs for so many `seconds`; `load` is the share of
-/// what was sold that all of them write in a second.
+/// Runs `partitions` trees on a device that has `background` bytes per second beside their logs for so many `seconds`;
+/// `load` is the share of what was sold that all of them write in a second.
 fn run(profile: Profile, partitions: usize, background: f64, seconds: u64, load: impl Fn(u64) -> f64) -> Outcome {
     let device = Limits::bytes((background + partitions as f64 * INGEST) as u64);
     run_on(device, profile, partitions, background, seconds, load)
@@ -172,7 +172,8 @@ fn the_hardest_shortages_are_bridged() {
 
 #[test]
 fn where_reads_and_writes_have_budgets_of_their_own_the_fuller_one_counts() {
-    // Calibrated disks often read twice as fast as they write. What is needed is 1.1 of the writes, and 0.6 of both together.
+    // Calibrated disks often read twice as fast as they write. What is needed is 1.1 of the writes, and 0.6 of both
+    // together.
     let need = 4.0 * INGEST * AMPLIFICATION;
     let write = (need * 25.0 / 46.0 + 4.0 * INGEST) / 1.1;
     let rates = |bytes: f64| Rates::bytes(bytes as u64);

@@ -35,7 +35,8 @@ use crate::throttle::Caps;
 
 /// Level-0 runs at which writes stop, in both engines: those of the peer's own papers.
 const L0_STOP: usize = 32;
-/// The peer's auto-tuned limiter may go up to so many times what a partition was sold to write: 1.2 times what compacting it takes (27).
+/// The peer's auto-tuned limiter may go up to so many times what a partition was sold to write: 1.2 times what
+/// compacting it takes (27).
 const AUTO_TUNED_TIMES_SOLD: f64 = 33.0;
 /// Largest sizes that the peer's options take without overflowing.
 const SIZE_MAX: u64 = 1 << 50;
@@ -99,7 +100,8 @@ pub fn main(order: &str) -> Result<()> {
     // A parent that is killed leaves nothing running.
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
     let plan = order.scenario.clone().plan()?;
-    // Not before the plan, which may read a trace: the scenario's settings name the node's directory relative to wherever it runs.
+    // Not before the plan, which may read a trace: the scenario's settings name the node's directory relative to
+    // wherever it runs.
     std::env::set_current_dir(&order.dir).map_err(|error| format!("{}: {error}", order.dir.display()))?;
     if matches!(order.contestant, Entry::Weir(_)) {
         // As `weir serve` does.

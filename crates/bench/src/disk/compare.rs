@@ -98,7 +98,8 @@ impl Comparison {
         Session::start(&self.program, &self.children, order, title(order))
     }
 
-    /// One contestant's run, on its own copy of the preloaded data: a directory called `name` below that of the comparison.
+    /// One contestant's run, on its own copy of the preloaded data: a directory called `name` below that of the
+    /// comparison.
     pub fn one(&self, contestant: &Entry, round: u32, name: &str, told: &mut dyn FnMut(&Second)) -> Result<Measured> {
         let dir = self.dir.join(name);
         remove(&dir)?;

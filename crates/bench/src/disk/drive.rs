@@ -1,7 +1,7 @@
 //! The load, from one thread per partition, and what comes of it.
 //!
-//! Open loop: every write has its own time, whatever became of the one before, and is measured from that time. A partition's
-//! writes stand in one [queue](weir_scenario::queue), as in the simulation; its reads follow one another.
+//! Open loop: every write has its own time, whatever became of the one before, and is measured from that time. A
+//! partition's writes stand in one [queue](weir_scenario::queue), as in the simulation; its reads follow one another.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex as StdMutex, PoisonError};
@@ -44,8 +44,8 @@ pub struct Disk {
     pub caps: Caps,
     /// Share of a partition's writes done at most 10 ms after they were to be sent.
     pub within_10ms: Spread,
-    /// The same, less the time by which a writer that had nothing to do until then woke up late: that is the machine's, or that of whoever
-    /// took its processors.
+    /// The same, less the time by which a writer that had nothing to do until then woke up late: that is the machine's,
+    /// or that of whoever took its processors.
     #[serde(default)]
     pub within_10ms_awake: Spread,
     /// Share of the time in which a partition's store neither delayed nor stopped writes.
@@ -56,14 +56,14 @@ pub struct Disk {
     pub kernel_read: u64,
     /// And written.
     pub kernel_written: u64,
-    /// Of those two together, all but the log, for each byte that users wrote. Unlike the background amplification by cause it counts what
-    /// jobs that are not done have moved, in every contestant alike; users' reads are in it, too.
+    /// Of those two together, all but the log, for each byte that users wrote. Unlike the background amplification by
+    /// cause it counts what jobs that are not done have moved, in every contestant alike; users' reads are in it, too.
     #[serde(default)]
     pub beside_log: f64,
     /// Processor seconds of the process during the load.
     pub cpu_seconds: f64,
-    /// Of the time in which the machine's processors had something to run during the load, the share in which the hypervisor ran somebody else:
-    /// a write that is late then may be late for no fault of the contestant's.
+    /// Of the time in which the machine's processors had something to run during the load, the share in which the
+    /// hypervisor ran somebody else: a write that is late then may be late for no fault of the contestant's.
     #[serde(default)]
     pub stolen: f64,
     /// The machine's load average (one minute) when the load began: 16 waiting threads count little, compilers count.

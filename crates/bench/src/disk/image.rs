@@ -26,7 +26,8 @@ pub(super) fn of(contestant: &Entry, plan: &Plan, home: &Path) -> Kept {
     }
 }
 
-/// Makes `to` a copy of `from`. Tables are immutable in both engines, so they are linked; everything else (logs, manifests, locks) is copied.
+/// Makes `to` a copy of `from`. Tables are immutable in both engines, so they are linked; everything else (logs,
+/// manifests, locks) is copied.
 pub(super) fn clone(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from).map_err(|error| format!("{}: {error}", from.display()))? {

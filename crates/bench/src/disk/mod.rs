@@ -8,8 +8,9 @@
 //!     control group -> child -> caps            outcome             -> "run {…}"
 //! ```
 //!
-//! Parameters, load and outcome are those of `weir sim`; what only a disk has (caps, the peer, shares done within 10 ms as
-//! the peer's own papers count them) is under `disk` in the outcome. The caps come after the trees have settled, and go before they are closed.
+//! Parameters, load and outcome are those of `weir sim`; what only a disk has (caps, the peer, shares done within 10 ms
+//! as the peer's own papers count them) is under `disk` in the outcome. The caps come after the trees have settled, and
+//! go before they are closed.
 
 pub mod child;
 pub mod compare;

@@ -1,7 +1,8 @@
 //! A real disk that is made as slow as was planned, where the kernel's throttle is not to be had (that needs root).
 //!
-//! One queue, first come, first served, reads and writes alike: every I/O waits until the bytes before it are through at the given
-//! rate, and then takes as long as the disk takes. Data written through the page cache pass when they are synced, as they do on a disk.
+//! One queue, first come, first served, reads and writes alike: every I/O waits until the bytes before it are through
+//! at the given rate, and then takes as long as the disk takes. Data written through the page cache pass when they are
+//! synced, as they do on a disk.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -15,8 +15,8 @@ pub(super) type ErrorSlot = *mut *mut c_char;
 
 macro_rules! functions {
     ($($name:ident: fn($($argument:ty),*) $(-> $result:ty)?;)*) => {
-        /// The loaded functions, without their `rocksdb_` prefix. They stay valid for ever: the library is never unloaded, because its
-        /// static destructors and background threads would outlive the code they run.
+        /// The loaded functions, without their `rocksdb_` prefix. They stay valid for ever: the library is never
+        /// unloaded, because its static destructors and background threads would outlive the code they run.
         #[allow(non_snake_case, reason = "they are RocksDB's names")]
         pub(super) struct Api {
             $(pub(super) $name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
@@ -27,8 +27,8 @@ macro_rules! functions {
         impl Api {
             /// Loads the library and finds every function.
             pub(super) fn load(path: &Path) -> Result<Self> {
-                // SAFETY: loading runs the library's initialisers. It is the RocksDB that the user named or fetched; running it is
-                // the purpose.
+                // SAFETY: loading runs the library's initialisers. It is the RocksDB that the user named or fetched;
+                // running it is the purpose.
                 let library = unsafe { Library::new(path) }.map_err(|error| format!("{}: {error}", path.display()))?;
                 let library: &'static Library = Box::leak(Box::new(library));
                 Ok(Self {

@@ -1,11 +1,12 @@
-//! One RocksDB for each partition, in one process: as a service would run them that gives every tenant a tree of its own.
+//! One RocksDB for each partition, in one process: as a service would run them that gives every tenant a tree of its
+//! own.
 //!
-//! They share an `Env` with one flush thread for each (the fairest set-up: with fewer, waiting for a flush thread alone makes the
-//! cliff that is to be measured), a few compaction threads, and one block cache.
+//! They share an `Env` with one flush thread for each (the fairest set-up: with fewer, waiting for a flush thread alone
+//! makes the cliff that is to be measured), a few compaction threads, and one block cache.
 //!
-//! RocksDB by itself never syncs a log of 512 KiB (`wal_bytes_per_sync` leaves the last megabyte alone), so the kernel would write
-//! it back some day and charge nobody. A thread for each partition syncs it with `rocksdb_flush_wal` whenever 64 KiB are new: off the
-//! writers' path, as Weir does it.
+//! RocksDB by itself never syncs a log of 512 KiB (`wal_bytes_per_sync` leaves the last megabyte alone), so the kernel
+//! would write it back some day and charge nobody. A thread for each partition syncs it with `rocksdb_flush_wal`
+//! whenever 64 KiB are new: off the writers' path, as Weir does it.
 
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
@@ -52,7 +53,8 @@ pub struct FleetOptions {
 
 /// See the module.
 ///
-/// Invariant: every handle came from this API and is destroyed exactly once, in `drop`, after the threads that use it have ended.
+/// Invariant: every handle came from this API and is destroyed exactly once, in `drop`, after the threads that use it
+/// have ended.
 pub struct RocksFleet {
     stores: Arc<Stores>,
     syncers: Vec<JoinHandle<()>>,
@@ -91,7 +93,8 @@ unsafe impl Sync for Stores {}
 impl RocksFleet {
     /// Opens (creates if missing) `partitions` databases below `dir`.
     pub fn open(library: &Path, dir: &Path, partitions: usize, options: &FleetOptions) -> Result<Self> {
-        // Before anything is opened: journals begin there, too, and what is flushed and compacted while stores open is in both.
+        // Before anything is opened: journals begin there, too, and what is flushed and compacted while stores open is
+        // in both.
         let before = Account::now()?;
         let api = Api::load(library)?;
         // SAFETY: handles are used as c.h says: created, passed on, destroyed once.
@@ -129,7 +132,8 @@ impl Stores {
     fn open(&mut self, dir: &Path, words: &str, told: &FleetOptions) -> Result<()> {
         let api = &self.api;
         let path = CString::new(dir.to_str().ok_or("the directory's name is not UTF-8")?)?;
-        // SAFETY: as in `RocksFleet::open`. Cache, environment and limiter are shared with the options, which keep their own references.
+        // SAFETY: as in `RocksFleet::open`. Cache, environment and limiter are shared with the options, which keep
+        // their own references.
         unsafe {
             let (block_bytes, filter_bits) = (told.tree.block_bytes, told.tree.filter_bits_per_key);
             let options = settings::options(api, block_bytes, filter_bits, self.cache, words)?;
@@ -291,7 +295,8 @@ impl Drop for RocksFleet {
 
 impl Drop for Stores {
     fn drop(&mut self) {
-        // SAFETY: the invariant of the fleet; the syncers have ended, for they hold the stores. `db` is null when opening failed.
+        // SAFETY: the invariant of the fleet; the syncers have ended, for they hold the stores. `db` is null when
+        // opening failed.
         unsafe {
             for store in &self.each {
                 if !store.db.is_null() {

@@ -1,4 +1,5 @@
-//! What RocksDB writes into its own log about flushes and compactions: the only place where it says which level a byte was for.
+//! What RocksDB writes into its own log about flushes and compactions: the only place where it says which level a byte
+//! was for.
 
 use std::collections::BTreeMap;
 use std::fs::File;

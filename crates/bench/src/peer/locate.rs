@@ -11,7 +11,8 @@ const NAMES: [&str; 2] = ["librocksdbjni-linux64.so", "librocksdb.so"];
 /// Directories where distributions keep libraries.
 const SYSTEM: [&str; 4] = ["/usr/local/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"];
 
-/// Finds RocksDB: `named` (the command line), `WEIR_ROCKSDB_LIB`, `.tools/` here or above, `~/.cache/weir/`, the system's.
+/// Finds RocksDB: `named` (the command line), `WEIR_ROCKSDB_LIB`, `.tools/` here or above, `~/.cache/weir/`, the
+/// system's.
 pub fn rocksdb(named: Option<&Path>) -> Result<PathBuf> {
     if let Some(path) = named.map(Path::to_path_buf).or_else(|| env::var_os("WEIR_ROCKSDB_LIB").map(PathBuf::from)) {
         return if path.is_file() { Ok(path) } else { Err(format!("{}: no such file", path.display()).into()) };

@@ -26,7 +26,8 @@ pub struct RocksDb {
     remarks: String,
 }
 
-// SAFETY: rocksdb_t, and read and write options that nobody changes any more, may be used from any thread (c.h, options.h).
+// SAFETY: rocksdb_t, and read and write options that nobody changes any more, may be used from any thread (c.h,
+// options.h).
 unsafe impl Send for RocksDb {}
 // SAFETY: as above.
 unsafe impl Sync for RocksDb {}

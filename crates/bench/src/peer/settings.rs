@@ -32,8 +32,8 @@ pub(super) unsafe fn options(
     words: &str,
 ) -> Result<Handle> {
     let text = CString::new(words)?;
-    // SAFETY: handles are used as c.h says: created, passed on, destroyed once. `set_filter_policy` takes ownership of the policy; table
-    // options and cache are shared with the factory, which keeps its own references.
+    // SAFETY: handles are used as c.h says: created, passed on, destroyed once. `set_filter_policy` takes ownership of
+    // the policy; table options and cache are shared with the factory, which keeps its own references.
     unsafe {
         let table = (api.block_based_options_create)();
         (api.block_based_options_set_block_size)(table, block_bytes);

@@ -19,7 +19,8 @@ pub(super) struct Load {
 }
 
 impl Load {
-    /// The pipelined SET comes first: it is also what fills the store (three requests per key leave one key in twenty empty).
+    /// The pipelined SET comes first: it is also what fills the store (three requests per key leave one key in twenty
+    /// empty).
     pub(super) const ALL: [Load; 4] = [
         Load { name: "set -P 16", command: "set", pipeline: 16, requests: 3_000_000 },
         Load { name: "get -P 16", command: "get", pipeline: 16, requests: 5_000_000 },

@@ -1,8 +1,8 @@
 //! `redis-benchmark`, unchanged, against `redis-server` and `weir serve` in turn.
 //!
-//! Every round starts every server afresh on an empty directory, fills it through the pipelined SET, and runs the other loads on
-//! what is there then. One server runs at a time. Weir runs twice: as it comes, and with tenants, a login and limits, which must cost
-//! next to nothing.
+//! Every round starts every server afresh on an empty directory, fills it through the pipelined SET, and runs the other
+//! loads on what is there then. One server runs at a time. Weir runs twice: as it comes, and with tenants, a login and
+//! limits, which must cost next to nothing.
 
 mod load;
 mod server;

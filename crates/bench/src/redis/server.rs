@@ -1,4 +1,5 @@
-//! A server under test: started on an empty directory and a free port, asked with PING until it answers, ended with SIGTERM.
+//! A server under test: started on an empty directory and a free port, asked with PING until it answers, ended with
+//! SIGTERM.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -19,7 +20,8 @@ use crate::tenants::user::User;
 const START_TRIES: u32 = 500;
 const TRY_EVERY: Duration = Duration::from_millis(20);
 
-/// Units of each kind that the tenant under load may use in a second: far above any load, so that they are counted and nothing waits.
+/// Units of each kind that the tenant under load may use in a second: far above any load, so that they are counted and
+/// nothing waits.
 const UNITS: u64 = 100_000_000;
 /// Tenants beside it, awake and idle.
 const NEIGHBOURS: usize = 5;

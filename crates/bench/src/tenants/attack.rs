@@ -206,8 +206,9 @@ fn unread(port: u16, stop: &AtomicBool) -> Result<()> {
     Ok(())
 }
 
-/// Connects from an address of its own (all of 127.0.0.0/8 is this machine). From a single one, ports run out after a few seconds, and then it
-/// is the attacker's side of the kernel that keeps the processors busy, looking for a free one.
+/// Connects from an address of its own (all of 127.0.0.0/8 is this machine). From a single one, ports run out after a
+/// few seconds, and then it is the attacker's side of the kernel that keeps the processors busy, looking for a free
+/// one.
 fn connect_from(address: Ipv4Addr, port: u16) -> Result<TcpStream> {
     let socket = net::socket(net::AddressFamily::INET, net::SocketType::STREAM, None)?;
     net::bind(&socket, &SocketAddrV4::new(address, 0))?;

@@ -1,5 +1,5 @@
-//! The replies of many connections, received by one thread. A thread for each would cost more than the server that is measured: on two
-//! processors they are who keeps it, and one another, waiting.
+//! The replies of many connections, received by one thread. A thread for each would cost more than the server that is
+//! measured: on two processors they are who keeps it, and one another, waiting.
 
 use std::net::TcpStream;
 use std::sync::mpsc;

@@ -1,5 +1,5 @@
-//! A steady load over many connections: each request is due at its moment, whatever happens, and its latency counts from there, so
-//! that a server that stands still is charged for all that it kept waiting.
+//! A steady load over many connections: each request is due at its moment, whatever happens, and its latency counts
+//! from there, so that a server that stands still is charged for all that it kept waiting.
 
 use std::io::Write;
 use std::sync::mpsc;
@@ -58,8 +58,9 @@ pub struct Felt {
     pub cpu_seconds: f64,
 }
 
-/// Loads `server` as `users`. Requests that are not answered 0.2 s after the end are no more among the answered ones, and took as long as they
-/// were waited for. Who sends and who receives go before all others, where the system lets them: users have machines of their own.
+/// Loads `server` as `users`. Requests that are not answered 0.2 s after the end are no more among the answered ones,
+/// and took as long as they were waited for. Who sends and who receives go before all others, where the system lets
+/// them: users have machines of their own.
 pub fn measure(server: &ChildServer, users: &[User], load: &Load) -> Result<Felt> {
     let (mut senders, mut replies) = (Vec::new(), Replies::default());
     for number in 0..load.connections {
@@ -103,7 +104,8 @@ pub fn measure(server: &ChildServer, users: &[User], load: &Load) -> Result<Felt
     Ok(Felt { p50_ns: outcome.p50_ns, p99_ns: outcome.p99_ns, max_ns: outcome.max_ns, ..felt })
 }
 
-/// Every user's partition is awake and has a log to write to when this returns: waking thousands takes seconds, and is measured elsewhere.
+/// Every user's partition is awake and has a log to write to when this returns: waking thousands takes seconds, and is
+/// measured elsewhere.
 fn wake(server: &ChildServer, users: &[User]) -> Result<()> {
     for user in users {
         user.connect(server.port())?.call(&[b"SET", &key(0), &VALUE])?;

@@ -1,8 +1,9 @@
-//! One well-behaved user: reads and writes at a steady rate, whatever happens. Latency counts from the moment at which a request was
-//! due, so that a server that stands still is charged for all that it kept waiting.
+//! One well-behaved user: reads and writes at a steady rate, whatever happens. Latency counts from the moment at which
+//! a request was due, so that a server that stands still is charged for all that it kept waiting.
 //!
-//! Its own threads go before all others, where the system lets them. A user has a machine of its own: on two processors that are also the
-//! attackers', three of a hundred of its requests were sent more than 3 ms late, and that had nothing to do with the server.
+//! Its own threads go before all others, where the system lets them. A user has a machine of its own: on two processors
+//! that are also the attackers', three of a hundred of its requests were sent more than 3 ms late, and that had nothing
+//! to do with the server.
 
 use std::sync::mpsc;
 use std::thread;

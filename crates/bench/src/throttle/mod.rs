@@ -1,9 +1,9 @@
 //! The kernel's block throttle around a child process: the disk becomes as slow as we say, for this child alone.
 //!
-//! A control group of ours, made for one run and removed after it: version 1 of the `blkio` controller where it is mounted, else
-//! `io` of version 2. Limits hold for reads and for writes separately, in bytes per second on the whole disk below the
-//! directory. What the page cache holds is charged when it is written back: to whoever syncs, or to nobody we know. So contestants
-//! read and write tables directly, and sync their logs themselves.
+//! A control group of ours, made for one run and removed after it: version 1 of the `blkio` controller where it is
+//! mounted, else `io` of version 2. Limits hold for reads and for writes separately, in bytes per second on the whole
+//! disk below the directory. What the page cache holds is charged when it is written back: to whoever syncs, or to
+//! nobody we know. So contestants read and write tables directly, and sync their logs themselves.
 
 mod controller;
 mod device;

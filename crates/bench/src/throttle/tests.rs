@@ -104,6 +104,7 @@ fn a_direct_write_takes_as_long_as_its_cap_says() {
         return;
     }
     assert!(moved.expect("counters").written >= 1 << 20);
-    // A lower bound: a busy machine makes it longer, nothing makes it shorter. The kernel lets a slice of 100 ms pass at once.
+    // A lower bound: a busy machine makes it longer, nothing makes it shorter. The kernel lets a slice of 100 ms pass
+    // at once.
     assert!(took >= Duration::from_millis(250), "{took:?} for 1 MiB at 2 MiB/s");
 }

@@ -18,8 +18,8 @@ use crate::{Failure, Result};
 /// Items after a seek.
 const SCAN_ITEMS: usize = 50;
 
-/// Overwrites per second beside the readers of `readwhilewriting`. Bounded, because an unbounded writer gives the slower store
-/// less to read through.
+/// Overwrites per second beside the readers of `readwhilewriting`. Bounded, because an unbounded writer gives the
+/// slower store less to read through.
 const WRITES_PER_SEC: u64 = 10_000;
 
 /// One of so many reads is timed: reading the clock twice costs 40 ns, which a cached read would notice.

@@ -17,8 +17,9 @@ use weir_scenario::{profile, report, table};
 /// A scenario of `weir sim` on a real disk, next to RocksDB
 ///
 /// The same load with the same parameters and the same JSON as `weir sim`, on a real disk under the real clock, and
-/// next to one RocksDB for each partition. What the disk can do is decided by the kernel: --cap-read-mbps and --cap-write-mbps put a
-/// control group with a block throttle around each contestant in turn (that needs root). Without caps the disk is as fast as it is.
+/// next to one RocksDB for each partition. What the disk can do is decided by the kernel: --cap-read-mbps and
+/// --cap-write-mbps put a control group with a block throttle around each contestant in turn (that needs root). Without
+/// caps the disk is as fast as it is.
 #[derive(Debug, Args)]
 pub struct OnDisk<S: Args> {
     #[command(flatten)]
@@ -33,7 +34,8 @@ struct DiskArgs {
     /// Contestants to compare with, separated by commas: rocksdb, rocksdb-autotune
     #[arg(long, value_delimiter = ',')]
     peer: Vec<String>,
-    /// RocksDB's shared library; else WEIR_ROCKSDB_LIB, .tools/, ~/.cache/weir/ and the system's directories are searched
+    /// RocksDB's shared library; else WEIR_ROCKSDB_LIB, .tools/, ~/.cache/weir/ and the system's directories are
+    /// searched
     #[arg(long, value_name = "FILE")]
     peer_lib: Option<PathBuf>,
     /// Measure the peers alone

@@ -12,7 +12,8 @@ use weir_scenario::progress::spinner;
 
 use super::write_as_json;
 
-/// Many tenants on one server: what one feels of another's attacks; with one of the options, what it costs that they are many
+/// Many tenants on one server: what one feels of another's attacks; with one of the options, what it costs that they
+/// are many
 #[derive(Debug, Args)]
 pub struct TenantsArgs {
     /// The same load over so many active tenants, each number against the one before: 1,100,1000

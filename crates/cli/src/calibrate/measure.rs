@@ -140,8 +140,8 @@ struct Work<'a> {
     time: Nanos,
 }
 
-/// One closed loop: whenever an operation completes, another begins, until the time is over. Counted is what completed, the
-/// last operations under way included, over the time it took.
+/// One closed loop: whenever an operation completes, another begins, until the time is over. Counted is what completed,
+/// the last operations under way included, over the time it took.
 fn run(file: &Arc<dyn File>, clock: &Arc<dyn Clock>, plan: &Plan, rng: &mut Rng, work: &Work<'_>) -> Result<Loop> {
     let block = work.shape.block_bytes;
     let content = noise(rng);

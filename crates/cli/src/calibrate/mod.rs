@@ -18,8 +18,8 @@ use self::stored::Measurement;
 /// Measures what the disk below a directory can do, for the setting `device_bandwidth = "calibrated"`.
 ///
 /// Five mixes of reads and writes, from reads alone to writes alone, in large blocks (bandwidth) and in pages
-/// (operations per second), with direct I/O on a scratch file of at most 1 GiB, which is removed. The result is printed and
-/// stored as DIR/calibration.json.
+/// (operations per second), with direct I/O on a scratch file of at most 1 GiB, which is removed. The result is printed
+/// and stored as DIR/calibration.json.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Calibrate {

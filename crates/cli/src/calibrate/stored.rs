@@ -12,8 +12,8 @@ use weir_io::{AlignedBuf, Class, Error, ErrorKind, Fs, OpenOptions, Owner, Resul
 const VERSION: u32 = 1;
 /// A file longer than this was not written by us, in bytes.
 const LEN_MAX: u64 = 64 << 10;
-/// How much of what the device can do the gate hands out, in percent: a little less, so that the queue is ours, where it
-/// has an order, and not the device's.
+/// How much of what the device can do the gate hands out, in percent: a little less, so that the queue is ours, where
+/// it has an order, and not the device's.
 const HANDED_OUT_PERCENT: u64 = 95;
 /// Reads and writes count as independent if half and half each still get this much, in percent, of what the slower gets
 /// alone.
@@ -135,8 +135,8 @@ pub async fn load(fs: &Arc<dyn Fs>, dir: &Path) -> Result<Measurement> {
 }
 
 impl Measurement {
-    /// What the node gate may hand out. Reads and writes that hardly disturb each other get a budget each, what they did
-    /// alone; others share the least that the device did under any mix.
+    /// What the node gate may hand out. Reads and writes that hardly disturb each other get a budget each, what they
+    /// did alone; others share the least that the device did under any mix.
     ///
     /// # Errors
     /// A mix is missing, or the device did nothing.

@@ -15,8 +15,8 @@ pub fn unix_seconds(text: &str) -> Result<u64, String> {
     seconds.ok_or_else(|| "a time is wanted, as 2026-11-21T14:03:00Z or in seconds since 1970".to_owned())
 }
 
-/// The same moments the other way: so many milliseconds since 1970 as `2026-11-21T14:03:00.250Z`. What lies beyond the year 9999 stays a
-/// number.
+/// The same moments the other way: so many milliseconds since 1970 as `2026-11-21T14:03:00.250Z`. What lies beyond the
+/// year 9999 stays a number.
 pub fn utc(unix_ms: u64) -> String {
     let moment = i64::try_from(unix_ms).ok().and_then(|unix_ms| Timestamp::from_millisecond(unix_ms).ok());
     moment.map_or_else(|| format!("{unix_ms} ms"), |moment| format!("{moment:.3}"))

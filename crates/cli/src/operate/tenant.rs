@@ -37,8 +37,9 @@ enum What {
     Create {
         /// 1 to 63 characters of a-z, 0-9, _ and -, the first one a letter or a digit
         name: String,
-        /// Partitions that its keys are spread over, 1 to 256; they cannot be changed later. More than one lets a tenant use
-        /// more than one core, and confines commands on several keys to keys with the same {hash tag} [default: 1]
+        /// Partitions that its keys are spread over, 1 to 256; they cannot be changed later. More than one lets a
+        /// tenant use more than one core, and confines commands on several keys to keys with the same {hash tag}
+        /// [default: 1]
         #[arg(long, value_name = "N")]
         partitions: Option<u16>,
         #[command(flatten)]
@@ -113,7 +114,8 @@ struct Common {
 
 #[derive(Debug, Args)]
 struct Limits {
-    /// Read capacity units per second, 0 = unlimited: one is a read of up to 4 KiB. A new tenant has no limit unless one is given
+    /// Read capacity units per second, 0 = unlimited: one is a read of up to 4 KiB. A new tenant has no limit unless
+    /// one is given
     #[arg(long, value_name = "N")]
     rcu: Option<u64>,
     /// Write capacity units per second, 0 = unlimited: one is a write of up to 1 KiB

@@ -61,7 +61,8 @@ pub struct Config {
     pub compression: Codec,
     /// Most bytes per second of the device.
     pub device_bandwidth: Device,
-    /// Read capacity units per second that the gates count for a partition whose tenant has no limit of its own; 0 = none.
+    /// Read capacity units per second that the gates count for a partition whose tenant has no limit of its own; 0 =
+    /// none.
     pub read_units: u64,
     /// The same for writes.
     pub write_units: u64,

@@ -56,8 +56,8 @@ pub struct Serve {
     /// Settings, as docs/config.md explains them; the options here win over the file
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Writes down what tenants ask for, every ten seconds, as shares of what they bought (3000 units where they have no limits), into a
-    /// new file that `weir sim trace --trace FILE.csv` replays
+    /// Writes down what tenants ask for, every ten seconds, as shares of what they bought (3000 units where they have
+    /// no limits), into a new file that `weir sim trace --trace FILE.csv` replays
     #[arg(long, value_name = "FILE.csv")]
     record_traffic: Option<PathBuf>,
     /// Let clients from other machines in although no secret is asked of them, and operators likewise
@@ -263,7 +263,8 @@ fn listen_at(address: SocketAddr, option: &str) -> Outcome<TcpListener> {
     })
 }
 
-/// Whoever connects to `localhost` may mean `::1` (S1). A machine without IPv6 has none, and what another server has is that server's.
+/// Whoever connects to `localhost` may mean `::1` (S1). A machine without IPv6 has none, and what another server has is
+/// that server's.
 fn listen_at_twin(listen: SocketAddr) -> Option<TcpListener> {
     let twin = address::twin(listen)?;
     match listener::listen(twin) {

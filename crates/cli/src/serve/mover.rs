@@ -30,7 +30,8 @@ impl Mover for Told {
     fn hear(&self, violation: Option<&Violation>) {
         let now = violation.map(|violation| self.names(violation));
         let mut named = self.named.lock();
-        // Second by second the figures change; who should leave seldom does, and once somebody is named, fewer are no news.
+        // Second by second the figures change; who should leave seldom does, and once somebody is named, fewer are no
+        // news.
         let news = match (&*named, &now) {
             (Some(before), Some(now)) => !now.is_subset(before),
             (before, now) => before.is_some() != now.is_some(),

@@ -1,7 +1,7 @@
 //! SIGHUP: the configuration file is read again, and the log says what a restart would change.
 //!
-//! No setting changes while the server runs, so nothing is applied; what can be altered live is a tenant's, and goes through
-//! `weir tenant alter`. But an operator learns that the file is sound before a restart depends on it.
+//! No setting changes while the server runs, so nothing is applied; what can be altered live is a tenant's, and goes
+//! through `weir tenant alter`. But an operator learns that the file is sound before a restart depends on it.
 
 use super::Serve;
 use super::config::Config;

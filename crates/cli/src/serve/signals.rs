@@ -6,8 +6,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::Outcome;
 use super::reload::Reload;
 
-/// Signals whose default is to end a process, and that mean nothing to this one: those that a person may send by mistake, and those
-/// that the kernel sends where a system call would fail as well (SIGPIPE, SIGXFSZ).
+/// Signals whose default is to end a process, and that mean nothing to this one: those that a person may send by
+/// mistake, and those that the kernel sends where a system call would fail as well (SIGPIPE, SIGXFSZ).
 const IGNORED: [Number; 10] = [
     Number::PIPE,
     Number::USR1,

@@ -118,7 +118,8 @@ mod tests {
     #[test]
     fn what_is_recorded_is_a_trace() {
         let mut traffic = Traffic::new(Vec::new()).expect("memory");
-        // Tenant 7 writes half of its 200 units a second, then nothing; tenant 9, without limits, comes later and writes all of the 3000.
+        // Tenant 7 writes half of its 200 units a second, then nothing; tenant 9, without limits, comes later and
+        // writes all of the 3000.
         let steps = [
             top(100, &[(7, 5, 200)]),
             top(110, &[(7, 1005, 200)]),

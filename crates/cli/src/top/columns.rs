@@ -1,4 +1,5 @@
-//! Which columns a width has room for. Columns are dropped whole, the least important first: half a number is a wrong number.
+//! Which columns a width has room for. Columns are dropped whole, the least important first: half a number is a wrong
+//! number.
 
 use super::rates::{Row, Sort};
 use crate::units::{bytes, number};
@@ -138,7 +139,8 @@ pub struct Columns {
 }
 
 impl Columns {
-    /// As many as fit into `width` characters, for a table of `rows` that are sorted by `sort`; `None` = as wide as need be.
+    /// As many as fit into `width` characters, for a table of `rows` that are sorted by `sort`; `None` = as wide as
+    /// need be.
     pub fn fit<'a>(rows: impl Iterator<Item = &'a Row> + Clone, sort: Sort, width: Option<usize>) -> Self {
         let longest = |column: Column| {
             let cells = rows.clone().map(|row| column.cell(row).chars().count());

@@ -24,7 +24,8 @@ pub struct Row {
     pub written_bytes: u64,
     /// Device bytes, read and written, in the order of [`CAUSES`].
     pub device: [u64; CAUSES.len()],
-    /// Milliseconds that its requests waited, over all of them, in the order of [`Cause::NAMES`](weir_node::waits::Cause::NAMES).
+    /// Milliseconds that its requests waited, over all of them, in the order of
+    /// [`Cause::NAMES`](weir_node::waits::Cause::NAMES).
     pub waited_ms: Waits,
     /// Half of the replies took at most so many microseconds, as clients see it; `None` if there were none.
     pub p50_micros: Option<u64>,
@@ -127,7 +128,8 @@ fn sum(figures: &[u64]) -> u64 {
 }
 
 impl Rates {
-    /// What happened between `before` and `now`. Counters that went back (the server has been started again) count from 0.
+    /// What happened between `before` and `now`. Counters that went back (the server has been started again) count from
+    /// 0.
     pub fn between(before: &Top, now: &Top, sort: Sort) -> Self {
         let nanos = now.at_nanos.saturating_sub(before.at_nanos).max(1);
         let per_second = |now: u64, before: u64| {

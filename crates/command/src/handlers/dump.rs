@@ -18,7 +18,8 @@ pub async fn dump(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-/// The words behind `RESTORE key ttl payload`. How long a key was idle and how often it was used is checked and forgotten.
+/// The words behind `RESTORE key ttl payload`. How long a key was idle and how often it was used is checked and
+/// forgotten.
 #[derive(Default)]
 struct Options {
     replace: bool,

@@ -122,8 +122,8 @@ pub async fn keys(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-/// The first keys from `from` on, or else from the start on; none if there are none. What is passed is taken from `budget`, in bytes;
-/// when that is used up and no key was met, `None`.
+/// The first keys from `from` on, or else from the start on; none if there are none. What is passed is taken from
+/// `budget`, in bytes; when that is used up and no key was met, `None`.
 async fn keys_near(cx: &mut Context<'_>, from: Vec<u8>, budget: &mut u64) -> Outcome<Option<Vec<Vec<u8>>>> {
     for from in [from, Vec::new()] {
         let mut next = Some(from);

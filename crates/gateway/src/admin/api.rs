@@ -1,8 +1,8 @@
 //! The operators' API over HTTP: `/v1/…`, JSON in and out.
 //!
-//! Whoever reaches it may do everything, so a browser must not be made to: a page of some other site can send requests to
-//! loopback, directly (then with an `Origin`) or under a name of its own that it points to loopback (then with that name
-//! as `Host`). Both are refused.
+//! Whoever reaches it may do everything, so a browser must not be made to: a page of some other site can send requests
+//! to loopback, directly (then with an `Origin`) or under a name of its own that it points to loopback (then with that
+//! name as `Host`). Both are refused.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -47,8 +47,9 @@ pub(super) async fn no_browsers(request: Request, next: Next) -> Response {
     guard(from_browser(request.headers()), request, next).await
 }
 
-/// Like [`no_browsers`], and takes any name in the Host header where the door is `open` to other machines: Prometheus may know it by
-/// name. A page whose name leads here could read then what every machine of that network may read; orders it can give none.
+/// Like [`no_browsers`], and takes any name in the Host header where the door is `open` to other machines: Prometheus
+/// may know it by name. A page whose name leads here could read then what every machine of that network may read;
+/// orders it can give none.
 pub(super) async fn no_pages(open: bool, request: Request, next: Next) -> Response {
     let headers = request.headers();
     guard(if open { from_page(headers) } else { from_browser(headers) }, request, next).await

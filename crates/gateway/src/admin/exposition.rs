@@ -1,8 +1,8 @@
-//! The two ways of writing metrics down: OpenMetrics for who asks for it (Prometheus does), and the text format 0.0.4 for everybody else
-//! (`curl`, `promtool check metrics`, older collectors).
+//! The two ways of writing metrics down: OpenMetrics for who asks for it (Prometheus does), and the text format 0.0.4
+//! for everybody else (`curl`, `promtool check metrics`, older collectors).
 //!
-//! They differ in few lines: in the text format a counter's HELP and TYPE carry its whole name, with `_total`, and there is neither UNIT nor
-//! EOF.
+//! They differ in few lines: in the text format a counter's HELP and TYPE carry its whole name, with `_total`, and
+//! there is neither UNIT nor EOF.
 
 use std::fmt::{self, Write as _};
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use weir_node::{Direction, Node};
 
-/// Bytes of the kernel's accounting (`/proc/self/io`): `read_bytes` is what the device was asked for, `write_bytes` direct writes and
-/// pages of the page cache at the moment they became dirty.
+/// Bytes of the kernel's accounting (`/proc/self/io`): `read_bytes` is what the device was asked for, `write_bytes`
+/// direct writes and pages of the page cache at the moment they became dirty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KernelBytes([u64; 2]);
 

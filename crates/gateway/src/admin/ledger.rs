@@ -8,9 +8,9 @@ use weir_node::{Booked, Direction, Node};
 
 const DIRECTIONS: [(&str, Direction); 2] = [("read", Direction::Read), ("written", Direction::Write)];
 
-/// Every tenant's bytes since the start, by cause, as CSV with a header line: what its users read and wrote, what the device read and
-/// wrote for that, and the quotients (empty before a user did anything). Tenant 0 is the node itself; a last
-/// line without a number sums up those that were dropped, so that all lines are what the device moved.
+/// Every tenant's bytes since the start, by cause, as CSV with a header line: what its users read and wrote, what the
+/// device read and wrote for that, and the quotients (empty before a user did anything). Tenant 0 is the node itself; a
+/// last line without a number sums up those that were dropped, so that all lines are what the device moved.
 pub fn csv(node: &Node) -> String {
     let mut text = header();
     let books = node.ledger().books();

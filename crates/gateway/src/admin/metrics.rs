@@ -31,7 +31,8 @@ use crate::listener::Observer;
 use crate::store::Store;
 use weir_command::table::COMMANDS;
 
-/// A registry of everything that a gateway and a node count. `before` is what the kernel had counted when the node was opened.
+/// A registry of everything that a gateway and a node count. `before` is what the kernel had counted when the node was
+/// opened.
 pub fn registry<S: Store>(gateway: Observer<S>, node: Arc<Node>, before: Option<KernelBytes>) -> Registry {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(TenantMetrics { gateway: gateway.clone(), node: Arc::clone(&node) }));

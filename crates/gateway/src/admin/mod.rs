@@ -1,7 +1,7 @@
 //! The door for operators: metrics, health, and everything about tenants, over HTTP.
 //!
-//! `/metrics` is for Prometheus, `/healthz` for whoever restarts what is ill, `/v1/` for `weir tenant` and its kin. Bind it to
-//! loopback or to a network of your own: it asks nobody who he is.
+//! `/metrics` is for Prometheus, `/healthz` for whoever restarts what is ill, `/v1/` for `weir tenant` and its kin.
+//! Bind it to loopback or to a network of your own: it asks nobody who he is.
 
 pub mod api;
 mod changes;
@@ -57,7 +57,8 @@ impl Admin {
 
     /// Serves for ever; dropping the future ends it.
     pub fn run(self) -> impl Future<Output = io::Result<()>> + Send {
-        // On loopback nobody scrapes from elsewhere, and a page's name may lead there: a name is no way to ask for anything.
+        // On loopback nobody scrapes from elsewhere, and a page's name may lead there: a name is no way to ask for
+        // anything.
         let open = self.listener.local_addr().is_ok_and(|at| !at.ip().to_canonical().is_loopback());
         let shown = Router::new()
             .route("/", get(|| async { INDEX }))

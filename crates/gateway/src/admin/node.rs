@@ -73,8 +73,8 @@ pub struct DoorCounts {
 }
 
 impl NodeOperator {
-    /// Orders for `node`; `slow` hashes the secrets that operators choose, long answers are written on `aside`, `clients` tells what
-    /// they do.
+    /// Orders for `node`; `slow` hashes the secrets that operators choose, long answers are written on `aside`,
+    /// `clients` tells what they do.
     pub fn new(
         node: Arc<Node>,
         clock: Arc<dyn Clock>,
@@ -369,7 +369,8 @@ pub fn sold(node: &Node) -> wire::Sold {
     }
 }
 
-/// The node could not do it: that is said in the log, too, where an order that makes no sense is the operator's own business.
+/// The node could not do it: that is said in the log, too, where an order that makes no sense is the operator's own
+/// business.
 fn failed(what: &str, tenant: &str, error: weir_io::Error) -> Refusal {
     let refusal = Refusal::from(error);
     if refusal.reason == Reason::Failed {

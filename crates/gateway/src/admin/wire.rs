@@ -108,7 +108,8 @@ pub struct Changed {
     pub sold: Sold,
 }
 
-/// What tenants have bought, beside what the device gives. Selling it several times is what a node is for; here is how often.
+/// What tenants have bought, beside what the device gives. Selling it several times is what a node is for; here is how
+/// often.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Sold {
@@ -247,8 +248,8 @@ pub struct TopTenant {
     pub rcu: u64,
     /// Write units, likewise.
     pub wcu: u64,
-    /// Replies by how long their clients waited: `[bucket, count]` of the buckets that are not empty. Two of them, subtracted,
-    /// are what happened in between.
+    /// Replies by how long their clients waited: `[bucket, count]` of the buckets that are not empty. Two of them,
+    /// subtracted, are what happened in between.
     #[serde(default)]
     pub latency: Vec<[u64; 2]>,
     /// It keeps the threads that serve clients busy while others want to be served, and goes behind them.
@@ -305,7 +306,8 @@ pub struct SlowReply {
     pub replies: u64,
     /// The one of them that took longest.
     pub command: String,
-    /// What of it was waiting for something, in nanoseconds, in the order of [`Cause::NAMES`](weir_node::waits::Cause::NAMES).
+    /// What of it was waiting for something, in nanoseconds, in the order of
+    /// [`Cause::NAMES`](weir_node::waits::Cause::NAMES).
     pub waited_nanos: Waits,
 }
 

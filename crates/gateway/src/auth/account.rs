@@ -1,5 +1,5 @@
-//! What all sessions of one tenant share in the gateway: their number, what waits to be read, counters, cursors, the slow log, a
-//! pause.
+//! What all sessions of one tenant share in the gateway: their number, what waits to be read, counters, cursors, the
+//! slow log, a pause.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,10 +19,12 @@ use crate::resp::slow_replies::{SlowReplies, SlowReply};
 use crate::resp::slowlog::Slowlog;
 use crate::stats::Stats;
 
-/// Replies of one tenant that its clients do not read and that its long values leave no room for, in bytes; a connection that would add more is cut (S11).
+/// Replies of one tenant that its clients do not read and that its long values leave no room for, in bytes; a
+/// connection that would add more is cut (S11).
 pub(crate) const UNREAD_BYTES_MAX: u64 = 64 << 20;
 
-/// Long values of one tenant that its connections have in hand, until its clients have taken them; who wants more waits (S11).
+/// Long values of one tenant that its connections have in hand, until its clients have taken them; who wants more waits
+/// (S11).
 const LONG_BYTES_MAX: u64 = 256 << 20;
 
 /// Long requests of one tenant that are not complete; from those who send more nothing is read meanwhile (S12).
@@ -103,7 +105,8 @@ impl Account {
         self.tenancy.connections_max()
     }
 
-    /// Remembers how many commands it called in the last `elapsed`, if it did anything: who was idle is not gone through.
+    /// Remembers how many commands it called in the last `elapsed`, if it did anything: who was idle is not gone
+    /// through.
     fn judge_calls(&self, did_something: bool, elapsed: Nanos) {
         let mut rate = 0;
         if did_something {
@@ -266,7 +269,8 @@ impl Accounts {
         all.accounts.values().map(|account| (Arc::clone(&account.name), account.count_connections())).collect()
     }
 
-    /// Replies by how long they took, of those `count` tenants that used most of the threads: who is idle costs nothing.
+    /// Replies by how long they took, of those `count` tenants that used most of the threads: who is idle costs
+    /// nothing.
     pub(crate) fn busiest_latencies(&self, count: usize) -> Vec<(Arc<str>, Vec<u64>)> {
         let mut accounts: Vec<Arc<Account>> = self.all.lock().accounts.values().cloned().collect();
         accounts.sort_by_key(|account| std::cmp::Reverse(account.processor_nanos()));
@@ -296,8 +300,9 @@ impl Accounts {
         self.all.lock().accounts.iter().map(|(&tenant, account)| (tenant, of(account))).collect()
     }
 
-    /// Forgets the accounts of tenants that are gone (numbers are never reused), and judges those that are there by what they
-    /// used of the threads, which had processors for these `shares` of the time ([`Stats::judge_threads`]). Once a second.
+    /// Forgets the accounts of tenants that are gone (numbers are never reused), and judges those that are there by
+    /// what they used of the threads, which had processors for these `shares` of the time ([`Stats::judge_threads`]).
+    /// Once a second.
     pub(crate) fn sweep(&self, now: Nanos, shares: &[f64]) {
         let mut all = self.all.lock();
         all.accounts.retain(|_, account| account.standing() != Standing::Dropped);

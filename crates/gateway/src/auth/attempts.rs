@@ -61,8 +61,8 @@ impl Attempts {
         mac.finalize().into_bytes().into()
     }
 
-    /// Whether the secret was right before. Something is compared for a name that nobody has, and for one whose owner has not been here,
-    /// too: what takes longer is seen (S3).
+    /// Whether the secret was right before. Something is compared for a name that nobody has, and for one whose owner
+    /// has not been here, too: what takes longer is seen (S3).
     pub(super) fn was_right(&self, attempt: &Attempt) -> bool {
         let known = self.verified.lock().get(&attempt.tenant.unwrap_or(0)).copied();
         let tag = secret::keyed(&self.key, &attempt.fingerprint).finalize().into_bytes();
@@ -88,8 +88,9 @@ impl Attempts {
         }
     }
 
-    /// Looks at a secret where that may take milliseconds, one after the other: so a wrong one counts before the next is looked at, however
-    /// many are given at the same time. `is_chosen`: `stored` is the secret of that name, and not just work to be done (S3).
+    /// Looks at a secret where that may take milliseconds, one after the other: so a wrong one counts before the next
+    /// is looked at, however many are given at the same time. `is_chosen`: `stored` is the secret of that name, and not
+    /// just work to be done (S3).
     pub(super) fn judge(&self, attempt: &Attempt, stored: &[u8], is_chosen: bool, given: &[u8]) -> Result<(), Refusal> {
         // Meanwhile others may have brought the same one, and it was right, or have been wrong.
         if self.was_right(attempt) {

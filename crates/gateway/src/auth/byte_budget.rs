@@ -11,8 +11,8 @@ const UNIT_BYTES: u64 = 1 << 10;
 pub(crate) struct ByteBudget {
     room: Arc<Semaphore>,
     units_max: u32,
-    /// Whoever has it may hold more than there is room for, so that somebody always gets on: those who hold a part and wait for the
-    /// rest could else wait for each other.
+    /// Whoever has it may hold more than there is room for, so that somebody always gets on: those who hold a part and
+    /// wait for the rest could else wait for each other.
     pass: Arc<Semaphore>,
 }
 
@@ -80,8 +80,8 @@ impl Hold {
         }
     }
 
-    /// Holds `bytes` in all, as soon as there is room: first come, first served. One of those who hold something already may go on
-    /// without.
+    /// Holds `bytes` in all, as soon as there is room: first come, first served. One of those who hold something
+    /// already may go on without.
     pub(crate) async fn grow_to(&mut self, bytes: u64) {
         if self.try_grow_to(bytes) {
             return;

@@ -1,10 +1,13 @@
-//! ConnectionLimits for connections: whoever takes many leaves some to others, and to those who have yet to say who they are (S13).
+//! ConnectionLimits for connections: whoever takes many leaves some to others, and to those who have yet to say who
+//! they are (S13).
 //!
-//! 1. A tenth of the node's places is never a tenant's: those who log in come through it. Where all are taken, the stranger who has been
-//!    there longest makes room for a new one ([`crate::resp::client`]): who has a secret needs his for milliseconds, who has none holds his for nothing.
-//! 2. A tenant with a limit of its own may have that many. One without may have nine times as many as are free: alone it gets nine tenths, of three
-//!    greedy ones each gets nine 28ths, and there is always one left for who has none. (A fixed share would be too small for one tenant alone or too
-//!    large for many; these are the dynamic thresholds of Choudhury and Hahne, "Dynamic queue length thresholds", 1998.)
+//! 1. A tenth of the node's places is never a tenant's: those who log in come through it. Where all are taken, the
+//!    stranger who has been there longest makes room for a new one ([`crate::resp::client`]): who has a secret needs
+//!    his for milliseconds, who has none holds his for nothing.
+//! 2. A tenant with a limit of its own may have that many. One without may have nine times as many as are free: alone
+//!    it gets nine tenths, of three greedy ones each gets nine 28ths, and there is always one left for who has none. (A
+//!    fixed share would be too small for one tenant alone or too large for many; these are the dynamic thresholds of
+//!    Choudhury and Hahne, "Dynamic queue length thresholds", 1998.)
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -30,7 +33,8 @@ impl ConnectionLimits {
         Arc::new(Self { max: (connections_max - strangers).max(1), taken: Mutex::new(0) })
     }
 
-    /// Takes a place for who has `own` of them and may have `limit` (0 = not limited). `false` where it may not have one more.
+    /// Takes a place for who has `own` of them and may have `limit` (0 = not limited). `false` where it may not have
+    /// one more.
     pub(super) fn take(&self, own: &AtomicUsize, limit: usize) -> bool {
         let mut taken = self.taken.lock();
         let free = self.max.saturating_sub(*taken);

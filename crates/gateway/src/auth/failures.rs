@@ -1,10 +1,10 @@
 //! Wrong secrets, remembered: who guesses waits (S3).
 //!
-//! - After ten wrong secrets an address waits, whatever name it tries. Of IPv6 the first 64 bits count: the rest whoever has them
-//!   chooses as he likes.
-//! - After ten wrong secrets a name waits, from wherever they came, but only for addresses that have been wrong before: a first
-//!   try from a clean address is always looked at, so that no guesser can lock the owner out. Many addresses are many times one
-//!   guess, not many times ten.
+//! - After ten wrong secrets an address waits, whatever name it tries. Of IPv6 the first 64 bits count: the rest
+//!   whoever has them chooses as he likes.
+//! - After ten wrong secrets a name waits, from wherever they came, but only for addresses that have been wrong before:
+//!   a first try from a clean address is always looked at, so that no guesser can lock the owner out. Many addresses
+//!   are many times one guess, not many times ten.
 //!
 //! A name that nobody has waits like one that somebody has.
 
@@ -18,7 +18,8 @@ const FREE: u32 = 10;
 /// The longest wait; failures are remembered twice as long.
 const WAIT_MAX: Nanos = 60 * SECOND;
 const SECOND: Nanos = 1_000_000_000;
-/// Addresses remembered, and names; beyond it the one whose wait ends first is forgotten, of several the one that was wrong first.
+/// Addresses remembered, and names; beyond it the one whose wait ends first is forgotten, of several the one that was
+/// wrong first.
 const REMEMBERED_MAX: usize = 16 << 10;
 
 /// A keyed hash of a name, so that long ones cost no more than short ones.
@@ -54,7 +55,8 @@ pub(crate) fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// What anybody does here takes steps as the logarithm of [`REMEMBERED_MAX`]: guessers fill it, and strangers wait behind them.
+/// What anybody does here takes steps as the logarithm of [`REMEMBERED_MAX`]: guessers fill it, and strangers wait
+/// behind them.
 struct Book<K> {
     counts: BTreeMap<K, Count>,
     /// The same, in the order in which they are forgotten.

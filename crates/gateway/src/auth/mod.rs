@@ -1,7 +1,7 @@
 //! Whose connection it is: who may come in, and as whom.
 //!
-//! A tenant is a user of the protocol (`AUTH NAME SECRET`). A connection that has said nothing is a stranger, unless the
-//! [`Doorman`] opens to it; a [`Login`] is what it gets: a handle on one tenant's data, and nothing that could name
+//! A tenant is a user of the protocol (`AUTH NAME SECRET`). A connection that has said nothing is a stranger, unless
+//! the [`Doorman`] opens to it; a [`Login`] is what it gets: a handle on one tenant's data, and nothing that could name
 //! another's.
 
 pub mod account;
@@ -47,8 +47,8 @@ pub trait Doorman<S: Store>: Send + Sync + 'static {
     /// Whether the tenant called `default` lets everyone who may connect in, so that a secret alone is a mistake.
     fn is_default_open(&self) -> bool;
 
-    /// Whether there is a tenant called `name`. Asked after a refusal only, for the log: what is no tenant's name may be a secret (S4).
-    /// Like [`Doorman::login`] it costs the same for every name (S3).
+    /// Whether there is a tenant called `name`. Asked after a refusal only, for the log: what is no tenant's name may
+    /// be a secret (S4). Like [`Doorman::login`] it costs the same for every name (S3).
     fn knows(&self, name: &[u8]) -> bool;
 }
 

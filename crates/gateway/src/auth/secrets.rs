@@ -25,10 +25,11 @@ pub trait Directory<S>: Send + Sync + 'static {
 /// - The tenant `default` needs no secret as long as it has none, but only from this machine, unless `insecure`.
 /// - A secret that was right once is remembered by a keyed hash, under a key of this process: clients that reconnect
 ///   cost microseconds. An altered secret is another, so what is remembered of the old one fits no more.
-/// - A generated secret that is right costs microseconds. Everything that is wrong costs what a chosen secret costs, whether the name's
-///   secret is generated, chosen, or there is no such name (S3): one slow hash, of which one is made at a time, and few wait.
-/// - After ten wrong secrets an address waits, and so does a name ([`super::failures`]); who brings a secret that was right before does
-///   not, and neither does a clean address: a guesser cannot lock the owner out.
+/// - A generated secret that is right costs microseconds. Everything that is wrong costs what a chosen secret costs,
+///   whether the name's secret is generated, chosen, or there is no such name (S3): one slow hash, of which one is made
+///   at a time, and few wait.
+/// - After ten wrong secrets an address waits, and so does a name ([`super::failures`]); who brings a secret that was
+///   right before does not, and neither does a clean address: a guesser cannot lock the owner out.
 pub struct Secrets<S, D> {
     directory: D,
     slow: Arc<SlowHash>,
@@ -98,7 +99,8 @@ impl<S, D: Directory<S>> Secrets<S, D> {
     /// Who is called `name`, if anybody is.
     fn find(&self, name: &[u8]) -> Option<(Grant<S>, Option<Vec<u8>>)> {
         let found = std::str::from_utf8(name).ok().and_then(|name| self.directory.find(name));
-        // Finding somebody takes longer than finding nobody, which can be measured from outside: both is done for every name (S3).
+        // Finding somebody takes longer than finding nobody, which can be measured from outside: both is done for every
+        // name (S3).
         drop(std::hint::black_box(self.directory.find(if found.is_some() { NOBODY } else { "default" })));
         found
     }

@@ -1,4 +1,5 @@
-//! Where secrets that somebody chose are hashed: 10 to 30 ms each, so never on a thread that serves clients or operators.
+//! Where secrets that somebody chose are hashed: 10 to 30 ms each, so never on a thread that serves clients or
+//! operators.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

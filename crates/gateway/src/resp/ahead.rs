@@ -1,5 +1,5 @@
-//! A look at what comes behind the request that is served: the keys of the `GET`s that a pipeline begins with, so that the store can make
-//! their reads ready together. Nothing but time depends on it: what it does not know ends it.
+//! A look at what comes behind the request that is served: the keys of the `GET`s that a pipeline begins with, so that
+//! the store can make their reads ready together. Nothing but time depends on it: what it does not know ends it.
 
 /// Keys of one look: a pipeline of more is looked at again.
 const KEYS_MAX: usize = 16;

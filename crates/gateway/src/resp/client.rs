@@ -181,8 +181,9 @@ impl Patience {
     }
 }
 
-/// The oldest of `strangers` who waits for nothing of ours: whose secret is being looked at is let be, and of those there are only as many as
-/// hashes may wait. He is taken off the list, and so is whoever is on it and no stranger any more.
+/// The oldest of `strangers` who waits for nothing of ours: whose secret is being looked at is let be, and of those
+/// there are only as many as hashes may wait. He is taken off the list, and so is whoever is on it and no stranger any
+/// more.
 fn oldest_idle(strangers: &mut VecDeque<u64>, all: &BTreeMap<u64, Arc<Client>>) -> Option<Arc<Client>> {
     let mut served = Vec::new();
     let oldest = loop {
@@ -201,7 +202,8 @@ fn oldest_idle(strangers: &mut VecDeque<u64>, all: &BTreeMap<u64, Arc<Client>>) 
 #[derive(Default)]
 pub(crate) struct Clients {
     all: Mutex<BTreeMap<u64, Arc<Client>>>,
-    /// Who may be a stranger, the oldest first: a flood of them would otherwise go through everybody for each. Lock order: after `all`.
+    /// Who may be a stranger, the oldest first: a flood of them would otherwise go through everybody for each. Lock
+    /// order: after `all`.
     strangers: Mutex<VecDeque<u64>>,
     last_id: AtomicU64,
     count: AtomicUsize,
@@ -209,8 +211,8 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
-    /// A record for a new connection. Where there are `max` already, the stranger who has been there longest makes room; without one
-    /// there is none.
+    /// A record for a new connection. Where there are `max` already, the stranger who has been there longest makes
+    /// room; without one there is none.
     pub(crate) fn admit(&self, peer: SocketAddr, local: SocketAddr, second: u64, max: usize) -> Option<Arc<Client>> {
         let mut all = self.all.lock();
         let mut strangers = self.strangers.lock();

@@ -33,8 +33,8 @@ impl Input {
         self.bytes.is_empty()
     }
 
-    /// Bytes that the request at the front needs in memory, as far as that is known: what is there, and the rest of what was announced
-    /// of the argument that comes.
+    /// Bytes that the request at the front needs in memory, as far as that is known: what is there, and the rest of
+    /// what was announced of the argument that comes.
     pub(super) fn wanted_bytes(&self) -> usize {
         self.bytes.len().max(self.state.wanted_bytes())
     }

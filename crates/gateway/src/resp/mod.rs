@@ -1,7 +1,8 @@
 //! The Redis protocol, from bytes to bytes.
 //!
-//! `input` receives, `parse` finds requests, the table of `weir-command` has the command, it is run by `commands` or by the store that has its rows, `outbox` tells
-//! what it has answered; `session` is what a client has said before, `connection` runs the round.
+//! `input` receives, `parse` finds requests, the table of `weir-command` has the command, it is run by `commands` or by
+//! the store that has its rows, `outbox` tells what it has answered; `session` is what a client has said before,
+//! `connection` runs the round.
 
 mod ahead;
 pub(crate) mod client;

@@ -1,4 +1,5 @@
-//! A session: who speaks, what that lets them do, and the state that their commands change. It knows of no socket but its outbox.
+//! A session: who speaks, what that lets them do, and the state that their commands change. It knows of no socket but
+//! its outbox.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -106,7 +107,8 @@ impl<S: Store> Session<S> {
 
     /// Says who it is. A refusal leaves everything as it was.
     pub(in crate::resp) async fn log_in(&mut self, name: &[u8], secret: &[u8]) -> Outcome {
-        // Longer than a stranger may say: no name and no secret is so long, and to hash many megabytes would hold others up.
+        // Longer than a stranger may say: no name and no secret is so long, and to hash many megabytes would hold
+        // others up.
         if name.len().max(secret.len()) > STRANGER_BULK_BYTES_MAX {
             return Err(WRONG_PASS);
         }

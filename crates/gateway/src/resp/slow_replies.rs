@@ -1,7 +1,9 @@
-//! The last replies that clients waited long for, and what for: for operators (`weir why`), who see no key and no value in it.
+//! The last replies that clients waited long for, and what for: for operators (`weir why`), who see no key and no value
+//! in it.
 //!
-//! A tenant's own log of slow commands ([`super::slowlog`]) has what a command took by itself. Here it is what its client saw: from the
-//! bytes of a request to the reply in the kernel's hands, with the commands in front of it in the pipeline and with its commit.
+//! A tenant's own log of slow commands ([`super::slowlog`]) has what a command took by itself. Here it is what its
+//! client saw: from the bytes of a request to the reply in the kernel's hands, with the commands in front of it in the
+//! pipeline and with its commit.
 
 use std::collections::VecDeque;
 
@@ -28,7 +30,8 @@ pub struct SlowReply {
     pub replies: u64,
     /// The one that took longest. Plain writes of a pipeline are written together, as `set`.
     pub command: &'static str,
-    /// What of it was waiting. The rest is work, of this command and those in front of it, the log's promise, and a client that does not read.
+    /// What of it was waiting. The rest is work, of this command and those in front of it, the log's promise, and a
+    /// client that does not read.
     pub waited: Waits,
 }
 

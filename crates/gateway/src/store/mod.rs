@@ -15,8 +15,8 @@ use weir_node::Quota;
 
 pub use tenant::{Commits, TenantStore};
 
-/// A tenant's rows. Reads see every write whose `write` or `execute` has returned, and never an expired row. Every call may wait, and none holds
-/// a thread while it does.
+/// A tenant's rows. Reads see every write whose `write` or `execute` has returned, and never an expired row. Every call
+/// may wait, and none holds a thread while it does.
 ///
 /// A store is a handle: cheap to clone, and all clones see the same data.
 pub trait Store: Clone + Send + Sync + 'static {
@@ -26,14 +26,15 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// The rows, for commands that only read. They see what is committed, and nothing that may be taken back.
     fn rows(&self) -> &dyn Rows;
 
-    /// Keys of `database` that will be read one after the other: what that can be made ready for, is. Nothing but time depends on it.
+    /// Keys of `database` that will be read one after the other: what that can be made ready for, is. Nothing but time
+    /// depends on it.
     fn prefetch(&self, _database: u8, _keys: &[&[u8]]) {}
 
     /// Applies `batch` as one; the changes are visible to all when this returns.
     fn write(&self, batch: &Batch) -> impl Future<Output = Result<Self::Commit>> + Send;
 
-    /// Runs `command`, one [of rows](Command::is_of_rows) whose keys are in one partition, with no other write to its rows in between. What it
-    /// answers may be told when the commit, if there is one, is done.
+    /// Runs `command`, one [of rows](Command::is_of_rows) whose keys are in one partition, with no other write to its
+    /// rows in between. What it answers may be told when the commit, if there is one, is done.
     ///
     /// # Errors
     /// Nothing was written, or it may be lost.
@@ -45,7 +46,8 @@ pub trait Store: Clone + Send + Sync + 'static {
         call: &mut Call,
     ) -> impl Future<Output = Result<(Outcome, Option<Self::Commit>)>> + Send;
 
-    /// Runs a request of rows that no connection has brought, and gives its answer when it may be told: bytes of the protocol of `host`.
+    /// Runs a request of rows that no connection has brought, and gives its answer when it may be told: bytes of the
+    /// protocol of `host`.
     ///
     /// # Errors
     /// As [`Store::execute`], and of the commit.
@@ -85,8 +87,8 @@ pub trait Store: Clone + Send + Sync + 'static {
         ready(self.disk_limit_reached().map_or(Ok(()), Err))
     }
 
-    /// Empties all databases of the tenant at once: what was written before is gone, what is written after stays, and everything
-    /// that was being written is one or the other. `false` where that cannot be done, and nothing was.
+    /// Empties all databases of the tenant at once: what was written before is gone, what is written after stays, and
+    /// everything that was being written is one or the other. `false` where that cannot be done, and nothing was.
     fn clear(&self) -> impl Future<Output = Result<bool>> + Send {
         ready(Ok(false))
     }
@@ -102,7 +104,8 @@ pub trait Store: Clone + Send + Sync + 'static {
         0
     }
 
-    /// Whether keys of different hash slots may be in different partitions: commands on several keys must then stay in one slot.
+    /// Whether keys of different hash slots may be in different partitions: commands on several keys must then stay in
+    /// one slot.
     fn is_spread(&self) -> bool {
         false
     }

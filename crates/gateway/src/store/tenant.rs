@@ -59,8 +59,8 @@ impl TenantStore {
         &self.tenant
     }
 
-    /// Writes `batch`, all of whose keys belong to `home`. A partition that is just going to sleep writes nothing, and is asked again
-    /// when it is awake.
+    /// Writes `batch`, all of whose keys belong to `home`. A partition that is just going to sleep writes nothing, and
+    /// is asked again when it is awake.
     async fn write_to(&self, home: &Arc<Home>, batch: &Batch) -> Result<Commit> {
         loop {
             let partition = home.partition().await?;
@@ -101,7 +101,8 @@ impl Rows for TenantStore {
         }))
     }
 
-    /// A place is a user's key; where there are several partitions, behind one byte with the partition's place in the tenant.
+    /// A place is a user's key; where there are several partitions, behind one byte with the partition's place in the
+    /// tenant.
     fn page<'a>(&'a self, database: u8, from: &'a [u8], limit: usize) -> Waiting<'a, Result<Page>> {
         Box::pin(async move {
             let homes = self.tenant.partitions();

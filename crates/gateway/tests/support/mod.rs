@@ -109,7 +109,8 @@ impl Clock for TestClock {
             return self.real.wake_at(at.saturating_sub(self.ahead.load(Ordering::SeqCst)), waker);
         }
         if at <= now {
-            // It was advanced since they looked. (The machine's clock wakes nobody who is early: they would ask again for ever.)
+            // It was advanced since they looked. (The machine's clock wakes nobody who is early: they would ask again
+            // for ever.)
             drop(sleeping);
             return waker.wake();
         }
@@ -428,8 +429,8 @@ impl Running {
         }
     }
 
-    /// So many seconds pass, one after the other, and the gateway sweeps after each. For who has had an answer from it: it counts from
-    /// before it serves anybody.
+    /// So many seconds pass, one after the other, and the gateway sweeps after each. For who has had an answer from it:
+    /// it counts from before it serves anybody.
     pub fn pass(&self, seconds: u64) {
         (0..seconds).for_each(|_| self.stand_still(1));
     }
@@ -449,7 +450,8 @@ impl Running {
     }
 }
 
-/// Time goes on, also where a test has failed: a server that ends waits for its connections until a moment that must come.
+/// Time goes on, also where a test has failed: a server that ends waits for its connections until a moment that must
+/// come.
 impl Drop for Running {
     fn drop(&mut self) {
         self.clock.thaw();
@@ -486,7 +488,8 @@ impl Client {
         }
     }
 
-    /// Reads what there is into the buffer. A process that is stopped and continued finds a read with a timeout interrupted.
+    /// Reads what there is into the buffer. A process that is stopped and continued finds a read with a timeout
+    /// interrupted.
     fn read_more(&mut self) -> std::io::Result<usize> {
         let mut more = [0; 16 << 10];
         loop {

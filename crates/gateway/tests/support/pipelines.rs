@@ -1,7 +1,8 @@
 //! Pipelines of which every reply is known by what it must look like, and the judge who compares.
 //!
-//! Every value begins with the name of its key, numbers are asked for where only numbers come back, and an `ECHO` of a number between any two
-//! commands says where in the stream we are: a reply that is missing, doubled, cut or in another's place is noticed.
+//! Every value begins with the name of its key, numbers are asked for where only numbers come back, and an `ECHO` of a
+//! number between any two commands says where in the stream we are: a reply that is missing, doubled, cut or in
+//! another's place is noticed.
 
 use std::io::Write;
 
@@ -261,7 +262,8 @@ impl Judge {
             }
             match parse(rest, self.resp3) {
                 Err(why) => told(rest, &why),
-                // Who closes with bytes of ours unread resets the connection: replies in front of the one that was broken off may be lost on the way.
+                // Who closes with bytes of ours unread resets the connection: replies in front of the one that was
+                // broken off may be lost on the way.
                 Ok(None) if client.is_closed && questions[index..].iter().any(|question| question.streams) => {
                     tally.cut += 1;
                     return false;

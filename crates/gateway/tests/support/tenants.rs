@@ -100,8 +100,8 @@ pub fn connect(weir: &Running, name: &str) -> Client {
     client
 }
 
-/// A read that takes its thread so long; which thread that is. No other time passes: not even while a reply is on its way, whose connection
-/// would have to answer for it.
+/// A read that takes its thread so long; which thread that is. No other time passes: not even while a reply is on its
+/// way, whose connection would have to answer for it.
 pub fn read_for(client: &mut Client, keys: &Keys, tenant: &str, nanos: u64) -> String {
     let store = &keys.tenants[tenant].1;
     store.read_nanos.store(nanos, Ordering::Relaxed);

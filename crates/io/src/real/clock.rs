@@ -96,7 +96,8 @@ impl Clock for RealClock {
 
 impl Timers {
     fn run(&self) {
-        // The kernel's default slack of 50 us would blur sub-millisecond grants. Only a refinement: if it fails, so be it.
+        // The kernel's default slack of 50 us would blur sub-millisecond grants. Only a refinement: if it fails, so be
+        // it.
         let _ = rustix::thread::set_current_timer_slack(1_u64.try_into().ok());
         let mut state = self.state.lock();
         while !state.closing {

@@ -58,8 +58,8 @@ impl RealFile {
     }
 }
 
-/// The end of the last extent that was written. Blocks that are only allocated count as a hole, unless the page cache holds data of
-/// theirs. Moves the descriptor's offset, which nobody else uses.
+/// The end of the last extent that was written. Blocks that are only allocated count as a hole, unless the page cache
+/// holds data of theirs. Moves the descriptor's offset, which nobody else uses.
 fn data_end(fd: &impl AsFd) -> Result<u64, Errno> {
     let mut end = 0;
     loop {

@@ -34,8 +34,8 @@ pub(super) fn lock(path: &Path) -> Result<Box<dyn FsLock>> {
         }
     }
     let line = format!("{}\n", std::process::id());
-    // Over what is there, and cut afterwards: on a full disk a block that was given back may be gone. And if it cannot be written at all,
-    // only the message for whoever comes second suffers.
+    // Over what is there, and cut afterwards: on a full disk a block that was given back may be gone. And if it cannot
+    // be written at all, only the message for whoever comes second suffers.
     let _ = file.rewind().and_then(|()| file.write_all(line.as_bytes())).and_then(|()| file.set_len(line.len() as u64));
     Ok(Box::new(FileLock { _file: file }))
 }

@@ -1,25 +1,29 @@
-//! How a thread stands among others that want the same processor: its niceness, and how soon it runs once it is woken. On Linux both belong to
-//! the thread, and threads that it starts inherit them.
+//! How a thread stands among others that want the same processor: its niceness, and how soon it runs once it is woken.
+//! On Linux both belong to the thread, and threads that it starts inherit them.
 
 use rustix::process::{getpriority_process, setpriority_process};
 
-/// A thread that is woken goes before one that runs if its slice is the shorter one: this is the shortest that the kernel takes.
+/// A thread that is woken goes before one that runs if its slice is the shorter one: this is the shortest that the
+/// kernel takes.
 const PROMPT_SLICE_NANOS: u64 = 100_000;
 
-/// Makes the calling thread so much nicer (-20 to 19) than others. A niceness that the system refuses only costs smoothness.
+/// Makes the calling thread so much nicer (-20 to 19) than others. A niceness that the system refuses only costs
+/// smoothness.
 pub fn be_nice(nice: i32) {
     let _ = setpriority_process(None, nice);
 }
 
-/// Lets the calling thread run as soon as it is woken, in short turns: for threads that a client waits for, who do little at a time. Threads whose turn is of the
-/// ordinary length (1.4 ms on two processors) end it first; who waited for several of them waited for milliseconds. Its share of the processor stays what it is.
+/// Lets the calling thread run as soon as it is woken, in short turns: for threads that a client waits for, who do
+/// little at a time. Threads whose turn is of the ordinary length (1.4 ms on two processors) end it first; who waited
+/// for several of them waited for milliseconds. Its share of the processor stays what it is.
 ///
 /// Linux 6.12 and later; elsewhere, and where the system refuses, nothing changes.
 pub fn be_prompt() {
     // Setting one sets both.
     let Ok(nice) = getpriority_process(None) else { return };
     let attributes = attributes(nice, PROMPT_SLICE_NANOS);
-    // SAFETY: the kernel reads `size` bytes of a structure that outlives the call. Thread 0 is the calling one; there are no flags.
+    // SAFETY: the kernel reads `size` bytes of a structure that outlives the call. Thread 0 is the calling one; there
+    // are no flags.
     let _ = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
 }
 

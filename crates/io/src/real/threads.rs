@@ -108,7 +108,8 @@ impl Drop for Threads {
             };
             pool.work.notify_all();
             for worker in workers {
-                // The last owner may be a waker that a worker runs: a thread cannot join itself, and it is ending anyway.
+                // The last owner may be a waker that a worker runs: a thread cannot join itself, and it is ending
+                // anyway.
                 if worker.thread().id() != std::thread::current().id() {
                     // A worker that panicked has completed its operation with an error already.
                     let _ = worker.join();

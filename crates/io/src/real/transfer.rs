@@ -12,8 +12,8 @@ use crate::{AlignedBuf, Error, ErrorKind, Result};
 
 /// Most bytes per system call: io_uring counts in 32 bits, and pread stops at 2 GiB.
 const CALL_BYTES_MAX: usize = 1 << 30;
-/// Most bytes per system call that only copies, between a process and the page cache or a socket: some 0.1 ms. Many kernels let nobody else run in the
-/// middle of a call: 8 MB in one kept everybody waiting for milliseconds.
+/// Most bytes per system call that only copies, between a process and the page cache or a socket: some 0.1 ms. Many
+/// kernels let nobody else run in the middle of a call: 8 MB in one kept everybody waiting for milliseconds.
 pub const COPY_BYTES_MAX: usize = 256 << 10;
 /// No device has smaller sectors. A direct transfer that ends between two of them ended because the file did.
 const SECTOR: usize = 512;

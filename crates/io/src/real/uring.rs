@@ -1,4 +1,5 @@
-//! Reads through io_uring: the calling thread submits, one thread reaps. No hand-over on the way in, and one wake on the way out.
+//! Reads through io_uring: the calling thread submits, one thread reaps. No hand-over on the way in, and one wake on
+//! the way out.
 //!
 //! Soundness: the kernel reads and writes the buffers of submitted requests until it posts their completion. Hence a
 //! request belongs to the ring from its submission to its completion, whatever becomes of whoever awaits it; and should
@@ -55,7 +56,8 @@ struct State {
 }
 
 impl Uring {
-    /// A ring, with up to `queue_max` requests waiting outside it in each lane. An error if the kernel has none to give.
+    /// A ring, with up to `queue_max` requests waiting outside it in each lane. An error if the kernel has none to
+    /// give.
     pub(super) fn new(queue_max: usize) -> std::io::Result<Self> {
         let ring = IoUring::builder().dontfork().setup_submit_all().build(ENTRIES)?;
         let state = State {

@@ -13,7 +13,8 @@ use crate::{Error, ErrorKind, Op, Result, Tag, Volume};
 
 /// The first kernel whose syncfs reports that a write-back failed.
 const KERNEL: (u32, u32) = (5, 8);
-/// File systems of which that is known: ext4, XFS, btrfs. An overlay syncs the one below it and does not hear of its errors.
+/// File systems of which that is known: ext4, XFS, btrfs. An overlay syncs the one below it and does not hear of its
+/// errors.
 const KINDS: [u64; 3] = [0xef53, 0x5846_5342, 0x9123_683e];
 
 /// See [`Volume`]. The descriptor stays open: the kernel reports to it what went wrong since it was opened.

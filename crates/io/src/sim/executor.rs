@@ -26,7 +26,8 @@ pub enum Order {
 /// Virtual time after which a run is taken for one that never ends: a day.
 const TIME_LIMIT_DEFAULT: Nanos = 24 * 3600 * 1_000_000_000;
 
-/// Task runs within one instant of virtual time after which the run is taken for one that spins: some seconds of real time.
+/// Task runs within one instant of virtual time after which the run is taken for one that spins: some seconds of real
+/// time.
 const SPIN_LIMIT: u64 = 20_000_000;
 
 /// A world in one thread: tasks, and a clock that jumps to the next timer when nothing is runnable. The same seed
@@ -182,8 +183,8 @@ impl Sim {
     /// Runs until `future` is done, and everything else meanwhile.
     ///
     /// # Panics
-    /// When nothing is runnable and no timer is set (a deadlock), when tasks keep waking one another and time stands still
-    /// (a livelock), beyond the time limit, or when called from a task.
+    /// When nothing is runnable and no timer is set (a deadlock), when tasks keep waking one another and time stands
+    /// still (a livelock), beyond the time limit, or when called from a task.
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         let _running = self.enter();
         let mut future = pin!(future);

@@ -58,8 +58,8 @@ pub(super) struct Fates<'a> {
     rng: &'a mut Rng,
     /// [`Keep::Prefix`]: the first change that is not kept.
     cut: u64,
-    /// [`Keep::Random`]: how likely data, and metadata, survive this cut, and how likely a write is torn. Drawn per cut,
-    /// because the bugs are at the extremes: all data and no names, all names and no data.
+    /// [`Keep::Random`]: how likely data, and metadata, survive this cut, and how likely a write is torn. Drawn per
+    /// cut, because the bugs are at the extremes: all data and no names, all names and no data.
     data: f64,
     metadata: f64,
     torn: f64,

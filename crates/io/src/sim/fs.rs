@@ -15,10 +15,10 @@
 //! - **The length** of a file is a change of its own: the bytes may be there without the length (then they are gone),
 //!   or the length without the bytes (then there are zeros, or what was there before). A sync covers both.
 //! - **Names** (create, rename, link, remove, new and removed directories) survive or not one by one, in any
-//!   combination, until [`Fs::sync_dir`](crate::Fs::sync_dir) of their directory. A file that was created and synced is gone if its
-//!   directory was not synced; a removed file may be back; a rename may not have happened. One rename is atomic, also
-//!   between two directories: the file has the old name or the new one, and syncing either directory makes it durable.
-//!   *Survivable*: sync the directory before you rely on a name; make a group of files valid by one rename.
+//!   combination, until [`Fs::sync_dir`](crate::Fs::sync_dir) of their directory. A file that was created and synced is
+//!   gone if its directory was not synced; a removed file may be back; a rename may not have happened. One rename is
+//!   atomic, also between two directories: the file has the old name or the new one, and syncing either directory makes
+//!   it durable. *Survivable*: sync the directory before you rely on a name; make a group of files valid by one rename.
 //! - **What was durable stays** as it was, bit by bit. Whatever was preallocated reads as zeros or as the old bytes.
 //!
 //! A killed process loses nothing of this: reopen the same [`SimFs`]. [`Keep::All`] gives the same as an image.
@@ -26,8 +26,8 @@
 //! # What may fail while the power is on
 //!
 //! - **EIO on a read**: nothing is returned; the next read may succeed. **A flipped bit**: the read succeeds with one
-//!   wrong bit, the medium is as before; [`DiskImage::flip_bit`] and [`SimFs::flip_bit`] damage the medium. *Survivable*
-//!   by checksums, and by an error that names file and offset.
+//!   wrong bit, the medium is as before; [`DiskImage::flip_bit`] and [`SimFs::flip_bit`] damage the medium.
+//!   *Survivable* by checksums, and by an error that names file and offset.
 //! - **EIO on a write**: any of its sectors may have been written. **A short write**: the first sectors were written.
 //!   Both end in an error. *Survivable*: the bytes were not acknowledged, and the place is written again or given up.
 //! - **EIO on a sync** (the Linux fsync surprise): of every write it covered, some sectors are durable and the others
@@ -36,10 +36,11 @@
 //!   failed is never synced again and trusted; its content is written elsewhere.
 //! - **EIO on names**: the operation may or may not have happened. A failed `sync_dir` leaves names as durable as they
 //!   were, and may be tried again.
-//! - **ENOSPC**: a write puts down what fits, in pages, and fails; a reservation fails as a whole; a new name fails when
-//!   not one page is free. Removing the last name of a file that nobody has open frees its space at once.
+//! - **ENOSPC**: a write puts down what fits, in pages, and fails; a reservation fails as a whole; a new name fails
+//!   when not one page is free. Removing the last name of a file that nobody has open frees its space at once.
 //!   *Survivable*: nothing else is wrong; free space and go on.
-//! - **Slow periods** stretch the time of what starts in them; in **hung periods** nothing starts. Nothing else changes.
+//! - **Slow periods** stretch the time of what starts in them; in **hung periods** nothing starts. Nothing else
+//!   changes.
 //!
 //! What is *not* modelled, because nothing here could survive it: acknowledged syncs that lie, sectors that lose their
 //! durable content by a power cut, misdirected writes. Two overlapping writes under way at the same time have no
@@ -135,8 +136,8 @@ impl SimFs {
         }
     }
 
-    /// The next operation of `kind`, or the next of all, goes wrong. From [`SimFs::on_cut_point`] in [`Phase::Before`] it
-    /// hits that very operation: so a test fails "the third sync of a table".
+    /// The next operation of `kind`, or the next of all, goes wrong. From [`SimFs::on_cut_point`] in [`Phase::Before`]
+    /// it hits that very operation: so a test fails "the third sync of a table".
     pub fn fail_next(&self, kind: Option<OpKind>, fault: Fault) {
         self.shared.lock().faults.fail_next(kind, fault);
     }
@@ -167,8 +168,8 @@ impl SimFs {
         state.file(path.as_ref()).is_some_and(|file| file.state.lock().flip_bit(offset, bit))
     }
 
-    /// Handles that are open on files of `dir` and the directories in it, by the path each was opened with: also those on files that have
-    /// another name or none by now.
+    /// Handles that are open on files of `dir` and the directories in it, by the path each was opened with: also those
+    /// on files that have another name or none by now.
     pub fn open_files(&self, dir: impl AsRef<Path>) -> usize {
         let handles = self.shared.handles.lock();
         handles.iter().filter(|(path, _)| path.starts_with(dir.as_ref())).map(|(_, open)| open).sum()

@@ -126,7 +126,8 @@ impl DiskImage {
         }
     }
 
-    /// Puts a copy of the file `from` of `other` in place of what is at `path`, holes included. False if there is no such file.
+    /// Puts a copy of the file `from` of `other` in place of what is at `path`, holes included. False if there is no
+    /// such file.
     ///
     /// # Errors
     /// As [`DiskImage::insert`].

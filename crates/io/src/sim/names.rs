@@ -60,8 +60,8 @@ impl PendingNames {
         replaced
     }
 
-    /// A sync of `dir`, submitted at `submitted` as operation `number`, is complete. A change that also concerns another
-    /// directory becomes durable there too: it is one change.
+    /// A sync of `dir`, submitted at `submitted` as operation `number`, is complete. A change that also concerns
+    /// another directory becomes durable there too: it is one change.
     pub(super) fn land_sync(&mut self, dir: &DirInode, number: u64, submitted: Nanos) {
         let is_covered = |change: &NameChange| {
             let concerned = change.edits.iter().any(|edit| edit.dir.number == dir.number);

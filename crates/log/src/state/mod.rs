@@ -1,5 +1,5 @@
-//! What a log knows, and every change of it. Writes and syncs are not started here: [`State::next_step`] says which, and the
-//! caller starts them without holding the lock.
+//! What a log knows, and every change of it. Writes and syncs are not started here: [`State::next_step`] says which,
+//! and the caller starts them without holding the lock.
 
 mod segments;
 mod syncs;
@@ -24,11 +24,12 @@ pub(crate) use segments::Older;
 use segments::{Active, Spare};
 use syncs::Syncing;
 
-/// The cause of a spare segment that nobody waits for yet. It must not stand behind compactions, or every write would wait for it in the end;
-/// nor before the log's own writes: on a slow device its page would be what a write waits for.
+/// The cause of a spare segment that nobody waits for yet. It must not stand behind compactions, or every write would
+/// wait for it in the end; nor before the log's own writes: on a slow device its page would be what a write waits for.
 pub(crate) const AHEAD_OF_TIME: Class = Class::Flush;
-/// Writes in flight at most. Synced writes of a page or two overlap well on every SSD; with one at a time, groups fall into
-/// the rhythm "one writer, all the others", and where the write is handed to another thread the device idles in between.
+/// Writes in flight at most. Synced writes of a page or two overlap well on every SSD; with one at a time, groups fall
+/// into the rhythm "one writer, all the others", and where the write is handed to another thread the device idles in
+/// between.
 const WRITES_IN_FLIGHT: usize = 4;
 /// Mode `None` writes when this much has come together.
 const UNSYNCED_BUFFER_BYTES: usize = 256 << 10;
@@ -96,7 +97,8 @@ pub(crate) struct State {
     /// Number of the front group: groups are numbered in the order of their records.
     front: u64,
     syncing: Option<Syncing>,
-    /// An observer cannot go on before a group is over. Somebody else may see its end, without any waker having been called.
+    /// An observer cannot go on before a group is over. Somebody else may see its end, without any waker having been
+    /// called.
     observed: bool,
     active: Option<Active>,
     pub older: VecDeque<Older>,
@@ -113,7 +115,8 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// A log that goes on behind what was `found`, all of that being durable; it has no segment to write to before somebody writes.
+    /// A log that goes on behind what was `found`, all of that being durable; it has no segment to write to before
+    /// somebody writes.
     pub fn new(fs: Arc<dyn Fs>, dir: PathBuf, options: LogOptions, waiters: Arc<Waiters>, found: Found) -> Self {
         let Found { recovery, older, next_segment_id, is_new } = found;
         let next = recovery.last + 1;
@@ -260,9 +263,9 @@ impl State {
         self.marked = self.durable;
     }
 
-    /// Polls what is under way and takes in what is over; of syncs and the making of a segment only if `all`, or if nothing can be written before.
-    /// What is polled may be done right there (`weir_io::real::blocking_scope`), under the lock: a write that only waits for itself
-    /// would have to wait for a device that makes a file.
+    /// Polls what is under way and takes in what is over; of syncs and the making of a segment only if `all`, or if
+    /// nothing can be written before. What is polled may be done right there (`weir_io::real::blocking_scope`), under
+    /// the lock: a write that only waits for itself would have to wait for a device that makes a file.
     pub fn reap(&mut self, all: bool) {
         for position in 0..self.groups.len() {
             let group = &mut self.groups[position];
@@ -355,8 +358,8 @@ impl State {
         None
     }
 
-    /// Whether a write may go off now: if it carries as many records as the one before, or nothing is in flight. Smaller ones
-    /// would make way for company at the end of that one anyway, and cost a device write each.
+    /// Whether a write may go off now: if it carries as many records as the one before, or nothing is in flight.
+    /// Smaller ones would make way for company at the end of that one anyway, and cost a device write each.
     fn has_slot(&self) -> bool {
         let waiting = self.last() - self.waiters.submitted.load(Ordering::SeqCst);
         let enough = self.groups.back().is_none_or(|group| group.last + 1 - group.first <= waiting);

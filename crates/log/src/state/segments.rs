@@ -67,7 +67,8 @@ impl State {
         fit.filter(|_| wanted).map(|position| unneeded.swap_remove(position))
     }
 
-    /// Starts making a spare segment, from `recycled` if there is one. `class` is [`Class::Log`] if somebody waits for it.
+    /// Starts making a spare segment, from `recycled` if there is one. `class` is [`Class::Log`] if somebody waits for
+    /// it.
     pub fn start_spare(&mut self, recycled: Option<PathBuf>, class: Class) {
         debug_assert!(matches!(self.spare, Spare::None));
         self.stats.segments_recycled += u64::from(recycled.is_some());

@@ -54,8 +54,8 @@ impl State {
         }
     }
 
-    /// A sync of the whole file system is about to begin: books it as a sync of everything committed. Gives the segments that it
-    /// covers, none if there is nothing to sync, or a sync is under way.
+    /// A sync of the whole file system is about to begin: books it as a sync of everything committed. Gives the
+    /// segments that it covers, none if there is nothing to sync, or a sync is under way.
     pub fn begin_outside_sync(&mut self) -> Vec<Arc<Segment>> {
         if self.fence.is_some() || self.syncing.is_some() || self.durable >= self.committed {
             return Vec::new();

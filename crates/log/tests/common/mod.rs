@@ -78,8 +78,8 @@ pub async fn write_one(log: &Log, promises: &Shared, rng: &mut Rng) -> Result<()
     Ok(())
 }
 
-/// `writers` write `count` records each, while somebody syncs, truncates and maintains now and then. Ends early when the log
-/// fails; says whether it did not.
+/// `writers` write `count` records each, while somebody syncs, truncates and maintains now and then. Ends early when
+/// the log fails; says whether it did not.
 pub async fn work(log: &Log, promises: &Shared, writers: usize, count: usize, sim: &Sim) -> bool {
     let mut rng = sim.rng();
     let clock = sim.clock();

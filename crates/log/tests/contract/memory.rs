@@ -1,4 +1,5 @@
-//! A log that keeps its records in memory and takes a while for each write: made of nothing but what the crate makes public.
+//! A log that keeps its records in memory and takes a while for each write: made of nothing but what the crate makes
+//! public.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;

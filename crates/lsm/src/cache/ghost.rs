@@ -1,7 +1,8 @@
 //! Remembering what was thrown out, without remembering much.
 
-/// A set of hashes that forgets: each hash has a group of four places, where the newest replaces the oldest; and a hash counts only as long
-/// as no more than the wanted number came after it. A false memory (one in four billion per place) costs a better queue for one block.
+/// A set of hashes that forgets: each hash has a group of four places, where the newest replaces the oldest; and a hash
+/// counts only as long as no more than the wanted number came after it. A false memory (one in four billion per place)
+/// costs a better queue for one block.
 #[derive(Default)]
 pub(super) struct Ghosts {
     places: Vec<Place>,
@@ -19,7 +20,8 @@ struct Place {
 const GROUP: usize = 4;
 
 impl Ghosts {
-    /// Remembers `hash`. `entries` is how many hashes the memory should hold; it grows to that, forgetting all when it does.
+    /// Remembers `hash`. `entries` is how many hashes the memory should hold; it grows to that, forgetting all when it
+    /// does.
     pub(super) fn add(&mut self, hash: u64, entries: usize) {
         let wanted = (entries + entries / 2).next_power_of_two().max(64);
         if self.places.len() < wanted {

@@ -1,16 +1,19 @@
 //! The block cache: one for a node, shared by all tenants' tables.
 //!
-//! 1. Entries are spread over shards by hash; each shard is a short lock around a map and two queues (S3-FIFO): newcomers wait in the
-//!    small queue and are thrown out unless they are asked for again; those that were, or that come back soon after having been thrown
-//!    out (the ghosts remember), live in the main queue. A scan therefore passes through without washing the cache out.
-//! 2. Every entry has an owner, whose bytes, hits and misses are counted. Reservations per owner will be a rule about which entry at
-//!    the end of a queue may be evicted (DF-8), in [`shard`]'s `evict_one`, the one place where that is decided.
-//! 3. Pinned entries (the blocks of the upper levels) are in no queue. They may take up to [`PINNED_SHARE_MAX`] of the capacity; what is
-//!    beyond is cached like everything else.
-//! 4. What tables keep in memory anyway (index and filter) is charged against the capacity, so that it bounds all of it.
+//! 1. Entries are spread over shards by hash; each shard is a short lock around a map and two queues (S3-FIFO):
+//!    newcomers wait in the small queue and are thrown out unless they are asked for again; those that were, or that
+//!    come back soon after having been thrown out (the ghosts remember), live in the main queue. A scan therefore
+//!    passes through without washing the cache out.
+//! 2. Every entry has an owner, whose bytes, hits and misses are counted. Reservations per owner will be a rule about
+//!    which entry at the end of a queue may be evicted (DF-8), in [`shard`]'s `evict_one`, the one place where that is
+//!    decided.
+//! 3. Pinned entries (the blocks of the upper levels) are in no queue. They may take up to [`PINNED_SHARE_MAX`] of the
+//!    capacity; what is beyond is cached like everything else.
+//! 4. What tables keep in memory anyway (index and filter) is charged against the capacity, so that it bounds all of
+//!    it.
 //!
-//! A table gets a number from the cache when it is opened, unique as long as the process lives: two trees can never mix up their
-//! blocks, and neither can two tables that had the same file number one after the other.
+//! A table gets a number from the cache when it is opened, unique as long as the process lives: two trees can never mix
+//! up their blocks, and neither can two tables that had the same file number one after the other.
 
 mod ghost;
 mod owners;
@@ -39,7 +42,8 @@ pub struct BlockCache {
     next_table: AtomicU64,
     /// A power of two.
     shards: Box<[Mutex<Shard>]>,
-    /// Owners are partitions that are open here, and those whose blocks are not all gone yet. Taken before a shard's lock.
+    /// Owners are partitions that are open here, and those whose blocks are not all gone yet. Taken before a shard's
+    /// lock.
     owners: Mutex<Owners>,
 }
 
@@ -85,7 +89,8 @@ impl Drop for Charge {
 }
 
 impl BlockCache {
-    /// A cache of `capacity_bytes`, in `shards` parts (rounded up to a power of two). A block larger than its shard is not cached.
+    /// A cache of `capacity_bytes`, in `shards` parts (rounded up to a power of two). A block larger than its shard is
+    /// not cached.
     pub fn new(capacity_bytes: usize, shards: usize) -> Arc<Self> {
         let shards = shards.next_power_of_two();
         Arc::new(BlockCache {

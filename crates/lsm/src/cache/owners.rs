@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, VecDeque};
 
 use weir_io::Owner;
 
-/// So many rows of owners without tables are looked at before a new one is made. With more than one the rows of those that are gone are
-/// found faster than new ones come.
+/// So many rows of owners without tables are looked at before a new one is made. With more than one the rows of those
+/// that are gone are found faster than new ones come.
 const LOOKS: usize = 4;
 
-/// A row has its number as long as its owner has tables open, and until the last block is gone that these left behind; then
-/// the next owner gets it.
+/// A row has its number as long as its owner has tables open, and until the last block is gone that these left behind;
+/// then the next owner gets it.
 #[derive(Default)]
 pub(super) struct Owners {
     numbers: BTreeMap<Owner, u32>,
@@ -30,7 +30,8 @@ impl Owners {
         self.numbers.get(&owner).copied()
     }
 
-    /// A table of `owner` is opened. Gives its number; `retire` says of a number whether nothing is left under it, and forgets what was counted.
+    /// A table of `owner` is opened. Gives its number; `retire` says of a number whether nothing is left under it, and
+    /// forgets what was counted.
     pub(super) fn enter(&mut self, owner: Owner, retire: impl FnMut(u32) -> bool) -> u32 {
         let number = self.number(owner).or_else(|| self.reuse(owner, retire)).unwrap_or_else(|| {
             self.rows.push(Row { owner, tables: 0, is_resting: false });

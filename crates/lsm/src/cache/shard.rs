@@ -96,8 +96,8 @@ pub(super) struct Inserted {
     pub(super) pinned: bool,
 }
 
-/// Invariant: every entry that is not pinned has its key in its queue. Queues may hold keys whose entry has been removed, or has moved
-/// to another queue since; they are skipped, and swept when they become the majority.
+/// Invariant: every entry that is not pinned has its key in its queue. Queues may hold keys whose entry has been
+/// removed, or has moved to another queue since; they are skipped, and swept when they become the majority.
 #[derive(Default)]
 pub(super) struct Shard {
     map: HashMap<Key, Slot, BuildHasherDefault<AsIs>>,
@@ -141,8 +141,8 @@ impl Shard {
         self.pinned_bytes + self.warm_bytes
     }
 
-    /// Whether `bytes` more fit without anything having to go but what merges have passed and nobody has asked for; as much of that as has to, goes into
-    /// `gone`.
+    /// Whether `bytes` more fit without anything having to go but what merges have passed and nobody has asked for; as
+    /// much of that as has to, goes into `gone`.
     pub(super) fn make_room(&mut self, bytes: usize, capacity_bytes: usize, gone: &mut Vec<Arc<Block>>) -> bool {
         if self.pinned_bytes + bytes > capacity_bytes {
             return false;
@@ -167,7 +167,8 @@ impl Shard {
         }
     }
 
-    /// The block has left the upper levels: it goes, if it was kept only because it was written there. What was asked for stays, as any other.
+    /// The block has left the upper levels: it goes, if it was kept only because it was written there. What was asked
+    /// for stays, as any other.
     pub(super) fn leave_upper(&mut self, key: Key) -> Option<Arc<Block>> {
         let slot = self.map.get_mut(&key)?;
         if !slot.is_warm {
@@ -311,7 +312,8 @@ impl Shard {
         }
     }
 
-    /// Forgets the keys of removed entries when they are more than the others, so that the queues stay in proportion to the map.
+    /// Forgets the keys of removed entries when they are more than the others, so that the queues stay in proportion to
+    /// the map.
     fn sweep(&mut self) {
         if self.small.len() + self.main.len() + self.passed.len() > 3 * self.map.len() + 64 {
             let map = &self.map;

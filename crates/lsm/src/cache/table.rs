@@ -9,8 +9,8 @@ use super::BlockCache;
 use super::shard::{Key, Origin};
 use crate::table::Block;
 
-/// Looks blocks of one table up, and books them to its owner. When dropped, takes the table's pinned blocks along: nobody else would ever
-/// remove them. The others age out by themselves.
+/// Looks blocks of one table up, and books them to its owner. When dropped, takes the table's pinned blocks along:
+/// nobody else would ever remove them. The others age out by themselves.
 pub struct TableCache {
     cache: Arc<BlockCache>,
     table: u64,
@@ -61,9 +61,9 @@ impl TableCache {
         drop(evicted.blocks);
     }
 
-    /// Puts in a block of about `bytes` bytes that is being written, if there is room for it, or if room can be made by what a merge
-    /// [has passed](TableCache::pass): nothing else has to go for what nobody has asked for. It is not pinned, so that it is among the first to go for
-    /// what somebody does ask for.
+    /// Puts in a block of about `bytes` bytes that is being written, if there is room for it, or if room can be made by
+    /// what a merge [has passed](TableCache::pass): nothing else has to go for what nobody has asked for. It is not
+    /// pinned, so that it is among the first to go for what somebody does ask for.
     pub fn offer(&self, offset: u64, bytes: usize, block: impl FnOnce() -> Option<Block>) {
         let key = self.key(offset);
         let capacity_bytes = self.cache.shard_capacity_bytes();
@@ -77,14 +77,15 @@ impl TableCache {
         }
     }
 
-    /// A merge has written the entries of the block at `offset` anew. Until it is committed, reads want the old ones; but where nobody has asked for
-    /// them and there is no room for the new ones, these are worth more.
+    /// A merge has written the entries of the block at `offset` anew. Until it is committed, reads want the old ones;
+    /// but where nobody has asked for them and there is no room for the new ones, these are worth more.
     pub fn pass(&self, offset: u64) {
         let key = self.key(offset);
         self.cache.shard(key).lock().pass(key);
     }
 
-    /// Takes the pinned blocks out: for a table that has left the upper levels. What is still asked for comes back unpinned.
+    /// Takes the pinned blocks out: for a table that has left the upper levels. What is still asked for comes back
+    /// unpinned.
     pub fn unpin(&self) {
         let pinned = std::mem::take(&mut *self.pinned.lock());
         pinned.into_iter().for_each(|offset| self.evict(offset));

@@ -266,7 +266,8 @@ fn what_is_offered_takes_the_place_of_what_a_merge_has_passed() {
     assert!(cache.usage().bytes <= 40_000);
 }
 
-/// A table that was moved down unchanged is none of the upper levels' any more, and what nobody has asked for does not stay for having been written there.
+/// A table that was moved down unchanged is none of the upper levels' any more, and what nobody has asked for does not
+/// stay for having been written there.
 #[test]
 fn what_leaves_the_upper_levels_goes_unless_somebody_has_asked_for_it() {
     let cache = BlockCache::new(40_000, 1);

@@ -1,11 +1,13 @@
 //! A compaction: tables of one level are merged with what they overlap in the next, or moved there.
 //!
 //! 1. Entries come in tree order from the merge. [`Retention`] says which versions no read can see.
-//! 2. An expired value counts as a tombstone. A tombstone goes when every read sees it and no deeper level can hold its key.
+//! 2. An expired value counts as a tombstone. A tombstone goes when every read sees it and no deeper level can hold its
+//!    key.
 //! 3. Under the same two conditions a value forgets its sequence number: it is the only version left, and 0 is short.
-//! 4. A merge within level 0 writes one run: one table, at the place of its inputs (U-19b). Runs older than those lie below it.
-//! 5. Elsewhere a table ends at `table_bytes`, or earlier where it would drag in too much of the level below the output when its turn comes.
-//!    It never ends between versions of one key: levels below 0 must stay disjoint.
+//! 4. A merge within level 0 writes one run: one table, at the place of its inputs (U-19b). Runs older than those lie
+//!    below it.
+//! 5. Elsewhere a table ends at `table_bytes`, or earlier where it would drag in too much of the level below the output
+//!    when its turn comes. It never ends between versions of one key: levels below 0 must stay disjoint.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -148,7 +150,8 @@ fn sources(tree: &Tree, pick: &Pick, version: &Version, class: Class) -> Vec<Sou
     sources
 }
 
-/// Walks down all that lies below the output beside the merge, to say whether they can hold a key. Keys must come in order.
+/// Walks down all that lies below the output beside the merge, to say whether they can hold a key. Keys must come in
+/// order.
 pub(super) struct Below<'a> {
     levels: Vec<&'a [Arc<TableFile>]>,
 }

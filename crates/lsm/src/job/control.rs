@@ -35,7 +35,8 @@ impl JobControl {
         self.bytes_written.load(Ordering::Relaxed)
     }
 
-    /// Notes whether it is being polled. For [`crate::Shape`] and [`Tree::parked_in_the_way`](crate::Tree::parked_in_the_way); nothing here depends on it.
+    /// Notes whether it is being polled. For [`crate::Shape`] and
+    /// [`Tree::parked_in_the_way`](crate::Tree::parked_in_the_way); nothing here depends on it.
     pub fn set_parked(&self, parked: bool) {
         self.parked.store(parked, Ordering::Relaxed);
     }

@@ -1,7 +1,7 @@
 //! A flush: one or more sealed memtables, the oldest, become one run of level 0.
 //!
-//! A value that has expired meanwhile becomes a tombstone. A tombstone goes when every read sees it and no table can hold its key, as in a
-//! merge: all tables are older, and while this runs others only write what is in tables already.
+//! A value that has expired meanwhile becomes a tombstone. A tombstone goes when every read sees it and no table can
+//! hold its key, as in a merge: all tables are older, and while this runs others only write what is in tables already.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

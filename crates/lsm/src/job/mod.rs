@@ -1,10 +1,11 @@
 //! Jobs: flushes and compactions, as futures that somebody else runs.
 //!
 //! 1. [`Tree::next_flush`] and [`Tree::next_compaction`] hand out a [`Job`], which claims its inputs.
-//! 2. [`Job::run`] is a future over the tree's `Fs`. It yields every 128 KiB of work. Not polling it parks it: it keeps its claims and
-//!    open output, but no thread and no tokens (U-5). Dropping it cancels it: claims are released, outputs become garbage.
-//! 3. It ends with one manifest edit. From [`JobControl::is_committing`] on it must be polled to the end (U-26): it holds the
-//!    manifest, and every other job of the tree would wait for it.
+//! 2. [`Job::run`] is a future over the tree's `Fs`. It yields every 128 KiB of work. Not polling it parks it: it keeps
+//!    its claims and open output, but no thread and no tokens (U-5). Dropping it cancels it: claims are released,
+//!    outputs become garbage.
+//! 3. It ends with one manifest edit. From [`JobControl::is_committing`] on it must be polled to the end (U-26): it
+//!    holds the manifest, and every other job of the tree would wait for it.
 
 mod compact;
 mod control;
@@ -58,7 +59,8 @@ pub struct JobReport {
 /// Bytes that the memtables of a tree have taken from the system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemtableBytes {
-    /// In those that nobody is flushing: the active one, and sealed ones that wait for company. [`Tree::seal`] changes that.
+    /// In those that nobody is flushing: the active one, and sealed ones that wait for company. [`Tree::seal`] changes
+    /// that.
     pub held: u64,
     /// In those that are being flushed, or will be next.
     pub leaving: u64,
@@ -80,16 +82,16 @@ impl Job {
     /// Does the work.
     ///
     /// # Errors
-    /// Whatever the disk said. The tree is as before, the inputs can be picked again; after [`weir_io::ErrorKind::NoSpace`] that
-    /// is worth doing once there is space.
+    /// Whatever the disk said. The tree is as before, the inputs can be picked again; after
+    /// [`weir_io::ErrorKind::NoSpace`] that is worth doing once there is space.
     pub async fn run(self) -> Result<JobReport> {
         let Job { tree, work, facts, control, claim } = self;
         let report = match work {
             Work::Flush(sealed) => flush::run(&tree, sealed, &control).await,
             Work::Compact { pick, version } => compact::run(&tree, pick, &version, facts.class, &control).await,
         };
-        // While the claim is held: a tree whose jobs have all ended has no file left over. What cannot be removed now stays
-        // noted, and whoever tidies next meets and reports the error; the job itself has succeeded.
+        // While the claim is held: a tree whose jobs have all ended has no file left over. What cannot be removed now
+        // stays noted, and whoever tidies next meets and reports the error; the job itself has succeeded.
         let _noted = tree.tidy().await;
         drop(claim);
         report
@@ -116,8 +118,8 @@ impl Drop for Claim {
     }
 }
 
-/// A flush writes what has been gathered for as long as this at the latest, in nanoseconds: so much more there may be to replay, and to keep in
-/// memory, of a partition that fills its memtables slowly.
+/// A flush writes what has been gathered for as long as this at the latest, in nanoseconds: so much more there may be
+/// to replay, and to keep in memory, of a partition that fills its memtables slowly.
 const GATHER_NANOS_MAX: Nanos = 60_000_000_000;
 
 impl Tree {
@@ -178,7 +180,8 @@ impl Tree {
             && self.is_filling(state)
     }
 
-    /// The class of the compaction that [`Tree::next_compaction`] would hand out now; `None` if none is due. Claims nothing.
+    /// The class of the compaction that [`Tree::next_compaction`] would hand out now; `None` if none is due. Claims
+    /// nothing.
     pub fn compaction_due(&self) -> Option<Class> {
         let state = self.state().lock();
         let pick = self.pick(&state.claims(|_| true), &state, &self.version())?;
@@ -226,8 +229,8 @@ impl Tree {
         self.job(state, work, facts, entries, tables, range)
     }
 
-    /// The job that is parked and bars the way of what is due (U-6); of several the least complete. Where only merges within level 0 may
-    /// start, they leave it alone until writes are about to be slowed.
+    /// The job that is parked and bars the way of what is due (U-6); of several the least complete. Where only merges
+    /// within level 0 may start, they leave it alone until writes are about to be slowed.
     pub fn parked_in_the_way(&self) -> Option<Arc<JobControl>> {
         let state = self.state().lock();
         let scope = self.knobs().scope;

@@ -40,7 +40,8 @@ impl Arena {
         }
     }
 
-    /// `bytes` uninitialised bytes, aligned, and valid until the arena is dropped. The pointer may be used for all of them.
+    /// `bytes` uninitialised bytes, aligned, and valid until the arena is dropped. The pointer may be used for all of
+    /// them.
     pub(super) fn allocate(&mut self, bytes: usize) -> *mut u8 {
         let bytes = bytes.next_multiple_of(self.align);
         if bytes > self.free_bytes {
@@ -53,7 +54,8 @@ impl Arena {
             self.next_chunk_bytes = (self.next_chunk_bytes * 2).min(CHUNK_BYTES_MAX);
         }
         let start = self.free;
-        // SAFETY: `free_bytes >= bytes` bytes are left in the chunk at `free`, so the result is inside or one past its end.
+        // SAFETY: `free_bytes >= bytes` bytes are left in the chunk at `free`, so the result is inside or one past its
+        // end.
         self.free = unsafe { start.add(bytes) };
         self.free_bytes -= bytes;
         start

@@ -14,8 +14,8 @@ use crate::entry::{Entry, Seq};
 /// How many records ahead of the cursor are fetched into the processor's cache.
 const AHEAD: usize = 4;
 
-/// A position in a memtable; see [`Memtable::cursor`]. It copies the pointers of one leaf at a time, so that it moves without a look at
-/// what the writer is doing: what is inserted into that leaf meanwhile, it does not see.
+/// A position in a memtable; see [`Memtable::cursor`]. It copies the pointers of one leaf at a time, so that it moves
+/// without a look at what the writer is doing: what is inserted into that leaf meanwhile, it does not see.
 pub struct MemtableCursor {
     memtable: Arc<Memtable>,
     /// The copied leaf: `count` records, and the leaf behind it.
@@ -51,7 +51,8 @@ impl MemtableCursor {
         }
     }
 
-    /// Copies the leaf where `target` belongs (see [`Memtable::look`]); returns the number of its records before `target`.
+    /// Copies the leaf where `target` belongs (see [`Memtable::look`]); returns the number of its records before
+    /// `target`.
     fn enter_at(&mut self, target: &Target<'_>, at_most: Ordering) -> usize {
         loop {
             let (leaf, look) = self.memtable.look(target, at_most);

@@ -1,9 +1,9 @@
-//! Which keys a large memtable has. Most reads look for a key in the memtables that is further down: a search there waits for memory some five
-//! times to find nothing, a filter once.
+//! Which keys a large memtable has. Most reads look for a key in the memtables that is further down: a search there
+//! waits for memory some five times to find nothing, a filter once.
 //!
-//! Of a fixed size, as many bits as a full memtable will want, and therefore made only for one that is on its way to being full: a thousand small
-//! ones would need more for their filters than for their entries. What is there already is added bit by bit, a leaf with each insert, so that
-//! nobody waits for it; readers see the filter when it is complete.
+//! Of a fixed size, as many bits as a full memtable will want, and therefore made only for one that is on its way to
+//! being full: a thousand small ones would need more for their filters than for their entries. What is there already is
+//! added bit by bit, a leaf with each insert, so that nobody waits for it; readers see the filter when it is complete.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -38,8 +38,8 @@ impl Filter {
     /// An empty one for a memtable that will have `full_bytes`.
     pub(super) fn new(full_bytes: usize) -> Self {
         let lanes = (full_bytes / SHARE / size_of::<Lane>()).max(1);
-        // From the system, whose pages are zero already and come one by one as keys are added: to write a megabyte of zeros here would hold up whoever
-        // inserts.
+        // From the system, whose pages are zero already and come one by one as keys are added: to write a megabyte of
+        // zeros here would hold up whoever inserts.
         let lanes = Box::new_zeroed_slice(lanes);
         // SAFETY: atomic integers, of which zero is one.
         Self { lanes: unsafe { lanes.assume_init() } }
@@ -50,7 +50,8 @@ impl Filter {
         size_of_val(&*self.lanes)
     }
 
-    /// Adds a key with this [`hash`](crate::table::filter::hash). Who learns of the key through anything that synchronizes finds it.
+    /// Adds a key with this [`hash`](crate::table::filter::hash). Who learns of the key through anything that
+    /// synchronizes finds it.
     #[inline]
     pub(super) fn add(&self, hash: u64) {
         for (word, bit) in self.lane(hash).0.iter().zip(mask(hash)) {

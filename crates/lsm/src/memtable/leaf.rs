@@ -2,14 +2,16 @@
 //!
 //! One writer changes leaves, under the memtable's lock; readers take no lock. Three rules make that work:
 //!
-//! 1. What a leaf begins with (`low`, `front`) never changes: all its records are at or after `low`, all before the next leaf's `low`.
-//! 2. A change that moves records makes `version` odd, then moves, then makes it even again. A reader that saw one even version before and
-//!    after has seen a state that existed; otherwise it looks again. A record appended at the end moves nothing, so it needs no version.
-//! 3. Whatever a reader sees in a slot in between is null or a record of this memtable, complete and never freed before the memtable: a
-//!    torn look can find the wrong record, and be thrown away for it, but not a wild pointer.
+//! 1. What a leaf begins with (`low`, `front`) never changes: all its records are at or after `low`, all before the
+//!    next leaf's `low`.
+//! 2. A change that moves records makes `version` odd, then moves, then makes it even again. A reader that saw one even
+//!    version before and after has seen a state that existed; otherwise it looks again. A record appended at the end
+//!    moves nothing, so it needs no version.
+//! 3. Whatever a reader sees in a slot in between is null or a record of this memtable, complete and never freed before
+//!    the memtable: a torn look can find the wrong record, and be thrown away for it, but not a wild pointer.
 //!
-//! A reader can only be made to wait by a writer that the scheduler took off the processor in the few nanoseconds of a move in the very
-//! leaf that the reader needs.
+//! A reader can only be made to wait by a writer that the scheduler took off the processor in the few nanoseconds of a
+//! move in the very leaf that the reader needs.
 
 use std::cmp::Ordering;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering as Memory, fence};
@@ -36,7 +38,8 @@ struct Inner {
     low: Record,
     /// Odd while records are being moved.
     version: AtomicU32,
-    /// Number of records | `skip` << 8: how many bytes of the key all records share with `low`, or fewer; 0 in the list's head.
+    /// Number of records | `skip` << 8: how many bytes of the key all records share with `low`, or fewer; 0 in the
+    /// list's head.
     state: AtomicU32,
     /// Eight bytes of each record's key behind the skipped ones: see [`head`].
     heads: [AtomicU64; LEAF_RECORDS],
@@ -132,7 +135,8 @@ impl Leaf {
         inner.heads[..count].iter().step_by(LINE_BYTES / size_of::<u64>()).for_each(|head| prefetch(head));
     }
 
-    /// About how many records are before `target`, without regard to the writer; asks for the record behind them to be fetched.
+    /// About how many records are before `target`, without regard to the writer; asks for the record behind them to be
+    /// fetched.
     ///
     /// # Safety
     /// The leaf is live.
@@ -192,7 +196,8 @@ impl Leaf {
     /// The leaf is live and has more than `level` levels.
     #[inline]
     pub(super) unsafe fn next(self, level: usize) -> Leaf {
-        // SAFETY: the caller's promise. Acquire pairs with the Release of `set_next`: the leaf is complete when it can be reached.
+        // SAFETY: the caller's promise. Acquire pairs with the Release of `set_next`: the leaf is complete when it can
+        // be reached.
         Leaf(unsafe { self.link(level) }.load(Memory::Acquire))
     }
 
@@ -328,7 +333,8 @@ impl Leaf {
         }
     }
 
-    /// Moves the records from `middle` on to `upper`, a new leaf that begins with the first of them, and links it in behind this one.
+    /// Moves the records from `middle` on to `upper`, a new leaf that begins with the first of them, and links it in
+    /// behind this one.
     ///
     /// # Safety
     /// Both leaves are live, and only the writer may.

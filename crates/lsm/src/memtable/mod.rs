@@ -1,15 +1,17 @@
 //! The memtable: a skip list of leaves in an arena.
 //!
-//! 1. Entries are copied into a bump arena, key and value together; chunks never move, and go all at once with the memtable.
-//! 2. A leaf has up to 32 entries in order, and begins with a position that never changes. Leaves are linked like the nodes of a skip list;
-//!    a full one splits in two.
+//! 1. Entries are copied into a bump arena, key and value together; chunks never move, and go all at once with the
+//!    memtable.
+//! 2. A leaf has up to 32 entries in order, and begins with a position that never changes. Leaves are linked like the
+//!    nodes of a skip list; a full one splits in two.
 //! 3. One writer at a time; readers take no lock (see [`leaf`]).
 //! 4. Nothing is removed or overwritten: a newer version of a key is one more entry in front of the older ones.
 //!
-//! A skip list of single entries came first. Half of its time went into waiting for memory: some twenty entries to pass by, each a cache
-//! line and a page of its own. With leaves a search passes leaves by, of which there are few enough to stay in the cache, looks into
-//! one, and then at one entry. A locked B-tree is as fast from one thread, but makes readers wait for the writer, and its memory is
-//! neither known exactly nor freed in one step; both matter here, because a tenant's share is counted in these bytes.
+//! A skip list of single entries came first. Half of its time went into waiting for memory: some twenty entries to pass
+//! by, each a cache line and a page of its own. With leaves a search passes leaves by, of which there are few enough to
+//! stay in the cache, looks into one, and then at one entry. A locked B-tree is as fast from one thread, but makes
+//! readers wait for the writer, and its memory is neither known exactly nor freed in one step; both matter here,
+//! because a tenant's share is counted in these bytes.
 
 mod arena;
 mod cursor;
@@ -78,8 +80,8 @@ struct Writer {
     rng: Rng,
 }
 
-// SAFETY: leaves and records live in the arenas that the memtable owns. Leaves are only changed under the writer's lock, through
-// atomics; records never change.
+// SAFETY: leaves and records live in the arenas that the memtable owns. Leaves are only changed under the writer's
+// lock, through atomics; records never change.
 unsafe impl Send for Memtable {}
 // SAFETY: as above; see `leaf` for how readers get along with the writer.
 unsafe impl Sync for Memtable {}
@@ -90,9 +92,9 @@ impl Memtable {
         Self::booked_to(Arc::new(Unbooked), 64 << 20, 0)
     }
 
-    /// An empty memtable whose arena is booked to `memory`, until the last reader lets go. Not booked is what an empty one takes: nobody could
-    /// get that back by flushing it. It will have about `full_bytes` when it is sealed. `now_ms` is the wall clock: times of expiry are known
-    /// best near it.
+    /// An empty memtable whose arena is booked to `memory`, until the last reader lets go. Not booked is what an empty
+    /// one takes: nobody could get that back by flushing it. It will have about `full_bytes` when it is sealed.
+    /// `now_ms` is the wall clock: times of expiry are known best near it.
     pub fn booked_to(memory: Arc<dyn Memory>, full_bytes: usize, now_ms: u64) -> Arc<Self> {
         let mut leaves = Arena::new(leaf::ALIGN);
         let (head, bytes) = Leaf::new(&mut leaves, HEIGHT_MAX, Record::NULL, 0);
@@ -114,7 +116,8 @@ impl Memtable {
         })
     }
 
-    /// Adds an entry. It is visible to readers when the call returns; a reader that must not see it yet asks for an older sequence number.
+    /// Adds an entry. It is visible to readers when the call returns; a reader that must not see it yet asks for an
+    /// older sequence number.
     ///
     /// # Panics
     /// If the same (key, seq) is in the memtable already.
@@ -135,7 +138,8 @@ impl Memtable {
             let mut look = leaf.look(&target);
             let is_new = look.record.is_null() || look.record.compare(&target) != Equal;
             assert!(is_new, "sequence number {} is used twice for one key", entry.seq);
-            // The version before this one is the next in order. One that begins the next leaf is not looked for: it would have to be fetched.
+            // The version before this one is the next in order. One that begins the next leaf is not looked for: it
+            // would have to be fetched.
             let next = (!look.record.is_null()).then(|| look.record.entry());
             writer.census.add(&entry, next.filter(|next| next.key == entry.key));
             if look.count == LEAF_RECORDS {
@@ -164,8 +168,8 @@ impl Memtable {
         }
     }
 
-    /// Begins with the filter when it is time, then adds a leaf at a time. Later inserts add themselves; and a leaf that splits leaves its
-    /// entries to one that is still ahead, or had them added.
+    /// Begins with the filter when it is time, then adds a leaf at a time. Later inserts add themselves; and a leaf
+    /// that splits leaves its entries to one that is still ahead, or had them added.
     fn go_on_with_filter(&self, writer: &mut Writer) {
         let Some((filter, leaf)) = writer.unfinished.take() else {
             if Filter::is_due(self.bytes(), self.len(), self.full_bytes) {
@@ -190,8 +194,9 @@ impl Memtable {
         }
     }
 
-    /// Puts a new leaf behind the full `leaf`, and moves its upper half there; or nothing if `record`, for which room is wanted at
-    /// `position`, comes behind all of it: then the new leaf begins with `record`, and inserts in ascending order leave full leaves.
+    /// Puts a new leaf behind the full `leaf`, and moves its upper half there; or nothing if `record`, for which room
+    /// is wanted at `position`, comes behind all of it: then the new leaf begins with `record`, and inserts in
+    /// ascending order leave full leaves.
     ///
     /// # Safety
     /// Only under the writer's lock; leaf and record are this memtable's.
@@ -203,7 +208,8 @@ impl Memtable {
             let middle = if position == LEAF_RECORDS { LEAF_RECORDS } else { LEAF_RECORDS / 2 };
             let low = *records.get(middle).unwrap_or(&record);
             let entry = low.entry();
-            // What the leaf skips is at most what its records share. Neighbours are a good guess; a leaf with few entries adapts.
+            // What the leaf skips is at most what its records share. Neighbours are a good guess; a leaf with few
+            // entries adapts.
             let neighbour = records[middle - 1].entry().key;
             let height = writer.draw_height();
             let (upper, bytes) = Leaf::new(&mut writer.leaves, height, low, common_prefix(neighbour, entry.key));
@@ -222,7 +228,8 @@ impl Memtable {
         }
     }
 
-    /// False means that no key with this [`filter::hash`](crate::table::filter::hash) is here that the caller can know of.
+    /// False means that no key with this [`filter::hash`](crate::table::filter::hash) is here that the caller can know
+    /// of.
     #[inline]
     pub fn may_contain(&self, hash: u64) -> bool {
         self.filter.get().is_none_or(|filter| filter.may_contain(hash))
@@ -237,16 +244,19 @@ impl Memtable {
             if look.next.is_null() {
                 return None;
             }
-            // SAFETY: a leaf of this memtable. Its first record is its lowest: what is before it belongs in front of the leaf.
+            // SAFETY: a leaf of this memtable. Its first record is its lowest: what is before it belongs in front of
+            // the leaf.
             record = unsafe { look.next.low() };
         }
-        // SAFETY: a record of this memtable; it is not used beyond this call except through `Value`, which keeps the memtable.
+        // SAFETY: a record of this memtable; it is not used beyond this call except through `Value`, which keeps the
+        // memtable.
         let entry = unsafe { record.entry() };
         (entry.key == key).then(|| Found {
             seq: entry.seq,
             kind: entry.kind,
             expire_at_ms: entry.expire_at_ms,
-            // SAFETY: the bytes live in the arena of this memtable: entries are immutable, and the arena goes with the memtable.
+            // SAFETY: the bytes live in the arena of this memtable: entries are immutable, and the arena goes with the
+            // memtable.
             value: unsafe { Value::held(self, entry.value) },
         })
     }
@@ -261,7 +271,8 @@ impl Memtable {
         self.used_bytes.load(Ordering::Relaxed)
     }
 
-    /// Bytes taken from the system: [`Memtable::bytes`], the free rest of the last chunks, and the filter. Waits for a running insert.
+    /// Bytes taken from the system: [`Memtable::bytes`], the free rest of the last chunks, and the filter. Waits for a
+    /// running insert.
     pub fn allocated_bytes(&self) -> usize {
         self.writer.lock().allocated_bytes()
     }
@@ -286,8 +297,8 @@ impl Memtable {
         self.len() == 0
     }
 
-    /// The leaf where `target` belongs, and its place there. `at_most` says whether a leaf that begins with the very target counts as
-    /// behind it (`Less`) or not (`Equal`).
+    /// The leaf where `target` belongs, and its place there. `at_most` says whether a leaf that begins with the very
+    /// target counts as behind it (`Less`) or not (`Equal`).
     #[inline]
     fn look(&self, target: &Target<'_>, at_most: std::cmp::Ordering) -> (Leaf, Look) {
         let mut leaf = self.search(target, at_most);

@@ -1,8 +1,8 @@
-//! Many searches in step. A search alone waits for memory some five times, each time for an address that it has just learned; a dozen that
-//! take turns wait together.
+//! Many searches in step. A search alone waits for memory some five times, each time for an address that it has just
+//! learned; a dozen that take turns wait together.
 //!
-//! Nothing comes of it but warm caches: the real search follows, and costs little then. (Real answers in step would need the whole way up
-//! to the client in step, for the same waits saved.)
+//! Nothing comes of it but warm caches: the real search follows, and costs little then. (Real answers in step would
+//! need the whole way up to the client in step, for the same waits saved.)
 
 use std::cmp::Ordering::Greater;
 use std::sync::atomic::Ordering;
@@ -30,9 +30,9 @@ struct Search<'k> {
 }
 
 impl Memtable {
-    /// Has the processor fetch what reads of those `keys` will touch whose bit is set in `wanted`: bit `i` for the i-th, up to [`PREFETCHED_MAX`].
-    /// `hashes` are their [hashes](crate::table::filter::hash). Tells which of them are here. That is a guess beside a running insert, and 0 for a
-    /// small memtable.
+    /// Has the processor fetch what reads of those `keys` will touch whose bit is set in `wanted`: bit `i` for the
+    /// i-th, up to [`PREFETCHED_MAX`]. `hashes` are their [hashes](crate::table::filter::hash). Tells which of them are
+    /// here. That is a guess beside a running insert, and 0 for a small memtable.
     pub fn prefetch(&self, keys: &[&[u8]], hashes: &[u64], wanted: u32) -> u32 {
         if self.bytes() < BYTES_MIN {
             return 0;

@@ -45,7 +45,8 @@ impl Record {
         let meta = entry.seq << 2
             | if expires { META_EXPIRES } else { 0 }
             | if entry.kind == Kind::Put { META_PUT } else { 0 };
-        // SAFETY: `start` is aligned and valid for `bytes` bytes, of which each part writes its own share, in the order above.
+        // SAFETY: `start` is aligned and valid for `bytes` bytes, of which each part writes its own share, in the order
+        // above.
         unsafe {
             let header = start.cast::<Header>();
             header.write(Header { meta, key_len, value_len });

@@ -39,8 +39,8 @@ const ENTRIES_MAX: usize = if cfg!(miri) { 20 } else { 200 };
 thread_local! {
     /// What happens at the next call of `dawdle` in this thread.
     static MISHAP: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
-    /// Calls of `dawdle` until this thread gives the processor away, and how many there are between two such; 0 = never. Counted, not
-    /// drawn: a test repeats.
+    /// Calls of `dawdle` until this thread gives the processor away, and how many there are between two such; 0 =
+    /// never. Counted, not drawn: a test repeats.
     static PATIENCE: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
 }
 
@@ -59,7 +59,8 @@ pub(super) fn dawdle() {
 }
 
 fn keys() -> impl Strategy<Value = Vec<u8>> {
-    // Few letters and short keys, so that keys repeat, are prefixes of each other, and agree in their first eight bytes.
+    // Few letters and short keys, so that keys repeat, are prefixes of each other, and agree in their first eight
+    // bytes.
     prop_oneof![
         proptest::collection::vec(prop_oneof![Just(0_u8), Just(b'a'), Just(255)], 0..4),
         "same-eight[ab]{0,3}".prop_map(String::into_bytes),

@@ -1,10 +1,12 @@
 //! Tables in which nothing lives are dropped without being read: one manifest edit.
 //!
-//! Such a table still hides older versions of its keys. A value that expires may have been written over one that does not, and would
-//! give way to it. So a table is dropped only with everything older in its range, and that must be dead, too.
+//! Such a table still hides older versions of its keys. A value that expires may have been written over one that does
+//! not, and would give way to it. So a table is dropped only with everything older in its range, and that must be dead,
+//! too.
 //!
-//! Snapshots and scans do not matter. Whatever sequence number a read is made at, of these keys it finds tombstones and values that have
-//! expired, before the drop as well as after it. A scan that has begun keeps its files, and judges by the time at which it began.
+//! Snapshots and scans do not matter. Whatever sequence number a read is made at, of these keys it finds tombstones and
+//! values that have expired, before the drop as well as after it. A scan that has begun keeps its files, and judges by
+//! the time at which it began.
 
 use weir_io::plant::{Plant, is_planted};
 

@@ -1,10 +1,10 @@
 //! Merging within level 0 (FX-22): fewer runs for few bytes, and without touching level 1.
 //!
-//! 1. A batch is contiguous in time and holds no claimed run. Its output takes the batch's place (FX-23): merged across a run in
-//!    between, an old version would end up above or below a newer one. Several batches may be merged at once.
+//! 1. A batch is contiguous in time and holds no claimed run. Its output takes the batch's place (FX-23): merged across
+//!    a run in between, an old version would end up above or below a newer one. Several batches may be merged at once.
 //! 2. Of all batches of at least `fan_in` runs, that one which costs the fewest bytes for each run that it saves.
-//! 3. The largest run is at most half of the batch, or a giant would be rewritten for every few small runs that follow it. Close to where
-//!    writes are slowed that no longer counts.
+//! 3. The largest run is at most half of the batch, or a giant would be rewritten for every few small runs that follow
+//!    it. Close to where writes are slowed that no longer counts.
 
 use super::{Means, Pick, Picture};
 use crate::options::TreeOptions;
@@ -50,8 +50,8 @@ fn is_dearer(bytes: u64, batch: &[&TableMeta], of_other: u64, other: &[&TableMet
 /// Runs that RocksDB merges within level 0 at least.
 const ROCKSDB_RUNS_MIN: usize = 4;
 
-/// What RocksDB does while level 0 cannot go down (FX-24): from two runs above the trigger, it takes the newest runs for as long as each
-/// makes a run saved cheaper; none if the newest is busy.
+/// What RocksDB does while level 0 cannot go down (FX-24): from two runs above the trigger, it takes the newest runs
+/// for as long as each makes a run saved cheaper; none if the newest is busy.
 pub fn pick_while_blocked(picture: &Picture<'_>, options: &TreeOptions) -> Option<Pick> {
     if picture.levels[0].len() < options.l0_trigger + 2 {
         return None;

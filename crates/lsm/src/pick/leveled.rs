@@ -1,16 +1,17 @@
 //! Leveled compaction: each level holds `level_factor` times the one above.
 //!
-//! 1. The score of level 0 is its runs over the trigger, or its bytes over those of as many full memtables if that is more: few large runs
-//!    are what merges within level 0 leave. The score of a deeper level is its bytes over its target. Above (for level 0: at) 1
-//!    a compaction is due.
-//! 2. Level 0 goes first, whole: all its runs at once, so that level 1 is rewritten once for all of them. While more runs keep coming
-//!    it waits for them, until it has twice the bytes of what it would rewrite, or `l0_gather` runs: rewriting 256 MiB of
-//!    level 1 for 4 runs of 64 MiB costs 2 bytes a byte, for 10 runs 1.4. Where newer runs are being merged with one another, or
-//!    where level 0 has become very large, its oldest runs go: what stays above is newer than all that goes.
-//! 3. Where it would overfill level 1, and level 2 is small, it goes through to level 2 at once: that writes fewer bytes than merging
-//!    into level 1 and then pushing the excess down.
-//! 4. Then the level with the highest score gives one table: the one that drags in the fewest bytes of the next level for each
-//!    of its own (that is what write amplification is made of).
+//! 1. The score of level 0 is its runs over the trigger, or its bytes over those of as many full memtables if that is
+//!    more: few large runs are what merges within level 0 leave. The score of a deeper level is its bytes over its
+//!    target. Above (for level 0: at) 1 a compaction is due.
+//! 2. Level 0 goes first, whole: all its runs at once, so that level 1 is rewritten once for all of them. While more
+//!    runs keep coming it waits for them, until it has twice the bytes of what it would rewrite, or `l0_gather` runs:
+//!    rewriting 256 MiB of level 1 for 4 runs of 64 MiB costs 2 bytes a byte, for 10 runs 1.4. Where newer runs are
+//!    being merged with one another, or where level 0 has become very large, its oldest runs go: what stays above is
+//!    newer than all that goes.
+//! 3. Where it would overfill level 1, and level 2 is small, it goes through to level 2 at once: that writes fewer
+//!    bytes than merging into level 1 and then pushing the excess down.
+//! 4. Then the level with the highest score gives one table: the one that drags in the fewest bytes of the next level
+//!    for each of its own (that is what write amplification is made of).
 //! 5. Inputs that overlap nothing in the next level are moved, not rewritten.
 //! 6. Where nothing of this is due, tables are merged for the space that this gives back ([`reclaim`]).
 

@@ -44,9 +44,10 @@ impl Scope {
     /// Every scope, the widest first.
     pub const ALL: [Scope; 3] = [Scope::All, Scope::L0ToL1, Scope::IntraL0];
 
-    /// Whether a job may go on in this scope. What relieves level 0 may where level 0 goes down, even if it was begun in a wider scope and goes
-    /// through to level 2: parked, it would bar that way. A tree that is short of space may give it back in the first stage, too: its writes are
-    /// refused otherwise. To drop what is dead as a whole costs nothing, and is always admitted.
+    /// Whether a job may go on in this scope. What relieves level 0 may where level 0 goes down, even if it was begun
+    /// in a wider scope and goes through to level 2: parked, it would bar that way. A tree that is short of space may
+    /// give it back in the first stage, too: its writes are refused otherwise. To drop what is dead as a whole costs
+    /// nothing, and is always admitted.
     pub fn admits(self, job: &JobFacts) -> bool {
         match (self, job.kind()) {
             (Scope::All, _) | (_, JobKind::Flush | JobKind::IntraL0 | JobKind::Drop) => true,
@@ -64,7 +65,8 @@ pub fn pick(picture: &Picture<'_>, scope: Scope, intra_l0_fan_in: usize, options
     }
 }
 
-/// What a picker sees: per level the tables in the order of [`crate::version::Version`], and what running jobs have claimed.
+/// What a picker sees: per level the tables in the order of [`crate::version::Version`], and what running jobs have
+/// claimed.
 pub struct Picture<'a> {
     /// Tables by level.
     pub levels: [Vec<&'a TableMeta>; LEVELS],

@@ -97,7 +97,8 @@ fn in_tables(view: &View, key: &[u8], hash: u64, at: Seq, mut place: Place) -> R
     Ok(Outcome::Done(None))
 }
 
-/// Has the processor fetch what reads of `keys` will touch: in the memtables, and of the tables' filters. Changes nothing but their time.
+/// Has the processor fetch what reads of `keys` will touch: in the memtables, and of the tables' filters. Changes
+/// nothing but their time.
 pub fn prefetch(view: &View, keys: &[&[u8]]) {
     // One alone has nobody to wait with.
     for keys in keys.chunks(PREFETCHED_MAX).filter(|keys| keys.len() > 1) {
@@ -120,7 +121,8 @@ pub fn prefetch(view: &View, keys: &[&[u8]]) {
     }
 }
 
-/// Starts a point read of `key` in `view` as of `at`; a tombstone is no answer. Never waits; what must wait is in the lookup.
+/// Starts a point read of `key` in `view` as of `at`; a tombstone is no answer. Never waits; what must wait is in the
+/// lookup.
 #[inline]
 pub fn get(view: &Arc<View>, key: &[u8], at: Seq) -> Lookup {
     let live = |found: Option<Found>| found.filter(|found| found.kind == Kind::Put);

@@ -1,10 +1,11 @@
 //! Many sorted sources as one: a heap of cursors.
 //!
-//! 1. A seek moves every source; those that miss a block are loaded *together*, so that a scan over seven levels waits for one
-//!    device latency and not for seven.
-//! 2. A step moves only the source on top, then lets it sink to its place. While one source holds the next entries, as in
-//!    most merges, that is two comparisons an entry.
-//! 3. A merge goes one way: the seek that starts it says which. Turning round would need every source to be sought again.
+//! 1. A seek moves every source; those that miss a block are loaded *together*, so that a scan over seven levels waits
+//!    for one device latency and not for seven.
+//! 2. A step moves only the source on top, then lets it sink to its place. While one source holds the next entries, as
+//!    in most merges, that is two comparisons an entry.
+//! 3. A merge goes one way: the seek that starts it says which. Turning round would need every source to be sought
+//!    again.
 
 use std::cmp::Ordering;
 

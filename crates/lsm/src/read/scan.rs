@@ -94,9 +94,9 @@ impl Scan {
         }
     }
 
-    /// Lets a forward scan look at no more than `entries` from now on, and at no further one when it has passed `bytes` of keys and
-    /// values, whether they are answers, or deleted, expired, old or not yet visible. Then [`Scan::next`] says `None`, and
-    /// [`Scan::stopped_at`] where to go on.
+    /// Lets a forward scan look at no more than `entries` from now on, and at no further one when it has passed `bytes`
+    /// of keys and values, whether they are answers, or deleted, expired, old or not yet visible. Then [`Scan::next`]
+    /// says `None`, and [`Scan::stopped_at`] where to go on.
     pub fn set_budget(&mut self, entries: usize, bytes: u64) {
         self.budget = entries;
         self.bytes_max = bytes;

@@ -8,8 +8,8 @@ use crate::entry::{Entry, Seq};
 use crate::memtable::MemtableCursor;
 use crate::table::TableCursor;
 
-/// A memtable, a level-0 table, or a whole deeper level. An enum and not a trait object: `load` is an async function, and
-/// the branch predicts better than the virtual call.
+/// A memtable, a level-0 table, or a whole deeper level. An enum and not a trait object: `load` is an async function,
+/// and the branch predicts better than the virtual call.
 pub enum Source {
     /// An active or sealed memtable.
     Memtable(MemtableCursor),

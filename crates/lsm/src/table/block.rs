@@ -8,13 +8,13 @@
 //!  restarts     varint, written backwards: how many there are
 //! ```
 //!
-//! A key is one byte `shared << 5 | unshared` (a length that does not fit its 3 or 5 bits is stored as all ones, and what is beyond
-//! follows as a varint), the varints `value length << 2 | expires << 1 | put` and sequence number, if it expires the varint of that
-//! time, and the unshared end of the key. Keys lie together so that a search touches neighbouring cache lines, whatever the size
-//! of the values.
+//! A key is one byte `shared << 5 | unshared` (a length that does not fit its 3 or 5 bits is stored as all ones, and
+//! what is beyond follows as a varint), the varints `value length << 2 | expires << 1 | put` and sequence number, if it
+//! expires the varint of that time, and the unshared end of the key. Keys lie together so that a search touches
+//! neighbouring cache lines, whatever the size of the values.
 //!
-//! Four entries of 16 + 1000 bytes fit one page with everything around them, at any sequence number below 2 million even if their
-//! keys share nothing, and below 268 million if they share one byte.
+//! Four entries of 16 + 1000 bytes fit one page with everything around them, at any sequence number below 2 million
+//! even if their keys share nothing, and below 268 million if they share one byte.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -45,7 +45,8 @@ pub struct Block {
     len: u32,
     /// Where the keys end and the values begin.
     keys_len: u32,
-    /// Where the values end and the restarts begin. Invariant: `keys_len <= values_end` and `values_end + 4 * restarts <= len`.
+    /// Where the values end and the restarts begin. Invariant: `keys_len <= values_end` and
+    /// `values_end + 4 * restarts <= len`.
     values_end: u32,
     restarts: u32,
     storage: Storage,
@@ -111,7 +112,8 @@ impl Block {
         Self::new(Storage::Page(page), start, len)
     }
 
-    /// A block that is `len` bytes from `start` of a buffer that it shares. For readers that soon move on: it keeps the whole buffer.
+    /// A block that is `len` bytes from `start` of a buffer that it shares. For readers that soon move on: it keeps the
+    /// whole buffer.
     pub(super) fn from_chunk(chunk: &Arc<AlignedBuf>, start: usize, len: usize) -> Result<Self, &'static str> {
         Self::new(Storage::Chunk(Arc::clone(chunk)), start, len)
     }
@@ -138,7 +140,8 @@ impl Block {
     /// Keys, values and restarts.
     #[inline]
     pub(crate) fn content(&self) -> &[u8] {
-        // SAFETY: `new` took both from a slice of `storage`: heap memory that stays where it is when the block moves, and as it is.
+        // SAFETY: `new` took both from a slice of `storage`: heap memory that stays where it is when the block moves,
+        // and as it is.
         unsafe { std::slice::from_raw_parts(self.content, self.len as usize) }
     }
 
@@ -155,7 +158,8 @@ impl Block {
         Self::OVERHEAD_BYTES + storage
     }
 
-    /// What a search in this block will touch: where the content begins, in how many cache lines of keys, and where it ends.
+    /// What a search in this block will touch: where the content begins, in how many cache lines of keys, and where it
+    /// ends.
     pub(crate) fn hint(&self) -> Hint {
         let start = self.content as usize;
         let lines = (self.keys_len as usize).div_ceil(LINE_BYTES).min(HINT_LINES_MAX);
@@ -231,10 +235,10 @@ impl Block {
         let mut place = self.restart(restart);
         // The next restart is at or after (`key`, `at`), and shares nothing with its predecessor.
         let next_restart = if restart + 1 < self.restarts() { self.restart(restart + 1).key } else { usize::MAX };
-        // Keys are compared without being put together. So far every entry was before (`key`, `at`), and the last one had
-        // `matched` bytes in common with `key`. If an entry shares more than that with its predecessor, it still differs from `key`
-        // in the same byte, so it is before it, too; if it shares less, it has a greater byte where the predecessor agreed with `key`,
-        // so `key` is not there.
+        // Keys are compared without being put together. So far every entry was before (`key`, `at`), and the last one
+        // had `matched` bytes in common with `key`. If an entry shares more than that with its predecessor, it still
+        // differs from `key` in the same byte, so it is before it, too; if it shares less, it has a greater byte where
+        // the predecessor agreed with `key`, so `key` is not there.
         let mut matched = 0;
         while let Some(raw) = self.entry(place)? {
             if place.key == next_restart {
@@ -366,7 +370,8 @@ impl BlockBuilder {
         content_len(self.keys.len(), self.values.len(), self.restarts.len())
     }
 
-    /// Length of the content if it were finished behind `entry`, of whose key `shared` bytes are those of the last one added.
+    /// Length of the content if it were finished behind `entry`, of whose key `shared` bytes are those of the last one
+    /// added.
     pub(super) fn len_with(&self, entry: &Entry<'_>, shared: usize) -> usize {
         let shared = if self.is_restart() { 0 } else { shared };
         let unshared = entry.key.len() - shared;

@@ -144,7 +144,8 @@ impl TableCursor {
         self.decode_at(first)
     }
 
-    /// Stands on the entry at `place`, if the block does not end there; `key` must hold the previous entry's key, or at a restart anything.
+    /// Stands on the entry at `place`, if the block does not end there; `key` must hold the previous entry's key, or at
+    /// a restart anything.
     #[inline]
     fn decode_at(&mut self, place: Place) -> Result<bool, &'static str> {
         let Some((_, block)) = &self.block else { return Ok(false) };

@@ -1,8 +1,8 @@
 //! A split-block Bloom filter: one probe touches one cache line.
 //!
 //! The filter is an array of 64-byte lanes, each eight 64-bit words. The upper half of a key's hash chooses the lane
-//! (multiply-shift), the lower half sets one bit in each word (multiplied by that word's odd constant, top six bits). At 10 bits
-//! per key 1.05 % of absent keys pass; lanes of 32 bytes, as others use, let 1.26 % pass at the same cost.
+//! (multiply-shift), the lower half sets one bit in each word (multiplied by that word's odd constant, top six bits).
+//! At 10 bits per key 1.05 % of absent keys pass; lanes of 32 bytes, as others use, let 1.26 % pass at the same cost.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -120,8 +120,8 @@ mod tests {
         let filter = Filter::decode(&encoded).expect("it was just encoded");
         assert!(hashes.iter().all(|&hash| filter.may_contain(hash)), "a filter never loses a key");
         let passed = (keys..3 * keys).filter(|key| filter.may_contain(hash(&key.to_be_bytes()))).count();
-        // Theory: a lane holds Poisson(51.2) keys; with k keys each word has 1 - (63/64)^k of its bits set, and a probe passes with
-        // that to the power of eight.
+        // Theory: a lane holds Poisson(51.2) keys; with k keys each word has 1 - (63/64)^k of its bits set, and a probe
+        // passes with that to the power of eight.
         let rate = passed as f64 / (2 * keys) as f64;
         let theory = false_positive_rate(51.2);
         assert!((rate / theory - 1.0).abs() < 0.05, "measured {rate}, theory {theory}");

@@ -48,7 +48,8 @@ impl Compression {
 /// How to write a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableOptions {
-    /// Block size aimed at, in bytes, before compression; at most 32 KiB. One page makes most point reads cost one page.
+    /// Block size aimed at, in bytes, before compression; at most 32 KiB. One page makes most point reads cost one
+    /// page.
     pub block_bytes: usize,
     /// Of the blocks; filter and index are never compressed.
     pub compression: Compression,
@@ -89,7 +90,8 @@ pub struct TableSummary {
     pub bytes: u64,
     /// Tells this table from any other: over its index and its properties, which have its identity.
     pub digest: u64,
-    /// A number that hardly any other table has. The checksum of every block covers it: a sound block of another table does not pass.
+    /// A number that hardly any other table has. The checksum of every block covers it: a sound block of another table
+    /// does not pass.
     pub identity: u64,
     /// Number of entries: versions, not keys.
     pub entries: u64,
@@ -187,8 +189,8 @@ pub(super) struct Footer {
 }
 
 impl Footer {
-    /// What tells this table from any other: the manifest has it, so that another table's file in its place is found out when
-    /// it is opened.
+    /// What tells this table from any other: the manifest has it, so that another table's file in its place is found
+    /// out when it is opened.
     pub(super) fn digest(&self) -> u64 {
         u64::from(self.index.crc) << 32 | u64::from(self.properties.crc)
     }
@@ -229,8 +231,8 @@ impl Footer {
     }
 }
 
-/// The CRC of a block of table `identity`: over its offset too, so that a block that was written to or read from the wrong place does not pass,
-/// in this table or another.
+/// The CRC of a block of table `identity`: over its offset too, so that a block that was written to or read from the
+/// wrong place does not pass, in this table or another.
 pub(super) fn block_crc(identity: u64, offset: u64, stored: &[u8]) -> u32 {
     let place = u128::from(identity) | u128::from(offset) << 64;
     crc32c::crc32c_append(crc32c::crc32c(&place.to_le_bytes()), stored)

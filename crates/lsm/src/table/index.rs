@@ -1,5 +1,6 @@
-//! The index of a table: for each block a separator, that is a position at or after the block's last entry and before the next block's
-//! first. In memory it is a few flat arrays, so that a search touches little more than one array of numbers.
+//! The index of a table: for each block a separator, that is a position at or after the block's last entry and before
+//! the next block's first. In memory it is a few flat arrays, so that a search touches little more than one array of
+//! numbers.
 
 use weir_model::varint;
 
@@ -11,13 +12,14 @@ use crate::entry::Seq;
 pub(super) struct Index {
     /// Bytes that all separators begin with; left out of `heads`.
     shared_len: usize,
-    /// The eight bytes of each separator behind the shared ones, as a number that sorts like them (missing bytes count as 0).
+    /// The eight bytes of each separator behind the shared ones, as a number that sorts like them (missing bytes count
+    /// as 0).
     heads: Vec<u64>,
     /// All separator keys, one behind the other; `key_ends[i]` is where the i-th ends.
     keys: Vec<u8>,
     key_ends: Vec<u32>,
-    /// Separators in the middle of a key's versions: (block, sequence number), ascending. All others have sequence number 0, which
-    /// sorts behind every version of the key.
+    /// Separators in the middle of a key's versions: (block, sequence number), ascending. All others have sequence
+    /// number 0, which sorts behind every version of the key.
     seqs: Vec<(u32, Seq)>,
     /// Offset and length of each block.
     blocks: Vec<(u64, u32)>,
@@ -76,8 +78,8 @@ impl IndexBuilder {
 /// The shortest key that is at or after `last` and before `next`; needs `last < next`.
 pub(super) fn separator<'a>(last: &'a [u8], next: &[u8], scratch: &'a mut Vec<u8>) -> &'a [u8] {
     let shared = common_prefix(last, next);
-    // `last` cut behind the first differing byte sorts before it; one more than that byte sorts behind, and is a separator if that still
-    // stays below `next`: by its byte, or because `next` goes on.
+    // `last` cut behind the first differing byte sorts before it; one more than that byte sorts behind, and is a
+    // separator if that still stays below `next`: by its byte, or because `next` goes on.
     if let (Some(&low), Some(&high)) = (last.get(shared), next.get(shared))
         && last.len() > shared + 1
         && (low + 1 < high || (low + 1 == high && next.len() > shared + 1))
@@ -109,8 +111,8 @@ pub(crate) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
 }
 
 impl Index {
-    /// Reads the index section of a table whose blocks end at or before `blocks_end`, and whose keys have `key_bytes_max` bytes
-    /// together at most: prefix compression could otherwise blow a few bytes up to any size.
+    /// Reads the index section of a table whose blocks end at or before `blocks_end`, and whose keys have
+    /// `key_bytes_max` bytes together at most: prefix compression could otherwise blow a few bytes up to any size.
     pub(super) fn decode(bytes: &[u8], blocks_end: u64, key_bytes_max: u64) -> Result<Self, &'static str> {
         const CUT: &str = "the index is cut off or malformed";
         let mut rest = bytes;
@@ -187,8 +189,8 @@ impl Index {
         (self.key(number), self.seq(number))
     }
 
-    /// The only block that can hold the first entry at or after (`key`, `seq`), unless that is the first entry of the next one because
-    /// (`key`, `seq`) lies between the two. `len()` if (`key`, `seq`) lies behind all blocks.
+    /// The only block that can hold the first entry at or after (`key`, `seq`), unless that is the first entry of the
+    /// next one because (`key`, `seq`) lies between the two. `len()` if (`key`, `seq`) lies behind all blocks.
     #[inline]
     pub(super) fn find(&self, key: &[u8], seq: Seq) -> usize {
         let shared = &self.keys[..self.shared_len];

@@ -1,8 +1,9 @@
 //! Reading ahead: how a cursor turns many small wishes into few large reads.
 //!
-//! A seek that misses reads one block. Each miss on the way from there doubles the window, up to the limit; so a point seek costs one
-//! page, and a long scan one large read per window. A cursor that bypasses the cache (compaction) knows that it will
-//! read on: it begins with the whole window, and has the next one under way while the current one is being used.
+//! A seek that misses reads one block. Each miss on the way from there doubles the window, up to the limit; so a point
+//! seek costs one page, and a long scan one large read per window. A cursor that bypasses the cache (compaction) knows
+//! that it will read on: it begins with the whole window, and has the next one under way while the current one is being
+//! used.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,8 +14,8 @@ use super::block::Block;
 use super::reader::Table;
 use super::span::Span;
 
-/// A longer block is not read ahead: its transfer takes much longer than the latency that would be saved, and a merge of many sources would
-/// hold two of each.
+/// A longer block is not read ahead: its transfer takes much longer than the latency that would be saved, and a merge
+/// of many sources would hold two of each.
 const AHEAD_BYTES_MAX: u64 = 1 << 20;
 
 /// How a cursor reads.
@@ -33,9 +34,11 @@ pub struct CursorOptions {
 pub enum Caching {
     /// For clients: blocks go in, and the window of what is read at once grows with use.
     Fill,
-    /// For whoever reads everything once: it is left alone, the window is at its limit from the start, and the next one is fetched in advance.
+    /// For whoever reads everything once: it is left alone, the window is at its limit from the start, and the next one
+    /// is fetched in advance.
     Leave,
-    /// The same for whoever writes it all anew, front to back: what is behind may go to make room for what was made of it ([`TableCache::pass`](crate::cache::TableCache::pass)).
+    /// The same for whoever writes it all anew, front to back: what is behind may go to make room for what was made of
+    /// it ([`TableCache::pass`](crate::cache::TableCache::pass)).
     Pass,
 }
 

@@ -55,8 +55,9 @@ pub enum TableGet {
 }
 
 impl Table {
-    /// Opens the table at `path`: one read, or two if filter and index are unusually large. `id` is the table's number in the tree,
-    /// for the caller; in the cache the table gets a number of its own, as another tree may use the same `id`.
+    /// Opens the table at `path`: one read, or two if filter and index are unusually large. `id` is the table's number
+    /// in the tree, for the caller; in the cache the table gets a number of its own, as another tree may use the same
+    /// `id`.
     pub async fn open(
         fs: &Arc<dyn Fs>,
         path: &Path,
@@ -193,8 +194,8 @@ impl Table {
         block.get(key, at).map_err(|message| self.corruption(address, message))
     }
 
-    /// Reads the block at `address`, checks it, decompresses it, and puts it into the cache, pinned if `pin`. The read is submitted when
-    /// this returns, unless it is long: then when it is polled and there is memory for it.
+    /// Reads the block at `address`, checks it, decompresses it, and puts it into the cache, pinned if `pin`. The read
+    /// is submitted when this returns, unless it is long: then when it is polled and there is memory for it.
     pub fn load(
         self: &Arc<Self>,
         address: BlockAddress,
@@ -260,17 +261,20 @@ impl Table {
         Error::corruption(&self.path, address.offset, message)
     }
 
-    /// For a table that has been moved out of the upper levels: what is kept of it because it was there is not kept any more.
+    /// For a table that has been moved out of the upper levels: what is kept of it because it was there is not kept any
+    /// more.
     pub fn leave_upper(&self) {
         self.cache.unpin();
-        // A load in the order of keys moves every table, with thousands of blocks of which the cache, being full, has none.
+        // A load in the order of keys moves every table, with thousands of blocks of which the cache, being full, has
+        // none.
         let blocks = if self.cache.took_offers() { self.index.len() } else { 0 };
         for number in 0..blocks {
             self.cache.leave_upper(self.index.address(number).offset);
         }
     }
 
-    /// Takes the table's blocks out of the cache, as many as are there: for a table that has been removed from the tree.
+    /// Takes the table's blocks out of the cache, as many as are there: for a table that has been removed from the
+    /// tree.
     pub fn evict(&self) {
         for number in 0..self.index.len() {
             self.cache.evict(self.index.address(number).offset);

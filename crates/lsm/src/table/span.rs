@@ -10,7 +10,8 @@ use weir_io::{AlignedBuf, Error, ErrorKind, Result};
 use super::format::{Compression, RAW_LEN_BYTES, TRAILER_BYTES, block_crc};
 
 thread_local! {
-    /// zstd's tables, 160 KB that cost more to set up than a block of 4 KiB costs to decompress. Made by the first block.
+    /// zstd's tables, 160 KB that cost more to set up than a block of 4 KiB costs to decompress. Made by the first
+    /// block.
     static DECOMPRESSOR: RefCell<zstd::bulk::Decompressor<'static>> =
         RefCell::new(zstd::bulk::Decompressor::new().expect("only a lack of memory can refuse a context"));
 }

@@ -96,7 +96,8 @@ fn cloned(entry: Option<(&Place, &Rest)>) -> Option<(Place, Rest)> {
 }
 
 fn keys() -> impl Strategy<Value = Vec<u8>> {
-    // Few letters, so that keys repeat and are prefixes of each other; sometimes long, so that lengths leave their bits.
+    // Few letters, so that keys repeat and are prefixes of each other; sometimes long, so that lengths leave their
+    // bits.
     prop_oneof![
         4 => proptest::collection::vec(prop_oneof![Just(0_u8), Just(b'a'), Just(b'b'), Just(255)], 0..5),
         2 => "common-prefix/[a-d]{0,4}".prop_map(String::into_bytes),

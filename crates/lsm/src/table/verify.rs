@@ -16,8 +16,8 @@ use crate::entry::{Entry, Kind, Seq, compare};
 const READ_BYTES: usize = 256 << 10;
 
 impl Table {
-    /// Reads every block, and checks checksums, the order of all entries, that each entry is where index and filter lead to, and that
-    /// the summary tells the truth. Opening the table has checked footer, index and filter.
+    /// Reads every block, and checks checksums, the order of all entries, that each entry is where index and filter
+    /// lead to, and that the summary tells the truth. Opening the table has checked footer, index and filter.
     pub async fn verify(self: &Arc<Self>, class: Class) -> Result<()> {
         let mut cursor = self.cursor(CursorOptions { class, readahead_bytes: READ_BYTES, caching: Caching::Leave });
         let mut seen = Seen { expired: vec![0; self.summary().deadlines.points().len()], ..Seen::default() };
@@ -101,7 +101,8 @@ impl Seen {
         None
     }
 
-    /// Whether what expires by each of `deadlines` is as many bytes as they say, and the last of them is the last of all.
+    /// Whether what expires by each of `deadlines` is as many bytes as they say, and the last of them is the last of
+    /// all.
     fn agrees_with(&self, deadlines: &[Deadline]) -> bool {
         let mut bytes = 0;
         let mut each = deadlines.iter().zip(&self.expired);

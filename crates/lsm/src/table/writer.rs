@@ -83,15 +83,16 @@ impl TableWriter {
         })
     }
 
-    /// Offers every block to `cache` as it is written. [`TableWriter::finish_warm`] gives it back, for [`super::Table::open_fresh`].
+    /// Offers every block to `cache` as it is written. [`TableWriter::finish_warm`] gives it back, for
+    /// [`super::Table::open_fresh`].
     #[must_use]
     pub fn warming(mut self, cache: Option<TableCache>) -> Self {
         self.cache = cache;
         self
     }
 
-    /// Says what the wall clock shows: what is noted of times of expiry is finest there, and right without it. It is part of the table's
-    /// identity.
+    /// Says what the wall clock shows: what is noted of times of expiry is finest there, and right without it. It is
+    /// part of the table's identity.
     #[must_use]
     pub fn written_at(mut self, now_ms: u64) -> Self {
         self.written_at_ms = now_ms;
@@ -138,7 +139,8 @@ impl TableWriter {
         self.out.ready.iter().map(|buf| buf.len()).sum()
     }
 
-    /// Starts the writes that are ready. Waits only while [`WRITES_IN_FLIGHT_MAX`] are under way, so that computing and writing overlap.
+    /// Starts the writes that are ready. Waits only while [`WRITES_IN_FLIGHT_MAX`] are under way, so that computing and
+    /// writing overlap.
     pub async fn drain(&mut self) -> Result<()> {
         while !self.out.ready.is_empty() {
             if self.out.in_flight.len() >= WRITES_IN_FLIGHT_MAX {
@@ -170,7 +172,8 @@ impl TableWriter {
         &self.last_key
     }
 
-    /// Writes what is left, filter, index, properties and footer, and makes the file durable (its name is the caller's).
+    /// Writes what is left, filter, index, properties and footer, and makes the file durable (its name is the
+    /// caller's).
     pub async fn finish(self) -> Result<TableSummary> {
         Ok(self.finish_warm().await?.0)
     }

@@ -13,7 +13,8 @@ use crate::read::view::View;
 use crate::table::TableSummary;
 use crate::version::{Edit, Garbage, TableFile, TableMeta, Version};
 
-/// Tables written by a job that has not committed. Dropping it (an error, a cancelled job) gives their files to the garbage.
+/// Tables written by a job that has not committed. Dropping it (an error, a cancelled job) gives their files to the
+/// garbage.
 pub struct Outputs {
     /// Finished and opened tables, with the level they belong to.
     pub tables: Vec<(usize, Arc<TableFile>)>,
@@ -71,9 +72,9 @@ pub fn meta_of(id: u64, epoch: u64, summary: &TableSummary) -> TableMeta {
 }
 
 impl Tree {
-    /// Makes `edit` and its `outputs` (already added to the edit, or moved tables) part of the tree. The names of the outputs are made durable as
-    /// `class`, the job's. The edit goes as a flush does, whoever's it is: the next flush waits for the manifest, and would wait with it behind all
-    /// that compactions have asked for.
+    /// Makes `edit` and its `outputs` (already added to the edit, or moved tables) part of the tree. The names of the
+    /// outputs are made durable as `class`, the job's. The edit goes as a flush does, whoever's it is: the next flush
+    /// waits for the manifest, and would wait with it behind all that compactions have asked for.
     ///
     /// `install` runs with the lock held, on the view that is about to become current. Once this has begun, the outputs
     /// belong to the tree: whatever happens, they are removed only when the manifest surely does not name them.
@@ -137,7 +138,8 @@ impl Tree {
         Ok(())
     }
 
-    /// A fresh manifest number, the edit that makes the present version out of nothing, whoever's it is, and that version.
+    /// A fresh manifest number, the edit that makes the present version out of nothing, whoever's it is, and that
+    /// version.
     pub(crate) fn frozen(&self) -> (u64, Edit, Arc<Version>) {
         let mut state = self.state.lock();
         let number = state.allocate_file();

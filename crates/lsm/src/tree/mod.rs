@@ -1,10 +1,10 @@
 //! The tree: one memtable that takes writes, sealed ones that wait, tables in levels.
 //!
-//! - It owns no thread, no timer and no log. Writes come with the index of their log record; jobs come out of [`Tree::next_flush`] and
-//!   [`Tree::next_compaction`] for somebody else to run.
-//! - Reads never lock: they load the [`View`], then the published (or applied) sequence number, *in this order*. A merge forgets only what no
-//!   read at or after the number published before it began can see, so a view that shows the merge's output is never
-//!   read at an older number.
+//! - It owns no thread, no timer and no log. Writes come with the index of their log record; jobs come out of
+//!   [`Tree::next_flush`] and [`Tree::next_compaction`] for somebody else to run.
+//! - Reads never lock: they load the [`View`], then the published (or applied) sequence number, *in this order*. A
+//!   merge forgets only what no read at or after the number published before it began can see, so a view that shows the
+//!   merge's output is never read at an older number.
 //! - Lock order: `manifest` (async, held over one edit) before `state` (short, never held over an await).
 
 mod commit;
@@ -101,8 +101,8 @@ impl Tree {
     /// Applies the changes of log record `index`. They are invisible until [`Tree::publish`] (except to
     /// [`Tree::get_latest`]). The caller applies records in log order.
     ///
-    /// A full memtable is sealed first, if the number of write buffers allows it; else it grows beyond its size: callers that
-    /// respect [`Tree::stall`] prevent that.
+    /// A full memtable is sealed first, if the number of write buffers allows it; else it grows beyond its size:
+    /// callers that respect [`Tree::stall`] prevent that.
     pub fn apply(&self, index: LogIndex, batch: BatchRef<'_>) -> Applied {
         let mut state = self.state.lock();
         let mut view = self.view.load();
@@ -146,8 +146,9 @@ impl Tree {
         get::get(&view, key, at)
     }
 
-    /// The newest version of `key`, published or not, tombstones included; of a batch that is just being applied, nothing. For
-    /// a write that reads first, and for readers that wait until what they saw is published before they tell anybody.
+    /// The newest version of `key`, published or not, tombstones included; of a batch that is just being applied,
+    /// nothing. For a write that reads first, and for readers that wait until what they saw is published before they
+    /// tell anybody.
     pub fn get_latest(&self, key: &[u8]) -> Lookup {
         let view = self.view.load();
         get::get_version(&view, key, self.applied_seq())
@@ -221,13 +222,15 @@ impl Tree {
         level < self.options.warm_levels && self.knobs().warm
     }
 
-    /// Turns the knobs. Ask for jobs afterwards: what was not due may be due now. Numbers that would stop the tree for ever are raised.
+    /// Turns the knobs. Ask for jobs afterwards: what was not due may be due now. Numbers that would stop the tree for
+    /// ever are raised.
     pub fn set_knobs(&self, knobs: TreeKnobs) {
         self.knobs.set(knobs);
     }
 
-    /// Seals the active memtable, if it is not empty, and asks for the flush of all that is sealed: none of it waits for company. The
-    /// number of write buffers may be exceeded by one: closing and log replacement must not wait for room.
+    /// Seals the active memtable, if it is not empty, and asks for the flush of all that is sealed: none of it waits
+    /// for company. The number of write buffers may be exceeded by one: closing and log replacement must not wait for
+    /// room.
     pub fn seal(&self) {
         let mut state = self.state.lock();
         self.seal_locked(&mut state);
@@ -313,8 +316,8 @@ impl Tree {
         Arc::clone(&self.view.load().version)
     }
 
-    /// Removes the files that no manifest named at the opening: outputs of jobs that a crash ended. For the time when the log has been
-    /// found whole: before that an older copy of the manifest may be why nothing names them.
+    /// Removes the files that no manifest named at the opening: outputs of jobs that a crash ended. For the time when
+    /// the log has been found whole: before that an older copy of the manifest may be why nothing names them.
     ///
     /// # Errors
     /// What cannot be removed is garbage, for [`Tree::tidy`] to try again.

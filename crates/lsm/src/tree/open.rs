@@ -25,11 +25,12 @@ use crate::version::{Edit, Garbage, LEVELS, TableFile, TableMeta, Version};
 const OPEN_AT_ONCE: usize = 8;
 
 impl Tree {
-    /// Opens the tree in `env.dir`, or creates it. Afterwards the caller replays its log from [`Tree::persisted`] + 1 on. Files that nothing
-    /// names stay until [`Tree::discard_unnamed`].
+    /// Opens the tree in `env.dir`, or creates it. Afterwards the caller replays its log from [`Tree::persisted`] + 1
+    /// on. Files that nothing names stay until [`Tree::discard_unnamed`].
     ///
     /// # Errors
-    /// `Invalid` settings ([`TreeOptions::check`]). Corruption names file and offset; a table that the manifest names and the directory lacks is corruption too.
+    /// `Invalid` settings ([`TreeOptions::check`]). Corruption names file and offset; a table that the manifest names
+    /// and the directory lacks is corruption too.
     pub async fn open(env: Env, options: TreeOptions) -> Result<Arc<Tree>> {
         options.check().map_err(|wrong| Error::new(ErrorKind::Invalid, "open the tree in", &env.dir, wrong))?;
         let tag = env.tag(Class::Maintenance);
@@ -37,7 +38,8 @@ impl Tree {
         if recovered.is_none() {
             env.fs.create_dir_all(&env.dir, tag).await?;
             if let Some(parent) = env.dir.parent() {
-                // The directory's name is durable before anything in it is: where there is a manifest, it was so long ago.
+                // The directory's name is durable before anything in it is: where there is a manifest, it was so long
+                // ago.
                 env.fs.sync_dir(parent, tag).await?;
             }
         }
@@ -66,8 +68,8 @@ impl Tree {
             .map_err(|message| Error::new(ErrorKind::Corruption, "open the tree in", &env.dir, message))?;
         drop(opened);
 
-        // What no manifest names is left over from jobs that did not end. A file number must not be used twice, not even
-        // for a file that is about to go: start behind every number in sight.
+        // What no manifest names is left over from jobs that did not end. A file number must not be used twice, not
+        // even for a file that is about to go: start behind every number in sight.
         let mut live: BTreeSet<String> = folded.tables.keys().map(|&id| TableMeta::file_name(id)).collect();
         live.extend(recovered.as_ref().map(|recovered| manifest::file_name(recovered.number)));
         let mut next_file = folded.next_file.max(1);
@@ -219,7 +221,8 @@ fn stranger(meta: &TableMeta, table: &Table) -> Option<String> {
         .then(|| "a sound table, but not the one that the manifest names: another file is in its place".into())
 }
 
-/// Opens the table that `meta` describes; what is read for that has the cause `class`. `fresh`: see [`Table::open_fresh`].
+/// Opens the table that `meta` describes; what is read for that has the cause `class`. `fresh`: see
+/// [`Table::open_fresh`].
 pub(crate) async fn open_table(
     env: &Env,
     meta: &TableMeta,

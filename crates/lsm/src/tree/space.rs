@@ -7,9 +7,9 @@ use crate::deadlines::{Counter, Deadlines};
 use crate::pick::Urgency;
 use crate::version::{LEVELS, TableFile, Version};
 
-/// Bytes of a tree. What is dead is known (values that have expired, tombstones, what a memtable has a newer version of) but for what tombstones
-/// delete, which is estimated by the mean size of what lies below them. What a newer *table* overwrites counts as living until a merge
-/// finds it.
+/// Bytes of a tree. What is dead is known (values that have expired, tombstones, what a memtable has a newer version
+/// of) but for what tombstones delete, which is estimated by the mean size of what lies below them. What a newer
+/// *table* overwrites counts as living until a merge finds it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Space {
     /// Tables and memtables.
@@ -75,8 +75,8 @@ impl Tree {
         Urgency::ALL[usize::from(self.urgency.load(Ordering::Relaxed))]
     }
 
-    /// Whether dead bytes are being given back, or will be by jobs that are due: flushes, of which tombstones and expired values are the
-    /// first part of it, and compactions.
+    /// Whether dead bytes are being given back, or will be by jobs that are due: flushes, of which tombstones and
+    /// expired values are the first part of it, and compactions.
     pub fn is_reclaiming(&self) -> bool {
         let state = self.state().lock();
         let view = self.view();

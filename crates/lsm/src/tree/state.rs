@@ -28,8 +28,8 @@ pub(crate) struct State {
     pub sealed_at: [Option<Nanos>; 2],
     /// Memtables of an earlier epoch do not gather: somebody waits for their flush.
     pub flush_before: u64,
-    /// Jobs handed out and not yet finished, in the order they were handed out. One flush at a time, so that memtables reach level 0 in
-    /// order.
+    /// Jobs handed out and not yet finished, in the order they were handed out. One flush at a time, so that memtables
+    /// reach level 0 in order.
     pub jobs: BTreeMap<u64, Running>,
     /// Number of the next job.
     pub next_job: u64,
@@ -72,8 +72,8 @@ impl State {
         claims
     }
 
-    /// Counts the tables of `version`, which is the present one. They are gone through once for each version and each change of the
-    /// jobs, not each of the many times a second that somebody asks.
+    /// Counts the tables of `version`, which is the present one. They are gone through once for each version and each
+    /// change of the jobs, not each of the many times a second that somebody asks.
     pub fn census(&mut self, version: &Version) -> Census {
         if let Some((_, census)) = self.counted.filter(|(number, _)| *number == version.number()) {
             return census;

@@ -10,8 +10,8 @@ use crate::entry::Seq;
 pub struct TableMeta {
     /// File number: the table is `{id:06}.sst`. Never used twice in a tree.
     pub id: u64,
-    /// Place among the level-0 runs: a larger epoch is newer. The output of a merge within level 0 inherits the *smallest*
-    /// epoch of its inputs, so that it takes their place (U-19b). Level 0 is sorted by it, never by `id`.
+    /// Place among the level-0 runs: a larger epoch is newer. The output of a merge within level 0 inherits the
+    /// *smallest* epoch of its inputs, so that it takes their place (U-19b). Level 0 is sorted by it, never by `id`.
     pub epoch: u64,
     /// Length of the file in bytes.
     pub bytes: u64,
@@ -50,7 +50,8 @@ impl TableMeta {
         &*self.smallest <= hi && lo <= &*self.largest
     }
 
-    /// Bytes of the file for `raw` bytes of keys and values: each has its share of what the format adds and compression saves.
+    /// Bytes of the file for `raw` bytes of keys and values: each has its share of what the format adds and compression
+    /// saves.
     pub fn file_bytes(&self, raw: u64) -> u64 {
         let share = u128::from(self.bytes) * u128::from(raw) / u128::from(self.raw_bytes.max(1));
         u64::try_from(share).unwrap_or(u64::MAX).min(self.bytes)
@@ -66,7 +67,8 @@ impl TableMeta {
         self.bytes - self.file_bytes(self.deadlines.expired_bytes(now_ms).saturating_add(self.tombstone_bytes))
     }
 
-    /// Whether nothing in it is alive at `now_ms`, whatever reads it: there are only tombstones and values that have expired.
+    /// Whether nothing in it is alive at `now_ms`, whatever reads it: there are only tombstones and values that have
+    /// expired.
     pub fn is_dead(&self, now_ms: u64) -> bool {
         self.tombstones.saturating_add(self.expiring) >= self.entries && self.deadlines.all_expired(now_ms)
     }

@@ -59,9 +59,9 @@ impl Version {
     /// The version after `edit`. `opened` holds the tables that the edit adds (or moves).
     ///
     /// # Errors
-    /// A message if the edit contradicts this version: it removes a table that is not there, adds one twice, or breaks the
-    /// order of a level, or merges runs of level 0 across one that it leaves there. Then the manifest does not belong to this
-    /// tree, or is corrupt.
+    /// A message if the edit contradicts this version: it removes a table that is not there, adds one twice, or breaks
+    /// the order of a level, or merges runs of level 0 across one that it leaves there. Then the manifest does not
+    /// belong to this tree, or is corrupt.
     pub fn apply(&self, edit: &Edit, opened: &BTreeMap<u64, Arc<TableFile>>) -> Result<Version, String> {
         check_merge_within_l0(&self.levels[0].iter().map(|run| &run.meta).collect::<Vec<_>>(), edit)?;
         let mut next = self.clone();
@@ -95,8 +95,8 @@ impl Version {
     }
 }
 
-/// Checks that a merge within level 0, whose `runs` are given newest first, takes a contiguous batch and leaves one run in its
-/// place (FX-23).
+/// Checks that a merge within level 0, whose `runs` are given newest first, takes a contiguous batch and leaves one run
+/// in its place (FX-23).
 fn check_merge_within_l0(runs: &[&TableMeta], edit: &Edit) -> Result<(), String> {
     let removed: Vec<u64> = edit.removed.iter().filter(|(level, _)| *level == 0).map(|(_, id)| *id).collect();
     let mut added = edit.added.iter().filter(|(level, _)| *level == 0).map(|(_, meta)| meta);

@@ -30,7 +30,8 @@ pub struct BackupFile {
     pub content: Content,
 }
 
-/// Whether `name` is what a tree calls a file. Anything else, above all what leads to another directory, is refused (S6).
+/// Whether `name` is what a tree calls a file. Anything else, above all what leads to another directory, is refused
+/// (S6).
 pub fn is_file_name(name: &str) -> bool {
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     name.len() <= NAME_BYTES_MAX

@@ -1,11 +1,12 @@
 //! Backups: a tenant's partitions copied while they serve, verified, and made a tenant again. `docs/format/backup.md`.
 //!
-//! - Each partition is copied as it was at one moment: its memtable is flushed, the tables of that moment are held and copied. A
-//!   hold keeps files, not writers: the tenant serves meanwhile, and compactions go on.
+//! - Each partition is copied as it was at one moment: its memtable is flushed, the tables of that moment are held and
+//!   copied. A hold keeps files, not writers: the tenant serves meanwhile, and compactions go on.
 //! - A backup claims its directory ([`target`]): of several backups into one directory, one goes on.
 //! - The manifest is written last. A backup without one was broken off.
-//! - A restore copies under partition numbers that are reserved and condemned; one edit of the catalogue then makes them a tenant's. What a
-//!   crash leaves before that is removed at the next start, like anything that the catalogue has condemned.
+//! - A restore copies under partition numbers that are reserved and condemned; one edit of the catalogue then makes
+//!   them a tenant's. What a crash leaves before that is removed at the next start, like anything that the catalogue
+//!   has condemned.
 
 mod copy;
 mod manifest;
@@ -56,14 +57,15 @@ impl BackupReport {
 }
 
 impl Node {
-    /// Copies the tenant called `name` into the directory `to`, which is new or empty, while it is served. Everything acknowledged before
-    /// this was called is in it; each partition is as it was at one moment. The directory is this backup's alone while it is made, and what
-    /// it holds in the end has been looked at when this returns: names and lengths, not yet the checksums ([`verify`]).
+    /// Copies the tenant called `name` into the directory `to`, which is new or empty, while it is served. Everything
+    /// acknowledged before this was called is in it; each partition is as it was at one moment. The directory is this
+    /// backup's alone while it is made, and what it holds in the end has been looked at when this returns: names and
+    /// lengths, not yet the checksums ([`verify`]).
     ///
     /// # Errors
-    /// `NotFound`; `Invalid` if `to` is no directory for a backup; `AlreadyExists` if something is in it; `Locked` if another backup into
-    /// it is being made; I/O; `Closed` if the tenant was dropped or emptied meanwhile. What was written before an error is removed. A crash
-    /// leaves it, without a manifest.
+    /// `NotFound`; `Invalid` if `to` is no directory for a backup; `AlreadyExists` if something is in it; `Locked` if
+    /// another backup into it is being made; I/O; `Closed` if the tenant was dropped or emptied meanwhile. What was
+    /// written before an error is removed. A crash leaves it, without a manifest.
     pub async fn backup(&self, name: &TenantName, to: &Path) -> Result<BackupReport> {
         let tenant = self.tenant(name).ok_or_else(|| unknown(name))?;
         let (shared, to) = (Arc::clone(self.shared()), to.to_path_buf());
@@ -83,12 +85,12 @@ impl Node {
         .await
     }
 
-    /// Makes a tenant called `name` of the backup in `from`, with the limits that it had and with `secret`. It is there as a whole, and
-    /// durable, when this returns; before that it is not there at all.
+    /// Makes a tenant called `name` of the backup in `from`, with the limits that it had and with `secret`. It is there
+    /// as a whole, and durable, when this returns; before that it is not there at all.
     ///
     /// # Errors
-    /// `AlreadyExists`; `Corruption` if the backup is damaged, with the file; `NotFound` if it is none; `Invalid` if `from` is no absolute
-    /// path; I/O.
+    /// `AlreadyExists`; `Corruption` if the backup is damaged, with the file; `NotFound` if it is none; `Invalid` if
+    /// `from` is no absolute path; I/O.
     pub async fn restore(&self, from: &Path, name: TenantName, secret: Option<StoredSecret>) -> Result<Arc<Tenant>> {
         let (shared, tenants, from) = (Arc::clone(self.shared()), Arc::clone(self.all_tenants()), from.to_path_buf());
         carried(&Arc::clone(&shared.workers), async move {
@@ -128,7 +130,8 @@ impl Node {
             }
             if outcome.is_err() {
                 shared.ledger.forget(id.0);
-                // Not while a crash might find the tenant there after all; then they are removed at the next opening, or not.
+                // Not while a crash might find the tenant there after all; then they are removed at the next opening,
+                // or not.
                 if shared.catalogue.lock().await.settle().await.is_ok() {
                     shared.remove_partitions(numbers);
                 }
@@ -139,7 +142,8 @@ impl Node {
     }
 }
 
-/// Reads everything in the backup in `dir` and verifies every checksum, those inside the tables included. Changes nothing.
+/// Reads everything in the backup in `dir` and verifies every checksum, those inside the tables included. Changes
+/// nothing.
 ///
 /// # Errors
 /// `NotFound` if it is none, `Corruption` with the file that is damaged, I/O.
@@ -295,8 +299,8 @@ async fn clear_dir(fs: &Arc<dyn Fs>, part: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Numbers for a tenant and `count` partitions, durably taken: whatever happens, nobody else gets them. The partitions are condemned until a
-/// tenant has them.
+/// Numbers for a tenant and `count` partitions, durably taken: whatever happens, nobody else gets them. The partitions
+/// are condemned until a tenant has them.
 async fn reserve(shared: &NodeShared, count: usize) -> Result<(TenantId, Vec<u32>)> {
     let mut catalogue = shared.catalogue.lock().await;
     let (id, first) = (catalogue.listings().next_tenant, catalogue.listings().next_partition);

@@ -1,9 +1,10 @@
 //! The directory of a backup: claimed by one backup at a time, and inside of nothing that others write.
 //!
-//! The claim is a lock on `BACKUP.lock`, which the kernel gives back when the process ends, however it ends. So of several backups into one
-//! directory, of this process or of others, one goes on and the others are refused; and a directory with the file, without its
-//! lock and without `CURRENT` is what a broken-off backup left. The file goes when the backup is finished. It never goes before: whoever
-//! has it open already would lock a file that has no name any more, while another makes a new one.
+//! The claim is a lock on `BACKUP.lock`, which the kernel gives back when the process ends, however it ends. So of
+//! several backups into one directory, of this process or of others, one goes on and the others are refused; and a
+//! directory with the file, without its lock and without `CURRENT` is what a broken-off backup left. The file goes when
+//! the backup is finished. It never goes before: whoever has it open already would lock a file that has no name any
+//! more, while another makes a new one.
 
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -32,8 +33,8 @@ impl BackupTarget {
     /// Claims `to`, which is made if it is not there, for a backup of the node whose data is in `data`.
     ///
     /// # Errors
-    /// `Invalid` if no backup can be there: no absolute path of this machine, inside of a data directory or of a backup (links followed);
-    /// `AlreadyExists` if something is there; `Locked` if another backup is being made there; I/O.
+    /// `Invalid` if no backup can be there: no absolute path of this machine, inside of a data directory or of a backup
+    /// (links followed); `AlreadyExists` if something is there; `Locked` if another backup is being made there; I/O.
     pub async fn claim(fs: &Arc<dyn Fs>, data: &Path, to: &Path) -> Result<Self> {
         let dir = real(fs, to).await?;
         let data = fs.real_path(data, TAG).await?;
@@ -78,14 +79,15 @@ impl BackupTarget {
         &self.dir
     }
 
-    /// The backup is finished, with a `CURRENT`, and the claim is not needed any more. What remains of it if that fails harms nothing.
+    /// The backup is finished, with a `CURRENT`, and the claim is not needed any more. What remains of it if that fails
+    /// harms nothing.
     pub async fn finish(self) {
         self.remove_if_there(LOCK).await;
         self.sync().await;
     }
 
-    /// The backup has failed: removes what it wrote, so that it does not fill the disk and the directory can be used again. The lock's file
-    /// stays (see the module).
+    /// The backup has failed: removes what it wrote, so that it does not fill the disk and the directory can be used
+    /// again. The lock's file stays (see the module).
     pub async fn clear(self) {
         // First what makes it a backup.
         for name in [CURRENT, CURRENT_NEW, &file_name::<BackupManifest>(MANIFEST)] {

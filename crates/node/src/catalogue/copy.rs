@@ -1,4 +1,5 @@
-//! One of the two copies of the catalogue: a directory with a journal. Reading it without changing anything, and writing it.
+//! One of the two copies of the catalogue: a directory with a journal. Reading it without changing anything, and
+//! writing it.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -165,7 +166,8 @@ async fn read_file(fs: &Arc<dyn Fs>, path: &Path, tag: Tag) -> Result<AlignedBuf
     }
 }
 
-/// The numbers of all journals in `own`, the directory of a copy: the one in force, and what crashes and failed attempts left.
+/// The numbers of all journals in `own`, the directory of a copy: the one in force, and what crashes and failed
+/// attempts left.
 pub async fn journals(fs: &Arc<dyn Fs>, own: &Path, tag: Tag) -> Result<Vec<u64>> {
     let names = match fs.list(own, tag).await {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -179,7 +181,8 @@ pub struct CopyWriter {
     fs: Arc<dyn Fs>,
     dir: PathBuf,
     tag: Tag,
-    /// The journal that is written; `None` before the first edit: what another process may have written is never added to.
+    /// The journal that is written; `None` before the first edit: what another process may have written is never added
+    /// to.
     journal: Option<Journal<CatalogueEdit>>,
     /// The number of the journal that is in force.
     in_force: Option<u64>,
@@ -194,7 +197,8 @@ impl CopyWriter {
         Ok(Self { fs: Arc::clone(fs), dir: own, tag, journal: None, in_force, next_file })
     }
 
-    /// Makes durable what was found: a killed process may have left it in the page cache only. Costs two syncs, and works on a full disk.
+    /// Makes durable what was found: a killed process may have left it in the page cache only. Costs two syncs, and
+    /// works on a full disk.
     pub async fn sync(&self) -> Result<()> {
         if let Some(number) = self.in_force {
             Journal::<CatalogueEdit>::resume(&self.fs, &self.dir, self.tag, number).await?;

@@ -51,7 +51,8 @@ pub struct CatalogueEdit {
     pub dropped: Vec<TenantId>,
     /// Partitions that have their files from now on: where those are missing, they are lost.
     pub used: Vec<u32>,
-    /// Partitions whose directories are to be removed, if they are there. What tenants give up is condemned without being listed here.
+    /// Partitions whose directories are to be removed, if they are there. What tenants give up is condemned without
+    /// being listed here.
     pub condemned: Vec<u32>,
     /// Condemned partitions whose directories are gone for good.
     pub removed: Vec<u32>,

@@ -17,8 +17,8 @@ pub struct Listings {
     pub next_partition: u32,
     /// The partitions that have been opened once, and so have files.
     pub used: BTreeSet<u32>,
-    /// The partitions whose directories are to be removed: of tenants that were dropped or emptied, and of restores that have not ended. No
-    /// other directory is ever removed.
+    /// The partitions whose directories are to be removed: of tenants that were dropped or emptied, and of restores
+    /// that have not ended. No other directory is ever removed.
     pub condemned: BTreeSet<u32>,
 }
 

@@ -1,15 +1,18 @@
-//! The catalogue: which tenants there are, durably, and which partition directories are to be removed. Two copies of a journal of edits,
-//! `catalogue/` and `catalogue.mirror/`; bytes in `docs/format/catalogue.md`.
+//! The catalogue: which tenants there are, durably, and which partition directories are to be removed. Two copies of a
+//! journal of edits, `catalogue/` and `catalogue.mirror/`; bytes in `docs/format/catalogue.md`.
 //!
-//! 1. An edit goes to the first copy; when it is durable there, to the mirror; when it is durable there, too, it counts.
-//! 2. An opening needs both copies, and they must agree ([`survey`]): what one of them has lost, or an older copy of it, is never believed.
-//! 3. When making an edit durable failed, nobody knows which way a crash would decide. The next edit, or [`Catalogue::settle`], replaces the
-//!    first copy's file by what is in memory, where the failed edit did not happen. A crash believes the first copy. Until then the partitions
-//!    that the edit would have given up are [in doubt](Catalogue::is_in_doubt), and only those: a crash may find them condemned.
+//! 1. An edit goes to the first copy; when it is durable there, to the mirror; when it is durable there, too, it
+//!    counts.
+//! 2. An opening needs both copies, and they must agree ([`survey`]): what one of them has lost, or an older copy of
+//!    it, is never believed.
+//! 3. When making an edit durable failed, nobody knows which way a crash would decide. The next edit, or
+//!    [`Catalogue::settle`], replaces the first copy's file by what is in memory, where the failed edit did not happen.
+//!    A crash believes the first copy. Until then the partitions that the edit would have given up are [in
+//!    doubt](Catalogue::is_in_doubt), and only those: a crash may find them condemned.
 //! 4. On a full disk an edit that stores nothing new draws on the [`Reserve`]: so tenants can be dropped.
 //! 5. Only what an edit has condemned is ever removed: never a directory that the catalogue does not mention.
-//! 6. Numbers of tenants and partitions are never used twice: what a crash left of a dropped tenant can never be taken for something
-//!    of a new one.
+//! 6. Numbers of tenants and partitions are never used twice: what a crash left of a dropped tenant can never be taken
+//!    for something of a new one.
 
 pub(crate) mod copy;
 mod edit;
@@ -47,14 +50,16 @@ pub struct Catalogue {
     reserve: Arc<Reserve>,
     /// Bytes of a snapshot, at most.
     bytes: u64,
-    /// Condemned partitions whose directories are gone for good: the next edit says so. Until then they stay condemned, which costs nothing.
+    /// Condemned partitions whose directories are gone for good: the next edit says so. Until then they stay condemned,
+    /// which costs nothing.
     removed: BTreeSet<u32>,
     /// For nonces.
     rng: Rng,
 }
 
 impl Catalogue {
-    /// Makes the catalogue of a new node in `dir`, durably. What a start that was broken off has left of it may be there.
+    /// Makes the catalogue of a new node in `dir`, durably. What a start that was broken off has left of it may be
+    /// there.
     ///
     /// # Errors
     /// I/O.
@@ -86,11 +91,12 @@ impl Catalogue {
         Ok(catalogue)
     }
 
-    /// Opens the catalogue of the node in `dir`. What it says is on the device when this returns. Where the last process ended between the
-    /// two copies of an edit, the mirror is brought up to date.
+    /// Opens the catalogue of the node in `dir`. What it says is on the device when this returns. Where the last
+    /// process ended between the two copies of an edit, the mirror is brought up to date.
     ///
     /// # Errors
-    /// `Corruption` where a copy is missing, damaged or not of the same age as the other: the file, and the command that repairs it. I/O.
+    /// `Corruption` where a copy is missing, damaged or not of the same age as the other: the file, and the command
+    /// that repairs it. I/O.
     pub async fn open(fs: &Arc<dyn Fs>, dir: &Path, tag: Tag, rng: Rng) -> Result<Self> {
         let reserve = Reserve::new(fs, dir);
         let fs = &reserve.fs();
@@ -143,13 +149,14 @@ impl Catalogue {
         &self.reserve
     }
 
-    /// Whether an edit has failed that a crash might find done, in which partition `number` is given up. What is acknowledged in it then would
-    /// be lost.
+    /// Whether an edit has failed that a crash might find done, in which partition `number` is given up. What is
+    /// acknowledged in it then would be lost.
     pub fn is_in_doubt(&self, number: u32) -> bool {
         self.doubt.as_ref().is_some_and(|numbers| numbers.contains(&number))
     }
 
-    /// Makes `edit` durable in both copies. Where the disk is full, one that stores nothing new uses the space that is set aside.
+    /// Makes `edit` durable in both copies. Where the disk is full, one that stores nothing new uses the space that is
+    /// set aside.
     ///
     /// # Errors
     /// It has not happened as far as this process is concerned. What the next one would find is not known before
@@ -206,14 +213,15 @@ impl Catalogue {
             rolled => return rolled,
         }
         if let Err(error) = self.reserve.fill().await {
-            // Others wait for space, too: what the old one gave back was for the next. It is tried again in the background.
+            // Others wait for space, too: what the old one gave back was for the next. It is tried again in the
+            // background.
             tracing::debug!(%error, "cannot set space aside again yet");
         }
         Ok(())
     }
 
-    /// After a failed [`Catalogue::commit`]: makes sure that it did not happen. That is certain as soon as the first copy says so, which a
-    /// crash believes; the mirror follows with the next edit, if it cannot now.
+    /// After a failed [`Catalogue::commit`]: makes sure that it did not happen. That is certain as soon as the first
+    /// copy says so, which a crash believes; the mirror follows with the next edit, if it cannot now.
     ///
     /// # Errors
     /// It is still not known.

@@ -5,6 +5,7 @@
 pub struct Stamp {
     /// Number of the edit since the directory was made, from 1. An edit that failed keeps its number; 0 is "none yet".
     pub epoch: u64,
-    /// Drawn anew for each edit. It tells apart two edits with one number: those of a directory and of a copy of it that went its own way.
+    /// Drawn anew for each edit. It tells apart two edits with one number: those of a directory and of a copy of it
+    /// that went its own way.
     pub nonce: u64,
 }

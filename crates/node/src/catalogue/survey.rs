@@ -32,7 +32,8 @@ pub enum Disagreement {
     Misplaced(Role),
     /// They belong to two directories.
     Foreign,
-    /// They have the same history up to some edit, and different ones from there on: one is of a copy of this directory.
+    /// They have the same history up to some edit, and different ones from there on: one is of a copy of this
+    /// directory.
     Forked,
     /// This copy is older than what the other one knows to be durable in it.
     Older(Role),
@@ -40,7 +41,8 @@ pub enum Disagreement {
 
 /// Compares what two copies say.
 ///
-/// The first copy is written first, so it is never behind. It knows which edit of the mirror was durable, so the mirror is never behind that.
+/// The first copy is written first, so it is never behind. It knows which edit of the mirror was durable, so the mirror
+/// is never behind that.
 pub fn compare(first: &CopyState, mirror: &CopyState) -> Result<Agreement, Disagreement> {
     let confirmed = first.confirmed.ok_or(Disagreement::Misplaced(Role::First))?;
     if mirror.confirmed.is_some() {
@@ -84,7 +86,8 @@ impl Survey {
     /// The state that holds, and how far the mirror is.
     ///
     /// # Errors
-    /// The refusal: it names the file that is not to be believed, what the other copy is worth, and the command that repairs it.
+    /// The refusal: it names the file that is not to be believed, what the other copy is worth, and the command that
+    /// repairs it.
     pub fn verdict(&self, dir: &Path) -> Result<(&CopyState, Agreement)> {
         match (&self.first, &self.mirror) {
             (Ok(first), Ok(mirror)) => match compare(first, mirror) {

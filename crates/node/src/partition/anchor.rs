@@ -1,15 +1,16 @@
 //! The anchor: what a partition remembers of itself outside of log and tree. Bytes in `docs/format/anchor.md`.
 //!
-//! A log cannot tell that its last segment is missing, or is an older copy of itself; a manifest cannot tell that its last edits are. The
-//! anchor can: it says up to where records were durable, and up to where they were in tables. Whoever opens a partition that falls short of that
-//! refuses it.
+//! A log cannot tell that its last segment is missing, or is an older copy of itself; a manifest cannot tell that its
+//! last edits are. The anchor can: it says up to where records were durable, and up to where they were in tables.
+//! Whoever opens a partition that falls short of that refuses it.
 //!
-//! 1. A claim is true for ever once it is true. So the anchor may lag behind, and may be written in any order with everything else: an older
-//!    claim convicts less.
-//! 2. How far it lags is what nobody can find out about: a second or two behind the last write, and [`ROUNDS_MAX`] rounds of the control loop while
-//!    there are writes. Every claim is synced, or a power cut would take it.
-//! 3. It does not lag where the tree is about to be the only one who has something: before log segments are removed, and after a flush where
-//!    the log is never synced. Else an older manifest would find nothing missing. Nor where the log is, after an opening.
+//! 1. A claim is true for ever once it is true. So the anchor may lag behind, and may be written in any order with
+//!    everything else: an older claim convicts less.
+//! 2. How far it lags is what nobody can find out about: a second or two behind the last write, and [`ROUNDS_MAX`]
+//!    rounds of the control loop while there are writes. Every claim is synced, or a power cut would take it.
+//! 3. It does not lag where the tree is about to be the only one who has something: before log segments are removed,
+//!    and after a flush where the log is never synced. Else an older manifest would find nothing missing. Nor where the
+//!    log is, after an opening.
 //! 4. It is written in two places by turns, so that a torn write leaves the claim before it.
 
 use std::path::{Path, PathBuf};
@@ -30,7 +31,8 @@ const SLOTS: u64 = 2;
 /// Bytes of a slot that mean something; the last four are the checksum of those before.
 const SLOT_BYTES: usize = 60;
 const CHECKED_BYTES: usize = SLOT_BYTES - 4;
-/// Rounds of the control loop after which a claim is written while the partition is being written to. Each costs a sync.
+/// Rounds of the control loop after which a claim is written while the partition is being written to. Each costs a
+/// sync.
 const ROUNDS_MAX: u32 = 4;
 
 /// What an anchor says.
@@ -134,7 +136,8 @@ struct Pace {
 }
 
 impl Pace {
-    /// At once where a round brought nothing more, which may be the last news for long; every few rounds where they do not end.
+    /// At once where a round brought nothing more, which may be the last news for long; every few rounds where they do
+    /// not end.
     fn is_due(&mut self, claim: AnchorClaim) -> bool {
         if claim.max(self.written) == self.written {
             self.rounds = 0;

@@ -1,4 +1,5 @@
-//! What a partition does in the background, counted: its directory may only be given to somebody else when that has ended.
+//! What a partition does in the background, counted: its directory may only be given to somebody else when that has
+//! ended.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,15 +1,17 @@
 //! Expired keys that somebody has asked for are deleted. The rule of expiry, in one place:
 //!
-//! - A key is gone while the machine's wall clock shows its deadline or more. Reads, scans and merges judge by what the clock shows then.
-//! - A clock that is set back gives keys their time again, but for those that are gone for good: whatever a merge has met after its
-//!   deadline, and whatever was asked for by its key after its deadline. For that the read that finds it gone deletes it, as `DEL` would.
+//! - A key is gone while the machine's wall clock shows its deadline or more. Reads, scans and merges judge by what the
+//!   clock shows then.
+//! - A clock that is set back gives keys their time again, but for those that are gone for good: whatever a merge has
+//!   met after its deadline, and whatever was asked for by its key after its deadline. For that the read that finds it
+//!   gone deletes it, as `DEL` would.
 //!
-//! A floor under the clock would be simpler, and worse: after an hour in which the clock was ten years ahead every key that is given a
-//! deadline would be born dead for ten years.
+//! A floor under the clock would be simpler, and worse: after an hour in which the clock was ten years ahead every key
+//! that is given a deadline would be born dead for ten years.
 //!
-//! The deletion waits for nothing and nobody waits for it; it is as durable as a write that was answered, at the latest when the log is
-//! synced next. Where writes have to wait or fail (a stall, a full disk, the last of the write memory) it is left out: a read never waits or fails
-//! for it.
+//! The deletion waits for nothing and nobody waits for it; it is as durable as a write that was answered, at the latest
+//! when the log is synced next. Where writes have to wait or fail (a stall, a full disk, the last of the write memory)
+//! it is left out: a read never waits or fails for it.
 
 use std::iter::once;
 use std::sync::Arc;
@@ -77,8 +79,8 @@ impl Partition {
     }
 }
 
-/// Looks once more at keys that are in memory no longer, in the way of a read-modify-write that changes nothing: that deletes those which have
-/// expired.
+/// Looks once more at keys that are in memory no longer, in the way of a read-modify-write that changes nothing: that
+/// deletes those which have expired.
 async fn bury_after_reading(background: &Background, keys: &[Vec<u8>]) {
     for key in keys {
         let looked = background.partition().update(&[key], |_: &[Option<Row>], _: &mut Batch| ()).await;

@@ -1,8 +1,8 @@
 //! Read-modify-write: atomic on its rows, holding no thread while it waits.
 //!
-//! Whatever reads and then writes is a future that is polled once inside the order lock. If it ends there (all that it reads is in memory), what it
-//! wants written is appended and applied under the same lock. If not, its rows are latched, the lock is let go, and the future goes on: writes to
-//! latched rows wait meanwhile, all others do not.
+//! Whatever reads and then writes is a future that is polled once inside the order lock. If it ends there (all that it
+//! reads is in memory), what it wants written is appended and applied under the same lock. If not, its rows are
+//! latched, the lock is let go, and the future goes on: writes to latched rows wait meanwhile, all others do not.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -24,7 +24,8 @@ use super::expired::is_mortal;
 use super::latch::Latches;
 use super::{Commit, Partition};
 
-/// Rows that nobody else writes to while they are read. A read sees what is not yet committed: the answer waits for its commit.
+/// Rows that nobody else writes to while they are read. A read sees what is not yet committed: the answer waits for its
+/// commit.
 struct LockedRows<'p> {
     partition: &'p Arc<Partition>,
     /// The newest version that was read.
@@ -106,8 +107,8 @@ struct Done<T> {
 }
 
 impl Partition {
-    /// Runs `command` on its rows, with no other write to them in between. The answer may be told when the commit, if there is one, is done: what
-    /// the command has written, or has seen and is still on its way.
+    /// Runs `command` on its rows, with no other write to them in between. The answer may be told when the commit, if
+    /// there is one, is done: what the command has written, or has seen and is still on its way.
     ///
     /// # Errors
     /// As [`Partition::write`]. After `Closed` nothing was written, whatever is in the answer.
@@ -130,9 +131,9 @@ impl Partition {
         self.run_locked(&rows, key_bytes, &|| weir_command::rows_of(command, args, database), run).await
     }
 
-    /// Reads `keys`, lets `change` decide on their living rows (in the same order) and applies the batch that it fills, with no
-    /// other write to these keys in between. `change` may only write to `keys`. There is no commit to wait for where it left the
-    /// batch empty and saw nothing that is still on its way.
+    /// Reads `keys`, lets `change` decide on their living rows (in the same order) and applies the batch that it fills,
+    /// with no other write to these keys in between. `change` may only write to `keys`. There is no commit to wait for
+    /// where it left the batch empty and saw nothing that is still on its way.
     ///
     /// # Errors
     /// As [`Partition::write`] and [`Partition::get`].
@@ -174,8 +175,9 @@ impl Partition {
         Ok((done.answer, done.commit))
     }
 
-    /// Pays for what was written beyond its keys, which nobody knew before it was decided: before its writer is answered and comes
-    /// again. So much more than the write memory holds may be taken: what all writers change at the same moment.
+    /// Pays for what was written beyond its keys, which nobody knew before it was decided: before its writer is
+    /// answered and comes again. So much more than the write memory holds may be taken: what all writers change at the
+    /// same moment.
     async fn pay_for(self: &Arc<Self>, bytes: usize) {
         if self.must_wait() {
             self.wait_for_throttle(bytes).await;

@@ -1,14 +1,14 @@
 //! A partition: one log, one tree, and the order in which writes enter both.
 //!
-//! 1. A write waits while the tree stalls, then takes the *order lock*: appends to the log, applies to the tree, lets go. The log's
-//!    order and the tree's are therefore the same.
-//! 2. Its [`Commit`] is done when the log has what the sync mode promises; then its changes are published (in `None` mode, which promises
-//!    nothing, at once).
-//! 3. A read that meets a change which is not yet published waits for that change's commit before it answers: nobody ever sees what a
-//!    lost machine (in `Interval` mode: a killed process) would take back. In `Interval` mode that wait is a write into the page
-//!    cache, which the reader then does itself.
-//! 4. A read-modify-write whose read is in memory happens inside the order lock. One that needs the device latches its keys there, reads
-//!    without the lock, and takes the lock again; writes to latched keys wait meanwhile.
+//! 1. A write waits while the tree stalls, then takes the *order lock*: appends to the log, applies to the tree, lets
+//!    go. The log's order and the tree's are therefore the same.
+//! 2. Its [`Commit`] is done when the log has what the sync mode promises; then its changes are published (in `None`
+//!    mode, which promises nothing, at once).
+//! 3. A read that meets a change which is not yet published waits for that change's commit before it answers: nobody
+//!    ever sees what a lost machine (in `Interval` mode: a killed process) would take back. In `Interval` mode that
+//!    wait is a write into the page cache, which the reader then does itself.
+//! 4. A read-modify-write whose read is in memory happens inside the order lock. One that needs the device latches its
+//!    keys there, reads without the lock, and takes the lock again; writes to latched keys wait meanwhile.
 //!
 //! Lock order: `order`, then the log's and the tree's own. Never held over an await.
 
@@ -122,8 +122,9 @@ impl Partition {
         self.marked.load(Ordering::Relaxed) || self.marked.swap(true, Ordering::Relaxed)
     }
 
-    /// It is on the list no more. To be called before looking at what there is to do: whoever writes takes the log's lock before he
-    /// looks at the mark, and the visit takes it after this; so either the visit sees the record, or the writer no mark.
+    /// It is on the list no more. To be called before looking at what there is to do: whoever writes takes the log's
+    /// lock before he looks at the mark, and the visit takes it after this; so either the visit sees the record, or the
+    /// writer no mark.
     pub(crate) fn unmark(&self) {
         self.marked.store(false, Ordering::Relaxed);
     }
@@ -160,8 +161,8 @@ impl Partition {
         PartitionMetrics::new(&self.counters, &self.account.booked(), &self.tree, self.log.stats())
     }
 
-    /// Turns the tree's knobs, until the node's policy changes its mind about this partition. What is due by the new ones begins, and writes
-    /// that need not wait any more go on.
+    /// Turns the tree's knobs, until the node's policy changes its mind about this partition. What is due by the new
+    /// ones begins, and writes that need not wait any more go on.
     pub fn set_tree_knobs(self: &Arc<Self>, knobs: TreeKnobs) {
         if self.tree.knobs() != knobs {
             self.tree.set_knobs(knobs);
@@ -182,8 +183,8 @@ impl Partition {
         self.kick();
     }
 
-    /// Seals the memtable. Gives the last record of the log, which is then in a sealed memtable or in a table: a write that has
-    /// appended but not applied yet holds the order lock.
+    /// Seals the memtable. Gives the last record of the log, which is then in a sealed memtable or in a table: a write
+    /// that has appended but not applied yet holds the order lock.
     pub(crate) fn seal_all(self: &Arc<Self>) -> LogIndex {
         let last = {
             let _order = self.order.lock();

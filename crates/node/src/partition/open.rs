@@ -64,8 +64,9 @@ pub(crate) struct Opening<'a> {
     pub settle: Settle,
 }
 
-/// A failed edit of the catalogue may have given a partition up, and might still be what a crash would find: what is written then could be
-/// lost. This tries to make sure that it has not happened; it does nothing where there is no such edit.
+/// A failed edit of the catalogue may have given a partition up, and might still be what a crash would find: what is
+/// written then could be lost. This tries to make sure that it has not happened; it does nothing where there is no such
+/// edit.
 pub(crate) type Settle = Box<dyn Fn() -> BoxFuture<Result<()>> + Send + Sync>;
 
 /// While it is there, what the partition does is what a client waits for.
@@ -130,11 +131,12 @@ impl Partition {
         };
         let awaited = Awaited::new(gates.clone());
         let found = match anchor::read(&fs, dir, owner).await {
-            // Also of a partition that is not marked as used: a power cut may have taken back a mark whose sync failed, although the process that
-            // was started next had read it.
+            // Also of a partition that is not marked as used: a power cut may have taken back a mark whose sync failed,
+            // although the process that was started next had read it.
             Ok(found) => found,
             Err(error) if was_used || error.kind() != ErrorKind::Corruption => return Err(error),
-            // Whoever began to make it has acknowledged nothing. Where there is a log all the same, its identity is another one.
+            // Whoever began to make it has acknowledged nothing. Where there is a log all the same, its identity is
+            // another one.
             Err(_) => anchor::create(&fs, dir, owner, identity, AnchorClaim::default()).await?,
         };
         let anchor = Anchor::new(Arc::clone(&fs), dir, found);
@@ -145,8 +147,8 @@ impl Partition {
         if held != claimed
             && let Err(error) = anchor.hold(held, Class::Flush).await
         {
-            // The log is about to forget what the tree has. Where that cannot be written down, less would be noticed later; refusing to
-            // read would be worse.
+            // The log is about to forget what the tree has. Where that cannot be written down, less would be noticed
+            // later; refusing to read would be worse.
             tracing::warn!(?owner, %error, "cannot write the anchor");
         }
         let log_dir = dir.join("log");
@@ -167,7 +169,8 @@ impl Partition {
             tracing::warn!(?owner, %error, "cannot write the anchor");
         }
         drop(awaited);
-        // Not before: as long as log and tree have not been found whole, what no manifest names may be all that is left of something.
+        // Not before: as long as log and tree have not been found whole, what no manifest names may be all that is left
+        // of something.
         if let Err(error) = tree.discard_unnamed().await {
             tracing::debug!(?owner, %error, "cannot remove unneeded files yet");
         }
@@ -215,14 +218,15 @@ impl Partition {
 
     /// Ends everything, so that the directory can be opened again or removed. Reads that have begun go on.
     ///
-    /// Errors are logged: whatever was acknowledged is in tables or in the log, as after a crash. Where neither could be written, this is
-    /// false: then it is to [come back](Partition::come_back), or what it holds is lost.
+    /// Errors are logged: whatever was acknowledged is in tables or in the log, as after a crash. Where neither could
+    /// be written, this is false: then it is to [come back](Partition::come_back), or what it holds is lost.
     pub(crate) async fn leave(self: &Arc<Self>, how: Leave) -> bool {
         self.begin_closing();
         self.background_ended().await;
         if how == Leave::Discard {
-            // Writes that were let in before are answered as such, and not with the error of a directory that is gone. And where the
-            // order that removes it fails it goes on, with all that it has: nothing may be left in memory alone.
+            // Writes that were let in before are answered as such, and not with the error of a directory that is gone.
+            // And where the order that removes it fails it goes on, with all that it has: nothing may be left in memory
+            // alone.
             if let Err(error) = self.log.close().await {
                 tracing::warn!(owner = ?self.owner, %error, "cannot write the rest of the log");
                 return self.is_on_disk();
@@ -230,7 +234,8 @@ impl Partition {
             return true;
         }
         if let Some(gates) = &self.gates {
-            // Where the last tick left it, its flush could take hours. At the node's gate it still comes after all clients.
+            // Where the last tick left it, its flush could take hours. At the node's gate it still comes after all
+            // clients.
             gates.background().set_limits(Limits::UNLIMITED);
         }
         self.tree.seal();
@@ -272,7 +277,8 @@ impl Partition {
         self.kick_repair();
     }
 
-    /// Somebody waits for the end of [`Partition::leave`]: what it flushes passes as foreground. There is no other: requests are refused.
+    /// Somebody waits for the end of [`Partition::leave`]: what it flushes passes as foreground. There is no other:
+    /// requests are refused.
     pub(crate) fn hurry(&self) {
         if let Some(gates) = &self.gates {
             gates.foreground().set_limits(Limits::UNLIMITED);
@@ -280,8 +286,8 @@ impl Partition {
         }
     }
 
-    /// Refuses writes from now on and makes everything durable. Background jobs are cancelled at their next step, or finish
-    /// the manifest edit that they have begun; when this returns none is left.
+    /// Refuses writes from now on and makes everything durable. Background jobs are cancelled at their next step, or
+    /// finish the manifest edit that they have begun; when this returns none is left.
     ///
     /// # Errors
     /// The log has failed, or fails now: what was not durable before may be lost.

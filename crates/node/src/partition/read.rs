@@ -115,8 +115,9 @@ impl Partition {
         Ok(self.tree.scan(range, None))
     }
 
-    /// Up to `limit` living keys from `from` on and before `to`, having looked at no more than [`PAGE_LOOKS_PER_KEY`] times as many
-    /// entries, and at no further one after [`PAGE_BYTES_MAX`] of them: where much was deleted a page may be empty and yet not the last.
+    /// Up to `limit` living keys from `from` on and before `to`, having looked at no more than [`PAGE_LOOKS_PER_KEY`]
+    /// times as many entries, and at no further one after [`PAGE_BYTES_MAX`] of them: where much was deleted a page may
+    /// be empty and yet not the last.
     pub async fn page(self: &Arc<Self>, from: &[u8], to: Option<&[u8]>, limit: usize) -> Result<Page> {
         let to = to.map_or(Bound::Unbounded, |to| Bound::Excluded(to.into()));
         let range = Range { from: Bound::Included(from.into()), to, reverse: false };
@@ -174,8 +175,8 @@ impl Partition {
         Some(Row { value: found.value, expire_at_ms: (found.expire_at_ms != 0).then_some(found.expire_at_ms) })
     }
 
-    /// Waits until everything written so far is published, where that is not so at once; or until the log has failed: then
-    /// what was acknowledged is published, and the rest was refused.
+    /// Waits until everything written so far is published, where that is not so at once; or until the log has failed:
+    /// then what was acknowledged is published, and the rest was refused.
     async fn publish_all(&self) {
         if self.sync != SyncMode::None {
             drop(self.published(self.tree.applied_seq()).await);
@@ -187,8 +188,8 @@ impl Partition {
         if self.tree.published() >= seq {
             return Ok(());
         }
-        // Not only up to `seq`, which may stand in the middle of a batch: nobody may see half of that. And every change that is
-        // applied by now is in a log record that has an index by now.
+        // Not only up to `seq`, which may stand in the middle of a batch: nobody may see half of that. And every change
+        // that is applied by now is in a log record that has an index by now.
         let applied = self.tree.applied_seq();
         let mut waiting = Waiting { partition: self, index: self.log.last(), waiter: Waiter::default() };
         poll_fn(|cx| Pin::new(&mut waiting).get_mut().poll(cx)).await?;

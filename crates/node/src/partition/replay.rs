@@ -1,7 +1,7 @@
 //! Replaying the log into the tree, in bounded memory.
 //!
-//! The log may be longer than the write buffers: it was written with larger ones, or its last flushes never ended. So memtables are
-//! flushed while it is read, beside the reading; when every buffer is full, the reading waits.
+//! The log may be longer than the write buffers: it was written with larger ones, or its last flushes never ended. So
+//! memtables are flushed while it is read, beside the reading; when every buffer is full, the reading waits.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -31,7 +31,8 @@ struct Shared {
 #[derive(Default)]
 struct Flushing {
     is_running: bool,
-    /// A flush failed (a full disk): from then on the rest stays in memory, whatever it takes, rather than not opening at all.
+    /// A flush failed (a full disk): from then on the rest stays in memory, whatever it takes, rather than not opening
+    /// at all.
     has_failed: bool,
 }
 

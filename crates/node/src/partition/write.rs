@@ -17,8 +17,8 @@ use crate::metrics::Counters;
 use crate::stall::StallCause;
 
 impl Partition {
-    /// Applies `batch` as one. When this returns, every later read sees it (and waits for its commit where it must); acknowledge it when
-    /// the [`Commit`] is done. An empty batch is refused.
+    /// Applies `batch` as one. When this returns, every later read sees it (and waits for its commit where it must);
+    /// acknowledge it when the [`Commit`] is done. An empty batch is refused.
     ///
     /// # Errors
     /// The log failed and is being replaced: try again later. `Closed` if it is being closed: nothing was written.
@@ -98,8 +98,8 @@ impl Partition {
         outcome
     }
 
-    /// `None` while the tree says stop and its jobs get somewhere. Where they fail (a full disk), waiting has no end in sight: the
-    /// write is refused and may be tried again.
+    /// `None` while the tree says stop and its jobs get somewhere. Where they fail (a full disk), waiting has no end in
+    /// sight: the write is refused and may be tried again.
     fn may_go_on(&self) -> Option<Result<()>> {
         if !matches!(self.tree.stall(), Stall::Stop(_)) || self.is_closing() {
             return Some(Ok(()));

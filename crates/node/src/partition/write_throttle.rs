@@ -1,7 +1,8 @@
 //! The write throttle: slowed writes go one after the other, at a rate that may change while they wait.
 //!
-//! The rate is the partition's, however many writers there are. When a policy sets another one, level 0 gets shorter or the partition is
-//! closed, those who wait go on at the new rate, or at once; a writer that goes away leaves its turn to the others.
+//! The rate is the partition's, however many writers there are. When a policy sets another one, level 0 gets shorter or
+//! the partition is closed, those who wait go on at the new rate, or at once; a writer that goes away leaves its turn
+//! to the others.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
@@ -21,7 +22,8 @@ const OPTIONS: GateOptions = GateOptions { limits: Limits::UNLIMITED, burst: 0, 
 /// See the module.
 #[derive(Default)]
 pub(crate) struct WriteThrottle {
-    /// Bytes per second that `gate` is at; `None` = open. Held while the gate is turned, so that the last to look has the last word.
+    /// Bytes per second that `gate` is at; `None` = open. Held while the gate is turned, so that the last to look has
+    /// the last word.
     rate: Mutex<Option<u64>>,
     /// Made for the first write that is slowed: most partitions never see one.
     gate: OnceLock<Arc<Gate>>,

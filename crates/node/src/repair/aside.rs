@@ -25,8 +25,8 @@ impl Aside {
         Ok(Self { path, dir: dir.into() })
     }
 
-    /// Keeps the file `path` of the node's directory, durably, by another name for it: the file itself stays where it is. What is not there
-    /// need not be kept.
+    /// Keeps the file `path` of the node's directory, durably, by another name for it: the file itself stays where it
+    /// is. What is not there need not be kept.
     pub async fn keep(&self, fs: &Arc<dyn Fs>, path: &Path) -> Result<()> {
         let relative = path.strip_prefix(&self.dir).map_err(|_| {
             Error::new(ErrorKind::Invalid, "keep", path, "it is not in the directory that is being repaired")

@@ -1,5 +1,5 @@
-//! A log or an anchor that a partition is refused for. An anchor can be made anew where log and tree are whole. Of a damaged log the
-//! beginning can be kept, and the rest is lost: only where the operator says so.
+//! A log or an anchor that a partition is refused for. An anchor can be made anew where log and tree are whole. Of a
+//! damaged log the beginning can be kept, and the rest is lost: only where the operator says so.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -81,7 +81,8 @@ async fn look_at(fs: &Arc<dyn Fs>, dir: PathBuf, owner: Owner, tenant: &TenantNa
 }
 
 impl Cut {
-    /// Keeps the beginning of the log, and makes an anchor that says so. Last the anchor: until it is there, the partition is refused.
+    /// Keeps the beginning of the log, and makes an anchor that says so. Last the anchor: until it is there, the
+    /// partition is refused.
     pub async fn apply(self, fs: &Arc<dyn Fs>, aside: &Aside, rng: &mut Rng) -> Result<()> {
         let Cut { dir, owner, persisted, kept } = self;
         let log = dir.join("log");

@@ -1,4 +1,5 @@
-//! Repairing a node's directory that is refused, off line. First a plan that changes nothing; then, if the operator wants it, the repairs.
+//! Repairing a node's directory that is refused, off line. First a plan that changes nothing; then, if the operator
+//! wants it, the repairs.
 //!
 //! 1. Nothing is deleted. What a repair replaces is first kept in `repaired-NNN/`, which the node never looks at.
 //! 2. Each repair is one rename: a crash in the middle leaves a directory that is refused as before, or repaired.
@@ -61,11 +62,12 @@ pub struct Repair {
 }
 
 impl Repair {
-    /// Looks at the node's directory `dir` and changes nothing. `believe` names the copy of the catalogue that the operator trusts, where
-    /// the files do not say which is right. `salt` is chance.
+    /// Looks at the node's directory `dir` and changes nothing. `believe` names the copy of the catalogue that the
+    /// operator trusts, where the files do not say which is right. `salt` is chance.
     ///
     /// # Errors
-    /// `Locked` while a server runs on it, `NotFound` if it is no node's directory, `Invalid` if it is a backup's or another version's; I/O.
+    /// `Locked` while a server runs on it, `NotFound` if it is no node's directory, `Invalid` if it is a backup's or
+    /// another version's; I/O.
     pub async fn plan(fs: &Arc<dyn Fs>, dir: &Path, believe: Option<Role>, salt: u64) -> Result<Repair> {
         identify(fs, dir, "repair").await?;
         let lock = fs.lock(&dir.join("LOCK")).await?;

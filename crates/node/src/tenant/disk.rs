@@ -1,10 +1,11 @@
 //! How much a tenant holds on disk, against what it may hold.
 //!
-//! 1. The limit speaks of what lives. What has expired or was deleted still takes space until a compaction has met it; that is Weir's
-//!    business, and no reason to refuse a write.
-//! 2. It is bounded all the same: with half as much again as the limit, whether it lives or not, a tenant is full as well ([`stored_max`]).
-//! 3. Who is near either is made to give back what is dead ([`urgency`]). Who is full waits for it before he is refused, as long as there is
-//!    something to wait for ([`Tenant::room_on_disk`]).
+//! 1. The limit speaks of what lives. What has expired or was deleted still takes space until a compaction has met it;
+//!    that is Weir's business, and no reason to refuse a write.
+//! 2. It is bounded all the same: with half as much again as the limit, whether it lives or not, a tenant is full as
+//!    well ([`stored_max`]).
+//! 3. Who is near either is made to give back what is dead ([`urgency`]). Who is full waits for it before he is
+//!    refused, as long as there is something to wait for ([`Tenant::room_on_disk`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -76,8 +77,8 @@ impl DiskGauge {
 }
 
 impl Tenant {
-    /// Bytes of its tables and of what waits to become tables. A partition that has not been awake since the node was opened
-    /// counts from when it wakes.
+    /// Bytes of its tables and of what waits to become tables. A partition that has not been awake since the node was
+    /// opened counts from when it wakes.
     pub fn disk_use(&self) -> DiskUse {
         self.homes.iter().map(|home| home.disk_use()).fold(DiskUse::default(), |sum, used| DiskUse {
             stored: sum.stored + used.stored,
@@ -85,7 +86,8 @@ impl Tenant {
         })
     }
 
-    /// The limit, if it is reached: only what frees space is to be let through then. Costs a load where there is no limit.
+    /// The limit, if it is reached: only what frees space is to be let through then. Costs a load where there is no
+    /// limit.
     #[inline]
     pub fn disk_limit_reached(&self) -> Option<u64> {
         match self.disk.max.load(Ordering::Relaxed) {
@@ -94,7 +96,8 @@ impl Tenant {
         }
     }
 
-    /// Waits while the limit is reached and dead bytes are being given back, two seconds at most. The limit, if there is still no room.
+    /// Waits while the limit is reached and dead bytes are being given back, two seconds at most. The limit, if there
+    /// is still no room.
     pub async fn room_on_disk(&self) -> Result<(), u64> {
         let clock = &self.disk.clock;
         let until = clock.now() + WAIT_NANOS_MAX;

@@ -165,7 +165,8 @@ fn failed_edits_and_power_cuts_together_leave_what_may_be() {
                 let image = world.fs.crash_keeping(Keep::Random, &mut rng);
                 survive(&image, &possible.lock(), &format!("seed {seed}, order {number}"));
                 if rng.chance(0.3) {
-                    // Killed: what it wrote is in the page cache, durable or not. What the next process finds there holds from then on.
+                    // Killed: what it wrote is in the page cache, durable or not. What the next process finds there
+                    // holds from then on.
                     drop(node);
                     world.rest().await;
                     node = world.open().await.expect("it opens");
@@ -215,7 +216,8 @@ fn what_was_removed_is_forgotten() {
     assert!(sizes[&2] < sizes[&0] + 60, "the catalogue does not grow by what was dropped: {sizes:?}");
 }
 
-/// The mirror's new journal is in force, but not durably, when the process is killed. What it replaced may go only when it is.
+/// The mirror's new journal is in force, but not durably, when the process is killed. What it replaced may go only when
+/// it is.
 #[test]
 fn no_journal_is_removed_before_the_one_in_force_is_durable() {
     for seed in 0..60 {

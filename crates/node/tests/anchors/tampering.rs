@@ -90,7 +90,8 @@ struct Verdicts {
 }
 
 impl Victim {
-    /// Lays `files` over the directory (`None` is taken away), and looks at what the node, the check and the repair make of it.
+    /// Lays `files` over the directory (`None` is taken away), and looks at what the node, the check and the repair
+    /// make of it.
     fn tamper(&self, what: &str, files: &[(&Path, Option<Vec<u8>>)], verdicts: &mut Verdicts) {
         let world = World::new(1, &self.image);
         world.sim.block_on(async {
@@ -358,7 +359,8 @@ fn a_directory_that_nobody_knows_is_left_alone_and_a_condemned_one_is_removed() 
     let victim = victim(1);
     let world = World::new(1, &victim.image);
     world.sim.block_on(async {
-        // Numbers of the tenant that was dropped, and of what the emptied one had: gone, and struck off the list by a later edit.
+        // Numbers of the tenant that was dropped, and of what the emptied one had: gone, and struck off the list by a
+        // later edit.
         let table = PathBuf::from("/weir/partitions/000004/tree/000001.sst");
         assert!(!victim.partitions.iter().any(|path| path.starts_with("/weir/partitions/000004")), "it was dropped");
         world.replace(&table, Some(b"somebody's")).await;

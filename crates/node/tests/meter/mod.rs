@@ -1,5 +1,5 @@
-//! A file system that counts what reaches the one below, by a rule of its own making: of files behind the page cache, the pages
-//! that became dirty since their last sync, as a set; and whose it is by where it is.
+//! A file system that counts what reaches the one below, by a rule of its own making: of files behind the page cache,
+//! the pages that became dirty since their last sync, as a set; and whose it is by where it is.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::AddAssign;

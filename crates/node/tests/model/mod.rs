@@ -99,7 +99,8 @@ impl Contents {
         self.clone().durable().may_be_left_as(found)
     }
 
-    /// Whether a lost machine may leave that of it: of each partition everything up to some write, and nothing durable is missing.
+    /// Whether a lost machine may leave that of it: of each partition everything up to some write, and nothing durable
+    /// is missing.
     pub fn may_be_left_as(&self, found: &Found) -> bool {
         let is_left = |(part, values): (&Part, &Values)| {
             (part.durable..=part.written.len()).any(|count| part.after(count) == *values)

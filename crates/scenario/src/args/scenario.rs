@@ -13,8 +13,9 @@ use crate::trace::Trace;
 
 /// Silence, and then everything at once
 ///
-/// Partitions are idle, and then all read (and with `--writes` write) what they bought from one second to the next. A limiter that follows the
-/// load has forgotten what they were sold (FX-E2); one that sizes the background by the last minute has nothing for the first flush (U-9).
+/// Partitions are idle, and then all read (and with `--writes` write) what they bought from one second to the next. A
+/// limiter that follows the load has forgotten what they were sold (FX-E2); one that sizes the background by the last
+/// minute has nothing for the first flush (U-9).
 #[derive(Clone, Debug, Args, Serialize, Deserialize)]
 #[group(skip)]
 pub struct Surge {
@@ -31,8 +32,8 @@ pub struct Surge {
 
 /// A load just below and just above what the device can do, by turns
 ///
-/// Writes need `--low` and `--high` of the background bandwidth, half of a period each: controllers should neither sleep through what is above their
-/// threshold nor flap.
+/// Writes need `--low` and `--high` of the background bandwidth, half of a period each: controllers should neither
+/// sleep through what is above their threshold nor flap.
 #[derive(Clone, Debug, Args, Serialize, Deserialize)]
 #[group(skip)]
 pub struct Waves {
@@ -55,8 +56,9 @@ pub struct Waves {
 
 /// A week of a node's traffic, at its own times
 ///
-/// Tenants' usual traffic is heavy-tailed and follows the day; bursts come at random, some to many tenants at once. Generated from the seed, or read from a
-/// file. `--scale` thins the events; times are what they are, so that controllers keep their seconds.
+/// Tenants' usual traffic is heavy-tailed and follows the day; bursts come at random, some to many tenants at once.
+/// Generated from the seed, or read from a file. `--scale` thins the events; times are what they are, so that
+/// controllers keep their seconds.
 #[derive(Clone, Debug, Args, Serialize, Deserialize)]
 #[group(skip)]
 pub struct Replay {

@@ -12,14 +12,15 @@ const SECONDS_MAX: u64 = 7 * 86_400;
 
 /// Sells the device several times over, and looks who is served
 ///
-/// Every partition was sold `--wcu` writes a second. Compacting what they write costs about 20 device bytes for each byte written
-/// (reads and writes together; the measured figure of the FlexEngine paper), so all of them together need INGEST x 20 of background
-/// bandwidth. BOSR (background over-subscription ratio) says how many times over the device was sold: it has INGEST x 20 / BOSR for the
-/// background, plus what the log and the reads take. At BOSR 3 there are 6.67 background bytes for each byte that a client writes, at 7
-/// there are 2.86, at 10 there are 2.0. What is missing must be deferred, or writes stall.
+/// Every partition was sold `--wcu` writes a second. Compacting what they write costs about 20 device bytes for each
+/// byte written (reads and writes together; the measured figure of the FlexEngine paper), so all of them together need
+/// INGEST x 20 of background bandwidth. BOSR (background over-subscription ratio) says how many times over the device
+/// was sold: it has INGEST x 20 / BOSR for the background, plus what the log and the reads take. At BOSR 3 there are
+/// 6.67 background bytes for each byte that a client writes, at 7 there are 2.86, at 10 there are 2.0. What is missing
+/// must be deferred, or writes stall.
 ///
-/// The device is the same for every profile. All bytes (memtables, levels, data, rates, bandwidth) are divided by `--scale`, times are not, so
-/// that stalls come when they would come at full size.
+/// The device is the same for every profile. All bytes (memtables, levels, data, rates, bandwidth) are divided by
+/// `--scale`, times are not, so that stalls come when they would come at full size.
 #[derive(Clone, Debug, Args, Serialize, Deserialize)]
 #[group(skip)]
 pub struct Shortage {

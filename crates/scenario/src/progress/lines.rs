@@ -1,4 +1,5 @@
-//! Progress in lines, for a log: bars that moved, every half minute. A run of an hour whose output goes to a file is not silent.
+//! Progress in lines, for a log: bars that moved, every half minute. A run of an hour whose output goes to a file is
+//! not silent.
 #![allow(clippy::disallowed_methods, reason = "a person reads it, in his own time; no scenario does")]
 
 use std::io;

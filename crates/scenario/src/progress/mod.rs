@@ -1,5 +1,5 @@
-//! A bar for each run on a terminal, and a line now and then where standard error is a file. No line is longer than the terminal is wide: one
-//! that wraps is drawn again below itself.
+//! A bar for each run on a terminal, and a line now and then where standard error is a file. No line is longer than the
+//! terminal is wide: one that wraps is drawn again below itself.
 
 mod lines;
 

@@ -1,7 +1,9 @@
-//! Whether a history of overlapping commands is one that could have happened one after the other (Herlihy and Wing 1990), by the search of Wing
-//! and Gong with the memory of Lowe: a set of operations that are done, with the state they led to, is looked at once.
+//! Whether a history of overlapping commands is one that could have happened one after the other (Herlihy and Wing
+//! 1990), by the search of Wing and Gong with the memory of Lowe: a set of operations that are done, with the state
+//! they led to, is looked at once.
 //!
-//! What one command alone does is said by its own handler, run on a map: what is checked is that commands neither mix nor get lost nor come late.
+//! What one command alone does is said by its own handler, run on a map: what is checked is that commands neither mix
+//! nor get lost nor come late.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;

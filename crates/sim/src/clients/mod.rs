@@ -1,5 +1,5 @@
-//! Many clients of one node in virtual time, with all commands on rows that there are. The same seed gives the same history; and every history is
-//! one that could have happened one after the other, row by row.
+//! Many clients of one node in virtual time, with all commands on rows that there are. The same seed gives the same
+//! history; and every history is one that could have happened one after the other, row by row.
 
 mod linear;
 mod words;
@@ -113,8 +113,8 @@ pub fn history(seed: u64, load: Load) -> Vec<Operation> {
     std::mem::take(&mut *answered.lock())
 }
 
-/// What `operation` tells of rows. A command that reads several looks at one after the other, and may tell of each from another moment; one that
-/// goes through all keys tells of none in particular.
+/// What `operation` tells of rows. A command that reads several looks at one after the other, and may tell of each from
+/// another moment; one that goes through all keys tells of none in particular.
 fn of_rows(operation: Operation) -> Vec<Operation> {
     let Operation { client, request, from, to, answer } = &operation;
     let args = request.args();

@@ -66,7 +66,8 @@ impl Words<'_> {
         self.rng.chance(part)
     }
 
-    /// Words behind the command's name. What expires does so long after the run, or at once: when it is gone does not depend on who came first.
+    /// Words behind the command's name. What expires does so long after the run, or at once: when it is gone does not
+    /// depend on who came first.
     fn draw(&mut self, id: Id) {
         match id {
             Id::Get | Id::GetDel | Id::StrLen | Id::Type | Id::Incr | Id::Decr | Id::Dump => drop(self.key()),

@@ -271,7 +271,8 @@ fn look(client: &mut Client, name: &str, keys: &[u64]) -> Result<(), String> {
     }
 }
 
-/// Whether the backup in `dir` is whole, which it must be if that `was_answered`; one that was broken off is recognised. Removes it.
+/// Whether the backup in `dir` is whole, which it must be if that `was_answered`; one that was broken off is
+/// recognised. Removes it.
 fn look_at_backup(server: &Server, dir: &Path, was_answered: bool) -> Result<bool, String> {
     let _scope = blocking_scope();
     let fs: Arc<dyn Fs> = RealFs::new(RealFsOptions::default());

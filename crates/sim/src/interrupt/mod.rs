@@ -1,6 +1,8 @@
-//! Real servers, sent signals in the middle of what operators order: backup, restore, create, drop, FLUSHALL, sleep and wake, all at once.
+//! Real servers, sent signals in the middle of what operators order: backup, restore, create, drop, FLUSHALL, sleep and
+//! wake, all at once.
 //!
-//! In a round every order is given, each a little later or earlier, while others write. At a random moment of that time the signal comes:
+//! In a round every order is given, each a little later or earlier, while others write. At a random moment of that time
+//! the signal comes:
 //!
 //! | signal | what the server must do |
 //! |---|---|
@@ -9,8 +11,8 @@
 //! | SIGSTOP, and SIGCONT later | go on as if nothing had been, every order done |
 //! | SIGHUP | the same |
 //!
-//! Then everything is looked at ([`known`]): no acknowledged write is lost, what was answered holds, and what was not answered was done as
-//! a whole or not at all. Of a server that has ended, `weir check` is asked first.
+//! Then everything is looked at ([`known`]): no acknowledged write is lost, what was answered holds, and what was not
+//! answered was done as a whole or not at all. Of a server that has ended, `weir check` is asked first.
 #![allow(clippy::disallowed_methods, reason = "this runner drives real processes over real sockets")]
 
 mod known;

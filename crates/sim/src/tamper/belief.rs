@@ -31,8 +31,9 @@ impl Stop {
     }
 }
 
-/// What was acknowledged so long before the end, in nanoseconds, is known to be durable by the files themselves: damage to it must be told from a
-/// torn tail. (In mode `none` only what is in tables.) An anchor is written every fourth round of the control loop, each of ten sync intervals.
+/// What was acknowledged so long before the end, in nanoseconds, is known to be durable by the files themselves: damage
+/// to it must be told from a torn tail. (In mode `none` only what is in tables.) An anchor is written every fourth
+/// round of the control loop, each of ten sync intervals.
 pub const KNOWN_DURABLE_AFTER: Nanos = 5 * 10 * SYNC_EVERY;
 
 /// A partition as its tenant believes it to be.
@@ -87,14 +88,16 @@ impl Shard {
         let within = match (stop, sync) {
             (Stop::Closed, _) | (Stop::Killed, SyncMode::Always | SyncMode::Interval) => 0,
             (Stop::PowerCut, SyncMode::Always) => 0,
-            // A sync that was under way when the acknowledgement came does not cover it: the next one does, and takes its time.
+            // A sync that was under way when the acknowledgement came does not cover it: the next one does, and takes
+            // its time.
             (Stop::PowerCut, SyncMode::Interval) => 2 * SYNC_EVERY + 50_000_000,
             (Stop::Killed | Stop::PowerCut, SyncMode::None) => return 0,
         };
         self.acknowledged(within, now)
     }
 
-    /// How many batches must be there, or their loss be noticed, whatever became of one file. `persisted`: the last record in tables.
+    /// How many batches must be there, or their loss be noticed, whatever became of one file. `persisted`: the last
+    /// record in tables.
     pub fn known_durable(&self, sync: SyncMode, stop: Stop, now: Nanos, persisted: LogIndex) -> usize {
         let in_tables = || persisted.saturating_sub(self.base.unwrap_or(persisted)) as usize;
         let known = match (stop, sync) {

@@ -18,7 +18,8 @@ pub const DIR: &str = "weir";
 /// Where its backups go.
 const BACKUPS: &str = "/backups";
 
-/// The wall clock moves so far between the end of a process and the next start, in milliseconds: what expires soon has expired by then.
+/// The wall clock moves so far between the end of a process and the next start, in milliseconds: what expires soon has
+/// expired by then.
 const PAUSE_MS: u64 = 10_000;
 /// Deadlines lie this far in the future, in milliseconds: passed when the directory is read, or far from it.
 const DEADLINES_MS: [u64; 2] = [1_500, 3_600_000];
@@ -149,7 +150,8 @@ impl History {
                     let before = shard.model.clone();
                     let cut = shard.model.settle(&read.visible, promised, unix_ms);
                     let cut = cut.map_err(|mismatch| format!("partition {}: {mismatch}", shard.number))?;
-                    // One that nobody has opened in this life is as the life before left it, and no more is known of it.
+                    // One that nobody has opened in this life is as the life before left it, and no more is known of
+                    // it.
                     if shard.base.is_some() || shard.accepted.is_empty() {
                         // A copy of the log of before a power cut may have more than the cut has left.
                         let may_be = (durable.min(cut)..=before.sent()).filter(|&sent| sent != cut).chain([cut]);

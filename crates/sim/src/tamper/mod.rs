@@ -2,9 +2,9 @@
 //!
 //! 1. A [`History`] makes a directory from a seed, with tenants of every kind, and knows what must be in it.
 //! 2. One file (or directory) at a time is tampered with, in every [`Way`] that applies.
-//! 3. The verdict ([`judge`]): `check` runs; a node opens the directory, everything is read, written to, closed, opened again and read
-//!    again. What was durable is read as it was, or an error says where to look; nothing is deleted, no older value is shown, no
-//!    dropped tenant comes back, and tenants whose files were not touched are served.
+//! 3. The verdict ([`judge`]): `check` runs; a node opens the directory, everything is read, written to, closed, opened
+//!    again and read again. What was durable is read as it was, or an error says where to look; nothing is deleted, no
+//!    older value is shown, no dropped tenant comes back, and tenants whose files were not touched are served.
 
 mod belief;
 mod history;

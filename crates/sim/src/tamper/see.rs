@@ -55,7 +55,8 @@ impl History {
         }
     }
 
-    /// Opens a node on `image` and reads it; to [`Use::Write`] it also writes to what it has read whole, and ends in good order.
+    /// Opens a node on `image` and reads it; to [`Use::Write`] it also writes to what it has read whole, and ends in
+    /// good order.
     pub fn see(&self, seed: u64, image: &DiskImage, how: Use, depth: impl Fn(u32) -> Depth) -> Seen {
         let world = World::new(seed, image, self.unix_ms);
         let mut keep = Rng::new(seed);

@@ -1,7 +1,8 @@
 //! A disk that fails under a whole node: the nth operation of a kind, for every n; or every third for a while.
 //!
-//! Tenants are created, altered, emptied, dropped, backed up, restored, put to sleep, woken, written to and read. While the disk fails
-//! anything may be refused. Afterwards everything works again, without a restart, and after one all is as it was told.
+//! Tenants are created, altered, emptied, dropped, backed up, restored, put to sleep, woken, written to and read. While
+//! the disk fails anything may be refused. Afterwards everything works again, without a restart, and after one all is
+//! as it was told.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -59,8 +59,8 @@ impl Contents {
 #[derive(Clone, Debug)]
 struct Maybe {
     contents: Option<Contents>,
-    /// It has the same partitions: what is acknowledged from now on is in it, too. Where it has others, nothing may be acknowledged
-    /// before it is certain that it did not happen.
+    /// It has the same partitions: what is acknowledged from now on is in it, too. Where it has others, nothing may be
+    /// acknowledged before it is certain that it did not happen.
     same_partitions: bool,
 }
 

@@ -116,7 +116,8 @@ impl Modules {
         self.places.retain(|path, _| !tests.iter().any(|test| path.starts_with(test)));
     }
 
-    /// Where `named` leads, written in module `at`; `None` for what is not of this crate. `under_way` are the imports that are being followed.
+    /// Where `named` leads, written in module `at`; `None` for what is not of this crate. `under_way` are the imports
+    /// that are being followed.
     fn resolve(&self, at: &Path, named: &[String], under_way: &mut BTreeSet<(Path, Path)>) -> Option<Target> {
         if !under_way.insert((at.clone(), named.to_vec())) {
             return None;

@@ -2,17 +2,20 @@
 //!
 //! The rule, for all files under `crates/*/src`:
 //!
-//! - A file depends on another if its code names something that the other one *defines*, by whatever path: an import and a `pub use` in
-//!   between are followed to the definition, and naming a module alone (`use crate::wire;`) counts by what is then named through it.
+//! - A file depends on another if its code names something that the other one *defines*, by whatever path: an import
+//!   and a `pub use` in between are followed to the definition, and naming a module alone (`use crate::wire;`) counts
+//!   by what is then named through it.
 //! - A file depends on the files that it declares with `mod`: they are its parts.
-//! - A file does not depend on the one it is a part of. A child that implements something for its parent's type, or takes its constants, is
-//!   how one idea is split into files; children that need one another, or that close a cycle through the outside, do count.
+//! - A file does not depend on the one it is a part of. A child that implements something for its parent's type, or
+//!   takes its constants, is how one idea is split into files; children that need one another, or that close a cycle
+//!   through the outside, do count.
 //! - Comments, strings and what stands under `#[cfg(test)]` do not count.
 //!
-//! Judged are the strongly connected components of that graph with more than one file. The list has for each crate how many files are in
-//! such components now; crates that are not listed have none.
+//! Judged are the strongly connected components of that graph with more than one file. The list has for each crate how
+//! many files are in such components now; crates that are not listed have none.
 //!
-//! This reads text, not types: it does not see methods (a call of one needs its type, which is named somewhere), and not what macros write.
+//! This reads text, not types: it does not see methods (a call of one needs its type, which is named somewhere), and
+//! not what macros write.
 
 mod components;
 mod graph;

@@ -149,7 +149,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Skips what an attribute stands in front of: up to its `;` or the end of its braces, or, if it is a field or the like, to the next one.
+    /// Skips what an attribute stands in front of: up to its `;` or the end of its braces, or, if it is a field or the
+    /// like, to the next one.
     fn skip_item(&mut self) {
         let is_item = ITEMS.contains(&self.text(0));
         while self.at < self.tokens.len() {

@@ -1,9 +1,9 @@
-//! RocksDB's auto-tuned rate limiter, one for all I/O of a partition (FX-17, FX-18): it follows the load slowly, by 5 % a step, and that
-//! is what FlexEngine replaces.
+//! RocksDB's auto-tuned rate limiter, one for all I/O of a partition (FX-17, FX-18): it follows the load slowly, by 5 %
+//! a step, and that is what FlexEngine replaces.
 //!
-//! RocksDB counts the refills that found the bucket empty. Ours: how much of what the last step allowed was used, in percent; with a
-//! load that always waits the two are the same. RocksDB tunes every 100 refills (10 s at its default refill), which makes 620 s from
-//! 5 % to the whole; the paper's 62 s imply a step of one second, the default here.
+//! RocksDB counts the refills that found the bucket empty. Ours: how much of what the last step allowed was used, in
+//! percent; with a load that always waits the two are the same. RocksDB tunes every 100 refills (10 s at its default
+//! refill), which makes 620 s from 5 % to the whole; the paper's 62 s imply a step of one second, the default here.
 
 use std::collections::BTreeMap;
 

@@ -1,10 +1,10 @@
-//! Calcspar's order under a per-second contract: whatever the device sold for a second may be used at any moment of it, foreground
-//! first; flushes and compactions get what is left of that second.
+//! Calcspar's order under a per-second contract: whatever the device sold for a second may be used at any moment of it,
+//! foreground first; flushes and compactions get what is left of that second.
 //!
-//! The paper on FlexEngine says of Calcspar that it submits no more I/O than the device's maximum, in the order of importance, over the
-//! whole node, and that it has nothing against stalls. Calcspar itself spreads the classes over the second by offsets that it
-//! learns from the load. Ours: a node gate that keeps a whole second's tokens, so that foreground can use in one moment what
-//! background left over in the others, and no limit per partition on background.
+//! The paper on FlexEngine says of Calcspar that it submits no more I/O than the device's maximum, in the order of
+//! importance, over the whole node, and that it has nothing against stalls. Calcspar itself spreads the classes over
+//! the second by offsets that it learns from the load. Ours: a node gate that keeps a whole second's tokens, so that
+//! foreground can use in one moment what background left over in the others, and no limit per partition on background.
 
 use weir_io::Nanos;
 

@@ -44,9 +44,10 @@ pub struct BandwidthSettings {
     pub background: u64,
 }
 
-/// Lets a partition have the foreground bandwidth that serves all its tenant bought (FX-10), for one partition may use it
-/// all: the units see to it that they do not so together. When the node is short, each weighs as much as its equal part
-/// of it. A partition whose tenant has no limits is not limited in front. What is reserved is not lent, as FlexEngine has it; see [`lent`].
+/// Lets a partition have the foreground bandwidth that serves all its tenant bought (FX-10), for one partition may use
+/// it all: the units see to it that they do not so together. When the node is short, each weighs as much as its equal
+/// part of it. A partition whose tenant has no limits is not limited in front. What is reserved is not lent, as
+/// FlexEngine has it; see [`lent`].
 fn front(partition: &PartitionSample, settings: &BandwidthSettings) -> PartitionKnobs {
     let reserved = partition.capacity.foreground_bytes(settings.read_amplification);
     let sold = reserved > 0;

@@ -1,8 +1,10 @@
-//! FlexEngine's partition gates: foreground reserved as sold (FX-10), background what the ingest of the last minute needs (FX-12).
+//! FlexEngine's partition gates: foreground reserved as sold (FX-10), background what the ingest of the last minute
+//! needs (FX-12).
 //!
-//! As the paper has it, background is an average of a minute ago: after a pause it is next to nothing while memtables fill, and nothing that is reserved is lent. `lends`
-//! closes that hole (U-9): the rate is raised at once and lowered only at the minute, is never below what flushes the next memtable in
-//! time, and what the node has left over, because others do not need it or do not use it, is lent to everybody who is behind.
+//! As the paper has it, background is an average of a minute ago: after a pause it is next to nothing while memtables
+//! fill, and nothing that is reserved is lent. `lends` closes that hole (U-9): the rate is raised at once and lowered
+//! only at the minute, is never below what flushes the next memtable in time, and what the node has left over, because
+//! others do not need it or do not use it, is lent to everybody who is behind.
 
 use super::{BandwidthPolicy, BandwidthSettings, front, lent};
 use crate::bucket::UNLIMITED;
@@ -14,8 +16,8 @@ use crate::policy::sample::{PartitionSample, Sample};
 
 /// The rate is never below this share of the largest (U-9).
 const FLOOR: f64 = 0.05;
-/// Background bytes for a byte ingested, at least (U-9): flush and a merge, read and written, so that a memtable is in a table before the
-/// next is full.
+/// Background bytes for a byte ingested, at least (U-9): flush and a merge, read and written, so that a memtable is in
+/// a table before the next is full.
 const FLOOR_AMPLIFICATION: f64 = 4.0;
 
 /// See the module.
@@ -27,7 +29,8 @@ pub struct Reserved {
 }
 
 impl Reserved {
-    /// The background rate that is a partition's own. `largest` is what one can have at most; `None` while there is nothing to go by.
+    /// The background rate that is a partition's own. `largest` is what one can have at most; `None` while there is
+    /// nothing to go by.
     fn own(&self, load: &Load, largest: f64) -> Option<f64> {
         let paper = load.average.map(|average| average * load.amplification);
         if !self.lends {
@@ -65,7 +68,8 @@ impl BandwidthPolicy for Reserved {
         }
         let own: Vec<Option<f64>> =
             loads.iter().map(|load| self.own(load, largest).map(|own| own.min(configured))).collect();
-        // What is needed and not used is left over, and so is what was lent: else a loan would end because it is used, and return the second after.
+        // What is needed and not used is left over, and so is what was lent: else a loan would end because it is used,
+        // and return the second after.
         let used = loads.iter().zip(&own).map(|(load, own)| load.background.min(own.unwrap_or(configured)));
         let spare = (left - used.sum::<f64>().min(sum(Load::background_need))).max(0.0);
         let spare = if self.lends { spare } else { 0.0 };

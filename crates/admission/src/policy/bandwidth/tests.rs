@@ -37,7 +37,8 @@ fn foreground_follows_what_was_sold() {
 
 #[test]
 fn only_calcspar_and_weir_lend_what_is_reserved_in_front() {
-    // C-9: FlexEngine as written and its ablations reserve and do not lend; who has no limits has nothing to borrow beyond.
+    // C-9: FlexEngine as written and its ablations reserve and do not lend; who has no limits has nothing to borrow
+    // beyond.
     let sample = sample(Limits::bytes(500_000_000));
     for profile in Profile::ALL {
         let policy = Policy::new(profile, Settings::new(SETTINGS));

@@ -1,11 +1,12 @@
 //! FlexEngine's deferral in two stages, as its paper has it (FX-19 to FX-27).
 //!
-//! While the load needs 80 % of the device or more, every partition that needs more background than an equal share of what there is
-//! does no compaction but level 0 into level 1; from 12 of 20 runs on it only merges inside level 0, and stays so until there is bandwidth again. Then
-//! everything runs at once, with all the bandwidth that foreground leaves (FX-25).
+//! While the load needs 80 % of the device or more, every partition that needs more background than an equal share of
+//! what there is does no compaction but level 0 into level 1; from 12 of 20 runs on it only merges inside level 0, and
+//! stays so until there is bandwidth again. Then everything runs at once, with all the bandwidth that foreground leaves
+//! (FX-25).
 //!
-//! Ours, where the paper is silent: "usage" is what the load *needs* (U-1: behind a limiter, usage cannot pass the limit, and
-//! catching up would look like load). Which partitions: the hungry ones (FX-27).
+//! Ours, where the paper is silent: "usage" is what the load *needs* (U-1: behind a limiter, usage cannot pass the
+//! limit, and catching up would look like load). Which partitions: the hungry ones (FX-27).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +24,8 @@ use crate::policy::sample::{PartitionSample, Sample};
 pub struct FlexEngine {
     /// The last stage that is used: 1 for the paper's ablation.
     pub last: Stage,
-    /// Background of a partition that catches up: its load of the last minute says nothing of what it owes (FX-25), and foreground goes first.
+    /// Background of a partition that catches up: its load of the last minute says nothing of what it owes (FX-25), and
+    /// foreground goes first.
     catching_up: Limits,
     stages: BTreeMap<Owner, Stage>,
     /// Whose trees are catching up on what was put off.

@@ -1,10 +1,10 @@
 //! The last valve before a stall (C-1): writes are shaped smoothly, by CruiseDB's controller, instead of stopped.
 //!
-//! It is shut while the write buffers are less than 80 % full and level 0 is two runs or more from the threshold. Every write that it
-//! delays counts as not normally served.
+//! It is shut while the write buffers are less than 80 % full and level 0 is two runs or more from the threshold. Every
+//! write that it delays counts as not normally served.
 
-/// Between where it opens and where it shuts. CruiseDB's 50 % (CR-2) lie below both: the rate would only ever fall, and the writes of a fuller
-/// partition would be faster than those of one that has room again.
+/// Between where it opens and where it shuts. CruiseDB's 50 % (CR-2) lie below both: the rate would only ever fall, and
+/// the writes of a fuller partition would be faster than those of one that has room again.
 const SET_POINT: f64 = 0.75;
 /// CruiseDB's gains (CR-3).
 const K1: f64 = 0.5;
@@ -39,7 +39,8 @@ pub struct Pressure {
 }
 
 impl Guard {
-    /// What users want to write, in bytes per second: what they do (`ingest`) while it is shut, and what they did before while it is open.
+    /// What users want to write, in bytes per second: what they do (`ingest`) while it is shut, and what they did
+    /// before while it is open.
     pub fn wanted(&self, ingest: f64) -> f64 {
         if self.rate.is_some() { self.wanted.max(ingest) } else { ingest }
     }

@@ -30,11 +30,13 @@ pub trait DeferralPolicy: Send {
     /// Changes `knobs`, which the bandwidth policy has set. `loads` are the partitions', in the order of the sample.
     fn decide(&mut self, sample: &Sample, loads: &[Load], knobs: &mut Knobs);
 
-    /// Whether compactions of `owner` are put off just now, or caught up on: either way what it moves says nothing of what a byte costs (U-1, U-10).
+    /// Whether compactions of `owner` are put off just now, or caught up on: either way what it moves says nothing of
+    /// what a byte costs (U-1, U-10).
     fn is_atypical(&self, owner: Owner) -> bool;
 }
 
-/// What the load needs while nothing is put off, as a share of the device (U-1): catching up is not in it, nor what is only guessed.
+/// What the load needs while nothing is put off, as a share of the device (U-1): catching up is not in it, nor what is
+/// only guessed.
 pub fn demand(sample: &Sample, loads: &[Load]) -> f64 {
     Front::of(loads).share(&sample.device, loads.iter().map(Load::certain_need).sum())
 }

@@ -10,8 +10,8 @@ use crate::policy::meter::Load;
 const EVERY: Nanos = 5_000_000_000;
 /// What the load and catching up may take together, as a share of the device.
 const TOGETHER: f64 = 0.75;
-/// All who catch up may use this share of the device together at least, whatever others need: merges hold slots that those are waiting for, and
-/// memtables the room that they need.
+/// All who catch up may use this share of the device together at least, whatever others need: merges hold slots that
+/// those are waiting for, and memtables the room that they need.
 const FLOOR: f64 = 0.10;
 /// No more than this many.
 const SLOTS_MAX: usize = 1 << 10;
@@ -30,7 +30,8 @@ impl Default for Ramp {
 }
 
 impl Ramp {
-    /// Partitions that may catch up at `now`. `waiting` = who would, `busy` = who does; `short` = the load needs too much.
+    /// Partitions that may catch up at `now`. `waiting` = who would, `busy` = who does; `short` = the load needs too
+    /// much.
     pub fn step(&mut self, now: Nanos, waiting: usize, busy: usize, short: bool) -> usize {
         if short {
             (self.slots, self.since) = ((self.slots / 2).max(1), now);
@@ -53,8 +54,9 @@ impl Ramp {
         left.max(front.idle().background_at(device, FLOOR))
     }
 
-    /// What of `budget` one of `all` who catch up may use, of whom `busy` have merges under way. Where slots for compactions are fewer than they, the others
-    /// can use nothing, and parts of theirs would be nobody's; they have enough to begin with when they get a slot, until the next look.
+    /// What of `budget` one of `all` who catch up may use, of whom `busy` have merges under way. Where slots for
+    /// compactions are fewer than they, the others can use nothing, and parts of theirs would be nobody's; they have
+    /// enough to begin with when they get a slot, until the next look.
     pub fn part(budget: f64, is_busy: bool, busy: usize, all: usize) -> f64 {
         budget / if is_busy { busy } else { all }.max(1) as f64
     }

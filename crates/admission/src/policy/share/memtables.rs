@@ -1,7 +1,8 @@
 //! Whose memtable goes to a table when the write memory of a node runs short (C-10, DF-7).
 //!
-//! Memory that is on its way to tables comes back by itself. What is left (memtables that take writes, or wait for company to be flushed) must
-//! leave room for the next ones to fill while it is written, and there must be some way out whenever somebody waits.
+//! Memory that is on its way to tables comes back by itself. What is left (memtables that take writes, or wait for
+//! company to be flushed) must leave room for the next ones to fill while it is written, and there must be some way out
+//! whenever somebody waits.
 
 use std::cmp::Reverse;
 
@@ -51,9 +52,10 @@ pub struct MemorySample {
 
 /// The partitions whose memtables should be sealed and flushed now, in this order.
 ///
-/// First the largest of the tenant that is most above its share (an equal part of the budget, and never less than its reserve), if that is worth a
-/// flush, and so on. Then the oldest: a memtable that fills slowly keeps its memory longest for the bytes it saves, and one of a tenant that
-/// rests for nothing. Who is within its reserve keeps what it has.
+/// First the largest of the tenant that is most above its share (an equal part of the budget, and never less than its
+/// reserve), if that is worth a flush, and so on. Then the oldest: a memtable that fills slowly keeps its memory
+/// longest for the bytes it saves, and one of a tenant that rests for nothing. Who is within its reserve keeps what it
+/// has.
 pub fn to_seal(sample: &MemorySample) -> Vec<Owner> {
     let mut held: u64 = sample.memtables.iter().map(|memtables| memtables.held).sum();
     let mut leaving = sample.leaving;

@@ -14,8 +14,8 @@ use super::Sheet;
 use crate::admin::kernel::{Conservation, KernelBytes};
 use crate::admin::ledger::{DROPPED, name_of};
 
-/// Tenants with samples of their own: those that moved most bytes since the start. All others together are `other`, whose counters
-/// go down when one of them joins the first: who needs every tenant reads `/v1/ledger.csv`.
+/// Tenants with samples of their own: those that moved most bytes since the start. All others together are `other`,
+/// whose counters go down when one of them joins the first: who needs every tenant reads `/v1/ledger.csv`.
 pub const TENANTS_MAX: usize = 50;
 
 const OTHER: &str = "other";

@@ -1,4 +1,5 @@
-//! Writes that waited for flushes and compactions, by tenant and cause; and who has what of the memory in which writes gather.
+//! Writes that waited for flushes and compactions, by tenant and cause; and who has what of the memory in which writes
+//! gather.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

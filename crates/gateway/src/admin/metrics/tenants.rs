@@ -1,10 +1,12 @@
-//! What each tenant holds and how it is served: bytes on disk, connections, the time of its replies; and what was sold to all of them.
+//! What each tenant holds and how it is served: bytes on disk, connections, the time of its replies; and what was sold
+//! to all of them.
 //!
-//! Thousands of tenants must not make thousands of series, so of each kind the [`TENANTS_MAX`] are shown that matter most to it.
+//! Thousands of tenants must not make thousands of series, so of each kind the [`TENANTS_MAX`] are shown that matter
+//! most to it.
 //!
-//! Times are a classic histogram, not a summary: quantiles since the start of a process say nothing about the last minutes, and cannot be
-//! put together over nodes. Its twelve bounds are bounds of the finer buckets that are counted anyway ([`latency`]), so that nothing is guessed:
-//! by the powers of two where most replies are, then by fours.
+//! Times are a classic histogram, not a summary: quantiles since the start of a process say nothing about the last
+//! minutes, and cannot be put together over nodes. Its twelve bounds are bounds of the finer buckets that are counted
+//! anyway ([`latency`]), so that nothing is guessed: by the powers of two where most replies are, then by fours.
 
 use std::cmp::Reverse;
 use std::fmt;
@@ -154,7 +156,8 @@ struct Times {
 }
 
 impl Times {
-    /// Of replies as they are counted ([`latency`]). Their sum is made of the middles of the fine buckets, right to a tenth.
+    /// Of replies as they are counted ([`latency`]). Their sum is made of the middles of the fine buckets, right to a
+    /// tenth.
     fn of(counts: &[u64]) -> Self {
         let mut buckets: Vec<(f64, u64)> = BOUNDS_MICROS.iter().map(|&bound| (bound as f64 / 1e6, 0)).collect();
         buckets.push((f64::INFINITY, 0));

@@ -1,5 +1,5 @@
-//! `CONFIG`: what tools look at before they start. What can be set here is what concerns the asking client's own view; the rest
-//! is in the configuration file.
+//! `CONFIG`: what tools look at before they start. What can be set here is what concerns the asking client's own view;
+//! the rest is in the configuration file.
 
 use super::check_words;
 use crate::resp::outbox::YIELD;

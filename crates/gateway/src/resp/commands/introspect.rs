@@ -122,7 +122,8 @@ fn list(replies: &mut Replies, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-/// Positions of the first and the last key that a `MIGRATE` of `len` words names: behind its `KEYS`, where its key is empty.
+/// Positions of the first and the last key that a `MIGRATE` of `len` words names: behind its `KEYS`, where its key is
+/// empty.
 fn migrated_keys<'a>(word: impl Fn(usize) -> &'a [u8], len: usize) -> Outcome<(usize, usize)> {
     let mut at = 6;
     // A `KEYS` at the end names none.

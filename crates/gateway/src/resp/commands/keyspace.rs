@@ -17,8 +17,9 @@ const COUNTED_BYTES_MAX: u64 = 1 << 20;
 const COUNT_CHEAP_BYTES: u64 = 64 << 10;
 const COUNT_KEPT_NANOS: u64 = 10_000_000_000;
 
-/// How many keys `INFO` says there are. It is asked every few seconds and at each connect, so it counts a bounded piece, wakes nobody
-/// up, never waits for units, and what was not cheap to count is not counted again for a while: then it says what it said last.
+/// How many keys `INFO` says there are. It is asked every few seconds and at each connect, so it counts a bounded
+/// piece, wakes nobody up, never waits for units, and what was not cheap to count is not counted again for a while:
+/// then it says what it said last.
 pub(super) async fn count_for_info<S: Store>(session: &mut Session<S>) -> Outcome<usize> {
     let (database, now) = (session.database(), session.outbox.server.clock.now());
     let remembered = session.account()?.key_counts.get(database);
@@ -39,9 +40,9 @@ pub(super) async fn count_for_info<S: Store>(session: &mut Session<S>) -> Outcom
     Ok(keys)
 }
 
-/// `FLUSHALL` empties the tenant in one step, where its store can. `FLUSHDB` goes a page at a time: what is there when its page comes
-/// up is deleted, and a write that comes in meanwhile may be deleted or not, as if it had come before or after. What the same
-/// connection asked for before is done before, and what it asks for after is done after.
+/// `FLUSHALL` empties the tenant in one step, where its store can. `FLUSHDB` goes a page at a time: what is there when
+/// its page comes up is deleted, and a write that comes in meanwhile may be deleted or not, as if it had come before or
+/// after. What the same connection asked for before is done before, and what it asks for after is done after.
 pub(super) async fn flush<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     let known = args.iter_from(1).all(|word| word.eq_ignore_ascii_case(b"ASYNC") || word.eq_ignore_ascii_case(b"SYNC"));
     if args.len() > 2 || !known {

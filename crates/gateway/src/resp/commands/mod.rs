@@ -1,4 +1,5 @@
-//! What the commands do that are about a session, or about all of a tenant: one file per family. Those on rows are `weir-command`'s.
+//! What the commands do that are about a session, or about all of a tenant: one file per family. Those on rows are
+//! `weir-command`'s.
 
 mod acl;
 mod client;
@@ -62,7 +63,8 @@ pub(super) async fn run<S: Store>(command: &Command, session: &mut Session<S>, a
     }
 }
 
-/// Whether `command`, which is not [of rows](Command::is_of_rows), means the same before the writes in front of it as behind them.
+/// Whether `command`, which is not [of rows](Command::is_of_rows), means the same before the writes in front of it as
+/// behind them.
 pub(super) fn leaves_writes_alone(command: &Command) -> bool {
     matches!(command.id, Id::Ping | Id::Echo | Id::Time)
 }

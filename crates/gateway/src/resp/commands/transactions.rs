@@ -1,10 +1,11 @@
 //! `MULTI` and its kin, which are not there yet: nothing between `MULTI` and `EXEC` is executed.
 //!
-//! Clients send `MULTI`, their commands and `EXEC` in one go. If `MULTI` alone were refused, the commands behind it would be executed one by one, by a client
-//! that asked for all or none. If it were refused and what follows too, a client that looks at the answer to `MULTI` before it goes on would not know that
-//! it is to send `EXEC` or `DISCARD`, and every later user of its connection would be refused. So `MULTI` opens a transaction, each command in
-//! it is refused, and `EXEC` ends it as Redis ends one in which a command could not be queued: a course of things that every client
-//! knows, takes the right number of replies for, and makes an error of.
+//! Clients send `MULTI`, their commands and `EXEC` in one go. If `MULTI` alone were refused, the commands behind it
+//! would be executed one by one, by a client that asked for all or none. If it were refused and what follows too, a
+//! client that looks at the answer to `MULTI` before it goes on would not know that it is to send `EXEC` or `DISCARD`,
+//! and every later user of its connection would be refused. So `MULTI` opens a transaction, each command in it is
+//! refused, and `EXEC` ends it as Redis ends one in which a command could not be queued: a course of things that every
+//! client knows, takes the right number of replies for, and makes an error of.
 
 use crate::resp::session::Session;
 use crate::store::Store;

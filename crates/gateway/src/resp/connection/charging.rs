@@ -50,7 +50,8 @@ impl<S: Store> Connection<S> {
         Ok(charge)
     }
 
-    /// Waits until its tenant's dead bytes have made room for what is to be stored. Everything before it is answered first.
+    /// Waits until its tenant's dead bytes have made room for what is to be stored. Everything before it is answered
+    /// first.
     pub(super) async fn wait_for_disk(&mut self) -> Outcome {
         self.flush_before().await?;
         let Ok(store) = self.session.store().cloned() else { return Ok(()) };

@@ -75,7 +75,8 @@ const PREFETCHED_MIN: usize = 4;
 /// How often a paused connection looks whether the pause was ended before its time.
 const PAUSE_STEP_NANOS: u64 = 10_000_000;
 
-/// Commands that come in one go are served for so long before others are. Timed, as every command is timed anyway; what one command does is counted.
+/// Commands that come in one go are served for so long before others are. Timed, as every command is timed anyway; what
+/// one command does is counted.
 const TURN_NANOS: u64 = 500_000;
 /// Requests after which the clock is looked at where no command was run.
 const UNTIMED_MAX: usize = 128;
@@ -158,7 +159,8 @@ impl<S: Store> Connection<S> {
             self.serve_received(input).await?;
             self.flush().await?;
             pool::give(self.session.outbox.replies.reclaim());
-            // Not before its first round: until then it is taken for whoever has the open door, and may be about to say that it is somebody else's.
+            // Not before its first round: until then it is taken for whoever has the open door, and may be about to say
+            // that it is somebody else's.
             self.lately.is_heavy = self.session.account().is_ok_and(|account| account.is_heavy());
         }
         Ok(Ending::Closed)
@@ -231,7 +233,8 @@ impl<S: Store> Connection<S> {
         Ok(())
     }
 
-    /// Lets others be served, if the commands since they were have taken long: how many come in one go, and what each costs, are both the client's choice (S14).
+    /// Lets others be served, if the commands since they were have taken long: how many come in one go, and what each
+    /// costs, are both the client's choice (S14).
     async fn end_turn_if_long(&mut self) {
         if self.session.outbox.lap.saturating_sub(self.turn_began) >= TURN_NANOS {
             yield_now().await;

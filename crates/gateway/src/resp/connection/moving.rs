@@ -1,9 +1,12 @@
-//! Connections move: to [as few threads](crate::spread) as can do the work; and long requests have threads of their own, as have heavy tenants.
+//! Connections move: to [as few threads](crate::spread) as can do the work; and long requests have threads of their
+//! own, as have heavy tenants.
 //!
-//! To copy a value of 8 MB to where it is going, into the log and into the memtable, takes milliseconds, in one turn of an event loop: whoever is
-//! served by the same thread waits. So a connection that sends or asks for long values moves to a thread for such, and comes back
-//! when it has been without them for a while. A short request that makes a long value (`SETRANGE k 60000000 x`) moves before it is served. The system shares the processors between the two kinds of threads. A tenant that keeps threads busy while
-//! others want to be served ([`crate::heavy`]) goes there, too, with all its connections.
+//! To copy a value of 8 MB to where it is going, into the log and into the memtable, takes milliseconds, in one turn of
+//! an event loop: whoever is served by the same thread waits. So a connection that sends or asks for long values moves
+//! to a thread for such, and comes back when it has been without them for a while. A short request that makes a long
+//! value (`SETRANGE k 60000000 x`) moves before it is served. The system shares the processors between the two kinds of
+//! threads. A tenant that keeps threads busy while others want to be served ([`crate::heavy`]) goes there, too, with
+//! all its connections.
 
 use std::io;
 use std::net;
@@ -36,8 +39,8 @@ pub(super) struct Lately {
 }
 
 impl<S: Store> Connection<S> {
-    /// Whether `args` are a short request for a long value, which is better served by a thread for such: then it is put off until the connection has moved. Where it is
-    /// served next, it is served.
+    /// Whether `args` are a short request for a long value, which is better served by a thread for such: then it is put
+    /// off until the connection has moved. Where it is served next, it is served.
     pub(super) fn put_off(&mut self, args: Args<'_>) -> bool {
         if std::mem::take(&mut self.is_put_off) || self.thread.is_long || self.server.settings.long_threads == 0 {
             return false;
@@ -52,8 +55,8 @@ impl<S: Store> Connection<S> {
 }
 
 impl Lately {
-    /// A round begins at `thread`, with a request that will have `wanted` bytes, as far as that is known. Whether its connection belongs on a thread
-    /// for long requests, if there is such.
+    /// A round begins at `thread`, with a request that will have `wanted` bytes, as far as that is known. Whether its
+    /// connection belongs on a thread for long requests, if there is such.
     pub(super) fn belongs_to_long(&mut self, wanted: usize, thread: ServingThread) -> bool {
         let was_long = std::mem::take(&mut self.is_long) || wanted >= LONG_BYTES || self.is_heavy;
         self.short_rounds = if was_long { 0 } else { self.short_rounds.saturating_add(1) };
@@ -61,7 +64,8 @@ impl Lately {
     }
 }
 
-/// A connection on its way to another thread. In a box wherever it goes: every connection has room for what its task may hand on.
+/// A connection on its way to another thread. In a box wherever it goes: every connection has room for what its task
+/// may hand on.
 pub(crate) struct Moving<S: Store> {
     connection: Box<Connection<S>>,
     input: Input,

@@ -45,7 +45,8 @@ impl<S: Store> Connection<S> {
         outcome
     }
 
-    /// Runs a command of many keys as several of some keys each, so that nobody's rows are held for long. Others are served between them.
+    /// Runs a command of many keys as several of some keys each, so that nobody's rows are held for long. Others are
+    /// served between them.
     async fn execute_in_parts(
         &mut self,
         command: &'static Command,

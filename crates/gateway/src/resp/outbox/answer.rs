@@ -1,13 +1,17 @@
 //! From the outcome of a command to its one reply.
 //!
-//! Every command is answered by exactly one reply, in the order of the commands, whatever fails. Three rules make it so:
+//! Every command is answered by exactly one reply, in the order of the commands, whatever fails. Three rules make it
+//! so:
 //!
-//! 1. [`Outbox::begin_answer`] marks where a command's reply begins, and [`Outbox::end_answer`] alone ends it. A handler that fails, or that has
-//!    written anything but one whole reply, is taken back to the mark and answered with an error, so it cannot leave a piece of a reply.
-//! 2. Nothing in front of the mark changes while the command runs. A write that fails, at once or at its commit, is only remembered
-//!    ([`Pending`]); [`Outbox::place_errors`] puts the errors in their places, right before everything is written.
-//! 3. A part of a long reply may have left when its command fails. It cannot be taken back: nothing more is written, and the connection is closed. The client
-//!    sees the end of the stream in the middle of that reply, and takes nothing for an answer that is none.
+//! 1. [`Outbox::begin_answer`] marks where a command's reply begins, and [`Outbox::end_answer`] alone ends it. A
+//!    handler that fails, or that has written anything but one whole reply, is taken back to the mark and answered with
+//!    an error, so it cannot leave a piece of a reply.
+//! 2. Nothing in front of the mark changes while the command runs. A write that fails, at once or at its commit, is
+//!    only remembered ([`Pending`]); [`Outbox::place_errors`] puts the errors in their places, right before everything
+//!    is written.
+//! 3. A part of a long reply may have left when its command fails. It cannot be taken back: nothing more is written,
+//!    and the connection is closed. The client sees the end of the stream in the middle of that reply, and takes
+//!    nothing for an answer that is none.
 
 use weir_command::error::{Error, Outcome};
 use weir_command::reply::Mark;
@@ -16,8 +20,8 @@ use weir_model::Batch;
 use super::{Outbox, ReplyMode};
 use crate::store::Store;
 
-/// Most bytes of replies that a connection holds, beside one value (S11). No command comes near it that flushes as it goes; one that
-/// does not is refused.
+/// Most bytes of replies that a connection holds, beside one value (S11). No command comes near it that flushes as it
+/// goes; one that does not is refused.
 const OUTPUT_BYTES_MAX: usize = 32 << 20;
 
 /// The reply of the command under way.
@@ -159,9 +163,11 @@ impl<S: Store> Outbox<S> {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Puts the errors of failed writes in the place of their replies. Marks are wrong afterwards: what follows is that everything is written.
+    /// Puts the errors of failed writes in the place of their replies. Marks are wrong afterwards: what follows is that
+    /// everything is written.
     pub(super) fn place_errors(&mut self) {
-        // From the last to the first, so that the marks in front stay right. A command with several writes has one reply: it is replaced once.
+        // From the last to the first, so that the marks in front stay right. A command with several writes has one
+        // reply: it is replaced once.
         let (mut replaced, mut errors) = (None, 0);
         for Pending { stage, from, to, replies } in self.commits.drain(..).rev() {
             let to = to.unwrap_or_else(|| self.replies.mark());

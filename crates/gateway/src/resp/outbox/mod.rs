@@ -1,4 +1,5 @@
-//! What a connection tells its client: replies on their way out, and everything that they wait for. Nothing is told before its commit.
+//! What a connection tells its client: replies on their way out, and everything that they wait for. Nothing is told
+//! before its commit.
 //!
 //! While replies wait for the client nothing more is read from it, so the memory of a connection is bounded by one
 //! request, [`FLUSH_BYTES`] of replies and one value.
@@ -66,7 +67,8 @@ pub(super) struct Outbox<S: Store> {
     answer: Answer,
     /// A write to the client has failed in the middle of a reply: nothing more may be written.
     is_cut: bool,
-    /// Of its tenant's book of long values, while there is a tenant: those in hand, and replies that the client does not take at once.
+    /// Of its tenant's book of long values, while there is a tenant: those in hand, and replies that the client does
+    /// not take at once.
     long_values: Option<Hold>,
 }
 
@@ -191,7 +193,8 @@ impl<S: Store> Outbox<S> {
         self.enter(Phase::Replying);
         self.count(|stats| stats.bytes_out.add(self.replies.len() as u64));
         if let Err(error) = self.write_out().await {
-            // Nobody knows how much of a reply has left: whatever would be written now, the client would take for the rest of it.
+            // Nobody knows how much of a reply has left: whatever would be written now, the client would take for the
+            // rest of it.
             (self.is_cut, self.closing) = (true, true);
             return Err(error);
         }
@@ -260,8 +263,8 @@ impl<S: Store> Outbox<S> {
         self.count(|stats| stats.busy.add(worked));
     }
 
-    /// Books replies that the client does not take at once, on its tenant (S11): among its long values, where many are already and
-    /// what is taken is given back at once, and where those leave no room among its unread replies.
+    /// Books replies that the client does not take at once, on its tenant (S11): among its long values, where many are
+    /// already and what is taken is given back at once, and where those leave no room among its unread replies.
     fn hold_unread(&mut self, bytes: u64) -> io::Result<Option<Unread>> {
         let (Some(account), Some(hold)) = (&self.tenant, &mut self.long_values) else { return Ok(None) };
         if hold.try_grow_to(bytes) {
@@ -272,7 +275,8 @@ impl<S: Store> Outbox<S> {
         unread.map(Some).ok_or_else(|| io::Error::other("the tenant's clients leave too much unread"))
     }
 
-    /// For what is still to be written `left` bytes stay in memory: what of long values is not among them is not in hand any more.
+    /// For what is still to be written `left` bytes stay in memory: what of long values is not among them is not in
+    /// hand any more.
     fn give_back_taken(&mut self, left: usize) {
         if let Some(hold) = self.long_values.as_mut().filter(|hold| !hold.is_empty()) {
             hold.shrink_to(left as u64);

@@ -9,7 +9,8 @@ fn on(sim: &Sim, device: DeviceSpec, faults: FaultPlan) -> Arc<SimFs> {
     SimFs::new(sim.clock(), device, faults, sim.rng())
 }
 
-/// Virtual time that `count` operations of `pages` pages take, `count` at a time. Even ones write, odd ones read if `mixed`.
+/// Virtual time that `count` operations of `pages` pages take, `count` at a time. Even ones write, odd ones read if
+/// `mixed`.
 fn time(device: DeviceSpec, faults: FaultPlan, count: u64, pages: usize, mixed: bool) -> u64 {
     let mut image = DiskImage::new();
     image.insert("f", &vec![1; count as usize * pages * PAGE]).unwrap();

@@ -77,8 +77,8 @@ fn a_deadlock_is_a_panic() {
     sim.block_on(std::future::pending::<()>());
 }
 
-/// A yielding loop that waits for a sleeper: nothing is ever idle, so time never moves, and the sleeper sleeps on. Without
-/// the limit such a run looks like a slow one, for ever.
+/// A yielding loop that waits for a sleeper: nothing is ever idle, so time never moves, and the sleeper sleeps on.
+/// Without the limit such a run looks like a slow one, for ever.
 #[test]
 #[should_panic(expected = "livelock at 7 ns")]
 fn a_livelock_is_a_panic() {

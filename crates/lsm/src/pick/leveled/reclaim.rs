@@ -1,13 +1,15 @@
 //! Rule 6: what is dead makes room, even where no level is too large.
 //!
-//! A value that has expired, a tombstone and what it deletes take space until a merge meets them, and sizes alone may never bring that merge
-//! about. So tables are merged for what that frees, in bytes freed for each byte rewritten:
+//! A value that has expired, a tombstone and what it deletes take space until a merge meets them, and sizes alone may
+//! never bring that merge about. So tables are merged for what that frees, in bytes freed for each byte rewritten:
 //!
-//! 1. A table with nothing older below its range is rewritten where it is: all that is dead in it goes. Only if every read sees all of
-//!    it, or it would come out as it went in.
-//! 2. Any other goes down with what it overlaps in the next level. Its tombstones free what they delete, by the mean size of the entries
-//!    below; where that guess is wrong (what is deleted is gone already) it costs a rewrite for each level at most.
-//! 3. How much must be freed depends on the [`Urgency`]. What a merge frees is not there for the next one to find, so this ends.
+//! 1. A table with nothing older below its range is rewritten where it is: all that is dead in it goes. Only if every
+//!    read sees all of it, or it would come out as it went in.
+//! 2. Any other goes down with what it overlaps in the next level. Its tombstones free what they delete, by the mean
+//!    size of the entries below; where that guess is wrong (what is deleted is gone already) it costs a rewrite for
+//!    each level at most.
+//! 3. How much must be freed depends on the [`Urgency`]. What a merge frees is not there for the next one to find, so
+//!    this ends.
 //! 4. What is overwritten is not known before it is merged. Where the tree is full, as much as can be is taken to be.
 
 use super::{Pick, Picture, TableMeta, assemble, bytes, is_claimed, is_gathering, overlapping, pick_l0};
@@ -31,7 +33,8 @@ impl Worth {
     fn new(picture: &Picture<'_>, options: &TreeOptions) -> Self {
         let share = options.table_bytes / TABLE_SHARE;
         let gain = match picture.urgency {
-            // The tree is to take no more than half as much again as what lives in it. If more is dead than a third of all, some table has a third.
+            // The tree is to take no more than half as much again as what lives in it. If more is dead than a third of
+            // all, some table has a third.
             Urgency::Idle if is_third_dead(picture) => 1.0 / 3.0,
             Urgency::Idle => 0.5,
             Urgency::Near => 0.25,

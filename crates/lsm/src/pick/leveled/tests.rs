@@ -6,7 +6,8 @@ use crate::deadlines::Counter;
 /// What the wall clock shows.
 const NOW_MS: u64 = 1_000;
 
-/// Draws a table: `"id:from-to"` with an optional `*bytes` (default 10), which are its entries, `!tombstones` among them, and `^expired` ones.
+/// Draws a table: `"id:from-to"` with an optional `*bytes` (default 10), which are its entries, `!tombstones` among
+/// them, and `^expired` ones.
 pub(crate) fn table(text: &str) -> TableMeta {
     let (text, expired) = text.split_once('^').unwrap_or((text, "0"));
     let expired: u64 = expired.parse().expect("a number");

@@ -38,8 +38,9 @@ pub fn choose(sample: &Sample, loads: &[Load], tokens: &[Tokens], short: bool) -
             false => 1,
         };
         let wanted = if memtables > 1 { more } else { tree.write_buffers };
-        // What is there already is given back as it is flushed: nobody is stopped by a buffer that he was given, nor are the flushes of all
-        // trees in a hurry at once because they have fewer from now on (U-11: while all but two are full they go before reads).
+        // What is there already is given back as it is flushed: nobody is stopped by a buffer that he was given, nor
+        // are the flushes of all trees in a hurry at once because they have fewer from now on (U-11: while all but two
+        // are full they go before reads).
         let held = if tree.sealed + 2 >= wanted { tree.write_buffers_now } else { wanted };
         Gathering { memtables, buffers: wanted.max(held) }
     };

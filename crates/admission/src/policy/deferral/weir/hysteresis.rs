@@ -27,7 +27,8 @@ pub struct Hysteresis {
 }
 
 impl Hysteresis {
-    /// Takes in what the load needs, as a share of the device. `pressed` = some level 0 is long already: then there is no waiting.
+    /// Takes in what the load needs, as a share of the device. `pressed` = some level 0 is long already: then there is
+    /// no waiting.
     pub fn step(&mut self, now: Nanos, demand: f64, pressed: bool) {
         self.high = if demand >= ENTER { self.high.saturating_add(1) } else { 0 };
         self.low_since = if demand < LEAVE { Some(self.low_since.unwrap_or(now)) } else { None };
@@ -45,9 +46,10 @@ impl Hysteresis {
         }
     }
 
-    /// Whether all that is needed fits nevertheless: above [`ENTER`], below all there is. What is put off then runs in what others leave, for
-    /// a device that is idle while work waits helps nobody. Not while the shortage is about to end: catching up has an order of its own. It ends
-    /// after a while below [`LEAVE`], and not at once: a load that wavers there would have merges parked every second.
+    /// Whether all that is needed fits nevertheless: above [`ENTER`], below all there is. What is put off then runs in
+    /// what others leave, for a device that is idle while work waits helps nobody. Not while the shortage is about to
+    /// end: catching up has an order of its own. It ends after a while below [`LEAVE`], and not at once: a load that
+    /// wavers there would have merges parked every second.
     pub fn fits(&self, now: Nanos) -> bool {
         let is_low = self.low_since.is_some_and(|since| now - since >= FITS_AFTER);
         !is_low && self.fits_since.is_some_and(|since| now - since >= FITS_AFTER)

@@ -1,7 +1,8 @@
 //! What deferral keeps in memory (U-20): levels 0 and 1, in the block cache.
 //!
-//! From 80 % of the cache on nothing more is kept of what is written, the newest going first: what is merged from then on leaves the cache with
-//! its inputs. From 90 % on nobody enters stage two, and who has most in levels 0 and 1 leaves it, one after the other.
+//! From 80 % of the cache on nothing more is kept of what is written, the newest going first: what is merged from then
+//! on leaves the cache with its inputs. From 90 % on nobody enters stage two, and who has most in levels 0 and 1 leaves
+//! it, one after the other.
 
 use weir_io::Nanos;
 

@@ -1,11 +1,12 @@
-//! Weir's deferral: FlexEngine's two stages with what its paper leaves open decided (U-1 to U-5, U-20, U-22, U-23), and three levers more.
+//! Weir's deferral: FlexEngine's two stages with what its paper leaves open decided (U-1 to U-5, U-20, U-22, U-23), and
+//! three levers more.
 //!
-//! 1. While the node is short ([`hysteresis`]), every partition that writes **gathers**: up to four memtables become one run, in up to nine
-//!    buffers, as many as memory and the speed of flushes allow. That alone makes a run of level 0 last four times as long and costs no
-//!    bandwidth; it costs memory, log, and time to recover.
+//! 1. While the node is short ([`hysteresis`]), every partition that writes **gathers**: up to four memtables become
+//!    one run, in up to nine buffers, as many as memory and the speed of flushes allow. That alone makes a run of level
+//!    0 last four times as long and costs no bandwidth; it costs memory, log, and time to recover.
 //! 2. Stage one for those who save most by it, until the rest fits (U-2): nobody more than is needed.
-//! 3. Stage two for a partition at 12 of 20 runs, or as soon as its **time to stall** is under a minute, if merging inside level 0
-//!    makes it longer.
+//! 3. Stage two for a partition at 12 of 20 runs, or as soon as its **time to stall** is under a minute, if merging
+//!    inside level 0 makes it longer.
 //! 4. Back by way of drain, one and resume, a few partitions at a time ([`Ramp`]), nearest to a stall first.
 //! 5. The guard is the last valve; after twice the time that moving a partition takes it opens earlier (U-22).
 
@@ -276,8 +277,8 @@ impl DeferralPolicy for Weir {
         let is_busy = |look: &Look<'_>| look.sample.jobs.merging > 0;
         let all = catching_up.iter().filter(|&&is| is).count();
         let busy = looks.iter().zip(&catching_up).filter(|&(look, &is)| is && is_busy(look)).count();
-        // Whoever is throttled keeps the share of the bandwidth that he had before: in proportion to what is left of his writes, it would
-        // shrink with them, and they with it.
+        // Whoever is throttled keeps the share of the bandwidth that he had before: in proportion to what is left of
+        // his writes, it would shrink with them, and they with it.
         let wanted = |look: &Look<'_>| {
             self.partitions.get(&look.sample.owner).map_or(0.0, |state| state.guard.wanted(look.load.ingest))
         };

@@ -28,8 +28,8 @@ pub struct PartitionState {
 }
 
 impl PartitionState {
-    /// Just opened: with a level 0 as long as starts stage two it begins in drain (U-19), where the device has a limit. Above its trigger alone
-    /// would not do: trees gather more runs than that where it saves rewriting level 1.
+    /// Just opened: with a level 0 as long as starts stage two it begins in drain (U-19), where the device has a limit.
+    /// Above its trigger alone would not do: trees gather more runs than that where it saves rewriting level 1.
     pub fn opened(now: Nanos, partition: &PartitionSample, limited: bool) -> Self {
         let tree = &partition.tree;
         let is_long = limited && tree.l0_runs * 100 >= tree.l0_slow * STAGE_TWO_PERCENT;

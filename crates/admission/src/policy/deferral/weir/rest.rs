@@ -1,5 +1,6 @@
-//! Who may use what the device has over while it is short: where what is put off is more than its load leaves, but the load comes in lumps, or needs less
-//! than was feared, a device that rests helps nobody. A few partitions at a time may compact everything again, as long as their level 0 is short.
+//! Who may use what the device has over while it is short: where what is put off is more than its load leaves, but the
+//! load comes in lumps, or needs less than was feared, a device that rests helps nobody. A few partitions at a time may
+//! compact everything again, as long as their level 0 is short.
 
 use std::collections::BTreeSet;
 
