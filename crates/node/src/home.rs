@@ -33,7 +33,7 @@ use weir_model::TenantId;
 use crate::bandwidth::Reservation;
 use crate::carried::carried;
 use crate::metrics::{Counters, PartitionMetrics, StallTimes};
-use crate::partition::Partition;
+use crate::partition::{Leave, Partition};
 use crate::shared::NodeShared;
 use crate::stall::StallCause;
 use crate::tenant::DiskUse;
@@ -107,15 +107,6 @@ pub(crate) struct Left {
     /// The partition, where neither its tables nor its log could be written: it has the only copy of something that was
     /// acknowledged.
     pub unwritten: Option<Arc<Partition>>,
-}
-
-/// What to do with what is only in memory and log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Leave {
-    /// Keep it: everything goes to tables.
-    Keep,
-    /// It is about to be removed.
-    Discard,
 }
 
 impl Home {

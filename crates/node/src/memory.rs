@@ -20,8 +20,7 @@ use parking_lot::Mutex;
 use weir_admission::policy::share::{MemorySample, Memtables, TenantMemory, to_seal};
 use weir_admission::{Part, Permit, Pool};
 use weir_io::{Clock, Error, Event, Memory, Nanos, Owner, Result, sleep_until};
-
-use crate::partition::Partition;
+use weir_lsm::MemtableBytes;
 
 /// The part of the budget that only tenants within their share may take: a quarter.
 const HEADROOM: u64 = 4;
@@ -32,6 +31,18 @@ const LOOK_AGAIN: Nanos = 5_000_000;
 /// And otherwise when so large a part more is in use than at the last look.
 const LOOK_AFTER: u64 = 32;
 
+/// A partition as the write memory sees it.
+pub(crate) trait MemtableOwner: Send + Sync {
+    /// Whose its memtables are.
+    fn owner(&self) -> Owner;
+
+    /// What they take.
+    fn memtable_bytes(&self) -> MemtableBytes;
+
+    /// Has them go to a table, full or not.
+    fn seal_memtables(self: Arc<Self>);
+}
+
 /// See the module.
 pub(crate) struct WriteMemory {
     pool: Arc<Pool>,
@@ -40,7 +51,7 @@ pub(crate) struct WriteMemory {
     used: AtomicU64,
     /// The keeper looks when so much is in use.
     look_at: AtomicU64,
-    awake: Mutex<BTreeMap<Owner, Weak<Partition>>>,
+    awake: Mutex<BTreeMap<Owner, Weak<dyn MemtableOwner>>>,
     /// A flush has failed, or a partition is being closed: some who wait must not wait any longer.
     news: Event,
     /// The keeper should look.
@@ -120,8 +131,8 @@ impl WriteMemory {
     }
 
     /// From now on its memtables may be flushed for others' sake.
-    pub fn register(&self, partition: &Arc<Partition>) {
-        self.awake.lock().insert(partition.owner, Arc::downgrade(partition));
+    pub fn register(&self, partition: Weak<dyn MemtableOwner>, owner: Owner) {
+        self.awake.lock().insert(owner, partition);
     }
 
     /// It is being closed: flushes itself, or will be dropped. Whoever waits to write to it waits no longer.
@@ -203,11 +214,11 @@ impl WriteMemory {
         let used = self.used.load(Ordering::Relaxed);
         self.look_at.store(self.next_look(used), Ordering::Relaxed);
         // The guard is gone before a partition may be dropped here, its last holder: that would lock it again.
-        let awake: Vec<Arc<Partition>> = self.awake.lock().values().filter_map(Weak::upgrade).collect();
-        let bytes: Vec<_> = awake.iter().map(|partition| partition.tree.memtable_bytes()).collect();
+        let awake: Vec<Arc<dyn MemtableOwner>> = self.awake.lock().values().filter_map(Weak::upgrade).collect();
+        let bytes: Vec<_> = awake.iter().map(|partition| partition.memtable_bytes()).collect();
         let memtables = awake.iter().zip(&bytes);
         let memtables = memtables.map(|(partition, bytes)| Memtables {
-            owner: partition.owner,
+            owner: partition.owner(),
             held: bytes.held,
             since: bytes.since,
         });
@@ -221,9 +232,9 @@ impl WriteMemory {
             memtables: memtables.collect(),
         };
         for owner in to_seal(&sample) {
-            let Ok(index) = awake.binary_search_by_key(&owner, |partition| partition.owner) else { return };
+            let Ok(index) = awake.binary_search_by_key(&owner, |partition| partition.owner()) else { return };
             tracing::debug!(?owner, held = sample.memtables[index].held, used, "flushing for room in the write memory");
-            awake[index].seal();
+            Arc::clone(&awake[index]).seal_memtables();
         }
     }
 }

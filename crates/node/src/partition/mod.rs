@@ -21,6 +21,7 @@ mod locked;
 mod open;
 mod read;
 mod replay;
+mod space;
 mod write;
 mod write_throttle;
 
@@ -92,6 +93,15 @@ pub struct Partition {
     pub(crate) account: Arc<Account>,
     /// Nobody else may have the directory as long as anything here may still write to it.
     _lock: Arc<dyn FsLock>,
+}
+
+/// What to do with what is only in memory and log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leave {
+    /// Keep it: everything goes to tables.
+    Keep,
+    /// It is about to be removed.
+    Discard,
 }
 
 impl Partition {

@@ -11,13 +11,12 @@ use weir_log::{Log, LogOptions, WriteAheadLog};
 use weir_lsm::cache::BlockCache;
 use weir_lsm::{Env, Tree, TreeOptions};
 
-use super::Partition;
 use super::anchor::{self, Anchor, AnchorClaim};
 use super::replay::Replay;
 use super::write_throttle::WriteThrottle;
+use super::{Leave, Partition};
 use crate::config::NodeConfig;
 use crate::control::Control;
-use crate::home::Leave;
 use crate::memory::WriteMemory;
 use crate::metrics::Counters;
 use crate::parking::Parking;
@@ -207,7 +206,7 @@ impl Partition {
             account,
             _lock: lock,
         });
-        partition.memory.register(&partition);
+        partition.join_write_memory();
         partition.control.admit(&partition);
         partition.kick();
         if partition.log.failure().is_some() {
@@ -271,7 +270,7 @@ impl Partition {
         if let Some(gates) = &self.gates {
             gates.set_is_awaited(false);
         }
-        self.memory.register(self);
+        self.join_write_memory();
         self.control.admit(self);
         self.kick();
         self.kick_repair();

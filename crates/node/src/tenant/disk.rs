@@ -149,24 +149,6 @@ impl Tenant {
     }
 }
 
-impl Partition {
-    /// Space is as short as `urgency` says; what is only in memory is to go to tables if `seals`.
-    fn mind_space(self: &Arc<Self>, urgency: Urgency, seals: bool) {
-        let is_new = self.tree.urgency() != urgency;
-        self.tree.set_urgency(urgency);
-        if seals && self.tree.shape().memtable_bytes > 0 {
-            self.seal();
-        } else if is_new || urgency == Urgency::Full {
-            self.kick();
-        }
-    }
-
-    /// Whether its jobs are giving dead bytes back, or are about to. Not where they fail.
-    pub(crate) fn is_giving_back(&self) -> bool {
-        !self.is_closing() && self.job_failure.lock().is_none() && self.tree.is_reclaiming()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
