@@ -23,7 +23,7 @@ use weir_io::{Clock, Event, Nanos, sleep_until};
 use weir_log::SyncMode;
 
 use crate::group_sync::GroupSync;
-use crate::partition::{Background, Partition};
+use crate::tended::{Tended, Visit};
 use crate::workers::Workers;
 
 /// Phases of an interval.
@@ -45,9 +45,9 @@ pub(crate) struct Control {
 #[derive(Default)]
 struct State {
     /// By the time of the visit and the partition's number. Each partition is in it at most once.
-    due: BTreeMap<(Nanos, u32), Weak<Partition>>,
+    due: BTreeMap<(Nanos, u32), Weak<dyn Tended>>,
     /// By number.
-    awake: BTreeMap<u32, Weak<Partition>>,
+    awake: BTreeMap<u32, Weak<dyn Tended>>,
     next_round: Nanos,
 }
 
@@ -62,7 +62,7 @@ impl Control {
     }
 
     /// `partition` is open from now on: rounds pass by it until it is dropped.
-    pub fn admit(&self, partition: &Arc<Partition>) {
+    pub fn admit(&self, number: u32, partition: Weak<dyn Tended>) {
         let now = self.clock.now();
         let first = {
             let mut state = self.state.lock();
@@ -72,7 +72,7 @@ impl Control {
                 // itself.
                 state.next_round = now + ROUND_INTERVALS * self.interval;
             }
-            state.awake.insert(partition.owner.partition, Arc::downgrade(partition));
+            state.awake.insert(number, partition);
             first
         };
         if first {
@@ -81,7 +81,7 @@ impl Control {
     }
 
     /// All partitions that are open, in the order of their numbers.
-    fn awake(&self) -> Vec<Arc<Partition>> {
+    fn awake(&self) -> Vec<Arc<dyn Tended>> {
         let mut awake = Vec::new();
         self.state.lock().awake.retain(|_, partition| {
             let partition = partition.upgrade();
@@ -91,15 +91,14 @@ impl Control {
         awake
     }
 
-    /// `partition` wants a visit within the interval. Not twice before it: see [`Partition::mark`].
-    pub fn mark(&self, partition: &Arc<Partition>) {
-        let number = partition.owner.partition;
+    /// `partition` wants a visit within the interval. Not twice before it.
+    pub fn mark(&self, number: u32, partition: Weak<dyn Tended>) {
         let now = self.clock.now();
         let at = self.group_sync.next(now).unwrap_or_else(|| phase(now, self.interval, number));
         let earliest = {
             let mut state = self.state.lock();
             let earliest = state.next().is_none_or(|next| at < next);
-            state.due.insert((at, number), Arc::downgrade(partition));
+            state.due.insert((at, number), partition);
             earliest
         };
         if earliest {
@@ -128,32 +127,30 @@ impl Control {
             }
             (due, round)
         };
-        let due: Vec<_> = due.into_values().filter_map(|partition| partition.upgrade()?.background()).collect();
+        let due: Vec<_> = due.into_values().filter_map(|partition| partition.upgrade()?.begin_visit()).collect();
         self.visit(now, due);
         if round {
             for partition in self.awake() {
-                partition.kick();
-                partition.look_after();
-                partition.look_after_anchor();
+                partition.pass_round();
             }
         }
     }
 
-    fn visit(&self, now: Nanos, due: Vec<Background>) {
+    fn visit(&self, now: Nanos, due: Vec<Box<dyn Visit>>) {
         // Unmarked first: what is written from here on marks again.
-        due.iter().for_each(|background| background.partition().unmark());
-        let is_interval = |background: &Background| background.partition().sync == SyncMode::Interval;
-        if due.iter().all(is_interval) && self.group_sync.is_worth_it(now, due.len()) {
+        due.iter().for_each(|visit| visit.unmark());
+        let are_interval = due.iter().all(|visit| visit.sync_mode() == SyncMode::Interval);
+        if are_interval && self.group_sync.is_worth_it(now, due.len()) {
             self.group_sync.begin(now);
             let (group_sync, clock) = (Arc::clone(&self.group_sync), Arc::clone(&self.clock));
             let workers = Arc::clone(&self.workers);
             self.workers.spawn(async move {
                 let rest = group_sync.sync(due, &clock).await;
-                rest.into_iter().for_each(|background| workers.spawn(visit(background)));
+                rest.into_iter().for_each(|visit| workers.spawn(tend(visit)));
             });
             return;
         }
-        due.into_iter().for_each(|background| self.workers.spawn(visit(background)));
+        due.into_iter().for_each(|visit| self.workers.spawn(tend(visit)));
     }
 }
 
@@ -198,57 +195,13 @@ async fn run(control: Weak<Control>, clock: Arc<dyn Clock>, news: Arc<Event>) {
 }
 
 /// What a partition that was written to wants.
-async fn visit(background: Background) {
-    let partition = background.partition();
-    if partition.sync == SyncMode::Interval
-        && let Err(error) = partition.log.sync().await
+async fn tend(visit: Box<dyn Visit>) {
+    if visit.sync_mode() == SyncMode::Interval
+        && let Err(error) = visit.log().sync().await
     {
-        tracing::warn!(owner = ?partition.owner, %error, "cannot sync the log");
+        tracing::warn!(%error, "cannot sync the log");
     }
-    partition.look_after();
-}
-
-impl Partition {
-    /// Somebody has written: the control loop comes by within the interval. Costs a load while it is on its list.
-    #[inline]
-    pub(crate) fn mark(self: &Arc<Self>) {
-        if !self.marked() {
-            self.control.mark(self);
-        }
-    }
-
-    /// Once in each round.
-    fn look_after_anchor(self: &Arc<Self>) {
-        if !self.is_anchor_due() {
-            return;
-        }
-        let Some(background) = self.background() else { return };
-        self.workers.spawn(async move { background.partition().note_anchor().await });
-    }
-
-    /// Looks after the log and what is left of old files; costs little if there is nothing to do. Jobs are not looked
-    /// for: whatever makes one due says so, but time, of which a round thinks. With a thousand partitions that are
-    /// written to now and then, a visit would mostly be that.
-    pub(crate) fn look_after(self: &Arc<Self>) {
-        self.kick_repair();
-        if self.sync != SyncMode::None && !self.log.is_durable() && self.log.failure().is_none() {
-            // Appended before the visit, and not acknowledged by then.
-            self.mark();
-        }
-        if !self.log.wants_maintenance() && !self.tree.has_garbage() {
-            return;
-        }
-        let Some(background) = self.background() else { return };
-        self.workers.spawn(async move {
-            let partition = background.partition();
-            if let Err(error) = partition.log.maintain().await {
-                tracing::debug!(owner = ?partition.owner, %error, "cannot prepare the next log segment yet");
-            }
-            if let Err(error) = partition.tree.tidy().await {
-                tracing::debug!(owner = ?partition.owner, %error, "cannot remove unneeded files yet");
-            }
-        });
-    }
+    visit.look_after();
 }
 
 #[cfg(test)]

@@ -12,8 +12,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use weir_io::{Class, Clock, Nanos, Owner, Tag, Volume};
 
-use crate::partition::Background;
-use crate::tick::Ticker;
+use crate::tended::Visit;
 
 /// So many partitions must be due within an interval. A sync of everything costs about as much as a few of single
 /// files.
@@ -29,13 +28,16 @@ const SINGLE: Nanos = 1_000_000;
 const BURST_MAX: Nanos = 2_000_000;
 const TAG: Tag = Tag::new(Owner { tenant: 0, partition: 0 }, Class::Log);
 
+/// From nanoseconds to the device time, in nanoseconds, of what is written to logs in so long.
+pub(crate) type LogTime = Box<dyn Fn(Nanos) -> Nanos + Send + Sync>;
+
 /// See the module.
 pub(crate) struct GroupSync {
     /// `None` where it cannot be trusted.
     volume: Option<Arc<dyn Volume>>,
     interval: Nanos,
-    /// Knows how much is written to logs.
-    ticker: Arc<Ticker>,
+    /// The device time of what is written to logs in so many nanoseconds.
+    log_time: LogTime,
     state: Mutex<State>,
 }
 
@@ -50,8 +52,8 @@ struct State {
 
 impl GroupSync {
     /// On `volume`, every `interval` at most.
-    pub fn new(volume: Option<Arc<dyn Volume>>, interval: Nanos, ticker: Arc<Ticker>) -> Self {
-        Self { volume, interval, ticker, state: Mutex::default() }
+    pub fn new(volume: Option<Arc<dyn Volume>>, interval: Nanos, log_time: LogTime) -> Self {
+        Self { volume, interval, log_time, state: Mutex::default() }
     }
 
     /// When the next one is to begin, if they follow one another at the moment.
@@ -63,7 +65,7 @@ impl GroupSync {
     /// Whether `due` partitions are worth it, and nothing speaks against it.
     pub fn is_worth_it(&self, now: Nanos, due: usize) -> bool {
         let singly = due as u64 * SINGLE <= self.interval;
-        if self.volume.is_none() || due < DUE_MIN || (singly && self.ticker.log_time(self.interval) > BURST_MAX) {
+        if self.volume.is_none() || due < DUE_MIN || (singly && (self.log_time)(self.interval) > BURST_MAX) {
             return false;
         }
         let state = self.state.lock();
@@ -77,17 +79,17 @@ impl GroupSync {
     }
 
     /// Syncs the logs of `due`, and looks after their partitions. Gives those that have to sync by themselves.
-    pub async fn sync(&self, due: Vec<Background>, clock: &Arc<dyn Clock>) -> Vec<Background> {
+    pub async fn sync(&self, due: Vec<Box<dyn Visit>>, clock: &Arc<dyn Clock>) -> Vec<Box<dyn Visit>> {
         let _ends = Ends(self);
         let Some(volume) = &self.volume else { return due };
         let begin = clock.now();
         let patience = self.interval.max(due.len() as u64 * SINGLE);
         let mut parts = Vec::with_capacity(due.len());
         let mut rest = Vec::new();
-        for background in due {
-            match background.partition().log.begin_outside_sync() {
-                Some(part) => parts.push((background, part)),
-                None => rest.push(background),
+        for visit in due {
+            match visit.log().begin_outside_sync() {
+                Some(part) => parts.push((visit, part)),
+                None => rest.push(visit),
             }
         }
         let outcome = volume.sync(TAG).await;
@@ -98,13 +100,13 @@ impl GroupSync {
         if let Err(error) = &outcome {
             tracing::warn!(%error, "a sync of the whole file system failed: every log syncs by itself");
         }
-        for (background, part) in parts {
+        for (visit, part) in parts {
             if outcome.is_ok() {
                 part.succeeded();
-                background.partition().look_after();
+                visit.look_after();
             } else {
                 drop(part);
-                rest.push(background);
+                rest.push(visit);
             }
         }
         rest

@@ -32,6 +32,7 @@ mod sold;
 mod stall;
 mod strangers;
 mod tenant;
+mod tended;
 mod tick;
 mod worker_slots;
 mod workers;

@@ -74,7 +74,9 @@ impl NodeShared {
         workers.spawn(keep(Arc::downgrade(&memory), Arc::clone(&machine.clock)));
         let reserve = Arc::clone(catalogue.reserve());
         workers.spawn(reserve::keep(Arc::downgrade(&reserve), Arc::clone(&machine.clock)));
-        let group_sync = GroupSync::new(volume, config.sync_interval, Arc::clone(&ticker));
+        let books = Arc::clone(&ticker);
+        let log_time = Box::new(move |interval| books.log_time(interval));
+        let group_sync = GroupSync::new(volume, config.sync_interval, log_time);
         let control = Control::new(Arc::clone(&machine.clock), config.sync_interval, Arc::clone(&workers), group_sync);
         Arc::new(Self {
             own_fs,

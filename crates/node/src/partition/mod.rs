@@ -22,6 +22,7 @@ mod open;
 mod read;
 mod replay;
 mod space;
+mod tended;
 mod write;
 mod write_throttle;
 

@@ -207,7 +207,7 @@ impl Partition {
             _lock: lock,
         });
         partition.join_write_memory();
-        partition.control.admit(&partition);
+        partition.join_control_loop();
         partition.kick();
         if partition.log.failure().is_some() {
             partition.kick_repair();
@@ -271,7 +271,7 @@ impl Partition {
             gates.set_is_awaited(false);
         }
         self.join_write_memory();
-        self.control.admit(self);
+        self.join_control_loop();
         self.kick();
         self.kick_repair();
     }

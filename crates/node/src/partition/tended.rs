@@ -1,0 +1,88 @@
+//! What the control loop does for a partition now and then.
+
+use std::sync::Arc;
+
+use weir_log::{SyncMode, WriteAheadLog};
+
+use super::{Background, Partition};
+use crate::tended::{Tended, Visit};
+
+impl Tended for Partition {
+    fn begin_visit(self: Arc<Self>) -> Option<Box<dyn Visit>> {
+        Some(Box::new(self.background()?))
+    }
+
+    fn pass_round(self: Arc<Self>) {
+        self.kick();
+        self.look_after();
+        self.look_after_anchor();
+    }
+}
+
+impl Visit for Background {
+    fn unmark(&self) {
+        self.partition().unmark();
+    }
+
+    fn sync_mode(&self) -> SyncMode {
+        self.partition().sync
+    }
+
+    fn log(&self) -> &Arc<dyn WriteAheadLog> {
+        &self.partition().log
+    }
+
+    fn look_after(&self) {
+        self.partition().look_after();
+    }
+}
+
+impl Partition {
+    /// From now on rounds pass by it, until it is dropped.
+    pub(super) fn join_control_loop(self: &Arc<Self>) {
+        let this = Arc::downgrade(self);
+        self.control.admit(self.owner.partition, this);
+    }
+
+    /// Somebody has written: the control loop comes by within the interval. Costs a load while it is on its list.
+    #[inline]
+    pub(crate) fn mark(self: &Arc<Self>) {
+        if !self.marked() {
+            let this = Arc::downgrade(self);
+            self.control.mark(self.owner.partition, this);
+        }
+    }
+
+    /// Once in each round.
+    fn look_after_anchor(self: &Arc<Self>) {
+        if !self.is_anchor_due() {
+            return;
+        }
+        let Some(background) = self.background() else { return };
+        self.workers.spawn(async move { background.partition().note_anchor().await });
+    }
+
+    /// Looks after the log and what is left of old files; costs little if there is nothing to do. Jobs are not looked
+    /// for: whatever makes one due says so, but time, of which a round thinks. With a thousand partitions that are
+    /// written to now and then, a visit would mostly be that.
+    fn look_after(self: &Arc<Self>) {
+        self.kick_repair();
+        if self.sync != SyncMode::None && !self.log.is_durable() && self.log.failure().is_none() {
+            // Appended before the visit, and not acknowledged by then.
+            self.mark();
+        }
+        if !self.log.wants_maintenance() && !self.tree.has_garbage() {
+            return;
+        }
+        let Some(background) = self.background() else { return };
+        self.workers.spawn(async move {
+            let partition = background.partition();
+            if let Err(error) = partition.log.maintain().await {
+                tracing::debug!(owner = ?partition.owner, %error, "cannot prepare the next log segment yet");
+            }
+            if let Err(error) = partition.tree.tidy().await {
+                tracing::debug!(owner = ?partition.owner, %error, "cannot remove unneeded files yet");
+            }
+        });
+    }
+}
