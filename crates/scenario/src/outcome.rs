@@ -41,7 +41,7 @@ pub struct Outcome {
     pub background_amplification: f64,
     /// Device bytes over what the device could have moved.
     pub device_utilisation: f64,
-    /// Of the device, while work waited for it (U-12); `None` where none ever did.
+    /// Of the device, while work waited for it; `None` where none ever did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub utilisation_backlogged: Option<f64>,
     /// Every change of a partition's stage.
