@@ -7,7 +7,7 @@
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context as Task, Poll};
 
 use parking_lot::{Mutex, MutexGuard};
@@ -32,11 +32,18 @@ struct LockedRows<'p> {
     newest_seen: AtomicU64,
     /// Keys that were found expired.
     expired: Mutex<Vec<Vec<u8>>>,
+    /// The order lock is held: nothing may be asked of the device, which some threads do right where they ask.
+    is_in_order: AtomicBool,
 }
 
 impl<'p> LockedRows<'p> {
     fn new(partition: &'p Arc<Partition>) -> Self {
-        Self { partition, newest_seen: AtomicU64::new(0), expired: Mutex::default() }
+        Self {
+            partition,
+            newest_seen: AtomicU64::new(0),
+            expired: Mutex::default(),
+            is_in_order: AtomicBool::new(false),
+        }
     }
 
     /// The row, if it lives at `now_ms`; where that is not given, by the clock.
@@ -52,6 +59,11 @@ impl<'p> LockedRows<'p> {
         self.partition.booked(row)
     }
 
+    /// Waits until the order lock is let go. Nobody is woken then: whoever lets it go goes on with this at once.
+    fn out_of_order(&self) -> impl Future<Output = ()> + Send {
+        poll_fn(|_| if self.is_in_order.load(Ordering::Relaxed) { Poll::Pending } else { Poll::Ready(()) })
+    }
+
     fn read<'a>(&'a self, key: StoredKey, now_ms: Option<u64>) -> Read<'a> {
         match self.partition.tree.get_latest(&key) {
             Lookup::Ready(found) => {
@@ -59,6 +71,7 @@ impl<'p> LockedRows<'p> {
                 Read::Ready(found.map(|found| self.judge(&key, found, now_ms)))
             }
             lookup @ Lookup::Pending(_) => Read::Pending(Box::pin(async move {
+                self.out_of_order().await;
                 let found = self.partition.timed(lookup).await?;
                 Ok(self.judge(&key, found, now_ms))
             })),
@@ -225,7 +238,10 @@ impl Partition {
         if !order.is_empty() && order.any(keys().iter().map(|key| &key[..])) {
             return Ok(Attempt::Busy);
         }
-        match run.poll(task) {
+        rows.is_in_order.store(true, Ordering::Relaxed);
+        let polled = run.poll(task);
+        rows.is_in_order.store(false, Ordering::Relaxed);
+        match polled {
             Poll::Ready(decided) => {
                 let (answer, batch) = decided?;
                 self.conclude(rows, answer, &batch, order).map(Attempt::Done)
@@ -263,3 +279,6 @@ impl Partition {
         Ok(Done { answer, commit, written_bytes: 0 })
     }
 }
+
+#[cfg(test)]
+mod tests;
