@@ -275,6 +275,13 @@ fn s14_what_must_be_one_turn_is_bounded() {
     let mset = std::iter::once("MSET".to_owned()).chain(pairs(2500)).collect::<Vec<_>>();
     assert_eq!(client.ask(&mset), b"+OK\r\n");
     assert_eq!(client.say("EXISTS k0 k999 k1000 k1999 k2000 k2499"), ":6\r\n");
+    // One that is refused for its last words has set nothing, though they are far behind its first turn.
+    for behind in [&["k"][..], &[&"x".repeat((64 << 10) + 1), "v"]] {
+        let words = ["MSET", "fresh", "v"].map(str::to_owned).into_iter().chain(pairs(1500));
+        let words: Vec<String> = words.chain(behind.iter().map(|word| (*word).to_owned())).collect();
+        assert!(client.ask(&words).starts_with(b"-ERR "));
+        assert_eq!(client.say("EXISTS fresh"), ":0\r\n");
+    }
     // A key named in two turns is deleted once.
     let del: Vec<String> =
         std::iter::once("DEL".to_owned()).chain((0..2500).map(|i| format!("k{}", i % 1250))).collect();

@@ -1,10 +1,22 @@
 //! A command of many keys as several commands of the same name, each with some of the keys: the host of one of them.
 
 use weir_command::bill::Bill;
-use weir_command::error::Outcome;
+use weir_command::error::{Error, KEY_TOO_LONG, Outcome};
 use weir_command::reply::Replies;
 use weir_command::{Args, Command, Host, Span, TURN_KEYS, Waiting};
 use weir_io::Yield;
+use weir_model::KEY_BYTES_MAX;
+
+/// Whether every part of `command` will have whole groups of words, and keys that may exist.
+///
+/// # Errors
+/// What the first part that has not would be answered.
+pub(super) fn check_parts(command: &Command, args: Args<'_>) -> Outcome {
+    if !(args.len() - 1).is_multiple_of(command.keys.2 as usize) {
+        return Err(Error::arity(command.name));
+    }
+    if command.keys_in(args).any(|key| key.len() > KEY_BYTES_MAX) { Err(KEY_TOO_LONG) } else { Ok(()) }
+}
 
 /// The words of each part of `command`, which has a key first, and keys to the end.
 pub(super) fn parts<'a>(command: &Command, args: Args<'a>) -> impl Iterator<Item = Vec<Span>> + use<'a> {

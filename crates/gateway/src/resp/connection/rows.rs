@@ -5,7 +5,7 @@ use weir_command::{Args, Call, Command, Context, NoRows, Split, TURN_KEYS, is_pl
 
 use super::Connection;
 use super::moving::LONG_BYTES;
-use crate::resp::part::{Part, parts};
+use crate::resp::part::{Part, check_parts, parts};
 use crate::store::Store;
 
 /// A gathered batch goes to the store when it reaches this many bytes.
@@ -54,6 +54,8 @@ impl<S: Store> Connection<S> {
         split: Split,
         call: &mut Call,
     ) -> Outcome {
+        // Nothing is written where a later part would be refused.
+        check_parts(command, args)?;
         self.submit().await;
         let (store, outbox) = self.session.parts()?;
         outbox.replies.own_values();
