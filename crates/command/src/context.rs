@@ -353,3 +353,54 @@ fn own_write(batch: &Batch, database: u8, key: &[u8], now_ms: u64) -> Option<Opt
         Change::Delete { .. } => None,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use weir_io::Rng;
+
+    use super::*;
+    use crate::error::SYNTAX;
+    use crate::headless::Headless;
+    use crate::polled;
+    use crate::reply::Protocol;
+    use crate::rows::Waiting;
+
+    /// Every key has its own name as its value.
+    struct Names;
+
+    impl Rows for Names {
+        fn get<'a>(&'a self, _: u8, key: &'a [u8], _: u64) -> Read<'a> {
+            Read::Ready(Ok(Some(Row { value: Value::from(key.to_vec()), expire_at_ms: None })))
+        }
+
+        fn page<'a>(&'a self, _: u8, _: &'a [u8], _: usize) -> Waiting<'a, weir_io::Result<Page>> {
+            unreachable!("no test goes through all keys")
+        }
+    }
+
+    #[test]
+    fn a_command_sees_its_own_writes_and_one_that_fails_leaves_none() {
+        let mut host = Headless::new(Protocol::Resp2, Yield::PLAIN, Rng::new(1));
+        let mut call = Call::new(2, 1000, 100);
+        let mut before = Batch::new();
+        before.push_row(2, Change::Put { key: b"before", value: b"1", expire_at_ms: None });
+        let kept = before.clone();
+        let mut cx = Context::locked(&Names, &mut host, &mut call, before);
+        let value = |cx: &mut Context<'_>, database, key: &[u8]| {
+            let row = polled::turns(cx.get_in(database, key)).1.expect("it is read");
+            row.map(|row| String::from_utf8(row.value.to_vec()).expect("text"))
+        };
+        assert_eq!(value(&mut cx, 2, b"before").as_deref(), Some("1"), "of the command in front of it");
+        cx.put(b"k", b"1", None).expect("short");
+        cx.put(b"k", b"2", Some(1001)).expect("short");
+        assert_eq!(value(&mut cx, 2, b"k").as_deref(), Some("2"), "the last one");
+        assert_eq!(value(&mut cx, 3, b"k").as_deref(), Some("k"), "of another database");
+        cx.put(b"k", b"3", Some(1000)).expect("short");
+        assert_eq!(value(&mut cx, 2, b"k"), None, "it has expired by now");
+        cx.delete(b"gone").expect("short");
+        assert_eq!(value(&mut cx, 2, b"gone"), None);
+        assert_eq!(value(&mut cx, 2, b"other").as_deref(), Some("other"));
+        let finished = cx.end(Err(SYNTAX));
+        assert_eq!(finished.batch, kept);
+    }
+}

@@ -1,5 +1,6 @@
 //! A host without a client: for commands that came from another process, from a script, or from a seed.
 
+use std::collections::VecDeque;
 use std::future::ready;
 
 use weir_io::{Rng, Yield};
@@ -16,9 +17,14 @@ pub struct Headless {
     from: Mark,
     yields: Yield,
     rng: Rng,
-    /// Where scans go on: the cursor n is at n - 1.
-    cursors: Vec<(u8, Vec<u8>)>,
+    /// Where the last scans go on, the oldest first.
+    cursors: VecDeque<(u64, u8, Vec<u8>)>,
+    /// The newest of them.
+    last_cursor: u64,
 }
+
+/// Scans that are remembered: whoever goes on with an older one starts again.
+const CURSORS_MAX: usize = 1024;
 
 impl Headless {
     /// Answers in `protocol`. Long commands let others run by `yields`; chance comes from `rng`.
@@ -26,7 +32,7 @@ impl Headless {
         let mut replies = Replies::default();
         replies.protocol = protocol;
         let from = replies.begin();
-        Self { replies, from, yields, rng, cursors: Vec::new() }
+        Self { replies, from, yields, rng, cursors: VecDeque::new(), last_cursor: 0 }
     }
 
     /// The answer to a command that has come to `outcome`, as bytes of the protocol. The next command's answer begins
@@ -74,17 +80,38 @@ impl Host for Headless {
     }
 
     fn cursor(&self, database: u8, cursor: u64) -> Outcome<Vec<u8>> {
-        let cursor = usize::try_from(cursor).ok().and_then(|cursor| self.cursors.get(cursor.checked_sub(1)?));
-        cursor.filter(|(of, _)| *of == database).map(|(_, place)| place.clone()).ok_or(OLD_CURSOR)
+        let mut cursors = self.cursors.iter();
+        let found = cursors.find(|(number, of, _)| (*number, *of) == (cursor, database));
+        found.map(|(.., place)| place.clone()).ok_or(OLD_CURSOR)
     }
 
-    /// Each is remembered as long as the host lives.
     fn new_cursor(&mut self, database: u8, place: Vec<u8>) -> Outcome<u64> {
-        self.cursors.push((database, place));
-        Ok(self.cursors.len() as u64)
+        if self.cursors.len() == CURSORS_MAX {
+            self.cursors.pop_front();
+        }
+        self.last_cursor += 1;
+        self.cursors.push_back((self.last_cursor, database, place));
+        Ok(self.last_cursor)
     }
 
     fn random(&mut self) -> u64 {
         self.rng.next_u64()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_last_scans_are_remembered() {
+        let mut host = Headless::new(Protocol::Resp2, Yield::PLAIN, Rng::new(1));
+        let first = host.new_cursor(3, b"a".to_vec()).expect("room");
+        assert_eq!(host.cursor(3, first).as_deref(), Ok(&b"a"[..]));
+        assert!(host.cursor(2, first).is_err(), "another database's");
+        for _ in 0..CURSORS_MAX {
+            host.new_cursor(3, b"b".to_vec()).expect("room");
+        }
+        assert!(host.cursor(3, first).is_err() && host.cursors.len() == CURSORS_MAX);
     }
 }

@@ -120,15 +120,14 @@ impl Command {
     /// Whether all keys in `args` are of one hash slot. Others are served meanwhile: every byte of every key is looked
     /// at.
     pub async fn stays_in_one_slot(&self, args: Args<'_>, yields: Yield) -> bool {
-        let (first, last, step) = self.keys;
-        let last = if last < 0 { args.len() as i32 + last } else { last };
-        if first == 0 || last <= first && self.id != Id::Sort {
+        let (first, last, _) = self.keys;
+        if first == last && self.id != Id::Sort {
+            // One key at most: nothing to compare it with.
             return true;
         }
-        let keys = (first..=last).step_by(step.max(1) as usize).filter_map(|position| args.get(position as usize));
-        let stored = (self.id == Id::Sort).then(|| stored_key(args.iter_from(last as usize + 1))).flatten();
+        let stored = (self.id == Id::Sort).then(|| stored_key(args.iter_from(2))).flatten();
         let (mut of_first, mut turn) = (None, Turn::new());
-        for key in keys.chain(stored) {
+        for key in self.keys_in(args).chain(stored) {
             if turn.spend(KEY_BYTES_LEAST + key.len()) {
                 yields.now().await;
             }
