@@ -8,11 +8,13 @@ use libfuzzer_sys::fuzz_target;
 
 #[path = "../../crates/cli/src/serve/config.rs"]
 mod config;
+#[path = "../../crates/cli/src/units.rs"]
+mod units;
 
 fuzz_target!(|text: &str| {
     match config::Config::parse(Path::new("weir.toml"), text) {
         Ok(config) => {
-            let _ = config.node();
+            let _ = config.node(None);
             let _ = config.gateway(2);
         }
         Err(error) => assert!(error.starts_with("weir.toml: ")),

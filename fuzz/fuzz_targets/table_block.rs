@@ -14,7 +14,7 @@ use weir_io::{Class, Fs, Owner, Result, Rng, Tag};
 use weir_lsm::cache::BlockCache;
 use weir_lsm::cursor::{Cursor, Step};
 use weir_lsm::entry::{Entry, Kind};
-use weir_lsm::table::{Compression, CursorOptions, Table, TableOptions, TableWriter};
+use weir_lsm::table::{Caching, Compression, CursorOptions, Table, TableOptions, TableWriter};
 
 const PATH: &str = "1.sst";
 const OWNER: Owner = Owner { tenant: 1, partition: 1 };
@@ -48,7 +48,7 @@ fn good() -> &'static Vec<u8> {
 async fn read(fs: Arc<dyn Fs>) -> Result<()> {
     let cache = BlockCache::new(1 << 20, 1);
     let table = Table::open(&fs, Path::new(PATH), 1, OWNER, &cache, TAG).await?;
-    let options = CursorOptions { class: Class::Read, readahead_bytes: 4096, fill_cache: true };
+    let options = CursorOptions { class: Class::Read, readahead_bytes: 4096, caching: Caching::Fill };
     for forward in [true, false] {
         let mut cursor = table.cursor(options);
         let mut step = if forward { cursor.seek_first() } else { cursor.seek_last() };
