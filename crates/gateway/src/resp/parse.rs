@@ -1,9 +1,10 @@
 //! Requests from bytes: pure, resumable, without recursion, and without an allocation that a client has not paid for
 //! in bytes.
 
+use weir_command::number::parse_i64;
+
 use super::frame::{Limits, Progress, ProtocolError, STRANGER_ARGS_MAX, STRANGER_BULK_BYTES_MAX, Span, State};
 use super::inline;
-use weir_command::number::parse_i64;
 
 /// Looks for one request at the front of `buffer`, which holds at least what it held at the last call that said
 /// [`Progress::Incomplete`]. After a complete request the caller drops its bytes, and the next call starts afresh.

@@ -1,9 +1,10 @@
 //! `ACL`: a tenant is a user, and knows of no other.
 
-use crate::resp::session::Session;
-use crate::store::Store;
 use weir_command::error::{Error, Outcome};
 use weir_command::{Args, lower};
+
+use crate::resp::session::Session;
+use crate::store::Store;
 
 pub(in crate::resp) async fn acl<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     let subcommand = lower(args.at(1));

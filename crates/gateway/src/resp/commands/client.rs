@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tokio::task::yield_now;
+use weir_command::error::{Error, Outcome, SYNTAX};
+use weir_command::number::parse_i64;
+use weir_command::{Args, lower};
 
 use crate::resp::client::{Client, Phase};
 use crate::resp::session::Session;
 use crate::store::Store;
-use weir_command::error::{Error, Outcome, SYNTAX};
-use weir_command::number::parse_i64;
-use weir_command::{Args, lower};
 
 /// Lines of a list that are written between two turns.
 const TURN_LINES: usize = 200;

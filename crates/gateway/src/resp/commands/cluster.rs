@@ -1,12 +1,12 @@
 //! `CLUSTER` and its kin: to clients this is one server, not a cluster. What needs none is answered: the slot of a key.
 
+use weir_command::error::{Error, Outcome};
+use weir_command::table::takes;
+use weir_command::{Args, lower};
 use weir_model::slot;
 
 use crate::resp::session::Session;
 use crate::store::Store;
-use weir_command::error::{Error, Outcome};
-use weir_command::table::takes;
-use weir_command::{Args, lower};
 
 const DISABLED: Error = Error::new("ERR This instance has cluster support disabled");
 

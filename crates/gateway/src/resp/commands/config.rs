@@ -1,14 +1,15 @@
 //! `CONFIG`: what tools look at before they start. What can be set here is what concerns the asking client's own view;
 //! the rest is in the configuration file.
 
-use super::check_words;
-use crate::resp::outbox::YIELD;
-use crate::resp::session::Session;
-use crate::store::Store;
 use weir_command::error::{Error, Outcome, SYNTAX};
 use weir_command::glob::{self, Glob};
 use weir_command::number::parse_i64;
 use weir_command::{Args, DATABASES, lower};
+
+use super::check_words;
+use crate::resp::outbox::YIELD;
+use crate::resp::session::Session;
+use crate::store::Store;
 
 const HELP: [&str; 5] = [
     "GET <pattern> ...: settings and their values.",

@@ -2,13 +2,14 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::resp::outbox::ReplyMode;
-use crate::resp::session::Session;
-use crate::store::Store;
 use weir_command::error::{Error, Outcome};
 use weir_command::number::parse_i64;
 use weir_command::reply::Protocol;
 use weir_command::{Args, database, integer};
+
+use crate::resp::outbox::ReplyMode;
+use crate::resp::session::Session;
+use crate::store::Store;
 
 pub(in crate::resp) async fn ping<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     match (args.len(), args.get(1)) {

@@ -1,12 +1,12 @@
 //! Looking at the server: `SLOWLOG`, `LATENCY`, `MEMORY`.
 
 use tokio::task::yield_now;
-
-use crate::resp::session::Session;
-use crate::store::Store;
 use weir_command::error::{Error, Outcome, SYNTAX};
 use weir_command::number::parse_i64;
 use weir_command::{Args, integer, lower};
+
+use crate::resp::session::Session;
+use crate::store::Store;
 
 /// Entries that `SLOWLOG GET` gives unasked.
 const SLOWLOG_ENTRIES: usize = 10;

@@ -2,13 +2,14 @@
 
 use std::sync::atomic::Ordering;
 
-use super::client::check_name;
-use crate::resp::session::Session;
-use crate::store::Store;
 use weir_command::Args;
 use weir_command::error::{Error, NO_AUTH_HELLO, NO_PROTO, Outcome, SYNTAX};
 use weir_command::number::parse_i64;
 use weir_command::reply::Protocol;
+
+use super::client::check_name;
+use crate::resp::session::Session;
+use crate::store::Store;
 
 /// The Redis whose behaviour is followed: clients decide by it what they may use.
 pub(super) const REDIS_VERSION: &str = "7.0.15";

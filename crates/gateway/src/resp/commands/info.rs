@@ -3,14 +3,15 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
+use weir_command::Args;
+use weir_command::error::Outcome;
+use weir_command::table::COMMANDS;
+
 use super::hello::REDIS_VERSION;
 use crate::auth::account::Account;
 use crate::resp::session::Session;
 use crate::server::Server;
 use crate::store::Store;
-use weir_command::Args;
-use weir_command::error::Outcome;
-use weir_command::table::COMMANDS;
 
 /// Sections in the order in which they are shown, and whether they are shown unasked.
 const SECTIONS: [(&str, bool); 10] = [

@@ -1,13 +1,14 @@
 //! `COMMAND`: the table, for clients that look it up.
 
-use super::end_turn;
-use crate::resp::session::Session;
-use crate::store::Store;
 use weir_command::error::{Error, Outcome, SYNTAX};
 use weir_command::glob::{self, Glob};
 use weir_command::reply::Replies;
 use weir_command::table::{self, COMMANDS, Command};
 use weir_command::{Args, lower};
+
+use super::end_turn;
+use crate::resp::session::Session;
+use crate::store::Store;
 
 pub(in crate::resp) async fn command<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     let Some(subcommand) = args.get(1).map(lower) else {

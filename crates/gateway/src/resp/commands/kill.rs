@@ -1,12 +1,13 @@
 //! `CLIENT KILL`: of the tenant's own connections. Others are as if they were not there.
 
+use weir_command::error::{Error, Outcome, SYNTAX};
+use weir_command::number::parse_i64;
+use weir_command::{Args, lower};
+
 use super::end_turn;
 use crate::resp::client::{Client, Clients};
 use crate::resp::session::Session;
 use crate::store::Store;
-use weir_command::error::{Error, Outcome, SYNTAX};
-use weir_command::number::parse_i64;
-use weir_command::{Args, lower};
 
 /// Which connections are meant: all that is given must be right.
 #[derive(Default)]

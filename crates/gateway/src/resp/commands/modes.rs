@@ -1,11 +1,12 @@
 //! `CLIENT` subcommands that change how a connection is served: `REPLY`, `PAUSE`, `TRACKING`.
 
-use crate::resp::outbox::ReplyMode;
-use crate::resp::session::Session;
-use crate::store::Store;
 use weir_command::error::{Error, Outcome, SYNTAX};
 use weir_command::number::parse_i64;
 use weir_command::{Args, integer, lower};
+
+use crate::resp::outbox::ReplyMode;
+use crate::resp::session::Session;
+use crate::store::Store;
 
 /// The names in here with the fewest and the most arguments each may have, those before included.
 const SUBCOMMANDS: [(&str, usize, usize); 8] = [

@@ -7,11 +7,12 @@
 //! refused, and `EXEC` ends it as Redis ends one in which a command could not be queued: a course of things that every
 //! client knows, takes the right number of replies for, and makes an error of.
 
-use crate::resp::session::Session;
-use crate::store::Store;
 use weir_command::Args;
 use weir_command::error::{Error, Outcome};
 use weir_command::table::Id;
+
+use crate::resp::session::Session;
+use crate::store::Store;
 
 /// The reply to what would have been queued.
 pub(in crate::resp) const NOT_QUEUED: Error = Error::new(

@@ -92,7 +92,5 @@ impl<S: Store> Connection<S> {
 
 /// The first key of a command, for those that have one: it says which partition pays.
 pub(super) fn key_of<'a>(command: &Command, args: Args<'a>) -> &'a [u8] {
-    let (first, _, step) = command.keys_with(args.get(1));
-    let key = if step == 0 { None } else { args.get(first as usize) };
-    key.unwrap_or_default()
+    command.keys_in(args).next().unwrap_or_default()
 }
