@@ -1,4 +1,5 @@
-//! A request from another process: any bytes are one, or are refused; one that is read means the same when it is written.
+//! A request from another process: any bytes are one, or are refused; one that is read means the same when it is
+//! written.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -62,7 +62,7 @@ pub fn settle(partition: &Arc<Partition>) {
 
 /// Tables of each level that has some, such as `L0:1 L5:4 L6:28`.
 pub fn shape(partition: &Partition) -> String {
-    let shape = partition.tree().shape();
+    let shape = partition.engine().facts().shape();
     let levels = shape.levels.iter().enumerate().filter(|(_, level)| level.tables > 0);
     levels.map(|(level, facts)| format!("L{level}:{}", facts.tables)).collect::<Vec<_>>().join(" ")
 }

@@ -7,7 +7,8 @@ use weir_admission::cost::Capacity;
 use weir_admission::{Limits, Rates};
 use weir_io::real::{RealClock, RealFs, RealFsOptions, block_on, blocking_scope};
 use weir_log::SyncMode;
-use weir_lsm::{Range, TreeOptions};
+use weir_lsm::TreeOptions;
+use weir_model::engine::Range;
 use weir_node::{Bandwidth, Node, NodeConfig, Partition};
 
 use crate::contestant::Contestant;

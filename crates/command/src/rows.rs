@@ -1,12 +1,8 @@
 //! What a command reads: the rows of a tenant, whoever has them.
 
-use std::pin::Pin;
-
 use weir_io::Result;
+pub use weir_io::Waiting;
 use weir_model::Row;
-
-/// Something that may have to be waited for.
-pub type Waiting<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// The answer to a read: there at once, or under way.
 #[must_use]

@@ -33,7 +33,7 @@ pub use event::Event;
 pub use fs::{DirEntry, File, Fs, FsLock, OpenOptions, Volume};
 pub use local::local_path;
 pub use memory::{Memory, Unbooked};
-pub use op::{BoxFuture, Op};
+pub use op::{BoxFuture, Op, Waiting};
 pub use rng::Rng;
 pub use spawn::Spawn;
 pub use tag::{Class, Owner, Tag};

@@ -7,7 +7,10 @@ use std::task::{Context, Poll};
 use crate::Result;
 
 /// A boxed future that owns all it needs.
-pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send + 'static>>;
+pub type BoxFuture<T> = Waiting<'static, T>;
+
+/// Something that may have to be waited for, and borrows what it works on.
+pub type Waiting<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// An I/O that may already be done.
 ///

@@ -25,8 +25,8 @@ use weir_io::real::{RealClock, RealFs, RealFsOptions, block_on, blocking_scope};
 use weir_io::{Clock, Error, Fs, FsLock, Op, Owner, Result, Unbooked};
 use weir_log::{Log, LogOptions, SyncMode, WriteAheadLog};
 use weir_lsm::cache::BlockCache;
-use weir_lsm::entry::Kind;
-use weir_lsm::{Env, Range, Stall, Tree, TreeOptions};
+use weir_lsm::{Env, Tree, TreeOptions};
+use weir_model::engine::{Facts, Files, Jobs, Kind, Range, Reads, Records, Stall};
 use weir_model::{Batch, BatchRef};
 
 /// Whom all I/O is booked to; a program with one store has one owner.

@@ -21,9 +21,9 @@ use weir_io::real::{RealFs, RealFsOptions, block_on, blocking_scope};
 use weir_io::{Class, Fs, Owner, Rng, Tag};
 use weir_lsm::cache::BlockCache;
 use weir_lsm::cursor::{Cursor, Step};
-use weir_lsm::entry::{Entry, Kind, SEQ_MAX};
 use weir_lsm::memtable::Memtable;
 use weir_lsm::table::{Caching, Compression, CursorOptions, Table, TableGet, TableOptions, TableWriter, filter};
+use weir_model::engine::{Entry, Kind, SEQ_MAX};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

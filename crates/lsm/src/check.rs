@@ -1,38 +1,17 @@
 //! Checking a tree off line: every checksum, every order, every fact of the manifest.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use weir_io::{Class, Error, Fs, Owner, Result, Tag};
-use weir_model::LogIndex;
+use weir_model::engine::CheckReport;
 
 use crate::cache::BlockCache;
 use crate::table::Table;
 use crate::tree::{fold, meta_of};
 use crate::version::manifest::{self, Manifest};
 use crate::version::{LEVELS, TableMeta, check_level};
-
-/// What a check found.
-#[derive(Debug, Default)]
-pub struct CheckReport {
-    /// Tables read in full.
-    pub tables: usize,
-    /// Entries in them.
-    pub entries: u64,
-    /// Bytes of them.
-    pub bytes: u64,
-    /// The manifest in force.
-    pub manifest: PathBuf,
-    /// Whose tree it says it is; `None` of a copy that was made for another owner.
-    pub owner: Option<Owner>,
-    /// Log records up to here are in the tables.
-    pub persisted: LogIndex,
-    /// Files that nothing names: left by a crash, removed at the next start. No problem.
-    pub orphans: Vec<String>,
-    /// What is wrong, each with file and offset.
-    pub problems: Vec<Error>,
-}
 
 /// Reads the whole tree in `dir`, which nobody may have open, and tells what is wrong with it. `progress` is called
 /// after each table with (tables done, tables in all).

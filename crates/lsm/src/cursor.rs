@@ -6,7 +6,7 @@
 
 use weir_io::Result;
 
-use crate::entry::{Entry, Seq};
+use weir_model::engine::{Entry, Seq};
 
 /// How a move ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,38 +1,18 @@
-//! Knobs: what a policy may change in a tree while it runs. The tree obeys at its next decision; nothing under way is
-//! touched.
+//! Where the knobs of a tree are while it runs.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 
+use weir_model::engine::{Scope, TreeKnobs};
+
 use crate::options::TreeOptions;
-use crate::pick::Scope;
 
-/// See the module. Each stands for itself: there is no order in which they must be changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TreeKnobs {
-    /// Which compactions may start (FX-19, FX-20).
-    pub scope: Scope,
-    /// A flush waits until so many memtables are sealed, and writes them as one run; 1 = at once. It does not wait when
-    /// it is asked for ([`crate::Tree::seal`]), when the last write buffer is filling, when memtables have ceased to
-    /// fill, or after a minute.
-    pub flush_gather: usize,
-    /// Memtables allowed, the active one included. At least 2; a lower value than there are takes effect as they are
-    /// flushed.
-    pub write_buffers: usize,
-    /// The smallest number of runs that a merge within level 0 takes (FX-22: 4). At least 2.
-    pub intra_l0_fan_in: usize,
-    /// What is written into the upper levels ([`TreeOptions::warm_levels`]) stays in the cache from now on.
-    pub warm: bool,
-    /// Level 0 may gather more runs than make it due, where that saves rewriting level 1 ([`TreeOptions::l0_gather`]).
-    pub l0_gathers: bool,
-}
-
-impl TreeKnobs {
-    /// As if there were none: what `options` say, at once and without limits.
-    pub fn of(options: &TreeOptions) -> Self {
-        Self {
+impl TreeOptions {
+    /// Knobs as if there were none: what these options say, at once and without limits.
+    pub fn knobs(&self) -> TreeKnobs {
+        TreeKnobs {
             scope: Scope::All,
             flush_gather: 1,
-            write_buffers: options.write_buffers_max,
+            write_buffers: self.write_buffers_max,
             intra_l0_fan_in: INTRA_L0_FAN_IN,
             warm: true,
             l0_gathers: true,

@@ -8,10 +8,8 @@
 
 pub mod cache;
 pub mod check;
-mod checkpoint;
 pub mod cursor;
-pub mod deadlines;
-pub mod entry;
+mod files;
 pub mod job;
 mod knobs;
 pub mod memtable;
@@ -20,22 +18,11 @@ pub mod pick;
 mod prefetch;
 pub mod read;
 pub mod repair;
-pub mod shape;
-pub mod snapshot;
-pub mod stall;
+mod slowdown;
+mod stall;
 pub mod table;
 pub mod tree;
-pub mod value;
 pub mod version;
 
-pub use checkpoint::Held;
-pub use job::{Job, JobControl, JobFacts, JobKind, JobReport, MemtableBytes};
-pub use knobs::TreeKnobs;
 pub use options::TreeOptions;
-pub use read::get::Lookup;
-pub use read::scan::{Range, Scan};
-pub use shape::Shape;
-pub use snapshot::Snapshot;
-pub use stall::{Stall, StallCause};
-pub use tree::{Applied, Env, Space, Tree};
-pub use value::Found;
+pub use tree::{Env, Tree};

@@ -1,40 +1,8 @@
-//! Write stalls: a state that the tree returns, not a wait. Whoever admits writes decides what to do about it.
+//! When a tree says stall: a pure function.
+
+use weir_model::engine::{Stall, StallCause};
 
 use crate::options::TreeOptions;
-
-/// Why writes should be slowed or stopped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum StallCause {
-    /// Too many runs in level 0 (FX-21).
-    L0Runs,
-    /// Every write buffer waits for its flush, or every one but the last, which fills (FX-29).
-    Memtables,
-}
-
-impl StallCause {
-    /// Every cause.
-    pub const ALL: [StallCause; 2] = [StallCause::L0Runs, StallCause::Memtables];
-
-    /// The label used in metrics and logs.
-    pub const fn name(self) -> &'static str {
-        match self {
-            StallCause::L0Runs => "l0_runs",
-            StallCause::Memtables => "memtables",
-        }
-    }
-}
-
-/// Whether a write may go on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Stall {
-    /// At once.
-    #[default]
-    None,
-    /// Delayed.
-    Slow(StallCause),
-    /// Not before a job has made room.
-    Stop(StallCause),
-}
 
 /// The stall state of a tree: a pure function of four counts.
 pub fn stall(l0_runs: usize, sealed: usize, memtable_full: bool, write_buffers: usize, options: &TreeOptions) -> Stall {

@@ -11,6 +11,7 @@ use weir_io::{AlignedBuf, Class, File, Fs, Op, OpenOptions, Owner, Result, Tag, 
 use weir_lsm::cache::BlockCache;
 use weir_lsm::{Env, Tree, TreeOptions};
 use weir_model::Batch;
+use weir_model::engine::*;
 
 /// What was written, or synced, into manifests, and into everything else.
 #[derive(Default)]

@@ -8,6 +8,7 @@ use weir_io::{Fs, Owner, Unbooked};
 use weir_lsm::cache::BlockCache;
 use weir_lsm::{Env, Tree, TreeOptions};
 use weir_model::Batch;
+use weir_model::engine::*;
 
 /// A tree in a simulated directory, with this cache.
 fn open(cache: &Arc<BlockCache>, options: TreeOptions) -> (Sim, Arc<Tree>) {
@@ -49,7 +50,7 @@ fn a_table_that_moves_down_is_pinned_no_longer() {
             assert_eq!(report.tables_moved, 1);
         }
     }
-    let levels = tree.shape().levels;
+    let levels = tree.facts().shape().levels;
     let upper = levels[0].bytes + levels[1].bytes;
     assert!(levels[2].tables > 10);
     assert!(cache.usage().pinned_bytes <= upper, "{:?}, {upper} bytes in the upper levels", cache.usage());
@@ -86,7 +87,7 @@ fn what_is_written_into_the_upper_levels_is_in_the_cache() {
     // U-20: what is merged from now on leaves the cache with its inputs.
     assert_eq!(cache.upper_bytes() as u64, cache.usage().warm_bytes + cache.usage().pinned_bytes);
     assert!(cache.usage().warm_bytes > 0);
-    tree.set_knobs(weir_lsm::TreeKnobs { warm: false, ..tree.knobs() });
+    tree.set_knobs(TreeKnobs { warm: false, ..tree.knobs() });
     write_four_runs(41);
     sim.block_on(tree.next_compaction().expect("level 0 is full").run()).expect("compaction");
     assert_eq!(cache.usage().warm_bytes, 0);

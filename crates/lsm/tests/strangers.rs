@@ -7,8 +7,9 @@ use std::sync::Arc;
 use weir_io::sim::{DeviceSpec, FaultPlan, Sim, SimFs};
 use weir_io::{AlignedBuf, Class, Error, ErrorKind, Fs, OpenOptions, Owner, PAGE, Result, Tag, Unbooked};
 use weir_lsm::cache::BlockCache;
-use weir_lsm::{Env, Range, Tree, TreeOptions};
+use weir_lsm::{Env, Tree, TreeOptions};
 use weir_model::Batch;
+use weir_model::engine::*;
 
 const TAG: Tag = Tag::new(Owner { tenant: 1, partition: 1 }, Class::Maintenance);
 

@@ -8,6 +8,7 @@ use weir_io::{Fs, Owner, Unbooked};
 use weir_lsm::cache::BlockCache;
 use weir_lsm::{Env, Tree, TreeOptions};
 use weir_model::Batch;
+use weir_model::engine::*;
 
 #[test]
 fn no_compaction_begins_with_a_table_of_one_entry() {

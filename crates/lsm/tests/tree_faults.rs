@@ -9,8 +9,9 @@ use std::sync::Arc;
 use weir_io::sim::{DeviceSpec, Fault, FaultPlan, Keep, OpKind, Sim, SimFs};
 use weir_io::{Fs, Owner, Rng, Unbooked, sleep_until};
 use weir_lsm::cache::BlockCache;
-use weir_lsm::{Env, Range, Tree, TreeOptions};
+use weir_lsm::{Env, Tree, TreeOptions};
 use weir_model::Batch;
+use weir_model::engine::*;
 
 struct World<'a> {
     rng: Rng,

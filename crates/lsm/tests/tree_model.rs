@@ -12,9 +12,9 @@ use std::sync::Arc;
 use weir_io::sim::{DeviceSpec, FaultPlan, Keep, Sim, SimFs};
 use weir_io::{BoxFuture, Class, Clock, Fs, Owner, Result, Rng, Unbooked, sleep_until};
 use weir_lsm::cache::BlockCache;
-use weir_lsm::pick::{Scope, Urgency};
 use weir_lsm::table::Compression;
-use weir_lsm::{Env, JobControl, JobFacts, JobKind, JobReport, Range, Snapshot, Tree, TreeKnobs, TreeOptions};
+use weir_lsm::{Env, Tree, TreeOptions};
+use weir_model::engine::*;
 use weir_model::{Batch, Change};
 
 type Map = BTreeMap<Vec<u8>, (Vec<u8>, u64)>;
@@ -241,7 +241,7 @@ impl World {
         let Some((control, job)) = job else { return };
         self.reclaims = facts.iter().fold(self.reclaims, count);
         let running =
-            self.tree.shape().jobs[JobKind::ALL.iter().position(|&kind| kind == JobKind::IntraL0).expect("a kind")];
+            self.tree.facts().jobs[JobKind::ALL.iter().position(|&kind| kind == JobKind::IntraL0).expect("a kind")];
         self.intra_l0[0] += usize::from(!parked && running.running > 0);
         self.intra_l0[1] = self.intra_l0[1].max(running.running);
         let polls = if self.rng.chance(0.5) { u64::MAX } else { self.rng.below(40) };
@@ -327,7 +327,7 @@ impl World {
 
     /// A level 0 long enough for merges within it beside one another, which a day's turns of the knobs rarely leave it.
     fn level_0_alone(&mut self) {
-        let knobs = TreeKnobs::of(&self.options);
+        let knobs = self.options.knobs();
         self.tree.set_knobs(TreeKnobs { scope: Scope::IntraL0, intra_l0_fan_in: 2, ..knobs });
         for _ in 0..self.rng.below(80) {
             match self.rng.below(4) {
@@ -369,7 +369,7 @@ impl World {
     /// Runs every job that is due.
     fn settle(&mut self) {
         self.finish_parked();
-        self.tree.set_knobs(TreeKnobs::of(&self.options));
+        self.tree.set_knobs(self.options.knobs());
         self.tree.set_eager(true);
         self.tree.seal();
         let due = |tree: &Arc<Tree>| tree.next_flush().or_else(|| tree.next_drop()).or_else(|| tree.next_compaction());
@@ -404,7 +404,7 @@ fn run(seed: u64, steps: usize) -> Tally {
     }
     world.check_scan(Range::all(), None, &world.map);
     world.settle();
-    assert!(world.tree.shape().is_settled(), "seed {seed}: {:?}", world.tree.shape());
+    assert!(world.tree.facts().is_settled(), "seed {seed}: {:?}", world.tree.facts());
     world.check_scan(Range::all(), None, &world.map);
     world.check_scan(Range { reverse: true, ..Range::all() }, None, &world.map);
     world.forget_the_expired(seed);

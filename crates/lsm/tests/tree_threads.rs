@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use weir_io::sim::{DeviceSpec, FaultPlan, Sim, SimFs};
 use weir_io::{Fs, Owner, Unbooked};
 use weir_lsm::cache::BlockCache;
-use weir_lsm::{Env, Lookup, Tree, TreeOptions};
+use weir_lsm::{Env, Tree, TreeOptions};
 use weir_model::Batch;
+use weir_model::engine::*;
 
 const BATCHES: u64 = 3_000;
 /// Keys between the first and the last of a batch: the longer it takes to apply, the likelier a reader comes in

@@ -4,6 +4,7 @@
 //! visible together. Its bytes are the payload of a log record, described in `docs/format/log.md`.
 
 mod batch;
+pub mod engine;
 mod row;
 mod slot;
 mod tenant;

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use weir_io::{Error, ErrorKind, Fs, Owner, Result};
 use weir_log::{LogAnchor, Recovery};
-use weir_lsm::check::CheckReport;
 use weir_model::TenantName;
+use weir_model::engine::CheckReport;
 
 use crate::catalogue::Listings;
 use crate::catalogue::copy::CopyState;
 use crate::catalogue::survey::{Agreement, Survey};
+use crate::engines::{TREE, offline};
 use crate::format::{self, Format};
 use crate::layout;
 use crate::partition::anchor::{self, AnchorSlot};
@@ -157,7 +158,7 @@ async fn check_partition(
     progress: &mut impl FnMut(usize, usize),
 ) -> PartitionCheck {
     let mut problems = Vec::new();
-    let tree = match weir_lsm::check::check(fs, &dir.join("tree"), progress).await {
+    let tree = match offline::check(fs, &dir.join(TREE), progress).await {
         Ok(mut tree) => {
             problems.append(&mut tree.problems);
             tree

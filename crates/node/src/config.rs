@@ -8,7 +8,8 @@ use weir_admission::cost::Capacity;
 use weir_admission::policy::Profile;
 use weir_io::{Clock, Fs, Nanos, Spawn};
 use weir_log::SyncMode;
-use weir_lsm::TreeOptions;
+
+use crate::engines::TreeOptions;
 
 /// The outside world of a node: production's, or a simulation's.
 #[derive(Clone)]

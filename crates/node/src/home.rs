@@ -27,8 +27,8 @@ use futures_util::future::Shared;
 use parking_lot::Mutex;
 use weir_admission::UnitLimits;
 use weir_io::{BoxFuture, Error, ErrorKind, Event, Owner, Result};
-use weir_lsm::Space;
 use weir_model::TenantId;
+use weir_model::engine::Space;
 
 use crate::bandwidth::Reservation;
 use crate::carried::carried;
@@ -137,7 +137,7 @@ impl Home {
     /// Bytes of its tables and memtables; of one asleep what it last had, without what has expired since.
     pub(crate) fn disk_use(&self) -> DiskUse {
         if let Some(partition) = &*self.awake() {
-            let space = partition.tree().space();
+            let space = partition.engine().space();
             *self.space.lock() = space;
         }
         let space = self.space.lock();
@@ -325,7 +325,7 @@ impl Home {
         let mut unwritten = None;
         if let Some(partition) = partition {
             let is_written = partition.leave(how).await;
-            let space = partition.tree().space();
+            let space = partition.engine().space();
             *self.space.lock() = space;
             unwritten = Some(partition).filter(|_| !is_written);
         }

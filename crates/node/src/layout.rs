@@ -15,6 +15,8 @@ use std::sync::Arc;
 
 use weir_io::{Class, Error, ErrorKind, Fs, OpenOptions, Owner, Result, Tag, yield_now};
 
+use crate::engines::TREE;
+
 pub const TAG: Tag = Tag::new(Owner { tenant: 0, partition: 0 }, Class::Maintenance);
 
 /// Creates `dir` durably. It may exist and yet not be durable, made by a process that was killed: so its name is synced
@@ -53,7 +55,7 @@ pub async fn partitions(fs: &Arc<dyn Fs>, dir: &Path) -> Result<Vec<u32>> {
 /// is not there is removed already. Durable after [`sync_partitions`].
 pub async fn remove_partition(fs: &Arc<dyn Fs>, dir: &Path, number: u32) -> Result<()> {
     let own = partition_path(dir, number);
-    for part in [own.join("tree"), own.join("log"), own.clone()] {
+    for part in [own.join(TREE), own.join("log"), own.clone()] {
         let names = match fs.list(&part, TAG).await {
             Err(error) if error.kind() == ErrorKind::NotFound => continue,
             names => names?,
@@ -79,7 +81,7 @@ pub async fn sync_partitions(fs: &Arc<dyn Fs>, dir: &Path) -> Result<()> {
 
 /// Whether partition `number` has a tree. It is made when the partition is first used.
 pub async fn has_tree(fs: &Arc<dyn Fs>, dir: &Path, number: u32) -> Result<bool> {
-    let current = partition_path(dir, number).join("tree").join("CURRENT");
+    let current = partition_path(dir, number).join(TREE).join("CURRENT");
     match fs.open(&current, OpenOptions::read_buffered(), TAG).await {
         Ok(_) => Ok(true),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
@@ -89,7 +91,7 @@ pub async fn has_tree(fs: &Arc<dyn Fs>, dir: &Path, number: u32) -> Result<bool>
 
 /// A partition that was used has no tree.
 pub fn lost(dir: &Path, number: u32) -> Error {
-    let current = partition_path(dir, number).join("tree").join("CURRENT");
+    let current = partition_path(dir, number).join(TREE).join("CURRENT");
     let message = format!(
         "missing, yet the partition was in use: its data is lost, unless `weir repair {}` finds what it named",
         dir.display()

@@ -11,6 +11,7 @@ pub mod catalogue;
 mod check;
 mod config;
 mod control;
+mod engines;
 mod format;
 mod group_sync;
 mod hibernate;
@@ -27,7 +28,6 @@ mod removal;
 pub mod repair;
 mod reserve;
 mod shared;
-mod slowdown;
 mod sold;
 mod stall;
 mod strangers;
@@ -40,6 +40,7 @@ mod workers;
 pub use backup::BackupReport;
 pub use check::{NodeCheck, PartitionCheck, check};
 pub use config::{Bandwidth, Machine, NodeConfig};
+pub use engines::{BlockCache, TreeOptions};
 pub use home::{Home, HomeState};
 pub use metrics::{PartitionMetrics, StallTimes};
 pub use mover::Mover;
@@ -56,6 +57,5 @@ pub use weir_admission::{
     Admission, Amount, Booked, Direction, Ledger, OnLimit, Part, Pool, PoolStats, Quota, Refused, Unit, UnitLimits,
     UnitStats, Wait, cost, waits,
 };
-pub use weir_lsm::pick::Scope;
-pub use weir_lsm::{JobKind, TreeKnobs};
+pub use weir_model::engine::{JobKind, Scope, TreeKnobs};
 pub use weir_model::{TenantId, TenantName};

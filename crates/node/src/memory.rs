@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 use weir_admission::policy::share::{MemorySample, Memtables, TenantMemory, to_seal};
 use weir_admission::{Part, Permit, Pool};
 use weir_io::{Clock, Error, Event, Memory, Nanos, Owner, Result, sleep_until};
-use weir_lsm::MemtableBytes;
+use weir_model::engine::UnflushedMemory;
 
 /// The part of the budget that only tenants within their share may take: a quarter.
 const HEADROOM: u64 = 4;
@@ -37,7 +37,7 @@ pub(crate) trait MemtableOwner: Send + Sync {
     fn owner(&self) -> Owner;
 
     /// What they take.
-    fn memtable_bytes(&self) -> MemtableBytes;
+    fn memtable_bytes(&self) -> UnflushedMemory;
 
     /// Has them go to a table, full or not.
     fn seal_memtables(self: Arc<Self>);

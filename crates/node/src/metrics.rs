@@ -6,8 +6,7 @@ use weir_admission::waits::{self, Cause};
 use weir_admission::{Booked, Direction};
 use weir_io::{Class, Nanos};
 use weir_log::LogStats;
-use weir_lsm::cache::CacheUsage;
-use weir_lsm::{JobFacts, JobReport, Shape, Tree};
+use weir_model::engine::{CacheUsage, Engine, EngineFacts, JobFacts, JobReport};
 
 use crate::stall::StallCause;
 
@@ -126,21 +125,21 @@ pub struct PartitionMetrics {
     pub cache: CacheUsage,
     /// By cause, in the order of [`StallCause::ALL`].
     pub stalls: [StallTimes; StallCause::ALL.len()],
-    /// The tree.
-    pub shape: Shape,
+    /// The engine.
+    pub engine: EngineFacts,
     /// The log.
     pub log: LogStats,
 }
 
 impl PartitionMetrics {
     /// `booked` is the partition's page in the ledger since it was opened.
-    pub(crate) fn new(counters: &Counters, booked: &Booked, tree: &Tree, log: LogStats) -> Self {
-        let mut metrics = Self { cache: tree.cache_usage(), shape: tree.shape(), log, ..Self::asleep(counters) };
+    pub(crate) fn new(counters: &Counters, booked: &Booked, engine: &dyn Engine, log: LogStats) -> Self {
+        let mut metrics = Self { cache: engine.cache_usage(), engine: engine.facts(), log, ..Self::asleep(counters) };
         metrics.set_users(booked);
         metrics
     }
 
-    /// Of a partition that sleeps: no tree, no log, and the books of its users are with the ledger alone.
+    /// Of a partition that sleeps: no engine, no log, and the books of its users are with the ledger alone.
     pub(crate) fn asleep(counters: &Counters) -> Self {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Self {
@@ -159,7 +158,7 @@ impl PartitionMetrics {
             tables_dropped: get(&counters.tables_dropped),
             cache: CacheUsage::default(),
             stalls: counters.stalls(),
-            shape: Shape::default(),
+            engine: EngineFacts::default(),
             log: LogStats::default(),
         }
     }
@@ -187,23 +186,7 @@ impl PartitionMetrics {
         self.tables_dropped += other.tables_dropped;
         self.cache.add(&other.cache);
         self.stalls.iter_mut().zip(&other.stalls).for_each(|(sum, stall)| sum.add(stall));
-        self.shape.memtable_bytes += other.shape.memtable_bytes;
-        self.shape.sealed += other.shape.sealed;
-        self.shape.sealed_bytes += other.shape.sealed_bytes;
-        self.shape.debt_bytes += other.shape.debt_bytes;
-        self.shape.jobs_running += other.shape.jobs_running;
-        for (sum, jobs) in self.shape.jobs.iter_mut().zip(&other.shape.jobs) {
-            sum.running += jobs.running;
-            sum.parked += jobs.parked;
-            sum.bytes_left += jobs.bytes_left;
-        }
-        for (sum, level) in self.shape.levels.iter_mut().zip(&other.shape.levels) {
-            sum.tables += level.tables;
-            sum.bytes += level.bytes;
-            sum.target_bytes += level.target_bytes;
-            sum.claimed += level.claimed;
-            sum.claimed_bytes += level.claimed_bytes;
-        }
+        self.engine.add(&other.engine);
         self.log.records += other.log.records;
         self.log.payload_bytes += other.log.payload_bytes;
         self.log.bytes_written += other.log.bytes_written;

@@ -8,12 +8,12 @@ use parking_lot::RwLock;
 use weir_admission::policy::{Behaviour, Recording, Tick, Window, explain};
 use weir_admission::{Gate, GateOptions, GatedFs, Ledger, Pool, ReadMemoryFs};
 use weir_io::{Error, ErrorKind, Fs, Nanos, Owner, Result, Rng};
-use weir_lsm::cache::BlockCache;
 use weir_model::{TenantId, TenantName};
 
 use crate::carried::carried;
 use crate::catalogue::{Catalogue, CatalogueEdit, Listing};
 use crate::config::{Machine, NodeConfig};
+use crate::engines::BlockCache;
 use crate::format::{self, Format, Origin};
 use crate::hibernate;
 use crate::home::{Home, HomeState, Left};

@@ -6,8 +6,8 @@
 //! 2. It goes on to its end instead if a [policy](weir_admission::policy::parking) finds it nearly done, or if it is
 //!    committing (U-26).
 //! 3. When the scope admits it again it waits for a slot, and comes before what this tree might begin.
-//! 4. What is parked may bar the way of something more urgent ([`weir_lsm::Tree::parked_in_the_way`]): level 0, which
-//!    wants to go down (U-6). Then the policy says whether it is finished or *released*: cancelled, its claims with it.
+//! 4. What is parked may bar the way of something more urgent (`Jobs::parked_in_the_way`): level 0, which wants
+//!    to go down (U-6). Then the policy says whether it is finished or *released*: cancelled, its claims with it.
 //!    It is also released when it has been parked for too long and is not to be finished, and at once where the process
 //!    that Weir is part of needs the memory ([`Partition::release_parked`]): a node by itself does not, for what is
 //!    parked is bounded by the slots.
@@ -24,8 +24,7 @@ use std::task::Poll;
 use parking_lot::Mutex;
 use weir_admission::policy::parking::{InTheWay, PARKED_MAX, in_the_way, must_park};
 use weir_io::{Class, Result, sleep_until};
-use weir_lsm::pick::Scope;
-use weir_lsm::{Job, JobControl, JobFacts, JobReport};
+use weir_model::engine::{Job, JobControl, JobFacts, JobReport, Scope};
 
 use crate::metrics::Counters;
 use crate::partition::Partition;
@@ -140,7 +139,8 @@ impl Partition {
         control: &JobControl,
         may_be_parked: bool,
     ) -> Pause {
-        let is_out_of_scope = || may_be_parked && must_park(self.tree.knobs().scope.admits(facts), control.progress());
+        let is_out_of_scope =
+            || may_be_parked && must_park(self.engine.knobs().scope.admits(facts), control.progress());
         let mut closing = pin!(self.closing_begun());
         let mut out_of_scope = pin!(self.progress.wait(|| is_out_of_scope().then_some(())));
         let gives_way = facts.level.is_some();
@@ -202,13 +202,13 @@ impl Partition {
 
     /// The class of a parked job that may go on as soon as it has a slot.
     pub(crate) fn resumable(&self) -> Option<Class> {
-        let scope = self.tree.knobs().scope;
+        let scope = self.engine.knobs().scope;
         self.parking.0.lock().iter().find(|job| job.may_go_on(scope)).map(|job| job.facts.class)
     }
 
     /// Gives `slot` to a parked job that may go on; gives it back if there is none.
     pub(crate) fn resume_in(&self, slot: Slot) -> Option<Slot> {
-        let scope = self.tree.knobs().scope;
+        let scope = self.engine.knobs().scope;
         let mut parking = self.parking.0.lock();
         let Some(job) = parking.iter_mut().find(|job| job.may_go_on(scope)) else { return Some(slot) };
         job.verdict = Some(Verdict::GoOn { slot, to_the_end: job.must_finish });
@@ -222,7 +222,7 @@ impl Partition {
         if self.parking.is_empty() {
             return;
         }
-        let Some(control) = self.tree.parked_in_the_way() else { return };
+        let Some(control) = self.engine.parked_in_the_way() else { return };
         self.parking.find(&control, |parked| match in_the_way(control.progress()) {
             InTheWay::Finish => parked.must_finish = true,
             InTheWay::Release if parked.verdict.is_none() => parked.verdict = Some(Verdict::Release),
@@ -263,8 +263,8 @@ mod tests {
         let mut batch = weir_model::Batch::new();
         batch.put(b"key", b"value");
         sim.block_on(partition.write(&batch)).map(drop).expect("no faults");
-        partition.tree.seal();
-        let job = partition.tree.next_flush().expect("one memtable is full");
+        partition.engine.seal();
+        let job = partition.engine.next_flush().expect("one memtable is full");
         let (facts, control) = (job.facts(), job.control());
         let verdicts = Arc::new(Mutex::new(Vec::new()));
         for must_finish in [false, true] {

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use futures_util::lock::Mutex as AsyncMutex;
 use weir_admission::{Gate, GatedFs, Ledger, PartitionGate, Pool};
 use weir_io::{Error, ErrorKind, Fs, FsLock, Nanos, Owner, Result, Volume, sleep_until};
-use weir_lsm::cache::BlockCache;
 
 use crate::catalogue::{Catalogue, CatalogueEdit};
 use crate::config::{Machine, NodeConfig};
 use crate::control::Control;
+use crate::engines::BlockCache;
 use crate::group_sync::GroupSync;
 use crate::home::Home;
 use crate::layout;

@@ -26,11 +26,11 @@ impl StallCause {
     }
 }
 
-impl From<weir_lsm::StallCause> for StallCause {
-    fn from(cause: weir_lsm::StallCause) -> Self {
+impl From<weir_model::engine::StallCause> for StallCause {
+    fn from(cause: weir_model::engine::StallCause) -> Self {
         match cause {
-            weir_lsm::StallCause::L0Runs => Self::L0Runs,
-            weir_lsm::StallCause::Memtables => Self::Memtables,
+            weir_model::engine::StallCause::L0Runs => Self::L0Runs,
+            weir_model::engine::StallCause::Memtables => Self::Memtables,
         }
     }
 }

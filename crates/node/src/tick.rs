@@ -20,12 +20,11 @@ use weir_admission::policy::{
 use weir_admission::{Booked, Direction, Gate, Ledger, Limits, Pool, UNLIMITED, Unit, Wait};
 use weir_io::{Class, Clock, Nanos, Owner, sleep_until};
 use weir_log::SyncMode;
-use weir_lsm::cache::BlockCache;
-use weir_lsm::pick::Scope;
-use weir_lsm::{JobKind, Shape, TreeKnobs};
 use weir_model::TenantId;
+use weir_model::engine::{EngineFacts, JobKind, Scope, TreeKnobs, TreeShape};
 
 use crate::config::NodeConfig;
+use crate::engines::BlockCache;
 use crate::home::Home;
 use crate::mover::Desk;
 use crate::partition::Partition;
@@ -216,32 +215,15 @@ impl Ticker {
     }
 
     fn look(&self, home: &Home, partition: &Partition) -> PartitionSample {
-        let (shape, booked) = (partition.tree.shape(), partition.account.booked());
-        let options = partition.tree.options();
-        let above = shape.levels[1..].iter().map(|level| level.bytes.saturating_sub(level.target_bytes));
+        let (facts, booked) = (partition.engine.facts(), partition.account.booked());
         PartitionSample {
             bytes: bytes(&booked),
             ops: operations(&booked),
-            tree: TreeFacts {
-                l0_runs: shape.levels[0].tables as u64,
-                l0_bytes: shape.levels[0].bytes,
-                l0_target: shape.levels[0].target_bytes,
-                l1_bytes: shape.levels[1].bytes,
-                bytes: shape.levels.iter().map(|level| level.bytes).sum(),
-                depth: shape.levels.iter().rposition(|level| level.tables > 0).unwrap_or(0) as u64,
-                deep_debt: above.sum(),
-                unflushed: (shape.memtable_bytes + shape.sealed_bytes) as u64,
-                sealed: shape.sealed as u64,
-                memtable_bytes: shape.write_buffer_bytes as u64,
-                write_buffers: options.write_buffers_max as u64,
-                write_buffers_now: shape.write_buffers as u64,
-                l0_trigger: options.l0_trigger as u64,
-                l0_slow: shape.l0_limits[0] as u64,
-            },
+            tree: facts.tree.as_ref().map(|shape| tree_facts(&facts, shape)).unwrap_or_default(),
             jobs: JobFacts {
-                running: shape.jobs_running as u64,
-                merging: merging(&shape),
-                parked: shape.jobs.iter().map(|jobs| jobs.parked as u64).sum(),
+                running: facts.jobs_running as u64,
+                merging: merging(&facts),
+                parked: facts.jobs.iter().map(|jobs| jobs.parked as u64).sum(),
             },
             read_p99: partition.read_times.take_p99(),
             felt: felt(home, &booked),
@@ -285,9 +267,30 @@ fn felt(home: &Home, booked: &Booked) -> Felt {
     }
 }
 
+/// A tree in the words of policies.
+fn tree_facts(facts: &EngineFacts, shape: &TreeShape) -> TreeFacts {
+    let above = shape.levels[1..].iter().map(|level| level.bytes.saturating_sub(level.target_bytes));
+    TreeFacts {
+        l0_runs: shape.levels[0].tables as u64,
+        l0_bytes: shape.levels[0].bytes,
+        l0_target: shape.levels[0].target_bytes,
+        l1_bytes: shape.levels[1].bytes,
+        bytes: shape.levels.iter().map(|level| level.bytes).sum(),
+        depth: shape.levels.iter().rposition(|level| level.tables > 0).unwrap_or(0) as u64,
+        deep_debt: above.sum(),
+        unflushed: facts.unflushed_bytes,
+        sealed: shape.sealed as u64,
+        memtable_bytes: shape.write_buffer_bytes as u64,
+        write_buffers: shape.write_buffers_max as u64,
+        write_buffers_now: shape.write_buffers as u64,
+        l0_trigger: shape.l0_trigger as u64,
+        l0_slow: shape.l0_limits[0] as u64,
+    }
+}
+
 /// Merges that are being polled.
-fn merging(shape: &Shape) -> u64 {
-    let merges = JobKind::ALL.into_iter().zip(&shape.jobs).filter(|(kind, _)| *kind != JobKind::Flush);
+fn merging(facts: &EngineFacts) -> u64 {
+    let merges = JobKind::ALL.into_iter().zip(&facts.jobs).filter(|(kind, _)| *kind != JobKind::Flush);
     merges.map(|(_, jobs)| jobs.running.saturating_sub(jobs.parked) as u64).sum()
 }
 

@@ -15,8 +15,7 @@ use std::task::Poll;
 use parking_lot::Mutex;
 use weir_io::{Class, Clock, ErrorKind, Nanos, Owner, Spawn, sleep_until};
 use weir_log::SyncMode;
-use weir_lsm::pick::Urgency;
-use weir_lsm::{Job, Stall, StallCause};
+use weir_model::engine::{Job, Stall, StallCause, Urgency};
 
 use crate::metrics::Counters;
 use crate::parking::Ended;
@@ -73,7 +72,7 @@ impl Workers {
     fn wait(&self, partition: &Arc<Partition>, class: Class) {
         let mut state = self.state.lock();
         state.slots.wait(partition.owner, class);
-        state.slots.set_short(partition.owner, partition.tree.urgency() > Urgency::Idle);
+        state.slots.set_short(partition.owner, partition.engine.urgency() > Urgency::Idle);
         state.waiting.insert(partition.owner, Arc::downgrade(partition));
     }
 
@@ -129,10 +128,10 @@ impl Partition {
         }
         self.note_urgency();
         self.adjust_throttle();
-        if let Some(job) = self.tree.next_flush() {
+        if let Some(job) = self.engine.next_flush() {
             self.start(job, None);
         }
-        if let Some(job) = self.tree.next_drop() {
+        if let Some(job) = self.engine.next_drop() {
             self.start(job, None);
         }
         self.clear_the_way();
@@ -149,7 +148,7 @@ impl Partition {
     /// [`Partition::kick`] follows.
     fn note_urgency(&self) {
         if let Some(gates) = &self.gates {
-            gates.set_flush_is_urgent(self.tree.sealed() + 2 >= self.tree.knobs().write_buffers);
+            gates.set_flush_is_urgent(self.engine.is_flush_urgent());
         }
     }
 
@@ -157,7 +156,7 @@ impl Partition {
     /// at once.
     fn queue(self: &Arc<Self>, is_due: bool) {
         let may_run = is_due && self.job_failure.lock().is_none();
-        let due = || self.resumable().or_else(|| self.tree.compaction_due());
+        let due = || self.resumable().or_else(|| self.engine.compaction_due());
         match may_run.then(due).flatten() {
             Some(class) => self.workers.wait(self, class),
             None => self.workers.leave(self.owner),
@@ -173,7 +172,7 @@ impl Partition {
             return false;
         }
         let Some(slot) = self.resume_in(slot) else { return true };
-        let Some(job) = self.tree.next_compaction() else { return false };
+        let Some(job) = self.engine.next_compaction() else { return false };
         self.start(job, Some(slot));
         true
     }
@@ -226,7 +225,7 @@ impl Partition {
     /// Whether writes wait for nothing but a flush. Where jobs fail (a full disk), compactions go on: they may free
     /// space.
     pub(crate) fn is_flush_urgent(&self) -> bool {
-        self.tree.stall() == Stall::Stop(StallCause::Memtables) && self.job_failure.lock().is_none()
+        self.engine.stall() == Stall::Stop(StallCause::Memtables) && self.job_failure.lock().is_none()
     }
 
     /// Sleeps, but not into the closing of the partition.
@@ -241,7 +240,7 @@ impl Partition {
     }
 
     async fn truncate_log(&self) {
-        let persisted = self.tree.persisted();
+        let persisted = self.engine.persisted();
         // A log that is never synced would not miss, after a power cut, what an older manifest has forgotten.
         let is_only_in_tables = self.sync == SyncMode::None || self.log.would_truncate(persisted);
         if is_only_in_tables && let Err(error) = self.hold_anchor().await {
@@ -266,7 +265,7 @@ impl Partition {
             while let (Some(failure), false) = (partition.log.failure(), partition.is_closing()) {
                 tracing::warn!(owner = ?partition.owner, error = %failure, "the log failed: flushing, then replacing it");
                 let last = partition.seal_all();
-                let drained = || partition.tree.persisted() >= last || partition.is_closing();
+                let drained = || partition.engine.persisted() >= last || partition.is_closing();
                 partition.progress.wait(|| drained().then_some(())).await;
                 if partition.is_closing() {
                     break;

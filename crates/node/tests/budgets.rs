@@ -97,7 +97,7 @@ fn a_tree_that_always_has_something_to_compact_leaves_slots_to_others() {
         for number in 0..4_000 {
             modest.write(&row(number)).await.expect("written").await.expect("committed");
             sleep_until(&clock, clock.now() + 5 * MS).await;
-            most_runs = most_runs.max(modest.metrics().shape.levels[0].tables);
+            most_runs = most_runs.max(modest.metrics().engine.shape().levels[0].tables);
             most_waiting = most_waiting.max(node.compactions().1);
         }
         over.store(true, Ordering::Relaxed);

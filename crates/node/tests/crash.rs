@@ -11,8 +11,9 @@ use parking_lot::Mutex;
 use weir_io::sim::{DeviceSpec, DiskImage, Fault, FaultPlan, Keep, OpKind, Sim, SimFs};
 use weir_io::{Fs, Rng, sleep_until};
 use weir_log::SyncMode;
-use weir_lsm::{Lookup, Range, TreeOptions};
+use weir_lsm::TreeOptions;
 use weir_model::Batch;
+use weir_model::engine::{Lookup, Range};
 use weir_node::{Machine, NodeConfig, Partition};
 
 type State = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -262,7 +263,7 @@ fn no_write_slips_between_the_read_and_the_write_of_an_update() {
                                 batch.put(&key, &value);
                                 let old = found[0].as_ref().map(|record| record.value.to_vec());
                                 // A write that slipped in would be in the memtable.
-                                if let Lookup::Ready(Some(newest)) = partition.tree().get_latest(&key) {
+                                if let Lookup::Ready(Some(newest)) = partition.engine().get_latest(&key) {
                                     let newest = newest.expect("a read").map(|newest| newest.value.to_vec());
                                     assert_eq!(newest, old, "seed {seed}: key {} changed meanwhile", key[0]);
                                 }

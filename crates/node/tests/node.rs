@@ -105,7 +105,7 @@ fn writes_stop_at_the_limit_and_go_on_when_there_is_room() {
     });
     let metrics = node.partition().metrics();
     assert!(metrics.stalls.iter().any(|stall| stall.stopped > 0 && stall.stopped_nanos > 0), "{metrics:?}");
-    assert!(metrics.shape.is_settled());
+    assert!(metrics.engine.is_settled());
     for key in (0..6_000).step_by(97) {
         assert_eq!(sim.block_on(value(node.partition(), key)), Some(key));
     }
@@ -382,7 +382,7 @@ fn a_log_longer_than_the_write_buffers_is_replayed_in_bounded_memory() {
     let sim = Sim::new(13);
     let fs = SimFs::from_image(&image, sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng());
     let node = open_with(&sim, &fs, 16 << 10);
-    let shape = node.partition().metrics().shape;
+    let shape = node.partition().metrics().engine.shape();
     let in_memory = shape.memtable_bytes + shape.sealed_bytes;
     assert!(in_memory < 5 * (16 << 10), "{in_memory} bytes in memtables after replaying 900 KB");
     for key in 0..5_000 {

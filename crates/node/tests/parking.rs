@@ -8,8 +8,9 @@ use opened::Opened;
 use weir_io::sim::{DeviceSpec, FaultPlan, Sim, SimFs};
 use weir_io::{Clock, Fs, Nanos, sleep_until};
 use weir_log::SyncMode;
-use weir_lsm::{Shape, TreeOptions};
+use weir_lsm::TreeOptions;
 use weir_model::Batch;
+use weir_model::engine::{EngineFacts, JobCount};
 use weir_node::{JobKind, Machine, NodeConfig, Partition, Scope, TreeKnobs};
 
 const MS: Nanos = 1_000_000;
@@ -55,7 +56,7 @@ impl World {
 
     /// Merges within level 0 take at least `fan_in` runs.
     fn turn(&self, scope: Scope, fan_in: usize) {
-        let knobs = self.partition().tree().knobs();
+        let knobs = self.partition().engine().knobs();
         self.partition().set_tree_knobs(TreeKnobs { scope, intra_l0_fan_in: fan_in, ..knobs });
     }
 
@@ -73,26 +74,26 @@ impl World {
                 }
             });
             partition.seal();
-            self.until("flushed", |shape| shape.sealed == 0);
+            self.until("flushed", |facts| facts.shape().sealed == 0);
         }
     }
 
-    fn shape(&self) -> Shape {
-        self.partition().metrics().shape
+    fn facts(&self) -> EngineFacts {
+        self.partition().metrics().engine
     }
 
     fn sleep(&self, nanos: Nanos) {
         self.sim.block_on(sleep_until(&self.clock, self.clock.now() + nanos));
     }
 
-    fn until(&self, what: &str, holds: impl Fn(&Shape) -> bool) {
+    fn until(&self, what: &str, holds: impl Fn(&EngineFacts) -> bool) {
         for _ in 0..20_000 {
-            if holds(&self.shape()) {
+            if holds(&self.facts()) {
                 return;
             }
             self.sleep(MS);
         }
-        panic!("never {what}: {:?}", self.shape());
+        panic!("never {what}: {:?}", self.facts());
     }
 
     /// Begins a compaction of eight runs, which then has consumed a part of its input, and puts it out of scope.
@@ -100,7 +101,7 @@ impl World {
         self.turn(Scope::IntraL0, 100);
         self.add_runs(8);
         self.turn(Scope::All, 100);
-        let all = count(&self.shape(), JobKind::L0).bytes_left as f64;
+        let all = count(&self.facts(), JobKind::L0).bytes_left as f64;
         self.until("as far as that", |shape| {
             let job = count(shape, JobKind::L0);
             job.running == 1 && (job.bytes_left as f64) < all * (1.0 - progress)
@@ -122,27 +123,27 @@ impl World {
     }
 }
 
-fn count(shape: &Shape, kind: JobKind) -> weir_lsm::shape::JobCount {
+fn count(facts: &EngineFacts, kind: JobKind) -> JobCount {
     let at = JobKind::ALL.iter().position(|&other| other == kind).expect("a kind");
-    shape.jobs[at]
+    facts.jobs[at]
 }
 
 #[test]
 fn what_is_out_of_scope_is_parked_without_a_slot_and_goes_on_later() {
     let mut world = World::new();
     world.park_at(0.3);
-    let parked = count(&world.shape(), JobKind::L0);
+    let parked = count(&world.facts(), JobKind::L0);
     assert_eq!((parked.running, parked.parked), (1, 1));
 
     // Its slot, the only one, serves a merge of what came later.
     world.turn(Scope::IntraL0, 4);
     world.add_runs(6);
-    world.until("merged", |shape| shape.levels[0].tables < 8 + 4);
+    world.until("merged", |facts| facts.shape().levels[0].tables < 8 + 4);
     world.sleep(1_000 * MS);
-    assert_eq!(count(&world.shape(), JobKind::L0), parked, "not a byte further");
+    assert_eq!(count(&world.facts(), JobKind::L0), parked, "not a byte further");
 
     world.turn(Scope::L0ToL1, 4);
-    world.until("done", |shape| count(shape, JobKind::L0).running == 0 && shape.levels[0].tables < 8);
+    world.until("done", |facts| count(facts, JobKind::L0).running == 0 && facts.shape().levels[0].tables < 8);
     let metrics = world.partition().metrics();
     assert_eq!((metrics.jobs_parked, metrics.jobs_released, metrics.bytes_thrown_away), (1, 0, 0));
     world.finish();
@@ -154,7 +155,7 @@ fn what_is_nearly_done_goes_on() {
     world.park_at(0.92);
     assert_eq!(world.partition().metrics().jobs_parked, 0);
     world.until("done", |shape| count(shape, JobKind::L0).running == 0);
-    assert_eq!(world.shape().levels[0].tables, 0);
+    assert_eq!(world.facts().shape().levels[0].tables, 0);
     world.finish();
 }
 
@@ -166,10 +167,13 @@ fn after_a_minute_a_parked_job_is_cancelled_and_its_inputs_are_free() {
     assert_eq!(world.partition().metrics().jobs_released, 0);
     world.sleep(2_000 * MS);
     let metrics = world.partition().metrics();
-    assert_eq!((metrics.jobs_released, metrics.shape.jobs_running, metrics.shape.levels[0].claimed), (1, 0, 0));
+    assert_eq!(
+        (metrics.jobs_released, metrics.engine.jobs_running, metrics.engine.shape().levels[0].claimed),
+        (1, 0, 0)
+    );
     assert!(metrics.bytes_thrown_away > 0);
     world.turn(Scope::IntraL0, 4);
-    world.until("merged", |shape| shape.levels[0].tables == 1);
+    world.until("merged", |facts| facts.shape().levels[0].tables == 1);
     world.finish();
 }
 
@@ -179,7 +183,7 @@ fn memory_is_given_back_when_asked_for() {
     world.park_at(0.3);
     world.partition().release_parked();
     world.sleep(MS);
-    assert_eq!((world.partition().metrics().jobs_released, world.shape().jobs_running), (1, 0));
+    assert_eq!((world.partition().metrics().jobs_released, world.facts().jobs_running), (1, 0));
     world.finish();
 }
 
@@ -192,7 +196,7 @@ fn a_deep_job_does_not_keep_level_0_from_going_down() {
             world.add_runs(4);
             // A round of the control loop passes, which merges what waited for more runs in vain.
             world.sleep(1_100 * MS);
-            if count(&world.shape(), JobKind::Deep).running > 0 {
+            if count(&world.facts(), JobKind::Deep).running > 0 {
                 break;
             }
         }
@@ -201,7 +205,7 @@ fn a_deep_job_does_not_keep_level_0_from_going_down() {
         world.add_runs(6);
         // Not by waiting until the parked one is released for its age.
         let begin = world.clock.now();
-        world.until("down", |shape| shape.levels[0].score < 1.0 && count(shape, JobKind::L0).running == 0);
+        world.until("down", |facts| facts.shape().levels[0].score < 1.0 && count(facts, JobKind::L0).running == 0);
         assert!(world.clock.now() - begin < 30_000 * MS);
         world.finish();
     }

@@ -11,8 +11,9 @@ use opened::Opened;
 use weir_io::sim::{DeviceSpec, DiskImage, FaultPlan, Keep, Sim, SimFs};
 use weir_io::{Class, ErrorKind, Fs, OpenOptions, Owner, Result, Rng, Tag, sleep_until};
 use weir_log::SyncMode;
-use weir_lsm::{Range, TreeOptions};
+use weir_lsm::TreeOptions;
 use weir_model::Batch;
+use weir_model::engine::Range;
 use weir_node::repair::Repair;
 use weir_node::{Machine, NodeConfig};
 

@@ -69,7 +69,7 @@ impl Watch {
     /// Whether every tree has been a pyramid since this was first asked: nothing sealed, nothing running, every level
     /// within its target. Not all at once: under a load some level 0 is always gathering runs.
     pub fn is_restored(&mut self) -> bool {
-        self.owing.retain(|partition| !partition.tree().shape().is_settled());
+        self.owing.retain(|partition| !partition.engine().facts().is_settled());
         self.owing.is_empty()
     }
 
@@ -80,7 +80,7 @@ impl Watch {
         self.last = now;
         self.look_at_stages(node);
         for partition in &self.partitions {
-            let shape = partition.tree().shape();
+            let shape = partition.engine().facts().shape();
             second.l0.push(shape.levels[0].tables as u16);
             second.sealed.push(shape.sealed as u16);
             let levels: u64 = shape.levels[..2].iter().map(|level| level.bytes).sum();

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use weir_io::sim::{DeviceSpec, DiskImage, FaultPlan, Keep, Sim, SimFs};
 use weir_io::{Fs, Rng, sleep_until};
 use weir_log::SyncMode;
-use weir_lsm::Range;
+use weir_model::engine::Range;
 use weir_model::{Batch, Change};
 use weir_node::{Home, Machine, Node, NodeConfig, TenantName};
 

@@ -7,9 +7,10 @@ use std::task::{Context, Poll, Waker};
 
 use weir_io::{BoxFuture, Clock, Nanos, Result, Rng, sleep_until};
 use weir_log::SyncMode;
+use weir_lsm::TreeOptions;
 use weir_lsm::table::Compression;
-use weir_lsm::{Lookup, Range, Snapshot, TreeOptions};
 use weir_model::Batch;
+use weir_model::engine::{Lookup, Range, Snapshot};
 use weir_node::{Machine, Node, NodeConfig, Partition};
 
 use crate::model::Visible;
@@ -125,13 +126,13 @@ impl Store for NodeStore {
     }
 
     fn get_at(&self, key: &[u8], snapshot: &Snapshot) -> BoxFuture<Result<Option<Vec<u8>>>> {
-        self.finish(self.partition().tree().get(key, Some(snapshot)))
+        self.finish(self.partition().engine().get(key, Some(snapshot)))
     }
 
     fn scan(&self, span: &Span, snapshot: Option<&Snapshot>) -> BoxFuture<Result<Visible>> {
         let range = Range { from: span.from.clone(), to: span.to.clone(), reverse: span.reverse };
         let limit = span.limit;
-        let frozen = snapshot.map(|snapshot| self.partition().tree().scan(range.clone(), Some(snapshot)));
+        let frozen = snapshot.map(|snapshot| self.partition().engine().scan(range.clone(), Some(snapshot)));
         let partition = Arc::clone(self.partition());
         Box::pin(async move {
             let mut scan = match frozen {
@@ -149,7 +150,7 @@ impl Store for NodeStore {
     }
 
     fn snapshot(&self) -> Option<Snapshot> {
-        Some(self.partition().tree().snapshot())
+        Some(self.partition().engine().snapshot())
     }
 
     fn seal(&self) {
@@ -160,7 +161,7 @@ impl Store for NodeStore {
         Box::pin(async move {
             self.node.close().await?;
             // Jobs end at their next step; only then may somebody else open the directory.
-            while self.partition().tree().shape().jobs_running > 0 {
+            while self.partition().engine().facts().jobs_running > 0 {
                 sleep_until(&self.clock, self.clock.now() + 1_000_000).await;
             }
             Ok(())

@@ -152,9 +152,9 @@ async fn read(partition: &Arc<Partition>, clock: &Arc<dyn Clock>, outcome: &Mute
     let begin = clock.now();
     let found = partition.get(b"hot").await.map_err(|error| format!("a read failed: {error}"))?;
     found.ok_or("a key is missing")?;
-    let shape = partition.tree().shape();
+    let unflushed = partition.engine().facts().unflushed_bytes as usize;
     let mut outcome = outcome.lock();
-    outcome.memtable_bytes_max = outcome.memtable_bytes_max.max(shape.memtable_bytes + shape.sealed_bytes);
+    outcome.memtable_bytes_max = outcome.memtable_bytes_max.max(unflushed);
     if begin >= FROM {
         outcome.reads += 1;
         outcome.read_nanos_max = outcome.read_nanos_max.max(clock.now() - begin);

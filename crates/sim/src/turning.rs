@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use weir_io::{BoxFuture, Result, Rng};
-use weir_lsm::Snapshot;
 use weir_model::Batch;
+use weir_model::engine::Snapshot;
 use weir_node::{NodeConfig, Scope, TreeKnobs};
 
 use crate::model::Visible;

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use weir_admission::policy::PartitionKnobs;
 use weir_io::real::{RealClock, RealFs, RealFsOptions, block_on, blocking_scope};
 use weir_io::{Clock, Fs};
-use weir_lsm::Stall;
+use weir_model::engine::Stall;
 use weir_node::{Machine, Node, NodeConfig, Partition};
 use weir_scenario::outcome::Bytes;
 use weir_scenario::plan::Plan;
@@ -121,10 +121,11 @@ impl Fleet for Weir {
     }
 
     fn state(&self, partition: usize) -> State {
-        let shape = self.partitions[partition].tree().shape();
+        let facts = self.partitions[partition].engine().facts();
+        let shape = facts.shape();
         let knobs = self.knobs(partition);
         let has_waited = self.has_waited(partition);
-        let flow = match shape.stall {
+        let flow = match facts.stall {
             Stall::Stop(_) => Flow::Stopped,
             Stall::Slow(_) => Flow::Slow,
             Stall::None if has_waited || knobs.is_some_and(|knobs| knobs.write_rate.is_some()) => Flow::Slow,
@@ -136,7 +137,7 @@ impl Fleet for Weir {
             l0: shape.levels[0].tables as u16,
             sealed: shape.sealed as u16,
             stage: knobs.map_or(0, |knobs| place(knobs.stage)),
-            memory: upper + (shape.memtable_bytes + shape.sealed_bytes) as u64,
+            memory: upper + facts.unflushed_bytes,
         }
     }
 

@@ -162,7 +162,7 @@ impl NodeMetrics {
 
     fn partition(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
         let metrics = self.0.metrics();
-        let shape = &metrics.shape;
+        let (engine, shape) = (&metrics.engine, metrics.engine.shape());
         sheet.counter("weir_reads", "Keys read", None, &[(&[], metrics.reads)])?;
         let waited = metrics.reads_from_device;
         sheet.counter("weir_reads_from_device", "Keys whose read waited for the device", None, &[(&[], waited)])?;
@@ -173,7 +173,7 @@ impl NodeMetrics {
         sheet.counter("weir_jobs", "Flushes and compactions done", None, &[(&[], metrics.jobs)])?;
         sheet.counter("weir_job_errors", "Flushes and compactions failed", None, &[(&[], metrics.job_errors)])?;
         let kinds = JobKind::ALL.map(|kind| [("kind", kind.name())]);
-        let jobs = kinds.iter().zip(&shape.jobs);
+        let jobs = kinds.iter().zip(&engine.jobs);
         let running: Vec<_> = jobs.clone().map(|(labels, jobs)| (&labels[..], jobs.running as u64)).collect();
         let parked: Vec<_> = jobs.map(|(labels, jobs)| (&labels[..], jobs.parked as u64)).collect();
         sheet.gauge("weir_jobs_running", "Flushes and compactions, parked ones too", None, &running)?;
@@ -194,7 +194,7 @@ impl NodeMetrics {
             Some(&Unit::Bytes),
             &[(&[("state", "active")], active), (&[("state", "sealed")], sealed)],
         )?;
-        let debt = shape.debt_bytes;
+        let debt = engine.debt_bytes;
         sheet.gauge("weir_compaction_debt", "Above the levels' targets", Some(&Unit::Bytes), &[(&[], debt)])?;
         let numbers: Vec<String> = (0..shape.levels.len()).map(|level| level.to_string()).collect();
         let labels: Vec<_> = numbers.iter().map(|number| [("level", number.as_str())]).collect();

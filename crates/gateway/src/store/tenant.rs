@@ -231,12 +231,13 @@ impl Store for TenantStore {
     fn facts(&self) -> Vec<(&'static str, &'static str, String)> {
         let (mut awake, mut memtables, mut tables, mut bytes, mut debt) = (0, 0, 0, 0, 0);
         for partition in self.tenant.partitions().iter().filter_map(|home| home.awake().clone()) {
-            let shape = partition.metrics().shape;
+            let engine = partition.metrics().engine;
+            let shape = engine.shape();
             awake += 1;
-            memtables += shape.memtable_bytes + shape.sealed_bytes;
+            memtables += engine.unflushed_bytes;
             tables += shape.levels.iter().map(|level| level.tables).sum::<usize>();
             bytes += shape.levels.iter().map(|level| level.bytes).sum::<u64>();
-            debt += shape.debt_bytes;
+            debt += engine.debt_bytes;
         }
         vec![
             // The cache is everybody's.

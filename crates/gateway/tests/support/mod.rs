@@ -24,10 +24,11 @@ use weir_gateway::admin::node::SlowReply;
 use weir_gateway::auth::{Doorman, OpenDoor};
 use weir_gateway::heavy::ProcessorUse;
 use weir_gateway::listener::{Gateway, listen};
+use weir_gateway::store::Store;
 use weir_io::real::RealClock;
 use weir_io::{Clock, Nanos};
 
-pub use self::memory_store::{DISTANT_KEY, MemoryStore, PANIC_KEY};
+pub use self::memory_store::{MemoryStore, PANIC_KEY};
 
 /// The machine's clock, which can be told to run ahead.
 pub struct TestClock {

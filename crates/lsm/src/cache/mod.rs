@@ -27,6 +27,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use weir_io::Owner;
+use weir_model::engine::CacheUsage;
 
 use owners::Owners;
 use shard::{Key, Shard};
@@ -45,35 +46,6 @@ pub struct BlockCache {
     /// Owners are partitions that are open here, and those whose blocks are not all gone yet. Taken before a shard's
     /// lock.
     owners: Mutex<Owners>,
-}
-
-/// What the cache has done, and holds, for one owner or for all.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CacheUsage {
-    /// Bytes of entries, pinned ones too.
-    pub bytes: u64,
-    /// Bytes of pinned entries.
-    pub pinned_bytes: u64,
-    /// Bytes of warm entries: put in as they were written.
-    pub warm_bytes: u64,
-    /// Number of entries.
-    pub entries: u64,
-    /// Look-ups that found their block.
-    pub hits: u64,
-    /// Look-ups that did not.
-    pub misses: u64,
-}
-
-impl CacheUsage {
-    /// Adds another's.
-    pub fn add(&mut self, other: &CacheUsage) {
-        self.bytes += other.bytes;
-        self.pinned_bytes += other.pinned_bytes;
-        self.warm_bytes += other.warm_bytes;
-        self.entries += other.entries;
-        self.hits += other.hits;
-        self.misses += other.misses;
-    }
 }
 
 /// Bytes booked to the cache's capacity until dropped.

@@ -4,8 +4,10 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::sync::Arc;
 
+use weir_model::engine::CacheUsage;
+
+use super::PINNED_SHARE_MAX;
 use super::ghost::Ghosts;
-use super::{CacheUsage, PINNED_SHARE_MAX};
 use crate::table::{Block, Hint};
 
 /// The small queue's part of what is not pinned: 1/10.

@@ -10,16 +10,14 @@
 //!    when its turn comes. It never ends between versions of one key: levels below 0 must stay disjoint.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use weir_io::plant::{Plant, is_planted};
 use weir_io::{Class, Result};
+use weir_model::engine::{Entry, JobControl, JobReport, Kind};
 
 use super::output::Writer;
 use super::retention::{Retention, Verdict};
-use super::{JobControl, JobReport};
 use crate::cursor::{Cursor, Step};
-use crate::entry::{Entry, Kind};
 use crate::pick::{Means, Pick};
 use crate::read::level::LevelCursor;
 use crate::read::merge::MergeCursor;
@@ -88,7 +86,7 @@ async fn merge(
     drop(merge);
     let (outputs, report) = writer.finish().await?;
 
-    control.committing.store(true, Ordering::Relaxed);
+    control.begin_commit();
     let edit = Edit { removed: pick.inputs, added: outputs.added(), ..Edit::default() };
     tree.commit(class, edit, outputs, |_, _| {}).await?;
     Ok(report)
@@ -109,7 +107,7 @@ async fn move_tables(
         removed: pick.inputs,
         ..Edit::default()
     };
-    control.committing.store(true, Ordering::Relaxed);
+    control.begin_commit();
     tree.commit(class, edit, Outputs::new(tree), |_, _| {}).await?;
     Ok(report)
 }
@@ -117,7 +115,7 @@ async fn move_tables(
 /// Nobody else has claimed the tables or anything older in their range, so what the picker saw still holds.
 async fn drop_tables(tree: &Arc<Tree>, pick: Pick, class: Class, control: &JobControl) -> Result<JobReport> {
     let report = JobReport { tables_dropped: pick.inputs.len(), ..JobReport::default() };
-    control.committing.store(true, Ordering::Relaxed);
+    control.begin_commit();
     tree.commit(class, Edit { removed: pick.inputs, ..Edit::default() }, Outputs::new(tree), |_, _| {}).await?;
     Ok(report)
 }

@@ -4,16 +4,14 @@
 //! hold its key, as in a merge: all tables are older, and while this runs others only write what is in tables already.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use weir_io::{Class, Result};
+use weir_model::engine::{Entry, JobControl, JobReport, Kind};
 
 use super::compact::Below;
 use super::output::Writer;
 use super::retention::{Retention, Verdict};
-use super::{JobControl, JobReport};
 use crate::cursor::{Cursor, Step};
-use crate::entry::{Entry, Kind};
 use crate::read::merge::MergeCursor;
 use crate::read::view::{Sealed, View};
 use crate::tree::Tree;
@@ -49,7 +47,7 @@ pub(super) async fn run(tree: &Arc<Tree>, sealed: Vec<Sealed>, control: &JobCont
     }
     let (outputs, report) = writer.finish().await?;
 
-    control.committing.store(true, Ordering::Relaxed);
+    control.begin_commit();
     let edit = Edit { persisted: Some(newest.last_index), added: outputs.added(), ..Edit::default() };
     let install = |_: &mut _, view: &mut View| view.sealed.truncate(view.sealed.len() - sealed.len());
     tree.commit(Class::Flush, edit, outputs, install).await?;

@@ -1,14 +1,12 @@
 //! Writing a job's output tables.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use weir_io::{Class, Result, Turn, yield_now};
 
-use super::{JobControl, JobReport};
-use crate::entry::Entry;
 use crate::table::TableWriter;
 use crate::tree::{Outputs, Tree, meta_of, open_table};
+use weir_model::engine::{Entry, JobControl, JobReport};
 
 /// Work that an entry costs besides its bytes, in bytes: comparing and copying a tiny one is not free.
 const ENTRY_WORK_BYTES: usize = 32;
@@ -54,7 +52,7 @@ impl<'a> Writer<'a> {
         if writer.pending_bytes() >= self.tree.options.io_bytes {
             writer.drain().await?;
             let written = self.report.bytes_written + writer.file_bytes();
-            self.control.bytes_written.store(written, Ordering::Relaxed);
+            self.control.set_bytes_written(written);
         }
         self.report.entries_out += 1;
         self.skip(&entry).await;
@@ -64,7 +62,7 @@ impl<'a> Writer<'a> {
     /// Books an entry that was read, whether written or forgotten.
     pub(super) async fn skip(&mut self, entry: &Entry<'_>) {
         self.report.entries_in += 1;
-        self.control.entries_done.store(self.report.entries_in, Ordering::Relaxed);
+        self.control.set_entries_done(self.report.entries_in);
         if self.turn.spend(entry.key.len() + entry.value.len() + ENTRY_WORK_BYTES) {
             yield_now().await;
         }

@@ -4,7 +4,7 @@
 //! between it and the next is stripe 1, and so on. No read can tell two versions of one stripe apart except that the
 //! newer hides the older. So of each key the newest version of each stripe is kept, and nothing else.
 
-use crate::entry::{Entry, Seq};
+use weir_model::engine::{Entry, Seq};
 
 /// Decides entry by entry, in the tree's order.
 pub struct Retention {
@@ -60,8 +60,8 @@ impl Retention {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::entry::Kind;
     use proptest::prelude::*;
+    use weir_model::engine::Kind;
 
     fn judge(horizons: &[Seq], versions: &[Seq]) -> Vec<Seq> {
         let mut retention = Retention::new(horizons.to_vec());

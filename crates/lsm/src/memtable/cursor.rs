@@ -4,12 +4,12 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use weir_io::Result;
+use weir_model::engine::{Entry, Seq};
 
 use super::Memtable;
 use super::leaf::{LEAF_RECORDS, Leaf};
 use super::record::{Record, Target};
 use crate::cursor::{Cursor, Step};
-use crate::entry::{Entry, Seq};
 
 /// How many records ahead of the cursor are fetched into the processor's cache.
 const AHEAD: usize = 4;

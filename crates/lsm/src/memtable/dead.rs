@@ -1,7 +1,6 @@
 //! What a memtable holds that nobody can read any more.
 
-use crate::deadlines::Counter;
-use crate::entry::{Entry, Kind};
+use weir_model::engine::{Counter, Entry, Kind};
 
 /// Counted by every insert. Bytes are those of keys and values.
 #[derive(Debug, Default)]

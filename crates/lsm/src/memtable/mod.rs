@@ -31,10 +31,9 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use weir_io::{Memory, Rng, Unbooked};
 use weir_model::Value;
+use weir_model::engine::{Entry, Found, SEQ_MAX, Seq};
 
-use crate::entry::{Entry, SEQ_MAX, Seq};
 use crate::table::{common_prefix, filter::hash};
-use crate::value::Found;
 use arena::Arena;
 pub use cursor::MemtableCursor;
 use dead::Census;

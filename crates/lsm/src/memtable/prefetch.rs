@@ -7,10 +7,11 @@
 use std::cmp::Ordering::Greater;
 use std::sync::atomic::Ordering;
 
+use weir_model::engine::SEQ_MAX;
+
 use super::Memtable;
 use super::leaf::Leaf;
 use super::record::{Record, Target};
-use crate::entry::SEQ_MAX;
 
 /// Searches that take turns: about as many cache lines as a processor fetches at once.
 pub const PREFETCHED_MAX: usize = 16;

@@ -9,8 +9,9 @@
 
 use std::cmp::Ordering;
 
+use weir_model::engine::{Entry, Kind, Seq};
+
 use super::arena::Arena;
-use crate::entry::{Entry, Kind, Seq};
 
 const META_PUT: u64 = 1;
 const META_EXPIRES: u64 = 2;

@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use proptest::prelude::*;
 use weir_io::{Memory, Rng, Unbooked};
+use weir_model::engine::{Entry, Kind, SEQ_MAX, Seq};
 
 use super::{Memtable, PREFETCHED_MAX};
 use crate::cursor::{Cursor, Step};
-use crate::entry::{Entry, Kind, SEQ_MAX, Seq};
 use crate::table::filter::hash;
 
 /// Bytes that are booked.

@@ -17,7 +17,9 @@
 
 mod reclaim;
 
-use super::{Claims, Means, Pick, Picture, Scope, Urgency, intra_l0};
+use weir_model::engine::{Scope, Urgency};
+
+use super::{Claims, Means, Pick, Picture, intra_l0};
 use crate::options::TreeOptions;
 use crate::version::{LEVELS, TableMeta};
 

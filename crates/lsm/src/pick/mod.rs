@@ -6,56 +6,9 @@ pub mod leveled;
 
 use std::collections::BTreeSet;
 
-use crate::entry::Seq;
-use crate::job::{JobFacts, JobKind};
 use crate::options::TreeOptions;
 use crate::version::{LEVELS, TableMeta};
-
-/// How much it matters that dead bytes are given back: the tree obeys, its owner decides.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Urgency {
-    /// There is space: only where it costs little.
-    #[default]
-    Idle,
-    /// The tree is about to have all the space that it may take.
-    Near,
-    /// It has: writes are refused or wait.
-    Full,
-}
-
-impl Urgency {
-    /// Each, the least first.
-    pub const ALL: [Urgency; 3] = [Urgency::Idle, Urgency::Near, Urgency::Full];
-}
-
-/// Which jobs may start (FX-19, FX-20). The tree obeys; a policy decides.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Scope {
-    /// Every compaction.
-    #[default]
-    All,
-    /// Stage 1: only level 0 into level 1.
-    L0ToL1,
-    /// Stage 2: only within level 0.
-    IntraL0,
-}
-
-impl Scope {
-    /// Every scope, the widest first.
-    pub const ALL: [Scope; 3] = [Scope::All, Scope::L0ToL1, Scope::IntraL0];
-
-    /// Whether a job may go on in this scope. What relieves level 0 may where level 0 goes down, even if it was begun
-    /// in a wider scope and goes through to level 2: parked, it would bar that way. A tree that is short of space may
-    /// give it back in the first stage, too: its writes are refused otherwise. To drop what is dead as a whole costs
-    /// nothing, and is always admitted.
-    pub fn admits(self, job: &JobFacts) -> bool {
-        match (self, job.kind()) {
-            (Scope::All, _) | (_, JobKind::Flush | JobKind::IntraL0 | JobKind::Drop) => true,
-            (Scope::L0ToL1, kind) => kind == JobKind::L0 || job.is_urgent,
-            (Scope::IntraL0, _) => false,
-        }
-    }
-}
+use weir_model::engine::{Scope, Seq, Urgency};
 
 /// The next compaction within `scope`, or `None` if nothing is due or what is due is blocked by running jobs.
 pub fn pick(picture: &Picture<'_>, scope: Scope, intra_l0_fan_in: usize, options: &TreeOptions) -> Option<Pick> {

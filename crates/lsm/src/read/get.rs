@@ -1,41 +1,17 @@
 //! A point read: memtables, then tables newest first; only a miss in the block cache waits.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
-use weir_io::{BoxFuture, Class, Result};
+use weir_io::{Class, Result};
+use weir_model::engine::{Found, Kind, Lookup, Seq};
 
 use super::view::View;
-use crate::entry::{Kind, Seq};
 use crate::memtable::{Memtable, PREFETCHED_MAX};
 use crate::table::{BlockAddress, Table, TableGet, filter};
-use crate::value::Found;
 use crate::version::LEVELS;
 
 /// Blocks of the levels down to this one are pinned in the cache when a point read fetches them.
 pub const PINNED_LEVEL_MAX: usize = 1;
-
-/// The answer to a point read: there at once, or under way. The value may have expired: the caller has the wall clock.
-#[must_use]
-pub enum Lookup {
-    /// Answered from memory. `None` once taken.
-    Ready(Option<Result<Option<Found>>>),
-    /// A block is being read.
-    Pending(BoxFuture<Result<Option<Found>>>),
-}
-
-impl Future for Lookup {
-    type Output = Result<Option<Found>>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.get_mut() {
-            Lookup::Ready(answer) => Poll::Ready(answer.take().expect("Lookup polled after it was done")),
-            Lookup::Pending(future) => future.as_mut().poll(cx),
-        }
-    }
-}
 
 /// The next table to look into: level and, in level 0, the index of the run.
 #[derive(Clone, Copy)]

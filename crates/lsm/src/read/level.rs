@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use weir_io::Result;
+use weir_model::engine::{Entry, Seq};
 
 use crate::cursor::{Cursor, Step};
-use crate::entry::{Entry, Seq};
 use crate::table::{CursorOptions, TableCursor};
 use crate::version::TableFile;
 

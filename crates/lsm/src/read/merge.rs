@@ -11,9 +11,9 @@ use std::cmp::Ordering;
 
 use futures_util::future::try_join_all;
 use weir_io::Result;
+use weir_model::engine::{Entry, Seq, compare};
 
 use crate::cursor::{Cursor, Step};
-use crate::entry::{Entry, Seq, compare};
 
 /// A cursor over the union of `sources`. Sources must not share a (key, sequence number) pair.
 pub struct MergeCursor<C> {

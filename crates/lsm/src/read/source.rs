@@ -1,10 +1,10 @@
 //! What a merge reads from.
 
 use weir_io::Result;
+use weir_model::engine::{Entry, Seq};
 
 use super::level::LevelCursor;
 use crate::cursor::{Cursor, Step};
-use crate::entry::{Entry, Seq};
 use crate::memtable::MemtableCursor;
 use crate::table::TableCursor;
 

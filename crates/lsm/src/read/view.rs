@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use weir_io::Nanos;
 use weir_model::LogIndex;
+use weir_model::engine::Seq;
 
 use super::level::LevelCursor;
 use super::source::Source;
-use crate::entry::Seq;
 use crate::memtable::Memtable;
 use crate::table::CursorOptions;
 use crate::version::{LEVELS, Version};

@@ -21,13 +21,12 @@ use std::sync::Arc;
 
 use weir_io::AlignedBuf;
 use weir_model::Value;
+use weir_model::engine::{Entry, Found, Kind, Seq};
 use weir_model::varint;
 
 use super::format::{BLOCK_BYTES_MAX, RESTART_INTERVAL};
 use super::index::common_prefix;
-use crate::entry::{Entry, Kind, Seq};
 use crate::prefetch::prefetch;
-use crate::value::Found;
 
 const SHARED_MAX: usize = 7;
 const UNSHARED_MAX: usize = 31;
@@ -220,7 +219,7 @@ impl Block {
         while low + 1 < high {
             let middle = (low + high) / 2;
             let raw = self.entry(self.restart(middle))?.filter(|raw| raw.shared == 0).ok_or(MALFORMED)?;
-            if crate::entry::compare((self.suffix(&raw), raw.seq), (key, seq)) == Ordering::Less {
+            if weir_model::engine::compare((self.suffix(&raw), raw.seq), (key, seq)) == Ordering::Less {
                 low = middle;
             } else {
                 high = middle;

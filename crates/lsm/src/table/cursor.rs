@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use weir_io::{Error, Result};
+use weir_model::engine::{Entry, Seq, compare};
 
 use super::block::{Block, Place, Raw};
 use super::readahead::{Caching, CursorOptions, Readahead, Way};
 use super::reader::Table;
 use crate::cursor::{Cursor, Step};
-use crate::entry::{Entry, Seq, compare};
 
 /// A position in a table; see [`Table::cursor`].
 pub struct TableCursor {

@@ -1,9 +1,7 @@
 //! The parts of a table file and their limits; see `docs/format/table.md` for the bytes.
 
+use weir_model::engine::{Deadlines, Seq};
 use weir_model::varint;
-
-use crate::deadlines::Deadlines;
-use crate::entry::Seq;
 
 /// The last eight bytes of every table.
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"weirtabl");

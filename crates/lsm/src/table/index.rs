@@ -2,10 +2,10 @@
 //! the next block's first. In memory it is a few flat arrays, so that a search touches little more than one array of
 //! numbers.
 
+use weir_model::engine::Seq;
 use weir_model::varint;
 
 use super::format::BlockAddress;
-use crate::entry::Seq;
 
 /// The decoded index.
 #[derive(Debug, Default)]
@@ -143,7 +143,7 @@ impl Index {
             if shared > last_key.len() {
                 return Err(CUT);
             }
-            if block > 0 && crate::entry::compare((&last_key[shared..], last_seq), (suffix, seq)).is_ge() {
+            if block > 0 && weir_model::engine::compare((&last_key[shared..], last_seq), (suffix, seq)).is_ge() {
                 return Err("the separators of the index do not ascend");
             }
             last_key.truncate(shared);
@@ -207,7 +207,7 @@ impl Index {
         }
         while at < end {
             let middle = (at + end) / 2;
-            if crate::entry::compare(self.separator(middle), (key, seq)).is_lt() {
+            if weir_model::engine::compare(self.separator(middle), (key, seq)).is_lt() {
                 at = middle + 1;
             } else {
                 end = middle;

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use weir_io::{AlignedBuf, Class, Error, File, Fs, Op, OpenOptions, Owner, PAGE, Result, Tag};
+use weir_model::engine::{Found, Seq};
 
 use super::block::Block;
 use super::filter::Filter;
@@ -11,8 +12,6 @@ use super::format::{BlockAddress, Compression, FOOTER_BYTES, Footer, Section, Ta
 use super::index::Index;
 use super::span::{Span, Stored};
 use crate::cache::{BlockCache, Charge, TableCache};
-use crate::entry::Seq;
-use crate::value::Found;
 
 /// Opening reads this share of the file's end at once, where footer, index and filter usually are.
 const TAIL_SHARE: u64 = 48;

@@ -6,12 +6,11 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use weir_io::sim::{DeviceSpec, FaultPlan, OpKind, Sim, SimFs};
 use weir_io::{Class, ErrorKind, Fs, Owner, PAGE, Result, Rng, Tag};
+use weir_model::engine::{Entry, Found, Kind, SEQ_MAX, Seq};
 
 use super::*;
 use crate::cache::BlockCache;
 use crate::cursor::{Cursor, Step};
-use crate::entry::{Entry, Kind, SEQ_MAX, Seq};
-use crate::value::Found;
 
 const OWNER: Owner = Owner { tenant: 1, partition: 2 };
 const TAG: Tag = Tag::new(OWNER, Class::Flush);

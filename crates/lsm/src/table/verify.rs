@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use weir_io::{Class, Result, Turn, yield_now};
+use weir_model::engine::{Deadline, Entry, Kind, Seq, compare};
 
 use super::filter;
 use super::format::TableSummary;
 use super::readahead::{Caching, CursorOptions};
 use super::reader::Table;
 use crate::cursor::{Cursor, Step};
-use crate::deadlines::Deadline;
-use crate::entry::{Entry, Kind, Seq, compare};
 
 /// Bytes read at once.
 const READ_BYTES: usize = 256 << 10;

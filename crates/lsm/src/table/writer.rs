@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use weir_io::{AlignedBuf, File, Fs, Op, OpenOptions, PAGE, Result, Tag};
+use weir_model::engine::{Counter, Entry, Kind, Seq};
 
 use super::block::{Block, BlockBuilder};
 use super::filter::{self, Filter};
@@ -15,8 +16,6 @@ use super::format::{
 use super::index::{CutBlock, IndexBuilder, common_prefix, separator};
 use super::reader::Fresh;
 use crate::cache::TableCache;
-use crate::deadlines::Counter;
-use crate::entry::{Entry, Kind, Seq};
 
 /// Most writes under way: one that the device works on, one queued behind it.
 const WRITES_IN_FLIGHT_MAX: usize = 2;

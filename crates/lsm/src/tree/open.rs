@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
+use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
 use futures_util::future::try_join_all;
@@ -13,7 +13,7 @@ use weir_io::{Class, Error, ErrorKind, Owner, Result};
 use super::commit::meta_of;
 use super::state::State;
 use super::{Env, Tree};
-use crate::knobs::{Knobs, TreeKnobs};
+use crate::knobs::Knobs;
 use crate::memtable::Memtable;
 use crate::options::TreeOptions;
 use crate::read::view::View;
@@ -25,8 +25,8 @@ use crate::version::{Edit, Garbage, LEVELS, TableFile, TableMeta, Version};
 const OPEN_AT_ONCE: usize = 8;
 
 impl Tree {
-    /// Opens the tree in `env.dir`, or creates it. Afterwards the caller replays its log from [`Tree::persisted`] + 1
-    /// on. Files that nothing names stay until [`Tree::discard_unnamed`].
+    /// Opens the tree in `env.dir`, or creates it. Afterwards the caller replays its log from `persisted` + 1
+    /// on. Files that nothing names stay until `discard_unnamed`.
     ///
     /// # Errors
     /// `Invalid` settings ([`TreeOptions::check`]). Corruption names file and offset; a table that the manifest names
@@ -109,9 +109,10 @@ impl Tree {
         let now_ms = env.clock.unix_ms();
         let memtable = Memtable::booked_to(Arc::clone(&env.memory), options.write_buffer_bytes, now_ms);
         let view = View { memtable, sealed: Vec::new(), version: Arc::new(version) };
-        let tree = Arc::new(Tree {
+        let tree = Arc::new_cyclic(|this| Tree {
+            this: Weak::clone(this),
             env,
-            knobs: Knobs::new(TreeKnobs::of(&options)),
+            knobs: Knobs::new(options.knobs()),
             options,
             view: ArcSwap::from_pointee(view),
             applied: AtomicU64::new(last_seq),

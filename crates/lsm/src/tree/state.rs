@@ -6,9 +6,8 @@ use std::sync::Arc;
 
 use weir_io::Nanos;
 use weir_model::LogIndex;
+use weir_model::engine::{JobControl, JobFacts, Seq};
 
-use crate::entry::Seq;
-use crate::job::{JobControl, JobFacts};
 use crate::pick::{ClaimedRange, Claims};
 use crate::version::{LEVELS, Version};
 

@@ -110,8 +110,8 @@ fn take_level(rest: &mut &[u8]) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::deadlines::{Counter, Deadlines};
     use proptest::prelude::*;
+    use weir_model::engine::{Counter, Deadlines};
 
     fn deadlines() -> impl Strategy<Value = Deadlines> {
         proptest::collection::vec((1_u64.., 0_u64..1 << 50), 0..30).prop_map(|values| {

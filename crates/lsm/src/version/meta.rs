@@ -1,9 +1,7 @@
 //! What the manifest knows of a table without opening it.
 
+use weir_model::engine::{Deadlines, Seq};
 use weir_model::varint;
-
-use crate::deadlines::Deadlines;
-use crate::entry::Seq;
 
 /// Facts of one table. Written to the manifest; see `docs/format/manifest.md`.
 #[derive(Clone, Debug, PartialEq, Eq)]

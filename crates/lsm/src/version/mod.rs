@@ -15,8 +15,7 @@ pub use edit::Edit;
 pub use meta::TableMeta;
 pub use table_file::{Garbage, TableFile};
 
-/// Levels of a tree, level 0 included. With 256 MiB in level 1 and a factor of 10 the last holds 25 TiB.
-pub const LEVELS: usize = 7;
+pub use weir_model::engine::LEVELS;
 
 /// The tables of every level. Level 0: newest epoch first, ranges may overlap. Deeper levels: by key, disjoint.
 #[derive(Clone, Default)]
@@ -148,7 +147,7 @@ mod tests {
             largest: b"z".as_slice().into(),
             raw_bytes: 1,
             tombstone_bytes: 0,
-            deadlines: crate::deadlines::Deadlines::default(),
+            deadlines: weir_model::engine::Deadlines::default(),
         }
     }
 

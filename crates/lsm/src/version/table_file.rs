@@ -10,7 +10,7 @@ use super::TableMeta;
 use crate::table::Table;
 
 /// Files to remove. Dropping a table happens on the thread of whichever reader was last, and must not do I/O there: the
-/// path is only noted, and the next job removes it ([`crate::Tree::tidy`]).
+/// path is only noted, and the next job removes it ([`tidy`](weir_model::engine::Files::tidy)).
 #[derive(Default)]
 pub struct Garbage(Mutex<Vec<PathBuf>>);
 

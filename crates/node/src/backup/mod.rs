@@ -24,6 +24,7 @@ use self::manifest::{BackupFile, BackupManifest, partition_name};
 use self::target::BackupTarget;
 use crate::carried::carried;
 use crate::catalogue::{CatalogueEdit, Listing};
+use crate::engines::offline;
 use crate::layout;
 use crate::node::{Node, commit};
 use crate::partition::Partition;
@@ -155,7 +156,7 @@ pub async fn verify(fs: &Arc<dyn Fs>, dir: &Path) -> Result<BackupReport> {
             let path = part.join(&file.name);
             compare(&path, file, content(fs, &path, layout::TAG).await?)?;
         }
-        let report = weir_lsm::check::check(fs, &part, |_, _| ()).await?;
+        let report = offline::check(fs, &part, |_, _| ()).await?;
         if let Some(problem) = report.problems.into_iter().next() {
             return Err(problem);
         }
@@ -267,20 +268,20 @@ async fn copy_partition(shared: &NodeShared, partition: &Arc<Partition>, part: &
     let (fs, tag) = (held.fs(), held.tag());
     fs.create_dir_all(part, tag).await?;
     let mut files = Vec::new();
-    for name in held.tables() {
+    for name in held.files() {
         let content = copy(fs, &held.dir().join(&name), &part.join(&name), tag).await?;
         files.push(BackupFile { name, content });
     }
     held.write_manifest(part).await?;
     for entry in fs.list(part, tag).await? {
-        if !entry.name.ends_with(".sst") {
+        if !files.iter().any(|file| file.name == entry.name) {
             let content = content(fs, &part.join(&entry.name), tag).await?;
             files.push(BackupFile { name: entry.name, content });
         }
     }
     fs.sync_dir(part, tag).await?;
     drop(held);
-    if let Err(error) = partition.tree().tidy().await {
+    if let Err(error) = partition.engine().tidy().await {
         // The partition's own tick tries again.
         tracing::debug!(node = %shared.config.dir.display(), %error, "cannot remove unneeded files yet");
     }

@@ -7,8 +7,8 @@ use std::task::{Context, Poll};
 
 use weir_io::Result;
 use weir_log::Waiter;
-use weir_lsm::entry::Seq;
 use weir_model::LogIndex;
+use weir_model::engine::Seq;
 
 use super::Partition;
 use crate::metrics::Counters;
@@ -36,7 +36,7 @@ impl Future for Commit {
         let outcome = this.partition.log.poll_commit(this.index, &mut this.waiter, cx);
         match &outcome {
             // The log commits in order, so whatever is older is durable too.
-            Poll::Ready(Ok(())) => this.partition.tree.publish(this.seq),
+            Poll::Ready(Ok(())) => this.partition.engine.publish(this.seq),
             Poll::Ready(Err(_)) => {
                 Counters::add(&this.partition.counters.write_errors, 1);
                 this.partition.kick_repair();

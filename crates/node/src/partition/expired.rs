@@ -18,8 +18,7 @@ use std::sync::Arc;
 
 use parking_lot::MutexGuard;
 use weir_io::plant::{Plant, is_planted};
-use weir_lsm::entry::Kind;
-use weir_lsm::{Found, Lookup};
+use weir_model::engine::{Found, Kind, Lookup};
 use weir_model::{Batch, Row};
 
 use super::latch::Latches;
@@ -42,7 +41,7 @@ impl Partition {
         let (mut batch, mut unsure) = (Batch::new(), Vec::new());
         // Somebody may have written them meanwhile, or be about to.
         for &key in expired.iter().filter(|&&key| !order.any(once(key))) {
-            match self.tree.get_latest(key) {
+            match self.engine.get_latest(key) {
                 Lookup::Ready(Some(Ok(found))) => {
                     if is_mortal(found.as_ref()) && self.living(found, None).is_none() {
                         batch.delete(key);

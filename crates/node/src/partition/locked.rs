@@ -16,8 +16,7 @@ use weir_command::{Args, Call, Command, Context, Host, Page, Read, Rows, Waiting
 use weir_io::plant::{Plant, is_planted};
 use weir_io::{Error, ErrorKind, Result};
 use weir_log::SyncMode;
-use weir_lsm::entry::Seq;
-use weir_lsm::{Found, Lookup};
+use weir_model::engine::{Found, Lookup, Seq};
 use weir_model::{Batch, Row, StoredKey};
 
 use super::expired::is_mortal;
@@ -65,7 +64,7 @@ impl<'p> LockedRows<'p> {
     }
 
     fn read<'a>(&'a self, key: StoredKey, now_ms: Option<u64>) -> Read<'a> {
-        match self.partition.tree.get_latest(&key) {
+        match self.partition.engine.get_latest(&key) {
             Lookup::Ready(found) => {
                 let found = found.expect("looked at once");
                 Read::Ready(found.map(|found| self.judge(&key, found, now_ms)))
@@ -268,8 +267,8 @@ impl Partition {
         }
         // The answer tells of changes that a lost machine could still take back: it waits for their commit.
         let newest_seen: Seq = rows.newest_seen.load(Ordering::Relaxed);
-        let unpublished = self.sync != SyncMode::None && newest_seen > self.tree.published();
-        let commit = unpublished.then(|| Commit::new(self, self.log.last(), self.tree.applied_seq()));
+        let unpublished = self.sync != SyncMode::None && newest_seen > self.engine.published();
+        let commit = unpublished.then(|| Commit::new(self, self.log.last(), self.engine.applied_seq()));
         let expired = rows.expired.lock();
         if !expired.is_empty() && self.may_bury() {
             let mut burial = Batch::new();

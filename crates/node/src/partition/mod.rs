@@ -33,8 +33,8 @@ use parking_lot::Mutex;
 use weir_admission::{Account, Direction, PartitionGate};
 use weir_io::{Class, Clock, Error, ErrorKind, Event, FsLock, Owner, Result};
 use weir_log::{Recovery, SyncMode, WriteAheadLog};
-use weir_lsm::{Held, Tree, TreeKnobs};
 use weir_model::LogIndex;
+use weir_model::engine::{Checkpoint, Engine, TreeKnobs};
 
 use self::anchor::{Anchor, AnchorClaim};
 pub(crate) use self::background::Background;
@@ -52,7 +52,7 @@ use crate::workers::Workers;
 /// See the module.
 pub struct Partition {
     pub(crate) owner: Owner,
-    pub(crate) tree: Arc<Tree>,
+    pub(crate) engine: Arc<dyn Engine>,
     pub(crate) log: Arc<dyn WriteAheadLog>,
     pub(crate) sync: SyncMode,
     pub(crate) clock: Arc<dyn Clock>,
@@ -111,9 +111,9 @@ impl Partition {
         self.owner
     }
 
-    /// The tree, for tools and tests.
-    pub fn tree(&self) -> &Arc<Tree> {
-        &self.tree
+    /// The engine, for tools and tests.
+    pub fn engine(&self) -> &Arc<dyn Engine> {
+        &self.engine
     }
 
     /// What opening found in the log.
@@ -142,7 +142,7 @@ impl Partition {
 
     /// What may be said of log and tree for ever.
     fn claim(&self) -> AnchorClaim {
-        let persisted = self.tree.persisted();
+        let persisted = self.engine.persisted();
         AnchorClaim { durable: self.log.stats().durable.max(persisted), persisted }
     }
 
@@ -169,14 +169,14 @@ impl Partition {
 
     /// Counters and shape.
     pub fn metrics(&self) -> PartitionMetrics {
-        PartitionMetrics::new(&self.counters, &self.account.booked(), &self.tree, self.log.stats())
+        PartitionMetrics::new(&self.counters, &self.account.booked(), &*self.engine, self.log.stats())
     }
 
     /// Turns the tree's knobs, until the node's policy changes its mind about this partition. What is due by the new
     /// ones begins, and writes that need not wait any more go on.
     pub fn set_tree_knobs(self: &Arc<Self>, knobs: TreeKnobs) {
-        if self.tree.knobs() != knobs {
-            self.tree.set_knobs(knobs);
+        if self.engine.knobs() != knobs {
+            self.engine.set_knobs(knobs);
             self.progress.notify();
             self.kick();
         }
@@ -185,12 +185,12 @@ impl Partition {
     /// Lets writes in again after a failure of the log, everything applied being in tables.
     pub(crate) async fn replace_log(&self) -> Result<()> {
         (self.settle)().await?;
-        self.log.replace(self.tree.persisted()).await
+        self.log.replace(self.engine.persisted()).await
     }
 
     /// Seals the memtable, so that a flush begins.
     pub fn seal(self: &Arc<Self>) {
-        self.tree.seal();
+        self.engine.seal();
         self.kick();
     }
 
@@ -199,7 +199,7 @@ impl Partition {
     pub(crate) fn seal_all(self: &Arc<Self>) -> LogIndex {
         let last = {
             let _order = self.order.lock();
-            self.tree.seal();
+            self.engine.seal();
             self.log.last()
         };
         self.kick();
@@ -210,10 +210,10 @@ impl Partition {
     ///
     /// # Errors
     /// The flush fails; `Closed` if the partition is being closed.
-    pub(crate) async fn flush_and_hold(self: &Arc<Self>) -> Result<Held<'_>> {
+    pub(crate) async fn flush_and_hold(self: &Arc<Self>) -> Result<Box<dyn Checkpoint>> {
         let last = self.seal_all();
         let flushed = || {
-            if self.tree.persisted() >= last {
+            if self.engine.persisted() >= last {
                 return Some(Ok(()));
             }
             if self.is_closing() {
@@ -223,14 +223,14 @@ impl Partition {
             self.job_failure.lock().clone().map(Err)
         };
         self.progress.wait(flushed).await?;
-        Ok(self.tree.hold())
+        Ok(self.engine.hold())
     }
 
     /// Waits until nothing is left to flush or to compact, or the partition is being closed.
     pub async fn settle(self: &Arc<Self>) {
-        self.tree.set_eager(true);
+        self.engine.set_eager(true);
         self.kick();
-        self.progress.wait(|| (self.is_closing() || self.tree.shape().is_settled()).then_some(())).await;
-        self.tree.set_eager(false);
+        self.progress.wait(|| (self.is_closing() || self.engine.facts().is_settled()).then_some(())).await;
+        self.engine.set_eager(false);
     }
 }

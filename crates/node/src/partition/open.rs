@@ -8,8 +8,6 @@ use parking_lot::Mutex;
 use weir_admission::{Account, Limits, PartitionGate};
 use weir_io::{BoxFuture, Class, Clock, Error, ErrorKind, Event, Fs, FsLock, Owner, Result};
 use weir_log::{Log, LogOptions, WriteAheadLog};
-use weir_lsm::cache::BlockCache;
-use weir_lsm::{Env, Tree, TreeOptions};
 
 use super::anchor::{self, Anchor, AnchorClaim};
 use super::replay::Replay;
@@ -17,6 +15,7 @@ use super::write_throttle::WriteThrottle;
 use super::{Leave, Partition};
 use crate::config::NodeConfig;
 use crate::control::Control;
+use crate::engines::{self, BlockCache};
 use crate::memory::WriteMemory;
 use crate::metrics::Counters;
 use crate::parking::Parking;
@@ -84,19 +83,6 @@ impl Drop for Awaited {
     }
 }
 
-/// How the trees of a node are built: as it is configured, and as the profile has it where the two differ.
-fn tree_options(config: &NodeConfig) -> TreeOptions {
-    let mut options = config.tree.clone();
-    if !config.profile.keeps_upper_levels() {
-        options.warm_levels = 0;
-    }
-    if !config.profile.gathers_l0() {
-        options.l0_gather = options.l0_trigger;
-    }
-    options.slow_at_last_buffer |= config.profile.slows_at_last_buffer();
-    options
-}
-
 impl Partition {
     /// Opens the tree, replays the log into it, and is then ready to serve.
     pub(crate) async fn open(opening: Opening<'_>) -> Result<Arc<Partition>> {
@@ -120,14 +106,6 @@ impl Partition {
             doubt,
             settle,
         } = opening;
-        let env = Env {
-            fs: Arc::clone(&fs),
-            dir: dir.join("tree"),
-            owner,
-            cache,
-            clock: Arc::clone(&clock),
-            memory: memory.booking(owner.tenant),
-        };
         let awaited = Awaited::new(gates.clone());
         let found = match anchor::read(&fs, dir, owner).await {
             // Also of a partition that is not marked as used: a power cut may have taken back a mark whose sync failed,
@@ -139,9 +117,11 @@ impl Partition {
             Err(_) => anchor::create(&fs, dir, owner, identity, AnchorClaim::default()).await?,
         };
         let anchor = Anchor::new(Arc::clone(&fs), dir, found);
-        let tree = Tree::open(env, tree_options(config)).await?;
-        let (claimed, persisted) = (found.claim, tree.persisted());
-        anchor::compare(claimed, persisted, &tree.manifest_path().await)?;
+        let memory_of_changes = memory.booking(owner.tenant);
+        let opening = engines::Opening { fs: &fs, dir, owner, cache, clock: &clock, memory: memory_of_changes };
+        let engine = engines::open(opening, config).await?;
+        let (claimed, persisted) = (found.claim, engine.persisted());
+        anchor::compare(claimed, persisted, &engine.manifest_path().await)?;
         let held = AnchorClaim { durable: claimed.durable.max(persisted), persisted };
         if held != claimed
             && let Err(error) = anchor.hold(held, Class::Flush).await
@@ -157,9 +137,9 @@ impl Partition {
             anchor: anchor.of_log(claimed.durable),
             ..LogOptions::new(owner, salt)
         };
-        let replay = Replay::new(&tree, &workers, &memory, &log_dir);
+        let replay = Replay::new(&engine, &workers, &memory, &log_dir);
         let mut apply = |index, payload: &[u8]| replay.apply(index, payload);
-        let (log, recovery) = Log::open(Arc::clone(&fs), &log_dir, options, tree.persisted(), &mut apply).await?;
+        let (log, recovery) = Log::open(Arc::clone(&fs), &log_dir, options, engine.persisted(), &mut apply).await?;
         replay.finish().await;
         let replayed = AnchorClaim { durable: recovery.last.max(held.durable), ..held };
         if replayed != held
@@ -170,7 +150,7 @@ impl Partition {
         drop(awaited);
         // Not before: as long as log and tree have not been found whole, what no manifest names may be all that is left
         // of something.
-        if let Err(error) = tree.discard_unnamed().await {
+        if let Err(error) = engine.discard_unnamed().await {
             tracing::debug!(?owner, %error, "cannot remove unneeded files yet");
         }
         if let Some(error) = doubt {
@@ -178,9 +158,9 @@ impl Partition {
         }
         let partition = Arc::new(Partition {
             owner,
-            policy_knobs: Mutex::new(tree.knobs()),
+            policy_knobs: Mutex::new(engine.knobs()),
             read_times: ReadTimes::default(),
-            tree,
+            engine,
             log: Arc::new(log),
             sync: config.sync,
             clock,
@@ -237,8 +217,8 @@ impl Partition {
             // clients.
             gates.background().set_limits(Limits::UNLIMITED);
         }
-        self.tree.seal();
-        while let Some(job) = self.tree.next_flush() {
+        self.engine.seal();
+        while let Some(job) = self.engine.next_flush() {
             if let Err(error) = job.run().await {
                 tracing::warn!(owner = ?self.owner, %error, "cannot flush before going to sleep: the log is kept");
                 break;
@@ -247,8 +227,8 @@ impl Partition {
         let closed = self.log.close().await;
         let forgotten = match closed {
             // A segment is preallocated: thousands of sleepers must not fill the disk with them.
-            Ok(()) if self.tree.persisted() >= self.log.last() => match self.hold_anchor().await {
-                Ok(()) => self.log.remove(self.tree.persisted()).await,
+            Ok(()) if self.engine.persisted() >= self.log.last() => match self.hold_anchor().await {
+                Ok(()) => self.log.remove(self.engine.persisted()).await,
                 failed => failed,
             },
             closed => closed,
@@ -261,7 +241,7 @@ impl Partition {
     /// Whether everything that was acknowledged is in tables or in the log.
     fn is_on_disk(&self) -> bool {
         // A log that has failed may have lost what it was given.
-        self.log.failure().is_none() || self.tree.persisted() >= self.log.last()
+        self.log.failure().is_none() || self.engine.persisted() >= self.log.last()
     }
 
     /// Takes back [`Partition::leave`], which could not write everything: it serves again, and tries to write it.
@@ -299,23 +279,5 @@ impl Partition {
             tracing::warn!(owner = ?self.owner, %error, "cannot write the anchor");
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use weir_admission::policy::Profile;
-
-    use super::*;
-
-    #[test]
-    fn a_peer_has_the_tree_of_the_peer() {
-        let of = |profile| {
-            let options = tree_options(&NodeConfig { profile, ..NodeConfig::new("node") });
-            (options.warm_levels > 0, options.l0_gather > options.l0_trigger)
-        };
-        assert_eq!(of(Profile::Weir), (true, true));
-        assert_eq!(of(Profile::FlexEngine), (true, false));
-        assert_eq!([Profile::RocksDb, Profile::RocksDbAutotune, Profile::Calcspar].map(of), [(false, false); 3]);
     }
 }

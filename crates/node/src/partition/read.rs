@@ -6,12 +6,12 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 
+use futures_util::future::try_join_all;
 use weir_admission::Direction;
 use weir_command::{Page, Read};
 use weir_io::Result;
 use weir_log::{SyncMode, Waiter};
-use weir_lsm::entry::{Kind, Seq};
-use weir_lsm::{Found, Lookup, Range, Scan};
+use weir_model::engine::{Found, Kind, Lookup, Range, Scan, Seq};
 use weir_model::{Row, StoredKey};
 
 use super::Partition;
@@ -27,7 +27,7 @@ impl Partition {
     /// The row of `key`, if it lives at `now_ms` (milliseconds since 1970).
     #[inline]
     pub fn row(self: &Arc<Self>, key: StoredKey, now_ms: u64) -> Read<'static> {
-        let mut lookup = self.tree.get_latest(&key);
+        let mut lookup = self.engine.get_latest(&key);
         if let Lookup::Ready(answer) = &mut lookup {
             match answer.take().expect("looked at once") {
                 Ok(found) if !self.is_on_its_way(found.as_ref()) => {
@@ -46,7 +46,7 @@ impl Partition {
     /// # Errors
     /// What the disk says; `Corruption` where what is stored is damaged.
     pub async fn get(self: &Arc<Self>, key: &[u8]) -> Result<Option<Row>> {
-        self.finish_read(key, self.tree.get_latest(key), None).await
+        self.finish_read(key, self.engine.get_latest(key), None).await
     }
 
     async fn finish_read(self: &Arc<Self>, key: &[u8], lookup: Lookup, now_ms: Option<u64>) -> Result<Option<Row>> {
@@ -63,7 +63,7 @@ impl Partition {
         {
             // The log has failed, and the change was refused: whether it will be there is not known before the log is
             // replaced. What was acknowledged before it is known, and reads go on.
-            return Ok(self.booked(self.living(self.tree.get(key, None).await?, now_ms)));
+            return Ok(self.booked(self.living(self.engine.get(key, None).await?, now_ms)));
         }
         Ok(self.row_of(key, found, now_ms))
     }
@@ -71,7 +71,7 @@ impl Partition {
     /// Whether its commit has yet to be waited for.
     #[inline]
     fn is_on_its_way(&self, found: Option<&Found>) -> bool {
-        self.sync != SyncMode::None && found.is_some_and(|found| found.seq > self.tree.published())
+        self.sync != SyncMode::None && found.is_some_and(|found| found.seq > self.engine.published())
     }
 
     #[inline]
@@ -86,13 +86,13 @@ impl Partition {
 
     /// Has the processor fetch what reads of `keys`, which follow soon, will touch.
     pub fn prefetch(&self, keys: &[&[u8]]) {
-        self.tree.prefetch(keys);
+        self.engine.prefetch(keys);
     }
 
     /// The living rows of `keys` as of one moment, in their order.
     pub async fn multi_get(self: &Arc<Self>, keys: &[&[u8]]) -> Result<Vec<Option<Row>>> {
         self.publish_all().await;
-        let found = self.timed(self.tree.multi_get(keys)).await?;
+        let found = self.timed(try_join_all(self.engine.multi_get(keys))).await?;
         let mut expired = Vec::new();
         let rows = keys.iter().zip(found).map(|(&key, found)| {
             let is_mortal = is_mortal(found.as_ref());
@@ -112,7 +112,7 @@ impl Partition {
     /// A scan of the living keys of `range`, as of now.
     pub async fn scan(self: &Arc<Self>, range: Range) -> Result<Scan> {
         self.publish_all().await;
-        Ok(self.tree.scan(range, None))
+        Ok(self.engine.scan(range, None))
     }
 
     /// Up to `limit` living keys from `from` on and before `to`, having looked at no more than [`PAGE_LOOKS_PER_KEY`]
@@ -179,21 +179,21 @@ impl Partition {
     /// then what was acknowledged is published, and the rest was refused.
     async fn publish_all(&self) {
         if self.sync != SyncMode::None {
-            drop(self.published(self.tree.applied_seq()).await);
+            drop(self.published(self.engine.applied_seq()).await);
         }
     }
 
     /// Waits until change `seq` is published. Its own writer may have gone away: whoever wants to know drives the log.
     async fn published(&self, seq: Seq) -> Result<()> {
-        if self.tree.published() >= seq {
+        if self.engine.published() >= seq {
             return Ok(());
         }
         // Not only up to `seq`, which may stand in the middle of a batch: nobody may see half of that. And every change
         // that is applied by now is in a log record that has an index by now.
-        let applied = self.tree.applied_seq();
+        let applied = self.engine.applied_seq();
         let mut waiting = Waiting { partition: self, index: self.log.last(), waiter: Waiter::default() };
         poll_fn(|cx| Pin::new(&mut waiting).get_mut().poll(cx)).await?;
-        self.tree.publish(applied);
+        self.engine.publish(applied);
         Ok(())
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use weir_io::{Error, Event, Op, Result};
-use weir_lsm::{Stall, Tree};
+use weir_model::engine::{Engine, Stall};
 use weir_model::{BatchRef, LogIndex};
 
 use crate::memory::WriteMemory;
@@ -22,7 +22,7 @@ pub struct Replay {
 }
 
 struct Shared {
-    tree: Arc<Tree>,
+    engine: Arc<dyn Engine>,
     memory: Arc<WriteMemory>,
     progress: Event,
     flushing: Mutex<Flushing>,
@@ -37,10 +37,10 @@ struct Flushing {
 }
 
 impl Replay {
-    /// A replay into `tree`; `log_dir` is for messages.
-    pub fn new(tree: &Arc<Tree>, workers: &Arc<Workers>, memory: &Arc<WriteMemory>, log_dir: &Path) -> Self {
+    /// A replay into `engine`; `log_dir` is for messages.
+    pub fn new(engine: &Arc<dyn Engine>, workers: &Arc<Workers>, memory: &Arc<WriteMemory>, log_dir: &Path) -> Self {
         let shared = Shared {
-            tree: Arc::clone(tree),
+            engine: Arc::clone(engine),
             memory: Arc::clone(memory),
             progress: Event::default(),
             flushing: Mutex::default(),
@@ -57,14 +57,14 @@ impl Replay {
                 return Op::ready(Err(Error::corruption(&self.log_dir, 0, message)));
             }
         };
-        let tree = &self.shared.tree;
-        let applied = tree.apply(index, batch);
-        tree.publish(applied.last_seq);
-        let is_large = || tree.memtable_bytes().held >= self.shared.memory.worth_flushing();
+        let engine = &self.shared.engine;
+        let applied = engine.apply(index, batch);
+        engine.publish(applied.last_seq);
+        let is_large = || engine.unflushed_memory().held >= self.shared.memory.worth_flushing();
         if self.shared.memory.is_short() && is_large() {
-            tree.seal();
+            engine.seal();
             self.flush();
-        } else if applied.sealed {
+        } else if applied.is_job_due {
             self.flush();
         }
         if !self.shared.is_full() {
@@ -94,7 +94,7 @@ impl Replay {
         drop(flushing);
         let shared = Arc::clone(&self.shared);
         self.workers.spawn(async move {
-            while let Some(job) = shared.tree.next_flush() {
+            while let Some(job) = shared.engine.next_flush() {
                 if let Err(error) = job.run().await {
                     tracing::warn!(%error, "cannot flush while replaying the log: the rest stays in memory");
                     shared.flushing.lock().has_failed = true;
@@ -111,7 +111,7 @@ impl Replay {
 impl Shared {
     /// Whether every write buffer is full, or the node's write memory, and somebody is making room.
     fn is_full(&self) -> bool {
-        let is_full = matches!(self.tree.stall(), Stall::Stop(_)) || self.memory.is_short();
+        let is_full = matches!(self.engine.stall(), Stall::Stop(_)) || self.memory.is_short();
         is_full && self.flushing.lock().is_running
     }
 }

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use weir_io::Owner;
-use weir_lsm::MemtableBytes;
-use weir_lsm::pick::Urgency;
+use weir_model::engine::{UnflushedMemory, Urgency};
 
 use super::Partition;
 use crate::memory::MemtableOwner;
@@ -14,8 +13,8 @@ impl MemtableOwner for Partition {
         self.owner
     }
 
-    fn memtable_bytes(&self) -> MemtableBytes {
-        self.tree.memtable_bytes()
+    fn memtable_bytes(&self) -> UnflushedMemory {
+        self.engine.unflushed_memory()
     }
 
     fn seal_memtables(self: Arc<Self>) {
@@ -32,9 +31,9 @@ impl Partition {
 
     /// Space is as short as `urgency` says; what is only in memory is to go to tables if `seals`.
     pub(crate) fn mind_space(self: &Arc<Self>, urgency: Urgency, seals: bool) {
-        let is_new = self.tree.urgency() != urgency;
-        self.tree.set_urgency(urgency);
-        if seals && self.tree.shape().memtable_bytes > 0 {
+        let is_new = self.engine.urgency() != urgency;
+        self.engine.set_urgency(urgency);
+        if seals && self.engine.has_unsealed() {
             self.seal();
         } else if is_new || urgency == Urgency::Full {
             self.kick();
@@ -43,6 +42,6 @@ impl Partition {
 
     /// Whether its jobs are giving dead bytes back, or are about to. Not where they fail.
     pub(crate) fn is_giving_back(&self) -> bool {
-        !self.is_closing() && self.job_failure.lock().is_none() && self.tree.is_reclaiming()
+        !self.is_closing() && self.job_failure.lock().is_none() && self.engine.is_reclaiming()
     }
 }

@@ -71,7 +71,7 @@ impl Partition {
             // Appended before the visit, and not acknowledged by then.
             self.mark();
         }
-        if !self.log.wants_maintenance() && !self.tree.has_garbage() {
+        if !self.log.wants_maintenance() && !self.engine.has_garbage() {
             return;
         }
         let Some(background) = self.background() else { return };
@@ -80,7 +80,7 @@ impl Partition {
             if let Err(error) = partition.log.maintain().await {
                 tracing::debug!(owner = ?partition.owner, %error, "cannot prepare the next log segment yet");
             }
-            if let Err(error) = partition.tree.tidy().await {
+            if let Err(error) = partition.engine.tidy().await {
                 tracing::debug!(owner = ?partition.owner, %error, "cannot remove unneeded files yet");
             }
         });

@@ -7,8 +7,8 @@ use parking_lot::MutexGuard;
 use weir_admission::Direction;
 use weir_io::{Error, ErrorKind, Result};
 use weir_log::SyncMode;
-use weir_lsm::Stall;
 use weir_model::Batch;
+use weir_model::engine::Stall;
 
 use super::latch::Latches;
 use super::{Commit, Partition};
@@ -39,7 +39,7 @@ impl Partition {
     /// Whether a write may have to wait for the tree, or for the rate that a policy has set.
     #[inline]
     pub(super) fn must_wait(&self) -> bool {
-        self.tree.stall() != Stall::None || self.write_rate.load(Ordering::Relaxed) > 0
+        self.engine.stall() != Stall::None || self.write_rate.load(Ordering::Relaxed) > 0
     }
 
     /// Writes if no key is latched.
@@ -61,14 +61,14 @@ impl Partition {
             Counters::add(&self.counters.write_errors, 1);
             self.kick_repair();
         })?;
-        let applied = self.tree.apply(index, batch.as_ref());
+        let applied = self.engine.apply(index, batch.as_ref());
         if self.sync == SyncMode::None {
-            self.tree.publish(applied.last_seq);
+            self.engine.publish(applied.last_seq);
         }
         drop(order);
         self.mark();
         self.account.book_user(Direction::Write, batch.as_bytes().len() as u64);
-        if applied.sealed {
+        if applied.is_job_due {
             self.kick();
         }
         Ok(Commit::new(self, index, applied.last_seq))
@@ -101,7 +101,7 @@ impl Partition {
     /// `None` while the tree says stop and its jobs get somewhere. Where they fail (a full disk), waiting has no end in
     /// sight: the write is refused and may be tried again.
     fn may_go_on(&self) -> Option<Result<()>> {
-        if !matches!(self.tree.stall(), Stall::Stop(_)) || self.is_closing() {
+        if !matches!(self.engine.stall(), Stall::Stop(_)) || self.is_closing() {
             return Some(Ok(()));
         }
         self.job_failure.lock().clone().map(Err)
@@ -116,7 +116,7 @@ impl Partition {
     }
 
     async fn wait_out_stop(self: &Arc<Self>) -> Result<()> {
-        let Stall::Stop(cause) = self.tree.stall() else { return Ok(()) };
+        let Stall::Stop(cause) = self.engine.stall() else { return Ok(()) };
         let begin = self.clock.now();
         self.kick();
         let outcome = self.progress.wait(|| self.may_go_on()).await;

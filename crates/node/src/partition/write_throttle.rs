@@ -10,10 +10,9 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use weir_admission::{Direction, Gate, GateOptions, Limits, Rank};
 use weir_io::Nanos;
-use weir_lsm::Stall;
+use weir_model::engine::Stall;
 
 use super::Partition;
-use crate::slowdown;
 use crate::stall::StallCause;
 
 /// Nothing is saved up: a rate that is below what users want has no idle seconds.
@@ -39,10 +38,10 @@ impl Partition {
     /// Lets slowed writes go at the rate that they should go at now. To be called wherever that may have changed.
     pub(crate) fn adjust_throttle(&self) {
         let mut turned = self.write_throttle.rate.lock();
-        let rate = match (self.write_rate.load(Ordering::Relaxed), self.tree.stall()) {
+        let rate = match (self.write_rate.load(Ordering::Relaxed), self.engine.stall()) {
             _ if self.is_closing() => None,
             (0, Stall::None) => None,
-            (0, Stall::Slow(_)) => Some(slowdown::rate(self.tree.version().level(0).len(), self.tree.options())),
+            (0, Stall::Slow(_)) => Some(self.engine.slow_rate()),
             // Those who wait for their turn wait for the end of the stop as well.
             (0, Stall::Stop(_)) => *turned,
             (rate, _) => Some(rate),
@@ -55,9 +54,7 @@ impl Partition {
 
     /// What a write would wait for next: a policy slows writes before either is there.
     fn nearer(&self) -> StallCause {
-        let (runs, slow) = (self.tree.version().level(0).len(), self.tree.options().l0_slow);
-        let (sealed, buffers) = (self.tree.sealed(), self.tree.knobs().write_buffers);
-        if sealed * slow > runs * buffers { StallCause::Memtables } else { StallCause::L0Runs }
+        self.engine.nearest_stall().into()
     }
 
     fn throttle_gate(&self) -> &Arc<Gate> {
@@ -66,7 +63,7 @@ impl Partition {
 
     /// Waits for the turn of a write of `bytes` while writes are slowed.
     pub(super) async fn wait_for_throttle(&self, bytes: usize) {
-        let why = match self.tree.stall() {
+        let why = match self.engine.stall() {
             Stall::Slow(why) => why.into(),
             _ if self.write_rate.load(Ordering::Relaxed) > 0 => self.nearer(),
             _ => return,

@@ -6,14 +6,15 @@ use std::sync::Arc;
 
 use weir_io::{ErrorKind, Fs, Owner, Result, Rng};
 use weir_log::{LogAnchor, LogIndex, Salvage};
-use weir_lsm::check::CheckReport;
-use weir_lsm::repair::{Anchor as Current, examine};
 use weir_model::TenantName;
+use weir_model::engine::CheckReport;
 
 use super::aside::Aside;
 use super::{Finding, Remedy};
 use crate::catalogue::Listings;
 use crate::check::check_log;
+use crate::engines::TREE;
+use crate::engines::offline::{self, Anchor as Current, examine};
 use crate::layout::{self, TAG};
 use crate::partition::anchor::{self, AnchorClaim};
 
@@ -40,12 +41,12 @@ pub async fn find(fs: &Arc<dyn Fs>, dir: &Path, listings: &Listings) -> Result<V
 }
 
 async fn look_at(fs: &Arc<dyn Fs>, dir: PathBuf, owner: Owner, tenant: &TenantName) -> Result<Option<Finding>> {
-    let tree = dir.join("tree");
+    let tree = dir.join(TREE);
     // What is wrong with the tree is said by those who repair that; its log can be judged afterwards.
     if examine(fs, &tree).await? != Current::Sound {
         return Ok(None);
     }
-    let Ok((manifest, persisted)) = weir_lsm::repair::persisted(fs, &tree).await else { return Ok(None) };
+    let Ok((manifest, persisted)) = offline::persisted(fs, &tree).await else { return Ok(None) };
     let report = CheckReport { manifest, persisted, ..CheckReport::default() };
     let Err(refusal) = check_log(fs, &dir, owner, &report).await else { return Ok(None) };
     if refusal.kind() != ErrorKind::Corruption {

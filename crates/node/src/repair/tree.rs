@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use weir_io::{Fs, Result};
-use weir_lsm::repair::{Anchor, examine, point_at};
-use weir_lsm::version::manifest;
 
 use super::aside::Aside;
 use super::{Finding, Remedy};
 use crate::catalogue::Listings;
+use crate::engines::TREE;
+use crate::engines::offline::{Anchor, examine, manifest_name, point_at};
 use crate::layout;
 
 /// A manifest to believe.
@@ -24,7 +24,7 @@ pub async fn find(fs: &Arc<dyn Fs>, dir: &Path, listings: &Listings) -> Result<V
     let mut findings = Vec::new();
     for listing in listings.tenants.values() {
         for &number in listing.partitions.iter().filter(|number| listings.used.contains(number)) {
-            let tree = layout::partition_path(dir, number).join("tree");
+            let tree = layout::partition_path(dir, number).join(TREE);
             let Anchor::Broken { why, newest } = examine(fs, &tree).await? else { continue };
             let problem = format!("{why} (a partition of tenant {})", listing.name);
             findings.push(match newest {
@@ -32,7 +32,7 @@ pub async fn find(fs: &Arc<dyn Fs>, dir: &Path, listings: &Listings) -> Result<V
                     problem,
                     advice: format!(
                         "make {} the current manifest: it is the newest one that can be read, and all its tables are there",
-                        manifest::file_name(manifest)
+                        manifest_name(manifest)
                     ),
                     remedy: Some(Remedy::Tree(Point { tree, manifest })),
                     loses: false,

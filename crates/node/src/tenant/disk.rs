@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use weir_io::{Clock, Nanos, sleep_until};
-use weir_lsm::pick::Urgency;
+use weir_model::engine::Urgency;
 
 use super::Tenant;
 use crate::partition::Partition;

@@ -106,7 +106,7 @@ fn a_flush_that_writes_will_wait_for_passes_as_foreground() {
             let mut batch = Batch::new();
             batch.put(&item.to_be_bytes(), &[7; 1000]);
             let _commit = sim.block_on(partition.write(&batch)).expect("no faults");
-            seen[partition.tree.sealed()] |= gates.flush_rushes();
+            seen[partition.engine.facts().shape().sealed] |= gates.flush_rushes();
         }
         assert_eq!(seen, [false, false, rushes, false], "{profile}");
         sim.block_on(partition.settle());
@@ -200,7 +200,7 @@ fn policies_see_how_long_reads_wait_for_the_device() {
     (0..1000).for_each(read);
     let waited = partition.metrics().reads_from_device - before;
     sim.run_until(sim.now() + 2 * Policy::PERIOD);
-    assert!(waited >= 100, "{waited} reads went to the device: {:?}", partition.metrics().shape);
+    assert!(waited >= 100, "{waited} reads went to the device: {:?}", partition.metrics().engine);
     let taken = |what: &mut dyn FnMut(u32)| {
         let before = p99s().len();
         (0..2000_u32).step_by(10).for_each(|item| what(item % 1000));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use weir_lsm::Range;
+use weir_model::engine::Range;
 use weir_node::{Partition, Tenant};
 
 use super::belief::Shard;

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
+use weir_model::engine::{Counter, Urgency};
+
 use super::*;
-use crate::deadlines::Counter;
-use crate::pick::{Claims, Urgency};
+use crate::pick::Claims;
 
 const NOW_MS: u64 = 1_000;
 

@@ -1,7 +1,9 @@
 //! Level 0 as a list of sizes, newest first; `!` marks a run that somebody else has claimed.
 
+use weir_model::engine::Urgency;
+
 use super::*;
-use crate::pick::{Claims, Urgency};
+use crate::pick::Claims;
 use proptest::prelude::*;
 
 fn with_picture<T>(sizes: &[(u64, bool)], ask: impl FnOnce(&Picture<'_>) -> T) -> T {
@@ -29,7 +31,7 @@ fn run(index: usize, bytes: u64) -> TableMeta {
         largest: b"z".as_slice().into(),
         raw_bytes: bytes,
         tombstone_bytes: 0,
-        deadlines: crate::deadlines::Deadlines::default(),
+        deadlines: weir_model::engine::Deadlines::default(),
     }
 }
 

@@ -12,9 +12,11 @@
 //!    this ends.
 //! 4. What is overwritten is not known before it is merged. Where the tree is full, as much as can be is taken to be.
 
+use weir_model::engine::{Scope, Urgency};
+
 use super::{Pick, Picture, TableMeta, assemble, bytes, is_claimed, is_gathering, overlapping, pick_l0};
 use crate::options::TreeOptions;
-use crate::pick::{Means, Scope, Urgency};
+use crate::pick::Means;
 use crate::version::LEVELS;
 
 /// A page: tables do not shrink by less.

@@ -1,7 +1,8 @@
 //! Draw a tree, ask for the pick, read the answer.
 
+use weir_model::engine::Counter;
+
 use super::*;
-use crate::deadlines::Counter;
 
 /// What the wall clock shows.
 const NOW_MS: u64 = 1_000;

@@ -123,11 +123,11 @@ fn the_end_of_a_stall_lets_them_go() {
         }
         drop(sim.block_on(partition.flush_and_hold()).expect("no faults"));
     }
-    assert_eq!(partition.tree.stall(), Stall::Slow(weir_lsm::StallCause::L0Runs));
+    assert_eq!(partition.engine.stall(), Stall::Slow(weir_model::engine::StallCause::L0Runs));
     let begin = sim.now();
     let ended = writers(&sim, &partition, 100);
     sim.block_on(partition.settle());
-    assert_eq!(partition.tree.stall(), Stall::None);
+    assert_eq!(partition.engine.stall(), Stall::None);
     sim.run_until(sim.now() + MS);
     assert_eq!(of(&ended), [100, 0], "{} ns after they began", sim.now() - begin);
     assert!(sim.now() - begin < 5 * SEC);

@@ -64,3 +64,14 @@ impl JobFacts {
         }
     }
 }
+
+/// Running jobs of one kind, and those of them that are parked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct JobCount {
+    /// Handed out and not yet finished, parked ones too.
+    pub running: usize,
+    /// Not being polled.
+    pub parked: usize,
+    /// Bytes of the inputs that they have still to consume.
+    pub bytes_left: u64,
+}

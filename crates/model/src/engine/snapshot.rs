@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use weir_io::plant::{Plant, is_planted};
 
-use crate::entry::Seq;
+use super::Seq;
 
 /// The sequence numbers that are held, with how often.
 #[derive(Default)]

@@ -1,8 +1,7 @@
 //! What a point read finds.
 
-use weir_model::Value;
-
-use crate::entry::{Kind, Seq, is_expired};
+use super::{Kind, Seq, is_expired};
+use crate::Value;
 
 /// The newest version of a key that a read may see, as found in one memtable or table.
 #[derive(Clone, Debug)]

@@ -6,17 +6,33 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// Shared with whoever runs the job.
 #[derive(Default)]
 pub struct JobControl {
-    pub(super) committing: AtomicBool,
+    committing: AtomicBool,
     parked: AtomicBool,
     /// Entries of all inputs.
     entries: u64,
-    pub(super) entries_done: AtomicU64,
-    pub(super) bytes_written: AtomicU64,
+    entries_done: AtomicU64,
+    bytes_written: AtomicU64,
 }
 
 impl JobControl {
-    pub(super) fn new(entries: u64) -> Arc<Self> {
+    /// For a job with `entries` entries in all its inputs.
+    pub fn new(entries: u64) -> Arc<Self> {
         Arc::new(Self { entries, ..Self::default() })
+    }
+
+    /// The job begins to write its manifest edit.
+    pub fn begin_commit(&self) {
+        self.committing.store(true, Ordering::Relaxed);
+    }
+
+    /// It has consumed so many entries by now.
+    pub fn set_entries_done(&self, entries: u64) {
+        self.entries_done.store(entries, Ordering::Relaxed);
+    }
+
+    /// It has written so many bytes by now.
+    pub fn set_bytes_written(&self, bytes: u64) {
+        self.bytes_written.store(bytes, Ordering::Relaxed);
     }
 
     /// Whether the job is writing its manifest edit: neither park nor cancel it now.
@@ -35,8 +51,8 @@ impl JobControl {
         self.bytes_written.load(Ordering::Relaxed)
     }
 
-    /// Notes whether it is being polled. For [`crate::Shape`] and
-    /// [`Tree::parked_in_the_way`](crate::Tree::parked_in_the_way); nothing here depends on it.
+    /// Notes whether it is being polled. For [`EngineFacts`](super::EngineFacts) and
+    /// [`parked_in_the_way`](super::Jobs::parked_in_the_way); nothing here depends on it.
     pub fn set_parked(&self, parked: bool) {
         self.parked.store(parked, Ordering::Relaxed);
     }

@@ -5,9 +5,8 @@
 //! the buckets' ends. Between two points nothing is known, so the answer is the earlier point's: never more bytes than
 //! have really expired.
 
-use weir_model::varint;
-
-use crate::entry::is_expired;
+use super::is_expired;
+use crate::varint;
 
 /// Most points of one table.
 pub const POINTS_MAX: usize = 16;

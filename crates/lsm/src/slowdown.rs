@@ -1,6 +1,6 @@
 //! How fast users may write while level 0 is long but not yet full: a pure function.
 
-use weir_lsm::TreeOptions;
+use crate::options::TreeOptions;
 
 /// Bytes per second at `runs` level-0 runs: the rate falls evenly, from the first of `slow_bytes_per_sec` at `l0_slow`
 /// runs to the second at `l0_stop`, so that there is no cliff before the stop. Never 0.

@@ -1,0 +1,116 @@
+//! The tree's files: what is left over, and checkpoints. A checkpoint is a second directory with the same tables: by
+//! hard links within milliseconds, or copied by whoever holds them.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use weir_io::{Class, ErrorKind, Fs, Result, Tag, Waiting};
+use weir_model::LogIndex;
+use weir_model::engine::{Checkpoint, Files};
+
+use crate::tree::Tree;
+use crate::version::manifest::{self, Manifest};
+use crate::version::{Edit, TableMeta, Version};
+
+impl Files for Tree {
+    fn manifest_path(&self) -> Waiting<'_, PathBuf> {
+        Box::pin(async {
+            let number = self.manifest.lock().await.number();
+            self.env.dir.join(manifest::file_name(number))
+        })
+    }
+
+    fn discard_unnamed(&self) -> Waiting<'_, Result<()>> {
+        self.unnamed.lock().drain(..).for_each(|path| self.garbage.add(path));
+        self.tidy()
+    }
+
+    fn has_garbage(&self) -> bool {
+        !self.garbage.is_empty()
+    }
+
+    fn tidy(&self) -> Waiting<'_, Result<()>> {
+        Box::pin(self.remove_garbage())
+    }
+
+    fn hold(&self) -> Box<dyn Checkpoint> {
+        Box::new(Held::new(self.shared()))
+    }
+}
+
+/// The tables of one moment. While it is held their files stay, whatever compactions do.
+pub(crate) struct Held {
+    tree: Arc<Tree>,
+    version: Arc<Version>,
+    /// Number of the manifest that describes them.
+    number: u64,
+    edit: Edit,
+}
+
+impl Held {
+    /// Holds all that is in tables of `tree` now.
+    pub fn new(tree: Arc<Tree>) -> Self {
+        let (number, edit, version) = tree.frozen();
+        Self { tree, version, number, edit }
+    }
+}
+
+impl Checkpoint for Held {
+    fn dir(&self) -> &Path {
+        &self.tree.env.dir
+    }
+
+    fn fs(&self) -> &Arc<dyn Fs> {
+        &self.tree.env.fs
+    }
+
+    fn tag(&self) -> Tag {
+        self.tree.env.tag(Class::Maintenance)
+    }
+
+    fn files(&self) -> Vec<String> {
+        self.version.tables().map(|(_, table)| TableMeta::file_name(table.meta.id)).collect()
+    }
+
+    fn persisted(&self) -> LogIndex {
+        self.edit.persisted.unwrap_or(0)
+    }
+
+    fn write_manifest<'a>(&'a self, dir: &'a Path) -> Waiting<'a, Result<()>> {
+        Box::pin(async move { Manifest::create(self.fs(), dir, self.tag(), self.number, &self.edit).await.map(drop) })
+    }
+}
+
+impl Tree {
+    /// Makes `dir` (new, on the same file system) a tree with all that is in tables now, and returns the log index up
+    /// to which that is.
+    pub async fn checkpoint(&self, dir: &Path) -> Result<LogIndex> {
+        let held = Held::new(self.shared());
+        let (fs, tag) = (held.fs(), held.tag());
+        fs.create_dir_all(dir, tag).await?;
+        if let Some(parent) = dir.parent() {
+            fs.sync_dir(parent, tag).await?;
+        }
+        for name in held.files() {
+            fs.hard_link(&held.dir().join(&name), &dir.join(&name), tag).await?;
+        }
+        held.write_manifest(dir).await?;
+        Ok(held.persisted())
+    }
+
+    /// Removes the files that nothing needs any more.
+    pub(crate) async fn remove_garbage(&self) -> Result<()> {
+        let mut paths = self.garbage.take().into_iter();
+        while let Some(path) = paths.next() {
+            match self.env.fs.remove(&path, self.env.tag(Class::Maintenance)).await {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    self.garbage.add(path);
+                    paths.for_each(|path| self.garbage.add(path));
+                    return Err(error);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}

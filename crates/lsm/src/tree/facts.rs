@@ -1,0 +1,125 @@
+//! The facts of a tree at one moment.
+
+use weir_model::engine::{
+    CacheUsage, EngineFacts, Facts, JobCount, JobKind, Jobs, LevelShape, Space, Stall, StallCause, TreeShape,
+    UnflushedMemory,
+};
+
+use super::{LevelCount, Tree};
+use crate::pick::leveled;
+use crate::read::view::View;
+use crate::slowdown;
+use crate::stall::stall;
+use crate::version::LEVELS;
+
+impl Facts for Tree {
+    fn stall(&self) -> Stall {
+        let view = self.view.load();
+        let full = view.memtable.bytes() >= self.options.write_buffer_bytes;
+        stall(view.version.level(0).len(), view.sealed.len(), full, self.knobs.write_buffers(), &self.options)
+    }
+
+    fn slow_rate(&self) -> u64 {
+        slowdown::rate(self.view.load().version.level(0).len(), &self.options)
+    }
+
+    fn nearest_stall(&self) -> StallCause {
+        let view = self.view.load();
+        let (runs, slow) = (view.version.level(0).len(), self.options.l0_slow);
+        let (sealed, buffers) = (view.sealed.len(), self.knobs.write_buffers());
+        if sealed * slow > runs * buffers { StallCause::Memtables } else { StallCause::L0Runs }
+    }
+
+    /// While all memtables but two are full.
+    fn is_flush_urgent(&self) -> bool {
+        self.sealed() + 2 >= self.knobs.write_buffers()
+    }
+
+    fn has_unsealed(&self) -> bool {
+        !self.view.load().memtable.is_empty()
+    }
+
+    fn unflushed_memory(&self) -> UnflushedMemory {
+        let state = self.state().lock();
+        let view = self.view();
+        let active = view.memtable.booked_bytes() as u64;
+        let sealed = view.sealed.iter().map(|sealed| sealed.memtable.booked_bytes() as u64).sum();
+        let flushing = state.jobs.values().any(|job| job.facts.kind() == JobKind::Flush);
+        if flushing || !self.is_gathering(&state, &view, &self.knobs()) {
+            UnflushedMemory { held: active, leaving: sealed, since: state.sealed_at[0].unwrap_or(0) }
+        } else {
+            let oldest = view.sealed.last().map_or(0, |sealed| sealed.sealed_at);
+            UnflushedMemory { held: active + sealed, leaving: 0, since: oldest }
+        }
+    }
+
+    fn facts(&self) -> EngineFacts {
+        let mut state = self.state().lock();
+        let view = self.view();
+        let census = state.census(&view.version);
+        let levels: [LevelShape; LEVELS] = std::array::from_fn(|level| {
+            let LevelCount { tables, bytes, claimed, claimed_bytes } = census[level];
+            let target_bytes = leveled::bytes_target(level, &self.options);
+            let score = leveled::score(level, tables - claimed, bytes - claimed_bytes, &self.options);
+            LevelShape { tables, bytes, target_bytes, claimed, claimed_bytes, score }
+        });
+        let mut jobs = [JobCount::default(); JobKind::ALL.len()];
+        for job in state.jobs.values() {
+            let kind = job.facts.kind();
+            for count in jobs.iter_mut().zip(JobKind::ALL).filter(|(_, of)| *of == kind).map(|(count, _)| count) {
+                count.running += 1;
+                count.parked += usize::from(job.control.is_parked());
+                count.bytes_left += (job.facts.input_bytes as f64 * (1.0 - job.control.progress())) as u64;
+            }
+        }
+        let excess = |level: usize| levels[level].bytes.saturating_sub(levels[level].target_bytes);
+        let l0_debt = if levels[0].score >= 1.0 { levels[0].bytes } else { 0 };
+        let unflushed = view.memtable.bytes() + view.sealed.iter().map(|sealed| sealed.memtable.bytes()).sum::<usize>();
+        let fits = |(level, shape): (usize, &LevelShape)| match level {
+            0 => shape.score < 1.0,
+            _ => shape.score <= 1.0,
+        };
+        EngineFacts {
+            unflushed_bytes: unflushed as u64,
+            debt_bytes: l0_debt + (1..LEVELS - 1).map(excess).sum::<u64>(),
+            bytes_to_stall: Some(self.bytes_to_stall(&view, unflushed as u64)),
+            resident_bytes: 0,
+            stall: self.stall(),
+            is_work_due: !view.sealed.is_empty() || !levels.iter().enumerate().all(fits),
+            jobs_running: state.jobs.len(),
+            jobs,
+            applied: state.applied,
+            persisted: state.persisted,
+            tree: Some(TreeShape {
+                memtable_bytes: view.memtable.bytes(),
+                sealed: view.sealed.len(),
+                sealed_bytes: unflushed - view.memtable.bytes(),
+                levels,
+                l0_trigger: self.options.l0_trigger,
+                l0_limits: [self.options.l0_slow, self.options.l0_stop],
+                write_buffers: self.knobs().write_buffers,
+                write_buffers_max: self.options.write_buffers_max,
+                write_buffer_bytes: self.options.write_buffer_bytes,
+            }),
+        }
+    }
+
+    fn space(&self) -> Space {
+        self.measure()
+    }
+
+    fn cache_usage(&self) -> CacheUsage {
+        self.env.cache.usage_of(self.env.owner)
+    }
+}
+
+impl Tree {
+    /// By whichever comes first: all write buffers full, or as many flushes of full memtables as level 0 has places
+    /// left.
+    fn bytes_to_stall(&self, view: &View, unflushed: u64) -> u64 {
+        let buffer = self.options.write_buffer_bytes as u64;
+        let buffers = (self.knobs.write_buffers() as u64).saturating_mul(buffer).saturating_sub(unflushed);
+        let places = self.options.l0_stop.saturating_sub(view.version.level(0).len()) as u64;
+        buffers.min(places.saturating_mul(buffer).saturating_sub(unflushed))
+    }
+}

@@ -1,0 +1,53 @@
+//! Reading.
+
+use weir_io::Class;
+use weir_model::engine::{Lookup, Range, Reads, Records, Scan, Snapshot};
+
+use super::Tree;
+use crate::memtable::PREFETCHED_MAX;
+use crate::read::get;
+use crate::read::scan::TreeWalk;
+use crate::table::{Caching, CursorOptions};
+
+/// Bytes a scan reads ahead at most. One device round trip brings some 60 rows of 1 KB.
+const SCAN_READAHEAD_BYTES: usize = 64 << 10;
+
+impl Reads for Tree {
+    fn get(&self, key: &[u8], snapshot: Option<&Snapshot>) -> Lookup {
+        let view = self.view.load();
+        let at = snapshot.map_or_else(|| self.published(), Snapshot::seq);
+        get::get(&view, key, at)
+    }
+
+    fn get_latest(&self, key: &[u8]) -> Lookup {
+        let view = self.view.load();
+        get::get_version(&view, key, self.applied_seq())
+    }
+
+    fn multi_get(&self, keys: &[&[u8]]) -> Vec<Lookup> {
+        let view = self.view.load_full();
+        let at = self.published();
+        // A few at a time: what is fetched for a thousand would be gone again before it is read.
+        let reads = keys.chunks(PREFETCHED_MAX).flat_map(|keys| {
+            get::prefetch(&view, keys);
+            keys.iter().map(|key| get::get(&view, key, at))
+        });
+        reads.collect()
+    }
+
+    fn prefetch(&self, keys: &[&[u8]]) {
+        get::prefetch(&self.view.load(), keys);
+    }
+
+    fn scan(&self, range: Range, snapshot: Option<&Snapshot>) -> Scan {
+        let view = self.view.load_full();
+        let at = snapshot.map_or_else(|| self.published(), Snapshot::seq);
+        let options =
+            CursorOptions { class: Class::Read, readahead_bytes: SCAN_READAHEAD_BYTES, caching: Caching::Fill };
+        Scan::new(TreeWalk::new(&view, range, at, self.env.clock.unix_ms(), options))
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        self.snapshots.take(|| self.published())
+    }
+}

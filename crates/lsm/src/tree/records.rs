@@ -1,0 +1,62 @@
+//! Writing: records of a log into the memtable.
+
+use std::sync::atomic::Ordering;
+
+use weir_model::engine::{Applied, Entry, Kind, Records, Seq};
+use weir_model::{BatchRef, Change, LogIndex};
+
+use super::Tree;
+
+impl Records for Tree {
+    /// A full memtable is sealed first, if the number of write buffers allows it; else it grows beyond its size:
+    /// callers that respect the tree's stall prevent that.
+    fn apply(&self, index: LogIndex, batch: BatchRef<'_>) -> Applied {
+        let mut state = self.state.lock();
+        let mut view = self.view.load();
+        let mut sealed = false;
+        if view.memtable.bytes() >= self.options.write_buffer_bytes
+            && view.sealed.len() + 1 < self.knobs.write_buffers()
+        {
+            self.seal_locked(&mut state);
+            view = self.view.load();
+            sealed = true;
+        }
+        for change in batch.iter() {
+            state.last_seq += 1;
+            let seq = state.last_seq;
+            view.memtable.insert(match change {
+                Change::Delete { key } => Entry { key, seq, kind: Kind::Delete, expire_at_ms: 0, value: &[] },
+                Change::Put { key, value, expire_at_ms } => {
+                    Entry { key, seq, kind: Kind::Put, expire_at_ms: expire_at_ms.unwrap_or(0), value }
+                }
+            });
+        }
+        state.applied = index;
+        self.applied.store(state.last_seq, Ordering::Release);
+        Applied { last_seq: state.last_seq, is_job_due: sealed }
+    }
+
+    fn publish(&self, seq: Seq) {
+        self.published.fetch_max(seq, Ordering::Release);
+    }
+
+    fn published(&self) -> Seq {
+        self.published.load(Ordering::Acquire)
+    }
+
+    fn applied_seq(&self) -> Seq {
+        self.applied.load(Ordering::Acquire)
+    }
+
+    fn persisted(&self) -> LogIndex {
+        self.state.lock().persisted
+    }
+
+    /// Seals the active memtable, if it is not empty. None of what is sealed waits for company then. The number of
+    /// write buffers may be exceeded by one: closing and log replacement must not wait for room.
+    fn seal(&self) {
+        let mut state = self.state.lock();
+        self.seal_locked(&mut state);
+        state.flush_before = state.next_epoch;
+    }
+}

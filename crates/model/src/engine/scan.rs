@@ -1,0 +1,114 @@
+//! Range scans, forward or reverse: the newest visible version of each key, tombstones and expired values left out.
+
+use std::ops::Bound;
+
+use weir_io::{Result, Waiting};
+
+use super::Entry;
+
+/// What to scan.
+#[derive(Clone, Debug)]
+pub struct Range {
+    /// Where the keys begin.
+    pub from: Bound<Vec<u8>>,
+    /// Where the keys end.
+    pub to: Bound<Vec<u8>>,
+    /// Largest key first.
+    pub reverse: bool,
+}
+
+impl Range {
+    /// Every key, smallest first.
+    pub fn all() -> Self {
+        Self { from: Bound::Unbounded, to: Bound::Unbounded, reverse: false }
+    }
+
+    /// Keys from `key` on, smallest first.
+    pub fn starting_at(key: &[u8]) -> Self {
+        Self { from: Bound::Included(key.into()), ..Self::all() }
+    }
+
+    /// Whether a scan of the range that has come to `key` is at its end.
+    pub fn is_past(&self, key: &[u8]) -> bool {
+        match (if self.reverse { &self.from } else { &self.to }, self.reverse) {
+            (Bound::Unbounded, _) => false,
+            (Bound::Included(end), false) => key > end.as_slice(),
+            (Bound::Excluded(end), false) => key >= end.as_slice(),
+            (Bound::Included(end), true) => key < end.as_slice(),
+            (Bound::Excluded(end), true) => key <= end.as_slice(),
+        }
+    }
+}
+
+/// How far a [`Walk`] came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum ScanStep {
+    /// It stands on the next answer, or at the end.
+    Ready,
+    /// It misses something: await [`Walk::load`], then step again.
+    Load,
+}
+
+/// What engines put into a [`Scan`]. Steps are plain calls as long as they find what they need in memory.
+pub trait Walk: Send {
+    /// Goes to the next answer.
+    fn step(&mut self) -> ScanStep;
+
+    /// Fetches what a step misses.
+    ///
+    /// # Errors
+    /// As [`Scan::next`].
+    fn load(&mut self) -> Waiting<'_, Result<()>>;
+
+    /// The answer on which it stands; `None` before the first step and at the end.
+    fn entry(&self) -> Option<Entry<'_>>;
+
+    /// See [`Scan::set_budget`].
+    fn set_budget(&mut self, entries: usize, bytes: u64);
+
+    /// See [`Scan::passed_bytes`].
+    fn passed_bytes(&self) -> u64;
+
+    /// See [`Scan::stopped_at`].
+    fn stopped_at(&self) -> Option<Vec<u8>>;
+}
+
+/// A scan under way. It keeps alive what it reads: memory and files.
+pub struct Scan(Box<dyn Walk>);
+
+impl Scan {
+    /// A scan by `walk`.
+    pub fn new(walk: impl Walk + 'static) -> Self {
+        Self(Box::new(walk))
+    }
+
+    /// The next key and its version; `None` at the end of the range. After an error, or if the future was dropped
+    /// unfinished, the scan must not be used again.
+    ///
+    /// # Errors
+    /// What the disk says; `Corruption` where what is stored is damaged.
+    pub async fn next(&mut self) -> Result<Option<Entry<'_>>> {
+        while self.0.step() == ScanStep::Load {
+            self.0.load().await?;
+        }
+        Ok(self.0.entry())
+    }
+
+    /// Lets a forward scan look at no more than `entries` from now on, and at no further one when it has passed `bytes`
+    /// of keys and values, whether they are answers, or deleted, expired, old or not yet visible. Then [`Scan::next`]
+    /// says `None`, and [`Scan::stopped_at`] where to go on.
+    pub fn set_budget(&mut self, entries: usize, bytes: u64) {
+        self.0.set_budget(entries, bytes);
+    }
+
+    /// Bytes of keys and values that a forward scan has looked at, answers or not: about what it had read for it.
+    pub fn passed_bytes(&self) -> u64 {
+        self.0.passed_bytes()
+    }
+
+    /// The first key that was not looked at because the budget was used up; `None` if it was not.
+    pub fn stopped_at(&self) -> Option<Vec<u8>> {
+        self.0.stopped_at()
+    }
+}

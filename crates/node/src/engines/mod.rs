@@ -1,0 +1,74 @@
+//! Where engines are made, and looked at off line: the one place that knows which engines there are.
+
+pub(crate) mod offline;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use weir_io::{Clock, Fs, Memory, Owner, Result};
+pub use weir_lsm::TreeOptions;
+pub use weir_lsm::cache::BlockCache;
+use weir_lsm::{Env, Tree};
+use weir_model::engine::Engine;
+
+use crate::config::NodeConfig;
+
+/// Name of the directory of a partition's tree, in that of the partition.
+pub(crate) const TREE: &str = "tree";
+
+/// What an engine is opened with.
+pub(crate) struct Opening<'a> {
+    /// The partition's disk, behind its gates.
+    pub fs: &'a Arc<dyn Fs>,
+    /// The partition's directory.
+    pub dir: &'a Path,
+    /// Whom its I/O is booked to.
+    pub owner: Owner,
+    /// The node's block cache.
+    pub cache: Arc<BlockCache>,
+    /// Time.
+    pub clock: &'a Arc<dyn Clock>,
+    /// Where its unflushed changes are booked.
+    pub memory: Arc<dyn Memory>,
+}
+
+/// Opens the engine of a partition, or makes it.
+///
+/// # Errors
+/// Settings under which writes would stop for ever; `Corruption`, with file and offset; I/O.
+pub(crate) async fn open(opening: Opening<'_>, config: &NodeConfig) -> Result<Arc<dyn Engine>> {
+    let Opening { fs, dir, owner, cache, clock, memory } = opening;
+    let env = Env { fs: Arc::clone(fs), dir: dir.join(TREE), owner, cache, clock: Arc::clone(clock), memory };
+    Ok(Tree::open(env, tree_options(config)).await?)
+}
+
+/// How the trees of a node are built: as it is configured, and as the profile has it where the two differ.
+fn tree_options(config: &NodeConfig) -> TreeOptions {
+    let mut options = config.tree.clone();
+    if !config.profile.keeps_upper_levels() {
+        options.warm_levels = 0;
+    }
+    if !config.profile.gathers_l0() {
+        options.l0_gather = options.l0_trigger;
+    }
+    options.slow_at_last_buffer |= config.profile.slows_at_last_buffer();
+    options
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_admission::policy::Profile;
+
+    use super::*;
+
+    #[test]
+    fn a_peer_has_the_tree_of_the_peer() {
+        let of = |profile| {
+            let options = tree_options(&NodeConfig { profile, ..NodeConfig::new("node") });
+            (options.warm_levels > 0, options.l0_gather > options.l0_trigger)
+        };
+        assert_eq!(of(Profile::Weir), (true, true));
+        assert_eq!(of(Profile::FlexEngine), (true, false));
+        assert_eq!([Profile::RocksDb, Profile::RocksDbAutotune, Profile::Calcspar].map(of), [(false, false); 3]);
+    }
+}
