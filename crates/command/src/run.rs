@@ -6,11 +6,11 @@ use crate::args::Args;
 use crate::context::{Context, Finished};
 use crate::error::{Error, Outcome};
 use crate::handlers::{bitfield, bitmap, dump, expiry, keys, lcs, moves, numbers, object, ranges, scan, sort, strings};
-use crate::table::{Command, Id, stored_key, with_commands};
+use crate::table::{Command, Id, Plain, with_commands};
 
 macro_rules! calls {
-    ($($id:ident $name:literal $arity:literal $group:literal [$($flag:ident)*] ($first:literal $last:literal $step:literal)
-       $module:ident $(:: $handler:ident)? $summary:literal;)*) => {
+    ($($id:ident $name:literal $arity:literal $group:literal [$($flag:ident)*] [$($category:ident)*] $keys:tt
+       $module:ident $(:: $handler:ident)? $({ $($field:ident: $value:expr),* })? $summary:literal;)*) => {
         /// Calls the handler. One `match` instead of a table of functions: a call then needs no allocation.
         async fn dispatch(id: Id, cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
             match id { $(Id::$id => calls!(@call cx args $module $(:: $handler)?),)* }
@@ -32,23 +32,19 @@ pub async fn run(command: &'static Command, mut context: Context<'_>, args: Args
 /// batch.
 #[inline]
 pub fn is_plain(command: &Command, args: Args<'_>) -> bool {
-    match command.id {
-        Id::Set => strings::is_plain_set(args),
-        Id::SetEx | Id::PSetEx | Id::MSet => true,
-        _ => false,
+    match command.plain {
+        Plain::Never => false,
+        Plain::Always => true,
+        Plain::WithoutConditions => strings::is_plain_set(args),
     }
 }
 
 /// The rows that nobody else may write to while `command` runs, as engines know them.
 pub fn rows_of(command: &Command, args: Args<'_>, database: u8) -> Vec<StoredKey> {
     let mut rows: Vec<StoredKey> = command.keys_in(args).map(|key| StoredKey::new(database, key)).collect();
-    match command.id {
-        Id::Sort => rows.extend(stored_key(args.iter_from(2)).map(|key| StoredKey::new(database, key))),
-        Id::Copy | Id::Move => {
-            let key = args.at(if command.id == Id::Copy { 2 } else { 1 });
-            rows.extend(moves::other_database(args, database).map(|other| StoredKey::new(other, key)));
-        }
-        _ => {}
+    rows.extend(command.stored_key(args).map(|key| StoredKey::new(database, key)));
+    if let Some(place) = command.elsewhere {
+        rows.extend(moves::other_database(args, database).map(|other| StoredKey::new(other, args.at(place))));
     }
     rows
 }

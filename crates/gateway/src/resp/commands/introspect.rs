@@ -160,8 +160,7 @@ async fn get_keys(replies: &mut Replies, args: Args<'_>, flags: bool) -> Outcome
     let count = keys.len();
     let keys = keys.enumerate();
     let keys = keys.map(|(position, index)| (args.at(index + 2), command.key_flags(position, args.iter_from(4))));
-    let stored = if command.name == "sort" { table::stored_key(args.iter_from(4)) } else { None };
-    let stored = stored.map(|key| (key, &["OW", "update"][..]));
+    let stored = command.stored_key(args.with_spans(&args.spans()[2..])).map(|key| (key, &["OW", "update"][..]));
     replies.array(count + usize::from(stored.is_some()));
     for (index, (key, words)) in keys.chain(stored).enumerate() {
         end_turn(index).await;

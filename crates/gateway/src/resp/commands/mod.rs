@@ -63,12 +63,6 @@ pub(super) async fn run<S: Store>(command: &Command, session: &mut Session<S>, a
     }
 }
 
-/// Whether `command`, which is not [of rows](Command::is_of_rows), means the same before the writes in front of it as
-/// behind them.
-pub(super) fn leaves_writes_alone(command: &Command) -> bool {
-    matches!(command.id, Id::Ping | Id::Echo | Id::Time)
-}
-
 /// To be called before the word number `index` is looked at: after [`TURN_KEYS`] of them others are served.
 async fn end_turn(index: usize) {
     if index % TURN_KEYS == TURN_KEYS - 1 {

@@ -9,7 +9,6 @@
 
 use weir_command::Args;
 use weir_command::error::{Error, Outcome};
-use weir_command::table::Id;
 
 use crate::resp::session::Session;
 use crate::store::Store;
@@ -19,11 +18,6 @@ pub(in crate::resp) const NOT_QUEUED: Error = Error::new(
     "ERR transactions are not supported yet: nothing between MULTI and EXEC is executed, use a plain pipeline \
      (redis-py: pipeline(transaction=False))",
 );
-
-/// Whether a command is executed where others would be queued.
-pub(in crate::resp) fn ends_or_concerns_it(id: Id) -> bool {
-    matches!(id, Id::Multi | Id::Exec | Id::Discard | Id::Watch | Id::Quit | Id::Reset)
-}
 
 pub(in crate::resp) async fn multi<S: Store>(session: &mut Session<S>, _: Args<'_>) -> Outcome {
     if session.in_transaction {

@@ -37,7 +37,7 @@ use self::moving::Lately;
 pub(crate) use self::moving::Moving;
 use super::ahead;
 use super::client::{Client, Phase};
-use super::commands::transactions::{NOT_QUEUED, ends_or_concerns_it};
+use super::commands::transactions::NOT_QUEUED;
 use super::commands::{self, check_options};
 use super::frame::Progress;
 use super::input::Input;
@@ -290,7 +290,7 @@ impl<S: Store> Connection<S> {
                 let outcome = if command.is_of_rows {
                     self.execute_on_rows(command, args).await
                 } else {
-                    if !commands::leaves_writes_alone(command) {
+                    if !command.any_order {
                         self.submit().await;
                     }
                     commands::run(command, &mut self.session, args).await
@@ -322,7 +322,7 @@ impl<S: Store> Connection<S> {
             return Err(Error::arity(command.name));
         }
         self.session.may(command)?;
-        if self.session.in_transaction && !ends_or_concerns_it(command.id) {
+        if self.session.in_transaction && !command.in_multi {
             return Err(NOT_QUEUED);
         }
         check_options(command, args.len())?;

@@ -16,7 +16,7 @@ impl<S: Store> Connection<S> {
     pub(super) async fn execute_on_rows(&mut self, command: &'static Command, args: Args<'_>) -> Outcome {
         let mut call = self.session.call();
         let is_long = args.len() > 1 + TURN_KEYS * command.keys.2 as usize;
-        let outcome = match command.split().filter(|_| is_long) {
+        let outcome = match command.split.filter(|_| is_long) {
             Some(split) => self.execute_in_parts(command, args, split, &mut call).await,
             None if is_plain(command, args) => self.gather(command, args, &mut call).await,
             None if command.writes() => self.execute_locked(command, args, &mut call).await,

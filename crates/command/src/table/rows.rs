@@ -1,0 +1,176 @@
+//! The rows of the table: one for each command, with all that is known of it.
+//!
+//! ```text
+//! Id "name" arity "group" [flags] [categories] (first last step USE) handler { field: value } "summary";
+//! ```
+//!
+//! - `arity`: words with the name; negative: at least so many.
+//! - `group`: the part of Redis' manual that has it.
+//! - `[flags]`: Redis' words for what it does, as `COMMAND INFO` shows them; `write` is the first where it writes.
+//! - `[categories]`: of Redis' ACLs. `read`, `write`, `fast` and `slow` follow from the flags.
+//! - `(first last step USE)`: where the keys are ([`Command::keys`](super::Command::keys)) and what is done to them
+//!   ([`key_use`](super::key_use)); `()` where there are none,
+//!   `(0 0 0 USE)` where there is one behind some subcommands only.
+//! - `handler`: a function of `handlers`; `session` if the command is not of rows.
+//! - `{ field: value }`: fields of [`Command`](super::Command) that most commands leave as they are.
+
+/// Hands all rows to the macro `$use_them`: in `table.rs` they become `COMMANDS`, in `run.rs` the calls of their
+/// handlers.
+macro_rules! with_commands {
+    ($use_them:ident) => {
+        $use_them! {
+            Get "get" 2 "string" [readonly fast] [string] (1 1 1 READ) strings::get "The value of a key";
+            Set "set" -3 "string" [write denyoom] [string] (1 1 1 SET)
+                strings::set { plain: Plain::WithoutConditions } "Sets a key, with conditions and expiry";
+            SetEx "setex" 4 "string" [write denyoom] [string] (1 1 1 OVERWRITE)
+                strings::setex { plain: Plain::Always } "Sets a key that expires in seconds";
+            PSetEx "psetex" 4 "string" [write denyoom] [string] (1 1 1 OVERWRITE)
+                strings::psetex { plain: Plain::Always } "Sets a key that expires in milliseconds";
+            SetNx "setnx" 3 "string" [write denyoom fast] [string] (1 1 1 INSERT)
+                strings::setnx "Sets a key that does not exist";
+            GetSet "getset" 3 "string" [write denyoom fast] [string] (1 1 1 CHANGE)
+                strings::getset "Sets a key, gives the old value";
+            GetDel "getdel" 2 "string" [write fast] [string] (1 1 1 TAKE)
+                strings::getdel "Deletes a key, gives its value";
+            GetEx "getex" -2 "string" [write fast] [string] (1 1 1 CHANGE)
+                strings::getex "The value of a key, whose expiry is changed";
+            MGet "mget" -2 "string" [readonly fast] [string] (1 -1 1 READ) strings::mget "The values of several keys";
+            MSet "mset" -3 "string" [write denyoom] [string] (1 -1 2 OVERWRITE)
+                strings::mset { plain: Plain::Always, split: Some(Split::Ok) } "Sets several keys as one";
+            MSetNx "msetnx" -3 "string" [write denyoom] [string] (1 -1 2 INSERT)
+                strings::msetnx "Sets several keys if none exists";
+            Incr "incr" 2 "string" [write denyoom fast] [string] (1 1 1 CHANGE) numbers::incr "Adds one";
+            Decr "decr" 2 "string" [write denyoom fast] [string] (1 1 1 CHANGE) numbers::decr "Subtracts one";
+            IncrBy "incrby" 3 "string" [write denyoom fast] [string] (1 1 1 CHANGE)
+                numbers::incrby "Adds a whole number";
+            DecrBy "decrby" 3 "string" [write denyoom fast] [string] (1 1 1 CHANGE)
+                numbers::decrby "Subtracts a whole number";
+            IncrByFloat "incrbyfloat" 3 "string" [write denyoom fast] [string] (1 1 1 CHANGE)
+                numbers::incrbyfloat "Adds a number";
+            Append "append" 3 "string" [write denyoom fast] [string] (1 1 1 EXTEND) ranges::append "Appends to a value";
+            StrLen "strlen" 2 "string" [readonly fast] [string] (1 1 1 LOOK) ranges::strlen "The length of a value";
+            GetRange "getrange" 4 "string" [readonly] [string] (1 1 1 READ) ranges::getrange "A part of a value";
+            SubStr "substr" 4 "string" [readonly] [string] (1 1 1 READ)
+                ranges::getrange "A part of a value (old name of getrange)";
+            SetRange "setrange" 4 "string" [write denyoom] [string] (1 1 1 UPDATE)
+                ranges::setrange { reach: Reach::Byte } "Overwrites a part of a value";
+
+            Lcs "lcs" -3 "string" [readonly] [string] (1 2 1 READ)
+                lcs::lcs "The longest common subsequence of two values";
+
+            SetBit "setbit" 4 "bitmap" [write denyoom] [bitmap] (1 1 1 CHANGE)
+                bitmap::setbit { reach: Reach::Bit } "Sets a bit, gives the old one";
+            GetBit "getbit" 3 "bitmap" [readonly fast] [bitmap] (1 1 1 READ) bitmap::getbit "A bit of a value";
+            BitCount "bitcount" -2 "bitmap" [readonly] [bitmap] (1 1 1 READ) bitmap::bitcount "How many bits are set";
+            BitPos "bitpos" -3 "bitmap" [readonly] [bitmap] (1 1 1 READ)
+                bitmap::bitpos "The first bit that is set, or not";
+            BitOp "bitop" -4 "bitmap" [write denyoom] [bitmap] (2 -1 1 COMBINE)
+                bitmap::bitop "Combines values bit by bit";
+            BitField "bitfield" -2 "bitmap" [write denyoom] [bitmap] (1 1 1 BITFIELD)
+                bitfield::bitfield { reach: Reach::Fields, takes_many: true } "Numbers of any width in a value";
+            BitFieldRo "bitfield_ro" -2 "bitmap" [readonly fast] [bitmap] (1 1 1 READ)
+                bitfield::bitfield_ro { takes_many: true } "The same, only reading";
+
+            Del "del" -2 "generic" [write] [keyspace] (1 -1 1 DELETE)
+                keys::del { split: Some(Split::Sum) } "Deletes keys";
+            Unlink "unlink" -2 "generic" [write fast] [keyspace] (1 -1 1 DELETE)
+                keys::del { split: Some(Split::Sum) } "Deletes keys";
+            Exists "exists" -2 "generic" [readonly fast] [keyspace] (1 -1 1 LOOK)
+                keys::exists "How many of the keys exist";
+            Touch "touch" -2 "generic" [readonly fast] [keyspace] (1 -1 1 LOOK)
+                keys::exists "How many of the keys exist";
+            Type "type" 2 "generic" [readonly fast] [keyspace] (1 1 1 LOOK) keys::type_of "The type of a key's value";
+            Expire "expire" -3 "generic" [write fast] [keyspace] (1 1 1 UPDATE)
+                expiry::expire "Lets a key expire in seconds";
+            PExpire "pexpire" -3 "generic" [write fast] [keyspace] (1 1 1 UPDATE)
+                expiry::pexpire "Lets a key expire in milliseconds";
+            ExpireAt "expireat" -3 "generic" [write fast] [keyspace] (1 1 1 UPDATE)
+                expiry::expireat "Lets a key expire at a Unix time";
+            PExpireAt "pexpireat" -3 "generic" [write fast] [keyspace] (1 1 1 UPDATE)
+                expiry::pexpireat "Lets a key expire at a Unix time in ms";
+            Ttl "ttl" 2 "generic" [readonly fast] [keyspace] (1 1 1 READ) expiry::ttl "Seconds until a key expires";
+            PTtl "pttl" 2 "generic" [readonly fast] [keyspace] (1 1 1 READ)
+                expiry::pttl "Milliseconds until a key expires";
+            ExpireTime "expiretime" 2 "generic" [readonly fast] [keyspace] (1 1 1 READ)
+                expiry::expiretime "The Unix time a key expires at";
+            PExpireTime "pexpiretime" 2 "generic" [readonly fast] [keyspace] (1 1 1 READ)
+                expiry::pexpiretime "The same in milliseconds";
+            Persist "persist" 2 "generic" [write fast] [keyspace] (1 1 1 UPDATE) expiry::persist "Lets a key stay";
+            Scan "scan" -2 "generic" [readonly] [keyspace] () scan::scan "Some keys, and where to go on";
+            Keys "keys" 2 "generic" [readonly] [keyspace dangerous] () scan::keys "All keys that match a pattern";
+            RandomKey "randomkey" 1 "generic" [readonly] [keyspace] () scan::randomkey "Some key";
+            Rename "rename" 3 "generic" [write] [keyspace] (1 2 1 RENAME) moves::rename "Gives a key another name";
+            RenameNx "renamenx" 3 "generic" [write fast] [keyspace] (1 2 1 RENAME_NX)
+                moves::renamenx "Gives a key another name that is free";
+            Copy "copy" -3 "generic" [write denyoom] [keyspace] (1 2 1 COPY)
+                moves::copy { elsewhere: Some(2) } "Copies a value to another key";
+            Move "move" 3 "generic" [write fast] [keyspace] (1 1 1 CHANGE)
+                moves::move_key { elsewhere: Some(1) } "Moves a key to another database";
+            Dump "dump" 2 "generic" [readonly] [keyspace] (1 1 1 READ)
+                dump::dump "A value in the format of Redis' dump files";
+            Restore "restore" -4 "generic" [write denyoom] [keyspace dangerous] (1 1 1 OVERWRITE)
+                dump::restore "Sets a key to a dumped value";
+            Migrate "migrate" -6 "generic" [write movablekeys] [keyspace dangerous] (3 3 1 TAKE)
+                dump::migrate { takes_many: true, secret: Secret::Always } "Refused";
+            Object "object" -2 "generic" [] [] (0 0 0 LOOK)
+                object::object { keyed: &["encoding", "freq", "idletime", "refcount"] } "How Redis would keep a value";
+            Sort "sort" -2 "generic" [write denyoom movablekeys] [list set sortedset dangerous] (1 1 1 READ)
+                sort::sort { stores: true } "Sorts a list or set";
+            SortRo "sort_ro" -2 "generic" [readonly movablekeys] [list set sortedset dangerous] (1 1 1 READ)
+                sort::sort_ro "The same, only reading";
+            Wait "wait" 3 "generic" [noscript] [connection] () session "How many replicas have the last write: none";
+            DbSize "dbsize" 1 "server" [readonly fast] [keyspace] ()
+                scan::dbsize "The number of keys (counted: it takes time)";
+            FlushDb "flushdb" -1 "server" [write] [keyspace dangerous] ()
+                session "Deletes every key of the database, a page at a time";
+            FlushAll "flushall" -1 "server" [write] [keyspace dangerous] ()
+                session "Deletes every key of all databases, at once";
+
+            Multi "multi" 1 "transactions" [noscript loading stale fast allow_busy] [transaction] ()
+                session { in_multi: true } "Opens a transaction, in which every command is refused";
+            Exec "exec" 1 "transactions" [noscript loading stale skip_slowlog] [transaction] ()
+                session { in_multi: true } "Ends a transaction: it is not executed";
+            Discard "discard" 1 "transactions" [noscript loading stale fast allow_busy] [transaction] ()
+                session { in_multi: true } "Ends a transaction";
+            Watch "watch" -2 "transactions" [noscript loading stale fast allow_busy] [transaction] (1 -1 1 LOOK)
+                session { in_multi: true } "Refused";
+            Unwatch "unwatch" 1 "transactions" [noscript loading stale fast allow_busy] [transaction] ()
+                session "Nothing is watched";
+
+            Ping "ping" -1 "connection" [fast] [connection] () session { any_order: true } "Answers";
+            Echo "echo" 2 "connection" [loading stale fast] [connection] () session { any_order: true } "Says it back";
+            Quit "quit" -1 "connection" [noscript loading stale fast no_auth allow_busy] [connection] ()
+                session { in_multi: true } "Closes the connection";
+            Select "select" 2 "connection" [loading stale fast] [connection] ()
+                session "Chooses one of the databases, 0 to 15";
+            Reset "reset" 1 "connection" [noscript loading stale fast no_auth allow_busy] [connection] ()
+                session { in_multi: true } "Makes the connection as new";
+            Auth "auth" -2 "connection" [noscript loading stale fast no_auth allow_busy] [connection] ()
+                session { secret: Secret::Always } "Says who you are";
+            Hello "hello" -1 "connection" [noscript loading stale fast no_auth allow_busy] [connection] ()
+                session { secret: Secret::Always } "Chooses the protocol, and says who is here";
+            Client "client" -2 "connection" [] [] () session "About this connection and the others";
+
+            Acl "acl" -2 "server" [] [] () session { secret: Secret::Always } "Who you are";
+            Command "command" -1 "server" [loading stale] [connection] ()
+                session { takes_many: true } "About the commands";
+            Info "info" -1 "server" [loading stale] [dangerous] () session "About the server";
+            Config "config" -2 "server" [] [] () session { secret: Secret::Settings } "About the settings";
+            Role "role" 1 "server" [noscript loading stale fast] [admin dangerous] ()
+                session "What part it has in replication";
+            SlowLog "slowlog" -2 "server" [] [] () session "The last commands that took long";
+            Latency "latency" -2 "server" [] [] () session "For tools that ask: nothing is recorded";
+            Memory "memory" -2 "server" [] [] (0 0 0 LOOK) session { keyed: &["usage"] } "What takes memory";
+            LastSave "lastsave" 1 "server" [loading stale fast] [admin dangerous] ()
+                session "When everything was safe on disk";
+            Cluster "cluster" -2 "cluster" [] [] ()
+                session "The slot of a key; else an error: to clients this is one server";
+            ReadOnly "readonly" 1 "cluster" [loading stale fast] [connection] () session "An error: this is no cluster";
+            ReadWrite "readwrite" 1 "cluster" [loading stale fast] [connection] ()
+                session "An error: this is no cluster";
+            Asking "asking" 1 "cluster" [fast] [connection] () session "An error: this is no cluster";
+            Time "time" 1 "server" [loading stale fast] [] () session { any_order: true } "The server's clock";
+        }
+    };
+}
+pub(crate) use with_commands;
