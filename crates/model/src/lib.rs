@@ -5,6 +5,7 @@
 
 mod batch;
 pub mod engine;
+pub mod parts;
 mod row;
 mod slot;
 mod tenant;

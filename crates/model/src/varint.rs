@@ -60,6 +60,15 @@ fn take_bytewise(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
+/// Like [`take`], and `None` for what [`put`] would have written in fewer bytes.
+pub fn take_shortest(bytes: &mut &[u8]) -> Option<u64> {
+    let before = *bytes;
+    let value = take(bytes)?;
+    let taken = before.len() - bytes.len();
+    // A last group of zeros says nothing.
+    if taken > 1 && before[taken - 1] == 0 { None } else { Some(value) }
+}
+
 /// Reads a length and that many bytes from the front of `bytes` and moves past both.
 #[inline]
 pub fn take_slice<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
@@ -91,6 +100,16 @@ mod tests {
                 out.truncate(len);
                 assert_eq!(take(&mut &out[..out.len() - 1]), None, "a cut varint must not decode");
             }
+        }
+    }
+
+    #[test]
+    fn a_longer_form_is_told_from_the_shortest() {
+        for (bytes, value) in
+            [(&[0][..], Some(0)), (&[0x80, 0], None), (&[0x80, 1], Some(128)), (&[0xff, 0x80, 0], None)]
+        {
+            assert_eq!(take_shortest(&mut &bytes[..]), value, "{bytes:?}");
+            assert!(take(&mut &bytes[..]).is_some());
         }
     }
 

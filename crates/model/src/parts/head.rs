@@ -1,0 +1,149 @@
+//! The head of a row of many parts: what stands at the row's own key.
+//!
+//! ```text
+//! head := format u8 = 1 | type u8 | version varint | count varint | bytes varint
+//!       | detail_len varint | detail | inline varint = 0
+//! ```
+
+use crate::varint;
+
+/// The format that is written, and the only one that is read.
+const FORMAT: u8 = 1;
+
+/// Most bytes of [`Head::detail`].
+pub const DETAIL_BYTES_MAX: usize = 256;
+
+/// What a row of many parts is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum RowType {
+    /// Fields with values.
+    Hash = 1,
+    /// Values in the order that they were put in.
+    List = 2,
+    /// Members.
+    Set = 3,
+    /// Members, ordered by their scores.
+    SortedSet = 4,
+    /// Entries with times.
+    Stream = 5,
+}
+
+impl RowType {
+    /// All of them.
+    pub const ALL: [RowType; 5] = [Self::Hash, Self::List, Self::Set, Self::SortedSet, Self::Stream];
+
+    /// What `TYPE` calls it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Hash => "hash",
+            Self::List => "list",
+            Self::Set => "set",
+            Self::SortedSet => "zset",
+            Self::Stream => "stream",
+        }
+    }
+
+    fn of(number: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|&kind| kind as u8 == number)
+    }
+}
+
+/// See the module. What a life of a row is like, but for its parts and its expiry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// What the row is.
+    pub kind: RowType,
+    /// Larger than that of any earlier life of the row. Never 0.
+    pub version: u64,
+    /// Its parts, as its users count them.
+    pub count: u64,
+    /// Bytes of subkeys and values, as its type counts them.
+    pub bytes: u64,
+    /// What its type needs besides, at most [`DETAIL_BYTES_MAX`] bytes: where a list begins, a stream's last entry.
+    pub detail: Vec<u8>,
+}
+
+impl Head {
+    /// A row in its life `version`, still without parts.
+    pub fn new(kind: RowType, version: u64) -> Self {
+        Self { kind, version, count: 0, bytes: 0, detail: Vec::new() }
+    }
+
+    /// As bytes.
+    ///
+    /// # Panics
+    /// If the version is 0 or the detail too long.
+    pub fn encode(&self) -> Vec<u8> {
+        assert!(self.version > 0 && self.detail.len() <= DETAIL_BYTES_MAX, "{self:?}");
+        let mut out = vec![FORMAT, self.kind as u8];
+        for number in [self.version, self.count, self.bytes, self.detail.len() as u64] {
+            varint::put(&mut out, number);
+        }
+        out.extend_from_slice(&self.detail);
+        // No parts stand here. A later format may have those of small rows.
+        varint::put(&mut out, 0);
+        out
+    }
+
+    /// What `bytes` say; `None` if they are not exactly what [`Head::encode`] makes of some head.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let (&[format, kind], mut rest) = bytes.split_first_chunk()?;
+        let kind = RowType::of(kind).filter(|_| format == FORMAT)?;
+        let (version, count, bytes_of_parts) =
+            (varint::take_shortest(&mut rest)?, varint::take_shortest(&mut rest)?, varint::take_shortest(&mut rest)?);
+        let detail_len = usize::try_from(varint::take_shortest(&mut rest)?).ok()?;
+        let (detail, inline) = rest.split_at_checked(detail_len)?;
+        let is_whole = version > 0 && detail_len <= DETAIL_BYTES_MAX && inline == [0];
+        is_whole.then(|| Self { kind, version, count, bytes: bytes_of_parts, detail: detail.into() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn head() -> impl Strategy<Value = Head> {
+        let kind = proptest::sample::select(RowType::ALL.to_vec());
+        let detail = proptest::collection::vec(any::<u8>(), 0..DETAIL_BYTES_MAX);
+        (kind, 1..u64::MAX, any::<u64>(), any::<u64>(), detail).prop_map(|(kind, version, count, bytes, detail)| Head {
+            kind,
+            version,
+            count,
+            bytes,
+            detail,
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn a_head_comes_back_and_no_part_of_it_does(head in head(), cut: proptest::sample::Index) {
+            let bytes = head.encode();
+            prop_assert_eq!(Head::decode(&bytes), Some(head));
+            prop_assert_eq!(Head::decode(&bytes[..cut.index(bytes.len())]), None);
+            prop_assert_eq!(Head::decode(&[&bytes[..], &[0]].concat()), None);
+        }
+
+        #[test]
+        fn any_bytes_decode_to_what_encodes_to_them_or_are_refused(bytes: Vec<u8>, kind in 0..7_u8) {
+            for bytes in [bytes.clone(), [&[FORMAT, kind], &bytes[..], &[0, 0]].concat()] {
+                if let Some(head) = Head::decode(&bytes) {
+                    prop_assert_eq!(head.encode(), bytes);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_is_refused() {
+        let bytes = Head::new(RowType::Set, 7).encode();
+        assert_eq!(bytes, [1, 3, 7, 0, 0, 0, 0]);
+        for (at, byte) in [(0, 0), (0, 2), (1, 0), (1, 6), (2, 0), (6, 1)] {
+            let mut other = bytes.clone();
+            other[at] = byte;
+            assert_eq!(Head::decode(&other), None, "byte {at} is {byte}");
+        }
+        assert_eq!(Head::decode(&[1, 3, 0x87, 0, 0, 0, 0, 0]), None, "a longer form of the same");
+    }
+}
