@@ -214,8 +214,8 @@ impl Island {
         let tenants = self.node.tenants();
         let Some(tenant) = tenants.get(rng.below(tenants.len() as u64) as usize) else { return };
         if rng.chance(0.1) {
-            for home in tenant.partitions() {
-                block_on(home.sleep());
+            for slot in tenant.partitions() {
+                block_on(slot.sleep());
             }
         }
         if rng.chance(0.005) && tenant.name().as_str() != "default" {

@@ -5,22 +5,20 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use weir_io::BoxFuture;
-
-use crate::workers::Workers;
+use weir_io::{BoxFuture, Spawn};
 
 /// Runs `future` to its end: on the caller's thread as long as the caller waits, in the background from then on.
 pub fn carried<T: Send + 'static>(
-    workers: &Arc<Workers>,
+    spawn: &Arc<dyn Spawn>,
     future: impl Future<Output = T> + Send + 'static,
 ) -> impl Future<Output = T> + Send {
-    Carried { future: Some(Box::pin(future)), workers: Arc::clone(workers) }
+    Carried { future: Some(Box::pin(future)), spawn: Arc::clone(spawn) }
 }
 
 struct Carried<T: Send + 'static> {
     /// `None` once it is done.
     future: Option<BoxFuture<T>>,
-    workers: Arc<Workers>,
+    spawn: Arc<dyn Spawn>,
 }
 
 impl<T: Send + 'static> Future for Carried<T> {
@@ -39,7 +37,7 @@ impl<T: Send + 'static> Future for Carried<T> {
 impl<T: Send + 'static> Drop for Carried<T> {
     fn drop(&mut self) {
         if let Some(future) = self.future.take() {
-            self.workers.spawn(async move { drop(future.await) });
+            self.spawn.spawn(Box::pin(async move { drop(future.await) }));
         }
     }
 }

@@ -19,12 +19,11 @@ use std::sync::{Arc, Weak};
 
 use futures_util::future::select;
 use parking_lot::Mutex;
-use weir_io::{Clock, Event, Nanos, sleep_until};
+use weir_io::{Clock, Event, Nanos, Spawn, sleep_until};
 use weir_log::SyncMode;
 
 use crate::group_sync::GroupSync;
 use crate::tended::{Tended, Visit};
-use crate::workers::Workers;
 
 /// Phases of an interval.
 const PHASES: u64 = 32;
@@ -35,7 +34,7 @@ const ROUND_INTERVALS: u64 = 10;
 pub(crate) struct Control {
     clock: Arc<dyn Clock>,
     interval: Nanos,
-    workers: Arc<Workers>,
+    spawn: Arc<dyn Spawn>,
     group_sync: Arc<GroupSync>,
     state: Mutex<State>,
     /// Something is due earlier than the loop thinks, or the loop has to end.
@@ -52,12 +51,13 @@ struct State {
 }
 
 impl Control {
-    /// Visits what is due within `interval`, on `workers`.
-    pub fn new(clock: Arc<dyn Clock>, interval: Nanos, workers: Arc<Workers>, group_sync: GroupSync) -> Arc<Self> {
+    /// Visits what is due within `interval`, on `spawn`.
+    pub fn new(clock: Arc<dyn Clock>, interval: Nanos, spawn: Arc<dyn Spawn>, group_sync: GroupSync) -> Arc<Self> {
         let state = State { next_round: clock.now() + ROUND_INTERVALS * interval, ..State::default() };
         let (state, news, group_sync) = (Mutex::new(state), Arc::default(), Arc::new(group_sync));
-        let control = Arc::new(Self { clock, interval, workers, group_sync, state, news });
-        control.workers.spawn(run(Arc::downgrade(&control), Arc::clone(&control.clock), Arc::clone(&control.news)));
+        let control = Arc::new(Self { clock, interval, spawn, group_sync, state, news });
+        let run = run(Arc::downgrade(&control), Arc::clone(&control.clock), Arc::clone(&control.news));
+        control.spawn.spawn(Box::pin(run));
         control
     }
 
@@ -143,14 +143,14 @@ impl Control {
         if are_interval && self.group_sync.is_worth_it(now, due.len()) {
             self.group_sync.begin(now);
             let (group_sync, clock) = (Arc::clone(&self.group_sync), Arc::clone(&self.clock));
-            let workers = Arc::clone(&self.workers);
-            self.workers.spawn(async move {
+            let spawn = Arc::clone(&self.spawn);
+            self.spawn.spawn(Box::pin(async move {
                 let rest = group_sync.sync(due, &clock).await;
-                rest.into_iter().for_each(|visit| workers.spawn(tend(visit)));
-            });
+                rest.into_iter().for_each(|visit| spawn.spawn(Box::pin(tend(visit))));
+            }));
             return;
         }
-        due.into_iter().for_each(|visit| self.workers.spawn(tend(visit)));
+        due.into_iter().for_each(|visit| self.spawn.spawn(Box::pin(tend(visit))));
     }
 }
 

@@ -7,8 +7,8 @@ use futures_util::{StreamExt, stream};
 use parking_lot::RwLock;
 use weir_io::{Clock, Nanos, sleep_until};
 
-use crate::home::Home;
-use crate::node::Tenants;
+use crate::partition_slot::PartitionSlot;
+use crate::tenant::Tenants;
 use crate::workers::Workers;
 
 /// Partitions on their way to sleep at a time: the flush of each waits for the disk, and holds the buffers of one job.
@@ -25,24 +25,24 @@ pub async fn run(tenants: Weak<RwLock<Tenants>>, clock: Arc<dyn Clock>, workers:
     let mut seen: BTreeMap<u32, (u64, u32)> = BTreeMap::new();
     loop {
         sleep_until(&clock, clock.now() + (after / 2).max(1)).await;
-        let Some(homes) = tenants.upgrade().map(|tenants| tenants.read().homes()) else { return };
+        let Some(slots) = tenants.upgrade().map(|tenants| tenants.read().slots()) else { return };
         let (mut next, mut idle) = (BTreeMap::new(), Vec::new());
-        for home in homes {
-            let Some((number, count)) = asked(&home) else { continue };
+        for slot in slots {
+            let Some((number, count)) = asked(&slot) else { continue };
             let looks = match seen.get(&number) {
                 Some(&(before, looks)) if before == count => looks + 1,
                 _ => 0,
             };
             if looks >= 2 {
-                idle.push((home, (number, count)));
+                idle.push((slot, (number, count)));
             } else {
                 next.insert(number, (count, looks));
             }
         }
-        let sleep = async |(home, seen): (Arc<Home>, _)| {
+        let sleep = async |(slot, seen): (Arc<PartitionSlot>, _)| {
             // It may have been asked while others fell asleep.
-            if asked(&home) == Some(seen) {
-                home.sleep().await;
+            if asked(&slot) == Some(seen) {
+                slot.sleep().await;
             }
         };
         stream::iter(idle).for_each_concurrent(SLEEPERS_MAX, sleep).await;
@@ -54,25 +54,25 @@ pub async fn run(tenants: Weak<RwLock<Tenants>>, clock: Arc<dyn Clock>, workers:
 /// Wakes those who sleep on what has expired, one at a time and while no other compaction is under way, until that is
 /// given back.
 async fn give_back(tenants: &Weak<RwLock<Tenants>>, clock: &Arc<dyn Clock>, workers: &Workers) {
-    let Some(homes) = tenants.upgrade().map(|tenants| tenants.read().homes()) else { return };
-    for home in homes.into_iter().filter(|home| home.sleeps_on_dead_bytes()) {
+    let Some(slots) = tenants.upgrade().map(|tenants| tenants.read().slots()) else { return };
+    for slot in slots.into_iter().filter(|slot| slot.sleeps_on_dead_bytes()) {
         if workers.compactions() != (0, 0) {
             return;
         }
         // Its error was logged; it is tried again when somebody asks for the partition.
-        let Ok(partition) = home.partition().await else { continue };
-        let (seen, until) = (asked(&home), clock.now() + GIVING_BACK_MAX);
+        let Ok(partition) = slot.partition().await else { continue };
+        let (seen, until) = (asked(&slot), clock.now() + GIVING_BACK_MAX);
         while partition.is_giving_back() && clock.now() < until {
             sleep_until(clock, clock.now() + LOOK).await;
         }
         drop(partition);
-        if asked(&home) == seen {
-            home.sleep().await;
+        if asked(&slot) == seen {
+            slot.sleep().await;
         }
     }
 }
 
 /// The number of an open partition, and how much it was asked.
-fn asked(home: &Home) -> Option<(u32, u64)> {
-    home.awake().as_ref().map(|partition| (partition.owner().partition, partition.asked()))
+fn asked(slot: &PartitionSlot) -> Option<(u32, u64)> {
+    slot.awake().as_ref().map(|partition| (partition.owner().partition, partition.asked()))
 }

@@ -1,8 +1,8 @@
 //! Tenants' partitions on one machine.
 //!
 //! A [`Node`] owns a directory, the catalogue of its [`Tenant`]s, the gates, the cache and the workers. A tenant has a
-//! [`Home`] for each of its partitions, asleep or awake; a [`Partition`] that is awake is a log and a tree behind both
-//! gates.
+//! [`PartitionSlot`] for each of its partitions, asleep or awake; a [`Partition`] that is awake is a log and an
+//! engine behind both gates.
 
 pub mod backup;
 mod bandwidth;
@@ -15,14 +15,13 @@ mod engines;
 mod format;
 mod group_sync;
 mod hibernate;
-mod home;
 mod layout;
 mod memory;
 mod metrics;
 mod mover;
 mod node;
-mod parking;
 mod partition;
+mod partition_slot;
 mod read_times;
 mod removal;
 pub mod repair;
@@ -41,12 +40,12 @@ pub use backup::BackupReport;
 pub use check::{NodeCheck, PartitionCheck, check};
 pub use config::{Bandwidth, Machine, NodeConfig};
 pub use engines::{BlockCache, TreeOptions};
-pub use home::{Home, HomeState};
 pub use metrics::{PartitionMetrics, StallTimes};
 pub use mover::Mover;
 pub use node::Node;
 pub use partition::anchor::{AnchorClaim, AnchorSlot};
 pub use partition::{Commit, Partition};
+pub use partition_slot::{PartitionSlot, SlotState};
 pub use sold::Sold;
 pub use stall::StallCause;
 pub use tenant::{DiskUse, PARTITIONS_MAX, SECRET_BYTES_MAX, StoredSecret, Tenant, TenantSettings, TenantSpec};

@@ -1,6 +1,6 @@
 //! A node: one directory, one disk, one set of gates, many tenants.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures_util::lock::OwnedMutexGuard;
@@ -11,20 +11,20 @@ use weir_io::{Error, ErrorKind, Fs, Nanos, Owner, Result, Rng};
 use weir_model::{TenantId, TenantName};
 
 use crate::carried::carried;
-use crate::catalogue::{Catalogue, CatalogueEdit, Listing};
+use crate::catalogue::{Catalogue, CatalogueEdit, Listing, commit};
 use crate::config::{Machine, NodeConfig};
 use crate::engines::BlockCache;
 use crate::format::{self, Format, Origin};
 use crate::hibernate;
-use crate::home::{Home, HomeState, Left};
 use crate::layout;
 use crate::metrics::{Counters, PartitionMetrics};
 use crate::mover::Mover;
 use crate::partition::{Leave, Partition};
+use crate::partition_slot::{Left, SlotState};
 use crate::shared::{Directory, NodeShared};
 use crate::sold::Sold;
 use crate::strangers::Strangers;
-use crate::tenant::{PARTITIONS_MAX, SECRET_BYTES_MAX, Tenant, TenantSettings, TenantSpec};
+use crate::tenant::{PARTITIONS_MAX, SECRET_BYTES_MAX, Tenant, TenantSettings, TenantSpec, Tenants};
 
 /// See the module. Dropping it cancels its background work; the directory is locked until the last partition and all
 /// that goes on in it is gone.
@@ -36,34 +36,6 @@ pub struct Node {
 /// Memory of long reads that are under way for clients, of all tenants together: two of the longest values that are
 /// usual.
 const LONG_READ_BYTES_MAX: u64 = 128 << 20;
-
-/// All tenants of a node.
-#[derive(Default)]
-pub(crate) struct Tenants {
-    by_name: BTreeMap<TenantName, Arc<Tenant>>,
-    by_id: BTreeMap<TenantId, Arc<Tenant>>,
-}
-
-impl Tenants {
-    pub fn insert(&mut self, tenant: Arc<Tenant>) {
-        self.by_name.insert(tenant.name().clone(), Arc::clone(&tenant));
-        self.by_id.insert(tenant.id(), tenant);
-    }
-
-    pub(crate) fn homes(&self) -> Vec<Arc<Home>> {
-        self.by_name.values().flat_map(|tenant| tenant.partitions()).cloned().collect()
-    }
-
-    /// Whether a tenant is called `name`.
-    pub fn has(&self, name: &TenantName) -> bool {
-        self.by_name.contains_key(name)
-    }
-
-    fn remove(&mut self, tenant: &Tenant) {
-        self.by_name.remove(tenant.name());
-        self.by_id.remove(&tenant.id());
-    }
-}
 
 impl Node {
     /// Opens the node in `config.dir`: its catalogue, and no partition. The first start makes the tenant `default`.
@@ -174,17 +146,17 @@ impl Node {
 
     /// All tenants, by name.
     pub fn tenants(&self) -> Vec<Arc<Tenant>> {
-        self.tenants.read().by_name.values().cloned().collect()
+        self.tenants.read().all()
     }
 
     /// The tenant called `name`.
     pub fn tenant(&self, name: &TenantName) -> Option<Arc<Tenant>> {
-        self.tenants.read().by_name.get(name).cloned()
+        self.tenants.read().named(name)
     }
 
     /// The tenant with number `id`.
     pub fn tenant_by_id(&self, id: TenantId) -> Option<Arc<Tenant>> {
-        self.tenants.read().by_id.get(&id).cloned()
+        self.tenants.read().numbered(id)
     }
 
     /// The only partition of the tenant `default`: for programs that embed one store, and for tests.
@@ -203,13 +175,13 @@ impl Node {
     /// very moment it might.
     pub async fn create_tenant(&self, spec: TenantSpec) -> Result<Arc<Tenant>> {
         let (shared, tenants) = (Arc::clone(&self.shared), Arc::clone(&self.tenants));
-        carried(&self.shared.workers, async move {
+        carried(&self.shared.machine.spawn, async move {
             if spec.partitions == 0 || spec.partitions > PARTITIONS_MAX {
                 return Err(invalid(format!("{} partitions: 1 to {PARTITIONS_MAX} are possible", spec.partitions)));
             }
             check(&spec.settings)?;
             let mut catalogue = shared.catalogue.lock().await;
-            if tenants.read().by_name.contains_key(&spec.name) {
+            if tenants.read().has(&spec.name) {
                 let message = "there is a tenant of that name";
                 return Err(Error::new(ErrorKind::AlreadyExists, "create tenant", spec.name.as_str(), message));
             }
@@ -244,7 +216,7 @@ impl Node {
         change: impl FnOnce(&mut TenantSettings) -> Result<(), E> + Send + 'static,
     ) -> Result<(), E> {
         let (shared, tenants, name) = (Arc::clone(&self.shared), Arc::clone(&self.tenants), name.clone());
-        carried(&self.shared.workers, async move {
+        carried(&self.shared.machine.spawn, async move {
             let (tenant, _turn) = turn(&tenants, &name).await?;
             let mut settings = (*tenant.settings()).clone();
             change(&mut settings)?;
@@ -265,7 +237,7 @@ impl Node {
     /// `NotFound`; I/O: then the tenant is still there with all its data.
     pub async fn drop_tenant(&self, name: &TenantName) -> Result<()> {
         let (shared, tenants, name) = (Arc::clone(&self.shared), Arc::clone(&self.tenants), name.clone());
-        carried(&self.shared.workers, async move {
+        carried(&self.shared.machine.spawn, async move {
             let (tenant, _turn) = turn(&tenants, &name).await?;
             let left = leave(&tenant).await?;
             let edit = CatalogueEdit { dropped: vec![tenant.id()], ..CatalogueEdit::default() };
@@ -277,7 +249,7 @@ impl Node {
             tenants.write().remove(&tenant);
             drop(catalogue);
             let numbers = left.into_iter().map(|left| left.number).collect();
-            tenant.partitions().iter().for_each(|home| home.settle(None));
+            tenant.partitions().iter().for_each(|slot| slot.settle(None));
             forget(&shared, &tenant, numbers);
             shared.ledger.forget(tenant.id().0);
             Ok(())
@@ -301,7 +273,7 @@ impl Node {
     /// As there.
     pub async fn clear(&self, tenant: &Arc<Tenant>) -> Result<()> {
         let (shared, tenants, tenant) = (Arc::clone(&self.shared), Arc::clone(&self.tenants), Arc::clone(tenant));
-        carried(&self.shared.workers, async move {
+        carried(&self.shared.machine.spawn, async move {
             let (found, _turn) = turn(&tenants, tenant.name()).await?;
             if !Arc::ptr_eq(&found, &tenant) {
                 return Err(unknown(tenant.name()));
@@ -321,7 +293,7 @@ impl Node {
             let outcome = cleared.await;
             drop(catalogue);
             match &outcome {
-                Ok(new) => tenant.partitions().iter().zip(new).for_each(|(home, &number)| home.settle(Some(number))),
+                Ok(new) => tenant.partitions().iter().zip(new).for_each(|(slot, &number)| slot.settle(Some(number))),
                 Err(_) => come_back(&tenant, left),
             }
             tenant.emptied();
@@ -335,11 +307,11 @@ impl Node {
     pub async fn recover(&self) {
         let (fs, dir) = (Arc::clone(&self.shared.own_fs), self.shared.config.dir.clone());
         for tenant in self.tenants() {
-            for home in tenant.partitions() {
-                let log = layout::partition_path(&dir, home.owner().partition).join("log");
+            for slot in tenant.partitions() {
+                let log = layout::partition_path(&dir, slot.owner().partition).join("log");
                 // What has no directory yet has no log either.
                 let has_log = fs.list(&log, layout::TAG).await.is_ok_and(|names| !names.is_empty());
-                if has_log && home.partition().await.is_err() && home.state() == HomeState::Gone {
+                if has_log && slot.partition().await.is_err() && slot.state() == SlotState::Gone {
                     break;
                 }
             }
@@ -351,7 +323,7 @@ impl Node {
     pub fn metrics(&self) -> PartitionMetrics {
         let mut sum = PartitionMetrics::asleep(&Counters::default());
         for tenant in self.tenants() {
-            tenant.partitions().iter().for_each(|home| sum.add(&home.metrics()));
+            tenant.partitions().iter().for_each(|slot| sum.add(&slot.metrics()));
         }
         sum.set_users(&self.ledger().total());
         sum
@@ -411,7 +383,7 @@ impl Node {
     fn shut(&self) -> Vec<Arc<Partition>> {
         let tenants = self.tenants();
         let awake: Vec<_> =
-            tenants.iter().flat_map(|tenant| tenant.partitions()).filter_map(|home| home.shut()).collect();
+            tenants.iter().flat_map(|tenant| tenant.partitions()).filter_map(|slot| slot.shut()).collect();
         awake.iter().for_each(|partition| partition.begin_closing());
         awake
     }
@@ -444,37 +416,18 @@ fn check(settings: &TenantSettings) -> Result<()> {
 
 /// The tenant called `name`, and the turn to change it.
 async fn turn(tenants: &RwLock<Tenants>, name: &TenantName) -> Result<(Arc<Tenant>, OwnedMutexGuard<()>)> {
-    let find = || tenants.read().by_name.get(name).cloned().ok_or_else(|| unknown(name));
+    let find = || tenants.read().named(name).ok_or_else(|| unknown(name));
     let tenant = find()?;
     let turn = Arc::clone(&tenant.changing).lock_owned().await;
     // It may have been dropped while we waited, and another one created under its name.
     if Arc::ptr_eq(&find()?, &tenant) { Ok((tenant, turn)) } else { Err(unknown(name)) }
 }
 
-/// Makes `edit` durable. Where that fails it has not happened; a partition that it gave up is not written to before
-/// that is certain.
-///
-/// # Errors
-/// As [`Catalogue::commit`]; `NoSpace` says what to do.
-pub(crate) async fn commit(catalogue: &mut Catalogue, edit: CatalogueEdit) -> Result<()> {
-    catalogue.commit(edit).await.map_err(|error| {
-        tracing::warn!(%error, "the catalogue could not be changed");
-        match error.kind() {
-            ErrorKind::NoSpace => {
-                let message =
-                    format!("{error}. The disk is full: drop or empty a tenant, or free space on this file system");
-                Error::new(ErrorKind::NoSpace, "change", "the catalogue", message)
-            }
-            _ => error,
-        }
-    })
-}
-
 /// Closes every partition, to be removed; requests wait.
 async fn leave(tenant: &Tenant) -> Result<Vec<Left>> {
     let mut left = Vec::new();
-    for home in tenant.partitions() {
-        match home.leave(Leave::Discard).await {
+    for slot in tenant.partitions() {
+        match slot.leave(Leave::Discard).await {
             Some(partition) => left.push(partition),
             None => {
                 come_back(tenant, left);
@@ -487,7 +440,7 @@ async fn leave(tenant: &Tenant) -> Result<Vec<Left>> {
 
 /// Lets requests in again: the order has failed.
 fn come_back(tenant: &Tenant, left: Vec<Left>) {
-    tenant.partitions().iter().zip(left).for_each(|(home, left)| home.come_back(left));
+    tenant.partitions().iter().zip(left).for_each(|(slot, left)| slot.come_back(left));
 }
 
 /// Removes what is left of partitions that the catalogue has condemned.

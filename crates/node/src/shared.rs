@@ -7,19 +7,18 @@ use futures_util::lock::Mutex as AsyncMutex;
 use weir_admission::{Gate, GatedFs, Ledger, PartitionGate, Pool};
 use weir_io::{Error, ErrorKind, Fs, FsLock, Nanos, Owner, Result, Volume, sleep_until};
 
-use crate::catalogue::{Catalogue, CatalogueEdit};
+use crate::catalogue::{Catalogue, CatalogueEdit, commit};
 use crate::config::{Machine, NodeConfig};
 use crate::control::Control;
 use crate::engines::BlockCache;
 use crate::group_sync::GroupSync;
-use crate::home::Home;
 use crate::layout;
 use crate::memory::{WriteMemory, keep};
-use crate::node::commit;
+use crate::metrics::Counters;
 use crate::partition::{Leave, Opening, Partition, Settle};
 use crate::removal;
 use crate::reserve::{self, Reserve};
-use crate::tick::{self, Ticker};
+use crate::tick::{self, Ticked, Ticker};
 use crate::workers::Workers;
 
 /// Partitions that are opened at a time. Each replays at the speed of one core; more would only make all of them late.
@@ -77,7 +76,8 @@ impl NodeShared {
         let books = Arc::clone(&ticker);
         let log_time = Box::new(move |interval| books.log_time(interval));
         let group_sync = GroupSync::new(volume, config.sync_interval, log_time);
-        let control = Control::new(Arc::clone(&machine.clock), config.sync_interval, Arc::clone(&workers), group_sync);
+        let control =
+            Control::new(Arc::clone(&machine.clock), config.sync_interval, Arc::clone(&machine.spawn), group_sync);
         Arc::new(Self {
             own_fs,
             ticker,
@@ -97,9 +97,16 @@ impl NodeShared {
         })
     }
 
-    /// Opens the partition of `home`, when it is its turn: tenants take turns, whatever number of partitions each has.
-    pub async fn open_partition(self: &Arc<Self>, home: &Arc<Home>, number: u32) -> Result<Arc<Partition>> {
-        let _permit = self.wakes.acquire(home.owner().tenant, 1).await;
+    /// Opens the partition of `slot`, whose number and tenant are `owner`'s, when it is its turn: tenants take turns,
+    /// whatever number of partitions each has.
+    pub async fn open_partition(
+        self: &Arc<Self>,
+        slot: &Arc<dyn Ticked>,
+        owner: Owner,
+        counters: Arc<Counters>,
+    ) -> Result<Arc<Partition>> {
+        let number = owner.partition;
+        let _permit = self.wakes.acquire(owner.tenant, 1).await;
         let (fs, dir) = (&self.own_fs, &self.config.dir);
         let (was_used, doubt) = {
             let mut catalogue = self.catalogue.lock().await;
@@ -114,8 +121,7 @@ impl NodeShared {
             true => layout::partition_path(dir, number),
             false => layout::partition_dir(fs, dir, number).await?,
         };
-        let owner = home.owner();
-        let (gated, gates) = self.gated(home);
+        let (gated, gates) = self.gated(slot, owner);
         let opening = Opening {
             fs: gated,
             gates,
@@ -132,7 +138,7 @@ impl NodeShared {
             was_used,
             account: self.ledger.account(owner),
             lock: Arc::clone(&self.lock),
-            counters: Arc::clone(&home.counters),
+            counters,
             doubt,
             settle: self.settle(number),
         };
@@ -190,17 +196,16 @@ impl NodeShared {
         if self.config.gates { GatedFs::node(fs, owner, Arc::clone(&self.gate), &self.ledger) } else { fs }
     }
 
-    /// The disk behind the gates of `home`, and those.
-    fn gated(&self, home: &Arc<Home>) -> (Arc<dyn Fs>, Option<Arc<PartitionGate>>) {
+    /// The disk behind the gates of `slot`, and those.
+    fn gated(&self, slot: &Arc<dyn Ticked>, owner: Owner) -> (Arc<dyn Fs>, Option<Arc<PartitionGate>>) {
         let fs = Arc::clone(&self.machine.fs);
-        let owner = home.owner();
         if !self.config.gates {
-            self.ticker.opened(owner, home);
+            self.ticker.opened(owner, slot);
             return (fs, None);
         }
         let partition_gate = PartitionGate::new(owner, &self.machine.clock);
-        home.reservation.open(Arc::clone(&partition_gate));
-        self.ticker.opened(owner, home);
+        slot.reservation().open(Arc::clone(&partition_gate));
+        self.ticker.opened(owner, slot);
         let (gates, spawn) = (Arc::clone(&partition_gate), Arc::clone(&self.machine.spawn));
         let gated = GatedFs::partition(fs, partition_gate, Arc::clone(&self.gate), &self.ledger, spawn);
         (gated, Some(gates))

@@ -4,7 +4,7 @@
 //! Only partitions that are awake are looked at, in the order of their owners. Between two ticks a partition that is
 //! opened, or whose tenant's limits are altered, gets at once what does not depend on the load.
 //!
-//! Lock order: `policy`, then a home's reservation, then gates. `awake`, `observer`, `history` and the mover's desk are
+//! Lock order: `policy`, then a slot's reservation, then gates. `awake`, `observer`, `history` and the mover's desk are
 //! alone.
 
 use std::collections::BTreeMap;
@@ -23,11 +23,13 @@ use weir_log::SyncMode;
 use weir_model::TenantId;
 use weir_model::engine::{EngineFacts, JobKind, Scope, TreeKnobs, TreeShape};
 
+use crate::bandwidth::Reservation;
 use crate::config::NodeConfig;
 use crate::engines::BlockCache;
-use crate::home::Home;
+use crate::metrics::StallTimes;
 use crate::mover::Desk;
 use crate::partition::Partition;
+use crate::stall::StallCause;
 
 /// Device bytes read per byte asked for, at most, with four levels of which two are in memory (FX-11).
 pub(crate) const READ_AMPLIFICATION: u64 = 4;
@@ -37,6 +39,18 @@ pub(crate) const READ_AMPLIFICATION: u64 = 4;
 const LOG_AHEAD_MAX: Nanos = 100_000_000;
 /// Memory for the last ticks: a quarter of an hour of 32 partitions.
 const HISTORY_BYTES_MAX: usize = 16 << 20;
+
+/// The slot of a partition as the tick sees it.
+pub(crate) trait Ticked: Send + Sync {
+    /// The partition, if it is awake.
+    fn partition(&self) -> Option<Arc<Partition>>;
+
+    /// What its gates are limited by.
+    fn reservation(&self) -> &Reservation;
+
+    /// How long its writes have waited, by cause in the order of [`StallCause::ALL`].
+    fn stalls(&self) -> [StallTimes; StallCause::ALL.len()];
+}
 
 /// See the module.
 pub(crate) struct Ticker {
@@ -52,7 +66,7 @@ pub(crate) struct Ticker {
     ledger: Arc<Ledger>,
     policy: Mutex<Policy>,
     observer: Mutex<BehaviourObserver>,
-    awake: Mutex<BTreeMap<Owner, Weak<Home>>>,
+    awake: Mutex<BTreeMap<Owner, Weak<dyn Ticked>>>,
     history: Mutex<History>,
     /// Who moves partitions away.
     pub desk: Desk,
@@ -94,18 +108,18 @@ impl Ticker {
         })
     }
 
-    /// The gates of `home` are there, as `owner`'s: it is being opened.
-    pub fn opened(&self, owner: Owner, home: &Arc<Home>) {
-        self.awake.lock().insert(owner, Arc::downgrade(home));
-        self.altered(owner, home);
+    /// The gates of `slot` are there, as `owner`'s: it is being opened.
+    pub fn opened(&self, owner: Owner, slot: &Arc<dyn Ticked>) {
+        self.awake.lock().insert(owner, Arc::downgrade(slot));
+        self.altered(owner, slot.reservation());
     }
 
-    /// The limits of the tenant of `home` have changed.
-    pub fn altered(&self, owner: Owner, home: &Home) {
+    /// The limits of its tenant have changed.
+    pub fn altered(&self, owner: Owner, reservation: &Reservation) {
         let policy = self.policy.lock();
-        let sample = home.reservation.sold(owner, &self.config);
+        let sample = reservation.sold(owner, &self.config);
         let knobs = policy.opening(&sample);
-        home.reservation.turn(&knobs, &self.gate);
+        reservation.turn(&knobs, &self.gate);
     }
 
     /// The partition is closed.
@@ -127,27 +141,27 @@ impl Ticker {
 
     /// Samples, decides and turns.
     pub fn tick(&self, now: Nanos) {
-        let homes: Vec<(Owner, Arc<Home>)> = {
+        let slots: Vec<(Owner, Arc<dyn Ticked>)> = {
             let awake = self.awake.lock();
-            awake.iter().filter_map(|(owner, home)| home.upgrade().map(|home| (*owner, home))).collect()
+            awake.iter().filter_map(|(owner, slot)| slot.upgrade().map(|slot| (*owner, slot))).collect()
         };
         // What is on its way in or out has no tree to be asked.
-        let there = homes.iter().filter_map(|(owner, home)| {
-            let partition = home.awake().clone().filter(|partition| partition.owner() == *owner)?;
-            Some((home, partition))
+        let there = slots.iter().filter_map(|(owner, slot)| {
+            let partition = slot.partition().filter(|partition| partition.owner() == *owner)?;
+            Some((slot, partition))
         });
-        let there: Vec<(&Arc<Home>, Arc<Partition>)> = there.collect();
+        let there: Vec<(&Arc<dyn Ticked>, Arc<Partition>)> = there.collect();
         let mut policy = self.policy.lock();
-        let samples = there.iter().map(|(home, partition)| self.look(home, partition)).collect();
+        let samples = there.iter().map(|(slot, partition)| self.look(&***slot, partition)).collect();
         let sample = self.sample(now, samples);
         let decision = policy.decide(&sample);
-        for ((home, partition), knobs) in there.iter().zip(&decision.knobs.partitions) {
-            home.reservation.turn(knobs, &self.gate);
+        for ((slot, partition), knobs) in there.iter().zip(&decision.knobs.partitions) {
+            slot.reservation().turn(knobs, &self.gate);
             partition.turn(knobs);
         }
         drop(policy);
         let jobs_parked = sample.partitions.iter().any(|partition| partition.jobs.parked > 0);
-        let background_waits = || there.iter().any(|(home, _)| home.reservation.background_waits());
+        let background_waits = || there.iter().any(|(slot, _)| slot.reservation().background_waits());
         let waits = jobs_parked || self.gate.anybody_waits() || background_waits();
         let backlog = waits.then(|| self.ledger.total());
         self.log_rate.store(decision.loads.iter().map(|load| load.log).sum::<f64>() as u64, Ordering::Relaxed);
@@ -214,7 +228,7 @@ impl Ticker {
         self.observer.lock().behaviour()
     }
 
-    fn look(&self, home: &Home, partition: &Partition) -> PartitionSample {
+    fn look(&self, slot: &dyn Ticked, partition: &Partition) -> PartitionSample {
         let (facts, booked) = (partition.engine.facts(), partition.account.booked());
         PartitionSample {
             bytes: bytes(&booked),
@@ -226,8 +240,8 @@ impl Ticker {
                 parked: facts.jobs.iter().map(|jobs| jobs.parked as u64).sum(),
             },
             read_p99: partition.read_times.take_p99(),
-            felt: felt(home, &booked),
-            ..home.reservation.sold(partition.owner(), &self.config)
+            felt: felt(slot, &booked),
+            ..slot.reservation().sold(partition.owner(), &self.config)
         }
     }
 }
@@ -257,9 +271,9 @@ impl Partition {
 }
 
 /// What its requests met: sums of the books, for whoever asks why.
-fn felt(home: &Home, booked: &Booked) -> Felt {
-    let quota = Unit::ALL.map(|unit| home.reservation.quota().stats(unit));
-    let stalled = home.stalls().iter().map(|times| times.slowed_nanos + times.stopped_nanos).sum();
+fn felt(slot: &dyn Ticked, booked: &Booked) -> Felt {
+    let quota = Unit::ALL.map(|unit| slot.reservation().quota().stats(unit));
+    let stalled = slot.stalls().iter().map(|times| times.slowed_nanos + times.stopped_nanos).sum();
     let units = quota.iter().map(|stats| stats.delayed_ns).sum();
     Felt {
         waited: [units, stalled, booked.waited(Wait::Partition), booked.waited(Wait::Node)],

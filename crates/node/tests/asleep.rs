@@ -8,7 +8,7 @@ use weir_io::{Fs, sleep_until};
 use weir_log::SyncMode;
 use weir_lsm::TreeOptions;
 use weir_model::{Batch, Change};
-use weir_node::{Home, HomeState, Machine, Node, NodeConfig, Partition, Tenant, TenantName, TenantSpec};
+use weir_node::{Machine, Node, NodeConfig, Partition, PartitionSlot, SlotState, Tenant, TenantName, TenantSpec};
 
 const KEYS: u64 = 300;
 
@@ -51,8 +51,8 @@ async fn create(node: &Node, name: &str, partitions: u16) -> Arc<Tenant> {
 
 /// Tables at several levels, something in the memtable and in the log, and blocks in the cache; in odd rounds with jobs
 /// under way.
-async fn work(home: &Arc<Home>, round: u64) {
-    let partition = home.partition().await.expect("it wakes");
+async fn work(slot: &Arc<PartitionSlot>, round: u64) {
+    let partition = slot.partition().await.expect("it wakes");
     for key in 0..KEYS {
         let record = partition.get(&key.to_le_bytes()).await.expect("a read");
         let value = record.map(|record| u64::from_le_bytes(record.value[..8].try_into().expect("eight bytes")));
@@ -75,13 +75,13 @@ async fn work(home: &Arc<Home>, round: u64) {
     partition.write(&last).await.expect("room").await.expect("written");
 }
 
-fn open_files(fs: &SimFs, home: &Home) -> usize {
-    fs.open_files(PathBuf::from(format!("/weir/partitions/{:06}", home.owner().partition)))
+fn open_files(fs: &SimFs, slot: &PartitionSlot) -> usize {
+    fs.open_files(PathBuf::from(format!("/weir/partitions/{:06}", slot.owner().partition)))
 }
 
 /// To see whether anything of the partition is left.
-fn watched(home: &Home) -> Weak<Partition> {
-    home.awake().as_ref().map_or(Weak::new(), Arc::downgrade)
+fn watched(slot: &PartitionSlot) -> Weak<Partition> {
+    slot.awake().as_ref().map_or(Weak::new(), Arc::downgrade)
 }
 
 #[test]
@@ -97,21 +97,21 @@ fn who_sleeps_has_no_file_open_and_holds_no_memory() {
             let (charged, used) = (node.cache().charged_bytes(), node.write_memory().stats().used);
             let mut busy = 0;
             for round in 0..4 {
-                for home in sleeper.partitions() {
-                    work(home, round).await;
-                    let (partition, open) = (watched(home), open_files(&fs, home));
+                for slot in sleeper.partitions() {
+                    work(slot, round).await;
+                    let (partition, open) = (watched(slot), open_files(&fs, slot));
                     assert!(partition.upgrade().is_some() && open > 3, "{open} files are open");
                     assert!(node.cache().charged_bytes() > charged && node.write_memory().stats().used > used);
                     busy += node.compactions().0;
-                    home.sleep().await;
+                    slot.sleep().await;
                     let what = format!("round {round}, {sync:?}");
-                    assert_eq!((home.state(), open_files(&fs, home)), (HomeState::Asleep, 0), "{what}");
+                    assert_eq!((slot.state(), open_files(&fs, slot)), (SlotState::Asleep, 0), "{what}");
                     assert!(partition.upgrade().is_none(), "{what}: a job, a timer or the control loop holds it");
                     assert_eq!(node.cache().charged_bytes(), charged, "{what}: indexes and filters of the other alone");
                     assert_eq!(node.write_memory().stats().used, used, "{what}: memtables of the other alone");
                 }
                 sleep_until(&clock, clock.now() + 5_000_000_000).await;
-                let still = sleeper.partitions().iter().map(|home| open_files(&fs, home)).sum::<usize>();
+                let still = sleeper.partitions().iter().map(|slot| open_files(&fs, slot)).sum::<usize>();
                 assert_eq!(still, 0, "some work in the background opened files again");
                 assert!(open_files(&fs, other) > 3, "the other is awake");
             }
@@ -139,18 +139,18 @@ fn who_sleeps_on_what_has_expired_is_woken_until_it_is_given_back() {
         }
         tenant
     });
-    let home = &tenant.partitions()[0];
+    let slot = &tenant.partitions()[0];
     sim.run_until(sim.now() + 20 * SECOND);
     let before = tenant.disk_use();
-    assert_eq!((home.state(), before.living), (HomeState::Asleep, before.stored));
+    assert_eq!((slot.state(), before.living), (SlotState::Asleep, before.stored));
     sim.run_until(sim.now() + 39 * SECOND);
-    assert_eq!((home.state(), tenant.disk_use()), (HomeState::Asleep, before), "nothing has expired yet");
+    assert_eq!((slot.state(), tenant.disk_use()), (SlotState::Asleep, before), "nothing has expired yet");
     sim.run_until(sim.now() + 20 * SECOND);
     let after = tenant.disk_use();
     assert!(after.stored * 3 < before.stored, "{before:?}, {after:?}");
-    assert_eq!((home.state(), open_files(&fs, home)), (HomeState::Asleep, 0), "it sleeps again");
+    assert_eq!((slot.state(), open_files(&fs, slot)), (SlotState::Asleep, 0), "it sleeps again");
     sim.run_until(sim.now() + 60 * SECOND);
-    assert_eq!(home.state(), HomeState::Asleep, "once was enough");
+    assert_eq!(slot.state(), SlotState::Asleep, "once was enough");
     assert_eq!(tenant.disk_use(), after);
 }
 
@@ -159,16 +159,16 @@ fn a_tenant_that_wakes_many_partitions_delays_nobody_elses() {
     let (sim, _, node) = world(6, SyncMode::None);
     sim.block_on(async {
         let (many, one) = (create(&node, "many", 64).await, create(&node, "one", 1).await);
-        for home in many.partitions() {
-            let home = Arc::clone(home);
-            sim.spawn(async move { drop(home.partition().await.expect("it wakes")) });
+        for slot in many.partitions() {
+            let slot = Arc::clone(slot);
+            sim.spawn(async move { drop(slot.partition().await.expect("it wakes")) });
         }
         // All of them have asked before.
         sleep_until(&sim.clock(), sim.now() + 1_000).await;
-        let state = |state| many.partitions().iter().filter(|home| home.state() == state).count();
-        assert_eq!((state(HomeState::Waking), state(HomeState::Awake)), (64, 0));
+        let state = |state| many.partitions().iter().filter(|slot| slot.state() == state).count();
+        assert_eq!((state(SlotState::Waking), state(SlotState::Awake)), (64, 0));
         drop(one.partitions()[0].partition().await.expect("it wakes"));
-        let awake = state(HomeState::Awake);
+        let awake = state(SlotState::Awake);
         assert!(awake <= 12, "{awake} of another tenant went before it");
     });
 }

@@ -65,13 +65,13 @@ async fn put(tenant: &Tenant, number: u64, value: u64) {
     let key = key(number);
     let mut batch = Batch::new();
     batch.put(&key, &value.to_le_bytes().repeat(20));
-    let partition = tenant.home_of(&key).partition().await.expect("awake");
+    let partition = tenant.slot_of(&key).partition().await.expect("awake");
     partition.write(&batch).await.expect("room").await.expect("written");
 }
 
 async fn value(tenant: &Tenant, number: u64) -> Option<u64> {
     let key = key(number);
-    let partition = tenant.home_of(&key).partition().await.expect("awake");
+    let partition = tenant.slot_of(&key).partition().await.expect("awake");
     let record = partition.get(&key).await.expect("get")?;
     Some(u64::from_le_bytes(record.value[..8].try_into().expect("eight bytes")))
 }

@@ -7,7 +7,7 @@ use weir_io::{ErrorKind, Fs, Result, sleep_until};
 use weir_log::SyncMode;
 use weir_lsm::TreeOptions;
 use weir_model::Batch;
-use weir_node::{Home, HomeState, Machine, Node, NodeConfig, TenantName, TenantSpec};
+use weir_node::{Machine, Node, NodeConfig, PartitionSlot, SlotState, TenantName, TenantSpec};
 
 const SEC: u64 = 1_000_000_000;
 /// What needs space.
@@ -32,18 +32,18 @@ fn name(name: &str) -> TenantName {
     TenantName::new(name).expect("a name")
 }
 
-fn home(node: &Node, tenant: &str) -> Arc<Home> {
+fn slot(node: &Node, tenant: &str) -> Arc<PartitionSlot> {
     Arc::clone(&node.tenant(&name(tenant)).expect("it is there").partitions()[0])
 }
 
 async fn write(node: &Node, tenant: &str, value: &[u8]) -> Result<()> {
     let mut batch = Batch::new();
     batch.put(b"key", value);
-    home(node, tenant).partition().await?.write(&batch).await?.await
+    slot(node, tenant).partition().await?.write(&batch).await?.await
 }
 
 async fn read(node: &Node, tenant: &str) -> Option<Vec<u8>> {
-    let partition = home(node, tenant).partition_to_read().await.expect("it wakes");
+    let partition = slot(node, tenant).partition_to_read().await.expect("it wakes");
     partition?.get(b"key").await.expect("a read").map(|record| record.value.to_vec())
 }
 
@@ -52,7 +52,7 @@ async fn settle_down(node: &Node, tenants: &[&str]) {
     for tenant in tenants {
         node.create_tenant(TenantSpec::new(name(tenant))).await.expect("created");
         write(node, tenant, tenant.as_bytes()).await.expect("written");
-        home(node, tenant).sleep().await;
+        slot(node, tenant).sleep().await;
     }
     node.create_tenant(TenantSpec::new(name("blank"))).await.expect("created");
 }
@@ -71,7 +71,7 @@ fn reading_makes_nothing() {
         assert_eq!(read(&node, "a").await.as_deref(), Some(&b"a"[..]));
         assert_eq!(read(&node, "blank").await, None);
         assert_eq!(made(&fs), before, "something was made or written");
-        assert_eq!(home(&node, "blank").state(), HomeState::Asleep);
+        assert_eq!(slot(&node, "blank").state(), SlotState::Asleep);
     });
 }
 
@@ -145,18 +145,18 @@ fn what_could_be_written_nowhere_is_not_put_to_sleep() {
         let node = open(&sim, &fs, SyncMode::None).await;
         settle_down(&node, &["a"]).await;
         // Opened, and without a segment: it gets one when something is written.
-        let home = home(&node, "a");
-        home.partition().await.expect("it wakes");
+        let slot = slot(&node, "a");
+        slot.partition().await.expect("it wakes");
         fs.set_free_bytes(0);
         write(&node, "a", b"in memory").await.expect("in mode `none` memory is enough");
-        home.sleep().await;
-        assert_eq!(home.state(), HomeState::Awake);
+        slot.sleep().await;
+        assert_eq!(slot.state(), SlotState::Awake);
         assert_eq!(read(&node, "a").await.as_deref(), Some(&b"in memory"[..]));
         fs.set_free_bytes(8 << 20);
         sleep_until(&sim.clock(), sim.now() + 5 * SEC).await;
         write(&node, "a", b"later").await.expect("there is space");
-        home.sleep().await;
-        assert_eq!(home.state(), HomeState::Asleep);
+        slot.sleep().await;
+        assert_eq!(slot.state(), SlotState::Asleep);
         assert_eq!(read(&node, "a").await.as_deref(), Some(&b"later"[..]));
     });
 }

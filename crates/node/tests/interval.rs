@@ -9,7 +9,7 @@ use weir_io::{Fs, Nanos, sleep_until};
 use weir_log::SyncMode;
 use weir_lsm::TreeOptions;
 use weir_model::Batch;
-use weir_node::{Home, Machine, Node, NodeConfig, TenantName, TenantSpec};
+use weir_node::{Machine, Node, NodeConfig, PartitionSlot, TenantName, TenantSpec};
 
 const INTERVAL: Nanos = 100_000_000;
 /// What a sync may take here: some tens of them at 70 us.
@@ -44,19 +44,19 @@ fn name(tenant: usize) -> TenantName {
     TenantName::new(&format!("t{tenant}")).expect("a name")
 }
 
-fn home(node: &Node, tenant: usize) -> Arc<Home> {
+fn slot(node: &Node, tenant: usize) -> Arc<PartitionSlot> {
     Arc::clone(&node.tenant(&name(tenant)).expect("it is there").partitions()[0])
 }
 
 /// Writes values that count up, at moments drawn at random, until a write fails or the time is over.
 fn start(sim: &Sim, node: &Node, tenant: usize, until: Nanos, acknowledged: &Acknowledged) {
-    let (home, clock, mut rng, acknowledged) = (home(node, tenant), sim.clock(), sim.rng(), Arc::clone(acknowledged));
+    let (slot, clock, mut rng, acknowledged) = (slot(node, tenant), sim.clock(), sim.rng(), Arc::clone(acknowledged));
     sim.spawn(async move {
         let mut value = 0u64;
         while clock.now() < until {
             sleep_until(&clock, clock.now() + rng.below(2 * INTERVAL / (1 + tenant as u64 % 10))).await;
             // The catalogue, in which a first opening is noted, may have lost bytes as well: next time.
-            let Ok(partition) = home.partition().await else { continue };
+            let Ok(partition) = slot.partition().await else { continue };
             let mut batch = Batch::new();
             value += 1;
             batch.put(b"value", &value.to_le_bytes());
@@ -74,7 +74,7 @@ fn start(sim: &Sim, node: &Node, tenant: usize, until: Nanos, acknowledged: &Ack
 }
 
 async fn value(node: &Node, tenant: usize) -> u64 {
-    let partition = home(node, tenant).partition().await.expect("it wakes");
+    let partition = slot(node, tenant).partition().await.expect("it wakes");
     let record = partition.get(b"value").await.expect("a read");
     record.map_or(0, |record| u64::from_le_bytes(record.value[..].try_into().expect("eight bytes")))
 }

@@ -152,8 +152,8 @@ impl Town<'_> {
         let mut all = Vec::new();
         for tenant in tenants {
             *self.writes.entry(tenant.id().0).or_default() += rounds * tenant.partitions().len() as u64;
-            for home in tenant.partitions() {
-                let (partition, rng) = (home.partition().await.expect("it wakes"), self.day.sim.rng());
+            for slot in tenant.partitions() {
+                let (partition, rng) = (slot.partition().await.expect("it wakes"), self.day.sim.rng());
                 all.push(async move { work(&partition, rng, rounds).await });
             }
         }
@@ -163,7 +163,7 @@ impl Town<'_> {
     /// Whose the partitions are now: to be asked before that changes.
     fn note_partitions(&mut self) {
         for tenant in self.node.tenants() {
-            let numbers = tenant.partitions().iter().map(|home| (home.owner().partition, tenant.id().0));
+            let numbers = tenant.partitions().iter().map(|slot| (slot.owner().partition, tenant.id().0));
             self.partitions.extend(numbers);
         }
     }
@@ -212,8 +212,8 @@ fn tenant_name(name: &str) -> TenantName {
 }
 
 async fn sleep(tenant: &Tenant) {
-    for home in tenant.partitions() {
-        home.sleep().await;
+    for slot in tenant.partitions() {
+        slot.sleep().await;
     }
 }
 

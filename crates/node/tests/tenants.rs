@@ -12,7 +12,7 @@ use weir_io::sim::{DeviceSpec, DiskImage, FaultPlan, Keep, Sim, SimFs};
 use weir_io::{Class, Error, ErrorKind, Fs, Owner, Result, Rng, Tag, sleep_until};
 use weir_log::SyncMode;
 use weir_lsm::TreeOptions;
-use weir_node::{Home, Machine, Node, NodeConfig, TenantName, TenantSettings, TenantSpec, UnitLimits};
+use weir_node::{Machine, Node, NodeConfig, PartitionSlot, TenantName, TenantSettings, TenantSpec, UnitLimits};
 
 const TAG: Tag = Tag::new(Owner { tenant: 0, partition: 0 }, Class::Maintenance);
 /// The modes in turn.
@@ -51,11 +51,11 @@ async fn open(sim: &Sim, fs: &Arc<SimFs>, sync: SyncMode) -> Node {
 }
 
 /// As a store does it: a partition that is just going to sleep is asked again.
-async fn write(home: &Arc<Home>, value: u64) -> Result<()> {
+async fn write(slot: &Arc<PartitionSlot>, value: u64) -> Result<()> {
     loop {
-        let partition = home.partition().await?;
+        let partition = slot.partition().await?;
         match partition.write(&batch(value)).await {
-            Err(error) if error.kind() == ErrorKind::Closed && !home.has(&partition) => {}
+            Err(error) if error.kind() == ErrorKind::Closed && !slot.has(&partition) => {}
             commit => return commit?.await,
         }
     }
@@ -72,12 +72,12 @@ fn name(name: &str) -> TenantName {
     TenantName::new(name).expect("a name")
 }
 
-/// Puts `home` to sleep at some moment of what is done next, or before or after it.
-fn sleep_soon(sim: &Sim, home: &Arc<Home>, rng: &mut Rng) {
-    let (home, clock, wait) = (Arc::clone(home), sim.clock(), rng.below(400_000));
+/// Puts `slot` to sleep at some moment of what is done next, or before or after it.
+fn sleep_soon(sim: &Sim, slot: &Arc<PartitionSlot>, rng: &mut Rng) {
+    let (slot, clock, wait) = (Arc::clone(slot), sim.clock(), rng.below(400_000));
     sim.spawn(async move {
         sleep_until(&clock, clock.now() + wait).await;
-        home.sleep().await;
+        slot.sleep().await;
     });
 }
 
@@ -161,20 +161,20 @@ async fn live(sim: &Sim, node: &Node, sync: SyncMode, steps: u64, expected: &Mut
                     }
                     back_up(node, &name, &contents, step, expected).await;
                 } else {
-                    for home in tenant.partitions() {
-                        home.sleep().await;
+                    for slot in tenant.partitions() {
+                        slot.sleep().await;
                     }
                     expected.lock().is_durable(&name);
                 }
             }
             (Some(contents), _) => {
                 let part = rng.below(contents.partitions() as u64) as usize;
-                let home = Arc::clone(&node.tenant(&name).expect("it is there").partitions()[part]);
+                let slot = Arc::clone(&node.tenant(&name).expect("it is there").partitions()[part]);
                 ask(Some(contents.written(part, step)));
                 if rng.chance(0.3) {
-                    sleep_soon(sim, &home, &mut rng);
+                    sleep_soon(sim, &slot, &mut rng);
                 }
-                write(&home, step).await.expect("written");
+                write(&slot, step).await.expect("written");
                 expected.lock().answer(sync);
             }
         }
@@ -215,8 +215,8 @@ async fn check(sim: &Sim, fs: &Arc<SimFs>, sync: SyncMode, expected: &Expected) 
     }
     let clock = sim.clock();
     sleep_until(&clock, clock.now() + 1_000_000_000).await;
-    let homes = || node.tenants().into_iter().flat_map(|tenant| tenant.partitions().to_vec());
-    let named: Vec<String> = homes().map(|home| format!("{:06}", home.owner().partition)).collect();
+    let slots = || node.tenants().into_iter().flat_map(|tenant| tenant.partitions().to_vec());
+    let named: Vec<String> = slots().map(|slot| format!("{:06}", slot.owner().partition)).collect();
     for entry in fs.list("/weir/partitions".as_ref(), TAG).await.unwrap_or_default() {
         assert!(named.contains(&entry.name), "partition {} is nobody's", entry.name);
     }
@@ -274,15 +274,15 @@ fn a_wake_that_nobody_waits_for_any_more_ends_all_the_same() {
     let (sim, fs) = world(1, &DiskImage::new());
     let node = sim.block_on(open(&sim, &fs, SyncMode::Always));
     let name = TenantName::built_in();
-    let home = Arc::clone(&node.tenant(&name).expect("built in").partitions()[0]);
+    let slot = Arc::clone(&node.tenant(&name).expect("built in").partitions()[0]);
     let clock = sim.clock();
     for wait in (0..3_000_000).step_by(100_000) {
         sim.block_on(async {
             let gone =
-                futures_util::future::select(Box::pin(home.partition()), sleep_until(&clock, clock.now() + wait)).await;
+                futures_util::future::select(Box::pin(slot.partition()), sleep_until(&clock, clock.now() + wait)).await;
             drop(gone);
-            home.partition().await.expect("it wakes");
-            home.sleep().await;
+            slot.partition().await.expect("it wakes");
+            slot.sleep().await;
         });
     }
 }
@@ -291,10 +291,10 @@ fn a_wake_that_nobody_waits_for_any_more_ends_all_the_same() {
 fn who_is_asked_nothing_sleeps_without_a_log_and_wakes_with_everything() {
     let (sim, fs) = world(5, &DiskImage::new());
     let node = sim.block_on(open(&sim, &fs, SyncMode::Always));
-    let home = Arc::clone(&node.tenant(&TenantName::built_in()).expect("built in").partitions()[0]);
+    let slot = Arc::clone(&node.tenant(&TenantName::built_in()).expect("built in").partitions()[0]);
     let clock = sim.clock();
     sim.block_on(async {
-        write(&home, 7).await.expect("written");
+        write(&slot, 7).await.expect("written");
         let before = node.metrics();
         sleep_until(&clock, clock.now() + 2 * config(SyncMode::Always).hibernate_after + 1_000_000_000).await;
         let after = node.metrics();
@@ -302,11 +302,11 @@ fn who_is_asked_nothing_sleeps_without_a_log_and_wakes_with_everything() {
             before.writes > 0 && before.jobs <= after.jobs && before.writes == after.writes,
             "counters never go down"
         );
-        assert_eq!(home.state(), weir_node::HomeState::Asleep);
+        assert_eq!(slot.state(), weir_node::SlotState::Asleep);
         assert_eq!(fs.list("/weir/partitions/000001/log".as_ref(), TAG).await.expect("a list"), []);
         let found = find(&node, &TenantName::built_in()).await.expect("built in");
         assert!(Contents::new(1).written(0, 7).is(&found), "{found:?}");
-        assert_eq!(home.state(), weir_node::HomeState::Awake);
+        assert_eq!(slot.state(), weir_node::SlotState::Awake);
     });
 }
 
@@ -316,13 +316,13 @@ fn a_node_that_is_closed_while_a_partition_wakes_or_falls_asleep_lets_nobody_in_
         for sleeps in [false, true] {
             let (sim, fs) = world(1, &DiskImage::new());
             let node = sim.block_on(open(&sim, &fs, SyncMode::Always));
-            let home = Arc::clone(&node.tenant(&TenantName::built_in()).expect("built in").partitions()[0]);
+            let slot = Arc::clone(&node.tenant(&TenantName::built_in()).expect("built in").partitions()[0]);
             let clock = sim.clock();
             sim.block_on(async {
                 if sleeps {
-                    home.partition().await.expect("it wakes");
+                    slot.partition().await.expect("it wakes");
                 }
-                let turning = Arc::clone(&home);
+                let turning = Arc::clone(&slot);
                 sim.spawn(async move {
                     match sleeps {
                         true => turning.sleep().await,
@@ -333,9 +333,9 @@ fn a_node_that_is_closed_while_a_partition_wakes_or_falls_asleep_lets_nobody_in_
                 sleep_until(&clock, clock.now() + wait).await;
                 node.close().await.expect("closed");
                 sleep_until(&clock, clock.now() + 1_000_000_000).await;
-                assert_eq!(home.state(), weir_node::HomeState::Gone, "closed after {wait} ns, asleep: {sleeps}");
+                assert_eq!(slot.state(), weir_node::SlotState::Gone, "closed after {wait} ns, asleep: {sleeps}");
             });
-            drop((node, home));
+            drop((node, slot));
             drop(sim.block_on(open(&sim, &fs, SyncMode::Always)));
         }
     }

@@ -13,7 +13,7 @@ use weir_io::{Fs, Rng, sleep_until};
 use weir_log::SyncMode;
 use weir_model::engine::Range;
 use weir_model::{Batch, Change};
-use weir_node::{Home, Machine, Node, NodeConfig, TenantName};
+use weir_node::{Machine, Node, NodeConfig, PartitionSlot, TenantName};
 
 use crate::node_store::small;
 use crate::runner::Tally;
@@ -139,13 +139,13 @@ impl Day {
         let machine = Machine { fs, clock: self.sim.clock(), spawn: self.sim.spawner(), salt };
         let node = self.sim.block_on(Node::open(config, machine)).map_err(|error| error.to_string())?;
         let tenant = node.tenant(&TenantName::built_in()).ok_or("there is no tenant")?;
-        let home = &tenant.partitions()[0];
-        self.check_all(home)?;
+        let slot = &tenant.partitions()[0];
+        self.check_all(slot)?;
         for _ in 0..steps {
-            self.step(home)?;
+            self.step(slot)?;
             self.saw();
         }
-        self.check_all(home)?;
+        self.check_all(slot)?;
         // What a read has deleted is as durable as any write when the log was synced next.
         self.pass(300);
         self.saw();
@@ -157,32 +157,32 @@ impl Day {
         self.sim.block_on(sleep_until(&clock, clock.now() + ms * 1_000_000));
     }
 
-    fn step(&mut self, home: &Arc<Home>) -> Result<(), String> {
+    fn step(&mut self, slot: &Arc<PartitionSlot>) -> Result<(), String> {
         let key = format!("key {:02}", self.rng.below(KEYS)).into_bytes();
         match self.rng.below(20) {
             0..7 => {
                 let expire_at_ms = self.deadline();
-                self.put(home, key, expire_at_ms)
+                self.put(slot, key, expire_at_ms)
             }
             // PERSIST, EXPIRE and their kin: the value again, with another deadline.
-            7 | 8 if self.read(home, &key)? => {
+            7 | 8 if self.read(slot, &key)? => {
                 let expire_at_ms = if self.rng.chance(0.4) { None } else { self.deadline() };
-                self.put(home, key, expire_at_ms)
+                self.put(slot, key, expire_at_ms)
             }
             9 => {
                 self.known.remove(&key);
                 let mut batch = Batch::new();
                 batch.delete(&key);
-                self.write(home, &batch)
+                self.write(slot, &batch)
             }
-            10..14 => self.read(home, &key).map(drop),
-            14 => self.scan(home),
+            10..14 => self.read(slot, &key).map(drop),
+            14 => self.scan(slot),
             15 => {
-                let seal = async { home.partition().await.map(|partition| partition.seal()) };
+                let seal = async { slot.partition().await.map(|partition| partition.seal()) };
                 self.sim.block_on(seal).map_err(|error| error.to_string())
             }
             16 => {
-                self.sim.block_on(home.sleep());
+                self.sim.block_on(slot.sleep());
                 Ok(())
             }
             17 | 18 => {
@@ -206,26 +206,26 @@ impl Day {
         self.rng.chance(0.8).then(|| self.now_ms() + ahead)
     }
 
-    fn put(&mut self, home: &Arc<Home>, key: Vec<u8>, expire_at_ms: Option<u64>) -> Result<(), String> {
+    fn put(&mut self, slot: &Arc<PartitionSlot>, key: Vec<u8>, expire_at_ms: Option<u64>) -> Result<(), String> {
         self.writes += 1;
         let mut value = format!("#{}", self.writes).into_bytes();
         value.resize(20 + self.rng.below(300) as usize, b'.');
         let mut batch = Batch::new();
         batch.push(Change::Put { key: &key, value: &value, expire_at_ms });
-        self.write(home, &batch)?;
+        self.write(slot, &batch)?;
         self.known.insert(key, Known { value, expire_at_ms, may_be_merged: false, is_gone: false });
         Ok(())
     }
 
-    fn write(&self, home: &Arc<Home>, batch: &Batch) -> Result<(), String> {
-        let written = async { home.partition().await?.write(batch).await?.await };
+    fn write(&self, slot: &Arc<PartitionSlot>, batch: &Batch) -> Result<(), String> {
+        let written = async { slot.partition().await?.write(batch).await?.await };
         self.sim.block_on(written).map_err(|error| error.to_string())
     }
 
-    fn check_all(&mut self, home: &Arc<Home>) -> Result<(), String> {
-        self.scan(home)?;
+    fn check_all(&mut self, slot: &Arc<PartitionSlot>) -> Result<(), String> {
+        self.scan(slot)?;
         for number in 0..KEYS {
-            self.read(home, format!("key {number:02}").as_bytes())?;
+            self.read(slot, format!("key {number:02}").as_bytes())?;
         }
         Ok(())
     }
@@ -248,9 +248,9 @@ impl Day {
     }
 
     /// Asks for a key; gives whether it is there.
-    fn read(&mut self, home: &Arc<Home>, key: &[u8]) -> Result<bool, String> {
+    fn read(&mut self, slot: &Arc<PartitionSlot>, key: &[u8]) -> Result<bool, String> {
         let from = self.now_ms();
-        let read = async { home.partition().await?.get(key).await };
+        let read = async { slot.partition().await?.get(key).await };
         let found = self.sim.block_on(read).map_err(|error| error.to_string())?;
         let found = found.map(|record| record.value.to_vec());
         let to = self.now_ms();
@@ -266,10 +266,10 @@ impl Day {
         Ok(found.is_some())
     }
 
-    fn scan(&mut self, home: &Arc<Home>) -> Result<(), String> {
+    fn scan(&mut self, slot: &Arc<PartitionSlot>) -> Result<(), String> {
         let from = self.now_ms();
         let scanned = async {
-            let mut scan = home.partition().await?.scan(Range::all()).await?;
+            let mut scan = slot.partition().await?.scan(Range::all()).await?;
             let mut found = BTreeMap::new();
             while let Some(entry) = scan.next().await? {
                 found.insert(entry.key.to_vec(), entry.value.to_vec());
@@ -301,13 +301,13 @@ fn fingerprint(seed: u64, jumps: bool, expiry: bool) -> Result<[u64; 2], String>
     let mut day = async || -> weir_io::Result<()> {
         let node = Node::open(&config, machine.clone()).await?;
         let tenant = node.tenant(&TenantName::built_in()).expect("made at the first start");
-        let home = &tenant.partitions()[0];
+        let slot = &tenant.partitions()[0];
         for _ in 0..300 {
             let unix_ms = jumped(&mut chance, sim.clock().unix_ms(), &mut Jumps::default());
             if jumps {
                 sim.set_unix_ms(unix_ms);
             }
-            let partition = home.partition().await?;
+            let partition = slot.partition().await?;
             partition.write(&workload.batch(UNIX_MS)).await?.await?;
             partition.get(&workload.key()).await?;
             drop(partition);

@@ -334,8 +334,8 @@ impl Operator for NodeOperator {
         };
         let at = self.clock.now().saturating_sub(ago.saturating_mul(1_000_000_000));
         let slow = self.clients.slow_replies(tenant.id().0).into_iter().filter(|reply| reply.at <= at);
-        let partitions = tenant.partitions().iter().map(|home| {
-            let owner = home.owner();
+        let partitions = tenant.partitions().iter().map(|slot| {
+            let owner = slot.owner();
             wire::PartitionWhy { partition: owner.partition, why: self.node.why(owner, at) }
         });
         let felt = felt(&self.facts(&tenant, ago, at));
@@ -428,7 +428,7 @@ fn shown(tenant: &Tenant) -> wire::Tenant {
         id: tenant.id().0,
         name: tenant.name().to_string(),
         partitions: tenant.partitions().len() as u32,
-        awake: tenant.partitions().iter().filter(|home| home.awake().is_some()).count() as u32,
+        awake: tenant.partitions().iter().filter(|slot| slot.awake().is_some()).count() as u32,
         has_secret: settings.secret.is_some(),
         settings: wire::Settings {
             rcu: Some(settings.limits.rcu),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weir_model::TenantName;
-use weir_node::{HomeState, Node, Tenant};
+use weir_node::{Node, SlotState, Tenant};
 
 use super::{Directory, Grant, Standing, Tenancy};
 use crate::store::TenantStore;
@@ -37,9 +37,9 @@ struct Settled(Arc<Tenant>);
 
 impl Tenancy for Settled {
     fn standing(&self) -> Standing {
-        let home = self.0.partitions().first();
+        let slot = self.0.partitions().first();
         // Awake is the rule, and a load says so.
-        if home.is_none_or(|home| home.awake().is_none() && home.state() == HomeState::Gone) {
+        if slot.is_none_or(|slot| slot.awake().is_none() && slot.state() == SlotState::Gone) {
             Standing::Dropped
         } else if self.0.is_suspended() {
             Standing::Suspended

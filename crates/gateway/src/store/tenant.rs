@@ -9,7 +9,7 @@ use weir_command::error::Outcome;
 use weir_command::{Args, Call, Command, Host, Page, Read, Rows, Waiting};
 use weir_io::{Error, ErrorKind, Result};
 use weir_model::{Batch, StoredKey};
-use weir_node::{Commit, Home, Node, Partition, Quota, Tenant};
+use weir_node::{Commit, Node, Partition, PartitionSlot, Quota, Tenant};
 
 use super::Store;
 
@@ -59,13 +59,13 @@ impl TenantStore {
         &self.tenant
     }
 
-    /// Writes `batch`, all of whose keys belong to `home`. A partition that is just going to sleep writes nothing, and
+    /// Writes `batch`, all of whose keys belong to `slot`. A partition that is just going to sleep writes nothing, and
     /// is asked again when it is awake.
-    async fn write_to(&self, home: &Arc<Home>, batch: &Batch) -> Result<Commit> {
+    async fn write_to(&self, slot: &Arc<PartitionSlot>, batch: &Batch) -> Result<Commit> {
         loop {
-            let partition = home.partition().await?;
+            let partition = slot.partition().await?;
             match partition.write(batch).await {
-                Err(error) if error.kind() == ErrorKind::Closed && !home.has(&partition) => {}
+                Err(error) if error.kind() == ErrorKind::Closed && !slot.has(&partition) => {}
                 outcome => return outcome,
             }
         }
@@ -90,13 +90,13 @@ impl TenantStore {
 impl Rows for TenantStore {
     #[inline]
     fn get<'a>(&'a self, database: u8, key: &'a [u8], now_ms: u64) -> Read<'a> {
-        let home = self.tenant.home_of(key);
+        let slot = self.tenant.slot_of(key);
         let stored = StoredKey::new(database, key);
-        if let Some(partition) = &*home.awake() {
+        if let Some(partition) = &*slot.awake() {
             return Partition::row(partition, stored, now_ms);
         }
         Read::Pending(Box::pin(async move {
-            let Some(partition) = home.partition_to_read().await? else { return Ok(None) };
+            let Some(partition) = slot.partition_to_read().await? else { return Ok(None) };
             partition.row(stored, now_ms).wait().await
         }))
     }
@@ -105,15 +105,15 @@ impl Rows for TenantStore {
     /// tenant.
     fn page<'a>(&'a self, database: u8, from: &'a [u8], limit: usize) -> Waiting<'a, Result<Page>> {
         Box::pin(async move {
-            let homes = self.tenant.partitions();
-            let is_spread = homes.len() > 1;
+            let slots = self.tenant.partitions();
+            let is_spread = slots.len() > 1;
             let (index, from) = match (is_spread, from.split_first()) {
                 (true, Some((&index, key))) => (usize::from(index), key),
                 _ => (0, from),
             };
-            let Some(home) = homes.get(index) else { return Ok(Page::default()) };
+            let Some(slot) = slots.get(index) else { return Ok(Page::default()) };
             let (first, end) = (StoredKey::new(database, from), [database + 1]);
-            let mut page = match home.partition_to_read().await? {
+            let mut page = match slot.partition_to_read().await? {
                 Some(partition) => partition.page(&first, Some(&end), limit).await?,
                 None => Page::default(),
             };
@@ -124,7 +124,7 @@ impl Rows for TenantStore {
             page.next = match page.next {
                 // One partition of 256 fits a byte.
                 Some(key) if is_spread => Some([&[index as u8], &key[..]].concat()),
-                None if index + 1 < homes.len() => Some(vec![index as u8 + 1]),
+                None if index + 1 < slots.len() => Some(vec![index as u8 + 1]),
                 next => next,
             };
             Ok(page)
@@ -148,8 +148,8 @@ impl Store for TenantStore {
 
     /// Where there are several partitions, the keys that follow one another are anywhere, and nothing is made ready.
     fn prefetch(&self, database: u8, keys: &[&[u8]]) {
-        if let [home] = self.tenant.partitions()
-            && let Some(partition) = &*home.awake()
+        if let [slot] = self.tenant.partitions()
+            && let Some(partition) = &*slot.awake()
         {
             let stored: Vec<StoredKey> = keys.iter().map(|key| StoredKey::new(database, key)).collect();
             let stored: Vec<&[u8]> = stored.iter().map(|key| &**key).collect();
@@ -158,13 +158,13 @@ impl Store for TenantStore {
     }
 
     async fn write(&self, batch: &Batch) -> Result<Commits> {
-        let homes = self.tenant.partitions();
-        if homes.len() == 1 {
-            return Ok(Commits(Outstanding::One(self.write_to(&homes[0], batch).await?)));
+        let slots = self.tenant.partitions();
+        if slots.len() == 1 {
+            return Ok(Commits(Outstanding::One(self.write_to(&slots[0], batch).await?)));
         }
         let mut commits = Vec::new();
         for (index, part) in self.split(batch) {
-            commits.push(self.write_to(&homes[index], &part).await?);
+            commits.push(self.write_to(&slots[index], &part).await?);
         }
         Ok(Commits(Outstanding::Several(commits)))
     }
@@ -177,16 +177,16 @@ impl Store for TenantStore {
         call: &mut Call,
     ) -> Result<(Outcome, Option<Commits>)> {
         let mut keys = command.keys_in(args);
-        let home = self.tenant.home_of(keys.next().unwrap_or_default());
-        if self.is_spread() && !keys.all(|key| Arc::ptr_eq(self.tenant.home_of(key), home)) {
+        let slot = self.tenant.slot_of(keys.next().unwrap_or_default());
+        if self.is_spread() && !keys.all(|key| Arc::ptr_eq(self.tenant.slot_of(key), slot)) {
             return Err(Error::new(ErrorKind::Invalid, "execute", "the tenant", "the keys are in several partitions"));
         }
         let (before, answer) = (*call, host.replies().mark());
         loop {
-            let partition = home.partition().await?;
+            let partition = slot.partition().await?;
             match partition.execute(command, args, host, call).await {
                 // It was going to sleep. Nothing was written, and it is asked again.
-                Err(error) if error.kind() == ErrorKind::Closed && !home.has(&partition) => {
+                Err(error) if error.kind() == ErrorKind::Closed && !slot.has(&partition) => {
                     *call = before;
                     host.replies().restart(answer);
                 }
@@ -225,12 +225,12 @@ impl Store for TenantStore {
     }
 
     fn is_awake(&self) -> bool {
-        self.tenant.partitions().iter().all(|home| home.awake().is_some())
+        self.tenant.partitions().iter().all(|slot| slot.awake().is_some())
     }
 
     fn facts(&self) -> Vec<(&'static str, &'static str, String)> {
         let (mut awake, mut memtables, mut tables, mut bytes, mut debt) = (0, 0, 0, 0, 0);
-        for partition in self.tenant.partitions().iter().filter_map(|home| home.awake().clone()) {
+        for partition in self.tenant.partitions().iter().filter_map(|slot| slot.awake().clone()) {
             let engine = partition.metrics().engine;
             let shape = engine.shape();
             awake += 1;

@@ -23,10 +23,10 @@ use self::copy::{content, copy};
 use self::manifest::{BackupFile, BackupManifest, partition_name};
 use self::target::BackupTarget;
 use crate::carried::carried;
-use crate::catalogue::{CatalogueEdit, Listing};
+use crate::catalogue::{CatalogueEdit, Listing, commit};
 use crate::engines::offline;
 use crate::layout;
-use crate::node::{Node, commit};
+use crate::node::Node;
 use crate::partition::Partition;
 use crate::partition::anchor::{self, AnchorClaim};
 use crate::shared::NodeShared;
@@ -70,7 +70,7 @@ impl Node {
     pub async fn backup(&self, name: &TenantName, to: &Path) -> Result<BackupReport> {
         let tenant = self.tenant(name).ok_or_else(|| unknown(name))?;
         let (shared, to) = (Arc::clone(self.shared()), to.to_path_buf());
-        carried(&Arc::clone(&shared.workers), async move {
+        carried(&Arc::clone(&shared.machine.spawn), async move {
             let target = BackupTarget::claim(&shared.own_fs, &shared.config.dir, &to).await?;
             match fill(&shared, &tenant, target.path()).await {
                 Ok(report) => {
@@ -94,7 +94,7 @@ impl Node {
     /// `from` is no absolute path; I/O.
     pub async fn restore(&self, from: &Path, name: TenantName, secret: Option<StoredSecret>) -> Result<Arc<Tenant>> {
         let (shared, tenants, from) = (Arc::clone(self.shared()), Arc::clone(self.all_tenants()), from.to_path_buf());
-        carried(&Arc::clone(&shared.workers), async move {
+        carried(&Arc::clone(&shared.machine.spawn), async move {
             let from = target::real(&shared.own_fs, &from).await?;
             let manifest = read(&shared.own_fs, &from).await?;
             let taken =
@@ -196,7 +196,7 @@ async fn fill(shared: &NodeShared, tenant: &Tenant, to: &Path) -> Result<BackupR
     for index in 0..tenant.partitions().len() {
         partitions.push(back_up_partition(shared, tenant, index, to).await?);
     }
-    let numbers = tenant.partitions().iter().map(|home| home.owner().partition).collect();
+    let numbers = tenant.partitions().iter().map(|slot| slot.owner().partition).collect();
     let mut settings = (*tenant.settings()).clone();
     settings.secret = None;
     let manifest = BackupManifest { tenant: tenant.listing(numbers, settings), partitions };
@@ -233,22 +233,22 @@ async fn look_back(fs: &Arc<dyn Fs>, dir: &Path, manifest: &BackupManifest) -> R
 
 /// Copies a partition into its directory below `to`. One that falls asleep meanwhile is woken and copied anew.
 async fn back_up_partition(shared: &NodeShared, tenant: &Tenant, index: usize, to: &Path) -> Result<Vec<BackupFile>> {
-    let home = &tenant.partitions()[index];
-    let (number, part) = (home.owner().partition, to.join(partition_name(index)));
+    let slot = &tenant.partitions()[index];
+    let (number, part) = (slot.owner().partition, to.join(partition_name(index)));
     let mut attempts = 0;
     loop {
         attempts += 1;
-        let partition = home.partition().await?;
+        let partition = slot.partition().await?;
         match copy_partition(shared, &partition, &part).await {
             Ok(files) => {
                 tracing::debug!(tenant = %tenant.name(), index, files = files.len(), "backed up a partition");
                 return Ok(files);
             }
             // Closed: nothing could be flushed. Not found: it was opened again, and merged what was being copied.
-            Err(error) if ![ErrorKind::Closed, ErrorKind::NotFound].contains(&error.kind()) || home.has(&partition) => {
+            Err(error) if ![ErrorKind::Closed, ErrorKind::NotFound].contains(&error.kind()) || slot.has(&partition) => {
                 return Err(error);
             }
-            Err(error) if attempts == ATTEMPTS_MAX || home.owner().partition != number => {
+            Err(error) if attempts == ATTEMPTS_MAX || slot.owner().partition != number => {
                 let message = format!("it was emptied, dropped or put to sleep meanwhile ({error}): try again");
                 return Err(Error::new(ErrorKind::Closed, "back up", tenant.name().as_str(), message));
             }

@@ -14,6 +14,7 @@
 //! 6. Numbers of tenants and partitions are never used twice: what a crash left of a dropped tenant can never be taken
 //!    for something of a new one.
 
+mod commit;
 pub(crate) mod copy;
 mod edit;
 mod listings;
@@ -27,6 +28,7 @@ use std::sync::Arc;
 use weir_io::{ErrorKind, Fs, Result, Rng, Tag};
 use weir_journal::Entry;
 
+pub(crate) use self::commit::commit;
 use self::copy::{CopyState, CopyWriter, Role};
 pub use self::edit::{CatalogueEdit, Listing};
 pub(crate) use self::edit::{put_listing, take_listing};

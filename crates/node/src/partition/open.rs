@@ -10,6 +10,7 @@ use weir_io::{BoxFuture, Class, Clock, Error, ErrorKind, Event, Fs, FsLock, Owne
 use weir_log::{Log, LogOptions, WriteAheadLog};
 
 use super::anchor::{self, Anchor, AnchorClaim};
+use super::parking::Parking;
 use super::replay::Replay;
 use super::write_throttle::WriteThrottle;
 use super::{Leave, Partition};
@@ -18,7 +19,6 @@ use crate::control::Control;
 use crate::engines::{self, BlockCache};
 use crate::memory::WriteMemory;
 use crate::metrics::Counters;
-use crate::parking::Parking;
 use crate::read_times::ReadTimes;
 use crate::workers::Workers;
 

@@ -80,7 +80,7 @@ impl Tenant {
     /// Bytes of its tables and of what waits to become tables. A partition that has not been awake since the node was
     /// opened counts from when it wakes.
     pub fn disk_use(&self) -> DiskUse {
-        self.homes.iter().map(|home| home.disk_use()).fold(DiskUse::default(), |sum, used| DiskUse {
+        self.slots.iter().map(|slot| slot.disk_use()).fold(DiskUse::default(), |sum, used| DiskUse {
             stored: sum.stored + used.stored,
             living: sum.living + used.living,
         })
@@ -113,7 +113,7 @@ impl Tenant {
     }
 
     fn awake(&self) -> impl Iterator<Item = Arc<Partition>> {
-        self.homes.iter().filter_map(|home| home.awake().clone())
+        self.slots.iter().filter_map(|slot| slot.awake().clone())
     }
 
     fn is_full(&self, max: u64) -> bool {

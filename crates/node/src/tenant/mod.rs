@@ -1,5 +1,6 @@
-//! A tenant: a name, settings, and the homes of its partitions.
+//! A tenant: a name, settings, and the slots of its partitions.
 
+mod all;
 mod disk;
 mod spec;
 
@@ -11,12 +12,13 @@ use futures_util::lock::Mutex as AsyncMutex;
 use weir_admission::Quota;
 use weir_model::{SLOTS, TenantId, TenantName, slot};
 
+pub(crate) use self::all::Tenants;
 use self::disk::DiskGauge;
 pub use self::disk::DiskUse;
 pub use self::spec::{PARTITIONS_MAX, SECRET_BYTES_MAX, StoredSecret, TenantSettings, TenantSpec};
 use crate::bandwidth::Reservation;
 use crate::catalogue::Listing;
-use crate::home::Home;
+use crate::partition_slot::PartitionSlot;
 use crate::shared::NodeShared;
 
 /// See the module. What is held of a dropped tenant refuses everything.
@@ -25,7 +27,7 @@ pub struct Tenant {
     name: TenantName,
     settings: ArcSwap<TenantSettings>,
     quota: Arc<Quota>,
-    homes: Box<[Arc<Home>]>,
+    slots: Box<[Arc<PartitionSlot>]>,
     disk: DiskGauge,
     /// One change at a time. Taken before the catalogue.
     pub(crate) changing: Arc<AsyncMutex<()>>,
@@ -37,11 +39,11 @@ impl Tenant {
         let Listing { id, name, partitions, settings } = listing;
         let quota = Quota::new(Arc::clone(&shared.machine.clock), &settings.limits);
         let reservation = || Reservation::new(settings.limits, partitions.len(), &quota);
-        let home = |&number: &u32| Home::new(shared, id, (number, used.contains(&number)), reservation());
-        let homes = partitions.iter().map(home).collect();
+        let slot = |&number: &u32| PartitionSlot::new(shared, id, (number, used.contains(&number)), reservation());
+        let slots = partitions.iter().map(slot).collect();
         let disk = DiskGauge::new(Arc::clone(&shared.machine.clock), settings.disk_bytes_max);
         let settings = ArcSwap::from_pointee(settings);
-        Arc::new(Self { id, name, settings, quota, homes, disk, changing: Arc::default() })
+        Arc::new(Self { id, name, settings, quota, slots, disk, changing: Arc::default() })
     }
 
     /// Its number, which no other tenant ever had or gets.
@@ -68,7 +70,7 @@ impl Tenant {
     pub(crate) fn set_settings(&self, settings: TenantSettings) {
         self.quota.set_limits(&settings.limits);
         self.limit_disk(settings.disk_bytes_max);
-        self.homes.iter().for_each(|home| home.alter(settings.limits));
+        self.slots.iter().for_each(|slot| slot.alter(settings.limits));
         self.settings.store(Arc::new(settings));
     }
 
@@ -83,14 +85,14 @@ impl Tenant {
     }
 
     /// Where its partitions are, in the order of their hash slots.
-    pub fn partitions(&self) -> &[Arc<Home>] {
-        &self.homes
+    pub fn partitions(&self) -> &[Arc<PartitionSlot>] {
+        &self.slots
     }
 
     /// The partition that `key`, as its user knows it, belongs to: its place in [`Tenant::partitions`].
     #[inline]
     pub fn index_of(&self, key: &[u8]) -> usize {
-        match self.homes.len() {
+        match self.slots.len() {
             1 => 0,
             partitions => usize::from(slot(key)) * partitions / usize::from(SLOTS),
         }
@@ -98,8 +100,8 @@ impl Tenant {
 
     /// Where `key`, as its user knows it, is.
     #[inline]
-    pub fn home_of(&self, key: &[u8]) -> &Arc<Home> {
-        &self.homes[self.index_of(key)]
+    pub fn slot_of(&self, key: &[u8]) -> &Arc<PartitionSlot> {
+        &self.slots[self.index_of(key)]
     }
 
     /// The tenant as the catalogue has it, with these partitions.
@@ -108,6 +110,6 @@ impl Tenant {
     }
 
     pub(crate) fn partition_numbers(&self) -> Vec<u32> {
-        self.homes.iter().map(|home| home.owner().partition).collect()
+        self.slots.iter().map(|slot| slot.owner().partition).collect()
     }
 }

@@ -39,8 +39,8 @@ fn gates_follow_what_the_tenant_bought_while_the_partition_is_open() {
     };
     alter(3000, 3000);
     drop(sim.block_on(node.default_partition()).expect("opens"));
-    let home = Arc::clone(&node.tenant(&name).expect("there").partitions()[0]);
-    let gates = home.reservation.gates().expect("open");
+    let slot = Arc::clone(&node.tenant(&name).expect("there").partitions()[0]);
+    let gates = slot.reservation.gates().expect("open");
     // A tenth of a second of the foreground rate.
     let burst = || gates.foreground().burst_bytes(Direction::Read);
     assert_eq!(burst(), 51 * 102_400);
@@ -51,11 +51,11 @@ fn gates_follow_what_the_tenant_bought_while_the_partition_is_open() {
     assert_eq!(burst(), 102 * 102_400, "at once");
     alter(6000, 0);
     assert!(gates.foreground().is_unlimited() && !gates.borrows());
-    sim.block_on(home.sleep());
+    sim.block_on(slot.sleep());
     alter(3000, 3000);
     sim.run_until(sim.now() + 3 * Policy::PERIOD);
     assert!(gates.foreground().is_unlimited(), "gates that nobody uses any more are left alone");
-    assert!(home.reservation.gates().is_none());
+    assert!(slot.reservation.gates().is_none());
 }
 
 #[test]
@@ -68,8 +68,8 @@ fn the_profile_decides_whether_what_is_reserved_is_lent() {
         let config = NodeConfig { profile, bandwidth, ..config() };
         let node = sim.block_on(Node::open(&config, machine(&sim))).expect("the node opens");
         drop(sim.block_on(node.default_partition()).expect("opens"));
-        let home = Arc::clone(&node.tenant(&TenantName::built_in()).expect("there").partitions()[0]);
-        let gates = home.reservation.gates().expect("open");
+        let slot = Arc::clone(&node.tenant(&TenantName::built_in()).expect("there").partitions()[0]);
+        let gates = slot.reservation.gates().expect("open");
         assert_eq!(gates.borrows(), lends, "{profile}, as it is opened");
         sim.run_until(sim.now() + 3 * Policy::PERIOD);
         assert!(!gates.foreground().is_unlimited() && gates.borrows() == lends, "{profile}, after three ticks");
@@ -81,9 +81,9 @@ fn without_limits_gates_stay_open() {
     let sim = Sim::new(2);
     let node = sim.block_on(Node::open(&NodeConfig::new("/weir"), machine(&sim))).expect("the node opens");
     drop(sim.block_on(node.default_partition()).expect("opens"));
-    let home = Arc::clone(&node.tenants()[0].partitions()[0]);
+    let slot = Arc::clone(&node.tenants()[0].partitions()[0]);
     sim.run_until(sim.now() + 3 * Policy::PERIOD);
-    let gates = home.reservation.gates().expect("open");
+    let gates = slot.reservation.gates().expect("open");
     assert!(node.gate().is_unlimited() && gates.foreground().is_unlimited() && gates.background().is_unlimited());
 }
 
@@ -99,8 +99,8 @@ fn a_flush_that_writes_will_wait_for_passes_as_foreground() {
         let node = sim.block_on(Node::open(&config, machine)).expect("the node opens");
         let partition = sim.block_on(node.default_partition()).expect("opens");
         sim.run_until(sim.now() + 2 * Policy::PERIOD);
-        let home = Arc::clone(&node.tenants()[0].partitions()[0]);
-        let gates = home.reservation.gates().expect("open");
+        let slot = Arc::clone(&node.tenants()[0].partitions()[0]);
+        let gates = slot.reservation.gates().expect("open");
         let mut seen = [false; 4];
         for item in 0..180_u32 {
             let mut batch = Batch::new();

@@ -104,10 +104,10 @@ pub fn settings(disk_bytes_max: u64) -> TenantSettings {
 /// Writes `key` into every partition of `tenant`.
 pub async fn write(node: &Node, tenant: &str, value: &[u8]) -> Result<()> {
     let tenant = node.tenant(&name(tenant)).expect("it is there");
-    for home in tenant.partitions() {
+    for slot in tenant.partitions() {
         let mut batch = Batch::new();
         batch.put(b"key", value);
-        home.partition().await?.write(&batch).await?.await?;
+        slot.partition().await?.write(&batch).await?.await?;
     }
     Ok(())
 }
@@ -118,8 +118,8 @@ pub async fn see(node: &Node, asleep: &[&str]) -> Result<Tenants> {
     for tenant in node.tenants() {
         let mut values = Vec::new();
         if !asleep.contains(&tenant.name().as_str()) {
-            for home in tenant.partitions() {
-                let record = home.partition().await?.get(b"key").await?;
+            for slot in tenant.partitions() {
+                let record = slot.partition().await?.get(b"key").await?;
                 values.push(record.map(|record| record.value.to_vec()));
             }
         }

@@ -121,8 +121,8 @@ pub struct Found {
 impl Found {
     pub async fn of(tenant: &Tenant) -> Self {
         let mut parts = Vec::new();
-        for home in tenant.partitions() {
-            let partition = home.partition().await.expect("it wakes");
+        for slot in tenant.partitions() {
+            let partition = slot.partition().await.expect("it wakes");
             let mut values = Values::default();
             for (number, value) in values.iter_mut().enumerate() {
                 let record = partition.get(&key(number)).await.expect("a read");

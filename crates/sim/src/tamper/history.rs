@@ -276,7 +276,7 @@ impl<'a> Process<'a> {
 
     fn believe(&mut self, node: &Node, name: TenantName, used: bool) {
         let tenant = node.tenant(&name).expect("just created");
-        let shards = tenant.partitions().iter().map(|home| Shard::new(home.owner().partition)).collect();
+        let shards = tenant.partitions().iter().map(|slot| Shard::new(slot.owner().partition)).collect();
         self.history.tenants.push(Belief { name, disk_bytes_max: 0, shards, used });
     }
 
@@ -370,8 +370,8 @@ impl<'a> Process<'a> {
 
     async fn sleep(&mut self, node: &Node, name: &str) {
         let index = self.index_of(name);
-        for home in self.tenant(node, index).partitions() {
-            home.sleep().await;
+        for slot in self.tenant(node, index).partitions() {
+            slot.sleep().await;
         }
     }
 
@@ -379,7 +379,7 @@ impl<'a> Process<'a> {
         let index = self.index_of(name);
         let tenant = self.tenant(node, index);
         node.clear_tenant(tenant.name()).await?;
-        let shards = tenant.partitions().iter().map(|home| Shard::new(home.owner().partition)).collect();
+        let shards = tenant.partitions().iter().map(|slot| Shard::new(slot.owner().partition)).collect();
         self.history.tenants[index].shards = shards;
         Ok(())
     }
@@ -397,7 +397,7 @@ impl<'a> Process<'a> {
         node.backup(source.name(), &dir).await?;
         let restored = node.restore(&dir, name.clone(), None).await?;
         let belief = &self.history.tenants[from];
-        let numbers = restored.partitions().iter().map(|home| home.owner().partition);
+        let numbers = restored.partitions().iter().map(|slot| slot.owner().partition);
         let shards = belief.shards.iter().zip(numbers).map(|(shard, number)| shard.restored(number)).collect();
         let disk_bytes_max = belief.disk_bytes_max;
         self.history.tenants.push(Belief { name, disk_bytes_max, shards, used: to != "untouched" });

@@ -64,13 +64,13 @@ pub enum Depth {
 /// Reads the partitions of `tenant`, each as deep as `depth` says of its number.
 pub async fn read_tenant(tenant: &Tenant, shards: &[Shard], depth: impl Fn(u32) -> Depth) -> Vec<ShardRead> {
     let mut reads = Vec::new();
-    for (home, shard) in tenant.partitions().iter().zip(shards) {
+    for (slot, shard) in tenant.partitions().iter().zip(shards) {
         let depth = depth(shard.number);
         if depth == Depth::Skip {
             reads.push(ShardRead::default());
             continue;
         }
-        reads.push(match home.partition().await {
+        reads.push(match slot.partition().await {
             Ok(partition) => read_partition(&partition, shard, depth).await,
             Err(error) => {
                 ShardRead { refused: true, complaints: vec![format!("opening: {error}")], ..ShardRead::default() }

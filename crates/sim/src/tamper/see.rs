@@ -109,9 +109,9 @@ async fn write_and_close(node: &Node, depth: impl Fn(u32) -> Depth) -> Vec<Strin
     let mut batch = Batch::new();
     batch.put(AFTER, b"written after");
     for tenant in node.tenants() {
-        for home in tenant.partitions().iter().filter(|home| depth(home.owner().partition) == Depth::Whole) {
+        for slot in tenant.partitions().iter().filter(|slot| depth(slot.owner().partition) == Depth::Whole) {
             // What does not open has been heard of.
-            let Ok(partition) = home.partition().await else { continue };
+            let Ok(partition) = slot.partition().await else { continue };
             let written = async { partition.write(&batch).await?.await };
             let written: Result<(), Error> = written.await;
             complaints.extend(written.err().map(|error| format!("writing: {error}")));

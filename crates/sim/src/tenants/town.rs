@@ -198,8 +198,8 @@ impl Town<'_> {
             (Order::Backup, Some(contents)) => self.back_up(&tenant, contents).await,
             (Order::Restore, None) if !self.backups.is_empty() => self.restore(name).await,
             (Order::Sleep, _) => {
-                for home in self.node.tenant(&tenant).into_iter().flat_map(|tenant| tenant.partitions().to_vec()) {
-                    home.sleep().await;
+                for slot in self.node.tenant(&tenant).into_iter().flat_map(|tenant| tenant.partitions().to_vec()) {
+                    slot.sleep().await;
                 }
                 Ok(())
             }
@@ -326,8 +326,8 @@ impl Town<'_> {
 
 /// The node in the disk's directory is well by `weir check`, and has no directory that is nobody's.
 pub async fn is_well(disk: &Arc<SimFs>, node: &Node) -> Result<(), String> {
-    let homes = || node.tenants().into_iter().flat_map(|tenant| tenant.partitions().to_vec());
-    let named: Vec<String> = homes().map(|home| format!("{:06}", home.owner().partition)).collect();
+    let slots = || node.tenants().into_iter().flat_map(|tenant| tenant.partitions().to_vec());
+    let named: Vec<String> = slots().map(|slot| format!("{:06}", slot.owner().partition)).collect();
     let there = match disk.list(&PathBuf::from(DIR).join("partitions"), TAG).await {
         Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
         there => there.map_err(|error| format!("cannot list the partitions: {error}"))?,

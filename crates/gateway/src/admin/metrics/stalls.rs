@@ -47,8 +47,8 @@ impl Collector for StallMetrics {
 
 fn cells(tenant: &Tenant) -> impl Iterator<Item = Cell<'_>> {
     let mut sums = [StallTimes::default(); StallCause::ALL.len()];
-    for home in tenant.partitions() {
-        sums.iter_mut().zip(home.stalls()).for_each(|(sum, times)| sum.add(&times));
+    for slot in tenant.partitions() {
+        sums.iter_mut().zip(slot.stalls()).for_each(|(sum, times)| sum.add(&times));
     }
     let name = tenant.name().as_str();
     StallCause::ALL.iter().zip(sums).map(move |(cause, sum)| ([("tenant", name), ("cause", cause.name())], sum))

@@ -1,4 +1,4 @@
-//! A home: where a partition is, awake or asleep.
+//! A partition slot: where a partition is, awake or asleep.
 //!
 //! ```text
 //!  Asleep --a request--> Waking --opened--> Awake
@@ -6,8 +6,8 @@
 //!    +----- it failed ------+              Leaving --> Asleep, or Gone
 //! ```
 //!
-//! 1. Whoever wants the partition takes it from [`Home::awake`]: one load. Only if it is not there does he look at the
-//!    phase.
+//! 1. Whoever wants the partition takes it from [`PartitionSlot::awake`]: one load. Only if it is
+//!    not there does the phase matter.
 //! 2. One wake at a time, and its work is done by those who wait for it; when all have left it goes on in the
 //!    background, for a half-open partition must not be opened again.
 //! 3. A partition that leaves is taken out of `awake` first and refuses writes then: a write that was too late finds it
@@ -37,10 +37,11 @@ use crate::partition::{Leave, Partition};
 use crate::shared::NodeShared;
 use crate::stall::StallCause;
 use crate::tenant::DiskUse;
+use crate::tick::Ticked;
 
-/// What a dashboard shows of a home.
+/// What a dashboard shows of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HomeState {
+pub enum SlotState {
     /// Closed; the next request opens it.
     Asleep,
     /// Being opened.
@@ -86,7 +87,7 @@ struct Status {
 }
 
 /// See the module.
-pub struct Home {
+pub struct PartitionSlot {
     shared: Arc<NodeShared>,
     tenant: TenantId,
     awake: ArcSwapOption<Partition>,
@@ -100,7 +101,21 @@ pub struct Home {
     space: Mutex<Space>,
 }
 
-/// What [`Home::leave`] leaves.
+impl Ticked for PartitionSlot {
+    fn partition(&self) -> Option<Arc<Partition>> {
+        self.awake.load_full()
+    }
+
+    fn reservation(&self) -> &Reservation {
+        &self.reservation
+    }
+
+    fn stalls(&self) -> [StallTimes; StallCause::ALL.len()] {
+        self.counters.stalls()
+    }
+}
+
+/// What [`PartitionSlot::leave`] leaves.
 pub(crate) struct Left {
     /// The partition's number.
     pub number: u32,
@@ -109,8 +124,8 @@ pub(crate) struct Left {
     pub unwritten: Option<Arc<Partition>>,
 }
 
-impl Home {
-    /// The home of partition `number`, which has files if it `is_used`.
+impl PartitionSlot {
+    /// The slot of partition `number`, which has files if it `is_used`.
     pub(crate) fn new(
         shared: &Arc<NodeShared>,
         tenant: TenantId,
@@ -148,7 +163,7 @@ impl Home {
     /// Whether it sleeps on so much that has expired meanwhile that it is worth waking it: more than a third of what it
     /// has, and of some size.
     pub(crate) fn sleeps_on_dead_bytes(&self) -> bool {
-        if self.state() != HomeState::Asleep {
+        if self.state() != SlotState::Asleep {
             return false;
         }
         let least = self.shared.config.tree.table_bytes / ASLEEP_SHARE;
@@ -160,17 +175,17 @@ impl Home {
     /// The tenant's limits are `limits` from now on.
     pub(crate) fn alter(&self, limits: UnitLimits) {
         self.reservation.alter(limits);
-        self.shared.ticker.altered(self.owner(), self);
+        self.shared.ticker.altered(self.owner(), &self.reservation);
     }
 
     /// Asleep or awake.
-    pub fn state(&self) -> HomeState {
+    pub fn state(&self) -> SlotState {
         match self.status.lock().phase {
-            Phase::Asleep => HomeState::Asleep,
-            Phase::Waking(_) => HomeState::Waking,
-            Phase::Awake => HomeState::Awake,
-            Phase::Leaving(_) => HomeState::Leaving,
-            Phase::Gone => HomeState::Gone,
+            Phase::Asleep => SlotState::Asleep,
+            Phase::Waking(_) => SlotState::Waking,
+            Phase::Awake => SlotState::Awake,
+            Phase::Leaving(_) => SlotState::Leaving,
+            Phase::Gone => SlotState::Gone,
         }
     }
 
@@ -194,7 +209,7 @@ impl Home {
         self.awake.load()
     }
 
-    /// Whether `partition` is what the home has: it is not on its way out.
+    /// Whether `partition` is what the slot has: it is not on its way out.
     pub fn has(&self, partition: &Arc<Partition>) -> bool {
         self.awake.load().as_ref().is_some_and(|awake| Arc::ptr_eq(awake, partition))
     }
@@ -210,14 +225,14 @@ impl Home {
                 return Ok(partition);
             }
             match self.wake(|_| false)? {
-                Next::Wait(wake) => return carried(&self.shared.workers, wake).await,
+                Next::Wait(wake) => return carried(&self.shared.machine.spawn, wake).await,
                 Next::LookAgain | Next::Blank => self.left().await,
             }
         }
     }
 
-    /// The partition, to be read from: as [`Home::partition`], but `None` where nothing was ever written to it. Then
-    /// nothing is made, which would need space, and nothing is waited for.
+    /// The partition, to be read from: as [`PartitionSlot::partition`], but `None` where nothing was ever written
+    /// to it. Then nothing is made, which would need space, and nothing is waited for.
     ///
     /// # Errors
     /// As there.
@@ -227,7 +242,7 @@ impl Home {
                 return Ok(Some(partition));
             }
             match self.wake(|status| !status.is_used)? {
-                Next::Wait(wake) => return carried(&self.shared.workers, wake).await.map(Some),
+                Next::Wait(wake) => return carried(&self.shared.machine.spawn, wake).await.map(Some),
                 Next::LookAgain => self.left().await,
                 Next::Blank => return Ok(None),
             }
@@ -243,7 +258,7 @@ impl Home {
         if let Some(partition) = leaving {
             partition.hurry();
         }
-        self.changed.wait(|| (self.state() != HomeState::Leaving).then_some(())).await;
+        self.changed.wait(|| (self.state() != SlotState::Leaving).then_some(())).await;
     }
 
     /// What to do to have the partition: a wake is begun if need be, but not one that `is_blank`.
@@ -254,9 +269,9 @@ impl Home {
             Phase::Asleep | Phase::Waking(_) if is_blank(&status) => Ok(Next::Blank),
             Phase::Waking(wake) => Ok(Next::Wait(wake.clone())),
             Phase::Asleep => {
-                let home = Arc::clone(self);
+                let slot = Arc::clone(self);
                 let number = status.number;
-                let opening: BoxFuture<_> = Box::pin(async move { home.open(number).await });
+                let opening: BoxFuture<_> = Box::pin(async move { slot.open(number).await });
                 let wake = opening.shared();
                 status.phase = Phase::Waking(wake.clone());
                 Ok(Next::Wait(wake))
@@ -266,8 +281,13 @@ impl Home {
         }
     }
 
+    fn ticked(self: &Arc<Self>) -> Arc<dyn Ticked> {
+        self.clone()
+    }
+
     async fn open(self: Arc<Self>, number: u32) -> Result<Arc<Partition>> {
-        let outcome = self.shared.open_partition(&self, number).await;
+        let owner = Owner { tenant: self.tenant.0, partition: number };
+        let outcome = self.shared.open_partition(&self.ticked(), owner, Arc::clone(&self.counters)).await;
         if let Err(error) = &outcome {
             tracing::warn!(tenant = self.tenant.0, partition = number, %error, "cannot open the partition");
         }
@@ -295,10 +315,10 @@ impl Home {
         outcome
     }
 
-    /// Closes the partition, whatever it is doing, and keeps requests waiting until [`Home::settle`]; `None` if it is
-    /// gone.
+    /// Closes the partition, whatever it is doing, and keeps requests waiting until [`PartitionSlot::settle`];
+    /// `None` if it is gone.
     ///
-    /// To be [`carried`] to its end: a home that stays in between serves nobody.
+    /// To be [`carried`] to its end: a slot that stays in between serves nobody.
     pub(crate) async fn leave(&self, how: Leave) -> Option<Left> {
         let (number, partition) = loop {
             let wake = {
@@ -339,23 +359,24 @@ impl Home {
     /// Puts the partition to sleep: flushed, closed, forgotten. The next request wakes it. Where what it holds cannot
     /// be written (a full disk), it stays awake.
     pub async fn sleep(self: &Arc<Self>) {
-        let home = Arc::clone(self);
-        carried(&self.shared.workers, async move {
-            if let Some(left) = home.leave(Leave::Keep).await {
-                home.come_back(left);
+        let slot = Arc::clone(self);
+        carried(&self.shared.machine.spawn, async move {
+            if let Some(left) = slot.leave(Leave::Keep).await {
+                slot.come_back(left);
             }
         })
         .await;
     }
 
-    /// Ends what [`Home::leave`] began, nothing having come of it: asleep, or awake if not all of it is on disk.
+    /// Ends what [`PartitionSlot::leave`] began, nothing having come of it: asleep, or awake if not all of it is
+    /// on disk.
     pub(crate) fn come_back(self: &Arc<Self>, left: Left) {
         let Left { number, unwritten } = left;
         let Some(partition) = unwritten else { return self.settle(Some(number)) };
         if let Some(gates) = &partition.gates {
             self.reservation.open(Arc::clone(gates));
         }
-        self.shared.ticker.opened(partition.owner, self);
+        self.shared.ticker.opened(partition.owner, &self.ticked());
         // Before it is found: nobody is to be refused by one that is being closed.
         partition.come_back();
         {
@@ -372,8 +393,8 @@ impl Home {
         self.changed.notify();
     }
 
-    /// Ends what [`Home::leave`] began: asleep as partition `number`, or gone. Where the node was closed meanwhile it
-    /// stays gone.
+    /// Ends what [`PartitionSlot::leave`] began: asleep as partition `number`, or gone. Where the node
+    /// was closed meanwhile it stays gone.
     pub(crate) fn settle(&self, number: Option<u32>) {
         {
             let mut status = self.status.lock();
@@ -391,7 +412,7 @@ impl Home {
     /// The node ends: nobody is let in any more. Gives the partition if it was awake, without closing it.
     pub(crate) fn shut(&self) -> Option<Arc<Partition>> {
         let phase = std::mem::replace(&mut self.status.lock().phase, Phase::Gone);
-        // A wake that is under way holds this home.
+        // A wake that is under way holds this slot.
         drop(phase);
         self.changed.notify();
         self.awake.load_full()

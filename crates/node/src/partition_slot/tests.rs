@@ -24,12 +24,12 @@ fn config(device: u64) -> NodeConfig {
     NodeConfig { bandwidth: Some(bandwidth), segment_bytes: 1 << 20, ..NodeConfig::new("/weir") }
 }
 
-fn home(node: &Node, name: &TenantName) -> Arc<Home> {
+fn slot(node: &Node, name: &TenantName) -> Arc<PartitionSlot> {
     Arc::clone(&node.tenant(name).expect("there").partitions()[0])
 }
 
-fn fill(sim: &Sim, home: &Arc<Home>, items: u32) {
-    let partition = sim.block_on(home.partition()).expect("wakes");
+fn fill(sim: &Sim, slot: &Arc<PartitionSlot>, items: u32) {
+    let partition = sim.block_on(slot.partition()).expect("wakes");
     for item in 0..items {
         let mut batch = Batch::new();
         batch.put(&item.to_be_bytes(), &[7; 1000]);
@@ -41,14 +41,14 @@ fn fill(sim: &Sim, home: &Arc<Home>, items: u32) {
 fn the_way_to_sleep_is_as_wide_as_the_device_whatever_the_last_tick_left() {
     let sim = Sim::new(1);
     let node = open(&sim, &config(10_000_000), DeviceSpec::shared(10_000_000));
-    let home = home(&node, &TenantName::built_in());
-    fill(&sim, &home, 400);
-    home.reservation.gates().expect("awake").background().set_limits(Limits::bytes(4096));
+    let slot = slot(&node, &TenantName::built_in());
+    fill(&sim, &slot, 400);
+    slot.reservation.gates().expect("awake").background().set_limits(Limits::bytes(4096));
     let begin = sim.now();
-    sim.block_on(home.sleep());
-    assert_eq!(home.state(), HomeState::Asleep);
+    sim.block_on(slot.sleep());
+    assert_eq!(slot.state(), SlotState::Asleep);
     assert!(sim.now() - begin < SEC, "400 KB took {} ns", sim.now() - begin);
-    assert_eq!(home.awake().as_ref().map(|partition| partition.owner()), None);
+    assert_eq!(slot.awake().as_ref().map(|partition| partition.owner()), None);
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn idle_partitions_fall_asleep_side_by_side() {
     let config = NodeConfig { hibernate_after: 100 * SEC, segment_bytes: 1 << 20, ..NodeConfig::new("/weir") };
     let device = DeviceSpec { latency: 50 * MS, sync_latency: 50 * MS, parallelism: 64, ..DeviceSpec::instant() };
     let node = open(&sim, &config, device);
-    let homes: Vec<Arc<Home>> = (0..16)
+    let slots: Vec<Arc<PartitionSlot>> = (0..16)
         .map(|number| {
             let name = TenantName::new(&format!("tenant{number}")).expect("a name");
             let tenant = sim.block_on(node.create_tenant(TenantSpec::new(name))).expect("created");
@@ -65,12 +65,12 @@ fn idle_partitions_fall_asleep_side_by_side() {
         })
         .collect();
     // The first time wakes them, which takes longer.
-    (0..2).for_each(|_| homes.iter().for_each(|home| fill(&sim, home, 1)));
+    (0..2).for_each(|_| slots.iter().for_each(|slot| fill(&sim, slot, 1)));
     let clock = sim.clock();
-    let asleep = || homes.iter().filter(|home| home.state() == HomeState::Asleep).count();
+    let asleep = || slots.iter().filter(|slot| slot.state() == SlotState::Asleep).count();
     let [first, last] = sim.block_on(async {
         let mut at = [0; 2];
-        for (at, count) in at.iter_mut().zip([1, homes.len()]) {
+        for (at, count) in at.iter_mut().zip([1, slots.len()]) {
             while asleep() < count {
                 sleep_until(&clock, clock.now() + MS).await;
             }
@@ -86,8 +86,8 @@ fn idle_partitions_fall_asleep_side_by_side() {
 fn who_waits_for_a_sleeper_does_not_wait_until_all_others_are_silent() {
     let sim = Sim::new(2);
     let node = open(&sim, &config(1_000_000), DeviceSpec::shared(10_000_000));
-    let home = home(&node, &TenantName::built_in());
-    fill(&sim, &home, 100);
+    let slot = slot(&node, &TenantName::built_in());
+    fill(&sim, &slot, 100);
     sim.run_until(sim.now() + 2 * SEC);
     // Others ask for more than the device has, at all times, and are strictly first.
     for partition in 100..104 {
@@ -99,11 +99,11 @@ fn who_waits_for_a_sleeper_does_not_wait_until_all_others_are_silent() {
             }
         });
     }
-    let sleeper = Arc::clone(&home);
+    let sleeper = Arc::clone(&slot);
     sim.spawn(async move { sleeper.sleep().await });
     sim.run_until(sim.now() + 2 * SEC);
-    assert_eq!(home.state(), HomeState::Leaving, "background waits for all foreground");
+    assert_eq!(slot.state(), SlotState::Leaving, "background waits for all foreground");
     let begin = sim.now();
-    drop(sim.block_on(home.partition()).expect("wakes"));
+    drop(sim.block_on(slot.partition()).expect("wakes"));
     assert!(sim.now() - begin < 3 * SEC, "{} ns", sim.now() - begin);
 }

@@ -26,8 +26,8 @@ use weir_admission::policy::parking::{InTheWay, PARKED_MAX, in_the_way, must_par
 use weir_io::{Class, Result, sleep_until};
 use weir_model::engine::{Job, JobControl, JobFacts, JobReport, Scope};
 
+use super::Partition;
 use crate::metrics::Counters;
-use crate::partition::Partition;
 use crate::workers::Slot;
 
 /// The parked jobs of a partition.
@@ -54,7 +54,7 @@ enum Verdict {
 }
 
 /// How a job ended.
-pub(crate) enum Ended {
+pub(super) enum Ended {
     /// By itself.
     Done(Result<JobReport>),
     /// The partition is being closed: cancelled.
@@ -101,7 +101,7 @@ impl Drop for ParkedEntry<'_> {
 impl Partition {
     /// Runs `job`, parking it where the module says; gives its slot back with its end. When the partition is closed it
     /// is cancelled at its next wait, unless it has begun to commit.
-    pub(crate) async fn run_or_park(self: &Arc<Self>, job: Job, slot: &mut Option<Slot>) -> Ended {
+    pub(super) async fn run_or_park(self: &Arc<Self>, job: Job, slot: &mut Option<Slot>) -> Ended {
         let (facts, control) = (job.facts(), job.control());
         let mut run = pin!(job.run());
         let mut may_be_parked = true;
@@ -201,13 +201,13 @@ impl Partition {
     }
 
     /// The class of a parked job that may go on as soon as it has a slot.
-    pub(crate) fn resumable(&self) -> Option<Class> {
+    pub(super) fn resumable(&self) -> Option<Class> {
         let scope = self.engine.knobs().scope;
         self.parking.0.lock().iter().find(|job| job.may_go_on(scope)).map(|job| job.facts.class)
     }
 
     /// Gives `slot` to a parked job that may go on; gives it back if there is none.
-    pub(crate) fn resume_in(&self, slot: Slot) -> Option<Slot> {
+    pub(super) fn resume_in(&self, slot: Slot) -> Option<Slot> {
         let scope = self.engine.knobs().scope;
         let mut parking = self.parking.0.lock();
         let Some(job) = parking.iter_mut().find(|job| job.may_go_on(scope)) else { return Some(slot) };
@@ -218,7 +218,7 @@ impl Partition {
     }
 
     /// Decides about the parked job that is in the way of what is due, if there is one.
-    pub(crate) fn clear_the_way(&self) {
+    pub(super) fn clear_the_way(&self) {
         if self.parking.is_empty() {
             return;
         }

@@ -1,0 +1,138 @@
+//! When a partition's jobs begin: every flush and drop that is due at once, compactions as they get slots.
+
+use std::sync::Arc;
+
+use weir_io::{Nanos, Owner};
+use weir_model::engine::{Job, Stall, StallCause, Urgency};
+
+use super::Partition;
+use super::parking::Ended;
+use crate::metrics::Counters;
+use crate::workers::{Slot, SlotTaker};
+
+/// How long a failed job waits before it is tried again, in nanoseconds.
+pub(super) const RETRY_AFTER: Nanos = 100_000_000;
+
+impl SlotTaker for Partition {
+    fn owner(&self) -> Owner {
+        self.owner
+    }
+
+    fn is_short_of_space(&self) -> bool {
+        self.engine.urgency() > Urgency::Idle
+    }
+
+    fn take_slot(self: Arc<Self>, slot: Slot) {
+        let is_due = self.compact_in(slot);
+        self.queue(is_due);
+    }
+}
+
+impl Partition {
+    /// Starts every job that is due and has a slot, and queues for another slot if there is more to do.
+    pub(crate) fn kick(self: &Arc<Self>) {
+        if self.is_closing() {
+            return;
+        }
+        self.note_urgency();
+        self.adjust_throttle();
+        if let Some(job) = self.engine.next_flush() {
+            self.start(job, None);
+        }
+        if let Some(job) = self.engine.next_drop() {
+            self.start(job, None);
+        }
+        self.clear_the_way();
+        let mut is_due = true;
+        while is_due && let Some(slot) = self.workers.try_take(self.owner) {
+            is_due = self.compact_in(slot);
+        }
+        self.queue(is_due);
+        // A slot may have become free before this tree was in the queue, or one was taken here in vain.
+        self.workers.dispatch();
+    }
+
+    /// Lets flushes rush while all memtables but two are full (U-11). Memtables become full and empty only where
+    /// [`Partition::kick`] follows.
+    fn note_urgency(&self) {
+        if let Some(gates) = &self.gates {
+            gates.set_flush_is_urgent(self.engine.is_flush_urgent());
+        }
+    }
+
+    /// Waits for a slot, if a compaction is due. Not where jobs fail: that tree tries again when it is next kicked, not
+    /// at once.
+    fn queue(self: &Arc<Self>, is_due: bool) {
+        let may_run = is_due && self.job_failure.lock().is_none();
+        let due = || self.resumable().or_else(|| self.engine.compaction_due());
+        match may_run.then(due).flatten() {
+            Some(class) => self.workers.wait(self.clone(), class),
+            None => self.workers.leave(self.owner),
+        }
+        if self.is_closing() {
+            self.workers.leave(self.owner);
+        }
+    }
+
+    /// Lets a parked compaction go on, or else starts the most urgent one, if one is due.
+    fn compact_in(self: &Arc<Self>, slot: Slot) -> bool {
+        if self.is_closing() {
+            return false;
+        }
+        let Some(slot) = self.resume_in(slot) else { return true };
+        let Some(job) = self.engine.next_compaction() else { return false };
+        self.start(job, Some(slot));
+        true
+    }
+
+    fn start(self: &Arc<Self>, job: Job, mut slot: Option<Slot>) {
+        let Some(background) = self.background() else { return };
+        self.workers.spawn(async move {
+            let partition = background.partition();
+            let facts = job.facts();
+            let ended = partition.run_or_park(job, &mut slot).await;
+            if let Ended::Done(outcome) = &ended {
+                *partition.job_failure.lock() = outcome.as_ref().err().cloned();
+            }
+            if facts.level.is_some() {
+                if !matches!(ended, Ended::Done(Ok(_))) {
+                    partition.workers.leave(partition.owner);
+                }
+                drop(slot);
+                partition.workers.dispatch();
+            }
+            match ended {
+                Ended::Closed => return,
+                Ended::Released => {}
+                Ended::Done(Ok(report)) => {
+                    Counters::add(&partition.counters.jobs, 1);
+                    partition.counters.reclaimed(&facts, &report);
+                    tracing::debug!(owner = ?partition.owner, ?facts, ?report, "job done");
+                    if facts.level.is_none() {
+                        // Who waits for memory and the next flush first: making the anchor durable takes a sync.
+                        partition.progress.notify();
+                        partition.kick();
+                        partition.truncate_log().await;
+                    }
+                }
+                Ended::Done(Err(error)) => {
+                    Counters::add(&partition.counters.job_errors, 1);
+                    if facts.level.is_none() {
+                        partition.memory.flush_failed(&error);
+                    }
+                    tracing::warn!(owner = ?partition.owner, ?facts, %error, "job failed, will be tried again");
+                    partition.progress.notify();
+                    partition.pause(RETRY_AFTER).await;
+                }
+            }
+            partition.progress.notify();
+            partition.kick();
+        });
+    }
+
+    /// Whether writes wait for nothing but a flush. Where jobs fail (a full disk), compactions go on: they may free
+    /// space.
+    pub(crate) fn is_flush_urgent(&self) -> bool {
+        self.engine.stall() == Stall::Stop(StallCause::Memtables) && self.job_failure.lock().is_none()
+    }
+}

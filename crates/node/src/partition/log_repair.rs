@@ -1,0 +1,75 @@
+//! The log beside the engine: truncated after flushes, replaced where it has failed.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+
+use weir_io::{ErrorKind, Nanos, sleep_until};
+use weir_log::SyncMode;
+
+use super::Partition;
+use super::jobs::RETRY_AFTER;
+use crate::metrics::Counters;
+
+impl Partition {
+    /// Sleeps, but not into the closing of the partition.
+    pub(super) async fn pause(&self, nanos: Nanos) {
+        let (mut sleep, mut closing) =
+            (pin!(sleep_until(&self.clock, self.clock.now() + nanos)), pin!(self.closing_begun()));
+        poll_fn(|cx| match sleep.as_mut().poll(cx) {
+            Poll::Ready(()) => Poll::Ready(()),
+            Poll::Pending => closing.as_mut().poll(cx),
+        })
+        .await;
+    }
+
+    pub(super) async fn truncate_log(&self) {
+        let persisted = self.engine.persisted();
+        // A log that is never synced would not miss, after a power cut, what an older manifest has forgotten.
+        let is_only_in_tables = self.sync == SyncMode::None || self.log.would_truncate(persisted);
+        if is_only_in_tables && let Err(error) = self.hold_anchor().await {
+            tracing::warn!(owner = ?self.owner, %error, "cannot write the anchor: the log is not truncated");
+            return;
+        }
+        if let Err(error) = self.log.truncate(persisted).await {
+            // The segments stay and are tried again after the next flush.
+            tracing::warn!(owner = ?self.owner, %error, "cannot truncate the log");
+        }
+    }
+
+    /// Replaces a failed log: everything applied goes to tables, then a new segment takes over. Reads go on all the
+    /// while.
+    pub(crate) fn kick_repair(self: &Arc<Self>) {
+        if self.is_closing() || self.log.failure().is_none() || self.repairing.swap(true, Ordering::Acquire) {
+            return;
+        }
+        let Some(background) = self.background() else { return };
+        self.workers.spawn(async move {
+            let partition = background.partition();
+            while let (Some(failure), false) = (partition.log.failure(), partition.is_closing()) {
+                tracing::warn!(owner = ?partition.owner, error = %failure, "the log failed: flushing, then replacing it");
+                let last = partition.seal_all();
+                let drained = || partition.engine.persisted() >= last || partition.is_closing();
+                partition.progress.wait(|| drained().then_some(())).await;
+                if partition.is_closing() {
+                    break;
+                }
+                match partition.replace_log().await {
+                    Ok(()) => {
+                        Counters::add(&partition.counters.log_replacements, 1);
+                        tracing::info!(owner = ?partition.owner, "the log was replaced, writes go on");
+                    }
+                    Err(error) => {
+                        let full = error.kind() == ErrorKind::NoSpace;
+                        tracing::warn!(owner = ?partition.owner, %error, full, "cannot replace the log yet");
+                        partition.pause(RETRY_AFTER).await;
+                    }
+                }
+            }
+            partition.repairing.store(false, Ordering::Release);
+            partition.progress.notify();
+        });
+    }
+}
