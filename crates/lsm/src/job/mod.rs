@@ -98,7 +98,7 @@ impl Jobs for Tree {
         let mut state = self.state().lock();
         let version = self.version();
         let claims = state.claims(|_| true);
-        let pick = dead::pick(&self.picture(&version, &claims, &state))?;
+        let pick = dead::pick(&self.levels_view(&version, &claims, &state))?;
         Some(self.compaction(&mut state, pick, version))
     }
 
@@ -170,8 +170,8 @@ impl Jobs for Tree {
             return true;
         }
         let claims = state.claims(|_| true);
-        let picture = self.picture(&view.version, &claims, &state);
-        crate::pick::dead::pick(&picture).is_some() || self.pick(&claims, &state, &view.version).is_some()
+        let levels_view = self.levels_view(&view.version, &claims, &state);
+        crate::pick::dead::pick(&levels_view).is_some() || self.pick(&claims, &state, &view.version).is_some()
     }
 }
 

@@ -11,13 +11,14 @@
 use weir_io::plant::{Plant, is_planted};
 
 use super::leveled::{bounds, overlapping};
-use super::{Means, Pick, Picture};
+use super::{LevelsView, Means, Pick};
 use crate::version::{LEVELS, TableMeta};
 
 /// All tables that can be dropped now, as one pick.
-pub fn pick(picture: &Picture<'_>) -> Option<Pick> {
-    let is_dead = |table: &TableMeta| table.is_dead(picture.now_ms) && !picture.claims.tables.contains(&table.id);
-    if !picture.levels.iter().flatten().any(|table| is_dead(table)) {
+pub fn pick(levels_view: &LevelsView<'_>) -> Option<Pick> {
+    let is_dead =
+        |table: &TableMeta| table.is_dead(levels_view.now_ms) && !levels_view.claims.tables.contains(&table.id);
+    if !levels_view.levels.iter().flatten().any(|table| is_dead(table)) {
         return None;
     }
     // From the oldest to the newest: what is kept is what newer tables may hide.
@@ -26,8 +27,8 @@ pub fn pick(picture: &Picture<'_>) -> Option<Pick> {
     for level in (0..LEVELS).rev() {
         let (this, deeper) = kept.split_at_mut(level + 1);
         let this = &mut this[level];
-        let older_first = picture.levels[level].iter().rev().filter(|_| level == 0);
-        let by_key = picture.levels[level].iter().filter(|_| level > 0);
+        let older_first = levels_view.levels[level].iter().rev().filter(|_| level == 0);
+        let by_key = levels_view.levels[level].iter().filter(|_| level > 0);
         for &table in older_first.chain(by_key) {
             let hides = |older: &&TableMeta| older.overlaps(&table.smallest, &table.largest);
             let in_level_0 = level == 0 && this.iter().any(hides);

@@ -6,7 +6,7 @@
 //! 3. The largest run is at most half of the batch, or a giant would be rewritten for every few small runs that follow
 //!    it. Close to where writes are slowed that no longer counts.
 
-use super::{Means, Pick, Picture};
+use super::{LevelsView, Means, Pick};
 use crate::options::TreeOptions;
 use crate::version::TableMeta;
 
@@ -19,11 +19,11 @@ pub fn is_close(runs: usize, options: &TreeOptions) -> bool {
 }
 
 /// The next merge within level 0 of `fan_in` runs or more.
-pub fn pick(picture: &Picture<'_>, fan_in: usize, options: &TreeOptions) -> Option<Pick> {
-    let is_close = is_close(picture.levels[0].len(), options);
+pub fn pick(levels_view: &LevelsView<'_>, fan_in: usize, options: &TreeOptions) -> Option<Pick> {
+    let is_close = is_close(levels_view.levels[0].len(), options);
     let mut best: Option<(u64, &[&TableMeta])> = None;
-    for first in 0..picture.levels[0].len() {
-        let free = free_from(picture, first);
+    for first in 0..levels_view.levels[0].len() {
+        let free = free_from(levels_view, first);
         let (mut bytes, mut largest) = (0, 0);
         for (index, run) in free.iter().enumerate() {
             bytes += run.bytes;
@@ -52,11 +52,11 @@ const ROCKSDB_RUNS_MIN: usize = 4;
 
 /// What RocksDB does while level 0 cannot go down (FX-24): from two runs above the trigger, it takes the newest runs
 /// for as long as each makes a run saved cheaper; none if the newest is busy.
-pub fn pick_while_blocked(picture: &Picture<'_>, options: &TreeOptions) -> Option<Pick> {
-    if picture.levels[0].len() < options.l0_trigger + 2 {
+pub fn pick_while_blocked(levels_view: &LevelsView<'_>, options: &TreeOptions) -> Option<Pick> {
+    if levels_view.levels[0].len() < options.l0_trigger + 2 {
         return None;
     }
-    let free = free_from(picture, 0);
+    let free = free_from(levels_view, 0);
     let (mut bytes, mut cheapest, mut count) = (free.first()?.bytes, u64::MAX, 1);
     for (index, run) in free.iter().enumerate().skip(1) {
         bytes += run.bytes;
@@ -70,9 +70,9 @@ pub fn pick_while_blocked(picture: &Picture<'_>, options: &TreeOptions) -> Optio
 }
 
 /// The runs from `first` (newest first) up to the first claimed one.
-fn free_from<'a, 'b>(picture: &'b Picture<'a>, first: usize) -> &'b [&'a TableMeta] {
-    let runs = &picture.levels[0][first..];
-    let claimed = runs.iter().position(|run| picture.claims.tables.contains(&run.id));
+fn free_from<'a, 'b>(levels_view: &'b LevelsView<'a>, first: usize) -> &'b [&'a TableMeta] {
+    let runs = &levels_view.levels[0][first..];
+    let claimed = runs.iter().position(|run| levels_view.claims.tables.contains(&run.id));
     &runs[..claimed.unwrap_or(runs.len())]
 }
 

@@ -19,14 +19,14 @@ mod reclaim;
 
 use weir_model::engine::{Scope, Urgency};
 
-use super::{Claims, Means, Pick, Picture, intra_l0};
+use super::{Claims, LevelsView, Means, Pick, intra_l0};
 use crate::options::TreeOptions;
 use crate::version::{LEVELS, TableMeta};
 
 /// Scores of all levels, by rule 1. Tables that running jobs take away do not count.
-pub fn scores(picture: &Picture<'_>, options: &TreeOptions) -> [f64; LEVELS] {
+pub fn scores(levels_view: &LevelsView<'_>, options: &TreeOptions) -> [f64; LEVELS] {
     std::array::from_fn(|level| {
-        let idle = picture.levels[level].iter().filter(|table| !picture.claims.tables.contains(&table.id));
+        let idle = levels_view.levels[level].iter().filter(|table| !levels_view.claims.tables.contains(&table.id));
         score(level, idle.clone().count(), idle.map(|table| table.bytes).sum(), options)
     })
 }
@@ -49,32 +49,32 @@ pub fn bytes_target(level: usize, options: &TreeOptions) -> u64 {
 }
 
 /// The next compaction, or `None` if nothing is due or what is due is blocked by running jobs.
-pub fn pick(picture: &Picture<'_>, scope: Scope, options: &TreeOptions) -> Option<Pick> {
-    let scores = scores(picture, options);
-    let l0_due = scores[0] >= 1.0 && !is_gathering(picture, options);
+pub fn pick(levels_view: &LevelsView<'_>, scope: Scope, options: &TreeOptions) -> Option<Pick> {
+    let scores = scores(levels_view, options);
+    let l0_due = scores[0] >= 1.0 && !is_gathering(levels_view, options);
     let merge_instead = || match options.intra_l0_when_blocked && scope == Scope::All {
-        true => intra_l0::pick_while_blocked(picture, options),
+        true => intra_l0::pick_while_blocked(levels_view, options),
         false => None,
     };
-    if l0_due && let Some(pick) = pick_l0(picture, scope, options).or_else(merge_instead) {
+    if l0_due && let Some(pick) = pick_l0(levels_view, scope, options).or_else(merge_instead) {
         return Some(pick);
     }
     if scope == Scope::L0ToL1 {
-        let is_urgent = picture.urgency > Urgency::Idle && !l0_due;
-        return if is_urgent { reclaim::pick(picture, scope, options) } else { None };
+        let is_urgent = levels_view.urgency > Urgency::Idle && !l0_due;
+        return if is_urgent { reclaim::pick(levels_view, scope, options) } else { None };
     }
     // While level 0 waits for a table of level 1, no other job may take one from it: it would wait for ever.
     let first = if l0_due { 2 } else { 1 };
     let mut due: Vec<usize> = (first..LEVELS - 1).filter(|&level| scores[level] > 1.0).collect();
     due.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]));
-    let deep = due.into_iter().find_map(|level| pick_deep(picture, level));
-    deep.or_else(|| if l0_due { None } else { reclaim::pick(picture, scope, options) })
+    let deep = due.into_iter().find_map(|level| pick_deep(levels_view, level));
+    deep.or_else(|| if l0_due { None } else { reclaim::pick(levels_view, scope, options) })
 }
 
 /// Rule 2: whether level 0 had better wait for more runs.
-fn is_gathering(picture: &Picture<'_>, options: &TreeOptions) -> bool {
-    let [l0, l1] = [0, 1].map(|level| bytes(&picture.levels[level]));
-    picture.is_filling && picture.levels[0].len() < options.l0_gather && l0 < 2 * l1
+fn is_gathering(levels_view: &LevelsView<'_>, options: &TreeOptions) -> bool {
+    let [l0, l1] = [0, 1].map(|level| bytes(&levels_view.levels[level]));
+    levels_view.is_filling && levels_view.levels[0].len() < options.l0_gather && l0 < 2 * l1
 }
 
 pub(super) fn bounds<'a>(tables: impl Iterator<Item = &'a TableMeta> + Clone) -> Option<(&'a [u8], &'a [u8])> {
@@ -109,30 +109,30 @@ fn bytes(tables: &[&TableMeta]) -> u64 {
     tables.iter().map(|table| table.bytes).sum()
 }
 
-fn pick_l0(picture: &Picture<'_>, scope: Scope, options: &TreeOptions) -> Option<Pick> {
-    let runs = oldest_free(picture, options)?;
+fn pick_l0(levels_view: &LevelsView<'_>, scope: Scope, options: &TreeOptions) -> Option<Pick> {
+    let runs = oldest_free(levels_view, options)?;
     let (lo, hi) = bounds(runs.iter().copied())?;
-    let lower = overlapping(&picture.levels[1], lo, hi);
+    let lower = overlapping(&levels_view.levels[1], lo, hi);
     let mut by_key = runs.to_vec();
     by_key.sort_by(|a, b| a.smallest.cmp(&b.smallest));
     let disjoint = by_key.windows(2).all(|pair| pair[0].largest < pair[1].smallest);
     // Runs may lie in the gaps of level 1 even where their common range does not.
-    let free = runs.iter().all(|run| overlapping(&picture.levels[1], &run.smallest, &run.largest).is_empty());
+    let free = runs.iter().all(|run| overlapping(&levels_view.levels[1], &run.smallest, &run.largest).is_empty());
     if disjoint && free {
-        return assemble(1, &[(0, runs)], picture.claims, Means::Move);
+        return assemble(1, &[(0, runs)], levels_view.claims, Means::Move);
     }
     let (lo, hi) = bounds(runs.iter().chain(&lower).copied())?;
-    let lowest = overlapping(&picture.levels[2], lo, hi);
-    let pays = goes_through(bytes(runs), bytes(&picture.levels[1]), bytes(&lowest), runs.len(), options);
+    let lowest = overlapping(&levels_view.levels[2], lo, hi);
+    let pays = goes_through(bytes(runs), bytes(&levels_view.levels[1]), bytes(&lowest), runs.len(), options);
     let through = (pays && scope == Scope::All)
-        .then(|| assemble(2, &[(0, runs), (1, &lower), (2, &lowest)], picture.claims, Means::Merge));
-    through.flatten().or_else(|| assemble(1, &[(0, runs), (1, &lower)], picture.claims, Means::Merge))
+        .then(|| assemble(2, &[(0, runs), (1, &lower), (2, &lowest)], levels_view.claims, Means::Merge));
+    through.flatten().or_else(|| assemble(1, &[(0, runs), (1, &lower)], levels_view.claims, Means::Merge))
 }
 
 /// The runs of level 0 that go down next: the oldest up to the first claimed one, within the bound on bytes.
-fn oldest_free<'a, 'b>(picture: &'b Picture<'a>, options: &TreeOptions) -> Option<&'b [&'a TableMeta]> {
-    let runs = &picture.levels[0];
-    let claimed = runs.iter().rposition(|run| is_claimed(picture.claims, &[run]));
+fn oldest_free<'a, 'b>(levels_view: &'b LevelsView<'a>, options: &TreeOptions) -> Option<&'b [&'a TableMeta]> {
+    let runs = &levels_view.levels[0];
+    let claimed = runs.iter().rposition(|run| is_claimed(levels_view.claims, &[run]));
     let free = &runs[claimed.map_or(0, |at| at + 1)..];
     if free.is_empty() || (claimed.is_some() && free.len() < options.l0_trigger) {
         return None;
@@ -158,9 +158,10 @@ fn goes_through(l0: u64, l1: u64, l2: u64, runs: usize, options: &TreeOptions) -
     excess > 0 && merged + l2 < step_by_step && merged + l2 <= 2 * room as u64
 }
 
-fn pick_deep(picture: &Picture<'_>, level: usize) -> Option<Pick> {
-    let next = &picture.levels[level + 1];
-    let candidates = picture.levels[level].iter().copied().filter(|table| !is_claimed(picture.claims, &[table]));
+fn pick_deep(levels_view: &LevelsView<'_>, level: usize) -> Option<Pick> {
+    let next = &levels_view.levels[level + 1];
+    let candidates =
+        levels_view.levels[level].iter().copied().filter(|table| !is_claimed(levels_view.claims, &[table]));
     let mut ranked: Vec<(u64, &TableMeta, Vec<&TableMeta>)> = candidates
         .map(|table| {
             let lower = overlapping(next, &table.smallest, &table.largest);
@@ -170,7 +171,7 @@ fn pick_deep(picture: &Picture<'_>, level: usize) -> Option<Pick> {
     ranked.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.id.cmp(&b.1.id)));
     ranked.into_iter().find_map(|(_, table, lower)| {
         let means = if lower.is_empty() { Means::Move } else { Means::Merge };
-        assemble(level + 1, &[(level, &[table]), (level + 1, &lower)], picture.claims, means)
+        assemble(level + 1, &[(level, &[table]), (level + 1, &lower)], levels_view.claims, means)
     })
 }
 

@@ -11,16 +11,16 @@ use crate::version::{LEVELS, TableMeta};
 use weir_model::engine::{Scope, Seq, Urgency};
 
 /// The next compaction within `scope`, or `None` if nothing is due or what is due is blocked by running jobs.
-pub fn pick(picture: &Picture<'_>, scope: Scope, intra_l0_fan_in: usize, options: &TreeOptions) -> Option<Pick> {
+pub fn pick(levels_view: &LevelsView<'_>, scope: Scope, intra_l0_fan_in: usize, options: &TreeOptions) -> Option<Pick> {
     match scope {
-        Scope::IntraL0 => intra_l0::pick(picture, intra_l0_fan_in, options),
-        Scope::All | Scope::L0ToL1 => leveled::pick(picture, scope, options),
+        Scope::IntraL0 => intra_l0::pick(levels_view, intra_l0_fan_in, options),
+        Scope::All | Scope::L0ToL1 => leveled::pick(levels_view, scope, options),
     }
 }
 
 /// What a picker sees: per level the tables in the order of [`crate::version::Version`], and what running jobs have
 /// claimed.
-pub struct Picture<'a> {
+pub struct LevelsView<'a> {
     /// Tables by level.
     pub levels: [Vec<&'a TableMeta>; LEVELS],
     /// Claims of running jobs.

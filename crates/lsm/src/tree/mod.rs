@@ -32,7 +32,7 @@ use crate::cache::BlockCache;
 use crate::knobs::Knobs;
 use crate::memtable::Memtable;
 use crate::options::TreeOptions;
-use crate::pick::{self, Claims, Pick, Picture};
+use crate::pick::{self, Claims, LevelsView, Pick};
 use crate::read::view::{Sealed, View};
 use crate::version::manifest::Manifest;
 use crate::version::{Garbage, Version};
@@ -130,13 +130,13 @@ impl Tree {
     /// The compaction that a job should do next beside those that hold `claims`; `None` if nothing is due.
     pub(crate) fn pick(&self, claims: &Claims, state: &State, version: &Version) -> Option<Pick> {
         let knobs = self.knobs();
-        let picture = self.picture(version, claims, state);
-        pick::pick(&picture, knobs.scope, knobs.intra_l0_fan_in, &self.options)
+        let levels_view = self.levels_view(version, claims, state);
+        pick::pick(&levels_view, knobs.scope, knobs.intra_l0_fan_in, &self.options)
     }
 
-    pub(crate) fn picture<'a>(&self, version: &'a Version, claims: &'a Claims, state: &State) -> Picture<'a> {
+    pub(crate) fn levels_view<'a>(&self, version: &'a Version, claims: &'a Claims, state: &State) -> LevelsView<'a> {
         let levels = std::array::from_fn(|level| version.level(level).iter().map(|table| &table.meta).collect());
-        Picture {
+        LevelsView {
             levels,
             claims,
             is_filling: self.knobs().l0_gathers && self.is_filling(state),

@@ -6,13 +6,13 @@ use super::*;
 use crate::pick::Claims;
 use proptest::prelude::*;
 
-fn with_picture<T>(sizes: &[(u64, bool)], ask: impl FnOnce(&Picture<'_>) -> T) -> T {
+fn with_picture<T>(sizes: &[(u64, bool)], ask: impl FnOnce(&LevelsView<'_>) -> T) -> T {
     let runs: Vec<TableMeta> = sizes.iter().enumerate().map(|(index, &(bytes, _))| run(index, bytes)).collect();
     let claimed = sizes.iter().enumerate().filter(|(_, (_, claimed))| *claimed).map(|(index, _)| index as u64);
     let claims = Claims { tables: claimed.collect(), ranges: Vec::new() };
     let mut levels: [Vec<&TableMeta>; crate::version::LEVELS] = Default::default();
     levels[0] = runs.iter().collect();
-    ask(&Picture { levels, claims: &claims, is_filling: true, now_ms: 0, horizon: 1, urgency: Urgency::Idle })
+    ask(&LevelsView { levels, claims: &claims, is_filling: true, now_ms: 0, horizon: 1, urgency: Urgency::Idle })
 }
 
 /// The run at `index`, which is its file number too.
@@ -51,11 +51,11 @@ fn options() -> TreeOptions {
 }
 
 fn ask(drawing: &str, fan_in: usize) -> Option<(u64, u64)> {
-    span(with_picture(&sizes(drawing), |picture| pick(picture, fan_in, &options())))
+    span(with_picture(&sizes(drawing), |levels_view| pick(levels_view, fan_in, &options())))
 }
 
 fn ask_rocksdb(drawing: &str) -> Option<(u64, u64)> {
-    span(with_picture(&sizes(drawing), |picture| pick_while_blocked(picture, &options())))
+    span(with_picture(&sizes(drawing), |levels_view| pick_while_blocked(levels_view, &options())))
 }
 
 #[test]
@@ -110,7 +110,7 @@ proptest! {
         sizes in proptest::collection::vec((1_u64..200, any::<bool>()), 0..24),
         fan_in in 2_usize..6,
     ) {
-        let Some(pick) = with_picture(&sizes, |picture| pick(picture, fan_in, &options())) else { return Ok(()) };
+        let Some(pick) = with_picture(&sizes, |levels_view| pick(levels_view, fan_in, &options())) else { return Ok(()) };
         let ids: Vec<u64> = pick.inputs.iter().map(|(_, id)| *id).collect();
         prop_assert!(ids.windows(2).all(|pair| pair[0] + 1 == pair[1]), "{ids:?}");
         prop_assert!(ids.iter().all(|&id| !sizes[id as usize].1), "{ids:?}");

@@ -14,7 +14,7 @@
 
 use weir_model::engine::{Scope, Urgency};
 
-use super::{Pick, Picture, TableMeta, assemble, bytes, is_claimed, is_gathering, overlapping, pick_l0};
+use super::{LevelsView, Pick, TableMeta, assemble, bytes, is_claimed, is_gathering, overlapping, pick_l0};
 use crate::options::TreeOptions;
 use crate::pick::Means;
 use crate::version::LEVELS;
@@ -32,17 +32,17 @@ struct Worth {
 }
 
 impl Worth {
-    fn new(picture: &Picture<'_>, options: &TreeOptions) -> Self {
+    fn new(levels_view: &LevelsView<'_>, options: &TreeOptions) -> Self {
         let share = options.table_bytes / TABLE_SHARE;
-        let gain = match picture.urgency {
+        let gain = match levels_view.urgency {
             // The tree is to take no more than half as much again as what lives in it. If more is dead than a third of
             // all, some table has a third.
-            Urgency::Idle if is_third_dead(picture) => 1.0 / 3.0,
+            Urgency::Idle if is_third_dead(levels_view) => 1.0 / 3.0,
             Urgency::Idle => 0.5,
             Urgency::Near => 0.25,
             Urgency::Full => 1.0 / 32.0,
         };
-        let bytes = if picture.urgency == Urgency::Idle { share } else { share.min(FREED_MIN) };
+        let bytes = if levels_view.urgency == Urgency::Idle { share } else { share.min(FREED_MIN) };
         Self { gain, bytes: bytes as f64 }
     }
 
@@ -53,65 +53,71 @@ impl Worth {
     }
 }
 
-fn is_third_dead(picture: &Picture<'_>) -> bool {
-    let sum = |of: &dyn Fn(&TableMeta) -> u64| picture.levels.iter().flatten().map(|table| of(table)).sum::<u64>();
-    let (all, present) = (sum(&|table| table.bytes), sum(&|table| table.present_bytes(picture.now_ms)));
+fn is_third_dead(levels_view: &LevelsView<'_>) -> bool {
+    let sum = |of: &dyn Fn(&TableMeta) -> u64| levels_view.levels.iter().flatten().map(|table| of(table)).sum::<u64>();
+    let (all, present) = (sum(&|table| table.bytes), sum(&|table| table.present_bytes(levels_view.now_ms)));
     (all - present).saturating_mul(3) > all
 }
 
 /// The merge that frees most for each byte that it rewrites, if any frees enough.
-pub(super) fn pick(picture: &Picture<'_>, scope: Scope, options: &TreeOptions) -> Option<Pick> {
-    let worth = Worth::new(picture, options);
+pub(super) fn pick(levels_view: &LevelsView<'_>, scope: Scope, options: &TreeOptions) -> Option<Pick> {
+    let worth = Worth::new(levels_view, options);
     let mut found: Vec<(f64, usize, &TableMeta, bool)> = Vec::new();
     for level in 1..LEVELS {
-        for &table in &picture.levels[level] {
-            if !may_free(picture, table) || is_claimed(picture.claims, &[table]) {
+        for &table in &levels_view.levels[level] {
+            if !may_free(levels_view, table) || is_claimed(levels_view.claims, &[table]) {
                 continue;
             }
-            let in_place = lies_lowest(picture, level, table);
-            let gain =
-                if in_place { gain_in_place(picture, table, &worth) } else { gain(picture, level, &[table], &worth) };
+            let in_place = lies_lowest(levels_view, level, table);
+            let gain = if in_place {
+                gain_in_place(levels_view, table, &worth)
+            } else {
+                gain(levels_view, level, &[table], &worth)
+            };
             found.extend(gain.map(|gain| (gain, level, table, in_place)));
         }
     }
-    let waits = picture.urgency == Urgency::Idle && is_gathering(picture, options);
-    let level_0 = if waits { None } else { gain(picture, 0, &picture.levels[0], &worth) };
+    let waits = levels_view.urgency == Urgency::Idle && is_gathering(levels_view, options);
+    let level_0 = if waits { None } else { gain(levels_view, 0, &levels_view.levels[0], &worth) };
     found.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.2.id.cmp(&b.2.id)));
     let best = found.first().map_or(0.0, |best| best.0);
-    let pick = level_0.filter(|&gain| gain >= best).and_then(|_| pick_l0(picture, scope, options));
-    let pick = pick
-        .or_else(|| found.iter().find_map(|&(_, level, table, in_place)| pick_table(picture, level, table, in_place)));
+    let pick = level_0.filter(|&gain| gain >= best).and_then(|_| pick_l0(levels_view, scope, options));
+    let pick = pick.or_else(|| {
+        found.iter().find_map(|&(_, level, table, in_place)| pick_table(levels_view, level, table, in_place))
+    });
     pick.map(|pick| Pick { reclaims: true, ..pick })
 }
 
-fn pick_table(picture: &Picture<'_>, level: usize, table: &TableMeta, in_place: bool) -> Option<Pick> {
+fn pick_table(levels_view: &LevelsView<'_>, level: usize, table: &TableMeta, in_place: bool) -> Option<Pick> {
     if in_place {
-        return assemble(level, &[(level, &[table])], picture.claims, Means::Merge);
+        return assemble(level, &[(level, &[table])], levels_view.claims, Means::Merge);
     }
-    let lower = overlapping(&picture.levels[level + 1], &table.smallest, &table.largest);
+    let lower = overlapping(&levels_view.levels[level + 1], &table.smallest, &table.largest);
     let means = if lower.is_empty() { Means::Move } else { Means::Merge };
-    assemble(level + 1, &[(level, &[table]), (level + 1, &lower)], picture.claims, means)
+    assemble(level + 1, &[(level, &[table]), (level + 1, &lower)], levels_view.claims, means)
 }
 
 /// Whether a merge of `table` could free anything at all.
-fn may_free(picture: &Picture<'_>, table: &TableMeta) -> bool {
-    table.tombstones > 0 || picture.urgency == Urgency::Full || table.deadlines.expired_bytes(picture.now_ms) > 0
+fn may_free(levels_view: &LevelsView<'_>, table: &TableMeta) -> bool {
+    table.tombstones > 0
+        || levels_view.urgency == Urgency::Full
+        || table.deadlines.expired_bytes(levels_view.now_ms) > 0
 }
 
 /// Rule 1.
-fn gain_in_place(picture: &Picture<'_>, table: &TableMeta, worth: &Worth) -> Option<f64> {
-    let dead = table.bytes - table.present_bytes(picture.now_ms);
-    if table.largest_seq > picture.horizon { None } else { worth.gain(dead as f64, table.bytes) }
+fn gain_in_place(levels_view: &LevelsView<'_>, table: &TableMeta, worth: &Worth) -> Option<f64> {
+    let dead = table.bytes - table.present_bytes(levels_view.now_ms);
+    if table.largest_seq > levels_view.horizon { None } else { worth.gain(dead as f64, table.bytes) }
 }
 
 /// Rule 2, for `tables` of `level`.
-fn gain(picture: &Picture<'_>, level: usize, tables: &[&TableMeta], worth: &Worth) -> Option<f64> {
+fn gain(levels_view: &LevelsView<'_>, level: usize, tables: &[&TableMeta], worth: &Worth) -> Option<f64> {
     let (lo, hi) = super::bounds(tables.iter().copied())?;
-    let now_ms = picture.now_ms;
+    let now_ms = levels_view.now_ms;
     let present = |tables: &[&TableMeta]| tables.iter().map(|table| table.present_bytes(now_ms)).sum::<u64>();
     let expired = |tables: &[&TableMeta]| tables.iter().map(|table| table.expired_bytes(now_ms)).sum::<u64>();
     let sum = |of: fn(&TableMeta) -> u64| tables.iter().map(|table| of(table)).sum::<u64>();
-    let below = |level: usize| overlapping(&picture.levels[level], lo, hi);
+    let below = |level: usize| overlapping(&levels_view.levels[level], lo, hi);
     let lower = if level + 1 < LEVELS { below(level + 1) } else { Vec::new() };
     let (mut deep_bytes, mut deep_entries, mut is_lowest) = (0, 0, true);
     for deeper in level + 1..LEVELS {
@@ -127,7 +133,7 @@ fn gain(picture: &Picture<'_>, level: usize, tables: &[&TableMeta], worth: &Wort
     // Above something older an expired value becomes a tombstone.
     let of_expired = if is_lowest { 1.0 } else { 0.5 };
     let mut freed = deleted + own_tombstones + of_expired * (expired(tables) + expired(&lower)) as f64;
-    if picture.urgency == Urgency::Full {
+    if levels_view.urgency == Urgency::Full {
         // Runs of level 0 may overwrite one another, too.
         let within = if tables.len() > 1 { present(tables) / 2 } else { 0 };
         freed = freed.max(present(tables).min(deep_bytes).max(within) as f64);
@@ -136,6 +142,6 @@ fn gain(picture: &Picture<'_>, level: usize, tables: &[&TableMeta], worth: &Wort
 }
 
 /// Whether nothing that is older than `table` of `level` lies in its range.
-fn lies_lowest(picture: &Picture<'_>, level: usize, table: &TableMeta) -> bool {
-    (level + 1..LEVELS).all(|level| overlapping(&picture.levels[level], &table.smallest, &table.largest).is_empty())
+fn lies_lowest(levels_view: &LevelsView<'_>, level: usize, table: &TableMeta) -> bool {
+    (level + 1..LEVELS).all(|level| overlapping(&levels_view.levels[level], &table.smallest, &table.largest).is_empty())
 }

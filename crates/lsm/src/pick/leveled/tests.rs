@@ -67,8 +67,8 @@ fn ask_while(is_filling: bool, drawing: &[&str], claimed: &[u64], scope: Scope, 
         table_bytes: 256,
         ..TreeOptions::default()
     };
-    let picture = Picture { levels, claims: &claims, is_filling, now_ms: NOW_MS, horizon: 1, urgency };
-    let Some(pick) = crate::pick::pick(&picture, scope, 4, &options) else { return "nothing".into() };
+    let levels_view = LevelsView { levels, claims: &claims, is_filling, now_ms: NOW_MS, horizon: 1, urgency };
+    let Some(pick) = crate::pick::pick(&levels_view, scope, 4, &options) else { return "nothing".into() };
     let ids: Vec<String> = pick.inputs.iter().map(|(level, id)| format!("L{level}.{id}")).collect();
     let verb = if pick.means == Means::Move { "move " } else { "" };
     format!("{verb}{}->{}: {}", pick.level, pick.output_level, ids.join(" "))
