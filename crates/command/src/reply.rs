@@ -37,6 +37,8 @@ struct Shared {
     value: Box<dyn Deref<Target = [u8]> + Send + Sync>,
     /// Bytes that it keeps in memory and that are not written.
     beside: usize,
+    /// Somebody else books its memory.
+    is_booked: bool,
 }
 
 /// A part of a value.
@@ -117,12 +119,40 @@ impl Replies {
         if other.bytes.len() < SHARED_BYTES_MIN {
             return self.raw(&other.bytes);
         }
-        self.share(other.bytes, 0);
+        self.share(other.bytes, 0, false);
     }
 
-    fn share(&mut self, value: impl Deref<Target = [u8]> + Send + Sync + 'static, beside: usize) {
+    fn share(&mut self, value: impl Deref<Target = [u8]> + Send + Sync + 'static, beside: usize, is_booked: bool) {
         self.shared_bytes += value.len();
-        self.shared.push(Shared { place: self.bytes.len(), value: Box::new(value), beside });
+        self.shared.push(Shared { place: self.bytes.len(), value: Box::new(value), beside, is_booked });
+    }
+
+    /// Begins a message of `len` elements, of which a command is answered with none, one or several: a push in RESP3,
+    /// an array in RESP2. It is no reply, and does not make one whole.
+    pub fn begin_push(&mut self, len: usize) {
+        self.missing += len as i64;
+        self.push_header(len);
+    }
+
+    /// Such a message whose elements are encoded already, in two pieces. Somebody else books the memory of `rest`,
+    /// which is not copied if it is long.
+    pub fn push(&mut self, len: usize, front: &[u8], rest: impl Deref<Target = [u8]> + Send + Sync + 'static) {
+        self.push_header(len);
+        self.raw(front);
+        if rest.len() < SHARED_BYTES_MIN {
+            return self.raw(&rest);
+        }
+        self.share(rest, 0, true);
+    }
+
+    fn push_header(&mut self, len: usize) {
+        self.header(if self.protocol == Protocol::Resp3 { b'>' } else { b'*' }, len);
+    }
+
+    /// Bytes behind the first `written` that nobody else books.
+    pub fn unbooked_bytes(&self, written: usize) -> usize {
+        let booked = self.shared.iter().filter(|shared| shared.is_booked).map(|shared| shared.value.len()).sum();
+        (self.len() - written).saturating_sub(booked)
     }
 
     /// Bytes that wait beside the longest value among them: that one is bounded by what a value may be (S11).
@@ -178,7 +208,7 @@ impl Replies {
         self.missing -= 1;
         self.header(b'$', value.len());
         self.holds_values = true;
-        self.share(value, beside);
+        self.share(value, beside, false);
         self.end();
     }
 
@@ -335,7 +365,7 @@ impl Replies {
     /// Copies what is kept where it lies, so that nothing of the store stays alive for it. Marks stay good.
     pub fn own_values(&mut self) {
         if std::mem::take(&mut self.holds_values) {
-            for Shared { value, beside, .. } in &mut self.shared {
+            for Shared { value, beside, .. } in self.shared.iter_mut().filter(|shared| !shared.is_booked) {
                 (*value, *beside) = (Box::new(value.to_vec()), 0);
             }
         }

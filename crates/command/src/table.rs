@@ -63,6 +63,10 @@ pub struct Command {
     pub secret: Secret,
     /// It is executed where others are queued: between `MULTI` and `EXEC`.
     pub in_multi: bool,
+    /// It is executed for who is subscribed in RESP2, where messages and replies look alike.
+    pub in_subscribed: bool,
+    /// Its first argument says what it does.
+    pub is_container: bool,
     /// It means the same before the writes in front of it as behind them.
     pub any_order: bool,
     /// Position in [`COMMANDS`].
@@ -91,6 +95,8 @@ const DEFAULTS: Command = Command {
     takes_many: false,
     secret: Secret::Never,
     in_multi: false,
+    in_subscribed: false,
+    is_container: false,
     any_order: false,
     index: 0,
     id: Id::Get,
@@ -182,6 +188,14 @@ impl Command {
     /// bounds them itself.
     pub fn takes_many(&self) -> bool {
         self.keys.1 < 0 || self.takes_many
+    }
+
+    /// Its name in errors: of a container with the subcommand in `args`.
+    pub fn full_name(&self, args: Args<'_>) -> String {
+        match args.get(1).map(lower) {
+            Some(sub) if self.is_container => format!("{}|{}", self.name, String::from_utf8_lossy(sub.as_slice())),
+            _ => self.name.to_owned(),
+        }
     }
 
     /// Whether it can be called with `len` arguments, its name included.

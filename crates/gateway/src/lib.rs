@@ -8,8 +8,10 @@ pub mod auth;
 pub mod heavy;
 pub mod latency;
 pub mod listener;
+mod mailbox;
 mod notices;
 mod pool;
+mod pubsub;
 pub mod resp;
 mod server;
 mod serving_thread;
@@ -17,5 +19,6 @@ mod spread;
 mod stats;
 pub mod store;
 
+pub use mailbox::PushLimits;
 pub use resp::client::Patience;
 pub use server::Settings;

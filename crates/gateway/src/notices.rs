@@ -30,6 +30,8 @@ pub(crate) enum What {
     DiskFull,
     /// A tenant's units were used up, and a command was refused.
     Throttled,
+    /// A connection was cut that does not take what is sent to it.
+    SlowListener,
 }
 
 impl What {
@@ -45,6 +47,7 @@ impl What {
             What::NodeFull => "connection refused: there are as many as connections_max allows",
             What::DiskFull => "write refused: the tenant holds what it may on disk",
             What::Throttled => "command refused: the tenant's units are used up",
+            What::SlowListener => "connection cut: it does not take the messages that it has subscribed to",
         }
     }
 }

@@ -8,6 +8,7 @@ use weir_io::{Clock, Nanos, Rng};
 use crate::auth::account::Accounts;
 use crate::auth::connection_limits::ConnectionLimits;
 use crate::auth::{Doorman, Refusal};
+use crate::mailbox::PushLimits;
 use crate::notices::Notices;
 use crate::resp::client::{Clients, Patience};
 use crate::resp::frame::Limits;
@@ -31,6 +32,8 @@ pub struct Settings {
     pub threads: usize,
     /// Such threads for connections with long requests and of heavy tenants; without them all are served by the others.
     pub long_threads: usize,
+    /// How much may wait for a connection that it has not asked for.
+    pub push_limits: PushLimits,
     /// What `CONFIG GET` shows beside what the gateway itself knows: name and value.
     pub shown: Vec<(String, String)>,
 }
@@ -51,6 +54,7 @@ impl Default for Settings {
             patience: Patience::default(),
             threads: 2,
             long_threads: 2,
+            push_limits: PushLimits::default(),
             shown: Vec::new(),
         }
     }

@@ -176,6 +176,8 @@ pub(crate) struct Stats {
     pub(crate) refused: AtomicU64,
     /// Connections cut because they kept us waiting.
     pub(crate) cut: AtomicU64,
+    /// Connections cut because they did not take what was sent to them.
+    pub(crate) slow_listeners: AtomicU64,
     /// The sums at the last `CONFIG RESETSTAT`: what metrics see only grows.
     forgotten: Mutex<Totals>,
 }
@@ -196,6 +198,7 @@ pub(crate) struct Totals {
     pub(crate) bytes_out: u64,
     pub(crate) refused: u64,
     pub(crate) cut: u64,
+    pub(crate) slow_listeners: u64,
 }
 
 impl Stats {
@@ -204,6 +207,7 @@ impl Stats {
             threads: (0..threads).map(|_| OnceLock::new()).collect(),
             refused: AtomicU64::new(0),
             cut: AtomicU64::new(0),
+            slow_listeners: AtomicU64::new(0),
             forgotten: Mutex::default(),
         }
     }
@@ -233,6 +237,7 @@ impl Stats {
             bytes_out: totals.bytes_out - forgotten.bytes_out,
             refused: totals.refused - forgotten.refused,
             cut: totals.cut - forgotten.cut,
+            slow_listeners: totals.slow_listeners - forgotten.slow_listeners,
         }
     }
 
@@ -299,6 +304,7 @@ impl Stats {
             bytes_out: sum(|thread| thread.bytes_out.get()),
             refused: self.refused.load(Ordering::Relaxed),
             cut: self.cut.load(Ordering::Relaxed),
+            slow_listeners: self.slow_listeners.load(Ordering::Relaxed),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::support::random::{KEYS, random_command};
-use crate::support::{Client, Running};
+use crate::support::{Client, Running, encode};
 use weir_io::Rng;
 
 struct Redis {
@@ -214,6 +214,36 @@ fn categories_have_the_same_commands() {
             names
         };
         assert_eq!(listed(&mut ours), listed(&mut theirs), "{category}");
+    }
+}
+
+/// What each of three connections is told, line by line, in both protocols. A `PING` behind each line is answered in
+/// every state, so that what was told before it is all there is.
+#[test]
+fn subscriptions_are_answered_alike() {
+    let Some(redis) = Redis::start() else { return };
+    let weir = Running::start(weir_gateway::Settings::default());
+    for protocol in ["2", "3"] {
+        let mut redis: Vec<Client> = (0..3).map(|_| redis.connect()).collect();
+        let mut weir: Vec<Client> = (0..3).map(|_| weir.connect()).collect();
+        for client in redis.iter_mut().chain(&mut weir) {
+            client.say(&format!("HELLO {protocol}"));
+        }
+        let script = include_str!("subscriptions.txt");
+        for (number, line) in script.lines().enumerate().filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
+        {
+            let (who, words) = line.split_once(' ').expect("who says it, and what");
+            let who: usize = who.parse().expect("a number");
+            let mark = format!("<the-end-of-line-{number}>\r\n");
+            let pipeline = words.split(" ; ").map(|words| encode(&words.split(' ').collect::<Vec<_>>()));
+            let pipeline: Vec<u8> = pipeline.chain([encode(&["PING", mark.trim_end()])]).flatten().collect();
+            let told = |client: &mut Client| {
+                client.send(&pipeline);
+                String::from_utf8_lossy(&client.until(mark.as_bytes())).into_owned()
+            };
+            let (theirs, ours) = (told(&mut redis[who]), told(&mut weir[who]));
+            assert_eq!(ours, theirs, "RESP{protocol}, line {}: {line}", number + 1);
+        }
     }
 }
 

@@ -130,8 +130,9 @@ impl Side {
                 .collect();
             bytes.extend(encode(&words));
         }
-        // In a transaction all of it would be refused.
-        bytes.extend(encode(&["DISCARD"]));
+        // In a transaction, and to who is subscribed, all of it would be refused.
+        let subscribes = pipeline.last().is_some_and(|last| is_about_subscriptions(last));
+        bytes.extend(encode(&[if subscribes { "RESET" } else { "DISCARD" }]));
         bytes.extend(encode(&[b"AUTH", tenant.as_bytes(), TOKEN]));
         for line in [&["CLIENT", "REPLY", "ON"][..], &["CLIENT", "UNPAUSE"], &["ECHO", END]] {
             bytes.extend(encode(line));
@@ -216,7 +217,13 @@ fn is_called(command: &[String], name: &str) -> bool {
 
 /// Whether what follows in a pipeline may be answered otherwise, by somebody else, or not at all.
 fn is_about_connection(command: &[String]) -> bool {
-    ["client", "quit", "reset", "auth", "hello"].iter().any(|name| is_called(command, name))
+    let others = ["client", "quit", "reset", "auth", "hello"];
+    others.iter().any(|name| is_called(command, name)) || is_about_subscriptions(command)
+}
+
+/// Whether it may be answered with any number of messages.
+fn is_about_subscriptions(command: &[String]) -> bool {
+    ["subscribe", "psubscribe", "unsubscribe", "punsubscribe"].iter().any(|name| is_called(command, name))
 }
 
 /// The bytes of a string.

@@ -45,7 +45,7 @@ impl Side {
         let words = |text: &str| encode(&text.split(' ').collect::<Vec<_>>());
         let before =
             ["AUTH bob bob-secret", "HELLO 2", "SELECT 0", "CLIENT REPLY ON", "CLIENT UNPAUSE", "ECHO <begin>"];
-        let after = ["DISCARD", "AUTH bob bob-secret", "CLIENT REPLY ON", "ECHO <end>"];
+        let after = ["RESET", "AUTH bob bob-secret", "CLIENT REPLY ON", "ECHO <end>"];
         let mut bytes: Vec<u8> = before.iter().flat_map(|line| words(line)).collect();
         bytes.extend(encode(question));
         bytes.extend(after.iter().flat_map(|line| words(line)));

@@ -11,6 +11,7 @@ mod leaks;
 mod operator;
 mod partitions;
 mod protocol;
+mod pubsub;
 mod quota;
 mod replies;
 mod secrets;

@@ -113,7 +113,8 @@ macro_rules! with_commands {
             Migrate "migrate" -6 "generic" [write movablekeys] [keyspace dangerous] (3 3 1 TAKE)
                 dump::migrate { takes_many: true, secret: Secret::Always } "Refused";
             Object "object" -2 "generic" [] [] (0 0 0 LOOK)
-                object::object { keyed: &["encoding", "freq", "idletime", "refcount"] } "How Redis would keep a value";
+                object::object { is_container: true, keyed: &["encoding", "freq", "idletime", "refcount"] }
+                "How Redis would keep a value";
             Sort "sort" -2 "generic" [write denyoom movablekeys] [list set sortedset dangerous] (1 1 1 READ)
                 sort::sort { stores: true } "Sorts a list or set";
             SortRo "sort_ro" -2 "generic" [readonly movablekeys] [list set sortedset dangerous] (1 1 1 READ)
@@ -137,34 +138,54 @@ macro_rules! with_commands {
             Unwatch "unwatch" 1 "transactions" [noscript loading stale fast allow_busy] [transaction] ()
                 session "Nothing is watched";
 
-            Ping "ping" -1 "connection" [fast] [connection] () session { any_order: true } "Answers";
+            Subscribe "subscribe" -2 "pubsub" [pubsub noscript loading stale] [pubsub] ()
+                session { in_subscribed: true, takes_many: true } "Listens to channels";
+            Unsubscribe "unsubscribe" -1 "pubsub" [pubsub noscript loading stale] [pubsub] ()
+                session { in_subscribed: true, takes_many: true } "Listens to channels no more";
+            PSubscribe "psubscribe" -2 "pubsub" [pubsub noscript loading stale] [pubsub] ()
+                session { in_subscribed: true, takes_many: true } "Listens to channels that match patterns";
+            PUnsubscribe "punsubscribe" -1 "pubsub" [pubsub noscript loading stale] [pubsub] ()
+                session { in_subscribed: true, takes_many: true } "Listens to patterns no more";
+            Publish "publish" 3 "pubsub" [pubsub loading stale fast] [pubsub] ()
+                session "Sends a message to those who listen to a channel";
+            PubSub "pubsub" -2 "pubsub" [] [] ()
+                session { is_container: true, takes_many: true } "About channels and who listens";
+
+            Ping "ping" -1 "connection" [fast] [connection] ()
+                session { any_order: true, in_subscribed: true } "Answers";
             Echo "echo" 2 "connection" [loading stale fast] [connection] () session { any_order: true } "Says it back";
             Quit "quit" -1 "connection" [noscript loading stale fast no_auth allow_busy] [connection] ()
-                session { in_multi: true } "Closes the connection";
+                session { in_multi: true, in_subscribed: true } "Closes the connection";
             Select "select" 2 "connection" [loading stale fast] [connection] ()
                 session "Chooses one of the databases, 0 to 15";
             Reset "reset" 1 "connection" [noscript loading stale fast no_auth allow_busy] [connection] ()
-                session { in_multi: true } "Makes the connection as new";
+                session { in_multi: true, in_subscribed: true } "Makes the connection as new";
             Auth "auth" -2 "connection" [noscript loading stale fast no_auth allow_busy] [connection] ()
                 session { secret: Secret::Always } "Says who you are";
             Hello "hello" -1 "connection" [noscript loading stale fast no_auth allow_busy] [connection] ()
                 session { secret: Secret::Always } "Chooses the protocol, and says who is here";
-            Client "client" -2 "connection" [] [] () session "About this connection and the others";
+            Client "client" -2 "connection" [] [] ()
+                session { is_container: true } "About this connection and the others";
 
-            Acl "acl" -2 "server" [] [] () session { secret: Secret::Always } "Who you are";
+            Acl "acl" -2 "server" [] [] ()
+                session { is_container: true, secret: Secret::Always } "Who you are";
             Command "command" -1 "server" [loading stale] [connection] ()
-                session { takes_many: true } "About the commands";
+                session { is_container: true, takes_many: true } "About the commands";
             Info "info" -1 "server" [loading stale] [dangerous] () session "About the server";
-            Config "config" -2 "server" [] [] () session { secret: Secret::Settings } "About the settings";
+            Config "config" -2 "server" [] [] ()
+                session { is_container: true, secret: Secret::Settings } "About the settings";
             Role "role" 1 "server" [noscript loading stale fast] [admin dangerous] ()
                 session "What part it has in replication";
-            SlowLog "slowlog" -2 "server" [] [] () session "The last commands that took long";
-            Latency "latency" -2 "server" [] [] () session "For tools that ask: nothing is recorded";
-            Memory "memory" -2 "server" [] [] (0 0 0 LOOK) session { keyed: &["usage"] } "What takes memory";
+            SlowLog "slowlog" -2 "server" [] [] ()
+                session { is_container: true } "The last commands that took long";
+            Latency "latency" -2 "server" [] [] ()
+                session { is_container: true } "For tools that ask: nothing is recorded";
+            Memory "memory" -2 "server" [] [] (0 0 0 LOOK)
+                session { is_container: true, keyed: &["usage"] } "What takes memory";
             LastSave "lastsave" 1 "server" [loading stale fast] [admin dangerous] ()
                 session "When everything was safe on disk";
             Cluster "cluster" -2 "cluster" [] [] ()
-                session "The slot of a key; else an error: to clients this is one server";
+                session { is_container: true } "The slot of a key; else an error: to clients this is one server";
             ReadOnly "readonly" 1 "cluster" [loading stale fast] [connection] () session "An error: this is no cluster";
             ReadWrite "readwrite" 1 "cluster" [loading stale fast] [connection] ()
                 session "An error: this is no cluster";

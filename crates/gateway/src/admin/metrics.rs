@@ -123,6 +123,12 @@ impl<S: Store> Collector for GatewayMetrics<S> {
             &[(&[], displaced)],
         )?;
         sheet.counter("weir_connections_cut", "Connections that kept us waiting", None, &[(&[], totals.cut)])?;
+        sheet.counter(
+            "weir_slow_listeners_cut",
+            "Connections that did not take the messages they subscribed to",
+            None,
+            &[(&[], totals.slow_listeners)],
+        )?;
         heavy::by_tenant(&mut sheet, &heavy::busiest(self.0.processor_use().into_values().collect()))
     }
 }

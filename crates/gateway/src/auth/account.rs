@@ -10,9 +10,11 @@ use weir_io::{Nanos, Rng};
 use weir_model::DATABASES;
 
 use super::byte_budget::ByteBudget;
+use super::byte_limit::ByteLimit;
 use super::connection_limits::ConnectionLimits;
 use super::{Grant, Standing, Tenancy};
 use crate::heavy::{self, ProcessorUse, Use};
+use crate::pubsub::PubSub;
 use crate::resp::cursors::Cursors;
 use crate::resp::pause::Pause;
 use crate::resp::slow_replies::{SlowReplies, SlowReply};
@@ -47,7 +49,9 @@ pub(crate) struct Account {
     admitted: AtomicU64,
     /// Sessions that found no place.
     refused: AtomicU64,
-    unread_bytes: AtomicU64,
+    /// Replies that its clients do not read and that its long values leave no room for.
+    pub(crate) unread: Arc<ByteLimit>,
+    pub(crate) pubsub: Arc<PubSub>,
     pub(crate) long_values: ByteBudget,
     pub(crate) unfinished: ByteBudget,
     is_heavy: AtomicBool,
@@ -127,13 +131,6 @@ impl Account {
         self.admitted.fetch_add(1, Ordering::Relaxed);
         Some(ConnectionPermit(Arc::clone(self)))
     }
-
-    /// Books `bytes` that wait to be read, unless that is too much for one tenant.
-    pub(crate) fn hold_unread(self: &Arc<Self>, bytes: u64) -> Option<Unread> {
-        let more = |now: u64| now.checked_add(bytes).filter(|&sum| sum <= UNREAD_BYTES_MAX);
-        self.unread_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
-        Some(Unread { account: Arc::clone(self), bytes })
-    }
 }
 
 /// Connections of one tenant.
@@ -193,18 +190,6 @@ impl Drop for ConnectionPermit {
     }
 }
 
-/// Replies booked as unread.
-pub(crate) struct Unread {
-    account: Arc<Account>,
-    bytes: u64,
-}
-
-impl Drop for Unread {
-    fn drop(&mut self) {
-        self.account.unread_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
-    }
-}
-
 /// The accounts of all tenants that have ever been here, until they are dropped.
 pub(crate) struct Accounts {
     threads: usize,
@@ -245,7 +230,8 @@ impl Accounts {
             connections: AtomicUsize::new(0),
             admitted: AtomicU64::new(0),
             refused: AtomicU64::new(0),
-            unread_bytes: AtomicU64::new(0),
+            unread: ByteLimit::new(UNREAD_BYTES_MAX),
+            pubsub: Arc::default(),
             long_values: ByteBudget::new(LONG_BYTES_MAX),
             unfinished: ByteBudget::new(UNFINISHED_BYTES_MAX),
             is_heavy: AtomicBool::new(false),
@@ -396,13 +382,9 @@ mod tests {
     #[test]
     fn s11_what_a_tenants_clients_do_not_read_is_bounded() {
         let account = Accounts::new(ConnectionLimits::new(100), 1, 1).of(&grant(1, 0));
-        let half = account.hold_unread(UNREAD_BYTES_MAX / 2).expect("fits");
-        let rest = account.hold_unread(UNREAD_BYTES_MAX / 2).expect("fits exactly");
-        assert!(account.hold_unread(1).is_none());
-        drop(half);
-        assert!(account.hold_unread(1).is_some());
-        assert!(account.hold_unread(u64::MAX).is_none());
-        drop(rest);
-        assert_eq!(account.unread_bytes.load(Ordering::Relaxed), 0);
+        let all = account.unread.try_hold(UNREAD_BYTES_MAX).expect("fits exactly");
+        assert!(account.unread.try_hold(1).is_none());
+        drop(all);
+        assert!(account.unread.try_hold(1).is_some());
     }
 }

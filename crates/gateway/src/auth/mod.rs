@@ -7,6 +7,7 @@
 pub mod account;
 mod attempts;
 pub(crate) mod byte_budget;
+pub(crate) mod byte_limit;
 pub(crate) mod connection_limits;
 mod failures;
 mod login;

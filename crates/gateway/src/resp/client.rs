@@ -1,7 +1,7 @@
 //! Who is connected: a record per connection, shared with the sweeper and with `CLIENT LIST`.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
@@ -11,6 +11,7 @@ use weir_io::Nanos;
 
 use crate::auth::Standing;
 use crate::auth::account::Account;
+use crate::mailbox::Recipient;
 
 /// What a connection is doing, for the sweeper: each has its own patience.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +66,9 @@ pub(crate) struct Client {
     pub(super) database: AtomicU8,
     /// Whether `HELLO 3` was said.
     pub(super) resp3: AtomicBool,
+    /// Channels and patterns that it listens to.
+    channels: AtomicUsize,
+    patterns: AtomicUsize,
     pub(super) names: Mutex<Names>,
     /// Ends the connection's task; `None` until the task is started.
     abort: Mutex<Option<AbortHandle>>,
@@ -144,9 +148,35 @@ impl Client {
         second.saturating_sub(self.stranger_since.load(Ordering::Relaxed))
     }
 
+    /// It listens to so many channels and patterns.
+    pub(super) fn subscribed(&self, channels: usize, patterns: usize) {
+        self.channels.store(channels, Ordering::Relaxed);
+        self.patterns.store(patterns, Ordering::Relaxed);
+    }
+
+    /// Channels and patterns that it listens to.
+    pub(super) fn subscriptions(&self) -> (usize, usize) {
+        (self.channels.load(Ordering::Relaxed), self.patterns.load(Ordering::Relaxed))
+    }
+
+    /// Whether it listens to anything.
+    pub(super) fn is_subscribed(&self) -> bool {
+        self.subscriptions() != (0, 0)
+    }
+
     /// The second of its last sign of life.
     pub(super) fn last(&self) -> u64 {
         self.last.load(Ordering::Relaxed)
+    }
+}
+
+impl Recipient for Client {
+    fn cut(&self) {
+        Clients::kill(self);
+    }
+
+    fn address(&self) -> IpAddr {
+        self.peer.ip()
     }
 }
 
@@ -235,6 +265,8 @@ impl Clients {
             account: Mutex::new(None),
             database: AtomicU8::new(0),
             resp3: AtomicBool::new(false),
+            channels: AtomicUsize::new(0),
+            patterns: AtomicUsize::new(0),
             names: Mutex::default(),
             abort: Mutex::new(None),
             is_killed: AtomicBool::new(false),
@@ -289,6 +321,8 @@ impl Clients {
         self.cut(|client| match client.standing() {
             Some(Standing::Dropped) => true,
             None if client.stranger_seconds(second) > patience.login_seconds => true,
+            // Who listens is not idle.
+            _ if client.phase() == Phase::Idle && client.is_subscribed() => false,
             _ => patience.is_over(client.phase(), second.saturating_sub(client.last())),
         })
     }

@@ -3,9 +3,10 @@
 //! A connection that waits holds no buffer: it borrows one from its thread's pool when bytes are there to be read, and
 //! gives it back when they are served. What is left of an unfinished request is kept in memory of its own size.
 
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::io;
 use std::pin::pin;
+use std::task::{Context, Poll};
 
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
@@ -39,18 +40,15 @@ impl Input {
         self.bytes.len().max(self.state.wanted_bytes())
     }
 
-    /// Waits for more bytes; gives how many, 0 at the end of the stream.
-    pub(super) async fn fill(&mut self, stream: &mut TcpStream) -> io::Result<usize> {
-        poll_fn(|cx| {
-            self.borrow();
-            // The future is made for one poll and dropped: reading is cancel-safe, and nothing is read when pending.
-            let result = pin!(stream.take(COPY_BYTES_MAX as u64).read_buf(&mut self.bytes)).poll(cx);
-            if result.is_pending() {
-                self.give_back();
-            }
-            result
-        })
-        .await
+    /// Reads more bytes, as soon as there are some; gives how many, 0 at the end of the stream.
+    pub(super) fn poll_fill(&mut self, cx: &mut Context<'_>, stream: &mut TcpStream) -> Poll<io::Result<usize>> {
+        self.borrow();
+        // The future is made for one poll and dropped: reading is cancel-safe, and nothing is read when pending.
+        let result = pin!(stream.take(COPY_BYTES_MAX as u64).read_buf(&mut self.bytes)).poll(cx);
+        if result.is_pending() {
+            self.give_back();
+        }
+        result
     }
 
     /// Overwrites the request at the front, of `len` bytes: it held a secret (S4).

@@ -6,7 +6,9 @@ use std::sync::atomic::Ordering;
 
 use weir_command::bill::Bill;
 use weir_command::error::{Error, NO_AUTH, NO_SUCH_TENANT, Outcome, WRONG_PASS};
-use weir_command::{Call, Command, Context, Page, letting_go};
+use weir_command::reply::Protocol;
+use weir_command::table::Id;
+use weir_command::{Args, Call, Command, Context, Page, letting_go};
 use weir_model::{Batch, DATABASES, Row, VALUE_BYTES_MAX};
 use weir_node::Unit;
 
@@ -17,7 +19,9 @@ use super::slowlog::Slowlog;
 use crate::auth::account::Account;
 use crate::auth::byte_budget::Hold;
 use crate::auth::{Grant, Login, Refusal, Standing};
+use crate::mailbox::Mailbox;
 use crate::notices::{Notice, What};
+use crate::pubsub::Subscriptions;
 use crate::store::Store;
 
 /// Most bytes that a stranger is told before the connection closes (S2).
@@ -51,6 +55,8 @@ pub(super) struct Session<S: Store> {
     pub(super) in_transaction: bool,
     /// Of its tenant's book, while there is a tenant: requests that are not complete.
     pub(super) unfinished: Option<Hold>,
+    /// What it listens to, once it has.
+    subscriptions: Option<Box<Subscriptions>>,
     /// What the command that runs has cost so far; `None` while nothing is limited.
     pub(super) bill: Option<Bill>,
 }
@@ -59,7 +65,16 @@ impl<S: Store> Session<S> {
     /// Nobody knows yet who speaks.
     pub(super) fn new(outbox: Outbox<S>) -> Self {
         let limits = outbox.server.settings.limits;
-        Self { outbox, login: None, limits, told_strangers: 0, in_transaction: false, unfinished: None, bill: None }
+        Self {
+            outbox,
+            login: None,
+            limits,
+            told_strangers: 0,
+            in_transaction: false,
+            unfinished: None,
+            subscriptions: None,
+            bill: None,
+        }
     }
 
     /// Whether the command may be run: strangers may say who they are, and the suspended nothing else either.
@@ -77,6 +92,53 @@ impl<S: Store> Session<S> {
         }
     }
 
+    /// Whether the command may be run as far as subscriptions matter: in RESP2 messages look like replies, so who is
+    /// subscribed may say little else.
+    #[inline]
+    pub(super) fn may_in_subscribed_state(&self, command: &Command, args: Args<'_>) -> Outcome {
+        if command.in_subscribed || !self.is_in_subscribed_state() {
+            return Ok(());
+        }
+        let text = format!(
+            "Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this \
+             context",
+            command.full_name(args)
+        );
+        let begin = if command.id == Id::Exec { "EXECABORT Transaction discarded because of: " } else { "ERR " };
+        Err(Error::bytes([begin, &text].concat().into_bytes()))
+    }
+
+    /// Whether it is subscribed, in RESP2.
+    #[inline]
+    pub(in crate::resp) fn is_in_subscribed_state(&self) -> bool {
+        let is_subscribed = self.subscriptions.as_ref().is_some_and(|subscriptions| subscriptions.count() > 0);
+        is_subscribed && self.outbox.replies.protocol == Protocol::Resp2
+    }
+
+    /// What it listens to.
+    pub(in crate::resp) fn subscriptions(&mut self) -> Outcome<&mut Subscriptions> {
+        if self.subscriptions.is_none() {
+            let (pubsub, client) = (Arc::clone(&self.account()?.pubsub), Arc::clone(&self.outbox.client));
+            let (id, limits) = (client.id, self.outbox.server.settings.push_limits);
+            let mailbox = self.outbox.mailbox(|| Mailbox::new(client, limits));
+            self.subscriptions = Some(Box::new(Subscriptions::new(pubsub, id, mailbox)));
+        }
+        self.subscriptions.as_deref_mut().ok_or(NO_AUTH)
+    }
+
+    /// What it listens to has changed: tells others, and how many it is.
+    pub(in crate::resp) fn subscribed(&self) -> usize {
+        let (channels, patterns) = self.subscriptions.as_ref().map_or((0, 0), |subscriptions| subscriptions.counts());
+        self.outbox.client.subscribed(channels, patterns);
+        channels + patterns
+    }
+
+    /// Listens to nothing any more.
+    pub(in crate::resp) fn unsubscribe(&mut self) {
+        self.subscriptions = None;
+        self.subscribed();
+    }
+
     /// A stranger is told [`STRANGER_BYTES_MAX`] bytes, and then no more (S2).
     pub(super) fn limit_strangers(&mut self) {
         if self.login.is_some() {
@@ -91,6 +153,7 @@ impl<S: Store> Session<S> {
 
     /// Makes the connection as new: the tenant's whose door is open to it, or nobody's.
     pub(in crate::resp) fn forget_who(&mut self) -> Result<(), Refusal> {
+        self.unsubscribe();
         self.login = None;
         self.unfinished = None;
         self.outbox.belong_to(None);
@@ -159,6 +222,8 @@ impl<S: Store> Session<S> {
                 return Err(refusal);
             }
         };
+        // What it listens to is the other tenant's (S5).
+        self.unsubscribe();
         self.outbox.client.belong_to(&account, database);
         self.outbox.belong_to(Some((&account, login.store.quota())));
         self.unfinished = Some(account.unfinished.hold());

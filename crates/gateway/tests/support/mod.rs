@@ -402,7 +402,7 @@ fn reply_len(bytes: &[u8]) -> Option<usize> {
             end += usize::try_from(len).map_or(0, |len| len + 2);
             return (bytes.len() >= end).then_some(end);
         }
-        b'*' | b'~' => number()?.max(0),
+        b'*' | b'~' | b'>' => number()?.max(0),
         b'%' => number()? * 2,
         _ => 0,
     };

@@ -212,6 +212,8 @@ pub struct Judge {
     pub resp3: bool,
     in_transaction: bool,
     mode: Mode,
+    /// What came that nobody asked for.
+    pub pushes: Vec<Vec<Reply>>,
     /// A tenant may be dropped at any time: the connection is closed then.
     may_close: bool,
 }
@@ -220,7 +222,7 @@ const END: &str = "<the-end-of-this-pipeline>";
 
 impl Judge {
     pub fn new(may_close: bool) -> Self {
-        Self { resp3: false, in_transaction: false, mode: Mode::On, may_close }
+        Self { resp3: false, in_transaction: false, mode: Mode::On, pushes: Vec::new(), may_close }
     }
 
     /// Asks `questions` in one go. Gives whether the connection is still there.
@@ -255,6 +257,7 @@ impl Judge {
                     before.collect::<Vec<_>>()
                 );
             };
+            rest = self.take_pushes(rest);
             let Some(expect) = self.expected(question) else { continue };
             if rest.is_empty() && client.is_closed && self.may_close {
                 tally.closed += 1;
@@ -294,9 +297,19 @@ impl Judge {
                 }
             }
         }
+        rest = self.take_pushes(rest);
         assert!(rest.is_empty(), "replies that nobody asked for: {:?}", String::from_utf8_lossy(rest));
         assert!(!client.is_closed || self.may_close, "closed without a reason");
         !client.is_closed
+    }
+
+    /// What follows the whole messages that `rest` begins with.
+    fn take_pushes<'a>(&mut self, mut rest: &'a [u8]) -> &'a [u8] {
+        while let Ok(Some((Reply::Push(push), len))) = parse(rest, self.resp3) {
+            self.pushes.push(push);
+            rest = &rest[len..];
+        }
+        rest
     }
 
     /// What the next command's reply looks like; `None` where there is none.

@@ -12,6 +12,8 @@ pub enum Reply {
     Array(Vec<Reply>),
     Map(Vec<Reply>),
     Set(Vec<Reply>),
+    /// Nobody asked for it.
+    Push(Vec<Reply>),
 }
 
 /// The reply at the front of `bytes` and its length; `None` where its end is missing.
@@ -20,7 +22,7 @@ pub enum Reply {
 /// No reply begins like this.
 pub fn parse(bytes: &[u8], resp3: bool) -> Result<Option<(Reply, usize)>, String> {
     let Some(&kind) = bytes.first() else { return Ok(None) };
-    let kinds: &[u8] = if resp3 { b"+-:$*_=%~" } else { b"+-:$*" };
+    let kinds: &[u8] = if resp3 { b"+-:$*_=%~>" } else { b"+-:$*" };
     if !kinds.contains(&kind) {
         return Err(format!("no reply begins with {:?}", char::from(kind)));
     }
@@ -76,6 +78,7 @@ pub fn parse(bytes: &[u8], resp3: bool) -> Result<Option<(Reply, usize)>, String
     let reply = match kind {
         b'%' => Reply::Map(elements),
         b'~' => Reply::Set(elements),
+        b'>' => Reply::Push(elements),
         _ => Reply::Array(elements),
     };
     Ok(Some((reply, at)))

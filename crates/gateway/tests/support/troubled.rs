@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
@@ -29,6 +29,8 @@ pub struct Trouble {
     dice: Mutex<Rng>,
     /// Of a thousand calls.
     pub failing: AtomicU64,
+    /// No commit is done as long as this is set.
+    pub commits_wait: AtomicBool,
     /// What the tenant may hold on disk; 0 = it does not hold it.
     pub disk_limit: AtomicU64,
 }
@@ -44,16 +46,17 @@ pub struct Troubled {
 pub struct SomeTime {
     polls: u64,
     outcome: Option<Result<()>>,
+    trouble: Arc<Trouble>,
 }
 
 impl Future for SomeTime {
     type Output = Result<()>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        if self.polls == 0 {
+        if self.polls == 0 && !self.trouble.commits_wait.load(Ordering::SeqCst) {
             return Poll::Ready(self.outcome.take().expect("polled once"));
         }
-        self.polls -= 1;
+        self.polls = self.polls.saturating_sub(1);
         cx.waker().wake_by_ref();
         Poll::Pending
     }
@@ -61,7 +64,12 @@ impl Future for SomeTime {
 
 impl Troubled {
     pub fn new(clock: &Arc<TestClock>, seed: u64) -> Self {
-        let trouble = Trouble { dice: Mutex::new(Rng::new(seed)), failing: 0.into(), disk_limit: 0.into() };
+        let trouble = Trouble {
+            dice: Mutex::new(Rng::new(seed)),
+            failing: 0.into(),
+            commits_wait: false.into(),
+            disk_limit: 0.into(),
+        };
         Self { inner: MemoryStore::new(clock), trouble: Arc::new(trouble) }
     }
 
@@ -85,7 +93,7 @@ impl Troubled {
 
     fn commit(&self) -> SomeTime {
         let (polls, outcome) = self.draw();
-        SomeTime { polls, outcome: Some(outcome) }
+        SomeTime { polls, outcome: Some(outcome), trouble: Arc::clone(&self.trouble) }
     }
 }
 

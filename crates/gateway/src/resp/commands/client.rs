@@ -87,8 +87,8 @@ const HELP: [&str; 14] = [
     "ID: the connection's number.",
     "INFO: one line about this connection.",
     "KILL <ip:port>: closes a connection.",
-    "KILL [ID <id>] [ADDR <ip:port>] [LADDR <ip:port>] [USER <name>] [TYPE normal] [SKIPME yes|no]: closes those.",
-    "LIST [TYPE normal] [ID <id> ...]: one line about each connection.",
+    "KILL [ID <id>] [ADDR <ip:port>] [LADDR <ip:port>] [USER <name>] [TYPE normal|pubsub] [SKIPME yes|no]: closes those.",
+    "LIST [TYPE normal|pubsub] [ID <id> ...]: one line about each connection.",
     "NO-EVICT ON|OFF: accepted, nothing is evicted.",
     "NO-TOUCH ON|OFF: accepted, nothing is touched.",
     "PAUSE <milliseconds> [ALL|WRITE] | UNPAUSE: lets commands wait.",
@@ -129,13 +129,15 @@ async fn list<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     let second = session.outbox.server.second();
     let clients = session.outbox.server.clients.of_tenant(session.account()?.tenant);
     let mut wanted: Option<BTreeSet<u64>> = None;
+    let mut subscribed = None;
     match args.get(2) {
         None => {}
         Some(word) if word.eq_ignore_ascii_case(b"TYPE") && args.len() == 4 => {
             let kind = lower(args.at(3));
             match kind.as_slice() {
-                b"normal" => {}
-                b"master" | b"replica" | b"slave" | b"pubsub" => wanted = Some(BTreeSet::new()),
+                b"normal" => subscribed = Some(false),
+                b"pubsub" => subscribed = Some(true),
+                b"master" | b"replica" | b"slave" => wanted = Some(BTreeSet::new()),
                 _ => return Err(Error::bytes([b"ERR Unknown client type '", args.at(3), b"'"].concat())),
             }
         }
@@ -154,7 +156,8 @@ async fn list<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
         if index % TURN_LINES == TURN_LINES - 1 {
             yield_now().await;
         }
-        if wanted.as_ref().is_none_or(|ids| ids.contains(&client.id)) {
+        let is_kind = subscribed.is_none_or(|subscribed| client.is_subscribed() == subscribed);
+        if is_kind && wanted.as_ref().is_none_or(|ids| ids.contains(&client.id)) {
             lines.push_str(&line_of(client, &name, second));
         }
     }
@@ -165,13 +168,15 @@ async fn list<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
 /// A line of `CLIENT LIST`: the fields of Redis that mean something here.
 fn line_of(client: &Client, user: &str, second: u64) -> String {
     let names = client.names.lock().clone();
+    let (channels, patterns) = client.subscriptions();
     let flags = match client.phase() {
+        _ if client.is_subscribed() => "P",
         Phase::Idle | Phase::Serving => "N",
         Phase::Receiving => "r",
         Phase::Replying => "w",
     };
     format!(
-        "id={} addr={} laddr={} name={} age={} idle={} flags={flags} db={} user={user} resp={} lib-name={} lib-ver={}\n",
+        "id={} addr={} laddr={} name={} age={} idle={} flags={flags} db={} sub={channels} psub={patterns} user={user} resp={} lib-name={} lib-ver={}\n",
         client.id,
         client.peer,
         client.local,

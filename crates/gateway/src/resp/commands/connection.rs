@@ -7,12 +7,19 @@ use weir_command::number::parse_i64;
 use weir_command::reply::Protocol;
 use weir_command::{Args, database, integer};
 
+use super::gone;
 use crate::resp::outbox::ReplyMode;
 use crate::resp::session::Session;
 use crate::store::Store;
 
 pub(in crate::resp) async fn ping<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     match (args.len(), args.get(1)) {
+        (1 | 2, message) if session.is_in_subscribed_state() => {
+            // As the messages among which it is.
+            session.outbox.replies.array(2);
+            session.outbox.replies.bulk(b"pong");
+            session.outbox.replies.bulk(message.unwrap_or_default());
+        }
         (1, _) => session.outbox.replies.simple("PONG"),
         (2, Some(message)) => session.outbox.replies.bulk(message),
         _ => return Err(Error::arity("ping")),
@@ -65,6 +72,9 @@ pub(in crate::resp) async fn role<S: Store>(session: &mut Session<S>, _: Args<'_
 }
 
 pub(in crate::resp) async fn reset<S: Store>(session: &mut Session<S>, _: Args<'_>) -> Outcome {
+    // What was sent before leaves in the protocol that holds until now.
+    session.unsubscribe();
+    session.outbox.take_mail().await.map_err(gone)?;
     session.forget_who().inspect_err(|_| session.outbox.closing = true)?;
     session.outbox.client.names.lock().name.clear();
     session.outbox.client.resp3.store(false, Ordering::Relaxed);

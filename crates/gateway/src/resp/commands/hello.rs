@@ -8,6 +8,7 @@ use weir_command::number::parse_i64;
 use weir_command::reply::Protocol;
 
 use super::client::check_name;
+use super::gone;
 use crate::resp::session::Session;
 use crate::store::Store;
 
@@ -68,6 +69,8 @@ pub(in crate::resp) async fn hello<S: Store>(session: &mut Session<S>, args: Arg
     if let Some(name) = name {
         session.outbox.client.names.lock().name = name.to_vec();
     }
+    // What was sent before leaves in the protocol that holds until now.
+    session.outbox.take_mail().await.map_err(gone)?;
     session.outbox.replies.protocol = protocol;
     session.outbox.client.resp3.store(protocol == Protocol::Resp3, Ordering::Relaxed);
     let id = session.outbox.client.id as i64;

@@ -15,8 +15,10 @@ struct Filter<'a> {
     id: Option<u64>,
     peer: Option<&'a [u8]>,
     local: Option<&'a [u8]>,
-    /// There are no others than normal ones.
+    /// There are no replicas.
     nobody: bool,
+    /// Those who listen to something, or the others.
+    subscribed: Option<bool>,
     spare_self: bool,
 }
 
@@ -38,8 +40,9 @@ impl<'a> Filter<'a> {
                     return Err(Error::bytes([b"ERR No such user '", value, b"'"].concat()));
                 }
                 b"user" => {}
-                b"type" if is(b"normal") => {}
-                b"type" if is(b"master") || is(b"replica") || is(b"slave") || is(b"pubsub") => filter.nobody = true,
+                b"type" if is(b"normal") => filter.subscribed = Some(false),
+                b"type" if is(b"pubsub") => filter.subscribed = Some(true),
+                b"type" if is(b"master") || is(b"replica") || is(b"slave") => filter.nobody = true,
                 b"type" => return Err(Error::bytes([b"ERR Unknown client type '", value, b"'"].concat())),
                 b"skipme" if is(b"yes") => filter.spare_self = true,
                 b"skipme" if is(b"no") => filter.spare_self = false,
@@ -51,6 +54,7 @@ impl<'a> Filter<'a> {
 
     fn means(&self, client: &Client) -> bool {
         !self.nobody
+            && self.subscribed.is_none_or(|subscribed| subscribed == client.is_subscribed())
             && self.id.is_none_or(|id| id == client.id)
             && self.peer.is_none_or(|peer| peer == client.peer.to_string().as_bytes())
             && self.local.is_none_or(|local| local == client.local.to_string().as_bytes())

@@ -13,7 +13,10 @@ mod introspect;
 mod keyspace;
 mod kill;
 mod modes;
+mod pubsub;
 pub(super) mod transactions;
+
+use std::io;
 
 use tokio::task::yield_now;
 use weir_command::error::{Error, Outcome};
@@ -21,6 +24,7 @@ use weir_command::table::Id;
 use weir_command::{Args, Command, TURN_KEYS};
 
 use super::session::Session;
+use crate::pubsub::Kind;
 use crate::store::Store;
 
 /// Words that a command compares with each of a list of ours.
@@ -44,6 +48,12 @@ pub(super) async fn run<S: Store>(command: &Command, session: &mut Session<S>, a
         Id::Auth => hello::auth(session, args).await,
         Id::Hello => hello::hello(session, args).await,
         Id::Client => client::client(session, args).await,
+        Id::Subscribe => pubsub::subscribe(session, args, Kind::Channel).await,
+        Id::PSubscribe => pubsub::subscribe(session, args, Kind::Pattern).await,
+        Id::Unsubscribe => pubsub::unsubscribe(session, args, Kind::Channel).await,
+        Id::PUnsubscribe => pubsub::unsubscribe(session, args, Kind::Pattern).await,
+        Id::Publish => pubsub::publish(session, args).await,
+        Id::PubSub => pubsub::pubsub(session, args).await,
         Id::Multi => transactions::multi(session, args).await,
         Id::Exec => transactions::exec(session, args).await,
         Id::Discard => transactions::discard(session, args).await,
@@ -68,6 +78,11 @@ async fn end_turn(index: usize) {
     if index % TURN_KEYS == TURN_KEYS - 1 {
         yield_now().await;
     }
+}
+
+/// The client is gone: nobody reads the error.
+fn gone(error: io::Error) -> Error {
+    Error::bytes(error.to_string().into_bytes())
 }
 
 /// Refuses more words than `command` can mean anything by: whatever there are, they are gone through in one piece.

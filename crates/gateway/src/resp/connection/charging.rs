@@ -27,7 +27,7 @@ impl<S: Store> Connection<S> {
     pub(super) async fn charge(&mut self, command: &Command, args: Args<'_>) -> Outcome<Charge> {
         let charge = Charge::of(command, args, YIELD).await;
         for unit in Unit::ALL.into_iter().filter(|&unit| charge.units(unit) > 0) {
-            let Some(quota) = self.session.outbox.quota() else { break };
+            let Some(quota) = self.session.outbox.quota().cloned() else { break };
             if quota.try_admit(unit, charge.units(unit)) {
                 continue;
             }
@@ -37,7 +37,7 @@ impl<S: Store> Connection<S> {
                 self.flush_before().await?;
             }
             let begun = self.server.clock.now();
-            let admitted = admission.await;
+            let admitted = self.session.outbox.while_pushing(admission).await;
             // Its wait is not the command's own time.
             let now = self.server.clock.now();
             self.session.outbox.lap = now;
@@ -56,7 +56,7 @@ impl<S: Store> Connection<S> {
         self.flush_before().await?;
         let Ok(store) = self.session.store().cloned() else { return Ok(()) };
         let begun = self.server.clock.now();
-        let room = store.room_on_disk().await;
+        let room = self.session.outbox.while_pushing(store.room_on_disk()).await;
         // Its wait is not the command's own time.
         let now = self.server.clock.now();
         self.session.outbox.lap = now;

@@ -16,10 +16,12 @@ mod charging;
 mod moving;
 mod rows;
 
+use std::future::poll_fn;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::task::Poll;
 
 use futures_util::FutureExt;
 use tokio::net::TcpStream;
@@ -148,7 +150,7 @@ impl<S: Store> Connection<S> {
             }
             if !self.is_put_off {
                 self.make_room_to_read(input).await;
-                let received = input.fill(&mut self.session.outbox.stream).await?;
+                let received = self.receive(input).await?;
                 if received == 0 {
                     break;
                 }
@@ -164,6 +166,23 @@ impl<S: Store> Connection<S> {
             self.lately.is_heavy = self.session.account().is_ok_and(|account| account.is_heavy());
         }
         Ok(Ending::Closed)
+    }
+
+    /// Waits for more bytes, and writes messages meanwhile; gives how many came, 0 at the end of the stream.
+    async fn receive(&mut self, input: &mut Input) -> io::Result<usize> {
+        let outbox = &mut self.session.outbox;
+        poll_fn(|cx| {
+            let filled = input.poll_fill(cx, &mut outbox.stream);
+            if filled.is_pending() {
+                outbox.poll_push(cx);
+                if outbox.closing {
+                    // A message could not be written.
+                    return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+                }
+            }
+            filled
+        })
+        .await
     }
 
     /// Waits until its tenant may hold what the request at the front of `input` needs, as far as that is known (S12).
@@ -201,6 +220,10 @@ impl<S: Store> Connection<S> {
                 Ok(Progress::Request(len)) => {
                     if self.put_off(input.state.args(&input.bytes[input.start..])) {
                         break;
+                    }
+                    if self.session.outbox.has_mail() {
+                        self.submit().await;
+                        self.session.outbox.take_mail().await?;
                     }
                     let secret = self.execute(input.state.args(&input.bytes[input.start..])).await;
                     if secret {
@@ -322,6 +345,7 @@ impl<S: Store> Connection<S> {
             return Err(Error::arity(command.name));
         }
         self.session.may(command)?;
+        self.session.may_in_subscribed_state(command, args)?;
         if self.session.in_transaction && !command.in_multi {
             return Err(NOT_QUEUED);
         }
@@ -376,7 +400,8 @@ impl<S: Store> Connection<S> {
             if self.flush_before().await.is_err() {
                 break;
             }
-            sleep_until(&clock, until.min(now + PAUSE_STEP_NANOS)).await;
+            let step = sleep_until(&clock, until.min(now + PAUSE_STEP_NANOS));
+            self.session.outbox.while_pushing(step).await;
         }
         self.session.outbox.lap = clock.now();
     }

@@ -28,8 +28,19 @@ const OUTPUT_BYTES_MAX: usize = 32 << 20;
 pub(super) struct Answer {
     /// Where it begins.
     pub(super) from: Mark,
+    /// Its command has begun and not ended.
+    pub(super) is_under_way: bool,
     /// A part of it is with the client already.
     pub(super) has_left: bool,
+    /// Its command is answered with messages instead, which stand in front of it.
+    pub(super) is_messages: bool,
+}
+
+impl Answer {
+    /// No command is under way, and the next reply begins at `from`.
+    pub(super) fn new(from: Mark) -> Self {
+        Self { from, is_under_way: false, has_left: false, is_messages: false }
+    }
 }
 
 /// Plain writes that wait to become one batch. Their replies lie together between the marks.
@@ -61,7 +72,7 @@ enum Stage<C> {
 impl<S: Store> Outbox<S> {
     /// The next command is about to write its reply.
     pub(in crate::resp) fn begin_answer(&mut self) {
-        self.answer = Answer { from: self.replies.begin(), has_left: false };
+        self.answer = Answer { is_under_way: true, ..Answer::new(self.replies.begin()) };
     }
 
     /// Whether the command under way is answered.
@@ -76,7 +87,7 @@ impl<S: Store> Outbox<S> {
             return Err(Error::new("ERR the reply is longer than 32 MB: ask for less at a time"));
         }
         // By now it is known whether it is answered: `CLIENT REPLY` is about its own reply, too.
-        if self.reply_mode == ReplyMode::On && !self.replies.is_whole() {
+        if self.reply_mode == ReplyMode::On && !self.answer.is_messages && !self.replies.is_whole() {
             tracing::error!(client = self.client.id, "a command has written no whole reply");
             return Err(Error::new("ERR internal error: the reply was not whole"));
         }
@@ -101,6 +112,7 @@ impl<S: Store> Outbox<S> {
     /// Ends the reply of the command under way, which `gathered` may wait for. See the module.
     pub(in crate::resp) fn end_answer(&mut self, outcome: &Outcome, gathered: &mut Gathered) {
         let is_silent = self.reply_mode != ReplyMode::On;
+        self.answer.is_under_way = false;
         if let Err(error) = outcome {
             self.count(|stats| stats.errors.add(1));
             self.replies.rewind(self.answer.from);
@@ -143,14 +155,22 @@ impl<S: Store> Outbox<S> {
 
     /// Awaits every commit. Replies stay as they are.
     pub(in crate::resp) async fn await_commits(&mut self) {
-        for pending in &mut self.commits {
-            if let Stage::UnderWay(commit) = &mut pending.stage {
-                pending.stage = match commit.await {
-                    Ok(()) => Stage::Safe,
-                    Err(error) => Stage::Failed(error.into()),
-                };
-            }
+        if self.commits.is_empty() {
+            return;
         }
+        let mut commits = std::mem::take(&mut self.commits);
+        self.while_pushing(async {
+            for pending in &mut commits {
+                if let Stage::UnderWay(commit) = &mut pending.stage {
+                    pending.stage = match commit.await {
+                        Ok(()) => Stage::Safe,
+                        Err(error) => Stage::Failed(error.into()),
+                    };
+                }
+            }
+        })
+        .await;
+        self.commits = commits;
     }
 
     /// Why a write of the command under way is known to have failed.

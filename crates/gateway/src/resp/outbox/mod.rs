@@ -1,11 +1,14 @@
 //! What a connection tells its client: replies on their way out, and everything that they wait for. Nothing is told
 //! before its commit.
 //!
+//! Messages that it did not ask for go in between, whole ([`mail`]).
+//!
 //! While replies wait for the client nothing more is read from it, so the memory of a connection is bounded by one
 //! request, [`FLUSH_BYTES`] of replies and one value.
 
 mod answer;
 mod host;
+mod mail;
 
 use std::io;
 use std::sync::Arc;
@@ -21,10 +24,12 @@ use weir_node::{Quota, waits};
 pub(super) use self::answer::Gathered;
 use self::answer::{Answer, Pending};
 pub(super) use self::host::YIELD;
+use self::mail::Mail;
 use super::client::{Client, Phase};
 use super::slow_replies::{SlowReplies, SlowReply};
-use crate::auth::account::{Account, Unread};
+use crate::auth::account::Account;
 use crate::auth::byte_budget::Hold;
+use crate::auth::byte_limit::Held;
 use crate::server::Server;
 use crate::stats::ThreadStats;
 use crate::store::Store;
@@ -70,13 +75,15 @@ pub(super) struct Outbox<S: Store> {
     /// Of its tenant's book of long values, while there is a tenant: those in hand, and replies that the client does
     /// not take at once.
     long_values: Option<Hold>,
+    /// Messages that it did not ask for, once it may get any.
+    mail: Option<Box<Mail>>,
 }
 
 impl<S: Store> Outbox<S> {
     /// Nothing is to be told yet.
     pub(super) fn new(stream: TcpStream, server: Arc<Server<S>>, client: Arc<Client>, thread: usize) -> Self {
         let replies = Replies::default();
-        let answer = Answer { from: replies.mark(), has_left: false };
+        let answer = Answer::new(replies.mark());
         Self {
             server,
             client,
@@ -95,6 +102,7 @@ impl<S: Store> Outbox<S> {
             answer,
             is_cut: false,
             long_values: None,
+            mail: None,
         }
     }
 
@@ -184,11 +192,12 @@ impl<S: Store> Outbox<S> {
         self.await_commits().await;
         self.answer.has_left |= self.replies.mark() != self.answer.from;
         self.place_errors();
-        if self.replies.is_empty() {
-            return Ok(());
-        }
         if self.is_cut {
             return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        self.finish_push().await?;
+        if self.replies.is_empty() {
+            return Ok(());
         }
         self.enter(Phase::Replying);
         self.count(|stats| stats.bytes_out.add(self.replies.len() as u64));
@@ -205,6 +214,7 @@ impl<S: Store> Outbox<S> {
         self.count(|stats| stats.latency.add(waited, answered));
         self.remember_if_slow(waited / 1000, answered);
         self.replies.clear();
+        self.end_messages_among();
         let mark = self.replies.mark();
         self.answer.from = mark;
         self.enter(Phase::Serving);
@@ -230,7 +240,7 @@ impl<S: Store> Outbox<S> {
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     if unread.is_none() {
-                        unread = Some(self.hold_unread((self.replies.len() - written) as u64)?);
+                        unread = Some(self.hold_unread(self.replies.unbooked_bytes(written) as u64)?);
                     }
                     if self.replies.holds_values() {
                         self.replies.detach(written);
@@ -265,13 +275,13 @@ impl<S: Store> Outbox<S> {
 
     /// Books replies that the client does not take at once, on its tenant (S11): among its long values, where many are
     /// already and what is taken is given back at once, and where those leave no room among its unread replies.
-    fn hold_unread(&mut self, bytes: u64) -> io::Result<Option<Unread>> {
+    fn hold_unread(&mut self, bytes: u64) -> io::Result<Option<Held>> {
         let (Some(account), Some(hold)) = (&self.tenant, &mut self.long_values) else { return Ok(None) };
         if hold.try_grow_to(bytes) {
             return Ok(None);
         }
         // Nobody waits here: replies take their memory while they wait.
-        let unread = account.hold_unread(bytes.saturating_sub(hold.bytes()));
+        let unread = account.unread.try_hold(bytes.saturating_sub(hold.bytes()));
         unread.map(Some).ok_or_else(|| io::Error::other("the tenant's clients leave too much unread"))
     }
 

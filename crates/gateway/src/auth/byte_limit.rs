@@ -1,0 +1,77 @@
+//! Bytes of one kind that a tenant's connections may hold together: who wants more than there is room for is refused at
+//! once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// See the module.
+pub(crate) struct ByteLimit {
+    held: AtomicU64,
+    max: u64,
+}
+
+impl ByteLimit {
+    /// Room for `max` bytes.
+    pub(crate) fn new(max: u64) -> Arc<Self> {
+        Arc::new(Self { held: AtomicU64::new(0), max })
+    }
+
+    /// Books `bytes`, unless that is too much.
+    pub(crate) fn try_hold(self: &Arc<Self>, bytes: u64) -> Option<Held> {
+        let more = |now: u64| now.checked_add(bytes).filter(|&sum| sum <= self.max);
+        self.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
+        Some(Held { limit: Arc::clone(self), bytes })
+    }
+
+    /// Books `bytes`, also beyond the limit: of who sees to it that there is room again.
+    pub(crate) fn hold(self: &Arc<Self>, bytes: u64) -> Held {
+        self.held.fetch_add(bytes, Ordering::Relaxed);
+        Held { limit: Arc::clone(self), bytes }
+    }
+
+    /// Bytes held.
+    #[cfg(test)]
+    pub(crate) fn bytes(&self) -> u64 {
+        self.held.load(Ordering::Relaxed)
+    }
+}
+
+/// Bytes that are booked; given back when dropped.
+pub(crate) struct Held {
+    limit: Arc<ByteLimit>,
+    bytes: u64,
+}
+
+impl Held {
+    /// Takes `bytes` out of it, as far as it has them.
+    pub(crate) fn split(&mut self, bytes: u64) -> Self {
+        let bytes = bytes.min(self.bytes);
+        self.bytes -= bytes;
+        Self { limit: Arc::clone(&self.limit), bytes }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.limit.held.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_room_for_so_much_until_some_is_given_back() {
+        let limit = ByteLimit::new(100);
+        let mut most = limit.try_hold(90).expect("room");
+        assert!(limit.try_hold(11).is_none() && limit.try_hold(u64::MAX).is_none());
+        let part = most.split(40);
+        drop(most);
+        assert_eq!(limit.bytes(), 40);
+        let beyond = limit.hold(100);
+        assert!(limit.try_hold(1).is_none());
+        drop((part, beyond));
+        assert_eq!(limit.bytes(), 0);
+    }
+}

@@ -1,0 +1,193 @@
+//! Publish and subscribe: who of a tenant's connections listens to what. Nothing of it is stored, and nobody who was
+//! not there is told later. Channels have nothing to do with keys or databases.
+//!
+//! [`subscriptions`] is one connection's side, [`publish`] sends to all who listen.
+//!
+//! Lock order: the order of messages (async, over one message), the registry, one channel's or pattern's listeners, a
+//! mailbox. None but the first is held over an await.
+
+mod publish;
+mod subscriptions;
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use weir_command::TURN_KEYS;
+use weir_command::glob::{self, Glob};
+use weir_io::Yield;
+
+pub(crate) use self::subscriptions::{Kind, Subscriptions};
+use crate::auth::byte_limit::{ByteLimit, Held};
+use crate::mailbox::Mailbox;
+
+/// Messages of one tenant that wait for connections which listen, in bytes. A message counts once, however many it
+/// waits for, and its place in each mailbox. Where there is no room, the slowest are cut.
+const MESSAGE_BYTES_MAX: u64 = 64 << 20;
+
+/// What the names of channels and patterns take that one tenant's connections listen to, in bytes.
+const NAME_BYTES_MAX: u64 = 64 << 20;
+
+/// Listeners by the number of their connection.
+type Listeners = BTreeMap<u64, Arc<Mailbox>>;
+
+/// A channel or a pattern that somebody listens to.
+struct Topic {
+    name: Arc<[u8]>,
+    /// What a message to those who listen to it begins with, as encoded elements.
+    front: Arc<[u8]>,
+    /// Of a pattern.
+    glob: Option<Glob>,
+    /// Books what it takes beside its listeners.
+    _held: Held,
+    listeners: Mutex<Listeners>,
+}
+
+/// See the module. Belongs to one tenant.
+pub(crate) struct PubSub {
+    registry: Mutex<Registry>,
+    /// Whoever has it sends a message, to all who listen before the next goes to any: so all see the messages of a
+    /// channel in one order.
+    order: tokio::sync::Mutex<()>,
+    messages: Arc<ByteLimit>,
+    names: Arc<ByteLimit>,
+}
+
+struct Registry {
+    channels: BTreeMap<Arc<[u8]>, Arc<Topic>>,
+    /// In the order of their names. Whoever goes through them takes a copy of the pointer.
+    patterns: Arc<Vec<Arc<Topic>>>,
+    /// What a message to a channel begins with.
+    message: Arc<[u8]>,
+}
+
+impl Default for PubSub {
+    fn default() -> Self {
+        let registry = Registry {
+            channels: BTreeMap::new(),
+            patterns: Arc::default(),
+            message: Arc::from(&b"$7\r\nmessage\r\n"[..]),
+        };
+        Self {
+            registry: Mutex::new(registry),
+            order: tokio::sync::Mutex::new(()),
+            messages: ByteLimit::new(MESSAGE_BYTES_MAX),
+            names: ByteLimit::new(NAME_BYTES_MAX),
+        }
+    }
+}
+
+impl Registry {
+    fn place_of(&self, pattern: &[u8]) -> Result<usize, usize> {
+        self.patterns.binary_search_by(|topic| (*topic.name).cmp(pattern))
+    }
+
+    fn topic(&self, kind: Kind, name: &[u8]) -> Option<&Arc<Topic>> {
+        match kind {
+            Kind::Channel => self.channels.get(name),
+            Kind::Pattern => self.place_of(name).ok().map(|place| &self.patterns[place]),
+        }
+    }
+
+    fn add(&mut self, kind: Kind, topic: Arc<Topic>) {
+        match kind {
+            Kind::Channel => {
+                self.channels.insert(Arc::clone(&topic.name), topic);
+            }
+            Kind::Pattern => {
+                let place = self.place_of(&topic.name).unwrap_or_else(|place| place);
+                Arc::make_mut(&mut self.patterns).insert(place, topic);
+            }
+        }
+    }
+
+    fn remove(&mut self, kind: Kind, name: &[u8]) {
+        match kind {
+            Kind::Channel => drop(self.channels.remove(name)),
+            Kind::Pattern => {
+                if let Ok(place) = self.place_of(name) {
+                    Arc::make_mut(&mut self.patterns).remove(place);
+                }
+            }
+        }
+    }
+}
+
+impl PubSub {
+    /// The connection `id` listens with `mailbox`. `held` has room for what the name takes; what is needed is taken out
+    /// of it.
+    fn listen(&self, kind: Kind, name: &[u8], id: u64, mailbox: &Arc<Mailbox>, held: &mut Held) -> Arc<[u8]> {
+        let mut registry = self.registry.lock();
+        let topic = match registry.topic(kind, name) {
+            Some(topic) => Arc::clone(topic),
+            None => {
+                let front = match kind {
+                    Kind::Channel => Arc::clone(&registry.message),
+                    Kind::Pattern => publish::front_of(name),
+                };
+                let glob = (kind == Kind::Pattern).then(|| Glob::new(name));
+                let held = held.split(kind.bytes(name));
+                let topic =
+                    Arc::new(Topic { name: name.into(), front, glob, _held: held, listeners: Mutex::default() });
+                registry.add(kind, Arc::clone(&topic));
+                topic
+            }
+        };
+        topic.listeners.lock().insert(id, Arc::clone(mailbox));
+        Arc::clone(&topic.name)
+    }
+
+    /// The connection `id` listens no more: nothing is put into its mailbox for this name from here on.
+    fn stop(&self, kind: Kind, name: &[u8], id: u64) {
+        let mut registry = self.registry.lock();
+        let Some(topic) = registry.topic(kind, name) else { return };
+        let mut listeners = topic.listeners.lock();
+        listeners.remove(&id);
+        let is_over = listeners.is_empty();
+        drop(listeners);
+        if is_over {
+            registry.remove(kind, name);
+        }
+    }
+
+    /// How many listen to `channel`.
+    pub(crate) fn listeners(&self, channel: &[u8]) -> usize {
+        let topic = self.registry.lock().channels.get(channel).cloned();
+        topic.map_or(0, |topic| topic.listeners.lock().len())
+    }
+
+    /// How many channels, and how many patterns, somebody listens to.
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        let registry = self.registry.lock();
+        (registry.channels.len(), registry.patterns.len())
+    }
+
+    /// The channels that somebody listens to, and that match `pattern` if there is one.
+    pub(crate) async fn channels(&self, pattern: Option<&[u8]>, yields: Yield) -> Vec<Arc<[u8]>> {
+        let (glob, mut turn) = (pattern.map(Glob::new), glob::Turn::new(yields));
+        let (mut found, mut from) = (Vec::new(), Bound::Unbounded);
+        loop {
+            let page: Vec<Arc<[u8]>> = {
+                let registry = self.registry.lock();
+                let names = registry.channels.range::<Arc<[u8]>, _>((from, Bound::Unbounded));
+                names.take(TURN_KEYS).map(|(name, _)| Arc::clone(name)).collect()
+            };
+            let Some(last) = page.last() else { return found };
+            from = Bound::Excluded(Arc::clone(last));
+            for name in page {
+                let matches = match &glob {
+                    Some(glob) => glob.matches_in_turns(&name, &mut turn).await,
+                    None => true,
+                };
+                if matches {
+                    found.push(name);
+                }
+            }
+            yields.now().await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

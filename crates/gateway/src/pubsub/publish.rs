@@ -1,0 +1,152 @@
+//! Sending a message to all who listen. Whoever sends waits for nobody who listens: who does not take what is sent is
+//! cut.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::task::Waker;
+
+use weir_command::TURN_KEYS;
+use weir_command::glob;
+use weir_io::{Nanos, Yield};
+
+use super::{Kind, PubSub, Topic};
+use crate::auth::byte_limit::Held;
+use crate::mailbox::{Mailbox, PLACE_BYTES, Push, Put, Shared};
+
+/// What became of a message.
+#[derive(Debug, Default)]
+pub(crate) struct Published {
+    /// How often it was put into a mailbox: for a channel and for each pattern that it matches.
+    pub(crate) receivers: u64,
+    /// Where those are who were cut, for they do not take what is sent.
+    pub(crate) cut: Vec<IpAddr>,
+}
+
+fn encode(out: &mut Vec<u8>, element: &[u8]) {
+    out.extend_from_slice(format!("${}\r\n", element.len()).as_bytes());
+    out.extend_from_slice(element);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// What a message to those who listen to `pattern` begins with.
+pub(super) fn front_of(pattern: &[u8]) -> Arc<[u8]> {
+    let mut front = Vec::new();
+    encode(&mut front, b"pmessage");
+    encode(&mut front, pattern);
+    front.into()
+}
+
+impl PubSub {
+    /// Sends `payload` at the moment `now` of the server's clock to all who listen to `channel`. Others are served
+    /// meanwhile where there are many of them.
+    pub(crate) async fn publish(&self, channel: &[u8], payload: &[u8], now: Nanos, yields: Yield) -> Published {
+        let _order = self.order.lock().await;
+        let topics = self.topics_of(channel, yields).await;
+        let mut published = Published::default();
+        if topics.is_empty() {
+            return published;
+        }
+        let mut bytes = Vec::with_capacity(channel.len() + payload.len() + 48);
+        encode(&mut bytes, channel);
+        encode(&mut bytes, payload);
+        let held = self.room_for(bytes.capacity() as u64, &mut published);
+        let message = Shared::new(bytes, held);
+        for (kind, topic) in topics {
+            let len = if kind == Kind::Channel { 3 } else { 4 };
+            self.send(&topic, (len, &message), now, &mut published, yields).await;
+        }
+        published
+    }
+
+    /// Puts `message`, of so many elements with what is in front of it, into the mailbox of everybody who listens to
+    /// `topic`.
+    async fn send(
+        &self,
+        topic: &Topic,
+        (len, message): (usize, &Shared),
+        now: Nanos,
+        published: &mut Published,
+        yields: Yield,
+    ) {
+        let (mut wakers, mut from): (Vec<Waker>, _) = (Vec::new(), Bound::Unbounded);
+        loop {
+            let most = topic.listeners.lock().len().min(TURN_KEYS);
+            let mut places = self.room_for((most * PLACE_BYTES) as u64, published);
+            let mut count = 0;
+            {
+                // Who stops listening waits for this lock: behind it nothing comes for him.
+                let listeners = topic.listeners.lock();
+                for (&id, mailbox) in listeners.range((from, Bound::Unbounded)).take(TURN_KEYS) {
+                    (from, count) = (Bound::Excluded(id), count + 1);
+                    let place = places.split(PLACE_BYTES as u64);
+                    let push = Push { len, front: Arc::clone(&topic.front), rest: message.clone(), _place: place };
+                    match mailbox.put(push, now, &mut wakers) {
+                        Put::Waits => published.receivers += 1,
+                        Put::Cut => {
+                            published.receivers += 1;
+                            published.cut.push(mailbox.address());
+                        }
+                        Put::Gone => {}
+                    }
+                }
+            }
+            wakers.drain(..).for_each(Waker::wake);
+            if count < TURN_KEYS {
+                return;
+            }
+            yields.now().await;
+        }
+    }
+
+    /// The channel and the patterns that a message to `channel` goes to.
+    async fn topics_of(&self, channel: &[u8], yields: Yield) -> Vec<(Kind, Arc<Topic>)> {
+        let (of_channel, patterns) = {
+            let registry = self.registry.lock();
+            (registry.channels.get(channel).cloned(), Arc::clone(&registry.patterns))
+        };
+        let mut topics: Vec<_> = of_channel.map(|topic| (Kind::Channel, topic)).into_iter().collect();
+        let mut turn = glob::Turn::new(yields);
+        for topic in patterns.iter() {
+            if let Some(glob) = &topic.glob
+                && glob.matches_in_turns(channel, &mut turn).await
+            {
+                topics.push((Kind::Pattern, Arc::clone(topic)));
+            }
+        }
+        topics
+    }
+
+    /// Room for a message, or for its places. Where there is none, those are cut for whom most waits, until there is.
+    fn room_for(&self, bytes: u64, published: &mut Published) -> Held {
+        if let Some(held) = self.messages.try_hold(bytes) {
+            return held;
+        }
+        let mut slow: Vec<(usize, Arc<Mailbox>)> =
+            self.mailboxes().into_values().map(|mailbox| (mailbox.bytes(), mailbox)).collect();
+        slow.retain(|(bytes, _)| *bytes > 0);
+        slow.sort_unstable_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
+        for (_, mailbox) in slow {
+            if mailbox.cut() {
+                published.cut.push(mailbox.address());
+            }
+            if let Some(held) = self.messages.try_hold(bytes) {
+                return held;
+            }
+        }
+        // What is on its way to those who were cut is given back as soon as their tasks have ended. Messages are sent
+        // one after the other, so this is one at a time.
+        self.messages.hold(bytes)
+    }
+
+    /// Everybody's who listens to anything.
+    fn mailboxes(&self) -> BTreeMap<u64, Arc<Mailbox>> {
+        let registry = self.registry.lock();
+        let mut all = BTreeMap::new();
+        for topic in registry.channels.values().chain(registry.patterns.iter()) {
+            all.extend(topic.listeners.lock().iter().map(|(id, mailbox)| (*id, Arc::clone(mailbox))));
+        }
+        all
+    }
+}

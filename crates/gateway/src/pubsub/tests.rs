@@ -1,0 +1,152 @@
+//! Who gets what, and what it takes.
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use weir_io::real::block_on;
+
+use super::*;
+use crate::mailbox::{PLACE_BYTES, PushLimits, Recipient};
+
+#[derive(Default)]
+struct Somebody {
+    cuts: AtomicUsize,
+}
+
+impl Recipient for Somebody {
+    fn cut(&self) {
+        self.cuts.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn address(&self) -> IpAddr {
+        [127, 0, 0, 1].into()
+    }
+}
+
+struct Listener {
+    somebody: Arc<Somebody>,
+    mailbox: Arc<Mailbox>,
+    subscriptions: Subscriptions,
+}
+
+impl Listener {
+    fn new(pubsub: &Arc<PubSub>, id: u64) -> Self {
+        let somebody = Arc::new(Somebody::default());
+        let mailbox = Mailbox::new(Arc::clone(&somebody) as Arc<dyn Recipient>, PushLimits::default());
+        let subscriptions = Subscriptions::new(Arc::clone(pubsub), id, Arc::clone(&mailbox));
+        Self { somebody, mailbox, subscriptions }
+    }
+
+    fn listen(&mut self, kind: Kind, name: &[u8]) {
+        let mut held = self.subscriptions.make_room(kind, [name].into_iter()).expect("room");
+        self.subscriptions.add(kind, name, &mut held);
+    }
+
+    fn take(&self) -> Vec<String> {
+        let mut got = Vec::new();
+        let taken = self.mailbox.take(usize::MAX, |push| {
+            let (front, rest) = (String::from_utf8_lossy(&push.front), String::from_utf8_lossy(&push.rest));
+            let words = format!("{front}{rest}");
+            got.push(words.split("\r\n").skip(1).step_by(2).collect::<Vec<_>>().join(" "));
+        });
+        self.mailbox.written(taken);
+        got
+    }
+}
+
+fn publish(pubsub: &PubSub, channel: &[u8], payload: &[u8]) -> (u64, usize) {
+    let published = block_on(pubsub.publish(channel, payload, 0, Yield::PLAIN));
+    (published.receivers, published.cut.len())
+}
+
+#[test]
+fn a_message_goes_to_its_channel_and_to_each_pattern_that_it_matches() {
+    let pubsub = Arc::<PubSub>::default();
+    let [mut one, mut two] = [1, 2].map(|id| Listener::new(&pubsub, id));
+    one.listen(Kind::Channel, b"news");
+    one.listen(Kind::Channel, b"news");
+    two.listen(Kind::Pattern, b"n*");
+    two.listen(Kind::Pattern, b"?ews");
+    two.listen(Kind::Channel, b"other");
+    assert_eq!(publish(&pubsub, b"news", b"x"), (3, 0));
+    assert_eq!(one.take(), ["message news x"]);
+    assert_eq!(two.take(), ["pmessage ?ews news x", "pmessage n* news x"]);
+    assert_eq!(pubsub.counts(), (2, 2));
+    two.subscriptions.remove(Kind::Pattern, b"n*");
+    two.subscriptions.remove(Kind::Pattern, b"never");
+    drop(one);
+    assert_eq!(publish(&pubsub, b"news", b"y"), (1, 0));
+    assert_eq!(two.take(), ["pmessage ?ews news y"]);
+    assert_eq!(pubsub.counts(), (1, 1));
+    drop(two);
+    assert_eq!((pubsub.counts(), pubsub.names.bytes(), pubsub.messages.bytes()), ((0, 0), 0, 0));
+}
+
+#[test]
+fn a_message_counts_once_for_all_who_have_not_taken_it() {
+    let pubsub = Arc::<PubSub>::default();
+    let mut listeners: Vec<Listener> = (0..2500).map(|id| Listener::new(&pubsub, id)).collect();
+    listeners.iter_mut().for_each(|listener| listener.listen(Kind::Channel, b"news"));
+    assert_eq!(publish(&pubsub, b"news", &vec![b'x'; 1 << 20]), (2500, 0));
+    let places = 2500 * PLACE_BYTES as u64;
+    assert!((1 << 20..(1 << 20) + 1000).contains(&(pubsub.messages.bytes() - places)));
+    listeners.iter().skip(1).for_each(|listener| drop(listener.take()));
+    assert!(pubsub.messages.bytes() > 1 << 20);
+    drop(listeners[0].take());
+    assert_eq!(pubsub.messages.bytes(), 0);
+}
+
+#[test]
+fn where_there_is_no_room_those_are_cut_for_whom_most_waits() {
+    let pubsub = Arc::<PubSub>::default();
+    let [mut slow, mut slower, mut quick] = [1, 2, 3].map(|id| Listener::new(&pubsub, id));
+    slow.listen(Kind::Channel, b"a");
+    slower.listen(Kind::Channel, b"b");
+    quick.listen(Kind::Channel, b"c");
+    let megabytes = |count: usize| vec![b'x'; count << 20];
+    assert_eq!(publish(&pubsub, b"a", &megabytes(25)), (1, 0));
+    assert_eq!(publish(&pubsub, b"b", &megabytes(30)), (1, 0));
+    assert_eq!(publish(&pubsub, b"c", &megabytes(20)), (1, 1));
+    let cuts = [&slow, &slower, &quick].map(|listener| listener.somebody.cuts.load(Ordering::Relaxed));
+    assert_eq!(cuts, [0, 1, 0]);
+    assert_eq!(publish(&pubsub, b"b", b"nobody takes it"), (0, 0));
+    assert!(pubsub.messages.bytes() <= MESSAGE_BYTES_MAX);
+}
+
+#[test]
+fn places_count_for_each_who_has_not_taken() {
+    let pubsub = Arc::<PubSub>::default();
+    let mut listeners: Vec<Listener> = (0..1000).map(|id| Listener::new(&pubsub, id)).collect();
+    listeners.iter_mut().for_each(|listener| listener.listen(Kind::Channel, b"news"));
+    let mut slow = Listener::new(&pubsub, 1000);
+    slow.listen(Kind::Channel, b"slow");
+    assert_eq!(publish(&pubsub, b"slow", &[b'x'; 1000]), (1, 0));
+    let most = MESSAGE_BYTES_MAX as usize / (1000 * PLACE_BYTES);
+    let cut: usize = (0..most + 1).map(|_| publish(&pubsub, b"news", b"x").1).sum();
+    assert!(cut > 0 && pubsub.messages.bytes() <= MESSAGE_BYTES_MAX, "{cut}");
+    assert_eq!(slow.somebody.cuts.load(Ordering::Relaxed), 0, "for others more waits");
+}
+
+#[test]
+fn what_is_listened_to_is_bounded_and_given_back() {
+    let pubsub = Arc::<PubSub>::default();
+    let mut listeners = Vec::new();
+    let refused = loop {
+        let mut listener = Listener::new(&pubsub, listeners.len() as u64);
+        let names: Vec<Vec<u8>> =
+            (0..100).map(|n| format!("{}-{n}-{}", listeners.len(), "n".repeat(60_000)).into()).collect();
+        match listener.subscriptions.make_room(Kind::Channel, names.iter().map(|name| &name[..])) {
+            Ok(mut held) => {
+                names.iter().for_each(|name| listener.subscriptions.add(Kind::Channel, name, &mut held));
+                listeners.push(listener);
+            }
+            Err(error) => break error,
+        }
+    };
+    assert!(refused.text().starts_with(b"ERR too many subscriptions"));
+    assert!((2..20).contains(&listeners.len()), "{}", listeners.len());
+    assert_eq!(block_on(pubsub.channels(None, Yield::PLAIN)).len(), 100 * listeners.len());
+    assert_eq!(block_on(pubsub.channels(Some(b"1-*"), Yield::PLAIN)).len(), 100);
+    drop(listeners);
+    assert_eq!(pubsub.names.bytes(), 0);
+}

@@ -1,0 +1,111 @@
+//! `SUBSCRIBE`, `PUBLISH` and their kin.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use weir_command::error::{Error, Outcome};
+use weir_command::{Args, glob, lower};
+
+use super::{check_words, end_turn, gone};
+use crate::notices::{Notice, What};
+use crate::pubsub::Kind;
+use crate::resp::outbox::YIELD;
+use crate::resp::session::Session;
+use crate::store::Store;
+
+pub(in crate::resp) async fn subscribe<S: Store>(session: &mut Session<S>, args: Args<'_>, kind: Kind) -> Outcome {
+    let what = if kind == Kind::Channel { "subscribe" } else { "psubscribe" };
+    let mut held = session.subscriptions()?.make_room(kind, args.iter_from(1))?;
+    for (index, name) in args.iter_from(1).enumerate() {
+        end_turn(index).await;
+        session.subscriptions()?.add(kind, name, &mut held);
+        let count = session.subscribed();
+        session.outbox.confirm(what, Some(name), count).await?;
+    }
+    Ok(())
+}
+
+pub(in crate::resp) async fn unsubscribe<S: Store>(session: &mut Session<S>, args: Args<'_>, kind: Kind) -> Outcome {
+    if args.len() > 1 {
+        for (index, name) in args.iter_from(1).enumerate() {
+            end_turn(index).await;
+            leave(session, kind, name).await?;
+        }
+        return Ok(());
+    }
+    let names = session.subscriptions()?.names(kind);
+    if names.is_empty() {
+        let count = session.subscribed();
+        return session.outbox.confirm(left(kind), None, count).await;
+    }
+    for (index, name) in names.iter().enumerate() {
+        end_turn(index).await;
+        leave(session, kind, name).await?;
+    }
+    Ok(())
+}
+
+fn left(kind: Kind) -> &'static str {
+    if kind == Kind::Channel { "unsubscribe" } else { "punsubscribe" }
+}
+
+/// Listens to `name` no more. What was sent before is in front of the answer, and nothing comes behind it.
+async fn leave<S: Store>(session: &mut Session<S>, kind: Kind, name: &[u8]) -> Outcome {
+    session.subscriptions()?.remove(kind, name);
+    session.outbox.take_mail().await.map_err(gone)?;
+    let count = session.subscribed();
+    session.outbox.confirm(left(kind), Some(name), count).await
+}
+
+pub(in crate::resp) async fn publish<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
+    Kind::Channel.check(args.at(1))?;
+    let account = Arc::clone(session.account()?);
+    let now = session.outbox.server.clock.now();
+    let published = account.pubsub.publish(args.at(1), args.at(2), now, YIELD).await;
+    let server = &session.outbox.server;
+    for address in published.cut {
+        for stats in [&server.stats, &account.stats] {
+            stats.slow_listeners.fetch_add(1, Ordering::Relaxed);
+        }
+        let tenant = Some(Arc::clone(&account.name));
+        server.notices.tell(Notice { what: What::SlowListener, tenant, address: Some(address) }, now);
+    }
+    // As in Redis, who listens to what he sends gets it before he is told how many got it.
+    session.outbox.take_mail().await.map_err(gone)?;
+    session.outbox.replies.integer(published.receivers as i64);
+    Ok(())
+}
+
+const HELP: [&str; 4] = [
+    "CHANNELS [<pattern>]: the channels that somebody listens to.",
+    "NUMPAT: how many patterns somebody listens to.",
+    "NUMSUB [<channel> ...]: how many listen to each of these channels, without those who listen to patterns.",
+    "HELP: this text.",
+];
+
+pub(in crate::resp) async fn pubsub<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
+    let account = Arc::clone(session.account()?);
+    match lower(args.at(1)).as_slice() {
+        b"channels" if args.len() <= 3 => {
+            let pattern = args.get(2).map(glob::checked).transpose()?;
+            let channels = account.pubsub.channels(pattern, YIELD).await;
+            session.outbox.replies.array(channels.len());
+            channels.iter().for_each(|channel| session.outbox.replies.bulk(channel));
+        }
+        b"channels" => return Err(Error::subcommand("pubsub", args.at(1))),
+        b"numsub" => {
+            check_words(args.len() - 2, "PUBSUB NUMSUB", "channels")?;
+            session.outbox.replies.array(2 * (args.len() - 2));
+            for channel in args.iter_from(2) {
+                session.outbox.replies.bulk(channel);
+                session.outbox.replies.integer(account.pubsub.listeners(channel) as i64);
+            }
+        }
+        b"numpat" if args.len() == 2 => session.outbox.replies.integer(account.pubsub.counts().1 as i64),
+        b"numpat" => return Err(Error::arity("pubsub|numpat")),
+        b"help" if args.len() == 2 => session.outbox.replies.help("PUBSUB", &HELP),
+        b"help" => return Err(Error::arity("pubsub|help")),
+        _ => return Err(Error::unknown_subcommand("pubsub", args.at(1))),
+    }
+    Ok(())
+}

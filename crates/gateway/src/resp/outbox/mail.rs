@@ -1,0 +1,225 @@
+//! What the client did not ask for, between its replies: messages out of the connection's [`Mailbox`].
+//!
+//! A message leaves whole, and never within a reply. There are two ways for it:
+//!
+//! 1. **Beside the replies**, while the connection waits: for its client's next request, for a commit, for capacity
+//!    units, for the end of a pause. [`Outbox::poll_push`] writes what waits as far as the socket takes it, ahead of
+//!    replies that may not be told yet.
+//! 2. **Among the replies**, where the order matters: what was sent before a channel is left is in front of the answer
+//!    that says so. Until these replies are written no message goes the first way.
+//!
+//! Both encode a message when it is written, in the version of the protocol that holds there.
+
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use weir_command::error::{Error, Outcome};
+use weir_command::reply::{FLUSH_BYTES, Replies};
+use weir_io::real::COPY_BYTES_MAX;
+
+use super::Outbox;
+use crate::auth::byte_limit::Held;
+use crate::mailbox::Mailbox;
+use crate::resp::client::Phase;
+use crate::store::Store;
+
+/// See the module.
+pub(super) struct Mail {
+    mailbox: Arc<Mailbox>,
+    /// Messages on their way beside the replies, of which so many bytes are written.
+    aside: Replies,
+    written: usize,
+    /// What the mailbox counts them as.
+    taken: usize,
+    /// Messages, or what was subscribed to, are among the replies: nothing may overtake them.
+    is_among: bool,
+    /// What the mailbox counts those as.
+    taken_among: usize,
+    /// The client does not take them: what it did before, and what books them.
+    blocked: Option<(Phase, Option<Held>)>,
+}
+
+impl<S: Store> Outbox<S> {
+    /// The connection's mailbox, which is made by `make` where there is none.
+    pub(in crate::resp) fn mailbox(&mut self, make: impl FnOnce() -> Arc<Mailbox>) -> Arc<Mailbox> {
+        let mail = self.mail.get_or_insert_with(|| {
+            Box::new(Mail {
+                mailbox: make(),
+                aside: Replies::default(),
+                written: 0,
+                taken: 0,
+                is_among: false,
+                taken_among: 0,
+                blocked: None,
+            })
+        });
+        Arc::clone(&mail.mailbox)
+    }
+
+    /// Whether messages wait.
+    #[inline]
+    pub(in crate::resp) fn has_mail(&self) -> bool {
+        self.mail.as_ref().is_some_and(|mail| mail.mailbox.has_mail())
+    }
+
+    /// Puts the messages that wait now in front of the reply of the command under way, of which nothing is written yet.
+    /// Writes in front of it have been handed over.
+    ///
+    /// # Errors
+    /// The client is gone.
+    pub(in crate::resp) async fn take_mail(&mut self) -> io::Result<()> {
+        let mut left = self.mail.as_ref().map_or(0, |mail| mail.mailbox.bytes());
+        while left > 0
+            && self.has_mail()
+            && let Some(mail) = &mut self.mail
+        {
+            let replies = &mut self.replies;
+            let taken = mail.mailbox.take(FLUSH_BYTES, |push| replies.push(push.len, &push.front, push.rest));
+            mail.taken_among += taken;
+            left = left.saturating_sub(taken);
+            self.end_message();
+            if self.replies.len() >= FLUSH_BYTES {
+                self.flush().await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Answers the command under way with a message of these elements, as the commands are that subscribe.
+    ///
+    /// # Errors
+    /// The client is gone.
+    pub(in crate::resp) async fn confirm(&mut self, what: &str, name: Option<&[u8]>, count: usize) -> Outcome {
+        self.replies.begin_push(3);
+        self.replies.bulk(what.as_bytes());
+        match name {
+            Some(name) => self.replies.bulk(name),
+            None => self.replies.null(),
+        }
+        self.replies.integer(count as i64);
+        self.answer.is_messages = true;
+        self.end_message();
+        if self.replies.len() >= FLUSH_BYTES {
+            self.flush().await.map_err(|error| Error::bytes(error.to_string().into_bytes()))?;
+        }
+        Ok(())
+    }
+
+    /// A message is among the replies. What follows is the reply of the command under way.
+    fn end_message(&mut self) {
+        self.answer.from = self.replies.begin();
+        if let Some(mail) = &mut self.mail {
+            mail.is_among = true;
+        }
+    }
+
+    /// Waits for `future`, and writes messages meanwhile.
+    pub(in crate::resp) async fn while_pushing<T>(&mut self, future: impl Future<Output = T>) -> T {
+        let mut future = pin!(future);
+        std::future::poll_fn(|cx| {
+            let polled = future.as_mut().poll(cx);
+            if polled.is_pending() {
+                self.poll_push(cx);
+            }
+            polled
+        })
+        .await
+    }
+
+    /// Writes messages that wait as far as the socket takes them, and has the task woken when there is more to do.
+    pub(in crate::resp) fn poll_push(&mut self, cx: &mut Context<'_>) {
+        let is_within_reply = self.answer.is_under_way && self.answer.has_left;
+        let protocol = self.replies.protocol;
+        let Some(mail) = &mut self.mail else { return };
+        if is_within_reply || mail.is_among || self.is_cut {
+            return;
+        }
+        if mail.aside.is_empty() {
+            if mail.mailbox.poll_mail(cx).is_pending() {
+                return;
+            }
+            mail.aside.protocol = protocol;
+            let aside = &mut mail.aside;
+            mail.taken = mail.mailbox.take(FLUSH_BYTES, |push| aside.push(push.len, &push.front, push.rest));
+        }
+        if self.poll_write_aside(cx).is_ready() {
+            // There may be more. Others are served first.
+            cx.waker().wake_by_ref();
+        }
+    }
+
+    /// Writes the rest of the messages that are on their way.
+    ///
+    /// # Errors
+    /// The client is gone.
+    pub(super) async fn finish_push(&mut self) -> io::Result<()> {
+        std::future::poll_fn(|cx| self.poll_write_aside(cx)).await
+    }
+
+    fn poll_write_aside(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Some(mail) = &self.mail else { return Poll::Ready(Ok(())) };
+        if mail.aside.is_empty() {
+            return Poll::Ready(Ok(()));
+        }
+        let written = ready!(self.poll_write_to_end(cx));
+        if written.is_err() {
+            // Perhaps in the middle of a message.
+            (self.is_cut, self.closing) = (true, true);
+        }
+        Poll::Ready(written)
+    }
+
+    fn poll_write_to_end(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while let Some(mail) = &mut self.mail
+            && mail.written < mail.aside.len()
+        {
+            match self.stream.try_write_vectored(&mail.aside.pieces(mail.written, COPY_BYTES_MAX)) {
+                Ok(len) => {
+                    mail.written += len;
+                    if mail.blocked.is_some() {
+                        // The client is slow, not gone.
+                        self.enter(Phase::Replying);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if mail.blocked.is_none() {
+                        let unread = mail.aside.unbooked_bytes(mail.written) as u64;
+                        let held = self.hold_unread(unread)?;
+                        let before = self.client.phase();
+                        if let Some(mail) = &mut self.mail {
+                            mail.blocked = Some((before, held));
+                        }
+                        self.enter(Phase::Replying);
+                    }
+                    ready!(self.stream.poll_write_ready(cx))?;
+                }
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+        self.end_push();
+        Poll::Ready(Ok(()))
+    }
+
+    /// The messages are with the client.
+    fn end_push(&mut self) {
+        let Some(mail) = &mut self.mail else { return };
+        let len = std::mem::take(&mut mail.written) as u64;
+        mail.aside = Replies::default();
+        mail.mailbox.written(std::mem::take(&mut mail.taken));
+        let before = mail.blocked.take().map(|(phase, _)| phase);
+        self.enter(before.unwrap_or(self.client.phase()));
+        self.count(|stats| stats.bytes_out.add(len));
+        self.book_turn(self.server.clock.now());
+    }
+
+    /// The replies are with the client, and the messages among them.
+    pub(super) fn end_messages_among(&mut self) {
+        if let Some(mail) = &mut self.mail
+            && std::mem::take(&mut mail.is_among)
+        {
+            mail.mailbox.written(std::mem::take(&mut mail.taken_among));
+        }
+    }
+}
