@@ -108,7 +108,7 @@ fn the_door_for_operators_shows_what_happened() {
     // Once a second it is looked at what the threads did.
     let used = "\nweir_tenant_gateway_processor_seconds_total{tenant=\"default\"} ";
     let metrics = std::iter::repeat_with(|| server.http("/metrics")).find(|metrics| metrics.contains(used));
-    assert!(metrics.is_some_and(|metrics| metrics.contains("weir_tenant_heavy{tenant=\"default\"} 0\n")));
+    assert!(metrics.is_some_and(|metrics| metrics.contains("weir_tenant_noisy{tenant=\"default\"} 0\n")));
 }
 
 fn refused(arguments: &[&str]) -> String {

@@ -5,10 +5,10 @@
 
 pub mod admin;
 pub mod auth;
-pub mod heavy;
 pub mod latency;
 pub mod listener;
 mod mailbox;
+pub mod noisy_neighbour;
 mod notices;
 mod pool;
 mod pubsub;

@@ -3,8 +3,8 @@
 //! One event loop per thread, and a connection is served by one of them at a time: its commands never hop between
 //! processors, and what is in memory is answered without waking anybody. It [moves](connection::Moving) when there is
 //! work for [more threads or for fewer](crate::spread), when it sends or asks for long values, and when its tenant is
-//! [heavy](crate::heavy). One more loop, the caller's, accepts, sweeps once a second, judges over how many threads the
-//! work is spread, and waits for the end.
+//! [noisy](crate::noisy_neighbour). One more loop, the caller's, accepts, sweeps once a second, judges over how many
+//! threads the work is spread, and waits for the end.
 
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
@@ -22,7 +22,7 @@ use weir_io::{BoxFuture, Clock, Nanos, sleep_until};
 
 use crate::auth::account::TenantConnections;
 use crate::auth::{Doorman, Refusal};
-use crate::heavy::ProcessorUse;
+use crate::noisy_neighbour::ProcessorUse;
 use crate::notices::{Notice, What};
 use crate::resp::client::Client;
 use crate::resp::connection::{self, Moving};
@@ -44,8 +44,8 @@ const DRAIN_STEP_NANOS: u64 = 10_000_000;
 /// A pause after an error of `accept` that is about the process, such as too many open files.
 const ACCEPT_PAUSE_NANOS: u64 = 100_000_000;
 
-/// Threads for long requests and heavy tenants are so much nicer: who copies megabytes, or asks without end, is served
-/// while nobody has a short request.
+/// Threads for long requests and noisy neighbours are so much nicer: who copies megabytes, or asks without end, is
+/// served while nobody has a short request.
 const LONG_NICE: i32 = 5;
 
 const SECOND_NANOS: u64 = 1_000_000_000;

@@ -30,7 +30,8 @@ pub struct Settings {
     /// Threads that serve connections, each with its own event loop; at least one. As few of them as can do the work do
     /// it.
     pub threads: usize,
-    /// Such threads for connections with long requests and of heavy tenants; without them all are served by the others.
+    /// Such threads for connections with long requests and of noisy neighbours; without them all are served
+    /// by the others.
     pub long_threads: usize,
     /// How much may wait for a connection that it has not asked for.
     pub push_limits: PushLimits,

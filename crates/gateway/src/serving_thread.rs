@@ -5,6 +5,6 @@
 pub(crate) struct ServingThread {
     /// Its number among all.
     pub(crate) index: usize,
-    /// Whether it is for long requests and heavy tenants.
+    /// Whether it is for long requests and noisy neighbours.
     pub(crate) is_long: bool,
 }

@@ -5,9 +5,9 @@
 mod admin;
 mod bounds;
 mod differential;
-mod heavy;
 mod isolation;
 mod leaks;
+mod noisy_neighbour;
 mod operator;
 mod partitions;
 mod protocol;

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde::de::{self, Visitor};
 use weir_admission::cost::Capacity;
 use weir_admission::{Limits, UNLIMITED};
+use weir_gateway::PushLimits;
 use weir_gateway::resp::frame;
 use weir_gateway::{Patience, Settings};
 use weir_log::SyncMode;
@@ -210,6 +211,7 @@ impl Config {
             threads,
             long_threads: threads,
             shown: vec![("appendfsync".to_owned(), self.sync.in_redis_words().to_owned())],
+            push_limits: PushLimits::default(),
         }
     }
 

@@ -12,7 +12,7 @@ use weir_node::waits::Waits;
 pub struct Row {
     /// Its name.
     pub name: String,
-    /// What it is: active, heavy, asleep, suspended.
+    /// What it is: active, noisy, asleep, suspended.
     pub state: &'static str,
     /// Keys read.
     pub reads: u64,
@@ -197,9 +197,9 @@ impl Rates {
 }
 
 fn state(tenant: &TopTenant) -> &'static str {
-    match (tenant.suspended, tenant.is_heavy, tenant.awake) {
+    match (tenant.suspended, tenant.is_noisy, tenant.awake) {
         (true, ..) => "suspended",
-        (_, true, _) => "heavy",
+        (_, true, _) => "noisy",
         (.., 0) => "asleep",
         _ => "active",
     }
@@ -259,16 +259,16 @@ mod tests {
     #[test]
     fn who_goes_behind_is_marked_and_what_it_uses_is_parts_of_a_processor() {
         let with = |at_nanos, processor_nanos, suspended| {
-            let heavy =
-                TopTenant { name: "flood".into(), is_heavy: true, processor_nanos, suspended, ..TopTenant::default() };
-            Top { at_nanos, tenants: vec![heavy], ..Top::default() }
+            let noisy =
+                TopTenant { name: "flood".into(), is_noisy: true, processor_nanos, suspended, ..TopTenant::default() };
+            Top { at_nanos, tenants: vec![noisy], ..Top::default() }
         };
         let row = |suspended| {
             let rates =
                 Rates::between(&with(0, 0, false), &with(2_000_000_000, 700_000_000, suspended), Sort::Processor);
             (rates.rows[0].state, rates.total().processor_percent)
         };
-        assert_eq!((row(false), row(true)), (("heavy", 35), ("suspended", 35)));
+        assert_eq!((row(false), row(true)), (("noisy", 35), ("suspended", 35)));
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! What is counted, under the names of the dashboards. Everything is read at the moment of the scrape; nothing here is
 //! on the path of a request.
 
-mod heavy;
 mod ledger;
+mod noisy_neighbours;
 mod policy;
 mod quota;
 mod stalls;
@@ -129,7 +129,10 @@ impl<S: Store> Collector for GatewayMetrics<S> {
             None,
             &[(&[], totals.slow_listeners)],
         )?;
-        heavy::by_tenant(&mut sheet, &heavy::busiest(self.0.processor_use().into_values().collect()))
+        noisy_neighbours::by_tenant(
+            &mut sheet,
+            &noisy_neighbours::busiest(self.0.processor_use().into_values().collect()),
+        )
     }
 }
 

@@ -18,8 +18,8 @@ use super::wire;
 pub use crate::auth::account::TenantConnections;
 use crate::auth::secret;
 use crate::auth::slow::SlowHash;
-use crate::heavy::ProcessorUse;
 use crate::listener::Observer;
+use crate::noisy_neighbour::ProcessorUse;
 pub use crate::resp::slow_replies::SlowReply;
 use crate::store::Store;
 
@@ -305,7 +305,7 @@ impl Operator for NodeOperator {
                 written_bytes: user(Direction::Write).bytes,
                 device: device.into(),
                 latency: latency.filter(|(_, count)| **count > 0).map(|(at, &count)| [at as u64, count]).collect(),
-                is_heavy: used.is_some_and(|used| used.is_heavy),
+                is_noisy: used.is_some_and(|used| used.is_noisy),
                 processor_nanos: used.map_or(0, |used| used.nanos),
                 delayed: units.iter().map(|stats| stats.delayed).sum(),
                 refused: units.iter().map(|stats| stats.refused).sum(),

@@ -254,7 +254,7 @@ pub struct TopTenant {
     pub latency: Vec<[u64; 2]>,
     /// It keeps the threads that serve clients busy while others want to be served, and goes behind them.
     #[serde(default)]
-    pub is_heavy: bool,
+    pub is_noisy: bool,
     /// Processor time of those threads that was spent on it, in nanoseconds.
     #[serde(default)]
     pub processor_nanos: u64,

@@ -13,7 +13,7 @@ use super::byte_budget::ByteBudget;
 use super::byte_limit::ByteLimit;
 use super::connection_limits::ConnectionLimits;
 use super::{Grant, Standing, Tenancy};
-use crate::heavy::{self, ProcessorUse, Use};
+use crate::noisy_neighbour::{self, ProcessorUse, Use};
 use crate::pubsub::PubSub;
 use crate::resp::cursors::Cursors;
 use crate::resp::pause::Pause;
@@ -54,7 +54,7 @@ pub(crate) struct Account {
     pub(crate) pubsub: Arc<PubSub>,
     pub(crate) long_values: ByteBudget,
     pub(crate) unfinished: ByteBudget,
-    is_heavy: AtomicBool,
+    is_noisy: AtomicBool,
     /// Processor time that it was judged for.
     processor_nanos: AtomicU64,
     /// Calls of commands when that was last more than nothing.
@@ -70,10 +70,10 @@ impl Account {
         self.tenancy.standing()
     }
 
-    /// Whether it goes behind the others ([`heavy`]).
+    /// Whether it goes behind the others ([`noisy_neighbour`]).
     #[inline]
-    pub(crate) fn is_heavy(&self) -> bool {
-        self.is_heavy.load(Ordering::Relaxed)
+    pub(crate) fn is_noisy(&self) -> bool {
+        self.is_noisy.load(Ordering::Relaxed)
     }
 
     /// Processor time that the gateway's threads have spent on it, as it was last judged.
@@ -234,7 +234,7 @@ impl Accounts {
             pubsub: Arc::default(),
             long_values: ByteBudget::new(LONG_BYTES_MAX),
             unfinished: ByteBudget::new(UNFINISHED_BYTES_MAX),
-            is_heavy: AtomicBool::new(false),
+            is_noisy: AtomicBool::new(false),
             processor_nanos: AtomicU64::new(0),
             calls: AtomicU64::new(0),
             calls_per_second: AtomicU64::new(0),
@@ -281,7 +281,7 @@ impl Accounts {
         let of = |account: &Arc<Account>| ProcessorUse {
             name: Arc::clone(&account.name),
             nanos: account.processor_nanos(),
-            is_heavy: account.is_heavy(),
+            is_noisy: account.is_noisy(),
         };
         self.all.lock().accounts.iter().map(|(&tenant, account)| (tenant, of(account))).collect()
     }
@@ -298,8 +298,8 @@ impl Accounts {
         let served = busy.iter().filter(|(_, busy)| *busy > 0).count();
         for (account, busy) in busy {
             let has_neighbours = served > usize::from(busy > 0);
-            let is_heavy = heavy::is_heavy(Use { busy, elapsed, has_neighbours }, account.is_heavy());
-            account.is_heavy.store(is_heavy, Ordering::Relaxed);
+            let is_noisy = noisy_neighbour::is_noisy(Use { busy, elapsed, has_neighbours }, account.is_noisy());
+            account.is_noisy.store(is_noisy, Ordering::Relaxed);
             account.processor_nanos.fetch_add(busy, Ordering::Relaxed);
             account.judge_calls(busy > 0, elapsed);
         }
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn heavy_is_who_keeps_neighbours_waiting() {
+    fn noisy_is_who_keeps_neighbours_waiting() {
         const SECOND: Nanos = 1_000_000_000;
         let accounts = Accounts::new(ConnectionLimits::new(100), 2, 1);
         let (flood, light) = (accounts.of(&grant(1, 0)), accounts.of(&grant(2, 0)));
@@ -349,7 +349,7 @@ mod tests {
             }
             light.stats.thread(0).busy.add(of_light);
             accounts.sweep(number * SECOND, &[1.0, 0.5]);
-            (flood.is_heavy(), light.is_heavy())
+            (flood.is_noisy(), light.is_noisy())
         };
         assert_eq!(second(1, SECOND, 0), (false, false), "alone");
         assert_eq!(second(2, SECOND, SECOND / 100), (true, false));
@@ -360,7 +360,7 @@ mod tests {
         assert_eq!(second(7, 4 * SECOND, SECOND), (true, true));
         let used = accounts.processor_use();
         // Its second thread had a processor for half of the time.
-        assert_eq!((used[&1].nanos, used[&1].is_heavy), (3 * (8 * SECOND + SECOND / 4) / 4, true));
+        assert_eq!((used[&1].nanos, used[&1].is_noisy), (3 * (8 * SECOND + SECOND / 4) / 4, true));
     }
 
     #[test]

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tokio::task::yield_now;
 use weir_command::error::{Error, Outcome, SYNTAX};
 use weir_command::number::parse_i64;
 use weir_command::{Args, lower};
 
 use crate::resp::client::{Client, Phase};
+use crate::resp::outbox::YIELD;
 use crate::resp::session::Session;
 use crate::store::Store;
 
@@ -154,7 +154,7 @@ async fn list<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     let mut lines = String::new();
     for (index, client) in clients.iter().enumerate() {
         if index % TURN_LINES == TURN_LINES - 1 {
-            yield_now().await;
+            YIELD.now().await;
         }
         let is_kind = subscribed.is_none_or(|subscribed| client.is_subscribed() == subscribed);
         if is_kind && wanted.as_ref().is_none_or(|ids| ids.contains(&client.id)) {

@@ -1,10 +1,10 @@
 //! Looking at the server: `SLOWLOG`, `LATENCY`, `MEMORY`.
 
-use tokio::task::yield_now;
 use weir_command::error::{Error, Outcome, SYNTAX};
 use weir_command::number::parse_i64;
 use weir_command::{Args, integer, lower};
 
+use crate::resp::outbox::YIELD;
 use crate::resp::session::Session;
 use crate::store::Store;
 
@@ -40,7 +40,7 @@ pub(in crate::resp) async fn slowlog<S: Store>(session: &mut Session<S>, args: A
             session.outbox.replies.array(entries.len());
             for (index, entry) in entries.iter().enumerate() {
                 if index % TURN_ENTRIES == TURN_ENTRIES - 1 {
-                    yield_now().await;
+                    YIELD.now().await;
                 }
                 let replies = &mut session.outbox.replies;
                 replies.array(6);

@@ -1,11 +1,11 @@
 //! All keys of a database, or of a tenant: `FLUSHDB`, `FLUSHALL`, and how many there are for `INFO`.
 
-use tokio::task::yield_now;
 use weir_command::error::{Outcome, SYNTAX};
 use weir_command::{Args, DATABASES, PAGE_KEYS};
 use weir_model::{Batch, Change};
 
 use crate::auth::account::KeyCount;
+use crate::resp::outbox::YIELD;
 use crate::resp::session::Session;
 use crate::store::Store;
 
@@ -33,7 +33,7 @@ pub(super) async fn count_for_info<S: Store>(session: &mut Session<S>) -> Outcom
         keys += page.keys.len();
         bytes += page.passed_bytes;
         next = page.next;
-        yield_now().await;
+        YIELD.now().await;
     }
     let count = KeyCount { keys, at: now, is_costly: keys > PAGE_KEYS || bytes > COUNT_CHEAP_BYTES };
     session.account()?.key_counts.set(database, count);

@@ -18,11 +18,11 @@ pub(super) mod transactions;
 
 use std::io;
 
-use tokio::task::yield_now;
 use weir_command::error::{Error, Outcome};
 use weir_command::table::Id;
 use weir_command::{Args, Command, TURN_KEYS};
 
+use super::outbox::YIELD;
 use super::session::Session;
 use crate::pubsub::Kind;
 use crate::store::Store;
@@ -76,7 +76,7 @@ pub(super) async fn run<S: Store>(command: &Command, session: &mut Session<S>, a
 /// To be called before the word number `index` is looked at: after [`TURN_KEYS`] of them others are served.
 async fn end_turn(index: usize) {
     if index % TURN_KEYS == TURN_KEYS - 1 {
-        yield_now().await;
+        YIELD.now().await;
     }
 }
 

@@ -163,7 +163,7 @@ impl<S: Store> Connection<S> {
             pool::give(self.session.outbox.replies.reclaim());
             // Not before its first round: until then it is taken for whoever has the open door, and may be about to say
             // that it is somebody else's.
-            self.lately.is_heavy = self.session.account().is_ok_and(|account| account.is_heavy());
+            self.lately.is_noisy = self.session.account().is_ok_and(|account| account.is_noisy());
         }
         Ok(Ending::Closed)
     }

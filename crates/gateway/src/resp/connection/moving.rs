@@ -1,12 +1,12 @@
 //! Connections move: to [as few threads](crate::spread) as can do the work; and long requests have threads of their
-//! own, as have heavy tenants.
+//! own, as have noisy neighbours.
 //!
 //! To copy a value of 8 MB to where it is going, into the log and into the memtable, takes milliseconds, in one turn of
 //! an event loop: whoever is served by the same thread waits. So a connection that sends or asks for long values moves
 //! to a thread for such, and comes back when it has been without them for a while. A short request that makes a long
 //! value (`SETRANGE k 60000000 x`) moves before it is served. The system shares the processors between the two kinds of
-//! threads. A tenant that keeps threads busy while others want to be served ([`crate::heavy`]) goes there, too, with
-//! all its connections.
+//! threads. A tenant that keeps threads busy while others want to be served ([`crate::noisy_neighbour`]) goes there,
+//! too, with all its connections.
 
 use std::io;
 use std::net;
@@ -32,8 +32,8 @@ const SHORT_ROUNDS: u32 = 128;
 pub(super) struct Lately {
     /// In this round something long was asked for.
     pub(super) is_long: bool,
-    /// After the last round its tenant was heavy.
-    pub(super) is_heavy: bool,
+    /// After the last round its tenant was noisy.
+    pub(super) is_noisy: bool,
     /// Rounds since the last one in which one of them was so.
     short_rounds: u32,
 }
@@ -58,7 +58,7 @@ impl Lately {
     /// A round begins at `thread`, with a request that will have `wanted` bytes, as far as that is known. Whether its
     /// connection belongs on a thread for long requests, if there is such.
     pub(super) fn belongs_to_long(&mut self, wanted: usize, thread: ServingThread) -> bool {
-        let was_long = std::mem::take(&mut self.is_long) || wanted >= LONG_BYTES || self.is_heavy;
+        let was_long = std::mem::take(&mut self.is_long) || wanted >= LONG_BYTES || self.is_noisy;
         self.short_rounds = if was_long { 0 } else { self.short_rounds.saturating_add(1) };
         if thread.is_long { self.short_rounds <= SHORT_ROUNDS } else { was_long }
     }
@@ -119,8 +119,8 @@ mod tests {
         lately.is_long = true;
         assert!(lately.belongs_to_long(100, long), "a long reply keeps it there");
         assert!(!lately.belongs_to_long(100, short));
-        lately.is_heavy = true;
-        assert!(lately.belongs_to_long(100, short), "its tenant is heavy");
+        lately.is_noisy = true;
+        assert!(lately.belongs_to_long(100, short), "its tenant is noisy");
         assert!(lately.belongs_to_long(100, long));
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use weir_io::Nanos;
 
-/// From this share of one thread on a tenant is heavy: 25 requests of 10 us in each millisecond.
+/// From this share of one thread on a tenant is noisy: 25 requests of 10 us in each millisecond.
 const BEGINS: f64 = 0.25;
 /// Below this share it is no more: one that is moved back and forth pays for it each time.
 const ENDS: f64 = 0.10;
@@ -31,11 +31,11 @@ pub struct ProcessorUse {
     /// Processor time since the start.
     pub nanos: Nanos,
     /// Whether it goes behind the others.
-    pub is_heavy: bool,
+    pub is_noisy: bool,
 }
 
-/// Whether a tenant is heavy that did this; `was` = whether it has been until now.
-pub(crate) fn is_heavy(done: Use, was: bool) -> bool {
+/// Whether a tenant is noisy that did this; `was` = whether it has been until now.
+pub(crate) fn is_noisy(done: Use, was: bool) -> bool {
     let share = done.busy as f64 / done.elapsed.max(1) as f64;
     done.has_neighbours && share > if was { ENDS } else { BEGINS }
 }
@@ -47,13 +47,13 @@ mod tests {
     const SECOND: Nanos = 1_000_000_000;
 
     #[test]
-    fn heavy_is_who_takes_a_quarter_of_a_thread_from_others() {
+    fn noisy_is_who_takes_a_quarter_of_a_thread_from_others() {
         let done = |busy, has_neighbours| Use { busy, elapsed: SECOND, has_neighbours };
-        assert!(!is_heavy(done(SECOND / 5, true), false));
-        assert!(is_heavy(done(SECOND / 3, true), false));
-        assert!(is_heavy(done(SECOND / 5, true), true), "it has to fall further");
-        assert!(!is_heavy(done(SECOND / 20, true), true));
-        assert!(!is_heavy(done(4 * SECOND, false), true), "nobody is there whom it could keep waiting");
-        assert!(!is_heavy(Use { busy: 0, elapsed: 0, has_neighbours: true }, false));
+        assert!(!is_noisy(done(SECOND / 5, true), false));
+        assert!(is_noisy(done(SECOND / 3, true), false));
+        assert!(is_noisy(done(SECOND / 5, true), true), "it has to fall further");
+        assert!(!is_noisy(done(SECOND / 20, true), true));
+        assert!(!is_noisy(done(4 * SECOND, false), true), "nobody is there whom it could keep waiting");
+        assert!(!is_noisy(Use { busy: 0, elapsed: 0, has_neighbours: true }, false));
     }
 }

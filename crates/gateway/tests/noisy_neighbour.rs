@@ -42,11 +42,11 @@ fn every_turn_of_a_long_command_is_booked() {
     assert_eq!(default.say("PING"), "+PONG\r\n");
     pass_a_second(&weir, &keys, &mut eve);
     let used = &weir.processor_use()[&3];
-    assert!(used.nanos >= 400 * MILLISECOND && used.is_heavy, "{used:?}");
+    assert!(used.nanos >= 400 * MILLISECOND && used.is_noisy, "{used:?}");
 }
 
 #[test]
-fn who_logs_in_at_a_heavy_tenants_open_door_is_served_by_the_threads_of_light_ones() {
+fn who_logs_in_at_a_noisy_neighbours_open_door_is_served_by_the_threads_of_light_ones() {
     let clock = TestClock::new();
     clock.freeze();
     let (weir, keys) = start_open(&clock, threads());
@@ -57,7 +57,7 @@ fn who_logs_in_at_a_heavy_tenants_open_door_is_served_by_the_threads_of_light_on
     assert_eq!(read_for(&mut bob, &keys, "bob", 50 * MILLISECOND), "gateway-0");
     pass_a_second(&weir, &keys, &mut eve);
     let used = weir.processor_use();
-    let of = |tenant| (&*used[&tenant].name, used[&tenant].is_heavy);
+    let of = |tenant| (&*used[&tenant].name, used[&tenant].is_noisy);
     assert_eq!([of(1), of(3)], [("default", true), ("bob", false)]);
     assert!(used[&1].nanos > 800 * MILLISECOND && used[&3].nanos < 100 * MILLISECOND, "{used:?}");
 
@@ -66,12 +66,12 @@ fn who_logs_in_at_a_heavy_tenants_open_door_is_served_by_the_threads_of_light_on
     assert_eq!(read_for(&mut default, &keys, "default", 0), "gateway-long-1", "it goes behind");
     assert_eq!(read_for(&mut bob, &keys, "bob", 0), "gateway-0");
     let mut ada = connect(&weir, "ada");
-    assert_eq!(read_for(&mut ada, &keys, "ada", 0), "gateway-0", "it was never served as the heavy one's");
+    assert_eq!(read_for(&mut ada, &keys, "ada", 0), "gateway-0", "it was never served as the noisy one's");
     let mut another = weir.connect();
     read_for(&mut another, &keys, "default", 0);
     assert_eq!(
         read_for(&mut another, &keys, "default", 0),
         "gateway-long-1",
-        "it has said nothing, and is the heavy one's"
+        "it has said nothing, and is the noisy one's"
     );
 }

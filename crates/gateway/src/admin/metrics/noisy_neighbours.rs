@@ -8,12 +8,12 @@ use prometheus_client::registry::Unit;
 
 use super::Sheet;
 use super::ledger::TENANTS_MAX;
-use crate::heavy::ProcessorUse;
+use crate::noisy_neighbour::ProcessorUse;
 
-/// Who used anything, those first that are heavy, then those that used most.
+/// Who used anything, those first that are noisy, then those that used most.
 pub(super) fn busiest(mut tenants: Vec<ProcessorUse>) -> Vec<ProcessorUse> {
     tenants.retain(|used| used.nanos > 0);
-    tenants.sort_by_key(|used| Reverse((used.is_heavy, used.nanos)));
+    tenants.sort_by_key(|used| Reverse((used.is_noisy, used.nanos)));
     tenants.truncate(TENANTS_MAX);
     tenants
 }
@@ -21,9 +21,9 @@ pub(super) fn busiest(mut tenants: Vec<ProcessorUse>) -> Vec<ProcessorUse> {
 pub(super) fn by_tenant(sheet: &mut Sheet<'_>, tenants: &[ProcessorUse]) -> fmt::Result {
     let labels: Vec<_> = tenants.iter().map(|used| [("tenant", &*used.name)]).collect();
     let rows = || labels.iter().zip(tenants).map(|(labels, used)| (&labels[..], used));
-    let heavy: Vec<_> = rows().map(|(labels, used)| (labels, u64::from(used.is_heavy))).collect();
+    let noisy: Vec<_> = rows().map(|(labels, used)| (labels, u64::from(used.is_noisy))).collect();
     let help = "1 while it keeps threads busy that others want to be served by, and goes behind them";
-    sheet.gauge("weir_tenant_heavy", help, None, &heavy)?;
+    sheet.gauge("weir_tenant_noisy", help, None, &noisy)?;
     let seconds = rows().map(|(labels, used)| (labels, ConstCounter::new(used.nanos as f64 / 1e9)));
     let help = "Processor time of the threads that serve clients";
     sheet.samples("weir_tenant_gateway_processor", help, Some(&Unit::Seconds), seconds)
@@ -34,11 +34,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_heavy_is_shown_first_then_who_used_most() {
-        let used = |name: &str, nanos, is_heavy| ProcessorUse { name: name.into(), nanos, is_heavy };
-        let some = vec![used("light", 5, false), used("idle", 0, false), used("heavy", 3, true), used("old", 9, false)];
+    fn who_is_noisy_is_shown_first_then_who_used_most() {
+        let used = |name: &str, nanos, is_noisy| ProcessorUse { name: name.into(), nanos, is_noisy };
+        let some = vec![used("light", 5, false), used("idle", 0, false), used("noisy", 3, true), used("old", 9, false)];
         let shown: Vec<_> = busiest(some).into_iter().map(|used| used.name.to_string()).collect();
-        assert_eq!(shown, ["heavy", "old", "light"]);
+        assert_eq!(shown, ["noisy", "old", "light"]);
         let many = (1..200).map(|nanos| used("t", nanos, false));
         assert_eq!(busiest(many.collect()).len(), TENANTS_MAX);
     }
