@@ -48,8 +48,8 @@ pub fn put(partition: &Arc<Partition>, key: &[u8], value: &[u8]) -> Result<()> {
 pub fn get(partition: &Arc<Partition>, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<bool> {
     let _scope = blocking_scope();
     let record = block_on(partition.get(key))?;
-    if let Some(record) = &record {
-        see(&record.value);
+    if let Some(value) = record.as_ref().and_then(|record| record.value()) {
+        see(value);
     }
     Ok(record.is_some())
 }

@@ -111,8 +111,13 @@ impl Bill {
 
     /// A page of keys was gone through.
     pub fn scanned(&mut self, page: &Page) {
-        let passed = if page.passed_bytes == 0 { 0 } else { read_units(page.passed_bytes) };
-        self.reads += passed.max(page.keys.len().div_ceil(SCANNED_PER_UNIT) as u64);
+        self.passed(page.passed_bytes, page.keys.len());
+    }
+
+    /// So many bytes were passed for so many keys.
+    pub fn passed(&mut self, bytes: u64, keys: usize) {
+        let passed = if bytes == 0 { 0 } else { read_units(bytes) };
+        self.reads += passed.max(keys.div_ceil(SCANNED_PER_UNIT) as u64);
     }
 
     /// Read units that the command has cost and not paid; they are paid now.
@@ -139,8 +144,8 @@ impl Bill {
 /// Bytes of key, with its database, and value.
 fn bytes(change: &Change<'_>) -> u64 {
     let value = match change {
-        Change::Put { value, .. } => value.len(),
-        Change::Delete { .. } => 0,
+        Change::Put { value, .. } | Change::Head { head: value, .. } => value.len(),
+        Change::Delete { .. } | Change::Cover { .. } => 0,
     };
     (change.key().len() + value) as u64
 }

@@ -7,14 +7,19 @@
 //! A handler reads first and writes then: a read behind a write looks through the batch.
 
 use weir_io::Yield;
-use weir_model::{Batch, BatchMark, Change, KEY_BYTES_MAX, Row, StoredKey, Value};
+use weir_model::parts::Head;
+use weir_model::{Batch, BatchMark, Change, Content, KEY_BYTES_MAX, Row, StoredKey, StringRow, Value};
 
 use crate::bill::Bill;
-use crate::error::{KEY_TOO_LONG, Outcome};
+use crate::error::{KEY_TOO_LONG, Outcome, WRONG_TYPE};
 use crate::host::Host;
 use crate::in_hand::letting_go;
 use crate::reply::{FLUSH_BYTES, Replies};
 use crate::rows::{Page, Read, Rows, Waiting};
+
+mod parts;
+
+pub use parts::{Part, PartsPage, Subkeys};
 
 /// Values as long as this are booked on their tenant as long as a command has them (S11).
 pub const LONG_VALUE_BYTES: usize = 1 << 20;
@@ -130,6 +135,15 @@ impl<'a> Context<'a> {
         self.get_in(self.call.database, key).await
     }
 
+    /// The row of `key`, which is to be a string.
+    ///
+    /// # Errors
+    /// As [`Context::get`], and it is not.
+    #[inline]
+    pub async fn string(&mut self, key: &[u8]) -> Outcome<Option<StringRow>> {
+        string_of(self.get(key).await?)
+    }
+
     /// The row of `key` in another database of the same tenant.
     ///
     /// # Errors
@@ -138,44 +152,44 @@ impl<'a> Context<'a> {
     pub async fn get_in(&mut self, database: u8, key: &[u8]) -> Outcome<Option<Row>> {
         // A command that holds rows does not wait for clients who do not read what they asked for.
         let books = !self.is_locked;
-        match self.look(database, key, books) {
-            Look::Done(row) => row,
-            Look::Waits(read) => self.wait_for(database, key, books, read).await,
-        }
+        self.read(Asked::Row(database, key), books).await
     }
 
-    /// The row of `key`, whose value the command keeps while it reads others: a long one is booked on its tenant, also
-    /// while rows are locked (S11).
+    /// The row of `key`, a string, whose value the command keeps while it reads others: a long one is booked on its
+    /// tenant, also while rows are locked (S11).
     ///
     /// # Errors
-    /// As [`Context::get`], and too many long values are in hand.
-    pub async fn get_to_keep(&mut self, key: &[u8]) -> Outcome<Option<Row>> {
-        let database = self.call.database;
-        match self.look(database, key, true) {
+    /// As [`Context::string`], and too many long values are in hand.
+    pub async fn string_to_keep(&mut self, key: &[u8]) -> Outcome<Option<StringRow>> {
+        string_of(self.read(Asked::Row(self.call.database, key), true).await?)
+    }
+
+    #[inline]
+    async fn read(&mut self, asked: Asked<'_>, books: bool) -> Outcome<Option<Row>> {
+        match self.look(asked, books) {
             Look::Done(row) => row,
-            Look::Waits(read) => self.wait_for(database, key, true, read).await,
+            Look::Waits(read) => self.wait_for(asked, books, read).await,
         }
     }
 
     /// A read as far as it goes without waiting: most go to their end.
     #[inline]
-    fn look<'k>(&mut self, database: u8, key: &'k [u8], books: bool) -> Look<'k>
+    fn look<'k>(&mut self, asked: Asked<'k>, books: bool) -> Look<'k>
     where
         'a: 'k,
     {
-        if self.is_locked && key.len() > KEY_BYTES_MAX {
+        if self.is_locked && asked.key().len() > KEY_BYTES_MAX {
             return Look::Done(Err(KEY_TOO_LONG));
         }
         if !self.batch.is_empty()
-            && let Some(own) = own_write(&self.batch, database, key, self.call.now_ms)
+            && let Some(own) = own_write(&self.batch, asked, self.call.now_ms)
         {
-            return Look::Done(Ok(self.met(own)));
+            return Look::Done(Ok(self.met(asked, own)));
         }
-        let rows: &'k dyn Rows = self.rows;
-        match rows.get(database, key, self.call.now_ms) {
+        match asked.of(self.rows, self.call.now_ms) {
             Read::Ready(Ok(row)) => {
-                let is_long = row.as_ref().is_some_and(|row| row.value.len() >= LONG_VALUE_BYTES);
-                if books && is_long { Look::Waits(Read::Ready(Ok(row))) } else { Look::Done(Ok(self.met(row))) }
+                let is_long = row.as_ref().is_some_and(|row| row.bytes() >= LONG_VALUE_BYTES);
+                if books && is_long { Look::Waits(Read::Ready(Ok(row))) } else { Look::Done(Ok(self.met(asked, row))) }
             }
             Read::Ready(Err(error)) => Look::Done(Err(error.into())),
             pending @ Read::Pending(_) => Look::Waits(pending),
@@ -184,13 +198,13 @@ impl<'a> Context<'a> {
 
     /// Counts and bills a row that was read.
     #[inline]
-    fn met(&mut self, row: Option<Row>) -> Option<Row> {
-        let len = row.as_ref().map_or(0, |row| row.value.len());
+    fn met(&mut self, asked: Asked<'_>, row: Option<Row>) -> Option<Row> {
+        let len = row.as_ref().map_or(0, Row::bytes);
         self.call.longest = self.call.longest.max(len);
         if let Some(bill) = &mut self.call.bill {
             bill.read(row.as_ref().map(|_| len), self.is_locked);
         }
-        if !self.is_locked {
+        if !self.is_locked && matches!(asked, Asked::Row(..)) {
             match &row {
                 Some(_) => self.call.hits += 1,
                 None => self.call.misses += 1,
@@ -202,31 +216,25 @@ impl<'a> Context<'a> {
     /// The rest of a read that waits: for the device, or for room to hold its value. In a box, so that handlers, which
     /// seldom wait, stay small.
     #[cold]
-    fn wait_for<'c>(
-        &'c mut self,
-        database: u8,
-        key: &'c [u8],
-        books: bool,
-        read: Read<'c>,
-    ) -> Waiting<'c, Outcome<Option<Row>>> {
+    fn wait_for<'c>(&'c mut self, asked: Asked<'c>, books: bool, read: Read<'c>) -> Waiting<'c, Outcome<Option<Row>>> {
         Box::pin(async move {
             let mut row = self.finish(read).await?;
-            while let Some(len) = row.as_ref().map(|row| row.value.len())
+            while let Some(len) = row.as_ref().map(Row::bytes)
                 && len >= LONG_VALUE_BYTES
                 && books
                 && !self.host.try_hold(len)
             {
                 drop(row);
                 self.host.hold(len).await?;
-                let again = self.rows.get(database, key, self.call.now_ms);
+                let again = asked.of(self.rows, self.call.now_ms);
                 row = self.finish(again).await?;
-                if row.as_ref().is_none_or(|row| row.value.len() <= len) {
+                if row.as_ref().is_none_or(|row| row.bytes() <= len) {
                     break;
                 }
                 // It has grown meanwhile.
                 self.host.let_go();
             }
-            Ok(self.met(row))
+            Ok(self.met(asked, row))
         })
     }
 
@@ -305,7 +313,24 @@ impl<'a> Context<'a> {
         Ok(())
     }
 
-    /// `key` does not exist from now on.
+    /// `key` in `database` has this content from now on, the rest as of [`Context::put`]. A head is of the life that
+    /// the row has, or of one that [`Context::new_head`] has begun.
+    ///
+    /// # Errors
+    /// The key is too long.
+    pub fn put_content(&mut self, database: u8, key: &[u8], content: &Content, expire_at_ms: Option<u64>) -> Outcome {
+        match content {
+            Content::String(value) => self.put_in(database, key, value, expire_at_ms),
+            Content::Parts(_) if key.len() > KEY_BYTES_MAX => Err(KEY_TOO_LONG),
+            Content::Parts(head) => {
+                self.batch.push_row(database, Change::Head { key, head: &head.encode(), expire_at_ms });
+                Ok(())
+            }
+        }
+    }
+
+    /// `key` does not exist from now on, whatever it was. That what it had of parts is given back is seen to by whoever
+    /// applies the batch.
     ///
     /// # Errors
     /// The key is too long.
@@ -319,7 +344,7 @@ impl<'a> Context<'a> {
 
     /// Ends the command: what it has written, with what was in the batch before. A command that has failed has written
     /// nothing.
-    pub(crate) fn end(mut self, outcome: Outcome) -> Finished {
+    pub fn end(mut self, outcome: Outcome) -> Finished {
         if outcome.is_err() {
             self.batch.rewind(self.begin);
         } else if let Some(bill) = &mut self.call.bill {
@@ -343,15 +368,51 @@ pub struct Finished {
     pub batch: Batch,
 }
 
-/// The last change of `key` in `batch`.
-fn own_write(batch: &Batch, database: u8, key: &[u8], now_ms: u64) -> Option<Option<Row>> {
-    let stored = StoredKey::new(database, key);
+/// What is read.
+#[derive(Clone, Copy)]
+enum Asked<'k> {
+    /// The row of a key in a database.
+    Row(u8, &'k [u8]),
+    /// A part of the row of a key, by its stored key.
+    Part(&'k [u8], &'k [u8]),
+}
+
+impl<'k> Asked<'k> {
+    /// The row's key.
+    fn key(self) -> &'k [u8] {
+        match self {
+            Asked::Row(_, key) | Asked::Part(key, _) => key,
+        }
+    }
+
+    #[inline]
+    fn of(self, rows: &'k dyn Rows, now_ms: u64) -> Read<'k> {
+        match self {
+            Asked::Row(database, key) => rows.get(database, key, now_ms),
+            Asked::Part(key, part) => rows.part(key, part, now_ms),
+        }
+    }
+}
+
+/// The last change in `batch` of what is read.
+fn own_write(batch: &Batch, asked: Asked<'_>, now_ms: u64) -> Option<Option<Row>> {
+    let stored = match asked {
+        Asked::Row(database, key) => StoredKey::new(database, key),
+        Asked::Part(_, part) => StoredKey::of(part),
+    };
     let change = batch.as_ref().iter().filter(|change| change.key() == &stored[..]).last()?;
-    Some(match change {
-        Change::Put { value, expire_at_ms, .. } => Some(Row { value: Value::from(value.to_vec()), expire_at_ms })
-            .filter(|_| expire_at_ms.is_none_or(|at| at > now_ms)),
-        Change::Delete { .. } => None,
-    })
+    let (content, expire_at_ms) = match change {
+        Change::Put { value, expire_at_ms, .. } => (Content::String(Value::from(value.to_vec())), expire_at_ms),
+        Change::Head { head, expire_at_ms, .. } => {
+            (Content::Parts(Box::new(Head::decode(head).expect("a head of this command"))), expire_at_ms)
+        }
+        Change::Delete { .. } | Change::Cover { .. } => return Some(None),
+    };
+    Some(Some(Row { content, expire_at_ms }).filter(|_| expire_at_ms.is_none_or(|at| at > now_ms)))
+}
+
+fn string_of(row: Option<Row>) -> Outcome<Option<StringRow>> {
+    row.map(|row| row.into_string().ok_or(WRONG_TYPE)).transpose()
 }
 
 #[cfg(test)]
@@ -370,7 +431,7 @@ mod tests {
 
     impl Rows for Names {
         fn get<'a>(&'a self, _: u8, key: &'a [u8], _: u64) -> Read<'a> {
-            Read::Ready(Ok(Some(Row { value: Value::from(key.to_vec()), expire_at_ms: None })))
+            Read::Ready(Ok(Some(Row::string(Value::from(key.to_vec()), None))))
         }
 
         fn page<'a>(&'a self, _: u8, _: &'a [u8], _: usize) -> Waiting<'a, weir_io::Result<Page>> {
@@ -388,6 +449,7 @@ mod tests {
         let mut cx = Context::locked(&Names, &mut host, &mut call, before);
         let value = |cx: &mut Context<'_>, database, key: &[u8]| {
             let row = polled::turns(cx.get_in(database, key)).1.expect("it is read");
+            let row = row.and_then(Row::into_string);
             row.map(|row| String::from_utf8(row.value.to_vec()).expect("text"))
         };
         assert_eq!(value(&mut cx, 2, b"before").as_deref(), Some("1"), "of the command in front of it");

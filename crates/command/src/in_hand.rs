@@ -7,7 +7,7 @@
 use std::future::poll_fn;
 use std::pin::pin;
 
-use weir_model::{Row, Value as Shared};
+use weir_model::{StringRow, Value as Shared};
 
 /// Values in the order of their keys.
 #[derive(Default)]
@@ -25,7 +25,7 @@ enum Value {
 
 impl InHand {
     /// The next one. One that does not exist has no bytes.
-    pub fn push(&mut self, row: Option<Row>) {
+    pub fn push(&mut self, row: Option<StringRow>) {
         self.values.push(row.map_or(Value::Nothing, |row| Value::Shared(row.value)));
     }
 

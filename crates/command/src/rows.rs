@@ -1,8 +1,11 @@
 //! What a command reads: the rows of a tenant, whoever has them.
 
+use std::collections::BTreeMap;
+
 use weir_io::Result;
 pub use weir_io::Waiting;
-use weir_model::Row;
+use weir_model::parts::RowType;
+use weir_model::{Row, Value};
 
 /// The answer to a read: there at once, or under way.
 #[must_use]
@@ -31,9 +34,44 @@ impl Read<'_> {
 pub struct Page {
     /// Living keys, ascending, as users know them.
     pub keys: Vec<Vec<u8>>,
+    /// What those of them are that are no strings, by their index among the keys.
+    pub kinds: BTreeMap<usize, RowType>,
     /// Where to go on; `None` at the end.
     pub next: Option<Vec<u8>>,
     /// Bytes of keys and values that were passed for it, of what is deleted or old as well: about what was read.
+    pub passed_bytes: u64,
+}
+
+/// A range of parts, by their stored keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartRange {
+    /// The first key that is in it.
+    pub from: Vec<u8>,
+    /// The first key behind it.
+    pub to: Vec<u8>,
+    /// Largest key first.
+    pub reverse: bool,
+}
+
+/// A part as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredPart {
+    /// Its stored key.
+    pub key: Vec<u8>,
+    /// Its value.
+    pub value: Value,
+    /// First millisecond since 1970 at which the part no longer exists; `None` = it stays.
+    pub expire_at_ms: Option<u64>,
+}
+
+/// A bounded step through the parts of a row.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PartPage {
+    /// Living parts, in the order asked for.
+    pub parts: Vec<StoredPart>,
+    /// What is left of the range; `None` at the end.
+    pub next: Option<PartRange>,
+    /// As of a [`Page`].
     pub passed_bytes: u64,
 }
 
@@ -45,6 +83,24 @@ pub trait Rows: Send + Sync {
     /// Up to `limit` keys of `database` from the place `from` on. The work is bounded: it may find nothing and still
     /// have a next place.
     fn page<'a>(&'a self, database: u8, from: &'a [u8], limit: usize) -> Waiting<'a, Result<Page>>;
+
+    /// The part with the stored key `part`, of the row that its users know as `key`, if it lives at `now_ms`. It is
+    /// read as a string.
+    fn part<'a>(&'a self, _key: &'a [u8], _part: &'a [u8], _now_ms: u64) -> Read<'a> {
+        Read::Ready(Err(without_parts()))
+    }
+
+    /// Up to `limit` parts of `range`, which is of the row that its users know as `key`. The work is bounded: it may
+    /// find nothing and still leave something of the range.
+    fn parts<'a>(&'a self, _key: &'a [u8], _range: PartRange, _limit: usize) -> Waiting<'a, Result<PartPage>> {
+        Box::pin(std::future::ready(Err(without_parts())))
+    }
+
+    /// The sequence number of the newest change that whoever has the rows has applied: for commands whose rows are
+    /// locked. All versions of their rows are at most this.
+    fn newest(&self) -> u64 {
+        0
+    }
 
     /// Where a [`Rows::page`] finds `key`, or what is behind it.
     fn place(&self, key: &[u8]) -> Vec<u8> {
@@ -63,6 +119,10 @@ impl Rows for NoRows {
     fn page<'a>(&'a self, _: u8, _: &'a [u8], _: usize) -> Waiting<'a, Result<Page>> {
         Box::pin(std::future::ready(Err(unreadable())))
     }
+}
+
+fn without_parts() -> weir_io::Error {
+    weir_io::Error::new(weir_io::ErrorKind::Invalid, "read", "the rows", "there are no rows of many parts here")
 }
 
 fn unreadable() -> weir_io::Error {

@@ -1,7 +1,7 @@
 //! Planted bugs: places where the code goes wrong on request, so that the tests can be shown to notice.
 //!
-//! A test that cannot fail proves nothing. With the feature `plant` (tests of `weir-sim` only) a thread may ask for one
-//! mistake; without it [`is_planted`] is `false` at compile time, and the mistake is not in the binary.
+//! A test that cannot fail proves nothing. With the feature `plant` (tests of `weir-sim` and `weir-lsm` only) a thread
+//! may ask for one mistake; without it [`is_planted`] is `false` at compile time, and the mistake is not in the binary.
 
 /// A mistake inside the engine. Mistakes towards the disk need no help: a wrapped file system makes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,11 +22,15 @@ pub enum Plant {
     ExpiredLeft,
     /// A command that has to wait does not latch its rows.
     RowsNotLatched,
+    /// Merges drop parts of rows for a cover that is only in memory and log.
+    CoverInMemory,
+    /// A cover is dropped while tables still have parts that it covers.
+    DroppedCover,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Plant; 8] = [
+    pub const ALL: [Plant; 10] = [
         Plant::DroppedTombstone,
         Plant::SnapshotBound,
         Plant::ExpiryOffByOne,
@@ -35,6 +39,8 @@ impl Plant {
         Plant::AnchorIgnored,
         Plant::ExpiredLeft,
         Plant::RowsNotLatched,
+        Plant::CoverInMemory,
+        Plant::DroppedCover,
     ];
 }
 

@@ -6,15 +6,21 @@
 //! kind 0 (delete)       body := nothing
 //! kind 1 (put)          body := value_len varint | value
 //! kind 2 (put, expires) body := expire_at_ms varint | value_len varint | value
+//! kind 3 (head)         body := head_len varint | head
+//! kind 4 (head, expires) body := expire_at_ms varint | head_len varint | head
+//! kind 5 (cover)        body := below varint
 //! ```
 
 use std::fmt;
 
-use crate::{STORED_KEY_BYTES_MAX, VALUE_BYTES_MAX, varint};
+use crate::{STORED_KEY_BYTES_MAX, VALUE_BYTES_MAX, parts, varint};
 
 const DELETE: u8 = 0;
 const PUT: u8 = 1;
 const PUT_EXPIRING: u8 = 2;
+const HEAD: u8 = 3;
+const HEAD_EXPIRING: u8 = 4;
+const COVER: u8 = 5;
 
 /// One change of one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,13 +39,30 @@ pub enum Change<'a> {
         /// At most [`STORED_KEY_BYTES_MAX`] bytes.
         key: &'a [u8],
     },
+    /// The key has a row of many parts from now on, until `expire_at_ms`.
+    Head {
+        /// The row's.
+        key: &'a [u8],
+        /// The bytes of a [`parts::Head`].
+        head: &'a [u8],
+        /// As of a put.
+        expire_at_ms: Option<u64>,
+    },
+    /// Of the row whose parts have keys that begin with `prefix`, those of versions less than `below` are dead.
+    Cover {
+        /// A [`parts::cover_key`].
+        prefix: &'a [u8],
+        /// Never less than in an earlier cover of the same row.
+        below: u64,
+    },
 }
 
 impl<'a> Change<'a> {
     /// The key that changes.
     pub fn key(&self) -> &'a [u8] {
         match self {
-            Change::Put { key, .. } | Change::Delete { key } => key,
+            Change::Put { key, .. } | Change::Delete { key } | Change::Head { key, .. } => key,
+            Change::Cover { prefix, .. } => prefix,
         }
     }
 }
@@ -87,7 +110,7 @@ impl Batch {
         self.push_behind(&[], change);
     }
 
-    /// Adds a change of a row of `database`, with its key as users know it ([`crate::StoredKey`]).
+    /// Adds a put, delete or head of a row of `database`, with its key as users know it ([`crate::StoredKey`]).
     ///
     /// # Panics
     /// As [`Batch::push`].
@@ -104,18 +127,25 @@ impl Batch {
             Change::Delete { .. } => DELETE,
             Change::Put { expire_at_ms: None, .. } => PUT,
             Change::Put { expire_at_ms: Some(_), .. } => PUT_EXPIRING,
+            Change::Head { expire_at_ms: None, .. } => HEAD,
+            Change::Head { expire_at_ms: Some(_), .. } => HEAD_EXPIRING,
+            Change::Cover { .. } => COVER,
         };
         self.bytes.push(kind);
         varint::put(&mut self.bytes, key_len as u64);
         self.bytes.extend_from_slice(prefix);
         self.bytes.extend_from_slice(key);
-        if let Change::Put { value, expire_at_ms, .. } = change {
-            assert!(value.len() <= VALUE_BYTES_MAX, "value of {} bytes", value.len());
-            if let Some(at) = expire_at_ms {
-                varint::put(&mut self.bytes, at);
+        match change {
+            Change::Put { value, expire_at_ms, .. } | Change::Head { head: value, expire_at_ms, .. } => {
+                assert!(value.len() <= VALUE_BYTES_MAX, "value of {} bytes", value.len());
+                if let Some(at) = expire_at_ms {
+                    varint::put(&mut self.bytes, at);
+                }
+                varint::put(&mut self.bytes, value.len() as u64);
+                self.bytes.extend_from_slice(value);
             }
-            varint::put(&mut self.bytes, value.len() as u64);
-            self.bytes.extend_from_slice(value);
+            Change::Delete { .. } => {}
+            Change::Cover { below, .. } => varint::put(&mut self.bytes, below),
         }
         self.count += 1;
     }
@@ -224,10 +254,28 @@ fn take_change<'a>(rest: &mut &'a [u8]) -> Option<Change<'a>> {
         DELETE => return Some(Change::Delete { key }),
         PUT => None,
         PUT_EXPIRING => Some(varint::take(rest)?),
-        _ => return None,
+        _ => return take_of_parts(kind, key, rest),
     };
     let value = varint::take_slice(rest).filter(|value| value.len() <= VALUE_BYTES_MAX)?;
     Some(Change::Put { key, value, expire_at_ms })
+}
+
+/// What heads and covers say is checked here, once: whoever applies them relies on it.
+#[cold]
+fn take_of_parts<'a>(kind: u8, key: &'a [u8], rest: &mut &'a [u8]) -> Option<Change<'a>> {
+    let expire_at_ms = match kind {
+        HEAD => None,
+        HEAD_EXPIRING => Some(varint::take(rest)?),
+        COVER => {
+            let below = varint::take(rest)?;
+            let is_cover = parts::prefix_of(key) == Some(key) && below <= parts::VERSION_MAX + 1;
+            return is_cover.then_some(Change::Cover { prefix: key, below });
+        }
+        _ => return None,
+    };
+    let head = varint::take_slice(rest)?;
+    let is_head = !parts::is_part(key) && parts::Head::decode(head).is_some();
+    is_head.then_some(Change::Head { key, head, expire_at_ms })
 }
 
 #[cfg(test)]
@@ -241,6 +289,33 @@ mod tests {
         match put {
             Some((value, expire_at_ms)) => Change::Put { key, value, expire_at_ms: *expire_at_ms },
             None => Change::Delete { key },
+        }
+    }
+
+    #[test]
+    fn heads_and_covers_come_back_and_others_are_refused() {
+        let head = parts::Head::new(parts::RowType::Hash, 300).encode();
+        let prefix = parts::cover_key(b"\x03row");
+        let changes = [
+            Change::Head { key: b"\x03row", head: &head, expire_at_ms: None },
+            Change::Head { key: b"\x03row", head: &head, expire_at_ms: Some(7) },
+            Change::Cover { prefix: &prefix, below: 301 },
+        ];
+        let mut batch = Batch::new();
+        changes.iter().for_each(|&change| batch.push(change));
+        let decoded = BatchRef::decode(batch.as_bytes()).expect("own bytes decode");
+        assert!(decoded.iter().eq(changes));
+        for wrong in [
+            Change::Head { key: b"\x03row", head: &head[1..], expire_at_ms: None },
+            Change::Head { key: &prefix, head: &head, expire_at_ms: None },
+            Change::Cover { prefix: b"\x83row", below: 1 },
+            Change::Cover { prefix: &[&prefix[..], &[0]].concat(), below: 1 },
+            Change::Cover { prefix: b"\x03row", below: 1 },
+            Change::Cover { prefix: &prefix, below: u64::MAX },
+        ] {
+            let mut batch = Batch::new();
+            batch.push(wrong);
+            assert!(BatchRef::decode(batch.as_bytes()).is_err(), "{wrong:?}");
         }
     }
 

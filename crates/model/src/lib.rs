@@ -13,7 +13,7 @@ mod value;
 pub mod varint;
 
 pub use batch::{Batch, BatchMark, BatchRef, Change, DecodeError};
-pub use row::{Row, StoredKey};
+pub use row::{Content, Row, StoredKey, StringRow};
 pub use slot::{SLOTS, slot};
 pub use tenant::{InvalidName, TENANT_NAME_BYTES_MAX, TenantId, TenantName};
 pub use value::{Holder, Value};
@@ -21,8 +21,9 @@ pub use value::{Holder, Value};
 /// The longest key of a user in bytes. Large enough for any sane client, small enough that sixteen fit a block's index.
 pub const KEY_BYTES_MAX: usize = 64 * 1024;
 
-/// The longest key as stored: a user's, behind the number of its database.
-pub const STORED_KEY_BYTES_MAX: usize = KEY_BYTES_MAX + 1;
+/// The longest key as stored: that of a [part](parts). Those of strings and heads are a user's, behind the number of
+/// its database.
+pub const STORED_KEY_BYTES_MAX: usize = parts::PART_KEY_BYTES_MAX;
 
 /// Databases of a tenant (`SELECT 0` to `SELECT 15`). In the tree a key stands behind one byte with the number of its
 /// database.

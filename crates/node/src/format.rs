@@ -12,8 +12,10 @@ use crate::catalogue::copy::Role;
 use crate::catalogue::survey::{Survey, repair};
 use crate::layout::{self, TAG};
 
-/// The version that this one reads and writes. It goes up whenever older versions would misread what newer ones write.
-const VERSION: u32 = 3;
+/// The version that this one writes. It goes up whenever older versions would misread what newer ones write.
+const VERSION: u32 = 4;
+/// The version that this one reads, too: it has strings only, and nothing that is not read today.
+const FORMER: u32 = 3;
 
 fn content(version: u32) -> String {
     format!("weir {version}\n")
@@ -24,6 +26,8 @@ fn content(version: u32) -> String {
 pub enum Format {
     /// This version.
     Present,
+    /// One before, which is carried over as it is: the next start writes this version.
+    Former,
     /// Another one.
     Other(u32),
     /// Nothing: there is no such file.
@@ -48,6 +52,7 @@ impl Format {
         let version = text.strip_prefix("weir ").and_then(|rest| rest.trim_end().parse().ok());
         Ok(match version.filter(|&version| content(version) == text) {
             Some(VERSION) => Format::Present,
+            Some(FORMER) => Format::Former,
             Some(version) => Format::Other(version),
             None => Format::Damaged,
         })
@@ -57,10 +62,10 @@ impl Format {
     pub fn refusal(self, dir: &Path) -> Option<Error> {
         let (path, repair) = (dir.join("FORMAT"), repair(dir));
         match self {
-            Format::Present => None,
+            Format::Present | Format::Former => None,
             Format::Other(version) => {
                 let message = format!(
-                    "it says `weir {version}`, and this version of Weir reads `weir {VERSION}` only; nothing was changed. Run the version \
+                    "it says `weir {version}`, and this version of Weir reads `weir {FORMER}` and `weir {VERSION}` only; nothing was changed. Run the version \
                      that made the directory, and copy its tenants into a new directory with a Redis client. If this version made it, the \
                      file is damaged: {repair} looks whether that is so"
                 );
@@ -106,7 +111,8 @@ pub enum Origin {
     Existing,
 }
 
-/// Locks `dir`, made if need be, and says whether it is new. Nothing else is changed.
+/// Locks `dir`, made if need be, and says whether it is new. A directory of the former version becomes one of this
+/// version; nothing else is changed.
 ///
 /// # Errors
 /// `Locked`; `Invalid` if it is another version's; `Corruption` if `FORMAT` is damaged, or missing although the
@@ -121,10 +127,27 @@ pub async fn claim(fs: &Arc<dyn Fs>, dir: &Path) -> Result<(Box<dyn FsLock>, Ori
     match format.refusal(dir) {
         Some(refusal) => Err(refusal),
         None => {
+            if format == Format::Former {
+                carry_over(fs, dir).await?;
+            }
             // Whoever wrote it may have been killed before its name was durable.
             fs.sync_dir(dir, TAG).await?;
             Ok((lock, Origin::Existing))
         }
+    }
+}
+
+/// Says that a directory of the former version is one of this version, before anything is written that the former one
+/// would not understand.
+async fn carry_over(fs: &Arc<dyn Fs>, dir: &Path) -> Result<()> {
+    match Format::write(fs, dir).await {
+        // A full disk can be read all the same. The former version would refuse what is written later, only with other
+        // words: its logs and tables have versions and kinds of their own.
+        Err(error) if error.kind() == ErrorKind::NoSpace => {
+            tracing::warn!(%error, "cannot write down yet that the directory is of this version");
+            Ok(())
+        }
+        outcome => outcome,
     }
 }
 

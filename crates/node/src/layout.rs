@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! LOCK                    held by the running process
-//! FORMAT                  "weir 3\n"
+//! FORMAT                  "weir 4\n"
 //! catalogue/              CURRENT and the journal of tenants
 //! catalogue.mirror/       the same once more
 //! partitions/000001/log/  segments

@@ -23,6 +23,8 @@ pub(crate) struct Counters {
     pub bytes_thrown_away: AtomicU64,
     pub bytes_reclaimed: AtomicU64,
     pub tables_dropped: AtomicU64,
+    pub parts_dropped: AtomicU64,
+    pub parts_dropped_bytes: AtomicU64,
     /// Per cause, in the order of [`StallCause::ALL`].
     slowed: [AtomicU64; StallCause::ALL.len()],
     slowed_nanos: [AtomicU64; StallCause::ALL.len()],
@@ -42,9 +44,11 @@ impl Counters {
         waits::book(Cause::Stall, nanos);
     }
 
-    /// A job has ended: what it gave back, if that was what it was for.
+    /// A job has ended: what it gave back, if that was what it was for, and what it dropped of deleted rows.
     pub fn reclaimed(&self, facts: &JobFacts, report: &JobReport) {
         Self::add(&self.tables_dropped, report.tables_dropped as u64);
+        Self::add(&self.parts_dropped, report.covered_entries);
+        Self::add(&self.parts_dropped_bytes, report.covered_bytes);
         if facts.class == Class::Reclaim && report.tables_moved == 0 {
             Self::add(&self.bytes_reclaimed, facts.input_bytes.saturating_sub(report.bytes_written));
         }
@@ -121,6 +125,10 @@ pub struct PartitionMetrics {
     pub bytes_reclaimed: u64,
     /// Tables dropped without being read, because nothing in them lived.
     pub tables_dropped: u64,
+    /// Parts of deleted rows that merges dropped on their way, and their bytes.
+    pub parts_dropped: u64,
+    /// See [`PartitionMetrics::parts_dropped`].
+    pub parts_dropped_bytes: u64,
     /// Blocks in the cache: the pinned ones are those of levels 0 and 1.
     pub cache: CacheUsage,
     /// By cause, in the order of [`StallCause::ALL`].
@@ -156,6 +164,8 @@ impl PartitionMetrics {
             bytes_thrown_away: get(&counters.bytes_thrown_away),
             bytes_reclaimed: get(&counters.bytes_reclaimed),
             tables_dropped: get(&counters.tables_dropped),
+            parts_dropped: get(&counters.parts_dropped),
+            parts_dropped_bytes: get(&counters.parts_dropped_bytes),
             cache: CacheUsage::default(),
             stalls: counters.stalls(),
             engine: EngineFacts::default(),
@@ -184,6 +194,8 @@ impl PartitionMetrics {
         self.bytes_thrown_away += other.bytes_thrown_away;
         self.bytes_reclaimed += other.bytes_reclaimed;
         self.tables_dropped += other.tables_dropped;
+        self.parts_dropped += other.parts_dropped;
+        self.parts_dropped_bytes += other.parts_dropped_bytes;
         self.cache.add(&other.cache);
         self.stalls.iter_mut().zip(&other.stalls).for_each(|(sum, stall)| sum.add(stall));
         self.engine.add(&other.engine);

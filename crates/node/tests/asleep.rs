@@ -55,7 +55,8 @@ async fn work(slot: &Arc<PartitionSlot>, round: u64) {
     let partition = slot.partition().await.expect("it wakes");
     for key in 0..KEYS {
         let record = partition.get(&key.to_le_bytes()).await.expect("a read");
-        let value = record.map(|record| u64::from_le_bytes(record.value[..8].try_into().expect("eight bytes")));
+        let value = record
+            .map(|record| u64::from_le_bytes(record.value().expect("a string")[..8].try_into().expect("eight bytes")));
         assert_eq!(value, round.checked_sub(1).map(|before| before + key), "what was written before it slept");
     }
     let mut commits = Vec::new();

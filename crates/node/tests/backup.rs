@@ -73,7 +73,7 @@ async fn value(tenant: &Tenant, number: u64) -> Option<u64> {
     let key = key(number);
     let partition = tenant.slot_of(&key).partition().await.expect("awake");
     let record = partition.get(&key).await.expect("get")?;
-    Some(u64::from_le_bytes(record.value[..8].try_into().expect("eight bytes")))
+    Some(u64::from_le_bytes(record.value().expect("a string")[..8].try_into().expect("eight bytes")))
 }
 
 /// A node with a tenant `shop` of three partitions, every key at 1, and a backup that was made while every key went to

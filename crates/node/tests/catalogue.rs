@@ -78,7 +78,7 @@ async fn see(node: &Node, tenant: &str) -> Seen {
     let tenant = node.tenant(&name(tenant))?;
     let partition = tenant.partitions()[0].partition().await.expect("it wakes");
     let record = partition.get(b"key").await.expect("a read");
-    Some((tenant.settings().disk_bytes_max >> 30, record.map(|record| record.value.to_vec())))
+    Some((tenant.settings().disk_bytes_max >> 30, record.map(|record| record.value().expect("a string").to_vec())))
 }
 
 impl Order {

@@ -91,7 +91,10 @@ async fn contents(partition: &Arc<Partition>) -> State {
     for number in 0..150 {
         let key = format!("key{number:03}").into_bytes();
         let record = partition.get(&key).await.expect("a read");
-        assert_eq!(record.as_ref().map(|record| &record.value[..]), state.get(&key).map(|value| &value[..]));
+        assert_eq!(
+            record.as_ref().map(|record| &record.value().expect("a string")[..]),
+            state.get(&key).map(|value| &value[..])
+        );
     }
     state
 }
@@ -226,7 +229,10 @@ fn failing_operations_lose_nothing_acknowledged_and_writes_go_on() {
             let node = open(&sim, &fs, sync).await.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
             for number in acknowledged.into_keys() {
                 let record = node.partition().get(format!("key{number:05}").as_bytes()).await.expect("a read");
-                assert!(record.is_some_and(|record| record.value[..] == [number as u8; 100]), "seed {seed}: {number}");
+                assert!(
+                    record.is_some_and(|record| record.value().expect("a string")[..] == [number as u8; 100]),
+                    "seed {seed}: {number}"
+                );
             }
         });
     }
@@ -261,7 +267,7 @@ fn no_write_slips_between_the_read_and_the_write_of_an_update() {
                         let (old, commit) = partition
                             .update(&[&key], |found, batch| {
                                 batch.put(&key, &value);
-                                let old = found[0].as_ref().map(|record| record.value.to_vec());
+                                let old = found[0].as_ref().map(|record| record.value().expect("a string").to_vec());
                                 // A write that slipped in would be in the memtable.
                                 if let Lookup::Ready(Some(newest)) = partition.engine().get_latest(&key) {
                                     let newest = newest.expect("a read").map(|newest| newest.value.to_vec());

@@ -44,7 +44,7 @@ async fn write(node: &Node, tenant: &str, value: &[u8]) -> Result<()> {
 
 async fn read(node: &Node, tenant: &str) -> Option<Vec<u8>> {
     let partition = slot(node, tenant).partition_to_read().await.expect("it wakes");
-    partition?.get(b"key").await.expect("a read").map(|record| record.value.to_vec())
+    partition?.get(b"key").await.expect("a read").map(|record| record.value().expect("a string").to_vec())
 }
 
 /// Tenants that hold their own name and sleep, and `blank`, which was never used.

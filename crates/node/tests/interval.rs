@@ -76,7 +76,8 @@ fn start(sim: &Sim, node: &Node, tenant: usize, until: Nanos, acknowledged: &Ack
 async fn value(node: &Node, tenant: usize) -> u64 {
     let partition = slot(node, tenant).partition().await.expect("it wakes");
     let record = partition.get(b"value").await.expect("a read");
-    record.map_or(0, |record| u64::from_le_bytes(record.value[..].try_into().expect("eight bytes")))
+    record
+        .map_or(0, |record| u64::from_le_bytes(record.value().expect("a string")[..].try_into().expect("eight bytes")))
 }
 
 /// Lets `tenants` write on a node that has been idle for `idle`, cuts the power after `work` and another `rest`, and

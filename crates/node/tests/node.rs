@@ -41,7 +41,7 @@ async fn put(partition: &Arc<Partition>, key: u64, value: u64) -> weir_io::Resul
 
 async fn value(partition: &Arc<Partition>, key: u64) -> Option<u64> {
     let record = partition.get(format!("key{key:05}").as_bytes()).await.expect("get")?;
-    Some(u64::from_le_bytes(record.value[..8].try_into().expect("eight bytes")))
+    Some(u64::from_le_bytes(record.value().expect("a string")[..8].try_into().expect("eight bytes")))
 }
 
 #[test]
@@ -190,9 +190,9 @@ fn increments_from_many_tasks_are_all_counted() {
             for round in 0..50 {
                 let ((), commit) = partition
                     .update(&[b"counter"], |found, batch| {
-                        let before = found[0]
-                            .as_ref()
-                            .map_or(0, |record| u64::from_le_bytes(record.value[..].try_into().expect("eight bytes")));
+                        let before = found[0].as_ref().map_or(0, |record| {
+                            u64::from_le_bytes(record.value().expect("a string")[..].try_into().expect("eight bytes"))
+                        });
                         batch.put(b"counter", &(before + 1).to_le_bytes());
                     })
                     .await
@@ -209,7 +209,7 @@ fn increments_from_many_tasks_are_all_counted() {
         sim.run_until(sim.now() + 10_000_000);
     }
     let record = sim.block_on(node.partition().get(b"counter")).expect("get").expect("counted");
-    assert_eq!(record.value[..], 1_000_u64.to_le_bytes());
+    assert_eq!(record.value().expect("a string")[..], 1_000_u64.to_le_bytes());
 }
 
 #[test]

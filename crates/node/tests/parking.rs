@@ -117,7 +117,9 @@ impl World {
         for key in 0..KEYS {
             let newest = (0..self.written).rev().find(|number| number * 7 % KEYS == key);
             let record = self.sim.block_on(self.partition().get(format!("key{key:05}").as_bytes())).expect("get");
-            let found = record.map(|record| u64::from_le_bytes(record.value[..8].try_into().expect("eight bytes")));
+            let found = record.map(|record| {
+                u64::from_le_bytes(record.value().expect("a string")[..8].try_into().expect("eight bytes"))
+            });
             assert_eq!(found, newest, "key {key}");
         }
     }

@@ -252,7 +252,7 @@ impl Day {
         let from = self.now_ms();
         let read = async { slot.partition().await?.get(key).await };
         let found = self.sim.block_on(read).map_err(|error| error.to_string())?;
-        let found = found.map(|record| record.value.to_vec());
+        let found = found.and_then(|record| Some(record.value()?.to_vec()));
         let to = self.now_ms();
         let judged = self.judge(key, found.as_deref(), [from, to]);
         judged.map_err(|wrong| format!("{}: {wrong}", String::from_utf8_lossy(key)))?;

@@ -29,7 +29,7 @@ impl Candidates {
         for change in batch.as_ref().iter() {
             let value = match change {
                 Change::Put { value, .. } => Some(value.to_vec()),
-                Change::Delete { .. } => None,
+                Change::Delete { .. } | Change::Head { .. } | Change::Cover { .. } => None,
             };
             let candidates = self.0.entry(change.key().to_vec()).or_insert_with(|| vec![None]);
             if acknowledged {

@@ -42,6 +42,7 @@ impl State {
                     self.0.insert(key.to_vec(), Stored { value: value.to_vec(), expire_at_ms });
                 }
                 Change::Delete { key } => drop(self.0.remove(key)),
+                Change::Head { .. } | Change::Cover { .. } => unreachable!("this model has strings only"),
             }
         }
     }

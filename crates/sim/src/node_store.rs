@@ -122,7 +122,7 @@ impl Store for NodeStore {
 
     fn get(&self, key: &[u8]) -> BoxFuture<Result<Option<Vec<u8>>>> {
         let (partition, key) = (Arc::clone(self.partition()), key.to_vec());
-        Box::pin(async move { Ok(partition.get(&key).await?.map(|record| record.value.to_vec())) })
+        Box::pin(async move { Ok(partition.get(&key).await?.and_then(|record| Some(record.value()?.to_vec()))) })
     }
 
     fn get_at(&self, key: &[u8], snapshot: &Snapshot) -> BoxFuture<Result<Option<Vec<u8>>>> {

@@ -86,7 +86,7 @@ fn value(plan: &Plan, item: u64, number: u64) -> Vec<u8> {
 async fn check(partition: &Arc<Partition>, plan: &Plan, written: &Mutex<Written>, item: u64) {
     let before = written.lock().last.get(&item).copied().expect("an item that was written");
     let found = partition.get(&key(item)).await.expect("read").expect("it was written");
-    let found: &[u8] = &found.value;
+    let found: &[u8] = found.value().expect("a string");
     let number = u64::from_le_bytes(found[..8].try_into().expect("eight bytes"));
     assert!(number >= before, "write {number} of item {item}, {before} was done");
     assert_eq!(found, value(plan, item, number), "write {number} of item {item}");

@@ -195,7 +195,7 @@ pub async fn bitfield(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     if needed == 0 {
         return read(cx, key, &steps).await;
     }
-    let old = cx.get(key).await?;
+    let old = cx.string(key).await?;
     let mut value = old.as_ref().map_or_else(Vec::new, |row| row.value.to_vec());
     value.resize(value.len().max(needed), 0);
     let answers: Vec<Option<i64>> = steps.iter().map(|step| step.run(&mut value)).collect();
@@ -224,7 +224,7 @@ fn check_count(count: usize) -> Outcome {
 }
 
 async fn read(cx: &mut Context<'_>, key: &[u8], steps: &[Step]) -> Outcome {
-    let row = cx.get(key).await?;
+    let row = cx.string(key).await?;
     let value = row.as_ref().map_or(&[][..], |row| &row.value[..]);
     let answers: Vec<Option<i64>> = steps.iter().map(|step| Some(step.kind.read(value, step.offset))).collect();
     reply(cx, &answers);

@@ -49,7 +49,7 @@ pub async fn setbit(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         _ => return Err(Error::new("ERR bit is not an integer or out of range")),
     };
     let (byte, shift) = ((offset >> 3) as usize, 7 - (offset & 7));
-    let row = cx.get(key).await?;
+    let row = cx.string(key).await?;
     let old = row.as_ref().map_or(&[][..], |row| &row.value[..]);
     let old_bit = old.get(byte).map_or(0, |byte| byte >> shift & 1);
     if byte >= old.len() || old_bit != bit {
@@ -64,7 +64,7 @@ pub async fn setbit(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 
 pub async fn getbit(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let offset = read_offset(args.at(2), None, cx.value_bytes_max())?;
-    let row = cx.get(args.at(1)).await?;
+    let row = cx.string(args.at(1)).await?;
     let byte = row.and_then(|row| row.value.get((offset >> 3) as usize).copied()).unwrap_or(0);
     cx.replies().integer(i64::from(byte >> (7 - (offset & 7)) & 1));
     Ok(())
@@ -131,7 +131,7 @@ fn ones(bytes: &[u8]) -> u64 {
 
 pub async fn bitcount(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     // A key that does not exist is answered before the range is looked at.
-    let Some(row) = cx.get(args.at(1)).await? else {
+    let Some(row) = cx.string(args.at(1)).await? else {
         cx.replies().integer(0);
         return Ok(());
     };
@@ -173,7 +173,7 @@ pub async fn bitpos(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         1 => true,
         _ => return Err(Error::new("ERR The bit argument must be 1 or 0.")),
     };
-    let Some(row) = cx.get(args.at(1)).await? else {
+    let Some(row) = cx.string(args.at(1)).await? else {
         cx.replies().integer(if set { -1 } else { 0 });
         return Ok(());
     };
@@ -257,7 +257,7 @@ pub async fn bitop(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let (mut read, mut bytes) = (InHand::default(), 0);
     for (index, key) in keys.enumerate() {
         end_turn(cx.yields(), index).await;
-        let row = letting_go(cx.get_to_keep(key), || read.own()).await?;
+        let row = letting_go(cx.string_to_keep(key), || read.own()).await?;
         bytes += row.as_ref().map_or(0, |row| row.value.len());
         if bytes > SOURCE_BYTES_MAX {
             return Err(Error::new("ERR BITOP takes sources of at most 256 MiB together"));

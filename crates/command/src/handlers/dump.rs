@@ -7,9 +7,12 @@ use crate::error::{Error, Outcome, SYNTAX, TOO_LONG};
 use crate::keyword::upper;
 use crate::rdb::{self, Refusal};
 
+const DUMP_OF_PARTS: Error = Error::new("ERR DUMP of a key that is not a string is not supported yet");
+
 pub async fn dump(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     match cx.get(args.at(1)).await? {
         Some(row) => {
+            let row = row.into_string().ok_or(DUMP_OF_PARTS)?;
             let payload = rdb::encode(&row.value, cx.yields()).await;
             cx.replies().bulk_value(payload);
         }

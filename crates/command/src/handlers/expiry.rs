@@ -106,7 +106,7 @@ async fn expire_in(cx: &mut Context<'_>, args: Args<'_>, unit: Unit, command: &'
     let row = cx.get(key).await?.filter(|row| conditions.allow(row.expire_at_ms, new));
     if let Some(row) = &row {
         match u64::try_from(new) {
-            Ok(at) if at > now_ms => cx.put(key, &row.value, Some(at))?,
+            Ok(at) if at > now_ms => cx.put_content(cx.database(), key, &row.content, Some(at))?,
             // A time that has passed: the key ends now.
             _ => cx.delete(key)?,
         }
@@ -135,7 +135,7 @@ pub async fn persist(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let key = args.at(1);
     let row = cx.get(key).await?.filter(|row| row.expire_at_ms.is_some());
     if let Some(row) = &row {
-        cx.put(key, &row.value, None)?;
+        cx.put_content(cx.database(), key, &row.content, None)?;
     }
     cx.replies().integer(i64::from(row.is_some()));
     Ok(())

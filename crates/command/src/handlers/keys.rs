@@ -1,5 +1,8 @@
 //! Keys as such: `DEL`, `EXISTS`, `TYPE`.
 
+use weir_model::parts::RowType;
+
+use super::STRING;
 use crate::args::Args;
 use crate::context::Context;
 use crate::error::Outcome;
@@ -37,7 +40,7 @@ pub async fn exists(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 }
 
 pub async fn type_of(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let exists = cx.get(args.at(1)).await?.is_some();
-    cx.replies().simple(if exists { "string" } else { "none" });
+    let row = cx.get(args.at(1)).await?;
+    cx.replies().simple(row.map_or("none", |row| row.kind().map_or(STRING, RowType::name)));
     Ok(())
 }

@@ -4,6 +4,7 @@
 //! differ. So the memory is a thirty-second of what Redis takes; the limit and its error are the same.
 
 use weir_io::Yield;
+use weir_model::StringRow;
 
 use super::integer;
 use crate::args::Args;
@@ -133,10 +134,16 @@ async fn trace(a: &[u8], b: &[u8], directions: &Directions, yields: Yield) -> (V
     (matches, common)
 }
 
+/// Redis has an error of its own for this command.
+async fn string(cx: &mut Context<'_>, key: &[u8]) -> Outcome<Option<StringRow>> {
+    const NOT_STRINGS: Error = Error::new("ERR The specified keys must contain string values");
+    cx.get(key).await?.map(|row| row.into_string().ok_or(NOT_STRINGS)).transpose()
+}
+
 pub async fn lcs(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let mut first = InHand::default();
-    first.push(cx.get(args.at(1)).await?);
-    let second = letting_go(cx.get(args.at(2)), || first.own()).await?;
+    first.push(string(cx, args.at(1)).await?);
+    let second = letting_go(string(cx, args.at(2)), || first.own()).await?;
     let options = Options::parse(args)?;
     let a = first.iter().next().unwrap_or_default();
     let b = second.as_ref().map_or(&[][..], |row| &row.value[..]);

@@ -19,6 +19,9 @@ pub use weir_model::DATABASES;
 use crate::error::{DB_INDEX, Error, NOT_AN_INTEGER, Outcome};
 use crate::number::parse_i64;
 
+/// What `TYPE` calls a string.
+const STRING: &str = "string";
+
 /// Keys, or fields of a value, that a command can look at and change as one: they are one turn, however long it is.
 const ONE_TURN_KEYS_MAX: usize = 10_000;
 

@@ -1,6 +1,6 @@
 //! Keys that get another name or place: `RENAME`, `COPY`, `MOVE`.
 
-use weir_model::Row;
+use weir_model::{Row, StringRow};
 
 use super::database;
 use crate::args::Args;
@@ -9,16 +9,26 @@ use crate::error::{Error, NO_SUCH_KEY, Outcome, SYNTAX};
 
 const SAME: Error = Error::new("ERR source and destination objects are the same");
 
+/// The parts of a row have its key in theirs: another key would take as long as the row is large.
+const PARTS_STAY: Error =
+    Error::new("ERR only keys that are strings can be renamed, copied or moved to another database yet");
+
+/// `row`, of which a copy is to be made.
+fn movable(row: Option<Row>) -> Outcome<Option<StringRow>> {
+    row.map(|row| row.into_string().ok_or(PARTS_STAY)).transpose()
+}
+
 /// Whether it was done: not where the new name exists and `only_new` is set.
 async fn rename_to(cx: &mut Context<'_>, args: Args<'_>, only_new: bool) -> Outcome<bool> {
     let (from, to) = (args.at(1), args.at(2));
     let source = cx.get(from).await?;
     let target = cx.get(to).await?;
-    let Row { value, expire_at_ms } = source.ok_or(NO_SUCH_KEY)?;
+    let source = source.ok_or(NO_SUCH_KEY)?;
     if only_new && target.is_some() {
         return Ok(false);
     }
     if from != to {
+        let StringRow { value, expire_at_ms } = source.into_string().ok_or(PARTS_STAY)?;
         cx.delete(from)?;
         cx.put(to, &value, expire_at_ms)?;
     }
@@ -78,8 +88,8 @@ pub async fn copy(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     }
     let source = cx.get(from).await?;
     let target = cx.get_in(options.database, to).await?;
-    let row = source.filter(|_| options.replace || target.is_none());
-    if let Some(Row { value, expire_at_ms }) = &row {
+    let row = movable(source.filter(|_| options.replace || target.is_none()))?;
+    if let Some(StringRow { value, expire_at_ms }) = &row {
         cx.put_in(options.database, to, value, *expire_at_ms)?;
     }
     cx.replies().integer(i64::from(row.is_some()));
@@ -93,8 +103,8 @@ pub async fn move_key(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     }
     let source = cx.get(key).await?;
     let target = cx.get_in(other, key).await?;
-    let row = source.filter(|_| target.is_none());
-    if let Some(Row { value, expire_at_ms }) = &row {
+    let row = movable(source.filter(|_| target.is_none()))?;
+    if let Some(StringRow { value, expire_at_ms }) = &row {
         cx.put_in(other, key, value, *expire_at_ms)?;
         cx.delete(key)?;
     }

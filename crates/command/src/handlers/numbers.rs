@@ -8,7 +8,7 @@ use crate::extended::Extended;
 use crate::number::{parse_i64, push_i64};
 
 async fn add(cx: &mut Context<'_>, key: &[u8], increment: i64) -> Outcome {
-    let row = cx.get(key).await?;
+    let row = cx.string(key).await?;
     let old = match &row {
         Some(row) => parse_i64(&row.value).ok_or(NOT_AN_INTEGER)?,
         None => 0,
@@ -40,7 +40,7 @@ pub async fn decrby(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 
 pub async fn incrbyfloat(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let key = args.at(1);
-    let row = cx.get(key).await?;
+    let row = cx.string(key).await?;
     let old = match &row {
         Some(row) => Extended::parse(&row.value).ok_or(NOT_A_FLOAT)?,
         None => Extended::ZERO,

@@ -1,5 +1,8 @@
 //! `OBJECT`: how Redis would keep a value. Nothing here is kept that way, so the answers follow from the value alone.
 
+use weir_model::Content;
+use weir_model::parts::RowType;
+
 use crate::args::Args;
 use crate::context::Context;
 use crate::error::{Error, Outcome};
@@ -12,19 +15,32 @@ const EMBEDDED_BYTES_MAX: usize = 44;
 const SHARED_NUMBERS: i64 = 10_000;
 
 const HELP: [&str; 5] = [
-    "ENCODING <key>: int, embstr or raw, as Redis would keep a value that is set as a whole.",
+    "ENCODING <key>: int, embstr, raw, hashtable, quicklist, skiplist or stream, as Redis would keep it.",
     "FREQ <key>: not tracked.",
     "IDLETIME <key>: 0, it is not tracked.",
     "REFCOUNT <key>: 1, or the highest number for what Redis shares.",
     "HELP: this text.",
 ];
 
-fn encoding(value: &[u8]) -> &'static str {
-    match value.len() {
-        _ if parse_i64(value).is_some() => "int",
-        ..=EMBEDDED_BYTES_MAX => "embstr",
-        _ => "raw",
+fn encoding(content: &Content) -> &'static str {
+    match content {
+        Content::String(value) if parse_i64(value).is_some() => "int",
+        Content::String(value) if value.len() <= EMBEDDED_BYTES_MAX => "embstr",
+        Content::String(_) => "raw",
+        // What Redis makes of rows that are not small.
+        Content::Parts(head) => match head.kind {
+            RowType::Hash | RowType::Set => "hashtable",
+            RowType::List => "quicklist",
+            RowType::SortedSet => "skiplist",
+            RowType::Stream => "stream",
+        },
     }
+}
+
+/// Whether Redis keeps it once for all keys.
+fn is_shared(content: &Content) -> bool {
+    let Content::String(value) = content else { return false };
+    parse_i64(value).is_some_and(|number| (0..SHARED_NUMBERS).contains(&number))
 }
 
 pub async fn object(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
@@ -49,11 +65,10 @@ pub async fn object(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         return Ok(());
     };
     match name {
-        "encoding" => cx.replies().bulk(encoding(&row.value).as_bytes()),
+        "encoding" => cx.replies().bulk(encoding(&row.content).as_bytes()),
         "idletime" => cx.replies().integer(0),
         "refcount" => {
-            let is_shared = parse_i64(&row.value).is_some_and(|number| (0..SHARED_NUMBERS).contains(&number));
-            cx.replies().integer(if is_shared { i64::from(i32::MAX) } else { 1 });
+            cx.replies().integer(if is_shared(&row.content) { i64::from(i32::MAX) } else { 1 });
         }
         _ => {
             return Err(Error::new(

@@ -8,14 +8,14 @@ use crate::context::Context;
 use crate::error::{OFFSET, Outcome, TOO_LONG};
 
 pub async fn strlen(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let len = cx.get(args.at(1)).await?.map_or(0, |row| row.value.len());
+    let len = cx.string(args.at(1)).await?.map_or(0, |row| row.value.len());
     cx.replies().integer(len as i64);
     Ok(())
 }
 
 pub async fn getrange(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let (start, end) = (integer(args.at(2))?, integer(args.at(3))?);
-    match cx.get(args.at(1)).await? {
+    match cx.string(args.at(1)).await? {
         Some(row) => {
             let range = range(row.value.len(), start, end);
             cx.replies().bulk_part(row.value, range);
@@ -38,7 +38,7 @@ fn range(len: usize, start: i64, end: i64) -> Range<usize> {
 
 pub async fn append(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let (key, tail) = (args.at(1), args.at(2));
-    let row = cx.get(key).await?;
+    let row = cx.string(key).await?;
     let old = row.as_ref().map_or(&[][..], |row| &row.value[..]);
     let len = old.len() + tail.len();
     if len > cx.value_bytes_max() {
@@ -54,7 +54,7 @@ pub async fn append(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 pub async fn setrange(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let (key, part) = (args.at(1), args.at(3));
     let offset = usize::try_from(integer(args.at(2))?).map_err(|_| OFFSET)?;
-    let row = cx.get(key).await?;
+    let row = cx.string(key).await?;
     let old = row.as_ref().map_or(&[][..], |row| &row.value[..]);
     if part.is_empty() {
         cx.replies().integer(old.len() as i64);

@@ -1,8 +1,9 @@
 //! Going through all keys, a bounded page at a time (S14): other connections are served between the pages.
 
 use weir_io::Rng;
+use weir_model::parts::RowType;
 
-use super::integer;
+use super::{STRING, integer};
 use crate::args::Args;
 use crate::context::Context;
 use crate::error::{Error, INVALID_CURSOR, Outcome, SYNTAX};
@@ -28,16 +29,46 @@ const RANDOM_JUMPS: usize = 16;
 /// Bytes of keys and values passed after which `RANDOMKEY` jumps no more.
 const RANDOM_BYTES_MAX: u64 = 4 << 20;
 
+/// Which rows `SCAN` gives.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    All,
+    Strings,
+    Only(RowType),
+    /// There is no such type.
+    Nothing,
+}
+
+impl Wanted {
+    fn named(name: &[u8]) -> Self {
+        let kind = RowType::ALL.into_iter().find(|kind| name.eq_ignore_ascii_case(kind.name().as_bytes()));
+        match kind {
+            Some(kind) => Wanted::Only(kind),
+            None if name.eq_ignore_ascii_case(STRING.as_bytes()) => Wanted::Strings,
+            None => Wanted::Nothing,
+        }
+    }
+
+    /// Whether it gives a row that is `kind`; `None` is a string.
+    fn is(self, kind: Option<RowType>) -> bool {
+        match self {
+            Wanted::All => true,
+            Wanted::Strings => kind.is_none(),
+            Wanted::Only(wanted) => kind == Some(wanted),
+            Wanted::Nothing => false,
+        }
+    }
+}
+
 struct ScanOptions {
     pattern: Option<Glob>,
     count: usize,
-    /// Whether the keys asked for can exist: all are strings.
-    strings: bool,
+    kind: Wanted,
 }
 
 impl ScanOptions {
     fn parse(args: Args<'_>) -> Outcome<Self> {
-        let mut options = Self { pattern: None, count: 10, strings: true };
+        let mut options = Self { pattern: None, count: 10, kind: Wanted::All };
         let mut words = args.iter_from(2);
         while let Some(word) = words.next() {
             let value = words.next().ok_or(SYNTAX)?;
@@ -46,7 +77,7 @@ impl ScanOptions {
             } else if word.eq_ignore_ascii_case(b"COUNT") {
                 options.count = usize::try_from(integer(value)?).ok().filter(|&count| count > 0).ok_or(SYNTAX)?;
             } else if word.eq_ignore_ascii_case(b"TYPE") {
-                options.strings = value.eq_ignore_ascii_case(b"string");
+                options.kind = Wanted::named(value);
             } else {
                 return Err(SYNTAX);
             }
@@ -71,7 +102,9 @@ pub async fn scan(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         bytes += page.passed_bytes;
         left = if bytes < SCAN_BYTES_MAX { left } else { 0 };
         next = page.next;
-        for key in page.keys.into_iter().filter(|_| options.strings) {
+        let kinds = page.kinds;
+        let is_wanted = |index| options.kind.is(kinds.get(&index).copied());
+        for (_, key) in page.keys.into_iter().enumerate().filter(|&(index, _)| is_wanted(index)) {
             let is_found = match &options.pattern {
                 None => true,
                 Some(pattern) => pattern.matches_in_turns(&key, &mut turn).await,

@@ -1,12 +1,12 @@
 //! Values as a whole: `GET`, `SET` and their kin.
 
-use weir_model::Value;
+use weir_model::{Row, Value};
 
 use super::ONE_TURN_KEYS_MAX;
 use super::expiry::{Expiry, Unit};
 use crate::args::Args;
 use crate::context::Context;
-use crate::error::{Error, Outcome, SYNTAX};
+use crate::error::{Error, Outcome, SYNTAX, WRONG_TYPE};
 use crate::turn::end_turn;
 
 fn reply_value(cx: &mut Context<'_>, value: Option<Value>) {
@@ -17,7 +17,7 @@ fn reply_value(cx: &mut Context<'_>, value: Option<Value>) {
 }
 
 pub async fn get(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let row = cx.get(args.at(1)).await?;
+    let row = cx.string(args.at(1)).await?;
     reply_value(cx, row.map(|row| row.value));
     Ok(())
 }
@@ -26,7 +26,8 @@ pub async fn mget(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     cx.replies().array(args.len() - 1);
     for (index, key) in args.iter_from(1).enumerate() {
         end_turn(cx.yields(), index).await;
-        let row = cx.get(key).await?;
+        // What is no string is answered as if it were not there.
+        let row = cx.get(key).await?.and_then(Row::into_string);
         reply_value(cx, row.map(|row| row.value));
         cx.drain().await?;
     }
@@ -99,6 +100,10 @@ pub async fn set(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         return Ok(());
     }
     let old = cx.get(key).await?;
+    let old_value = match old.clone().filter(|_| options.give_old) {
+        Some(row) => Some(row.into_string().ok_or(WRONG_TYPE)?.value),
+        None => None,
+    };
     let set = match options.condition {
         None => true,
         Some(Condition::Absent) => old.is_none(),
@@ -108,8 +113,8 @@ pub async fn set(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         let kept = old.as_ref().and_then(|row| row.expire_at_ms).filter(|_| options.keep_ttl);
         cx.put(key, value, expire_at_ms.or(kept))?;
     }
-    match old {
-        Some(old) if options.give_old => cx.replies().bulk_value(old.value),
+    match old_value {
+        Some(value) => cx.replies().bulk_value(value),
         _ if set && !options.give_old => cx.replies().ok(),
         _ => cx.replies().null(),
     }
@@ -143,7 +148,7 @@ pub async fn setnx(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 
 pub async fn getset(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let (key, value) = (args.at(1), args.at(2));
-    let old = cx.get(key).await?;
+    let old = cx.string(key).await?;
     cx.put(key, value, None)?;
     reply_value(cx, old.map(|row| row.value));
     Ok(())
@@ -151,7 +156,7 @@ pub async fn getset(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 
 pub async fn getdel(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let key = args.at(1);
-    let old = cx.get(key).await?;
+    let old = cx.string(key).await?;
     if old.is_some() {
         cx.delete(key)?;
     }
@@ -176,7 +181,7 @@ pub async fn getex(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         }
     }
     // A key that does not exist is answered before the time is looked at.
-    if let Some(row) = cx.get(key).await? {
+    if let Some(row) = cx.string(key).await? {
         if persist || expiry.is_some() {
             let expire_at_ms = match expiry {
                 Some((unit, time)) => Some(Expiry::parse(unit, time, cx.now_ms(), "getex")?),

@@ -194,6 +194,9 @@ impl NodeMetrics {
         let (reclaimed, dropped) = (metrics.bytes_reclaimed, metrics.tables_dropped);
         sheet.counter("weir_reclaimed", "Given back by jobs done for that", Some(&Unit::Bytes), &[(&[], reclaimed)])?;
         sheet.counter("weir_tables_dropped", "Tables that were dead as a whole", None, &[(&[], dropped)])?;
+        let (parts, bytes) = (metrics.parts_dropped, metrics.parts_dropped_bytes);
+        sheet.counter("weir_parts_dropped", "Parts of deleted rows that merges met", None, &[(&[], parts)])?;
+        sheet.counter("weir_parts_dropped", "Their keys and values", Some(&Unit::Bytes), &[(&[], bytes)])?;
         let pinned = metrics.cache.pinned_bytes;
         sheet.gauge("weir_pinned", "Blocks of levels 0 and 1 in memory", Some(&Unit::Bytes), &[(&[], pinned)])?;
         let (active, sealed) = (shape.memtable_bytes as u64, shape.sealed_bytes as u64);

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
 use weir_command::error::Outcome;
-use weir_command::{Args, Call, Command, Host, Page, Read, Rows, Waiting};
+use weir_command::{Args, Call, Command, Host, Page, PartPage, PartRange, Read, Rows, Waiting};
 use weir_io::{Error, ErrorKind, Result};
 use weir_model::{Batch, StoredKey};
 use weir_node::{Commit, Node, Partition, PartitionSlot, Quota, Tenant};
@@ -75,7 +75,7 @@ impl TenantStore {
     fn split(&self, batch: &Batch) -> Vec<(usize, Batch)> {
         let mut parts: Vec<(usize, Batch)> = Vec::new();
         for change in batch.as_ref().iter() {
-            // The number of the database stands in front of a user's key.
+            // The number of the database stands in front of a user's key. Plain writes are of whole rows, never of parts.
             let index = self.tenant.index_of(&change.key()[1..]);
             let place = parts.binary_search_by_key(&index, |(index, _)| *index).unwrap_or_else(|place| {
                 parts.insert(place, (index, Batch::new()));
@@ -99,6 +99,26 @@ impl Rows for TenantStore {
             let Some(partition) = slot.partition_to_read().await? else { return Ok(None) };
             partition.row(stored, now_ms).wait().await
         }))
+    }
+
+    fn part<'a>(&'a self, key: &'a [u8], part: &'a [u8], now_ms: u64) -> Read<'a> {
+        let slot = self.tenant.slot_of(key);
+        if let Some(partition) = &*slot.awake() {
+            return Partition::row(partition, StoredKey::of(part), now_ms);
+        }
+        Read::Pending(Box::pin(async move {
+            let Some(partition) = slot.partition_to_read().await? else { return Ok(None) };
+            partition.row(StoredKey::of(part), now_ms).wait().await
+        }))
+    }
+
+    fn parts<'a>(&'a self, key: &'a [u8], range: PartRange, limit: usize) -> Waiting<'a, Result<PartPage>> {
+        Box::pin(async move {
+            match self.tenant.slot_of(key).partition_to_read().await? {
+                Some(partition) => partition.parts(range, limit).await,
+                None => Ok(PartPage::default()),
+            }
+        })
     }
 
     /// A place is a user's key; where there are several partitions, behind one byte with the partition's place in the

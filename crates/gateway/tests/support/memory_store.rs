@@ -84,6 +84,7 @@ impl MemoryStore {
                     map.insert(key.to_vec(), Entry { value: Arc::new(value.to_vec()), expire_at_ms });
                 }
                 Change::Delete { key } => drop(map.remove(key)),
+                Change::Head { .. } | Change::Cover { .. } => unreachable!("this store has strings only"),
             }
         }
         self.batches.lock().expect("no panic").push(batch.len());
@@ -147,7 +148,7 @@ impl Rows for MemoryStore {
             let map = self.map.lock().expect("no panic");
             let entry = map.get(&StoredKey::new(database, key)[..]);
             let entry = entry.filter(|entry| entry.expire_at_ms.is_none_or(|at| at > now_ms));
-            Ok(entry.map(|entry| Row { value: Value::from(&entry.value), expire_at_ms: entry.expire_at_ms }))
+            Ok(entry.map(|entry| Row::string(Value::from(&entry.value), entry.expire_at_ms)))
         };
         if key == DISTANT_KEY {
             return weir_command::Read::Pending(Box::pin(async move {
@@ -176,7 +177,7 @@ impl Rows for MemoryStore {
                 }
             }
             self.scanned_bytes.fetch_add(passed_bytes, Ordering::Relaxed);
-            Ok(Page { keys, next: range.next().map(|(key, _)| key[1..].to_vec()), passed_bytes })
+            Ok(Page { keys, next: range.next().map(|(key, _)| key[1..].to_vec()), passed_bytes, ..Page::default() })
         })
     }
 }

@@ -4,9 +4,12 @@
 //! 2. An expired value counts as a tombstone. A tombstone goes when every read sees it and no deeper level can hold its
 //!    key.
 //! 3. Under the same two conditions a value forgets its sequence number: it is the only version left, and 0 is short.
-//! 4. A merge within level 0 writes one run: one table, at the place of its inputs (U-19b). Runs older than those lie
+//!    Heads and covers keep theirs: so the tree never gives out one again that is not larger than all their versions.
+//! 4. Parts that a cover says are dead go, and covers that have nothing left to cover ([`Covers`]). The head of a row
+//!    of many parts does not go by its time: it is reported, for somebody to delete the row.
+//! 5. A merge within level 0 writes one run: one table, at the place of its inputs (U-19b). Runs older than those lie
 //!    below it.
-//! 5. Elsewhere a table ends at `table_bytes`, or earlier where it would drag in too much of the level below the output
+//! 6. Elsewhere a table ends at `table_bytes`, or earlier where it would drag in too much of the level below the output
 //!    when its turn comes. It never ends between versions of one key: levels below 0 must stay disjoint.
 
 use std::sync::Arc;
@@ -15,6 +18,7 @@ use weir_io::plant::{Plant, is_planted};
 use weir_io::{Class, Result};
 use weir_model::engine::{Entry, JobControl, JobReport, Kind};
 
+use super::covers::{Covers, Look};
 use super::output::Writer;
 use super::retention::{Retention, Verdict};
 use crate::cursor::{Cursor, Step};
@@ -51,7 +55,9 @@ async fn merge(
     control: &JobControl,
 ) -> Result<JobReport> {
     let mut merge = MergeCursor::new(sources(tree, &pick, version, class));
-    let mut retention = Retention::new(tree.horizons());
+    let horizons = tree.horizons();
+    let mut covers = Covers::new(tree, version, &pick.inputs, &horizons, class);
+    let mut retention = Retention::new(horizons);
     let now_ms = tree.env.clock.unix_ms();
     let is_run = pick.output_level == 0;
     let epoch = if is_run { oldest_epoch(&pick, version) } else { 0 };
@@ -71,14 +77,27 @@ async fn merge(
             entry = Entry { kind: Kind::Delete, expire_at_ms: 0, value: &[], ..entry };
         }
         let nothing_below = !below.may_hold(entry.key) || is_planted(Plant::DroppedTombstone);
-        let last = verdict == Verdict::Visible { oldest: true } && nothing_below;
-        if verdict == Verdict::Shadowed || (last && entry.kind == Kind::Delete) {
+        let is_oldest = verdict == Verdict::Visible { oldest: true };
+        let last = is_oldest && nothing_below && entry.kind != Kind::Cover;
+        let look = match covers.look(&entry) {
+            Look::Unknown => {
+                covers.meet(entry.key).await?;
+                covers.look(&entry)
+            }
+            look => look,
+        };
+        let is_spent = is_oldest && entry.kind == Kind::Cover && covers.may_go(&entry);
+        if look == Look::Covered {
+            writer.skip_covered(&entry).await;
+        } else if verdict == Verdict::Shadowed || (last && entry.kind == Kind::Delete) || is_spent {
             writer.skip(&entry).await;
         } else {
+            writer.note_expired_head(&entry, now_ms);
             if !is_run && !same_key && boundaries.cut_before(entry.key, writer.table_bytes()) {
                 writer.cut().await?;
             }
-            let seq = if last { 0 } else { entry.seq };
+            let forgets = last && entry.kind == Kind::Put;
+            let seq = if forgets { 0 } else { entry.seq };
             writer.add(Entry { seq, ..entry }).await?;
         }
         step = merge.next();

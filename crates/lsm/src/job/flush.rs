@@ -2,6 +2,7 @@
 //!
 //! A value that has expired meanwhile becomes a tombstone. A tombstone goes when every read sees it and no table can
 //! hold its key, as in a merge: all tables are older, and while this runs others only write what is in tables already.
+//! Parts of rows go where a cover among the memtables, or in a table, says that they are dead.
 
 use std::sync::Arc;
 
@@ -9,6 +10,7 @@ use weir_io::{Class, Result};
 use weir_model::engine::{Entry, JobControl, JobReport, Kind};
 
 use super::compact::Below;
+use super::covers::{Covers, Look};
 use super::output::Writer;
 use super::retention::{Retention, Verdict};
 use crate::cursor::{Cursor, Step};
@@ -22,9 +24,11 @@ pub(super) async fn run(tree: &Arc<Tree>, sealed: Vec<Sealed>, control: &JobCont
     let newest = sealed.last().expect("a flush has a memtable").clone();
     let epoch = sealed[0].epoch;
     let mut merge = MergeCursor::new(sealed.iter().map(|sealed| sealed.memtable.cursor()).collect());
-    let mut retention = Retention::new(tree.horizons());
+    let horizons = tree.horizons();
     let now_ms = tree.env.clock.unix_ms();
     let version = tree.version();
+    let mut covers = Covers::new(tree, &version, &[], &horizons, Class::Flush);
+    let mut retention = Retention::new(horizons);
     let mut below = Below::new(&version, 0, epoch);
     let mut writer = Writer::new(tree, Class::Flush, 0, epoch, control);
 
@@ -37,9 +41,20 @@ pub(super) async fn run(tree: &Arc<Tree>, sealed: Vec<Sealed>, control: &JobCont
         }
         let is_oldest = verdict == Verdict::Visible { oldest: true };
         let deletes_nothing = is_oldest && entry.kind == Kind::Delete && !below.may_hold(entry.key);
-        if verdict == Verdict::Shadowed || deletes_nothing {
+        let look = match covers.look(&entry) {
+            Look::Unknown => {
+                covers.meet(entry.key).await?;
+                covers.look(&entry)
+            }
+            look => look,
+        };
+        let is_spent = is_oldest && entry.kind == Kind::Cover && covers.may_go(&entry);
+        if look == Look::Covered {
+            writer.skip_covered(&entry).await;
+        } else if verdict == Verdict::Shadowed || deletes_nothing || is_spent {
             writer.skip(&entry).await;
         } else {
+            writer.note_expired_head(&entry, now_ms);
             writer.add(entry).await?;
         }
         step = merge.next();

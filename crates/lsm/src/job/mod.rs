@@ -4,6 +4,7 @@
 //! [`JobControl::is_committing`] on it holds the manifest (U-26).
 
 mod compact;
+mod covers;
 mod flush;
 mod output;
 pub mod retention;

@@ -6,7 +6,7 @@ use weir_io::{Class, Result, Turn, yield_now};
 
 use crate::table::TableWriter;
 use crate::tree::{Outputs, Tree, meta_of, open_table};
-use weir_model::engine::{Entry, JobControl, JobReport};
+use weir_model::engine::{EXPIRED_HEADS_MAX, Entry, JobControl, JobReport, Kind};
 
 /// Work that an entry costs besides its bytes, in bytes: comparing and copying a tiny one is not free.
 const ENTRY_WORK_BYTES: usize = 32;
@@ -65,6 +65,21 @@ impl<'a> Writer<'a> {
         self.control.set_entries_done(self.report.entries_in);
         if self.turn.spend(entry.key.len() + entry.value.len() + ENTRY_WORK_BYTES) {
             yield_now().await;
+        }
+    }
+
+    /// Books an entry that a cover says is dead.
+    pub(super) async fn skip_covered(&mut self, entry: &Entry<'_>) {
+        self.report.covered_entries += 1;
+        self.report.covered_bytes += (entry.key.len() + entry.value.len()) as u64;
+        self.skip(entry).await;
+    }
+
+    /// Notes `entry`, which is kept, if it is a head that has expired by `now_ms`, the wall clock.
+    pub(super) fn note_expired_head(&mut self, entry: &Entry<'_>, now_ms: u64) {
+        let heads = &mut self.report.expired_heads;
+        if entry.kind == Kind::Head && entry.is_expired(now_ms) && heads.len() < EXPIRED_HEADS_MAX {
+            heads.push(entry.key.to_vec());
         }
     }
 

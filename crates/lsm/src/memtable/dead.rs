@@ -2,7 +2,8 @@
 
 use weir_model::engine::{Counter, Entry, Kind};
 
-/// Counted by every insert. Bytes are those of keys and values.
+/// Counted by every insert. Bytes are those of keys and values. Heads do not expire here, as merges keep them; covers
+/// count as living, and what they cover is not known.
 #[derive(Debug, Default)]
 pub(super) struct Census {
     bytes: u64,
@@ -36,12 +37,12 @@ impl Census {
         if entry.kind == Kind::Delete {
             self.tombstone_bytes += bytes;
             self.tombstones += u64::from(older.is_none());
-        } else if entry.expire_at_ms != 0 {
+        } else if entry.kind == Kind::Put && entry.expire_at_ms != 0 {
             self.deadlines.add(entry.expire_at_ms, bytes);
         }
-        if let Some(older) = older.filter(|older| older.kind == Kind::Put) {
+        if let Some(older) = older.filter(|older| older.kind != Kind::Delete) {
             self.overwritten_bytes += self::bytes(&older);
-            if older.expire_at_ms != 0 {
+            if older.kind == Kind::Put && older.expire_at_ms != 0 {
                 self.deadlines.remove(older.expire_at_ms, self::bytes(&older));
             }
         }

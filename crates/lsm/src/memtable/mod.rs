@@ -25,13 +25,13 @@ mod tests;
 
 use std::cmp::Ordering::{Equal, Greater, Less};
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use weir_io::{Memory, Rng, Unbooked};
 use weir_model::Value;
-use weir_model::engine::{Entry, Found, SEQ_MAX, Seq};
+use weir_model::engine::{Entry, Found, Kind, SEQ_MAX, Seq};
 
 use crate::table::{common_prefix, filter::hash};
 use arena::Arena;
@@ -56,6 +56,8 @@ pub struct Memtable {
     /// Bytes and number of entries, for `bytes` and `len`.
     used_bytes: AtomicUsize,
     entries: AtomicUsize,
+    /// Whether there is a head or a cover.
+    holds_heads: AtomicBool,
     writer: Mutex<Writer>,
     memory: Arc<dyn Memory>,
     /// What `memory` was told.
@@ -109,6 +111,7 @@ impl Memtable {
             full_bytes,
             used_bytes: AtomicUsize::new(bytes),
             entries: AtomicUsize::new(0),
+            holds_heads: AtomicBool::new(false),
             writer: Mutex::new(writer),
             memory,
             booked_bytes: AtomicUsize::new(0),
@@ -122,6 +125,10 @@ impl Memtable {
     /// If the same (key, seq) is in the memtable already.
     pub fn insert(&self, entry: Entry<'_>) {
         let mut writer = self.writer.lock();
+        if matches!(entry.kind, Kind::Head | Kind::Cover) {
+            // Before the entry: whoever knows that it was written finds this set.
+            self.holds_heads.store(true, Ordering::Release);
+        }
         let target = Target::new(entry.key, entry.seq);
         let hash = writer.filter(self).map(|filter| {
             let hash = hash(entry.key);
@@ -232,6 +239,12 @@ impl Memtable {
     #[inline]
     pub fn may_contain(&self, hash: u64) -> bool {
         self.filter.get().is_none_or(|filter| filter.may_contain(hash))
+    }
+
+    /// Whether a head or a cover was inserted.
+    #[inline]
+    pub fn holds_heads(&self) -> bool {
+        self.holds_heads.load(Ordering::Acquire)
     }
 
     /// The newest version of `key` with a sequence number of at most `at`; it may be a tombstone.
@@ -405,4 +418,4 @@ impl fmt::Debug for Memtable {
     }
 }
 
-const _: () = assert!(SEQ_MAX < 1 << 62, "a sequence number and two flags share 64 bits");
+const _: () = assert!(SEQ_MAX < 1 << 61, "a sequence number, a kind and a flag share 64 bits");

@@ -1,7 +1,7 @@
 //! One entry, as it lies in the arena.
 //!
 //! ```text
-//!  meta                       8 bytes: seq << 2 | has_expire << 1 | is_put
+//!  meta                       8 bytes: seq << 3 | kind << 1 | has_expire
 //!  key length, value length   4 bytes each
 //!  expire_at_ms               8 bytes, only if has_expire
 //!  key, value
@@ -13,8 +13,10 @@ use weir_model::engine::{Entry, Kind, Seq};
 
 use super::arena::Arena;
 
-const META_PUT: u64 = 1;
-const META_EXPIRES: u64 = 2;
+const META_EXPIRES: u64 = 1;
+const META_KIND: u64 = 6;
+const KIND_SHIFT: u32 = 1;
+const SEQ_SHIFT: u32 = 3;
 
 /// Cache lines that are fetched of a record of unknown length.
 const SHORT_LINES: usize = 3;
@@ -38,14 +40,12 @@ impl Record {
 
     /// Copies `entry` into the arena. Also says how many bytes it takes.
     pub(super) fn new(arena: &mut Arena, entry: &Entry<'_>) -> (Record, usize) {
-        let key_len = u32::try_from(entry.key.len()).expect("keys are at most 64 KiB");
+        let key_len = u32::try_from(entry.key.len()).expect("keys are at most 192 KiB");
         let value_len = u32::try_from(entry.value.len()).expect("values are at most 512 MiB");
         let expires = entry.expire_at_ms != 0;
         let bytes = size_of::<Header>() + if expires { 8 } else { 0 } + entry.key.len() + entry.value.len();
         let start = arena.allocate(bytes);
-        let meta = entry.seq << 2
-            | if expires { META_EXPIRES } else { 0 }
-            | if entry.kind == Kind::Put { META_PUT } else { 0 };
+        let meta = entry.seq << SEQ_SHIFT | (entry.kind as u64) << KIND_SHIFT | if expires { META_EXPIRES } else { 0 };
         // SAFETY: `start` is aligned and valid for `bytes` bytes, of which each part writes its own share, in the order
         // above.
         unsafe {
@@ -99,8 +99,8 @@ impl Record {
             }
             Entry {
                 key: std::slice::from_raw_parts(rest, key_len),
-                seq: meta >> 2,
-                kind: if meta & META_PUT != 0 { Kind::Put } else { Kind::Delete },
+                seq: meta >> SEQ_SHIFT,
+                kind: kind_of(meta),
                 expire_at_ms,
                 value: std::slice::from_raw_parts(rest.add(key_len), value_len),
             }
@@ -116,6 +116,16 @@ impl Record {
         // SAFETY: the caller's promise.
         let entry = unsafe { self.entry() };
         entry.key.cmp(target.key).then_with(|| target.seq.cmp(&entry.seq))
+    }
+}
+
+#[inline]
+fn kind_of(meta: u64) -> Kind {
+    match (meta & META_KIND) >> KIND_SHIFT {
+        0 => Kind::Delete,
+        1 => Kind::Put,
+        2 => Kind::Head,
+        _ => Kind::Cover,
     }
 }
 

@@ -69,7 +69,8 @@ fn keys() -> impl Strategy<Value = Vec<u8>> {
 
 fn entries() -> impl Strategy<Value = Vec<(Vec<u8>, Rest)>> {
     let put = (0_u64..3, proptest::collection::vec(any::<u8>(), 0..40)).prop_map(|(at, value)| (Kind::Put, at, value));
-    let rest = prop_oneof![put, Just((Kind::Delete, 0, Vec::new()))];
+    let head = (0_u64..3).prop_map(|at| (Kind::Head, at, vec![1]));
+    let rest = prop_oneof![4 => put, 4 => Just((Kind::Delete, 0, Vec::new())), 1 => head, 1 => Just((Kind::Cover, 0, vec![7; 8]))];
     proptest::collection::vec((keys(), rest), 0..ENTRIES_MAX)
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weir_io::{Class, Result};
-use weir_model::engine::{Found, Kind, Lookup, Seq};
+use weir_model::engine::{Found, Kind, Lookup, SEQ_MAX, Seq};
 
 use super::view::View;
 use crate::memtable::{Memtable, PREFETCHED_MAX};
@@ -97,11 +97,32 @@ pub fn prefetch(view: &View, keys: &[&[u8]]) {
     }
 }
 
+/// Whether there is a head or a cover anywhere in `view`. Costs a few loads.
+#[inline]
+pub fn holds_heads(view: &View) -> bool {
+    view.version.holds_heads() || memtables(view).any(|memtable| memtable.holds_heads())
+}
+
+/// Whether the newest version of `key` may be a head: certain where a memtable has it, else as filters say. Reads
+/// nothing.
+pub fn may_hold_head(view: &View, key: &[u8]) -> bool {
+    if !holds_heads(view) {
+        return false;
+    }
+    let hash = filter::hash(key);
+    if let Some(newest) = in_memory(view, key, hash, SEQ_MAX) {
+        return newest.kind == Kind::Head;
+    }
+    let upper = view.version.level(0).iter().filter(|run| run.meta.overlaps(key, key));
+    let deeper = (1..LEVELS).filter_map(|level| view.version.find(level, key));
+    upper.chain(deeper).any(|file| file.table.holds_heads() && file.table.may_contain(hash))
+}
+
 /// Starts a point read of `key` in `view` as of `at`; a tombstone is no answer. Never waits; what must wait is in the
 /// lookup.
 #[inline]
 pub fn get(view: &Arc<View>, key: &[u8], at: Seq) -> Lookup {
-    let live = |found: Option<Found>| found.filter(|found| found.kind == Kind::Put);
+    let live = |found: Option<Found>| found.filter(|found| found.kind.is_value());
     match get_version(view, key, at) {
         Lookup::Ready(answer) => Lookup::Ready(answer.map(|answer| answer.map(live))),
         Lookup::Pending(future) => Lookup::Pending(Box::pin(async move { future.await.map(live) })),

@@ -42,6 +42,8 @@ pub struct TreeWalk {
 struct Owned {
     seq: Seq,
     kind: Option<Kind>,
+    /// The kind of the last answer.
+    given: Kind,
     expire_at_ms: u64,
     value: Vec<u8>,
 }
@@ -100,7 +102,7 @@ impl TreeWalk {
         self.key.clear();
         self.key.extend_from_slice(entry.key);
         self.has_key = true;
-        entry.kind == Kind::Put && !entry.is_expired(self.now_ms)
+        entry.kind.is_value() && !entry.is_expired(self.now_ms)
     }
 
     /// Going back, the versions of a key come oldest first: the last visible one before the key changes is the newest.
@@ -110,10 +112,17 @@ impl TreeWalk {
             match self.merge.entry() {
                 Some(entry) if !self.range.is_past(entry.key) && (!self.has_key || self.key == entry.key) => {
                     if !self.has_key {
+                        // Between two keys: no version of a key is left behind.
+                        if self.budget == 0 || self.passed_bytes >= self.bytes_max {
+                            self.stopped = true;
+                            return true;
+                        }
                         self.key.clear();
                         self.key.extend_from_slice(entry.key);
                         self.has_key = true;
                     }
+                    self.budget = self.budget.saturating_sub(1);
+                    self.passed_bytes += (entry.key.len() + entry.value.len()) as u64;
                     if entry.seq <= self.at {
                         self.best.seq = entry.seq;
                         self.best.kind = Some(entry.kind);
@@ -131,7 +140,8 @@ impl TreeWalk {
             }
             self.has_key = false;
             let expired = is_expired(self.best.expire_at_ms, self.now_ms);
-            if self.best.kind.take() == Some(Kind::Put) && !expired {
+            if let Some(kind) = self.best.kind.take().filter(|kind| kind.is_value() && !expired) {
+                self.best.given = kind;
                 return true;
             }
         }
@@ -187,7 +197,7 @@ impl Walk for TreeWalk {
         Some(Entry {
             key: &self.key,
             seq: self.best.seq,
-            kind: Kind::Put,
+            kind: self.best.given,
             expire_at_ms: self.best.expire_at_ms,
             value: &self.best.value,
         })
@@ -205,6 +215,9 @@ impl Walk for TreeWalk {
 
     fn stopped_at(&self) -> Option<Vec<u8>> {
         let entry = self.merge.entry().filter(|_| self.stopped)?;
+        if self.range.reverse {
+            return Some(successor(entry.key));
+        }
         Some(if self.has_key && self.key == entry.key { successor(entry.key) } else { entry.key.to_vec() })
     }
 }

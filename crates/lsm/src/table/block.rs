@@ -10,8 +10,10 @@
 //!
 //! A key is one byte `shared << 5 | unshared` (a length that does not fit its 3 or 5 bits is stored as all ones, and
 //! what is beyond follows as a varint), the varints `value length << 2 | expires << 1 | put` and sequence number, if it
-//! expires the varint of that time, and the unshared end of the key. Keys lie together so that a search touches
-//! neighbouring cache lines, whatever the size of the values.
+//! expires the varint of that time, and the unshared end of the key. Without `put` it is a tombstone, if there is no
+//! value and no `expires`; a head, if there is `expires`, then with 0 for a time that never comes; and a cover, if
+//! there is a value alone. Keys lie together so that a search touches neighbouring cache lines, whatever the size of
+//! the values.
 //!
 //! Four entries of 16 + 1000 bytes fit one page with everything around them, at any sequence number below 2 million
 //! even if their keys share nothing, and below 268 million if they share one byte.
@@ -341,7 +343,12 @@ impl Raw {
             return None;
         }
         let next_value = place.value.checked_add(usize::try_from(value >> 2).ok()?)?;
-        let kind = if value & PUT != 0 { Kind::Put } else { Kind::Delete };
+        let kind = match value {
+            _ if value & PUT != 0 => Kind::Put,
+            0 => Kind::Delete,
+            _ if value & EXPIRES != 0 => Kind::Head,
+            _ => Kind::Cover,
+        };
         let next = Place { key: suffix_start + unshared, value: next_value };
         Some(Raw { shared, suffix_start, value_start: place.value, next, seq, kind, expire_at_ms })
     }
@@ -381,7 +388,7 @@ impl BlockBuilder {
         if unshared >= UNSHARED_MAX {
             key_len += varint_len((unshared - UNSHARED_MAX) as u64);
         }
-        if entry.expire_at_ms != 0 {
+        if has_time(entry) {
             key_len += varint_len(entry.expire_at_ms);
         }
         let restarts = self.restarts.len() + usize::from(self.is_restart() && !self.is_empty());
@@ -414,7 +421,7 @@ impl BlockBuilder {
         }
         varint::put(out, flagged_len(entry));
         varint::put(out, entry.seq);
-        if entry.expire_at_ms != 0 {
+        if has_time(entry) {
             varint::put(out, entry.expire_at_ms);
         }
         out.extend_from_slice(&entry.key[shared..]);
@@ -475,9 +482,15 @@ fn take_backwards(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
+/// Whether a time of expiry is stored. That of a head always is: it tells the head from other entries.
+fn has_time(entry: &Entry<'_>) -> bool {
+    entry.expire_at_ms != 0 || entry.kind == Kind::Head
+}
+
 /// Length of the value with the flags.
 fn flagged_len(entry: &Entry<'_>) -> u64 {
-    let expires = if entry.expire_at_ms != 0 { EXPIRES } else { 0 };
+    debug_assert!(entry.kind != Kind::Cover || !entry.value.is_empty(), "a cover without a version");
+    let expires = if has_time(entry) { EXPIRES } else { 0 };
     let put = if entry.kind == Kind::Put { PUT } else { 0 };
     (entry.value.len() as u64) << 2 | expires | put
 }

@@ -5,8 +5,10 @@ use weir_model::varint;
 
 /// The last eight bytes of every table.
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"weirtabl");
-/// Of this format. A reader refuses others.
-pub(super) const VERSION: u32 = 2;
+/// Of a table without heads and covers.
+const VERSION: u32 = 2;
+/// Of one with some. A reader refuses other versions.
+const VERSION_WITH_HEADS: u32 = 3;
 /// Three sections (offset 8, length 4, CRC 4), version 4, CRC of the footer 4, magic 8.
 pub(super) const FOOTER_BYTES: usize = 3 * 16 + 4 + 4 + 8;
 /// Compression (1) and CRC (4) behind every block.
@@ -113,6 +115,8 @@ pub struct TableSummary {
     pub block_bytes_max: u64,
     /// When the values with an expiry time are gone, in bytes of keys and values.
     pub deadlines: Deadlines,
+    /// Whether there is a head or a cover. The footer has it, as the version of the format.
+    pub holds_heads: bool,
 }
 
 impl TableSummary {
@@ -184,6 +188,8 @@ pub(super) struct Footer {
     pub(super) filter: Section,
     pub(super) index: Section,
     pub(super) properties: Section,
+    /// See [`TableSummary::holds_heads`].
+    pub(super) holds_heads: bool,
 }
 
 impl Footer {
@@ -200,7 +206,8 @@ impl Footer {
             slot[8..12].copy_from_slice(&section.len.to_le_bytes());
             slot[12..].copy_from_slice(&section.crc.to_le_bytes());
         }
-        out[48..52].copy_from_slice(&VERSION.to_le_bytes());
+        let version = if self.holds_heads { VERSION_WITH_HEADS } else { VERSION };
+        out[48..52].copy_from_slice(&version.to_le_bytes());
         let crc = crc32c::crc32c(&out[..52]);
         out[52..56].copy_from_slice(&crc.to_le_bytes());
         out[56..].copy_from_slice(&MAGIC.to_le_bytes());
@@ -217,11 +224,13 @@ impl Footer {
         if u32_at(52) != crc32c::crc32c(&bytes[..52]) {
             return Err("the footer's checksum does not match");
         }
-        if u32_at(48) != VERSION {
-            return Err("the table has a format version that this program does not know");
-        }
+        let holds_heads = match u32_at(48) {
+            VERSION => false,
+            VERSION_WITH_HEADS => true,
+            _ => return Err("the table has a format version that this program does not know"),
+        };
         let section = |at: usize| Section { offset: u64_at(at), len: u32_at(at + 8), crc: u32_at(at + 12) };
-        let footer = Footer { filter: section(0), index: section(16), properties: section(32) };
+        let footer = Footer { filter: section(0), index: section(16), properties: section(32), holds_heads };
         let in_order = footer.filter.end().is_some_and(|end| end == footer.index.offset)
             && footer.index.end().is_some_and(|end| end == footer.properties.offset)
             && footer.properties.end().is_some_and(|end| end <= footer_offset);

@@ -107,8 +107,9 @@ impl Table {
             }
             Ok(bytes)
         };
-        let summary = TableSummary::decode(section(footer.properties, "properties")?, len, footer.digest())
+        let mut summary = TableSummary::decode(section(footer.properties, "properties")?, len, footer.digest())
             .ok_or_else(|| corrupt(footer.properties.offset, "the properties are malformed"))?;
+        summary.holds_heads = footer.holds_heads;
         let index = Index::decode(section(footer.index, "index")?, footer.filter.offset, summary.raw_bytes)
             .map_err(|message| corrupt(footer.index.offset, message))?;
         let filter_bytes = section(footer.filter, "filter")?;
@@ -130,6 +131,12 @@ impl Table {
             _charge: charge,
             file,
         }))
+    }
+
+    /// Whether there are heads or covers in it.
+    #[inline]
+    pub fn holds_heads(&self) -> bool {
+        self.summary.holds_heads
     }
 
     /// The table's number in its tree.

@@ -111,7 +111,11 @@ fn models() -> impl Strategy<Value = Model> {
         1 => (any::<u8>(), 4000_usize..20_000).prop_map(|(byte, len)| vec![byte; len]),
     ];
     let put = (prop_oneof![Just(0_u64), 1..u64::MAX], value).prop_map(|(at, value)| (Kind::Put, at, value));
-    let rest = prop_oneof![4 => put, 1 => Just((Kind::Delete, 0, Vec::new()))];
+    let head = (prop_oneof![Just(0_u64), 1..u64::MAX], proptest::collection::vec(any::<u8>(), 0..40))
+        .prop_map(|(at, value)| (Kind::Head, at, value));
+    let cover = any::<[u8; 8]>().prop_map(|version| (Kind::Cover, 0, version.to_vec()));
+    let plain = prop_oneof![4 => put, 1 => Just((Kind::Delete, 0, Vec::new()))];
+    let rest = prop_oneof![8 => plain, 1 => head, 1 => cover];
     let seq = prop_oneof![4 => 1_u64..40, 1 => 1..SEQ_MAX];
     proptest::collection::btree_map((keys(), seq.prop_map(Reverse)), rest, 0..250)
 }

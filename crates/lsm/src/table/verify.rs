@@ -86,7 +86,9 @@ impl Seen {
             summary.tombstones += 1;
             summary.tombstone_bytes += bytes;
         }
-        if entry.expire_at_ms != 0 {
+        summary.holds_heads |= matches!(entry.kind, Kind::Head | Kind::Cover);
+        // A head that has expired stays until somebody has seen to its parts.
+        if entry.kind == Kind::Put && entry.expire_at_ms != 0 {
             summary.expiring += 1;
             self.last_deadline = self.last_deadline.max(entry.expire_at_ms);
             let point = deadlines.partition_point(|point| point.at_ms < entry.expire_at_ms);

@@ -201,7 +201,7 @@ impl TableWriter {
         // The footer ends the file, and the file ends on a page boundary.
         let footer_end = (self.out.offset + FOOTER_BYTES as u64).next_multiple_of(PAGE as u64);
         self.out.pad((footer_end - FOOTER_BYTES as u64 - self.out.offset) as usize);
-        let footer = Footer { filter, index, properties };
+        let footer = Footer { filter, index, properties, holds_heads: self.summary.holds_heads };
         self.out.push(&footer.encode());
         self.out.seal();
         self.drain().await?;
@@ -310,7 +310,9 @@ impl TableWriter {
             summary.tombstones += 1;
             summary.tombstone_bytes += bytes;
         }
-        if entry.expire_at_ms != 0 {
+        summary.holds_heads |= matches!(entry.kind, Kind::Head | Kind::Cover);
+        // A head that has expired stays until somebody has seen to its parts.
+        if entry.kind == Kind::Put && entry.expire_at_ms != 0 {
             summary.expiring += 1;
             self.deadlines.add(entry.expire_at_ms, bytes);
         }

@@ -1,7 +1,7 @@
 //! Reading.
 
 use weir_io::Class;
-use weir_model::engine::{Lookup, Range, Reads, Records, Scan, Snapshot};
+use weir_model::engine::{Lookup, Range, Reads, Records, Scan, Seq, Snapshot};
 
 use super::Tree;
 use crate::memtable::PREFETCHED_MAX;
@@ -11,6 +11,16 @@ use crate::table::{Caching, CursorOptions};
 
 /// Bytes a scan reads ahead at most. One device round trip brings some 60 rows of 1 KB.
 const SCAN_READAHEAD_BYTES: usize = 64 << 10;
+
+impl Tree {
+    /// The sequence number is asked for when the view is held.
+    fn scan_at(&self, range: Range, at: impl FnOnce() -> Seq) -> Scan {
+        let view = self.view.load_full();
+        let options =
+            CursorOptions { class: Class::Read, readahead_bytes: SCAN_READAHEAD_BYTES, caching: Caching::Fill };
+        Scan::new(TreeWalk::new(&view, range, at(), self.env.clock.unix_ms(), options))
+    }
+}
 
 impl Reads for Tree {
     fn get(&self, key: &[u8], snapshot: Option<&Snapshot>) -> Lookup {
@@ -40,11 +50,19 @@ impl Reads for Tree {
     }
 
     fn scan(&self, range: Range, snapshot: Option<&Snapshot>) -> Scan {
-        let view = self.view.load_full();
-        let at = snapshot.map_or_else(|| self.published(), Snapshot::seq);
-        let options =
-            CursorOptions { class: Class::Read, readahead_bytes: SCAN_READAHEAD_BYTES, caching: Caching::Fill };
-        Scan::new(TreeWalk::new(&view, range, at, self.env.clock.unix_ms(), options))
+        self.scan_at(range, || snapshot.map_or_else(|| self.published(), Snapshot::seq))
+    }
+
+    fn scan_latest(&self, range: Range) -> Scan {
+        self.scan_at(range, || self.applied_seq())
+    }
+
+    fn holds_heads(&self) -> bool {
+        get::holds_heads(&self.view.load())
+    }
+
+    fn may_hold_head(&self, key: &[u8]) -> bool {
+        get::may_hold_head(&self.view.load(), key)
     }
 
     fn snapshot(&self) -> Snapshot {

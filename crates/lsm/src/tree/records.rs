@@ -3,9 +3,20 @@
 use std::sync::atomic::Ordering;
 
 use weir_model::engine::{Applied, Entry, Kind, Records, Seq};
+use weir_model::parts::{Head, cover_value};
 use weir_model::{BatchRef, Change, LogIndex};
 
 use super::Tree;
+
+/// The largest version that is known of a row when `change` was made; 0 if it is of no such row.
+#[inline]
+fn newest_version(change: &Change<'_>) -> Seq {
+    match change {
+        Change::Put { .. } | Change::Delete { .. } => 0,
+        Change::Head { head, .. } => Head::decode(head).map_or(0, |head| head.version - 1),
+        Change::Cover { below, .. } => below.saturating_sub(1),
+    }
+}
 
 impl Records for Tree {
     /// A full memtable is sealed first, if the number of write buffers allows it; else it grows beyond its size:
@@ -22,12 +33,22 @@ impl Records for Tree {
             sealed = true;
         }
         for change in batch.iter() {
-            state.last_seq += 1;
+            // A row's version is never larger than the sequence number of its head or cover, and the next one is made
+            // of the newest sequence number. After a restart, those that were given out last are not known any more.
+            state.last_seq = state.last_seq.max(newest_version(&change)) + 1;
             let seq = state.last_seq;
+            let version;
             view.memtable.insert(match change {
                 Change::Delete { key } => Entry { key, seq, kind: Kind::Delete, expire_at_ms: 0, value: &[] },
                 Change::Put { key, value, expire_at_ms } => {
                     Entry { key, seq, kind: Kind::Put, expire_at_ms: expire_at_ms.unwrap_or(0), value }
+                }
+                Change::Head { key, head, expire_at_ms } => {
+                    Entry { key, seq, kind: Kind::Head, expire_at_ms: expire_at_ms.unwrap_or(0), value: head }
+                }
+                Change::Cover { prefix, below } => {
+                    version = cover_value(below);
+                    Entry { key: prefix, seq, kind: Kind::Cover, expire_at_ms: 0, value: &version }
                 }
             });
         }

@@ -22,12 +22,18 @@ pub use weir_model::engine::LEVELS;
 pub struct Version {
     levels: [Vec<Arc<TableFile>>; LEVELS],
     edits: u64,
+    holds_heads: bool,
 }
 
 impl Version {
     /// Edits since the tree was opened: no two versions of an open tree have the same number.
     pub fn number(&self) -> u64 {
         self.edits
+    }
+
+    /// Whether some table has a head or a cover.
+    pub fn holds_heads(&self) -> bool {
+        self.holds_heads
     }
 
     /// The tables of `level`, in the order given on [`Version`].
@@ -90,6 +96,8 @@ impl Version {
             let metas: Vec<&TableMeta> = tables.iter().map(|table| &table.meta).collect();
             check_level(level, &metas)?;
         }
+        let holds_heads = next.tables().any(|(_, file)| file.table.holds_heads());
+        next.holds_heads = holds_heads;
         Ok(next)
     }
 }

@@ -14,13 +14,27 @@ pub type Seq = u64;
 pub const SEQ_MAX: Seq = (1 << 56) - 1;
 
 /// What a change did to its key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
     /// A tombstone.
+    #[default]
     Delete = 0,
     /// A value.
     Put = 1,
+    /// The head of a row of many parts: a value that says what its parts are. Merges do not drop it when it has
+    /// expired: nobody would know of the parts then.
+    Head = 2,
+    /// In front of the parts of a row: those below the version that is its value are dead ([`crate::parts`]).
+    Cover = 3,
+}
+
+impl Kind {
+    /// Whether its key has something, until it expires.
+    #[inline]
+    pub fn is_value(self) -> bool {
+        matches!(self, Kind::Put | Kind::Head)
+    }
 }
 
 /// One version of one key, borrowed from whoever holds it.
@@ -34,7 +48,7 @@ pub struct Entry<'a> {
     pub kind: Kind,
     /// First millisecond since 1970 at which the value no longer exists; 0 = lives for ever.
     pub expire_at_ms: u64,
-    /// Empty for a tombstone.
+    /// Empty for a tombstone, of a cover its version.
     pub value: &'a [u8],
 }
 

@@ -20,7 +20,7 @@ pub struct Job {
 }
 
 /// What a job did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JobReport {
     /// Entries read.
     pub entries_in: u64,
@@ -32,7 +32,17 @@ pub struct JobReport {
     pub tables_moved: usize,
     /// Tables that went without being read.
     pub tables_dropped: usize,
+    /// Parts of rows that went because a cover said that they were dead.
+    pub covered_entries: u64,
+    /// Their bytes, of keys and values.
+    pub covered_bytes: u64,
+    /// Keys of heads that were met when they had expired, and were kept: whoever runs the job deletes the rows. There
+    /// may be more of them when there are [`EXPIRED_HEADS_MAX`].
+    pub expired_heads: Vec<Vec<u8>>,
 }
+
+/// Most expired heads that a job reports.
+pub const EXPIRED_HEADS_MAX: usize = 1000;
 
 impl Job {
     /// `work` is what it does, and holds its claims, also before it is polled for the first time.

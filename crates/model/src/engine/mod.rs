@@ -37,7 +37,7 @@ pub use self::entry::{Entry, Kind, SEQ_MAX, Seq, compare, is_expired};
 pub use self::facts::{CacheUsage, EngineFacts, Facts, UnflushedMemory};
 pub use self::files::{CheckReport, Checkpoint, Files};
 pub use self::found::Found;
-pub use self::job::{Job, JobReport};
+pub use self::job::{EXPIRED_HEADS_MAX, Job, JobReport};
 pub use self::job_control::JobControl;
 pub use self::job_facts::{JobCount, JobFacts, JobKind};
 pub use self::knobs::{Scope, TreeKnobs, Urgency};
@@ -103,6 +103,16 @@ pub trait Reads: Send + Sync {
 
     /// Starts a scan of what is visible now, or as of `snapshot`.
     fn scan(&self, range: Range, snapshot: Option<&Snapshot>) -> Scan;
+
+    /// Starts a scan of what is applied, published or not: as [`Reads::get_latest`].
+    fn scan_latest(&self, range: Range) -> Scan;
+
+    /// Whether there is any head of a row of many parts, or cover. Answers at once.
+    fn holds_heads(&self) -> bool;
+
+    /// Whether the newest version of `key`, published or not, may be the head of a row of many parts. Answers at once,
+    /// from memory: "no" is certain.
+    fn may_hold_head(&self, key: &[u8]) -> bool;
 
     /// Keeps what is visible now readable until the snapshot is dropped.
     fn snapshot(&self) -> Snapshot;

@@ -95,19 +95,20 @@ impl Scan {
         Ok(self.0.entry())
     }
 
-    /// Lets a forward scan look at no more than `entries` from now on, and at no further one when it has passed `bytes`
-    /// of keys and values, whether they are answers, or deleted, expired, old or not yet visible. Then [`Scan::next`]
-    /// says `None`, and [`Scan::stopped_at`] where to go on.
+    /// Lets the scan look at no more than `entries` from now on, and at no further one when it has passed `bytes` of
+    /// keys and values, whether they are answers, or deleted, expired, old or not yet visible. Going back, it stops
+    /// between two keys. Then [`Scan::next`] says `None`, and [`Scan::stopped_at`] where to go on.
     pub fn set_budget(&mut self, entries: usize, bytes: u64) {
         self.0.set_budget(entries, bytes);
     }
 
-    /// Bytes of keys and values that a forward scan has looked at, answers or not: about what it had read for it.
+    /// Bytes of keys and values that it has looked at, answers or not: about what it had read for it.
     pub fn passed_bytes(&self) -> u64 {
         self.0.passed_bytes()
     }
 
-    /// The first key that was not looked at because the budget was used up; `None` if it was not.
+    /// The first key that was not looked at because the budget was used up; `None` if it was not. Going back, the first
+    /// key behind those: what is left is before it.
     pub fn stopped_at(&self) -> Option<Vec<u8>> {
         self.0.stopped_at()
     }

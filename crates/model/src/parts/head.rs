@@ -10,6 +10,9 @@ use crate::varint;
 /// The format that is written, and the only one that is read.
 const FORMAT: u8 = 1;
 
+/// The largest version: a sequence number ([`crate::engine::SEQ_MAX`]).
+pub const VERSION_MAX: u64 = crate::engine::SEQ_MAX;
+
 /// Most bytes of [`Head::detail`].
 pub const DETAIL_BYTES_MAX: usize = 256;
 
@@ -54,7 +57,7 @@ impl RowType {
 pub struct Head {
     /// What the row is.
     pub kind: RowType,
-    /// Larger than that of any earlier life of the row. Never 0.
+    /// Larger than that of any earlier life of the row. From 1 to [`VERSION_MAX`].
     pub version: u64,
     /// Its parts, as its users count them.
     pub count: u64,
@@ -73,9 +76,9 @@ impl Head {
     /// As bytes.
     ///
     /// # Panics
-    /// If the version is 0 or the detail too long.
+    /// If the version is out of its bounds, or the detail too long.
     pub fn encode(&self) -> Vec<u8> {
-        assert!(self.version > 0 && self.detail.len() <= DETAIL_BYTES_MAX, "{self:?}");
+        assert!(is_version(self.version) && self.detail.len() <= DETAIL_BYTES_MAX, "{self:?}");
         let mut out = vec![FORMAT, self.kind as u8];
         for number in [self.version, self.count, self.bytes, self.detail.len() as u64] {
             varint::put(&mut out, number);
@@ -94,9 +97,13 @@ impl Head {
             (varint::take_shortest(&mut rest)?, varint::take_shortest(&mut rest)?, varint::take_shortest(&mut rest)?);
         let detail_len = usize::try_from(varint::take_shortest(&mut rest)?).ok()?;
         let (detail, inline) = rest.split_at_checked(detail_len)?;
-        let is_whole = version > 0 && detail_len <= DETAIL_BYTES_MAX && inline == [0];
+        let is_whole = is_version(version) && detail_len <= DETAIL_BYTES_MAX && inline == [0];
         is_whole.then(|| Self { kind, version, count, bytes: bytes_of_parts, detail: detail.into() })
     }
+}
+
+fn is_version(number: u64) -> bool {
+    (1..=VERSION_MAX).contains(&number)
 }
 
 #[cfg(test)]
@@ -107,13 +114,8 @@ mod tests {
     fn head() -> impl Strategy<Value = Head> {
         let kind = proptest::sample::select(RowType::ALL.to_vec());
         let detail = proptest::collection::vec(any::<u8>(), 0..DETAIL_BYTES_MAX);
-        (kind, 1..u64::MAX, any::<u64>(), any::<u64>(), detail).prop_map(|(kind, version, count, bytes, detail)| Head {
-            kind,
-            version,
-            count,
-            bytes,
-            detail,
-        })
+        (kind, 1..=VERSION_MAX, any::<u64>(), any::<u64>(), detail)
+            .prop_map(|(kind, version, count, bytes, detail)| Head { kind, version, count, bytes, detail })
     }
 
     proptest! {
@@ -145,5 +147,7 @@ mod tests {
             assert_eq!(Head::decode(&other), None, "byte {at} is {byte}");
         }
         assert_eq!(Head::decode(&[1, 3, 0x87, 0, 0, 0, 0, 0]), None, "a longer form of the same");
+        let beyond = [1, 3, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 1, 0, 0, 0, 0];
+        assert_eq!(Head::decode(&beyond), None, "2^56");
     }
 }

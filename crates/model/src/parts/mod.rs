@@ -11,7 +11,7 @@ mod key;
 mod shape;
 mod subkey;
 
-pub use head::{DETAIL_BYTES_MAX, Head, RowType};
+pub use head::{DETAIL_BYTES_MAX, Head, RowType, VERSION_MAX};
 pub use key::{
     COVER_BYTES, Life, PART_KEY_BYTES_MAX, Part, below, cover_key, cover_value, is_part, prefix_end, prefix_of,
 };

@@ -18,16 +18,17 @@ use std::sync::Arc;
 
 use parking_lot::MutexGuard;
 use weir_io::plant::{Plant, is_planted};
-use weir_model::engine::{Found, Kind, Lookup};
+use weir_model::engine::{Found, Lookup};
 use weir_model::{Batch, Row};
 
+use super::covers::{cover, head_of};
 use super::latch::Latches;
 use super::{Background, Partition};
 
-/// Whether this is a value that may expire.
+/// Whether this is a value, or the head of a row, that may expire.
 #[inline]
 pub(super) fn is_mortal(found: Option<&Found>) -> bool {
-    found.is_some_and(|found| found.kind == Kind::Put && found.expire_at_ms != 0)
+    found.is_some_and(|found| found.kind.is_value() && found.expire_at_ms != 0)
 }
 
 impl Partition {
@@ -42,9 +43,11 @@ impl Partition {
         // Somebody may have written them meanwhile, or be about to.
         for &key in expired.iter().filter(|&&key| !order.any(once(key))) {
             match self.engine.get_latest(key) {
-                Lookup::Ready(Some(Ok(found))) => {
-                    if is_mortal(found.as_ref()) && self.living(found, None).is_none() {
-                        batch.delete(key);
+                Lookup::Ready(Some(Ok(Some(found)))) => {
+                    if is_mortal(Some(&found)) && found.is_expired(self.clock.unix_ms()) {
+                        // A damaged head is left to whoever reads it.
+                        let Ok(head) = head_of(key, &found) else { continue };
+                        bury_row(&mut batch, key, head.map(|head| head.version));
                     }
                 }
                 Lookup::Ready(_) => {}
@@ -75,6 +78,25 @@ impl Partition {
             // They are gone by the clock all the same.
             tracing::debug!(owner = ?self.owner, %error, "cannot delete what has expired");
         }
+    }
+}
+
+/// Adds the deletion of a row that has expired; of one of many parts, the life `version`.
+pub(super) fn bury_row(batch: &mut Batch, key: &[u8], version: Option<u64>) {
+    batch.delete(key);
+    if let Some(version) = version {
+        cover(batch, key, version);
+    }
+}
+
+/// Deletes rows of many parts that a job has found expired, and has kept because nobody would know of their parts then.
+/// What cannot be deleted now is found again.
+pub(super) async fn bury_reported(background: &Background, heads: &[Vec<u8>]) {
+    for head in heads {
+        if !background.partition().may_bury() {
+            return;
+        }
+        bury_after_reading(background, std::slice::from_ref(head)).await;
     }
 }
 

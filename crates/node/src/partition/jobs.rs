@@ -6,6 +6,7 @@ use weir_io::{Nanos, Owner};
 use weir_model::engine::{Job, Stall, StallCause, Urgency};
 
 use super::Partition;
+use super::expired::bury_reported;
 use super::parking::Ended;
 use crate::metrics::Counters;
 use crate::workers::{Slot, SlotTaker};
@@ -101,6 +102,7 @@ impl Partition {
                 drop(slot);
                 partition.workers.dispatch();
             }
+            let mut expired_heads = Vec::new();
             match ended {
                 Ended::Closed => return,
                 Ended::Released => {}
@@ -108,6 +110,7 @@ impl Partition {
                     Counters::add(&partition.counters.jobs, 1);
                     partition.counters.reclaimed(&facts, &report);
                     tracing::debug!(owner = ?partition.owner, ?facts, ?report, "job done");
+                    expired_heads = report.expired_heads;
                     if facts.level.is_none() {
                         // Who waits for memory and the next flush first: making the anchor durable takes a sync.
                         partition.progress.notify();
@@ -127,6 +130,7 @@ impl Partition {
             }
             partition.progress.notify();
             partition.kick();
+            bury_reported(&background, &expired_heads).await;
         });
     }
 

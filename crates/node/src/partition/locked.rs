@@ -12,15 +12,18 @@ use std::task::{Context as Task, Poll};
 
 use parking_lot::{Mutex, MutexGuard};
 use weir_command::error::Outcome;
-use weir_command::{Args, Call, Command, Context, Host, Page, Read, Rows, Waiting};
+use weir_command::{Args, Call, Command, Context, Host, Page, PartPage, PartRange, Read, Rows, Waiting};
 use weir_io::plant::{Plant, is_planted};
 use weir_io::{Error, ErrorKind, Result};
 use weir_log::SyncMode;
 use weir_model::engine::{Found, Lookup, Seq};
+use weir_model::parts::Head;
 use weir_model::{Batch, Row, StoredKey};
 
-use super::expired::is_mortal;
+use super::covers::{Heads, head_of, with_covers};
+use super::expired::{bury_row, is_mortal};
 use super::latch::Latches;
+use super::read::scan_range;
 use super::{Commit, Partition};
 
 /// Rows that nobody else writes to while they are read. A read sees what is not yet committed: the answer waits for its
@@ -29,8 +32,8 @@ struct LockedRows<'p> {
     partition: &'p Arc<Partition>,
     /// The newest version that was read.
     newest_seen: AtomicU64,
-    /// Keys that were found expired.
-    expired: Mutex<Vec<Vec<u8>>>,
+    /// Keys that were found expired; with the version of a row of many parts.
+    expired: Mutex<Vec<(Vec<u8>, Option<u64>)>>,
     /// The order lock is held: nothing may be asked of the device, which some threads do right where they ask.
     is_in_order: AtomicBool,
 }
@@ -45,17 +48,27 @@ impl<'p> LockedRows<'p> {
         }
     }
 
-    /// The row, if it lives at `now_ms`; where that is not given, by the clock.
-    fn judge(&self, key: &[u8], found: Option<Found>, now_ms: Option<u64>) -> Option<Row> {
-        let Some(found) = found else { return self.partition.booked(None) };
+    fn saw(&self, seq: Seq) {
         // One task has this at a time: no need for an exchange.
-        self.newest_seen.store(found.seq.max(self.newest_seen.load(Ordering::Relaxed)), Ordering::Relaxed);
-        let is_mortal = is_mortal(Some(&found));
-        let row = self.partition.living(Some(found), now_ms);
-        if is_mortal && row.is_none() {
-            self.expired.lock().push(key.to_vec());
+        self.newest_seen.store(seq.max(self.newest_seen.load(Ordering::Relaxed)), Ordering::Relaxed);
+    }
+
+    /// The row, if it lives at `now_ms`; where that is not given, by the clock.
+    fn judge(&self, key: &[u8], found: Option<Found>, now_ms: Option<u64>) -> Result<Option<Row>> {
+        let Some(found) = found else { return Ok(self.partition.booked(None)) };
+        self.saw(found.seq);
+        let mortal = is_mortal(Some(&found)).then(|| found.clone());
+        let row = self.partition.living(key, Some(found), now_ms)?;
+        if let Some(found) = mortal.filter(|_| row.is_none()) {
+            let version = head_of(key, &found)?.map(|head| head.version);
+            self.expired.lock().push((key.to_vec(), version));
         }
-        self.partition.booked(row)
+        Ok(self.partition.booked(row))
+    }
+
+    /// `batch`, with the covers of the rows that it ends.
+    async fn with_covers(&self, batch: Batch) -> Result<Batch> {
+        with_covers(&*self.partition.engine, batch, self).await
     }
 
     /// Waits until the order lock is let go. Nobody is woken then: whoever lets it go goes on with this at once.
@@ -67,20 +80,53 @@ impl<'p> LockedRows<'p> {
         match self.partition.engine.get_latest(&key) {
             Lookup::Ready(found) => {
                 let found = found.expect("looked at once");
-                Read::Ready(found.map(|found| self.judge(&key, found, now_ms)))
+                Read::Ready(found.and_then(|found| self.judge(&key, found, now_ms)))
             }
             lookup @ Lookup::Pending(_) => Read::Pending(Box::pin(async move {
                 self.out_of_order().await;
                 let found = self.partition.timed(lookup).await?;
-                Ok(self.judge(&key, found, now_ms))
+                self.judge(&key, found, now_ms)
             })),
         }
+    }
+}
+
+impl Heads for LockedRows<'_> {
+    fn head<'a>(&'a self, key: &'a [u8]) -> Waiting<'a, Result<Option<Head>>> {
+        Box::pin(async move {
+            let found = match self.partition.engine.get_latest(key) {
+                lookup @ Lookup::Ready(_) => lookup.await?,
+                lookup @ Lookup::Pending(_) => {
+                    self.out_of_order().await;
+                    self.partition.timed(lookup).await?
+                }
+            };
+            found.map_or(Ok(None), |found| head_of(key, &found))
+        })
     }
 }
 
 impl Rows for LockedRows<'_> {
     fn get<'a>(&'a self, database: u8, key: &'a [u8], now_ms: u64) -> Read<'a> {
         self.read(StoredKey::new(database, key), Some(now_ms))
+    }
+
+    fn part<'a>(&'a self, _: &'a [u8], part: &'a [u8], now_ms: u64) -> Read<'a> {
+        self.read(StoredKey::of(part), Some(now_ms))
+    }
+
+    fn parts<'a>(&'a self, _: &'a [u8], range: PartRange, limit: usize) -> Waiting<'a, Result<PartPage>> {
+        Box::pin(async move {
+            self.out_of_order().await;
+            let scan = self.partition.engine.scan_latest(scan_range(&range));
+            let (page, newest) = self.partition.part_page(scan, range, limit).await?;
+            self.saw(newest);
+            Ok(page)
+        })
+    }
+
+    fn newest(&self) -> u64 {
+        self.partition.engine.applied_seq()
     }
 
     fn page<'a>(&'a self, _: u8, _: &'a [u8], _: usize) -> Waiting<'a, Result<Page>> {
@@ -137,7 +183,7 @@ impl Partition {
         // Pinned here: it has room for the largest handler, and is not to be moved.
         let run = pin!(async {
             let finished = weir_command::run(command, context, args).await;
-            Ok((finished.outcome, finished.batch))
+            Ok((finished.outcome, rows.with_covers(finished.batch).await?))
         });
         let key_bytes = command.keys_in(args).map(<[u8]>::len).sum();
         self.run_locked(&rows, key_bytes, &|| weir_command::rows_of(command, args, database), run).await
@@ -162,10 +208,23 @@ impl Partition {
             }
             let mut batch = Batch::new();
             let answer = change(&found, &mut batch);
-            Ok((answer, batch))
+            Ok((answer, rows.with_covers(batch).await?))
         });
         let key_bytes = keys.iter().map(|key| key.len()).sum();
         self.run_locked(&rows, key_bytes, &|| keys.iter().map(|key| StoredKey::of(key)).collect(), run).await
+    }
+
+    /// Applies `batch`, which may end rows of many parts: with their covers. Waiting for the engine and for room is the
+    /// caller's.
+    ///
+    /// # Errors
+    /// As [`Partition::write`], and those of reads.
+    pub(super) async fn write_with_covers(self: &Arc<Self>, batch: &Batch) -> Result<Commit> {
+        let rows = LockedRows::new(self);
+        let run = pin!(async { Ok(((), rows.with_covers(batch.clone()).await?)) });
+        let keys = || batch.as_ref().iter().map(|change| StoredKey::of(change.key())).collect();
+        let done = self.decided(&rows, &keys, run).await?;
+        Ok(done.commit.expect("the batch is not empty"))
     }
 
     async fn run_locked<T>(
@@ -272,12 +331,14 @@ impl Partition {
         let expired = rows.expired.lock();
         if !expired.is_empty() && self.may_bury() {
             let mut burial = Batch::new();
-            expired.iter().for_each(|key| burial.delete(key));
+            expired.iter().for_each(|(key, version)| bury_row(&mut burial, key, *version));
             self.bury_in_order(order, &burial);
         }
         Ok(Done { answer, commit, written_bytes: 0 })
     }
 }
 
+#[cfg(test)]
+mod row_tests;
 #[cfg(test)]
 mod tests;

@@ -15,6 +15,7 @@
 pub(crate) mod anchor;
 mod background;
 mod commit;
+mod covers;
 mod expired;
 mod jobs;
 mod latch;

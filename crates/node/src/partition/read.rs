@@ -8,13 +8,15 @@ use std::task::Poll;
 
 use futures_util::future::try_join_all;
 use weir_admission::Direction;
-use weir_command::{Page, Read};
+use weir_command::{Page, PartPage, PartRange, Read, StoredPart};
 use weir_io::Result;
 use weir_log::{SyncMode, Waiter};
 use weir_model::engine::{Found, Kind, Lookup, Range, Scan, Seq};
-use weir_model::{Row, StoredKey};
+use weir_model::parts::Head;
+use weir_model::{Content, Row, StoredKey, Value};
 
 use super::Partition;
+use super::covers::head_of;
 use super::expired::is_mortal;
 use crate::metrics::Counters;
 
@@ -31,7 +33,7 @@ impl Partition {
         if let Lookup::Ready(answer) = &mut lookup {
             match answer.take().expect("looked at once") {
                 Ok(found) if !self.is_on_its_way(found.as_ref()) => {
-                    return Read::Ready(Ok(self.row_of(&key, found, Some(now_ms))));
+                    return Read::Ready(self.row_of(&key, found, Some(now_ms)));
                 }
                 Ok(found) => lookup = Lookup::Ready(Some(Ok(found))),
                 Err(error) => return Read::Ready(Err(error)),
@@ -63,9 +65,9 @@ impl Partition {
         {
             // The log has failed, and the change was refused: whether it will be there is not known before the log is
             // replaced. What was acknowledged before it is known, and reads go on.
-            return Ok(self.booked(self.living(self.engine.get(key, None).await?, now_ms)));
+            return Ok(self.booked(self.living(key, self.engine.get(key, None).await?, now_ms)?));
         }
-        Ok(self.row_of(key, found, now_ms))
+        self.row_of(key, found, now_ms)
     }
 
     /// Whether its commit has yet to be waited for.
@@ -75,13 +77,13 @@ impl Partition {
     }
 
     #[inline]
-    fn row_of(self: &Arc<Self>, key: &[u8], found: Option<Found>, now_ms: Option<u64>) -> Option<Row> {
+    fn row_of(self: &Arc<Self>, key: &[u8], found: Option<Found>, now_ms: Option<u64>) -> Result<Option<Row>> {
         let is_mortal = is_mortal(found.as_ref());
-        let row = self.booked(self.living(found, now_ms));
+        let row = self.booked(self.living(key, found, now_ms)?);
         if is_mortal && row.is_none() {
             self.bury(&[key]);
         }
-        row
+        Ok(row)
     }
 
     /// Has the processor fetch what reads of `keys`, which follow soon, will touch.
@@ -96,13 +98,13 @@ impl Partition {
         let mut expired = Vec::new();
         let rows = keys.iter().zip(found).map(|(&key, found)| {
             let is_mortal = is_mortal(found.as_ref());
-            let row = self.booked(self.living(found, None));
+            let row = self.booked(self.living(key, found, None)?);
             if is_mortal && row.is_none() {
                 expired.push(key);
             }
-            row
+            Ok(row)
         });
-        let rows = rows.collect();
+        let rows = rows.collect::<Result<_>>()?;
         if !expired.is_empty() {
             self.bury(&expired);
         }
@@ -134,12 +136,54 @@ impl Partition {
                 return Ok(page);
             }
             bytes += entry.key.len() as u64;
+            if entry.kind == Kind::Head {
+                let kind = Head::decode(entry.value).map(|head| (page.keys.len(), head.kind));
+                page.kinds.extend(kind);
+            }
             page.keys.push(entry.key.to_vec());
         }
         page.next = scan.stopped_at();
         page.passed_bytes = scan.passed_bytes();
         self.account.book_user(Direction::Read, bytes);
         Ok(page)
+    }
+
+    /// A page of the parts in `range`, as of now, for a command that only reads: as [`Partition::page`].
+    ///
+    /// # Errors
+    /// What the disk says; `Corruption` where what is stored is damaged.
+    pub async fn parts(self: &Arc<Self>, range: PartRange, limit: usize) -> Result<PartPage> {
+        self.publish_all().await;
+        let scan = self.engine.scan(scan_range(&range), None);
+        Ok(self.part_page(scan, range, limit).await?.0)
+    }
+
+    /// A page of what `scan` finds, which is of `range`; and the newest sequence number among it.
+    pub(super) async fn part_page(&self, mut scan: Scan, range: PartRange, limit: usize) -> Result<(PartPage, Seq)> {
+        let limit = limit.max(1);
+        scan.set_budget(limit.saturating_mul(PAGE_LOOKS_PER_KEY), PAGE_BYTES_MAX);
+        let (mut page, mut newest, mut bytes) = (PartPage::default(), 0, 0);
+        let mut left = None;
+        while let Some(entry) = self.timed(scan.next()).await? {
+            if page.parts.len() == limit {
+                left = Some(if range.reverse { [entry.key, &[0]].concat() } else { entry.key.to_vec() });
+                break;
+            }
+            newest = newest.max(entry.seq);
+            bytes += (entry.key.len() + entry.value.len()) as u64;
+            page.parts.push(StoredPart {
+                key: entry.key.to_vec(),
+                value: Value::from(entry.value.to_vec()),
+                expire_at_ms: (entry.expire_at_ms != 0).then_some(entry.expire_at_ms),
+            });
+        }
+        page.next = left.or_else(|| scan.stopped_at()).map(|left| match range.reverse {
+            true => PartRange { to: left, ..range },
+            false => PartRange { from: left, ..range },
+        });
+        page.passed_bytes = scan.passed_bytes();
+        self.account.book_user(Direction::Read, bytes);
+        Ok((page, newest))
     }
 
     /// Awaits `read`, and takes its time unless it is done at once: then it was in memory (U-23).
@@ -160,19 +204,26 @@ impl Partition {
     /// The row that a user asked for, booked as read.
     #[inline]
     pub(super) fn booked(&self, row: Option<Row>) -> Option<Row> {
-        self.account.book_user(Direction::Read, row.as_ref().map_or(0, |row| row.value.len() as u64));
+        self.account.book_user(Direction::Read, row.as_ref().map_or(0, |row| row.bytes() as u64));
         row
     }
 
-    /// The row, if it lives at `now_ms`; where that is not given, by the clock.
+    /// The row of `key`, if it lives at `now_ms`; where that is not given, by the clock.
+    ///
+    /// # Errors
+    /// `Corruption`: it has a head that is none.
     #[inline]
-    pub(super) fn living(&self, found: Option<Found>, now_ms: Option<u64>) -> Option<Row> {
-        let found = found.filter(|found| found.kind == Kind::Put)?;
+    pub(super) fn living(&self, key: &[u8], found: Option<Found>, now_ms: Option<u64>) -> Result<Option<Row>> {
+        let Some(found) = found.filter(|found| found.kind.is_value()) else { return Ok(None) };
         // The wall clock is read only for what can expire.
         if found.expire_at_ms != 0 && found.is_expired(now_ms.unwrap_or_else(|| self.clock.unix_ms())) {
-            return None;
+            return Ok(None);
         }
-        Some(Row { value: found.value, expire_at_ms: (found.expire_at_ms != 0).then_some(found.expire_at_ms) })
+        let expire_at_ms = (found.expire_at_ms != 0).then_some(found.expire_at_ms);
+        Ok(Some(match head_of(key, &found)? {
+            None => Row::string(found.value, expire_at_ms),
+            Some(head) => Row { content: Content::Parts(Box::new(head)), expire_at_ms },
+        }))
     }
 
     /// Waits until everything written so far is published, where that is not so at once; or until the log has failed:
@@ -196,6 +247,11 @@ impl Partition {
         self.engine.publish(applied);
         Ok(())
     }
+}
+
+/// What a scan of `range` goes over.
+pub(super) fn scan_range(range: &PartRange) -> Range {
+    Range { from: Bound::Included(range.from.clone()), to: Bound::Excluded(range.to.clone()), reverse: range.reverse }
 }
 
 struct Waiting<'a> {

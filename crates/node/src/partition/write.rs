@@ -10,11 +10,21 @@ use weir_log::SyncMode;
 use weir_model::Batch;
 use weir_model::engine::Stall;
 
+use super::covers::may_end_lives;
 use super::latch::Latches;
 use super::{Commit, Partition};
 use crate::memory::Room;
 use crate::metrics::Counters;
 use crate::stall::StallCause;
+
+/// What became of a blind write.
+enum Attempt {
+    Written(Commit),
+    /// Some key is latched.
+    Busy,
+    /// Some row may be of many parts: it has to be looked at.
+    EndsLives,
+}
 
 impl Partition {
     /// Applies `batch` as one. When this returns, every later read sees it (and waits for its commit where it must);
@@ -28,8 +38,10 @@ impl Partition {
         }
         let _room = self.room(batch.as_bytes().len()).await?;
         loop {
-            if let Some(commit) = self.try_write(batch)? {
-                return Ok(commit);
+            match self.try_write(batch)? {
+                Attempt::Written(commit) => return Ok(commit),
+                Attempt::EndsLives => return self.write_with_covers(batch).await,
+                Attempt::Busy => {}
             }
             let free = || !self.order.lock().any(batch.as_ref().iter().map(|change| change.key()));
             self.progress.wait(|| free().then_some(())).await;
@@ -42,13 +54,16 @@ impl Partition {
         self.engine.stall() != Stall::None || self.write_rate.load(Ordering::Relaxed) > 0
     }
 
-    /// Writes if no key is latched.
-    fn try_write(self: &Arc<Self>, batch: &Batch) -> Result<Option<Commit>> {
+    /// Writes if no key is latched, and none may be that of a row of many parts.
+    fn try_write(self: &Arc<Self>, batch: &Batch) -> Result<Attempt> {
         let order = self.order.lock();
         if order.any(batch.as_ref().iter().map(|change| change.key())) {
-            return Ok(None);
+            return Ok(Attempt::Busy);
         }
-        self.write_in_order(order, batch).map(Some)
+        if may_end_lives(&*self.engine, batch) {
+            return Ok(Attempt::EndsLives);
+        }
+        self.write_in_order(order, batch).map(Attempt::Written)
     }
 
     /// Appends and applies. The caller holds the order lock and has looked at the latches.

@@ -120,7 +120,7 @@ pub async fn see(node: &Node, asleep: &[&str]) -> Result<Tenants> {
         if !asleep.contains(&tenant.name().as_str()) {
             for slot in tenant.partitions() {
                 let record = slot.partition().await?.get(b"key").await?;
-                values.push(record.map(|record| record.value.to_vec()));
+                values.push(record.map(|record| record.value().expect("a string").to_vec()));
             }
         }
         seen.insert(tenant.name().to_string(), (tenant.settings().disk_bytes_max, values));

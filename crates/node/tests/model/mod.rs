@@ -126,7 +126,9 @@ impl Found {
             let mut values = Values::default();
             for (number, value) in values.iter_mut().enumerate() {
                 let record = partition.get(&key(number)).await.expect("a read");
-                *value = record.map(|record| u64::from_le_bytes(record.value[..8].try_into().expect("eight bytes")));
+                *value = record.map(|record| {
+                    u64::from_le_bytes(record.value().expect("a string")[..8].try_into().expect("eight bytes"))
+                });
             }
             parts.push(values);
         }

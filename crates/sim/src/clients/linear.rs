@@ -38,9 +38,7 @@ impl Rows for Map<'_> {
     fn get<'a>(&'a self, database: u8, key: &'a [u8], now_ms: u64) -> Read<'a> {
         let entry = self.0.get(&StoredKey::new(database, key)[..]);
         let entry = entry.filter(|(_, expire_at_ms)| expire_at_ms.is_none_or(|at| at > now_ms));
-        Read::Ready(Ok(
-            entry.map(|(value, expire_at_ms)| Row { value: Value::from(value.clone()), expire_at_ms: *expire_at_ms })
-        ))
+        Read::Ready(Ok(entry.map(|(value, expire_at_ms)| Row::string(Value::from(value.clone()), *expire_at_ms))))
     }
 
     fn page<'a>(&'a self, _: u8, _: &'a [u8], _: usize) -> Waiting<'a, weir_io::Result<Page>> {
@@ -72,6 +70,7 @@ fn step(state: &State, request: &Request) -> (Vec<u8>, State) {
                 next.insert(key.to_vec(), (value.to_vec(), expire_at_ms));
             }
             Change::Delete { key } => drop(next.remove(key)),
+            Change::Head { .. } | Change::Cover { .. } => unreachable!("the commands that are checked are on strings"),
         }
     }
     (host.take_answer(&finished.outcome), next)

@@ -100,7 +100,7 @@ async fn read_partition(partition: &Arc<Partition>, shard: &Shard, depth: Depth)
     }
     for key in shard.keys.keys().filter(|_| depth == Depth::Whole) {
         match partition.get(key).await {
-            Ok(record) => drop(read.keys.insert(key.clone(), record.map(|record| record.value.to_vec()))),
+            Ok(record) => drop(read.keys.insert(key.clone(), record.and_then(|record| Some(record.value()?.to_vec())))),
             Err(error) => read.complaints.push(format!("get: {error}")),
         }
     }

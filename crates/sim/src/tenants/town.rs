@@ -278,7 +278,7 @@ impl Town<'_> {
             Ok(shown) => shown,
             Err(error) => return Ok(Err(error)),
         };
-        let value = shown.as_ref().map(|row| &row.value[..]);
+        let value = shown.as_ref().and_then(|row| Some(&row.value()?[..]));
         match self.model.get(name) {
             Some(contents) if contents.allows(&key, value) => Ok(Ok(())),
             _ => {
@@ -297,8 +297,8 @@ impl Town<'_> {
             let page = store.rows().page(0, &place, 3).await?;
             for key in page.keys {
                 let row = store.rows().get(0, &key, self.clock.unix_ms()).wait().await?;
-                if let Some(row) = row {
-                    entries.push((key, row.value[..].to_vec()));
+                if let Some(value) = row.as_ref().and_then(|row| row.value()) {
+                    entries.push((key, value.to_vec()));
                 }
             }
             from = page.next;

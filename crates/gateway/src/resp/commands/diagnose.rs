@@ -128,7 +128,7 @@ pub(in crate::resp) async fn memory<S: Store>(session: &mut Session<S>, args: Ar
             }
             match session.get(args.at(2)).await? {
                 Some(entry) => {
-                    let bytes = args.at(2).len() + entry.value.len() + KEY_OVERHEAD_BYTES;
+                    let bytes = args.at(2).len() + entry.bytes() + KEY_OVERHEAD_BYTES;
                     session.outbox.replies.integer(bytes as i64);
                 }
                 None => session.outbox.replies.null(),

@@ -67,7 +67,7 @@ fn the_device_is_not_asked_inside_the_order_lock() {
         let mut sums = Vec::new();
         for round in 0..3 {
             let change = |rows: &[Option<Row>], batch: &mut Batch| {
-                let sum = rows[0].as_ref().map_or(0, |row| row.value[0]) + 1;
+                let sum = rows[0].as_ref().map_or(0, |row| row.value().expect("a string")[0]) + 1;
                 batch.put(b"counter", &[sum]);
                 sum
             };

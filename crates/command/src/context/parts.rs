@@ -1,0 +1,218 @@
+//! What handlers of rows of many parts see besides: heads, parts one by one, bounded pages of parts in order.
+//!
+//! A row is read and written part by part, and its head with it where that changes. A handler that makes a row asks for
+//! a [head](Context::new_head), whose version is larger than that of any earlier row at the key, so that the row has no
+//! parts. One that deletes a row, or puts something else in its place, needs to know nothing of its parts.
+//!
+//! Where rows are not locked, every read is of its own moment.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use weir_model::parts::{Head, Life, RowType};
+use weir_model::{Batch, Change, Content, KEY_BYTES_MAX, Row, StoredKey, Value};
+
+use super::{Asked, Context};
+use crate::error::{KEY_TOO_LONG, Outcome, WRONG_TYPE};
+use crate::in_hand::letting_go;
+use crate::rows::{PartPage, PartRange, StoredPart};
+
+/// Some of the parts of a row, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subkeys {
+    /// The order that is meant.
+    pub space: u8,
+    /// Where they begin.
+    pub from: Bound<Vec<u8>>,
+    /// Where they end.
+    pub to: Bound<Vec<u8>>,
+    /// Largest first.
+    pub reverse: bool,
+}
+
+impl Subkeys {
+    /// All of `space`.
+    pub fn all(space: u8) -> Self {
+        Self { space, from: Bound::Unbounded, to: Bound::Unbounded, reverse: false }
+    }
+
+    fn range(self, life: &Life) -> PartRange {
+        let (first, end) = life.space(self.space);
+        let behind = |subkey: &[u8]| [&life.part(self.space, subkey)[..], &[0]].concat();
+        let from = match self.from {
+            Bound::Unbounded => first,
+            Bound::Included(subkey) => life.part(self.space, &subkey),
+            Bound::Excluded(subkey) => behind(&subkey),
+        };
+        let to = match self.to {
+            Bound::Unbounded => end,
+            Bound::Included(subkey) => behind(&subkey),
+            Bound::Excluded(subkey) => life.part(self.space, &subkey),
+        };
+        PartRange { to: to.max(from.clone()), from, reverse: self.reverse }
+    }
+}
+
+/// A part that was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Where it stands in its order.
+    pub subkey: Vec<u8>,
+    /// What it says.
+    pub value: Value,
+    /// First millisecond since 1970 at which the part no longer exists; `None` = it stays as long as its row.
+    pub expire_at_ms: Option<u64>,
+}
+
+/// A bounded step through the parts of a row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartsPage {
+    /// Living parts, in the order asked for.
+    pub parts: Vec<Part>,
+    /// What has yet to be read; `None` at the end.
+    pub next: Option<Subkeys>,
+}
+
+impl Context<'_> {
+    /// The head of the row of `key`, which is to be a `kind`, and the row's expiry.
+    ///
+    /// # Errors
+    /// As [`Context::get`], and it is something else.
+    pub async fn head(&mut self, key: &[u8], kind: RowType) -> Outcome<Option<(Head, Option<u64>)>> {
+        match self.get(key).await? {
+            None => Ok(None),
+            Some(Row { content: Content::Parts(head), expire_at_ms }) if head.kind == kind => {
+                Ok(Some((*head, expire_at_ms)))
+            }
+            Some(_) => Err(WRONG_TYPE),
+        }
+    }
+
+    /// A head for a row that is to be made: it has no parts, whatever was at its key. To be [put](Context::put_head)
+    /// by the same command.
+    pub fn new_head(&self, kind: RowType) -> Head {
+        // The changes of the batch will have larger sequence numbers than those applied, each its own. So this is more
+        // than any version given before, here or in another batch, and no more than the head's own sequence number.
+        Head::new(kind, self.rows.newest() + 1 + self.batch.len() as u64)
+    }
+
+    /// The row of `key` has this head from now on, until `expire_at_ms` (milliseconds since 1970; `None` = for ever).
+    ///
+    /// # Errors
+    /// The key is too long.
+    pub fn put_head(&mut self, key: &[u8], head: &Head, expire_at_ms: Option<u64>) -> Outcome {
+        self.put_content(self.call.database, key, &Content::Parts(Box::new(head.clone())), expire_at_ms)
+    }
+
+    /// Where the parts of the row of `key` are that has `head`.
+    pub fn life(&self, key: &[u8], head: &Head) -> Life {
+        Life::new(&StoredKey::new(self.call.database, key), head.version)
+    }
+
+    /// The part at `subkey` of the row of `key`, whose `life` it is.
+    ///
+    /// # Errors
+    /// As [`Context::get`].
+    pub async fn part(&mut self, key: &[u8], life: &Life, space: u8, subkey: &[u8]) -> Outcome<Option<Part>> {
+        let stored = life.part(space, subkey);
+        let books = !self.is_locked;
+        let row = self.read(Asked::Part(key, &stored), books).await?.and_then(Row::into_string);
+        Ok(row.map(|row| Part { subkey: subkey.into(), value: row.value, expire_at_ms: row.expire_at_ms }))
+    }
+
+    /// Up to `limit` of `subkeys` of the row of `key`, whose `life` it is; what the command has written itself is among
+    /// them. The work is bounded: it may find nothing and still have something left.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub async fn parts(&mut self, key: &[u8], life: &Life, subkeys: Subkeys, limit: usize) -> Outcome<PartsPage> {
+        let space = subkeys.space;
+        let range = subkeys.range(life);
+        let limit = limit.max(1);
+        let page = self.rows.parts(key, range.clone(), limit);
+        let page = letting_go(page, || self.host.replies().own_values()).await?;
+        if let Some(bill) = &mut self.call.bill {
+            bill.passed(page.passed_bytes, page.parts.len());
+        }
+        let now_ms = self.call.now_ms;
+        let page = if self.batch.is_empty() { page } else { with_own(&self.batch, page, &range, limit, now_ms) };
+        let at = life.subkey_at();
+        let next = page.next.map(|PartRange { from, to, reverse }| {
+            let end = life.space(space).1;
+            let to = if to >= end { Bound::Unbounded } else { Bound::Excluded(to[at..].into()) };
+            Subkeys { space, from: Bound::Included(from[at..].into()), to, reverse }
+        });
+        let parts = page.parts.into_iter().map(|StoredPart { mut key, value, expire_at_ms }| {
+            key.drain(..at);
+            Part { subkey: key, value, expire_at_ms }
+        });
+        Ok(PartsPage { parts: parts.collect(), next })
+    }
+
+    /// The part at `subkey` has this value from now on, until `expire_at_ms` (milliseconds since 1970; `None` = as long
+    /// as its row).
+    ///
+    /// # Errors
+    /// The subkey is too long.
+    pub fn put_part(
+        &mut self,
+        life: &Life,
+        space: u8,
+        subkey: &[u8],
+        value: &[u8],
+        expire_at_ms: Option<u64>,
+    ) -> Outcome {
+        check_subkey(subkey)?;
+        self.call.longest = self.call.longest.max(value.len());
+        self.batch.push(Change::Put { key: &life.part(space, subkey), value, expire_at_ms });
+        Ok(())
+    }
+
+    /// The part at `subkey` does not exist from now on.
+    ///
+    /// # Errors
+    /// The subkey is too long.
+    pub fn delete_part(&mut self, life: &Life, space: u8, subkey: &[u8]) -> Outcome {
+        check_subkey(subkey)?;
+        self.batch.delete(&life.part(space, subkey));
+        Ok(())
+    }
+}
+
+fn check_subkey(subkey: &[u8]) -> Outcome {
+    if subkey.len() > KEY_BYTES_MAX { Err(KEY_TOO_LONG) } else { Ok(()) }
+}
+
+/// `page`, which is a step through `range`, with the changes of `batch`.
+fn with_own(batch: &Batch, page: PartPage, range: &PartRange, limit: usize, now_ms: u64) -> PartPage {
+    let PartPage { parts, next, passed_bytes } = page;
+    // What the page has covered: behind it, there is the rest.
+    let (from, to) = match &next {
+        None => (&range.from, &range.to),
+        Some(rest) if range.reverse => (&rest.to, &range.to),
+        Some(rest) => (&range.from, &rest.from),
+    };
+    let mut own: BTreeMap<&[u8], Option<StoredPart>> = BTreeMap::new();
+    for change in batch.as_ref().iter().filter(|change| (&from[..]..&to[..]).contains(&change.key())) {
+        let part = match change {
+            Change::Put { key, value, expire_at_ms } if expire_at_ms.is_none_or(|at| at > now_ms) => {
+                Some(StoredPart { key: key.into(), value: Value::from(value.to_vec()), expire_at_ms })
+            }
+            _ => None,
+        };
+        own.insert(change.key(), part);
+    }
+    let mut parts: Vec<StoredPart> = parts.into_iter().filter(|part| !own.contains_key(&part.key[..])).collect();
+    parts.extend(own.into_values().flatten());
+    parts.sort_unstable_by(|a, b| if range.reverse { b.key.cmp(&a.key) } else { a.key.cmp(&b.key) });
+    let mut page = PartPage { parts, next, passed_bytes };
+    if let Some(first_left) = page.parts.get(limit).map(|part| part.key.clone()) {
+        page.parts.truncate(limit);
+        let last = page.parts.last().expect("a limit is at least 1").key.clone();
+        page.next = Some(match range.reverse {
+            true => PartRange { from: range.from.clone(), to: last, reverse: true },
+            false => PartRange { from: first_left, to: range.to.clone(), reverse: false },
+        });
+    }
+    page
+}

@@ -1,0 +1,344 @@
+//! Commands on rows of many parts, whose types have no commands of their own yet: those on keys take them as they are,
+//! those on strings refuse them, and what handlers of types will read and write is what a map says.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::pin::pin;
+use std::task::{Context as Task, Poll, Waker};
+
+use weir_command::error::{Outcome, SYNTAX, WRONG_TYPE};
+use weir_command::reply::Protocol;
+use weir_command::{
+    Call, Context, Headless, Page, PartPage, PartRange, Read, Request, Rows, StoredPart, Subkeys, Waiting, run, table,
+};
+use weir_io::{Rng, Yield};
+use weir_model::parts::{Head, Life, RowType};
+use weir_model::{Batch, Change, Content, KEY_BYTES_MAX, Row, StoredKey, VALUE_BYTES_MAX, Value};
+
+const NOW_MS: u64 = 1_000_000;
+
+/// A tenant's rows in memory; every change has a sequence number.
+#[derive(Clone, Default)]
+struct Store {
+    map: BTreeMap<Vec<u8>, Row>,
+    newest: u64,
+}
+
+impl Store {
+    fn row(&self, stored: &[u8], now_ms: u64) -> Read<'static> {
+        let living = self.map.get(stored).filter(|row| row.expire_at_ms.is_none_or(|at| at > now_ms));
+        Read::Ready(Ok(living.cloned()))
+    }
+
+    fn apply(&mut self, batch: &Batch) {
+        for change in batch.as_ref().iter() {
+            self.newest += 1;
+            let row = match change {
+                Change::Put { value, expire_at_ms, .. } => Row::string(Value::from(value.to_vec()), expire_at_ms),
+                Change::Head { head, expire_at_ms, .. } => {
+                    let content = Content::Parts(Box::new(Head::decode(head).expect("a head")));
+                    Row { content, expire_at_ms }
+                }
+                Change::Delete { key } => {
+                    self.map.remove(key);
+                    continue;
+                }
+                Change::Cover { .. } => unreachable!("covers are not the commands' business"),
+            };
+            self.map.insert(change.key().into(), row);
+        }
+    }
+
+    /// Runs `line`, one command; gives the answer.
+    fn ask(&mut self, line: &str) -> String {
+        let request = Request::new(0, NOW_MS, line.split(' ').map(str::as_bytes));
+        let args = request.args();
+        let command = table::find(args.at(0)).expect("a command");
+        let mut host = Headless::new(Protocol::Resp2, Yield::PLAIN, Rng::new(1));
+        let mut call = request.call(VALUE_BYTES_MAX);
+        let context = match command.writes() {
+            true => Context::locked(&*self, &mut host, &mut call, Batch::new()),
+            false => Context::reading(&*self, &mut host, &mut call),
+        };
+        let finished = done(run(command, context, args));
+        self.apply(&finished.batch);
+        String::from_utf8(host.take_answer(&finished.outcome)).expect("text")
+    }
+
+    /// Runs `handler` as a command that writes.
+    fn run<T>(&mut self, handler: impl AsyncFnOnce(&mut Context<'_>) -> Outcome<T>) -> Outcome<T> {
+        let mut host = Headless::new(Protocol::Resp2, Yield::PLAIN, Rng::new(1));
+        let mut call = Call::new(0, NOW_MS, VALUE_BYTES_MAX);
+        let mut context = Context::locked(&*self, &mut host, &mut call, Batch::new());
+        let outcome = done(handler(&mut context));
+        let finished = context.end(if outcome.is_ok() { Ok(()) } else { Err(SYNTAX) });
+        self.apply(&finished.batch);
+        outcome
+    }
+
+    /// With the hash `h`, whose fields have their names as values.
+    fn with_hash(fields: &[&str]) -> Self {
+        let mut store = Store::default();
+        let made = store.run(async |cx| {
+            let mut head = cx.new_head(RowType::Hash);
+            let life = cx.life(b"h", &head);
+            for field in fields {
+                cx.put_part(&life, 0, field.as_bytes(), field.as_bytes(), None)?;
+            }
+            head.count = fields.len() as u64;
+            cx.put_head(b"h", &head, None)
+        });
+        assert_eq!(made, Ok(()));
+        store
+    }
+}
+
+impl Rows for Store {
+    fn get<'a>(&'a self, database: u8, key: &'a [u8], now_ms: u64) -> Read<'a> {
+        self.row(&StoredKey::new(database, key), now_ms)
+    }
+
+    fn page<'a>(&'a self, database: u8, from: &'a [u8], limit: usize) -> Waiting<'a, weir_io::Result<Page>> {
+        let mut page = Page::default();
+        for (key, row) in self.map.range(StoredKey::new(database, from).to_vec()..vec![database + 1]) {
+            if page.keys.len() == limit {
+                page.next = Some(key[1..].to_vec());
+                break;
+            }
+            page.kinds.extend(row.kind().map(|kind| (page.keys.len(), kind)));
+            page.keys.push(key[1..].to_vec());
+        }
+        Box::pin(std::future::ready(Ok(page)))
+    }
+
+    fn part<'a>(&'a self, _: &'a [u8], part: &'a [u8], now_ms: u64) -> Read<'a> {
+        self.row(part, now_ms)
+    }
+
+    fn parts<'a>(&'a self, _: &'a [u8], range: PartRange, limit: usize) -> Waiting<'a, weir_io::Result<PartPage>> {
+        let entries = self.map.range(range.from.clone()..range.to.clone());
+        let entries: Vec<_> = if range.reverse { entries.rev().collect() } else { entries.collect() };
+        let mut page = PartPage::default();
+        for (key, row) in entries {
+            if page.parts.len() == limit {
+                page.next = Some(match range.reverse {
+                    true => PartRange { to: [&key[..], &[0]].concat(), ..range },
+                    false => PartRange { from: key.clone(), ..range },
+                });
+                break;
+            }
+            let row = row.clone().into_string().expect("a part is no head");
+            page.parts.push(StoredPart { key: key.clone(), value: row.value, expire_at_ms: row.expire_at_ms });
+        }
+        Box::pin(std::future::ready(Ok(page)))
+    }
+
+    fn newest(&self) -> u64 {
+        self.newest
+    }
+}
+
+fn done<T>(future: impl Future<Output = T>) -> T {
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(done) = future.as_mut().poll(&mut Task::from_waker(Waker::noop())) {
+            return done;
+        }
+    }
+}
+
+const REFUSED: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n";
+
+#[test]
+fn commands_on_strings_refuse_what_is_none() {
+    for line in [
+        "GET h",
+        "SET h v GET",
+        "GETSET h v",
+        "GETDEL h",
+        "GETEX h",
+        "GETEX h PERSIST",
+        "APPEND h v",
+        "STRLEN h",
+        "SETRANGE h 1 v",
+        "GETRANGE h 0 1",
+        "SUBSTR h 0 1",
+        "INCR h",
+        "DECR h",
+        "INCRBY h 2",
+        "DECRBY h 2",
+        "INCRBYFLOAT h 1",
+        "SETBIT h 1 1",
+        "GETBIT h 1",
+        "BITCOUNT h",
+        "BITPOS h 1",
+        "BITFIELD h GET u8 0",
+        "BITFIELD h SET u8 0 1",
+        "BITFIELD_RO h GET u8 0",
+        "BITOP AND d h s",
+        "BITOP NOT d h",
+    ] {
+        let mut store = Store::with_hash(&["a", "b"]);
+        store.ask("SET s v");
+        let before = store.map.clone();
+        assert_eq!(store.ask(line), REFUSED, "{line}");
+        assert_eq!(store.map, before, "{line} wrote nothing");
+    }
+}
+
+#[test]
+fn commands_on_keys_take_every_row() {
+    const STAYS: &str = "-ERR only keys that are strings can be renamed, copied or moved to another database yet\r\n";
+    for (line, answer) in [
+        ("TYPE h", "+hash\r\n"),
+        ("EXISTS h h", ":2\r\n"),
+        ("MGET h s", "*2\r\n$-1\r\n$1\r\nv\r\n"),
+        ("SETNX h v", ":0\r\n"),
+        ("SET h v NX", "$-1\r\n"),
+        ("MSETNX n v h v", ":0\r\n"),
+        ("TTL h", ":-1\r\n"),
+        ("EXPIRE h 10", ":1\r\n"),
+        ("PERSIST h", ":0\r\n"),
+        ("OBJECT ENCODING h", "$9\r\nhashtable\r\n"),
+        ("OBJECT REFCOUNT h", ":1\r\n"),
+        ("DUMP h", "-ERR DUMP of a key that is not a string is not supported yet\r\n"),
+        ("LCS h s", "-ERR The specified keys must contain string values\r\n"),
+        ("RESTORE h 0 x", "-BUSYKEY Target key name already exists.\r\n"),
+        ("RENAME h h", "+OK\r\n"),
+        ("RENAMENX s h", ":0\r\n"),
+        ("RENAME h n", STAYS),
+        ("COPY h n", STAYS),
+        ("COPY h s", ":0\r\n"),
+        ("MOVE h 3", STAYS),
+        ("DBSIZE", ":2\r\n"),
+        ("KEYS *", "*2\r\n$1\r\nh\r\n$1\r\ns\r\n"),
+        ("SCAN 0 TYPE hash", "*2\r\n$1\r\n0\r\n*1\r\n$1\r\nh\r\n"),
+        ("SCAN 0 TYPE string", "*2\r\n$1\r\n0\r\n*1\r\n$1\r\ns\r\n"),
+        ("SCAN 0 TYPE zset", "*2\r\n$1\r\n0\r\n*0\r\n"),
+        ("SCAN 0 TYPE none", "*2\r\n$1\r\n0\r\n*0\r\n"),
+    ] {
+        let mut store = Store::with_hash(&["a"]);
+        store.ask("SET s v");
+        assert_eq!(store.ask(line), answer, "{line}");
+    }
+    for (line, answer, kind) in [
+        ("DEL h", ":1\r\n", "none"),
+        ("UNLINK h s", ":2\r\n", "none"),
+        ("SET h v", "+OK\r\n", "string"),
+        ("SET h v XX", "+OK\r\n", "string"),
+        ("MSET h v", "+OK\r\n", "string"),
+        ("RENAME s h", "+OK\r\n", "string"),
+        ("COPY s h REPLACE", ":1\r\n", "string"),
+        ("BITOP NOT h s", ":1\r\n", "string"),
+        ("EXPIRE h -1", ":1\r\n", "none"),
+    ] {
+        let mut store = Store::with_hash(&["a"]);
+        store.ask("SET s v");
+        assert_eq!(store.ask(line), answer, "{line}");
+        assert_eq!(store.ask("TYPE h"), format!("+{kind}\r\n"), "{line}");
+    }
+}
+
+#[test]
+fn an_expiry_is_given_and_taken_at_the_head_alone() {
+    let mut store = Store::with_hash(&["a", "b"]);
+    let (entries, newest) = (store.map.len(), store.newest);
+    assert_eq!(store.ask("PEXPIREAT h 1000500"), ":1\r\n");
+    assert_eq!(store.ask("PTTL h"), ":500\r\n");
+    assert_eq!(store.ask("SET h v KEEPTTL GET"), REFUSED);
+    assert_eq!(store.ask("PERSIST h"), ":1\r\n");
+    assert_eq!(store.ask("TYPE h"), "+hash\r\n");
+    assert_eq!((store.map.len(), store.newest), (entries, newest + 2), "one change each");
+    store.ask("PEXPIREAT h 1000500");
+    assert_eq!(store.ask("SET h v KEEPTTL"), "+OK\r\n");
+    assert_eq!(store.ask("PTTL h"), ":500\r\n");
+}
+
+/// `subkeys` of `h`, page by page.
+async fn fields(cx: &mut Context<'_>, subkeys: Subkeys, limit: usize) -> Outcome<Vec<String>> {
+    let Some((head, _)) = cx.head(b"h", RowType::Hash).await? else { return Ok(Vec::new()) };
+    let life = cx.life(b"h", &head);
+    let (mut found, mut next) = (Vec::new(), Some(subkeys));
+    while let Some(subkeys) = next {
+        let page = cx.parts(b"h", &life, subkeys, limit).await?;
+        assert!(page.parts.len() <= limit);
+        found.extend(page.parts.iter().map(|part| String::from_utf8(part.subkey.clone()).expect("text")));
+        next = page.next;
+    }
+    Ok(found)
+}
+
+#[test]
+fn pages_and_parts_show_what_the_command_has_written_itself() {
+    for (reverse, limit) in [(false, 1), (false, 2), (false, 9), (true, 1), (true, 2), (true, 9)] {
+        let mut store = Store::with_hash(&["b", "d", "f", "h"]);
+        store.ask("EXPIRE h 100");
+        let checked = store.run(async |cx| {
+            let (head, expire_at_ms) = cx.head(b"h", RowType::Hash).await?.expect("it is there");
+            assert_eq!((head.count, expire_at_ms), (4, Some(NOW_MS + 100_000)));
+            let life = cx.life(b"h", &head);
+            cx.delete_part(&life, 0, b"d")?;
+            for field in [b"a", b"e", b"i"] {
+                cx.put_part(&life, 0, field, b"new", None)?;
+            }
+            cx.put_part(&life, 0, b"c", b"dead", Some(NOW_MS))?;
+            cx.put_part(&life, 1, b"z", b"another order", None)?;
+            let mut expected = vec!["a", "b", "e", "f", "h", "i"];
+            let mut inside = vec!["b", "e", "f"];
+            if reverse {
+                expected.reverse();
+                inside.reverse();
+            }
+            assert_eq!(fields(cx, Subkeys { reverse, ..Subkeys::all(0) }, limit).await?, expected, "{limit}");
+            let (from, to) = (Bound::Excluded(b"a".to_vec()), Bound::Included(b"f".to_vec()));
+            assert_eq!(fields(cx, Subkeys { space: 0, from, to, reverse }, limit).await?, inside, "{limit}");
+            let (from, to) = (Bound::Included(b"x".to_vec()), Bound::Excluded(b"c".to_vec()));
+            assert!(fields(cx, Subkeys { space: 0, from, to, reverse }, limit).await?.is_empty());
+            for (field, value) in [("a", Some("new")), ("b", Some("b")), ("c", None), ("d", None), ("g", None)] {
+                let part = cx.part(b"h", &life, 0, field.as_bytes()).await?;
+                assert_eq!(part.map(|part| part.value.to_vec()), value.map(Vec::from), "{field}");
+            }
+            Ok(())
+        });
+        assert_eq!(checked, Ok(()));
+    }
+}
+
+#[test]
+fn every_life_of_a_row_has_a_larger_version_and_no_parts_of_another() {
+    let mut store = Store::with_hash(&["a", "b"]);
+    let seen = store.run(async |cx| {
+        let (first, _) = cx.head(b"h", RowType::Hash).await?.expect("it is there");
+        let mut versions = vec![first.version];
+        // Two lives more within one command.
+        for field in [b"x", b"y"] {
+            cx.delete(b"h")?;
+            assert_eq!(cx.head(b"h", RowType::Hash).await, Ok(None));
+            let head = cx.new_head(RowType::Hash);
+            versions.push(head.version);
+            cx.put_part(&cx.life(b"h", &head), 0, field, b"", None)?;
+            cx.put_head(b"h", &head, None)?;
+        }
+        assert_eq!(fields(cx, Subkeys::all(0), 10).await?, ["y"]);
+        assert_eq!(cx.head(b"h", RowType::Set).await, Err(WRONG_TYPE));
+        Ok(versions)
+    });
+    let mut versions = seen.expect("it is done");
+    versions.push(store.newest + 1);
+    store.ask("SET h v");
+    versions.push(store.run(async |cx| Ok(cx.new_head(RowType::Hash).version)).expect("it is done"));
+    assert!(versions.is_sorted_by(|a, b| a < b), "{versions:?}");
+}
+
+#[test]
+fn a_command_that_fails_has_written_no_part() {
+    let mut store = Store::with_hash(&["a"]);
+    let before = store.map.clone();
+    let failed: Outcome = store.run(async |cx| {
+        let life = Life::new(&StoredKey::new(0, b"h"), 1);
+        cx.put_part(&life, 0, b"b", b"", None)?;
+        assert!(cx.put_part(&life, 0, &[0; KEY_BYTES_MAX + 1], b"", None).is_err());
+        Err(SYNTAX)
+    });
+    assert_eq!((failed, store.map), (Err(SYNTAX), before));
+}

@@ -1,0 +1,294 @@
+//! Rows of many parts in a partition: they are read and written part by part, and go by two changes, whoever ends them.
+
+use weir_command::reply::Protocol;
+use weir_command::{Headless, Request, Subkeys, table};
+use weir_io::sim::{DeviceSpec, FaultPlan, OpKind, Sim, SimFs};
+use weir_io::{Class, Fs, Rng, Yield};
+use weir_model::engine::Kind;
+use weir_model::parts::{RowType, below, cover_key};
+use weir_model::{Change, VALUE_BYTES_MAX};
+
+use super::*;
+use crate::config::{Machine, NodeConfig};
+use crate::node::Node;
+
+struct World {
+    sim: Sim,
+    fs: Arc<SimFs>,
+    _node: Node,
+    partition: Arc<Partition>,
+}
+
+impl World {
+    fn new() -> Self {
+        let sim = Sim::new(1);
+        let fs = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng());
+        let machine = Machine { fs: Arc::clone(&fs) as Arc<dyn Fs>, clock: sim.clock(), spawn: sim.spawner(), salt: 7 };
+        let mut config = NodeConfig { cache_bytes: 0, segment_bytes: 1 << 20, ..NodeConfig::new("/weir") };
+        config.tree.write_buffer_bytes = 64 << 10;
+        config.tree.level1_bytes = 64 << 10;
+        config.tree.table_bytes = 32 << 10;
+        sim.set_unix_ms(1_000_000);
+        let (node, partition) = sim.block_on(async {
+            let node = Node::open(&config, machine).await.expect("no faults");
+            let partition = node.default_partition().await.expect("no faults");
+            (node, partition)
+        });
+        Self { sim, fs, _node: node, partition }
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.sim.clock().unix_ms()
+    }
+
+    /// Runs `handler` as a command that has locked `key`.
+    fn run<T>(&self, key: &[u8], handler: impl AsyncFnOnce(&mut Context<'_>) -> Outcome<T>) -> T {
+        let mut host = Headless::new(Protocol::Resp2, Yield::PLAIN, Rng::new(1));
+        let mut call = Call::new(0, self.now_ms(), VALUE_BYTES_MAX);
+        let rows = LockedRows::new(&self.partition);
+        self.sim.block_on(async {
+            let run = pin!(async {
+                let mut cx = Context::locked(&rows, &mut host, &mut call, Batch::new());
+                let answer = handler(&mut cx).await.expect("it is done");
+                Ok((answer, rows.with_covers(cx.end(Ok(())).batch).await?))
+            });
+            let keys = || vec![StoredKey::new(0, key)];
+            let (answer, commit) = self.partition.run_locked(&rows, key.len(), &keys, run).await.expect("no faults");
+            if let Some(commit) = commit {
+                commit.await.expect("no faults");
+            }
+            answer
+        })
+    }
+
+    /// Runs a command of words; gives the answer.
+    fn ask(&self, line: &str) -> String {
+        let request = Request::new(0, self.now_ms(), line.split(' ').map(str::as_bytes));
+        let command = table::find(request.args().at(0)).expect("a command");
+        let mut host = Headless::new(Protocol::Resp2, Yield::PLAIN, Rng::new(1));
+        let mut call = request.call(VALUE_BYTES_MAX);
+        let outcome = self.sim.block_on(async {
+            let executed = self.partition.execute(command, request.args(), &mut host, &mut call).await;
+            let (outcome, commit) = executed.expect("no faults");
+            if let Some(commit) = commit {
+                commit.await.expect("no faults");
+            }
+            outcome
+        });
+        String::from_utf8(host.take_answer(&outcome)).expect("text")
+    }
+
+    fn write(&self, change: Change<'_>) {
+        let mut batch = Batch::new();
+        batch.push_row(0, change);
+        let commit = self.sim.block_on(self.partition.write(&batch)).expect("no faults");
+        self.sim.block_on(commit).expect("no faults");
+    }
+
+    /// Makes a hash of `count` fields at `key`; gives its version.
+    fn make(&self, key: &[u8], count: u64, expire_at_ms: Option<u64>) -> u64 {
+        self.run(key, async |cx| {
+            let mut head = cx.new_head(RowType::Hash);
+            let life = cx.life(key, &head);
+            for field in 0..count {
+                cx.put_part(&life, 0, &field.to_be_bytes(), &[field as u8; 100], None)?;
+            }
+            head.count = count;
+            cx.put_head(key, &head, expire_at_ms)?;
+            Ok(head.version)
+        })
+    }
+
+    fn to_tables(&self) {
+        self.sim.block_on(async {
+            self.partition.seal();
+            self.partition.settle().await;
+        });
+    }
+
+    /// Below which version the parts of `key` are covered; 0 without a cover.
+    fn covered_below(&self, key: &[u8]) -> u64 {
+        let cover = self.partition.engine.get_latest(&cover_key(&StoredKey::new(0, key)));
+        let cover = self.sim.block_on(cover).expect("no faults");
+        cover.filter(|cover| cover.kind == Kind::Cover).and_then(|cover| below(&cover.value)).unwrap_or(0)
+    }
+
+    fn changes(&self) -> u64 {
+        self.partition.engine.applied_seq()
+    }
+}
+
+#[test]
+fn a_row_of_many_parts_goes_by_two_changes_whoever_ends_it() {
+    let put = |world: &World| world.write(Change::Put { key: b"h", value: b"v", expire_at_ms: None });
+    let delete = |world: &World| world.write(Change::Delete { key: b"h" });
+    let ask = |line: &'static str| move |world: &World| drop(world.ask(line));
+    let ways: [(&str, &dyn Fn(&World)); 8] = [
+        ("a blind write", &put),
+        ("a blind delete", &delete),
+        ("DEL", &ask("DEL h")),
+        ("SET", &ask("SET h v")),
+        ("SETEX", &ask("SETEX h 100 v")),
+        ("EXPIRE", &ask("EXPIRE h -1")),
+        ("a row that has expired, and was not asked for", &|world| {
+            world.ask("PEXPIRE h 5");
+            world.sim.set_unix_ms(world.now_ms() + 10);
+            put(world);
+        }),
+        ("an empty row in its place", &|world| {
+            world.make(b"h", 0, None);
+        }),
+    ];
+    for in_tables in [false, true] {
+        for (name, end) in ways {
+            let world = World::new();
+            let version = world.make(b"h", 300, None);
+            if in_tables {
+                world.to_tables();
+            }
+            let before = world.changes();
+            end(&world);
+            let expires = u64::from(name.starts_with("a row that has expired"));
+            assert_eq!(world.changes(), before + 2 + expires, "{name}");
+            assert_eq!(world.covered_below(b"h"), version + 1, "{name}");
+            // And what has no parts leaves no cover.
+            let before = world.changes();
+            world.write(Change::Put { key: b"s", value: b"v", expire_at_ms: None });
+            world.ask("DEL s");
+            assert_eq!((world.changes(), world.covered_below(b"s")), (before + 2, 0), "{name}");
+        }
+    }
+}
+
+#[test]
+fn parts_are_read_from_memory_and_tables_and_what_was_deleted_never_comes_back() {
+    let world = World::new();
+    let fields = async |cx: &mut Context<'_>, limit: usize| {
+        let Some((head, _)) = cx.head(b"h", RowType::Hash).await? else { return Ok(Vec::new()) };
+        let life = cx.life(b"h", &head);
+        let (mut found, mut next) = (Vec::new(), Some(Subkeys { reverse: limit % 2 == 0, ..Subkeys::all(0) }));
+        while let Some(subkeys) = next {
+            let page = cx.parts(b"h", &life, subkeys, limit).await?;
+            found.extend(page.parts.iter().map(|part| part.subkey[7]));
+            next = page.next;
+        }
+        found.sort_unstable();
+        Ok(found)
+    };
+    let first = world.make(b"h", 100, None);
+    world.to_tables();
+    world.run(b"h", async |cx| {
+        let (mut head, _) = cx.head(b"h", RowType::Hash).await?.expect("it is there");
+        let life = cx.life(b"h", &head);
+        for field in 0..50_u64 {
+            cx.delete_part(&life, 0, &field.to_be_bytes())?;
+        }
+        cx.put_part(&life, 0, &7_u64.to_be_bytes(), b"again", None)?;
+        head.count = 51;
+        cx.put_head(b"h", &head, None)
+    });
+    let expected: Vec<u8> = [7].into_iter().chain(50..100).collect();
+    for limit in [1, 7, 16, 1000] {
+        assert_eq!(world.run(b"h", async |cx| fields(cx, limit).await), expected, "{limit}");
+    }
+    let part = world.run(b"h", async |cx| {
+        let (head, _) = cx.head(b"h", RowType::Hash).await?.expect("it is there");
+        let life = cx.life(b"h", &head);
+        Ok([cx.part(b"h", &life, 0, &7_u64.to_be_bytes()).await?, cx.part(b"h", &life, 0, &8_u64.to_be_bytes()).await?])
+    });
+    assert_eq!(part.map(|part| part.map(|part| part.value.to_vec())), [Some(b"again".to_vec()), None]);
+    world.ask("DEL h");
+    let second = world.make(b"h", 3, None);
+    assert!(second > first);
+    for _ in 0..2 {
+        assert_eq!(world.run(b"h", async |cx| fields(cx, 2).await), [0, 1, 2]);
+        world.to_tables();
+    }
+    let metrics = world.partition.metrics();
+    assert!(metrics.parts_dropped > 0 && metrics.parts_dropped_bytes > 0, "{metrics:?}");
+}
+
+#[test]
+fn an_expired_row_is_buried_by_whoever_finds_it() {
+    // By a read.
+    let world = World::new();
+    let version = world.make(b"h", 10, Some(1_000_500));
+    world.sim.set_unix_ms(1_000_500);
+    assert_eq!(world.ask("DEL h"), ":0\r\n");
+    assert_eq!(world.covered_below(b"h"), version + 1);
+    world.sim.set_unix_ms(1_000_000);
+    assert_eq!(world.ask("DEL h"), ":0\r\n", "it stays gone");
+    // By a flush, and by a merge: nobody has asked for it.
+    for is_flushed_before in [false, true] {
+        let world = World::new();
+        let version = world.make(b"h", 300, Some(1_000_500));
+        if is_flushed_before {
+            world.to_tables();
+        }
+        world.sim.set_unix_ms(1_000_500);
+        for _ in 0..6 {
+            // Something to merge it with.
+            world.make(b"a", 300, None);
+            world.write(Change::Put { key: b"z", value: b"v", expire_at_ms: None });
+            world.to_tables();
+        }
+        let found = world.sim.block_on(world.partition.engine.get_latest(&StoredKey::new(0, b"h"))).expect("no faults");
+        assert!(found.is_none_or(|found| found.kind == Kind::Delete), "the head is gone: {is_flushed_before}");
+        let covered = world.covered_below(b"h");
+        assert!(covered == version + 1 || covered == 0, "covered, or nothing is left to cover");
+        world.sim.set_unix_ms(1_000_000);
+        assert_eq!(world.ask("DEL h"), ":0\r\n", "it stays gone");
+    }
+}
+
+/// The bytes that compactions read and write when a row of `parts` parts is in tables, it is deleted or not, and then
+/// other rows come in.
+fn compacted(parts: u64, deletes: bool) -> (u64, u64) {
+    let world = World::new();
+    for begin in (0..parts).step_by(1000) {
+        world.run(b"h", async |cx| {
+            let mut head = match cx.head(b"h", RowType::Hash).await? {
+                Some((head, _)) => head,
+                None => cx.new_head(RowType::Hash),
+            };
+            let life = cx.life(b"h", &head);
+            for field in begin..(begin + 1000).min(parts) {
+                cx.put_part(&life, 0, &field.to_be_bytes(), &[field as u8; 40], None)?;
+                head.count += 1;
+            }
+            cx.put_head(b"h", &head, None)
+        });
+    }
+    world.to_tables();
+    let moved = |world: &World| {
+        let counters = world.fs.counters();
+        let bytes = |class| counters.get(class, OpKind::Read).bytes + counters.get(class, OpKind::Write).bytes;
+        bytes(Class::CompactL0) + bytes(Class::CompactDeep) + bytes(Class::Reclaim)
+    };
+    let (before, changes) = (moved(&world), world.changes());
+    if deletes {
+        world.ask("DEL h");
+        assert_eq!(world.changes(), changes + 2);
+    }
+    for number in 0..parts / 8 {
+        let key = format!("{:05}", number * 7919 % 100_003);
+        world.write(Change::Put { key: key.as_bytes(), value: &[7; 100], expire_at_ms: None });
+        // Parts of other rows, beside those of this one.
+        if number % 40 == 0 {
+            world.make(format!("g{number}").as_bytes(), 20, None);
+            world.make(format!("i{number}").as_bytes(), 20, None);
+        }
+    }
+    world.to_tables();
+    (moved(&world) - before, world.partition.metrics().parts_dropped)
+}
+
+#[test]
+fn a_deleted_row_costs_no_compaction_that_would_not_have_been() {
+    let (kept, _) = compacted(20_000, false);
+    let (deleted, dropped) = compacted(20_000, true);
+    assert!(
+        deleted <= kept && dropped > 0,
+        "{deleted} bytes with the deletion, {kept} without; {dropped} parts dropped"
+    );
+}
