@@ -393,7 +393,8 @@ mod tests {
             let mut is_in: Vec<&str> =
                 known.copied().filter(|known| command.is_in_category(known.as_bytes())).collect();
             let mut expected = categories.to_vec();
-            (is_in.sort_unstable(), expected.sort_unstable());
+            is_in.sort_unstable();
+            expected.sort_unstable();
             assert_eq!(is_in, expected, "{name}");
         }
     }

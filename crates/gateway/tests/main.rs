@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, missing_docs, reason = "tests talk over real sockets and show how far they are")]
 
 mod admin;
+mod blocking;
 mod bounds;
 mod differential;
 mod isolation;

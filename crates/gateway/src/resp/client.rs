@@ -12,6 +12,7 @@ use weir_io::Nanos;
 use crate::auth::Standing;
 use crate::auth::account::Account;
 use crate::mailbox::Recipient;
+use crate::resp::ticket::{Later, Ticket, ticket};
 
 /// What a connection is doing, for the sweeper: each has its own patience.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +26,8 @@ pub(crate) enum Phase {
     Serving = 2,
     /// Replies wait for the client to read them (S11).
     Replying = 3,
+    /// A command is answered later: no limit here either.
+    Blocked = 4,
 }
 
 impl Phase {
@@ -33,7 +36,8 @@ impl Phase {
             0 => Phase::Idle,
             1 => Phase::Receiving,
             2 => Phase::Serving,
-            _ => Phase::Replying,
+            3 => Phase::Replying,
+            _ => Phase::Blocked,
         }
     }
 }
@@ -69,6 +73,8 @@ pub(crate) struct Client {
     /// Channels and patterns that it listens to.
     channels: AtomicUsize,
     patterns: AtomicUsize,
+    /// Ends the wait of its command, where one waits.
+    ticket: Mutex<Option<Ticket>>,
     pub(super) names: Mutex<Names>,
     /// Ends the connection's task; `None` until the task is started.
     abort: Mutex<Option<AbortHandle>>,
@@ -148,6 +154,18 @@ impl Client {
         second.saturating_sub(self.stranger_since.load(Ordering::Relaxed))
     }
 
+    /// Its command waits until somebody answers it.
+    pub(super) fn block(&self) -> Later {
+        let (ticket, later) = ticket();
+        *self.ticket.lock() = Some(ticket);
+        later
+    }
+
+    /// What ends the wait of its command, if one waits and nobody else has it. Whoever takes it answers it.
+    pub(super) fn take_ticket(&self) -> Option<Ticket> {
+        self.ticket.lock().take()
+    }
+
     /// It listens to so many channels and patterns.
     pub(super) fn subscribed(&self, channels: usize, patterns: usize) {
         self.channels.store(channels, Ordering::Relaxed);
@@ -205,7 +223,7 @@ impl Patience {
         match phase {
             Phase::Idle => self.idle_seconds.is_some_and(|limit| seconds > limit),
             Phase::Receiving => seconds > self.request_seconds,
-            Phase::Serving => false,
+            Phase::Serving | Phase::Blocked => false,
             Phase::Replying => seconds > self.reply_seconds,
         }
     }
@@ -267,6 +285,7 @@ impl Clients {
             resp3: AtomicBool::new(false),
             channels: AtomicUsize::new(0),
             patterns: AtomicUsize::new(0),
+            ticket: Mutex::default(),
             names: Mutex::default(),
             abort: Mutex::new(None),
             is_killed: AtomicBool::new(false),
@@ -312,6 +331,17 @@ impl Clients {
         self.all.lock().values().filter(|client| client.belongs_to(tenant)).cloned().collect()
     }
 
+    /// The record of one tenant's connection with this number (S5).
+    pub(super) fn find(&self, tenant: u32, id: u64) -> Option<Arc<Client>> {
+        self.all.lock().get(&id).filter(|client| client.belongs_to(tenant)).cloned()
+    }
+
+    /// How many of one tenant's connections wait for an answer to their command.
+    pub(super) fn blocked(&self, tenant: u32) -> usize {
+        let is_blocked = |client: &&Arc<Client>| client.phase() == Phase::Blocked && client.belongs_to(tenant);
+        self.all.lock().values().filter(is_blocked).count()
+    }
+
     /// Cuts every connection whose patience is over at `second`, or whose tenant is gone; gives how many.
     pub(crate) fn sweep(&self, second: u64, patience: &Patience) -> usize {
         let all = self.all.lock();
@@ -327,9 +357,10 @@ impl Clients {
         })
     }
 
-    /// Cuts every connection that serves no request; gives how many.
+    /// Cuts every connection that serves no request, or waits for something that nobody knows when it comes; gives how
+    /// many.
     pub(crate) fn cut_idle(&self) -> usize {
-        self.cut(|client| matches!(client.phase(), Phase::Idle | Phase::Receiving))
+        self.cut(|client| matches!(client.phase(), Phase::Idle | Phase::Receiving | Phase::Blocked))
     }
 
     /// Cuts all.

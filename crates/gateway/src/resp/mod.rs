@@ -21,5 +21,6 @@ pub(crate) mod pause;
 mod session;
 pub(crate) mod slow_replies;
 pub(crate) mod slowlog;
+mod ticket;
 
 pub use parse::parse;

@@ -16,6 +16,7 @@ use super::frame::{Limits, STRANGER_BULK_BYTES_MAX};
 use super::outbox::Outbox;
 use super::pause::Pause;
 use super::slowlog::Slowlog;
+use super::ticket::Blocked;
 use crate::auth::account::Account;
 use crate::auth::byte_budget::Hold;
 use crate::auth::{Grant, Login, Refusal, Standing};
@@ -55,6 +56,8 @@ pub(super) struct Session<S: Store> {
     pub(super) in_transaction: bool,
     /// Of its tenant's book, while there is a tenant: requests that are not complete.
     pub(super) unfinished: Option<Hold>,
+    /// The command under way is answered later.
+    pub(super) blocked: Option<Blocked>,
     /// What it listens to, once it has.
     subscriptions: Option<Box<Subscriptions>>,
     /// What the command that runs has cost so far; `None` while nothing is limited.
@@ -72,6 +75,7 @@ impl<S: Store> Session<S> {
             told_strangers: 0,
             in_transaction: false,
             unfinished: None,
+            blocked: None,
             subscriptions: None,
             bill: None,
         }

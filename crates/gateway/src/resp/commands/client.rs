@@ -94,7 +94,7 @@ const HELP: [&str; 14] = [
     "PAUSE <milliseconds> [ALL|WRITE] | UNPAUSE: lets commands wait.",
     "REPLY ON|OFF|SKIP: whether commands are answered.",
     "SETINFO LIB-NAME|LIB-VER <text>: the client library.",
-    "UNBLOCK <id>: 0, nothing blocks.",
+    "UNBLOCK <id> [TIMEOUT|ERROR]: ends the wait of a command that blocks.",
     "HELP: this text.",
 ];
 
@@ -174,6 +174,7 @@ fn line_of(client: &Client, user: &str, second: u64) -> String {
         Phase::Idle | Phase::Serving => "N",
         Phase::Receiving => "r",
         Phase::Replying => "w",
+        Phase::Blocked => "b",
     };
     format!(
         "id={} addr={} laddr={} name={} age={} idle={} flags={flags} db={} sub={channels} psub={patterns} user={user} resp={} lib-name={} lib-ver={}\n",

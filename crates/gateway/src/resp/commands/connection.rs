@@ -10,6 +10,7 @@ use weir_command::{Args, database, integer};
 use super::gone;
 use crate::resp::outbox::ReplyMode;
 use crate::resp::session::Session;
+use crate::resp::ticket::Blocked;
 use crate::store::Store;
 
 pub(in crate::resp) async fn ping<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
@@ -44,14 +45,22 @@ pub(in crate::resp) async fn select<S: Store>(session: &mut Session<S>, args: Ar
     Ok(())
 }
 
-/// No replica ever acknowledges: that is known at once, so nobody waits for the timeout.
+/// No replica ever acknowledges: who wants none is answered at once, who wants some waits as long as he says, or for
+/// ever.
 pub(in crate::resp) async fn wait<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
-    integer(args.at(1))?;
+    let wanted = integer(args.at(1))?;
     let timeout = parse_i64(args.at(2)).ok_or(Error::new("ERR timeout is not an integer or out of range"))?;
     if timeout < 0 {
         return Err(Error::new("ERR timeout is negative"));
     }
-    session.outbox.replies.integer(0);
+    if wanted <= 0 {
+        session.outbox.replies.integer(0);
+        return Ok(());
+    }
+    let now = session.outbox.server.clock.now();
+    let until = (timeout > 0).then(|| now.saturating_add((timeout as u64).saturating_mul(1_000_000)));
+    let later = session.outbox.client.block();
+    session.blocked = Some(Blocked { later, until, timed_out: 0 });
     Ok(())
 }
 

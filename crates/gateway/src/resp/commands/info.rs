@@ -88,7 +88,7 @@ fn own_facts<S: Store>(server: &Server<S>, account: &Arc<Account>, section: &str
         "Clients" => {
             fact("connected_clients", &account.connections());
             fact("maxclients", &connections_max(server, Some(account)));
-            fact("blocked_clients", &0);
+            fact("blocked_clients", &server.clients.blocked(account.tenant));
         }
         "Memory" => {
             fact("maxmemory", &0);

@@ -6,6 +6,7 @@ use weir_command::{Args, integer, lower};
 
 use crate::resp::outbox::ReplyMode;
 use crate::resp::session::Session;
+use crate::resp::ticket::Ending;
 use crate::store::Store;
 
 /// The names in here with the fewest and the most arguments each may have, those before included.
@@ -19,6 +20,8 @@ const SUBCOMMANDS: [(&str, usize, usize); 8] = [
     ("unblock", 3, 4),
     ("unpause", 2, 2),
 ];
+
+const UNBLOCKED: Error = Error::new("UNBLOCKED client unblocked via CLIENT UNBLOCK");
 
 /// Runs the subcommand; `false` if it is none of these.
 pub(super) fn run<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome<bool> {
@@ -101,13 +104,20 @@ fn tracking<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-/// No command blocks, so nobody is ever unblocked.
+/// Ends the wait of one of the tenant's own connections. Who waits for nothing is left alone.
 fn unblock<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     let known = |reason: &[u8]| reason.eq_ignore_ascii_case(b"TIMEOUT") || reason.eq_ignore_ascii_case(b"ERROR");
     if args.get(3).is_some_and(|reason| !known(reason)) {
         return Err(Error::new("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"));
     }
-    integer(args.at(2))?;
-    session.outbox.replies.integer(0);
+    // Numbers that no connection has are not found.
+    let id = u64::try_from(integer(args.at(2))?).unwrap_or(0);
+    let client = session.outbox.server.clients.find(session.account()?.tenant, id);
+    let ticket = client.and_then(|client| client.take_ticket());
+    session.outbox.replies.integer(i64::from(ticket.is_some()));
+    if let Some(ticket) = ticket {
+        let fails = args.get(3).is_some_and(|reason| reason.eq_ignore_ascii_case(b"ERROR"));
+        ticket.answer(if fails { Ending::Failed(UNBLOCKED) } else { Ending::TimedOut });
+    }
     Ok(())
 }

@@ -12,6 +12,7 @@
 //! A command above its tenant's limits waits here for its capacity units, behind the replies of those before it: the
 //! socket is not read meanwhile, and nobody else waits.
 
+mod blocked;
 mod charging;
 mod moving;
 mod rows;
@@ -230,6 +231,9 @@ impl<S: Store> Connection<S> {
                         input.wipe(len);
                     }
                     input.start += len;
+                    if let Some(blocked) = self.session.blocked.take() {
+                        self.answer_later(blocked, input).await?;
+                    }
                     if self.session.outbox.replies.len() >= FLUSH_BYTES {
                         self.flush().await?;
                         self.session.outbox.lap = self.server.clock.now();
@@ -318,7 +322,8 @@ impl<S: Store> Connection<S> {
                     }
                     commands::run(command, &mut self.session, args).await
                 };
-                let outcome = self.session.outbox.judge(outcome);
+                let is_blocked = outcome.is_ok() && self.session.blocked.is_some();
+                let outcome = if is_blocked { Ok(()) } else { self.session.outbox.judge(outcome) };
                 if let (Some(charge), Some(bill)) = (charge, self.session.bill.take()) {
                     self.settle(charge, bill, key_of(command, args));
                 }
@@ -326,12 +331,19 @@ impl<S: Store> Connection<S> {
                 outcome
             }
         };
+        if self.session.blocked.is_none() {
+            self.end_command(outcome);
+        }
+        command.is_some_and(|command| command.is_secret(args))
+    }
+
+    /// Ends the reply of the command under way.
+    fn end_command(&mut self, outcome: Outcome) {
         let outbox = &mut self.session.outbox;
         outbox.end_answer(&outcome, &mut self.gathered);
         outbox.let_go();
         outbox.unanswered += 1;
         self.session.limit_strangers();
-        command.is_some_and(|command| command.is_secret(args))
     }
 
     /// Whether there is such a command, it may be run, and it is paid for.
