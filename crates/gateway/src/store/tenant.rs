@@ -75,7 +75,8 @@ impl TenantStore {
     fn split(&self, batch: &Batch) -> Vec<(usize, Batch)> {
         let mut parts: Vec<(usize, Batch)> = Vec::new();
         for change in batch.as_ref().iter() {
-            // The number of the database stands in front of a user's key. Plain writes are of whole rows, never of parts.
+            // The number of the database stands in front of a user's key. Plain writes are of whole rows, never of
+            // parts.
             let index = self.tenant.index_of(&change.key()[1..]);
             let place = parts.binary_search_by_key(&index, |(index, _)| *index).unwrap_or_else(|place| {
                 parts.insert(place, (index, Batch::new()));
