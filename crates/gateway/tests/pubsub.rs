@@ -131,16 +131,16 @@ fn all_get_every_message_in_order_but_for_the_slow_one() {
     // Of each sender: messages that have come, to all listeners together.
     let received = [0, 0].map(AtomicUsize::new);
     let listen = |mut client: Client| {
-        let mut orders = [Vec::new(), Vec::new()];
-        while orders.iter().map(Vec::len).sum::<usize>() < 2 * MESSAGES {
+        let mut told = Vec::new();
+        while told.len() < 2 * MESSAGES {
             let text = next(&mut client);
             let word = text.split("\r\n").nth(6).expect("a payload").split(' ').next().expect("a word").to_owned();
             let (by, number) = word.split_once('-').expect("who and what");
             let by: usize = by.parse().expect("a number");
-            orders[by].push(number.parse::<usize>().expect("a number"));
+            told.push((by, number.parse::<usize>().expect("a number")));
             received[by].fetch_add(1, Ordering::SeqCst);
         }
-        orders
+        told
     };
     let send = |by: usize| {
         let mut client = weir.connect();
@@ -166,10 +166,12 @@ fn all_get_every_message_in_order_but_for_the_slow_one() {
             })
             .collect();
         (0..2).for_each(|by| drop(scope.spawn(move || send(by))));
-        for listener in listeners {
-            let orders = listener.join().expect("no panic");
-            assert!(orders.iter().all(|order| order.iter().copied().eq(0..MESSAGES)), "in order, without a gap");
+        let told: Vec<_> = listeners.into_iter().map(|listener| listener.join().expect("no panic")).collect();
+        for by in 0..2 {
+            let order = told[0].iter().filter(|(sender, _)| *sender == by).map(|(_, number)| *number);
+            assert!(order.eq(0..MESSAGES), "a sender's order, without a gap");
         }
+        assert!(told.iter().all(|of_one| *of_one == told[0]), "one order for all");
     });
     let mut other = weir.connect();
     assert_eq!(figure(&mut other, "client_output_buffer_limit_disconnections"), 1);

@@ -4,7 +4,7 @@
 //! [`subscriptions`] is one connection's side, [`publish`] sends to all who listen.
 //!
 //! Lock order: the order of messages (async, over one message), the registry, one channel's or pattern's listeners, a
-//! mailbox. None but the first is held over an await.
+//! mailbox. None but the first is held over an await. Alone: the members.
 
 mod publish;
 mod subscriptions;
@@ -47,6 +47,8 @@ struct Topic {
 /// See the module. Belongs to one tenant.
 pub(crate) struct PubSub {
     registry: Mutex<Registry>,
+    /// The mailbox of every connection that has ever listened to anything, by its number.
+    members: Mutex<Listeners>,
     /// Whoever has it sends a message, to all who listen before the next goes to any: so all see the messages of a
     /// channel in one order.
     order: tokio::sync::Mutex<()>,
@@ -71,6 +73,7 @@ impl Default for PubSub {
         };
         Self {
             registry: Mutex::new(registry),
+            members: Mutex::default(),
             order: tokio::sync::Mutex::new(()),
             messages: ByteLimit::new(MESSAGE_BYTES_MAX),
             names: ByteLimit::new(NAME_BYTES_MAX),
@@ -115,9 +118,22 @@ impl Registry {
 }
 
 impl PubSub {
+    /// The connection `id` may listen from now on, with `mailbox`.
+    fn join(&self, id: u64, mailbox: &Arc<Mailbox>) {
+        self.members.lock().insert(id, Arc::clone(mailbox));
+    }
+
+    /// The connection `id` listens to nothing any more.
+    fn leave(&self, id: u64) {
+        self.members.lock().remove(&id);
+    }
+
     /// The connection `id` listens with `mailbox`. `held` has room for what the name takes; what is needed is taken out
     /// of it.
     fn listen(&self, kind: Kind, name: &[u8], id: u64, mailbox: &Arc<Mailbox>, held: &mut Held) -> Arc<[u8]> {
+        // A long pattern takes some time to be made ready: nobody else waits for that.
+        let is_new = self.registry.lock().topic(kind, name).is_none();
+        let glob = (kind == Kind::Pattern && is_new).then(|| Glob::new(name));
         let mut registry = self.registry.lock();
         let topic = match registry.topic(kind, name) {
             Some(topic) => Arc::clone(topic),
@@ -126,7 +142,8 @@ impl PubSub {
                     Kind::Channel => Arc::clone(&registry.message),
                     Kind::Pattern => publish::front_of(name),
                 };
-                let glob = (kind == Kind::Pattern).then(|| Glob::new(name));
+                // The last who listened to it may have stopped just now.
+                let glob = glob.or_else(|| (kind == Kind::Pattern).then(|| Glob::new(name)));
                 let held = held.split(kind.bytes(name));
                 let topic =
                     Arc::new(Topic { name: name.into(), front, glob, _held: held, listeners: Mutex::default() });

@@ -1,7 +1,6 @@
 //! Sending a message to all who listen. Whoever sends waits for nobody who listens: who does not take what is sent is
 //! cut.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -123,8 +122,8 @@ impl PubSub {
         if let Some(held) = self.messages.try_hold(bytes) {
             return held;
         }
-        let mut slow: Vec<(usize, Arc<Mailbox>)> =
-            self.mailboxes().into_values().map(|mailbox| (mailbox.bytes(), mailbox)).collect();
+        let members: Vec<Arc<Mailbox>> = self.members.lock().values().cloned().collect();
+        let mut slow: Vec<_> = members.into_iter().map(|mailbox| (mailbox.bytes(), mailbox)).collect();
         slow.retain(|(bytes, _)| *bytes > 0);
         slow.sort_unstable_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
         for (_, mailbox) in slow {
@@ -138,15 +137,5 @@ impl PubSub {
         // What is on its way to those who were cut is given back as soon as their tasks have ended. Messages are sent
         // one after the other, so this is one at a time.
         self.messages.hold(bytes)
-    }
-
-    /// Everybody's who listens to anything.
-    fn mailboxes(&self) -> BTreeMap<u64, Arc<Mailbox>> {
-        let registry = self.registry.lock();
-        let mut all = BTreeMap::new();
-        for topic in registry.channels.values().chain(registry.patterns.iter()) {
-            all.extend(topic.listeners.lock().iter().map(|(id, mailbox)| (*id, Arc::clone(mailbox))));
-        }
-        all
     }
 }

@@ -62,6 +62,7 @@ pub(crate) struct Subscriptions {
 impl Subscriptions {
     /// The connection `id`, to which `mailbox` belongs, listens to nothing yet.
     pub(crate) fn new(pubsub: Arc<PubSub>, id: u64, mailbox: Arc<Mailbox>) -> Self {
+        pubsub.join(id, &mailbox);
         Self { pubsub, id, mailbox, channels: BTreeMap::new(), patterns: BTreeMap::new() }
     }
 
@@ -128,5 +129,6 @@ impl Drop for Subscriptions {
                 self.pubsub.stop(kind, &name, self.id);
             }
         }
+        self.pubsub.leave(self.id);
     }
 }

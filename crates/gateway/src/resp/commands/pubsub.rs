@@ -13,11 +13,18 @@ use crate::resp::outbox::YIELD;
 use crate::resp::session::Session;
 use crate::store::Store;
 
+/// To make a pattern ready takes a step for every byte that an element of it may be.
+const STEPS_PER_BYTE: usize = 256;
+
 pub(in crate::resp) async fn subscribe<S: Store>(session: &mut Session<S>, args: Args<'_>, kind: Kind) -> Outcome {
     let what = if kind == Kind::Channel { "subscribe" } else { "psubscribe" };
     let mut held = session.subscriptions()?.make_room(kind, args.iter_from(1))?;
+    let mut turn = glob::Turn::new(YIELD);
     for (index, name) in args.iter_from(1).enumerate() {
         end_turn(index).await;
+        if kind == Kind::Pattern {
+            turn.spend(name.len() * STEPS_PER_BYTE).await;
+        }
         session.subscriptions()?.add(kind, name, &mut held);
         let count = session.subscribed();
         session.outbox.confirm(what, Some(name), count).await?;

@@ -19,7 +19,7 @@ use weir_command::error::{Error, Outcome};
 use weir_command::reply::{FLUSH_BYTES, Replies};
 use weir_io::real::COPY_BYTES_MAX;
 
-use super::Outbox;
+use super::{Outbox, YIELD};
 use crate::auth::byte_limit::Held;
 use crate::mailbox::Mailbox;
 use crate::resp::client::Phase;
@@ -145,8 +145,8 @@ impl<S: Store> Outbox<S> {
             mail.taken = mail.mailbox.take(FLUSH_BYTES, |push| aside.push(push.len, &push.front, push.rest));
         }
         if self.poll_write_aside(cx).is_ready() {
-            // There may be more. Others are served first.
-            cx.waker().wake_by_ref();
+            // There may be more. Others are served first, and what others have sent is looked for.
+            let _ = pin!(YIELD.now()).poll(cx);
         }
     }
 
