@@ -4,11 +4,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
+use weir_command::table::Id;
 use weir_io::Rng;
 use weir_log::SyncMode;
 
 use crate::cache::Caches;
-use crate::clients::Load;
+use crate::clients::{self, Load, check_dump, of_rows, write_dump};
 use crate::crash::{Scenario, history};
 use crate::enumerate::every_cut;
 use crate::fault::{Way, fail_nth, failing_syncs, full_disk, operations};
@@ -44,6 +45,22 @@ Examples:
 
 All but kill9 and interrupt run in virtual time, on a simulated disk: they touch no file but those that --json and the like name. The same seed
 gives the same run, and a failure prints the command that repeats it. docs/testing.md has what came out.";
+
+const DUMP: &str = "\
+A dump is lines of JSON. The first one names the format, its version and the command that made it. Each other line is a command and its answer:
+  group        number of the group of rows that it is about; groups are checked one by one
+  client       number of who asked
+  from, to     when it was asked and answered, in nanoseconds of virtual time
+  database     number of the database
+  now_ms       the moment that it was judged by, in milliseconds since 1970
+  words        the command's name and its arguments
+  answer       the reply, in RESP2
+  split        whether it is what an MGET said about one of its keys, put as a GET
+Words and answers are bytes: each is written as one character from U+0000 to U+00FF. What tells of no row at one moment is left out: SCAN, KEYS, RANDOMKEY, DBSIZE, and
+reads of several rows but for MGET.
+
+  weir sim clients --seed 7 --only get,set,incr --dump seven.jsonl
+  weir sim clients --check seven.jsonl";
 
 /// Where seeds begin, how many there are, and on how many threads they run.
 #[derive(Clone, Copy, Debug, Args)]
@@ -118,6 +135,7 @@ enum Run {
     },
     /// Concurrency: many clients with all commands on rows; each history repeats, and is one that could have happened
     /// one after the other
+    #[command(after_help = DUMP)]
     Clients {
         #[command(flatten)]
         seeds: Seeds,
@@ -133,6 +151,15 @@ enum Run {
         /// Partitions of their tenant
         #[arg(long, default_value_t = 1)]
         partitions: u16,
+        /// Draw only these commands, separated by commas: any on rows
+        #[arg(long, value_name = "NAMES", value_parser = of_rows, value_delimiter = ',')]
+        only: Vec<Id>,
+        /// Write the history to this file before it is checked
+        #[arg(long, value_name = "FILE", requires = "seed")]
+        dump: Option<PathBuf>,
+        /// Run nothing: check a dump, and print a verdict on each group
+        #[arg(long, value_name = "FILE", exclusive = true)]
+        check: Option<PathBuf>,
     },
     /// Crashes: every power cut of one workload, at every change, eight ways of what survives each
     EveryCut {
@@ -371,15 +398,18 @@ impl Sim {
                 let failing = |seed| failing_syncs::<NodeStore>(seed, 60, &options, Promise::Durable);
                 tell("syncs", run(&seeds.plan(), replay, failing))
             }
-            Run::Clients { seeds, sync, clients, commands, partitions } => {
-                let load = Load { clients, commands, partitions, sync: sync.mode() };
-                let replay = |seed| {
-                    format!(
-                        "weir sim clients --sync {} --clients {clients} --commands {commands} --partitions {partitions} --seed {seed}",
-                        sync.mode().name()
-                    )
+            Run::Clients { check: Some(dump), .. } => check_dump(&dump),
+            Run::Clients { seeds, sync, clients, commands, partitions, only, dump, check: None } => {
+                let load = Load { clients, commands, partitions, sync: sync.mode(), only };
+                let replay = |seed| load.command(seed);
+                let judged = |seed| {
+                    let answered = clients::history(seed, &load);
+                    if let Some(path) = &dump {
+                        write_dump(path, &replay(seed), &answered)?;
+                    }
+                    clients::judge(answered, seed, &load)
                 };
-                tell("clients", run(&seeds.plan(), replay, |seed| crate::clients::clients(seed, load)))
+                tell("clients", run(&seeds.plan(), replay, judged))
             }
             Run::Full { seeds, sync } => {
                 let (options, name) = (small(sync.mode()), sync.name());

@@ -42,8 +42,8 @@ fn flipped_bits(plant: Option<Plant>) -> Option<Failure> {
 }
 
 fn histories(plant: Option<Plant>) -> Option<Failure> {
-    let load = Load { clients: 200, commands: 12, partitions: 1, sync: SyncMode::None };
-    let hunt = |seed| with_planted(plant, || clients(seed, load));
+    let load = Load { clients: 200, commands: 12, partitions: 1, sync: SyncMode::None, only: Vec::new() };
+    let hunt = |seed| with_planted(plant, || clients(seed, &load));
     run(&Plan::quiet(0..SEEDS.min(20)), |seed| format!("seed {seed}"), hunt).err()
 }
 

@@ -28,6 +28,8 @@ pub struct Operation {
     pub to: Nanos,
     /// What was answered: bytes of the protocol.
     pub answer: Vec<u8>,
+    /// It is what an `MGET` says about one of its keys, as a `GET`.
+    pub split: bool,
 }
 
 type State = BTreeMap<Vec<u8>, (Vec<u8>, Option<u64>)>;
@@ -98,7 +100,7 @@ pub fn check(mut operations: Vec<Operation>) -> Result<(), String> {
 }
 
 fn line(operation: &Operation) -> String {
-    let Operation { client, request, from, to, answer } = operation;
+    let Operation { client, request, from, to, answer, .. } = operation;
     let mut line = String::new();
     // Writing to a string cannot fail.
     let _ =
@@ -145,7 +147,7 @@ mod tests {
 
     fn operation(client: usize, line: &str, (from, to): (Nanos, Nanos), answer: &str) -> Operation {
         let request = Request::new(0, 0, line.split(' ').map(str::as_bytes));
-        Operation { client, request, from, to, answer: answer.as_bytes().to_vec() }
+        Operation { client, request, from, to, answer: answer.as_bytes().to_vec(), split: false }
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! Many clients of one node in virtual time, with all commands on rows that there are. The same seed gives the same
 //! history; and every history is one that could have happened one after the other, row by row.
 
+pub mod dump;
+mod files;
+mod groups;
 mod linear;
 mod words;
 
@@ -9,24 +12,27 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use weir_command::reply::Protocol;
-use weir_command::{Headless, Request, table};
+use weir_command::table::{COMMANDS, Id};
+use weir_command::{Headless, Request};
 use weir_gateway::store::{Store, TenantStore};
 use weir_io::sim::{DeviceSpec, FaultPlan, Sim, SimFs};
 use weir_io::{Fs, Yield, sleep_until};
 use weir_log::SyncMode;
 use weir_node::{Machine, Node, TenantName, TenantSpec};
 
+pub use self::files::{check_dump, write_dump};
+use self::groups::CLIENTS_OF_GROUP;
+pub use self::groups::{Groups, groups};
 pub use self::linear::{Operation, check};
+pub use self::words::of_rows;
 use crate::node_store::small;
 use crate::runner::Tally;
 
-/// Clients that ask about the same keys.
-const CLIENTS_OF_GROUP: usize = 5;
 /// The longest pause between two commands of a client, in nanoseconds.
 const PAUSE_MAX: u64 = 2_000_000;
 
 /// What to run.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Load {
     /// Clients, five to a group of keys.
     pub clients: usize,
@@ -36,6 +42,19 @@ pub struct Load {
     pub partitions: u16,
     /// What an acknowledgement promises.
     pub sync: SyncMode,
+    /// Commands that are drawn; every one on rows if it is empty.
+    pub only: Vec<Id>,
+}
+
+impl Load {
+    /// The command that runs it with `seed`.
+    pub fn command(&self, seed: u64) -> String {
+        let Self { clients, commands, partitions, sync, only } = self;
+        let names: Vec<&str> = only.iter().map(|&id| COMMANDS[id as usize].name).collect();
+        let only = if names.is_empty() { String::new() } else { format!(" --only {}", names.join(",")) };
+        let (sync, load) = (sync.name(), format!("--clients {clients} --commands {commands}"));
+        format!("weir sim clients --sync {sync} {load} --partitions {partitions}{only} --seed {seed}")
+    }
 }
 
 /// Figures of runs.
@@ -73,10 +92,11 @@ fn device() -> DeviceSpec {
 }
 
 /// Runs `load`; gives everything that was asked and answered, in the order of the answers.
-pub fn history(seed: u64, load: Load) -> Vec<Operation> {
+pub fn history(seed: u64, load: &Load) -> Vec<Operation> {
     let sim = Sim::new(seed);
     sim.set_time_limit(3_600_000_000_000);
     let answered = Arc::new(Mutex::new(Vec::new()));
+    let drawn = words::drawn(&load.only);
     sim.block_on(async {
         let fs: Arc<dyn Fs> = SimFs::new(sim.clock(), device(), FaultPlan::none(), sim.rng());
         let mut config = small(load.sync);
@@ -91,19 +111,20 @@ pub fn history(seed: u64, load: Load) -> Vec<Operation> {
         let mut clients = Vec::new();
         for client in 0..load.clients {
             let (store, clock, answered) = (store.clone(), sim.clock(), Arc::clone(&answered));
+            let drawn = &drawn;
             let mut rng = sim.rng().fork(&format!("client {client}"));
             clients.push(async move {
                 let mut host = Headless::new(Protocol::Resp2, Yield::PLAIN, rng.fork("host"));
                 for _ in 0..load.commands {
                     sleep_until(&clock, clock.now() + rng.below(PAUSE_MAX)).await;
-                    let words = words::draw(&mut rng, (client / CLIENTS_OF_GROUP) as u64);
+                    let words = words::draw(&mut rng, (client / CLIENTS_OF_GROUP) as u64, drawn);
                     let from = clock.now();
                     let request = Request::new(0, clock.unix_ms(), words.iter().map(|word| &word[..]));
                     // As if it had come from another process.
                     let request = Request::decode(&request.encode()).expect("its own bytes");
                     let answer = store.answer(&request, &mut host).await.expect("no faults");
                     let to = clock.now();
-                    answered.lock().push(Operation { client, request, from, to, answer });
+                    answered.lock().push(Operation { client, request, from, to, answer, split: false });
                 }
             });
         }
@@ -113,60 +134,24 @@ pub fn history(seed: u64, load: Load) -> Vec<Operation> {
     std::mem::take(&mut *answered.lock())
 }
 
-/// What `operation` tells of rows. A command that reads several looks at one after the other, and may tell of each from
-/// another moment; one that goes through all keys tells of none in particular.
-fn of_rows(operation: Operation) -> Vec<Operation> {
-    let Operation { client, request, from, to, answer } = &operation;
-    let args = request.args();
-    let command = table::find(args.at(0)).expect("a command");
-    let keys = command.keys_in(args).count();
-    if command.writes() || keys == 1 {
-        return vec![operation];
-    }
-    if command.name != "mget" {
-        return Vec::new();
-    }
-    let values = bulks(answer);
-    let get = |(key, value): (&[u8], &[u8])| Operation {
-        request: Request::new(request.database, request.now_ms, [b"GET", key]),
-        answer: value.to_vec(),
-        client: *client,
-        from: *from,
-        to: *to,
-    };
-    args.iter_from(1).zip(values).map(get).collect()
-}
-
-/// The elements of an array of strings, each with its own length in front.
-fn bulks(array: &[u8]) -> Vec<&[u8]> {
-    let line_end = |from: usize| from + array[from..].windows(2).position(|two| two == b"\r\n").expect("a line") + 2;
-    let (mut at, mut bulks) = (line_end(0), Vec::new());
-    while at < array.len() {
-        let body = line_end(at);
-        let len = std::str::from_utf8(&array[at + 1..body - 2]).ok().and_then(|len| len.parse::<usize>().ok());
-        // No value has the length -1, and no bytes.
-        let end = len.map_or(body, |len| body + len + 2);
-        bulks.push(&array[at..end]);
-        at = end;
-    }
-    bulks
-}
-
 /// Runs `load` twice, and checks what came of it.
 ///
 /// # Errors
 /// The two runs differ, or the answers cannot be explained.
-pub fn clients(seed: u64, load: Load) -> Result<Histories, String> {
-    let history_of = history(seed, load);
-    if history(seed, load) != history_of {
+pub fn clients(seed: u64, load: &Load) -> Result<Histories, String> {
+    judge(history(seed, load), seed, load)
+}
+
+/// Runs `load` again, which gives `answered` again, and checks that.
+///
+/// # Errors
+/// The two runs differ, or the answers cannot be explained.
+pub fn judge(answered: Vec<Operation>, seed: u64, load: &Load) -> Result<Histories, String> {
+    if history(seed, load) != answered {
         return Err("the same seed gave two histories".into());
     }
-    let mut groups: Vec<Vec<Operation>> = vec![Vec::new(); load.clients.div_ceil(CLIENTS_OF_GROUP)];
-    let mut histories = Histories { runs: 1, commands: history_of.len() as u64, ..Histories::default() };
-    for operation in history_of {
-        groups[operation.client / CLIENTS_OF_GROUP].extend(of_rows(operation));
-    }
-    for group in groups {
+    let mut histories = Histories { runs: 1, commands: answered.len() as u64, ..Histories::default() };
+    for group in groups(answered).into_values() {
         let overlaps = |operation: &&Operation| {
             group
                 .iter()

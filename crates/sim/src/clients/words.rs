@@ -16,10 +16,27 @@ pub struct Words<'r> {
     words: Vec<Vec<u8>>,
 }
 
-/// The words of a command of `group`.
-pub fn draw(rng: &mut Rng, group: u64) -> Vec<Vec<u8>> {
-    let of_rows: Vec<&Command> = COMMANDS.iter().filter(|command| command.is_of_rows).collect();
-    let command = of_rows[rng.below(of_rows.len() as u64) as usize];
+/// The command on rows that is called `name`, in any case.
+///
+/// # Errors
+/// There is none: which ones there are.
+pub fn of_rows(name: &str) -> Result<Id, String> {
+    let is_it = |command: &&Command| command.is_of_rows && command.name.eq_ignore_ascii_case(name);
+    COMMANDS.iter().find(is_it).map(|command| command.id).ok_or_else(|| {
+        let names: Vec<&str> = drawn(&[]).into_iter().map(|command| command.name).collect();
+        format!("no such command on rows; there are {}", names.join(","))
+    })
+}
+
+/// The commands that are drawn from if `only` is asked for: all on rows if it is empty.
+pub fn drawn(only: &[Id]) -> Vec<&'static Command> {
+    let is_drawn = |command: &&Command| command.is_of_rows && (only.is_empty() || only.contains(&command.id));
+    COMMANDS.iter().filter(is_drawn).collect()
+}
+
+/// The words of one of the commands `drawn`, of `group`.
+pub fn draw(rng: &mut Rng, group: u64, drawn: &[&Command]) -> Vec<Vec<u8>> {
+    let command = drawn[rng.below(drawn.len() as u64) as usize];
     let mut words = Words { rng, group, words: vec![command.name.as_bytes().to_vec()] };
     words.draw(command.id);
     words.words
@@ -165,16 +182,24 @@ mod tests {
     /// None is forgotten when one is added to the table, and each gets words that it takes.
     #[test]
     fn every_command_of_rows_is_drawn() {
-        let (mut rng, mut drawn) = (Rng::new(1), BTreeSet::new());
+        let (mut rng, mut seen) = (Rng::new(1), BTreeSet::new());
+        let of_rows = drawn(&[]);
         for _ in 0..5000 {
-            let words = draw(&mut rng, 5);
+            let words = draw(&mut rng, 5, &of_rows);
             let request = Request::new(0, 0, words.iter().map(|word| &word[..]));
             let command = weir_command::table::find(request.args().at(0)).expect("a command");
             assert!(command.takes(request.args().len()), "{:?}", request.args());
-            drawn.insert(command.name);
+            seen.insert(command.name);
         }
-        let missing: Vec<&str> =
-            COMMANDS.iter().filter(|command| command.is_of_rows).map(|command| command.name).collect();
-        assert_eq!(drawn.into_iter().collect::<Vec<_>>().len(), missing.len());
+        assert_eq!(seen, of_rows.iter().map(|command| command.name).collect());
+    }
+
+    #[test]
+    fn only_what_is_asked_for_is_drawn_and_an_unknown_name_gets_the_list() {
+        let only = ["get", "SETEX"].map(|name| of_rows(name).expect("a command on rows"));
+        assert_eq!(drawn(&only).iter().map(|command| command.name).collect::<Vec<_>>(), ["get", "setex"]);
+        for name in ["gett", "ping", ""] {
+            assert!(of_rows(name).is_err_and(|text| text.contains("get,set,setex,")), "{name:?}");
+        }
     }
 }
