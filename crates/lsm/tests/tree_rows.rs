@@ -271,8 +271,8 @@ impl World {
 
     fn book(&mut self, report: &JobReport) {
         self.covered += report.covered_entries;
-        self.expired += report.expired_heads.len() as u64;
-        for key in &report.expired_heads {
+        self.expired += report.expired_keys.len() as u64;
+        for key in &report.expired_keys {
             assert!(!is_part(key));
         }
     }

@@ -9,7 +9,7 @@ use super::{Finding, Repo};
 
 const PAGE: &str = "docs/architecture.md";
 /// Crates that must not bring a runtime, sockets or timers of their own (house rule 2 and 4).
-const WITHOUT_RUNTIME: [&str; 7] = ["io", "model", "journal", "log", "lsm", "admission", "command"];
+const WITHOUT_RUNTIME: [&str; 8] = ["io", "model", "journal", "log", "lsm", "memory", "admission", "command"];
 const RUNTIMES: [&str; 4] = ["tokio", "async-std", "smol", "rayon"];
 
 pub fn check(repo: &Repo) -> Vec<Finding> {

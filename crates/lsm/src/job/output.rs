@@ -6,7 +6,7 @@ use weir_io::{Class, Result, Turn, yield_now};
 
 use crate::table::TableWriter;
 use crate::tree::{Outputs, Tree, meta_of, open_table};
-use weir_model::engine::{EXPIRED_HEADS_MAX, Entry, JobControl, JobReport, Kind};
+use weir_model::engine::{EXPIRED_KEYS_MAX, Entry, JobControl, JobReport, Kind};
 
 /// Work that an entry costs besides its bytes, in bytes: comparing and copying a tiny one is not free.
 const ENTRY_WORK_BYTES: usize = 32;
@@ -77,8 +77,8 @@ impl<'a> Writer<'a> {
 
     /// Notes `entry`, which is kept, if it is a head that has expired by `now_ms`, the wall clock.
     pub(super) fn note_expired_head(&mut self, entry: &Entry<'_>, now_ms: u64) {
-        let heads = &mut self.report.expired_heads;
-        if entry.kind == Kind::Head && entry.is_expired(now_ms) && heads.len() < EXPIRED_HEADS_MAX {
+        let heads = &mut self.report.expired_keys;
+        if entry.kind == Kind::Head && entry.is_expired(now_ms) && heads.len() < EXPIRED_KEYS_MAX {
             heads.push(entry.key.to_vec());
         }
     }

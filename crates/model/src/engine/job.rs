@@ -36,13 +36,14 @@ pub struct JobReport {
     pub covered_entries: u64,
     /// Their bytes, of keys and values.
     pub covered_bytes: u64,
-    /// Keys of heads that were met when they had expired, and were kept: whoever runs the job deletes the rows. There
-    /// may be more of them when there are [`EXPIRED_HEADS_MAX`].
-    pub expired_heads: Vec<Vec<u8>>,
+    /// Keys that were met when they had expired, and were kept (a tree keeps heads, for the sake of their parts): whoever
+    /// runs the job deletes their rows by a record of the log. There may be more of them when there are
+    /// [`EXPIRED_KEYS_MAX`].
+    pub expired_keys: Vec<Vec<u8>>,
 }
 
-/// Most expired heads that a job reports.
-pub const EXPIRED_HEADS_MAX: usize = 1000;
+/// Most expired keys that a job reports.
+pub const EXPIRED_KEYS_MAX: usize = 1000;
 
 impl Job {
     /// `work` is what it does, and holds its claims, also before it is polled for the first time.

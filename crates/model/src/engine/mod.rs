@@ -37,7 +37,7 @@ pub use self::entry::{Entry, Kind, SEQ_MAX, Seq, compare, is_expired};
 pub use self::facts::{CacheUsage, EngineFacts, Facts, UnflushedMemory};
 pub use self::files::{CheckReport, Checkpoint, Files};
 pub use self::found::Found;
-pub use self::job::{EXPIRED_HEADS_MAX, Job, JobReport};
+pub use self::job::{EXPIRED_KEYS_MAX, Job, JobReport};
 pub use self::job_control::JobControl;
 pub use self::job_facts::{JobCount, JobFacts, JobKind};
 pub use self::knobs::{Scope, TreeKnobs, Urgency};
@@ -65,6 +65,13 @@ pub struct Applied {
 
 /// Writing: records of a log in, in its order.
 pub trait Records: Send + Sync {
+    /// Whether there is room for `batch` in the memory that its owner may have; what frees as much as it takes always
+    /// has room. To be asked before the batch is logged, by whoever keeps other writes of this engine out: what is in
+    /// the log is applied, whatever it takes.
+    fn has_room_for(&self, _batch: BatchRef<'_>) -> bool {
+        true
+    }
+
     /// Applies the changes of log record `index`. They are invisible until [`Records::publish`], except to
     /// [`Reads::get_latest`]. The caller applies records in log order, and respects [`Facts::stall`].
     fn apply(&self, index: LogIndex, batch: BatchRef<'_>) -> Applied;

@@ -102,7 +102,7 @@ impl Partition {
                 drop(slot);
                 partition.workers.dispatch();
             }
-            let mut expired_heads = Vec::new();
+            let mut expired_keys = Vec::new();
             match ended {
                 Ended::Closed => return,
                 Ended::Released => {}
@@ -110,7 +110,7 @@ impl Partition {
                     Counters::add(&partition.counters.jobs, 1);
                     partition.counters.reclaimed(&facts, &report);
                     tracing::debug!(owner = ?partition.owner, ?facts, ?report, "job done");
-                    expired_heads = report.expired_heads;
+                    expired_keys = report.expired_keys;
                     if facts.level.is_none() {
                         // Who waits for memory and the next flush first: making the anchor durable takes a sync.
                         partition.progress.notify();
@@ -130,7 +130,7 @@ impl Partition {
             }
             partition.progress.notify();
             partition.kick();
-            bury_reported(&background, &expired_heads).await;
+            bury_reported(&background, &expired_keys).await;
         });
     }
 

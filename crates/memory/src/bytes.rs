@@ -1,0 +1,114 @@
+//! Memory that rows take, and how much a tenant may have.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The memory of one tenant: all its stores count here, and none of them takes more than is left.
+#[derive(Debug)]
+pub struct Budget {
+    used: AtomicU64,
+    max: AtomicU64,
+}
+
+impl Budget {
+    /// A budget of `max` bytes.
+    pub fn new(max: u64) -> Self {
+        Self { used: AtomicU64::new(0), max: AtomicU64::new(max) }
+    }
+
+    /// Bytes that rows take: keys, newest values, and what the index needs for them. What is older and kept for readers
+    /// comes on top, and is at most as much again for each snapshot that is held.
+    pub fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that they may take.
+    pub fn max(&self) -> u64 {
+        self.max.load(Ordering::Relaxed)
+    }
+
+    /// Changes that. A lower one than is used takes nothing away: what is new is refused.
+    pub fn set_max(&self, max: u64) {
+        self.max.store(max, Ordering::Relaxed);
+    }
+
+    /// Whether `bytes` more would be too many.
+    pub(crate) fn is_exceeded_by(&self, bytes: u64) -> bool {
+        self.used().saturating_add(bytes) > self.max()
+    }
+
+    fn add(&self, bytes: u64) {
+        self.used.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn subtract(&self, bytes: u64) {
+        self.used.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// What one store takes of it.
+#[derive(Debug)]
+pub(crate) struct Booked {
+    budget: std::sync::Arc<Budget>,
+    rows: AtomicU64,
+    newest: AtomicU64,
+    older: AtomicU64,
+}
+
+impl Booked {
+    pub fn to(budget: std::sync::Arc<Budget>) -> Self {
+        Self { budget, rows: AtomicU64::new(0), newest: AtomicU64::new(0), older: AtomicU64::new(0) }
+    }
+
+    pub fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
+    /// Rows, of which some may be deleted and not yet removed.
+    pub fn rows(&self) -> u64 {
+        self.rows.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of rows with their newest versions.
+    pub fn newest(&self) -> u64 {
+        self.newest.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of older versions.
+    pub fn older(&self) -> u64 {
+        self.older.load(Ordering::Relaxed)
+    }
+
+    /// A row with its first version.
+    pub fn row_added(&self, row: u64, version: u64) {
+        self.rows.fetch_add(1, Ordering::Relaxed);
+        self.newest.fetch_add(row + version, Ordering::Relaxed);
+        self.budget.add(row + version);
+    }
+
+    /// A row with its last version.
+    pub fn row_removed(&self, row: u64, version: u64) {
+        self.rows.fetch_sub(1, Ordering::Relaxed);
+        self.newest.fetch_sub(row + version, Ordering::Relaxed);
+        self.budget.subtract(row + version);
+    }
+
+    /// A newer version has come in front of another.
+    pub fn replaced(&self, before: u64, now: u64) {
+        self.older.fetch_add(before, Ordering::Relaxed);
+        self.newest.fetch_add(now, Ordering::Relaxed);
+        self.newest.fetch_sub(before, Ordering::Relaxed);
+        self.budget.add(now);
+        self.budget.subtract(before);
+    }
+
+    /// Older versions have been left out.
+    pub fn trimmed(&self, bytes: u64) {
+        self.older.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Booked {
+    fn drop(&mut self) {
+        self.budget.subtract(*self.newest.get_mut());
+    }
+}

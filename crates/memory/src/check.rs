@@ -1,0 +1,40 @@
+//! Checking a store off line: every checksum, the order of the rows, every fact of the manifest.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use weir_io::{Class, Error, ErrorKind, Fs, Owner, Result, Tag};
+use weir_model::engine::CheckReport;
+
+use crate::manifest::{self, Manifest};
+use crate::options::StoreOptions;
+use crate::snapshot::{self, reader};
+
+/// Reads the whole store in `dir`, which nobody may have open, and tells what is wrong with it. `progress` is called
+/// with (files read, files in all).
+///
+/// # Errors
+/// Only if the directory or its manifest cannot be read at all; everything else is listed in the report.
+pub async fn check(fs: &Arc<dyn Fs>, dir: &Path, mut progress: impl FnMut(usize, usize)) -> Result<CheckReport> {
+    let tag = Tag::new(Owner::default(), Class::Maintenance);
+    let Some(recovered) = Manifest::recover(fs, dir, tag).await? else {
+        return Err(Error::new(ErrorKind::NotFound, "find CURRENT in", dir, "this is not a store's directory"));
+    };
+    let manifest = dir.join(manifest::file_name(recovered.number));
+    let edit = recovered.edits.last().copied().ok_or_else(|| Error::corruption(&manifest, 0, "it has no edit"))?;
+    let mut report = CheckReport { manifest, owner: edit.owner, ..CheckReport::default() };
+    if let Some(meta) = edit.snapshot {
+        report.persisted = meta.end.persisted;
+        report.tables = 1;
+        let path = dir.join(snapshot::file_name(meta.number));
+        match reader::read(fs, &path, &meta, StoreOptions::default().io_bytes, tag, |_, _, _| ()).await {
+            Ok(()) => (report.entries, report.bytes) = (meta.end.rows, meta.file_bytes),
+            Err(error) => report.problems.push(error),
+        }
+        progress(1, 1);
+    }
+    let live = edit.snapshot.map(|meta| meta.number);
+    let names = fs.list(dir, tag).await?.into_iter().map(|entry| entry.name);
+    report.orphans = names.filter(|name| snapshot::file_number(name).is_some_and(|it| Some(it) != live)).collect();
+    Ok(report)
+}

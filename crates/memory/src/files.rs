@@ -1,0 +1,91 @@
+//! The files of a store: what is left over, and checkpoints.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use weir_io::{Class, ErrorKind, Fs, Result, Tag, Waiting};
+use weir_model::LogIndex;
+use weir_model::engine::{Checkpoint, Files};
+
+use crate::manifest::{self, Edit, Manifest};
+use crate::store::{SnapshotFile, Store};
+
+impl Files for Store {
+    fn manifest_path(&self) -> Waiting<'_, PathBuf> {
+        Box::pin(async {
+            let number = self.manifest.lock().await.number();
+            self.env.dir.join(manifest::file_name(number))
+        })
+    }
+
+    fn discard_unnamed(&self) -> Waiting<'_, Result<()>> {
+        self.files.lock().discard_unnamed();
+        self.tidy()
+    }
+
+    fn has_garbage(&self) -> bool {
+        self.files.lock().has_garbage()
+    }
+
+    fn tidy(&self) -> Waiting<'_, Result<()>> {
+        Box::pin(self.remove_garbage())
+    }
+
+    fn hold(&self) -> Box<dyn Checkpoint> {
+        let (number, edit, file) = self.frozen();
+        Box::new(Held { store: self.shared(), file, number, edit })
+    }
+}
+
+impl Store {
+    /// Removes the files that nothing needs any more.
+    pub(crate) async fn remove_garbage(&self) -> Result<()> {
+        let mut paths = self.files.lock().take_garbage().into_iter();
+        while let Some(path) = paths.next() {
+            match self.env.fs.remove(&path, self.env.tag(Class::Maintenance)).await {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    self.files.lock().add_garbage(std::iter::once(path).chain(paths));
+                    return Err(error);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The snapshot of one moment. While this is held its file stays.
+struct Held {
+    store: Arc<Store>,
+    file: Option<Arc<SnapshotFile>>,
+    /// Number of the manifest that names it.
+    number: u64,
+    edit: Edit,
+}
+
+impl Checkpoint for Held {
+    fn dir(&self) -> &Path {
+        &self.store.env.dir
+    }
+
+    fn fs(&self) -> &Arc<dyn Fs> {
+        &self.store.env.fs
+    }
+
+    fn tag(&self) -> Tag {
+        self.store.env.tag(Class::Maintenance)
+    }
+
+    /// None before the first snapshot.
+    fn files(&self) -> Vec<String> {
+        self.file.iter().map(|file| crate::snapshot::file_name(file.meta.number)).collect()
+    }
+
+    fn persisted(&self) -> LogIndex {
+        self.edit.snapshot.map_or(0, |meta| meta.end.persisted)
+    }
+
+    fn write_manifest<'a>(&'a self, dir: &'a Path) -> Waiting<'a, Result<()>> {
+        Box::pin(async move { Manifest::create(self.fs(), dir, self.tag(), self.number, &self.edit).await.map(drop) })
+    }
+}

@@ -1,0 +1,60 @@
+//! Writing a snapshot. It holds the sequence number that it is as of, so that what is overwritten meanwhile stays in
+//! memory until it ends: at most as much again as there is.
+
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use weir_io::{Class, Result, Turn, yield_now};
+use weir_model::engine::{JobControl, JobReport, Kind};
+
+use crate::key::Key;
+use crate::snapshot::writer::Writer;
+use crate::store::Store;
+use crate::version::Version;
+
+/// Rows that are taken from the index at once.
+const PAGE_ROWS: usize = 128;
+/// Work that a row costs besides its bytes, in bytes: finding and copying a tiny one is not free.
+const ROW_WORK_BYTES: usize = 64;
+
+pub(super) async fn write(store: &Arc<Store>, control: &JobControl) -> Result<JobReport> {
+    let (hold, seq, persisted, logged_bytes) = {
+        let writer = store.writer.lock();
+        let seq = writer.last_seq;
+        (store.snapshots.take(|| seq), seq, writer.applied, store.logged_bytes.load(Ordering::Relaxed))
+    };
+    let (number, path, begun) = store.begin_file();
+    let io_bytes = store.options.io_bytes;
+    let mut file = Writer::create(&store.env.fs, &path, number, io_bytes, store.env.tag(Class::Flush)).await?;
+    let (mut report, mut turn) = (JobReport::default(), Turn::new());
+    let mut page: Vec<(Key, Option<Arc<Version>>)> = Vec::with_capacity(PAGE_ROWS);
+    let mut is_last = false;
+    while !is_last {
+        let from = page.last().map_or(Bound::Unbounded, |(key, _)| Bound::Excluded(key.to_vec()));
+        page.clear();
+        is_last = store.index.walk(from.as_ref().map(|key| &key[..]), Bound::Unbounded, false, |key, newest| {
+            page.push((key.clone(), newest.visible(seq)));
+            page.len() < PAGE_ROWS
+        });
+        for (key, version) in &page {
+            report.entries_in += 1;
+            // What has expired is written, too: it is there until somebody deletes it.
+            let Some(version) = version.as_ref().filter(|version| version.kind != Kind::Delete) else { continue };
+            file.add(key, version.expire_at_ms, &version.value).await?;
+            report.entries_out += 1;
+            if turn.spend(key.len() + version.value.len() + ROW_WORK_BYTES) {
+                yield_now().await;
+            }
+        }
+        control.set_entries_done(report.entries_in);
+        control.set_bytes_written(file.file_bytes());
+    }
+    let meta = file.finish(seq, persisted).await?;
+    drop((hold, page));
+    report.bytes_written = meta.file_bytes;
+    control.begin_commit();
+    store.commit(meta, begun).await?;
+    store.snapshot_bytes.store(logged_bytes, Ordering::Relaxed);
+    Ok(report)
+}

@@ -1,0 +1,25 @@
+//! The engine that keeps all rows in memory, ordered by key, each with the versions that readers need.
+//!
+//! Start at [`Store`]. It is durable by the same log as the LSM tree, and by snapshots: a job writes all rows as of one
+//! moment into a new file, and the log before it can go. The store owns no threads, timers or log; see
+//! `docs/architecture.md`.
+
+mod bytes;
+pub mod check;
+mod files;
+mod index;
+mod job;
+mod key;
+pub mod manifest;
+mod mortal;
+mod options;
+mod running;
+mod scan;
+pub mod snapshot;
+mod stale;
+mod store;
+mod version;
+
+pub use bytes::Budget;
+pub use options::StoreOptions;
+pub use store::{Env, Store};

@@ -1,0 +1,126 @@
+//! Values that expire: how many bytes of them there are, and how many have expired, about.
+//!
+//! Expired rows stay until they are deleted by a record of the log, as if a client had deleted them: so they stay gone
+//! whatever the clock does afterwards, also after a restart, which reads an older snapshot. A [walk](crate::job) over
+//! all rows finds them. It is due when that is worth it.
+
+use weir_io::Nanos;
+use weir_model::engine::Urgency;
+use weir_model::engine::{Counter, Deadlines};
+
+use crate::key::Key;
+use crate::version::Version;
+
+/// A walk is due for so many bytes at least.
+const WALK_BYTES_MIN: u64 = 64 << 10;
+/// What a walk has found and nobody has deleted is looked for again after so long, in nanoseconds.
+const RETRY_NANOS: Nanos = 60_000_000_000;
+
+/// See the module. Guarded by the writer's lock.
+#[derive(Default)]
+pub(crate) struct Mortal {
+    counter: Counter,
+    bytes: u64,
+    /// Added since the last walk began. The counter knows least of values that are written long after it was made.
+    added: u64,
+    /// Found by walks, and still there.
+    found: u64,
+    walk: Option<Walk>,
+    walked_at: Nanos,
+}
+
+/// A walk under way: it counts anew.
+struct Walk {
+    /// The last key that it has passed; `None` at the beginning.
+    at: Option<Key>,
+    counter: Counter,
+}
+
+impl Walk {
+    fn has_passed(&self, key: &[u8]) -> bool {
+        self.at.as_ref().is_some_and(|at| key <= &**at)
+    }
+}
+
+impl Mortal {
+    /// `version` is the newest of `key` from now on; `row` bytes are those of the row.
+    pub fn add(&mut self, key: &[u8], version: &Version, row: u64) {
+        if version.expire_at_ms == 0 {
+            return;
+        }
+        let bytes = row + version.bytes();
+        self.bytes += bytes;
+        self.added += bytes;
+        self.counter.add(version.expire_at_ms, bytes);
+        if let Some(walk) = self.walk.as_mut().filter(|walk| walk.has_passed(key)) {
+            walk.counter.add(version.expire_at_ms, bytes);
+        }
+    }
+
+    /// It is not any more.
+    pub fn remove(&mut self, key: &[u8], version: &Version, row: u64) {
+        if version.expire_at_ms == 0 {
+            return;
+        }
+        let bytes = row + version.bytes();
+        self.bytes = self.bytes.saturating_sub(bytes);
+        self.found = self.found.saturating_sub(bytes);
+        self.counter.remove(version.expire_at_ms, bytes);
+        if let Some(walk) = self.walk.as_mut().filter(|walk| walk.has_passed(key)) {
+            walk.counter.remove(version.expire_at_ms, bytes);
+        }
+    }
+
+    /// Bytes that are known to have expired.
+    pub fn expired(&self, now_ms: u64) -> u64 {
+        self.counter.expired_bytes(now_ms).min(self.bytes)
+    }
+
+    /// When the values expire.
+    pub fn deadlines(&self) -> Deadlines {
+        self.counter.finish()
+    }
+
+    /// Whether to walk over `stored` bytes: an eighth of them (less where space is short) is known to have expired, or
+    /// so much was written since the last walk that it may have.
+    pub fn is_walk_due(&self, stored: u64, urgency: Urgency, now: Nanos, now_ms: u64) -> bool {
+        let share = match urgency {
+            Urgency::Idle => 8,
+            Urgency::Near => 16,
+            Urgency::Full => 64,
+        };
+        let found = if now < self.walked_at + RETRY_NANOS { self.found } else { 0 };
+        self.walk.is_some()
+            || self.expired(now_ms).saturating_sub(found) >= (stored / share).max(WALK_BYTES_MIN)
+            || self.added.min(self.bytes) >= (stored / 8).max(WALK_BYTES_MIN)
+    }
+
+    /// Where to walk on: behind this key, or at the beginning.
+    pub fn walk_from(&mut self, now_ms: u64) -> Option<Key> {
+        if self.walk.is_none() {
+            (self.added, self.found) = (0, 0);
+        }
+        self.walk.get_or_insert_with(|| Walk { at: None, counter: Counter::new(now_ms) }).at.clone()
+    }
+
+    /// The walk has come to `key`; gives whether it has expired.
+    pub fn walk_to(&mut self, key: &Key, version: &Version, row: u64, now_ms: u64) -> bool {
+        let Some(walk) = &mut self.walk else { return false };
+        walk.at = Some(key.clone());
+        if version.expire_at_ms == 0 {
+            return false;
+        }
+        let bytes = row + version.bytes();
+        walk.counter.add(version.expire_at_ms, bytes);
+        let is_expired = weir_model::engine::is_expired(version.expire_at_ms, now_ms);
+        self.found += if is_expired { bytes } else { 0 };
+        is_expired
+    }
+
+    /// The walk has passed all rows.
+    pub fn end_walk(&mut self, now: Nanos) {
+        if let Some(walk) = self.walk.take() {
+            (self.counter, self.walked_at) = (walk.counter, now);
+        }
+    }
+}

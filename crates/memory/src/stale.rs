@@ -1,0 +1,57 @@
+//! Rows that hold more than their newest value: older versions, which some reader may need, and tombstones.
+//!
+//! A row is on the list from the moment it is overwritten or deleted until nothing older is left of it. Each write
+//! takes a few rows off, so that the list is as long as what readers still need; what is left when nobody writes is for
+//! a job.
+
+use std::collections::VecDeque;
+
+use weir_model::engine::{Kind, Seq};
+
+use crate::bytes::Booked;
+use crate::index::{Index, row_bytes};
+use crate::key::Key;
+use crate::version::{Horizons, Version};
+
+/// See the module. Guarded by the writer's lock.
+#[derive(Default)]
+pub(crate) struct Stale(VecDeque<(Seq, Key)>);
+
+impl Stale {
+    /// Whether a row with this newest version is on the list.
+    pub fn has(newest: &Version) -> bool {
+        newest.kind == Kind::Delete || !newest.is_alone()
+    }
+
+    /// `key`, which was not on the list, has been overwritten or deleted by change `seq`.
+    pub fn add(&mut self, seq: Seq, key: &[u8]) {
+        self.0.push_back((seq, Key::new(key)));
+    }
+
+    /// Whether [`Stale::clean`] would find something to do.
+    pub fn is_due(&self, horizons: &Horizons) -> bool {
+        self.0.front().is_some_and(|(seq, _)| *seq <= horizons.oldest())
+    }
+
+    /// Frees what no reader needs of at most `most` rows.
+    pub fn clean(&mut self, index: &Index, booked: &Booked, horizons: &Horizons, most: usize) {
+        for _ in 0..most {
+            if !self.is_due(horizons) {
+                return;
+            }
+            let Some((_, key)) = self.0.pop_front() else { return };
+            let Some(newest) = index.newest(&key) else { continue };
+            booked.trimmed(newest.trim(horizons));
+            if newest.is_alone() && newest.kind == Kind::Put {
+                continue;
+            }
+            // Whoever reads a deletion that is not published yet has to know of it.
+            if newest.is_alone() && newest.seq <= horizons.published {
+                index.remove(&key);
+                booked.row_removed(row_bytes(key.len()), newest.bytes());
+            } else {
+                self.0.push_back((newest.seq, key));
+            }
+        }
+    }
+}

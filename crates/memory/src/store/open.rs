@@ -1,0 +1,131 @@
+//! Opening a store: the manifest, the snapshot that it names, and what a crash left behind.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64};
+
+use parking_lot::Mutex;
+use weir_io::{Class, Error, Result};
+use weir_model::engine::{Scope, Snapshots, TreeKnobs};
+
+use super::commit::{Files, Garbage, SnapshotFile};
+use super::records::Writer;
+use super::{Env, Store};
+use crate::bytes::Booked;
+use crate::index::Index;
+use crate::manifest::{self, Edit, Manifest, Recovered};
+use crate::options::StoreOptions;
+use crate::snapshot::{self, reader};
+
+/// Where knobs stand that nothing heeds.
+const KNOBS: TreeKnobs = TreeKnobs {
+    scope: Scope::All,
+    flush_gather: 1,
+    write_buffers: 2,
+    intra_l0_fan_in: 2,
+    warm: false,
+    l0_gathers: false,
+};
+
+impl Store {
+    /// Opens the store in `env.dir`, or creates it. Afterwards the caller replays its log from
+    /// [`persisted`](weir_model::engine::Records::persisted) + 1 on. Files that nothing names stay until
+    /// [`discard_unnamed`](weir_model::engine::Files::discard_unnamed).
+    ///
+    /// # Errors
+    /// Corruption names file and offset; a snapshot that the manifest names and the directory lacks is corruption too.
+    /// A store that cannot be read whole is not opened.
+    pub async fn open(env: Env, options: StoreOptions) -> Result<Arc<Store>> {
+        let tag = env.tag(Class::Maintenance);
+        let recovered = Manifest::recover(&env.fs, &env.dir, tag).await?;
+        if recovered.is_none() {
+            env.fs.create_dir_all(&env.dir, tag).await?;
+            if let Some(parent) = env.dir.parent() {
+                // The directory's name is durable before anything in it is: where there is a manifest, it was so long
+                // ago.
+                env.fs.sync_dir(parent, tag).await?;
+            }
+        }
+        let names = env.fs.list(&env.dir, tag).await?;
+        let edit = match &recovered {
+            Some(recovered) => newest(&env, recovered)?,
+            None => Edit::default(),
+        };
+        if recovered.is_none()
+            && let Some(file) = names.iter().find(|entry| snapshot::file_number(&entry.name).is_some())
+        {
+            let message = format!("missing, yet there are snapshots ({})", file.name);
+            return Err(Error::corruption(env.dir.join("CURRENT"), 0, message));
+        }
+
+        // A file number must not be used twice, not even for a file that is about to go: start behind every number in
+        // sight.
+        let live = [
+            edit.snapshot.map(|meta| snapshot::file_name(meta.number)),
+            recovered.as_ref().map(|recovered| manifest::file_name(recovered.number)),
+        ];
+        let mut next_file = edit.next_file.max(1);
+        let mut unnamed = Vec::new();
+        for entry in names.iter().filter(|entry| !entry.is_dir) {
+            if let Some(number) = snapshot::file_number(&entry.name).or_else(|| manifest::file_number(&entry.name)) {
+                next_file = next_file.max(number + 1);
+                if !live.iter().flatten().any(|name| *name == entry.name) {
+                    unnamed.push(env.dir.join(&entry.name));
+                }
+            }
+        }
+        let manifest = match recovered {
+            Some(recovered) => Manifest::resume(&env.fs, &env.dir, tag, recovered.number).await?,
+            None => {
+                let number = next_file;
+                next_file += 1;
+                let first = Edit { owner: Some(env.owner), next_file, snapshot: None };
+                Manifest::create(&env.fs, &env.dir, tag, number, &first).await?
+            }
+        };
+
+        let garbage = Arc::new(Garbage::default());
+        let path = |number| env.dir.join(snapshot::file_name(number));
+        let file = edit.snapshot.map(|meta| SnapshotFile::new(meta, path(meta.number), Arc::clone(&garbage)));
+        let files = Files { next_file, snapshot: file.clone(), unnamed, garbage, doubtful: Vec::new() };
+        let seq = edit.snapshot.map_or(0, |meta| meta.end.seq);
+        let store = Arc::new_cyclic(|this| Store {
+            this: this.clone(),
+            booked: Booked::to(Arc::clone(&env.budget)),
+            index: Arc::new(Index::default()),
+            applied: AtomicU64::new(seq),
+            published: AtomicU64::new(seq),
+            snapshots: Arc::new(Snapshots::default()),
+            logged_bytes: AtomicU64::new(0),
+            snapshot_bytes: AtomicU64::new(0),
+            retries: AtomicU64::new(0),
+            writer: Mutex::new(Writer::default()),
+            urgency: AtomicU8::new(0),
+            knobs: Mutex::new(KNOBS),
+            running: Mutex::default(),
+            files: Mutex::new(files),
+            manifest: futures_util::lock::Mutex::new(manifest),
+            options,
+            env,
+        });
+        if let Some(file) = file {
+            let (fs, io_bytes) = (&store.env.fs, store.options.io_bytes);
+            let load = |key: &[u8], expire_at_ms, value: &[u8]| store.load(key, expire_at_ms, value);
+            reader::read(fs, &file.path, &file.meta, io_bytes, tag, load).await?;
+        }
+        store.loaded(edit.snapshot);
+        Ok(store)
+    }
+}
+
+/// The last edit: it says all.
+fn newest(env: &Env, recovered: &Recovered) -> Result<Edit> {
+    let corrupt = |message| Error::corruption(env.dir.join(manifest::file_name(recovered.number)), 0, message);
+    let edit = recovered.edits.last().copied().ok_or_else(|| corrupt("it has no edit".into()))?;
+    match edit.owner {
+        Some(owner) if owner != env.owner => Err(corrupt(format!(
+            "the manifest of another store: of partition {} of tenant number {}",
+            owner.partition, owner.tenant
+        ))),
+        _ => Ok(edit),
+    }
+}

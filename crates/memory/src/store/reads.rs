@@ -1,0 +1,116 @@
+//! Reading. No lock is taken, but for that of the list of snapshots where several rows are read as of one moment.
+
+use std::sync::atomic::Ordering;
+
+use weir_model::engine::{Found, Kind, Lookup, Range, Reads, Records, Scan, Seq, Snapshot};
+
+use super::Store;
+use crate::scan::StoreWalk;
+
+impl Reads for Store {
+    fn get(&self, key: &[u8], snapshot: Option<&Snapshot>) -> Lookup {
+        living(match snapshot {
+            Some(snapshot) => self.get_at(key, snapshot.seq()),
+            None => self.newest(key, || self.published()),
+        })
+    }
+
+    fn get_latest(&self, key: &[u8]) -> Lookup {
+        ready(self.newest(key, || self.applied_seq()))
+    }
+
+    fn multi_get(&self, keys: &[&[u8]]) -> Vec<Lookup> {
+        let at = self.published();
+        let mut found: Vec<Option<Found>> = keys.iter().map(|key| self.get_at(key, at)).collect();
+        // Nothing was left out that a reader at `at` needs, unless something newer was published meanwhile.
+        if self.published() != at {
+            self.retries.fetch_add(1, Ordering::Relaxed);
+            let snapshot = self.snapshot();
+            found = keys.iter().map(|key| self.get_at(key, snapshot.seq())).collect();
+        }
+        found.into_iter().map(living).collect()
+    }
+
+    /// Nothing is worth it: a look-up waits for one node of the index after the other.
+    fn prefetch(&self, _: &[&[u8]]) {}
+
+    fn scan(&self, range: Range, snapshot: Option<&Snapshot>) -> Scan {
+        let seq = || snapshot.map_or_else(|| self.published(), Snapshot::seq);
+        let hold = self.snapshots.take(seq);
+        Scan::new(StoreWalk::new(&self.index, range, hold, self.env.clock.unix_ms()))
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        self.snapshots.take(|| self.published())
+    }
+}
+
+impl Store {
+    /// The version of `key` as of `at`, which is held or was published when the look-up ends.
+    fn get_at(&self, key: &[u8], at: Seq) -> Option<Found> {
+        self.index.newest(key)?.visible(at).map(|version| version.found())
+    }
+
+    /// The version of `key` as of what `at` says at some moment while this runs.
+    fn newest(&self, key: &[u8], at: impl Fn() -> Seq) -> Option<Found> {
+        loop {
+            // A row is removed when no reader sees anything in it any more.
+            let newest = self.index.newest(key)?;
+            let now = at();
+            if newest.seq <= now {
+                return Some(newest.found());
+            }
+            let older = newest.visible(now);
+            // Where nothing more was published, nothing was left out that a reader at `now` needs.
+            if at() == now {
+                return older.map(|version| version.found());
+            }
+            self.retries.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+fn living(found: Option<Found>) -> Lookup {
+    ready(found.filter(|found| found.kind != Kind::Delete))
+}
+
+fn ready(found: Option<Found>) -> Lookup {
+    Lookup::Ready(Some(Ok(found)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use weir_io::sim::{DeviceSpec, FaultPlan, Sim, SimFs};
+    use weir_io::{Fs, Owner};
+    use weir_model::Batch;
+
+    use super::*;
+    use crate::{Budget, Env, StoreOptions};
+
+    #[test]
+    fn reads_go_on_while_a_writer_holds_its_lock() {
+        let sim = Sim::new(1);
+        let fs = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng()) as Arc<dyn Fs>;
+        let (owner, budget) = (Owner { tenant: 1, partition: 1 }, Arc::new(Budget::new(u64::MAX)));
+        let env = Env { fs, dir: "/store".into(), owner, clock: sim.clock(), budget };
+        let store = sim.block_on(Store::open(env, StoreOptions::default())).expect("opens");
+        let mut batch = Batch::new();
+        [b"a", b"b"].into_iter().for_each(|key| batch.put(key, b"1"));
+        store.publish(store.apply(1, batch.as_ref()).last_seq);
+        store.apply(2, batch.as_ref());
+
+        // The lock is not re-entrant: whatever took it here would wait for ever.
+        let _writer = store.writer.lock();
+        let is_there = |lookup: Lookup| matches!(lookup, Lookup::Ready(Some(Ok(Some(_)))));
+        assert!(is_there(store.get(b"a", None)) && is_there(store.get_latest(b"a")));
+        assert!(store.multi_get(&[b"a", b"b"]).into_iter().all(is_there));
+        let snapshot = store.snapshot();
+        assert!(is_there(store.get(b"b", Some(&snapshot))));
+        let mut scan = store.scan(Range::all(), None);
+        let first = sim.block_on(scan.next()).expect("scan").map(|entry| entry.key.to_vec());
+        assert_eq!(first.as_deref(), Some(&b"a"[..]));
+        assert_eq!((store.published(), store.applied_seq(), store.read_retries()), (2, 4, 0));
+    }
+}

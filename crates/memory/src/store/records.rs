@@ -1,0 +1,147 @@
+//! Writing: one batch at a time.
+
+use std::sync::atomic::Ordering;
+
+use weir_model::engine::{Applied, Kind, Records, Seq};
+use weir_model::{BatchRef, Change, LogIndex};
+
+use super::Store;
+use crate::index::row_bytes;
+use crate::mortal::Mortal;
+use crate::snapshot::SnapshotMeta;
+use crate::stale::Stale;
+use crate::version::{Horizons, Version};
+
+/// Bytes of a log record beside its batch, about.
+const RECORD_BYTES: u64 = 32;
+/// Rows that a batch frees of what no reader needs any more, beside two for each of its changes: more than it makes.
+const CLEANED_ROWS: usize = 2;
+
+/// What the writer has under its lock.
+#[derive(Default)]
+pub(crate) struct Writer {
+    /// Sequence number of the last change applied.
+    pub last_seq: Seq,
+    /// Log index of the last record applied.
+    pub applied: LogIndex,
+    /// A snapshot of everything up to here has been asked for.
+    pub asked: LogIndex,
+    pub stale: Stale,
+    pub mortal: Mortal,
+}
+
+impl Records for Store {
+    fn has_room_for(&self, batch: BatchRef<'_>) -> bool {
+        // Most have room without looking at what is there.
+        let budget = self.booked.budget();
+        if !budget.is_exceeded_by(batch.iter().map(|change| bytes_of(&change)).sum()) {
+            return true;
+        }
+        let (mut more, mut less) = (0, 0);
+        for change in batch.iter() {
+            let newest = self.index.newest(change.key());
+            less += newest.as_ref().map_or(0, |newest| newest.bytes());
+            more += match (&newest, change) {
+                (_, Change::Delete { .. }) => 0,
+                (Some(_), Change::Put { value, .. }) => Version::bytes_of(value.len()),
+                (None, _) => bytes_of(&change),
+            };
+        }
+        more <= less || !budget.is_exceeded_by(more - less)
+    }
+
+    fn apply(&self, index: LogIndex, batch: BatchRef<'_>) -> Applied {
+        let mut writer = self.writer.lock();
+        let horizons = self.horizons();
+        for change in batch.iter() {
+            writer.last_seq += 1;
+            match change {
+                Change::Put { key, value, expire_at_ms } => {
+                    self.put(&mut writer, &horizons, Kind::Put, key, expire_at_ms.unwrap_or(0), value);
+                }
+                Change::Delete { key } => self.delete(&mut writer, &horizons, key),
+            }
+        }
+        writer.applied = index;
+        let last_seq = writer.last_seq;
+        self.applied.store(last_seq, Ordering::Release);
+        writer.stale.clean(&self.index, &self.booked, &horizons, CLEANED_ROWS + 2 * batch.len());
+        let was_due = self.is_snapshot_due();
+        self.logged_bytes.fetch_add(batch.as_bytes().len() as u64 + RECORD_BYTES, Ordering::Relaxed);
+        Applied { last_seq, is_job_due: !was_due && self.is_snapshot_due() }
+    }
+
+    fn publish(&self, seq: Seq) {
+        self.published.fetch_max(seq, Ordering::Release);
+    }
+
+    fn published(&self) -> Seq {
+        self.published.load(Ordering::Acquire)
+    }
+
+    fn applied_seq(&self) -> Seq {
+        self.applied.load(Ordering::Acquire)
+    }
+
+    fn persisted(&self) -> LogIndex {
+        self.files.lock().persisted()
+    }
+
+    fn seal(&self) {
+        let mut writer = self.writer.lock();
+        writer.asked = writer.applied;
+    }
+}
+
+impl Store {
+    fn put(&self, writer: &mut Writer, horizons: &Horizons, kind: Kind, key: &[u8], expire_at_ms: u64, value: &[u8]) {
+        let before = self.index.newest(key);
+        let version = Version::new(writer.last_seq, kind, expire_at_ms, value, before.clone());
+        let row = row_bytes(key.len());
+        writer.mortal.add(key, &version, row);
+        match before {
+            None => {
+                self.booked.row_added(row, version.bytes());
+                self.index.insert(key, version);
+            }
+            Some(before) => {
+                writer.mortal.remove(key, &before, row);
+                self.booked.replaced(before.bytes(), version.bytes());
+                if Stale::has(&before) {
+                    self.booked.trimmed(version.trim(horizons));
+                } else {
+                    writer.stale.add(writer.last_seq, key);
+                }
+                self.index.replace(key, version);
+            }
+        }
+    }
+
+    /// A key that has no row has nothing to delete: every reader finds nothing, before and after.
+    fn delete(&self, writer: &mut Writer, horizons: &Horizons, key: &[u8]) {
+        if self.index.newest(key).is_some() {
+            self.put(writer, horizons, Kind::Delete, key, 0, &[]);
+        }
+    }
+
+    /// Takes in a row of a snapshot, while the store is being opened: every reader sees it.
+    pub(super) fn load(&self, key: &[u8], expire_at_ms: u64, value: &[u8]) {
+        let everywhere = Horizons { published: 0, held: Vec::new() };
+        self.put(&mut self.writer.lock(), &everywhere, Kind::Put, key, expire_at_ms, value);
+    }
+
+    /// All rows of the snapshot are there, if there is one.
+    pub(super) fn loaded(&self, snapshot: Option<SnapshotMeta>) {
+        let Some(SnapshotMeta { end, .. }) = snapshot else { return };
+        let mut writer = self.writer.lock();
+        (writer.last_seq, writer.applied, writer.asked) = (end.seq, end.persisted, end.persisted);
+    }
+}
+
+/// What a change takes where its key has no row.
+fn bytes_of(change: &Change<'_>) -> u64 {
+    match change {
+        Change::Put { key, value, .. } => row_bytes(key.len()) + Version::bytes_of(value.len()),
+        Change::Delete { .. } => 0,
+    }
+}

@@ -1,0 +1,173 @@
+//! Versions of a row: the newest, and behind it those that some reader may still need.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+use weir_model::Value;
+use weir_model::engine::{Found, Kind, Seq};
+
+/// What a change made of a key.
+pub(crate) struct Version {
+    pub seq: Seq,
+    pub kind: Kind,
+    /// First millisecond since 1970 at which the value no longer exists; 0 = lives for ever.
+    pub expire_at_ms: u64,
+    /// Empty for a tombstone.
+    pub value: Box<[u8]>,
+    /// The next older one. Only the writer changes it, and only to leave out what no reader needs.
+    older: ArcSwapOption<Version>,
+}
+
+/// Bytes of a version beside those of its value: itself, and the two counters of its `Arc`.
+const VERSION_BYTES: usize = size_of::<Version>() + 2 * size_of::<usize>();
+
+impl Version {
+    /// A version in front of `older`.
+    pub fn new(seq: Seq, kind: Kind, expire_at_ms: u64, value: &[u8], older: Option<Arc<Version>>) -> Arc<Self> {
+        Arc::new(Self { seq, kind, expire_at_ms, value: value.into(), older: ArcSwapOption::new(older) })
+    }
+
+    /// Bytes of memory that a version with a value of so many bytes takes.
+    pub const fn bytes_of(value_bytes: usize) -> u64 {
+        (VERSION_BYTES + value_bytes.next_multiple_of(8)) as u64
+    }
+
+    /// Bytes of memory that it takes.
+    pub fn bytes(&self) -> u64 {
+        Self::bytes_of(self.value.len())
+    }
+
+    /// Whether it is the only one of its row.
+    pub fn is_alone(&self) -> bool {
+        self.older.load().is_none()
+    }
+
+    /// The newest version at or before `at`, from `self` on. `None` also if the writer has taken out meanwhile what a
+    /// reader at `at` would have needed, because `at` is in the past and nobody holds it.
+    pub fn visible(self: &Arc<Self>, at: Seq) -> Option<Arc<Self>> {
+        let mut version = Arc::clone(self);
+        while version.seq > at {
+            version = version.older.load_full()?;
+        }
+        Some(version)
+    }
+
+    /// What a read finds in it.
+    pub fn found(self: &Arc<Self>) -> Found {
+        // SAFETY: nobody changes the value of a version, and it lives as long as the version.
+        let value = unsafe { Value::held(self, &raw const self.value[..]) };
+        Found { seq: self.seq, kind: self.kind, expire_at_ms: self.expire_at_ms, value }
+    }
+
+    /// Leaves out every older version that no reader needs; gives their bytes. Only the writer may ask.
+    pub fn trim(self: &Arc<Self>, horizons: &Horizons) -> u64 {
+        let (mut freed, mut kept) = (0, Arc::clone(self));
+        loop {
+            let first = kept.older.load_full();
+            let mut next = first.clone();
+            while let Some(version) = next.take_if(|version| !horizons.need(version.seq, kept.seq)) {
+                freed += version.bytes();
+                next = version.older.load_full();
+            }
+            if next.as_ref().map(Arc::as_ptr) != first.as_ref().map(Arc::as_ptr) {
+                kept.older.store(next.clone());
+            }
+            let Some(version) = next else { return freed };
+            kept = version;
+        }
+    }
+}
+
+impl Drop for Version {
+    /// One after the other: where thousands of versions wait for one commit, each dropping the next would use up the
+    /// stack.
+    fn drop(&mut self) {
+        if self.is_alone() {
+            return;
+        }
+        let mut next = self.older.swap(None);
+        while let Some(version) = next.and_then(Arc::into_inner) {
+            next = version.older.swap(None);
+        }
+    }
+}
+
+/// The sequence numbers at which reads may be made: those that are held, and every one from the published one on.
+#[derive(Clone, Debug)]
+pub(crate) struct Horizons {
+    pub published: Seq,
+    /// Ascending.
+    pub held: Vec<Seq>,
+}
+
+impl Horizons {
+    /// Whether some reader needs the version `seq` of a key whose next newer version is `newer`.
+    pub fn need(&self, seq: Seq, newer: Seq) -> bool {
+        // Beyond what is published everything stays: a snapshot may yet be taken between any two versions.
+        newer > self.published || self.held.iter().any(|&held| (seq..newer).contains(&held))
+    }
+
+    /// The oldest of them: every reader sees what was written up to here, or something newer.
+    pub fn oldest(&self) -> Seq {
+        self.held.first().map_or(self.published, |&held| held.min(self.published))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn chain(seqs: &[Seq]) -> Option<Arc<Version>> {
+        seqs.iter().fold(None, |older, &seq| Some(Version::new(seq, Kind::Put, 0, &seq.to_le_bytes(), older)))
+    }
+
+    #[test]
+    fn one_version_for_each_reader_stays() {
+        let trimmed = |published, held: &[Seq]| {
+            let newest = chain(&[3, 5, 7, 9]).expect("four versions");
+            newest.trim(&Horizons { published, held: held.into() });
+            let mut left: Vec<Seq> = (0..10).filter_map(|at| newest.visible(at)).map(|version| version.seq).collect();
+            left.dedup();
+            left
+        };
+        assert_eq!(trimmed(100, &[]), [9]);
+        assert_eq!(trimmed(9, &[]), [9]);
+        assert_eq!(trimmed(8, &[]), [7, 9], "9 is not published yet");
+        assert_eq!(trimmed(4, &[]), [3, 5, 7, 9]);
+        assert_eq!(trimmed(100, &[5]), [5, 9]);
+        assert_eq!(trimmed(100, &[4, 8]), [3, 7, 9]);
+    }
+
+    #[test]
+    fn a_long_chain_is_dropped_without_using_up_the_stack() {
+        let newest = chain(&(1..200_000).collect::<Vec<_>>());
+        drop(newest);
+    }
+
+    fn older_bytes(newest: &Arc<Version>) -> u64 {
+        std::iter::successors(newest.older.load_full(), |version| version.older.load_full())
+            .map(|version| version.bytes())
+            .sum()
+    }
+
+    proptest! {
+        #[test]
+        fn no_reader_sees_a_difference_and_what_was_freed_is_counted(
+            versions in proptest::collection::btree_set(1_u64..60, 1..30),
+            held in proptest::collection::btree_set(1_u64..50, 0..5),
+            published in 0_u64..60,
+        ) {
+            let versions: Vec<Seq> = versions.into_iter().collect();
+            let held: Vec<Seq> = held.into_iter().collect();
+            let newest = chain(&versions).expect("at least one");
+            let before = older_bytes(&newest);
+            let freed = newest.trim(&Horizons { published, held: held.clone() });
+            prop_assert_eq!(before - freed, older_bytes(&newest));
+            for at in held.into_iter().chain(published..61) {
+                let wanted = versions.iter().rev().copied().find(|&seq| seq <= at);
+                prop_assert_eq!(newest.visible(at).map(|version| version.seq), wanted);
+            }
+        }
+    }
+}
