@@ -117,6 +117,7 @@ impl From<weir_io::Error> for Error {
             ErrorKind::NoSpace => {
                 "MISCONF Errors writing to the log: no space left on the disk. Reading and FLUSHALL still work; the server's operator can drop a tenant or free space"
             }
+            ErrorKind::OutOfMemory => "OOM command not allowed when used memory > 'maxmemory'.",
             ErrorKind::Corruption => "ERR stored data is damaged: the server's log says where",
             ErrorKind::NotFound | ErrorKind::UnexpectedEof => "ERR stored data is missing: the server's log says where",
             ErrorKind::Closed => "ERR storage: it is being closed, try again",

@@ -14,7 +14,16 @@ struct Fake(Mutex<Vec<String>>);
 
 fn shop() -> wire::Tenant {
     let settings = wire::Settings { rcu: Some(5), ..wire::Settings::default() };
-    wire::Tenant { id: 2, name: "shop".into(), partitions: 1, awake: 0, has_secret: true, settings }
+    wire::Tenant {
+        id: 2,
+        name: "shop".into(),
+        partitions: 1,
+        awake: 0,
+        engine: None,
+        memory_bytes: None,
+        has_secret: true,
+        settings,
+    }
 }
 
 impl Fake {

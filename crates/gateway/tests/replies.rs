@@ -178,7 +178,8 @@ impl Island {
             let tenant = format!("tenant-{life}");
             let stored = secret::choose(TOKEN, &mut |salt| salt.fill(7)).expect("memory");
             let settings = TenantSettings { secret: Some(StoredSecret::new(stored)), ..TenantSettings::default() };
-            let spec = TenantSpec { name: name(&tenant), partitions: 1 + (life % 2) as u16, settings };
+            let partitions = 1 + (life % 2) as u16;
+            let spec = TenantSpec { partitions, settings, ..TenantSpec::new(name(&tenant)) };
             if block_on(self.node.create_tenant(spec)).is_ok() {
                 let mut connection = self.served.as_ref().expect("serving").connect();
                 if connection.ask(&[b"AUTH", tenant.as_bytes(), TOKEN]) == b"+OK\r\n" {

@@ -15,6 +15,8 @@ pub enum ErrorKind {
     AlreadyExists,
     /// No space left: retry later, nothing else is wrong.
     NoSpace,
+    /// The memory that the caller may have is full: nothing was done.
+    OutOfMemory,
     /// Another process holds the lock.
     Locked,
     /// The file ends before the bytes asked for.

@@ -13,6 +13,7 @@ mod key;
 pub mod manifest;
 mod mortal;
 mod options;
+pub mod repair;
 mod running;
 mod scan;
 pub mod snapshot;

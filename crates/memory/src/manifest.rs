@@ -6,6 +6,9 @@ use weir_model::varint;
 
 use crate::snapshot::SnapshotMeta;
 
+/// What a manifest begins with.
+pub(crate) const MAGIC: &[u8; 8] = b"WEIRMEMO";
+
 const OWNER: u8 = 1;
 const NEXT_FILE: u8 = 2;
 const SNAPSHOT: u8 = 3;
@@ -28,7 +31,7 @@ pub struct Edit {
 }
 
 impl Entry for Edit {
-    const MAGIC: &[u8; 8] = b"WEIRMEMO";
+    const MAGIC: &[u8; 8] = MAGIC;
     const PREFIX: &str = "MANIFEST-";
 
     fn encode(&self) -> Vec<u8> {

@@ -8,8 +8,9 @@ use weir_admission::cost::Capacity;
 use weir_admission::policy::Profile;
 use weir_io::{Clock, Fs, Nanos, Spawn};
 use weir_log::SyncMode;
+use weir_model::engine::EngineKind;
 
-use crate::engines::TreeOptions;
+use crate::engines::{StoreOptions, TreeOptions};
 
 /// The outside world of a node: production's, or a simulation's.
 #[derive(Clone)]
@@ -29,8 +30,12 @@ pub struct Machine {
 pub struct NodeConfig {
     /// Its directory; made if missing.
     pub dir: PathBuf,
+    /// The engine of the built-in tenant, where that is created.
+    pub engine: EngineKind,
     /// How its trees are shaped.
     pub tree: TreeOptions,
+    /// When engines that keep their rows in memory write snapshots.
+    pub store: StoreOptions,
     /// Block cache of all trees together, in bytes.
     pub cache_bytes: usize,
     /// Memory for the memtables of all trees together, in bytes: when it runs short, some are flushed before they are
@@ -71,7 +76,9 @@ impl NodeConfig {
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         Self {
             dir: dir.into(),
+            engine: EngineKind::default(),
             tree: TreeOptions::default(),
+            store: StoreOptions::default(),
             cache_bytes: 256 << 20,
             write_memory_bytes: 1 << 30,
             sync: SyncMode::default(),

@@ -39,7 +39,7 @@ mod workers;
 pub use backup::BackupReport;
 pub use check::{NodeCheck, PartitionCheck, check};
 pub use config::{Bandwidth, Machine, NodeConfig};
-pub use engines::{BlockCache, TreeOptions};
+pub use engines::{BlockCache, StoreOptions, TreeOptions};
 pub use metrics::{PartitionMetrics, StallTimes};
 pub use mover::Mover;
 pub use node::Node;
@@ -56,5 +56,5 @@ pub use weir_admission::{
     Admission, Amount, Booked, Direction, Ledger, OnLimit, Part, Pool, PoolStats, Quota, Refused, Unit, UnitLimits,
     UnitStats, Wait, cost, waits,
 };
-pub use weir_model::engine::{JobKind, Scope, TreeKnobs};
+pub use weir_model::engine::{EngineKind, JobKind, Scope, TreeKnobs, UnknownEngine};
 pub use weir_model::{TenantId, TenantName};

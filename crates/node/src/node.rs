@@ -97,7 +97,8 @@ impl Node {
             node.shared.workers.spawn(sleepers);
         }
         if listings.next_tenant == 1 {
-            node.create_tenant(TenantSpec::new(TenantName::built_in())).await?;
+            let spec = TenantSpec { engine: config.engine, ..TenantSpec::new(TenantName::built_in()) };
+            node.create_tenant(spec).await?;
         }
         Ok(node)
     }
@@ -189,7 +190,8 @@ impl Node {
             let (next_tenant, next_partition) =
                 id.checked_add(1).zip(first.checked_add(spec.partitions.into())).ok_or_else(exhausted)?;
             let partitions = (first..next_partition).collect();
-            let listing = Listing { id: TenantId(id), name: spec.name, partitions, settings: spec.settings };
+            let TenantSpec { name, engine, settings, .. } = spec;
+            let listing = Listing { id: TenantId(id), name, partitions, engine, settings };
             let edit = CatalogueEdit {
                 next_tenant: Some(next_tenant),
                 next_partition: Some(next_partition),

@@ -32,6 +32,7 @@ use weir_model::engine::Space;
 
 use crate::bandwidth::Reservation;
 use crate::carried::carried;
+use crate::engines::EngineChoice;
 use crate::metrics::{Counters, PartitionMetrics, StallTimes};
 use crate::partition::{Leave, Partition};
 use crate::shared::NodeShared;
@@ -90,6 +91,7 @@ struct Status {
 pub struct PartitionSlot {
     shared: Arc<NodeShared>,
     tenant: TenantId,
+    pub(crate) engine: EngineChoice,
     awake: ArcSwapOption<Partition>,
     status: Mutex<Status>,
     /// The phase has changed.
@@ -130,11 +132,13 @@ impl PartitionSlot {
         shared: &Arc<NodeShared>,
         tenant: TenantId,
         (number, is_used): (u32, bool),
+        engine: EngineChoice,
         reservation: Reservation,
     ) -> Arc<Self> {
         Arc::new(Self {
             shared: Arc::clone(shared),
             tenant,
+            engine,
             awake: ArcSwapOption::empty(),
             status: Mutex::new(Status { number, is_used, phase: Phase::Asleep }),
             changed: Event::default(),

@@ -128,6 +128,7 @@ impl NodeShared {
             dir: &path,
             owner,
             config: &self.config,
+            engine: &slot.engine,
             cache: Arc::clone(&self.cache),
             clock: Arc::clone(&self.machine.clock),
             workers: Arc::clone(&self.workers),

@@ -21,6 +21,7 @@ const EXAMPLES: &str = "\
 Examples:
   weir tenant create shop --rcu 1000 --wcu 500     generates a secret and prints it, once
   redis-cli --user shop --pass SECRET              its clients
+  weir tenant create cart --engine memory --memory-max 1GiB
   weir tenant list
   weir tenant alter shop --wcu 1000                from the next request on
   weir tenant suspend shop                         its clients are refused, its data stays
@@ -42,6 +43,10 @@ enum What {
         /// [default: 1]
         #[arg(long, value_name = "N")]
         partitions: Option<u16>,
+        /// Where its rows are: `lsm`, on disk, with a cache in memory, or `memory`, all in memory, with a log and
+        /// snapshots on disk; it cannot be changed later [default: lsm]
+        #[arg(long, value_name = "ENGINE", value_parser = ["lsm", "memory"])]
+        engine: Option<String>,
         #[command(flatten)]
         limits: Limits,
         /// A secret of your choice instead of a generated one; `-` reads it from standard input
@@ -136,6 +141,10 @@ struct Limits {
     /// Space on disk at most, in bytes or with a unit, such as 10GiB; 0 = unlimited
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     disk_bytes_max: Option<u64>,
+    /// Memory at most that its rows take, in bytes or with a unit, such as 1GiB; 0 = unlimited. For tenants of the
+    /// engine `memory`
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    memory_max: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -159,6 +168,7 @@ impl Limits {
             delay_max_ms: self.delay_max_ms,
             connections_max: self.connections_max,
             disk_bytes_max: self.disk_bytes_max,
+            memory_bytes_max: self.memory_max,
             suspended: None,
         }
     }
@@ -186,8 +196,8 @@ impl Tenant {
     /// Does what was asked for.
     pub fn run(self) -> Outcome {
         match self.what {
-            What::Create { name, partitions, limits, secret: given, common } => {
-                let order = NewTenant { name, partitions, secret: secret(given)?, settings: limits.settings() };
+            What::Create { name, partitions, engine, limits, secret: given, common } => {
+                let order = NewTenant { name, partitions, engine, secret: secret(given)?, settings: limits.settings() };
                 common.changed(&common.client()?.post("/v1/tenants", &order)?)
             }
             What::List { common } => {
@@ -308,6 +318,7 @@ fn show(tenant: &wire::Tenant) {
     };
     println!("tenant   {} (number {}), {}", tenant.name, tenant.id, state(tenant));
     println!("keys in  {} partitions, {} awake", tenant.partitions, tenant.awake);
+    println!("engine   {}", tenant.engine.as_deref().unwrap_or("lsm"));
     println!("reads    {}", units(settings.rcu));
     println!("writes   {}", units(settings.wcu));
     let beyond = match (settings.on_limit, settings.delay_max_ms) {
@@ -329,6 +340,14 @@ fn show(tenant: &wire::Tenant) {
             Some(max) => format!("{} at most", bytes(max)),
         }
     );
+    if let Some(used) = tenant.memory_bytes {
+        let max = settings.memory_bytes_max.filter(|&max| max > 0);
+        println!(
+            "memory   {} of rows, {}",
+            bytes(used),
+            max.map_or("unlimited".to_owned(), |max| format!("{} at most", bytes(max)))
+        );
+    }
     if !tenant.has_secret {
         println!("secret   none: whoever reaches the port on this machine is let in");
     }

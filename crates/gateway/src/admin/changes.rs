@@ -16,6 +16,7 @@ pub(super) fn changes(old: &TenantSettings, new: &TenantSettings) -> String {
             ("on_limit", on_limit(limits.on_limit)),
             ("connections_max", limited(u64::from(settings.connections_max))),
             ("disk_bytes_max", limited(settings.disk_bytes_max)),
+            ("memory_bytes_max", limited(settings.memory_bytes_max)),
             ("suspended", settings.suspended.to_string()),
         ]
     };
@@ -55,12 +56,14 @@ mod tests {
             limits,
             connections_max: 7,
             disk_bytes_max: 9,
+            memory_bytes_max: 11,
             suspended: true,
         };
         assert_eq!(
             changes(&old, &new),
             "rcu unlimited -> 1000, wcu unlimited -> 5, burst_seconds 0 -> 3, on_limit delay up to 1000 ms -> refuse, \
-             connections_max unlimited -> 7, disk_bytes_max unlimited -> 9, suspended false -> true, secret changed"
+             connections_max unlimited -> 7, disk_bytes_max unlimited -> 9, memory_bytes_max unlimited -> 11, \
+             suspended false -> true, secret changed"
         );
         let back = TenantSettings { secret: None, ..new.clone() };
         assert_eq!(changes(&new, &back), "secret changed");

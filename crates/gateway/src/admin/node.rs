@@ -7,8 +7,8 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use weir_io::{Class, Clock, ErrorKind, Nanos, Spawn};
 use weir_node::{
-    BackupReport, Direction, Facts, Node, OnLimit, StoredSecret, Tenant, TenantName, TenantSettings, TenantSpec, Unit,
-    UnitLimits, felt,
+    BackupReport, Direction, EngineKind, Facts, Node, OnLimit, StoredSecret, Tenant, TenantName, TenantSettings,
+    TenantSpec, Unit, UnitLimits, UnknownEngine, felt,
 };
 
 use super::changes::changes;
@@ -177,7 +177,8 @@ impl Operator for NodeOperator {
             apply(&mut settings, &order.settings)?;
             let (stored, told) = made(&this.slow, order.secret.as_deref()).await?;
             settings.secret = Some(stored);
-            let spec = TenantSpec { name, partitions: order.partitions.unwrap_or(1), settings };
+            let engine = engine(order.engine.as_deref())?;
+            let spec = TenantSpec { name, partitions: order.partitions.unwrap_or(1), engine, settings };
             let settings = changes(
                 &TenantSettings { secret: spec.settings.secret.clone(), ..TenantSettings::default() },
                 &spec.settings,
@@ -186,7 +187,7 @@ impl Operator for NodeOperator {
             let created = this.node.create_tenant(spec).await;
             let tenant = created.map_err(|error| failed("tenant not created", name.as_str(), error))?;
             let sold = this.sold();
-            tracing::info!(tenant = %name, id = tenant.id().0, partitions, settings, %sold, "tenant created");
+            tracing::info!(tenant = %name, id = tenant.id().0, partitions, %engine, settings, %sold, "tenant created");
             Ok(wire::Changed { tenant: shown(&tenant), secret: told, sold })
         })
     }
@@ -414,8 +415,14 @@ fn apply(settings: &mut TenantSettings, change: &wire::Settings) -> Result<(), R
     };
     settings.connections_max = change.connections_max.unwrap_or(settings.connections_max);
     settings.disk_bytes_max = change.disk_bytes_max.unwrap_or(settings.disk_bytes_max);
+    settings.memory_bytes_max = change.memory_bytes_max.unwrap_or(settings.memory_bytes_max);
     settings.suspended = change.suspended.unwrap_or(settings.suspended);
     Ok(())
+}
+
+fn engine(word: Option<&str>) -> Result<EngineKind, Refusal> {
+    let parsed = word.map_or(Ok(EngineKind::default()), str::parse);
+    parsed.map_err(|error: UnknownEngine| Refusal::new(Reason::Invalid, error.to_string()))
 }
 
 fn shown(tenant: &Tenant) -> wire::Tenant {
@@ -429,6 +436,8 @@ fn shown(tenant: &Tenant) -> wire::Tenant {
         name: tenant.name().to_string(),
         partitions: tenant.partitions().len() as u32,
         awake: tenant.partitions().iter().filter(|slot| slot.awake().is_some()).count() as u32,
+        engine: Some(tenant.engine().to_string()),
+        memory_bytes: tenant.memory_use(),
         has_secret: settings.secret.is_some(),
         settings: wire::Settings {
             rcu: Some(settings.limits.rcu),
@@ -438,6 +447,7 @@ fn shown(tenant: &Tenant) -> wire::Tenant {
             delay_max_ms,
             connections_max: Some(settings.connections_max),
             disk_bytes_max: Some(settings.disk_bytes_max),
+            memory_bytes_max: Some(settings.memory_bytes_max),
             suspended: Some(settings.suspended),
         },
     }

@@ -42,6 +42,9 @@ pub struct Settings {
     /// Bytes on disk at most; 0 = unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk_bytes_max: Option<u64>,
+    /// Bytes of memory at most that its rows take, where its engine keeps them there; 0 = unlimited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_bytes_max: Option<u64>,
     /// Its clients are refused; its data stays.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suspended: Option<bool>,
@@ -56,6 +59,9 @@ pub struct NewTenant {
     /// Partitions; 1 if absent. They cannot be changed later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partitions: Option<u16>,
+    /// `lsm` or `memory`; `lsm` if absent. It cannot be changed later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<String>,
     /// A secret of the operator's choice; generated, and told once, if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<String>,
@@ -89,6 +95,12 @@ pub struct Tenant {
     pub partitions: u32,
     /// Of those, the ones that are awake.
     pub awake: u32,
+    /// `lsm` or `memory`; absent in the answers of versions that know one only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<String>,
+    /// Bytes of memory that its rows take; absent where its engine does not keep them there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
     /// Whether its clients need a secret.
     pub has_secret: bool,
     /// All of them present.

@@ -260,9 +260,16 @@ impl Store for TenantStore {
             bytes += shape.levels.iter().map(|level| level.bytes).sum::<u64>();
             debt += engine.debt_bytes;
         }
+        let (rows, max) = match self.tenant.memory_use() {
+            // What waits for a snapshot is in the rows.
+            Some(rows) => (rows.saturating_sub(memtables), self.tenant.settings().memory_bytes_max),
+            None => (0, 0),
+        };
         vec![
             // The cache is everybody's.
-            ("Memory", "used_memory", memtables.to_string()),
+            ("Memory", "used_memory", (memtables + rows).to_string()),
+            ("Memory", "maxmemory", max.to_string()),
+            ("Memory", "engine", self.tenant.engine().to_string()),
             ("Memory", "memtable_bytes", memtables.to_string()),
             ("Persistence", "partitions", self.tenant.partitions().len().to_string()),
             ("Persistence", "partitions_awake", awake.to_string()),

@@ -73,7 +73,8 @@ impl World {
         let stored = secret::choose(TOKEN, &mut |salt| salt.fill(7)).expect("memory");
         let settings =
             TenantSettings { secret: Some(StoredSecret::new(stored)), disk_bytes_max, ..TenantSettings::default() };
-        block_on(self.node.create_tenant(TenantSpec { name: name(tenant), partitions, settings })).expect("created");
+        let spec = TenantSpec { partitions, settings, ..TenantSpec::new(name(tenant)) };
+        block_on(self.node.create_tenant(spec)).expect("created");
         self.connect(tenant)
     }
 

@@ -15,6 +15,7 @@
 //! | [`Files`] | old files, checkpoints |
 
 mod deadlines;
+mod engine_kind;
 mod entry;
 mod facts;
 mod files;
@@ -33,6 +34,7 @@ mod tree_shape;
 use std::sync::Arc;
 
 pub use self::deadlines::{Counter, Deadline, Deadlines, POINTS_MAX};
+pub use self::engine_kind::{EngineKind, UnknownEngine};
 pub use self::entry::{Entry, Kind, SEQ_MAX, Seq, compare, is_expired};
 pub use self::facts::{CacheUsage, EngineFacts, Facts, UnflushedMemory};
 pub use self::files::{CheckReport, Checkpoint, Files};

@@ -4,11 +4,13 @@ use weir_journal::Entry;
 use weir_model::varint;
 
 use super::copy::Content;
-use crate::catalogue::{Listing, put_listing, take_listing};
+use crate::catalogue::{Listing, has_plain_engine, put_engine, put_listing, take_engine, take_listing};
 use crate::tenant::PARTITIONS_MAX;
 
-/// The only version there is.
-const VERSION: u64 = 1;
+/// Of a tenant of which nothing has to be said but what every version knows.
+const PLAIN: u64 = 1;
+/// Of another one: what is to be said of its engine stands behind it.
+const WITH_ENGINE: u64 = 2;
 /// Names of files are short.
 const NAME_BYTES_MAX: usize = 64;
 
@@ -21,7 +23,7 @@ pub struct BackupManifest {
     pub partitions: Vec<Vec<BackupFile>>,
 }
 
-/// A file of a partition's tree.
+/// A file of a partition's engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackupFile {
     /// Its name in the partition's directory, and nothing that leads elsewhere.
@@ -30,14 +32,15 @@ pub struct BackupFile {
     pub content: Content,
 }
 
-/// Whether `name` is what a tree calls a file. Anything else, above all what leads to another directory, is refused
+/// Whether `name` is what an engine calls a file. Anything else, above all what leads to another directory, is refused
 /// (S6).
 pub fn is_file_name(name: &str) -> bool {
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     name.len() <= NAME_BYTES_MAX
         && (name == "CURRENT"
             || name.strip_prefix("MANIFEST-").is_some_and(digits)
-            || name.strip_suffix(".sst").is_some_and(digits))
+            || name.strip_suffix(".sst").is_some_and(digits)
+            || name.strip_suffix(".snap").is_some_and(digits))
 }
 
 /// Whether `name` is that of a partition's directory inside a backup.
@@ -58,8 +61,12 @@ impl Entry for BackupManifest {
 
     fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
-        varint::put(&mut out, VERSION);
+        let is_plain = has_plain_engine(&self.tenant);
+        varint::put(&mut out, if is_plain { PLAIN } else { WITH_ENGINE });
         put_listing(&mut out, &self.tenant);
+        if !is_plain {
+            put_engine(&mut out, &self.tenant);
+        }
         varint::put(&mut out, self.partitions.len() as u64);
         for files in &self.partitions {
             varint::put(&mut out, files.len() as u64);
@@ -80,10 +87,14 @@ impl Entry for BackupManifest {
 }
 
 fn decode(rest: &mut &[u8]) -> Option<BackupManifest> {
-    if varint::take(rest)? != VERSION {
-        return None;
-    }
-    let tenant = take_listing(rest)?;
+    let tenant = match varint::take(rest)? {
+        PLAIN => take_listing(rest)?,
+        WITH_ENGINE => {
+            let listing = take_listing(rest)?;
+            take_engine(rest, listing)?
+        }
+        _ => return None,
+    };
     let count = varint::take(rest)
         .filter(|&count| count <= PARTITIONS_MAX.into() && count == tenant.partitions.len() as u64)?;
     let partitions = (0..count).map(|_| take_files(rest)).collect::<Option<_>>()?;
@@ -107,6 +118,7 @@ fn take_files(rest: &mut &[u8]) -> Option<Vec<BackupFile>> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use weir_model::engine::EngineKind;
     use weir_model::{TenantId, TenantName};
 
     use super::*;
@@ -114,7 +126,7 @@ mod tests {
 
     #[test]
     fn s6_no_name_of_a_file_leads_elsewhere() {
-        for fine in ["CURRENT", "MANIFEST-000007", "000012.sst", "00ab.sst"] {
+        for fine in ["CURRENT", "MANIFEST-000007", "000012.sst", "00ab.sst", "000012.snap"] {
             assert!(is_file_name(fine), "{fine}");
         }
         for wrong in [
@@ -138,17 +150,20 @@ mod tests {
     proptest! {
         #[test]
         fn a_manifest_decodes_to_itself(
+            (engine, memory_bytes_max) in (0_usize..2, 0_u64..3),
             files in proptest::collection::vec(proptest::collection::vec(("[0-9]{6}\\.sst", any::<u64>(), any::<u32>()), 0..4), 1..4),
         ) {
             let partitions: Vec<Vec<_>> = files
                 .into_iter()
                 .map(|files| files.into_iter().map(|(name, bytes, crc)| BackupFile { name, content: Content { bytes, crc } }).collect())
                 .collect();
+            let settings = TenantSettings { memory_bytes_max, ..TenantSettings::default() };
             let tenant = Listing {
                 id: TenantId(7),
+                engine: EngineKind::ALL[engine],
                 name: TenantName::built_in(),
                 partitions: (0..partitions.len() as u32).collect(),
-                settings: TenantSettings::default(),
+                settings,
             };
             let manifest = BackupManifest { tenant, partitions };
             let bytes = manifest.encode();

@@ -111,7 +111,8 @@ impl Node {
                 }
                 let mut settings = manifest.tenant.settings.clone();
                 settings.secret = secret;
-                let listing = Listing { id, name: name.clone(), partitions: numbers.clone(), settings };
+                let (engine, partitions) = (manifest.tenant.engine, numbers.clone());
+                let listing = Listing { id, name: name.clone(), partitions, engine, settings };
                 let mut catalogue = shared.catalogue.lock().await;
                 // Somebody may have been faster while we copied.
                 if tenants.read().has(&name) {

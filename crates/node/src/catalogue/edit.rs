@@ -1,6 +1,7 @@
 //! An edit of the catalogue and its bytes, described in `docs/format/catalogue.md`.
 
 use weir_journal::Entry;
+use weir_model::engine::EngineKind;
 use weir_model::{TenantId, TenantName, varint};
 
 use weir_admission::{OnLimit, UnitLimits};
@@ -18,6 +19,7 @@ const CONFIRMED: u8 = 7;
 const IDENTITY: u8 = 8;
 const CONDEMNED: u8 = 9;
 const REMOVED: u8 = 10;
+const PUT_WITH_ENGINE: u8 = 11;
 
 /// A tenant as the catalogue has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +30,8 @@ pub struct Listing {
     pub name: TenantName,
     /// The numbers of its partitions, in the order of their hash slots.
     pub partitions: Vec<u32>,
+    /// What they keep their rows in.
+    pub engine: EngineKind,
     /// Everything else.
     pub settings: TenantSettings,
 }
@@ -83,8 +87,13 @@ impl Entry for CatalogueEdit {
         self.condemned.iter().for_each(|&partition| number(CONDEMNED, partition));
         self.removed.iter().for_each(|&partition| number(REMOVED, partition));
         for listing in &self.put {
-            out.push(PUT);
+            // Versions that know one engine only refuse what they would misread, and read everything else.
+            let is_plain = has_plain_engine(listing);
+            out.push(if is_plain { PUT } else { PUT_WITH_ENGINE });
             put_listing(&mut out, listing);
+            if !is_plain {
+                put_engine(&mut out, listing);
+            }
         }
         out
     }
@@ -100,6 +109,9 @@ impl Entry for CatalogueEdit {
                 NEXT_TENANT => take(&mut rest).map(|value| edit.next_tenant = Some(value)),
                 NEXT_PARTITION => take(&mut rest).map(|value| edit.next_partition = Some(value)),
                 PUT => take_listing(&mut rest).map(|listing| edit.put.push(listing)),
+                PUT_WITH_ENGINE => take_listing(&mut rest)
+                    .and_then(|listing| take_engine(&mut rest, listing))
+                    .map(|listing| edit.put.push(listing)),
                 DROP => take(&mut rest).map(|id| edit.dropped.push(TenantId(id))),
                 USED => take(&mut rest).map(|partition| edit.used.push(partition)),
                 STAMP => take_stamp(&mut rest).map(|value| stamp = Some(value)),
@@ -133,9 +145,10 @@ fn take_fixed(rest: &mut &[u8]) -> Option<u64> {
     Some(u64::from_le_bytes(*bytes))
 }
 
-/// Appends `listing`; a backup begins with one, too.
+/// Appends `listing`, but for its engine; a backup begins with one, too.
 pub(crate) fn put_listing(out: &mut Vec<u8>, listing: &Listing) {
-    let TenantSettings { secret, limits, connections_max, disk_bytes_max, suspended } = &listing.settings;
+    let TenantSettings { secret, limits, connections_max, disk_bytes_max, memory_bytes_max: _, suspended } =
+        &listing.settings;
     varint::put(out, listing.id.0.into());
     varint::put(out, listing.name.as_str().len() as u64);
     out.extend_from_slice(listing.name.as_str().as_bytes());
@@ -185,8 +198,40 @@ pub(crate) fn take_listing(rest: &mut &[u8]) -> Option<Listing> {
     let (connections_max, disk_bytes_max) = (take(rest)?, take(rest)?);
     let (&suspended, after) = rest.split_first().filter(|(byte, _)| **byte <= 1)?;
     *rest = after;
-    let settings = TenantSettings { secret, limits, connections_max, disk_bytes_max, suspended: suspended == 1 };
-    Some(Listing { id, name, partitions, settings })
+    let settings = TenantSettings {
+        secret,
+        limits,
+        connections_max,
+        disk_bytes_max,
+        memory_bytes_max: 0,
+        suspended: suspended == 1,
+    };
+    Some(Listing { id, name, partitions, engine: EngineKind::Lsm, settings })
+}
+
+/// Whether nothing has to be said of the engine of `listing`.
+pub(crate) fn has_plain_engine(listing: &Listing) -> bool {
+    listing.engine == EngineKind::Lsm && listing.settings.memory_bytes_max == 0
+}
+
+/// Appends what [`put_listing`] does not say.
+pub(crate) fn put_engine(out: &mut Vec<u8>, listing: &Listing) {
+    out.push(match listing.engine {
+        EngineKind::Lsm => 0,
+        EngineKind::Memory => 1,
+    });
+    varint::put(out, listing.settings.memory_bytes_max);
+}
+
+/// `listing` with what [`put_engine`] has appended; `None` if it has not.
+pub(crate) fn take_engine(rest: &mut &[u8], mut listing: Listing) -> Option<Listing> {
+    listing.engine = match take::<u8>(rest)? {
+        0 => EngineKind::Lsm,
+        1 => EngineKind::Memory,
+        _ => return None,
+    };
+    listing.settings.memory_bytes_max = take(rest)?;
+    Some(listing)
 }
 
 #[cfg(test)]
@@ -199,15 +244,19 @@ mod tests {
             proptest::option::of(proptest::collection::vec(any::<u8>(), 0..64)),
             (any::<u64>(), any::<u64>(), any::<u32>(), proptest::option::of(any::<u32>())),
             (any::<u32>(), any::<u64>(), any::<bool>()),
+            (0_usize..2, prop_oneof![Just(0), any::<u64>()]),
         );
         let partitions = proptest::collection::vec(any::<u32>(), 1..8);
         (any::<u32>(), "[a-z0-9][a-z0-9_-]{0,62}", partitions, settings).prop_map(|(id, name, partitions, settings)| {
-            let (secret, (rcu, wcu, burst_seconds, delay), (connections_max, disk_bytes_max, suspended)) = settings;
+            let (secret, limits, (connections_max, disk_bytes_max, suspended), (engine, memory_bytes_max)) = settings;
+            let (rcu, wcu, burst_seconds, delay) = limits;
             let on_limit = delay.map_or(OnLimit::Refuse, |max_ms| OnLimit::Delay { max_ms });
             let limits = UnitLimits { rcu, wcu, burst_seconds, on_limit };
             let secret = secret.map(StoredSecret::new);
-            let settings = TenantSettings { secret, limits, connections_max, disk_bytes_max, suspended };
-            Listing { id: TenantId(id), name: TenantName::new(&name).expect("of the pattern"), partitions, settings }
+            let settings =
+                TenantSettings { secret, limits, connections_max, disk_bytes_max, memory_bytes_max, suspended };
+            let name = TenantName::new(&name).expect("of the pattern");
+            Listing { id: TenantId(id), name, partitions, engine: EngineKind::ALL[engine], settings }
         })
     }
 

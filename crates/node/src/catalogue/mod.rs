@@ -31,7 +31,7 @@ use weir_journal::Entry;
 pub(crate) use self::commit::commit;
 use self::copy::{CopyState, CopyWriter, Role};
 pub use self::edit::{CatalogueEdit, Listing};
-pub(crate) use self::edit::{put_listing, take_listing};
+pub(crate) use self::edit::{has_plain_engine, put_engine, put_listing, take_engine, take_listing};
 pub use self::listings::Listings;
 pub use self::stamp::Stamp;
 use self::survey::{Agreement, Survey};

@@ -9,11 +9,13 @@ use weir_io::{Clock, Fs, Memory, Owner, Result};
 pub use weir_lsm::TreeOptions;
 pub use weir_lsm::cache::BlockCache;
 use weir_lsm::{Env, Tree};
-use weir_model::engine::Engine;
+pub use weir_memory::StoreOptions;
+use weir_memory::{Budget, Store};
+use weir_model::engine::{Engine, EngineKind};
 
 use crate::config::NodeConfig;
 
-/// Name of the directory of a partition's tree, in that of the partition.
+/// Name of the directory of a partition's engine, in that of the partition: a tree's, before there was another one.
 pub(crate) const TREE: &str = "tree";
 
 /// What an engine is opened with.
@@ -32,14 +34,65 @@ pub(crate) struct Opening<'a> {
     pub memory: Arc<dyn Memory>,
 }
 
+/// What the partitions of a tenant keep their rows in.
+#[derive(Clone)]
+pub(crate) enum EngineChoice {
+    Lsm,
+    /// In the memory of the tenant, which they share.
+    Memory(Arc<Budget>),
+}
+
+impl EngineChoice {
+    /// With `memory_bytes_max` bytes of memory at most, where it is kept there; 0 = unlimited.
+    pub fn new(kind: EngineKind, memory_bytes_max: u64) -> Self {
+        let choice = match kind {
+            EngineKind::Lsm => Self::Lsm,
+            EngineKind::Memory => Self::Memory(Arc::new(Budget::new(u64::MAX))),
+        };
+        choice.limit(memory_bytes_max);
+        choice
+    }
+
+    pub fn kind(&self) -> EngineKind {
+        match self {
+            Self::Lsm => EngineKind::Lsm,
+            Self::Memory(_) => EngineKind::Memory,
+        }
+    }
+
+    /// Changes the limit; 0 = unlimited.
+    pub fn limit(&self, memory_bytes_max: u64) {
+        if let Self::Memory(budget) = self {
+            budget.set_max(if memory_bytes_max == 0 { u64::MAX } else { memory_bytes_max });
+        }
+    }
+
+    /// Bytes of memory that rows take; `None` where they are not kept there.
+    pub fn memory_use(&self) -> Option<u64> {
+        match self {
+            Self::Lsm => None,
+            Self::Memory(budget) => Some(budget.used()),
+        }
+    }
+}
+
 /// Opens the engine of a partition, or makes it.
 ///
 /// # Errors
 /// Settings under which writes would stop for ever; `Corruption`, with file and offset; I/O.
-pub(crate) async fn open(opening: Opening<'_>, config: &NodeConfig) -> Result<Arc<dyn Engine>> {
+pub(crate) async fn open(opening: Opening<'_>, choice: &EngineChoice, config: &NodeConfig) -> Result<Arc<dyn Engine>> {
     let Opening { fs, dir, owner, cache, clock, memory } = opening;
-    let env = Env { fs: Arc::clone(fs), dir: dir.join(TREE), owner, cache, clock: Arc::clone(clock), memory };
-    Ok(Tree::open(env, tree_options(config)).await?)
+    let (fs, dir, clock) = (Arc::clone(fs), dir.join(TREE), Arc::clone(clock));
+    match choice {
+        EngineChoice::Lsm => {
+            let env = Env { fs, dir, owner, cache, clock, memory };
+            Ok(Tree::open(env, tree_options(config)).await?)
+        }
+        EngineChoice::Memory(budget) => {
+            let env = weir_memory::Env { fs, dir, owner, clock, budget: Arc::clone(budget) };
+            Ok(Store::open(env, config.store.clone()).await?)
+        }
+    }
 }
 
 /// How the trees of a node are built: as it is configured, and as the profile has it where the two differ.

@@ -1,11 +1,13 @@
-//! Engines that nobody has open: checks and repairs.
+//! Engines that nobody has open: checks and repairs. Which engine it is, its files say.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use weir_io::{Fs, Result};
-pub use weir_lsm::repair::{Anchor, examine, persisted, point_at};
+pub use weir_lsm::repair::Anchor;
 use weir_lsm::version::manifest;
+use weir_memory::repair::is_store;
+use weir_model::LogIndex;
 use weir_model::engine::CheckReport;
 
 /// Reads all that the engine in `dir` has in files, and tells what is wrong. `progress` is called with (files read,
@@ -14,10 +16,48 @@ use weir_model::engine::CheckReport;
 /// # Errors
 /// There is no engine in `dir`, or its manifest cannot be read; everything else is in the report.
 pub async fn check(fs: &Arc<dyn Fs>, dir: &Path, progress: impl FnMut(usize, usize)) -> Result<CheckReport> {
-    weir_lsm::check::check(fs, dir, progress).await
+    match is_store(fs, dir).await? {
+        true => weir_memory::check::check(fs, dir, progress).await,
+        false => weir_lsm::check::check(fs, dir, progress).await,
+    }
 }
 
-/// The name of manifest `number`.
+/// Looks at the `CURRENT` of the engine in `dir`. Changes nothing.
+///
+/// # Errors
+/// The directory cannot be listed.
+pub async fn examine(fs: &Arc<dyn Fs>, dir: &Path) -> Result<Anchor> {
+    if !is_store(fs, dir).await? {
+        return weir_lsm::repair::examine(fs, dir).await;
+    }
+    let broken = weir_memory::repair::examine(fs, dir).await?;
+    Ok(broken.map_or(Anchor::Sound, |(why, newest)| Anchor::Broken { why, newest }))
+}
+
+/// The manifest in force of the engine in `dir`, and up to which record of its log everything is in files. Changes
+/// nothing.
+///
+/// # Errors
+/// `Corruption`, with file and offset; `NotFound` if there is no engine; I/O.
+pub async fn persisted(fs: &Arc<dyn Fs>, dir: &Path) -> Result<(PathBuf, LogIndex)> {
+    match is_store(fs, dir).await? {
+        true => weir_memory::repair::persisted(fs, dir).await,
+        false => weir_lsm::repair::persisted(fs, dir).await,
+    }
+}
+
+/// Makes manifest `number` of the engine in `dir` the current one.
+///
+/// # Errors
+/// I/O.
+pub async fn point_at(fs: &Arc<dyn Fs>, dir: &Path, number: u64) -> Result<()> {
+    match is_store(fs, dir).await? {
+        true => weir_memory::repair::point_at(fs, dir, number).await,
+        false => weir_lsm::repair::point_at(fs, dir, number).await,
+    }
+}
+
+/// The name of manifest `number`, whatever the engine.
 pub fn manifest_name(number: u64) -> String {
     manifest::file_name(number)
 }

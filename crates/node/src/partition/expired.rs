@@ -25,6 +25,9 @@ use super::covers::{cover, head_of};
 use super::latch::Latches;
 use super::{Background, Partition};
 
+/// Keys that are looked at and deleted under the order lock at once: tens of microseconds.
+const BURIED_AT_ONCE: usize = 64;
+
 /// Whether this is a value, or the head of a row, that may expire.
 #[inline]
 pub(super) fn is_mortal(found: Option<&Found>) -> bool {
@@ -57,6 +60,14 @@ impl Partition {
         self.bury_in_order(order, &batch);
         if let (false, Some(background)) = (unsure.is_empty(), self.background()) {
             self.workers.spawn(async move { bury_after_reading(&background, &unsure).await });
+        }
+    }
+
+    /// Deletes keys that a job has found expired. Those that it cannot delete now are found again.
+    pub(crate) fn bury_found(self: &Arc<Self>, keys: &[Vec<u8>]) {
+        for keys in keys.chunks(BURIED_AT_ONCE) {
+            let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+            self.bury(&keys);
         }
     }
 

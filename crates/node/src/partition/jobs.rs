@@ -109,6 +109,7 @@ impl Partition {
                 Ended::Done(Ok(report)) => {
                     Counters::add(&partition.counters.jobs, 1);
                     partition.counters.reclaimed(&facts, &report);
+                    partition.bury_found(&report.expired_keys);
                     tracing::debug!(owner = ?partition.owner, ?facts, ?report, "job done");
                     expired_keys = report.expired_keys;
                     if facts.level.is_none() {

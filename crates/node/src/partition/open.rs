@@ -16,7 +16,7 @@ use super::write_throttle::WriteThrottle;
 use super::{Leave, Partition};
 use crate::config::NodeConfig;
 use crate::control::Control;
-use crate::engines::{self, BlockCache};
+use crate::engines::{self, BlockCache, EngineChoice};
 use crate::memory::WriteMemory;
 use crate::metrics::Counters;
 use crate::read_times::ReadTimes;
@@ -34,6 +34,8 @@ pub(crate) struct Opening<'a> {
     pub owner: Owner,
     /// The node's settings.
     pub config: &'a NodeConfig,
+    /// What its rows are kept in.
+    pub engine: &'a EngineChoice,
     /// The node's cache.
     pub cache: Arc<BlockCache>,
     /// Time.
@@ -92,6 +94,7 @@ impl Partition {
             dir,
             owner,
             config,
+            engine,
             cache,
             clock,
             workers,
@@ -119,7 +122,7 @@ impl Partition {
         let anchor = Anchor::new(Arc::clone(&fs), dir, found);
         let memory_of_changes = memory.booking(owner.tenant);
         let opening = engines::Opening { fs: &fs, dir, owner, cache, clock: &clock, memory: memory_of_changes };
-        let engine = engines::open(opening, config).await?;
+        let engine = engines::open(opening, engine, config).await?;
         let (claimed, persisted) = (found.claim, engine.persisted());
         anchor::compare(claimed, persisted, &engine.manifest_path().await)?;
         let held = AnchorClaim { durable: claimed.durable.max(persisted), persisted };

@@ -31,7 +31,8 @@ impl Partition {
     /// acknowledge it when the [`Commit`] is done. An empty batch is refused.
     ///
     /// # Errors
-    /// The log failed and is being replaced: try again later. `Closed` if it is being closed: nothing was written.
+    /// The log failed and is being replaced: try again later. `Closed` if it is being closed, `OutOfMemory` if the
+    /// tenant's memory has no room for it: nothing was written.
     pub async fn write(self: &Arc<Self>, batch: &Batch) -> Result<Commit> {
         if self.must_wait() {
             self.wait_out_stall(batch.as_bytes().len()).await?;
@@ -71,6 +72,10 @@ impl Partition {
         self.refuse_if_closing()?;
         if batch.is_empty() {
             return Err(Error::new(ErrorKind::Invalid, "write to", "the partition", "the batch is empty"));
+        }
+        if !self.engine.has_room_for(batch.as_ref()) {
+            let message = "the tenant's memory is full";
+            return Err(Error::new(ErrorKind::OutOfMemory, "write to", "the partition", message));
         }
         let index = self.log.append(batch.as_bytes()).inspect_err(|_| {
             Counters::add(&self.counters.write_errors, 1);

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use futures_util::lock::Mutex as AsyncMutex;
 use weir_admission::Quota;
+use weir_model::engine::EngineKind;
 use weir_model::{SLOTS, TenantId, TenantName, slot};
 
 pub(crate) use self::all::Tenants;
@@ -18,6 +19,7 @@ pub use self::disk::DiskUse;
 pub use self::spec::{PARTITIONS_MAX, SECRET_BYTES_MAX, StoredSecret, TenantSettings, TenantSpec};
 use crate::bandwidth::Reservation;
 use crate::catalogue::Listing;
+use crate::engines::EngineChoice;
 use crate::partition_slot::PartitionSlot;
 use crate::shared::NodeShared;
 
@@ -25,6 +27,7 @@ use crate::shared::NodeShared;
 pub struct Tenant {
     id: TenantId,
     name: TenantName,
+    engine: EngineChoice,
     settings: ArcSwap<TenantSettings>,
     quota: Arc<Quota>,
     slots: Box<[Arc<PartitionSlot>]>,
@@ -36,14 +39,17 @@ pub struct Tenant {
 impl Tenant {
     /// `used` are the partitions that have files, among them those of this tenant.
     pub(crate) fn new(shared: &Arc<NodeShared>, listing: Listing, used: &BTreeSet<u32>) -> Arc<Self> {
-        let Listing { id, name, partitions, settings } = listing;
+        let Listing { id, name, partitions, engine, settings } = listing;
+        let choice = EngineChoice::new(engine, settings.memory_bytes_max);
         let quota = Quota::new(Arc::clone(&shared.machine.clock), &settings.limits);
         let reservation = || Reservation::new(settings.limits, partitions.len(), &quota);
-        let slot = |&number: &u32| PartitionSlot::new(shared, id, (number, used.contains(&number)), reservation());
+        let slot = |&number: &u32| {
+            PartitionSlot::new(shared, id, (number, used.contains(&number)), choice.clone(), reservation())
+        };
         let slots = partitions.iter().map(slot).collect();
         let disk = DiskGauge::new(Arc::clone(&shared.machine.clock), settings.disk_bytes_max);
         let settings = ArcSwap::from_pointee(settings);
-        Arc::new(Self { id, name, settings, quota, slots, disk, changing: Arc::default() })
+        Arc::new(Self { id, name, engine: choice, settings, quota, slots, disk, changing: Arc::default() })
     }
 
     /// Its number, which no other tenant ever had or gets.
@@ -54,6 +60,16 @@ impl Tenant {
     /// Its name.
     pub fn name(&self) -> &TenantName {
         &self.name
+    }
+
+    /// What its partitions keep their rows in.
+    pub fn engine(&self) -> EngineKind {
+        self.engine.kind()
+    }
+
+    /// Bytes of memory that its rows take, where its engine keeps them there; those of partitions that are awake.
+    pub fn memory_use(&self) -> Option<u64> {
+        self.engine.memory_use()
     }
 
     /// Its settings as of now.
@@ -70,6 +86,7 @@ impl Tenant {
     pub(crate) fn set_settings(&self, settings: TenantSettings) {
         self.quota.set_limits(&settings.limits);
         self.limit_disk(settings.disk_bytes_max);
+        self.engine.limit(settings.memory_bytes_max);
         self.slots.iter().for_each(|slot| slot.alter(settings.limits));
         self.settings.store(Arc::new(settings));
     }
@@ -106,7 +123,7 @@ impl Tenant {
 
     /// The tenant as the catalogue has it, with these partitions.
     pub(crate) fn listing(&self, partitions: Vec<u32>, settings: TenantSettings) -> Listing {
-        Listing { id: self.id, name: self.name.clone(), partitions, settings }
+        Listing { id: self.id, name: self.name.clone(), partitions, engine: self.engine(), settings }
     }
 
     pub(crate) fn partition_numbers(&self) -> Vec<u32> {

@@ -4,6 +4,7 @@ use std::fmt;
 
 use weir_admission::UnitLimits;
 use weir_model::TenantName;
+use weir_model::engine::EngineKind;
 
 /// Partitions of a tenant, at most.
 pub const PARTITIONS_MAX: u16 = 256;
@@ -18,14 +19,16 @@ pub struct TenantSpec {
     pub name: TenantName,
     /// Partitions that its keys are spread over, 1 to [`PARTITIONS_MAX`]. They cannot be changed later.
     pub partitions: u16,
+    /// What its partitions keep their rows in. It cannot be changed later either.
+    pub engine: EngineKind,
     /// What can.
     pub settings: TenantSettings,
 }
 
 impl TenantSpec {
-    /// A tenant with one partition and no limits.
+    /// A tenant with one partition, the default engine and no limits.
     pub fn new(name: TenantName) -> Self {
-        Self { name, partitions: 1, settings: TenantSettings::default() }
+        Self { name, partitions: 1, engine: EngineKind::default(), settings: TenantSettings::default() }
     }
 }
 
@@ -40,6 +43,8 @@ pub struct TenantSettings {
     pub connections_max: u32,
     /// Living bytes on disk at most; 0 = unlimited. Dead ones may take half as much again for a while.
     pub disk_bytes_max: u64,
+    /// Bytes of memory that its rows may take where its engine keeps them there; 0 = unlimited.
+    pub memory_bytes_max: u64,
     /// Its clients are refused; its data stays.
     pub suspended: bool,
 }

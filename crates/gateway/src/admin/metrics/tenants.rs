@@ -17,7 +17,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Unit;
-use weir_node::{DiskUse, Node};
+use weir_node::{DiskUse, Node, Tenant};
 
 use super::Sheet;
 use super::ledger::TENANTS_MAX;
@@ -52,6 +52,7 @@ impl<S: Store> Collector for TenantMetrics<S> {
             max: tenant.settings().disk_bytes_max,
         });
         disk(&mut sheet, &fullest(disks.collect()))?;
+        memory(&mut sheet, &tenants)?;
         connections(&mut sheet, &most_crowded(self.gateway.connections_by_tenant()))?;
         logins(&mut sheet, self.gateway.logins_refused())?;
         replies(&mut sheet, &self.gateway.busiest_latencies(TENANTS_MAX))?;
@@ -109,6 +110,26 @@ fn disk(sheet: &mut Sheet<'_>, disks: &[Disk<'_>]) -> fmt::Result {
     sheet.gauge("weir_tenant_disk_living", help, Some(&Unit::Bytes), &living)?;
     let limits: Vec<_> = rows().filter(|(_, disk)| disk.max > 0).map(|(labels, disk)| (labels, disk.max)).collect();
     sheet.gauge("weir_tenant_disk_max", "What it may hold on disk", Some(&Unit::Bytes), &limits)
+}
+
+/// Of those whose rows are in memory, those first that have most.
+fn memory(sheet: &mut Sheet<'_>, tenants: &[Arc<Tenant>]) -> fmt::Result {
+    let used = |tenant: &Arc<Tenant>| tenant.memory_use();
+    let mut used: Vec<_> = tenants.iter().filter_map(|tenant| Some((tenant, used(tenant)?))).collect();
+    used.sort_by_key(|(_, used)| Reverse(*used));
+    used.truncate(TENANTS_MAX);
+    let labels: Vec<_> = used.iter().map(|(tenant, _)| [("tenant", tenant.name().as_str())]).collect();
+    let rows = || labels.iter().zip(&used).map(|(labels, (tenant, used))| (&labels[..], (tenant, *used)));
+    let bytes: Vec<_> = rows().map(|(labels, (_, used))| (labels, used)).collect();
+    sheet.gauge(
+        "weir_tenant_memory",
+        "What its rows take in memory, where its engine keeps them there",
+        Some(&Unit::Bytes),
+        &bytes,
+    )?;
+    let limits = rows().map(|(labels, (tenant, _))| (labels, tenant.settings().memory_bytes_max));
+    let limits: Vec<_> = limits.filter(|(_, max)| *max > 0).collect();
+    sheet.gauge("weir_tenant_memory_max", "What they may take, where it has a limit", Some(&Unit::Bytes), &limits)
 }
 
 type Connections = (Arc<str>, TenantConnections);

@@ -91,7 +91,6 @@ fn own_facts<S: Store>(server: &Server<S>, account: &Arc<Account>, section: &str
             fact("blocked_clients", &server.clients.blocked(account.tenant));
         }
         "Memory" => {
-            fact("maxmemory", &0);
             fact("maxmemory_policy", &"noeviction");
         }
         "Persistence" => {
