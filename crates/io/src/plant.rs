@@ -26,11 +26,13 @@ pub enum Plant {
     CoverInMemory,
     /// A cover is dropped while tables still have parts that it covers.
     DroppedCover,
+    /// Rows in memory lose an older version that a snapshot needs.
+    HeldVersionLost,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Plant; 10] = [
+    pub const ALL: [Plant; 11] = [
         Plant::DroppedTombstone,
         Plant::SnapshotBound,
         Plant::ExpiryOffByOne,
@@ -41,6 +43,7 @@ impl Plant {
         Plant::RowsNotLatched,
         Plant::CoverInMemory,
         Plant::DroppedCover,
+        Plant::HeldVersionLost,
     ];
 }
 

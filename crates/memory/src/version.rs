@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
+use weir_io::plant::{Plant, is_planted};
 use weir_model::Value;
 use weir_model::engine::{Found, Kind, Seq};
 
@@ -104,7 +105,8 @@ impl Horizons {
     /// Whether some reader needs the version `seq` of a key whose next newer version is `newer`.
     pub fn need(&self, seq: Seq, newer: Seq) -> bool {
         // Beyond what is published everything stays: a snapshot may yet be taken between any two versions.
-        newer > self.published || self.held.iter().any(|&held| (seq..newer).contains(&held))
+        let is_held = || self.held.iter().any(|&held| (seq..newer).contains(&held));
+        newer > self.published || (is_held() && !is_planted(Plant::HeldVersionLost))
     }
 
     /// The oldest of them: every reader sees what was written up to here, or something newer.

@@ -91,7 +91,7 @@ struct Status {
 pub struct PartitionSlot {
     shared: Arc<NodeShared>,
     tenant: TenantId,
-    pub(crate) engine: EngineChoice,
+    engine: EngineChoice,
     awake: ArcSwapOption<Partition>,
     status: Mutex<Status>,
     /// The phase has changed.
@@ -291,7 +291,7 @@ impl PartitionSlot {
 
     async fn open(self: Arc<Self>, number: u32) -> Result<Arc<Partition>> {
         let owner = Owner { tenant: self.tenant.0, partition: number };
-        let outcome = self.shared.open_partition(&self.ticked(), owner, Arc::clone(&self.counters)).await;
+        let outcome = self.shared.open_partition(&self.ticked(), owner, &self.engine, Arc::clone(&self.counters)).await;
         if let Err(error) = &outcome {
             tracing::warn!(tenant = self.tenant.0, partition = number, %error, "cannot open the partition");
         }

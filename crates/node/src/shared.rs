@@ -10,7 +10,7 @@ use weir_io::{Error, ErrorKind, Fs, FsLock, Nanos, Owner, Result, Volume, sleep_
 use crate::catalogue::{Catalogue, CatalogueEdit, commit};
 use crate::config::{Machine, NodeConfig};
 use crate::control::Control;
-use crate::engines::BlockCache;
+use crate::engines::{BlockCache, EngineChoice};
 use crate::group_sync::GroupSync;
 use crate::layout;
 use crate::memory::{WriteMemory, keep};
@@ -103,6 +103,7 @@ impl NodeShared {
         self: &Arc<Self>,
         slot: &Arc<dyn Ticked>,
         owner: Owner,
+        engine: &EngineChoice,
         counters: Arc<Counters>,
     ) -> Result<Arc<Partition>> {
         let number = owner.partition;
@@ -128,7 +129,7 @@ impl NodeShared {
             dir: &path,
             owner,
             config: &self.config,
-            engine: &slot.engine,
+            engine,
             cache: Arc::clone(&self.cache),
             clock: Arc::clone(&self.machine.clock),
             workers: Arc::clone(&self.workers),

@@ -58,11 +58,11 @@ async fn write(tenant: &Tenant, key: &[u8], value: Option<&[u8]>) -> weir_io::Re
         Some(value) => batch.put(key, value),
         None => batch.delete(key),
     }
-    tenant.home_of(key).partition().await?.write(&batch).await?.await
+    tenant.slot_of(key).partition().await?.write(&batch).await?.await
 }
 
 async fn read(tenant: &Tenant, key: &[u8]) -> Option<Vec<u8>> {
-    let partition = tenant.home_of(key).partition().await.expect("awake");
+    let partition = tenant.slot_of(key).partition().await.expect("awake");
     partition.get(key).await.expect("get").map(|row| row.value.to_vec())
 }
 
@@ -101,8 +101,8 @@ fn rows_outlive_power_cuts_sleep_and_restarts_and_the_log_stays_short() {
                         tenant.partitions()[rng.below(2) as usize].sleep().await;
                     }
                 }
-                for home in tenant.partitions() {
-                    let facts = home.partition().await.expect("awake").metrics().engine;
+                for slot in tenant.partitions() {
+                    let facts = slot.partition().await.expect("awake").metrics().engine;
                     assert!(facts.resident_bytes > 0 && facts.unflushed_bytes < 64 << 10, "{facts:?}");
                 }
                 if rng.chance(0.3) {

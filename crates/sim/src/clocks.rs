@@ -13,7 +13,7 @@ use weir_io::{Fs, Rng, sleep_until};
 use weir_log::SyncMode;
 use weir_model::engine::Range;
 use weir_model::{Batch, Change};
-use weir_node::{Machine, Node, NodeConfig, PartitionSlot, TenantName};
+use weir_node::{EngineKind, Machine, Node, NodeConfig, PartitionSlot, TenantName};
 
 use crate::node_store::small;
 use crate::runner::Tally;
@@ -87,7 +87,8 @@ struct Day {
 /// A key is missing before its deadline, there after it, or there again.
 pub fn jump(seed: u64, lives: u64, steps: u64) -> Result<Jumps, String> {
     let mut rng = Rng::new(seed);
-    let config = small([SyncMode::Always, SyncMode::Interval, SyncMode::None][(seed % 3) as usize]);
+    let mut config = small([SyncMode::Always, SyncMode::Interval, SyncMode::None][(seed % 3) as usize]);
+    config.engine = EngineKind::ALL[(seed / 3 % 2) as usize];
     let (mut image, mut unix_ms) = (DiskImage::new(), UNIX_MS);
     let (mut known, mut figures, mut writes) = (BTreeMap::new(), Jumps::default(), 0);
     for life in 0..lives {

@@ -7,6 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use weir_command::table::Id;
 use weir_io::Rng;
 use weir_log::SyncMode;
+use weir_node::EngineKind;
 
 use crate::cache::Caches;
 use crate::clients::{self, Load, check_dump, of_rows, write_dump};
@@ -400,7 +401,7 @@ impl Sim {
             }
             Run::Clients { check: Some(dump), .. } => check_dump(&dump),
             Run::Clients { seeds, sync, clients, commands, partitions, only, dump, check: None } => {
-                let load = Load { clients, commands, partitions, sync: sync.mode(), only };
+                let load = Load { clients, commands, partitions, sync: sync.mode(), only, engine: EngineKind::Lsm };
                 let replay = |seed| load.command(seed);
                 let judged = |seed| {
                     let answered = clients::history(seed, &load);

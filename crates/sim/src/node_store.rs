@@ -11,7 +11,7 @@ use weir_lsm::TreeOptions;
 use weir_lsm::table::Compression;
 use weir_model::Batch;
 use weir_model::engine::{Lookup, Range, Snapshot};
-use weir_node::{Machine, Node, NodeConfig, Partition};
+use weir_node::{EngineKind, Machine, Node, NodeConfig, Partition, StoreOptions};
 
 use crate::model::Visible;
 use crate::span::Span;
@@ -34,6 +34,7 @@ pub fn small(sync: SyncMode) -> NodeConfig {
     };
     NodeConfig {
         tree,
+        store: StoreOptions { snapshot_log_bytes: 8 << 10, ..StoreOptions::default() },
         sync,
         cache_bytes: 64 << 10,
         segment_bytes: 16 << 10,
@@ -42,10 +43,16 @@ pub fn small(sync: SyncMode) -> NodeConfig {
     }
 }
 
+/// As [`small`], with all rows in memory.
+pub fn in_memory(sync: SyncMode) -> NodeConfig {
+    NodeConfig { engine: EngineKind::Memory, ..small(sync) }
+}
+
 /// How often a log in mode `Interval` is synced.
 pub const SYNC_EVERY: Nanos = 50_000_000;
 
-/// Settings drawn at random: sizes from kilobytes to a megabyte, every compression, with and without cache and filter.
+/// Settings drawn at random: either engine, sizes from kilobytes to a megabyte, every compression, with and without
+/// cache and filter.
 pub fn draw(rng: &mut Rng, sync: SyncMode) -> NodeConfig {
     let mut pick = |choices: &[u64]| choices[rng.below(choices.len() as u64) as usize];
     let compression = [Compression::None, Compression::Lz4, Compression::Zstd];
@@ -65,7 +72,11 @@ pub fn draw(rng: &mut Rng, sync: SyncMode) -> NodeConfig {
     };
     let (cache_bytes, compaction_slots) = (pick(&[0, 16 << 10, 1 << 20]) as usize, pick(&[1, 3]) as usize);
     let write_memory_bytes = pick(&[128 << 10, 1 << 30, 1 << 30]);
+    let snapshot_log_bytes = pick(&[2 << 10, 16 << 10, 1 << 20]);
+    let engine = if pick(&[0, 0, 1]) == 1 { EngineKind::Memory } else { EngineKind::Lsm };
     NodeConfig {
+        engine,
+        store: StoreOptions { snapshot_log_bytes, ..StoreOptions::default() },
         tree,
         write_memory_bytes,
         cache_bytes,

@@ -4,13 +4,14 @@ use std::path::PathBuf;
 
 use weir_io::plant::{Plant, with_planted};
 use weir_log::SyncMode;
+use weir_node::EngineKind;
 use weir_sim::clients::{Groups, Load, check, clients, dump, groups, history, judge, of_rows, write_dump};
 use weir_sim::runner::{Plan, run};
 
 #[test]
 fn a_thousand_clients_repeat_and_their_answers_have_an_order() {
     for (sync, partitions) in [(SyncMode::Interval, 1), (SyncMode::Always, 4), (SyncMode::None, 1)] {
-        let load = Load { clients: 1000, commands: 12, partitions, sync, only: Vec::new() };
+        let load = Load { clients: 1000, commands: 12, partitions, sync, only: Vec::new(), engine: EngineKind::Lsm };
         match run(&Plan::quiet(0..1), |seed| load.command(seed), |seed| clients(seed, &load)) {
             Ok(histories) => {
                 println!("{sync:?}: {histories}");

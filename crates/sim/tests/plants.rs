@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use weir_io::plant::{Plant, with_planted};
 use weir_log::SyncMode;
+use weir_node::EngineKind;
 use weir_sim::clients::{Load, clients};
 use weir_sim::crash::{Scenario, history};
 use weir_sim::flip::Victim;
@@ -42,7 +43,7 @@ fn flipped_bits(plant: Option<Plant>) -> Option<Failure> {
 }
 
 fn histories(plant: Option<Plant>) -> Option<Failure> {
-    let load = Load { clients: 200, commands: 12, partitions: 1, sync: SyncMode::None, only: Vec::new() };
+    let load = Load { clients: 200, commands: 12, partitions: 1, sync: SyncMode::None, only: Vec::new(), engine: EngineKind::Lsm };
     let hunt = |seed| with_planted(plant, || clients(seed, &load));
     run(&Plan::quiet(0..SEEDS.min(20)), |seed| format!("seed {seed}"), hunt).err()
 }

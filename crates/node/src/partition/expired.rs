@@ -100,17 +100,6 @@ pub(super) fn bury_row(batch: &mut Batch, key: &[u8], version: Option<u64>) {
     }
 }
 
-/// Deletes rows of many parts that a job has found expired, and has kept because nobody would know of their parts then.
-/// What cannot be deleted now is found again.
-pub(super) async fn bury_reported(background: &Background, heads: &[Vec<u8>]) {
-    for head in heads {
-        if !background.partition().may_bury() {
-            return;
-        }
-        bury_after_reading(background, std::slice::from_ref(head)).await;
-    }
-}
-
 /// Looks once more at keys that are in memory no longer, in the way of a read-modify-write that changes nothing: that
 /// deletes those which have expired.
 async fn bury_after_reading(background: &Background, keys: &[Vec<u8>]) {

@@ -6,7 +6,6 @@ use weir_io::{Nanos, Owner};
 use weir_model::engine::{Job, Stall, StallCause, Urgency};
 
 use super::Partition;
-use super::expired::bury_reported;
 use super::parking::Ended;
 use crate::metrics::Counters;
 use crate::workers::{Slot, SlotTaker};
@@ -109,7 +108,6 @@ impl Partition {
                 Ended::Done(Ok(report)) => {
                     Counters::add(&partition.counters.jobs, 1);
                     partition.counters.reclaimed(&facts, &report);
-                    partition.bury_found(&report.expired_keys);
                     tracing::debug!(owner = ?partition.owner, ?facts, ?report, "job done");
                     expired_keys = report.expired_keys;
                     if facts.level.is_none() {
@@ -131,7 +129,7 @@ impl Partition {
             }
             partition.progress.notify();
             partition.kick();
-            bury_reported(&background, &expired_keys).await;
+            partition.bury_found(&expired_keys);
         });
     }
 

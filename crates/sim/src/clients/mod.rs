@@ -18,7 +18,7 @@ use weir_gateway::store::{Store, TenantStore};
 use weir_io::sim::{DeviceSpec, FaultPlan, Sim, SimFs};
 use weir_io::{Fs, Yield, sleep_until};
 use weir_log::SyncMode;
-use weir_node::{Machine, Node, TenantName, TenantSpec};
+use weir_node::{EngineKind, Machine, Node, TenantName, TenantSpec};
 
 pub use self::files::{check_dump, write_dump};
 use self::groups::CLIENTS_OF_GROUP;
@@ -44,16 +44,18 @@ pub struct Load {
     pub sync: SyncMode,
     /// Commands that are drawn; every one on rows if it is empty.
     pub only: Vec<Id>,
+    /// What the partitions keep their rows in.
+    pub engine: EngineKind,
 }
 
 impl Load {
     /// The command that runs it with `seed`.
     pub fn command(&self, seed: u64) -> String {
-        let Self { clients, commands, partitions, sync, only } = self;
+        let Self { clients, commands, partitions, sync, only, engine } = self;
         let names: Vec<&str> = only.iter().map(|&id| COMMANDS[id as usize].name).collect();
         let only = if names.is_empty() { String::new() } else { format!(" --only {}", names.join(",")) };
         let (sync, load) = (sync.name(), format!("--clients {clients} --commands {commands}"));
-        format!("weir sim clients --sync {sync} {load} --partitions {partitions}{only} --seed {seed}")
+        format!("weir sim clients --engine {engine} --sync {sync} {load} --partitions {partitions}{only} --seed {seed}")
     }
 }
 
@@ -100,12 +102,16 @@ pub fn history(seed: u64, load: &Load) -> Vec<Operation> {
     sim.block_on(async {
         let fs: Arc<dyn Fs> = SimFs::new(sim.clock(), device(), FaultPlan::none(), sim.rng());
         let mut config = small(load.sync);
+        config.store.snapshot_log_bytes = 2 << 10;
         // What is not in memtables is on the device.
         config.cache_bytes = 0;
         let machine = Machine { fs, clock: sim.clock(), spawn: sim.spawner(), salt: sim.rng().next_u64() };
         let node = Arc::new(Node::open(&config, machine).await.expect("no faults"));
-        let spec =
-            TenantSpec { partitions: load.partitions, ..TenantSpec::new(TenantName::new("clients").expect("a name")) };
+        let spec = TenantSpec {
+            partitions: load.partitions,
+            engine: load.engine,
+            ..TenantSpec::new(TenantName::new("clients").expect("a name"))
+        };
         let tenant = node.create_tenant(spec).await.expect("no faults");
         let store = TenantStore::new(&node, tenant);
         let mut clients = Vec::new();

@@ -1,0 +1,122 @@
+//! The runs of the other tests of this folder, over rows in memory: power cuts, failing I/O, rotten bits, planted bugs.
+
+use weir_io::plant::{Plant, with_planted};
+use weir_log::SyncMode;
+use weir_node::EngineKind;
+use weir_sim::clients::{Load, clients};
+use weir_sim::crash::{Scenario, history, twice};
+use weir_sim::enumerate::every_cut;
+use weir_sim::fault::{Faults, Way, fail_nth, failing_syncs, full_disk, operations};
+use weir_sim::flip::Victim;
+use weir_sim::life::Promise;
+use weir_sim::metamorphic::compare;
+use weir_sim::node_store::{NodeStore, SYNC_EVERY, in_memory};
+use weir_sim::plant::DiskPlant;
+use weir_sim::runner::{Failure, Plan, Tally, run};
+
+const MODES: [(SyncMode, Promise); 3] = [
+    (SyncMode::Always, Promise::Durable),
+    (SyncMode::Interval, Promise::Within(2 * SYNC_EVERY + 50_000_000)),
+    (SyncMode::None, Promise::Nothing),
+];
+
+fn scenario(sync: SyncMode, promise: Promise, cuts: u64) -> Scenario<weir_node::NodeConfig> {
+    Scenario { options: in_memory(sync), promise, cuts, plant: None }
+}
+
+fn seed(seed: u64) -> String {
+    format!("this test, seed {seed}")
+}
+
+#[test]
+fn power_cuts_take_no_more_than_the_mode_says() {
+    for (sync, promise) in MODES {
+        let scenario = scenario(sync, promise, 40);
+        match run(&Plan::quiet(0..60), seed, |seed| history::<NodeStore>(seed, &scenario)) {
+            Ok(cuts) => assert!(cuts.cuts >= 2_400, "too few cuts to speak of: {cuts}"),
+            Err(failure) => panic!("{sync:?}: {failure}"),
+        }
+        if let Err(failure) = run(&Plan::quiet(0..8), seed, |seed| twice::<NodeStore>(seed, &scenario)) {
+            panic!("{sync:?}: {failure}");
+        }
+    }
+}
+
+#[test]
+fn every_cut_of_one_workload_is_survived() {
+    for (sync, promise) in [MODES[0], MODES[2]] {
+        if let Err(story) = every_cut::<NodeStore>(1, 300, &scenario(sync, promise, 0)) {
+            panic!("{sync:?}: {story}");
+        }
+    }
+}
+
+#[test]
+fn the_nth_operation_fails_for_every_n_in_every_way() {
+    for (sync, promise) in [(SyncMode::Always, Promise::Durable), (SyncMode::Interval, Promise::Nothing)] {
+        let options = in_memory(sync);
+        let operations = operations::<NodeStore>(1, 60, &options, promise).expect("nothing fails");
+        let mut all = Faults::default();
+        for way in Way::ALL {
+            let plan = Plan { threads: 2, ..Plan::quiet(0..operations) };
+            match run(&plan, seed, |nth| fail_nth::<NodeStore>(1, 60, &options, promise, way, nth)) {
+                Ok(faults) => all.merge(faults),
+                Err(failure) => panic!("{sync:?} {way:?}: {failure}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn failed_syncs_and_full_disks_are_survived() {
+    let options = in_memory(SyncMode::Always);
+    let syncs = |seed| failing_syncs::<NodeStore>(seed, 60, &options, Promise::Durable);
+    let full = |seed| full_disk::<NodeStore>(seed, &options, Promise::Durable);
+    for outcome in [run(&Plan::quiet(0..100), seed, syncs), run(&Plan::quiet(0..50), seed, full)] {
+        if let Err(failure) = outcome {
+            panic!("{failure}");
+        }
+    }
+}
+
+fn flipped(plant: Option<Plant>) -> Option<Failure> {
+    let scenario = scenario(SyncMode::Interval, Promise::Durable, 0);
+    let victim = Victim::new::<NodeStore>(1, 150, true, &scenario).expect("nothing fails");
+    with_planted(plant, || victim.flip_all::<NodeStore>(5, &Plan::quiet(0..0), |at| format!("byte {at}"), &scenario))
+        .err()
+}
+
+fn answers(plant: Option<Plant>) -> Option<Failure> {
+    let variants = [in_memory(SyncMode::None)];
+    let hunt = |seed| with_planted(plant, || compare::<NodeStore>(seed, 2_000, &variants, 3));
+    run(&Plan::quiet(0..60), seed, hunt).err()
+}
+
+fn cuts(disk: DiskPlant) -> Option<Failure> {
+    let scenario = Scenario { plant: Some(disk), ..scenario(SyncMode::Always, Promise::Durable, 40) };
+    run(&Plan::quiet(0..200), seed, |seed| history::<NodeStore>(seed, &scenario)).err()
+}
+
+#[test]
+fn planted_bugs_are_found_and_nothing_where_there_is_none() {
+    for plant in [Plant::HeldVersionLost, Plant::SnapshotBound, Plant::ExpiryOffByOne] {
+        assert!(answers(Some(plant)).is_some(), "{plant:?}");
+    }
+    assert!(flipped(Some(Plant::ChecksumIgnored)).is_some(), "a checksum that nobody looks at");
+    for plant in DiskPlant::ALL {
+        assert!(cuts(plant).is_some(), "{plant:?}");
+    }
+    for failure in [answers(None), flipped(None)].into_iter().flatten() {
+        panic!("{failure}");
+    }
+}
+
+#[test]
+fn answers_to_many_clients_have_an_order() {
+    for (sync, partitions) in [(SyncMode::Interval, 1), (SyncMode::Always, 4)] {
+        let load = Load { clients: 500, commands: 12, partitions, sync, engine: EngineKind::Memory };
+        if let Err(failure) = run(&Plan::quiet(0..1), seed, |seed| clients(seed, load)) {
+            panic!("{sync:?}: {failure}");
+        }
+    }
+}
