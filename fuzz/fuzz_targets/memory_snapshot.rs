@@ -8,7 +8,7 @@ use weir_memory::{manifest, snapshot};
 fn rows(bytes: &[u8], piece: usize) -> Result<(Vec<(Vec<u8>, u64, Vec<u8>)>, snapshot::End), &'static str> {
     let (mut decoder, mut rows) = (snapshot::Decoder::default(), Vec::new());
     for piece in bytes.chunks(piece) {
-        decoder.feed(piece, |key, expire_at_ms, value| rows.push((key.to_vec(), expire_at_ms, value.to_vec())))?;
+        decoder.feed(piece, |_, key, expire_at_ms, value| rows.push((key.to_vec(), expire_at_ms, value.to_vec())))?;
     }
     decoder.finish().map(|end| (rows, end))
 }

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use weir_model::engine::Kind;
+
 /// The memory of one tenant: all its stores count here, and none of them takes more than is left.
 #[derive(Debug)]
 pub struct Budget {
@@ -52,11 +54,19 @@ pub(crate) struct Booked {
     rows: AtomicU64,
     newest: AtomicU64,
     older: AtomicU64,
+    /// Rows whose newest version is a head or a cover.
+    heads: AtomicU64,
 }
 
 impl Booked {
     pub fn to(budget: std::sync::Arc<Budget>) -> Self {
-        Self { budget, rows: AtomicU64::new(0), newest: AtomicU64::new(0), older: AtomicU64::new(0) }
+        Self {
+            budget,
+            rows: AtomicU64::new(0),
+            newest: AtomicU64::new(0),
+            older: AtomicU64::new(0),
+            heads: AtomicU64::new(0),
+        }
     }
 
     pub fn budget(&self) -> &Budget {
@@ -76,6 +86,25 @@ impl Booked {
     /// Bytes of older versions.
     pub fn older(&self) -> u64 {
         self.older.load(Ordering::Relaxed)
+    }
+
+    /// Whether there is a head or a cover.
+    pub fn has_heads(&self) -> bool {
+        self.heads.load(Ordering::Acquire) > 0
+    }
+
+    /// `kind` is that of a row's newest version from now on.
+    pub fn head_added(&self, kind: Kind) {
+        if matches!(kind, Kind::Head | Kind::Cover) {
+            self.heads.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// It is not any more.
+    pub fn head_removed(&self, kind: Kind) {
+        if matches!(kind, Kind::Head | Kind::Cover) {
+            self.heads.fetch_sub(1, Ordering::Release);
+        }
     }
 
     /// A row with its first version.

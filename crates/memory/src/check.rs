@@ -27,7 +27,7 @@ pub async fn check(fs: &Arc<dyn Fs>, dir: &Path, mut progress: impl FnMut(usize,
         report.persisted = meta.end.persisted;
         report.tables = 1;
         let path = dir.join(snapshot::file_name(meta.number));
-        match reader::read(fs, &path, &meta, StoreOptions::default().io_bytes, tag, |_, _, _| ()).await {
+        match reader::read(fs, &path, &meta, StoreOptions::default().io_bytes, tag, |_, _, _, _| ()).await {
             Ok(()) => (report.entries, report.bytes) = (meta.end.rows, meta.file_bytes),
             Err(error) => report.problems.push(error),
         }

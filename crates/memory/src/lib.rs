@@ -6,6 +6,7 @@
 
 mod bytes;
 pub mod check;
+mod covers;
 mod files;
 mod index;
 mod job;

@@ -5,7 +5,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use weir_io::{Result, Waiting};
-use weir_model::engine::{Entry, Kind, Range, ScanStep, Snapshot, Walk, is_expired};
+use weir_model::engine::{Entry, Range, ScanStep, Snapshot, Walk, is_expired};
 
 use crate::index::Index;
 use crate::key::Key;
@@ -66,7 +66,7 @@ impl StoreWalk {
             self.budget -= 1;
             self.passed_bytes += (key.len() + version.as_ref().map_or(0, |version| version.value.len())) as u64;
             if let Some(version) = version
-                && version.kind != Kind::Delete
+                && version.kind.is_value()
                 && !is_expired(version.expire_at_ms, self.now_ms)
             {
                 return Some((key, version));
@@ -124,6 +124,9 @@ impl Walk for StoreWalk {
     }
 
     fn stopped_at(&self) -> Option<Vec<u8>> {
-        self.page.front().filter(|_| self.stopped).map(|(key, _)| key.to_vec())
+        let (key, _) = self.page.front().filter(|_| self.stopped)?;
+        // Going back, what is left is before it: before the first key behind the next one.
+        let behind: &[u8] = if self.range.reverse { &[0] } else { &[] };
+        Some([&key[..], behind].concat())
     }
 }

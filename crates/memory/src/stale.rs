@@ -42,7 +42,7 @@ impl Stale {
             let Some((_, key)) = self.0.pop_front() else { return };
             let Some(newest) = index.newest(&key) else { continue };
             booked.trimmed(newest.trim(horizons));
-            if newest.is_alone() && newest.kind == Kind::Put {
+            if newest.is_alone() && newest.kind != Kind::Delete {
                 continue;
             }
             // Whoever reads a deletion that is not published yet has to know of it.

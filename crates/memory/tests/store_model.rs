@@ -14,6 +14,7 @@ use weir_io::{BoxFuture, Clock, Fs, Owner, Result, Rng, sleep_until};
 
 use weir_memory::{Budget, Env, Store, StoreOptions};
 use weir_model::engine::{Files, Found, JobControl, JobReport, Jobs, Kind, Range, Reads, Records, Snapshot};
+use weir_model::parts::{Head, Life, RowType, cover_key};
 use weir_model::{Batch, Change};
 
 type Map = BTreeMap<Vec<u8>, (Vec<u8>, u64)>;
@@ -37,6 +38,13 @@ struct World {
     parked: Vec<Running>,
     jobs: [usize; 2],
     buried: usize,
+    /// Rows of many parts: the version of each, and its parts.
+    rows: BTreeMap<Vec<u8>, (u64, BTreeMap<Vec<u8>, Vec<u8>>)>,
+}
+
+/// Whether `key` is of a plain value.
+fn is_plain(key: &[u8]) -> bool {
+    key.starts_with(b"key")
 }
 
 async fn some_polls(clock: Arc<dyn Clock>, job: &mut Running, polls: u64) -> Option<Vec<Vec<u8>>> {
@@ -88,6 +96,7 @@ impl World {
             parked: Vec::new(),
             jobs: [0; 2],
             buried: 0,
+            rows: BTreeMap::new(),
         }
     }
 
@@ -103,10 +112,13 @@ impl World {
     fn apply(&mut self, batch: Batch) {
         for change in batch.as_ref().iter() {
             match change {
+                Change::Put { key, .. } | Change::Delete { key } if !is_plain(key) => None,
                 Change::Put { key, value, expire_at_ms } => {
                     self.latest.insert(key.to_vec(), (value.to_vec(), expire_at_ms.unwrap_or(0)))
                 }
                 Change::Delete { key } => self.latest.remove(key),
+                // Rows of many parts have a model of their own.
+                Change::Head { .. } | Change::Cover { .. } => None,
             };
         }
         self.log.push(batch);
@@ -129,6 +141,48 @@ impl World {
             batch.push(Change::Put { key: &key, value: &value, expire_at_ms });
         }
         self.apply(batch);
+    }
+
+    /// Makes, changes or deletes a row of many parts.
+    fn write_row(&mut self) {
+        let key = [&[3], &[b'r', self.rng.below(6) as u8][..]].concat();
+        let mut batch = Batch::new();
+        let before = self.rows.remove(&key);
+        if let Some((version, _)) = &before
+            && self.rng.chance(0.4)
+        {
+            batch.delete(&key);
+            batch.push(Change::Cover { prefix: &cover_key(&key), below: version + 1 });
+            self.apply(batch);
+            return;
+        }
+        let (version, mut parts) = before.unwrap_or_else(|| (self.store.applied_seq() + 1, BTreeMap::new()));
+        let head = Head::new(RowType::Hash, version).encode();
+        batch.push(Change::Head { key: &key, head: &head, expire_at_ms: None });
+        let life = Life::new(&key, version);
+        for _ in 0..self.rng.below(40) {
+            let part = life.part(0, &[self.rng.below(100) as u8]);
+            let value = vec![self.rng.next_u64() as u8; self.rng.below(50) as usize];
+            batch.put(&part, &value);
+            parts.insert(part, value);
+        }
+        self.rows.insert(key, (version, parts));
+        self.apply(batch);
+    }
+
+    fn check_rows(&self) {
+        for (key, (version, parts)) in &self.rows {
+            assert!(self.store.holds_heads() && self.store.may_hold_head(key));
+            let head = self.sim.block_on(self.store.get_latest(key)).expect("get").expect("a head");
+            assert_eq!((head.kind, Head::decode(&head.value).map(|head| head.version)), (Kind::Head, Some(*version)));
+            let (from, to) = Life::new(key, *version).space(0);
+            let range = Range { from: Bound::Included(from), to: Bound::Excluded(to), reverse: false };
+            let (mut scan, mut found) = (self.store.scan_latest(range), BTreeMap::new());
+            while let Some(entry) = self.sim.block_on(scan.next()).expect("scan") {
+                found.insert(entry.key.to_vec(), entry.value.to_vec());
+            }
+            assert!(found == *parts, "{key:?}: {} parts, {} expected", found.len(), parts.len());
+        }
     }
 
     /// Commits come in order, one or several at a time.
@@ -161,7 +215,9 @@ impl World {
         let mut scan = self.store.scan(range.clone(), snapshot);
         let mut found = Vec::new();
         while let Some(entry) = self.sim.block_on(scan.next()).expect("scan") {
-            found.push((entry.key.to_vec(), entry.value.to_vec()));
+            if is_plain(entry.key) {
+                found.push((entry.key.to_vec(), entry.value.to_vec()));
+            }
         }
         let above = |key: &[u8]| match &range.from {
             Bound::Unbounded => true,
@@ -205,7 +261,7 @@ impl World {
             let mut scan = self.store.scan(range, None);
             scan.set_budget(1 + self.rng.below(40) as usize, 1 + self.rng.below(4_000));
             while let Some(entry) = self.sim.block_on(scan.next()).expect("scan") {
-                found.push(entry.key.to_vec());
+                found.extend(is_plain(entry.key).then(|| entry.key.to_vec()));
             }
             match scan.stopped_at() {
                 Some(key) => range = Range::starting_at(&key),
@@ -296,9 +352,14 @@ impl World {
             let expire_at_ms = (*expire != 0).then_some(*expire);
             batch.push(Change::Put { key, value, expire_at_ms });
         }
+        for (key, (version, parts)) in &self.rows {
+            let head = Head::new(RowType::Hash, *version).encode();
+            batch.push(Change::Head { key, head: &head, expire_at_ms: None });
+            parts.iter().for_each(|(part, value)| batch.put(part, value));
+        }
         other.apply(1, batch.as_ref());
         // Each write frees a few rows; a deletion of nothing is a write.
-        for _ in 0..300 {
+        for _ in 0..1_000 {
             let mut batch = Batch::new();
             batch.delete(b"nothing");
             self.apply(batch);
@@ -311,7 +372,9 @@ impl World {
 
     fn step(&mut self) {
         match self.rng.below(100) {
-            0..45 => self.write(),
+            0..40 => self.write(),
+            40..44 => self.write_row(),
+            44 => self.check_rows(),
             45..62 => self.publish(false),
             62..64 => self.store.seal(),
             64..78 => self.job(),
@@ -341,6 +404,11 @@ impl World {
         }
     }
 
+    /// Everything that lives.
+    fn entries(&self) -> u64 {
+        self.latest.len() as u64 + self.rows.values().map(|(_, parts)| 1 + parts.len() as u64).sum::<u64>()
+    }
+
     fn end(&mut self) {
         self.check_memory();
         self.store.seal();
@@ -352,7 +420,7 @@ impl World {
         let fs = Arc::clone(&self.fs) as Arc<dyn Fs>;
         let report = self.sim.block_on(weir_memory::check::check(&fs, "/store".as_ref(), |_, _| ())).expect("check");
         assert!(report.problems.is_empty(), "{:?}", report.problems);
-        assert_eq!((report.orphans, report.entries), (Vec::<String>::new(), self.latest.len() as u64));
+        assert_eq!((report.orphans, report.entries), (Vec::<String>::new(), self.entries()));
         self.restart(true);
         assert_eq!(self.store.persisted(), self.log.len() as u64, "nothing is left to replay");
         self.check_scan(Range::all(), None, &self.map);

@@ -65,6 +65,17 @@ impl<'a> Change<'a> {
             Change::Cover { prefix, .. } => prefix,
         }
     }
+
+    /// The largest version that is known of a row of many parts when this was made; 0 if it is of no such row. What
+    /// such a row's head or cover gets as its sequence number is larger.
+    #[inline]
+    pub fn newest_version(&self) -> u64 {
+        match self {
+            Change::Put { .. } | Change::Delete { .. } => 0,
+            Change::Head { head, .. } => parts::Head::decode(head).map_or(0, |head| head.version - 1),
+            Change::Cover { below, .. } => below.saturating_sub(1),
+        }
+    }
 }
 
 /// Bytes that are not a batch.

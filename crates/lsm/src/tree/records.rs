@@ -3,20 +3,10 @@
 use std::sync::atomic::Ordering;
 
 use weir_model::engine::{Applied, Entry, Kind, Records, Seq};
-use weir_model::parts::{Head, cover_value};
+use weir_model::parts::cover_value;
 use weir_model::{BatchRef, Change, LogIndex};
 
 use super::Tree;
-
-/// The largest version that is known of a row when `change` was made; 0 if it is of no such row.
-#[inline]
-fn newest_version(change: &Change<'_>) -> Seq {
-    match change {
-        Change::Put { .. } | Change::Delete { .. } => 0,
-        Change::Head { head, .. } => Head::decode(head).map_or(0, |head| head.version - 1),
-        Change::Cover { below, .. } => below.saturating_sub(1),
-    }
-}
 
 impl Records for Tree {
     /// A full memtable is sealed first, if the number of write buffers allows it; else it grows beyond its size:
@@ -35,7 +25,7 @@ impl Records for Tree {
         for change in batch.iter() {
             // A row's version is never larger than the sequence number of its head or cover, and the next one is made
             // of the newest sequence number. After a restart, those that were given out last are not known any more.
-            state.last_seq = state.last_seq.max(newest_version(&change)) + 1;
+            state.last_seq = state.last_seq.max(change.newest_version()) + 1;
             let seq = state.last_seq;
             let version;
             view.memtable.insert(match change {

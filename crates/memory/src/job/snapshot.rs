@@ -41,7 +41,7 @@ pub(super) async fn write(store: &Arc<Store>, control: &JobControl) -> Result<Jo
             report.entries_in += 1;
             // What has expired is written, too: it is there until somebody deletes it.
             let Some(version) = version.as_ref().filter(|version| version.kind != Kind::Delete) else { continue };
-            file.add(key, version.expire_at_ms, &version.value).await?;
+            file.add(version.kind, key, version.expire_at_ms, &version.value).await?;
             report.entries_out += 1;
             if turn.spend(key.len() + version.value.len() + ROW_WORK_BYTES) {
                 yield_now().await;

@@ -1,4 +1,4 @@
-//! A sweep frees what no reader needs any more, and walks over all rows for those that have expired. It deletes none of
+//! A sweep frees what no reader needs any more and what covers say is dead, and walks over all rows for those that have expired. It deletes none of
 //! them: it reports their keys, and whoever runs it deletes them by a record of the log.
 
 use std::ops::Bound;
@@ -23,6 +23,7 @@ impl Store {
         let horizons = self.horizons();
         let writer = self.writer.lock();
         (self.booked.older() >= SWEEP_BYTES_MIN && writer.stale.is_due(&horizons))
+            || writer.covers.is_due(&horizons)
             || writer.mortal.is_walk_due(self.booked.newest(), self.urgency(), clock.now(), clock.unix_ms())
     }
 }
@@ -43,7 +44,10 @@ fn step(store: &Store, report: &mut JobReport) -> bool {
     let mut writer = store.writer.lock();
     let writer = &mut *writer;
     writer.stale.clean(&store.index, &store.booked, &horizons, STEP_ROWS);
-    if writer.stale.is_due(&horizons) {
+    let dropped = store.drop_covered(writer, &horizons, STEP_ROWS);
+    report.covered_entries += dropped.entries;
+    report.covered_bytes += dropped.bytes;
+    if writer.stale.is_due(&horizons) || writer.covers.is_due(&horizons) {
         return true;
     }
     if !writer.mortal.is_walk_due(store.booked.newest(), store.urgency(), now, now_ms) {

@@ -4,12 +4,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use weir_io::{AlignedBuf, Error, ErrorKind, Fs, OpenOptions, Result, Tag, Turn, yield_now};
+use weir_model::engine::Kind;
 
 use super::block::{self, BLOCK_BYTES, Place};
 use super::meta::{Digest, SnapshotMeta};
 use super::record::Decoder;
 
-/// Reads the file `path` and gives its rows to `take`: key, time of expiry (0 = never), value.
+/// Reads the file `path` and gives its rows to `take`: kind, key, time of expiry (0 = never), value.
 ///
 /// # Errors
 /// `Corruption`, with file and offset, also where it is missing or not the one that `meta` describes; I/O.
@@ -19,7 +20,7 @@ pub(crate) async fn read(
     meta: &SnapshotMeta,
     read_bytes: usize,
     tag: Tag,
-    mut take: impl FnMut(&[u8], u64, &[u8]) + Send,
+    mut take: impl FnMut(Kind, &[u8], u64, &[u8]) + Send,
 ) -> Result<()> {
     let file = fs.open(path, OpenOptions::read(), tag).await.map_err(|error| match error.kind() {
         ErrorKind::NotFound => Error::corruption(path, 0, "the manifest names this snapshot, but it is missing"),

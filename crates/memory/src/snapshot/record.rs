@@ -6,15 +6,18 @@
 //! end    := 0 u8 | rows varint | bytes varint | seq varint | persisted varint
 //! ```
 //!
-//! Kind 1 is a value that lives for ever, kind 2 one that expires. There are no tombstones: what is not in the file
-//! does not exist.
+//! Kind 1 is a value that lives for ever, kind 2 one that expires; 3 and 4 are heads of rows of many parts, 5 is a
+//! cover. There are no tombstones: what is not in the file does not exist.
 
-use weir_model::engine::Seq;
+use weir_model::engine::{Kind, Seq};
 use weir_model::{LogIndex, STORED_KEY_BYTES_MAX, VALUE_BYTES_MAX, varint};
 
 const END: u8 = 0;
 const PUT: u8 = 1;
 const PUT_EXPIRING: u8 = 2;
+const HEAD: u8 = 3;
+const HEAD_EXPIRING: u8 = 4;
+const COVER: u8 = 5;
 
 /// How a file ends: what was in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,8 +41,14 @@ impl End {
 }
 
 /// Appends all of a row but the bytes of its value.
-pub(crate) fn put_head(out: &mut Vec<u8>, key: &[u8], expire_at_ms: u64, value_len: usize) {
-    out.push(if expire_at_ms == 0 { PUT } else { PUT_EXPIRING });
+pub(crate) fn put_head(out: &mut Vec<u8>, kind: Kind, key: &[u8], expire_at_ms: u64, value_len: usize) {
+    out.push(match (kind, expire_at_ms) {
+        (Kind::Head, 0) => HEAD,
+        (Kind::Head, _) => HEAD_EXPIRING,
+        (Kind::Cover, _) => COVER,
+        (_, 0) => PUT,
+        _ => PUT_EXPIRING,
+    });
     varint::put(out, key.len() as u64);
     out.extend_from_slice(key);
     if expire_at_ms != 0 {
@@ -52,7 +61,7 @@ pub(crate) fn put_head(out: &mut Vec<u8>, key: &[u8], expire_at_ms: u64, value_l
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Head<'a> {
     /// A row, whose value of so many bytes follows.
-    Row { key: &'a [u8], expire_at_ms: u64, value_len: usize },
+    Row { kind: Kind, key: &'a [u8], expire_at_ms: u64, value_len: usize },
     /// Nothing follows.
     End(End),
 }
@@ -82,19 +91,25 @@ pub(crate) fn take_head<'a>(bytes: &mut &'a [u8]) -> Result<Head<'a>, Refused> {
             let mut number = || varint::take(&mut rest).ok_or_else(refused);
             Head::End(End { rows: number()?, bytes: number()?, seq: number()?, persisted: number()? })
         }
-        PUT | PUT_EXPIRING => {
+        PUT | PUT_EXPIRING | HEAD | HEAD_EXPIRING | COVER => {
+            let expires = matches!(kind, PUT_EXPIRING | HEAD_EXPIRING);
             let key_len = varint::take(&mut rest).ok_or_else(refused)?;
             if key_len > STORED_KEY_BYTES_MAX as u64 {
                 return Err(Refused::Broken);
             }
             let (key, behind) = rest.split_at_checked(key_len as usize).ok_or_else(refused)?;
             rest = behind;
-            let expire_at_ms = if kind == PUT { 0 } else { varint::take(&mut rest).ok_or_else(refused)? };
+            let expire_at_ms = if expires { varint::take(&mut rest).ok_or_else(refused)? } else { 0 };
             let value_len = varint::take(&mut rest).ok_or_else(refused)?;
-            if value_len > VALUE_BYTES_MAX as u64 || (kind == PUT_EXPIRING && expire_at_ms == 0) {
+            if value_len > VALUE_BYTES_MAX as u64 || (expires && expire_at_ms == 0) {
                 return Err(Refused::Broken);
             }
-            Head::Row { key, expire_at_ms, value_len: value_len as usize }
+            let kind = match kind {
+                PUT | PUT_EXPIRING => Kind::Put,
+                COVER => Kind::Cover,
+                _ => Kind::Head,
+            };
+            Head::Row { kind, key, expire_at_ms, value_len: value_len as usize }
         }
         _ => return Err(Refused::Broken),
     };
@@ -115,17 +130,18 @@ pub struct Decoder {
 }
 
 struct Begun {
+    kind: Kind,
     expire_at_ms: u64,
     value_len: usize,
     value: Vec<u8>,
 }
 
 impl Decoder {
-    /// Takes in more of the stream and gives its rows to `take`: key, time of expiry (0 = never), value.
+    /// Takes in more of the stream and gives its rows to `take`: kind, key, time of expiry (0 = never), value.
     ///
     /// # Errors
     /// What is wrong with the stream.
-    pub fn feed(&mut self, more: &[u8], mut take: impl FnMut(&[u8], u64, &[u8])) -> Result<(), &'static str> {
+    pub fn feed(&mut self, more: &[u8], mut take: impl FnMut(Kind, &[u8], u64, &[u8])) -> Result<(), &'static str> {
         self.bytes.extend_from_slice(more);
         let bytes = std::mem::take(&mut self.bytes);
         let mut rest = &bytes[..];
@@ -134,7 +150,11 @@ impl Decoder {
         outcome
     }
 
-    fn take_all(&mut self, rest: &mut &[u8], take: &mut impl FnMut(&[u8], u64, &[u8])) -> Result<(), &'static str> {
+    fn take_all(
+        &mut self,
+        rest: &mut &[u8],
+        take: &mut impl FnMut(Kind, &[u8], u64, &[u8]),
+    ) -> Result<(), &'static str> {
         loop {
             if let Some(row) = &mut self.row {
                 let missing = row.value_len - row.value.len();
@@ -149,10 +169,10 @@ impl Decoder {
                 self.seen.rows += 1;
                 self.seen.bytes += (key.len() + row.value_len) as u64;
                 if row.value.is_empty() {
-                    take(key, row.expire_at_ms, last);
+                    take(row.kind, key, row.expire_at_ms, last);
                 } else {
                     row.value.extend_from_slice(last);
-                    take(key, row.expire_at_ms, &row.value);
+                    take(row.kind, key, row.expire_at_ms, &row.value);
                 }
                 self.row = None;
             }
@@ -166,14 +186,14 @@ impl Decoder {
                 Err(Refused::Short) => return Ok(()),
                 Err(Refused::Broken) => return Err("not a record"),
                 Ok(Head::End(end)) => self.end = Some(end),
-                Ok(Head::Row { key, expire_at_ms, value_len }) => {
+                Ok(Head::Row { kind, key, expire_at_ms, value_len }) => {
                     if self.last_key.as_deref().is_some_and(|last| last >= key) {
                         return Err("the keys are not in order");
                     }
                     let last = self.last_key.get_or_insert_default();
                     last.clear();
                     last.extend_from_slice(key);
-                    self.row = Some(Begun { expire_at_ms, value_len, value: Vec::new() });
+                    self.row = Some(Begun { kind, expire_at_ms, value_len, value: Vec::new() });
                 }
             }
         }
@@ -200,12 +220,22 @@ mod tests {
 
     use super::*;
 
-    type Rows = BTreeMap<Vec<u8>, (u64, Vec<u8>)>;
+    /// By key: an index of the kind, time of expiry, value.
+    type Rows = BTreeMap<Vec<u8>, (u8, u64, Vec<u8>)>;
+
+    /// Covers do not expire.
+    fn kind_of(index: u8, expire_at_ms: u64) -> Kind {
+        match index % 3 {
+            0 if expire_at_ms == 0 => Kind::Cover,
+            1 => Kind::Head,
+            _ => Kind::Put,
+        }
+    }
 
     fn stream(rows: &Rows) -> (Vec<u8>, End) {
         let (mut out, mut end) = (Vec::new(), End { seq: 7, persisted: 9, ..End::default() });
-        for (key, (expire_at_ms, value)) in rows {
-            put_head(&mut out, key, *expire_at_ms, value.len());
+        for (key, (kind, expire_at_ms, value)) in rows {
+            put_head(&mut out, kind_of(*kind, *expire_at_ms), key, *expire_at_ms, value.len());
             out.extend_from_slice(value);
             end.rows += 1;
             end.bytes += (key.len() + value.len()) as u64;
@@ -214,11 +244,13 @@ mod tests {
         (out, end)
     }
 
-    fn decode(bytes: &[u8], piece: usize) -> Result<(Rows, End), &'static str> {
-        let (mut decoder, mut rows) = (Decoder::default(), Rows::new());
+    type Decoded = Vec<(Vec<u8>, (Kind, u64, Vec<u8>))>;
+
+    fn decode(bytes: &[u8], piece: usize) -> Result<(Decoded, End), &'static str> {
+        let (mut decoder, mut rows) = (Decoder::default(), Decoded::new());
         for piece in bytes.chunks(piece) {
-            decoder.feed(piece, |key, expire_at_ms, value| {
-                rows.insert(key.to_vec(), (expire_at_ms, value.to_vec()));
+            decoder.feed(piece, |kind, key, expire_at_ms, value| {
+                rows.push((key.to_vec(), (kind, expire_at_ms, value.to_vec())));
             })?;
         }
         Ok((rows, decoder.finish()?))
@@ -228,7 +260,8 @@ mod tests {
         #[test]
         fn a_stream_comes_back_whatever_pieces_it_comes_in(rows: Rows, piece in 1_usize..200) {
             let (bytes, end) = stream(&rows);
-            prop_assert_eq!(decode(&bytes, piece), Ok((rows, end)));
+            let wanted = rows.into_iter().map(|(key, (kind, at, value))| (key, (kind_of(kind, at), at, value)));
+            prop_assert_eq!(decode(&bytes, piece), Ok((wanted.collect(), end)));
         }
 
         #[test]
@@ -248,7 +281,7 @@ mod tests {
     fn keys_out_of_order_are_refused() {
         for keys in [["b", "a"], ["a", "a"]] {
             let mut out = Vec::new();
-            keys.iter().for_each(|key| put_head(&mut out, key.as_bytes(), 0, 0));
+            keys.iter().for_each(|key| put_head(&mut out, Kind::Put, key.as_bytes(), 0, 0));
             End { rows: 2, bytes: 2, ..End::default() }.encode(&mut out);
             assert_eq!(decode(&out, 64), Err("the keys are not in order"));
         }

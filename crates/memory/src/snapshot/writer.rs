@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use weir_io::{AlignedBuf, File, Fs, Op, OpenOptions, Result, Tag};
 use weir_model::LogIndex;
-use weir_model::engine::Seq;
+use weir_model::engine::{Kind, Seq};
 
 use super::block::{self, BLOCK_BYTES, PAYLOAD_BYTES_MAX, Place};
 use super::meta::{Digest, SnapshotMeta};
@@ -58,11 +58,11 @@ impl Writer {
     }
 
     /// Adds a row, whose key is behind that of the last one.
-    pub async fn add(&mut self, key: &[u8], expire_at_ms: u64, value: &[u8]) -> Result<()> {
+    pub async fn add(&mut self, kind: Kind, key: &[u8], expire_at_ms: u64, value: &[u8]) -> Result<()> {
         self.end.rows += 1;
         self.end.bytes += (key.len() + value.len()) as u64;
         let mut head = std::mem::take(&mut self.head);
-        record::put_head(&mut head, key, expire_at_ms, value.len());
+        record::put_head(&mut head, kind, key, expire_at_ms, value.len());
         self.push(&head).await?;
         head.clear();
         self.head = head;

@@ -109,7 +109,7 @@ impl Store {
         });
         if let Some(file) = file {
             let (fs, io_bytes) = (&store.env.fs, store.options.io_bytes);
-            let load = |key: &[u8], expire_at_ms, value: &[u8]| store.load(key, expire_at_ms, value);
+            let load = |kind, key: &[u8], expire_at_ms, value: &[u8]| store.load(kind, key, expire_at_ms, value);
             reader::read(fs, &file.path, &file.meta, io_bytes, tag, load).await?;
         }
         store.loaded(edit.snapshot);

@@ -40,6 +40,19 @@ impl Reads for Store {
         Scan::new(StoreWalk::new(&self.index, range, hold, self.env.clock.unix_ms()))
     }
 
+    fn scan_latest(&self, range: Range) -> Scan {
+        let hold = self.snapshots.take(|| self.applied_seq());
+        Scan::new(StoreWalk::new(&self.index, range, hold, self.env.clock.unix_ms()))
+    }
+
+    fn holds_heads(&self) -> bool {
+        self.booked.has_heads()
+    }
+
+    fn may_hold_head(&self, key: &[u8]) -> bool {
+        self.index.newest(key).is_some_and(|newest| newest.kind == Kind::Head)
+    }
+
     fn snapshot(&self) -> Snapshot {
         self.snapshots.take(|| self.published())
     }
@@ -71,7 +84,7 @@ impl Store {
 }
 
 fn living(found: Option<Found>) -> Lookup {
-    ready(found.filter(|found| found.kind != Kind::Delete))
+    ready(found.filter(|found| found.kind.is_value()))
 }
 
 fn ready(found: Option<Found>) -> Lookup {

@@ -3,9 +3,11 @@
 use std::sync::atomic::Ordering;
 
 use weir_model::engine::{Applied, Kind, Records, Seq};
+use weir_model::parts::cover_value;
 use weir_model::{BatchRef, Change, LogIndex};
 
 use super::Store;
+use crate::covers::{self, Covers, Dropped, Rows};
 use crate::index::row_bytes;
 use crate::mortal::Mortal;
 use crate::snapshot::SnapshotMeta;
@@ -27,6 +29,7 @@ pub(crate) struct Writer {
     /// A snapshot of everything up to here has been asked for.
     pub asked: LogIndex,
     pub stale: Stale,
+    pub covers: Covers,
     pub mortal: Mortal,
 }
 
@@ -42,8 +45,10 @@ impl Records for Store {
             let newest = self.index.newest(change.key());
             less += newest.as_ref().map_or(0, |newest| newest.bytes());
             more += match (&newest, change) {
-                (_, Change::Delete { .. }) => 0,
-                (Some(_), Change::Put { value, .. }) => Version::bytes_of(value.len()),
+                (_, Change::Delete { .. } | Change::Cover { .. }) => 0,
+                (Some(_), Change::Put { value, .. } | Change::Head { head: value, .. }) => {
+                    Version::bytes_of(value.len())
+                }
                 (None, _) => bytes_of(&change),
             };
         }
@@ -54,18 +59,27 @@ impl Records for Store {
         let mut writer = self.writer.lock();
         let horizons = self.horizons();
         for change in batch.iter() {
-            writer.last_seq += 1;
+            // As in a tree: a row's version is never larger than the sequence number of its head or cover.
+            writer.last_seq = writer.last_seq.max(change.newest_version()) + 1;
             match change {
                 Change::Put { key, value, expire_at_ms } => {
                     self.put(&mut writer, &horizons, Kind::Put, key, expire_at_ms.unwrap_or(0), value);
                 }
                 Change::Delete { key } => self.delete(&mut writer, &horizons, key),
+                Change::Head { key, head, expire_at_ms } => {
+                    self.put(&mut writer, &horizons, Kind::Head, key, expire_at_ms.unwrap_or(0), head);
+                }
+                Change::Cover { prefix, below } => {
+                    self.put(&mut writer, &horizons, Kind::Cover, prefix, 0, &cover_value(below));
+                }
             }
         }
         writer.applied = index;
         let last_seq = writer.last_seq;
         self.applied.store(last_seq, Ordering::Release);
-        writer.stale.clean(&self.index, &self.booked, &horizons, CLEANED_ROWS + 2 * batch.len());
+        let most = CLEANED_ROWS + 2 * batch.len();
+        writer.stale.clean(&self.index, &self.booked, &horizons, most);
+        self.drop_covered(&mut writer, &horizons, most);
         let was_due = self.is_snapshot_due();
         self.logged_bytes.fetch_add(batch.as_bytes().len() as u64 + RECORD_BYTES, Ordering::Relaxed);
         Applied { last_seq, is_job_due: !was_due && self.is_snapshot_due() }
@@ -99,6 +113,10 @@ impl Store {
         let version = Version::new(writer.last_seq, kind, expire_at_ms, value, before.clone());
         let row = row_bytes(key.len());
         writer.mortal.add(key, &version, row);
+        self.booked.head_added(kind);
+        if kind == Kind::Cover {
+            writer.covers.add(writer.last_seq, key, covers::below(value));
+        }
         match before {
             None => {
                 self.booked.row_added(row, version.bytes());
@@ -106,6 +124,7 @@ impl Store {
             }
             Some(before) => {
                 writer.mortal.remove(key, &before, row);
+                self.booked.head_removed(before.kind);
                 self.booked.replaced(before.bytes(), version.bytes());
                 if Stale::has(&before) {
                     self.booked.trimmed(version.trim(horizons));
@@ -124,10 +143,16 @@ impl Store {
         }
     }
 
+    /// Removes at most `most` parts of rows that covers say are dead.
+    pub(crate) fn drop_covered(&self, writer: &mut Writer, horizons: &Horizons, most: usize) -> Dropped {
+        let mut rows = Rows { index: &self.index, booked: &self.booked, mortal: &mut writer.mortal };
+        writer.covers.clean(&mut rows, horizons, most)
+    }
+
     /// Takes in a row of a snapshot, while the store is being opened: every reader sees it.
-    pub(super) fn load(&self, key: &[u8], expire_at_ms: u64, value: &[u8]) {
+    pub(super) fn load(&self, kind: Kind, key: &[u8], expire_at_ms: u64, value: &[u8]) {
         let everywhere = Horizons { published: 0, held: Vec::new() };
-        self.put(&mut self.writer.lock(), &everywhere, Kind::Put, key, expire_at_ms, value);
+        self.put(&mut self.writer.lock(), &everywhere, kind, key, expire_at_ms, value);
     }
 
     /// All rows of the snapshot are there, if there is one.
@@ -141,7 +166,9 @@ impl Store {
 /// What a change takes where its key has no row.
 fn bytes_of(change: &Change<'_>) -> u64 {
     match change {
-        Change::Put { key, value, .. } => row_bytes(key.len()) + Version::bytes_of(value.len()),
-        Change::Delete { .. } => 0,
+        Change::Put { key, value, .. } | Change::Head { key, head: value, .. } => {
+            row_bytes(key.len()) + Version::bytes_of(value.len())
+        }
+        Change::Delete { .. } | Change::Cover { .. } => 0,
     }
 }

@@ -1,0 +1,103 @@
+//! Covers: parts of rows that are dead because the row went. A deletion of a million parts is two changes; the parts go
+//! in bounded steps, some with every write, the rest by the sweep, when every reader sees the cover.
+//!
+//! Nothing is logged for that: a cover is a row of its own, and stays until its parts are gone. So a snapshot has the
+//! cover with what is left of its parts, and whoever opens it goes on.
+
+use std::collections::VecDeque;
+use std::ops::Bound;
+
+use weir_model::engine::{Kind, Seq};
+use weir_model::parts;
+
+use crate::bytes::Booked;
+use crate::index::{Index, row_bytes};
+use crate::key::Key;
+use crate::mortal::Mortal;
+use crate::version::{Horizons, Version};
+
+/// See the module. Guarded by the writer's lock.
+#[derive(Default)]
+pub(crate) struct Covers(VecDeque<Cover>);
+
+struct Cover {
+    seq: Seq,
+    key: Key,
+    below: u64,
+}
+
+/// What covers work on.
+pub(crate) struct Rows<'a> {
+    pub index: &'a Index,
+    pub booked: &'a Booked,
+    pub mortal: &'a mut Mortal,
+}
+
+/// What went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Dropped {
+    pub entries: u64,
+    /// Of keys and values.
+    pub bytes: u64,
+}
+
+impl Covers {
+    /// A cover stands at `key` from now on.
+    pub fn add(&mut self, seq: Seq, key: &[u8], below: u64) {
+        self.0.push_back(Cover { seq, key: Key::new(key), below });
+    }
+
+    /// Whether [`Covers::clean`] would find something to do.
+    pub fn is_due(&self, horizons: &Horizons) -> bool {
+        self.0.front().is_some_and(|cover| cover.seq <= horizons.oldest())
+    }
+
+    /// Removes at most `most` rows, those of spent covers among them; gives what parts went.
+    pub fn clean(&mut self, rows: &mut Rows<'_>, horizons: &Horizons, most: usize) -> Dropped {
+        let mut dropped = Dropped::default();
+        let mut left = most;
+        while left > 0 && self.is_due(horizons) {
+            let Some(cover) = self.0.front() else { break };
+            let end = [&cover.key[..], &cover.below.to_be_bytes()].concat();
+            let mut dead = Vec::new();
+            let is_last = rows.index.walk(Bound::Excluded(&cover.key), Bound::Excluded(&end), false, |key, newest| {
+                dead.push((key.clone(), newest));
+                dead.len() < left
+            });
+            for (key, newest) in &dead {
+                dropped.entries += 1;
+                dropped.bytes += (key.len() + newest.value.len()) as u64;
+                rows.remove(key, newest, horizons);
+            }
+            left -= dead.len();
+            if is_last {
+                left = left.saturating_sub(1);
+                let Some(cover) = self.0.pop_front() else { break };
+                // A later cover of the same row has an entry of its own.
+                let newest = rows.index.newest(&cover.key);
+                if let Some(newest) = newest.filter(|newest| newest.kind == Kind::Cover && newest.seq <= cover.seq) {
+                    rows.remove(&cover.key, &newest, horizons);
+                }
+            }
+        }
+        dropped
+    }
+}
+
+impl Rows<'_> {
+    /// Removes a row that every reader knows to be dead.
+    fn remove(&mut self, key: &[u8], newest: &std::sync::Arc<Version>, horizons: &Horizons) {
+        let row = row_bytes(key.len());
+        self.mortal.remove(key, newest, row);
+        let alone = Horizons { published: newest.seq.max(horizons.published), held: Vec::new() };
+        self.booked.trimmed(newest.trim(&alone));
+        self.index.remove(key);
+        self.booked.row_removed(row, newest.bytes());
+        self.booked.head_removed(newest.kind);
+    }
+}
+
+/// The version below which the parts of a row are dead, as the value of its cover says.
+pub(crate) fn below(value: &[u8]) -> u64 {
+    parts::below(value).unwrap_or(0)
+}
