@@ -152,6 +152,9 @@ enum Run {
         /// Partitions of their tenant
         #[arg(long, default_value_t = 1)]
         partitions: u16,
+        /// What those keep their rows in: `lsm` or `memory`
+        #[arg(long, default_value_t = EngineKind::Lsm)]
+        engine: EngineKind,
         /// Draw only these commands, separated by commas: any on rows
         #[arg(long, value_name = "NAMES", value_parser = of_rows, value_delimiter = ',')]
         only: Vec<Id>,
@@ -400,8 +403,8 @@ impl Sim {
                 tell("syncs", run(&seeds.plan(), replay, failing))
             }
             Run::Clients { check: Some(dump), .. } => check_dump(&dump),
-            Run::Clients { seeds, sync, clients, commands, partitions, only, dump, check: None } => {
-                let load = Load { clients, commands, partitions, sync: sync.mode(), only, engine: EngineKind::Lsm };
+            Run::Clients { seeds, sync, clients, commands, partitions, engine, only, dump, check: None } => {
+                let load = Load { clients, commands, partitions, sync: sync.mode(), only, engine };
                 let replay = |seed| load.command(seed);
                 let judged = |seed| {
                     let answered = clients::history(seed, &load);

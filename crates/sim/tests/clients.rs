@@ -32,7 +32,7 @@ fn refused(groups: Groups) -> Vec<usize> {
 fn a_dump_of_a_run_with_a_planted_bug_is_refused_as_the_run_is() {
     let names = ["get", "mget", "set", "append", "incr", "setrange", "getdel", "mset", "del", "expire", "ttl"];
     let only = names.iter().map(|name| of_rows(name).expect("a command on rows")).collect();
-    let load = Load { clients: 200, commands: 12, partitions: 1, sync: SyncMode::None, only };
+    let load = Load { clients: 200, commands: 12, partitions: 1, sync: SyncMode::None, only, engine: EngineKind::Lsm };
     let (seed, answered) = (0..20)
         .map(|seed| (seed, with_planted(Some(Plant::RowsNotLatched), || history(seed, &load))))
         .find(|(seed, answered)| {

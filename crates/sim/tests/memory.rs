@@ -114,8 +114,8 @@ fn planted_bugs_are_found_and_nothing_where_there_is_none() {
 #[test]
 fn answers_to_many_clients_have_an_order() {
     for (sync, partitions) in [(SyncMode::Interval, 1), (SyncMode::Always, 4)] {
-        let load = Load { clients: 500, commands: 12, partitions, sync, engine: EngineKind::Memory };
-        if let Err(failure) = run(&Plan::quiet(0..1), seed, |seed| clients(seed, load)) {
+        let load = Load { clients: 500, commands: 12, partitions, sync, engine: EngineKind::Memory, only: Vec::new() };
+        if let Err(failure) = run(&Plan::quiet(0..1), seed, |seed| clients(seed, &load)) {
             panic!("{sync:?}: {failure}");
         }
     }

@@ -43,7 +43,14 @@ fn flipped_bits(plant: Option<Plant>) -> Option<Failure> {
 }
 
 fn histories(plant: Option<Plant>) -> Option<Failure> {
-    let load = Load { clients: 200, commands: 12, partitions: 1, sync: SyncMode::None, only: Vec::new(), engine: EngineKind::Lsm };
+    let load = Load {
+        clients: 200,
+        commands: 12,
+        partitions: 1,
+        sync: SyncMode::None,
+        only: Vec::new(),
+        engine: EngineKind::Lsm,
+    };
     let hunt = |seed| with_planted(plant, || clients(seed, &load));
     run(&Plan::quiet(0..SEEDS.min(20)), |seed| format!("seed {seed}"), hunt).err()
 }

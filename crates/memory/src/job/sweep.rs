@@ -1,5 +1,5 @@
-//! A sweep frees what no reader needs any more and what covers say is dead, and walks over all rows for those that have expired. It deletes none of
-//! them: it reports their keys, and whoever runs it deletes them by a record of the log.
+//! A sweep frees what no reader needs any more and what covers say is dead, and walks over all rows for those that have
+//! expired. It deletes none of these: it reports their keys, and whoever runs it deletes them by a record of the log.
 
 use std::ops::Bound;
 use std::sync::Arc;

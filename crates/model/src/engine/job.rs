@@ -36,8 +36,8 @@ pub struct JobReport {
     pub covered_entries: u64,
     /// Their bytes, of keys and values.
     pub covered_bytes: u64,
-    /// Keys that were met when they had expired, and were kept (a tree keeps heads, for the sake of their parts): whoever
-    /// runs the job deletes their rows by a record of the log. There may be more of them when there are
+    /// Keys that were met when they had expired, and were kept (a tree keeps heads, for the sake of their parts):
+    /// whoever runs the job deletes their rows by a record of the log. There may be more of them when there are
     /// [`EXPIRED_KEYS_MAX`].
     pub expired_keys: Vec<Vec<u8>>,
 }
