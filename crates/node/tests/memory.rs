@@ -63,7 +63,7 @@ async fn write(tenant: &Tenant, key: &[u8], value: Option<&[u8]>) -> weir_io::Re
 
 async fn read(tenant: &Tenant, key: &[u8]) -> Option<Vec<u8>> {
     let partition = tenant.slot_of(key).partition().await.expect("awake");
-    partition.get(key).await.expect("get").map(|row| row.value.to_vec())
+    partition.get(key).await.expect("get").map(|row| row.value().expect("a string").to_vec())
 }
 
 fn key(number: u64) -> Vec<u8> {
