@@ -1,7 +1,9 @@
 //! Who gets what, and what it takes.
 
 use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Waker};
 
 use weir_io::real::block_on;
 
@@ -111,6 +113,22 @@ fn where_there_is_no_room_those_are_cut_for_whom_most_waits() {
     assert_eq!(cuts, [0, 1, 0]);
     assert_eq!(publish(&pubsub, b"b", b"nobody takes it"), (0, 0));
     assert!(pubsub.messages.bytes() <= MESSAGE_BYTES_MAX);
+}
+
+#[test]
+fn all_see_messages_in_one_order_whoever_sends_them() {
+    let pubsub = Arc::<PubSub>::default();
+    let mut listeners: Vec<Listener> = (0..2500).map(|id| Listener::new(&pubsub, id)).collect();
+    listeners.iter_mut().for_each(|listener| listener.listen(Kind::Channel, b"news"));
+    let send = |payload: &'static [u8]| pubsub.publish(b"news", payload, 0, Yield::PLAIN);
+    let (mut first, mut second) = (pin!(send(b"first")), pin!(send(b"second")));
+    let mut cx = Context::from_waker(Waker::noop());
+    assert!(first.as_mut().poll(&mut cx).is_pending(), "others have a turn");
+    // The other one has all the turns that it needs.
+    let overtakes = (0..10).any(|_| second.as_mut().poll(&mut cx).is_ready());
+    assert!(!overtakes);
+    assert_eq!([block_on(first).receivers, block_on(second).receivers], [2500; 2]);
+    assert!(listeners.iter().all(|listener| listener.take() == ["message news first", "message news second"]));
 }
 
 #[test]
