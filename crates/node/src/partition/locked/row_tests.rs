@@ -123,7 +123,8 @@ fn a_row_of_many_parts_goes_by_two_changes_whoever_ends_it() {
     let put = |world: &World| world.write(Change::Put { key: b"h", value: b"v", expire_at_ms: None });
     let delete = |world: &World| world.write(Change::Delete { key: b"h" });
     let ask = |line: &'static str| move |world: &World| drop(world.ask(line));
-    let ways: [(&str, &dyn Fn(&World)); 8] = [
+    type Way<'a> = (&'a str, &'a dyn Fn(&World));
+    let ways: [Way<'_>; 8] = [
         ("a blind write", &put),
         ("a blind delete", &delete),
         ("DEL", &ask("DEL h")),
@@ -166,7 +167,7 @@ fn parts_are_read_from_memory_and_tables_and_what_was_deleted_never_comes_back()
     let fields = async |cx: &mut Context<'_>, limit: usize| {
         let Some((head, _)) = cx.head(b"h", RowType::Hash).await? else { return Ok(Vec::new()) };
         let life = cx.life(b"h", &head);
-        let (mut found, mut next) = (Vec::new(), Some(Subkeys { reverse: limit % 2 == 0, ..Subkeys::all(0) }));
+        let (mut found, mut next) = (Vec::new(), Some(Subkeys { reverse: limit.is_multiple_of(2), ..Subkeys::all(0) }));
         while let Some(subkeys) = next {
             let page = cx.parts(b"h", &life, subkeys, limit).await?;
             found.extend(page.parts.iter().map(|part| part.subkey[7]));
