@@ -5,14 +5,16 @@
 //! all rows finds them. It is due when that is worth it.
 
 use weir_io::Nanos;
-use weir_model::engine::Urgency;
-use weir_model::engine::{Counter, Deadlines};
+use weir_model::engine::{Counter, Deadlines, Kind, Urgency};
+use weir_model::parts::Head;
 
 use crate::key::Key;
 use crate::version::Version;
 
 /// A walk is due for so many bytes at least.
 const WALK_BYTES_MIN: u64 = 64 << 10;
+/// What a part of a row is taken for.
+const PART_BYTES: u64 = 128;
 /// What a walk has found and nobody has deleted is looked for again after so long, in nanoseconds.
 const RETRY_NANOS: Nanos = 60_000_000_000;
 
@@ -27,6 +29,16 @@ pub(crate) struct Mortal {
     found: u64,
     walk: Option<Walk>,
     walked_at: Nanos,
+}
+
+/// What a row of `row` bytes with this newest version would free, about. The parts of a row of many are not counted
+/// with it: they are taken for small.
+fn weight(version: &Version, row: u64) -> u64 {
+    let parts = match version.kind {
+        Kind::Head => Head::decode(&version.value).map_or(0, |head| head.count),
+        _ => 0,
+    };
+    row + version.bytes() + parts.saturating_mul(PART_BYTES)
 }
 
 /// A walk under way: it counts anew.
@@ -48,7 +60,7 @@ impl Mortal {
         if version.expire_at_ms == 0 {
             return;
         }
-        let bytes = row + version.bytes();
+        let bytes = weight(version, row);
         self.bytes += bytes;
         self.added += bytes;
         self.counter.add(version.expire_at_ms, bytes);
@@ -62,7 +74,7 @@ impl Mortal {
         if version.expire_at_ms == 0 {
             return;
         }
-        let bytes = row + version.bytes();
+        let bytes = weight(version, row);
         self.bytes = self.bytes.saturating_sub(bytes);
         self.found = self.found.saturating_sub(bytes);
         self.counter.remove(version.expire_at_ms, bytes);
@@ -110,7 +122,7 @@ impl Mortal {
         if version.expire_at_ms == 0 {
             return false;
         }
-        let bytes = row + version.bytes();
+        let bytes = weight(version, row);
         walk.counter.add(version.expire_at_ms, bytes);
         let is_expired = weir_model::engine::is_expired(version.expire_at_ms, now_ms);
         self.found += if is_expired { bytes } else { 0 };

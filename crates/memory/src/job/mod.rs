@@ -18,6 +18,10 @@ impl Work {
             Work::Snapshot => snapshot::write(&store, &control).await,
             Work::Sweep => Ok(sweep::run(&store, &control).await),
         };
+        let report = report.map(|report| {
+            let dropped = std::mem::take(&mut store.writer.lock().dropped);
+            JobReport { covered_entries: dropped.entries, covered_bytes: dropped.bytes, ..report }
+        });
         // While the claim is held: a store whose jobs have all ended has no file left over. What cannot be removed now
         // stays noted, and whoever tidies next meets and reports the error; the job itself has succeeded.
         let _noted = store.remove_garbage().await;

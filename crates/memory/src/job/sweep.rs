@@ -5,15 +5,13 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use weir_io::yield_now;
-use weir_model::engine::{JobControl, JobReport, Jobs};
+use weir_model::engine::{EXPIRED_KEYS_MAX, JobControl, JobReport, Jobs};
 
 use crate::index::row_bytes;
 use crate::store::Store;
 
 /// Rows that are looked at under the writer's lock at once: tens of microseconds.
 const STEP_ROWS: usize = 128;
-/// Keys that one sweep reports at most. The next one goes on where it ended.
-const EXPIRED_MAX: usize = 1_000;
 /// Older versions of fewer bytes than these are left to the next writes.
 const SWEEP_BYTES_MIN: u64 = 64 << 10;
 
@@ -44,9 +42,7 @@ fn step(store: &Store, report: &mut JobReport) -> bool {
     let mut writer = store.writer.lock();
     let writer = &mut *writer;
     writer.stale.clean(&store.index, &store.booked, &horizons, STEP_ROWS);
-    let dropped = store.drop_covered(writer, &horizons, STEP_ROWS);
-    report.covered_entries += dropped.entries;
-    report.covered_bytes += dropped.bytes;
+    store.drop_covered(writer, &horizons, STEP_ROWS);
     if writer.stale.is_due(&horizons) || writer.covers.is_due(&horizons) {
         return true;
     }
@@ -61,11 +57,11 @@ fn step(store: &Store, report: &mut JobReport) -> bool {
         if writer.mortal.walk_to(key, &newest, row_bytes(key.len()), now_ms) {
             report.expired_keys.push(key.to_vec());
         }
-        rows < STEP_ROWS && report.expired_keys.len() < EXPIRED_MAX
+        rows < STEP_ROWS && report.expired_keys.len() < EXPIRED_KEYS_MAX
     });
     report.entries_in += rows as u64;
     if is_last {
         writer.mortal.end_walk(now);
     }
-    !is_last && report.expired_keys.len() < EXPIRED_MAX
+    !is_last && report.expired_keys.len() < EXPIRED_KEYS_MAX
 }

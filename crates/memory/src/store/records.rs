@@ -30,6 +30,8 @@ pub(crate) struct Writer {
     pub asked: LogIndex,
     pub stale: Stale,
     pub covers: Covers,
+    /// What covers have dropped and no job has reported yet.
+    pub dropped: Dropped,
     pub mortal: Mortal,
 }
 
@@ -144,9 +146,11 @@ impl Store {
     }
 
     /// Removes at most `most` parts of rows that covers say are dead.
-    pub(crate) fn drop_covered(&self, writer: &mut Writer, horizons: &Horizons, most: usize) -> Dropped {
+    pub(crate) fn drop_covered(&self, writer: &mut Writer, horizons: &Horizons, most: usize) {
         let mut rows = Rows { index: &self.index, booked: &self.booked, mortal: &mut writer.mortal };
-        writer.covers.clean(&mut rows, horizons, most)
+        let Dropped { entries, bytes } = writer.covers.clean(&mut rows, horizons, most);
+        writer.dropped.entries += entries;
+        writer.dropped.bytes += bytes;
     }
 
     /// Takes in a row of a snapshot, while the store is being opened: every reader sees it.

@@ -4,7 +4,7 @@ use weir_command::reply::Protocol;
 use weir_command::{Headless, Request, Subkeys, table};
 use weir_io::sim::{DeviceSpec, FaultPlan, OpKind, Sim, SimFs};
 use weir_io::{Class, Fs, Rng, Yield};
-use weir_model::engine::Kind;
+use weir_model::engine::{EngineKind, Kind};
 use weir_model::parts::{RowType, below, cover_key};
 use weir_model::{Change, VALUE_BYTES_MAX};
 
@@ -21,10 +21,15 @@ struct World {
 
 impl World {
     fn new() -> Self {
+        Self::of(EngineKind::Lsm)
+    }
+
+    fn of(engine: EngineKind) -> Self {
         let sim = Sim::new(1);
         let fs = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng());
         let machine = Machine { fs: Arc::clone(&fs) as Arc<dyn Fs>, clock: sim.clock(), spawn: sim.spawner(), salt: 7 };
         let mut config = NodeConfig { cache_bytes: 0, segment_bytes: 1 << 20, ..NodeConfig::new("/weir") };
+        config.engine = engine;
         config.tree.write_buffer_bytes = 64 << 10;
         config.tree.level1_bytes = 64 << 10;
         config.tree.table_bytes = 32 << 10;
@@ -140,9 +145,10 @@ fn a_row_of_many_parts_goes_by_two_changes_whoever_ends_it() {
             world.make(b"h", 0, None);
         }),
     ];
-    for in_tables in [false, true] {
+    let places = [(EngineKind::Lsm, false), (EngineKind::Lsm, true), (EngineKind::Memory, false)];
+    for (engine, in_tables) in places {
         for (name, end) in ways {
-            let world = World::new();
+            let world = World::of(engine);
             let version = world.make(b"h", 300, None);
             if in_tables {
                 world.to_tables();
@@ -163,7 +169,11 @@ fn a_row_of_many_parts_goes_by_two_changes_whoever_ends_it() {
 
 #[test]
 fn parts_are_read_from_memory_and_tables_and_what_was_deleted_never_comes_back() {
-    let world = World::new();
+    EngineKind::ALL.into_iter().for_each(parts_are_read);
+}
+
+fn parts_are_read(engine: EngineKind) {
+    let world = World::of(engine);
     let fields = async |cx: &mut Context<'_>, limit: usize| {
         let Some((head, _)) = cx.head(b"h", RowType::Hash).await? else { return Ok(Vec::new()) };
         let life = cx.life(b"h", &head);
