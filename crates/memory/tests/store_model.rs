@@ -20,6 +20,9 @@ use weir_model::{Batch, Change};
 type Map = BTreeMap<Vec<u8>, (Vec<u8>, u64)>;
 type Running = (Arc<JobControl>, BoxFuture<Result<JobReport>>);
 
+/// Parts of a row, by their subkeys.
+type Parts = BTreeMap<Vec<u8>, Vec<u8>>;
+
 struct World {
     rng: Rng,
     sim: Sim,
@@ -39,7 +42,7 @@ struct World {
     jobs: [usize; 2],
     buried: usize,
     /// Rows of many parts: the version of each, and its parts.
-    rows: BTreeMap<Vec<u8>, (u64, BTreeMap<Vec<u8>, Vec<u8>>)>,
+    rows: BTreeMap<Vec<u8>, (u64, Parts)>,
 }
 
 /// Whether `key` is of a plain value.
