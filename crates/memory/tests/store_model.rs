@@ -17,11 +17,10 @@ use weir_model::engine::{Files, Found, JobControl, JobReport, Jobs, Kind, Range,
 use weir_model::parts::{Head, Life, RowType, cover_key};
 use weir_model::{Batch, Change};
 
-type Map = BTreeMap<Vec<u8>, (Vec<u8>, u64)>;
-type Running = (Arc<JobControl>, BoxFuture<Result<JobReport>>);
-
 /// Parts of a row, by their subkeys.
 type Parts = BTreeMap<Vec<u8>, Vec<u8>>;
+type Map = BTreeMap<Vec<u8>, (Vec<u8>, u64)>;
+type Running = (Arc<JobControl>, BoxFuture<Result<JobReport>>);
 
 struct World {
     rng: Rng,

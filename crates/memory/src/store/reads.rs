@@ -102,13 +102,45 @@ mod tests {
     use super::*;
     use crate::{Budget, Env, StoreOptions};
 
-    #[test]
-    fn reads_go_on_while_a_writer_holds_its_lock() {
-        let sim = Sim::new(1);
+    fn open(sim: &Sim) -> Arc<Store> {
         let fs = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng()) as Arc<dyn Fs>;
         let (owner, budget) = (Owner { tenant: 1, partition: 1 }, Arc::new(Budget::new(u64::MAX)));
         let env = Env { fs, dir: "/store".into(), owner, clock: sim.clock(), budget };
-        let store = sim.block_on(Store::open(env, StoreOptions::default())).expect("opens");
+        sim.block_on(Store::open(env, StoreOptions::default())).expect("opens")
+    }
+
+    #[test]
+    fn a_read_begins_again_where_what_it_needed_was_left_out_meanwhile() {
+        let sim = Sim::new(1);
+        let store = open(&sim);
+        let write = |index, key: &[u8], value: &[u8]| {
+            let mut batch = Batch::new();
+            batch.put(key, value);
+            store.apply(index, batch.as_ref()).last_seq
+        };
+        let first = write(1, b"a", b"1");
+        store.publish(first);
+        let second = write(2, b"a", b"2");
+        let asked = std::cell::Cell::new(0);
+        let found = store.newest(b"a", || {
+            let published = store.published();
+            asked.set(asked.get() + 1);
+            if asked.get() == 1 {
+                // The older version, which the reader is about to look for, goes.
+                store.publish(second);
+                write(3, b"b", b"1");
+                assert_eq!(store.memory_bytes()[1], 0);
+            }
+            published
+        });
+        assert_eq!(found.map(|found| found.value.to_vec()).as_deref(), Some(&b"2"[..]));
+        assert_eq!(store.read_retries(), 1);
+    }
+
+    #[test]
+    fn reads_go_on_while_a_writer_holds_its_lock() {
+        let sim = Sim::new(1);
+        let store = open(&sim);
         let mut batch = Batch::new();
         [b"a", b"b"].into_iter().for_each(|key| batch.put(key, b"1"));
         store.publish(store.apply(1, batch.as_ref()).last_seq);
