@@ -195,8 +195,8 @@ fn no_message_stands_within_a_reply() {
     judge.resp3 = true;
     subscribed(&mut listener, "n");
     assert!(listener.say("PSUBSCRIBE lo*").starts_with('>'));
-    // The sender is never more than two pipelines' messages behind its permits: at the end, when nobody reads while it is
-    // waited for, all that is left is far below what a listener may leave untaken.
+    // The sender is never more than two pipelines' messages behind its permits: at the end, when nobody reads while it
+    // is waited for, all that is left is far below what a listener may leave untaken.
     let (permits, permitted) = std::sync::mpsc::sync_channel::<()>(MESSAGES);
     let mut other = served.connect();
     let sender = std::thread::spawn(move || {
