@@ -4,7 +4,8 @@
 //! tenant. Background work comes out of it as [`Job`]s for somebody else to run; a stall is a state that it tells, not
 //! a wait.
 //!
-//! The contract is five small traits, by what they are about. [`Engine`] is all of them.
+//! The contract is five small traits, by what they are about. [`Engine`] is all of them. One suite runs on every
+//! engine that a node has: `node/src/engines/conformance.rs`.
 //!
 //! | trait | what |
 //! |---|---|

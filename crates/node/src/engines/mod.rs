@@ -1,5 +1,7 @@
 //! Where engines are made, and looked at off line: the one place that knows which engines there are.
 
+#[cfg(test)]
+mod conformance;
 pub(crate) mod offline;
 
 use std::path::Path;
