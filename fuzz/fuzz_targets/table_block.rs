@@ -13,8 +13,8 @@ use weir_io::sim::{DeviceSpec, DiskImage, FaultPlan, Keep, Sim, SimFs};
 use weir_io::{Class, Fs, Owner, Result, Rng, Tag};
 use weir_lsm::cache::BlockCache;
 use weir_lsm::cursor::{Cursor, Step};
-use weir_lsm::entry::{Entry, Kind};
 use weir_lsm::table::{Caching, Compression, CursorOptions, Table, TableOptions, TableWriter};
+use weir_model::engine::{Entry, Kind};
 
 const PATH: &str = "1.sst";
 const OWNER: Owner = Owner { tenant: 1, partition: 1 };
