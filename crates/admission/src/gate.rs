@@ -10,10 +10,11 @@ use parking_lot::{Mutex, MutexGuard};
 use weir_io::{Clock, Nanos, Owner};
 
 use crate::inflight::LeaseId;
-use crate::lane::{Ask, Effects, Lane, Look, RankStats, SlotId};
+use crate::lane::{Ask, Lane, RankStats};
 use crate::limits::{Direction, Limits, Rates};
 use crate::order::{Precedence, RANKS, Rank};
 use crate::reserve::Reserve;
+use crate::slots::SlotId;
 
 /// What a gate starts with. All of it can be changed later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -278,10 +279,10 @@ impl Gate {
         // It may have been let past whoever is waiting.
         let look = locked.look(slot, None);
         drop(locked);
-        self.apply(lane, effects);
+        effects.carry_out(&*self.clock, &self.timers[lane]);
         match look {
-            Look::Granted(lease) => Request::Ready(Some(self.granted(lane, lease))),
-            Look::Waiting => Request::Waiting(Waiter { gate: Arc::clone(self), lane, slot, ask, done: false }),
+            Poll::Ready(lease) => Request::Ready(Some(self.granted(lane, lease))),
+            Poll::Pending => Request::Waiting(Waiter { gate: Arc::clone(self), lane, slot, ask, done: false }),
         }
     }
 
@@ -315,17 +316,8 @@ impl Gate {
         let result = change(&mut locked, now);
         let effects = locked.pump(now);
         drop(locked);
-        self.apply(lane, effects);
+        effects.carry_out(&*self.clock, &self.timers[lane]);
         result
-    }
-
-    fn apply(&self, lane: usize, effects: Effects) {
-        for waker in effects.wake {
-            waker.wake();
-        }
-        if let Some(at) = effects.timer {
-            self.clock.wake_at(at, self.timers[lane].clone());
-        }
     }
 }
 
@@ -404,13 +396,10 @@ impl Waiter {
     fn poll(&mut self, cx: &Context<'_>) -> Poll<Grant> {
         debug_assert!(!self.done, "Request polled after it was done");
         let look = self.gate.lanes[self.lane].lock().look(self.slot, Some(cx.waker()));
-        match look {
-            Look::Waiting => Poll::Pending,
-            Look::Granted(lease) => {
-                self.done = true;
-                Poll::Ready(self.gate.granted(self.lane, lease))
-            }
-        }
+        look.map(|lease| {
+            self.done = true;
+            self.gate.granted(self.lane, lease)
+        })
     }
 }
 

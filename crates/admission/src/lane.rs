@@ -1,6 +1,6 @@
 //! One budget with its queues: what a gate is made of, without the locking and the waiting.
 
-use std::task::Waker;
+use std::task::{Poll, Waker};
 
 use weir_io::{Nanos, Owner, PAGE};
 
@@ -10,6 +10,7 @@ use crate::inflight::{InFlight, LeaseId};
 use crate::limits::Rates;
 use crate::order::{Order, Precedence, RANKS, Rank};
 use crate::reserve::Handful;
+use crate::slots::{Alarm, Effects, SlotId, Slots};
 use crate::weights::Weights;
 
 /// One I/O that wants to pass.
@@ -44,43 +45,12 @@ pub struct RankStats {
     pub delayed_ns: u64,
 }
 
-/// Index into [`Lane::slots`].
-pub(crate) type SlotId = u32;
-
-/// Where a waiter and the lane meet.
-#[derive(Debug)]
-enum Slot {
-    Free,
-    Waiting { waker: Option<Waker> },
-    Granted(Option<LeaseId>),
-}
-
-/// What a waiter finds in its slot.
-#[derive(Debug)]
-pub(crate) enum Look {
-    Waiting,
-    Granted(Option<LeaseId>),
-}
-
 #[derive(Debug)]
 struct Waiting {
     slot: SlotId,
     ask: Ask,
     since: Nanos,
 }
-
-/// What to do once the lane's lock is released.
-#[derive(Debug, Default)]
-#[must_use = "waiters would sleep for ever"]
-pub(crate) struct Effects {
-    pub(crate) wake: Vec<Waker>,
-    /// Pump again at this time.
-    pub(crate) timer: Option<Nanos>,
-}
-
-/// No timer is set closer than this, in nanoseconds. One that is already due when it is set would pump from inside the
-/// pump; and a timer thread needs about as long to wake up anyway. Nothing is lost: the bucket goes on filling.
-pub(crate) const TIMER_MIN: Nanos = 20_000;
 
 #[derive(Debug)]
 pub(crate) struct Lane {
@@ -92,10 +62,9 @@ pub(crate) struct Lane {
     foreground_strict: bool,
     in_flight: InFlight,
     weights: Weights,
-    slots: Vec<Slot>,
-    free: Vec<SlotId>,
-    /// When the earliest timer under way fires; `Nanos::MAX` if none is.
-    armed_at: Nanos,
+    /// Who waits is answered with the lease of what was granted.
+    slots: Slots<Option<LeaseId>>,
+    alarm: Alarm,
     /// What was put in reserve, for foreground only. Not zero only while nobody waits and foreground is strict.
     handed: Handful,
     stats: [RankStats; RANKS],
@@ -119,9 +88,8 @@ impl Lane {
             foreground_strict: true,
             in_flight: InFlight::new(in_flight),
             weights: Weights::default(),
-            slots: Vec::new(),
-            free: Vec::new(),
-            armed_at: Nanos::MAX,
+            slots: Slots::new(),
+            alarm: Alarm::new(),
             handed: Handful::default(),
             stats: [RankStats::default(); RANKS],
         }
@@ -259,17 +227,7 @@ impl Lane {
 
     /// Queues `ask`; pump afterwards.
     pub(crate) fn enqueue(&mut self, ask: Ask, now: Nanos) -> SlotId {
-        let slot = Slot::Waiting { waker: None };
-        let id = match self.free.pop() {
-            Some(id) => {
-                self.slots[id as usize] = slot;
-                id
-            }
-            None => {
-                self.slots.push(slot);
-                SlotId::try_from(self.slots.len() - 1).expect("fewer than 2^32 I/Os wait")
-            }
-        };
+        let (id, _) = self.slots.open();
         let weight = self.weights.of(ask.owner);
         self.queues[ask.rank as usize].push(ask.owner, weight, ask.cost(), Waiting { slot: id, ask, since: now });
         id
@@ -278,9 +236,7 @@ impl Lane {
     /// Grants all that can go now.
     pub(crate) fn pump(&mut self, now: Nanos) -> Effects {
         let mut effects = Effects::default();
-        if self.armed_at <= now {
-            self.armed_at = Nanos::MAX;
-        }
+        self.alarm.pumped(now);
         while self.anybody_waits() {
             let background = self.in_flight.admit(now);
             let heads = Rank::ALL.map(|rank| match background {
@@ -290,7 +246,7 @@ impl Lane {
             let Some(rank) = self.order.pick(&heads) else {
                 // Only background waits, for device time. A release pumps; this timer is for a lease nobody looks at.
                 if let Err(overdue_at) = background {
-                    self.arm(overdue_at, now, &mut effects);
+                    self.alarm.set(overdue_at, now, &mut effects);
                 }
                 break;
             };
@@ -299,7 +255,7 @@ impl Lane {
             match self.ready_at(&ask, now) {
                 Some(at) if at <= now => {}
                 Some(at) => {
-                    self.arm(at, now, &mut effects);
+                    self.alarm.set(at, now, &mut effects);
                     break;
                 }
                 // A rate of 0: until somebody turns the knob.
@@ -314,57 +270,25 @@ impl Lane {
                 stats.delayed_ops += 1;
                 stats.delayed_ns += now - head.since;
             }
-            let slot = &mut self.slots[head.slot as usize];
-            if let Slot::Waiting { waker: Some(waker) } = std::mem::replace(slot, Slot::Granted(lease)) {
-                effects.wake.push(waker);
-            }
+            self.slots.answer(head.slot, lease, &mut effects);
         }
         effects
     }
 
-    fn arm(&mut self, at: Nanos, now: Nanos, effects: &mut Effects) {
-        let at = at.max(now + TIMER_MIN);
-        if at < self.armed_at {
-            self.armed_at = at;
-            effects.timer = Some(at);
-        }
-    }
-
-    /// Looks into a slot. A grant is taken out, and the slot is free; otherwise `waker` will be woken by it.
-    pub(crate) fn look(&mut self, id: SlotId, waker: Option<&Waker>) -> Look {
-        match &mut self.slots[id as usize] {
-            Slot::Waiting { waker: known } => {
-                if let Some(waker) = waker {
-                    match known {
-                        Some(known) => known.clone_from(waker),
-                        None => *known = Some(waker.clone()),
-                    }
-                }
-                Look::Waiting
-            }
-            Slot::Granted(lease) => {
-                let lease = *lease;
-                self.free_slot(id);
-                Look::Granted(lease)
-            }
-            Slot::Free => unreachable!("a waiter looks into its own slot, and only until it is granted"),
-        }
-    }
-
-    fn free_slot(&mut self, id: SlotId) {
-        self.slots[id as usize] = Slot::Free;
-        self.free.push(id);
+    /// See [`Slots::look`].
+    pub(crate) fn look(&mut self, id: SlotId, waker: Option<&Waker>) -> Poll<Option<LeaseId>> {
+        self.slots.look(id, waker)
     }
 
     /// A waiter gave up: its place, or what it was granted and never used, goes to the others. Pump afterwards.
     pub(crate) fn cancel(&mut self, id: SlotId, ask: &Ask) {
         match self.look(id, None) {
-            Look::Waiting => {
+            Poll::Pending => {
                 let was_there = self.queues[ask.rank as usize].remove(ask.owner, |waiting| waiting.slot == id);
                 debug_assert!(was_there.is_some(), "a waiting slot is in its queue");
-                self.free_slot(id);
+                self.slots.close(id);
             }
-            Look::Granted(lease) => {
+            Poll::Ready(lease) => {
                 self.refund(ask);
                 if let Some(lease) = lease {
                     self.in_flight.release(lease);

@@ -29,6 +29,7 @@ mod pool;
 mod quota;
 mod read_memory;
 mod reserve;
+mod slots;
 mod spawned;
 pub mod waits;
 mod weights;

@@ -229,7 +229,7 @@ impl Mailbox {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::sync::atomic::AtomicUsize;
 
     use super::*;
@@ -237,9 +237,10 @@ mod tests {
 
     const SECOND: Nanos = 1_000_000_000;
 
+    /// Counts how often it was cut.
     #[derive(Default)]
-    struct Somebody {
-        cuts: AtomicUsize,
+    pub(crate) struct Somebody {
+        pub(crate) cuts: AtomicUsize,
     }
 
     impl Recipient for Somebody {

@@ -24,7 +24,7 @@ pub enum Plant {
     RowsNotLatched,
     /// Merges drop parts of rows for a cover that is only in memory and log.
     CoverInMemory,
-    /// A cover is dropped while tables still have parts that it covers.
+    /// A cover is dropped while there are still parts that it covers.
     DroppedCover,
     /// Rows in memory lose an older version that a snapshot needs.
     HeldVersionLost,

@@ -8,8 +8,11 @@ use futures_util::future::try_join;
 use weir_io::{AlignedBuf, Class, Error, ErrorKind, File, Fs, OpenOptions, Result, Tag};
 
 use crate::codec::{Entry, append_record, decode, decode_current, encode_current, file_header, file_name};
+use crate::files::{read_file, remove_if_there, write_file};
+use crate::garbage::{Begun, Garbage};
 
 const CURRENT: &str = "CURRENT";
+const TEMPORARY: &str = "CURRENT.tmp";
 /// A journal longer than this is rolled: 4 MiB are about 40,000 edits, replayed in milliseconds.
 const ROLL_BYTES: u64 = 4 << 20;
 
@@ -23,6 +26,13 @@ pub struct Recovered<E> {
     pub torn_at: Option<u64>,
 }
 
+impl<E: Entry> Recovered<E> {
+    /// The file, in `dir`.
+    pub fn path(&self, dir: &Path) -> PathBuf {
+        dir.join(file_name::<E>(self.number))
+    }
+}
+
 /// The journal being written.
 pub struct Journal<E> {
     fs: Arc<dyn Fs>,
@@ -34,10 +44,62 @@ pub struct Journal<E> {
     records: u32,
     /// An append failed (rule 2), or another process wrote the file: it is not written again.
     uncertain: bool,
+    /// Files that an edit names which may or may not be in the file: they may go once it has been rolled.
+    doubtful: Vec<PathBuf>,
     entries: PhantomData<fn(E)>,
 }
 
 impl<E: Entry> Journal<E> {
+    /// As [`Journal::recover`]; where there is no `CURRENT`, `dir` is made.
+    ///
+    /// # Errors
+    /// As [`Journal::recover`].
+    pub async fn recover_or_make_dir(fs: &Arc<dyn Fs>, dir: &Path, tag: Tag) -> Result<Option<Recovered<E>>> {
+        let recovered = Self::recover(fs, dir, tag).await?;
+        if recovered.is_none() {
+            fs.create_dir_all(dir, tag).await?;
+            if let Some(parent) = dir.parent() {
+                // The directory's name is durable before anything in it is: where there is a journal, it was so long
+                // ago.
+                fs.sync_dir(parent, tag).await?;
+            }
+        }
+        Ok(recovered)
+    }
+
+    /// As [`Journal::recover`], of `dir`, which is to be the directory of a `whose`.
+    ///
+    /// # Errors
+    /// As [`Journal::recover`]; `NotFound` if there is no `CURRENT`.
+    pub async fn recover_known(fs: &Arc<dyn Fs>, dir: &Path, tag: Tag, whose: &str) -> Result<Recovered<E>> {
+        let none =
+            || Error::new(ErrorKind::NotFound, "find CURRENT in", dir, format!("this is not a {whose}'s directory"));
+        Self::recover(fs, dir, tag).await?.ok_or_else(none)
+    }
+
+    /// Goes on with what was recovered, or begins file `next`, the next number, with what `first` says of the number
+    /// behind it.
+    ///
+    /// # Errors
+    /// I/O.
+    pub async fn open(
+        fs: &Arc<dyn Fs>,
+        dir: &Path,
+        tag: Tag,
+        recovered: Option<Recovered<E>>,
+        next: &mut u64,
+        first: impl FnOnce(u64) -> E,
+    ) -> Result<Self> {
+        match recovered {
+            Some(recovered) => Self::resume(fs, dir, tag, recovered.number).await,
+            None => {
+                let number = *next;
+                *next += 1;
+                Self::create(fs, dir, tag, number, &first(*next)).await
+            }
+        }
+    }
+
     /// Reads what `CURRENT` of `dir` names; `None` if there is no `CURRENT`.
     ///
     /// # Errors
@@ -70,17 +132,23 @@ impl<E: Entry> Journal<E> {
         let file = fs.open(&dir.join(file_name::<E>(number)), OpenOptions::read_buffered(), tag).await?;
         // The device takes both in one go.
         try_join(file.sync(tag), fs.sync_dir(dir, tag)).await?;
-        Ok(Self {
-            fs: Arc::clone(fs),
-            dir: dir.into(),
+        Ok(Self { uncertain: true, ..Self::new(fs, dir, tag, number, file) })
+    }
+
+    fn new(fs: &Arc<dyn Fs>, dir: &Path, tag: Tag, number: u64, file: Arc<dyn File>) -> Self {
+        let (fs, dir) = (Arc::clone(fs), dir.into());
+        Self {
+            fs,
+            dir,
             tag,
             number,
             file,
             end: 0,
             records: 0,
-            uncertain: true,
+            uncertain: false,
+            doubtful: Vec::new(),
             entries: PhantomData,
-        })
+        }
     }
 
     /// Starts file `number` with `snapshot` and makes it the current one.
@@ -90,12 +158,10 @@ impl<E: Entry> Journal<E> {
         buf.extend_from_slice(&file_header::<E>());
         append_record(&mut buf, 0, &snapshot.encode());
         let end = buf.len() as u64;
-        let temporary = dir.join("CURRENT.tmp");
         let written = async {
             let file = write_file(fs, &path, buf, tag).await?;
             fs.sync_dir(dir, tag).await?;
-            remove_if_there(fs, &temporary, tag).await?;
-            write_file(fs, &temporary, AlignedBuf::copy_of(encode_current::<E>(number).as_bytes()), tag).await?;
+            write_temporary::<E>(fs, dir, tag, number).await?;
             Ok(file)
         };
         let file = match written.await {
@@ -107,19 +173,8 @@ impl<E: Entry> Journal<E> {
                 return Err(error);
             }
         };
-        fs.rename(&temporary, &dir.join(CURRENT), tag).await?;
-        fs.sync_dir(dir, tag).await?;
-        Ok(Self {
-            fs: Arc::clone(fs),
-            dir: dir.into(),
-            tag,
-            number,
-            file,
-            end,
-            records: 1,
-            uncertain: false,
-            entries: PhantomData,
-        })
+        make_current(fs, dir, tag).await?;
+        Ok(Self { end, records: 1, ..Self::new(fs, dir, tag, number, file) })
     }
 
     /// What is written from now on has this cause, and its urgency.
@@ -137,12 +192,22 @@ impl<E: Entry> Journal<E> {
         self.uncertain || self.end >= ROLL_BYTES
     }
 
-    /// Replaces this file by `number`, holding `snapshot`. Gives the path of the old file, which nothing needs any
-    /// more.
-    pub async fn roll(&mut self, number: u64, snapshot: &E) -> Result<PathBuf> {
-        let old = self.dir.join(file_name::<E>(self.number));
-        *self = Self::create(&self.fs, &self.dir, self.tag, number, snapshot).await?;
-        Ok(old)
+    /// Replaces this file by `number`, holding `snapshot`. The old one is garbage then, and with it what only an edit
+    /// names whose append has failed.
+    pub async fn roll(&mut self, number: u64, snapshot: &E, garbage: &Garbage) -> Result<()> {
+        let new = Self::create(&self.fs, &self.dir, self.tag, number, snapshot).await?;
+        let old = std::mem::replace(self, new);
+        garbage.add(old.doubtful.into_iter().chain([old.dir.join(file_name::<E>(old.number))]));
+        Ok(())
+    }
+
+    /// As [`Journal::append`], of an edit that names the files of `begun`. From now on they belong to the journal:
+    /// whatever happens, they are removed only when it surely does not name them.
+    pub async fn append_naming(&mut self, edit: &E, begun: Begun) -> Result<()> {
+        self.doubtful.extend(begun.take());
+        self.append(edit).await?;
+        self.doubtful.clear();
+        Ok(())
     }
 
     /// Makes `edit` durable. After an error its fate is unknown: see rule 2.
@@ -166,30 +231,20 @@ impl<E: Entry> Journal<E> {
 /// # Errors
 /// I/O. `CURRENT` is as it was, or names the journal.
 pub async fn point_at<E: Entry>(fs: &Arc<dyn Fs>, dir: &Path, tag: Tag, number: u64) -> Result<()> {
-    let temporary = dir.join("CURRENT.tmp");
+    write_temporary::<E>(fs, dir, tag, number).await?;
+    make_current(fs, dir, tag).await
+}
+
+/// Writes what `CURRENT` is to say, beside it.
+async fn write_temporary<E: Entry>(fs: &Arc<dyn Fs>, dir: &Path, tag: Tag, number: u64) -> Result<()> {
+    let temporary = dir.join(TEMPORARY);
     remove_if_there(fs, &temporary, tag).await?;
     write_file(fs, &temporary, AlignedBuf::copy_of(encode_current::<E>(number).as_bytes()), tag).await?;
-    fs.rename(&temporary, &dir.join(CURRENT), tag).await?;
+    Ok(())
+}
+
+/// Puts what was written in the place of `CURRENT`.
+async fn make_current(fs: &Arc<dyn Fs>, dir: &Path, tag: Tag) -> Result<()> {
+    fs.rename(&dir.join(TEMPORARY), &dir.join(CURRENT), tag).await?;
     fs.sync_dir(dir, tag).await
-}
-
-async fn read_file(fs: &Arc<dyn Fs>, path: &Path, tag: Tag) -> Result<AlignedBuf> {
-    let file = fs.open(path, OpenOptions::read_buffered(), tag).await?;
-    let length = file.len().await? as usize;
-    file.read_at(0, AlignedBuf::with_len(length), tag).await
-}
-
-/// Creates `path` with `content` and makes that durable, but not the name.
-async fn write_file(fs: &Arc<dyn Fs>, path: &Path, content: AlignedBuf, tag: Tag) -> Result<Arc<dyn File>> {
-    let file = fs.open(path, OpenOptions::create_new_buffered(), tag).await?;
-    file.write_at(0, content, tag).await?;
-    file.sync(tag).await?;
-    Ok(file)
-}
-
-async fn remove_if_there(fs: &Arc<dyn Fs>, path: &Path, tag: Tag) -> Result<()> {
-    match fs.remove(path, tag).await {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
 }

@@ -8,9 +8,19 @@
 //!    directory.
 //! 4. On recovery a broken record with nothing valid behind it is a torn tail; with something valid behind it,
 //!    corruption.
+//!
+//! Most journals name other files of their directory. [`Begun`], [`NamedFile`] and [`Garbage`] are the three stations
+//! of such a file: no edit names it yet, one does, none does any more. Where an append fails that names new files,
+//! these stay until the next roll has made sure that they are not named.
 
 mod codec;
+mod files;
+mod garbage;
 mod journal;
+mod repair;
 
 pub use codec::{Broken, Entry, decode, decode_current, file_name, file_number};
+pub use files::read_file;
+pub use garbage::{Begun, Garbage, NamedFile, left_over};
 pub use journal::{Journal, Recovered, point_at};
+pub use repair::{Anchor, examine};

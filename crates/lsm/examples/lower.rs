@@ -243,7 +243,7 @@ fn open(
     let entries = total_bytes / (value_bytes as u64 + 16);
     fill(fs, &path, TableOptions::default(), entries, value_bytes)?;
     let start = Instant::now();
-    let table = block_on(Table::open(fs, &path, 1, Owner::default(), cache, TAG))?;
+    let table = block_on(Table::open(fs, &path, Owner::default(), cache, TAG))?;
     println!(
         "{:<44} {:>8.2} ms",
         format!("open {} MB, {value_bytes} B", total_bytes >> 20),

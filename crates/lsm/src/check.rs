@@ -10,7 +10,7 @@ use weir_model::engine::CheckReport;
 use crate::cache::BlockCache;
 use crate::table::Table;
 use crate::tree::{fold, meta_of};
-use crate::version::manifest::{self, Manifest};
+use crate::version::manifest::Manifest;
 use crate::version::{LEVELS, TableMeta, check_level};
 
 /// Reads the whole tree in `dir`, which nobody may have open, and tells what is wrong with it. `progress` is called
@@ -21,10 +21,8 @@ use crate::version::{LEVELS, TableMeta, check_level};
 pub async fn check(fs: &Arc<dyn Fs>, dir: &Path, mut progress: impl FnMut(usize, usize)) -> Result<CheckReport> {
     let (owner, tag) = (Owner::default(), Tag::new(Owner::default(), Class::Maintenance));
     let mut report = CheckReport::default();
-    let Some(recovered) = Manifest::recover(fs, dir, tag).await? else {
-        return Err(Error::new(weir_io::ErrorKind::NotFound, "find CURRENT in", dir, "this is not a tree's directory"));
-    };
-    let manifest_path = dir.join(manifest::file_name(recovered.number));
+    let recovered = Manifest::recover_known(fs, dir, tag, "tree").await?;
+    let manifest_path = recovered.path(dir);
     let folded = fold(&recovered).map_err(|message| Error::corruption(&manifest_path, 0, message))?;
     (report.persisted, report.owner) = (folded.persisted, folded.owner);
     report.manifest.clone_from(&manifest_path);
@@ -71,7 +69,7 @@ async fn check_table(
     tag: Tag,
 ) -> Result<()> {
     let path = dir.join(TableMeta::file_name(meta.id));
-    let table = Table::open(fs, &path, meta.id, owner, cache, tag).await?;
+    let table = Table::open(fs, &path, owner, cache, tag).await?;
     table.verify(Class::Maintenance).await?;
     let found = meta_of(meta.id, meta.epoch, table.summary());
     if found != *meta {

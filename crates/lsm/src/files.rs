@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use weir_io::{Class, ErrorKind, Fs, Result, Tag, Waiting};
+use weir_io::{Class, Fs, Result, Tag, Waiting};
 use weir_model::LogIndex;
 use weir_model::engine::{Checkpoint, Files};
 
@@ -21,7 +21,7 @@ impl Files for Tree {
     }
 
     fn discard_unnamed(&self) -> Waiting<'_, Result<()>> {
-        self.unnamed.lock().drain(..).for_each(|path| self.garbage.add(path));
+        self.garbage.add(self.unnamed.lock().drain(..));
         self.tidy()
     }
 
@@ -30,7 +30,7 @@ impl Files for Tree {
     }
 
     fn tidy(&self) -> Waiting<'_, Result<()>> {
-        Box::pin(self.remove_garbage())
+        Box::pin(self.garbage.remove(&self.env.fs, self.env.tag(Class::Maintenance)))
     }
 
     fn hold(&self) -> Box<dyn Checkpoint> {
@@ -96,21 +96,5 @@ impl Tree {
         }
         held.write_manifest(dir).await?;
         Ok(held.persisted())
-    }
-
-    /// Removes the files that nothing needs any more.
-    pub(crate) async fn remove_garbage(&self) -> Result<()> {
-        let mut paths = self.garbage.take().into_iter();
-        while let Some(path) = paths.next() {
-            match self.env.fs.remove(&path, self.env.tag(Class::Maintenance)).await {
-                Err(error) if error.kind() != ErrorKind::NotFound => {
-                    self.garbage.add(path);
-                    paths.for_each(|path| self.garbage.add(path));
-                    return Err(error);
-                }
-                _ => {}
-            }
-        }
-        Ok(())
     }
 }

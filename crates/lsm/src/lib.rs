@@ -15,7 +15,6 @@ mod knobs;
 pub mod memtable;
 mod options;
 pub mod pick;
-mod prefetch;
 pub mod read;
 pub mod repair;
 mod slowdown;

@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use weir_io::{Class, Error, ErrorKind, Fs, Owner, Result, Tag};
+use weir_io::{Class, Error, Fs, Owner, Result, Tag};
 use weir_model::engine::CheckReport;
 
-use crate::manifest::{self, Manifest};
+use crate::manifest::Manifest;
 use crate::options::StoreOptions;
 use crate::snapshot::{self, reader};
 
@@ -17,10 +17,8 @@ use crate::snapshot::{self, reader};
 /// Only if the directory or its manifest cannot be read at all; everything else is listed in the report.
 pub async fn check(fs: &Arc<dyn Fs>, dir: &Path, mut progress: impl FnMut(usize, usize)) -> Result<CheckReport> {
     let tag = Tag::new(Owner::default(), Class::Maintenance);
-    let Some(recovered) = Manifest::recover(fs, dir, tag).await? else {
-        return Err(Error::new(ErrorKind::NotFound, "find CURRENT in", dir, "this is not a store's directory"));
-    };
-    let manifest = dir.join(manifest::file_name(recovered.number));
+    let recovered = Manifest::recover_known(fs, dir, tag, "store").await?;
+    let manifest = recovered.path(dir);
     let edit = recovered.edits.last().copied().ok_or_else(|| Error::corruption(&manifest, 0, "it has no edit"))?;
     let mut report = CheckReport { manifest, owner: edit.owner, ..CheckReport::default() };
     if let Some(meta) = edit.snapshot {

@@ -1,12 +1,13 @@
 //! Covers: parts of rows that are dead because the row went. A deletion of a million parts is two changes; the parts go
 //! in bounded steps, some with every write, the rest by the sweep, when every reader sees the cover.
 //!
-//! Nothing is logged for that: a cover is a row of its own, and stays until its parts are gone. So a snapshot has the
-//! cover with what is left of its parts, and whoever opens it goes on.
+//! Nothing is logged for that: a cover is a row of its own, and stays until its parts are gone. A snapshot has the
+//! cover and none of its parts, gone or not.
 
 use std::collections::VecDeque;
 use std::ops::Bound;
 
+use weir_io::plant::{Plant, is_planted};
 use weir_model::engine::{Kind, Seq};
 use weir_model::parts;
 
@@ -70,7 +71,7 @@ impl Covers {
                 rows.remove(key, newest, horizons);
             }
             left -= dead.len();
-            if is_last {
+            if is_last || is_planted(Plant::DroppedCover) {
                 left = left.saturating_sub(1);
                 let Some(cover) = self.0.pop_front() else { break };
                 // A later cover of the same row has an entry of its own.

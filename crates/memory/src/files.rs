@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use weir_io::{Class, ErrorKind, Fs, Result, Tag, Waiting};
+use weir_io::{Class, Fs, Result, Tag, Waiting};
 use weir_model::LogIndex;
 use weir_model::engine::{Checkpoint, Files};
 
@@ -19,38 +19,21 @@ impl Files for Store {
     }
 
     fn discard_unnamed(&self) -> Waiting<'_, Result<()>> {
-        self.files.lock().discard_unnamed();
+        self.garbage.add(self.files.lock().unnamed.drain(..));
         self.tidy()
     }
 
     fn has_garbage(&self) -> bool {
-        self.files.lock().has_garbage()
+        !self.garbage.is_empty()
     }
 
     fn tidy(&self) -> Waiting<'_, Result<()>> {
-        Box::pin(self.remove_garbage())
+        Box::pin(self.garbage.remove(&self.env.fs, self.env.tag(Class::Maintenance)))
     }
 
     fn hold(&self) -> Box<dyn Checkpoint> {
         let (number, edit, file) = self.frozen();
         Box::new(Held { store: self.shared(), file, number, edit })
-    }
-}
-
-impl Store {
-    /// Removes the files that nothing needs any more.
-    pub(crate) async fn remove_garbage(&self) -> Result<()> {
-        let mut paths = self.files.lock().take_garbage().into_iter();
-        while let Some(path) = paths.next() {
-            match self.env.fs.remove(&path, self.env.tag(Class::Maintenance)).await {
-                Err(error) if error.kind() != ErrorKind::NotFound => {
-                    self.files.lock().add_garbage(std::iter::once(path).chain(paths));
-                    return Err(error);
-                }
-                _ => {}
-            }
-        }
-        Ok(())
     }
 }
 

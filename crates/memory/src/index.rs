@@ -1,40 +1,57 @@
-//! The index: from a key to its row, in order. Reads take no lock.
+//! The index: from a key to its row, by its hash and in order. Reads take no lock.
 //!
-//! It is a concurrent skip list (`crossbeam-skiplist`): readers enter an epoch, walk nodes that nobody frees meanwhile,
-//! and see every row that was there when they began and has not been removed. There is one writer at a time: the
+//! ```text
+//!   get, put ──► hash table (papaya) ───────────┐
+//!                                               ├──► row: newest version ──► older versions
+//!   scan ──────► skip list (crossbeam-skiplist) ┘
+//! ```
+//!
+//! A row is in both. A look-up among a million keys waits for memory three times in the hash table and twenty times in
+//! the skip list, which only scans, new rows and removed ones need. Readers of either see every row that was there when
+//! they began and has not been removed, and nothing is freed that they are on. There is one writer at a time: the
 //! store's.
 //!
-//! `scc::TreeIndex` finds a row among a million in two thirds of the time and takes a third more memory. Its reverse
-//! iterator (3.8.8) ends early where all rows of the last leaf were removed, so it is not used.
+//! `scc::TreeIndex` finds a row among a million in two thirds of the time that the skip list takes, with a third more
+//! memory. Its reverse iterator (3.8.8) ends early where all rows of the last leaf were removed, so it is not used.
 
 use std::ops::Bound;
 use std::sync::Arc;
 
-use arc_swap::ArcSwapOption;
 use crossbeam_epoch as epoch;
 use crossbeam_skiplist::base::SkipList;
+use weir_model::prefetch::prefetch;
 
+use crate::atomic_arc::AtomicArc;
 use crate::key::Key;
 use crate::version::Version;
 
-/// Bytes of memory that a row takes beside its versions and a long key: its node, with the key, a pointer to the newest
-/// version, two counters, and a tower of two links on average. `examples/row_bytes.rs` measures it.
-const ROW_BYTES: usize = size_of::<Key>() + 5 * size_of::<usize>();
+/// Bytes of memory that a row takes beside its versions and a long key: itself and two counters; its key and a pointer
+/// in both tables; in the skip list a header and a tower of two links on average; in the hash table a slot of nine
+/// bytes, of which more than half are free, and as much again in outgrown tables that are not freed yet.
+/// `examples/row_bytes.rs` measures it.
+const ROW_BYTES: usize = size_of::<Row>() + 2 * size_of::<Key>() + 14 * size_of::<usize>();
 
-/// The newest version of a row; `None` once the row has been removed.
-type Newest = ArcSwapOption<Version>;
+/// Keys that are [prefetched](Index::prefetch) at once: about as many cache lines as a processor fetches at once.
+pub(crate) const PREFETCHED_MAX: usize = 16;
 
 /// Bytes of memory that a row takes beside its versions.
 pub(crate) const fn row_bytes(key_bytes: usize) -> u64 {
     (ROW_BYTES + Key::heap_bytes(key_bytes)) as u64
 }
 
+/// What the index has for a key: its newest version; nothing once the row has been removed.
+pub(crate) type Row = AtomicArc<Version>;
+
 /// See the module.
-pub(crate) struct Index(SkipList<Key, Newest>);
+pub(crate) struct Index {
+    by_hash: papaya::HashMap<Key, Arc<Row>, foldhash::fast::RandomState>,
+    in_order: SkipList<Key, Arc<Row>>,
+}
 
 impl Default for Index {
     fn default() -> Self {
-        Self(SkipList::new(epoch::default_collector().clone()))
+        let by_hash = papaya::HashMap::with_hasher(foldhash::fast::RandomState::default());
+        Self { by_hash, in_order: SkipList::new(epoch::default_collector().clone()) }
     }
 }
 
@@ -42,30 +59,45 @@ impl Index {
     /// The newest version of `key`.
     #[inline]
     pub fn newest(&self, key: &[u8]) -> Option<Arc<Version>> {
-        let guard = epoch::pin();
-        self.0.get(key, &guard)?.value().load_full()
+        self.by_hash.pin().get(key)?.load()
     }
 
-    /// Makes `version` the newest of `key`, which has a row.
-    pub fn replace(&self, key: &[u8], version: Arc<Version>) {
-        let guard = epoch::pin();
-        let row = self.0.get(key, &guard);
-        debug_assert!(row.is_some(), "the only writer has looked");
-        row.iter().for_each(|row| row.value().store(Some(Arc::clone(&version))));
+    /// Has the processor fetch what reads or writes of `keys` will touch. Each look-up waits for memory five times, for
+    /// addresses that it has just learned; many in a row wait together.
+    pub fn prefetch<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
+        let by_hash = self.by_hash.pin();
+        let mut rows = [None; PREFETCHED_MAX];
+        for (key, row) in keys.zip(&mut rows) {
+            *row = by_hash.get(key).map(|row| &**row);
+        }
+        rows.iter().flatten().for_each(|&row| prefetch(row));
+        rows.iter().flatten().for_each(|row| row.prefetch());
+        rows.iter().flatten().for_each(|row| {
+            row.look(|newest| newest.prefetch_value());
+        });
+    }
+
+    /// The row of `key`.
+    pub fn row(&self, key: &[u8]) -> Option<Arc<Row>> {
+        self.by_hash.pin().get(key).map(Arc::clone)
     }
 
     /// Adds a row for `key`, which has none.
     pub fn insert(&self, key: &[u8], version: Arc<Version>) {
+        let (key, row) = (Key::new(key), Arc::new(Row::new(Some(version))));
         let guard = epoch::pin();
-        self.0.insert(Key::new(key), Newest::new(Some(version)), &guard).release(&guard);
+        self.in_order.insert(key.clone(), Arc::clone(&row), &guard).release(&guard);
+        let before = self.by_hash.pin().insert(key, row).is_some();
+        debug_assert!(!before, "the only writer has looked");
     }
 
-    /// Removes the row of `key`. Its node stays until no reader can be on it; what it held goes now.
+    /// Removes the row of `key`. Its nodes stay until no reader can be on them; what it held goes now.
     pub fn remove(&self, key: &[u8]) {
+        self.by_hash.pin().remove(key);
         let guard = epoch::pin();
-        if let Some(row) = self.0.remove(key, &guard) {
-            row.value().store(None);
-            row.release(&guard);
+        if let Some(node) = self.in_order.remove(key, &guard) {
+            node.value().replace(None);
+            node.release(&guard);
         }
     }
 
@@ -79,9 +111,9 @@ impl Index {
         mut see: impl FnMut(&Key, Arc<Version>) -> bool,
     ) -> bool {
         let guard = epoch::pin();
-        let mut rows = self.0.range::<[u8], _>((from, to), &guard);
+        let mut rows = self.in_order.range::<[u8], _>((from, to), &guard);
         while let Some(row) = if reverse { rows.next_back() } else { rows.next() } {
-            if let Some(version) = row.value().load_full()
+            if let Some(version) = row.value().load()
                 && !see(row.key(), version)
             {
                 return false;
@@ -128,11 +160,11 @@ mod tests {
             let (index, mut model) = (Index::default(), BTreeMap::new());
             for (seq, (number, removes)) in changes.into_iter().enumerate() {
                 let (key, version) = (key(number), Version::new(seq as u64, Kind::Put, 0, b"", None));
-                match (removes, model.contains_key(&key)) {
-                    (true, true) => index.remove(&key),
-                    (true, false) => continue,
-                    (false, true) => index.replace(&key, version),
-                    (false, false) => index.insert(&key, version),
+                match (removes, index.row(&key)) {
+                    (true, Some(_)) => index.remove(&key),
+                    (true, None) => continue,
+                    (false, Some(row)) => row.replace(Some(version)),
+                    (false, None) => index.insert(&key, version),
                 }
                 if removes { model.remove(&key) } else { model.insert(key, seq as u64) };
             }

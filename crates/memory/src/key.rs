@@ -2,6 +2,7 @@
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
+use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -62,6 +63,14 @@ impl PartialEq for Key {
 }
 
 impl Eq for Key {}
+
+impl Hash for Key {
+    /// As its bytes: a table of keys is searched by bytes.
+    #[inline]
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (**self).hash(state);
+    }
+}
 
 impl PartialOrd for Key {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {

@@ -4,6 +4,7 @@
 //! moment into a new file, and the log before it can go. The store owns no threads, timers or log; see
 //! `docs/architecture.md`.
 
+mod atomic_arc;
 mod bytes;
 pub mod check;
 mod covers;

@@ -5,17 +5,18 @@
 //! a job.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use weir_model::engine::{Kind, Seq};
 
 use crate::bytes::Booked;
-use crate::index::{Index, row_bytes};
+use crate::index::{Index, Row, row_bytes};
 use crate::key::Key;
 use crate::version::{Horizons, Version};
 
 /// See the module. Guarded by the writer's lock.
 #[derive(Default)]
-pub(crate) struct Stale(VecDeque<(Seq, Key)>);
+pub(crate) struct Stale(VecDeque<(Seq, Key, Arc<Row>)>);
 
 impl Stale {
     /// Whether a row with this newest version is on the list.
@@ -23,14 +24,14 @@ impl Stale {
         newest.kind == Kind::Delete || !newest.is_alone()
     }
 
-    /// `key`, which was not on the list, has been overwritten or deleted by change `seq`.
-    pub fn add(&mut self, seq: Seq, key: &[u8]) {
-        self.0.push_back((seq, Key::new(key)));
+    /// `row`, that of `key`, which was not on the list, has been overwritten or deleted by change `seq`.
+    pub fn add(&mut self, seq: Seq, key: &[u8], row: Arc<Row>) {
+        self.0.push_back((seq, Key::new(key), row));
     }
 
     /// Whether [`Stale::clean`] would find something to do.
     pub fn is_due(&self, horizons: &Horizons) -> bool {
-        self.0.front().is_some_and(|(seq, _)| *seq <= horizons.oldest())
+        self.0.front().is_some_and(|(seq, ..)| *seq <= horizons.oldest())
     }
 
     /// Frees what no reader needs of at most `most` rows.
@@ -39,8 +40,8 @@ impl Stale {
             if !self.is_due(horizons) {
                 return;
             }
-            let Some((_, key)) = self.0.pop_front() else { return };
-            let Some(newest) = index.newest(&key) else { continue };
+            let Some((_, key, row)) = self.0.pop_front() else { return };
+            let Some(newest) = row.load() else { continue };
             booked.trimmed(newest.trim(horizons));
             if newest.is_alone() && newest.kind != Kind::Delete {
                 continue;
@@ -50,7 +51,7 @@ impl Stale {
                 index.remove(&key);
                 booked.row_removed(row_bytes(key.len()), newest.bytes());
             } else {
-                self.0.push_back((newest.seq, key));
+                self.0.push_back((newest.seq, key, row));
             }
         }
     }

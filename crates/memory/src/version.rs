@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use arc_swap::ArcSwapOption;
 use weir_io::plant::{Plant, is_planted};
 use weir_model::Value;
 use weir_model::engine::{Found, Kind, Seq};
+use weir_model::prefetch::{LINE_BYTES, prefetch};
+
+use crate::atomic_arc::AtomicArc;
 
 /// What a change made of a key.
 pub(crate) struct Version {
@@ -16,8 +18,11 @@ pub(crate) struct Version {
     /// Empty for a tombstone.
     pub value: Box<[u8]>,
     /// The next older one. Only the writer changes it, and only to leave out what no reader needs.
-    older: ArcSwapOption<Version>,
+    older: AtomicArc<Version>,
 }
+
+/// Lines of a value that are fetched ahead: what is behind them the processor sees coming.
+const PREFETCHED_LINES_MAX: usize = 4;
 
 /// Bytes of a version beside those of its value: itself, and the two counters of its `Arc`.
 const VERSION_BYTES: usize = size_of::<Version>() + 2 * size_of::<usize>();
@@ -25,7 +30,7 @@ const VERSION_BYTES: usize = size_of::<Version>() + 2 * size_of::<usize>();
 impl Version {
     /// A version in front of `older`.
     pub fn new(seq: Seq, kind: Kind, expire_at_ms: u64, value: &[u8], older: Option<Arc<Version>>) -> Arc<Self> {
-        Arc::new(Self { seq, kind, expire_at_ms, value: value.into(), older: ArcSwapOption::new(older) })
+        Arc::new(Self { seq, kind, expire_at_ms, value: value.into(), older: AtomicArc::new(older) })
     }
 
     /// Bytes of memory that a version with a value of so many bytes takes.
@@ -40,7 +45,7 @@ impl Version {
 
     /// Whether it is the only one of its row.
     pub fn is_alone(&self) -> bool {
-        self.older.load().is_none()
+        self.older.is_none()
     }
 
     /// The newest version at or before `at`, from `self` on. `None` also if the writer has taken out meanwhile what a
@@ -48,30 +53,38 @@ impl Version {
     pub fn visible(self: &Arc<Self>, at: Seq) -> Option<Arc<Self>> {
         let mut version = Arc::clone(self);
         while version.seq > at {
-            version = version.older.load_full()?;
+            version = version.older.load()?;
         }
         Some(version)
     }
 
+    /// Has the processor fetch its value.
+    #[inline]
+    pub fn prefetch_value(&self) {
+        let lines = self.value.len().div_ceil(LINE_BYTES).min(PREFETCHED_LINES_MAX);
+        (0..lines).for_each(|line| prefetch(self.value.as_ptr().wrapping_add(line * LINE_BYTES)));
+    }
+
     /// What a read finds in it.
-    pub fn found(self: &Arc<Self>) -> Found {
+    pub fn found(self: Arc<Self>) -> Found {
+        let (seq, kind, expire_at_ms, value) = (self.seq, self.kind, self.expire_at_ms, &raw const self.value[..]);
         // SAFETY: nobody changes the value of a version, and it lives as long as the version.
-        let value = unsafe { Value::held(self, &raw const self.value[..]) };
-        Found { seq: self.seq, kind: self.kind, expire_at_ms: self.expire_at_ms, value }
+        let value = unsafe { Value::held(self, value) };
+        Found { seq, kind, expire_at_ms, value }
     }
 
     /// Leaves out every older version that no reader needs; gives their bytes. Only the writer may ask.
     pub fn trim(self: &Arc<Self>, horizons: &Horizons) -> u64 {
         let (mut freed, mut kept) = (0, Arc::clone(self));
         loop {
-            let first = kept.older.load_full();
+            let first = kept.older.load();
             let mut next = first.clone();
             while let Some(version) = next.take_if(|version| !horizons.need(version.seq, kept.seq)) {
                 freed += version.bytes();
-                next = version.older.load_full();
+                next = version.older.load();
             }
             if next.as_ref().map(Arc::as_ptr) != first.as_ref().map(Arc::as_ptr) {
-                kept.older.store(next.clone());
+                kept.older.replace(next.clone());
             }
             let Some(version) = next else { return freed };
             kept = version;
@@ -86,9 +99,9 @@ impl Drop for Version {
         if self.is_alone() {
             return;
         }
-        let mut next = self.older.swap(None);
-        while let Some(version) = next.and_then(Arc::into_inner) {
-            next = version.older.swap(None);
+        let mut next = self.older.take();
+        while let Some(mut version) = next.and_then(Arc::into_inner) {
+            next = version.older.take();
         }
     }
 }
@@ -148,9 +161,7 @@ mod tests {
     }
 
     fn older_bytes(newest: &Arc<Version>) -> u64 {
-        std::iter::successors(newest.older.load_full(), |version| version.older.load_full())
-            .map(|version| version.bytes())
-            .sum()
+        std::iter::successors(newest.older.load(), |version| version.older.load()).map(|version| version.bytes()).sum()
     }
 
     proptest! {

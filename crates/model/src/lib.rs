@@ -6,6 +6,7 @@
 mod batch;
 pub mod engine;
 pub mod parts;
+pub mod prefetch;
 mod row;
 mod slot;
 mod tenant;

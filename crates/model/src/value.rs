@@ -35,11 +35,11 @@ impl Value {
     ///
     /// # Safety
     /// `bytes` must stay where they are and never change as long as `holder` has an owner.
-    pub unsafe fn held<H: Holder + 'static>(holder: &Arc<H>, bytes: *const [u8]) -> Self {
+    pub unsafe fn held<H: Holder + 'static>(holder: Arc<H>, bytes: *const [u8]) -> Self {
         if bytes.is_empty() {
             return Self::empty();
         }
-        Value { start: bytes.cast(), len: bytes.len(), _holder: Some(Arc::<H>::clone(holder)) }
+        Value { start: bytes.cast(), len: bytes.len(), _holder: Some(holder) }
     }
 }
 
@@ -47,7 +47,7 @@ impl From<&Arc<Vec<u8>>> for Value {
     /// Shares the bytes.
     fn from(bytes: &Arc<Vec<u8>>) -> Self {
         // SAFETY: a vector that is shared cannot be changed through the `Arc`, and its bytes do not move.
-        unsafe { Self::held(bytes, &raw const bytes[..]) }
+        unsafe { Self::held(Arc::clone(bytes), &raw const bytes[..]) }
     }
 }
 

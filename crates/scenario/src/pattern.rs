@@ -74,11 +74,6 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// `rate` a second from `from` on, until `until`.
-    pub fn new(from: Nanos, until: Nanos, rate: f64, rng: Rng) -> Self {
-        Self::of(from, until, [(0, rate)].into(), rng)
-    }
-
     /// `rates` from `from` on, until `until`.
     pub fn of(from: Nanos, until: Nanos, rates: Rates, rng: Rng) -> Self {
         Self { from, until, rates, step: 0, before: 0.0, next: 0, rng }

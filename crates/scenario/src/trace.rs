@@ -124,18 +124,6 @@ impl Trace {
         }
         Ok(Self { step, tenants })
     }
-
-    /// Mean share of writes over all tenants and steps, and the highest mean of any step: how busy it is.
-    pub fn mean_and_peak(&self) -> (f64, f64) {
-        let steps = self.tenants.iter().map(Vec::len).max().unwrap_or(0);
-        let at = |step: usize| {
-            let sum: f64 =
-                self.tenants.iter().filter_map(|steps| steps.get(step)).map(|shares| f64::from(shares.0)).sum();
-            sum / self.tenants.len() as f64
-        };
-        let means: Vec<f64> = (0..steps).map(at).collect();
-        (means.iter().sum::<f64>() / steps.max(1) as f64, means.iter().copied().fold(0.0, f64::max))
-    }
 }
 
 /// A line of a file, its end included.
@@ -183,11 +171,22 @@ fn normal(rng: &mut Rng) -> f64 {
 mod tests {
     use super::*;
 
+    /// Mean share of writes over all tenants and steps, and the highest mean of any step: how busy it is.
+    fn mean_and_peak(trace: &Trace) -> (f64, f64) {
+        let steps = trace.tenants.iter().map(Vec::len).max().unwrap_or(0);
+        let at = |step: usize| {
+            let shares = trace.tenants.iter().filter_map(|steps| steps.get(step));
+            shares.map(|shares| f64::from(shares.0)).sum::<f64>() / trace.tenants.len() as f64
+        };
+        let means: Vec<f64> = (0..steps).map(at).collect();
+        (means.iter().sum::<f64>() / steps.max(1) as f64, means.iter().copied().fold(0.0, f64::max))
+    }
+
     #[test]
     fn a_generated_week_is_what_the_module_says() {
         let week = Trace::generate(32, 7 * 86_400, 1);
         assert_eq!(week, Trace::generate(32, 7 * 86_400, 1));
-        let (mean, peak) = week.mean_and_peak();
+        let (mean, peak) = mean_and_peak(&week);
         assert!((0.05..0.25).contains(&mean), "mean share {mean}");
         assert!((0.3..1.0).contains(&peak), "peak share {peak}");
         let mut usual: Vec<f64> = (0..32)

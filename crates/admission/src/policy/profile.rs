@@ -134,7 +134,6 @@ impl Settings {
 
 /// The policies of one node at work: asked once every [`Policy::PERIOD`], and whenever a partition is opened.
 pub struct Policy {
-    profile: Profile,
     meters: Meters,
     bandwidth: Box<dyn BandwidthPolicy>,
     deferral: Box<dyn DeferralPolicy>,
@@ -174,12 +173,7 @@ impl Policy {
             Profile::FlexEngine => Box::new(FlexEngine::new(Stage::Two, rates.background)),
             Profile::Weir => Box::new(Weir::new(settings.migration)),
         };
-        Self { profile, meters: Meters::default(), bandwidth, deferral, relief: Relief::default() }
-    }
-
-    /// Which profile it is.
-    pub fn profile(&self) -> Profile {
-        self.profile
+        Self { meters: Meters::default(), bandwidth, deferral, relief: Relief::default() }
     }
 
     /// The knobs of a partition that is being opened, or whose limits were altered.

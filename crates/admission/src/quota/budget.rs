@@ -1,15 +1,15 @@
 //! The units of one kind and who waits for them, without the locking and the waiting.
 
 use std::collections::VecDeque;
-use std::task::Waker;
+use std::task::{Poll, Waker};
 
 use weir_io::{Nanos, Owner};
 
 use super::{OnLimit, UnitLimits, UnitStats};
 use crate::bucket::{Bucket, UNLIMITED};
 use crate::fair::FairQueue;
-use crate::lane::{Effects, SlotId, TIMER_MIN};
 use crate::reserve::Handful;
+use crate::slots::{Alarm, Effects, SlotId, Slots};
 
 const MS: Nanos = 1_000_000;
 const SECOND: Nanos = 1_000 * MS;
@@ -26,16 +26,8 @@ pub(super) enum Admitted {
     Never { retry_in_ms: u64 },
 }
 
-/// What somebody who waits finds.
-pub(super) enum Look {
-    Waiting,
-    Admitted,
-    Refused { retry_in_ms: u64 },
-}
-
-enum Slot {
-    Free,
-    Waiting { ticket: u64, waker: Option<Waker> },
+/// What somebody who waits is told.
+pub(super) enum Answer {
     Admitted,
     Refused { retry_in_ms: u64 },
 }
@@ -62,11 +54,8 @@ pub(super) struct Budget {
     queue: FairQueue<Waiting>,
     /// In the order of arrival, which is theirs unless the knob was turned meanwhile.
     deadlines: VecDeque<Deadline>,
-    slots: Vec<Slot>,
-    free: Vec<SlotId>,
-    tickets: u64,
-    /// When the earliest timer under way fires; `Nanos::MAX` if none is.
-    armed_at: Nanos,
+    slots: Slots<Answer>,
+    alarm: Alarm,
     /// What a request that was charged one unit costs once settled, on average, in 1/[`FRACTION`] units: how fast the
     /// queue moves.
     weight: u64,
@@ -108,10 +97,8 @@ impl Budget {
             delay_max: delay_max(limits),
             queue: FairQueue::new(),
             deadlines: VecDeque::new(),
-            slots: Vec::new(),
-            free: Vec::new(),
-            tickets: 0,
-            armed_at: Nanos::MAX,
+            slots: Slots::new(),
+            alarm: Alarm::new(),
             weight: FRACTION,
             handed: Handful::default(),
             stats: UnitStats::default(),
@@ -190,22 +177,11 @@ impl Budget {
             self.stats.refused += 1;
             return Admitted::Never { retry_in_ms: self.retry_in_ms(partition, units, now) };
         };
-        self.tickets += 1;
-        let (ticket, waiting) = (self.tickets, Slot::Waiting { ticket: self.tickets, waker: None });
-        let slot = match self.free.pop() {
-            Some(slot) => {
-                self.slots[slot as usize] = waiting;
-                slot
-            }
-            None => {
-                self.slots.push(waiting);
-                SlotId::try_from(self.slots.len() - 1).expect("fewer than 2^32 requests wait")
-            }
-        };
+        let (slot, ticket) = self.slots.open();
         self.queue.push(flow(partition), 1, units, Waiting { slot, since: now });
         if self.deadlines.len() > 2 * self.queue.len() + 64 {
             let slots = &self.slots;
-            self.deadlines.retain(|deadline| is_live(slots, deadline));
+            self.deadlines.retain(|deadline| slots.is_waiting(deadline.slot, deadline.ticket));
         }
         let at = now.saturating_add(delay_max);
         self.deadlines.push_back(Deadline { at, slot, ticket, partition, units });
@@ -231,9 +207,7 @@ impl Budget {
     /// Admits all who can go now, and refuses whose patience is at its end.
     pub(super) fn pump(&mut self, now: Nanos) -> Effects {
         let mut effects = Effects::default();
-        if self.armed_at <= now {
-            self.armed_at = Nanos::MAX;
-        }
+        self.alarm.pumped(now);
         while let Some((units, _)) = self.queue.head() {
             // Never `None`: there is no rate of 0.
             let ready_at = self.units.next_ready_at(units, now).unwrap_or(Nanos::MAX);
@@ -242,14 +216,14 @@ impl Budget {
                     // Perhaps it was the head: another may need less.
                     continue;
                 }
-                self.arm(ready_at, now, &mut effects);
+                self.alarm.set(ready_at, now, &mut effects);
                 break;
             }
             let Some((units, waiting)) = self.queue.pop() else { break };
             self.units.take(units, now);
             self.count(units);
             self.delayed(waiting.since, now);
-            self.answer(waiting.slot, Slot::Admitted, &mut effects);
+            self.slots.answer(waiting.slot, Answer::Admitted, &mut effects);
         }
         effects
     }
@@ -260,21 +234,14 @@ impl Budget {
         self.stats.delayed_ns += now.saturating_sub(since);
     }
 
-    fn answer(&mut self, slot: SlotId, answer: Slot, effects: &mut Effects) {
-        if let Slot::Waiting { waker: Some(waker), .. } = std::mem::replace(&mut self.slots[slot as usize], answer) {
-            effects.wake.push(waker);
-        }
-    }
-
     /// Refuses who was let wait because its turn was to come in time, when newcomers of other partitions or reads
     /// larger than usual went before. True if there was somebody.
     fn refuse_overdue(&mut self, now: Nanos, effects: &mut Effects) -> bool {
         let mut any = false;
         while let Some(deadline) = self.deadlines.front() {
-            let live = is_live(&self.slots, deadline);
+            let live = self.slots.is_waiting(deadline.slot, deadline.ticket);
             if live && deadline.at > now {
-                let at = deadline.at;
-                self.arm(at, now, effects);
+                self.alarm.set(deadline.at, now, effects);
                 break;
             }
             let Some(Deadline { slot, partition, units, .. }) = self.deadlines.pop_front() else { break };
@@ -286,58 +253,30 @@ impl Budget {
             self.delayed(waiting.map_or(now, |waiting| waiting.since), now);
             self.stats.refused += 1;
             let retry_in_ms = self.retry_in_ms(partition, units, now);
-            self.answer(slot, Slot::Refused { retry_in_ms }, effects);
+            self.slots.answer(slot, Answer::Refused { retry_in_ms }, effects);
             any = true;
         }
         any
     }
 
-    fn arm(&mut self, at: Nanos, now: Nanos, effects: &mut Effects) {
-        let at = at.max(now + TIMER_MIN);
-        if at < self.armed_at {
-            self.armed_at = at;
-            effects.timer = Some(at);
-        }
-    }
-
-    /// Looks into a slot. An answer is taken out, and the slot is free; otherwise `waker` will be woken by it.
-    pub(super) fn look(&mut self, slot: SlotId, waker: Option<&Waker>) -> Look {
-        let answer = match &mut self.slots[slot as usize] {
-            Slot::Waiting { waker: known, .. } => {
-                if let Some(waker) = waker {
-                    match known {
-                        Some(known) => known.clone_from(waker),
-                        None => *known = Some(waker.clone()),
-                    }
-                }
-                return Look::Waiting;
-            }
-            Slot::Admitted => Look::Admitted,
-            &mut Slot::Refused { retry_in_ms } => Look::Refused { retry_in_ms },
-            Slot::Free => unreachable!("who waits looks into its own slot, and only until it is answered"),
-        };
-        self.free_slot(slot);
-        answer
-    }
-
-    fn free_slot(&mut self, slot: SlotId) {
-        self.slots[slot as usize] = Slot::Free;
-        self.free.push(slot);
+    /// See [`Slots::look`].
+    pub(super) fn look(&mut self, slot: SlotId, waker: Option<&Waker>) -> Poll<Answer> {
+        self.slots.look(slot, waker)
     }
 
     /// Who waited gave up: its place, or what it was given and never used, goes to the others. Pump afterwards.
     pub(super) fn cancel(&mut self, slot: SlotId, partition: u32, units: u64) {
         match self.look(slot, None) {
-            Look::Waiting => {
+            Poll::Pending => {
                 let was_there = self.queue.remove(flow(partition), |waiting| waiting.slot == slot);
                 debug_assert!(was_there.is_some(), "a waiting slot is in its queue");
-                self.free_slot(slot);
+                self.slots.close(slot);
             }
-            Look::Admitted => {
+            Poll::Ready(Answer::Admitted) => {
                 self.refund(units);
                 self.stats.admitted = self.stats.admitted.saturating_sub(1);
             }
-            Look::Refused { .. } => {}
+            Poll::Ready(Answer::Refused { .. }) => {}
         }
     }
 
@@ -363,10 +302,6 @@ impl Budget {
     }
 }
 
-fn is_live(slots: &[Slot], deadline: &Deadline) -> bool {
-    matches!(slots[deadline.slot as usize], Slot::Waiting { ticket, .. } if ticket == deadline.ticket)
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::Unit;
@@ -381,7 +316,7 @@ mod tests {
         let Admitted::Later(slot) = budget.admit(0, 1, 105 * MS) else { panic!("there was one unit") };
         budget.set(0, &limits, 100 * MS);
         drop(budget.pump(100 * MS));
-        assert!(matches!(budget.look(slot, None), Look::Admitted));
+        assert!(matches!(budget.look(slot, None), Poll::Ready(Answer::Admitted)));
         assert_eq!((budget.stats().delayed, budget.stats().delayed_ns), (1, 0));
     }
 }

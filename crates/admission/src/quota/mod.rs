@@ -21,9 +21,9 @@ use std::task::{Context, Poll, Wake, Waker};
 use parking_lot::{Mutex, MutexGuard};
 use weir_io::{Clock, Nanos};
 
-use crate::lane::{Effects, SlotId};
 use crate::reserve::Reserve;
-use budget::{Admitted, Budget, Look};
+use crate::slots::SlotId;
+use budget::{Admitted, Answer, Budget};
 
 /// What is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -276,12 +276,9 @@ impl Quota {
         let now = self.clock.now();
         let mut budget = self.lock(unit, now);
         let result = change(&mut budget, now);
-        let Effects { wake, timer } = budget.pump(now);
+        let effects = budget.pump(now);
         drop(budget);
-        wake.into_iter().for_each(Waker::wake);
-        if let Some(at) = timer {
-            self.clock.wake_at(at, self.timers[unit as usize].clone());
-        }
+        effects.carry_out(&*self.clock, &self.timers[unit as usize]);
         result
     }
 }
@@ -328,13 +325,14 @@ impl QuotaWaiter {
     fn poll(&mut self, cx: &Context<'_>) -> Poll<Result<(), Refused>> {
         debug_assert!(!self.done, "Admission polled after it was done");
         let unit = self.unit;
-        let answer = match self.quota.budgets[unit as usize].lock().look(self.slot, Some(cx.waker())) {
-            Look::Waiting => return Poll::Pending,
-            Look::Admitted => Ok(()),
-            Look::Refused { retry_in_ms } => Err(Refused { unit, retry_in_ms }),
-        };
-        self.done = true;
-        Poll::Ready(answer)
+        let look = self.quota.budgets[unit as usize].lock().look(self.slot, Some(cx.waker()));
+        look.map(|answer| {
+            self.done = true;
+            match answer {
+                Answer::Admitted => Ok(()),
+                Answer::Refused { retry_in_ms } => Err(Refused { unit, retry_in_ms }),
+            }
+        })
     }
 }
 

@@ -11,7 +11,6 @@ pub(crate) mod byte_limit;
 pub(crate) mod connection_limits;
 mod failures;
 mod login;
-mod open;
 pub mod secret;
 mod secrets;
 pub mod slow;
@@ -23,7 +22,6 @@ use std::sync::Arc;
 
 pub(crate) use failures::network;
 pub(crate) use login::Login;
-pub use open::OpenDoor;
 pub use secrets::{Directory, Secrets};
 pub use tenants::NodeTenants;
 

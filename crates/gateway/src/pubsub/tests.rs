@@ -1,29 +1,14 @@
 //! Who gets what, and what it takes.
 
-use std::net::IpAddr;
 use std::pin::pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::task::{Context, Waker};
 
 use weir_io::real::block_on;
 
 use super::*;
+use crate::mailbox::tests::Somebody;
 use crate::mailbox::{PLACE_BYTES, PushLimits, Recipient};
-
-#[derive(Default)]
-struct Somebody {
-    cuts: AtomicUsize,
-}
-
-impl Recipient for Somebody {
-    fn cut(&self) {
-        self.cuts.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn address(&self) -> IpAddr {
-        [127, 0, 0, 1].into()
-    }
-}
 
 struct Listener {
     somebody: Arc<Somebody>,

@@ -18,7 +18,7 @@ use weir_io::plant::{Plant, is_planted};
 use weir_io::{Class, Result};
 use weir_model::engine::{Entry, JobControl, JobReport, Kind};
 
-use super::covers::{Covers, Look};
+use super::covers::Covers;
 use super::output::Writer;
 use super::retention::{Retention, Verdict};
 use crate::cursor::{Cursor, Step};
@@ -79,15 +79,9 @@ async fn merge(
         let nothing_below = !below.may_hold(entry.key) || is_planted(Plant::DroppedTombstone);
         let is_oldest = verdict == Verdict::Visible { oldest: true };
         let last = is_oldest && nothing_below && entry.kind != Kind::Cover;
-        let look = match covers.look(&entry) {
-            Look::Unknown => {
-                covers.meet(entry.key).await?;
-                covers.look(&entry)
-            }
-            look => look,
-        };
+        let is_covered = covers.cover(&entry).await?;
         let is_spent = is_oldest && entry.kind == Kind::Cover && covers.may_go(&entry);
-        if look == Look::Covered {
+        if is_covered {
             writer.skip_covered(&entry).await;
         } else if verdict == Verdict::Shadowed || (last && entry.kind == Kind::Delete) || is_spent {
             writer.skip(&entry).await;

@@ -41,7 +41,7 @@ pub(super) struct Covers<'a> {
 
 /// What is known of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Look {
+enum Look {
     /// It is a part, and dead.
     Covered,
     /// It is anything else.
@@ -65,13 +65,24 @@ impl<'a> Covers<'a> {
         Self { version, tree, inputs, class, horizon, prefix: Vec::new(), below: 0 }
     }
 
-    /// Looks at the next entry.
+    /// Whether the next entry is a part that a cover says is dead.
+    ///
+    /// # Errors
+    /// I/O, and corruption.
     #[inline]
-    pub(super) fn look(&mut self, entry: &Entry<'_>) -> Look {
-        if parts::is_part(entry.key) { self.look_at_part(entry) } else { Look::Open }
+    pub(super) async fn cover(&mut self, entry: &Entry<'_>) -> Result<bool> {
+        if !parts::is_part(entry.key) {
+            return Ok(false);
+        }
+        let mut look = self.look(entry);
+        if look == Look::Unknown {
+            self.meet(entry.key).await?;
+            look = self.look(entry);
+        }
+        Ok(look == Look::Covered)
     }
 
-    fn look_at_part(&mut self, entry: &Entry<'_>) -> Look {
+    fn look(&mut self, entry: &Entry<'_>) -> Look {
         if self.prefix.is_empty() || !entry.key.starts_with(&self.prefix) {
             // Keys in this region that are no parts are nobody's: they are left alone.
             return if parts::prefix_of(entry.key).is_some() { Look::Unknown } else { Look::Open };
@@ -98,7 +109,7 @@ impl<'a> Covers<'a> {
     /// # Errors
     /// I/O, and corruption.
     #[cold]
-    pub(super) async fn meet(&mut self, key: &[u8]) -> Result<()> {
+    async fn meet(&mut self, key: &[u8]) -> Result<()> {
         let Some(prefix) = parts::prefix_of(key) else { return Ok(()) };
         self.prefix.clear();
         self.prefix.extend_from_slice(prefix);

@@ -10,7 +10,7 @@ use weir_io::{Class, Result};
 use weir_model::engine::{Entry, JobControl, JobReport, Kind};
 
 use super::compact::Below;
-use super::covers::{Covers, Look};
+use super::covers::Covers;
 use super::output::Writer;
 use super::retention::{Retention, Verdict};
 use crate::cursor::{Cursor, Step};
@@ -41,15 +41,9 @@ pub(super) async fn run(tree: &Arc<Tree>, sealed: Vec<Sealed>, control: &JobCont
         }
         let is_oldest = verdict == Verdict::Visible { oldest: true };
         let deletes_nothing = is_oldest && entry.kind == Kind::Delete && !below.may_hold(entry.key);
-        let look = match covers.look(&entry) {
-            Look::Unknown => {
-                covers.meet(entry.key).await?;
-                covers.look(&entry)
-            }
-            look => look,
-        };
+        let is_covered = covers.cover(&entry).await?;
         let is_spent = is_oldest && entry.kind == Kind::Cover && covers.may_go(&entry);
-        if look == Look::Covered {
+        if is_covered {
             writer.skip_covered(&entry).await;
         } else if verdict == Verdict::Shadowed || deletes_nothing || is_spent {
             writer.skip(&entry).await;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use weir_io::{Class, Nanos, Result};
-use weir_model::engine::{Job, JobControl, JobFacts, JobKind, JobReport, Jobs, Scope, TreeKnobs, Urgency};
+use weir_model::engine::{Files, Job, JobControl, JobFacts, JobKind, JobReport, Jobs, Scope, TreeKnobs, Urgency};
 
 use crate::pick::{ClaimedRange, Means, Pick, dead, intra_l0};
 use crate::read::view::{Sealed, View};
@@ -33,7 +33,7 @@ impl Work {
         };
         // While the claim is held: a tree whose jobs have all ended has no file left over. What cannot be removed now
         // stays noted, and whoever tidies next meets and reports the error; the job itself has succeeded.
-        let _noted = tree.remove_garbage().await;
+        let _noted = tree.tidy().await;
         drop(claim);
         report
     }

@@ -7,8 +7,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::prefetch::prefetch;
 use crate::table::filter::{lane_of, mask};
+use weir_model::prefetch::prefetch;
 
 /// A memtable that will have `full_bytes` has a filter of this part of it: ten bits for each entry of 80 bytes.
 const SHARE: usize = 64;

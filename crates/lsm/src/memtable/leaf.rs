@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering as Memory, fen
 
 use super::arena::Arena;
 use super::record::{FRONT_BYTES, Front, Header, Record, Target, head};
-use crate::prefetch::{LINE_BYTES, prefetch};
+use weir_model::prefetch::{LINE_BYTES, prefetch};
 
 /// Records in a full leaf.
 pub(super) const LEAF_RECORDS: usize = 32;

@@ -269,7 +269,7 @@ impl Memtable {
             expire_at_ms: entry.expire_at_ms,
             // SAFETY: the bytes live in the arena of this memtable: entries are immutable, and the arena goes with the
             // memtable.
-            value: unsafe { Value::held(self, entry.value) },
+            value: unsafe { Value::held(Arc::clone(self), entry.value) },
         })
     }
 

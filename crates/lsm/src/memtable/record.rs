@@ -70,14 +70,14 @@ impl Record {
     /// Asks the processor to fetch the record's first cache line.
     #[inline]
     pub(super) fn prefetch(self) {
-        crate::prefetch::prefetch(self.0);
+        weir_model::prefetch::prefetch(self.0);
     }
 
     /// Asks the processor to fetch the record's first cache lines: all of a short one.
     #[inline]
     pub(super) fn prefetch_all(self) {
         for line in 0..SHORT_LINES {
-            crate::prefetch::prefetch(self.0.wrapping_byte_add(line * crate::prefetch::LINE_BYTES));
+            weir_model::prefetch::prefetch(self.0.wrapping_byte_add(line * weir_model::prefetch::LINE_BYTES));
         }
     }
 

@@ -28,7 +28,7 @@ use weir_model::varint;
 
 use super::format::{BLOCK_BYTES_MAX, RESTART_INTERVAL};
 use super::index::common_prefix;
-use crate::prefetch::prefetch;
+use weir_model::prefetch::prefetch;
 
 const SHARED_MAX: usize = 7;
 const UNSHARED_MAX: usize = 31;
@@ -271,7 +271,7 @@ impl Block {
             kind: raw.kind,
             expire_at_ms: raw.expire_at_ms,
             // SAFETY: the bytes are the block's own, and a block never changes once it can be seen.
-            value: unsafe { Value::held(self, bytes) },
+            value: unsafe { Value::held(Arc::clone(self), bytes) },
         }
     }
 }

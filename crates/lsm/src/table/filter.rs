@@ -56,7 +56,7 @@ impl Filter {
     /// Asks the processor to fetch what [`Filter::may_contain`] looks at.
     #[inline]
     pub(super) fn prefetch(&self, hash: u64) {
-        crate::prefetch::prefetch(&self.lanes[self.lane(hash)]);
+        weir_model::prefetch::prefetch(&self.lanes[self.lane(hash)]);
     }
 
     /// Appends the lanes, words little-endian.

@@ -68,11 +68,6 @@ impl IndexBuilder {
         out.extend_from_slice(&self.encoded);
         out
     }
-
-    /// Bytes collected so far.
-    pub(super) fn bytes(&self) -> usize {
-        self.encoded.len()
-    }
 }
 
 /// The shortest key that is at or after `last` and before `next`; needs `last < next`.

@@ -23,7 +23,6 @@ const TAIL_BYTES_MAX: u64 = 1 << 20;
 pub struct Table {
     file: Arc<dyn File>,
     path: PathBuf,
-    id: u64,
     owner: Owner,
     index: Index,
     filter: Option<Filter>,
@@ -54,25 +53,21 @@ pub enum TableGet {
 }
 
 impl Table {
-    /// Opens the table at `path`: one read, or two if filter and index are unusually large. `id` is the table's number
-    /// in the tree, for the caller; in the cache the table gets a number of its own, as another tree may use the same
-    /// `id`.
+    /// Opens the table at `path`: one read, or two if filter and index are unusually large.
     pub async fn open(
         fs: &Arc<dyn Fs>,
         path: &Path,
-        id: u64,
         owner: Owner,
         cache: &Arc<BlockCache>,
         tag: Tag,
     ) -> Result<Arc<Table>> {
-        Self::open_fresh(fs, path, id, owner, cache, Fresh::default(), tag).await
+        Self::open_fresh(fs, path, owner, cache, Fresh::default(), tag).await
     }
 
     /// Like [`Table::open`], of a table that was just written: in one read of no more than filter, index and footer.
     pub async fn open_fresh(
         fs: &Arc<dyn Fs>,
         path: &Path,
-        id: u64,
         owner: Owner,
         cache: &Arc<BlockCache>,
         fresh: Fresh,
@@ -122,7 +117,6 @@ impl Table {
         let charge = cache.charge(index.bytes() + filter.as_ref().map_or(0, Filter::bytes));
         Ok(Arc::new(Table {
             path: path.to_path_buf(),
-            id,
             owner,
             index,
             filter,
@@ -137,11 +131,6 @@ impl Table {
     #[inline]
     pub fn holds_heads(&self) -> bool {
         self.summary.holds_heads
-    }
-
-    /// The table's number in its tree.
-    pub fn id(&self) -> u64 {
-        self.id
     }
 
     /// What is in it.

@@ -54,7 +54,7 @@ impl Bench {
 
     fn open(&self) -> Result<Arc<Table>> {
         let fs = self.fs();
-        self.sim.block_on(Table::open(&fs, Path::new(PATH), 7, OWNER, &self.cache, TAG))
+        self.sim.block_on(Table::open(&fs, Path::new(PATH), OWNER, &self.cache, TAG))
     }
 
     fn table(&self, options: TableOptions, model: &Model) -> Arc<Table> {
@@ -267,7 +267,7 @@ fn a_table_just_written_is_opened_with_no_more_than_its_tail() {
                 writer.add(Entry { key, seq: *seq, kind: *kind, expire_at_ms: *expire_at_ms, value });
             }
             let (_, fresh) = writer.finish_warm().await?;
-            Table::open_fresh(&fs, Path::new(PATH), 7, OWNER, &bench.cache, fresh, TAG).await
+            Table::open_fresh(&fs, Path::new(PATH), OWNER, &bench.cache, fresh, TAG).await
         });
         let table = table.expect("a table just written");
         let read = bench.fs.count(Class::Flush, OpKind::Read);

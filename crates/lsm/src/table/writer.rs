@@ -155,22 +155,6 @@ impl TableWriter {
         self.out.offset + self.block.len() as u64
     }
 
-    /// Length that the file will have about when finished now: with filter, index and footer.
-    pub fn estimated_bytes(&self) -> u64 {
-        let filter = self.hashes.len() as u64 * u64::from(self.options.filter_bits_per_key) / 8;
-        (self.file_bytes() + filter + self.index.bytes() as u64 + FOOTER_BYTES as u64).next_multiple_of(PAGE as u64)
-    }
-
-    /// Number of entries so far.
-    pub fn entries(&self) -> u64 {
-        self.summary.entries
-    }
-
-    /// Key of the last entry; empty before the first.
-    pub fn last_key(&self) -> &[u8] {
-        &self.last_key
-    }
-
     /// Writes what is left, filter, index, properties and footer, and makes the file durable (its name is the
     /// caller's).
     pub async fn finish(self) -> Result<TableSummary> {

@@ -5,49 +5,41 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use weir_io::{Class, Error, ErrorKind, Result};
+use weir_journal::Begun;
 
 use super::Tree;
 use super::state::State;
 use crate::read::get::PINNED_LEVEL_MAX;
 use crate::read::view::View;
 use crate::table::TableSummary;
-use crate::version::{Edit, Garbage, TableFile, TableMeta, Version};
+use crate::version::{Edit, TableFile, TableMeta, Version};
 
-/// Tables written by a job that has not committed. Dropping it (an error, a cancelled job) gives their files to the
-/// garbage.
+/// Tables written by a job that has not committed.
 pub struct Outputs {
     /// Finished and opened tables, with the level they belong to.
     pub tables: Vec<(usize, Arc<TableFile>)>,
-    /// Every file begun, finished or not.
-    files: Vec<PathBuf>,
-    garbage: Arc<Garbage>,
+    /// Every file begun, finished or not. Behind the tables: these must be closed first, or the last reference to one
+    /// would outlive its file.
+    files: Begun,
 }
 
 impl Outputs {
     /// Nothing written yet.
     pub fn new(tree: &Tree) -> Self {
-        Self { tables: Vec::new(), files: Vec::new(), garbage: Arc::clone(&tree.garbage) }
+        Self { tables: Vec::new(), files: Begun::new(Arc::clone(&tree.garbage)) }
     }
 
     /// Names the next output file.
     pub fn begin(&mut self, tree: &Tree) -> (u64, PathBuf) {
         let id = tree.state.lock().allocate_file();
         let path = tree.env.dir.join(TableMeta::file_name(id));
-        self.files.push(path.clone());
+        self.files.add(path.clone());
         (id, path)
     }
 
     /// The `added` part of an edit.
     pub fn added(&self) -> Vec<(usize, TableMeta)> {
         self.tables.iter().map(|(level, table)| (*level, table.meta.clone())).collect()
-    }
-}
-
-impl Drop for Outputs {
-    fn drop(&mut self) {
-        // The tables must be closed first, or the last reference to one would outlive its file.
-        self.tables.clear();
-        self.files.drain(..).for_each(|path| self.garbage.add(path));
     }
 }
 
@@ -82,7 +74,7 @@ impl Tree {
         &self,
         class: Class,
         mut edit: Edit,
-        mut outputs: Outputs,
+        outputs: Outputs,
         install: impl FnOnce(&mut State, &mut View) + Send,
     ) -> Result<()> {
         if !outputs.files.is_empty() {
@@ -93,8 +85,7 @@ impl Tree {
         if manifest.needs_roll() {
             let (number, snapshot, _) = self.frozen();
             let snapshot = Edit { owner: Some(self.env.owner), ..snapshot };
-            self.garbage.add(manifest.roll(number, &snapshot).await?);
-            self.state.lock().doubtful.drain(..).for_each(|path| self.garbage.add(path));
+            manifest.roll(number, &snapshot, &self.garbage).await?;
         }
         let before = self.version();
         let mut opened: BTreeMap<u64, Arc<TableFile>> =
@@ -107,18 +98,15 @@ impl Tree {
         let next = before
             .apply(&edit, &opened)
             .map_err(|message| Error::new(ErrorKind::Corruption, "apply an edit to", &self.env.dir, message))?;
-        let files = std::mem::take(&mut outputs.files);
         {
-            let mut state = self.state.lock();
+            let state = self.state.lock();
             edit.next_file = Some(state.next_file);
             edit.next_epoch = Some(state.next_epoch);
-            state.doubtful.extend(files.iter().cloned());
         }
-        manifest.append(&edit).await?;
+        manifest.append_naming(&edit, outputs.files).await?;
 
         {
             let mut state = self.state.lock();
-            state.doubtful.retain(|path| !files.contains(path));
             state.persisted = edit.persisted.unwrap_or(state.persisted);
             let mut view = View::clone(&self.view.load());
             view.version = Arc::new(next);
@@ -128,7 +116,7 @@ impl Tree {
         // Outside the lock: a table has thousands of blocks to take out of the cache.
         let is_moved = |id: u64| edit.added.iter().any(|(_, meta)| meta.id == id);
         for (_, id) in edit.removed.iter().filter(|(_, id)| !is_moved(*id)) {
-            opened[id].make_obsolete();
+            opened[id].file.make_obsolete();
             opened[id].table.evict();
         }
         let is_upper = |level: usize| level <= PINNED_LEVEL_MAX;

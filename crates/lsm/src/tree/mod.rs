@@ -22,6 +22,7 @@ use std::sync::{Arc, Weak};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use weir_io::{Class, Clock, Fs, Memory, Owner, Tag};
+use weir_journal::Garbage;
 use weir_model::engine::{Jobs, Records, Seq, Snapshots};
 
 pub use self::commit::Outputs;
@@ -34,8 +35,8 @@ use crate::memtable::Memtable;
 use crate::options::TreeOptions;
 use crate::pick::{self, Claims, LevelsView, Pick};
 use crate::read::view::{Sealed, View};
+use crate::version::Version;
 use crate::version::manifest::Manifest;
-use crate::version::{Garbage, Version};
 
 /// Where a tree lives and what it may use.
 #[derive(Clone)]
@@ -84,11 +85,6 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Its settings.
-    pub fn options(&self) -> &TreeOptions {
-        &self.options
-    }
-
     /// Sealed memtables.
     pub fn sealed(&self) -> usize {
         self.view.load().sealed.len()

@@ -1,7 +1,6 @@
 //! Opening a tree: manifest, tables, and the removal of what a crash left behind.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
 use std::sync::{Arc, Weak};
 
@@ -9,6 +8,7 @@ use arc_swap::ArcSwap;
 use futures_util::future::try_join_all;
 use parking_lot::Mutex;
 use weir_io::{Class, Error, ErrorKind, Owner, Result};
+use weir_journal::{Garbage, left_over};
 
 use super::commit::meta_of;
 use super::state::State;
@@ -19,7 +19,7 @@ use crate::options::TreeOptions;
 use crate::read::view::View;
 use crate::table::{Fresh, Table};
 use crate::version::manifest::{self, Manifest, Recovered};
-use crate::version::{Edit, Garbage, LEVELS, TableFile, TableMeta, Version};
+use crate::version::{Edit, LEVELS, TableFile, TableMeta, Version};
 
 /// Tables opened at the same time.
 const OPEN_AT_ONCE: usize = 8;
@@ -34,18 +34,10 @@ impl Tree {
     pub async fn open(env: Env, options: TreeOptions) -> Result<Arc<Tree>> {
         options.check().map_err(|wrong| Error::new(ErrorKind::Invalid, "open the tree in", &env.dir, wrong))?;
         let tag = env.tag(Class::Maintenance);
-        let recovered = Manifest::recover(&env.fs, &env.dir, tag).await?;
-        if recovered.is_none() {
-            env.fs.create_dir_all(&env.dir, tag).await?;
-            if let Some(parent) = env.dir.parent() {
-                // The directory's name is durable before anything in it is: where there is a manifest, it was so long
-                // ago.
-                env.fs.sync_dir(parent, tag).await?;
-            }
-        }
+        let recovered = Manifest::recover_or_make_dir(&env.fs, &env.dir, tag).await?;
         let folded = match &recovered {
             Some(recovered) => {
-                let corrupt = |message| Error::corruption(manifest_path(&env.dir, recovered), 0, message);
+                let corrupt = |message| Error::corruption(recovered.path(&env.dir), 0, message);
                 let folded = fold(recovered).map_err(corrupt)?;
                 folded.check_owner(env.owner).map_err(corrupt)?;
                 folded
@@ -68,29 +60,12 @@ impl Tree {
             .map_err(|message| Error::new(ErrorKind::Corruption, "open the tree in", &env.dir, message))?;
         drop(opened);
 
-        // What no manifest names is left over from jobs that did not end. A file number must not be used twice, not
-        // even for a file that is about to go: start behind every number in sight.
         let mut live: BTreeSet<String> = folded.tables.keys().map(|&id| TableMeta::file_name(id)).collect();
         live.extend(recovered.as_ref().map(|recovered| manifest::file_name(recovered.number)));
         let mut next_file = folded.next_file.max(1);
-        let mut unnamed = Vec::new();
-        for entry in names.iter().filter(|entry| !entry.is_dir) {
-            if let Some(number) = file_number(&entry.name) {
-                next_file = next_file.max(number + 1);
-                if !live.contains(&entry.name) {
-                    unnamed.push(env.dir.join(&entry.name));
-                }
-            }
-        }
-        let manifest = match recovered {
-            Some(recovered) => Manifest::resume(&env.fs, &env.dir, tag, recovered.number).await?,
-            None => {
-                let number = next_file;
-                next_file += 1;
-                let first = Edit { owner: Some(env.owner), next_file: Some(next_file), ..edit };
-                Manifest::create(&env.fs, &env.dir, tag, number, &first).await?
-            }
-        };
+        let unnamed = left_over(&env.dir, &names, file_number, |name| live.contains(name), &mut next_file);
+        let first = |next_file| Edit { owner: Some(env.owner), next_file: Some(next_file), ..edit };
+        let manifest = Manifest::open(&env.fs, &env.dir, tag, recovered, &mut next_file, first).await?;
 
         let last_seq = version.tables().map(|(_, table)| table.meta.largest_seq).max().unwrap_or(0);
         let state = State {
@@ -104,7 +79,6 @@ impl Tree {
             jobs: BTreeMap::new(),
             next_job: 0,
             counted: None,
-            doubtful: Vec::new(),
         };
         let now_ms = env.clock.unix_ms();
         let memtable = Memtable::booked_to(Arc::clone(&env.memory), options.write_buffer_bytes, now_ms);
@@ -127,10 +101,6 @@ impl Tree {
         });
         Ok(tree)
     }
-}
-
-fn manifest_path(dir: &Path, recovered: &Recovered) -> std::path::PathBuf {
-    dir.join(manifest::file_name(recovered.number))
 }
 
 /// The number in the name of a table or manifest; `None` for other files.
@@ -233,7 +203,7 @@ pub(crate) async fn open_table(
 ) -> Result<Arc<TableFile>> {
     let path = env.dir.join(TableMeta::file_name(meta.id));
     let tag = env.tag(class);
-    let table = match Table::open_fresh(&env.fs, &path, meta.id, env.owner, &env.cache, fresh, tag).await {
+    let table = match Table::open_fresh(&env.fs, &path, env.owner, &env.cache, fresh, tag).await {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             return Err(Error::corruption(&path, 0, "the manifest names this table, but it is missing"));
         }

@@ -1,7 +1,6 @@
 //! What changes under the tree's short lock.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use weir_io::Nanos;
@@ -34,8 +33,6 @@ pub(crate) struct State {
     pub next_job: u64,
     /// What [`State::census`] found last, and the number of the version.
     pub counted: Option<(u64, Census)>,
-    /// Outputs of jobs whose edit may or may not be in the manifest: they may go once it has been rolled.
-    pub doubtful: Vec<PathBuf>,
 }
 
 /// How many tables each level has.

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 pub use edit::Edit;
 pub use meta::TableMeta;
-pub use table_file::{Garbage, TableFile};
+pub use table_file::TableFile;
 
 pub use weir_model::engine::LEVELS;
 

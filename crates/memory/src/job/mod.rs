@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use weir_io::{Class, Result};
-use weir_model::engine::{Job, JobControl, JobFacts, JobReport, Jobs, TreeKnobs, Urgency};
+use weir_model::engine::{Files, Job, JobControl, JobFacts, JobReport, Jobs, TreeKnobs, Urgency};
 
 use crate::running::Work;
 use crate::store::Store;
@@ -24,7 +24,7 @@ impl Work {
         });
         // While the claim is held: a store whose jobs have all ended has no file left over. What cannot be removed now
         // stays noted, and whoever tidies next meets and reports the error; the job itself has succeeded.
-        let _noted = store.remove_garbage().await;
+        let _noted = store.tidy().await;
         drop(claim);
         report
     }

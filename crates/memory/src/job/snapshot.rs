@@ -7,7 +7,9 @@ use std::sync::atomic::Ordering;
 
 use weir_io::{Class, Result, Turn, yield_now};
 use weir_model::engine::{JobControl, JobReport, Kind};
+use weir_model::parts::Part;
 
+use crate::covers::below;
 use crate::key::Key;
 use crate::snapshot::writer::Writer;
 use crate::store::Store;
@@ -17,6 +19,28 @@ use crate::version::Version;
 const PAGE_ROWS: usize = 128;
 /// Work that a row costs besides its bytes, in bytes: finding and copying a tiny one is not free.
 const ROW_WORK_BYTES: usize = 64;
+
+/// Parts that are dead by the cover that was met last: it stands in front of them, and the snapshot has it, so that
+/// nobody who opens the snapshot can ask for them.
+#[derive(Default)]
+struct Covered {
+    /// The key of the cover; empty before the first.
+    prefix: Vec<u8>,
+    below: u64,
+}
+
+impl Covered {
+    /// Whether the row at `key`, the next in order, is dead.
+    fn has(&mut self, key: &[u8], version: &Version) -> bool {
+        if version.kind == Kind::Cover {
+            (self.prefix, self.below) = (key.to_vec(), below(&version.value));
+            return false;
+        }
+        !self.prefix.is_empty()
+            && key.starts_with(&self.prefix)
+            && Part::parse(key).is_some_and(|part| part.version < self.below)
+    }
+}
 
 pub(super) async fn write(store: &Arc<Store>, control: &JobControl) -> Result<JobReport> {
     let (hold, seq, persisted, logged_bytes) = {
@@ -29,7 +53,7 @@ pub(super) async fn write(store: &Arc<Store>, control: &JobControl) -> Result<Jo
     let mut file = Writer::create(&store.env.fs, &path, number, io_bytes, store.env.tag(Class::Flush)).await?;
     let (mut report, mut turn) = (JobReport::default(), Turn::new());
     let mut page: Vec<(Key, Option<Arc<Version>>)> = Vec::with_capacity(PAGE_ROWS);
-    let mut is_last = false;
+    let (mut covered, mut is_last) = (Covered::default(), false);
     while !is_last {
         let from = page.last().map_or(Bound::Unbounded, |(key, _)| Bound::Excluded(key.to_vec()));
         page.clear();
@@ -41,8 +65,10 @@ pub(super) async fn write(store: &Arc<Store>, control: &JobControl) -> Result<Jo
             report.entries_in += 1;
             // What has expired is written, too: it is there until somebody deletes it.
             let Some(version) = version.as_ref().filter(|version| version.kind != Kind::Delete) else { continue };
-            file.add(version.kind, key, version.expire_at_ms, &version.value).await?;
-            report.entries_out += 1;
+            if !covered.has(key, version) {
+                file.add(version.kind, key, version.expire_at_ms, &version.value).await?;
+                report.entries_out += 1;
+            }
             if turn.spend(key.len() + version.value.len() + ROW_WORK_BYTES) {
                 yield_now().await;
             }

@@ -20,6 +20,7 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use weir_io::{Class, Clock, Fs, Owner, Tag};
+use weir_journal::Garbage;
 use weir_model::engine::{Records, Snapshots, TreeKnobs};
 
 use self::commit::Files;
@@ -76,6 +77,7 @@ pub struct Store {
     pub(crate) running: Mutex<Running>,
     pub(crate) writer: Mutex<Writer>,
     pub(crate) files: Mutex<Files>,
+    pub(crate) garbage: Arc<Garbage>,
     pub(crate) manifest: futures_util::lock::Mutex<Manifest>,
 }
 

@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicU8, AtomicU64};
 
 use parking_lot::Mutex;
 use weir_io::{Class, Error, Result};
+use weir_journal::{Garbage, left_over};
 use weir_model::engine::{Scope, Snapshots, TreeKnobs};
 
-use super::commit::{Files, Garbage, SnapshotFile};
+use super::commit::{Files, SnapshotFile};
 use super::records::Writer;
 use super::{Env, Store};
 use crate::bytes::Booked;
@@ -36,15 +37,7 @@ impl Store {
     /// A store that cannot be read whole is not opened.
     pub async fn open(env: Env, options: StoreOptions) -> Result<Arc<Store>> {
         let tag = env.tag(Class::Maintenance);
-        let recovered = Manifest::recover(&env.fs, &env.dir, tag).await?;
-        if recovered.is_none() {
-            env.fs.create_dir_all(&env.dir, tag).await?;
-            if let Some(parent) = env.dir.parent() {
-                // The directory's name is durable before anything in it is: where there is a manifest, it was so long
-                // ago.
-                env.fs.sync_dir(parent, tag).await?;
-            }
-        }
+        let recovered = Manifest::recover_or_make_dir(&env.fs, &env.dir, tag).await?;
         let names = env.fs.list(&env.dir, tag).await?;
         let edit = match &recovered {
             Some(recovered) => newest(&env, recovered)?,
@@ -57,36 +50,21 @@ impl Store {
             return Err(Error::corruption(env.dir.join("CURRENT"), 0, message));
         }
 
-        // A file number must not be used twice, not even for a file that is about to go: start behind every number in
-        // sight.
         let live = [
             edit.snapshot.map(|meta| snapshot::file_name(meta.number)),
             recovered.as_ref().map(|recovered| manifest::file_name(recovered.number)),
         ];
         let mut next_file = edit.next_file.max(1);
-        let mut unnamed = Vec::new();
-        for entry in names.iter().filter(|entry| !entry.is_dir) {
-            if let Some(number) = snapshot::file_number(&entry.name).or_else(|| manifest::file_number(&entry.name)) {
-                next_file = next_file.max(number + 1);
-                if !live.iter().flatten().any(|name| *name == entry.name) {
-                    unnamed.push(env.dir.join(&entry.name));
-                }
-            }
-        }
-        let manifest = match recovered {
-            Some(recovered) => Manifest::resume(&env.fs, &env.dir, tag, recovered.number).await?,
-            None => {
-                let number = next_file;
-                next_file += 1;
-                let first = Edit { owner: Some(env.owner), next_file, snapshot: None };
-                Manifest::create(&env.fs, &env.dir, tag, number, &first).await?
-            }
-        };
+        let number_of = |name: &str| snapshot::file_number(name).or_else(|| manifest::file_number(name));
+        let is_live = |name: &str| live.iter().flatten().any(|live| live == name);
+        let unnamed = left_over(&env.dir, &names, number_of, is_live, &mut next_file);
+        let first = |next_file| Edit { owner: Some(env.owner), next_file, snapshot: None };
+        let manifest = Manifest::open(&env.fs, &env.dir, tag, recovered, &mut next_file, first).await?;
 
         let garbage = Arc::new(Garbage::default());
         let path = |number| env.dir.join(snapshot::file_name(number));
-        let file = edit.snapshot.map(|meta| SnapshotFile::new(meta, path(meta.number), Arc::clone(&garbage)));
-        let files = Files { next_file, snapshot: file.clone(), unnamed, garbage, doubtful: Vec::new() };
+        let file = edit.snapshot.map(|meta| SnapshotFile::new(meta, path(meta.number), &garbage));
+        let files = Files { next_file, snapshot: file.clone(), unnamed };
         let seq = edit.snapshot.map_or(0, |meta| meta.end.seq);
         let store = Arc::new_cyclic(|this| Store {
             this: this.clone(),
@@ -103,6 +81,7 @@ impl Store {
             knobs: Mutex::new(KNOBS),
             running: Mutex::default(),
             files: Mutex::new(files),
+            garbage,
             manifest: futures_util::lock::Mutex::new(manifest),
             options,
             env,
@@ -110,7 +89,7 @@ impl Store {
         if let Some(file) = file {
             let (fs, io_bytes) = (&store.env.fs, store.options.io_bytes);
             let load = |kind, key: &[u8], expire_at_ms, value: &[u8]| store.load(kind, key, expire_at_ms, value);
-            reader::read(fs, &file.path, &file.meta, io_bytes, tag, load).await?;
+            reader::read(fs, file.file.path(), &file.meta, io_bytes, tag, load).await?;
         }
         store.loaded(edit.snapshot);
         Ok(store)
@@ -119,7 +98,7 @@ impl Store {
 
 /// The last edit: it says all.
 fn newest(env: &Env, recovered: &Recovered) -> Result<Edit> {
-    let corrupt = |message| Error::corruption(env.dir.join(manifest::file_name(recovered.number)), 0, message);
+    let corrupt = |message| Error::corruption(recovered.path(&env.dir), 0, message);
     let edit = recovered.edits.last().copied().ok_or_else(|| corrupt("it has no edit".into()))?;
     match edit.owner {
         Some(owner) if owner != env.owner => Err(corrupt(format!(

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use weir_model::engine::{Found, Kind, Lookup, Range, Reads, Records, Scan, Seq, Snapshot};
 
 use super::Store;
+use crate::index::PREFETCHED_MAX;
 use crate::scan::StoreWalk;
 
 impl Reads for Store {
@@ -31,8 +32,9 @@ impl Reads for Store {
         found.into_iter().map(living).collect()
     }
 
-    /// Nothing is worth it: a look-up waits for one node of the index after the other.
-    fn prefetch(&self, _: &[&[u8]]) {}
+    fn prefetch(&self, keys: &[&[u8]]) {
+        keys.chunks(PREFETCHED_MAX).for_each(|keys| self.index.prefetch(keys.iter().copied()));
+    }
 
     fn scan(&self, range: Range, snapshot: Option<&Snapshot>) -> Scan {
         let seq = || snapshot.map_or_else(|| self.published(), Snapshot::seq);

@@ -1,5 +1,6 @@
 //! Writing: one batch at a time.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use weir_model::engine::{Applied, Kind, Records, Seq};
@@ -8,7 +9,7 @@ use weir_model::{BatchRef, Change, LogIndex};
 
 use super::Store;
 use crate::covers::{self, Covers, Dropped, Rows};
-use crate::index::row_bytes;
+use crate::index::{PREFETCHED_MAX, row_bytes};
 use crate::mortal::Mortal;
 use crate::snapshot::SnapshotMeta;
 use crate::stale::Stale;
@@ -60,7 +61,11 @@ impl Records for Store {
     fn apply(&self, index: LogIndex, batch: BatchRef<'_>) -> Applied {
         let mut writer = self.writer.lock();
         let horizons = self.horizons();
-        for change in batch.iter() {
+        let mut ahead = batch.iter();
+        for (at, change) in batch.iter().enumerate() {
+            if at % PREFETCHED_MAX == 0 && batch.len() > 1 {
+                self.index.prefetch(ahead.by_ref().take(PREFETCHED_MAX).map(|change| change.key()));
+            }
             // As in a tree: a row's version is never larger than the sequence number of its head or cover.
             writer.last_seq = writer.last_seq.max(change.newest_version()) + 1;
             match change {
@@ -111,29 +116,32 @@ impl Records for Store {
 
 impl Store {
     fn put(&self, writer: &mut Writer, horizons: &Horizons, kind: Kind, key: &[u8], expire_at_ms: u64, value: &[u8]) {
-        let before = self.index.newest(key);
-        let version = Version::new(writer.last_seq, kind, expire_at_ms, value, before.clone());
-        let row = row_bytes(key.len());
-        writer.mortal.add(key, &version, row);
+        // A row that has been removed is not in the index any more: only the writer removes rows.
+        let before = self.index.row(key).and_then(|row| row.load().map(|newest| (row, newest)));
+        let older = before.as_ref().map(|(_, newest)| Arc::clone(newest));
+        let version = Version::new(writer.last_seq, kind, expire_at_ms, value, older);
+        let row_bytes = row_bytes(key.len());
+        writer.mortal.add(key, &version, row_bytes);
         self.booked.head_added(kind);
         if kind == Kind::Cover {
             writer.covers.add(writer.last_seq, key, covers::below(value));
         }
         match before {
             None => {
-                self.booked.row_added(row, version.bytes());
+                self.booked.row_added(row_bytes, version.bytes());
                 self.index.insert(key, version);
             }
-            Some(before) => {
-                writer.mortal.remove(key, &before, row);
+            Some((row, before)) => {
+                writer.mortal.remove(key, &before, row_bytes);
                 self.booked.head_removed(before.kind);
                 self.booked.replaced(before.bytes(), version.bytes());
                 if Stale::has(&before) {
                     self.booked.trimmed(version.trim(horizons));
+                    row.replace(Some(version));
                 } else {
-                    writer.stale.add(writer.last_seq, key);
+                    row.replace(Some(version));
+                    writer.stale.add(writer.last_seq, key, row);
                 }
-                self.index.replace(key, version);
             }
         }
     }

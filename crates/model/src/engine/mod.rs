@@ -95,7 +95,8 @@ pub trait Records: Send + Sync {
     fn seal(&self);
 }
 
-/// Reading. No read takes a lock that a writer holds.
+/// Reading. A read of one key takes no lock. What reads as of one moment (snapshots, scans) may take the short lock of
+/// the list of those moments.
 pub trait Reads: Send + Sync {
     /// The newest visible value of `key`, or as of `snapshot`. Answers at once when it is in memory.
     fn get(&self, key: &[u8], snapshot: Option<&Snapshot>) -> Lookup;

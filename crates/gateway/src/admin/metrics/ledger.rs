@@ -1,17 +1,14 @@
 //! The ledger by tenant, and beside what the kernel says.
 
 use std::fmt;
-use std::sync::Arc;
 
-use prometheus_client::collector::Collector;
-use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Unit;
 use weir_io::Class;
-use weir_node::{Amount, Booked, Direction, Node};
+use weir_node::{Amount, Booked, Direction};
 
 use super::Sheet;
-use crate::admin::kernel::{Conservation, KernelBytes};
+use crate::admin::kernel::Conservation;
 use crate::admin::ledger::{DROPPED, name_of};
 
 /// Tenants with samples of their own: those that moved most bytes since the start. All others together are `other`,
@@ -21,46 +18,24 @@ pub const TENANTS_MAX: usize = 50;
 const OTHER: &str = "other";
 const DIRECTIONS: [(&str, Direction); 2] = [("read", Direction::Read), ("write", Direction::Write)];
 
-pub(super) struct LedgerMetrics(Conservation);
-
-impl fmt::Debug for LedgerMetrics {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("LedgerMetrics")
-    }
-}
-
-impl LedgerMetrics {
-    pub(super) fn new(node: Arc<Node>, before: Option<KernelBytes>) -> Self {
-        Self(Conservation::new(node, before))
-    }
-}
-
-impl Collector for LedgerMetrics {
-    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let mut sheet = Sheet(encoder);
-        self.kernel(&mut sheet)?;
-        let node = self.0.node();
-        let books = node.ledger().books();
-        let tenants = books.tenants.into_iter().map(|(tenant, booked)| (name_of(node, tenant), booked));
-        let dropped = Some((DROPPED.to_owned(), books.dropped)).filter(|(_, booked)| *booked != Booked::default());
-        by_tenant(&mut sheet, &most_active(tenants.chain(dropped).collect()))
-    }
-}
-
-impl LedgerMetrics {
-    fn kernel(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
-        let sides: Vec<_> = DIRECTIONS
-            .iter()
-            .filter_map(|(name, direction)| Some(([("direction", *name)], self.0.bytes(*direction)?)))
-            .collect();
-        let kernel: Vec<_> = sides.iter().map(|(labels, (_, kernel))| (&labels[..], *kernel)).collect();
-        let help = "What the kernel says this process moved since the books were opened";
-        sheet.counter("weir_kernel", help, Some(&Unit::Bytes), &kernel)?;
-        let deviation = sides.iter().map(|(labels, (booked, kernel))| {
-            (&labels[..], ConstGauge::new((*booked as f64 - *kernel as f64) / (*kernel).max(1) as f64))
-        });
-        sheet.samples("weir_ledger_deviation", "Bytes booked beyond the kernel's, as a share of those", None, deviation)
-    }
+pub(super) fn write(conservation: &Conservation, sheet: &mut Sheet<'_>) -> fmt::Result {
+    let sides: Vec<_> = DIRECTIONS
+        .iter()
+        .filter_map(|(name, direction)| Some(([("direction", *name)], conservation.bytes(*direction)?)))
+        .collect();
+    let kernel = sides.iter().map(|(labels, (_, kernel))| (labels, *kernel));
+    let help = "What the kernel says this process moved since the books were opened";
+    sheet.counter("weir_kernel", help, Some(&Unit::Bytes), kernel)?;
+    let deviation = sides.iter().map(|(labels, (booked, kernel))| {
+        (labels, ConstGauge::new((*booked as f64 - *kernel as f64) / (*kernel).max(1) as f64))
+    });
+    let help = "Bytes booked beyond the kernel's, as a share of those";
+    sheet.samples("weir_ledger_deviation", help, None, deviation)?;
+    let node = conservation.node();
+    let books = node.ledger().books();
+    let tenants = books.tenants.into_iter().map(|(tenant, booked)| (name_of(node, tenant), booked));
+    let dropped = Some((DROPPED.to_owned(), books.dropped)).filter(|(_, booked)| *booked != Booked::default());
+    by_tenant(sheet, &most_active(tenants.chain(dropped).collect()))
 }
 
 /// The most active tenants by name, and the sum of the others.
@@ -89,15 +64,15 @@ fn by_tenant(sheet: &mut Sheet<'_>, tenants: &[(String, Booked)]) -> fmt::Result
             cells.extend(causes.filter(|(_, amount)| amount.ops > 0));
         }
     }
-    let bytes: Vec<_> = cells.iter().map(|(labels, amount)| (&labels[..], amount.bytes)).collect();
-    sheet.counter("weir_tenant_device", "Bytes through the door, by tenant and cause", Some(&Unit::Bytes), &bytes)?;
-    let ops: Vec<_> = cells.iter().map(|(labels, amount)| (&labels[..], amount.ops)).collect();
-    sheet.counter("weir_tenant_device_operations", "Operations of the device, by tenant and cause", None, &ops)?;
-    let bytes: Vec<_> = users.iter().map(|(labels, amount)| (&labels[..], amount.bytes)).collect();
+    let bytes = cells.iter().map(|(labels, amount)| (labels, amount.bytes));
+    sheet.counter("weir_tenant_device", "Bytes through the door, by tenant and cause", Some(&Unit::Bytes), bytes)?;
+    let ops = cells.iter().map(|(labels, amount)| (labels, amount.ops));
+    sheet.counter("weir_tenant_device_operations", "Operations of the device, by tenant and cause", None, ops)?;
+    let bytes = users.iter().map(|(labels, amount)| (labels, amount.bytes));
     let help = "Values read and batches written by the tenant's users";
-    sheet.counter("weir_tenant_user", help, Some(&Unit::Bytes), &bytes)?;
-    let ops: Vec<_> = users.iter().map(|(labels, amount)| (&labels[..], amount.ops)).collect();
-    sheet.counter("weir_tenant_user_operations", "Keys read and batches written by the tenant's users", None, &ops)
+    sheet.counter("weir_tenant_user", help, Some(&Unit::Bytes), bytes)?;
+    let ops = users.iter().map(|(labels, amount)| (labels, amount.ops));
+    sheet.counter("weir_tenant_user_operations", "Keys read and batches written by the tenant's users", None, ops)
 }
 
 #[cfg(test)]

@@ -3,9 +3,6 @@
 use std::cmp::Reverse;
 use std::fmt;
 
-use prometheus_client::metrics::counter::ConstCounter;
-use prometheus_client::registry::Unit;
-
 use super::Sheet;
 use super::ledger::TENANTS_MAX;
 use crate::noisy_neighbour::ProcessorUse;
@@ -18,15 +15,13 @@ pub(super) fn busiest(mut tenants: Vec<ProcessorUse>) -> Vec<ProcessorUse> {
     tenants
 }
 
-pub(super) fn by_tenant(sheet: &mut Sheet<'_>, tenants: &[ProcessorUse]) -> fmt::Result {
-    let labels: Vec<_> = tenants.iter().map(|used| [("tenant", &*used.name)]).collect();
-    let rows = || labels.iter().zip(tenants).map(|(labels, used)| (&labels[..], used));
-    let noisy: Vec<_> = rows().map(|(labels, used)| (labels, u64::from(used.is_noisy))).collect();
+pub(super) fn write(sheet: &mut Sheet<'_>, tenants: &[ProcessorUse]) -> fmt::Result {
+    let rows = || tenants.iter().map(|used| ([("tenant", &*used.name)], used));
+    let noisy = rows().map(|(labels, used)| (labels, u64::from(used.is_noisy)));
     let help = "1 while it keeps threads busy that others want to be served by, and goes behind them";
-    sheet.gauge("weir_tenant_noisy", help, None, &noisy)?;
-    let seconds = rows().map(|(labels, used)| (labels, ConstCounter::new(used.nanos as f64 / 1e9)));
+    sheet.gauge("weir_tenant_noisy", help, None, noisy)?;
     let help = "Processor time of the threads that serve clients";
-    sheet.samples("weir_tenant_gateway_processor", help, Some(&Unit::Seconds), seconds)
+    sheet.seconds("weir_tenant_gateway_processor", help, rows().map(|(labels, used)| (labels, used.nanos)))
 }
 
 #[cfg(test)]

@@ -4,45 +4,33 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
 
-use prometheus_client::collector::Collector;
-use prometheus_client::encoding::DescriptorEncoder;
-use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::registry::Unit;
 use weir_node::{Node, StallCause, StallTimes, Tenant};
 
-use super::Sheet;
 use super::ledger::TENANTS_MAX;
-
-pub(super) struct StallMetrics(pub(super) Arc<Node>);
-
-impl fmt::Debug for StallMetrics {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("StallMetrics")
-    }
-}
+use super::{Sheet, alone};
 
 type Cell<'a> = ([(&'static str, &'a str); 2], StallTimes);
 
-impl Collector for StallMetrics {
-    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let tenants = self.0.tenants();
-        let mut sheet = Sheet(encoder);
-        let cells = tenants.iter().flat_map(|tenant| cells(tenant));
-        by_tenant(&mut sheet, &most_stalled(cells.collect()))?;
-        let stats = self.0.write_memory().stats();
-        let help = "Memory for memtables of all tenants, in use or not";
-        sheet.gauge("weir_write_memory_max", help, Some(&Unit::Bytes), &[(&[], stats.capacity)])?;
-        let help = "Memory of the memtables of all tenants";
-        sheet.gauge("weir_write_memory", help, Some(&Unit::Bytes), &[(&[], stats.used)])?;
-        let names: BTreeMap<u32, &str> = tenants.iter().map(|tenant| (tenant.id().0, tenant.name().as_str())).collect();
-        let parts = self.0.write_memory().parts().into_iter();
-        let used = largest(parts.filter_map(|(tenant, part)| Some((*names.get(&tenant)?, part.used))).collect());
-        let labels: Vec<_> = used.iter().map(|(name, _)| [("tenant", *name)]).collect();
-        let used: Vec<_> = labels.iter().zip(&used).map(|(labels, (_, used))| (&labels[..], *used)).collect();
-        sheet.gauge("weir_tenant_write_memory", "Memory of its memtables", Some(&Unit::Bytes), &used)
-    }
+pub(super) fn write(node: &Node, sheet: &mut Sheet<'_>) -> fmt::Result {
+    let tenants = node.tenants();
+    let cells = most_stalled(tenants.iter().flat_map(|tenant| cells(tenant)).collect());
+    let count = cells.iter().map(|(labels, times)| (labels, times.slowed + times.stopped));
+    let help = "Writes that waited for flush or compaction, by tenant";
+    sheet.counter("weir_tenant_stalled_writes", help, None, count)?;
+    let nanos = cells.iter().map(|(labels, times)| (labels, times.slowed_nanos + times.stopped_nanos));
+    sheet.seconds("weir_tenant_stalled", "How long they waited so in all", nanos)?;
+    let stats = node.write_memory().stats();
+    let help = "Memory for memtables of all tenants, in use or not";
+    sheet.gauge("weir_write_memory_max", help, Some(&Unit::Bytes), alone(stats.capacity))?;
+    let help = "Memory of the memtables of all tenants";
+    sheet.gauge("weir_write_memory", help, Some(&Unit::Bytes), alone(stats.used))?;
+    let names: BTreeMap<u32, &str> = tenants.iter().map(|tenant| (tenant.id().0, tenant.name().as_str())).collect();
+    let parts = node.write_memory().parts().into_iter();
+    let used = largest(parts.filter_map(|(tenant, part)| Some((*names.get(&tenant)?, part.used))).collect());
+    let used = used.into_iter().map(|(name, used)| ([("tenant", name)], used));
+    sheet.gauge("weir_tenant_write_memory", "Memory of its memtables", Some(&Unit::Bytes), used)
 }
 
 fn cells(tenant: &Tenant) -> impl Iterator<Item = Cell<'_>> {
@@ -66,16 +54,6 @@ fn largest(mut used: Vec<(&str, u64)>) -> Vec<(&str, u64)> {
     used.sort_by_key(|(_, used)| Reverse(*used));
     used.truncate(TENANTS_MAX);
     used
-}
-
-fn by_tenant(sheet: &mut Sheet<'_>, cells: &[Cell<'_>]) -> fmt::Result {
-    let count = cells.iter().map(|(labels, times)| (&labels[..], times.slowed + times.stopped));
-    let help = "Writes that waited for flush or compaction, by tenant";
-    sheet.counter("weir_tenant_stalled_writes", help, None, &count.collect::<Vec<_>>())?;
-    let seconds = cells.iter().map(|(labels, times)| {
-        (&labels[..], ConstCounter::new((times.slowed_nanos + times.stopped_nanos) as f64 / 1e9))
-    });
-    sheet.samples("weir_tenant_stalled", "How long they waited so in all", Some(&Unit::Seconds), seconds)
 }
 
 #[cfg(test)]

@@ -12,15 +12,14 @@ use std::cmp::Reverse;
 use std::fmt;
 use std::sync::Arc;
 
-use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet};
+use prometheus_client::encoding::{EncodeMetric, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Unit;
 use weir_node::{DiskUse, Node, Tenant};
 
-use super::Sheet;
 use super::ledger::TENANTS_MAX;
+use super::{Sheet, alone};
 use crate::auth::Refusal;
 use crate::auth::account::TenantConnections;
 use crate::latency;
@@ -31,51 +30,33 @@ use crate::store::Store;
 const BOUNDS_MICROS: [u64; 12] =
     [1 << 7, 1 << 8, 1 << 9, 1 << 10, 1 << 11, 1 << 12, 1 << 13, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22];
 
-pub(super) struct TenantMetrics<S: Store> {
-    pub(super) gateway: Observer<S>,
-    pub(super) node: Arc<Node>,
+pub(super) fn write<S: Store>(gateway: &Observer<S>, node: &Node, sheet: &mut Sheet<'_>) -> fmt::Result {
+    let tenants = node.tenants();
+    let disks = tenants.iter().map(|tenant| Disk {
+        name: tenant.name().as_str(),
+        used: tenant.disk_use(),
+        max: tenant.settings().disk_bytes_max,
+    });
+    disk(sheet, &fullest(disks.collect()))?;
+    memory(sheet, &tenants)?;
+    connections(sheet, &most_crowded(gateway.connections_by_tenant()))?;
+    logins(sheet, gateway.logins_refused())?;
+    replies(sheet, &gateway.busiest_latencies(TENANTS_MAX))?;
+    sold(sheet, node)
 }
 
-impl<S: Store> fmt::Debug for TenantMetrics<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("TenantMetrics")
+fn sold(sheet: &mut Sheet<'_>, node: &Node) -> fmt::Result {
+    let sold = node.sold();
+    let units = [([("unit", "read")], sold.rcu), ([("unit", "write")], sold.wcu)];
+    sheet.gauge("weir_sold_units", "Capacity units a second that tenants have bought", None, units)?;
+    let help = "Device bytes a second that all of these would take at once, before flushes and compactions";
+    sheet.gauge("weir_sold", help, Some(&Unit::Bytes), alone(sold.bytes))?;
+    if let (Some(there), Some(times)) = (sold.device_bytes, sold.times) {
+        let help = "Device bytes a second that there are";
+        sheet.gauge("weir_device_bandwidth", help, Some(&Unit::Bytes), alone(there))?;
+        sheet.samples("weir_sold_ratio", "How often the device is sold", None, alone(ConstGauge::new(times)))?;
     }
-}
-
-impl<S: Store> Collector for TenantMetrics<S> {
-    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let mut sheet = Sheet(encoder);
-        let tenants = self.node.tenants();
-        let disks = tenants.iter().map(|tenant| Disk {
-            name: tenant.name().as_str(),
-            used: tenant.disk_use(),
-            max: tenant.settings().disk_bytes_max,
-        });
-        disk(&mut sheet, &fullest(disks.collect()))?;
-        memory(&mut sheet, &tenants)?;
-        connections(&mut sheet, &most_crowded(self.gateway.connections_by_tenant()))?;
-        logins(&mut sheet, self.gateway.logins_refused())?;
-        replies(&mut sheet, &self.gateway.busiest_latencies(TENANTS_MAX))?;
-        self.sold(&mut sheet)
-    }
-}
-
-impl<S: Store> TenantMetrics<S> {
-    fn sold(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
-        let sold = self.node.sold();
-        let units = [(&[("unit", "read")][..], sold.rcu), (&[("unit", "write")][..], sold.wcu)];
-        sheet.gauge("weir_sold_units", "Capacity units a second that tenants have bought", None, &units)?;
-        let help = "Device bytes a second that all of these would take at once, before flushes and compactions";
-        sheet.gauge("weir_sold", help, Some(&Unit::Bytes), &[(&[], sold.bytes)])?;
-        if let (Some(there), Some(times)) = (sold.device_bytes, sold.times) {
-            let help = "Device bytes a second that there are";
-            sheet.gauge("weir_device_bandwidth", help, Some(&Unit::Bytes), &[(&[], there)])?;
-            let none: &[(&'static str, &str)] = &[];
-            let help = "How often the device is sold";
-            sheet.samples("weir_sold_ratio", help, None, std::iter::once((none, ConstGauge::new(times))))?;
-        }
-        Ok(())
-    }
+    Ok(())
 }
 
 #[derive(Clone, Copy)]
@@ -100,16 +81,15 @@ fn share(used: u64, max: u64) -> u128 {
 }
 
 fn disk(sheet: &mut Sheet<'_>, disks: &[Disk<'_>]) -> fmt::Result {
-    let labels: Vec<_> = disks.iter().map(|disk| [("tenant", disk.name)]).collect();
-    let rows = || labels.iter().zip(disks).map(|(labels, disk)| (&labels[..], disk));
-    let stored: Vec<_> = rows().map(|(labels, disk)| (labels, disk.used.stored)).collect();
+    let rows = || disks.iter().map(|disk| ([("tenant", disk.name)], disk));
+    let stored = rows().map(|(labels, disk)| (labels, disk.used.stored));
     let help = "Its tables and memtables, with what is deleted or expired and not yet merged away";
-    sheet.gauge("weir_tenant_disk", help, Some(&Unit::Bytes), &stored)?;
-    let living: Vec<_> = rows().map(|(labels, disk)| (labels, disk.used.living)).collect();
+    sheet.gauge("weir_tenant_disk", help, Some(&Unit::Bytes), stored)?;
+    let living = rows().map(|(labels, disk)| (labels, disk.used.living));
     let help = "What of that is not known to be dead: what counts against its limit";
-    sheet.gauge("weir_tenant_disk_living", help, Some(&Unit::Bytes), &living)?;
-    let limits: Vec<_> = rows().filter(|(_, disk)| disk.max > 0).map(|(labels, disk)| (labels, disk.max)).collect();
-    sheet.gauge("weir_tenant_disk_max", "What it may hold on disk", Some(&Unit::Bytes), &limits)
+    sheet.gauge("weir_tenant_disk_living", help, Some(&Unit::Bytes), living)?;
+    let limits = rows().filter(|(_, disk)| disk.max > 0).map(|(labels, disk)| (labels, disk.max));
+    sheet.gauge("weir_tenant_disk_max", "What it may hold on disk", Some(&Unit::Bytes), limits)
 }
 
 /// Of those whose rows are in memory, those first that have most.
@@ -118,18 +98,13 @@ fn memory(sheet: &mut Sheet<'_>, tenants: &[Arc<Tenant>]) -> fmt::Result {
     let mut used: Vec<_> = tenants.iter().filter_map(|tenant| Some((tenant, used(tenant)?))).collect();
     used.sort_by_key(|(_, used)| Reverse(*used));
     used.truncate(TENANTS_MAX);
-    let labels: Vec<_> = used.iter().map(|(tenant, _)| [("tenant", tenant.name().as_str())]).collect();
-    let rows = || labels.iter().zip(&used).map(|(labels, (tenant, used))| (&labels[..], (tenant, *used)));
-    let bytes: Vec<_> = rows().map(|(labels, (_, used))| (labels, used)).collect();
-    sheet.gauge(
-        "weir_tenant_memory",
-        "What its rows take in memory, where its engine keeps them there",
-        Some(&Unit::Bytes),
-        &bytes,
-    )?;
+    let rows = || used.iter().map(|(tenant, used)| ([("tenant", tenant.name().as_str())], (tenant, *used)));
+    let bytes = rows().map(|(labels, (_, used))| (labels, used));
+    let help = "What its rows take in memory, where its engine keeps them there";
+    sheet.gauge("weir_tenant_memory", help, Some(&Unit::Bytes), bytes)?;
     let limits = rows().map(|(labels, (tenant, _))| (labels, tenant.settings().memory_bytes_max));
-    let limits: Vec<_> = limits.filter(|(_, max)| *max > 0).collect();
-    sheet.gauge("weir_tenant_memory_max", "What they may take, where it has a limit", Some(&Unit::Bytes), &limits)
+    let limits = limits.filter(|(_, max)| *max > 0);
+    sheet.gauge("weir_tenant_memory_max", "What they may take, where it has a limit", Some(&Unit::Bytes), limits)
 }
 
 type Connections = (Arc<str>, TenantConnections);
@@ -143,26 +118,23 @@ fn most_crowded(mut tenants: Vec<Connections>) -> Vec<Connections> {
 }
 
 fn connections(sheet: &mut Sheet<'_>, tenants: &[Connections]) -> fmt::Result {
-    let labels: Vec<_> = tenants.iter().map(|(name, _)| [("tenant", &**name)]).collect();
-    let rows = || labels.iter().zip(tenants).map(|(labels, (_, it))| (&labels[..], it));
-    let open: Vec<_> = rows().map(|(labels, it)| (labels, it.open)).collect();
-    sheet.gauge("weir_tenant_connections", "Its open connections", None, &open)?;
-    let max: Vec<_> = rows().filter(|(_, it)| it.max > 0).map(|(labels, it)| (labels, it.max)).collect();
-    sheet.gauge("weir_tenant_connections_max", "Connections that it may have, where it has a limit", None, &max)?;
-    let refused: Vec<_> = rows().map(|(labels, it)| (labels, it.refused)).collect();
+    let rows = || tenants.iter().map(|(name, it)| ([("tenant", &**name)], it));
+    let open = rows().map(|(labels, it)| (labels, it.open));
+    sheet.gauge("weir_tenant_connections", "Its open connections", None, open)?;
+    let max = rows().filter(|(_, it)| it.max > 0).map(|(labels, it)| (labels, it.max));
+    sheet.gauge("weir_tenant_connections_max", "Connections that it may have, where it has a limit", None, max)?;
+    let refused = rows().map(|(labels, it)| (labels, it.refused));
     let help = "Its connections that were refused because it had as many as it may have";
-    sheet.counter("weir_tenant_connections_refused", help, None, &refused)
+    sheet.counter("weir_tenant_connections_refused", help, None, refused)
 }
 
 fn logins(sheet: &mut Sheet<'_>, refused: [u64; Refusal::REASONS.len()]) -> fmt::Result {
-    let labels = Refusal::REASONS.map(|reason| [("reason", reason)]);
-    let refused: Vec<_> = labels.iter().zip(refused).map(|(labels, count)| (&labels[..], count)).collect();
-    sheet.counter("weir_logins_refused", "Logins and sessions refused", None, &refused)
+    let refused = Refusal::REASONS.map(|reason| [("reason", reason)]).into_iter().zip(refused);
+    sheet.counter("weir_logins_refused", "Logins and sessions refused", None, refused)
 }
 
 fn replies(sheet: &mut Sheet<'_>, tenants: &[(Arc<str>, Vec<u64>)]) -> fmt::Result {
-    let labels: Vec<_> = tenants.iter().map(|(name, _)| [("tenant", &**name)]).collect();
-    let samples = labels.iter().zip(tenants).map(|(labels, (_, counts))| (&labels[..], Times::of(counts)));
+    let samples = tenants.iter().map(|(name, counts)| ([("tenant", &**name)], Times::of(counts)));
     let help = "From a request's arrival until its reply was handed to the kernel";
     sheet.samples("weir_tenant_reply", help, Some(&Unit::Seconds), samples.filter(|(_, times)| times.count > 0))
 }

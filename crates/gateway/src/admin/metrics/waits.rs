@@ -2,12 +2,7 @@
 
 use std::cmp::Reverse;
 use std::fmt;
-use std::sync::Arc;
 
-use prometheus_client::collector::Collector;
-use prometheus_client::encoding::DescriptorEncoder;
-use prometheus_client::metrics::counter::ConstCounter;
-use prometheus_client::registry::Unit as Measure;
 use weir_node::Node;
 use weir_node::waits::{Cause, Waits};
 
@@ -15,33 +10,18 @@ use super::Sheet;
 use super::ledger::TENANTS_MAX;
 use crate::admin::waits::waits;
 
-pub(super) struct WaitMetrics(pub(super) Arc<Node>);
-
-impl fmt::Debug for WaitMetrics {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("WaitMetrics")
-    }
-}
-
-impl Collector for WaitMetrics {
-    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let (tenants, ledger) = (self.0.tenants(), self.0.ledger().tenants());
-        let rows = tenants.iter().map(|tenant| {
-            let booked = ledger.get(&tenant.id().0).copied().unwrap_or_default();
-            (tenant.name().as_str(), waits(tenant, &booked))
-        });
-        let rows = longest(rows.collect());
-        let cells: Vec<_> = rows
-            .iter()
-            .flat_map(|(name, waits)| {
-                let causes = Cause::NAMES.into_iter().zip(waits).filter(|(_, nanos)| **nanos > 0);
-                causes.map(|(cause, nanos)| ([("tenant", *name), ("cause", cause)], *nanos))
-            })
-            .collect();
-        let seconds = cells.iter().map(|(labels, nanos)| (&labels[..], ConstCounter::new(*nanos as f64 / 1e9)));
-        let help = "How long requests waited, by what they waited for: the tenant's own units, flush or compaction, its share of the disk, the disk";
-        Sheet(encoder).samples("weir_tenant_waited", help, Some(&Measure::Seconds), seconds)
-    }
+pub(super) fn write(node: &Node, sheet: &mut Sheet<'_>) -> fmt::Result {
+    let (tenants, ledger) = (node.tenants(), node.ledger().tenants());
+    let rows = tenants.iter().map(|tenant| {
+        let booked = ledger.get(&tenant.id().0).copied().unwrap_or_default();
+        (tenant.name().as_str(), waits(tenant, &booked))
+    });
+    let nanos = longest(rows.collect()).into_iter().flat_map(|(name, waits)| {
+        let causes = Cause::NAMES.into_iter().zip(waits).filter(|(_, nanos)| *nanos > 0);
+        causes.map(move |(cause, nanos)| ([("tenant", name), ("cause", cause)], nanos))
+    });
+    let help = "How long requests waited, by what they waited for: the tenant's own units, flush or compaction, its share of the disk, the disk";
+    sheet.seconds("weir_tenant_waited", help, nanos)
 }
 
 /// Who waited at all, those first that waited longest.

@@ -2,11 +2,11 @@
 //! the other.
 
 /// Bytes of a cache line: what is fetched at once.
-pub(crate) const LINE_BYTES: usize = 64;
+pub const LINE_BYTES: usize = 64;
 
 /// Asks for the cache line at `address`, which need not be valid.
 #[inline]
-pub(crate) fn prefetch<T>(address: *const T) {
+pub fn prefetch<T>(address: *const T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: a prefetch has no effect but on the cache, whatever the address.
     unsafe {

@@ -1,0 +1,60 @@
+//! Repairing the anchor of a journal off line: a `CURRENT` that is missing or damaged, where the file that it named is
+//! still there.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use weir_io::{ErrorKind, Fs, Result, Tag};
+
+use crate::codec::{Entry, decode, file_name, file_number};
+use crate::files::read_file;
+use crate::journal::{Journal, Recovered};
+
+/// What the anchor of a journal is worth.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Anchor {
+    /// `CURRENT` names a file that can be read.
+    Sound,
+    /// It does not.
+    Broken {
+        /// What is wrong, with the file.
+        why: String,
+        /// The newest journal that can be read and whose files are all there, if any.
+        newest: Option<u64>,
+    },
+}
+
+/// Looks at the anchor of the journal in `dir`, which nobody may have open. `is_whole` says of a journal, and of the
+/// lengths of all files by name, whether what the journal names is there. Changes nothing.
+///
+/// # Errors
+/// The directory cannot be listed.
+pub async fn examine<E: Entry>(
+    fs: &Arc<dyn Fs>,
+    dir: &Path,
+    tag: Tag,
+    is_whole: impl Fn(Recovered<E>, &BTreeMap<&str, u64>) -> bool,
+) -> Result<Anchor> {
+    let why = match Journal::<E>::recover(fs, dir, tag).await {
+        Ok(Some(_)) => return Ok(Anchor::Sound),
+        Ok(None) => format!("{} is missing", dir.join("CURRENT").display()),
+        Err(error) => error.to_string(),
+    };
+    let names = match fs.list(dir, tag).await {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Anchor::Broken { why, newest: None }),
+        names => names?,
+    };
+    let lengths: BTreeMap<&str, u64> = names.iter().map(|entry| (entry.name.as_str(), entry.len)).collect();
+    let mut numbers: Vec<u64> = names.iter().filter_map(|entry| file_number::<E>(&entry.name)).collect();
+    numbers.sort_unstable();
+    for number in numbers.into_iter().rev() {
+        // Whatever keeps it from being read, it is not the one to believe; an older one may be.
+        let Ok(bytes) = read_file(fs, &dir.join(file_name::<E>(number)), tag).await else { continue };
+        let Ok((edits, torn_at)) = decode(&bytes) else { continue };
+        if is_whole(Recovered { number, edits, torn_at }, &lengths) {
+            return Ok(Anchor::Broken { why, newest: Some(number) });
+        }
+    }
+    Ok(Anchor::Broken { why, newest: None })
+}

@@ -1,0 +1,113 @@
+//! The files that a journal names: they go when they surely are not needed any more, and not before.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use weir_io::sim::{DeviceSpec, Fault, FaultPlan, OpKind, Sim, SimFs};
+use weir_io::{AlignedBuf, Class, Fs, OpenOptions, Owner, Tag};
+use weir_journal::{Begun, Entry, Garbage, Journal, NamedFile};
+
+const DIR: &str = "/journal";
+const TAG: Tag = Tag::new(Owner { tenant: 1, partition: 1 }, Class::Maintenance);
+
+struct Edit;
+
+impl Entry for Edit {
+    const MAGIC: &[u8; 8] = b"WEIRTEST";
+    const PREFIX: &str = "TEST-";
+
+    fn encode(&self) -> Vec<u8> {
+        vec![7]
+    }
+
+    fn decode(_: &[u8]) -> Result<Self, usize> {
+        Ok(Self)
+    }
+}
+
+struct World {
+    sim: Sim,
+    disk: Arc<SimFs>,
+    fs: Arc<dyn Fs>,
+    garbage: Arc<Garbage>,
+    journal: Journal<Edit>,
+}
+
+impl World {
+    fn new() -> Self {
+        let sim = Sim::new(1);
+        let disk = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng());
+        let fs = Arc::clone(&disk) as Arc<dyn Fs>;
+        let journal = sim.block_on(async {
+            assert!(Journal::<Edit>::recover_or_make_dir(&fs, DIR.as_ref(), TAG).await.expect("no faults").is_none());
+            Journal::open(&fs, DIR.as_ref(), TAG, None, &mut 1, |_| Edit).await.expect("no faults")
+        });
+        Self { sim, disk, fs, garbage: Arc::default(), journal }
+    }
+
+    /// Begins the file `name`.
+    fn begin(&self, name: &str) -> Begun {
+        let (path, mut begun) = (Path::new(DIR).join(name), Begun::new(Arc::clone(&self.garbage)));
+        begun.add(path.clone());
+        self.sim.block_on(async {
+            let file = self.fs.open(&path, OpenOptions::create_new_buffered(), TAG).await.expect("no faults");
+            file.write_at(0, AlignedBuf::copy_of(b"file"), TAG).await.expect("no faults");
+        });
+        begun
+    }
+
+    /// What is there when all garbage was removed.
+    fn files(&self) -> Vec<String> {
+        self.sim.block_on(async {
+            self.garbage.remove(&self.fs, TAG).await.expect("no faults");
+            assert!(self.garbage.is_empty());
+            let mut names: Vec<_> = self.fs.list(DIR.as_ref(), TAG).await.expect("a list").into_iter().collect();
+            names.sort();
+            names.into_iter().map(|entry| entry.name).collect()
+        })
+    }
+}
+
+#[test]
+fn what_no_edit_names_goes_and_what_one_names_stays_until_it_is_given_up() {
+    let mut world = World::new();
+    drop(world.begin("a"));
+    assert_eq!(world.files(), ["CURRENT", "TEST-000001"]);
+    let begun = world.begin("b");
+    world.sim.block_on(world.journal.append_naming(&Edit, begun)).expect("no faults");
+    assert_eq!(world.files(), ["CURRENT", "TEST-000001", "b"]);
+    let reader = Arc::new(NamedFile::new(Path::new(DIR).join("b"), Arc::clone(&world.garbage)));
+    let named = Arc::clone(&reader);
+    named.make_obsolete();
+    drop(named);
+    assert_eq!(world.files(), ["CURRENT", "TEST-000001", "b"], "somebody reads it");
+    drop(reader);
+    assert_eq!(world.files(), ["CURRENT", "TEST-000001"]);
+}
+
+#[test]
+fn what_a_doubtful_edit_names_stays_until_the_journal_was_rolled() {
+    let mut world = World::new();
+    let begun = world.begin("a");
+    world.disk.set_faults(FaultPlan::none().chance(OpKind::Sync, Fault::Error, 1.0));
+    world.sim.block_on(world.journal.append_naming(&Edit, begun)).expect_err("the sync fails");
+    world.disk.set_faults(FaultPlan::none());
+    assert!(world.journal.needs_roll());
+    assert_eq!(world.files(), ["CURRENT", "TEST-000001", "a"], "a crash may find the edit");
+    world.sim.block_on(world.journal.roll(2, &Edit, &world.garbage)).expect("no faults");
+    assert!(!world.journal.needs_roll());
+    assert_eq!(world.files(), ["CURRENT", "TEST-000002"]);
+}
+
+#[test]
+fn what_cannot_be_removed_stays_noted() {
+    let world = World::new();
+    let mut begun = world.begin("a");
+    begun.add(Path::new(DIR).join("never made"));
+    drop(begun);
+    world.disk.set_faults(FaultPlan::none().chance(OpKind::Remove, Fault::Error, 1.0));
+    world.sim.block_on(world.garbage.remove(&world.fs, TAG)).expect_err("the disk fails");
+    world.disk.set_faults(FaultPlan::none());
+    assert!(!world.garbage.is_empty());
+    assert_eq!(world.files(), ["CURRENT", "TEST-000001"]);
+}
