@@ -4,8 +4,7 @@ use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::support::{Running, TestClock, encode};
-use weir_gateway::auth::OpenDoor;
+use crate::support::{OpenDoor, Running, TestClock, encode};
 use weir_gateway::resp::frame::Limits;
 use weir_gateway::{Patience, Settings};
 

@@ -8,8 +8,7 @@ use crate::support::pipelines::{Judge, Tally, question};
 use crate::support::strict::Reply;
 use crate::support::tenants::{connect, start_at};
 use crate::support::troubled::Troubled;
-use crate::support::{Client, Running, Served, TestClock, encode};
-use weir_gateway::auth::OpenDoor;
+use crate::support::{Client, OpenDoor, Running, Served, TestClock, encode};
 use weir_gateway::{PushLimits, Settings};
 use weir_io::Rng;
 

@@ -4,8 +4,8 @@
 //! Pipelines of 1 to 64 commands of all families, in both protocols, with long values, `CLIENT REPLY` and `MULTI`, are
 //! sent to a gateway over a store in which every call may fail or wait, and to one over a real node on a simulated disk
 //! that fails, is full, forgets what it was to sync, and whose partitions fall asleep, cannot be opened and are dropped
-//! meanwhile. An independent parser takes the replies apart, and each must look like one to its command
-//! ([`crate::support::pipelines`]).
+//! meanwhile, on either engine. An independent parser takes the replies apart, and each must look like one to its
+//! command ([`crate::support::pipelines`]).
 //!
 //! `WEIR_PIPELINES` of them (3,000) from `WEIR_SEED` (0), three quarters over the store; the run of a million is in
 //! docs/testing.md.
@@ -19,15 +19,15 @@ use std::time::Duration;
 use crate::support::pipelines::{Judge, Tally, question};
 use crate::support::troubled::Troubled;
 use crate::support::world::{TOKEN, name};
-use crate::support::{Client, Served, TestClock, encode};
+use crate::support::{Client, OpenDoor, Served, TestClock, encode};
 use weir_gateway::Settings;
 use weir_gateway::auth::slow::SlowHash;
-use weir_gateway::auth::{NodeTenants, OpenDoor, Secrets, secret};
+use weir_gateway::auth::{NodeTenants, Secrets, secret};
 use weir_gateway::store::Store;
 use weir_io::Rng;
 use weir_io::real::{RealClock, RealSpawn, block_on};
 use weir_io::sim::{DeviceSpec, Fault, FaultPlan, OpKind, SimFs};
-use weir_node::{Machine, Node, NodeConfig, OnLimit, StoredSecret, TenantSettings, TenantSpec, UnitLimits};
+use weir_node::{EngineKind, Machine, Node, NodeConfig, OnLimit, StoredSecret, TenantSettings, TenantSpec, UnitLimits};
 
 /// Clients at the same time.
 const CLIENTS: u64 = 3;
@@ -155,6 +155,7 @@ impl Island {
         let mut config =
             NodeConfig { segment_bytes: 1 << 20, cache_bytes: 1 << 20, ..NodeConfig::new(PathBuf::from("node")) };
         (config.tree.write_buffer_bytes, config.tree.table_bytes) = (256 << 10, 256 << 10);
+        config.store.snapshot_log_bytes = 256 << 10;
         let machine = Machine { fs: fs.clone(), clock: clock.clone(), spawn: Arc::new(RealSpawn::new(1, 0)), salt: 1 };
         let node = Arc::new(block_on(Node::open(&config, machine)).expect("the node opens"));
         let slow = SlowHash::new(Arc::new(RealSpawn::new(1, 0)));
@@ -178,8 +179,8 @@ impl Island {
             let tenant = format!("tenant-{life}");
             let stored = secret::choose(TOKEN, &mut |salt| salt.fill(7)).expect("memory");
             let settings = TenantSettings { secret: Some(StoredSecret::new(stored)), ..TenantSettings::default() };
-            let partitions = 1 + (life % 2) as u16;
-            let spec = TenantSpec { partitions, settings, ..TenantSpec::new(name(&tenant)) };
+            let (partitions, engine) = (1 + (life % 2) as u16, EngineKind::ALL[(life / 2 % 2) as usize]);
+            let spec = TenantSpec { partitions, engine, settings, ..TenantSpec::new(name(&tenant)) };
             if block_on(self.node.create_tenant(spec)).is_ok() {
                 let mut connection = self.served.as_ref().expect("serving").connect();
                 if connection.ask(&[b"AUTH", tenant.as_bytes(), TOKEN]) == b"+OK\r\n" {

@@ -12,6 +12,7 @@ use weir_node::EngineKind;
 use crate::cache::Caches;
 use crate::clients::{self, Load, check_dump, of_rows, write_dump};
 use crate::crash::{Scenario, history};
+use crate::engines::Engines;
 use crate::enumerate::every_cut;
 use crate::fault::{Way, fail_nth, failing_syncs, full_disk, operations};
 use crate::flip::Victim;
@@ -19,11 +20,13 @@ use crate::interrupt;
 use crate::kill9;
 use crate::life::Promise;
 use crate::metamorphic::compare;
-use crate::node_store::{NodeStore, SYNC_EVERY, draw, small};
+use crate::node_store::{NodeStore, SYNC_EVERY, draw, small_on};
 use crate::process::Launch;
+use crate::rows_of_parts::RowsOfParts;
 use crate::runner::{Failure, Plan, Tally, run};
 use crate::slow::{Trouble, survive};
 use crate::tamper::Choice;
+use crate::tenants::Setting;
 use crate::tenants::fault::{self as node_fault, When};
 use crate::tenants::full;
 use crate::turning::Turning;
@@ -124,6 +127,9 @@ enum Run {
     Crash {
         #[command(flatten)]
         seeds: Seeds,
+        /// What rows are kept in: `lsm` or `memory`
+        #[arg(long, default_value_t)]
+        engine: EngineKind,
         /// What an acknowledgement promises
         #[arg(long, value_enum, default_value = "always")]
         sync: Sync,
@@ -133,6 +139,9 @@ enum Run {
         /// Turn the knobs of the tree all the time
         #[arg(long)]
         turning: bool,
+        /// Keep every value in a row of many parts
+        #[arg(long, conflicts_with = "turning")]
+        parts: bool,
     },
     /// Concurrency: many clients with all commands on rows; each history repeats, and is one that could have happened
     /// one after the other
@@ -169,6 +178,9 @@ enum Run {
     EveryCut {
         #[command(flatten)]
         seeds: Seeds,
+        /// What rows are kept in: `lsm` or `memory`
+        #[arg(long, default_value_t)]
+        engine: EngineKind,
         /// What an acknowledgement promises
         #[arg(long, value_enum, default_value = "always")]
         sync: Sync,
@@ -178,6 +190,9 @@ enum Run {
     },
     /// Damage: every byte of a database flipped, one at a time
     Flip {
+        /// What rows are kept in: `lsm` or `memory`
+        #[arg(long, default_value_t)]
+        engine: EngineKind,
         /// Only this byte
         #[arg(long)]
         at: Option<u64>,
@@ -193,6 +208,9 @@ enum Run {
     },
     /// Faults: the nth operation on the disk fails, for every n, in every way
     Fault {
+        /// What rows are kept in: `lsm` or `memory`
+        #[arg(long, default_value_t)]
+        engine: EngineKind,
         /// What an acknowledgement promises
         #[arg(long, value_enum, default_value = "always")]
         sync: Sync,
@@ -210,11 +228,17 @@ enum Run {
     Syncs {
         #[command(flatten)]
         seeds: Seeds,
+        /// What rows are kept in: `lsm` or `memory`
+        #[arg(long, default_value_t)]
+        engine: EngineKind,
     },
     /// Faults: the disk is full, and then it is not
     Full {
         #[command(flatten)]
         seeds: Seeds,
+        /// What rows are kept in: `lsm` or `memory`
+        #[arg(long, default_value_t)]
+        engine: EngineKind,
         /// What an acknowledgement promises
         #[arg(long, value_enum, default_value = "always")]
         sync: Sync,
@@ -223,6 +247,9 @@ enum Run {
     FullNode {
         #[command(flatten)]
         seeds: Seeds,
+        /// What tenants keep their rows in: `lsm`, `memory`, or both with a comma between, by turns
+        #[arg(long, default_value_t)]
+        engine: Engines,
         /// What an acknowledgement promises
         #[arg(long, value_enum, default_value = "always")]
         sync: Sync,
@@ -231,6 +258,9 @@ enum Run {
     NodeFault {
         #[command(flatten)]
         seeds: Seeds,
+        /// What tenants keep their rows in: `lsm`, `memory`, or both with a comma between, by turns
+        #[arg(long, default_value_t)]
+        engine: Engines,
         /// What an acknowledgement promises
         #[arg(long, value_enum, default_value = "always")]
         sync: Sync,
@@ -256,6 +286,9 @@ enum Run {
     Twice {
         #[command(flatten)]
         seeds: Seeds,
+        /// What rows are kept in: `lsm` or `memory`
+        #[arg(long, default_value_t)]
+        engine: EngineKind,
         /// What an acknowledgement promises
         #[arg(long, value_enum, default_value = "always")]
         sync: Sync,
@@ -267,6 +300,9 @@ enum Run {
     Slow {
         #[command(flatten)]
         seeds: Seeds,
+        /// What rows are kept in: `lsm` or `memory`
+        #[arg(long, default_value_t)]
+        engine: EngineKind,
     },
     /// Space: caches whose keys expire, at their disk limits, beside others in a shortage; and the same load without
     /// expiry
@@ -293,6 +329,9 @@ enum Run {
     Tamper {
         #[command(flatten)]
         seeds: Seeds,
+        /// What tenants keep their rows in: `lsm`, `memory`, or both with a comma between, by turns
+        #[arg(long, default_value_t)]
+        engine: Engines,
         /// Ways tried on each file of a directory, drawn from about twenty
         #[arg(long, default_value_t = 4)]
         ways: usize,
@@ -337,6 +376,9 @@ enum Run {
     },
     /// Processes: real servers, sent signals in the middle of backup, restore, create, drop, FLUSHALL, sleep and wake
     Interrupt {
+        /// What tenants keep their rows in: `lsm`, `memory`, or both with a comma between, by turns
+        #[arg(long, default_value_t)]
+        engine: Engines,
         /// Rounds with each signal
         #[arg(long, default_value_t = 200)]
         rounds: u64,
@@ -358,6 +400,9 @@ enum Run {
     },
     /// Processes: real servers, killed under load again and again
     Kill9 {
+        /// What the tenant that is loaded keeps its rows in: `lsm` or `memory`
+        #[arg(long, default_value_t)]
+        engine: EngineKind,
         /// Kills
         #[arg(long, default_value_t = 100)]
         rounds: u64,
@@ -388,17 +433,20 @@ impl Sim {
     /// What went wrong, with the command that repeats it.
     pub fn run(self) -> Result<(), String> {
         match self.scenario {
-            Run::Crash { seeds, sync, cuts, turning } => crash(seeds, sync, cuts, turning),
-            Run::EveryCut { seeds, sync, steps } => {
-                let (scenario, name) = (scenario(sync, 0), sync.name());
-                let replay = |seed| format!("weir sim every-cut --sync {name} --steps {steps} --seed {seed}");
+            Run::Crash { seeds, engine, sync, cuts, turning, parts } => {
+                crash(seeds, engine, sync, cuts, turning, parts)
+            }
+            Run::EveryCut { seeds, engine, sync, steps } => {
+                let (scenario, name) = (scenario(engine, sync, 0), sync.name());
+                let replay =
+                    |seed| format!("weir sim every-cut --engine {engine} --sync {name} --steps {steps} --seed {seed}");
                 tell("every-cut", run(&seeds.plan(), replay, |seed| every_cut::<NodeStore>(seed, steps, &scenario)))
             }
-            Run::Flip { at, stride, steps, threads } => flip(at, stride, steps, threads),
-            Run::Fault { sync, nth, steps, threads } => fault(sync, nth, steps, threads),
-            Run::Syncs { seeds } => {
-                let options = small(SyncMode::Always);
-                let replay = |seed| format!("weir sim syncs --seed {seed}");
+            Run::Flip { engine, at, stride, steps, threads } => flip(engine, at, stride, steps, threads),
+            Run::Fault { engine, sync, nth, steps, threads } => fault(engine, sync, nth, steps, threads),
+            Run::Syncs { seeds, engine } => {
+                let options = small_on(engine, SyncMode::Always);
+                let replay = |seed| format!("weir sim syncs --engine {engine} --seed {seed}");
                 let failing = |seed| failing_syncs::<NodeStore>(seed, 60, &options, Promise::Durable);
                 tell("syncs", run(&seeds.plan(), replay, failing))
             }
@@ -415,17 +463,20 @@ impl Sim {
                 };
                 tell("clients", run(&seeds.plan(), replay, judged))
             }
-            Run::Full { seeds, sync } => {
-                let (options, name) = (small(sync.mode()), sync.name());
-                let replay = |seed| format!("weir sim full --sync {name} --seed {seed}");
+            Run::Full { seeds, engine, sync } => {
+                let (options, name) = (small_on(engine, sync.mode()), sync.name());
+                let replay = |seed| format!("weir sim full --engine {engine} --sync {name} --seed {seed}");
                 tell("full", run(&seeds.plan(), replay, |seed| full_disk::<NodeStore>(seed, &options, sync.promise())))
             }
-            Run::FullNode { seeds, sync } => {
-                let name = sync.name();
-                let replay = |seed| format!("weir sim full-node --sync {name} --seed {seed}");
-                tell("full-node", run(&seeds.plan(), replay, |seed| full::full_disk(seed, sync.mode())))
+            Run::FullNode { seeds, engine, sync } => {
+                let replay =
+                    |seed| format!("weir sim full-node --engine {engine} --sync {} --seed {seed}", sync.name());
+                let setting = Setting { engines: engine.clone(), sync: sync.mode() };
+                tell("full-node", run(&seeds.plan(), replay, |seed| full::full_disk(seed, &setting)))
             }
-            Run::NodeFault { seeds, sync, nth, for_a_while } => node_fault(seeds, sync, nth, for_a_while),
+            Run::NodeFault { seeds, engine, sync, nth, for_a_while } => {
+                node_fault(seeds, &Setting { engines: engine, sync: sync.mode() }, nth, for_a_while)
+            }
             Run::Same { seeds, operations, options } => {
                 let replay =
                     |seed| format!("weir sim same --operations {operations} --options {options} --seed {seed}");
@@ -436,12 +487,13 @@ impl Sim {
                 };
                 tell("same", run(&seeds.plan(), replay, same))
             }
-            Run::Twice { seeds, sync, cuts } => {
-                let (scenario, name) = (scenario(sync, cuts), sync.name());
-                let replay = |seed| format!("weir sim twice --sync {name} --cuts {cuts} --seed {seed}");
+            Run::Twice { seeds, engine, sync, cuts } => {
+                let (scenario, name) = (scenario(engine, sync, cuts), sync.name());
+                let replay =
+                    |seed| format!("weir sim twice --engine {engine} --sync {name} --cuts {cuts} --seed {seed}");
                 tell("twice", run(&seeds.plan(), replay, |seed| crate::crash::twice::<NodeStore>(seed, &scenario)))
             }
-            Run::Slow { seeds } => slow(seeds),
+            Run::Slow { seeds, engine } => slow(seeds, engine),
             Run::Clocks { seeds, lives, steps } => {
                 let replay = |seed| format!("weir sim clocks --lives {lives} --steps {steps} --seed {seed}");
                 let jumps = |seed| {
@@ -450,9 +502,9 @@ impl Sim {
                 };
                 tell("clocks", run(&seeds.plan(), replay, jumps))
             }
-            Run::Tamper { seeds, ways, every, number } => {
+            Run::Tamper { seeds, engine, ways, every, number } => {
                 let choice = if every { Choice::Every } else { number.map_or(Choice::Ways(ways), Choice::Number) };
-                tamper(seeds, choice)
+                tamper(seeds, &engine, choice)
             }
             Run::Cache { seeds, seconds } => {
                 let replay = |seed| format!("weir sim cache --seconds {seconds} --seed {seed}");
@@ -466,20 +518,22 @@ impl Sim {
             Run::Surge { args, threads } => side_by_side(args.plan()?, threads),
             Run::Waves { args, threads } => side_by_side(args.plan()?, threads),
             Run::Trace { args, threads } => side_by_side(args.plan()?, threads),
-            Run::Interrupt { rounds, signals, stopped_ms, seed, dir, binary } => {
+            Run::Interrupt { engine: engines, rounds, signals, stopped_ms, seed, dir, binary } => {
                 let stopped = Duration::from_millis(stopped_ms);
                 let binary = or_this(binary)?;
-                let options = interrupt::Options { binary, dir, signals, rounds, stopped, seed, progress: true };
-                let figures = interrupt::run(&options).map_err(|story| {
-                    format!("interrupt: {story}\nrepeat with: weir sim interrupt --rounds {rounds} --seed {seed} (its signals come at other moments)")
-                })?;
+                let repeat =
+                    format!("repeat with: weir sim interrupt --engine {engines} --rounds {rounds} --seed {seed}");
+                let options =
+                    interrupt::Options { binary, engines, dir, signals, rounds, stopped, seed, progress: true };
+                let figures = interrupt::run(&options)
+                    .map_err(|story| format!("interrupt: {story}\n{repeat} (its signals come at other moments)"))?;
                 println!("interrupt: {figures}");
                 Ok(())
             }
-            Run::Kill9 { rounds, seed, dir, binary, arguments } => {
+            Run::Kill9 { engine, rounds, seed, dir, binary, arguments } => {
                 let launch = Launch { binary: or_this(binary)?, dir, arguments };
-                let options = kill9::Options { launch, rounds, seed };
-                let kills = kill9::run(&options).map_err(|story| format!("kill9: {story}\nrepeat with: weir sim kill9 --rounds {rounds} --seed {seed} (its kills fall at other moments)"))?;
+                let options = kill9::Options { launch, engine, rounds, seed };
+                let kills = kill9::run(&options).map_err(|story| format!("kill9: {story}\nrepeat with: weir sim kill9 --engine {engine} --rounds {rounds} --seed {seed} (its kills fall at other moments)"))?;
                 println!("kill9: {kills}");
                 Ok(())
             }
@@ -499,23 +553,24 @@ fn side_by_side(plan: weir_scenario::plan::Plan, threads: usize) -> Result<(), S
     weir_scenario::deliver(&plan, &runs)
 }
 
-fn scenario(sync: Sync, cuts: u64) -> Scenario<weir_node::NodeConfig> {
-    Scenario { options: small(sync.mode()), promise: sync.promise(), cuts, plant: None }
+fn scenario(engine: EngineKind, sync: Sync, cuts: u64) -> Scenario<weir_node::NodeConfig> {
+    Scenario { options: small_on(engine, sync.mode()), promise: sync.promise(), cuts, plant: None }
 }
 
-fn crash(seeds: Seeds, sync: Sync, cuts: u64, turning: bool) -> Result<(), String> {
-    let (scenario, name) = (scenario(sync, cuts), sync.name());
-    let turned = if turning { "--turning " } else { "" };
-    let replay = |seed| format!("weir sim crash --sync {name} --cuts {cuts} {turned}--seed {seed}");
-    let histories = |seed| match turning {
-        true => history::<Turning>(seed, &scenario),
-        false => history::<NodeStore>(seed, &scenario),
+fn crash(seeds: Seeds, engine: EngineKind, sync: Sync, cuts: u64, turning: bool, parts: bool) -> Result<(), String> {
+    let (scenario, name) = (scenario(engine, sync, cuts), sync.name());
+    let more = if turning { "--turning " } else { "" }.to_owned() + if parts { "--parts " } else { "" };
+    let replay = |seed| format!("weir sim crash {more}--engine {engine} --sync {name} --cuts {cuts} --seed {seed}");
+    let histories = |seed| match (turning, parts) {
+        (true, _) => history::<Turning>(seed, &scenario),
+        (_, true) => history::<RowsOfParts>(seed, &scenario),
+        _ => history::<NodeStore>(seed, &scenario),
     };
     tell("crash", run(&seeds.plan(), replay, histories))
 }
 
-fn flip(at: Option<u64>, stride: u64, steps: usize, threads: usize) -> Result<(), String> {
-    let scenario = scenario(Sync::Interval, 0);
+fn flip(engine: EngineKind, at: Option<u64>, stride: u64, steps: usize, threads: usize) -> Result<(), String> {
+    let scenario = scenario(engine, Sync::Interval, 0);
     for closed in [true, false] {
         let victim = Victim::new::<NodeStore>(1, steps, closed, &scenario)?;
         if let Some(at) = at {
@@ -523,67 +578,68 @@ fn flip(at: Option<u64>, stride: u64, steps: usize, threads: usize) -> Result<()
             continue;
         }
         let plan = Plan { seeds: 0..0, threads, progress: true };
-        let replay = |at| format!("weir sim flip --steps {steps} --at {at}");
+        let replay = |at| format!("weir sim flip --engine {engine} --steps {steps} --at {at}");
         let name = format!("flip ({}, {} bytes)", if closed { "closed" } else { "killed" }, victim.bytes());
         tell(&name, victim.flip_all::<NodeStore>(stride, &plan, replay, &scenario))?;
     }
     Ok(())
 }
 
-fn tamper(seeds: Seeds, choice: Choice) -> Result<(), String> {
-    let replay = |seed| format!("weir sim tamper --every --seed {seed}");
-    let figures = run(&seeds.plan(), replay, |seed| crate::tamper::tamper(seed, choice));
+fn tamper(seeds: Seeds, engines: &Engines, choice: Choice) -> Result<(), String> {
+    let replay = |seed| format!("weir sim tamper --engine {engines} --every --seed {seed}");
+    let figures = run(&seeds.plan(), replay, |seed| crate::tamper::tamper(seed, engines, choice));
     let figures = figures.map_err(|failure| format!("tamper: {failure}"))?;
     println!("tamper: {figures}");
     for (way, count) in &figures.by_way {
         println!("    {count:>8} {}", way.name());
     }
-    match figures.violations() {
+    match figures.violations(engines) {
         none if none.is_empty() => Ok(()),
         some => Err(format!("tamper: violations\n{some}")),
     }
 }
 
-fn fault(sync: Sync, nth: Option<u64>, steps: usize, threads: usize) -> Result<(), String> {
-    let (options, promise, name) = (small(sync.mode()), sync.promise(), sync.name());
+fn fault(engine: EngineKind, sync: Sync, nth: Option<u64>, steps: usize, threads: usize) -> Result<(), String> {
+    let (options, promise, name) = (small_on(engine, sync.mode()), sync.promise(), sync.name());
     let operations = operations::<NodeStore>(1, steps, &options, promise)?;
     for way in Way::ALL {
         let seeds = nth.map_or(0..operations, |nth| nth..nth + 1);
         let plan = Plan { seeds, threads, progress: true };
-        let replay = |nth| format!("weir sim fault --sync {name} --steps {steps} --nth {nth}");
+        let replay = |nth| format!("weir sim fault --engine {engine} --sync {name} --steps {steps} --nth {nth}");
         let failing = |nth| fail_nth::<NodeStore>(1, steps, &options, promise, way, nth);
         tell(&format!("fault ({way:?}, each of {operations} operations)"), run(&plan, replay, failing))?;
     }
     Ok(())
 }
 
-fn node_fault(seeds: Seeds, sync: Sync, nth: Option<u64>, for_a_while: bool) -> Result<(), String> {
-    let name = sync.name();
+fn node_fault(seeds: Seeds, setting: &Setting, nth: Option<u64>, for_a_while: bool) -> Result<(), String> {
+    let Setting { engines, sync } = setting;
+    let command = format!("weir sim node-fault --engine {engines} --sync {}", sync.name());
     for way in node_fault::WAYS.into_iter().filter(|(kind, _)| kind.is_some() || !for_a_while) {
         if for_a_while {
-            let replay = |seed| format!("weir sim node-fault --sync {name} --while --seed {seed}");
-            let failing = |seed| node_fault::one_run(seed, sync.mode(), way, When::ForAWhile);
+            let replay = |seed| format!("{command} --while --seed {seed}");
+            let failing = |seed| node_fault::one_run(seed, setting, way, When::ForAWhile);
             tell(&format!("node-fault ({way:?}, for a while)"), run(&seeds.plan(), replay, failing))?;
             continue;
         }
         let seed = seeds.seed.unwrap_or(1);
-        let operations = node_fault::operations(seed, sync.mode(), way.0)?;
+        let operations = node_fault::operations(seed, setting, way.0)?;
         let numbers = nth.map_or(0..operations, |nth| nth..nth + 1);
         let plan = Plan { seeds: numbers, threads: seeds.threads, progress: true };
-        let replay = |nth| format!("weir sim node-fault --sync {name} --seed {seed} --nth {nth}");
-        let failing = |nth| node_fault::one_run(seed, sync.mode(), way, When::Once(nth));
+        let replay = |nth| format!("{command} --seed {seed} --nth {nth}");
+        let failing = |nth| node_fault::one_run(seed, setting, way, When::Once(nth));
         tell(&format!("node-fault ({way:?}, each of {operations} operations)"), run(&plan, replay, failing))?;
     }
     Ok(())
 }
 
-fn slow(seeds: Seeds) -> Result<(), String> {
+fn slow(seeds: Seeds, engine: EngineKind) -> Result<(), String> {
     for seed in seeds.plan().seeds {
         for trouble in [Trouble::Slow, Trouble::Hung] {
             for sync in [SyncMode::Always, SyncMode::Interval] {
-                let outcome = survive(seed, trouble, sync);
+                let outcome = survive(seed, engine, trouble, sync);
                 let outcome = outcome.map_err(|story| {
-                    format!("slow: {trouble:?}, {sync:?}: {story}\nrepeat with: weir sim slow --seed {seed}")
+                    format!("slow: {trouble:?}, {sync:?}: {story}\nrepeat with: weir sim slow --engine {engine} --seed {seed}")
                 })?;
                 println!("slow: {trouble:?}, {sync:?}: {outcome}");
             }

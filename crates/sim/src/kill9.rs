@@ -6,20 +6,22 @@
 #![allow(clippy::disallowed_methods, reason = "this runner drives real processes over real sockets")]
 
 use std::fmt;
-use std::io::{BufRead, BufReader, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io::{BufRead, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use weir_io::Rng;
+use weir_node::EngineKind;
 
-use crate::process::{Launch, Server, command};
+use crate::process::{Door, Launch, Server, command, create_tenant};
 
 /// How the server is run and for how long.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The server, on an empty or missing directory.
     pub launch: Launch,
+    /// What the tenant that is loaded keeps its rows in.
+    pub engine: EngineKind,
     /// Kills.
     pub rounds: u64,
     /// Seed of the moments at which it is killed.
@@ -57,6 +59,8 @@ impl fmt::Display for Kills {
     }
 }
 
+/// The tenant that is loaded.
+const TENANT: &str = "loaded";
 const CONNECTIONS: usize = 8;
 const SLOTS: u64 = 997;
 /// Commands in flight on a connection.
@@ -78,6 +82,7 @@ pub fn run(options: &Options) -> Result<Kills, String> {
     let mut rng = Rng::new(options.seed);
     let mut lines = [Line::default(); CONNECTIONS];
     let mut kills = Kills::default();
+    let mut known_secret = None;
     for round in 0..options.rounds {
         if round > 0 && rng.chance(0.3) {
             let mut server = Server::start(&options.launch)?;
@@ -87,18 +92,21 @@ pub fn run(options: &Options) -> Result<Kills, String> {
         }
         let mut server = Server::start(&options.launch)?;
         kills.restarts.push(server.wait_until_it_answers()?);
+        let secret = match &known_secret {
+            Some(secret) => String::clone(secret),
+            None => known_secret.insert(create_tenant(server.operators, TENANT, options.engine, 1)?).clone(),
+        };
+        let door = Door { address: server.clients, user: TENANT.into(), secret };
         for (number, line) in lines.iter_mut().enumerate() {
-            verify(server.clients, number, line)
-                .map_err(|story| format!("round {round}: connection {number}: {story}"))?;
+            verify(&door, number, line).map_err(|story| format!("round {round}: connection {number}: {story}"))?;
         }
         let stop = AtomicBool::new(false);
         let load_ms = 100 + rng.below(900);
         let before: u64 = lines.iter().map(|line| line.acknowledged).sum();
-        let address = server.clients;
         std::thread::scope(|scope| {
             for (number, line) in lines.iter_mut().enumerate() {
-                let stop = &stop;
-                scope.spawn(move || load(address, number, line, stop));
+                let (door, stop) = (&door, &stop);
+                scope.spawn(move || load(door, number, line, stop));
             }
             std::thread::sleep(Duration::from_millis(load_ms));
             server.kill();
@@ -116,8 +124,9 @@ pub fn run(options: &Options) -> Result<Kills, String> {
     }
     let mut server = Server::start(&options.launch)?;
     kills.restarts.push(server.wait_until_it_answers()?);
+    let door = Door { address: server.clients, user: TENANT.into(), secret: known_secret.unwrap_or_default() };
     for (number, line) in lines.iter_mut().enumerate() {
-        verify(server.clients, number, line).map_err(|story| format!("at the end: connection {number}: {story}"))?;
+        verify(&door, number, line).map_err(|story| format!("at the end: connection {number}: {story}"))?;
     }
     kills.restarts.sort();
     Ok(kills)
@@ -128,10 +137,9 @@ fn key(connection: usize, slot: u64) -> String {
 }
 
 /// Writes numbers as `connection` until the server is gone, or until `stop`.
-pub fn load(address: SocketAddr, connection: usize, line: &mut Line, stop: &AtomicBool) {
-    let Ok(stream) = TcpStream::connect(address) else { return };
-    let Ok(mut writer) = stream.try_clone() else { return };
-    let mut reader = BufReader::new(stream);
+pub fn load(door: &Door, connection: usize, line: &mut Line, stop: &AtomicBool) {
+    let Ok(mut reader) = door.enter() else { return };
+    let Ok(mut writer) = reader.get_ref().try_clone() else { return };
     let padding = "x".repeat(VALUE_PADDING);
     let mut reply = String::new();
     while !stop.load(Ordering::Relaxed) {
@@ -156,11 +164,10 @@ pub fn load(address: SocketAddr, connection: usize, line: &mut Line, stop: &Atom
 ///
 /// # Errors
 /// What is lost, or should not be there.
-pub fn verify(address: SocketAddr, connection: usize, line: &mut Line) -> Result<(), String> {
+pub fn verify(door: &Door, connection: usize, line: &mut Line) -> Result<(), String> {
     let broken = |error: std::io::Error| format!("cannot read back: {error}");
-    let stream = TcpStream::connect(address).map_err(broken)?;
-    let mut writer = stream.try_clone().map_err(broken)?;
-    let mut reader = BufReader::new(stream);
+    let mut reader = door.enter().map_err(broken)?;
+    let mut writer = reader.get_ref().try_clone().map_err(broken)?;
     let mut found = Vec::with_capacity(SLOTS as usize);
     for slot in 0..SLOTS {
         writer.write_all(command(&["GET", &key(connection, slot)]).as_bytes()).map_err(broken)?;

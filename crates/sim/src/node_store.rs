@@ -11,7 +11,7 @@ use weir_lsm::TreeOptions;
 use weir_lsm::table::Compression;
 use weir_model::Batch;
 use weir_model::engine::{Lookup, Range, Snapshot};
-use weir_node::{EngineKind, Machine, Node, NodeConfig, Partition, StoreOptions};
+use weir_node::{Commit, EngineKind, Machine, Node, NodeConfig, Partition, StoreOptions};
 
 use crate::model::Visible;
 use crate::span::Span;
@@ -43,9 +43,9 @@ pub fn small(sync: SyncMode) -> NodeConfig {
     }
 }
 
-/// As [`small`], with all rows in memory.
-pub fn in_memory(sync: SyncMode) -> NodeConfig {
-    NodeConfig { engine: EngineKind::Memory, ..small(sync) }
+/// As [`small`], with rows kept as `engine` says.
+pub fn small_on(engine: EngineKind, sync: SyncMode) -> NodeConfig {
+    NodeConfig { engine, ..small(sync) }
 }
 
 /// How often a log in mode `Interval` is synced.
@@ -108,6 +108,16 @@ impl NodeStore {
     }
 }
 
+/// A batch on its way. Without a stall it has its place at the first poll. With one, or where rows must be read from
+/// the device first, the caller must wait before it sends the next.
+pub(crate) fn placed(mut placing: BoxFuture<Result<Commit>>) -> Sent {
+    match Pin::new(&mut placing).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(Ok(commit)) => Sent { done: Box::pin(commit), placed: true },
+        Poll::Ready(Err(error)) => Sent { done: Box::pin(async { Err(error) }), placed: true },
+        Poll::Pending => Sent { done: Box::pin(async move { placing.await?.await }), placed: false },
+    }
+}
+
 impl Store for NodeStore {
     type Options = NodeConfig;
     type Snapshot = Snapshot;
@@ -122,13 +132,7 @@ impl Store for NodeStore {
 
     fn write(&self, batch: &Batch) -> Sent {
         let (partition, batch) = (Arc::clone(self.partition()), batch.clone());
-        let mut placing: BoxFuture<_> = Box::pin(async move { partition.write(&batch).await });
-        // Without a stall it has its place at the first poll. With one, the caller must wait before it sends the next.
-        match Pin::new(&mut placing).poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(Ok(commit)) => Sent { done: Box::pin(commit), placed: true },
-            Poll::Ready(Err(error)) => Sent { done: Box::pin(async { Err(error) }), placed: true },
-            Poll::Pending => Sent { done: Box::pin(async move { placing.await?.await }), placed: false },
-        }
+        placed(Box::pin(async move { partition.write(&batch).await }))
     }
 
     fn get(&self, key: &[u8]) -> BoxFuture<Result<Option<Vec<u8>>>> {

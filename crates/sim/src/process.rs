@@ -8,6 +8,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+use weir_node::EngineKind;
 
 /// A server must answer, or have ended, within this.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -131,6 +132,31 @@ pub fn command(parts: &[&str]) -> String {
     text
 }
 
+/// Where the clients of one tenant get in.
+#[derive(Clone, Debug)]
+pub struct Door {
+    /// The server's.
+    pub address: SocketAddr,
+    /// Who they are.
+    pub user: String,
+    /// How they show it.
+    pub secret: String,
+}
+
+impl Door {
+    /// A connection that is logged in.
+    ///
+    /// # Errors
+    /// The server is gone, or lets nobody in.
+    pub fn enter(&self) -> std::io::Result<BufReader<TcpStream>> {
+        let mut stream = TcpStream::connect(self.address)?;
+        stream.write_all(command(&["AUTH", &self.user, &self.secret]).as_bytes())?;
+        let (mut reader, mut reply) = (BufReader::new(stream), String::new());
+        reader.read_line(&mut reply)?;
+        if reply == "+OK\r\n" { Ok(reader) } else { Err(std::io::Error::other(format!("AUTH was answered {reply:?}"))) }
+    }
+}
+
 /// A connection of a Redis client, one command at a time.
 pub struct Client(BufReader<TcpStream>);
 
@@ -182,6 +208,27 @@ pub enum Answer {
     Refused(String),
     /// The server was gone before it answered.
     Cut,
+}
+
+/// Makes a tenant on `engine`; gives its secret.
+///
+/// # Errors
+/// It is refused, or the server is gone.
+pub fn create_tenant(operators: SocketAddr, name: &str, engine: EngineKind, partitions: u16) -> Result<String, String> {
+    let body = format!(r#"{{"name":"{name}","engine":"{engine}","partitions":{partitions}}}"#);
+    match order(operators, "POST /v1/tenants", &body) {
+        Answer::Done(told) => secret(&told),
+        other => Err(format!("the creation of {name} was answered {other:?}")),
+    }
+}
+
+/// The generated secret in what was answered to an order.
+///
+/// # Errors
+/// There is none.
+pub fn secret(told: &str) -> Result<String, String> {
+    let told: serde_json::Value = serde_json::from_str(told).map_err(|error| error.to_string())?;
+    told["secret"].as_str().map(ToOwned::to_owned).ok_or_else(|| "no secret was told".to_owned())
 }
 
 /// An order at the operators' door: `method path`, with a body of JSON, or an empty one.

@@ -13,7 +13,7 @@ use weir_io::{Clock, Nanos, sleep_until};
 use weir_log::SyncMode;
 use weir_lsm::TreeOptions;
 use weir_model::Batch;
-use weir_node::{Machine, Node, NodeConfig, Partition};
+use weir_node::{EngineKind, Machine, Node, NodeConfig, Partition, StoreOptions};
 
 /// What happens to the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,10 +35,10 @@ pub struct Outcome {
     pub writes: u64,
     /// The longest that a write waited.
     pub write_nanos_max: Nanos,
-    /// Most bytes in memtables at any moment.
+    /// Most bytes in memtables, or of log that is in no snapshot, at any moment.
     pub memtable_bytes_max: usize,
-    /// What they may have: all write buffers, and what all writers hold in their hands.
-    pub memtable_bytes_bound: usize,
+    /// What memtables may have; `None` where there are none.
+    pub memtable_bytes_bound: Option<usize>,
     /// From the end of the trouble until every write sent before it was answered.
     pub recovered_nanos: Nanos,
 }
@@ -48,30 +48,43 @@ impl fmt::Display for Outcome {
         let ms = |nanos: Nanos| nanos as f64 / 1e6;
         write!(f, "{} reads from memory, slowest {} ms; ", self.reads, ms(self.read_nanos_max))?;
         write!(f, "{} writes meanwhile, longest wait {:.1} ms; ", self.writes, ms(self.write_nanos_max))?;
-        write!(f, "memtables at most {} of {} KiB; ", self.memtable_bytes_max >> 10, self.memtable_bytes_bound >> 10)?;
+        match self.memtable_bytes_bound {
+            Some(bound) => write!(f, "memtables at most {} of {} KiB; ", self.memtable_bytes_max >> 10, bound >> 10)?,
+            None => write!(f, "at most {} KiB in no snapshot; ", self.memtable_bytes_max >> 10)?,
+        }
         write!(f, "all answered {:.1} ms after the end", ms(self.recovered_nanos))
     }
 }
 
 const WRITERS: usize = 16;
 const VALUE_BYTES: usize = 1000;
+/// Different keys of a writer whose rows are in memory: few, so that the log grows and the rows do not.
+const KEYS: u64 = 256;
 const SECOND: Nanos = 1_000_000_000;
 /// When the trouble begins, and when it ends.
 const FROM: Nanos = 2 * SECOND;
 const UNTIL: Nanos = 32 * SECOND;
 
-fn config(sync: SyncMode) -> NodeConfig {
+fn config(engine: EngineKind, sync: SyncMode) -> NodeConfig {
     let tree = TreeOptions {
         write_buffer_bytes: 1 << 20,
         level1_bytes: 4 << 20,
         table_bytes: 1 << 20,
         ..TreeOptions::default()
     };
-    NodeConfig { tree, sync, cache_bytes: 8 << 20, segment_bytes: 4 << 20, ..NodeConfig::new("weir") }
+    let store = StoreOptions { snapshot_log_bytes: 1 << 20, ..StoreOptions::default() };
+    NodeConfig { engine, tree, store, sync, cache_bytes: 8 << 20, segment_bytes: 4 << 20, ..NodeConfig::new("weir") }
+}
+
+/// What memtables may have: all write buffers of a tree, and what all writers hold in their hands. Rows that are in
+/// memory have no such bound: the log grows until it is written.
+fn bound(config: &NodeConfig) -> Option<usize> {
+    let buffers = config.tree.write_buffers_max * config.tree.write_buffer_bytes;
+    (config.engine == EngineKind::Lsm).then_some(buffers + WRITERS * 4 * VALUE_BYTES + (256 << 10))
 }
 
 /// Runs it. The error is a promise that was broken.
-pub fn survive(seed: u64, trouble: Trouble, sync: SyncMode) -> Result<Outcome, String> {
+pub fn survive(seed: u64, engine: EngineKind, trouble: Trouble, sync: SyncMode) -> Result<Outcome, String> {
     let sim = Sim::new(seed);
     sim.set_time_limit(600 * SECOND);
     let plan = match trouble {
@@ -81,21 +94,20 @@ pub fn survive(seed: u64, trouble: Trouble, sync: SyncMode) -> Result<Outcome, S
     let device = DeviceSpec { latency: 80_000, sync_latency: 120_000, ..DeviceSpec::shared(200_000_000) };
     let disk = SimFs::new(sim.clock(), device, plan, sim.rng());
     let machine = Machine { fs: disk, clock: sim.clock(), spawn: sim.spawner(), salt: seed };
-    let config = config(sync);
-    let bound =
-        config.tree.write_buffers_max * config.tree.write_buffer_bytes + WRITERS * 4 * VALUE_BYTES + (256 << 10);
-    let outcome = Arc::new(Mutex::new(Outcome { memtable_bytes_bound: bound, ..Outcome::default() }));
+    let config = config(engine, sync);
+    let keys = if engine == EngineKind::Memory { KEYS } else { u64::MAX };
+    let outcome = Arc::new(Mutex::new(Outcome { memtable_bytes_bound: bound(&config), ..Outcome::default() }));
     let clock = sim.clock();
     let acknowledged = Arc::new(Mutex::new(vec![0_u64; WRITERS]));
     let checked: Result<(), String> = sim.block_on(async {
         let node = Node::open(&config, machine).await.map_err(|error| error.to_string())?;
         let partition = node.default_partition().await.map_err(|error| error.to_string())?;
-        write(&partition, b"hot", 0).await.map_err(|error| error.to_string())?;
+        write(&partition, b"hot", &[0; VALUE_BYTES]).await.map_err(|error| error.to_string())?;
         for writer in 0..WRITERS {
             let load = load(
                 Arc::clone(&partition),
                 Arc::clone(&clock),
-                writer,
+                Writer { number: writer, keys },
                 Arc::clone(&outcome),
                 Arc::clone(&acknowledged),
             );
@@ -112,10 +124,14 @@ pub fn survive(seed: u64, trouble: Trouble, sync: SyncMode) -> Result<Outcome, S
         outcome.lock().recovered_nanos = clock.now() - UNTIL;
         let counts: Vec<u64> = acknowledged.lock().iter().map(|count| count & !STOPPED).collect();
         for (writer, &count) in counts.iter().enumerate() {
+            let writer = Writer { number: writer, keys };
             // The last and a few before: each writer's numbers rise.
             for number in count.saturating_sub(3).max(1)..=count {
-                let found = partition.get(key(writer, number).as_bytes()).await.map_err(|error| error.to_string())?;
-                found.ok_or(format!("writer {writer} misses its acknowledged write {number}"))?;
+                let found = partition.get(&writer.key(number)).await.map_err(|error| error.to_string())?;
+                let value = found.as_ref().and_then(|row| row.value());
+                if value.is_none_or(|value| value[..] != writer.value(number)) {
+                    return Err(format!("writer {} misses its acknowledged write {number}", writer.number));
+                }
             }
         }
         Ok(())
@@ -125,7 +141,7 @@ pub fn survive(seed: u64, trouble: Trouble, sync: SyncMode) -> Result<Outcome, S
     if outcome.read_nanos_max > 5_000_000 {
         return Err(format!("a read from memory waited for the disk: {outcome}"));
     }
-    if outcome.memtable_bytes_max > outcome.memtable_bytes_bound {
+    if outcome.memtable_bytes_bound.is_some_and(|bound| outcome.memtable_bytes_max > bound) {
         return Err(format!("memory is not bounded: {outcome}"));
     }
     if outcome.recovered_nanos > 10 * SECOND {
@@ -137,13 +153,29 @@ pub fn survive(seed: u64, trouble: Trouble, sync: SyncMode) -> Result<Outcome, S
 /// Marks a writer that has ended.
 const STOPPED: u64 = 1 << 63;
 
-fn key(writer: usize, number: u64) -> String {
-    format!("writer{writer:02}/{number:08}")
+/// One who writes numbers that rise.
+#[derive(Clone, Copy)]
+struct Writer {
+    number: usize,
+    /// How many different keys it has.
+    keys: u64,
 }
 
-async fn write(partition: &Arc<Partition>, key: &[u8], filling: u8) -> weir_io::Result<()> {
+impl Writer {
+    fn key(self, number: u64) -> Vec<u8> {
+        format!("writer{:02}/{:08}", self.number, number % self.keys).into_bytes()
+    }
+
+    fn value(self, number: u64) -> [u8; VALUE_BYTES] {
+        let mut value = [self.number as u8; VALUE_BYTES];
+        value[..8].copy_from_slice(&number.to_le_bytes());
+        value
+    }
+}
+
+async fn write(partition: &Arc<Partition>, key: &[u8], value: &[u8]) -> weir_io::Result<()> {
     let mut batch = Batch::new();
-    batch.put(key, &[filling; VALUE_BYTES]);
+    batch.put(key, value);
     partition.write(&batch).await?.await
 }
 
@@ -165,7 +197,7 @@ async fn read(partition: &Arc<Partition>, clock: &Arc<dyn Clock>, outcome: &Mute
 async fn load(
     partition: Arc<Partition>,
     clock: Arc<dyn Clock>,
-    writer: usize,
+    writer: Writer,
     outcome: Arc<Mutex<Outcome>>,
     acknowledged: Arc<Mutex<Vec<u64>>>,
 ) {
@@ -173,7 +205,7 @@ async fn load(
     while clock.now() < UNTIL {
         number += 1;
         let begin = clock.now();
-        if write(&partition, key(writer, number).as_bytes(), writer as u8).await.is_err() {
+        if write(&partition, &writer.key(number), &writer.value(number)).await.is_err() {
             number -= 1;
         }
         if clock.now() >= FROM && begin < UNTIL {
@@ -181,9 +213,9 @@ async fn load(
             outcome.write_nanos_max = outcome.write_nanos_max.max(clock.now() - begin);
             outcome.writes += u64::from(clock.now() < UNTIL);
         }
-        acknowledged.lock()[writer] = number;
+        acknowledged.lock()[writer.number] = number;
         // A client's own time; without it a mode that answers from memory would never let virtual time pass.
         sleep_until(&clock, clock.now() + 200_000).await;
     }
-    acknowledged.lock()[writer] |= STOPPED;
+    acknowledged.lock()[writer.number] |= STOPPED;
 }

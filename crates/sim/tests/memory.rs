@@ -10,7 +10,7 @@ use weir_sim::fault::{Faults, Way, fail_nth, failing_syncs, full_disk, operation
 use weir_sim::flip::Victim;
 use weir_sim::life::Promise;
 use weir_sim::metamorphic::compare;
-use weir_sim::node_store::{NodeStore, SYNC_EVERY, in_memory};
+use weir_sim::node_store::{NodeStore, SYNC_EVERY, small_on};
 use weir_sim::plant::DiskPlant;
 use weir_sim::runner::{Failure, Plan, Tally, run};
 
@@ -21,7 +21,7 @@ const MODES: [(SyncMode, Promise); 3] = [
 ];
 
 fn scenario(sync: SyncMode, promise: Promise, cuts: u64) -> Scenario<weir_node::NodeConfig> {
-    Scenario { options: in_memory(sync), promise, cuts, plant: None }
+    Scenario { options: small_on(EngineKind::Memory, sync), promise, cuts, plant: None }
 }
 
 fn seed(seed: u64) -> String {
@@ -31,12 +31,14 @@ fn seed(seed: u64) -> String {
 #[test]
 fn power_cuts_take_no_more_than_the_mode_says() {
     for (sync, promise) in MODES {
-        let scenario = scenario(sync, promise, 40);
-        match run(&Plan::quiet(0..60), seed, |seed| history::<NodeStore>(seed, &scenario)) {
+        let (scenario, name) = (scenario(sync, promise, 40), sync.name());
+        let replay = |seed| format!("weir sim crash --engine memory --sync {name} --cuts 40 --seed {seed}");
+        match run(&Plan::quiet(0..60), replay, |seed| history::<NodeStore>(seed, &scenario)) {
             Ok(cuts) => assert!(cuts.cuts >= 2_400, "too few cuts to speak of: {cuts}"),
             Err(failure) => panic!("{sync:?}: {failure}"),
         }
-        if let Err(failure) = run(&Plan::quiet(0..8), seed, |seed| twice::<NodeStore>(seed, &scenario)) {
+        let replay = |seed| format!("weir sim twice --engine memory --sync {name} --cuts 40 --seed {seed}");
+        if let Err(failure) = run(&Plan::quiet(0..8), replay, |seed| twice::<NodeStore>(seed, &scenario)) {
             panic!("{sync:?}: {failure}");
         }
     }
@@ -46,7 +48,10 @@ fn power_cuts_take_no_more_than_the_mode_says() {
 fn every_cut_of_one_workload_is_survived() {
     for (sync, promise) in [MODES[0], MODES[2]] {
         if let Err(story) = every_cut::<NodeStore>(1, 300, &scenario(sync, promise, 0)) {
-            panic!("{sync:?}: {story}");
+            panic!(
+                "{story}\nrepeat with: weir sim every-cut --engine memory --sync {} --steps 300 --seed 1",
+                sync.name()
+            );
         }
     }
 }
@@ -54,12 +59,14 @@ fn every_cut_of_one_workload_is_survived() {
 #[test]
 fn the_nth_operation_fails_for_every_n_in_every_way() {
     for (sync, promise) in [(SyncMode::Always, Promise::Durable), (SyncMode::Interval, Promise::Nothing)] {
-        let options = in_memory(sync);
+        let options = small_on(EngineKind::Memory, sync);
         let operations = operations::<NodeStore>(1, 60, &options, promise).expect("nothing fails");
         let mut all = Faults::default();
         for way in Way::ALL {
             let plan = Plan { threads: 2, ..Plan::quiet(0..operations) };
-            match run(&plan, seed, |nth| fail_nth::<NodeStore>(1, 60, &options, promise, way, nth)) {
+            let name = sync.name();
+            let replay = |nth| format!("weir sim fault --engine memory --sync {name} --steps 60 --nth {nth}");
+            match run(&plan, replay, |nth| fail_nth::<NodeStore>(1, 60, &options, promise, way, nth)) {
                 Ok(faults) => all.merge(faults),
                 Err(failure) => panic!("{sync:?} {way:?}: {failure}"),
             }
@@ -69,10 +76,11 @@ fn the_nth_operation_fails_for_every_n_in_every_way() {
 
 #[test]
 fn failed_syncs_and_full_disks_are_survived() {
-    let options = in_memory(SyncMode::Always);
+    let options = small_on(EngineKind::Memory, SyncMode::Always);
     let syncs = |seed| failing_syncs::<NodeStore>(seed, 60, &options, Promise::Durable);
     let full = |seed| full_disk::<NodeStore>(seed, &options, Promise::Durable);
-    for outcome in [run(&Plan::quiet(0..100), seed, syncs), run(&Plan::quiet(0..50), seed, full)] {
+    let replay = |what| move |seed| format!("weir sim {what} --engine memory --seed {seed}");
+    for outcome in [run(&Plan::quiet(0..100), replay("syncs"), syncs), run(&Plan::quiet(0..50), replay("full"), full)] {
         if let Err(failure) = outcome {
             panic!("{failure}");
         }
@@ -82,12 +90,12 @@ fn failed_syncs_and_full_disks_are_survived() {
 fn flipped(plant: Option<Plant>) -> Option<Failure> {
     let scenario = scenario(SyncMode::Interval, Promise::Durable, 0);
     let victim = Victim::new::<NodeStore>(1, 150, true, &scenario).expect("nothing fails");
-    with_planted(plant, || victim.flip_all::<NodeStore>(5, &Plan::quiet(0..0), |at| format!("byte {at}"), &scenario))
-        .err()
+    let replay = |at| format!("weir sim flip --engine memory --steps 150 --at {at}");
+    with_planted(plant, || victim.flip_all::<NodeStore>(5, &Plan::quiet(0..0), replay, &scenario)).err()
 }
 
 fn answers(plant: Option<Plant>) -> Option<Failure> {
-    let variants = [in_memory(SyncMode::None)];
+    let variants = [small_on(EngineKind::Memory, SyncMode::None)];
     let hunt = |seed| with_planted(plant, || compare::<NodeStore>(seed, 2_000, &variants, 3));
     run(&Plan::quiet(0..60), seed, hunt).err()
 }

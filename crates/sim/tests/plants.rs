@@ -1,4 +1,4 @@
-//! Ten bugs are planted, one after the other; each must be found by one of the runs.
+//! Twelve bugs are planted, one after the other; each must be found by one of the runs.
 //!
 //! `cargo test -p weir-sim --test plants -- --nocapture` prints the table.
 #![allow(clippy::disallowed_methods, reason = "the table shows how long each hunt took")]
@@ -13,8 +13,9 @@ use weir_sim::crash::{Scenario, history};
 use weir_sim::flip::Victim;
 use weir_sim::life::Promise;
 use weir_sim::metamorphic::compare;
-use weir_sim::node_store::{NodeStore, small};
+use weir_sim::node_store::{NodeStore, small, small_on};
 use weir_sim::plant::DiskPlant;
+use weir_sim::rows_of_parts::RowsOfParts;
 use weir_sim::runner::{Failure, Plan, run};
 
 /// Seeds that a hunt may take. A bug that needs more is not found in time.
@@ -30,6 +31,14 @@ fn power_cuts(disk: Option<DiskPlant>, plant: Option<Plant>) -> Option<Failure> 
 fn same_answers(plant: Option<Plant>) -> Option<Failure> {
     let variants = [small(SyncMode::None)];
     let hunt = |seed| with_planted(plant, || compare::<NodeStore>(seed, 2_000, &variants, 3));
+    run(&Plan::quiet(0..SEEDS), |seed| format!("seed {seed}"), hunt).err()
+}
+
+/// Rows of many parts on `engine`: in mode `none`, where a cut takes most.
+fn cut_parts(engine: EngineKind, plant: Plant) -> Option<Failure> {
+    let options = small_on(engine, SyncMode::None);
+    let scenario = Scenario { options, promise: Promise::Nothing, cuts: 40, plant: None };
+    let hunt = |seed| with_planted(Some(plant), || history::<RowsOfParts>(seed, &scenario));
     run(&Plan::quiet(0..SEEDS), |seed| format!("seed {seed}"), hunt).err()
 }
 
@@ -74,6 +83,13 @@ fn every_planted_bug_is_found() {
     }
     for plant in [Plant::DroppedTombstone, Plant::SnapshotBound, Plant::ExpiryOffByOne, Plant::DroppedTable] {
         judge(format!("{plant:?}"), "same answers", &|| same_answers(Some(plant)));
+    }
+    for (plant, engine) in [
+        (Plant::CoverInMemory, EngineKind::Lsm),
+        (Plant::DroppedCover, EngineKind::Lsm),
+        (Plant::DroppedCover, EngineKind::Memory),
+    ] {
+        judge(format!("{plant:?}, {engine}"), "power cuts, rows of parts", &|| cut_parts(engine, plant));
     }
     judge(format!("{:?}", Plant::ChecksumIgnored), "flipped bits", &|| flipped_bits(Some(Plant::ChecksumIgnored)));
     judge(format!("{:?}", Plant::RowsNotLatched), "histories", &|| histories(Some(Plant::RowsNotLatched)));

@@ -1,8 +1,10 @@
 //! Files changed behind a node's back.
 //!
-//! `weir sim tamper --seeds N` does it for more directories, and in more ways for each file.
+//! `weir sim tamper --engine ENGINE --seeds N` does it for more directories, and in more ways for each file.
 
 use weir_io::plant::{Plant, with_planted};
+use weir_node::EngineKind;
+use weir_sim::engines::Engines;
 use weir_sim::runner::{Plan, run};
 use weir_sim::tamper::{Choice, Tamperings, Wrong, tamper};
 
@@ -11,9 +13,9 @@ const SEEDS: u64 = 6;
 /// Ways tried on each file, of about twenty.
 const WAYS: usize = 2;
 
-fn tampered(seeds: u64, ways: usize) -> Tamperings {
-    let replay = |seed| format!("weir sim tamper --every --seed {seed}");
-    match run(&Plan::quiet(0..seeds), replay, |seed| tamper(seed, Choice::Ways(ways))) {
+fn tampered(engines: &Engines, seeds: u64, ways: usize) -> Tamperings {
+    let replay = |seed| format!("weir sim tamper --engine {engines} --every --seed {seed}");
+    match run(&Plan::quiet(0..seeds), replay, |seed| tamper(seed, engines, Choice::Ways(ways))) {
         Ok(figures) => figures,
         Err(failure) => panic!("{failure}"),
     }
@@ -21,19 +23,25 @@ fn tampered(seeds: u64, ways: usize) -> Tamperings {
 
 #[test]
 fn what_was_durable_is_there_or_an_error_says_where_to_look() {
-    let figures = tampered(SEEDS, WAYS);
-    println!("{figures}");
-    assert!(figures.violations().is_empty(), "{}", figures.violations());
-    let all: u64 = figures.by_way.values().sum();
-    assert!(all > 500 && figures.refused > all / 2, "hardly anything was noticed: {figures}");
+    // On both engines by turns, files of one are also put in the place of the other's.
+    for engines in [Engines::only(EngineKind::Lsm), Engines::only(EngineKind::Memory), Engines::all()] {
+        let figures = tampered(&engines, SEEDS, WAYS);
+        println!("{engines}: {figures}");
+        let violations = figures.violations(&engines);
+        assert!(violations.is_empty(), "{violations}");
+        let all: u64 = figures.by_way.values().sum();
+        assert!(all > 500 && figures.refused > all / 2, "hardly anything was noticed: {figures}");
+    }
 }
 
 /// The harness can fail: each mistake is one that the tamperings must bring to light.
 #[test]
 fn planted_mistakes_are_found() {
-    for (plant, expected) in [(Plant::ChecksumIgnored, Wrong::Invented), (Plant::AnchorIgnored, Wrong::Lost)] {
-        let figures = with_planted(Some(plant), || tampered(1, 3));
-        let found = figures.findings.keys().any(|(_, wrong, ..)| *wrong == expected);
-        assert!(found, "{plant:?} is not found: {figures}");
+    for engines in EngineKind::ALL.map(Engines::only) {
+        for (plant, expected) in [(Plant::ChecksumIgnored, Wrong::Invented), (Plant::AnchorIgnored, Wrong::Lost)] {
+            let figures = with_planted(Some(plant), || tampered(&engines, 1, 3));
+            let found = figures.findings.keys().any(|(_, wrong, ..)| *wrong == expected);
+            assert!(found, "{engines}: {plant:?} is not found: {figures}");
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! A store in memory, and a gateway in front of it on a port of its own.
 
 pub mod memory_store;
+mod open_door;
 pub mod pipelines;
 pub mod random;
 pub mod strict;
@@ -21,7 +22,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use weir_gateway::Settings;
 use weir_gateway::admin::node::SlowReply;
-use weir_gateway::auth::{Doorman, OpenDoor};
+use weir_gateway::auth::Doorman;
 use weir_gateway::listener::{Gateway, listen};
 use weir_gateway::noisy_neighbour::ProcessorUse;
 use weir_gateway::store::Store;
@@ -29,6 +30,7 @@ use weir_io::real::RealClock;
 use weir_io::{Clock, Nanos};
 
 pub use self::memory_store::{MemoryStore, PANIC_KEY};
+pub use self::open_door::OpenDoor;
 
 /// The machine's clock, which can be told to run ahead.
 pub struct TestClock {

@@ -9,7 +9,7 @@ use weir_gateway::auth::slow::SlowHash;
 use weir_gateway::auth::{NodeTenants, Secrets, secret};
 use weir_io::Clock;
 use weir_io::real::{RealClock, RealFs, RealFsOptions, RealSpawn, block_on};
-use weir_node::{Machine, Node, NodeConfig, StoredSecret, TenantName, TenantSettings, TenantSpec};
+use weir_node::{EngineKind, Machine, Node, NodeConfig, StoredSecret, TenantName, TenantSettings, TenantSpec};
 
 use super::{Client, Served};
 
@@ -70,10 +70,15 @@ impl World {
 
     /// A new tenant, and a connection of its own.
     pub fn tenant(&self, tenant: &str, partitions: u16, disk_bytes_max: u64) -> Client {
+        self.tenant_on(EngineKind::default(), tenant, partitions, disk_bytes_max)
+    }
+
+    /// The same, with its rows kept as `engine` says.
+    pub fn tenant_on(&self, engine: EngineKind, tenant: &str, partitions: u16, disk_bytes_max: u64) -> Client {
         let stored = secret::choose(TOKEN, &mut |salt| salt.fill(7)).expect("memory");
         let settings =
             TenantSettings { secret: Some(StoredSecret::new(stored)), disk_bytes_max, ..TenantSettings::default() };
-        let spec = TenantSpec { partitions, settings, ..TenantSpec::new(name(tenant)) };
+        let spec = TenantSpec { partitions, engine, settings, ..TenantSpec::new(name(tenant)) };
         block_on(self.node.create_tenant(spec)).expect("created");
         self.connect(tenant)
     }

@@ -40,6 +40,10 @@ fn parts(operation: Operation) -> Vec<Operation> {
         return Vec::new();
     }
     let values = bulks(answer);
+    if values.len() + 1 != args.len() {
+        // An error, or too few: whoever checks it as a whole refuses it.
+        return vec![operation];
+    }
     let get = |(key, value): (&[u8], &[u8])| Operation {
         request: Request::new(request.database, request.now_ms, [b"GET", key]),
         answer: value.to_vec(),

@@ -13,8 +13,9 @@ use weir_io::{ErrorKind, Fs, Rng};
 
 use super::orders::{FLUSHED, Kind, Round, SOURCE};
 use super::{Answers, Figures};
+use crate::engines::Engines;
 use crate::kill9::{Line, verify};
-use crate::process::{Answer, Client, Server, order};
+use crate::process::{Answer, Client, Door, Server, create_tenant, order, secret};
 
 /// Keys of [`SOURCE`], of what is restored, and of [`FLUSHED`] before it is emptied.
 const KEYS: u64 = 400;
@@ -22,7 +23,9 @@ const KEYS: u64 = 400;
 const VALUE_BYTES: usize = 4_000;
 /// Tenants beyond these are dropped before a round, so that the directory stays small.
 const TENANTS_MAX: usize = 10;
-/// Connections that write to `default`.
+/// The tenant that is written to. It has one partition: the writes of a connection have an order in one log.
+const WRITTEN: &str = "written";
+/// Connections that write to it.
 const LINES: usize = 2;
 /// Tenants that fall asleep and wake.
 const SLEEPERS: usize = 6;
@@ -38,6 +41,7 @@ enum Fate {
 
 /// See the module.
 pub struct Known {
+    engines: Engines,
     backups: PathBuf,
     whole: PathBuf,
     round: u64,
@@ -68,8 +72,9 @@ fn value(number: u64) -> String {
 
 impl Known {
     /// Makes what all rounds need on an empty server.
-    pub fn begin(server: &Server, backups: PathBuf) -> Result<Self, String> {
+    pub fn begin(server: &Server, backups: PathBuf, engines: Engines) -> Result<Self, String> {
         let mut known = Self {
+            engines,
             whole: backups.join("whole"),
             backups,
             round: 0,
@@ -81,11 +86,12 @@ impl Known {
             secrets: BTreeMap::new(),
         };
         for name in [SOURCE, FLUSHED] {
-            known.create(server, name)?;
+            known.create(server, name, 2)?;
             known.fill(server, name)?;
         }
+        known.create(server, WRITTEN, 1)?;
         for number in 0..SLEEPERS {
-            let secret = known.create(server, &sleeper(number))?;
+            let secret = known.create(server, &sleeper(number), 2)?;
             known.sleepers.secrets.push(secret);
             known.sleepers.values.push(Line::default());
         }
@@ -103,6 +109,11 @@ impl Known {
     /// Writes that were acknowledged.
     pub fn acknowledged(&self) -> u64 {
         self.acknowledged
+    }
+
+    /// Where [`Known::writers`] get in.
+    pub fn written_to(&self, server: &Server) -> Door {
+        Door { address: server.clients, user: WRITTEN.into(), secret: self.secrets[WRITTEN].clone() }
     }
 
     /// Those who write while orders are given.
@@ -129,6 +140,7 @@ impl Known {
             whole: self.whole.clone(),
             restored: format!("copy-{}", self.round),
             created: format!("new-{}", self.round),
+            engine: self.engines.of(self.round as usize),
             dropped: dropped.clone(),
             flusher: self.secrets[FLUSHED].clone(),
         };
@@ -164,8 +176,9 @@ impl Known {
     }
 
     fn look_at_lines(&mut self, server: &Server) -> Result<(), String> {
+        let door = self.written_to(server);
         for (number, line) in self.lines.iter_mut().enumerate() {
-            verify(server.clients, number, line).map_err(|story| format!("connection {number}: {story}"))?;
+            verify(&door, number, line).map_err(|story| format!("connection {number}: {story}"))?;
         }
         self.acknowledged = self.lines.iter().map(|line| line.acknowledged).sum();
         Ok(())
@@ -174,7 +187,7 @@ impl Known {
     /// Who is there, who is gone, and whether those of this round and one more are whole.
     fn look_at_tenants(&mut self, server: &Server, round: &Round) -> Result<(), String> {
         let listed = listed(server.operators)?;
-        let fixed = |name: &str| [SOURCE, FLUSHED, "default"].contains(&name) || name.starts_with("sleeper-");
+        let fixed = |name: &str| [SOURCE, FLUSHED, WRITTEN, "default"].contains(&name) || name.starts_with("sleeper-");
         if let Some(stranger) = listed.keys().find(|name| !fixed(name) && !self.tenants.contains_key(*name)) {
             return Err(format!("there is a tenant {stranger} that nobody made"));
         }
@@ -207,9 +220,8 @@ impl Known {
         Client::connect(server.clients, Some((name, &self.secrets[name])))
     }
 
-    fn create(&mut self, server: &Server, name: &str) -> Result<String, String> {
-        let body = format!(r#"{{"name":"{name}","partitions":2}}"#);
-        let secret = secret(&done(order(server.operators, "POST /v1/tenants", &body))?)?;
+    fn create(&mut self, server: &Server, name: &str, partitions: u16) -> Result<String, String> {
+        let secret = create_tenant(server.operators, name, self.engines.of(self.secrets.len()), partitions)?;
         self.secrets.insert(name.to_owned(), secret.clone());
         Ok(secret)
     }
@@ -316,10 +328,4 @@ fn done(answer: Answer) -> Result<String, String> {
         Answer::Done(said) => Ok(said),
         other => Err(format!("an order was answered {other:?}")),
     }
-}
-
-/// The generated secret in an answer.
-fn secret(told: &str) -> Result<String, String> {
-    let told: Value = serde_json::from_str(told).map_err(|error| error.to_string())?;
-    told["secret"].as_str().map(ToOwned::to_owned).ok_or_else(|| "no secret was told".to_owned())
 }

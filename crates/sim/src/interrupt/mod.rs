@@ -30,6 +30,7 @@ use weir_io::{Fs, Rng};
 
 use self::known::Known;
 use self::orders::{KINDS, Kind, Round};
+use crate::engines::Engines;
 use crate::kill9::load;
 use crate::process::{Answer, Launch, Server};
 
@@ -61,6 +62,8 @@ impl Sent {
 pub struct Options {
     /// The `weir` binary.
     pub binary: PathBuf,
+    /// What tenants keep their rows in.
+    pub engines: Engines,
     /// An empty or missing directory: the data and the backups go below it.
     pub dir: PathBuf,
     /// What is sent, in turn.
@@ -130,7 +133,7 @@ pub fn run(options: &Options) -> Result<Figures, String> {
     };
     let backups = std::path::absolute(backups).map_err(words)?;
     let mut server = start(&launch)?;
-    let mut known = Known::begin(&server, backups)?;
+    let mut known = Known::begin(&server, backups, options.engines.clone())?;
     let mut figures = Figures::default();
     // Without a signal, to know how long it takes, and that all of it works.
     let (mut usual, answers) = uninterrupted(&server, &mut known, &mut rng)?;
@@ -217,12 +220,13 @@ fn interrupted(
     let round: Round = known.prepare(server, rng)?;
     let over = AtomicBool::new(false);
     let (operators, clients) = (server.operators, server.clients);
+    let door = known.written_to(server);
     let (lines, sleepers) = known.writers();
     let mut forked = rng.fork("orders");
     std::thread::scope(|scope| {
         for (number, line) in lines.iter_mut().enumerate() {
-            let over = &over;
-            scope.spawn(move || load(clients, number, line, over));
+            let (door, over) = (&door, &over);
+            scope.spawn(move || load(door, number, line, over));
         }
         let (mut touching, over) = (rng.fork("sleepers"), &over);
         scope.spawn(move || sleepers.touch(clients, over, &mut touching));

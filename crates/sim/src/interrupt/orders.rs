@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use weir_io::Rng;
+use weir_node::EngineKind;
 
 use super::Answers;
 use crate::process::{Answer, Client, order};
@@ -59,6 +60,8 @@ pub struct Round {
     pub restored: String,
     /// The name of what is created.
     pub created: String,
+    /// What that keeps its rows in.
+    pub engine: EngineKind,
     /// Who is dropped.
     pub dropped: String,
     /// Who logs in to say FLUSHALL.
@@ -101,7 +104,7 @@ impl Round {
                 order(operators, "POST /v1/restore", &body)
             }
             Kind::Create => {
-                let body = format!(r#"{{"name":"{}","partitions":2}}"#, self.created);
+                let body = format!(r#"{{"name":"{}","engine":"{}","partitions":2}}"#, self.created, self.engine);
                 order(operators, "POST /v1/tenants", &body)
             }
             Kind::Drop => order(operators, &format!("DELETE /v1/tenants/{}", self.dropped), ""),

@@ -6,11 +6,12 @@ use weir_io::sim::{DeviceSpec, DiskImage, FaultPlan, Keep, Sim, SimFs};
 use weir_io::{BoxFuture, Clock, Fs, Result, Rng, sleep_until};
 use weir_log::SyncMode;
 use weir_model::{Batch, Change, TenantName};
-use weir_node::{Machine, Node, NodeConfig, Tenant, TenantSpec};
+use weir_node::{EngineKind, Machine, Node, NodeConfig, Tenant, TenantSpec};
 
 use super::belief::{Belief, Shard, Stop};
 use super::read::{Depth, read_tenant};
-use crate::node_store::small;
+use crate::engines::Engines;
+use crate::node_store::small_on;
 use crate::workload::{Mix, Workload};
 
 /// The node's directory on the simulated disk.
@@ -79,14 +80,14 @@ pub async fn pause(clock: &Arc<dyn Clock>, ms: u64) {
 }
 
 impl History {
-    /// The history of `seed`.
+    /// The history of `seed`, whose tenants are on `engines`.
     ///
     /// # Errors
     /// Something went wrong without any tampering: a bug, or one of this harness.
-    pub fn new(seed: u64) -> std::result::Result<Self, String> {
+    pub fn new(seed: u64, engines: &Engines) -> std::result::Result<Self, String> {
         let mut rng = Rng::new(seed);
         let sync = [SyncMode::Always, SyncMode::Interval, SyncMode::None][(seed % 3) as usize];
-        let config = config(sync);
+        let config = config(engines.of(0), sync);
         let (tenants, earlier, alarms) = (Vec::new(), Vec::new(), Vec::new());
         let mut unix_ms = 1_767_225_600_000;
         let mut history =
@@ -100,7 +101,7 @@ impl History {
             let world = World::new(rng.next_u64(), &history.image, unix_ms);
             let salt = rng.next_u64();
             let node_rng = rng.fork("life");
-            let mut process = Process::new(&mut history, &world, node_rng);
+            let mut process = Process::new(&mut history, &world, engines, node_rng);
             world.sim.block_on(process.live(life, stop, salt)).map_err(|error| format!("life {life}: {error}"))?;
             let (earlier, in_flight) = (process.earlier, process.in_flight);
             let keep = match stop {
@@ -171,9 +172,10 @@ pub fn partition_dir(number: u32) -> String {
 }
 
 /// Sizes of kilobytes, so that each partition has several of every kind of file.
-fn config(sync: SyncMode) -> NodeConfig {
-    let mut config = NodeConfig { dir: DIR.into(), ..small(sync) };
+fn config(engine: EngineKind, sync: SyncMode) -> NodeConfig {
+    let mut config = NodeConfig { dir: DIR.into(), ..small_on(engine, sync) };
     config.tree.write_buffer_bytes = 4 << 10;
+    config.store.snapshot_log_bytes = 4 << 10;
     config.tree.l0_trigger = 3;
     config
 }
@@ -182,6 +184,7 @@ fn config(sync: SyncMode) -> NodeConfig {
 struct Process<'a> {
     history: &'a mut History,
     world: &'a World,
+    engines: &'a Engines,
     rng: Rng,
     workload: Workload,
     clock: Arc<dyn Clock>,
@@ -191,11 +194,11 @@ struct Process<'a> {
 }
 
 impl<'a> Process<'a> {
-    fn new(history: &'a mut History, world: &'a World, mut rng: Rng) -> Self {
+    fn new(history: &'a mut History, world: &'a World, engines: &'a Engines, mut rng: Rng) -> Self {
         let mix = Mix { keys: 24, value_bytes_max: 700, expiry: false };
         let workload = Workload::new(rng.fork("workload"), mix);
         let (clock, earlier, in_flight) = (world.sim.clock(), Vec::new(), Vec::new());
-        Self { history, world, rng, workload, clock, earlier, in_flight }
+        Self { history, world, engines, rng, workload, clock, earlier, in_flight }
     }
 
     async fn live(&mut self, life: u64, stop: Stop, salt: u64) -> Result<()> {
@@ -237,7 +240,8 @@ impl<'a> Process<'a> {
             [("unused", 1), ("asleep", 1), ("wide", 3), ("emptied", 2), ("dropped", 1), ("shop", 1)]
         {
             let name = TenantName::new(name).expect("a fine name");
-            let spec = TenantSpec { partitions, ..TenantSpec::new(name.clone()) };
+            let engine = self.engines.of(self.history.tenants.len());
+            let spec = TenantSpec { partitions, engine, ..TenantSpec::new(name.clone()) };
             node.create_tenant(spec).await?;
             let used = name.as_str() != "unused";
             self.believe(node, name, used);

@@ -22,6 +22,7 @@ pub use self::belief::Stop;
 pub use self::history::History;
 pub use self::judge::{Verdict, Wrong};
 pub use self::ways::{Tampering, Way};
+use crate::engines::Engines;
 use crate::runner::Tally;
 
 /// What went wrong for one kind of file tampered with in one way.
@@ -132,14 +133,14 @@ impl Choice {
     }
 }
 
-/// Tampers with every file of the directory of `seed`, in the ways of `choice`.
+/// Tampers with every file of the directory of `seed`, whose tenants are on `engines`, in the ways of `choice`.
 ///
 /// # Errors
 /// The untouched directory is not what it must be. What the tamperings led to is in the figures.
-pub fn tamper(seed: u64, choice: Choice) -> Result<Tamperings, String> {
+pub fn tamper(seed: u64, engines: &Engines, choice: Choice) -> Result<Tamperings, String> {
     let mut rng = Rng::new(seed ^ 0x7a3e);
-    let history = History::new(seed)?;
-    let stranger = History::new(seed + 1_000_003)?.image;
+    let history = History::new(seed, engines)?;
+    let stranger = History::new(seed + 1_000_003, engines)?.image;
     let expected = history.expected(seed)?;
     let mut figures = Tamperings { directories: 1, ..Tamperings::default() };
     let tamperings = ways::all(&history, &mut rng);
@@ -166,15 +167,16 @@ impl Tamperings {
         }
     }
 
-    /// The kinds of violation, with the command that repeats the first of each; empty if there are none.
-    pub fn violations(&self) -> String {
+    /// The kinds of violation of runs on `engines`, with the command that repeats the first of each; empty if there are
+    /// none.
+    pub fn violations(&self, engines: &Engines) -> String {
         let mut text = String::new();
         for (case, finding) in &self.findings {
             let (kind, wrong, stop, way) = case;
             let Finding { times, seed, number, story } = finding;
             text += &format!("{kind}, {}, after {}: {} ", way.name(), stop.name(), wrong.name());
             text += &format!("({times} times)\n    {story}\n");
-            text += &format!("    repeat with: weir sim tamper --seed {seed} --number {number}\n");
+            text += &format!("    repeat with: weir sim tamper --engine {engines} --seed {seed} --number {number}\n");
         }
         text
     }

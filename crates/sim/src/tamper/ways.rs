@@ -260,6 +260,7 @@ pub fn kind(path: &Path) -> String {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let name = match name.rsplit_once(['.', '-']) {
         Some((_, "sst")) => "*.sst".to_owned(),
+        Some((_, "snap")) => "*.snap".to_owned(),
         Some((_, "log")) => "*.log".to_owned(),
         Some((stem, digits)) if digits.bytes().all(|byte| byte.is_ascii_digit()) => format!("{stem}-*"),
         _ if name.bytes().all(|byte| byte.is_ascii_digit()) => "*/".to_owned(),

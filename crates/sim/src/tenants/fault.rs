@@ -11,6 +11,7 @@ use weir_io::sim::{DiskImage, Fault, FaultPlan, Keep, OpKind};
 use weir_io::{ErrorKind, Nanos, Rng};
 use weir_log::SyncMode;
 
+use super::Setting;
 use super::model::{Contents, Model};
 use super::town::{Order, Town, is_well, machine, open};
 use crate::runner::Tally;
@@ -88,20 +89,23 @@ impl fmt::Display for NodeFaults {
     }
 }
 
-/// How many operations of `kind` the run of `seed` has where nothing fails: every one of them is worth failing.
+/// How many operations of `kind` the run of `seed` has on `setting` where nothing fails: every one of them is worth
+/// failing.
 ///
 /// # Errors
 /// Something went wrong although nothing failed.
-pub fn operations(seed: u64, sync: SyncMode, kind: Option<OpKind>) -> Result<u64, String> {
-    one_run(seed, sync, (kind, Fault::Error), When::Once(u64::MAX)).map(|faults| faults.operations)
+pub fn operations(seed: u64, setting: &Setting, kind: Option<OpKind>) -> Result<u64, String> {
+    one_run(seed, setting, (kind, Fault::Error), When::Once(u64::MAX)).map(|faults| faults.operations)
 }
 
 /// The run of `seed` on a disk that fails in the way `way`.
 ///
 /// # Errors
 /// What was lost, or does not work any more.
-pub fn one_run(seed: u64, sync: SyncMode, way: (Option<OpKind>, Fault), when: When) -> Result<NodeFaults, String> {
+pub fn one_run(seed: u64, setting: &Setting, way: (Option<OpKind>, Fault), when: When) -> Result<NodeFaults, String> {
     let (kind, fault) = way;
+    let Setting { engines, sync } = setting;
+    let sync = *sync;
     let plan = match when {
         When::Once(nth) => FaultPlan::none().fail_nth(kind, nth, fault),
         When::ForAWhile => FaultPlan::none(),
@@ -123,7 +127,7 @@ pub fn one_run(seed: u64, sync: SyncMode, way: (Option<OpKind>, Fault), when: Wh
         }
         let node = opened.ok_or("the node cannot be opened, however often one tries")?;
         let (model, backups, step) = (&mut model, &mut backups, &mut step);
-        let mut town = Town { node, clock: sim.clock(), model, backups, step, rng: rng.fork("town") };
+        let mut town = Town { node, engines, clock: sim.clock(), model, backups, step, rng: rng.fork("town") };
         for step in 0..STEPS {
             if when == When::ForAWhile && step == STEPS / 3 {
                 let kind = kind.ok_or("a kind is needed")?;
@@ -160,7 +164,7 @@ pub fn one_run(seed: u64, sync: SyncMode, way: (Option<OpKind>, Fault), when: Wh
     };
     let image = disk.crash_keeping(keep, &mut rng);
     drop(sim);
-    reopen(seed, &image, sync, &mut model, &mut backups)?;
+    reopen(seed, &image, setting, &mut model, &mut backups)?;
     Ok(faults)
 }
 
@@ -197,14 +201,16 @@ async fn resume(town: &mut Town<'_>) -> Result<(), String> {
 fn reopen(
     seed: u64,
     image: &DiskImage,
-    sync: SyncMode,
+    setting: &Setting,
     model: &mut Model,
     backups: &mut Vec<(PathBuf, Contents)>,
 ) -> Result<(), String> {
     let (sim, disk) = machine(seed, image, FaultPlan::none());
     sim.block_on(async {
-        let node = open(&sim, &disk, sync).await.map_err(|error| format!("does not open after a restart: {error}"))?;
-        let mut town = Town { node, clock: sim.clock(), model, backups, step: &mut 0, rng: Rng::new(seed) };
+        let node =
+            open(&sim, &disk, setting.sync).await.map_err(|error| format!("does not open after a restart: {error}"))?;
+        let engines = &setting.engines;
+        let mut town = Town { node, engines, clock: sim.clock(), model, backups, step: &mut 0, rng: Rng::new(seed) };
         town.check().await.map_err(|story| format!("after a restart: {story}"))?;
         town.pause(3_000_000_000).await;
         is_well(&disk, &town.node).await

@@ -8,6 +8,7 @@ use weir_io::sim::{DiskImage, FaultPlan, Keep, Sim, SimFs};
 use weir_io::{ErrorKind, Nanos, Rng};
 use weir_log::SyncMode;
 
+use super::Setting;
 use super::model::{Contents, Model};
 use super::town::{Order, Town, is_well, machine, open};
 use crate::runner::Tally;
@@ -69,7 +70,7 @@ struct History {
 ///
 /// # Errors
 /// What was lost, cannot be read, or is refused that must not be.
-pub fn full_disk(seed: u64, sync: SyncMode) -> Result<FullDisks, String> {
+pub fn full_disk(seed: u64, setting: &Setting) -> Result<FullDisks, String> {
     let mut history = History {
         image: DiskImage::new(),
         capacity: None,
@@ -80,13 +81,15 @@ pub fn full_disk(seed: u64, sync: SyncMode) -> Result<FullDisks, String> {
         tally: FullDisks { runs: 1, ..FullDisks::default() },
     };
     for life in 0..=LIVES {
-        history.live(life, sync).map_err(|story| format!("life {life}: {story}"))?;
+        history.live(life, setting).map_err(|story| format!("life {life}: {story}"))?;
     }
     Ok(history.tally)
 }
 
 impl History {
-    fn live(&mut self, life: u64, sync: SyncMode) -> Result<(), String> {
+    fn live(&mut self, life: u64, setting: &Setting) -> Result<(), String> {
+        let Setting { engines, sync } = setting;
+        let sync = *sync;
         let (sim, disk) = machine(self.rng.next_u64(), &self.image, FaultPlan::none());
         if let Some(capacity) = self.capacity {
             disk.set_capacity(capacity);
@@ -99,6 +102,7 @@ impl History {
             let node = opened.map_err(|error| format!("the node does not open on a full disk: {error}"))?;
             let mut town = Town {
                 node,
+                engines,
                 clock: sim.clock(),
                 model: &mut self.model,
                 backups: &mut self.backups,

@@ -9,3 +9,16 @@ mod town;
 
 pub mod fault;
 pub mod full;
+
+use weir_log::SyncMode;
+
+use crate::engines::Engines;
+
+/// How a node and its tenants are set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// What tenants keep their rows in.
+    pub engines: Engines,
+    /// What an acknowledgement promises.
+    pub sync: SyncMode,
+}

@@ -11,9 +11,10 @@ use weir_io::sim::{DeviceSpec, DiskImage, FaultPlan, Sim, SimFs};
 use weir_io::{Class, Clock, Error, ErrorKind, Fs, Nanos, Owner, Rng, Tag, Yield, sleep_until};
 use weir_log::SyncMode;
 use weir_lsm::TreeOptions;
-use weir_node::{Machine, Node, NodeConfig, TenantName, TenantSettings, TenantSpec};
+use weir_node::{Machine, Node, NodeConfig, StoreOptions, TenantName, TenantSettings, TenantSpec};
 
 use super::model::{Contents, Model};
+use crate::engines::Engines;
 
 const TAG: Tag = Tag::new(Owner { tenant: 0, partition: 0 }, Class::Maintenance);
 const DIR: &str = "/weir";
@@ -88,7 +89,7 @@ impl Order {
     }
 }
 
-/// A small node: trees of kilobytes, so that a disk of a megabyte is large.
+/// A small node: trees and snapshots of kilobytes, so that a disk of a megabyte is large.
 pub fn config(sync: SyncMode) -> NodeConfig {
     let tree = TreeOptions {
         write_buffer_bytes: 8 << 10,
@@ -99,6 +100,7 @@ pub fn config(sync: SyncMode) -> NodeConfig {
     };
     NodeConfig {
         tree,
+        store: StoreOptions { snapshot_log_bytes: 2 << 10, ..StoreOptions::default() },
         cache_bytes: 32 << 10,
         sync,
         segment_bytes: 32 << 10,
@@ -125,6 +127,8 @@ pub async fn open(sim: &Sim, disk: &Arc<SimFs>, sync: SyncMode) -> weir_io::Resu
 /// See the module.
 pub struct Town<'a> {
     pub node: Arc<Node>,
+    /// What tenants are made on.
+    pub engines: &'a Engines,
     pub clock: Arc<dyn Clock>,
     pub model: &'a mut Model,
     /// Finished backups, and what is in them.
@@ -175,7 +179,9 @@ impl Town<'_> {
         Ok(match (order, contents) {
             (Order::Create, _) => {
                 let partitions = 1 + self.rng.below(2) as u16;
-                let outcome = self.node.create_tenant(TenantSpec { partitions, ..TenantSpec::new(tenant) }).await;
+                let engine = self.engines.of(*self.step as usize);
+                let spec = TenantSpec { partitions, engine, ..TenantSpec::new(tenant) };
+                let outcome = self.node.create_tenant(spec).await;
                 self.ordered(name, outcome.map(drop), Some(Contents::default()), false)
             }
             (Order::Drop, _) => {

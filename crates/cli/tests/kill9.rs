@@ -1,0 +1,22 @@
+//! Real `kill -9`, on both engines. The long run is `weir sim kill9`.
+#![allow(clippy::disallowed_methods, missing_docs, reason = "tests start processes and talk over sockets")]
+
+mod support;
+
+use support::Dir;
+use weir_node::EngineKind;
+use weir_sim::kill9::{Options, run};
+use weir_sim::process::Launch;
+
+#[test]
+fn no_acknowledged_write_is_lost_by_a_kill() {
+    for engine in EngineKind::ALL {
+        let dir = Dir::new();
+        let launch =
+            Launch { binary: env!("CARGO_BIN_EXE_weir").into(), dir: dir.0.join("killed"), arguments: Vec::new() };
+        let kills =
+            run(&Options { launch, engine, rounds: 2, seed: 1 }).unwrap_or_else(|story| panic!("{engine}: {story}"));
+        assert!(kills.rounds == 2 && kills.acknowledged > 0, "{engine}: {kills}");
+        eprintln!("{engine}: {kills}");
+    }
+}
