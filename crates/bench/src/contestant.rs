@@ -25,6 +25,35 @@ pub trait Contestant: Send + Sync {
     /// Files per level, such as `L0:1 L5:4 L6:28`.
     fn shape(&self) -> String;
 
+    /// Its rows of many parts; `None` for a store that has none.
+    fn rows(&self) -> Option<&dyn Rows> {
+        None
+    }
+
     /// Closes in good order.
     fn close(self: Box<Self>) -> Result<()>;
+}
+
+/// What a work asks of rows of many parts, in a store that has them.
+pub trait Rows: Send + Sync {
+    /// Stores `parts`, subkeys and values, in the row `name`, as one write; makes the row if it is missing.
+    fn put_parts(&self, name: &[u8], parts: &[(&[u8], &[u8])]) -> Result<()>;
+
+    /// Whether the row is there.
+    fn has(&self, name: &[u8]) -> Result<bool>;
+
+    /// Deletes the row and returns when that is as durable as a put.
+    fn delete(&self, name: &[u8]) -> Result<()>;
+
+    /// What the log has taken so far.
+    fn logged(&self) -> Logged;
+}
+
+/// What a log has taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Logged {
+    /// Records.
+    pub records: u64,
+    /// Bytes of these, without their frames.
+    pub bytes: u64,
 }

@@ -34,11 +34,18 @@ pub fn machine(fs: Arc<dyn Fs>, clock: Arc<dyn Clock>, background_threads: usize
 /// # Errors
 /// The write is refused.
 pub fn put(partition: &Arc<Partition>, key: &[u8], value: &[u8]) -> Result<()> {
-    let _scope = blocking_scope();
     let mut batch = Batch::new();
     batch.put(key, value);
-    block_on(async { partition.write(&batch).await?.await })?;
-    Ok(())
+    write(partition, &batch)
+}
+
+/// Applies `batch`, and waits for what the sync mode promises.
+///
+/// # Errors
+/// The write is refused.
+pub fn write(partition: &Arc<Partition>, batch: &Batch) -> Result<()> {
+    let _scope = blocking_scope();
+    Ok(block_on(async { partition.write(batch).await?.await })?)
 }
 
 /// Shows the value of `key` to `see`; false if there is none.

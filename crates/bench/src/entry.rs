@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use weir_model::engine::EngineKind;
 
 use crate::contestant::Contestant;
 use crate::settings::Settings;
@@ -17,26 +18,37 @@ pub enum Engine {
     Weir,
     /// Weir on the bare disk: what gates and ledger cost is the difference.
     WeirUngated,
+    /// Weir as `weir serve` runs it, its rows in memory.
+    WeirMemory,
     /// RocksDB, loaded at run time.
     Rocksdb,
 }
 
 impl Engine {
+    /// Every engine.
+    const ALL: [Engine; 4] = [Engine::Weir, Engine::WeirUngated, Engine::WeirMemory, Engine::Rocksdb];
+
     /// The name in tables, JSON and on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Engine::Weir => "weir",
             Engine::WeirUngated => "weir-ungated",
+            Engine::WeirMemory => "weir-memory",
             Engine::Rocksdb => "rocksdb",
         }
     }
 
     /// The engine called `name`.
     pub fn parse(name: &str) -> Result<Self> {
-        [Engine::Weir, Engine::WeirUngated, Engine::Rocksdb]
-            .into_iter()
-            .find(|engine| engine.name() == name)
-            .ok_or_else(|| format!("no engine {name:?}; there are weir, weir-ungated and rocksdb").into())
+        Engine::ALL.into_iter().find(|engine| engine.name() == name).ok_or_else(|| {
+            let names = Engine::ALL.map(Engine::name).join(", ");
+            format!("no engine {name:?}; there are {names}").into()
+        })
+    }
+
+    /// Whether it has rows of many parts.
+    pub const fn has_rows(self) -> bool {
+        !matches!(self, Engine::Rocksdb)
     }
 }
 
@@ -57,8 +69,9 @@ impl Entry {
                 let library = self.library.as_deref().ok_or("no library was given for rocksdb")?;
                 Ok(Box::new(peer::rocksdb::RocksDb::open(library, dir, settings)?))
             }
-            Engine::Weir => Ok(Box::new(Weir::open(dir, settings, true)?)),
-            Engine::WeirUngated => Ok(Box::new(Weir::open(dir, settings, false)?)),
+            Engine::Weir => Ok(Box::new(Weir::open(dir, settings, EngineKind::Lsm, true)?)),
+            Engine::WeirUngated => Ok(Box::new(Weir::open(dir, settings, EngineKind::Lsm, false)?)),
+            Engine::WeirMemory => Ok(Box::new(Weir::open(dir, settings, EngineKind::Memory, true)?)),
         }
     }
 }

@@ -2,25 +2,33 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 use crate::Result;
-use crate::contestant::Contestant;
+use crate::contestant::{Contestant, Logged, Rows};
 
 type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// In a directory of this name, rows stay when they are deleted.
+pub(crate) const KEEPS_ROWS: &str = "keeps-rows";
 
 /// What "disks" hold, by directory: outlives a store that was closed or killed.
 static DISKS: LazyLock<Mutex<BTreeMap<PathBuf, Pairs>>> = LazyLock::new(Mutex::default);
 
-pub(crate) struct Memory(PathBuf);
+pub(crate) struct Memory {
+    dir: PathBuf,
+    /// Deletions of rows.
+    deletions: AtomicU64,
+}
 
 impl Memory {
     pub(crate) fn open(dir: &Path) -> Box<dyn Contestant> {
-        Box::new(Self(dir.to_path_buf()))
+        Box::new(Self { dir: dir.to_path_buf(), deletions: AtomicU64::new(0) })
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut Pairs) -> T) -> T {
-        act(DISKS.lock().unwrap_or_else(PoisonError::into_inner).entry(self.0.clone()).or_default())
+        act(DISKS.lock().unwrap_or_else(PoisonError::into_inner).entry(self.dir.clone()).or_default())
     }
 }
 
@@ -55,7 +63,34 @@ impl Contestant for Memory {
         format!("L0:{}", self.with(|pairs| pairs.len()))
     }
 
+    fn rows(&self) -> Option<&dyn Rows> {
+        Some(self)
+    }
+
     fn close(self: Box<Self>) -> Result<()> {
         Ok(())
+    }
+}
+
+impl Rows for Memory {
+    fn put_parts(&self, name: &[u8], parts: &[(&[u8], &[u8])]) -> Result<()> {
+        self.put(name, b"")?;
+        parts.iter().try_for_each(|(subkey, value)| self.put(&[name, subkey].concat(), value))
+    }
+
+    fn has(&self, name: &[u8]) -> Result<bool> {
+        self.get(name, &mut |_| ())
+    }
+
+    fn delete(&self, name: &[u8]) -> Result<()> {
+        self.deletions.fetch_add(1, Ordering::Relaxed);
+        if !self.dir.ends_with(KEEPS_ROWS) {
+            self.with(|pairs| pairs.remove(name));
+        }
+        Ok(())
+    }
+
+    fn logged(&self) -> Logged {
+        Logged { records: self.deletions.load(Ordering::Relaxed), bytes: 0 }
     }
 }

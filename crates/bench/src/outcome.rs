@@ -44,6 +44,26 @@ pub struct Outcome {
     pub rss_bytes: u64,
     /// Files per level at the end.
     pub shape: String,
+    /// What the work's deletion of a row cost, for the work that has one.
+    pub deletion: Option<Deletion>,
     /// Settings and what the engine says about itself.
     pub remarks: String,
+}
+
+/// What the deletion of a row of many parts cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Deletion {
+    /// Time until it was as durable as the sync mode promises.
+    pub durable_ns: u64,
+    /// Time until a reader on another thread, which asks all the time, found nothing.
+    pub seen_ns: u64,
+    /// Records that the log took.
+    pub log_records: u64,
+    /// Their bytes.
+    pub log_bytes: u64,
+    /// Bytes written because of it alone: until nothing was left to flush or to merge, before anything else came.
+    pub bytes_alone: u64,
+    /// Bytes that the same load wrote in the run in which the row stayed, to be compared with
+    /// [`Outcome::bytes_written`].
+    pub bytes_kept: u64,
 }

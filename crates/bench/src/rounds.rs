@@ -75,11 +75,12 @@ pub fn run(plan: &Plan, launch: &dyn Launch) -> Result<Vec<Outcome>> {
     let mut works = plan.works.clone();
     works.sort();
     works.dedup();
-    let bar = bar(works.len() * plan.entries.len() * plan.rounds as usize);
+    let runs = works.iter().map(|work| plan.entries.iter().filter(|entry| work.is_for(entry.engine)).count());
+    let bar = bar(runs.sum::<usize>() * plan.rounds as usize);
     let mut outcomes = Vec::new();
     for round in 1..=plan.rounds {
         for work in &works {
-            for entry in in_turn(&plan.entries, round) {
+            for entry in in_turn(&plan.entries, round).into_iter().filter(|entry| work.is_for(entry.engine)) {
                 bar.set_message(format!("round {round}/{}  {}  {}", plan.rounds, work.name(), entry.engine.name()));
                 let start = bar.position();
                 let mut progress = |done: f64| bar.set_position(start + (done * STEPS) as u64);
@@ -157,7 +158,16 @@ fn one(
             if needs == Needs::Log {
                 launch.launch(&order(Task::LeaveLog, &dir), &mut |done| progress(0.5 * done))?;
             }
-            let outcome = launch.launch(&order(Task::Measure(work), &dir), progress)?;
+            let mut bytes_kept = 0;
+            if needs == Needs::Comparison {
+                let kept = launch.launch(&order(Task::KeepRow, &dir), &mut |done| progress(0.5 * done))?;
+                bytes_kept = kept.bytes_written;
+                fresh(&dir)?;
+            }
+            let mut outcome = launch.launch(&order(Task::Measure(work), &dir), progress)?;
+            if let Some(deletion) = &mut outcome.deletion {
+                deletion.bytes_kept = bytes_kept;
+            }
             fs::remove_dir_all(&dir)?;
             Ok(outcome)
         }

@@ -8,10 +8,12 @@ use weir_admission::{Limits, Rates};
 use weir_io::real::{RealClock, RealFs, RealFsOptions, block_on, blocking_scope};
 use weir_log::SyncMode;
 use weir_lsm::TreeOptions;
-use weir_model::engine::Range;
+use weir_model::engine::{EngineKind, Range};
+use weir_model::parts::{Head, Life, RowType};
+use weir_model::{Batch, Change, Row, StoredKey};
 use weir_node::{Bandwidth, Node, NodeConfig, Partition};
 
-use crate::contestant::Contestant;
+use crate::contestant::{Contestant, Logged, Rows};
 use crate::settings::Settings;
 use crate::{Result, embedded};
 
@@ -30,12 +32,13 @@ pub struct Weir {
 }
 
 impl Weir {
-    /// Opens (creates if missing) the store in `dir`; with `gates`, behind partition gate, node gate and ledger.
-    pub fn open(dir: &Path, settings: &Settings, gates: bool) -> Result<Self> {
+    /// Opens (creates if missing) the store in `dir`, its rows in `engine`; with `gates`, behind partition gate, node
+    /// gate and ledger.
+    pub fn open(dir: &Path, settings: &Settings, engine: EngineKind, gates: bool) -> Result<Self> {
         let fs = RealFs::new(RealFsOptions { probe_dir: Some(dir.to_path_buf()), ..RealFsOptions::default() });
         let threads = (settings.compaction_threads + settings.flush_threads) as usize;
         let machine = embedded::machine(fs.clone(), RealClock::new(), threads)?;
-        let config = NodeConfig { bandwidth: gates.then_some(FAR_ABOVE), gates, ..config(dir, settings) };
+        let config = NodeConfig { engine, bandwidth: gates.then_some(FAR_ABOVE), gates, ..config(dir, settings) };
         let _scope = blocking_scope();
         let node = block_on(Node::open(&config, machine))?;
         let partition = block_on(node.default_partition())?;
@@ -106,7 +109,53 @@ impl Contestant for Weir {
         embedded::shape(&self.partition)
     }
 
+    fn rows(&self) -> Option<&dyn Rows> {
+        Some(self)
+    }
+
     fn close(self: Box<Self>) -> Result<()> {
         embedded::close(&self.node)
+    }
+}
+
+/// The database that rows of many parts are in.
+const DATABASE: u8 = 0;
+
+impl Rows for Weir {
+    fn put_parts(&self, name: &[u8], parts: &[(&[u8], &[u8])]) -> Result<()> {
+        let key = StoredKey::new(DATABASE, name);
+        let change = |rows: &[Option<Row>], batch: &mut Batch| {
+            let head = rows.iter().flatten().find_map(|row| row.head().cloned());
+            // As a command that makes a row gives it its version: larger than that of any change so far.
+            let make = || Head::new(RowType::Hash, self.partition.engine().applied_seq() + 1);
+            let mut head = head.unwrap_or_else(make);
+            let life = Life::new(&key, head.version);
+            for (subkey, value) in parts {
+                batch.put(&life.part(0, subkey), value);
+            }
+            head.count += parts.len() as u64;
+            batch.push(Change::Head { key: &key, head: &head.encode(), expire_at_ms: None });
+        };
+        let _scope = blocking_scope();
+        block_on(async {
+            let ((), commit) = self.partition.update(&[&key], change).await?;
+            commit.ok_or("nothing was written")?.await?;
+            Ok(())
+        })
+    }
+
+    fn has(&self, name: &[u8]) -> Result<bool> {
+        embedded::get(&self.partition, &StoredKey::new(DATABASE, name), &mut |_| ())
+    }
+
+    fn delete(&self, name: &[u8]) -> Result<()> {
+        let mut batch = Batch::new();
+        batch.delete(&StoredKey::new(DATABASE, name));
+        embedded::write(&self.partition, &batch)
+    }
+
+    fn logged(&self) -> Logged {
+        let log = self.partition.metrics().log;
+        Logged { records: log.records, bytes: log.payload_bytes }
     }
 }

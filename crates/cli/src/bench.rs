@@ -65,10 +65,10 @@ enum What {
 #[derive(Debug, Args)]
 struct EngineArgs {
     /// Works, separated by commas, or `all`: fillseq, fillrandom, fillsync, readrandom, readrandom16, readcached, scan,
-    /// readwhilewriting, recovery
+    /// readwhilewriting, recovery, deleterow
     #[arg(long, default_value = "all")]
     work: String,
-    /// Contestants to compare with, separated by commas: rocksdb, weir-ungated
+    /// Contestants to compare with, separated by commas: rocksdb, weir-ungated, weir-memory
     #[arg(long)]
     peer: Option<String>,
     /// RocksDB's shared library; else WEIR_ROCKSDB_LIB, .tools/, ~/.cache/weir/ and the system's directories are
@@ -87,6 +87,9 @@ struct EngineArgs {
     /// Commits of fillsync
     #[arg(long, default_value_t = Size::default().sync_items)]
     sync_items: u32,
+    /// Parts of the row that deleterow deletes
+    #[arg(long, default_value_t = Size::default().parts)]
+    parts: u32,
     /// Seconds of every read work, after a warm-up of a quarter of that
     #[arg(long, default_value_t = 4.0)]
     seconds: f64,
@@ -181,6 +184,7 @@ impl EngineArgs {
             items: self.items,
             value_bytes: self.value_bytes,
             sync_items: self.sync_items,
+            parts: self.parts,
             reads: Until::Seconds(self.seconds),
             ..Size::default()
         };
@@ -203,7 +207,7 @@ impl EngineArgs {
     fn entry(&self, engine: Engine) -> Result<Entry> {
         let library = match engine {
             Engine::Rocksdb => Some(peer::locate::rocksdb(self.peer_lib.as_deref())?),
-            Engine::Weir | Engine::WeirUngated => None,
+            Engine::Weir | Engine::WeirUngated | Engine::WeirMemory => None,
         };
         Ok(Entry { engine, library })
     }

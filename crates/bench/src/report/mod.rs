@@ -7,7 +7,7 @@ pub(crate) mod words;
 pub use table::{Promise, Quantity, Subject, table};
 
 use crate::Result;
-use crate::outcome::Outcome;
+use crate::outcome::{Deletion, Outcome};
 use crate::work::Work;
 use words::{bytes, count, time};
 
@@ -23,9 +23,20 @@ pub fn line(outcome: &Outcome) -> String {
         let what = if work == Work::ReadWhileWriting.name() { "beside writes at" } else { "loading" };
         format!(", {what} {}/s", count(load))
     });
+    let deletion = outcome.deletion.map_or(String::new(), |deletion| {
+        let Deletion { durable_ns, seen_ns, log_records, log_bytes, bytes_alone, bytes_kept } = deletion;
+        format!(
+            ", durable after {}, seen after {}, {log_records} records of log ({}), {} because of it alone, {} without it",
+            time(durable_ns),
+            time(seen_ns),
+            bytes(log_bytes),
+            bytes(bytes_alone),
+            bytes(bytes_kept),
+        )
+    });
     format!(
         "{work:<16} {engine:<12} {:>8} ops/s in {seconds:.2} s{load}, p50 {} p99 {} max {}, cpu {:.1} us/op, wrote {}, read {}, \
-         space {}, rss {}, {shape}",
+         space {}, rss {}, {shape}{deletion}",
         count(*ops_per_sec),
         time(outcome.p50_ns),
         time(outcome.p99_ns),

@@ -17,6 +17,8 @@ pub enum Quantity {
     Space,
     /// Seconds, at most; promised against nobody.
     Seconds,
+    /// Bytes written, at most so many times those of the same load without its deletion; promised against nobody.
+    WrittenToKeep,
 }
 
 /// What the first contestant promises.
@@ -24,7 +26,7 @@ pub enum Quantity {
 pub struct Promise {
     /// About what.
     pub quantity: Quantity,
-    /// Against which contestant; not used for [`Quantity::Seconds`].
+    /// Against which contestant; not used for what is promised against nobody.
     pub against: &'static str,
     /// The limit.
     pub limit: f64,
@@ -74,7 +76,7 @@ pub fn table(outcomes: &[Outcome], subjects: &[Subject], engines: &[&str]) -> St
             let runs = runs(engine);
             let Some(summary) = Summary::of(&runs, subject) else { continue };
             let verdicts = match place {
-                0 => absolute(subject, &summary),
+                0 => absolute(subject, &runs, &summary),
                 _ => compare(subject, engine, &ours, &runs),
             };
             let mut verdicts = verdicts.iter();
@@ -114,14 +116,31 @@ impl Verdict {
 }
 
 /// Promises against nobody.
-fn absolute(subject: &Subject, own: &Summary) -> Vec<Verdict> {
-    let promises = subject.promises.iter().filter(|promise| promise.quantity == Quantity::Seconds);
-    let judge = |promise: &Promise| Verdict {
-        value: own.shown(own.median),
-        spread: String::new(),
-        judged: Some((format!("<= {} s", promise.limit), own.median <= promise.limit)),
+fn absolute(subject: &Subject, runs: &[&Outcome], own: &Summary) -> Vec<Verdict> {
+    let judge = |promise: &Promise| match promise.quantity {
+        Quantity::Seconds => Some(Verdict {
+            value: own.shown(own.median),
+            spread: String::new(),
+            judged: Some((format!("<= {} s", promise.limit), own.median <= promise.limit)),
+        }),
+        Quantity::WrittenToKeep => {
+            let written: Vec<_> = runs.iter().map(|run| run.bytes_written as f64).collect();
+            let kept: Vec<_> = runs.iter().filter_map(|run| Some(run.deletion?.bytes_kept as f64)).collect();
+            let ratios: Vec<_> = written.iter().zip(&kept).map(|(written, kept)| written / kept).collect();
+            Some(at_most("wrote", promise, &Ratio::from_values(&written, &kept, &ratios)?))
+        }
+        _ => None,
     };
-    promises.map(judge).collect()
+    subject.promises.iter().filter_map(judge).collect()
+}
+
+/// A ratio that is to be no more than promised.
+fn at_most(name: &str, promise: &Promise, ratio: &Ratio) -> Verdict {
+    Verdict {
+        value: format!("{name} {:.2}", ratio.of_medians),
+        spread: ratio.spread(),
+        judged: Some((format!("<= {:.2}", promise.limit), ratio.of_medians <= promise.limit)),
+    }
 }
 
 /// Speed against `peer`, promised or not, and what else is promised against it.
@@ -142,9 +161,7 @@ fn compare(subject: &Subject, peer: &str, ours: &[&Outcome], theirs: &[&Outcome]
     ];
     for (name, quantity, measure) in others {
         let Some((promise, ratio)) = promised(quantity).zip(Ratio::of(ours, theirs, measure)) else { continue };
-        let value = format!("{name} {:.2}", ratio.of_medians);
-        let judged = Some((format!("<= {:.2}", promise.limit), ratio.of_medians <= promise.limit));
-        verdicts.push(Verdict { value, spread: ratio.spread(), judged });
+        verdicts.push(at_most(name, promise, &ratio));
     }
     verdicts
 }
@@ -204,6 +221,6 @@ impl Summary {
     }
 
     fn shown(&self, value: f64) -> String {
-        if self.in_seconds { format!("{value:.2} s") } else { count(value) }
+        if self.in_seconds { time((value * 1e9) as u64) } else { count(value) }
     }
 }

@@ -107,6 +107,24 @@ fn recovery_is_judged_in_seconds_and_not_against_the_peer() {
 }
 
 #[test]
+fn a_deletion_is_judged_by_its_time_and_by_what_the_same_load_wrote_without_it() {
+    let deleted = |seconds: f64, bytes_kept| Outcome {
+        deletion: Some(Deletion { bytes_kept, ..Deletion::default() }),
+        ..run(Work::DeleteRow, Engine::Weir, 1, 100.0 / seconds, 900)
+    };
+    let verdicts = |outcome| {
+        let table = judged(&[outcome], &[Work::DeleteRow], &[Engine::Weir], &Size::default());
+        let is_met = |words: &str, limit: &str| {
+            table.lines().any(|line| line.contains(words) && line.contains(limit) && line.ends_with(" met"))
+        };
+        assert!(table.contains("wrote"), "{table}");
+        (is_met("deleterow", "<= 0.001 s"), is_met("| wrote", "<= 1.00"))
+    };
+    assert_eq!(verdicts(deleted(0.0002, 1000)), (true, true));
+    assert_eq!(verdicts(deleted(0.0011, 800)), (false, false));
+}
+
+#[test]
 fn columns_line_up_by_characters() {
     let rows = [["work", "x", "end"], ["µ", "1.00", "!"]].map(|row| row.map(str::to_owned));
     assert_eq!(align(&rows), "work  x     end\nµ     1.00  !\n");

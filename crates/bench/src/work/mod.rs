@@ -1,5 +1,6 @@
 //! The works: what is done to a contestant, and what Weir promises for it.
 
+mod delete_row;
 mod fill;
 mod read;
 mod recovery;
@@ -35,6 +36,8 @@ pub enum Work {
     ReadWhileWriting,
     /// Open after a kill that left 1 GB in the log only.
     Recovery,
+    /// Deletion of a row of a million parts.
+    DeleteRow,
 }
 
 /// Where a work finds its data.
@@ -46,11 +49,13 @@ pub enum Needs {
     Loaded,
     /// The log that a killed process left.
     Log,
+    /// An empty directory of its own, and what the same load writes without the work's deletion.
+    Comparison,
 }
 
 impl Work {
     /// Every work, in the order in which they run (writers of the shared tree after its readers).
-    pub const ALL: [Work; 9] = [
+    pub const ALL: [Work; 10] = [
         Work::FillSeq,
         Work::FillRandom,
         Work::FillSync,
@@ -60,6 +65,7 @@ impl Work {
         Work::Scan,
         Work::ReadWhileWriting,
         Work::Recovery,
+        Work::DeleteRow,
     ];
 
     /// The name in tables, JSON and on the command line.
@@ -74,6 +80,7 @@ impl Work {
             Work::Scan => "scan",
             Work::ReadWhileWriting => "readwhilewriting",
             Work::Recovery => "recovery",
+            Work::DeleteRow => "deleterow",
         }
     }
 
@@ -90,8 +97,14 @@ impl Work {
         match self {
             Work::FillSeq | Work::FillRandom | Work::FillSync => Needs::Nothing,
             Work::Recovery => Needs::Log,
+            Work::DeleteRow => Needs::Comparison,
             _ => Needs::Loaded,
         }
+    }
+
+    /// Whether `engine` can do it.
+    pub const fn is_for(self, engine: Engine) -> bool {
+        engine.has_rows() || !matches!(self, Work::DeleteRow)
     }
 
     /// What Weir promises, for the table.
@@ -105,10 +118,13 @@ impl Work {
         let mut promises = vec![against(Engine::WeirUngated, Quantity::Speed, 0.97)];
         // Bytes compare only where both sides end in the same shape.
         let settles = matches!(self, Work::FillSeq | Work::FillRandom);
-        if self == Work::Recovery {
-            promises.push(against(Engine::Weir, Quantity::Seconds, 2.0));
-        } else {
-            promises.push(against(Engine::Rocksdb, Quantity::Speed, speed));
+        match self {
+            Work::Recovery => promises.push(against(Engine::Weir, Quantity::Seconds, 2.0)),
+            Work::DeleteRow => {
+                promises.push(against(Engine::Weir, Quantity::Seconds, 0.001));
+                promises.push(against(Engine::Weir, Quantity::WrittenToKeep, 1.0));
+            }
+            _ => promises.push(against(Engine::Rocksdb, Quantity::Speed, speed)),
         }
         if settles {
             promises.push(against(Engine::Rocksdb, Quantity::Written, 1.0));
@@ -129,6 +145,8 @@ pub struct Size {
     pub sync_items: u32,
     /// Bytes of log for `recovery`.
     pub recovery_bytes: u64,
+    /// Parts of the row that `deleterow` deletes.
+    pub parts: u32,
     /// When a read work ends.
     pub reads: Until,
 }
@@ -149,6 +167,7 @@ impl Default for Size {
             value_bytes: 1000,
             sync_items: 100_000,
             recovery_bytes: 1_000_000_000,
+            parts: 1_000_000,
             reads: Until::Seconds(4.0),
         }
     }
@@ -170,6 +189,8 @@ pub enum Task {
     Load,
     /// Write a log, and end without closing.
     LeaveLog,
+    /// What `deleterow` does, but for the deletion.
+    KeepRow,
 }
 
 impl Task {
@@ -179,6 +200,7 @@ impl Task {
             Task::Measure(work) => work.name(),
             Task::Load => "load",
             Task::LeaveLog => "leave log",
+            Task::KeepRow => "keep row",
         }
     }
 }
@@ -204,6 +226,10 @@ pub fn run(task: Task, open: Open<'_>, size: &Size, seed: u64, progress: Progres
         }
         Task::Measure(Work::Recovery) => recovery::measure(&|| open(&settings), size, &mut outcome)?,
         Task::LeaveLog => recovery::leave_log(open(&recovery::roomy(&settings, size))?, size, progress)?,
+        Task::Measure(Work::DeleteRow) | Task::KeepRow => {
+            let deletes = task != Task::KeepRow;
+            delete_row::measure(open(&settings)?, size, seed, deletes, &mut outcome, progress)?;
+        }
         Task::Measure(work) => {
             let cache_bytes = settings.cache_bytes;
             read::measure(work, open(&settings)?, size, cache_bytes, seed, &mut outcome, progress)?;

@@ -3,10 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use super::*;
-use crate::memory::Memory;
+use crate::entry::Entry;
+use crate::harness::kept::{fresh, remove};
+use crate::memory::{KEEPS_ROWS, Memory};
 
 fn size() -> Size {
-    Size { items: 500, value_bytes: 64, sync_items: 100, recovery_bytes: 16_000, reads: Until::Ops(400) }
+    Size { items: 500, value_bytes: 64, sync_items: 100, recovery_bytes: 16_000, parts: 800, reads: Until::Ops(400) }
 }
 
 /// A directory name of its own for every test; nothing is created there.
@@ -38,6 +40,7 @@ fn every_work_runs_to_its_end_and_counts_its_operations() {
             Work::FillSeq | Work::FillRandom => 500,
             Work::FillSync => 100,
             Work::Recovery => 200,
+            Work::DeleteRow => 1,
             _ => 400,
         };
         assert_eq!((outcome.ops, outcome.work.as_str()), (expected, work.name()));
@@ -69,4 +72,31 @@ fn a_wrong_value_fails_the_reads() {
 fn an_item_that_a_kill_lost_fails_the_recovery() {
     let dir = dir("killed");
     run_in(&dir, Task::Measure(Work::Recovery)).expect_err("no log was left");
+}
+
+#[test]
+fn a_row_that_is_deleted_and_stays_fails_the_deletion() {
+    let failure = run_in(&dir(KEEPS_ROWS), Task::Measure(Work::DeleteRow)).expect_err("it is there all the same");
+    assert!(failure.to_string().contains("is there"), "{failure}");
+}
+
+/// What a deletion logs, of a row of so many parts in a real store.
+fn logged(engine: Engine, parts: u32) -> (u64, u64) {
+    let dir = std::env::temp_dir().join(format!("weir-deleterow-{}-{}-{parts}", engine.name(), std::process::id()));
+    fresh(&dir).expect("there is room");
+    let entry = Entry { engine, library: None };
+    let size = Size { parts, ..size() };
+    let outcome = run(Task::Measure(Work::DeleteRow), &|settings| entry.open(&dir, settings), &size, 1, &|_| ());
+    remove(&dir).expect("ours");
+    let deletion = outcome.expect("the work runs").deletion.expect("it deletes");
+    (deletion.log_records, deletion.log_bytes)
+}
+
+#[test]
+fn the_log_takes_as_much_for_the_deletion_of_a_small_row_as_of_a_large_one() {
+    for engine in [Engine::Weir, Engine::WeirMemory] {
+        let (small, large) = (logged(engine, 8), logged(engine, 8000));
+        assert_eq!(small, large, "{}", engine.name());
+        assert_eq!(small.0, 1, "{}", engine.name());
+    }
 }
