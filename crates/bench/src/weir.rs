@@ -129,7 +129,7 @@ impl Rows for Weir {
             // As a command that makes a row gives it its version: larger than that of any change so far.
             let make = || Head::new(RowType::Hash, self.partition.engine().applied_seq() + 1);
             let mut head = head.unwrap_or_else(make);
-            let life = Life::new(&key, head.version);
+            let life = Life::new(head.version);
             for (subkey, value) in parts {
                 batch.put(&life.part(0, subkey), value);
             }

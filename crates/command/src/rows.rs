@@ -96,10 +96,10 @@ pub trait Rows: Send + Sync {
         Box::pin(std::future::ready(Err(without_parts())))
     }
 
-    /// The sequence number of the newest change that whoever has the rows has applied: for commands whose rows are
-    /// locked. All versions of their rows are at most this.
-    fn newest(&self) -> u64 {
-        0
+    /// A version for a row of many parts that is made by a command whose rows are locked: whoever has the rows gives it
+    /// out once.
+    fn new_version(&self) -> u64 {
+        1
     }
 
     /// Where a [`Rows::page`] finds `key`, or what is behind it.

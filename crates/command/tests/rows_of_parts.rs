@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context as Task, Poll, Waker};
 
 use weir_command::error::{Outcome, SYNTAX, WRONG_TYPE};
@@ -12,16 +13,18 @@ use weir_command::{
     Call, Context, Headless, Page, PartPage, PartRange, Read, Request, Rows, StoredPart, Subkeys, Waiting, run, table,
 };
 use weir_io::{Rng, Yield};
-use weir_model::parts::{Head, Life, RowType};
-use weir_model::{Batch, Change, Content, KEY_BYTES_MAX, Row, StoredKey, VALUE_BYTES_MAX, Value};
+use weir_model::parts::{Head, Life, RowType, SUBKEY_BYTES_MAX};
+use weir_model::{Batch, Change, Content, Row, StoredKey, VALUE_BYTES_MAX, Value};
 
 const NOW_MS: u64 = 1_000_000;
 
 /// A tenant's rows in memory; every change has a sequence number.
-#[derive(Clone, Default)]
+#[derive(Default)]
 struct Store {
     map: BTreeMap<Vec<u8>, Row>,
     newest: u64,
+    /// The version given out last.
+    versions: AtomicU64,
 }
 
 impl Store {
@@ -81,9 +84,9 @@ impl Store {
         let mut store = Store::default();
         let made = store.run(async |cx| {
             let mut head = cx.new_head(RowType::Hash);
-            let life = cx.life(b"h", &head);
+            let life = Life::new(head.version);
             for field in fields {
-                cx.put_part(&life, 0, field.as_bytes(), field.as_bytes(), None)?;
+                cx.put_part(life, 0, field.as_bytes(), field.as_bytes(), None)?;
             }
             head.count = fields.len() as u64;
             cx.put_head(b"h", &head, None)
@@ -133,8 +136,9 @@ impl Rows for Store {
         Box::pin(std::future::ready(Ok(page)))
     }
 
-    fn newest(&self) -> u64 {
-        self.newest
+    fn new_version(&self) -> u64 {
+        self.versions.fetch_max(self.newest, Ordering::Relaxed);
+        self.versions.fetch_add(1, Ordering::Relaxed) + 1
     }
 }
 
@@ -257,10 +261,10 @@ fn an_expiry_is_given_and_taken_at_the_head_alone() {
 /// `subkeys` of `h`, page by page.
 async fn fields(cx: &mut Context<'_>, subkeys: Subkeys, limit: usize) -> Outcome<Vec<String>> {
     let Some((head, _)) = cx.head(b"h", RowType::Hash).await? else { return Ok(Vec::new()) };
-    let life = cx.life(b"h", &head);
+    let life = Life::new(head.version);
     let (mut found, mut next) = (Vec::new(), Some(subkeys));
     while let Some(subkeys) = next {
-        let page = cx.parts(b"h", &life, subkeys, limit).await?;
+        let page = cx.parts(b"h", life, subkeys, limit).await?;
         assert!(page.parts.len() <= limit);
         found.extend(page.parts.iter().map(|part| String::from_utf8(part.subkey.clone()).expect("text")));
         next = page.next;
@@ -276,13 +280,13 @@ fn pages_and_parts_show_what_the_command_has_written_itself() {
         let checked = store.run(async |cx| {
             let (head, expire_at_ms) = cx.head(b"h", RowType::Hash).await?.expect("it is there");
             assert_eq!((head.count, expire_at_ms), (4, Some(NOW_MS + 100_000)));
-            let life = cx.life(b"h", &head);
-            cx.delete_part(&life, 0, b"d")?;
+            let life = Life::new(head.version);
+            cx.delete_part(life, 0, b"d")?;
             for field in [b"a", b"e", b"i"] {
-                cx.put_part(&life, 0, field, b"new", None)?;
+                cx.put_part(life, 0, field, b"new", None)?;
             }
-            cx.put_part(&life, 0, b"c", b"dead", Some(NOW_MS))?;
-            cx.put_part(&life, 1, b"z", b"another order", None)?;
+            cx.put_part(life, 0, b"c", b"dead", Some(NOW_MS))?;
+            cx.put_part(life, 1, b"z", b"another order", None)?;
             let mut expected = vec!["a", "b", "e", "f", "h", "i"];
             let mut inside = vec!["b", "e", "f"];
             if reverse {
@@ -295,7 +299,7 @@ fn pages_and_parts_show_what_the_command_has_written_itself() {
             let (from, to) = (Bound::Included(b"x".to_vec()), Bound::Excluded(b"c".to_vec()));
             assert!(fields(cx, Subkeys { space: 0, from, to, reverse }, limit).await?.is_empty());
             for (field, value) in [("a", Some("new")), ("b", Some("b")), ("c", None), ("d", None), ("g", None)] {
-                let part = cx.part(b"h", &life, 0, field.as_bytes()).await?;
+                let part = cx.part(b"h", life, 0, field.as_bytes()).await?;
                 assert_eq!(part.map(|part| part.value.to_vec()), value.map(Vec::from), "{field}");
             }
             Ok(())
@@ -316,7 +320,7 @@ fn every_life_of_a_row_has_a_larger_version_and_no_parts_of_another() {
             assert_eq!(cx.head(b"h", RowType::Hash).await, Ok(None));
             let head = cx.new_head(RowType::Hash);
             versions.push(head.version);
-            cx.put_part(&cx.life(b"h", &head), 0, field, b"", None)?;
+            cx.put_part(Life::new(head.version), 0, field, b"", None)?;
             cx.put_head(b"h", &head, None)?;
         }
         assert_eq!(fields(cx, Subkeys::all(0), 10).await?, ["y"]);
@@ -335,9 +339,9 @@ fn a_command_that_fails_has_written_no_part() {
     let mut store = Store::with_hash(&["a"]);
     let before = store.map.clone();
     let failed: Outcome = store.run(async |cx| {
-        let life = Life::new(&StoredKey::new(0, b"h"), 1);
-        cx.put_part(&life, 0, b"b", b"", None)?;
-        assert!(cx.put_part(&life, 0, &[0; KEY_BYTES_MAX + 1], b"", None).is_err());
+        let life = Life::new(1);
+        cx.put_part(life, 0, b"b", b"", None)?;
+        assert!(cx.put_part(life, 0, &[0; SUBKEY_BYTES_MAX + 1], b"", None).is_err());
         Err(SYNTAX)
     });
     assert_eq!((failed, store.map), (Err(SYNTAX), before));

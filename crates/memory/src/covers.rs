@@ -24,7 +24,6 @@ pub(crate) struct Covers(VecDeque<Cover>);
 struct Cover {
     seq: Seq,
     key: Key,
-    below: u64,
 }
 
 /// What covers work on.
@@ -44,8 +43,8 @@ pub(crate) struct Dropped {
 
 impl Covers {
     /// A cover stands at `key` from now on.
-    pub fn add(&mut self, seq: Seq, key: &[u8], below: u64) {
-        self.0.push_back(Cover { seq, key: Key::new(key), below });
+    pub fn add(&mut self, seq: Seq, key: &[u8]) {
+        self.0.push_back(Cover { seq, key: Key::new(key) });
     }
 
     /// Whether [`Covers::clean`] would find something to do.
@@ -59,7 +58,7 @@ impl Covers {
         let mut left = most;
         while left > 0 && self.is_due(horizons) {
             let Some(cover) = self.0.front() else { break };
-            let end = [&cover.key[..], &cover.below.to_be_bytes()].concat();
+            let end = parts::version_of(&cover.key).map(parts::cover_end).unwrap_or_default();
             let mut dead = Vec::new();
             let is_last = rows.index.walk(Bound::Excluded(&cover.key), Bound::Excluded(&end), false, |key, newest| {
                 dead.push((key.clone(), newest));
@@ -74,7 +73,7 @@ impl Covers {
             if is_last || is_planted(Plant::DroppedCover) {
                 left = left.saturating_sub(1);
                 let Some(cover) = self.0.pop_front() else { break };
-                // A later cover of the same row has an entry of its own.
+                // The same cover may have been written again.
                 let newest = rows.index.newest(&cover.key);
                 if let Some(newest) = newest.filter(|newest| newest.kind == Kind::Cover && newest.seq <= cover.seq) {
                     rows.remove(&cover.key, &newest, horizons);
@@ -96,9 +95,4 @@ impl Rows<'_> {
         self.booked.row_removed(row, newest.bytes());
         self.booked.head_removed(newest.kind);
     }
-}
-
-/// The version below which the parts of a row are dead, as the value of its cover says.
-pub(crate) fn below(value: &[u8]) -> u64 {
-    parts::below(value).unwrap_or(0)
 }

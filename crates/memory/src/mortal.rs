@@ -6,7 +6,7 @@
 
 use weir_io::Nanos;
 use weir_model::engine::{Counter, Deadlines, Kind, Urgency};
-use weir_model::parts::Head;
+use weir_model::parts::HeadRef;
 
 use crate::key::Key;
 use crate::version::Version;
@@ -35,7 +35,7 @@ pub(crate) struct Mortal {
 /// with it: they are taken for small.
 fn weight(version: &Version, row: u64) -> u64 {
     let parts = match version.kind {
-        Kind::Head => Head::decode(&version.value).map_or(0, |head| head.count),
+        Kind::Head => HeadRef::parse(&version.value).filter(|head| head.packed.is_none()).map_or(0, |head| head.count),
         _ => 0,
     };
     row + version.bytes() + parts.saturating_mul(PART_BYTES)

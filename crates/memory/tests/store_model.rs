@@ -154,14 +154,14 @@ impl World {
             && self.rng.chance(0.4)
         {
             batch.delete(&key);
-            batch.push(Change::Cover { prefix: &cover_key(&key), below: version + 1 });
+            batch.push(Change::Cover { key: &cover_key(*version), bytes: 1000 });
             self.apply(batch);
             return;
         }
         let (version, mut parts) = before.unwrap_or_else(|| (self.store.applied_seq() + 1, BTreeMap::new()));
         let head = Head::new(RowType::Hash, version).encode();
         batch.push(Change::Head { key: &key, head: &head, expire_at_ms: None });
-        let life = Life::new(&key, version);
+        let life = Life::new(version);
         for _ in 0..self.rng.below(40) {
             let part = life.part(0, &[self.rng.below(100) as u8]);
             let value = vec![self.rng.next_u64() as u8; self.rng.below(50) as usize];
@@ -177,7 +177,7 @@ impl World {
             assert!(self.store.holds_heads() && self.store.may_hold_head(key));
             let head = self.sim.block_on(self.store.get_latest(key)).expect("get").expect("a head");
             assert_eq!((head.kind, Head::decode(&head.value).map(|head| head.version)), (Kind::Head, Some(*version)));
-            let (from, to) = Life::new(key, *version).space(0);
+            let (from, to) = Life::new(*version).space(0);
             let range = Range { from: Bound::Included(from), to: Bound::Excluded(to), reverse: false };
             let (mut scan, mut found) = (self.store.scan_latest(range), BTreeMap::new());
             while let Some(entry) = self.sim.block_on(scan.next()).expect("scan") {

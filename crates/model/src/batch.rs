@@ -8,7 +8,7 @@
 //! kind 2 (put, expires) body := expire_at_ms varint | value_len varint | value
 //! kind 3 (head)         body := head_len varint | head
 //! kind 4 (head, expires) body := expire_at_ms varint | head_len varint | head
-//! kind 5 (cover)        body := below varint
+//! kind 5 (cover)        body := bytes varint
 //! ```
 
 use std::fmt;
@@ -48,12 +48,12 @@ pub enum Change<'a> {
         /// As of a put.
         expire_at_ms: Option<u64>,
     },
-    /// Of the row whose parts have keys that begin with `prefix`, those of versions less than `below` are dead.
+    /// The parts whose keys begin with `key` are dead.
     Cover {
         /// A [`parts::cover_key`].
-        prefix: &'a [u8],
-        /// Never less than in an earlier cover of the same row.
-        below: u64,
+        key: &'a [u8],
+        /// About so many bytes of keys and values they have.
+        bytes: u64,
     },
 }
 
@@ -62,7 +62,7 @@ impl<'a> Change<'a> {
     pub fn key(&self) -> &'a [u8] {
         match self {
             Change::Put { key, .. } | Change::Delete { key } | Change::Head { key, .. } => key,
-            Change::Cover { prefix, .. } => prefix,
+            Change::Cover { key, .. } => key,
         }
     }
 
@@ -72,8 +72,8 @@ impl<'a> Change<'a> {
     pub fn newest_version(&self) -> u64 {
         match self {
             Change::Put { .. } | Change::Delete { .. } => 0,
-            Change::Head { head, .. } => parts::Head::decode(head).map_or(0, |head| head.version - 1),
-            Change::Cover { below, .. } => below.saturating_sub(1),
+            Change::Head { head, .. } => parts::HeadRef::parse(head).map_or(0, |head| head.version - 1),
+            Change::Cover { key, .. } => parts::version_of(key).unwrap_or(0),
         }
     }
 }
@@ -156,7 +156,7 @@ impl Batch {
                 self.bytes.extend_from_slice(value);
             }
             Change::Delete { .. } => {}
-            Change::Cover { below, .. } => varint::put(&mut self.bytes, below),
+            Change::Cover { bytes, .. } => varint::put(&mut self.bytes, bytes),
         }
         self.count += 1;
     }
@@ -228,7 +228,11 @@ impl<'a> BatchRef<'a> {
         let mut count = 0;
         while !rest.is_empty() {
             let offset = bytes.len() - rest.len();
-            take_change(&mut rest).ok_or(DecodeError { offset })?;
+            let change = take_change(&mut rest).ok_or(DecodeError { offset })?;
+            if let Change::Head { head, .. } = change {
+                let packed = parts::HeadRef::parse(head).and_then(|head| head.packed);
+                packed.is_none_or(parts::Packed::is_sound).then_some(()).ok_or(DecodeError { offset })?;
+            }
             count += 1;
         }
         Ok(Self { bytes, count })
@@ -278,14 +282,15 @@ fn take_of_parts<'a>(kind: u8, key: &'a [u8], rest: &mut &'a [u8]) -> Option<Cha
         HEAD => None,
         HEAD_EXPIRING => Some(varint::take(rest)?),
         COVER => {
-            let below = varint::take(rest)?;
-            let is_cover = parts::prefix_of(key) == Some(key) && below <= parts::VERSION_MAX + 1;
-            return is_cover.then_some(Change::Cover { prefix: key, below });
+            let bytes = varint::take(rest)?;
+            let is_cover = key.len() == parts::COVER_KEY_BYTES
+                && parts::version_of(key).is_some_and(|version| (1..=parts::VERSION_MAX).contains(&version));
+            return is_cover.then_some(Change::Cover { key, bytes });
         }
         _ => return None,
     };
     let head = varint::take_slice(rest)?;
-    let is_head = !parts::is_part(key) && parts::Head::decode(head).is_some();
+    let is_head = !parts::is_part(key) && parts::HeadRef::parse(head).is_some();
     is_head.then_some(Change::Head { key, head, expire_at_ms })
 }
 
@@ -306,11 +311,11 @@ mod tests {
     #[test]
     fn heads_and_covers_come_back_and_others_are_refused() {
         let head = parts::Head::new(parts::RowType::Hash, 300).encode();
-        let prefix = parts::cover_key(b"\x03row");
+        let cover = parts::cover_key(300);
         let changes = [
             Change::Head { key: b"\x03row", head: &head, expire_at_ms: None },
             Change::Head { key: b"\x03row", head: &head, expire_at_ms: Some(7) },
-            Change::Cover { prefix: &prefix, below: 301 },
+            Change::Cover { key: &cover, bytes: 301 },
         ];
         let mut batch = Batch::new();
         changes.iter().for_each(|&change| batch.push(change));
@@ -318,11 +323,12 @@ mod tests {
         assert!(decoded.iter().eq(changes));
         for wrong in [
             Change::Head { key: b"\x03row", head: &head[1..], expire_at_ms: None },
-            Change::Head { key: &prefix, head: &head, expire_at_ms: None },
-            Change::Cover { prefix: b"\x83row", below: 1 },
-            Change::Cover { prefix: &[&prefix[..], &[0]].concat(), below: 1 },
-            Change::Cover { prefix: b"\x03row", below: 1 },
-            Change::Cover { prefix: &prefix, below: u64::MAX },
+            Change::Head { key: &cover, head: &head, expire_at_ms: None },
+            Change::Cover { key: b"\x83row", bytes: 1 },
+            Change::Cover { key: &[&cover[..], &[0]].concat(), bytes: 1 },
+            Change::Cover { key: b"\x03row", bytes: 1 },
+            Change::Cover { key: &parts::cover_key(parts::VERSION_MAX + 1), bytes: 1 },
+            Change::Cover { key: &parts::cover_key(0), bytes: 1 },
         ] {
             let mut batch = Batch::new();
             batch.push(wrong);

@@ -80,12 +80,14 @@ impl Row {
     pub fn bytes(&self) -> usize {
         match &self.content {
             Content::String(value) => value.len(),
-            Content::Parts(head) => HEAD_BYTES + head.detail.len(),
+            Content::Parts(head) => {
+                HEAD_BYTES + head.detail.len() + head.packed.as_ref().map_or(0, |packed| packed.as_bytes().len())
+            }
         }
     }
 }
 
-/// Bytes of a head without its detail: a few less or more, as its numbers are.
+/// Bytes of a head without its detail and its packed parts: a few less or more, as its numbers are.
 const HEAD_BYTES: usize = 16;
 
 /// Longer keys than this cost an allocation.

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use weir_command::PartRange;
 use weir_io::{BoxFuture, Clock, Error, Result};
 use weir_model::engine::{Found, Kind, Range, Scan, Snapshot};
-use weir_model::parts::{Head, Life, Part, RowType, below, cover_key};
+use weir_model::parts::{Head, Life, Part, RowType, cover_key};
 use weir_model::{Batch, Change, Content, Row, StoredKey};
 use weir_node::{NodeConfig, Partition};
 
@@ -60,15 +60,16 @@ impl Shape {
     }
 }
 
-fn subkey(number: u64) -> [u8; 8] {
-    number.to_be_bytes()
+/// The number of a part, and the row's key: so that a dead part tells what row it was of.
+fn subkey(number: u64, key: &[u8]) -> Vec<u8> {
+    [&number.to_be_bytes()[..], key].concat()
 }
 
 /// Adds to `out` what makes `value` the content of the row at `key`, which has `head` now, and gives its head then.
-/// `applied` is the sequence number of the newest change.
+/// `versions` gives out versions.
 fn put(
     out: &mut Batch,
-    applied: u64,
+    versions: &dyn Fn() -> u64,
     key: &[u8],
     head: Option<Head>,
     value: &[u8],
@@ -79,30 +80,30 @@ fn put(
         out.push_row(DATABASE, Change::Put { key, value, expire_at_ms });
         return None;
     }
-    let new = || Head::new(RowType::Hash, applied + 1 + out.len() as u64);
+    let new = || Head::new(RowType::Hash, versions());
     let mut head = head.filter(|_| shape == Shape::Changed).unwrap_or_else(new);
-    let life = Life::new(&StoredKey::new(DATABASE, key), head.version);
+    let life = Life::new(head.version);
     let before = head.count;
     head.count = 0;
     for part in value.chunks(PART_BYTES) {
-        out.put(&life.part(SPACE, &subkey(head.count)), part);
+        out.put(&life.part(SPACE, &subkey(head.count, key)), part);
         head.count += 1;
     }
     for number in head.count..before {
-        out.delete(&life.part(SPACE, &subkey(number)));
+        out.delete(&life.part(SPACE, &subkey(number, key)));
     }
     out.push_row(DATABASE, Change::Head { key, head: &head.encode(), expire_at_ms });
     Some(head)
 }
 
 /// What `batch`, of keys and values, does to rows that are `found` at `keys`.
-fn translate(batch: &Batch, keys: &[Vec<u8>], found: &[Option<Row>], applied: u64, out: &mut Batch) {
+fn translate(batch: &Batch, keys: &[Vec<u8>], found: &[Option<Row>], versions: &dyn Fn() -> u64, out: &mut Batch) {
     let heads = found.iter().map(|row| row.as_ref().and_then(Row::head).cloned());
     let mut heads: BTreeMap<&[u8], Option<Head>> = keys.iter().map(Vec::as_slice).zip(heads).collect();
     for change in batch.as_ref().iter() {
         let before = heads.remove(change.key()).flatten();
         let after = match change {
-            Change::Put { key, value, expire_at_ms } => put(out, applied, key, before, value, expire_at_ms),
+            Change::Put { key, value, expire_at_ms } => put(out, versions, key, before, value, expire_at_ms),
             Change::Delete { key } => {
                 out.push_row(DATABASE, Change::Delete { key });
                 None
@@ -168,7 +169,7 @@ impl Reader {
         for Candidate { key, content, expire_at_ms } in candidates {
             let value = match content {
                 Content::String(value) => value.to_vec(),
-                Content::Parts(head) => self.parts(&Life::new(&StoredKey::new(DATABASE, &key), head.version)).await?,
+                Content::Parts(head) => self.parts(&Life::new(head.version)).await?,
             };
             read.push((key, value, expire_at_ms));
         }
@@ -226,27 +227,29 @@ impl Reader {
     /// Every part belongs to the life that its row has, or a cover says that it is dead.
     async fn look_at_dead_parts(&self) -> Result<()> {
         let mut scan = self.partition.scan(Range { from: Bound::Included(vec![0x80]), ..Range::all() }).await?;
-        let mut lives: BTreeMap<(Vec<u8>, u64), Vec<u8>> = BTreeMap::new();
+        let mut lives: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
         while let Some(entry) = scan.next().await? {
             let part = Part::parse(entry.key);
             let part = part.ok_or_else(|| Error::corruption("the partition", 0, "a key that is no part's"))?;
-            lives.entry((part.row(), part.version)).or_insert_with(|| entry.key.to_vec());
+            lives.entry(part.version).or_insert_with(|| entry.key.to_vec());
         }
         drop(scan);
         let engine = self.partition.engine();
-        for ((row, version), part) in lives {
-            let key = StoredKey::new(DATABASE, &row);
-            let head = engine.get_latest(&key).await?.filter(|found| found.kind == Kind::Head);
+        for (version, part) in lives {
+            // An expired row lives until it is buried.
+            let row = Part::parse(&part).and_then(|part| part.subkey.get(8..)).unwrap_or_default();
+            let head =
+                engine.get_latest(&StoredKey::new(DATABASE, row)).await?.filter(|found| found.kind == Kind::Head);
             if head.and_then(|found| Head::decode(&found.value)).is_some_and(|head| head.version == version) {
                 continue;
             }
-            let cover = engine.get_latest(&cover_key(&key)).await?.filter(|found| found.kind == Kind::Cover);
-            if cover.and_then(|cover| below(&cover.value)).is_some_and(|below| version < below) {
+            let cover = engine.get_latest(&cover_key(version)).await?;
+            if cover.is_some_and(|found| found.kind == Kind::Cover) {
                 continue;
             }
             // A job may have dropped both since the part was seen.
             if engine.get_latest(&part).await?.is_some_and(|found| found.kind.is_value()) {
-                let message = format!("life {version} of row {} has ended, and no cover says so", row.escape_ascii());
+                let message = format!("life {version} has ended, and no cover says so");
                 return Err(Error::corruption("the partition", 0, message));
             }
         }
@@ -279,7 +282,7 @@ impl Store for RowsOfParts {
             let stored: Vec<StoredKey> = keys.iter().map(|key| StoredKey::new(DATABASE, key)).collect();
             let stored: Vec<&[u8]> = stored.iter().map(|key| &key[..]).collect();
             let change = |found: &[Option<Row>], out: &mut Batch| {
-                translate(&batch, &keys, found, partition.engine().applied_seq(), out);
+                translate(&batch, &keys, found, &|| partition.new_version(), out);
             };
             Ok(partition.update(&stored, change).await?.1.expect("a batch is not empty"))
         }))

@@ -1,16 +1,16 @@
 //! What handlers of rows of many parts see besides: heads, parts one by one, bounded pages of parts in order.
 //!
-//! A row is read and written part by part, and its head with it where that changes. A handler that makes a row asks for
-//! a [head](Context::new_head), whose version is larger than that of any earlier row at the key, so that the row has no
-//! parts. One that deletes a row, or puts something else in its place, needs to know nothing of its parts.
+//! A row is read and written part by part, and its head with it where that changes. A handler that makes a row asks
+//! for a [head](Context::new_head), whose version no other row has, so that the row has no parts. One that deletes a
+//! row, or puts something else in its place, needs to know nothing of its parts.
 //!
 //! Where rows are not locked, every read is of its own moment.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use weir_model::parts::{Head, Life, RowType};
-use weir_model::{Batch, Change, Content, KEY_BYTES_MAX, Row, StoredKey, Value};
+use weir_model::parts::{Head, Life, RowType, SUBKEY_BYTES_MAX};
+use weir_model::{Batch, Change, Content, Row, Value};
 
 use super::{Asked, Context};
 use crate::error::{KEY_TOO_LONG, Outcome, WRONG_TYPE};
@@ -36,7 +36,7 @@ impl Subkeys {
         Self { space, from: Bound::Unbounded, to: Bound::Unbounded, reverse: false }
     }
 
-    fn range(self, life: &Life) -> PartRange {
+    fn range(self, life: Life) -> PartRange {
         let (first, end) = life.space(self.space);
         let behind = |subkey: &[u8]| [&life.part(self.space, subkey)[..], &[0]].concat();
         let from = match self.from {
@@ -91,9 +91,7 @@ impl Context<'_> {
     /// A head for a row that is to be made: it has no parts, whatever was at its key. To be [put](Context::put_head)
     /// by the same command.
     pub fn new_head(&self, kind: RowType) -> Head {
-        // The changes of the batch will have larger sequence numbers than those applied, each its own. So this is more
-        // than any version given before, here or in another batch, and no more than the head's own sequence number.
-        Head::new(kind, self.rows.newest() + 1 + self.batch.len() as u64)
+        Head::new(kind, self.rows.new_version())
     }
 
     /// The row of `key` has this head from now on, until `expire_at_ms` (milliseconds since 1970; `None` = for ever).
@@ -104,16 +102,11 @@ impl Context<'_> {
         self.put_content(self.call.database, key, &Content::Parts(Box::new(head.clone())), expire_at_ms)
     }
 
-    /// Where the parts of the row of `key` are that has `head`.
-    pub fn life(&self, key: &[u8], head: &Head) -> Life {
-        Life::new(&StoredKey::new(self.call.database, key), head.version)
-    }
-
     /// The part at `subkey` of the row of `key`, whose `life` it is.
     ///
     /// # Errors
     /// As [`Context::get`].
-    pub async fn part(&mut self, key: &[u8], life: &Life, space: u8, subkey: &[u8]) -> Outcome<Option<Part>> {
+    pub async fn part(&mut self, key: &[u8], life: Life, space: u8, subkey: &[u8]) -> Outcome<Option<Part>> {
         let stored = life.part(space, subkey);
         let books = !self.is_locked;
         let row = self.read(Asked::Part(key, &stored), books).await?.and_then(Row::into_string);
@@ -125,7 +118,7 @@ impl Context<'_> {
     ///
     /// # Errors
     /// They cannot be read.
-    pub async fn parts(&mut self, key: &[u8], life: &Life, subkeys: Subkeys, limit: usize) -> Outcome<PartsPage> {
+    pub async fn parts(&mut self, key: &[u8], life: Life, subkeys: Subkeys, limit: usize) -> Outcome<PartsPage> {
         let space = subkeys.space;
         let range = subkeys.range(life);
         let limit = limit.max(1);
@@ -136,7 +129,7 @@ impl Context<'_> {
         }
         let now_ms = self.call.now_ms;
         let page = if self.batch.is_empty() { page } else { with_own(&self.batch, page, &range, limit, now_ms) };
-        let at = life.subkey_at();
+        let at = Life::SUBKEY_AT;
         let next = page.next.map(|PartRange { from, to, reverse }| {
             let end = life.space(space).1;
             let to = if to >= end { Bound::Unbounded } else { Bound::Excluded(to[at..].into()) };
@@ -156,7 +149,7 @@ impl Context<'_> {
     /// The subkey is too long.
     pub fn put_part(
         &mut self,
-        life: &Life,
+        life: Life,
         space: u8,
         subkey: &[u8],
         value: &[u8],
@@ -172,7 +165,7 @@ impl Context<'_> {
     ///
     /// # Errors
     /// The subkey is too long.
-    pub fn delete_part(&mut self, life: &Life, space: u8, subkey: &[u8]) -> Outcome {
+    pub fn delete_part(&mut self, life: Life, space: u8, subkey: &[u8]) -> Outcome {
         check_subkey(subkey)?;
         self.batch.delete(&life.part(space, subkey));
         Ok(())
@@ -180,7 +173,7 @@ impl Context<'_> {
 }
 
 fn check_subkey(subkey: &[u8]) -> Outcome {
-    if subkey.len() > KEY_BYTES_MAX { Err(KEY_TOO_LONG) } else { Ok(()) }
+    if subkey.len() > SUBKEY_BYTES_MAX { Err(KEY_TOO_LONG) } else { Ok(()) }
 }
 
 /// `page`, which is a step through `range`, with the changes of `batch`.

@@ -3,11 +3,11 @@
 //! 1. A cover counts if every read sees it, and if it stands in a table or in the inputs of this very job: then it is
 //!    as durable as the job's own output. What is only in memory and log may be taken back by a power cut, and with it
 //!    the deletion of the row, whose parts would be gone all the same.
-//! 2. A cover sorts directly before the parts of its row. A merge that has it among its inputs meets it first. The
-//!    parts of a large row span many tables, and a merge has only some: so at the first part of each row the other
-//!    tables are asked for the row's cover, by filter and index, which are in memory. That costs a block now and then,
-//!    once for a row and never for a part.
-//! 3. A cover goes when no table outside the inputs may hold anything of its row that is older. Memtables do not
+//! 2. A cover sorts directly before the parts of its life. A merge that has it among its inputs meets it first. The
+//!    parts of a large row span many tables, and a merge has only some: so at the first part of each life the other
+//!    tables are asked for its cover, by filter and index, which are in memory. That costs a block now and then, once
+//!    for a life and never for a part.
+//! 3. A cover goes when no table outside the inputs may hold anything of its life that is older. Memtables do not
 //!    matter: the cover stands in a table, and what is older was flushed before it or with it.
 //!
 //! It is the version in a part's key that decides, not its sequence number: merges let values forget theirs.
@@ -33,10 +33,10 @@ pub(super) struct Covers<'a> {
     class: Class,
     /// The smallest sequence number that reads may be made at.
     horizon: Seq,
-    /// The key of the cover of the row that was met last; empty before the first.
-    prefix: Vec<u8>,
-    /// Parts of that row with smaller versions are dead.
-    below: u64,
+    /// The life that was met last.
+    life: Option<u64>,
+    /// Its parts are dead.
+    is_dead: bool,
 }
 
 /// What is known of an entry.
@@ -46,8 +46,8 @@ enum Look {
     Covered,
     /// It is anything else.
     Open,
-    /// It is the first of its row: [`Covers::meet`] has to be asked before.
-    Unknown,
+    /// It is the first of its life: [`Covers::meet`] has to be asked before.
+    Unknown(u64),
 }
 
 impl<'a> Covers<'a> {
@@ -62,7 +62,7 @@ impl<'a> Covers<'a> {
     ) -> Self {
         let horizon = horizons.iter().min().copied().unwrap_or(0);
         let inputs = inputs.iter().copied().collect();
-        Self { version, tree, inputs, class, horizon, prefix: Vec::new(), below: 0 }
+        Self { version, tree, inputs, class, horizon, life: None, is_dead: false }
     }
 
     /// Whether the next entry is a part that a cover says is dead.
@@ -75,75 +75,69 @@ impl<'a> Covers<'a> {
             return Ok(false);
         }
         let mut look = self.look(entry);
-        if look == Look::Unknown {
-            self.meet(entry.key).await?;
+        if let Look::Unknown(life) = look {
+            self.meet(life).await?;
             look = self.look(entry);
         }
         Ok(look == Look::Covered)
     }
 
     fn look(&mut self, entry: &Entry<'_>) -> Look {
-        if self.prefix.is_empty() || !entry.key.starts_with(&self.prefix) {
+        match parts::version_of(entry.key) {
             // Keys in this region that are no parts are nobody's: they are left alone.
-            return if parts::prefix_of(entry.key).is_some() { Look::Unknown } else { Look::Open };
+            None => return Look::Open,
+            Some(life) if self.life != Some(life) => return Look::Unknown(life),
+            Some(_) => {}
         }
         if entry.kind == Kind::Cover {
-            self.take(entry.seq, entry.value);
+            self.take(entry.seq);
             return Look::Open;
         }
-        let version = entry.key[self.prefix.len()..].first_chunk().map(|version| u64::from_be_bytes(*version));
-        if version.is_some_and(|version| version < self.below) { Look::Covered } else { Look::Open }
+        if self.is_dead { Look::Covered } else { Look::Open }
     }
 
-    fn take(&mut self, seq: Seq, value: &[u8]) {
-        if seq <= self.horizon
-            && let Some(below) = parts::below(value)
-        {
-            self.below = self.below.max(below);
-        }
+    fn take(&mut self, seq: Seq) {
+        self.is_dead |= seq <= self.horizon;
     }
 
-    /// Finds the cover of the row that `key` is a part of, if a table outside the inputs has it. To be called where
-    /// [`Covers::look`] says so, which then knows.
+    /// Finds the cover of `life`, if a table outside the inputs has it. To be called where [`Covers::look`] says so,
+    /// which then knows.
     ///
     /// # Errors
     /// I/O, and corruption.
     #[cold]
-    async fn meet(&mut self, key: &[u8]) -> Result<()> {
-        let Some(prefix) = parts::prefix_of(key) else { return Ok(()) };
-        self.prefix.clear();
-        self.prefix.extend_from_slice(prefix);
-        self.below = 0;
+    async fn meet(&mut self, life: u64) -> Result<()> {
+        (self.life, self.is_dead) = (Some(life), false);
+        let key = &parts::cover_key(life)[..];
         if is_planted(Plant::CoverInMemory) {
             let view = self.tree.view();
             let memtables = std::iter::once(&view.memtable).chain(view.sealed.iter().map(|sealed| &sealed.memtable));
-            let found = memtables.filter_map(|memtable| memtable.get(prefix, self.horizon)).next();
-            found.into_iter().for_each(|found| self.take(found.seq, &found.value));
+            let found = memtables.filter_map(|memtable| memtable.get(key, self.horizon)).next();
+            found.into_iter().for_each(|found| self.take(found.seq));
         }
         if !self.version.holds_heads() {
             return Ok(());
         }
-        let hash = filter::hash(prefix);
+        let hash = filter::hash(key);
         let upper = self.version.level(0).iter().map(|table| (0, table));
-        let deeper = (1..LEVELS).filter_map(|level| Some((level, self.version.find(level, prefix)?)));
-        // From the newest on: covers of a row never go back, so that the first one found says most.
+        let deeper = (1..LEVELS).filter_map(|level| Some((level, self.version.find(level, key)?)));
         for (level, file) in upper.chain(deeper) {
             let is_asked = file.table.holds_heads()
-                && file.meta.overlaps(prefix, prefix)
+                && file.meta.overlaps(key, key)
                 && !self.inputs.contains(&(level, file.meta.id));
             if !is_asked {
                 continue;
             }
-            let found = match file.table.get(prefix, hash, self.horizon)? {
+            let found = match file.table.get(key, hash, self.horizon)? {
                 TableGet::Absent => None,
                 TableGet::Found(found) => Some(found),
                 TableGet::Load(address) => {
                     let block = file.table.load(address, self.class, false).await?;
-                    file.table.get_in(&block, address, prefix, self.horizon)?
+                    file.table.get_in(&block, address, key, self.horizon)?
                 }
             };
             if let Some(found) = found.filter(|found| found.kind == Kind::Cover) {
-                self.take(found.seq, &found.value);
+                self.take(found.seq);
                 return Ok(());
             }
         }
@@ -155,7 +149,7 @@ impl<'a> Covers<'a> {
         if is_planted(Plant::DroppedCover) {
             return true;
         }
-        let end = parts::prefix_end(cover.key);
+        let Some(end) = parts::version_of(cover.key).map(parts::cover_end) else { return false };
         let is_older = |level: usize, table: &TableFile| {
             table.meta.overlaps(cover.key, &end)
                 && table.meta.smallest_seq < cover.seq

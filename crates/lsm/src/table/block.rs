@@ -489,7 +489,7 @@ fn has_time(entry: &Entry<'_>) -> bool {
 
 /// Length of the value with the flags.
 fn flagged_len(entry: &Entry<'_>) -> u64 {
-    debug_assert!(entry.kind != Kind::Cover || !entry.value.is_empty(), "a cover without a version");
+    debug_assert!(entry.kind != Kind::Cover || !entry.value.is_empty(), "a cover without a value");
     let expires = if has_time(entry) { EXPIRES } else { 0 };
     let put = if entry.kind == Kind::Put { PUT } else { 0 };
     (entry.value.len() as u64) << 2 | expires | put

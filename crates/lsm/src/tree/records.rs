@@ -27,7 +27,7 @@ impl Records for Tree {
             // of the newest sequence number. After a restart, those that were given out last are not known any more.
             state.last_seq = state.last_seq.max(change.newest_version()) + 1;
             let seq = state.last_seq;
-            let version;
+            let value;
             view.memtable.insert(match change {
                 Change::Delete { key } => Entry { key, seq, kind: Kind::Delete, expire_at_ms: 0, value: &[] },
                 Change::Put { key, value, expire_at_ms } => {
@@ -36,9 +36,9 @@ impl Records for Tree {
                 Change::Head { key, head, expire_at_ms } => {
                     Entry { key, seq, kind: Kind::Head, expire_at_ms: expire_at_ms.unwrap_or(0), value: head }
                 }
-                Change::Cover { prefix, below } => {
-                    version = cover_value(below);
-                    Entry { key: prefix, seq, kind: Kind::Cover, expire_at_ms: 0, value: &version }
+                Change::Cover { key, bytes } => {
+                    value = cover_value(bytes);
+                    Entry { key, seq, kind: Kind::Cover, expire_at_ms: 0, value: &value }
                 }
             });
         }

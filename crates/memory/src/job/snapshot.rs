@@ -7,9 +7,8 @@ use std::sync::atomic::Ordering;
 
 use weir_io::{Class, Result, Turn, yield_now};
 use weir_model::engine::{JobControl, JobReport, Kind};
-use weir_model::parts::Part;
+use weir_model::parts::version_of;
 
-use crate::covers::below;
 use crate::key::Key;
 use crate::snapshot::writer::Writer;
 use crate::store::Store;
@@ -24,21 +23,18 @@ const ROW_WORK_BYTES: usize = 64;
 /// nobody who opens the snapshot can ask for them.
 #[derive(Default)]
 struct Covered {
-    /// The key of the cover; empty before the first.
-    prefix: Vec<u8>,
-    below: u64,
+    /// The life that it is of.
+    life: Option<u64>,
 }
 
 impl Covered {
     /// Whether the row at `key`, the next in order, is dead.
     fn has(&mut self, key: &[u8], version: &Version) -> bool {
         if version.kind == Kind::Cover {
-            (self.prefix, self.below) = (key.to_vec(), below(&version.value));
+            self.life = version_of(key);
             return false;
         }
-        !self.prefix.is_empty()
-            && key.starts_with(&self.prefix)
-            && Part::parse(key).is_some_and(|part| part.version < self.below)
+        self.life.is_some() && version_of(key) == self.life
     }
 }
 

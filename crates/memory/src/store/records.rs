@@ -8,7 +8,7 @@ use weir_model::parts::cover_value;
 use weir_model::{BatchRef, Change, LogIndex};
 
 use super::Store;
-use crate::covers::{self, Covers, Dropped, Rows};
+use crate::covers::{Covers, Dropped, Rows};
 use crate::index::{PREFETCHED_MAX, row_bytes};
 use crate::mortal::Mortal;
 use crate::snapshot::SnapshotMeta;
@@ -76,8 +76,8 @@ impl Records for Store {
                 Change::Head { key, head, expire_at_ms } => {
                     self.put(&mut writer, &horizons, Kind::Head, key, expire_at_ms.unwrap_or(0), head);
                 }
-                Change::Cover { prefix, below } => {
-                    self.put(&mut writer, &horizons, Kind::Cover, prefix, 0, &cover_value(below));
+                Change::Cover { key, bytes } => {
+                    self.put(&mut writer, &horizons, Kind::Cover, key, 0, &cover_value(bytes));
                 }
             }
         }
@@ -124,7 +124,7 @@ impl Store {
         writer.mortal.add(key, &version, row_bytes);
         self.booked.head_added(kind);
         if kind == Kind::Cover {
-            writer.covers.add(writer.last_seq, key, covers::below(value));
+            writer.covers.add(writer.last_seq, key);
         }
         match before {
             None => {

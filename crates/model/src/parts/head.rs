@@ -2,13 +2,20 @@
 //!
 //! ```text
 //! head := format u8 = 1 | type u8 | version varint | count varint | bytes varint
-//!       | detail_len varint | detail | inline varint = 0
+//!       | detail_len varint | detail | form u8 | packed
+//! form := 0 the parts have keys of their own, and nothing follows | 1 they stand here
 //! ```
 
+use super::Packed;
 use crate::varint;
 
 /// The format that is written, and the only one that is read.
 const FORMAT: u8 = 1;
+
+/// The parts have keys of their own.
+const SPREAD: u8 = 0;
+/// The parts stand in the head.
+const PACKED: u8 = 1;
 
 /// The largest version: a sequence number ([`crate::engine::SEQ_MAX`]).
 pub const VERSION_MAX: u64 = crate::engine::SEQ_MAX;
@@ -57,7 +64,7 @@ impl RowType {
 pub struct Head {
     /// What the row is.
     pub kind: RowType,
-    /// Larger than that of any earlier life of the row. From 1 to [`VERSION_MAX`].
+    /// Its partition gives it to no other life of any row. From 1 to [`VERSION_MAX`].
     pub version: u64,
     /// Its parts, as its users count them.
     pub count: u64,
@@ -65,12 +72,57 @@ pub struct Head {
     pub bytes: u64,
     /// What its type needs besides, at most [`DETAIL_BYTES_MAX`] bytes: where a list begins, a stream's last entry.
     pub detail: Vec<u8>,
+    /// All its parts, where it is so small that they stand here; `None` where they have keys of their own.
+    pub packed: Option<Packed>,
+}
+
+/// A head where its bytes lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeadRef<'a> {
+    /// As of a [`Head`].
+    pub kind: RowType,
+    /// As of a [`Head`].
+    pub version: u64,
+    /// As of a [`Head`].
+    pub count: u64,
+    /// As of a [`Head`].
+    pub bytes: u64,
+    /// As of a [`Head`].
+    pub detail: &'a [u8],
+    /// The bytes of [`Head::packed`].
+    pub packed: Option<&'a [u8]>,
+}
+
+impl<'a> HeadRef<'a> {
+    /// What `bytes` say; `None` if they are not exactly what [`Head::encode`] makes of some head, whose packed parts
+    /// are not looked at: [`Packed::is_sound`] does that.
+    pub fn parse(bytes: &'a [u8]) -> Option<Self> {
+        let (&[format, kind], mut rest) = bytes.split_first_chunk()?;
+        let kind = RowType::of(kind).filter(|_| format == FORMAT)?;
+        let (version, count, bytes_of_parts) =
+            (varint::take_shortest(&mut rest)?, varint::take_shortest(&mut rest)?, varint::take_shortest(&mut rest)?);
+        let detail_len = usize::try_from(varint::take_shortest(&mut rest)?).ok()?;
+        let (detail, rest) = rest.split_at_checked(detail_len)?;
+        let packed = match rest.split_first()? {
+            (&SPREAD, []) => None,
+            (&PACKED, packed) => Some(packed),
+            _ => return None,
+        };
+        let is_whole = is_version(version) && detail_len <= DETAIL_BYTES_MAX;
+        is_whole.then_some(Self { kind, version, count, bytes: bytes_of_parts, detail, packed })
+    }
+
+    /// The same on its own.
+    pub fn to_head(self) -> Head {
+        let Self { kind, version, count, bytes, detail, packed } = self;
+        Head { kind, version, count, bytes, detail: detail.into(), packed: packed.map(Packed::of) }
+    }
 }
 
 impl Head {
-    /// A row in its life `version`, still without parts.
+    /// A row in its life `version`, still without parts, which will have keys of their own.
     pub fn new(kind: RowType, version: u64) -> Self {
-        Self { kind, version, count: 0, bytes: 0, detail: Vec::new() }
+        Self { kind, version, count: 0, bytes: 0, detail: Vec::new(), packed: None }
     }
 
     /// As bytes.
@@ -84,21 +136,19 @@ impl Head {
             varint::put(&mut out, number);
         }
         out.extend_from_slice(&self.detail);
-        // No parts stand here. A later format may have those of small rows.
-        varint::put(&mut out, 0);
+        match &self.packed {
+            None => out.push(SPREAD),
+            Some(packed) => {
+                out.push(PACKED);
+                out.extend_from_slice(packed.as_bytes());
+            }
+        }
         out
     }
 
-    /// What `bytes` say; `None` if they are not exactly what [`Head::encode`] makes of some head.
+    /// What `bytes` say; `None` as of [`HeadRef::parse`].
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let (&[format, kind], mut rest) = bytes.split_first_chunk()?;
-        let kind = RowType::of(kind).filter(|_| format == FORMAT)?;
-        let (version, count, bytes_of_parts) =
-            (varint::take_shortest(&mut rest)?, varint::take_shortest(&mut rest)?, varint::take_shortest(&mut rest)?);
-        let detail_len = usize::try_from(varint::take_shortest(&mut rest)?).ok()?;
-        let (detail, inline) = rest.split_at_checked(detail_len)?;
-        let is_whole = is_version(version) && detail_len <= DETAIL_BYTES_MAX && inline == [0];
-        is_whole.then(|| Self { kind, version, count, bytes: bytes_of_parts, detail: detail.into() })
+        HeadRef::parse(bytes).map(HeadRef::to_head)
     }
 }
 
@@ -114,22 +164,25 @@ mod tests {
     fn head() -> impl Strategy<Value = Head> {
         let kind = proptest::sample::select(RowType::ALL.to_vec());
         let detail = proptest::collection::vec(any::<u8>(), 0..DETAIL_BYTES_MAX);
-        (kind, 1..=VERSION_MAX, any::<u64>(), any::<u64>(), detail)
-            .prop_map(|(kind, version, count, bytes, detail)| Head { kind, version, count, bytes, detail })
+        let packed = proptest::option::of(any::<Vec<u8>>().prop_map(|bytes| Packed::of(&bytes)));
+        (kind, 1..=VERSION_MAX, any::<u64>(), any::<u64>(), detail, packed).prop_map(
+            |(kind, version, count, bytes, detail, packed)| Head { kind, version, count, bytes, detail, packed },
+        )
     }
 
     proptest! {
         #[test]
         fn a_head_comes_back_and_no_part_of_it_does(head in head(), cut: proptest::sample::Index) {
             let bytes = head.encode();
-            prop_assert_eq!(Head::decode(&bytes), Some(head));
-            prop_assert_eq!(Head::decode(&bytes[..cut.index(bytes.len())]), None);
-            prop_assert_eq!(Head::decode(&[&bytes[..], &[0]].concat()), None);
+            prop_assert_eq!(Head::decode(&bytes), Some(head.clone()));
+            let spread = Head { packed: None, ..head }.encode();
+            prop_assert_eq!(Head::decode(&spread[..cut.index(spread.len())]), None);
+            prop_assert_eq!(Head::decode(&[&spread[..], &[0]].concat()), None);
         }
 
         #[test]
         fn any_bytes_decode_to_what_encodes_to_them_or_are_refused(bytes: Vec<u8>, kind in 0..7_u8) {
-            for bytes in [bytes.clone(), [&[FORMAT, kind], &bytes[..], &[0, 0]].concat()] {
+            for bytes in [bytes.clone(), [&[FORMAT, kind], &bytes[..], &[0, 1]].concat()] {
                 if let Some(head) = Head::decode(&bytes) {
                     prop_assert_eq!(head.encode(), bytes);
                 }
@@ -141,7 +194,7 @@ mod tests {
     fn what_is_not_known_is_refused() {
         let bytes = Head::new(RowType::Set, 7).encode();
         assert_eq!(bytes, [1, 3, 7, 0, 0, 0, 0]);
-        for (at, byte) in [(0, 0), (0, 2), (1, 0), (1, 6), (2, 0), (6, 1)] {
+        for (at, byte) in [(0, 0), (0, 2), (1, 0), (1, 6), (2, 0), (6, 2)] {
             let mut other = bytes.clone();
             other[at] = byte;
             assert_eq!(Head::decode(&other), None, "byte {at} is {byte}");

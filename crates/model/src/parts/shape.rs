@@ -4,17 +4,20 @@
 //!
 //! | row | space 0: subkey → value | space 1 | detail of the head |
 //! |---|---|---|---|
-//! | hash | field → value | | |
+//! | hash | field, [placed](super::placed) → value | | |
 //! | list | position i64 → value | | position of the first value: 8 bytes, as in a subkey |
-//! | set | member → nothing | | |
-//! | sorted set | member → score, 8 bytes as in a subkey | score f64, member → nothing | |
+//! | set | member, placed → nothing | | |
+//! | sorted set | member, placed → score, 8 bytes as in a subkey | score f64, member → nothing | |
 //! | stream | milliseconds u64, number u64 → fields | | last entry: 16 bytes, as in a subkey |
+//!
+//! Where the parts stand in the head there are no places, no positions, and nothing of space 1: these follow from the
+//! rest.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use super::subkey::{put_f64, put_i64, put_u64, take_f64, take_i64, take_u64};
-use super::{Head, RowType};
+use super::{Head, PLACE_BYTES, Packed, PackedPart, RowType, placed};
 use crate::varint;
 
 /// A row as a whole.
@@ -108,15 +111,30 @@ fn take_fields(mut bytes: &[u8]) -> Result<Fields, NotARow> {
     Ok(fields)
 }
 
+/// Space, subkey and value of each part.
+type Parts = Vec<(u8, Vec<u8>, Vec<u8>)>;
+
+/// Whether the members of a row stand at places.
+fn is_placed(kind: RowType) -> bool {
+    matches!(kind, RowType::Hash | RowType::Set | RowType::SortedSet)
+}
+
+/// What the head of a list says of its first position, as an index.
+fn first_of(detail: &[u8]) -> Result<i64, NotARow> {
+    whole(detail, take_i64)
+}
+
+/// The parts of space 1 that follow from those of space 0.
+fn by_score(kind: RowType, parts: &Parts) -> Parts {
+    let members = parts.iter().filter(|_| kind == RowType::SortedSet);
+    members.map(|(_, member, score)| (1, [&score[..], member].concat(), Vec::new())).collect()
+}
+
 impl Shape {
-    /// Lays it out as the life `version` of its row.
-    ///
-    /// # Panics
-    /// If a score is NaN, or a list goes beyond the last position.
-    pub fn map(&self, version: u64) -> Mapped {
-        type Parts = Vec<(u8, Vec<u8>, Vec<u8>)>;
-        let (kind, detail, mut parts): (_, _, Parts) = match self {
-            Shape::String(value) => return Mapped::Value(value.clone()),
+    /// What it is, the detail of its head, and its parts of space 0 without places; `None` for a string.
+    fn parts(&self) -> Option<(RowType, Vec<u8>, Parts)> {
+        Some(match self {
+            Shape::String(_) => return None,
             Shape::Hash(fields) => {
                 let parts = fields.iter().map(|(field, value)| (0, field.clone(), value.clone()));
                 (RowType::Hash, Vec::new(), parts.collect())
@@ -130,22 +148,46 @@ impl Shape {
                 (RowType::Set, Vec::new(), parts.collect())
             }
             Shape::SortedSet(scores) => {
-                let parts = scores.iter().flat_map(|(member, &number)| {
-                    let by_score = [&score(number)[..], member].concat();
-                    [(0, member.clone(), score(number)), (1, by_score, Vec::new())]
-                });
+                let parts = scores.iter().map(|(member, &number)| (0, member.clone(), score(number)));
                 (RowType::SortedSet, Vec::new(), parts.collect())
             }
             Shape::Stream(entries, last) => {
                 let parts = entries.iter().map(|(&id, fields)| (0, entry_id(id), put_fields(fields)));
                 (RowType::Stream, entry_id(*last), parts.collect())
             }
+        })
+    }
+
+    /// Lays it out as the life `version` of its row: in its head where it `is_packed`, else in parts with keys of their
+    /// own.
+    ///
+    /// # Panics
+    /// If a score is NaN, or a list goes beyond the last position.
+    pub fn map(&self, version: u64, is_packed: bool) -> Mapped {
+        let Some((kind, detail, mut parts)) = self.parts() else {
+            let Shape::String(value) = self else { unreachable!("only strings have no parts") };
+            return Mapped::Value(value.clone());
         };
+        let count = parts.len() as u64;
+        let bytes = parts.iter().map(|(_, subkey, value)| (subkey.len() + value.len()) as u64).sum();
+        let mut head = Head { kind, version, count, bytes, detail, packed: None };
+        if is_packed {
+            let packed = parts.iter().map(|(space, subkey, value)| PackedPart {
+                space: *space,
+                subkey: if kind == RowType::List { &[] } else { subkey },
+                value,
+                expire_at_ms: None,
+            });
+            head.packed = Some(packed.collect());
+            return Mapped::Parts(head, Vec::new());
+        }
+        let derived = by_score(kind, &parts);
+        if is_placed(kind) {
+            parts.iter_mut().for_each(|(_, subkey, _)| *subkey = placed(version, subkey));
+        }
+        parts.extend(derived);
         parts.sort_unstable();
-        let of_space_0 = || parts.iter().filter(|(space, ..)| *space == 0);
-        let count = of_space_0().count() as u64;
-        let bytes = of_space_0().map(|(_, subkey, value)| (subkey.len() + value.len()) as u64).sum();
-        Mapped::Parts(Head { kind, version, count, bytes, detail }, parts)
+        Mapped::Parts(head, parts)
     }
 
     /// The row that was laid out.
@@ -153,35 +195,56 @@ impl Shape {
     /// # Errors
     /// There is no such row.
     pub fn reduce(mapped: &Mapped) -> Result<Self, NotARow> {
-        let (head, parts) = match mapped {
+        let (head, spread) = match mapped {
             Mapped::Value(value) => return Ok(Shape::String(value.clone())),
             Mapped::Parts(head, parts) => (head, parts),
         };
-        let of_space_0 = || parts.iter().filter(|(space, ..)| *space == 0).map(|(_, subkey, value)| (subkey, value));
-        let shape = match head.kind {
-            RowType::Hash => Shape::Hash(of_space_0().map(|(field, value)| (field.clone(), value.clone())).collect()),
-            RowType::List => {
-                Shape::List(whole(&head.detail, take_i64)?, of_space_0().map(|(_, value)| value.clone()).collect())
+        let mut parts: Vec<(Vec<u8>, Vec<u8>)> = match &head.packed {
+            Some(packed) => packed.iter().map(|part| (part.subkey.to_vec(), part.value.to_vec())).collect(),
+            None => {
+                let of_space_0 = spread.iter().filter(|(space, ..)| *space == 0);
+                of_space_0.map(|(_, subkey, value)| (subkey.clone(), value.clone())).collect()
             }
-            RowType::Set => Shape::Set(of_space_0().map(|(member, _)| member.clone()).collect()),
+        };
+        if head.packed.is_none() && is_placed(head.kind) {
+            for (subkey, _) in &mut parts {
+                subkey.splice(..PLACE_BYTES.min(subkey.len()), []);
+            }
+        }
+        let shape = match head.kind {
+            RowType::Hash => Shape::Hash(parts.into_iter().collect()),
+            RowType::List => Shape::List(first_of(&head.detail)?, parts.into_iter().map(|(_, value)| value).collect()),
+            RowType::Set => Shape::Set(parts.into_iter().map(|(member, _)| member).collect()),
             RowType::SortedSet => {
-                let scores = of_space_0().map(|(member, value)| Ok((member.clone(), whole(value, take_f64)?)));
+                let scores = parts.into_iter().map(|(member, value)| Ok((member, whole(&value, take_f64)?)));
                 Shape::SortedSet(scores.collect::<Result<_, NotARow>>()?)
             }
             RowType::Stream => {
-                let entries = of_space_0().map(|(id, value)| Ok((whole(id, take_entry_id)?, take_fields(value)?)));
+                let entries = parts.iter().map(|(id, value)| Ok((whole(id, take_entry_id)?, take_fields(value)?)));
                 Shape::Stream(entries.collect::<Result<_, NotARow>>()?, whole(&head.detail, take_entry_id)?)
             }
         };
-        // Positions, orders and counts follow from the rest: where they do not, it was no row.
-        if shape.map(head.version) == *mapped { Ok(shape) } else { Err(NotARow) }
+        // Places, positions, orders and counts follow from the rest: where they do not, it was no row. Packed parts
+        // may stand in any order.
+        let mut again = shape.map(head.version, head.packed.is_some());
+        let mut given = mapped.clone();
+        for mapped in [&mut again, &mut given] {
+            if let Mapped::Parts(Head { packed: Some(packed), kind, .. }, _) = mapped
+                && *kind != RowType::List
+            {
+                let before = packed.clone();
+                let mut parts: Vec<PackedPart<'_>> = before.iter().collect();
+                parts.sort_unstable_by_key(|part| (part.space, part.subkey));
+                *packed = parts.into_iter().collect::<Packed>();
+            }
+        }
+        if again == given { Ok(shape) } else { Err(NotARow) }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::StoredKey;
     use crate::parts::{Life, Part, VERSION_MAX};
     use proptest::collection::{btree_map, btree_set, vec};
     use proptest::prelude::*;
@@ -210,23 +273,23 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_mapped_and_reduced_is_the_same(shape in shape(), version in 1..=VERSION_MAX) {
-            prop_assert_eq!(Shape::reduce(&shape.map(version)), Ok(shape));
+        fn what_is_mapped_and_reduced_is_the_same(shape in shape(), version in 1..=VERSION_MAX, is_packed: bool) {
+            prop_assert_eq!(Shape::reduce(&shape.map(version, is_packed)), Ok(shape));
         }
 
         /// Through the bytes of head and keys, as a tree has them: in the order of the keys.
         #[test]
-        fn a_row_comes_back_from_its_stored_bytes(shape in shape(), row in word(), version in 1..=VERSION_MAX) {
-            let mapped = shape.map(version);
+        fn a_row_comes_back_from_its_stored_bytes(shape in shape(), version in 1..=VERSION_MAX, is_packed: bool) {
+            let mapped = shape.map(version, is_packed);
             let Mapped::Parts(head, parts) = mapped else { return Ok(()) };
-            let life = Life::new(&StoredKey::new(3, &row), version);
+            let life = Life::new(version);
             let mut stored: Vec<_> =
                 parts.iter().map(|(space, subkey, value)| (life.part(*space, subkey), value.clone())).collect();
             prop_assert!(stored.is_sorted(), "parts are in the order of their keys");
             stored.sort();
             let parts = stored.iter().map(|(key, value)| {
                 let part = Part::parse(key).expect("own keys parse");
-                assert_eq!((part.database, part.row(), part.version), (3, row.clone(), version));
+                assert_eq!(part.version, version);
                 (part.space, part.subkey.to_vec(), value.clone())
             });
             let head = Head::decode(&head.encode()).expect("own bytes decode");
@@ -234,13 +297,18 @@ mod tests {
         }
 
         #[test]
-        fn a_row_without_one_of_its_parts_is_none(shape in shape(), lost: proptest::sample::Index) {
-            if let Mapped::Parts(head, mut parts) = shape.map(1)
-                && !parts.is_empty()
-            {
-                parts.remove(lost.index(parts.len()));
-                prop_assert_eq!(Shape::reduce(&Mapped::Parts(head, parts)), Err(NotARow));
+        fn a_row_without_one_of_its_parts_is_none(
+            shape in shape(), lost: proptest::sample::Index, is_packed: bool
+        ) {
+            let Mapped::Parts(mut head, mut parts) = shape.map(1, is_packed) else { return Ok(()) };
+            if head.count == 0 {
+                return Ok(());
             }
+            match &mut head.packed {
+                Some(packed) => packed.remove_nth(lost.index(head.count as usize)),
+                None => drop(parts.remove(lost.index(parts.len()))),
+            }
+            prop_assert_eq!(Shape::reduce(&Mapped::Parts(head, parts)), Err(NotARow));
         }
     }
 }

@@ -3,9 +3,51 @@
 
 use std::fmt;
 
-use super::key::{escape, escaped_len, unescape};
-
 const SIGN: u64 = 1 << 63;
+const ZERO: [u8; 2] = [0, 0xff];
+const END: [u8; 2] = [0, 1];
+
+/// Appends `bytes`, which may be any, so that what follows does not disturb their order.
+fn escape(out: &mut Vec<u8>, bytes: &[u8]) {
+    for piece in bytes.split_inclusive(|&byte| byte == 0) {
+        match piece.split_last() {
+            Some((0, rest)) => {
+                out.extend_from_slice(rest);
+                out.extend_from_slice(&ZERO);
+            }
+            _ => out.extend_from_slice(piece),
+        }
+    }
+    out.extend_from_slice(&END);
+}
+
+/// Bytes that [`escape`] has taken for what `bytes` begin with, the end included; `None` if they do not begin so.
+fn escaped_len(bytes: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    loop {
+        at += bytes[at..].iter().position(|&byte| byte == 0)?;
+        match *bytes.get(at + 1)? {
+            1 => return Some(at + END.len()),
+            0xff => at += ZERO.len(),
+            _ => return None,
+        }
+    }
+}
+
+/// What was escaped; `escaped` is as [`escaped_len`] finds it.
+fn unescape(escaped: &[u8]) -> Vec<u8> {
+    let content = &escaped[..escaped.len() - END.len()];
+    let mut bytes = Vec::with_capacity(content.len());
+    let mut rest = content.iter();
+    while let Some(&byte) = rest.next() {
+        bytes.push(byte);
+        if byte == 0 {
+            // The second byte of a zero.
+            rest.next();
+        }
+    }
+    bytes
+}
 
 /// A number that has no place in an order: NaN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

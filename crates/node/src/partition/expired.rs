@@ -21,7 +21,7 @@ use weir_io::plant::{Plant, is_planted};
 use weir_model::engine::{Found, Lookup};
 use weir_model::{Batch, Row};
 
-use super::covers::{cover, head_of};
+use super::covers::Spread;
 use super::latch::Latches;
 use super::{Background, Partition};
 
@@ -49,8 +49,8 @@ impl Partition {
                 Lookup::Ready(Some(Ok(Some(found)))) => {
                     if is_mortal(Some(&found)) && found.is_expired(self.clock.unix_ms()) {
                         // A damaged head is left to whoever reads it.
-                        let Ok(head) = head_of(key, &found) else { continue };
-                        bury_row(&mut batch, key, head.map(|head| head.version));
+                        let Ok(life) = Spread::found(key, &found) else { continue };
+                        bury_row(&mut batch, key, life);
                     }
                 }
                 Lookup::Ready(_) => {}
@@ -92,11 +92,11 @@ impl Partition {
     }
 }
 
-/// Adds the deletion of a row that has expired; of one of many parts, the life `version`.
-pub(super) fn bury_row(batch: &mut Batch, key: &[u8], version: Option<u64>) {
+/// Adds the deletion of a row that has expired, and the cover of its life, where that has parts with keys of their own.
+pub(super) fn bury_row(batch: &mut Batch, key: &[u8], life: Option<Spread>) {
     batch.delete(key);
-    if let Some(version) = version {
-        cover(batch, key, version);
+    if let Some(life) = life {
+        life.cover(batch);
     }
 }
 

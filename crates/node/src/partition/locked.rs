@@ -17,10 +17,9 @@ use weir_io::plant::{Plant, is_planted};
 use weir_io::{Error, ErrorKind, Result};
 use weir_log::SyncMode;
 use weir_model::engine::{Found, Lookup, Seq};
-use weir_model::parts::Head;
 use weir_model::{Batch, Row, StoredKey};
 
-use super::covers::{Heads, head_of, with_covers};
+use super::covers::{Lives, Spread, with_covers};
 use super::expired::{bury_row, is_mortal};
 use super::latch::Latches;
 use super::read::scan_range;
@@ -32,8 +31,8 @@ struct LockedRows<'p> {
     partition: &'p Arc<Partition>,
     /// The newest version that was read.
     newest_seen: AtomicU64,
-    /// Keys that were found expired; with the version of a row of many parts.
-    expired: Mutex<Vec<(Vec<u8>, Option<u64>)>>,
+    /// Keys that were found expired; with the life whose parts have keys of their own.
+    expired: Mutex<Vec<(Vec<u8>, Option<Spread>)>>,
     /// The order lock is held: nothing may be asked of the device, which some threads do right where they ask.
     is_in_order: AtomicBool,
 }
@@ -60,8 +59,8 @@ impl<'p> LockedRows<'p> {
         let mortal = is_mortal(Some(&found)).then(|| found.clone());
         let row = self.partition.living(key, Some(found), now_ms)?;
         if let Some(found) = mortal.filter(|_| row.is_none()) {
-            let version = head_of(key, &found)?.map(|head| head.version);
-            self.expired.lock().push((key.to_vec(), version));
+            let life = Spread::found(key, &found)?;
+            self.expired.lock().push((key.to_vec(), life));
         }
         Ok(self.partition.booked(row))
     }
@@ -91,8 +90,8 @@ impl<'p> LockedRows<'p> {
     }
 }
 
-impl Heads for LockedRows<'_> {
-    fn head<'a>(&'a self, key: &'a [u8]) -> Waiting<'a, Result<Option<Head>>> {
+impl Lives for LockedRows<'_> {
+    fn life<'a>(&'a self, key: &'a [u8]) -> Waiting<'a, Result<Option<Spread>>> {
         Box::pin(async move {
             let found = match self.partition.engine.get_latest(key) {
                 lookup @ Lookup::Ready(_) => lookup.await?,
@@ -101,7 +100,7 @@ impl Heads for LockedRows<'_> {
                     self.partition.timed(lookup).await?
                 }
             };
-            found.map_or(Ok(None), |found| head_of(key, &found))
+            found.map_or(Ok(None), |found| Spread::found(key, &found))
         })
     }
 }
@@ -125,8 +124,8 @@ impl Rows for LockedRows<'_> {
         })
     }
 
-    fn newest(&self) -> u64 {
-        self.partition.engine.applied_seq()
+    fn new_version(&self) -> u64 {
+        self.partition.new_version()
     }
 
     fn page<'a>(&'a self, _: u8, _: &'a [u8], _: usize) -> Waiting<'a, Result<Page>> {

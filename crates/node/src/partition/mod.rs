@@ -63,6 +63,8 @@ pub struct Partition {
     pub(crate) counters: Arc<Counters>,
     /// The order lock.
     order: Mutex<Latches>,
+    /// The version given out last to a row of many parts.
+    last_version: AtomicU64,
     /// A job has ended, a latch was released, or the log was replaced.
     pub(crate) progress: Event,
     pub(crate) workers: Arc<Workers>,
@@ -169,6 +171,18 @@ impl Partition {
     /// I/O: nothing of the log may be removed.
     pub(crate) async fn hold_anchor(&self) -> Result<()> {
         self.anchor.hold(self.claim(), Class::Flush).await
+    }
+
+    /// A version that no other life of any row in this partition has, had or will have. It is larger than that of any
+    /// change applied, and what gets it will have a sequence number that is no less ([`Change::newest_version`]): so
+    /// also a partition that is opened anew gives out no version twice.
+    ///
+    /// [`Change::newest_version`]: weir_model::Change::newest_version
+    pub fn new_version(&self) -> u64 {
+        let applied = self.engine.applied_seq();
+        let next = |last: u64| last.max(applied) + 1;
+        let last = self.last_version.update(Ordering::Relaxed, Ordering::Relaxed, next);
+        next(last)
     }
 
     /// Counters and shape.

@@ -169,6 +169,7 @@ impl Partition {
             clock,
             counters,
             order: Mutex::default(),
+            last_version: AtomicU64::new(0),
             progress: Event::default(),
             workers,
             parking: Parking::default(),

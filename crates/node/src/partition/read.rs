@@ -12,7 +12,7 @@ use weir_command::{Page, PartPage, PartRange, Read, StoredPart};
 use weir_io::Result;
 use weir_log::{SyncMode, Waiter};
 use weir_model::engine::{Found, Kind, Lookup, Range, Scan, Seq};
-use weir_model::parts::Head;
+use weir_model::parts::HeadRef;
 use weir_model::{Content, Row, StoredKey, Value};
 
 use super::Partition;
@@ -137,7 +137,7 @@ impl Partition {
             }
             bytes += entry.key.len() as u64;
             if entry.kind == Kind::Head {
-                let kind = Head::decode(entry.value).map(|head| (page.keys.len(), head.kind));
+                let kind = HeadRef::parse(entry.value).map(|head| (page.keys.len(), head.kind));
                 page.kinds.extend(kind);
             }
             page.keys.push(entry.key.to_vec());
