@@ -8,14 +8,15 @@
 
 use weir_io::Yield;
 use weir_model::parts::Head;
-use weir_model::{Batch, BatchMark, Change, Content, KEY_BYTES_MAX, Row, StoredKey, StringRow, Value};
+use weir_model::{BatchMark, Change, Content, KEY_BYTES_MAX, Row, StoredKey, StringRow, Value};
 
 use crate::bill::Bill;
+use crate::draft::Draft;
 use crate::error::{KEY_TOO_LONG, Outcome, WRONG_TYPE};
 use crate::host::Host;
 use crate::in_hand::letting_go;
 use crate::reply::{FLUSH_BYTES, Replies};
-use crate::rows::{Page, Read, Rows, Waiting};
+use crate::rows::{Moment, Page, Read, Rows, Waiting};
 
 mod parts;
 
@@ -55,28 +56,30 @@ pub struct Context<'a> {
     rows: &'a dyn Rows,
     host: &'a mut dyn Host,
     call: &'a mut Call,
-    batch: Batch,
+    draft: Draft,
     /// Where this command's changes begin.
     begin: BatchMark,
     /// Nobody else may write to its rows while it runs.
     is_locked: bool,
+    /// What it reads from now on, where it has to be of one moment.
+    moment: Option<Box<dyn Moment>>,
 }
 
 impl<'a> Context<'a> {
     /// For a command that only reads.
     pub fn reading(rows: &'a dyn Rows, host: &'a mut dyn Host, call: &'a mut Call) -> Self {
-        Self::new(rows, host, call, Batch::new(), false)
+        Self::new(rows, host, call, Draft::default(), false)
     }
 
-    /// For a command whose rows nobody else writes to meanwhile. Its changes go behind those of `batch`, and its reads
+    /// For a command whose rows nobody else writes to meanwhile. Its changes go behind those of `draft`, and its reads
     /// see those.
-    pub fn locked(rows: &'a dyn Rows, host: &'a mut dyn Host, call: &'a mut Call, batch: Batch) -> Self {
-        Self::new(rows, host, call, batch, true)
+    pub fn locked(rows: &'a dyn Rows, host: &'a mut dyn Host, call: &'a mut Call, draft: Draft) -> Self {
+        Self::new(rows, host, call, draft, true)
     }
 
-    fn new(rows: &'a dyn Rows, host: &'a mut dyn Host, call: &'a mut Call, batch: Batch, is_locked: bool) -> Self {
-        let begin = batch.mark();
-        Self { rows, host, call, batch, begin, is_locked }
+    fn new(rows: &'a dyn Rows, host: &'a mut dyn Host, call: &'a mut Call, draft: Draft, is_locked: bool) -> Self {
+        let begin = draft.mark();
+        Self { rows, host, call, draft, begin, is_locked, moment: None }
     }
 
     /// The number of the database chosen.
@@ -181,12 +184,12 @@ impl<'a> Context<'a> {
         if self.is_locked && asked.key().len() > KEY_BYTES_MAX {
             return Look::Done(Err(KEY_TOO_LONG));
         }
-        if !self.batch.is_empty()
-            && let Some(own) = own_write(&self.batch, asked, self.call.now_ms)
+        if !self.draft.is_empty()
+            && let Some(own) = own_write(&mut self.draft, asked, self.call.now_ms)
         {
             return Look::Done(Ok(self.met(asked, own)));
         }
-        match asked.of(self.rows, self.call.now_ms) {
+        match self.ask(asked) {
             Read::Ready(Ok(row)) => {
                 let is_long = row.as_ref().is_some_and(|row| row.bytes() >= LONG_VALUE_BYTES);
                 if books && is_long { Look::Waits(Read::Ready(Ok(row))) } else { Look::Done(Ok(self.met(asked, row))) }
@@ -194,6 +197,35 @@ impl<'a> Context<'a> {
             Read::Ready(Err(error)) => Look::Done(Err(error.into())),
             pending @ Read::Pending(_) => Look::Waits(pending),
         }
+    }
+
+    #[inline]
+    fn ask<'k>(&self, asked: Asked<'k>) -> Read<'k>
+    where
+        'a: 'k,
+    {
+        match &self.moment {
+            None => asked.of(self.rows, self.call.now_ms),
+            Some(moment) => moment.read(asked.stored(), self.call.now_ms),
+        }
+    }
+
+    /// All that is read from now on is of one moment: of what is committed now, where the row of `key` is. Nothing has
+    /// to be done where rows are locked.
+    ///
+    /// # Errors
+    /// The rows cannot be read.
+    pub async fn hold_moment(&mut self, key: &[u8]) -> Outcome {
+        if !self.is_locked && self.moment.is_none() {
+            let moment = self.rows.moment(key);
+            self.moment = letting_go(moment, || self.host.replies().own_values()).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether all that it reads is of one moment.
+    pub fn is_of_one_moment(&self) -> bool {
+        self.is_locked || self.moment.is_some()
     }
 
     /// Counts and bills a row that was read.
@@ -226,7 +258,7 @@ impl<'a> Context<'a> {
             {
                 drop(row);
                 self.host.hold(len).await?;
-                let again = asked.of(self.rows, self.call.now_ms);
+                let again = self.ask(asked);
                 row = self.finish(again).await?;
                 if row.as_ref().is_none_or(|row| row.bytes() <= len) {
                     break;
@@ -309,7 +341,7 @@ impl<'a> Context<'a> {
             return Err(KEY_TOO_LONG);
         }
         self.call.longest = self.call.longest.max(value.len());
-        self.batch.push_row(database, Change::Put { key, value, expire_at_ms });
+        self.draft.push_row(database, Change::Put { key, value, expire_at_ms });
         Ok(())
     }
 
@@ -323,7 +355,7 @@ impl<'a> Context<'a> {
             Content::String(value) => self.put_in(database, key, value, expire_at_ms),
             Content::Parts(_) if key.len() > KEY_BYTES_MAX => Err(KEY_TOO_LONG),
             Content::Parts(head) => {
-                self.batch.push_row(database, Change::Head { key, head: &head.encode(), expire_at_ms });
+                self.draft.push_row(database, Change::Head { key, head: &head.encode(), expire_at_ms });
                 Ok(())
             }
         }
@@ -338,7 +370,7 @@ impl<'a> Context<'a> {
         if key.len() > KEY_BYTES_MAX {
             return Err(KEY_TOO_LONG);
         }
-        self.batch.push_row(self.call.database, Change::Delete { key });
+        self.draft.push_row(self.call.database, Change::Delete { key });
         Ok(())
     }
 
@@ -346,11 +378,11 @@ impl<'a> Context<'a> {
     /// nothing.
     pub fn end(mut self, outcome: Outcome) -> Finished {
         if outcome.is_err() {
-            self.batch.rewind(self.begin);
+            self.draft.rewind(self.begin);
         } else if let Some(bill) = &mut self.call.bill {
-            bill.wrote(self.batch.since(self.begin));
+            bill.wrote(self.draft.since(self.begin));
         }
-        Finished { outcome, batch: self.batch }
+        Finished { outcome, draft: self.draft }
     }
 }
 
@@ -365,7 +397,7 @@ pub struct Finished {
     /// Whether it has answered.
     pub outcome: Outcome,
     /// What it wants written, and what was to be written before it.
-    pub batch: Batch,
+    pub draft: Draft,
 }
 
 /// What is read.
@@ -385,6 +417,13 @@ impl<'k> Asked<'k> {
         }
     }
 
+    fn stored(self) -> StoredKey {
+        match self {
+            Asked::Row(database, key) => StoredKey::new(database, key),
+            Asked::Part(_, part) => StoredKey::of(part),
+        }
+    }
+
     #[inline]
     fn of(self, rows: &'k dyn Rows, now_ms: u64) -> Read<'k> {
         match self {
@@ -394,13 +433,10 @@ impl<'k> Asked<'k> {
     }
 }
 
-/// The last change in `batch` of what is read.
-fn own_write(batch: &Batch, asked: Asked<'_>, now_ms: u64) -> Option<Option<Row>> {
-    let stored = match asked {
-        Asked::Row(database, key) => StoredKey::new(database, key),
-        Asked::Part(_, part) => StoredKey::of(part),
-    };
-    let change = batch.as_ref().iter().filter(|change| change.key() == &stored[..]).last()?;
+/// What has become in `draft` of what is read.
+fn own_write(draft: &mut Draft, asked: Asked<'_>, now_ms: u64) -> Option<Option<Row>> {
+    let stored = asked.stored();
+    let change = draft.last_of(&stored)?;
     let (content, expire_at_ms) = match change {
         Change::Put { value, expire_at_ms, .. } => (Content::String(Value::from(value.to_vec())), expire_at_ms),
         Change::Head { head, expire_at_ms, .. } => {
@@ -418,6 +454,7 @@ fn string_of(row: Option<Row>) -> Outcome<Option<StringRow>> {
 #[cfg(test)]
 mod tests {
     use weir_io::Rng;
+    use weir_model::Batch;
 
     use super::*;
     use crate::error::SYNTAX;
@@ -446,7 +483,7 @@ mod tests {
         let mut before = Batch::new();
         before.push_row(2, Change::Put { key: b"before", value: b"1", expire_at_ms: None });
         let kept = before.clone();
-        let mut cx = Context::locked(&Names, &mut host, &mut call, before);
+        let mut cx = Context::locked(&Names, &mut host, &mut call, before.into());
         let value = |cx: &mut Context<'_>, database, key: &[u8]| {
             let row = polled::turns(cx.get_in(database, key)).1.expect("it is read");
             let row = row.and_then(Row::into_string);
@@ -463,6 +500,6 @@ mod tests {
         assert_eq!(value(&mut cx, 2, b"gone"), None);
         assert_eq!(value(&mut cx, 2, b"other").as_deref(), Some("other"));
         let finished = cx.end(Err(SYNTAX));
-        assert_eq!(finished.batch, kept);
+        assert_eq!(finished.draft.into_batch(), kept);
     }
 }

@@ -7,7 +7,9 @@
 
 mod args;
 pub mod bill;
+mod collection;
 mod context;
+mod draft;
 pub mod error;
 mod extended;
 pub mod glob;
@@ -29,6 +31,7 @@ mod turn;
 
 pub use args::{Args, Span};
 pub use context::{Call, Context, Finished, LONG_VALUE_BYTES, Part, PartsPage, Subkeys};
+pub use draft::Draft;
 pub use handlers::scan::PAGE_KEYS;
 pub use handlers::{DATABASES, database, integer};
 pub use headless::Headless;
@@ -36,7 +39,7 @@ pub use host::Host;
 pub use in_hand::letting_go;
 pub use keyword::{Keyword, lower, upper};
 pub use request::Request;
-pub use rows::{NoRows, Page, PartPage, PartRange, Read, Rows, StoredPart, Waiting};
+pub use rows::{Moment, NoRows, Page, PartPage, PartRange, Read, Rows, StoredPart, Waiting};
 pub use run::{is_plain, rows_of, run};
 pub use table::{Command, Split};
 pub use turn::TURN_KEYS;

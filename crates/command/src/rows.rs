@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use weir_io::Result;
 pub use weir_io::Waiting;
 use weir_model::parts::RowType;
-use weir_model::{Row, Value};
+use weir_model::{Row, StoredKey, Value};
 
 /// The answer to a read: there at once, or under way.
 #[must_use]
@@ -75,6 +75,15 @@ pub struct PartPage {
     pub passed_bytes: u64,
 }
 
+/// Rows as they were at one moment, however long somebody reads them.
+pub trait Moment: Send + Sync {
+    /// What stood at the stored key `key`, if it lives at `now_ms`.
+    fn read(&self, key: StoredKey, now_ms: u64) -> Read<'static>;
+
+    /// As [`Rows::parts`].
+    fn parts(&self, range: PartRange, limit: usize) -> Waiting<'static, Result<PartPage>>;
+}
+
 /// See the module.
 pub trait Rows: Send + Sync {
     /// The row whose key is `key`, if it lives at `now_ms` (milliseconds since 1970).
@@ -94,6 +103,12 @@ pub trait Rows: Send + Sync {
     /// find nothing and still leave something of the range.
     fn parts<'a>(&'a self, _key: &'a [u8], _range: PartRange, _limit: usize) -> Waiting<'a, Result<PartPage>> {
         Box::pin(std::future::ready(Err(without_parts())))
+    }
+
+    /// What is committed now, of the rows that are where the row of `key` is. `None` where nobody writes while the
+    /// command runs.
+    fn moment<'a>(&'a self, _key: &'a [u8]) -> Waiting<'a, Result<Option<Box<dyn Moment>>>> {
+        Box::pin(std::future::ready(Ok(None)))
     }
 
     /// A version for a row of many parts that is made by a command whose rows are locked: whoever has the rows gives it

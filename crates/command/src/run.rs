@@ -5,7 +5,9 @@ use weir_model::StoredKey;
 use crate::args::Args;
 use crate::context::{Context, Finished};
 use crate::error::{Error, Outcome};
-use crate::handlers::{bitfield, bitmap, dump, expiry, keys, lcs, moves, numbers, object, ranges, scan, sort, strings};
+use crate::handlers::{
+    bitfield, bitmap, dump, expiry, hashes, keys, lcs, moves, numbers, object, ranges, scan, sort, strings,
+};
 use crate::table::{Command, Id, Plain, with_commands};
 
 macro_rules! calls {

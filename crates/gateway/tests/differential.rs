@@ -10,13 +10,13 @@ use crate::support::random::{KEYS, random_command};
 use crate::support::{Client, Running, encode};
 use weir_io::Rng;
 
-struct Redis {
+pub struct Redis {
     process: Child,
     port: u16,
 }
 
 impl Redis {
-    fn start() -> Option<Self> {
+    pub fn start() -> Option<Self> {
         // One at a time: a port that was free stays free until this server listens at it.
         static STARTING: Mutex<()> = Mutex::new(());
         let _one = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
@@ -38,7 +38,7 @@ impl Redis {
         }
     }
 
-    fn connect(&self) -> Client {
+    pub fn connect(&self) -> Client {
         for _ in 0..500 {
             if let Ok(stream) = std::net::TcpStream::connect(("127.0.0.1", self.port)) {
                 return Client::new(stream);
@@ -116,7 +116,7 @@ fn written_out_cases_are_answered_alike() {
 }
 
 /// A number from the environment.
-fn setting(name: &str, default: u64) -> u64 {
+pub fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().map_or(default, |text| text.parse().expect("a whole number"))
 }
 

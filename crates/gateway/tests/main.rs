@@ -6,6 +6,7 @@ mod admin;
 mod blocking;
 mod bounds;
 mod differential;
+mod families;
 mod isolation;
 mod leaks;
 mod noisy_neighbour;

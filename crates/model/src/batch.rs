@@ -100,8 +100,8 @@ pub struct Batch {
     count: usize,
 }
 
-/// A place between two changes of a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A place between two changes of a batch; without more, in front of all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BatchMark {
     bytes: usize,
     count: usize,
@@ -185,6 +185,25 @@ impl Batch {
     /// The changes from `mark` on.
     pub fn since(&self, mark: BatchMark) -> BatchRef<'_> {
         BatchRef { bytes: &self.bytes[mark.bytes..], count: self.count - mark.count }
+    }
+
+    /// The changes from `mark` on, each with its place.
+    pub fn marked_since(&self, mark: BatchMark) -> impl Iterator<Item = (BatchMark, Change<'_>)> {
+        let (mut rest, mut place) = (&self.bytes[mark.bytes..], mark);
+        std::iter::from_fn(move || {
+            let at = place;
+            let change = take_change(&mut rest).filter(|_| at.count < self.count)?;
+            place = BatchMark { bytes: self.bytes.len() - rest.len(), count: at.count + 1 };
+            Some((at, change))
+        })
+    }
+
+    /// The change at `mark`.
+    ///
+    /// # Panics
+    /// There is none.
+    pub fn at(&self, mark: BatchMark) -> Change<'_> {
+        take_change(&mut &self.bytes[mark.bytes..]).expect("a place in front of a change")
     }
 
     /// Forgets the changes and keeps the memory.
@@ -364,6 +383,7 @@ mod tests {
             let (mark, copy) = (batch.mark(), batch.clone());
             after.iter().for_each(|owned| batch.push(change(owned)));
             prop_assert!(batch.since(mark).iter().eq(after.iter().map(change)));
+            prop_assert!(batch.marked_since(mark).map(|(place, _)| batch.at(place)).eq(after.iter().map(change)));
             batch.rewind(mark);
             prop_assert_eq!(batch, copy);
         }

@@ -10,9 +10,10 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use weir_model::parts::{Head, Life, RowType, SUBKEY_BYTES_MAX};
-use weir_model::{Batch, Change, Content, Row, Value};
+use weir_model::{Change, Content, Row, Value};
 
 use super::{Asked, Context};
+use crate::draft::Draft;
 use crate::error::{KEY_TOO_LONG, Outcome, WRONG_TYPE};
 use crate::in_hand::letting_go;
 use crate::rows::{PartPage, PartRange, StoredPart};
@@ -122,13 +123,16 @@ impl Context<'_> {
         let space = subkeys.space;
         let range = subkeys.range(life);
         let limit = limit.max(1);
-        let page = self.rows.parts(key, range.clone(), limit);
+        let page = match &self.moment {
+            None => self.rows.parts(key, range.clone(), limit),
+            Some(moment) => moment.parts(range.clone(), limit),
+        };
         let page = letting_go(page, || self.host.replies().own_values()).await?;
         if let Some(bill) = &mut self.call.bill {
             bill.passed(page.passed_bytes, page.parts.len());
         }
         let now_ms = self.call.now_ms;
-        let page = if self.batch.is_empty() { page } else { with_own(&self.batch, page, &range, limit, now_ms) };
+        let page = if self.draft.is_empty() { page } else { with_own(&mut self.draft, page, &range, limit, now_ms) };
         let at = Life::SUBKEY_AT;
         let next = page.next.map(|PartRange { from, to, reverse }| {
             let end = life.space(space).1;
@@ -157,7 +161,7 @@ impl Context<'_> {
     ) -> Outcome {
         check_subkey(subkey)?;
         self.call.longest = self.call.longest.max(value.len());
-        self.batch.push(Change::Put { key: &life.part(space, subkey), value, expire_at_ms });
+        self.draft.push(Change::Put { key: &life.part(space, subkey), value, expire_at_ms });
         Ok(())
     }
 
@@ -167,7 +171,7 @@ impl Context<'_> {
     /// The subkey is too long.
     pub fn delete_part(&mut self, life: Life, space: u8, subkey: &[u8]) -> Outcome {
         check_subkey(subkey)?;
-        self.batch.delete(&life.part(space, subkey));
+        self.draft.push(Change::Delete { key: &life.part(space, subkey) });
         Ok(())
     }
 }
@@ -176,8 +180,8 @@ fn check_subkey(subkey: &[u8]) -> Outcome {
     if subkey.len() > SUBKEY_BYTES_MAX { Err(KEY_TOO_LONG) } else { Ok(()) }
 }
 
-/// `page`, which is a step through `range`, with the changes of `batch`.
-fn with_own(batch: &Batch, page: PartPage, range: &PartRange, limit: usize, now_ms: u64) -> PartPage {
+/// `page`, which is a step through `range`, with the changes of `draft`.
+fn with_own(draft: &mut Draft, page: PartPage, range: &PartRange, limit: usize, now_ms: u64) -> PartPage {
     let PartPage { parts, next, passed_bytes } = page;
     // What the page has covered: behind it, there is the rest.
     let (from, to) = match &next {
@@ -186,7 +190,7 @@ fn with_own(batch: &Batch, page: PartPage, range: &PartRange, limit: usize, now_
         Some(rest) => (&range.from, &rest.from),
     };
     let mut own: BTreeMap<&[u8], Option<StoredPart>> = BTreeMap::new();
-    for change in batch.as_ref().iter().filter(|change| (&from[..]..&to[..]).contains(&change.key())) {
+    for change in draft.last_in(&from[..]..&to[..]) {
         let part = match change {
             Change::Put { key, value, expire_at_ms } if expire_at_ms.is_none_or(|at| at > now_ms) => {
                 Some(StoredPart { key: key.into(), value: Value::from(value.to_vec()), expire_at_ms })

@@ -1,22 +1,21 @@
 //! Keys that get another name or place: `RENAME`, `COPY`, `MOVE`.
 
-use weir_model::{Row, StringRow};
+use weir_model::parts::{Head, Life, PLACE_BYTES, SPACES, is_placed, placed};
+use weir_model::{Content, Row};
 
 use super::database;
 use crate::args::Args;
-use crate::context::Context;
+use crate::context::{Context, Subkeys};
 use crate::error::{Error, NO_SUCH_KEY, Outcome, SYNTAX};
 
 const SAME: Error = Error::new("ERR source and destination objects are the same");
 
-/// The parts of a row have its key in theirs: another key would take as long as the row is large.
-const PARTS_STAY: Error =
-    Error::new("ERR only keys that are strings can be renamed, copied or moved to another database yet");
+/// Most bytes of parts that are copied as one.
+const COPIED_BYTES_MAX: u64 = 64 << 20;
+const TOO_LARGE: Error = Error::new("ERR the key is too large to be copied: its parts have more than 64 MB");
 
-/// `row`, of which a copy is to be made.
-fn movable(row: Option<Row>) -> Outcome<Option<StringRow>> {
-    row.map(|row| row.into_string().ok_or(PARTS_STAY)).transpose()
-}
+/// Parts that are copied between two turns.
+const PAGE_PARTS: usize = 500;
 
 /// Whether it was done: not where the new name exists and `only_new` is set.
 async fn rename_to(cx: &mut Context<'_>, args: Args<'_>, only_new: bool) -> Outcome<bool> {
@@ -28,9 +27,9 @@ async fn rename_to(cx: &mut Context<'_>, args: Args<'_>, only_new: bool) -> Outc
         return Ok(false);
     }
     if from != to {
-        let StringRow { value, expire_at_ms } = source.into_string().ok_or(PARTS_STAY)?;
+        // The parts of a large row are found by its version, which goes with the head.
         cx.delete(from)?;
-        cx.put(to, &value, expire_at_ms)?;
+        cx.put_content(cx.database(), to, &source.content, source.expire_at_ms)?;
     }
     Ok(true)
 }
@@ -80,6 +79,41 @@ pub fn other_database(args: Args<'_>, chosen: u8) -> Option<u8> {
     }
 }
 
+/// `content` of the row of `key`, with a life of its own.
+async fn copied(cx: &mut Context<'_>, key: &[u8], content: &Content) -> Outcome<Content> {
+    let Content::Parts(head) = content else { return Ok(content.clone()) };
+    let copy = Head { version: cx.new_head(head.kind).version, ..Head::clone(head) };
+    if head.packed.is_none() {
+        if head.bytes > COPIED_BYTES_MAX {
+            return Err(TOO_LARGE);
+        }
+        copy_parts(cx, key, head, &copy).await?;
+    }
+    Ok(Content::Parts(Box::new(copy)))
+}
+
+/// Gives every part of the row of `key`, which has the head `from`, a copy in the life of `to`.
+async fn copy_parts(cx: &mut Context<'_>, key: &[u8], from: &Head, to: &Head) -> Outcome {
+    for space in 0..SPACES {
+        let mut left = Some(Subkeys::all(space));
+        while let Some(subkeys) = left {
+            let page = cx.parts(key, Life::new(from.version), subkeys, PAGE_PARTS).await?;
+            left = page.next;
+            for part in page.parts {
+                // Members stand where the version puts them.
+                let subkey = if space == 0 && is_placed(from.kind) {
+                    placed(to.version, part.subkey.get(PLACE_BYTES..).unwrap_or_default())
+                } else {
+                    part.subkey
+                };
+                cx.put_part(Life::new(to.version), space, &subkey, &part.value, part.expire_at_ms)?;
+            }
+            cx.yields().now().await;
+        }
+    }
+    Ok(())
+}
+
 pub async fn copy(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let (from, to) = (args.at(1), args.at(2));
     let options = CopyOptions::parse(args, cx.database())?;
@@ -88,9 +122,10 @@ pub async fn copy(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     }
     let source = cx.get(from).await?;
     let target = cx.get_in(options.database, to).await?;
-    let row = movable(source.filter(|_| options.replace || target.is_none()))?;
-    if let Some(StringRow { value, expire_at_ms }) = &row {
-        cx.put_in(options.database, to, value, *expire_at_ms)?;
+    let row = source.filter(|_| options.replace || target.is_none());
+    if let Some(Row { content, expire_at_ms }) = &row {
+        let content = copied(cx, from, content).await?;
+        cx.put_content(options.database, to, &content, *expire_at_ms)?;
     }
     cx.replies().integer(i64::from(row.is_some()));
     Ok(())
@@ -103,9 +138,9 @@ pub async fn move_key(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     }
     let source = cx.get(key).await?;
     let target = cx.get_in(other, key).await?;
-    let row = movable(source.filter(|_| target.is_none()))?;
-    if let Some(StringRow { value, expire_at_ms }) = &row {
-        cx.put_in(other, key, value, *expire_at_ms)?;
+    let row = source.filter(|_| target.is_none());
+    if let Some(Row { content, expire_at_ms }) = &row {
+        cx.put_content(other, key, content, *expire_at_ms)?;
         cx.delete(key)?;
     }
     cx.replies().integer(i64::from(row.is_some()));

@@ -15,7 +15,7 @@ const EMBEDDED_BYTES_MAX: usize = 44;
 const SHARED_NUMBERS: i64 = 10_000;
 
 const HELP: [&str; 5] = [
-    "ENCODING <key>: int, embstr, raw, hashtable, quicklist, skiplist or stream, as Redis would keep it.",
+    "ENCODING <key>: int, embstr, raw, listpack, hashtable, quicklist, skiplist or stream, as Redis would keep it.",
     "FREQ <key>: not tracked.",
     "IDLETIME <key>: 0, it is not tracked.",
     "REFCOUNT <key>: 1, or the highest number for what Redis shares.",
@@ -27,8 +27,9 @@ fn encoding(content: &Content) -> &'static str {
         Content::String(value) if parse_i64(value).is_some() => "int",
         Content::String(value) if value.len() <= EMBEDDED_BYTES_MAX => "embstr",
         Content::String(_) => "raw",
-        // What Redis makes of rows that are not small.
+        // The detail says whether Redis would keep it as a small one.
         Content::Parts(head) => match head.kind {
+            RowType::Hash if head.detail.is_empty() => "listpack",
             RowType::Hash | RowType::Set => "hashtable",
             RowType::List => "quicklist",
             RowType::SortedSet => "skiplist",

@@ -71,6 +71,32 @@ macro_rules! with_commands {
             BitFieldRo "bitfield_ro" -2 "bitmap" [readonly fast] [bitmap] (1 1 1 READ)
                 bitfield::bitfield_ro { takes_many: true } "The same, only reading";
 
+            HSet "hset" -4 "hash" [write denyoom fast] [hash] (1 1 1 UPDATE)
+                hashes::hset { takes_many: true } "Sets fields of a hash";
+            HMSet "hmset" -4 "hash" [write denyoom fast] [hash] (1 1 1 UPDATE)
+                hashes::hmset { takes_many: true } "Sets fields of a hash (old name of hset)";
+            HSetNx "hsetnx" 4 "hash" [write denyoom fast] [hash] (1 1 1 INSERT)
+                hashes::hsetnx "Sets a field that does not exist";
+            HGet "hget" 3 "hash" [readonly fast] [hash] (1 1 1 READ) hashes::hget "The value of a field";
+            HMGet "hmget" -3 "hash" [readonly fast] [hash] (1 1 1 READ)
+                hashes::hmget { takes_many: true } "The values of several fields";
+            HGetAll "hgetall" 2 "hash" [readonly] [hash] (1 1 1 READ) hashes::hgetall "All fields with their values";
+            HKeys "hkeys" 2 "hash" [readonly] [hash] (1 1 1 READ) hashes::hkeys "All fields";
+            HVals "hvals" 2 "hash" [readonly] [hash] (1 1 1 READ) hashes::hvals "All values";
+            HLen "hlen" 2 "hash" [readonly fast] [hash] (1 1 1 LOOK) hashes::hlen "How many fields there are";
+            HExists "hexists" 3 "hash" [readonly fast] [hash] (1 1 1 LOOK) hashes::hexists "Whether a field exists";
+            HStrLen "hstrlen" 3 "hash" [readonly fast] [hash] (1 1 1 LOOK) hashes::hstrlen "The length of a value";
+            HDel "hdel" -3 "hash" [write fast] [hash] (1 1 1 DELETE)
+                hashes::hdel { takes_many: true } "Deletes fields";
+            HIncrBy "hincrby" 4 "hash" [write denyoom fast] [hash] (1 1 1 CHANGE)
+                hashes::hincrby "Adds a whole number to a value";
+            HIncrByFloat "hincrbyfloat" 4 "hash" [write denyoom fast] [hash] (1 1 1 CHANGE)
+                hashes::hincrbyfloat "Adds a number to a value";
+            HRandField "hrandfield" -2 "hash" [readonly] [hash] (1 1 1 READ)
+                hashes::hrandfield "Fields by chance";
+            HScan "hscan" -3 "hash" [readonly] [hash] (1 1 1 READ)
+                hashes::hscan "Some fields, and where to go on";
+
             Del "del" -2 "generic" [write] [keyspace] (1 -1 1 DELETE)
                 keys::del { split: Some(Split::Sum) } "Deletes keys";
             Unlink "unlink" -2 "generic" [write fast] [keyspace] (1 -1 1 DELETE)

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
 use weir_command::error::Outcome;
-use weir_command::{Args, Call, Command, Host, Page, PartPage, PartRange, Read, Rows, Waiting};
+use weir_command::{Args, Call, Command, Host, Moment, Page, PartPage, PartRange, Read, Rows, Waiting};
 use weir_io::{Error, ErrorKind, Result};
 use weir_model::{Batch, StoredKey};
 use weir_node::{Commit, Node, Partition, PartitionSlot, Quota, Tenant};
@@ -119,6 +119,15 @@ impl Rows for TenantStore {
                 Some(partition) => partition.parts(range, limit).await,
                 None => Ok(PartPage::default()),
             }
+        })
+    }
+
+    fn moment<'a>(&'a self, key: &'a [u8]) -> Waiting<'a, Result<Option<Box<dyn Moment>>>> {
+        Box::pin(async move {
+            Ok(match self.tenant.slot_of(key).partition_to_read().await? {
+                Some(partition) => Some(partition.moment().await),
+                None => None,
+            })
         })
     }
 

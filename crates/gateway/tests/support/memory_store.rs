@@ -6,10 +6,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use weir_command::error::Outcome;
-use weir_command::{Args, Call, Command, Context, Host, Page, Rows, Waiting, run};
+use weir_command::{
+    Args, Call, Command, Context, Draft, Host, Page, PartPage, PartRange, Rows, StoredPart, Waiting, run,
+};
 use weir_gateway::store::Store;
 use weir_io::{Clock, Error, ErrorKind, Result, yield_now};
-use weir_model::{Batch, Change, Row, StoredKey, Value};
+use weir_model::parts::Head;
+use weir_model::{Batch, Change, Content, Row, StoredKey, Value};
 use weir_node::{Quota, UnitLimits};
 
 use super::TestClock;
@@ -25,10 +28,23 @@ pub const DISTANT_KEY: &[u8] = b"distant";
 
 type Map = BTreeMap<Vec<u8>, Entry>;
 
-/// A value and when it ends.
+/// A value, or the bytes of a head, and when it ends.
 struct Entry {
     value: Arc<Vec<u8>>,
+    is_head: bool,
     expire_at_ms: Option<u64>,
+}
+
+impl Entry {
+    fn row(&self, now_ms: u64) -> Option<Row> {
+        self.expire_at_ms.is_none_or(|at| at > now_ms).then(|| match self.is_head {
+            false => Row::string(Value::from(&self.value), self.expire_at_ms),
+            true => {
+                let head = Head::decode(&self.value).expect("a head");
+                Row { content: Content::Parts(Box::new(head)), expire_at_ms: self.expire_at_ms }
+            }
+        })
+    }
 }
 
 /// A tenant's map. Cloning shares it.
@@ -56,6 +72,8 @@ pub struct MemoryStore {
     pub read_by: Arc<Mutex<String>>,
     /// Unlimited, until a test turns it.
     pub quota: Arc<Quota>,
+    /// The version given out last.
+    versions: Arc<AtomicU64>,
 }
 
 impl MemoryStore {
@@ -73,6 +91,7 @@ impl MemoryStore {
             read_nanos: Arc::default(),
             read_by: Arc::default(),
             quota: Quota::new(clock.clone(), &UnitLimits::default()),
+            versions: Arc::default(),
         }
     }
 
@@ -80,11 +99,12 @@ impl MemoryStore {
         let mut map = self.map.lock().expect("no panic");
         for change in batch.as_ref().iter() {
             match change {
-                Change::Put { key, value, expire_at_ms } => {
-                    map.insert(key.to_vec(), Entry { value: Arc::new(value.to_vec()), expire_at_ms });
+                Change::Put { key, value, expire_at_ms } | Change::Head { key, head: value, expire_at_ms } => {
+                    let is_head = matches!(change, Change::Head { .. });
+                    map.insert(key.to_vec(), Entry { value: Arc::new(value.to_vec()), is_head, expire_at_ms });
                 }
                 Change::Delete { key } => drop(map.remove(key)),
-                Change::Head { .. } | Change::Cover { .. } => unreachable!("this store has strings only"),
+                Change::Cover { .. } => unreachable!("commands write no covers"),
             }
         }
         self.batches.lock().expect("no panic").push(batch.len());
@@ -133,9 +153,10 @@ impl MemoryStore {
     ) -> Result<(Outcome, Option<Ready<Result<()>>>)> {
         self.readers_gone().await;
         let _turn = self.turn.lock().await;
-        let context = Context::locked(rows, host, call, Batch::new());
+        let context = Context::locked(rows, host, call, Draft::default());
         let finished = run(command, context, args).await;
-        let commit = (!finished.batch.is_empty()).then(|| self.apply(&finished.batch));
+        let batch = finished.draft.into_batch();
+        let commit = (!batch.is_empty()).then(|| self.apply(&batch));
         Ok((finished.outcome, commit))
     }
 }
@@ -146,9 +167,7 @@ impl Rows for MemoryStore {
         let read = move || {
             self.work();
             let map = self.map.lock().expect("no panic");
-            let entry = map.get(&StoredKey::new(database, key)[..]);
-            let entry = entry.filter(|entry| entry.expire_at_ms.is_none_or(|at| at > now_ms));
-            Ok(entry.map(|entry| Row::string(Value::from(&entry.value), entry.expire_at_ms)))
+            Ok(map.get(&StoredKey::new(database, key)[..]).and_then(|entry| entry.row(now_ms)))
         };
         if key == DISTANT_KEY {
             return weir_command::Read::Pending(Box::pin(async move {
@@ -166,19 +185,50 @@ impl Rows for MemoryStore {
             let now_ms = self.clock.unix_ms();
             let map = self.map.lock().expect("no panic");
             let mut range = map.range(StoredKey::new(database, from).to_vec()..vec![database + 1]).peekable();
-            let (mut keys, mut passed_bytes) = (Vec::new(), 0);
+            let (mut keys, mut kinds, mut passed_bytes) = (Vec::new(), BTreeMap::new(), 0);
             while keys.len() < limit
                 && passed_bytes < PAGE_BYTES_MAX
                 && let Some((key, entry)) = range.next()
             {
                 passed_bytes += (key.len() - 1 + entry.value.len()) as u64;
-                if entry.expire_at_ms.is_none_or(|at| at > now_ms) {
+                if let Some(row) = entry.row(now_ms) {
+                    kinds.extend(row.kind().map(|kind| (keys.len(), kind)));
                     keys.push(key[1..].to_vec());
                 }
             }
             self.scanned_bytes.fetch_add(passed_bytes, Ordering::Relaxed);
-            Ok(Page { keys, next: range.next().map(|(key, _)| key[1..].to_vec()), passed_bytes, ..Page::default() })
+            Ok(Page { keys, kinds, next: range.next().map(|(key, _)| key[1..].to_vec()), passed_bytes })
         })
+    }
+
+    fn part<'a>(&'a self, _: &'a [u8], part: &'a [u8], now_ms: u64) -> weir_command::Read<'a> {
+        let map = self.map.lock().expect("no panic");
+        weir_command::Read::Ready(Ok(map.get(part).and_then(|entry| entry.row(now_ms))))
+    }
+
+    fn parts<'a>(&'a self, _: &'a [u8], range: PartRange, limit: usize) -> Waiting<'a, Result<PartPage>> {
+        let now_ms = self.clock.unix_ms();
+        let map = self.map.lock().expect("no panic");
+        let mut page = PartPage::default();
+        let mut entries = map.range(range.from.clone()..range.to.clone());
+        while let Some((key, entry)) = if range.reverse { entries.next_back() } else { entries.next() } {
+            if page.parts.len() == limit {
+                page.next = Some(match range.reverse {
+                    true => PartRange { to: [&key[..], &[0]].concat(), ..range },
+                    false => PartRange { from: key.clone(), ..range },
+                });
+                break;
+            }
+            page.passed_bytes += (key.len() + entry.value.len()) as u64;
+            if let Some(row) = entry.row(now_ms).and_then(Row::into_string) {
+                page.parts.push(StoredPart { key: key.clone(), value: row.value, expire_at_ms: row.expire_at_ms });
+            }
+        }
+        Box::pin(ready(Ok(page)))
+    }
+
+    fn new_version(&self) -> u64 {
+        self.versions.fetch_add(1, Ordering::Relaxed) + 1
     }
 }
 

@@ -27,6 +27,9 @@ pub fn covered_bytes(mut value: &[u8]) -> Option<u64> {
     varint::take_shortest(&mut value).filter(|_| value.is_empty())
 }
 
+/// Spaces that rows use: a packed part has room for so many.
+pub const SPACES: u8 = 32;
+
 /// Bytes of a cover's key.
 pub const COVER_KEY_BYTES: usize = 1 + VERSION_BYTES;
 

@@ -17,10 +17,10 @@ mod subkey;
 
 pub use head::{DETAIL_BYTES_MAX, Head, HeadRef, RowType, VERSION_MAX};
 pub use key::{
-    COVER_KEY_BYTES, Life, PART_KEY_BYTES_MAX, Part, SUBKEY_BYTES_MAX, cover_end, cover_key, cover_value,
+    COVER_KEY_BYTES, Life, PART_KEY_BYTES_MAX, Part, SPACES, SUBKEY_BYTES_MAX, cover_end, cover_key, cover_value,
     covered_bytes, is_part, version_of,
 };
 pub use packed::{Packed, PackedPart};
-pub use placed::{PLACE_BYTES, place_of, placed};
+pub use placed::{PLACE_BYTES, is_placed, place_of, placed};
 pub use shape::{Mapped, NotARow, Shape};
 pub use subkey::{UnorderedNumber, put_bytes, put_f64, put_i64, put_u64, take_bytes, take_f64, take_i64, take_u64};

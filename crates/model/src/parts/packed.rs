@@ -10,14 +10,14 @@
 
 use std::ops::Range;
 
+use super::SPACES;
 use crate::varint;
 
 const HAS_SUBKEY: u8 = 1;
 const HAS_VALUE: u8 = 2;
 const EXPIRES: u8 = 4;
 const SPACE_SHIFT: u32 = 3;
-/// The largest space that fits.
-const SPACE_MAX: u8 = u8::MAX >> SPACE_SHIFT;
+const _: () = assert!(SPACES as u32 == 1 << (u8::BITS - SPACE_SHIFT), "a space fits a tag");
 
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub struct Packed(Vec<u8>);
 /// One of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PackedPart<'a> {
-    /// The order of its row that it stands in, at most 31.
+    /// The order of its row that it stands in, less than [`SPACES`].
     pub space: u8,
     /// Where in that order.
     pub subkey: &'a [u8],
@@ -52,7 +52,7 @@ impl<'a> PackedPart<'a> {
     /// # Panics
     /// The space is too large.
     fn put(&self, out: &mut Vec<u8>) {
-        assert!(self.space <= SPACE_MAX, "space {}", self.space);
+        assert!(self.space < SPACES, "space {}", self.space);
         let flag = |is: bool, flag| if is { flag } else { 0 };
         out.push(
             self.space << SPACE_SHIFT

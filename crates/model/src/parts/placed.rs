@@ -5,8 +5,15 @@
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use super::RowType;
+
 /// Bytes of a place, in front of the member.
 pub const PLACE_BYTES: usize = 4;
+
+/// Whether the parts in space 0 of a `kind` are placed.
+pub fn is_placed(kind: RowType) -> bool {
+    matches!(kind, RowType::Hash | RowType::Set | RowType::SortedSet)
+}
 
 /// The place of `member` in the life `version`.
 pub fn place_of(version: u64, member: &[u8]) -> u32 {

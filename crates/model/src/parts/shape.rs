@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use super::subkey::{put_f64, put_i64, put_u64, take_f64, take_i64, take_u64};
-use super::{Head, PLACE_BYTES, Packed, PackedPart, RowType, placed};
+use super::{Head, PLACE_BYTES, Packed, PackedPart, RowType, is_placed, placed};
 use crate::varint;
 
 /// A row as a whole.
@@ -113,11 +113,6 @@ fn take_fields(mut bytes: &[u8]) -> Result<Fields, NotARow> {
 
 /// Space, subkey and value of each part.
 type Parts = Vec<(u8, Vec<u8>, Vec<u8>)>;
-
-/// Whether the members of a row stand at places.
-fn is_placed(kind: RowType) -> bool {
-    matches!(kind, RowType::Hash | RowType::Set | RowType::SortedSet)
-}
 
 /// What the head of a list says of its first position, as an index.
 fn first_of(detail: &[u8]) -> Result<i64, NotARow> {

@@ -12,7 +12,7 @@ use std::task::{Context as Task, Poll};
 
 use parking_lot::{Mutex, MutexGuard};
 use weir_command::error::Outcome;
-use weir_command::{Args, Call, Command, Context, Host, Page, PartPage, PartRange, Read, Rows, Waiting};
+use weir_command::{Args, Call, Command, Context, Draft, Host, Page, PartPage, PartRange, Read, Rows, Waiting};
 use weir_io::plant::{Plant, is_planted};
 use weir_io::{Error, ErrorKind, Result};
 use weir_log::SyncMode;
@@ -178,11 +178,11 @@ impl Partition {
     ) -> Result<(Outcome, Option<Commit>)> {
         let database = call.database;
         let rows = LockedRows::new(self);
-        let context = Context::locked(&rows, host, call, Batch::new());
+        let context = Context::locked(&rows, host, call, Draft::default());
         // Pinned here: it has room for the largest handler, and is not to be moved.
         let run = pin!(async {
             let finished = weir_command::run(command, context, args).await;
-            Ok((finished.outcome, rows.with_covers(finished.batch).await?))
+            Ok((finished.outcome, rows.with_covers(finished.draft.into_batch()).await?))
         });
         let key_bytes = command.keys_in(args).map(<[u8]>::len).sum();
         self.run_locked(&rows, key_bytes, &|| weir_command::rows_of(command, args, database), run).await

@@ -21,6 +21,7 @@ mod jobs;
 mod latch;
 mod locked;
 mod log_repair;
+mod moment;
 mod open;
 mod parking;
 mod read;

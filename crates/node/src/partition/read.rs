@@ -228,7 +228,7 @@ impl Partition {
 
     /// Waits until everything written so far is published, where that is not so at once; or until the log has failed:
     /// then what was acknowledged is published, and the rest was refused.
-    async fn publish_all(&self) {
+    pub(super) async fn publish_all(&self) {
         if self.sync != SyncMode::None {
             drop(self.published(self.engine.applied_seq()).await);
         }

@@ -11,9 +11,9 @@ use std::pin::pin;
 use std::task::{Context as Task, Poll, Waker};
 
 use weir_command::reply::Protocol;
-use weir_command::{Context, Headless, Page, Read, Request, Rows, Waiting, run, table};
+use weir_command::{Context, Draft, Headless, Page, Read, Request, Rows, Waiting, run, table};
 use weir_io::{Nanos, Rng, Yield};
-use weir_model::{Batch, Change, Row, StoredKey, VALUE_BYTES_MAX, Value};
+use weir_model::{Change, Row, StoredKey, VALUE_BYTES_MAX, Value};
 
 /// A command that was asked and answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ fn step(state: &State, request: &Request) -> (Vec<u8>, State) {
     let mut call = request.call(VALUE_BYTES_MAX);
     let finished = {
         let rows = Map(state);
-        let context = Context::locked(&rows, &mut host, &mut call, Batch::new());
+        let context = Context::locked(&rows, &mut host, &mut call, Draft::default());
         let mut run = pin!(run(command, context, args));
         loop {
             // It waits for nothing but its own turns.
@@ -66,7 +66,7 @@ fn step(state: &State, request: &Request) -> (Vec<u8>, State) {
         }
     };
     let mut next = state.clone();
-    for change in finished.batch.as_ref().iter() {
+    for change in finished.draft.batch().as_ref().iter() {
         match change {
             Change::Put { key, value, expire_at_ms } => {
                 next.insert(key.to_vec(), (value.to_vec(), expire_at_ms));

@@ -90,9 +90,9 @@ impl<S: Store> Connection<S> {
             self.gathered.from = from;
         }
         let batch = std::mem::take(&mut self.gathered.batch);
-        let context = Context::locked(&NoRows, &mut self.session.outbox, call, batch);
+        let context = Context::locked(&NoRows, &mut self.session.outbox, call, batch.into());
         let finished = run(command, context, args).await;
-        self.gathered.batch = finished.batch;
+        self.gathered.batch = finished.draft.into_batch();
         self.gathered.is_open = finished.outcome.is_ok();
         finished.outcome
     }

@@ -3,7 +3,7 @@
 use std::ops::Bound;
 
 use weir_command::reply::Protocol;
-use weir_command::{Headless, Request, Subkeys, table};
+use weir_command::{Draft, Headless, Request, Subkeys, table};
 use weir_io::sim::{DeviceSpec, FaultPlan, OpKind, Sim, SimFs};
 use weir_io::{Class, Fs, Rng, Yield};
 use weir_model::engine::{EngineKind, Kind, Range};
@@ -55,9 +55,9 @@ impl World {
         let rows = LockedRows::new(&self.partition);
         self.sim.block_on(async {
             let run = pin!(async {
-                let mut cx = Context::locked(&rows, &mut host, &mut call, Batch::new());
+                let mut cx = Context::locked(&rows, &mut host, &mut call, Draft::default());
                 let answer = handler(&mut cx).await.expect("it is done");
-                Ok((answer, rows.with_covers(cx.end(Ok(())).batch).await?))
+                Ok((answer, rows.with_covers(cx.end(Ok(())).draft.into_batch()).await?))
             });
             let keys = || vec![StoredKey::new(0, key)];
             let (answer, commit) = self.partition.run_locked(&rows, key.len(), &keys, run).await.expect("no faults");

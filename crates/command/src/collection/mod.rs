@@ -1,0 +1,149 @@
+//! Rows of many parts as handlers see them: whether a row is packed in its head or spread over keys of its own is
+//! decided here, and nowhere else.
+//!
+//! A handler asks its context for a [`Collection`], reads and changes it, and [saves](Context::save) it. Changes of a
+//! packed row are made in memory and leave with its head, in one record; those of a spread row leave part by part. A
+//! packed row that has grown is spread, and stays so.
+//!
+//! | | |
+//! |---|---|
+//! | [`members`] | what a hash, a set and a sorted set have in common: parts found by name, in no order |
+//! | [`layout`] | which keys the parts of a packed row get when it is spread |
+//! | [`random`] | members by chance |
+
+mod layout;
+mod members;
+mod random;
+
+use weir_model::parts::{Head, Life, Packed, PackedPart, RowType};
+
+pub use self::members::Member;
+use crate::context::Context;
+use crate::error::Outcome;
+
+/// Most parts of a packed row.
+const PACKED_PARTS_MAX: u64 = 128;
+/// Most bytes of a packed row's parts: every change writes all of them.
+const PACKED_BYTES_MAX: usize = 2 << 10;
+
+/// Detail of a hash that Redis would not keep as a small one: for `OBJECT ENCODING` alone.
+const LARGE: u8 = 1;
+
+/// A row of many parts. What is changed is written by [`Context::save`].
+pub struct Collection<'k> {
+    key: &'k [u8],
+    head: Head,
+    expire_at_ms: Option<u64>,
+    /// The row is to be written, and not only its parts.
+    is_changed: bool,
+}
+
+impl Context<'_> {
+    /// The row of `key`, which is to be a `kind`. A spread row is read as of one moment from now on.
+    ///
+    /// # Errors
+    /// As [`Context::get`], and it is something else.
+    pub async fn collection<'k>(&mut self, key: &'k [u8], kind: RowType) -> Outcome<Option<Collection<'k>>> {
+        let found = self.head(key, kind).await?;
+        if !self.is_of_one_moment() && found.as_ref().is_some_and(|(head, _)| head.packed.is_none()) {
+            self.hold_moment(key).await?;
+            return Ok(self.head(key, kind).await?.map(|found| Collection::found(key, found)));
+        }
+        Ok(found.map(|found| Collection::found(key, found)))
+    }
+
+    /// The same; a new one where there is none, which exists when it is saved with a part.
+    ///
+    /// # Errors
+    /// As [`Context::collection`].
+    pub async fn collection_or_new<'k>(&mut self, key: &'k [u8], kind: RowType) -> Outcome<Collection<'k>> {
+        Ok(match self.collection(key, kind).await? {
+            Some(collection) => collection,
+            None => self.new_collection(key, kind),
+        })
+    }
+
+    /// A row without parts, which takes the place of whatever is at `key` when it is saved.
+    pub fn new_collection<'k>(&mut self, key: &'k [u8], kind: RowType) -> Collection<'k> {
+        let head = Head { packed: Some(Packed::default()), ..self.new_head(kind) };
+        Collection { key, head, expire_at_ms: None, is_changed: false }
+    }
+
+    /// Writes what was changed. A row without parts does not exist.
+    ///
+    /// # Errors
+    /// The key is too long.
+    pub fn save(&mut self, collection: &mut Collection<'_>) -> Outcome {
+        if !std::mem::take(&mut collection.is_changed) {
+            return Ok(());
+        }
+        if collection.head.count == 0 && collection.head.kind != RowType::Stream {
+            return self.delete(collection.key);
+        }
+        self.put_head(collection.key, &collection.head, collection.expire_at_ms)
+    }
+}
+
+impl<'k> Collection<'k> {
+    fn found(key: &'k [u8], (head, expire_at_ms): (Head, Option<u64>)) -> Self {
+        Self { key, head, expire_at_ms, is_changed: false }
+    }
+
+    /// How many parts its users count.
+    pub fn len(&self) -> u64 {
+        self.head.count
+    }
+
+    /// Whether it has no part: then it does not exist, or will not when it is saved.
+    pub fn is_empty(&self) -> bool {
+        self.head.count == 0
+    }
+
+    /// Where its parts are, if they have keys of their own.
+    fn life(&self) -> Life {
+        Life::new(self.head.version)
+    }
+
+    /// Its parts, if they stand in its head.
+    fn packed(&self) -> Option<&Packed> {
+        self.head.packed.as_ref()
+    }
+
+    /// Books parts that came (`parts` and `bytes` positive) or went.
+    fn count(&mut self, parts: i64, bytes: i64) {
+        self.head.count = self.head.count.saturating_add_signed(parts);
+        self.head.bytes = self.head.bytes.saturating_add_signed(bytes);
+        self.is_changed |= parts != 0 || bytes != 0;
+    }
+
+    /// Changes a packed row by `change`, and spreads it if it has grown too large. To be called where it is packed.
+    fn change_packed(&mut self, cx: &mut Context<'_>, change: impl FnOnce(&mut Packed)) -> Outcome {
+        self.is_changed = true;
+        let Some(packed) = &mut self.head.packed else { return Ok(()) };
+        change(packed);
+        if self.head.count <= PACKED_PARTS_MAX && packed.as_bytes().len() <= PACKED_BYTES_MAX {
+            return Ok(());
+        }
+        let packed = self.head.packed.take().unwrap_or_default();
+        for (index, part) in packed.iter().enumerate() {
+            self.spread(cx, index, &part)?;
+        }
+        Ok(())
+    }
+
+    /// Notes that Redis would not keep the row as a small one any more. It never goes back to that.
+    pub fn note_large(&mut self) {
+        if self.head.detail.is_empty() {
+            self.head.detail.push(LARGE);
+            self.is_changed = true;
+        }
+    }
+
+    /// Gives `part`, the one with the number `index`, keys of its own.
+    fn spread(&self, cx: &mut Context<'_>, index: usize, part: &PackedPart<'_>) -> Outcome {
+        for (space, subkey, value) in layout::keys_of(&self.head, index, part) {
+            cx.put_part(self.life(), space, &subkey, value, part.expire_at_ms)?;
+        }
+        Ok(())
+    }
+}

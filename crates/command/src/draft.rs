@@ -1,0 +1,135 @@
+//! What commands want written, and what of it their reads see.
+//!
+//! Several commands may write into one draft, one after the other, and each may write thousands of parts: so what has
+//! become of a key is looked up, and not searched for, as soon as there is more than a few changes.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use weir_model::{Batch, BatchMark, BatchRef, Change};
+
+/// Changes that are searched one by one.
+const FEW: usize = 8;
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub struct Draft {
+    batch: Batch,
+    /// The last change of each key, of those in front of `indexed`.
+    last: BTreeMap<Box<[u8]>, BatchMark>,
+    indexed: BatchMark,
+}
+
+impl From<Batch> for Draft {
+    fn from(batch: Batch) -> Self {
+        Self { batch, ..Self::default() }
+    }
+}
+
+impl Draft {
+    /// All changes.
+    pub fn into_batch(self) -> Batch {
+        self.batch
+    }
+
+    /// All changes.
+    pub fn batch(&self) -> &Batch {
+        &self.batch
+    }
+
+    /// Whether there is no change.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.batch.is_empty()
+    }
+
+    /// Adds a change of a stored key.
+    #[inline]
+    pub(crate) fn push(&mut self, change: Change<'_>) {
+        self.batch.push(change);
+    }
+
+    /// Adds a change of a row of `database`.
+    #[inline]
+    pub(crate) fn push_row(&mut self, database: u8, change: Change<'_>) {
+        self.batch.push_row(database, change);
+    }
+
+    pub(crate) fn mark(&self) -> BatchMark {
+        self.batch.mark()
+    }
+
+    pub(crate) fn since(&self, mark: BatchMark) -> BatchRef<'_> {
+        self.batch.since(mark)
+    }
+
+    /// Forgets the changes behind `mark`.
+    pub(crate) fn rewind(&mut self, mark: BatchMark) {
+        self.batch.rewind(mark);
+        if self.indexed > mark {
+            self.last.clear();
+            self.indexed = BatchMark::default();
+        }
+    }
+
+    /// The last change of the stored key `key`.
+    pub(crate) fn last_of(&mut self, key: &[u8]) -> Option<Change<'_>> {
+        if self.batch.len() <= FEW {
+            return self.batch.as_ref().iter().filter(|change| change.key() == key).last();
+        }
+        self.index();
+        self.last.get(key).map(|&mark| self.batch.at(mark))
+    }
+
+    /// The last change of each stored key in `keys`, by key.
+    pub(crate) fn last_in(&mut self, keys: Range<&[u8]>) -> impl Iterator<Item = Change<'_>> {
+        self.index();
+        let keys = (keys.start < keys.end).then_some(keys);
+        let found = keys.map(|keys| {
+            self.last.range::<[u8], _>((std::ops::Bound::Included(keys.start), std::ops::Bound::Excluded(keys.end)))
+        });
+        found.into_iter().flatten().map(|(_, &mark)| self.batch.at(mark))
+    }
+
+    fn index(&mut self) {
+        for (mark, change) in self.batch.marked_since(self.indexed) {
+            self.last.insert(change.key().into(), mark);
+        }
+        self.indexed = self.batch.mark();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_last_change_of_a_key_is_found_whatever_was_taken_back(
+            changes in proptest::collection::vec((0..6_u8, 0..9_u8), 0..40)
+        ) {
+            let (mut draft, mut model, mut marks) = (Draft::default(), Vec::new(), Vec::new());
+            for (key, value) in changes {
+                if value == 0 && let Some((mark, len)) = marks.pop() {
+                    draft.rewind(mark);
+                    model.truncate(len);
+                    marks.retain(|(_, before)| *before <= len);
+                }
+                marks.push((draft.mark(), model.len()));
+                draft.push(Change::Put { key: &[key], value: &[value], expire_at_ms: None });
+                model.push((key, value));
+                for asked in 0..6_u8 {
+                    let found = draft.last_of(&[asked]).map(|change| match change {
+                        Change::Put { value, .. } => value[0],
+                        _ => unreachable!("only puts"),
+                    });
+                    prop_assert_eq!(found, model.iter().rev().find(|(key, _)| *key == asked).map(|(_, value)| *value));
+                }
+                let keys: Vec<u8> = draft.last_in(&[1][..]..&[4][..]).map(|change| change.key()[0]).collect();
+                let expected: Vec<u8> = (1..4).filter(|key| model.iter().any(|(other, _)| other == key)).collect();
+                prop_assert_eq!(keys, expected);
+            }
+        }
+    }
+}

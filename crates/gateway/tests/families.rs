@@ -1,0 +1,133 @@
+//! Commands of each family to Weir, on both engines, and to a redis-server: the replies must be the same bytes, but for
+//! the order of what has none.
+//!
+//! Skipped, with a message, where no `redis-server` is installed.
+
+mod hashes;
+
+use weir_io::Rng;
+use weir_node::EngineKind;
+
+use crate::differential::{Redis, setting};
+use crate::support::Client;
+use crate::support::world::World;
+
+/// A family of commands.
+struct Family {
+    name: &'static str,
+    random: fn(&mut Rng) -> Vec<String>,
+    /// Commands whose answer has elements in no order, each of so many lines that belong together.
+    unordered: &'static [&'static str],
+    /// What all keys are asked now and then.
+    reads: &'static [&'static str],
+    /// Cases line by line, with what is special about the family.
+    cases: &'static str,
+}
+
+const FAMILIES: [Family; 1] = [hashes::FAMILY];
+
+/// The keys that random commands are about.
+const KEYS: [&str; 4] = ["a", "b", "c", "another-key"];
+
+/// One of `words`.
+fn one_of(rng: &mut Rng, words: &[&str]) -> String {
+    words[rng.below(words.len() as u64) as usize].to_owned()
+}
+
+/// Commands that are about keys of any type.
+fn random_of_keys(rng: &mut Rng) -> Vec<String> {
+    let key = |rng: &mut Rng| one_of(rng, &KEYS);
+    match rng.below(12) {
+        0 => vec!["DEL".into(), key(rng)],
+        1 => vec!["TYPE".into(), key(rng)],
+        2 => vec!["RENAME".into(), key(rng), key(rng)],
+        3 => vec!["RENAMENX".into(), key(rng), key(rng)],
+        4 => vec!["COPY".into(), key(rng), key(rng), "REPLACE".into()],
+        5 => vec!["SET".into(), key(rng), "string".into()],
+        6 => vec!["GET".into(), key(rng)],
+        7 => vec!["PEXPIRE".into(), key(rng), one_of(rng, &["100000", "-1"])],
+        8 => vec!["PERSIST".into(), key(rng)],
+        9 => vec!["OBJECT".into(), "ENCODING".into(), key(rng)],
+        10 => vec!["UNLINK".into(), key(rng), key(rng)],
+        _ => vec!["EXISTS".into(), key(rng)],
+    }
+}
+
+/// The two sides, side by side.
+struct Pair {
+    redis: Client,
+    weir: Client,
+    unordered: &'static [&'static str],
+    asked: Vec<Vec<String>>,
+}
+
+impl Pair {
+    fn ask(&mut self, args: &[String]) {
+        self.asked.push(args.to_vec());
+        let (mut redis, mut weir) = (self.redis.ask(args), self.weir.ask(args));
+        if self.unordered.iter().any(|name| name.eq_ignore_ascii_case(&args[0])) {
+            (redis, weir) = (sorted(&redis), sorted(&weir));
+        }
+        assert_eq!(
+            String::from_utf8_lossy(&weir),
+            String::from_utf8_lossy(&redis),
+            "{:?} after {:#?}",
+            args,
+            &self.asked[self.asked.len().saturating_sub(12)..]
+        );
+    }
+
+    fn say(&mut self, line: &str) {
+        self.ask(&line.split(' ').map(str::to_owned).collect::<Vec<_>>());
+    }
+}
+
+/// A reply with its lines in order: what has the same elements is the same.
+fn sorted(reply: &[u8]) -> Vec<u8> {
+    let mut lines: Vec<&[u8]> = reply.split_inclusive(|&byte| byte == b'\n').collect();
+    lines.sort_unstable();
+    lines.concat()
+}
+
+/// Asks for `commands` of each family, on `engine`, by chance.
+fn compare(redis: &Redis, world: &World, engine: EngineKind, family: &Family, seed: u64, commands: u64) {
+    let mut rng = Rng::new(seed);
+    let tenant = format!("{}-{engine}", family.name);
+    let (theirs, ours) = (redis.connect(), world.connect(&tenant));
+    let mut pair = Pair { redis: theirs, weir: ours, unordered: family.unordered, asked: Vec::new() };
+    let hello = if seed.is_multiple_of(2) { "HELLO 2" } else { "HELLO 3" };
+    pair.redis.ask(&hello.split(' ').collect::<Vec<_>>());
+    pair.weir.ask(&hello.split(' ').collect::<Vec<_>>());
+    pair.say("FLUSHALL");
+    for case in family.cases.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        pair.say(case);
+    }
+    for count in 1..=commands {
+        let command = if rng.chance(0.12) { random_of_keys(&mut rng) } else { (family.random)(&mut rng) };
+        pair.ask(&command);
+        if count % 500 == 0 {
+            pair.asked.drain(..pair.asked.len().saturating_sub(12));
+            for (name, key) in family.reads.iter().flat_map(|name| KEYS.map(|key| (*name, key))) {
+                pair.say(&name.replace("KEY", key));
+            }
+        }
+    }
+}
+
+/// `WEIR_COMMANDS` for each seed, engine and family (2,000), `WEIR_SEEDS` seeds (2) from `WEIR_SEED` (0) on, of the
+/// family `WEIR_FAMILY` alone where that is given; seeds alternate the protocol.
+#[test]
+fn families_are_answered_alike_on_both_engines() {
+    let Some(redis) = Redis::start() else { return };
+    let world = World::new();
+    let wanted = std::env::var("WEIR_FAMILY").ok();
+    for family in FAMILIES.iter().filter(|family| wanted.as_deref().is_none_or(|wanted| wanted == family.name)) {
+        for engine in EngineKind::ALL {
+            drop(world.tenant_on(engine, &format!("{}-{engine}", family.name), 1, 0));
+            let first = setting("WEIR_SEED", 0);
+            for seed in first..first + setting("WEIR_SEEDS", 2) {
+                compare(&redis, &world, engine, family, seed, setting("WEIR_COMMANDS", 2_000));
+            }
+        }
+    }
+}
