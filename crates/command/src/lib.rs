@@ -27,6 +27,7 @@ mod request;
 mod rows;
 mod run;
 pub mod table;
+mod transaction;
 mod turn;
 
 pub use args::{Args, Span};
@@ -42,4 +43,5 @@ pub use request::Request;
 pub use rows::{Moment, NoRows, Page, PartPage, PartRange, Read, Rows, StoredPart, Waiting};
 pub use run::{is_plain, rows_of, run};
 pub use table::{Command, Split};
+pub use transaction::Transaction;
 pub use turn::TURN_KEYS;

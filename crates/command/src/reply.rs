@@ -122,6 +122,16 @@ impl Replies {
         self.share(other.bytes, 0, false);
     }
 
+    /// One whole reply that was gathered apart; not copied if it is long and in one piece.
+    pub fn append_whole(&mut self, other: Replies) {
+        self.missing -= 1;
+        let bytes = if other.shared.is_empty() { other.bytes } else { other.to_vec() };
+        if bytes.len() < SHARED_BYTES_MIN {
+            return self.raw(&bytes);
+        }
+        self.share(bytes, 0, false);
+    }
+
     fn share(&mut self, value: impl Deref<Target = [u8]> + Send + Sync + 'static, beside: usize, is_booked: bool) {
         self.shared_bytes += value.len();
         self.shared.push(Shared { place: self.bytes.len(), value: Box::new(value), beside, is_booked });
@@ -243,6 +253,15 @@ impl Replies {
         });
     }
 
+    /// No array.
+    pub fn null_array(&mut self) {
+        self.missing -= 1;
+        self.bytes.extend_from_slice(match self.protocol {
+            Protocol::Resp2 => b"*-1\r\n",
+            Protocol::Resp3 => b"_\r\n",
+        });
+    }
+
     /// Begins an array of `len` replies.
     pub fn array(&mut self, len: usize) {
         self.missing += len as i64 - 1;
@@ -269,6 +288,17 @@ impl Replies {
     pub fn begin(&mut self) -> Mark {
         self.missing = 1;
         self.mark()
+    }
+
+    /// An element of the reply under way begins, whose wholeness is looked at by itself. Gives what
+    /// [`Replies::end_element`] is to be given.
+    pub fn begin_element(&mut self) -> i64 {
+        std::mem::replace(&mut self.missing, 1)
+    }
+
+    /// The element ends, which was one whole reply.
+    pub fn end_element(&mut self, missing: i64) {
+        self.missing = missing - 1;
     }
 
     /// All bytes in one piece.

@@ -1,12 +1,11 @@
-//! `MULTI` and what follows it, as long as there are no transactions: nothing is executed, and every client can tell.
+//! `MULTI`, `EXEC` and `WATCH`: all or nothing, one after the other, and not at all if what was watched has changed.
 
+use std::sync::atomic::Ordering;
+
+use crate::support::world::World;
 use crate::support::{Client, Running, encode};
 use weir_gateway::Settings;
-
-const REFUSED: &str = "-ERR transactions are not supported yet: nothing between MULTI and EXEC is executed, use a plain pipeline \
-                       (redis-py: pipeline(transaction=False))\r\n";
-const DISCARDED: &str = "-EXECABORT Transaction discarded because of previous errors: transactions are not supported yet, use a \
-                         plain pipeline\r\n";
+use weir_node::EngineKind;
 
 fn all(client: &mut Client, lines: &[&str]) -> Vec<String> {
     let words = lines.iter().flat_map(|line| encode(&line.split(' ').collect::<Vec<_>>()));
@@ -14,46 +13,122 @@ fn all(client: &mut Client, lines: &[&str]) -> Vec<String> {
     lines.iter().map(|_| String::from_utf8_lossy(&client.reply()).into_owned()).collect()
 }
 
-/// redis-py, go-redis, ioredis and jedis send this in one go, take six replies and make an error of the last, or of the
-/// first that is one.
 #[test]
-fn nothing_between_multi_and_exec_is_executed() {
-    let weir = Running::start(Settings::default());
-    let mut client = weir.connect();
-    let replies = all(&mut client, &["MULTI", "INCR n", "SET a 1", "FLUSHALL", "NOSUCH", "EXEC"]);
-    assert_eq!(replies[..4], ["+OK\r\n", REFUSED, REFUSED, REFUSED]);
-    assert!(replies[4].starts_with("-ERR unknown command"));
-    assert_eq!(replies[5], DISCARDED);
-    assert_eq!(
-        all(&mut client, &["EXISTS n a", "INCR n", "EXEC"]),
-        [":0\r\n", ":1\r\n", "-ERR EXEC without MULTI\r\n"]
-    );
-    // One reply after the other, as jedis does it.
-    for (line, reply) in [
-        ("MULTI", "+OK\r\n"),
-        ("SET a 1", REFUSED),
-        ("MULTI", "-ERR MULTI calls can not be nested\r\n"),
-        ("WATCH a", "-ERR WATCH inside MULTI is not allowed\r\n"),
-        ("AUTH default x", REFUSED),
-        ("CLIENT REPLY OFF", REFUSED),
-        ("DISCARD", "+OK\r\n"),
-        ("DISCARD", "-ERR DISCARD without MULTI\r\n"),
-        ("GET a", "$-1\r\n"),
-        // Nobody checked what it watches: also where there is nothing to do it was not done.
-        ("MULTI", "+OK\r\n"),
-        ("EXEC", DISCARDED),
-    ] {
-        assert_eq!(client.say(line), reply, "{line}");
+fn what_is_queued_is_run_as_one_and_answered_in_order() {
+    for engine in EngineKind::ALL {
+        let world = World::new();
+        let mut client = world.tenant_on(engine, "t", 1, 0);
+        let lines = ["MULTI", "SET a 1", "INCR a", "HSET h f v", "HGETALL h", "HGET a f", "GET none", "PING", "EXEC"];
+        let replies = all(&mut client, &lines);
+        assert_eq!(replies[0], "+OK\r\n");
+        assert!(replies[1..8].iter().all(|reply| reply == "+QUEUED\r\n"), "{replies:?}");
+        assert_eq!(
+            replies[8],
+            "*7\r\n+OK\r\n:2\r\n:1\r\n*2\r\n$1\r\nf\r\n$1\r\nv\r\n-WRONGTYPE Operation against a key holding the wrong kind \
+             of value\r\n$-1\r\n+PONG\r\n"
+        );
+        assert_eq!(all(&mut client, &["GET a", "EXEC"]), ["$1\r\n2\r\n", "-ERR EXEC without MULTI\r\n"]);
+        assert_eq!(all(&mut client, &["MULTI", "EXEC"]), ["+OK\r\n", "*0\r\n"]);
     }
 }
 
 #[test]
-fn nothing_is_watched() {
+fn a_command_that_cannot_be_queued_spoils_the_transaction() {
     let weir = Running::start(Settings::default());
     let mut client = weir.connect();
-    assert!(client.say("WATCH a").starts_with("-ERR WATCH is not supported yet"));
-    assert_eq!(client.say("UNWATCH"), "+OK\r\n");
-    assert_eq!(client.say("GET a"), "$-1\r\n");
+    for wrong in ["NOSUCH", "GET", "AUTH default x", "HELLO 3", "SUBSCRIBE c"] {
+        let replies = all(&mut client, &["MULTI", "SET a 1", wrong, "EXEC", "EXISTS a"]);
+        assert!(replies[2].starts_with("-ERR"), "{wrong}: {replies:?}");
+        assert_eq!(replies[3], "-EXECABORT Transaction discarded because of previous errors.\r\n", "{wrong}");
+        assert_eq!(replies[4], ":0\r\n", "{wrong}");
+    }
+    let replies = all(&mut client, &["MULTI", "MULTI", "WATCH a", "SET a 1", "DISCARD", "DISCARD", "EXISTS a"]);
+    assert_eq!(
+        replies,
+        [
+            "+OK\r\n",
+            "-ERR MULTI calls can not be nested\r\n",
+            "-ERR WATCH inside MULTI is not allowed\r\n",
+            "+QUEUED\r\n",
+            "+OK\r\n",
+            "-ERR DISCARD without MULTI\r\n",
+            ":0\r\n"
+        ]
+    );
+    // As in Redis, what is only in the wrong place does not spoil it.
+    assert_eq!(all(&mut client, &["MULTI", "MULTI", "SET a 1", "EXEC"])[3], "*1\r\n+OK\r\n");
+}
+
+#[test]
+fn what_is_watched_and_has_changed_ends_it() {
+    for engine in EngineKind::ALL {
+        let world = World::new();
+        let (mut client, mut other) = (world.tenant_on(engine, "t", 1, 0), world.connect("t"));
+        for (before, change, is_changed) in [
+            ("SET k 1", "SET k 1", true),
+            ("SET k 1", "GET k", false),
+            ("SET k 1", "DEL k", true),
+            ("SET k 1", "SET other 1", false),
+            ("SET k 1", "PEXPIRE k 100000", true),
+            ("SET k 1", "RENAME k moved", true),
+            ("SET k 1", "FLUSHALL", true),
+            ("SET k 1", "FLUSHDB", true),
+            ("DEL k", "SET k 1", true),
+            ("DEL k", "FLUSHALL", false),
+            ("DEL k", "DEL k", false),
+            ("HSET k f 1", "HSET k f 2", true),
+            ("HSET k f 1", "HGET k f", false),
+            ("HSET k f 1", "HDEL k f", true),
+        ] {
+            other.say("FLUSHALL");
+            other.ask(&before.split(' ').collect::<Vec<_>>());
+            assert_eq!(client.say("WATCH k"), "+OK\r\n");
+            other.ask(&change.split(' ').collect::<Vec<_>>());
+            let replies = all(&mut client, &["MULTI", "SET done 1", "EXEC", "EXISTS done"]);
+            let expected = if is_changed { ["*-1\r\n", ":0\r\n"] } else { ["*1\r\n+OK\r\n", ":1\r\n"] };
+            assert_eq!(replies[2..], expected, "{engine}: {before}, {change}");
+        }
+        // A row whose parts have keys of their own.
+        let fields: Vec<String> = (0..300).flat_map(|field| [format!("f{field}"), "v".into()]).collect();
+        other.ask(&["HSET".into(), "large".into()].into_iter().chain(fields).collect::<Vec<String>>());
+        client.say("WATCH large");
+        other.say("HSET large f7 w");
+        assert_eq!(all(&mut client, &["MULTI", "HGET large f7", "EXEC"])[2], "*-1\r\n");
+        // What is watched no more does not matter.
+        for end in ["UNWATCH", "DISCARD", "EXEC"] {
+            client.say("WATCH k");
+            let before = if end == "UNWATCH" { "PING" } else { "MULTI" };
+            all(&mut client, &[before, end]);
+            other.say("SET k 2");
+            assert_eq!(all(&mut client, &["MULTI", "PING", "EXEC"])[2], "*1\r\n+PONG\r\n", "{end}");
+        }
+        client.say("WATCH k");
+        client.say("SET k mine");
+        assert_eq!(all(&mut client, &["MULTI", "PING", "EXEC"])[2], "*-1\r\n", "its own changes count, too");
+    }
+}
+
+#[test]
+fn databases_are_chosen_in_the_middle_and_flushes_keep_their_place() {
+    let weir = Running::start(Settings::default());
+    let mut client = weir.connect();
+    let lines = ["MULTI", "SET k 0", "SELECT 3", "SET k 3", "GET k", "SELECT 0", "GET k", "EXEC", "GET k"];
+    let replies = all(&mut client, &lines);
+    assert_eq!(replies[7], "*6\r\n+OK\r\n+OK\r\n+OK\r\n$1\r\n3\r\n+OK\r\n$1\r\n0\r\n");
+    assert_eq!(replies[8], "$1\r\n0\r\n");
+    let replies = all(&mut client, &["MULTI", "FLUSHALL", "SET k 1", "DBSIZE", "KEYS *", "FLUSHDB", "DBSIZE", "EXEC"]);
+    assert_eq!(replies[7], "*6\r\n+OK\r\n+OK\r\n:1\r\n*1\r\n$1\r\nk\r\n+OK\r\n:0\r\n");
+}
+
+#[test]
+fn a_transaction_whose_commit_fails_is_answered_with_the_error() {
+    let weir = Running::start(Settings::default());
+    let mut client = weir.connect();
+    weir.store.fail_commits.store(true, Ordering::Relaxed);
+    let replies = all(&mut client, &["MULTI", "SET a 1", "SET b 1", "EXEC"]);
+    assert!(replies[3].starts_with("-MISCONF"), "{replies:?}");
+    weir.store.fail_commits.store(false, Ordering::Relaxed);
+    assert_eq!(weir.store.batches.lock().expect("no panic").last(), Some(&2), "one record of two changes");
 }
 
 #[test]
@@ -70,19 +145,60 @@ fn a_transaction_ends_with_its_connection_or_a_reset() {
     let long = encode(&[&b"SET"[..], b"long", &vec![b'v'; 400 << 10]]);
     for _ in 0..3 {
         client.send(&long);
-        assert_eq!(client.reply(), REFUSED.as_bytes());
+        assert_eq!(client.reply(), b"+QUEUED\r\n");
     }
-    assert_eq!(client.say("EXEC"), DISCARDED);
-    assert_eq!(client.say("EXISTS long"), ":0\r\n");
+    assert_eq!(client.say("EXEC"), "*3\r\n+OK\r\n+OK\r\n+OK\r\n");
+    assert_eq!(client.say("STRLEN long"), ":409600\r\n");
 }
 
 #[test]
-fn nothing_is_executed_in_silence_either() {
+fn rows_of_several_slots_are_refused_where_they_may_be_apart() {
+    let world = World::new();
+    let mut client = world.tenant("t", 4, 0);
+    let replies = all(&mut client, &["MULTI", "SET {a}1 1", "SET {a}2 2", "EXEC"]);
+    assert_eq!(replies[3], "*2\r\n+OK\r\n+OK\r\n");
+    let replies = all(&mut client, &["MULTI", "SET a 1", "SET b 2", "EXEC", "EXISTS a", "EXISTS b"]);
+    assert_eq!(replies[3..], ["-CROSSSLOT Keys in request don't hash to the same slot\r\n", ":0\r\n", ":0\r\n"]);
+}
+
+/// Transfers between two accounts by several clients, some watching, some not, while others look: the sum is always
+/// the same.
+#[test]
+fn nobody_sees_half_of_a_transaction() {
+    for engine in EngineKind::ALL {
+        let world = World::new();
+        let mut client = world.tenant_on(engine, "t", 1, 0);
+        all(&mut client, &["SET a 500", "HSET h b 500"]);
+        std::thread::scope(|scope| {
+            for number in 0..3 {
+                let mut client = world.connect("t");
+                scope.spawn(move || {
+                    for round in 0..200 {
+                        let amount = (number * 7 + round) % 13;
+                        let lines = ["MULTI", &format!("DECRBY a {amount}"), &format!("HINCRBY h b {amount}"), "EXEC"];
+                        assert!(all(&mut client, &lines)[3].starts_with("*2\r\n:"));
+                    }
+                });
+            }
+            let mut client = world.connect("t");
+            scope.spawn(move || {
+                for _ in 0..300 {
+                    let reply = all(&mut client, &["MULTI", "GET a", "HGET h b", "EXEC"]).remove(3);
+                    let numbers: Vec<i64> = reply.lines().filter_map(|line| line.parse().ok()).collect();
+                    assert_eq!(numbers.iter().sum::<i64>(), 1000, "{reply}");
+                }
+            });
+        });
+    }
+}
+
+#[test]
+fn nothing_is_told_in_silence() {
     let weir = Running::start(Settings::default());
     let mut client = weir.connect();
     for line in ["CLIENT REPLY OFF", "MULTI", "SET a 1", "EXEC", "SET b 1"] {
         client.send(&encode(&line.split(' ').collect::<Vec<_>>()));
     }
     assert_eq!(client.say("CLIENT REPLY ON"), "+OK\r\n");
-    assert_eq!(client.say("MGET a b"), "*2\r\n$-1\r\n$1\r\n1\r\n");
+    assert_eq!(client.say("MGET a b"), "*2\r\n$1\r\n1\r\n$1\r\n1\r\n");
 }

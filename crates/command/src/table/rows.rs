@@ -154,15 +154,15 @@ macro_rules! with_commands {
                 session "Deletes every key of all databases, at once";
 
             Multi "multi" 1 "transactions" [noscript loading stale fast allow_busy] [transaction] ()
-                session { in_multi: true } "Opens a transaction, in which every command is refused";
+                session { in_multi: true } "Opens a transaction: what follows is queued";
             Exec "exec" 1 "transactions" [noscript loading stale skip_slowlog] [transaction] ()
-                session { in_multi: true } "Ends a transaction: it is not executed";
+                session { in_multi: true } "Runs what was queued as one";
             Discard "discard" 1 "transactions" [noscript loading stale fast allow_busy] [transaction] ()
-                session { in_multi: true } "Ends a transaction";
+                session { in_multi: true } "Forgets what was queued, and what is watched";
             Watch "watch" -2 "transactions" [noscript loading stale fast allow_busy] [transaction] (1 -1 1 LOOK)
-                session { in_multi: true } "Refused";
+                session { in_multi: true, takes_many: true } "Lets EXEC fail if a key changes before it";
             Unwatch "unwatch" 1 "transactions" [noscript loading stale fast allow_busy] [transaction] ()
-                session "Nothing is watched";
+                session "Forgets what is watched";
 
             Subscribe "subscribe" -2 "pubsub" [pubsub noscript loading stale] [pubsub] ()
                 session { in_subscribed: true, takes_many: true } "Listens to channels";

@@ -54,6 +54,8 @@ pub(crate) struct Account {
     pub(crate) pubsub: Arc<PubSub>,
     pub(crate) long_values: ByteBudget,
     pub(crate) unfinished: ByteBudget,
+    /// How often all of its data was deleted at once.
+    flushes: AtomicU64,
     is_noisy: AtomicBool,
     /// Processor time that it was judged for.
     processor_nanos: AtomicU64,
@@ -64,6 +66,16 @@ pub(crate) struct Account {
 }
 
 impl Account {
+    /// How often all of its data was deleted at once.
+    pub(crate) fn flushes(&self) -> u64 {
+        self.flushes.load(Ordering::Acquire)
+    }
+
+    /// All of its data is about to be deleted at once.
+    pub(crate) fn begin_flush(&self) {
+        self.flushes.fetch_add(1, Ordering::Release);
+    }
+
     /// Whether the tenant's commands are served.
     #[inline]
     pub(crate) fn standing(&self) -> Standing {
@@ -234,6 +246,7 @@ impl Accounts {
             pubsub: Arc::default(),
             long_values: ByteBudget::new(LONG_BYTES_MAX),
             unfinished: ByteBudget::new(UNFINISHED_BYTES_MAX),
+            flushes: AtomicU64::new(0),
             is_noisy: AtomicBool::new(false),
             processor_nanos: AtomicU64::new(0),
             calls: AtomicU64::new(0),

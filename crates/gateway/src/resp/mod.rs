@@ -22,5 +22,6 @@ mod session;
 pub(crate) mod slow_replies;
 pub(crate) mod slowlog;
 mod ticket;
+mod transaction;
 
 pub use parse::parse;

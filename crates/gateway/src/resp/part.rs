@@ -2,7 +2,7 @@
 
 use weir_command::bill::Bill;
 use weir_command::error::{Error, KEY_TOO_LONG, Outcome};
-use weir_command::reply::Replies;
+use weir_command::reply::{Protocol, Replies};
 use weir_command::{Args, Command, Host, Span, TURN_KEYS, Waiting};
 use weir_io::Yield;
 use weir_model::KEY_BYTES_MAX;
@@ -31,9 +31,10 @@ pub(super) struct Part<'h> {
 }
 
 impl<'h> Part<'h> {
-    /// A part of what `whole` has asked for.
-    pub(super) fn new(whole: &'h mut dyn Host) -> Self {
+    /// A part of what `whole` has asked for, answered in `protocol`.
+    pub(super) fn new(whole: &'h mut dyn Host, protocol: Protocol) -> Self {
         let mut answer = Replies::default();
+        answer.protocol = protocol;
         answer.begin();
         Self { whole, answer }
     }

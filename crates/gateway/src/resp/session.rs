@@ -17,6 +17,7 @@ use super::outbox::Outbox;
 use super::pause::Pause;
 use super::slowlog::Slowlog;
 use super::ticket::Blocked;
+use super::transaction::{Queue, Watched};
 use crate::auth::account::Account;
 use crate::auth::byte_budget::Hold;
 use crate::auth::{Grant, Login, Refusal, Standing};
@@ -52,8 +53,10 @@ pub(super) struct Session<S: Store> {
     pub(super) limits: Limits,
     /// Bytes replied to a stranger (S2).
     told_strangers: usize,
-    /// `MULTI` was said, and not yet `EXEC` or `DISCARD`.
-    pub(super) in_transaction: bool,
+    /// What was queued since `MULTI`, until `EXEC` or `DISCARD`.
+    pub(super) transaction: Option<Box<Queue>>,
+    /// What must not change before `EXEC`.
+    pub(super) watched: Vec<Watched>,
     /// Of its tenant's book, while there is a tenant: requests that are not complete.
     pub(super) unfinished: Option<Hold>,
     /// The command under way is answered later.
@@ -73,7 +76,8 @@ impl<S: Store> Session<S> {
             login: None,
             limits,
             told_strangers: 0,
-            in_transaction: false,
+            transaction: None,
+            watched: Vec::new(),
             unfinished: None,
             blocked: None,
             subscriptions: None,
@@ -143,6 +147,12 @@ impl<S: Store> Session<S> {
         self.subscribed();
     }
 
+    /// Nothing is queued or watched any more.
+    pub(in crate::resp) fn end_transaction(&mut self) {
+        self.transaction = None;
+        self.watched = Vec::new();
+    }
+
     /// A stranger is told [`STRANGER_BYTES_MAX`] bytes, and then no more (S2).
     pub(super) fn limit_strangers(&mut self) {
         if self.login.is_some() {
@@ -158,6 +168,7 @@ impl<S: Store> Session<S> {
     /// Makes the connection as new: the tenant's whose door is open to it, or nobody's.
     pub(in crate::resp) fn forget_who(&mut self) -> Result<(), Refusal> {
         self.unsubscribe();
+        self.end_transaction();
         self.login = None;
         self.unfinished = None;
         self.outbox.belong_to(None);
@@ -226,8 +237,9 @@ impl<S: Store> Session<S> {
                 return Err(refusal);
             }
         };
-        // What it listens to is the other tenant's (S5).
+        // What it listens to, and what it watches, is the other tenant's (S5).
         self.unsubscribe();
+        self.end_transaction();
         self.outbox.client.belong_to(&account, database);
         self.outbox.belong_to(Some((&account, login.store.quota())));
         self.unfinished = Some(account.unfinished.hold());
@@ -356,6 +368,7 @@ impl<S: Store> Session<S> {
     pub(in crate::resp) async fn clear(&mut self) -> Outcome<bool> {
         // What it has written is to be acknowledged as written, not to be lost on the way.
         self.outbox.await_commits().await;
+        self.account()?.begin_flush();
         Ok(self.store()?.clear().await?)
     }
 

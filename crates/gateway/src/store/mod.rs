@@ -8,7 +8,7 @@ use std::future::{Future, ready};
 use std::sync::Arc;
 
 use weir_command::error::{Error, Outcome};
-use weir_command::{Args, Call, Command, Context, Headless, Host, Request, Rows, run, table};
+use weir_command::{Args, Call, Command, Context, Headless, Host, Request, Rows, Transaction, run, table};
 use weir_io::Result;
 use weir_model::{Batch, VALUE_BYTES_MAX};
 use weir_node::Quota;
@@ -45,6 +45,17 @@ pub trait Store: Clone + Send + Sync + 'static {
         host: &mut dyn Host,
         call: &mut Call,
     ) -> impl Future<Output = Result<(Outcome, Option<Self::Commit>)>> + Send;
+
+    /// Runs `transaction`, whose rows are where the row of `key` is, with no other write to them in between. What it
+    /// answers may be told when the commit, if there is one, is done.
+    ///
+    /// # Errors
+    /// Nothing was written, or it may be lost.
+    fn transact(
+        &self,
+        key: &[u8],
+        transaction: &mut dyn Transaction,
+    ) -> impl Future<Output = Result<Option<Self::Commit>>> + Send;
 
     /// Runs a request of rows that no connection has brought, and gives its answer when it may be told: bytes of the
     /// protocol of `host`.

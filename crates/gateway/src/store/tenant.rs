@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
 use weir_command::error::Outcome;
-use weir_command::{Args, Call, Command, Host, Moment, Page, PartPage, PartRange, Read, Rows, Waiting};
+use weir_command::{Args, Call, Command, Host, Moment, Page, PartPage, PartRange, Read, Rows, Transaction, Waiting};
 use weir_io::{Error, ErrorKind, Result};
 use weir_model::{Batch, StoredKey};
 use weir_node::{Commit, Node, Partition, PartitionSlot, Quota, Tenant};
@@ -122,6 +122,13 @@ impl Rows for TenantStore {
         })
     }
 
+    fn newest<'a>(&'a self, key: &'a [u8]) -> Waiting<'a, Result<u64>> {
+        Box::pin(async move {
+            let partition = self.tenant.slot_of(key).partition_to_read().await?;
+            Ok(partition.map_or(0, |partition| partition.engine().applied_seq()))
+        })
+    }
+
     fn moment<'a>(&'a self, key: &'a [u8]) -> Waiting<'a, Result<Option<Box<dyn Moment>>>> {
         Box::pin(async move {
             Ok(match self.tenant.slot_of(key).partition_to_read().await? {
@@ -224,6 +231,18 @@ impl Store for TenantStore {
                     let (outcome, commit) = outcome?;
                     return Ok((outcome, commit.map(|commit| Commits(Outstanding::One(commit)))));
                 }
+            }
+        }
+    }
+
+    async fn transact(&self, key: &[u8], transaction: &mut dyn Transaction) -> Result<Option<Commits>> {
+        let slot = self.tenant.slot_of(key);
+        loop {
+            let partition = slot.partition().await?;
+            match partition.transact(transaction).await {
+                // It was going to sleep. Nothing was written, and it is asked again.
+                Err(error) if error.kind() == ErrorKind::Closed && !slot.has(&partition) => {}
+                outcome => return Ok(outcome?.map(|commit| Commits(Outstanding::One(commit)))),
             }
         }
     }

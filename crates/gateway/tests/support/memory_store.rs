@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use weir_command::error::Outcome;
 use weir_command::{
-    Args, Call, Command, Context, Draft, Host, Page, PartPage, PartRange, Rows, StoredPart, Waiting, run,
+    Args, Call, Command, Context, Draft, Host, Page, PartPage, PartRange, Rows, StoredPart, Transaction, Waiting, run,
 };
 use weir_gateway::store::Store;
 use weir_io::{Clock, Error, ErrorKind, Result, yield_now};
@@ -47,6 +47,9 @@ impl Entry {
     }
 }
 
+/// How many changes were made, and the number of the last change of each key.
+type Changes = (u64, BTreeMap<Vec<u8>, u64>);
+
 /// A tenant's map. Cloning shares it.
 #[derive(Clone)]
 pub struct MemoryStore {
@@ -74,6 +77,7 @@ pub struct MemoryStore {
     pub quota: Arc<Quota>,
     /// The version given out last.
     versions: Arc<AtomicU64>,
+    changes: Arc<Mutex<Changes>>,
 }
 
 impl MemoryStore {
@@ -92,12 +96,17 @@ impl MemoryStore {
             read_by: Arc::default(),
             quota: Quota::new(clock.clone(), &UnitLimits::default()),
             versions: Arc::default(),
+            changes: Arc::default(),
         }
     }
 
     fn apply(&self, batch: &Batch) -> Ready<Result<()>> {
         let mut map = self.map.lock().expect("no panic");
+        let mut changes = self.changes.lock().expect("no panic");
         for change in batch.as_ref().iter() {
+            changes.0 += 1;
+            let number = changes.0;
+            changes.1.insert(change.key().to_vec(), number);
             match change {
                 Change::Put { key, value, expire_at_ms } | Change::Head { key, head: value, expire_at_ms } => {
                     let is_head = matches!(change, Change::Head { .. });
@@ -140,6 +149,18 @@ impl MemoryStore {
         while self.writes_wait_for_readers.load(Ordering::Relaxed) && is_held(&self.map.lock().expect("no panic")) {
             yield_now().await;
         }
+    }
+
+    /// Runs `transaction` on what it reads of `rows`.
+    pub async fn transact_on(
+        &self,
+        rows: &dyn Rows,
+        transaction: &mut dyn Transaction,
+    ) -> Result<Option<Ready<Result<()>>>> {
+        self.readers_gone().await;
+        let _turn = self.turn.lock().await;
+        let batch = transaction.run(rows).await?.into_batch();
+        Ok((!batch.is_empty()).then(|| self.apply(&batch)))
     }
 
     /// Runs `command` on what it reads of `rows`, one after the other.
@@ -227,6 +248,16 @@ impl Rows for MemoryStore {
         Box::pin(ready(Ok(page)))
     }
 
+    fn newest<'a>(&'a self, _: &'a [u8]) -> Waiting<'a, Result<u64>> {
+        Box::pin(ready(Ok(self.changes.lock().expect("no panic").0)))
+    }
+
+    fn is_changed<'a>(&'a self, database: u8, key: &'a [u8], since: u64) -> Waiting<'a, Result<bool>> {
+        let changes = self.changes.lock().expect("no panic");
+        let last = changes.1.get(&StoredKey::new(database, key)[..]);
+        Box::pin(ready(Ok(last.is_some_and(|&last| last > since))))
+    }
+
     fn new_version(&self) -> u64 {
         self.versions.fetch_add(1, Ordering::Relaxed) + 1
     }
@@ -252,6 +283,10 @@ impl Store for MemoryStore {
         call: &mut Call,
     ) -> Result<(Outcome, Option<Self::Commit>)> {
         self.execute_on(self, command, args, host, call).await
+    }
+
+    async fn transact(&self, _: &[u8], transaction: &mut dyn Transaction) -> Result<Option<Self::Commit>> {
+        self.transact_on(self, transaction).await
     }
 
     fn quota(&self) -> Option<&Arc<Quota>> {

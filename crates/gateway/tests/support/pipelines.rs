@@ -33,6 +33,10 @@ pub enum Expect {
     Text,
     /// An error of this code, and nothing else.
     Error(&'static str),
+    /// The command waits for `EXEC`.
+    Queued,
+    /// What was queued: each answer, or nothing where it was watched.
+    Executed(Vec<Question>),
 }
 
 /// A command with what is expected of it.
@@ -138,10 +142,10 @@ pub fn question(rng: &mut Rng, number: u64) -> Question {
         56 => Question::sure(&["CLIENT", "REPLY", ["ON", "OFF", "SKIP"][rng.below(3) as usize]], ok()),
         57 => match rng.below(6) {
             0 | 1 => Question::sure(&["MULTI"], ok()),
-            2 => Question::sure(&["EXEC"], Expect::Error("EXECABORT")),
+            2 => q(&["EXEC"], Expect::Executed(Vec::new())),
             3 => Question::sure(&["DISCARD"], ok()),
             4 => Question::sure(&["UNWATCH"], ok()),
-            _ => q(&["WATCH", &k], Expect::Error("ERR")),
+            _ => q(&["WATCH", &k], ok()),
         },
         58 => q(&["DBSIZE"], Expect::Integer),
         _ => rarely(rng),
@@ -210,7 +214,10 @@ enum Mode {
 /// What a connection is like, as the client knows it.
 pub struct Judge {
     pub resp3: bool,
-    in_transaction: bool,
+    /// What was queued since `MULTI`.
+    queued: Option<Vec<Question>>,
+    /// Something could not be queued.
+    is_spoiled: bool,
     mode: Mode,
     /// What came that nobody asked for.
     pub pushes: Vec<Vec<Reply>>,
@@ -222,7 +229,7 @@ const END: &str = "<the-end-of-this-pipeline>";
 
 impl Judge {
     pub fn new(may_close: bool) -> Self {
-        Self { resp3: false, in_transaction: false, mode: Mode::On, pushes: Vec::new(), may_close }
+        Self { resp3: false, queued: None, is_spoiled: false, mode: Mode::On, pushes: Vec::new(), may_close }
     }
 
     /// Asks `questions` in one go. Gives whether the connection is still there.
@@ -290,6 +297,9 @@ impl Judge {
                         if !is_expected && !question.may_fail {
                             told(rest, "an error where nothing can fail");
                         }
+                        if matches!(expect, Expect::Queued) {
+                            self.is_spoiled = true;
+                        }
                     } else if !fits(&reply, &expect) {
                         told(rest, &format!("that is not {:?}", shown_expect(&expect)));
                     }
@@ -326,16 +336,29 @@ impl Judge {
     }
 
     fn effect(&mut self, question: &Question) -> Expect {
-        let was_open = self.in_transaction;
+        let was_open = self.queued.is_some();
         let refused = Expect::Error("ERR");
         match &question.words[0][..] {
             b"MULTI" if was_open => return refused,
-            b"MULTI" => self.in_transaction = true,
+            b"MULTI" => (self.queued, self.is_spoiled) = (Some(Vec::new()), false),
             b"EXEC" | b"DISCARD" if !was_open => return refused,
-            b"EXEC" | b"DISCARD" => self.in_transaction = false,
+            b"DISCARD" => self.queued = None,
+            b"EXEC" => match self.queued.take() {
+                Some(_) if self.is_spoiled => return Expect::Error("EXECABORT"),
+                queued => return Expect::Executed(queued.unwrap_or_default()),
+            },
+            b"WATCH" if was_open => return refused,
             b"WATCH" => {}
-            // An unknown command, or one with the wrong number of arguments, is refused as well.
-            _ if was_open => return refused,
+            _ if was_open => {
+                let is_client_reply = question.words[0] == b"CLIENT" && question.words[1] == b"REPLY";
+                // An unknown command, or one with the wrong number of arguments, is refused as well.
+                if matches!(question.expect, Expect::Error(_)) || question.words[0] == b"HELLO" || is_client_reply {
+                    self.is_spoiled = true;
+                    return refused;
+                }
+                self.queued.iter_mut().for_each(|queued| queued.push(question.clone()));
+                return Expect::Queued;
+            }
             b"HELLO" => self.resp3 = question.words[1] == b"3",
             b"CLIENT" if question.words[1] == b"REPLY" => match &question.words[2][..] {
                 b"ON" => self.mode = Mode::On,
@@ -350,6 +373,9 @@ impl Judge {
 }
 
 fn fits(reply: &Reply, expect: &Expect) -> bool {
+    if reply.has_errors() && !matches!(expect, Expect::Executed(_)) {
+        return false;
+    }
     let is_value = |reply: &Reply, key: &str| match reply {
         Reply::Null => true,
         Reply::Bulk(value) => value.starts_with(format!("{key}:").as_bytes()) || value.is_empty(),
@@ -375,6 +401,19 @@ fn fits(reply: &Reply, expect: &Expect) -> bool {
         Expect::Map => matches!(reply, Reply::Array(_) | Reply::Map(_)),
         Expect::Text => matches!(reply, Reply::Bulk(_) | Reply::Text(_)),
         Expect::Error(_) => false,
+        Expect::Queued => *reply == Reply::Status("QUEUED".into()),
+        Expect::Executed(questions) => match reply {
+            // What was watched has changed.
+            Reply::Null => true,
+            Reply::Array(replies) => {
+                let fits_one = |(reply, question): (&Reply, &Question)| match reply {
+                    Reply::Error(_) => question.may_fail,
+                    reply => fits(reply, &question.expect),
+                };
+                replies.len() == questions.len() && replies.iter().zip(questions).all(fits_one)
+            }
+            _ => false,
+        },
     }
 }
 

@@ -16,6 +16,18 @@ pub enum Reply {
     Push(Vec<Reply>),
 }
 
+impl Reply {
+    /// Whether there is an error within it: only what `EXEC` gives may have some.
+    pub fn has_errors(&self) -> bool {
+        match self {
+            Reply::Array(elements) | Reply::Map(elements) | Reply::Set(elements) | Reply::Push(elements) => {
+                elements.iter().any(|element| matches!(element, Reply::Error(_)) || element.has_errors())
+            }
+            _ => false,
+        }
+    }
+}
+
 /// The reply at the front of `bytes` and its length; `None` where its end is missing.
 ///
 /// # Errors
@@ -69,9 +81,6 @@ pub fn parse(bytes: &[u8], resp3: bool) -> Result<Option<(Reply, usize)>, String
     let (mut elements, mut at) = (Vec::new(), at);
     for _ in 0..count {
         let Some((element, len)) = parse(&bytes[at..], resp3)? else { return Ok(None) };
-        if let Reply::Error(text) = element {
-            return Err(format!("an error within a reply: {text}"));
-        }
         elements.push(element);
         at += len;
     }

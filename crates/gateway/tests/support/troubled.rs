@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 use weir_command::error::Outcome;
-use weir_command::{Args, Call, Command, Host, Page, Read, Rows, Waiting};
+use weir_command::{Args, Call, Command, Host, Page, Read, Rows, Transaction, Waiting};
 use weir_gateway::store::Store;
 use weir_io::{Error, ErrorKind, Result, Rng, yield_now};
 use weir_model::Batch;
@@ -136,6 +136,11 @@ impl Store for Troubled {
         self.meddle().await?;
         let (outcome, commit) = self.inner.execute_on(self, command, args, host, call).await?;
         Ok((outcome, commit.map(|_| self.commit())))
+    }
+
+    async fn transact(&self, _: &[u8], transaction: &mut dyn Transaction) -> Result<Option<Self::Commit>> {
+        self.meddle().await?;
+        Ok(self.inner.transact_on(self, transaction).await?.map(|_| self.commit()))
     }
 
     fn disk_limit_reached(&self) -> Option<u64> {

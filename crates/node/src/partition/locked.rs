@@ -12,7 +12,9 @@ use std::task::{Context as Task, Poll};
 
 use parking_lot::{Mutex, MutexGuard};
 use weir_command::error::Outcome;
-use weir_command::{Args, Call, Command, Context, Draft, Host, Page, PartPage, PartRange, Read, Rows, Waiting};
+use weir_command::{
+    Args, Call, Command, Context, Draft, Host, Page, PartPage, PartRange, Read, Rows, Transaction, Waiting,
+};
 use weir_io::plant::{Plant, is_planted};
 use weir_io::{Error, ErrorKind, Result};
 use weir_log::SyncMode;
@@ -124,6 +126,19 @@ impl Rows for LockedRows<'_> {
         })
     }
 
+    fn is_changed<'a>(&'a self, database: u8, key: &'a [u8], since: u64) -> Waiting<'a, Result<bool>> {
+        Box::pin(async move {
+            let found = match self.partition.engine.get_latest(&StoredKey::new(database, key)) {
+                lookup @ Lookup::Ready(_) => lookup.await?,
+                lookup @ Lookup::Pending(_) => {
+                    self.out_of_order().await;
+                    self.partition.timed(lookup).await?
+                }
+            };
+            Ok(found.is_some_and(|found| found.seq > since))
+        })
+    }
+
     fn new_version(&self) -> u64 {
         self.partition.new_version()
     }
@@ -186,6 +201,22 @@ impl Partition {
         });
         let key_bytes = command.keys_in(args).map(<[u8]>::len).sum();
         self.run_locked(&rows, key_bytes, &|| weir_command::rows_of(command, args, database), run).await
+    }
+
+    /// Runs `transaction` on its rows, with no other write to them in between, and applies what it wants written as
+    /// one. The rest as of [`Partition::execute`].
+    ///
+    /// # Errors
+    /// As [`Partition::execute`], and those of the transaction.
+    pub async fn transact(self: &Arc<Self>, transaction: &mut dyn Transaction) -> Result<Option<Commit>> {
+        let rows = LockedRows::new(self);
+        let keys = transaction.rows();
+        let key_bytes = keys.iter().map(|key| key.len()).sum();
+        let run = pin!(async {
+            let draft = transaction.run(&rows).await?;
+            Ok(((), rows.with_covers(draft.into_batch()).await?))
+        });
+        Ok(self.run_locked(&rows, key_bytes, &|| keys.clone(), run).await?.1)
     }
 
     /// Reads `keys`, lets `change` decide on their living rows (in the same order) and applies the batch that it fills,

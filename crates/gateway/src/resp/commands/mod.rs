@@ -14,7 +14,7 @@ mod keyspace;
 mod kill;
 mod modes;
 mod pubsub;
-pub(super) mod transactions;
+mod transactions;
 
 use std::io;
 
@@ -55,7 +55,7 @@ pub(super) async fn run<S: Store>(command: &Command, session: &mut Session<S>, a
         Id::Publish => pubsub::publish(session, args).await,
         Id::PubSub => pubsub::pubsub(session, args).await,
         Id::Multi => transactions::multi(session, args).await,
-        Id::Exec => transactions::exec(session, args).await,
+        Id::Exec => Err(Error::new("ERR internal error: whoever has the connection runs what was queued")),
         Id::Discard => transactions::discard(session, args).await,
         Id::Watch => transactions::watch(session, args).await,
         Id::Unwatch => transactions::unwatch(session, args).await,

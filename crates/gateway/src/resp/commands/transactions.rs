@@ -1,63 +1,58 @@
-//! `MULTI` and its kin, which are not there yet: nothing between `MULTI` and `EXEC` is executed.
-//!
-//! Clients send `MULTI`, their commands and `EXEC` in one go. If `MULTI` alone were refused, the commands behind it
-//! would be executed one by one, by a client that asked for all or none. If it were refused and what follows too, a
-//! client that looks at the answer to `MULTI` before it goes on would not know that it is to send `EXEC` or `DISCARD`,
-//! and every later user of its connection would be refused. So `MULTI` opens a transaction, each command in it is
-//! refused, and `EXEC` ends it as Redis ends one in which a command could not be queued: a course of things that every
-//! client knows, takes the right number of replies for, and makes an error of.
+//! `MULTI` and its kin, but for `EXEC`: whoever has the connection runs what was queued.
 
 use weir_command::Args;
-use weir_command::error::{Error, Outcome};
+use weir_command::error::{Error, KEY_TOO_LONG, Outcome};
+use weir_model::KEY_BYTES_MAX;
 
 use crate::resp::session::Session;
+use crate::resp::transaction::{Queue, WATCHED_MAX, Watched};
 use crate::store::Store;
 
-/// The reply to what would have been queued.
-pub(in crate::resp) const NOT_QUEUED: Error = Error::new(
-    "ERR transactions are not supported yet: nothing between MULTI and EXEC is executed, use a plain pipeline \
-     (redis-py: pipeline(transaction=False))",
-);
-
 pub(in crate::resp) async fn multi<S: Store>(session: &mut Session<S>, _: Args<'_>) -> Outcome {
-    if session.in_transaction {
+    if session.transaction.is_some() {
         return Err(Error::new("ERR MULTI calls can not be nested"));
     }
-    session.in_transaction = true;
+    let hold = session.account()?.unfinished.hold();
+    session.transaction = Some(Box::new(Queue::new(hold)));
     session.outbox.replies.ok();
     Ok(())
-}
-
-/// Also a transaction of no commands is not executed: it may have been made for what it watches.
-pub(in crate::resp) async fn exec<S: Store>(session: &mut Session<S>, _: Args<'_>) -> Outcome {
-    if !std::mem::take(&mut session.in_transaction) {
-        return Err(Error::new("ERR EXEC without MULTI"));
-    }
-    // Some clients show this text only, and not those of the commands.
-    Err(Error::new(
-        "EXECABORT Transaction discarded because of previous errors: transactions are not supported yet, use a plain \
-         pipeline",
-    ))
 }
 
 pub(in crate::resp) async fn discard<S: Store>(session: &mut Session<S>, _: Args<'_>) -> Outcome {
-    if !std::mem::take(&mut session.in_transaction) {
+    if session.transaction.is_none() {
         return Err(Error::new("ERR DISCARD without MULTI"));
+    }
+    session.end_transaction();
+    session.outbox.replies.ok();
+    Ok(())
+}
+
+pub(in crate::resp) async fn watch<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
+    if session.transaction.is_some() {
+        return Err(Error::new("ERR WATCH inside MULTI is not allowed"));
+    }
+    if session.watched.len() + args.len() - 1 > WATCHED_MAX {
+        return Err(Error::new("ERR a connection watches at most 10000 keys"));
+    }
+    let (database, flushes) = (session.database(), session.account()?.flushes());
+    for key in args.iter_from(1) {
+        if key.len() > KEY_BYTES_MAX {
+            return Err(KEY_TOO_LONG);
+        }
+        if session.watched.iter().any(|watched| watched.database == database && watched.key == key) {
+            continue;
+        }
+        // Before the look: what changes after it has a larger number.
+        let since = session.store()?.rows().newest(key).await?;
+        let existed = session.get(key).await?.is_some();
+        session.watched.push(Watched { database, key: key.into(), since, existed, flushes });
     }
     session.outbox.replies.ok();
     Ok(())
 }
 
-pub(in crate::resp) async fn watch<S: Store>(session: &mut Session<S>, _: Args<'_>) -> Outcome {
-    Err(if session.in_transaction {
-        Error::new("ERR WATCH inside MULTI is not allowed")
-    } else {
-        Error::new("ERR WATCH is not supported yet: no key is watched, and there are no transactions")
-    })
-}
-
-/// Nothing is ever watched, so nothing is watched afterwards.
 pub(in crate::resp) async fn unwatch<S: Store>(session: &mut Session<S>, _: Args<'_>) -> Outcome {
+    session.watched = Vec::new();
     session.outbox.replies.ok();
     Ok(())
 }

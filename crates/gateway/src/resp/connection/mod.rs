@@ -16,6 +16,7 @@ mod blocked;
 mod charging;
 mod moving;
 mod rows;
+mod transaction;
 
 use std::future::poll_fn;
 use std::io;
@@ -30,6 +31,7 @@ use tokio::task::yield_now;
 use weir_command::bill::{Bill, Charge};
 use weir_command::error::{CROSS_SLOT, Error, Outcome};
 use weir_command::reply::FLUSH_BYTES;
+use weir_command::table::Id;
 use weir_command::{Args, Command, table};
 use weir_io::sleep_until;
 use weir_model::Batch;
@@ -40,7 +42,6 @@ use self::moving::Lately;
 pub(crate) use self::moving::Moving;
 use super::ahead;
 use super::client::{Client, Phase};
-use super::commands::transactions::NOT_QUEUED;
 use super::commands::{self, check_options};
 use super::frame::Progress;
 use super::input::Input;
@@ -295,6 +296,7 @@ impl<S: Store> Connection<S> {
         {
             self.wait_out_pause(command).await;
         }
+        let is_queued = command.is_some_and(|command| self.queues(command));
         let paid = self.prepare(command, args).await;
         let outbox = &mut self.session.outbox;
         if outbox.reply_mode == ReplyMode::SkipNext {
@@ -303,11 +305,15 @@ impl<S: Store> Connection<S> {
         outbox.begin_answer();
         let outcome = match paid {
             Err(error) => {
+                if let Some(queue) = self.session.transaction.as_mut().filter(|_| is_queued || command.is_none()) {
+                    queue.is_spoiled = true;
+                }
                 if let Some(command) = command {
                     outbox.count(|stats| stats.rejected(command.index));
                 }
                 Err(error)
             }
+            Ok((command, _)) if is_queued => self.queue(command, args),
             Ok((command, charge)) => {
                 outbox.count(|stats| stats.called(command.index));
                 if outbox.longest.1.is_empty() {
@@ -320,7 +326,10 @@ impl<S: Store> Connection<S> {
                     if !command.any_order {
                         self.submit().await;
                     }
-                    commands::run(command, &mut self.session, args).await
+                    match command.id {
+                        Id::Exec => self.exec().await,
+                        _ => commands::run(command, &mut self.session, args).await,
+                    }
                 };
                 let is_blocked = outcome.is_ok() && self.session.blocked.is_some();
                 let outcome = if is_blocked { Ok(()) } else { self.session.outbox.judge(outcome) };
@@ -335,6 +344,32 @@ impl<S: Store> Connection<S> {
             self.end_command(outcome);
         }
         command.is_some_and(|command| command.is_secret(args))
+    }
+
+    /// Whether `command` waits for `EXEC`.
+    #[inline]
+    fn queues(&self, command: &Command) -> bool {
+        self.session.transaction.is_some() && !command.in_multi
+    }
+
+    /// Puts a command behind those that wait for `EXEC`.
+    fn queue(&mut self, command: &'static Command, args: Args<'_>) -> Outcome {
+        let Some(queue) = &mut self.session.transaction else { return Ok(()) };
+        // Who speaks, and what messages are sent, must not change in the middle of what was queued for somebody.
+        let queued = match command.id {
+            Id::Auth | Id::Hello => Err(Error::new("ERR AUTH and HELLO are not allowed inside MULTI")),
+            Id::Client if args.get(1).is_some_and(|word| word.eq_ignore_ascii_case(b"REPLY")) => {
+                Err(Error::new("ERR CLIENT REPLY is not allowed inside MULTI"))
+            }
+            _ if command.group == "pubsub" && command.in_subscribed => {
+                Err(Error::new("ERR subscribing is not allowed inside MULTI"))
+            }
+            _ => queue.add(command, args),
+        };
+        queue.is_spoiled |= queued.is_err();
+        queued?;
+        self.session.outbox.replies.simple("QUEUED");
+        Ok(())
     }
 
     /// Ends the reply of the command under way.
@@ -358,9 +393,6 @@ impl<S: Store> Connection<S> {
         }
         self.session.may(command)?;
         self.session.may_in_subscribed_state(command, args)?;
-        if self.session.in_transaction && !command.in_multi {
-            return Err(NOT_QUEUED);
-        }
         check_options(command, args.len())?;
         if self.session.store().is_ok_and(Store::is_spread) && !command.stays_in_one_slot(args, YIELD).await {
             return Err(CROSS_SLOT);
@@ -368,6 +400,9 @@ impl<S: Store> Connection<S> {
         let is_full = self.session.store().ok().and_then(Store::disk_limit_reached).is_some();
         if is_full && command.flags.contains(&"denyoom") {
             self.wait_for_disk().await?;
+        }
+        if self.queues(command) {
+            return Ok((command, None));
         }
         let charge = if self.is_limited() { Some(self.charge(command, args).await?) } else { None };
         Ok((command, charge))

@@ -61,7 +61,8 @@ impl<S: Store> Connection<S> {
         outbox.replies.own_values();
         let mut sum = 0;
         for spans in parts(command, args) {
-            let mut part = Part::new(outbox);
+            let protocol = outbox.replies.protocol;
+            let mut part = Part::new(outbox, protocol);
             let (outcome, commit) = store.execute(command, args.with_spans(&spans), &mut part, call).await?;
             let answer = part.into_answer();
             if let Some(commit) = commit {

@@ -1,0 +1,81 @@
+//! What a session has queued since `MULTI`, and the rows that it watches.
+
+use weir_command::error::{Error, Outcome};
+use weir_command::{Args, Command, Request, Rows};
+
+use crate::auth::byte_budget::Hold;
+
+/// Rows that one session may watch.
+pub(in crate::resp) const WATCHED_MAX: usize = 10_000;
+
+const NO_ROOM: Error =
+    Error::new("ERR the tenant's clients have queued too much: send smaller transactions, or fewer at a time");
+
+/// What a queued command costs beside its words.
+const COMMAND_BYTES: u64 = 128;
+
+/// A command that waits for `EXEC`.
+pub(in crate::resp) struct Queued {
+    pub(in crate::resp) command: &'static Command,
+    /// Its words. The database is chosen when it is run.
+    pub(in crate::resp) request: Request,
+}
+
+/// Commands that wait for `EXEC`. Their memory is their tenant's (S12).
+pub(in crate::resp) struct Queue {
+    pub(in crate::resp) commands: Vec<Queued>,
+    /// Some command could not be queued: nothing will be executed.
+    pub(in crate::resp) is_spoiled: bool,
+    bytes: u64,
+    hold: Hold,
+}
+
+impl Queue {
+    /// Nothing is queued yet. What will be is held by `hold`.
+    pub(in crate::resp) fn new(hold: Hold) -> Self {
+        Self { commands: Vec::new(), is_spoiled: false, bytes: 0, hold }
+    }
+
+    /// Adds a command.
+    ///
+    /// # Errors
+    /// The tenant's clients have queued too much.
+    pub(in crate::resp) fn add(&mut self, command: &'static Command, args: Args<'_>) -> Outcome {
+        self.bytes += COMMAND_BYTES + args.iter_from(0).map(|word| word.len() as u64).sum::<u64>();
+        if !self.hold.try_grow_to(self.bytes) {
+            return Err(NO_ROOM);
+        }
+        self.commands.push(Queued { command, request: Request::new(0, 0, args.iter_from(0)) });
+        Ok(())
+    }
+}
+
+/// A row that is watched.
+pub(in crate::resp) struct Watched {
+    pub(in crate::resp) database: u8,
+    pub(in crate::resp) key: Vec<u8>,
+    /// As [`Rows::newest`] said before it was looked at.
+    pub(in crate::resp) since: u64,
+    pub(in crate::resp) existed: bool,
+    /// How often its tenant had been emptied.
+    pub(in crate::resp) flushes: u64,
+}
+
+impl Watched {
+    /// Whether it was changed, as far as `rows`, which are locked, tell at `now_ms`; `flushes` as of now.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(in crate::resp) async fn is_changed(
+        &self,
+        rows: &dyn Rows,
+        now_ms: u64,
+        flushes: u64,
+    ) -> weir_io::Result<bool> {
+        let exists = rows.get(self.database, &self.key, now_ms).wait().await?.is_some();
+        if exists != self.existed || (flushes != self.flushes && exists) {
+            return Ok(true);
+        }
+        rows.is_changed(self.database, &self.key, self.since).await
+    }
+}
