@@ -12,10 +12,10 @@ use weir_model::{BatchMark, Change, Content, KEY_BYTES_MAX, Row, StoredKey, Stri
 
 use crate::bill::Bill;
 use crate::draft::Draft;
-use crate::error::{KEY_TOO_LONG, Outcome, WRONG_TYPE};
+use crate::error::{KEY_TOO_LONG, Outcome, REPLY_TOO_LONG, WRONG_TYPE};
 use crate::host::Host;
 use crate::in_hand::letting_go;
-use crate::reply::{FLUSH_BYTES, Replies};
+use crate::reply::{FLUSH_BYTES, OUTPUT_BYTES_MAX, Replies};
 use crate::rows::{Moment, Page, Read, Rows, Waiting};
 
 mod parts;
@@ -118,8 +118,14 @@ impl<'a> Context<'a> {
     /// # Errors
     /// Whoever asked is gone.
     pub async fn drain(&mut self) -> Outcome {
-        if self.host.replies().len() < FLUSH_BYTES {
+        let waiting = self.host.replies().len();
+        if waiting < FLUSH_BYTES {
             return Ok(());
+        }
+        if self.is_locked {
+            // What it has written is not committed yet, and others wait for its rows.
+            let is_too_long = self.host.replies().len_beside_one_value() > OUTPUT_BYTES_MAX;
+            return if is_too_long { Err(REPLY_TOO_LONG) } else { Ok(()) };
         }
         self.host.drain().await
     }

@@ -154,6 +154,7 @@ pub const DECREMENT_OVERFLOW: Error = Error::new("ERR decrement would overflow")
 pub const NOT_A_NUMBER: Error = Error::new("ERR increment would produce NaN or Infinity");
 pub const TOO_LONG: Error = Error::new("ERR string exceeds maximum allowed size (proto-max-bulk-len)");
 pub const KEY_TOO_LONG: Error = Error::new("ERR key exceeds maximum allowed size (65536 bytes)");
+pub const REPLY_TOO_LONG: Error = Error::new("ERR the reply is longer than 32 MB: ask for less at a time");
 pub const OFFSET: Error = Error::new("ERR offset is out of range");
 pub const BIT_OFFSET: Error = Error::new("ERR bit offset is not an integer or out of range");
 pub const NO_SUCH_KEY: Error = Error::new("ERR no such key");

@@ -14,6 +14,10 @@ use crate::number::{parse_i64, push_i64, push_u64};
 /// Replies are written out when they reach this many bytes, even in the middle of a pipeline or of one long reply.
 pub const FLUSH_BYTES: usize = 256 << 10;
 
+/// Most bytes of replies that a connection holds, beside one value (S11). No command comes near it that lets them leave
+/// as it goes; one that does not is refused.
+pub const OUTPUT_BYTES_MAX: usize = 32 << 20;
+
 /// Values from this size on are written from where they lie: below, copying is cheaper than another piece to write.
 const SHARED_BYTES_MIN: usize = 16 << 10;
 

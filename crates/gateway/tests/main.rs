@@ -7,6 +7,7 @@ mod blocking;
 mod bounds;
 mod differential;
 mod families;
+mod groups;
 mod isolation;
 mod leaks;
 mod noisy_neighbour;

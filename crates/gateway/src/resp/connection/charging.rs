@@ -13,7 +13,7 @@ use crate::store::Store;
 
 impl<S: Store> Connection<S> {
     /// The partition that has `key`, as the quota counts them.
-    fn partition_of(&self, key: &[u8]) -> u32 {
+    pub(super) fn partition_of(&self, key: &[u8]) -> u32 {
         self.session.store().map_or(0, |store| store.partition_of(key))
     }
 

@@ -5,15 +5,18 @@
 //! 1. Reads are answered on the spot, unless they must wait for the disk.
 //! 2. Plain writes (`SET`, `MSET`) gather in one batch, which goes to the store when something else is asked for, or
 //!    at the end of the buffer: one log record, one turn at the store's lock.
-//! 3. At the end the thread's other connections get a turn, so that one log write serves them all. Then all commits are
+//! 3. Writes that read first and follow one another are [run as one](group): one log record, too.
+//! 4. At the end the thread's other connections get a turn, so that one log write serves them all. Then all commits are
 //!    awaited, and only then are the replies written, in one piece. Nothing is acknowledged
 //!    before its commit. A reply whose commit failed is replaced by the error ([`Outbox`]).
 //!
 //! A command above its tenant's limits waits here for its capacity units, behind the replies of those before it: the
 //! socket is not read meanwhile, and nobody else waits.
 
+mod as_one;
 mod blocked;
 mod charging;
+mod group;
 mod moving;
 mod rows;
 mod transaction;
@@ -33,7 +36,7 @@ use weir_command::error::{CROSS_SLOT, Error, Outcome};
 use weir_command::reply::FLUSH_BYTES;
 use weir_command::table::Id;
 use weir_command::{Args, Command, table};
-use weir_io::sleep_until;
+use weir_io::{Nanos, sleep_until};
 use weir_model::Batch;
 use weir_node::waits::{self, Followed};
 
@@ -227,6 +230,12 @@ impl<S: Store> Connection<S> {
                         self.submit().await;
                         self.session.outbox.take_mail().await?;
                     }
+                    let served = self.run_group(input, len).await;
+                    if served > 0 {
+                        input.start += served;
+                        self.flush_if_long().await?;
+                        continue;
+                    }
                     let secret = self.execute(input.state.args(&input.bytes[input.start..])).await;
                     if secret {
                         input.wipe(len);
@@ -235,10 +244,7 @@ impl<S: Store> Connection<S> {
                     if let Some(blocked) = self.session.blocked.take() {
                         self.answer_later(blocked, input).await?;
                     }
-                    if self.session.outbox.replies.len() >= FLUSH_BYTES {
-                        self.flush().await?;
-                        self.session.outbox.lap = self.server.clock.now();
-                    }
+                    self.flush_if_long().await?;
                 }
                 Err(error) => {
                     self.submit().await;
@@ -280,6 +286,15 @@ impl<S: Store> Connection<S> {
             store.prefetch(self.session.database(), &keys);
         }
         keys.len().max(1)
+    }
+
+    /// Writes replies, if there are many.
+    async fn flush_if_long(&mut self) -> io::Result<()> {
+        if self.session.outbox.replies.len() >= FLUSH_BYTES {
+            self.flush().await?;
+            self.session.outbox.lap = self.server.clock.now();
+        }
+        Ok(())
     }
 
     /// Awaits every commit and writes every reply.
@@ -410,8 +425,13 @@ impl<S: Store> Connection<S> {
 
     /// Books the time that a command took, and remembers it if that was long.
     fn took(&mut self, command: &Command, args: Args<'_>, failed: bool) {
-        let outbox = &mut self.session.outbox;
         let now = self.server.clock.now();
+        self.took_until(command, args, failed, now);
+    }
+
+    /// The same, where it has ended at `now`.
+    fn took_until(&mut self, command: &Command, args: Args<'_>, failed: bool, now: Nanos) {
+        let outbox = &mut self.session.outbox;
         let nanos = now.saturating_sub(outbox.lap);
         outbox.lap = now;
         outbox.count(|stats| stats.took(command.index, nanos, failed));

@@ -13,16 +13,12 @@
 //!    and the connection is closed. The client sees the end of the stream in the middle of that reply, and takes
 //!    nothing for an answer that is none.
 
-use weir_command::error::{Error, Outcome};
-use weir_command::reply::Mark;
+use weir_command::error::{Error, Outcome, REPLY_TOO_LONG};
+use weir_command::reply::{Mark, OUTPUT_BYTES_MAX};
 use weir_model::Batch;
 
 use super::{Outbox, ReplyMode};
 use crate::store::Store;
-
-/// Most bytes of replies that a connection holds, beside one value (S11). No command comes near it that flushes as it
-/// goes; one that does not is refused.
-const OUTPUT_BYTES_MAX: usize = 32 << 20;
 
 /// The reply of the command under way.
 pub(super) struct Answer {
@@ -84,7 +80,7 @@ impl<S: Store> Outbox<S> {
     pub(in crate::resp) fn judge(&self, outcome: Outcome) -> Outcome {
         outcome?;
         if self.replies.len_beside_one_value() > OUTPUT_BYTES_MAX {
-            return Err(Error::new("ERR the reply is longer than 32 MB: ask for less at a time"));
+            return Err(REPLY_TOO_LONG);
         }
         // By now it is known whether it is answered: `CLIENT REPLY` is about its own reply, too.
         if self.reply_mode == ReplyMode::On && !self.answer.is_messages && !self.replies.is_whole() {
@@ -142,6 +138,15 @@ impl<S: Store> Outbox<S> {
     /// The reply of the command under way depends on `commit`.
     pub(in crate::resp) fn depend_on(&mut self, commit: S::Commit) {
         self.commits.push(Pending { stage: Stage::UnderWay(commit), from: self.answer.from, to: None, replies: 1 });
+    }
+
+    /// Commands that were run as one since [`Outbox::begin_answer`] have written `replies`, which depend on `commit`.
+    pub(in crate::resp) fn end_group(&mut self, replies: usize, commit: Option<S::Commit>) {
+        self.answer.is_under_way = false;
+        let (from, to) = (self.answer.from, Some(self.replies.mark()));
+        self.commits.extend(commit.map(|commit| Pending { stage: Stage::UnderWay(commit), from, to, replies }));
+        self.let_go();
+        self.unanswered += replies as u64;
     }
 
     /// The replies of the gathered writes depend on what became of handing them over.

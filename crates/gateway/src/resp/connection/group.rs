@@ -1,0 +1,217 @@
+//! Writes of a pipeline that follow one another, and of which the first reads before it writes: they are run
+//! [as one](super::as_one), with one turn at the store's lock and one record of the log. Each is answered, charged and
+//! timed by itself, and one that fails has no part in the others.
+
+use std::ops::Range;
+
+use weir_command::bill::Charge;
+use weir_command::error::Error;
+use weir_command::reply::FLUSH_BYTES;
+use weir_command::{Args, Command, is_plain, table};
+use weir_node::Unit;
+
+use super::as_one::{AsOne, Done, Member};
+use super::moving::LONG_BYTES;
+use super::{Connection, check_options, key_of};
+use crate::auth::Standing;
+use crate::resp::frame::{Progress, Span, State};
+use crate::resp::input::Input;
+use crate::resp::outbox::{ReplyMode, YIELD};
+use crate::resp::parse::parse;
+use crate::store::Store;
+
+/// Most commands of a group, most words of one of them, and bytes of requests after which it is full: a group is one
+/// turn at the lock.
+const COMMANDS_MAX: usize = 64;
+const WORDS_MAX: usize = 64;
+const BYTES_MAX: usize = 64 << 10;
+
+/// A request of a group, where it lies.
+struct Place {
+    command: &'static Command,
+    start: usize,
+    /// Its words among those of all.
+    words: Range<usize>,
+    /// Where the next request begins.
+    end: usize,
+}
+
+/// Whether `command` is a write of one row that is short.
+fn is_short_write(command: &Command, args: Args<'_>) -> bool {
+    let (first, last, _) = command.keys;
+    let has_one_key = first > 0 && first == last && !command.stores && command.elsewhere.is_none();
+    command.is_of_rows && command.writes() && has_one_key && args.len() <= WORDS_MAX && command.takes(args.len())
+}
+
+impl<S: Store> Connection<S> {
+    /// Runs the writes that `input` begins with as one, if there are several and the first one reads before it writes;
+    /// its request has `len` bytes. Gives how many bytes were served: 0 where the first one is to be run by itself.
+    pub(super) async fn run_group(&mut self, input: &Input, len: usize) -> usize {
+        let bytes = &input.bytes[input.start..];
+        if input.state.inline {
+            // Its words are not in `bytes`.
+            return 0;
+        }
+        let first = input.state.args(bytes);
+        let Some(command) = table::find(first.at(0)).filter(|command| self.begins_group(command, first)) else {
+            return 0;
+        };
+        let (places, spans) = self.find_group(bytes, command, first, len);
+        if places.len() < 2 {
+            return 0;
+        }
+        let (is_limited, database) = (self.is_limited(), self.session.database());
+        let (mut members, mut charges) = (Vec::with_capacity(places.len()), Vec::new());
+        for place in &places {
+            let args = Args::new(&bytes[place.start..], &spans[place.words.clone()]);
+            if is_limited {
+                let charge = Charge::of(place.command, args, YIELD).await;
+                if !self.admits_at_once(charge) {
+                    break;
+                }
+                charges.push(charge);
+            }
+            members.push(Member { command: place.command, args, database });
+        }
+        if members.is_empty() {
+            return 0;
+        }
+        self.submit().await;
+        let run = self.run_members(&members, &charges).await;
+        self.give_back(&members[run..], charges.get(run..).unwrap_or_default());
+        places[..run].last().map_or(0, |place| place.end)
+    }
+
+    fn begins_group(&self, command: &'static Command, args: Args<'_>) -> bool {
+        is_short_write(command, args)
+            && !is_plain(command, args)
+            && self.session.transaction.is_none()
+            && self.session.outbox.reply_mode == ReplyMode::On
+            && !self.session.pause().is_set()
+            && self.may_be_grouped(command, args)
+    }
+
+    /// Whether nothing stands against running it at once.
+    fn may_be_grouped(&self, command: &Command, args: Args<'_>) -> bool {
+        let Ok(store) = self.session.store() else { return false };
+        self.session.account().is_ok_and(|account| account.standing() == Standing::Active)
+            && !self.session.is_in_subscribed_state()
+            && check_options(command, args.len()).is_ok()
+            && !command.reaches(args, LONG_BYTES)
+            && (store.disk_limit_reached().is_none() || !command.flags.contains(&"denyoom"))
+    }
+
+    /// The short writes to one partition that `bytes` begin with: `command`, whose request has `len` bytes, and those
+    /// behind it; and the words of all.
+    fn find_group(
+        &self,
+        bytes: &[u8],
+        command: &'static Command,
+        args: Args<'_>,
+        len: usize,
+    ) -> (Vec<Place>, Vec<Span>) {
+        let partition = self.partition_of(key_of(command, args));
+        let mut spans = args.spans().to_vec();
+        let mut places = vec![Place { command, start: 0, words: 0..spans.len(), end: len }];
+        let mut state = State::new();
+        while let Some(&Place { end: start, .. }) = places.last()
+            && places.len() < COMMANDS_MAX
+            && start < BYTES_MAX
+            && let Ok(Progress::Request(len)) = parse(&bytes[start..], &self.session.limits, &mut state)
+        {
+            if state.inline {
+                break;
+            }
+            let args = state.args(&bytes[start..]);
+            let fits = |command: &&'static Command| {
+                is_short_write(command, args)
+                    && self.partition_of(key_of(command, args)) == partition
+                    && self.may_be_grouped(command, args)
+            };
+            let Some(command) = table::find(args.at(0)).filter(fits) else { break };
+            let words = spans.len()..spans.len() + args.len();
+            spans.extend_from_slice(args.spans());
+            places.push(Place { command, start, words, end: start + len });
+        }
+        (places, spans)
+    }
+
+    /// Takes a charge, if its tenant has so much without waiting. A write of rows costs write units alone.
+    fn admits_at_once(&self, charge: Charge) -> bool {
+        self.session.outbox.quota().is_none_or(|quota| quota.try_admit(Unit::Write, charge.units(Unit::Write)))
+    }
+
+    /// Gives back what was paid for members that were not run.
+    fn give_back(&self, members: &[Member<'_>], charges: &[Charge]) {
+        let Some(quota) = self.session.outbox.quota() else { return };
+        for (member, charge) in members.iter().zip(charges) {
+            let partition = self.partition_of(key_of(member.command, member.args));
+            quota.settle(Unit::Write, partition, charge.units(Unit::Write), 0);
+        }
+    }
+
+    /// Runs members, and answers those that were run; gives how many that are, at least one.
+    async fn run_members(&mut self, members: &[Member<'_>], charges: &[Charge]) -> usize {
+        let (call, is_limited) = (self.session.call(), !charges.is_empty());
+        let outbox = &mut self.session.outbox;
+        // What waits for room does so without keeping anybody's value.
+        outbox.replies.own_values();
+        outbox.begin_answer();
+        let from = outbox.answer_from();
+        let Ok((store, outbox)) = self.session.parts() else { return 1 };
+        let mut run = AsOne {
+            members,
+            watched: &[],
+            flushes: 0,
+            call,
+            is_limited,
+            answer_bytes_max: Some(FLUSH_BYTES),
+            host: outbox,
+            clock: &self.server.clock,
+            from,
+            done: Vec::new(),
+            is_stale: false,
+        };
+        let outcome = store.transact(key_of(members[0].command, members[0].args), &mut run).await;
+        let mut done = run.done;
+        let commit = match outcome {
+            Ok(commit) => commit,
+            Err(error) => {
+                let error = Error::from(error);
+                outbox.replies.rewind(from);
+                done.truncate(members.len());
+                let (to, at) = (outbox.replies.mark(), self.server.clock.now());
+                if done.is_empty() {
+                    done.push(Done { call, outcome: Ok(()), to, at });
+                }
+                for done in &mut done {
+                    outbox.replies.error(error.text());
+                    (done.outcome, done.to) = (Err(error.clone()), outbox.replies.mark());
+                }
+                None
+            }
+        };
+        outbox.end_group(done.len(), commit);
+        for (index, (member, done)) in members.iter().zip(&done).enumerate() {
+            self.book(member, done, charges.get(index));
+        }
+        done.len()
+    }
+
+    /// Books what has become of a member.
+    fn book(&mut self, member: &Member<'_>, done: &Done, charge: Option<&Charge>) {
+        self.session.called(&done.call);
+        if let (Some(charge), Some(bill)) = (charge, self.session.bill.take()) {
+            self.settle(*charge, bill, key_of(member.command, member.args));
+        }
+        self.lately.is_long |= done.call.longest >= LONG_BYTES;
+        let has_failed = done.outcome.is_err();
+        self.session.outbox.count(|stats| {
+            stats.called(member.command.index);
+            if has_failed {
+                stats.errors.add(1);
+            }
+        });
+        self.took_until(member.command, member.args, has_failed, done.at);
+    }
+}

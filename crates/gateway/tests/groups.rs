@@ -1,0 +1,96 @@
+//! Writes of a pipeline that follow one another are one record of the log, and nobody can tell from the answers.
+
+use std::sync::atomic::Ordering;
+
+use weir_io::Rng;
+use weir_node::{Unit, UnitLimits};
+
+use crate::support::{Client, Running, encode};
+use weir_gateway::Settings;
+
+/// Sends `lines` in one go; gives the replies.
+fn all(client: &mut Client, lines: &[String]) -> Vec<String> {
+    let words = lines.iter().flat_map(|line| encode(&line.split(' ').collect::<Vec<_>>()));
+    client.send(&words.collect::<Vec<u8>>());
+    lines.iter().map(|_| String::from_utf8_lossy(&client.reply()).into_owned()).collect()
+}
+
+fn lines(text: &str) -> Vec<String> {
+    text.split(" ; ").map(str::to_owned).collect()
+}
+
+#[test]
+fn they_are_one_record_and_one_that_fails_has_no_part_in_it() {
+    let weir = Running::start(Settings::default());
+    let mut client = weir.connect();
+    client.say("SET text x");
+    weir.store.batches.lock().expect("no panic").clear();
+    let asked = lines("INCR n ; INCR n ; INCR text ; HSET h f 1 ; APPEND s abc ; SET p 1 ; HINCRBY h f 4 ; GETDEL s");
+    let not_a_number = "-ERR value is not an integer or out of range\r\n";
+    let replies = [":1\r\n", ":2\r\n", not_a_number, ":1\r\n", ":3\r\n", "+OK\r\n", ":5\r\n", "$3\r\nabc\r\n"];
+    assert_eq!(all(&mut client, &asked), replies);
+    assert_eq!(weir.store.batches.lock().expect("no panic")[..], [7], "one record of what has not failed");
+    // A read ends it, and what a read sees has been written.
+    assert_eq!(
+        all(&mut client, &lines("INCR n ; INCR n ; GET n ; INCR n ; INCR n")),
+        [":3\r\n", ":4\r\n", "$1\r\n4\r\n", ":5\r\n", ":6\r\n"]
+    );
+    assert_eq!(weir.store.batches.lock().expect("no panic")[1..], [2, 2]);
+}
+
+#[test]
+fn a_record_that_is_lost_is_told_to_all() {
+    let weir = Running::start(Settings::default());
+    let mut client = weir.connect();
+    weir.store.fail_commits.store(true, Ordering::Relaxed);
+    let replies = all(&mut client, &lines("INCR n ; APPEND s abc ; GETSET p 1 ; PING"));
+    assert!(replies[..3].iter().all(|reply| reply.starts_with("-MISCONF")), "{replies:?}");
+    assert_eq!(replies[3], "+PONG\r\n");
+}
+
+/// Random writes, in pipelines and one by one: the same answers.
+#[test]
+fn the_answers_are_those_of_one_at_a_time() {
+    let (together, apart) = (Running::start(Settings::default()), Running::start(Settings::default()));
+    let (mut together, mut apart) = (together.connect(), apart.connect());
+    let mut rng = Rng::new(1);
+    for _ in 0..300 {
+        let count = 1 + rng.below(100);
+        let asked: Vec<String> = (0..count)
+            .map(|_| {
+                let key = ["a", "b", "c"][rng.below(3) as usize];
+                match rng.below(12) {
+                    0 => format!("SET {key} {}", rng.below(10)),
+                    1 | 2 => format!("INCR {key}"),
+                    3 => format!("APPEND {key} x"),
+                    4 => format!("HSET {key} f{} v", rng.below(4)),
+                    5 => format!("HINCRBY {key} f{} 3", rng.below(4)),
+                    6 => format!("GETDEL {key}"),
+                    7 => format!("EXPIRE {key} 1000"),
+                    8 => format!("RENAME {key} b"),
+                    9 => format!("GET {key}"),
+                    10 => format!("DEL {key}"),
+                    _ => format!("NOSUCH {key}"),
+                }
+            })
+            .collect();
+        let expected: Vec<String> = asked.iter().flat_map(|line| all(&mut apart, std::slice::from_ref(line))).collect();
+        assert_eq!(all(&mut together, &asked), expected, "{asked:?}");
+    }
+}
+
+/// What is paid for is what was done, whether together or one by one.
+#[test]
+fn each_is_charged_as_by_itself() {
+    let limits = UnitLimits { rcu: 1_000_000, wcu: 1_000_000, ..UnitLimits::default() };
+    let paid = |asked: &[&[String]]| {
+        let weir = Running::start(Settings::default());
+        weir.store.quota.set_limits(&limits);
+        let mut client = weir.connect();
+        asked.iter().for_each(|lines| drop(all(&mut client, lines)));
+        Unit::ALL.map(|unit| weir.store.quota.stats(unit).units)
+    };
+    let asked = lines("INCR n ; HSET h f 1 ; APPEND s abc ; INCR h ; GETDEL s ; SETRANGE s 3000 x ; INCR n");
+    let one_by_one: Vec<&[String]> = asked.chunks(1).collect();
+    assert_eq!(paid(&[&asked]), paid(&one_by_one));
+}
