@@ -42,12 +42,23 @@ pub struct Call {
     pub misses: u64,
     /// The longest value that it has met, in bytes.
     pub longest: usize,
+    /// It has found nothing, and what it has answered is for whoever does not wait.
+    pub wait: Option<Wait>,
+}
+
+/// How long a command that has found nothing would wait for its rows to be filled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// In milliseconds; `None` = for ever.
+    pub timeout_ms: Option<u64>,
+    /// What it takes is not there for others. (Who reads a stream takes nothing.)
+    pub takes: bool,
 }
 
 impl Call {
     /// A command on `database` at `now_ms` that has not done anything yet.
     pub fn new(database: u8, now_ms: u64, value_bytes_max: usize) -> Self {
-        Self { database, now_ms, value_bytes_max, bill: None, hits: 0, misses: 0, longest: 0 }
+        Self { database, now_ms, value_bytes_max, bill: None, hits: 0, misses: 0, longest: 0, wait: None }
     }
 }
 
@@ -95,6 +106,11 @@ impl<'a> Context<'a> {
     /// The longest value that may be built up, in bytes.
     pub fn value_bytes_max(&self) -> usize {
         self.call.value_bytes_max
+    }
+
+    /// Nothing was found, and the answer says so: whoever runs the command may wait, and run it again.
+    pub fn wait_for_rows(&mut self, wait: Wait) {
+        self.call.wait = Some(wait);
     }
 
     /// The answer.

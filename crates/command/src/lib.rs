@@ -31,7 +31,7 @@ mod transaction;
 mod turn;
 
 pub use args::{Args, Span};
-pub use context::{Call, Context, Finished, LONG_VALUE_BYTES, Part, PartsPage, Subkeys};
+pub use context::{Call, Context, Finished, LONG_VALUE_BYTES, Part, PartsPage, Subkeys, Wait};
 pub use draft::Draft;
 pub use handlers::scan::PAGE_KEYS;
 pub use handlers::{DATABASES, database, integer};

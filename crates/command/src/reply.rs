@@ -116,6 +116,12 @@ impl Replies {
         self.bytes.extend_from_slice(reply);
     }
 
+    /// One whole reply that is encoded already.
+    pub fn answer_with(&mut self, reply: &[u8]) {
+        self.missing -= 1;
+        self.raw(reply);
+    }
+
     /// Replies that were gathered apart; not copied if they are long. They hold no values of the store.
     pub fn append(&mut self, other: Replies) {
         debug_assert!(other.shared.is_empty());

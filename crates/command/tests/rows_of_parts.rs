@@ -205,7 +205,6 @@ fn commands_on_keys_take_every_row() {
         ("PERSIST h", ":0\r\n"),
         ("OBJECT ENCODING h", "$8\r\nlistpack\r\n"),
         ("OBJECT REFCOUNT h", ":1\r\n"),
-        ("DUMP h", "-ERR DUMP of a key that is not a string is not supported yet\r\n"),
         ("LCS h s", "-ERR The specified keys must contain string values\r\n"),
         ("RESTORE h 0 x", "-BUSYKEY Target key name already exists.\r\n"),
         ("RENAME h h", "+OK\r\n"),

@@ -18,6 +18,7 @@ mod serving_thread;
 mod spread;
 mod stats;
 pub mod store;
+mod waiting_rows;
 
 pub use mailbox::PushLimits;
 pub use resp::client::Patience;

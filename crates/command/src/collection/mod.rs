@@ -89,6 +89,12 @@ impl<'k> Collection<'k> {
         Self { key, head, expire_at_ms, is_changed: false }
     }
 
+    /// The row expires then (milliseconds since 1970; `None` = never).
+    pub fn expires_at(&mut self, expire_at_ms: Option<u64>) {
+        self.expire_at_ms = expire_at_ms;
+        self.is_changed = true;
+    }
+
     /// How many parts its users count.
     pub fn len(&self) -> u64 {
         self.head.count

@@ -1,24 +1,70 @@
 //! `DUMP`, `RESTORE` and `MIGRATE`: values on their way between servers.
 
-use super::integer;
-use crate::args::Args;
-use crate::context::Context;
-use crate::error::{Error, Outcome, SYNTAX, TOO_LONG};
-use crate::keyword::upper;
-use crate::rdb::{self, Refusal};
+use weir_model::parts::{Head, RowType};
+use weir_model::{Content, Row};
 
-const DUMP_OF_PARTS: Error = Error::new("ERR DUMP of a key that is not a string is not supported yet");
+use super::{hashes, integer};
+use crate::args::Args;
+use crate::collection::{Collection, Member};
+use crate::context::Context;
+use crate::error::{Error, NO_SUCH_KEY, Outcome, SYNTAX, TOO_LONG};
+use crate::keyword::upper;
+use crate::rdb::{self, Loaded, Refusal};
+use crate::turn::end_turn;
+
+const BAD_FORMAT: Error = Error::new("ERR Bad data format");
+const TOO_LARGE: Error = Error::new("ERR the key is too large for DUMP: its parts have more than 64 MB");
+const NOT_YET: Error = Error::new("ERR DUMP of a row of this type is not supported yet");
+
+/// Most bytes of parts that are dumped: the payload is gathered as a whole.
+const DUMPED_BYTES_MAX: u64 = 64 << 20;
+
+/// Members that are read at once.
+const PAGE_MEMBERS: usize = 500;
 
 pub async fn dump(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    match cx.get(args.at(1)).await? {
-        Some(row) => {
-            let row = row.into_string().ok_or(DUMP_OF_PARTS)?;
-            let payload = rdb::encode(&row.value, cx.yields()).await;
-            cx.replies().bulk_value(payload);
+    let loaded = match cx.get(args.at(1)).await? {
+        None => {
+            cx.replies().null();
+            return Ok(());
         }
-        None => cx.replies().null(),
-    }
+        Some(Row { content: Content::String(value), .. }) => Loaded::String(value.to_vec()),
+        Some(Row { content: Content::Parts(head), .. }) => whole_row(cx, args.at(1), &head).await?,
+    };
+    let payload = rdb::encode(&loaded, cx.yields()).await;
+    cx.replies().bulk_value(payload);
     Ok(())
+}
+
+/// The row of `key`, which has `head`, as a whole.
+async fn whole_row(cx: &mut Context<'_>, key: &[u8], head: &Head) -> Outcome<Loaded> {
+    if head.bytes > DUMPED_BYTES_MAX {
+        return Err(TOO_LARGE);
+    }
+    // It may be gone by now: then nothing of it is told.
+    let row = cx.collection(key, head.kind).await?.ok_or(NO_SUCH_KEY)?;
+    match head.kind {
+        RowType::Hash => {
+            let members = all_members(cx, &row).await?;
+            Ok(Loaded::Hash(members.into_iter().map(|field| (field.name, field.value.to_vec())).collect()))
+        }
+        RowType::Set => {
+            let members = all_members(cx, &row).await?;
+            Ok(Loaded::Set(members.into_iter().map(|member| member.name).collect()))
+        }
+        RowType::List | RowType::SortedSet | RowType::Stream => Err(NOT_YET),
+    }
+}
+
+async fn all_members(cx: &mut Context<'_>, row: &Collection<'_>) -> Outcome<Vec<Member>> {
+    let (mut members, mut next) = (Vec::new(), Some(0));
+    while let Some(from) = next {
+        let page = row.members_from(cx, from, PAGE_MEMBERS).await?;
+        members.extend(page.members);
+        next = page.next;
+        cx.yields().now().await;
+    }
+    Ok(members)
 }
 
 /// The words behind `RESTORE key ttl payload`. How long a key was idle and how often it was used is checked and
@@ -74,19 +120,37 @@ pub async fn restore(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         return Err(Error::new("BUSYKEY Target key name already exists."));
     }
     let end = end_of(args.at(2), &options, now_ms)?;
-    let value = match rdb::decode(args.at(3), cx.value_bytes_max(), cx.yields()).await {
-        Ok(value) => value,
+    let loaded = match rdb::decode(args.at(3), cx.value_bytes_max(), cx.yields()).await {
+        Ok(loaded) => loaded,
         Err(Refusal::VersionOrChecksum) => return Err(Error::new("ERR DUMP payload version or checksum are wrong")),
         Err(Refusal::TooLong) => return Err(TOO_LONG),
-        Err(Refusal::Format) => return Err(Error::new("ERR Bad data format")),
+        Err(Refusal::Format) => return Err(BAD_FORMAT),
     };
     if end.is_none_or(|end| end > now_ms) {
-        cx.put(key, &value, end)?;
+        put_row(cx, key, loaded, end).await?;
     } else if is_there {
         cx.delete(key)?;
     }
     cx.replies().ok();
     Ok(())
+}
+
+/// Puts what was dumped at `key`.
+async fn put_row(cx: &mut Context<'_>, key: &[u8], loaded: Loaded, expire_at_ms: Option<u64>) -> Outcome {
+    let mut row = match loaded {
+        Loaded::String(value) => return cx.put(key, &value, expire_at_ms),
+        Loaded::Hash(fields) => {
+            let mut row = cx.new_collection(key, RowType::Hash);
+            for (index, (field, value)) in fields.iter().enumerate() {
+                end_turn(cx.yields(), index).await;
+                hashes::put(cx, &mut row, None, field, value, None)?;
+            }
+            row
+        }
+        Loaded::List(_) | Loaded::Set(_) | Loaded::SortedSet(_) => return Err(BAD_FORMAT),
+    };
+    row.expires_at(expire_at_ms);
+    cx.save(&mut row)
 }
 
 /// A server that opens connections to addresses a client names is a hole in the wall between tenants.

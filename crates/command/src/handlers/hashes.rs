@@ -27,7 +27,7 @@ const SMALL_FIELDS: u64 = 128;
 const SMALL_BYTES: usize = 64;
 
 /// Puts `value` at `field`, in the place of `before`.
-fn put(
+pub(super) fn put(
     cx: &mut Context<'_>,
     hash: &mut Collection<'_>,
     before: Option<&Member>,

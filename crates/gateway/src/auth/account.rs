@@ -20,6 +20,7 @@ use crate::resp::pause::Pause;
 use crate::resp::slow_replies::{SlowReplies, SlowReply};
 use crate::resp::slowlog::Slowlog;
 use crate::stats::Stats;
+use crate::waiting_rows::WaitingRows;
 
 /// Replies of one tenant that its clients do not read and that its long values leave no room for, in bytes; a
 /// connection that would add more is cut (S11).
@@ -56,6 +57,8 @@ pub(crate) struct Account {
     pub(crate) unfinished: ByteBudget,
     /// How often all of its data was deleted at once.
     flushes: AtomicU64,
+    /// The rows that its connections wait for.
+    pub(crate) waiting_rows: Arc<WaitingRows>,
     is_noisy: AtomicBool,
     /// Processor time that it was judged for.
     processor_nanos: AtomicU64,
@@ -247,6 +250,7 @@ impl Accounts {
             long_values: ByteBudget::new(LONG_BYTES_MAX),
             unfinished: ByteBudget::new(UNFINISHED_BYTES_MAX),
             flushes: AtomicU64::new(0),
+            waiting_rows: Arc::default(),
             is_noisy: AtomicBool::new(false),
             processor_nanos: AtomicU64::new(0),
             calls: AtomicU64::new(0),

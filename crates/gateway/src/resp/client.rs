@@ -166,6 +166,11 @@ impl Client {
         self.ticket.lock().take()
     }
 
+    /// The wait goes on: others may end it again.
+    pub(super) fn give_ticket(&self, ticket: Ticket) {
+        *self.ticket.lock() = Some(ticket);
+    }
+
     /// It listens to so many channels and patterns.
     pub(super) fn subscribed(&self, channels: usize, patterns: usize) {
         self.channels.store(channels, Ordering::Relaxed);

@@ -8,7 +8,7 @@ use weir_command::bill::Bill;
 use weir_command::error::{Error, NO_AUTH, NO_SUCH_TENANT, Outcome, WRONG_PASS};
 use weir_command::reply::Protocol;
 use weir_command::table::Id;
-use weir_command::{Args, Call, Command, Context, Page, letting_go};
+use weir_command::{Args, Call, Command, Context, Page, Wait, letting_go};
 use weir_model::{Batch, DATABASES, Row, VALUE_BYTES_MAX};
 use weir_node::Unit;
 
@@ -61,6 +61,8 @@ pub(super) struct Session<S: Store> {
     pub(super) unfinished: Option<Hold>,
     /// The command under way is answered later.
     pub(super) blocked: Option<Blocked>,
+    /// The command on rows that was run last has found nothing, and would wait.
+    pub(super) waits: Option<Wait>,
     /// What it listens to, once it has.
     subscriptions: Option<Box<Subscriptions>>,
     /// What the command that runs has cost so far; `None` while nothing is limited.
@@ -80,6 +82,7 @@ impl<S: Store> Session<S> {
             watched: Vec::new(),
             unfinished: None,
             blocked: None,
+            waits: None,
             subscriptions: None,
             bill: None,
         }
@@ -311,6 +314,7 @@ impl<S: Store> Session<S> {
     #[inline]
     pub(super) fn called(&mut self, call: &Call) {
         self.bill = call.bill;
+        self.waits = call.wait;
         let Call { hits, misses, .. } = *call;
         if hits + misses > 0 {
             self.outbox.count(|stats| {

@@ -9,7 +9,10 @@ use std::task::{Context, Poll};
 
 use tokio::sync::oneshot;
 use weir_command::error::Error;
+use weir_command::{Command, Request};
 use weir_io::Nanos;
+
+use crate::waiting_rows::Place;
 
 /// How a wait has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,8 +52,19 @@ pub(crate) struct Blocked {
     pub(crate) later: Later,
     /// When it ends at the latest, on the server's clock.
     pub(crate) until: Option<Nanos>,
-    /// What it is answered when it has lasted so long.
-    pub(crate) timed_out: i64,
+    /// What it is answered when it has lasted so long: bytes of the protocol.
+    pub(crate) timed_out: Vec<u8>,
+    /// What it waits for, where that is a row.
+    pub(crate) rows: Option<BlockedOnRows>,
+}
+
+/// A command that waits for its rows to be filled, and is tried again when they may be.
+pub(crate) struct BlockedOnRows {
+    pub(crate) place: Place,
+    pub(crate) command: &'static Command,
+    pub(crate) request: Request,
+    /// See [`weir_command::Wait`].
+    pub(crate) takes: bool,
 }
 
 /// A wait, and what ends it.

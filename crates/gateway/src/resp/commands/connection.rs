@@ -60,7 +60,7 @@ pub(in crate::resp) async fn wait<S: Store>(session: &mut Session<S>, args: Args
     let now = session.outbox.server.clock.now();
     let until = (timeout > 0).then(|| now.saturating_add((timeout as u64).saturating_mul(1_000_000)));
     let later = session.outbox.client.block();
-    session.blocked = Some(Blocked { later, until, timed_out: 0 });
+    session.blocked = Some(Blocked { later, until, timed_out: b":0\r\n".to_vec(), rows: None });
     Ok(())
 }
 

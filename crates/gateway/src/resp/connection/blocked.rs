@@ -9,17 +9,29 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use weir_io::sleep_until;
+use weir_command::bill::Bill;
+use weir_command::error::{Outcome, WRONG_TYPE};
+use weir_command::reply::Replies;
+use weir_command::{Args, Command, Request, Wait, rows_of};
+use weir_io::{Nanos, sleep_until};
 
-use super::Connection;
+use super::{Connection, key_of};
 use crate::pool;
 use crate::resp::client::Phase;
 use crate::resp::input::Input;
-use crate::resp::ticket::{Blocked, Ending};
+use crate::resp::ticket::{Blocked, BlockedOnRows, Ending, Later};
 use crate::store::Store;
+use crate::waiting_rows::Tried;
 
 /// Bytes behind a command that blocks which are read meanwhile. With more the end of the client is not noticed.
 const AHEAD_BYTES_MAX: usize = 64 << 10;
+
+/// What has ended a wait, or interrupts it.
+enum Event {
+    Ended(Ending),
+    /// Its rows may be filled.
+    Woken,
+}
 
 impl<S: Store> Connection<S> {
     /// Waits for the answer to the command under way, and writes it. `input` begins behind that command.
@@ -29,28 +41,97 @@ impl<S: Store> Connection<S> {
     pub(super) async fn answer_later(&mut self, blocked: Blocked, input: &mut Input) -> io::Result<()> {
         self.flush().await?;
         pool::give(self.session.outbox.replies.reclaim());
-        let timed_out = blocked.timed_out;
-        let ending = self.until_answered(blocked, input).await?;
-        let outbox = &mut self.session.outbox;
-        outbox.replies.lend(pool::take());
-        outbox.enter(Phase::Serving);
-        // Its wait is nobody's time.
-        outbox.begin_round();
-        self.turn_began = outbox.lap;
-        let outcome = match ending {
-            Ending::TimedOut => {
-                outbox.replies.integer(timed_out);
-                Ok(())
+        let Blocked { mut later, until, timed_out, rows } = blocked;
+        let outcome = loop {
+            let event = self.until_answered(&mut later, until, rows.as_ref(), input).await?;
+            let outbox = &mut self.session.outbox;
+            outbox.replies.lend(pool::take());
+            outbox.enter(Phase::Serving);
+            // Its wait is nobody's time.
+            outbox.begin_round();
+            self.turn_began = outbox.lap;
+            match (event, &rows) {
+                (Event::Ended(Ending::Failed(error)), _) => break Err(error),
+                (Event::Woken, Some(rows)) => {
+                    if let Some(outcome) = self.try_again(rows).await {
+                        break outcome;
+                    }
+                }
+                (Event::Ended(Ending::TimedOut) | Event::Woken, _) => {
+                    outbox.replies.answer_with(&timed_out);
+                    break Ok(());
+                }
             }
-            Ending::Failed(error) => Err(error),
+            pool::give(self.session.outbox.replies.reclaim());
         };
         self.end_command(outcome);
         Ok(())
     }
 
-    async fn until_answered(&mut self, blocked: Blocked, input: &mut Input) -> io::Result<Ending> {
+    /// Runs a command whose rows may be filled; `None` if it waits on. Nobody else can end its wait meanwhile.
+    async fn try_again(&mut self, rows: &BlockedOnRows) -> Option<Outcome> {
+        let ticket = self.session.outbox.client.take_ticket()?;
+        let from = self.session.outbox.answer_from();
+        let outcome = self.try_on_rows(rows.command, rows.request.args()).await;
+        let tried = match (&outcome, self.session.waits.take()) {
+            (Ok(()), None) => return Some(outcome),
+            // What is there is of another type: it waits for one of its own.
+            (Err(error), _) if *error == WRONG_TYPE => Tried::Other,
+            (Err(_), _) => return Some(outcome),
+            (Ok(()), Some(_)) if rows.takes => Tried::Nothing,
+            (Ok(()), Some(_)) => Tried::Other,
+        };
+        self.session.outbox.replies.restart(from);
+        self.session.outbox.client.give_ticket(ticket);
+        rows.place.tried(tried);
+        None
+    }
+
+    /// Runs `command` once more. Its reply begins where that of the command under way does.
+    async fn try_on_rows(&mut self, command: &'static Command, args: Args<'_>) -> Outcome {
+        let charge = if self.is_limited() { Some(self.charge(command, args).await?) } else { None };
+        self.session.bill = charge.map(|_| Bill::default());
+        let outcome = self.execute_on_rows(command, args).await;
+        let outcome = self.session.outbox.judge(outcome);
+        if let (Some(charge), Some(bill)) = (charge, self.session.bill.take()) {
+            self.settle(charge, bill, key_of(command, args));
+        }
+        outcome
+    }
+
+    /// Puts the command under way, which has found nothing, among those who wait for its rows, and tries it once more:
+    /// they may have been filled since. Its answer is taken back if it waits.
+    pub(super) async fn wait_for_rows(&mut self, command: &'static Command, args: Args<'_>, wait: Wait) -> Outcome {
+        let rows = rows_of(command, args, self.session.database());
+        let place = self.session.account()?.waiting_rows.wait_for(&rows);
+        let from = self.session.outbox.answer_from();
+        self.session.outbox.replies.restart(from);
+        self.execute_on_rows(command, args).await?;
+        if self.session.waits.take().is_none() {
+            return Ok(());
+        }
+        let outbox = &mut self.session.outbox;
+        outbox.replies.restart(from);
+        let mut timed_out = Replies::default();
+        timed_out.protocol = outbox.replies.protocol;
+        timed_out.null_array();
+        let timed_out = timed_out.to_vec();
+        let now = outbox.server.clock.now();
+        let until = wait.timeout_ms.map(|ms| now.saturating_add(ms.saturating_mul(1_000_000)));
+        let later = outbox.client.block();
+        let rows = BlockedOnRows { place, command, request: Request::new(0, 0, args.iter_from(0)), takes: wait.takes };
+        self.session.blocked = Some(Blocked { later, until, timed_out, rows: Some(rows) });
+        Ok(())
+    }
+
+    async fn until_answered(
+        &mut self,
+        later: &mut Later,
+        until: Option<Nanos>,
+        rows: Option<&BlockedOnRows>,
+        input: &mut Input,
+    ) -> io::Result<Event> {
         let (client, clock) = (Arc::clone(&self.session.outbox.client), Arc::clone(&self.server.clock));
-        let Blocked { mut later, until, .. } = blocked;
         let mut timeout = pin!(async {
             match until {
                 Some(at) => sleep_until(&clock, at).await,
@@ -60,11 +141,14 @@ impl<S: Store> Connection<S> {
         let outbox = &mut self.session.outbox;
         outbox.enter(Phase::Blocked);
         let ended = poll_fn(|cx| {
-            if let Poll::Ready(ending) = pin!(&mut later).poll(cx) {
-                return Poll::Ready(Ok(Some(ending)));
+            if let Poll::Ready(ending) = pin!(&mut *later).poll(cx) {
+                return Poll::Ready(Ok(Some(Event::Ended(ending))));
             }
             if timeout.as_mut().poll(cx).is_ready() {
                 return Poll::Ready(Ok(None));
+            }
+            if rows.is_some_and(|rows| rows.place.poll_woken(cx).is_ready()) {
+                return Poll::Ready(Ok(Some(Event::Woken)));
             }
             while input.bytes.len() - input.start < AHEAD_BYTES_MAX {
                 match input.poll_fill(cx, &mut outbox.stream) {
@@ -78,12 +162,15 @@ impl<S: Store> Connection<S> {
             if outbox.closing { Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())) } else { Poll::Pending }
         })
         .await;
-        let ticket = client.take_ticket();
-        match ended? {
-            Some(ending) => Ok(ending),
-            None if ticket.is_some() => Ok(Ending::TimedOut),
+        match ended {
+            Ok(Some(event)) => Ok(event),
+            Ok(None) if client.take_ticket().is_some() => Ok(Event::Ended(Ending::TimedOut)),
             // Somebody has the ticket, and has told others that the wait ends by that.
-            None => Ok(later.await),
+            Ok(None) => Ok(Event::Ended(later.await)),
+            Err(error) => {
+                drop(client.take_ticket());
+                Err(error)
+            }
         }
     }
 }

@@ -7,7 +7,7 @@ use std::ops::Range;
 use weir_command::bill::Charge;
 use weir_command::error::Error;
 use weir_command::reply::FLUSH_BYTES;
-use weir_command::{Args, Command, is_plain, table};
+use weir_command::{Args, Command, is_plain, rows_of, table};
 use weir_node::Unit;
 
 use super::as_one::{AsOne, Done, Member};
@@ -25,6 +25,8 @@ use crate::store::Store;
 const COMMANDS_MAX: usize = 64;
 const WORDS_MAX: usize = 64;
 const BYTES_MAX: usize = 64 << 10;
+/// Keys whose reads are made ready together.
+const PREFETCHED_MAX: usize = 16;
 
 /// A request of a group, where it lies.
 struct Place {
@@ -77,6 +79,10 @@ impl<S: Store> Connection<S> {
             return 0;
         }
         self.submit().await;
+        if let Ok(store) = self.session.store() {
+            let keys: Vec<&[u8]> = members.iter().map(|member| key_of(member.command, member.args)).collect();
+            keys.chunks(PREFETCHED_MAX).for_each(|keys| store.prefetch(database, keys));
+        }
         let run = self.run_members(&members, &charges).await;
         self.give_back(&members[run..], charges.get(run..).unwrap_or_default());
         places[..run].last().map_or(0, |place| place.end)
@@ -191,7 +197,12 @@ impl<S: Store> Connection<S> {
                 None
             }
         };
+        let has_written = commit.is_some();
         outbox.end_group(done.len(), commit);
+        if has_written && let Ok(account) = self.session.account() {
+            let rows = |member: &Member<'_>| rows_of(member.command, member.args, member.database);
+            account.waiting_rows.written(|| members[..done.len()].iter().flat_map(rows).collect());
+        }
         for (index, (member, done)) in members.iter().zip(&done).enumerate() {
             self.book(member, done, charges.get(index));
         }

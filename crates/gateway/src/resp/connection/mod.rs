@@ -336,7 +336,11 @@ impl<S: Store> Connection<S> {
                 }
                 self.session.bill = charge.map(|_| Bill::default());
                 let outcome = if command.is_of_rows {
-                    self.execute_on_rows(command, args).await
+                    let outcome = self.execute_on_rows(command, args).await;
+                    match self.session.waits.take().filter(|_| outcome.is_ok()) {
+                        Some(wait) => self.wait_for_rows(command, args, wait).await,
+                        None => outcome,
+                    }
                 } else {
                     if !command.any_order {
                         self.submit().await;

@@ -1,7 +1,7 @@
 //! Commands on rows: executed by the store that has them; plain writes are gathered on the way.
 
 use weir_command::error::{Error, NO_AUTH, Outcome};
-use weir_command::{Args, Call, Command, Context, NoRows, Split, TURN_KEYS, is_plain, letting_go, run};
+use weir_command::{Args, Call, Command, Context, NoRows, Split, TURN_KEYS, is_plain, letting_go, rows_of, run};
 
 use super::Connection;
 use super::moving::LONG_BYTES;
@@ -41,6 +41,8 @@ impl<S: Store> Connection<S> {
         let (outcome, commit) = store.execute(command, args, outbox, call).await?;
         if let Some(commit) = commit {
             outbox.depend_on(commit);
+            let database = call.database;
+            self.session.account()?.waiting_rows.written(|| rows_of(command, args, database));
         }
         outcome
     }

@@ -106,6 +106,7 @@ impl<S: Store> Connection<S> {
         let AsOne { done, is_stale, .. } = run;
         if let Some(commit) = commit {
             outbox.depend_on(commit);
+            self.session.account()?.waiting_rows.written(|| rows);
         }
         for (index, (member, done)) in members.iter().zip(&done).enumerate() {
             self.session.called(&done.call);
@@ -130,7 +131,7 @@ impl<S: Store> Connection<S> {
         let replies = &mut self.session.outbox.replies;
         if let Some(blocked) = self.session.blocked.take() {
             // Nobody waits within a transaction.
-            replies.integer(blocked.timed_out);
+            replies.answer_with(&blocked.timed_out);
         }
         let outcome = outcome.and_then(|()| match replies.is_whole() {
             true => Ok(()),

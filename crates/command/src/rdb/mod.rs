@@ -1,17 +1,19 @@
 //! Values in the format of Redis' dump files (version 10), for `DUMP` and `RESTORE`: a type byte, the value, and a
 //! footer of the version (16 bits) and a CRC-64 of all before it, both little-endian.
 //!
-//! Only strings exist here. They are written as whole numbers where they are short ones, else as they are; compressed
-//! ones (LZF) are read, too.
+//! Strings are written as whole numbers where they are short ones, else as they are; compressed ones (LZF) are read,
+//! too. [`loaded`] has the types, [`packs`] the pieces of memory that Redis writes as they are.
+
+mod loaded;
+mod packs;
 
 use weir_io::Yield;
 
+pub use self::loaded::Loaded;
 use crate::number::parse_i64;
 
 /// What we write; older versions are read.
 const VERSION: u16 = 10;
-const STRING: u8 = 0;
-const FOOTER_BYTES: usize = 10;
 
 /// First byte of a value that is not simply so many bytes: the lower six bits say what it is.
 const ENCODED: u8 = 0xc0;
@@ -33,7 +35,7 @@ const TURN_BYTES: usize = 256 << 10;
 pub enum Refusal {
     /// Not ours, or damaged.
     VersionOrChecksum,
-    /// The footer is right, but what is in front of it is not a string.
+    /// The footer is right, but what is in front of it is no value.
     Format,
     /// The value would be longer than it may be.
     TooLong,
@@ -98,10 +100,8 @@ fn push_len(out: &mut Vec<u8>, len: usize) {
     }
 }
 
-/// The payload for `value`.
-pub async fn encode(value: &[u8], yields: Yield) -> Vec<u8> {
-    let mut out = Vec::with_capacity(value.len() + 6 + FOOTER_BYTES);
-    out.push(STRING);
+/// Appends a string: as a whole number where it is a short one.
+fn push_string(out: &mut Vec<u8>, value: &[u8]) {
     let number = if value.len() <= NUMBER_BYTES_MAX { parse_i64(value) } else { None };
     match number.map(i32::try_from) {
         Some(Ok(number)) => match (i8::try_from(number), i16::try_from(number)) {
@@ -116,33 +116,39 @@ pub async fn encode(value: &[u8], yields: Yield) -> Vec<u8> {
             }
         },
         _ => {
-            push_len(&mut out, value.len());
+            push_len(out, value.len());
             out.extend_from_slice(value);
         }
     }
+}
+
+/// The payload for `value`.
+pub async fn encode(value: &Loaded, yields: Yield) -> Vec<u8> {
+    let mut out = Vec::new();
+    value.put(&mut out);
     out.extend_from_slice(&VERSION.to_le_bytes());
     let crc = crc64_in_turns(&out, yields).await;
     out.extend_from_slice(&crc.to_le_bytes());
     out
 }
 
-/// The value in `payload`, of at most `bytes_max` bytes.
-pub async fn decode(payload: &[u8], bytes_max: usize, yields: Yield) -> Result<Vec<u8>, Refusal> {
+/// The value in `payload`, whose strings have at most `bytes_max` bytes together.
+pub async fn decode(payload: &[u8], bytes_max: usize, yields: Yield) -> Result<Loaded, Refusal> {
     let (summed, crc) = payload.split_last_chunk::<8>().ok_or(Refusal::VersionOrChecksum)?;
     let (body, version) = summed.split_last_chunk::<2>().ok_or(Refusal::VersionOrChecksum)?;
     if u16::from_le_bytes(*version) > VERSION || crc64_in_turns(summed, yields).await != u64::from_le_bytes(*crc) {
         return Err(Refusal::VersionOrChecksum);
     }
-    match body.split_first() {
-        Some((&STRING, rest)) => match take_string(rest).ok_or(Refusal::Format)? {
-            Text::Plain(value) if value.len() <= bytes_max => Ok(value.to_vec()),
-            Text::Number(number) => Ok(number.to_string().into_bytes()),
-            Text::Compressed(bytes, len) if len <= bytes_max => {
-                decompress(bytes, len, yields).await.ok_or(Refusal::Format)
-            }
-            Text::Plain(_) | Text::Compressed(..) => Err(Refusal::TooLong),
-        },
-        _ => Err(Refusal::Format),
+    loaded::load(body, bytes_max, yields).await
+}
+
+/// Takes a string of at most `bytes_max` bytes from the front of `rest`.
+async fn take_text(rest: &mut &[u8], bytes_max: usize, yields: Yield) -> Result<Vec<u8>, Refusal> {
+    match take_string(rest).ok_or(Refusal::Format)? {
+        Text::Plain(value) if value.len() <= bytes_max => Ok(value.to_vec()),
+        Text::Number(number) => Ok(number.to_string().into_bytes()),
+        Text::Compressed(bytes, len) if len <= bytes_max => decompress(bytes, len, yields).await.ok_or(Refusal::Format),
+        Text::Plain(_) | Text::Compressed(..) => Err(Refusal::TooLong),
     }
 }
 
@@ -186,8 +192,7 @@ enum Text<'a> {
     Compressed(&'a [u8], usize),
 }
 
-fn take_string(mut bytes: &[u8]) -> Option<Text<'_>> {
-    let rest = &mut bytes;
+fn take_string<'a>(rest: &mut &'a [u8]) -> Option<Text<'a>> {
     let number = match take_length(rest)? {
         Length::Bytes(len) => return Some(Text::Plain(take(rest, len)?)),
         Length::Encoded(INT8) => i32::from(take(rest, 1)?[0] as i8),
@@ -259,11 +264,12 @@ mod tests {
     fn payloads_of_redis_are_read_and_numbers_are_written_like_it() {
         for (value, payload) in PAYLOADS {
             let value = value.as_bytes();
-            assert_eq!(now(decode(payload, 1000, Yield::PLAIN)).as_deref(), Ok(value));
+            let loaded = Loaded::String(value.to_vec());
+            assert_eq!(now(decode(payload, 1000, Yield::PLAIN)), Ok(loaded.clone()));
             let limited = now(decode(payload, value.len() / 2, Yield::PLAIN));
             assert!(value.len() < 12 || limited == Err(Refusal::TooLong), "{limited:?}");
             if value.len() <= 20 {
-                assert_eq!(now(encode(value, Yield::PLAIN)), *payload);
+                assert_eq!(now(encode(&loaded, Yield::PLAIN)), *payload);
             }
         }
     }
@@ -272,6 +278,7 @@ mod tests {
         #[test]
         fn what_is_encoded_is_decoded(value: Vec<u8>, len in 0_usize..40_000) {
             let value = value.repeat(len / (value.len() + 1));
+            let value = Loaded::String(value);
             let payload = now(encode(&value, Yield::PLAIN));
             prop_assert_eq!(now(decode(&payload, 1 << 20, Yield::PLAIN)), Ok(value));
             let mut damaged = payload;
@@ -280,8 +287,27 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_decoded_or_refused(body: Vec<u8>) {
-            let mut summed = [&[STRING][..], &body, &VERSION.to_le_bytes()].concat();
+        fn rows_of_every_type_are_encoded_and_decoded(
+            words in proptest::collection::btree_map(any::<Vec<u8>>(), any::<Vec<u8>>(), 1..20),
+            numbers in proptest::collection::vec(any::<f64>().prop_filter("a score", |n| !n.is_nan()), 20)
+        ) {
+            let (names, values): (Vec<_>, Vec<_>) = words.clone().into_iter().unzip();
+            for value in [
+                Loaded::List(values),
+                Loaded::Set(names.clone()),
+                Loaded::Hash(words.into_iter().collect()),
+                Loaded::SortedSet(names.into_iter().zip(numbers).collect()),
+            ] {
+                let payload = now(encode(&value, Yield::PLAIN));
+                prop_assert_eq!(now(decode(&payload, 1 << 20, Yield::PLAIN)), Ok(value));
+                let limited = now(decode(&payload, 0, Yield::PLAIN));
+                prop_assert!(limited.is_ok() || limited == Err(Refusal::TooLong));
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_decoded_or_refused(kind in 0..20_u8, body: Vec<u8>) {
+            let mut summed = [&[kind][..], &body, &VERSION.to_le_bytes()].concat();
             let crc = crc64(0, &summed);
             summed.extend_from_slice(&crc.to_le_bytes());
             let _ = now(decode(&summed, 1 << 20, Yield::PLAIN));

@@ -1,0 +1,236 @@
+//! Values of every type but streams, as Redis' dump files have them.
+
+use std::collections::BTreeSet;
+
+use weir_io::Yield;
+
+use super::packs::{intset, listpack, ziplist};
+use super::{Refusal, push_len, push_string, take, take_bytes_len, take_text};
+
+const STRING: u8 = 0;
+const LIST: u8 = 1;
+const SET: u8 = 2;
+const SORTED_SET: u8 = 3;
+const HASH: u8 = 4;
+/// With scores in binary.
+const SORTED_SET_2: u8 = 5;
+const LIST_ZIPLIST: u8 = 10;
+const SET_INTSET: u8 = 11;
+const SORTED_SET_ZIPLIST: u8 = 12;
+const HASH_ZIPLIST: u8 = 13;
+/// Several ziplists, one behind the other.
+const QUICKLIST: u8 = 14;
+const HASH_LISTPACK: u8 = 16;
+const SORTED_SET_LISTPACK: u8 = 17;
+/// Several listpacks, or values alone, one behind the other.
+const QUICKLIST_2: u8 = 18;
+
+/// A node of a quicklist that is one value.
+const PLAIN: usize = 1;
+/// A node of a quicklist that is a listpack.
+const PACKED: usize = 2;
+
+/// Elements that are read between two turns.
+const TURN_ELEMENTS: usize = 1000;
+
+/// Fields and their values.
+type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// A value.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Loaded {
+    String(Vec<u8>),
+    /// In order, not empty.
+    List(Vec<Vec<u8>>),
+    /// Different, not empty.
+    Set(Vec<Vec<u8>>),
+    /// Different fields with their values, not empty.
+    Hash(Pairs),
+    /// Different members with their scores, of which none is NaN; not empty.
+    SortedSet(Vec<(Vec<u8>, f64)>),
+}
+
+/// Reads one value, and keeps count of what it takes.
+struct Reader<'a> {
+    rest: &'a [u8],
+    /// Bytes that it may still take.
+    left: usize,
+    yields: Yield,
+    elements: usize,
+}
+
+/// The value in `body`, a type and what it says. All strings in it together have at most `bytes_max` bytes.
+///
+/// # Errors
+/// It is none, or longer.
+pub async fn load(body: &[u8], bytes_max: usize, yields: Yield) -> Result<Loaded, Refusal> {
+    let (&kind, rest) = body.split_first().ok_or(Refusal::Format)?;
+    let mut reader = Reader { rest, left: bytes_max, yields, elements: 0 };
+    let loaded = match kind {
+        STRING => Loaded::String(reader.string().await?),
+        LIST => Loaded::List(reader.strings().await?),
+        SET => Loaded::Set(reader.strings().await?),
+        HASH => Loaded::Hash(reader.pairs().await?),
+        SORTED_SET | SORTED_SET_2 => Loaded::SortedSet(reader.scores(kind == SORTED_SET_2).await?),
+        LIST_ZIPLIST => Loaded::List(reader.pack(ziplist).await?),
+        SET_INTSET => Loaded::Set(reader.pack(intset).await?),
+        HASH_ZIPLIST => Loaded::Hash(paired(reader.pack(ziplist).await?)?),
+        HASH_LISTPACK => Loaded::Hash(paired(reader.pack(listpack).await?)?),
+        SORTED_SET_ZIPLIST => Loaded::SortedSet(scored(reader.pack(ziplist).await?)?),
+        SORTED_SET_LISTPACK => Loaded::SortedSet(scored(reader.pack(listpack).await?)?),
+        QUICKLIST | QUICKLIST_2 => Loaded::List(reader.nodes(kind == QUICKLIST_2).await?),
+        _ => return Err(Refusal::Format),
+    };
+    check(&loaded)?;
+    // Strings have always been read so: whatever follows them is not looked at.
+    if reader.rest.is_empty() || kind == STRING { Ok(loaded) } else { Err(Refusal::Format) }
+}
+
+/// Refuses what is empty, or has something twice.
+fn check(loaded: &Loaded) -> Result<(), Refusal> {
+    let is_sound = match loaded {
+        Loaded::String(_) => true,
+        Loaded::List(values) => !values.is_empty(),
+        Loaded::Set(members) => are_different(members.iter()),
+        Loaded::Hash(fields) => are_different(fields.iter().map(|(field, _)| field)),
+        Loaded::SortedSet(scores) => {
+            are_different(scores.iter().map(|(member, _)| member)) && scores.iter().all(|(_, score)| !score.is_nan())
+        }
+    };
+    if is_sound { Ok(()) } else { Err(Refusal::Format) }
+}
+
+fn are_different<'n>(mut names: impl Iterator<Item = &'n Vec<u8>>) -> bool {
+    let mut seen = BTreeSet::new();
+    names.all(|name| seen.insert(name)) && !seen.is_empty()
+}
+
+impl Reader<'_> {
+    async fn string(&mut self) -> Result<Vec<u8>, Refusal> {
+        self.elements += 1;
+        if self.elements.is_multiple_of(TURN_ELEMENTS) {
+            self.yields.now().await;
+        }
+        let string = take_text(&mut self.rest, self.left, self.yields).await?;
+        self.left = self.left.checked_sub(string.len()).ok_or(Refusal::TooLong)?;
+        Ok(string)
+    }
+
+    fn count(&mut self) -> Result<usize, Refusal> {
+        // Each element takes a byte at least: whoever announces more gets no memory for it.
+        take_bytes_len(&mut self.rest).filter(|&count| count <= self.rest.len()).ok_or(Refusal::Format)
+    }
+
+    async fn strings(&mut self) -> Result<Vec<Vec<u8>>, Refusal> {
+        let mut strings = Vec::new();
+        for _ in 0..self.count()? {
+            strings.push(self.string().await?);
+        }
+        Ok(strings)
+    }
+
+    async fn pairs(&mut self) -> Result<Pairs, Refusal> {
+        let mut pairs = Vec::new();
+        for _ in 0..self.count()? {
+            pairs.push((self.string().await?, self.string().await?));
+        }
+        Ok(pairs)
+    }
+
+    async fn scores(&mut self, is_binary: bool) -> Result<Vec<(Vec<u8>, f64)>, Refusal> {
+        let mut scores = Vec::new();
+        for _ in 0..self.count()? {
+            let member = self.string().await?;
+            let score = if is_binary { take_f64(&mut self.rest) } else { take_text_f64(&mut self.rest) };
+            scores.push((member, score.ok_or(Refusal::Format)?));
+        }
+        Ok(scores)
+    }
+
+    async fn pack(&mut self, read: fn(&[u8]) -> Option<Vec<Vec<u8>>>) -> Result<Vec<Vec<u8>>, Refusal> {
+        let packed = self.string().await?;
+        read(&packed).ok_or(Refusal::Format)
+    }
+
+    async fn nodes(&mut self, has_kinds: bool) -> Result<Vec<Vec<u8>>, Refusal> {
+        let mut values = Vec::new();
+        for _ in 0..self.count()? {
+            let kind = if has_kinds { take_bytes_len(&mut self.rest).ok_or(Refusal::Format)? } else { 0 };
+            match (has_kinds, kind) {
+                (false, _) => values.extend(self.pack(ziplist).await?),
+                (true, PLAIN) => values.push(self.string().await?),
+                (true, PACKED) => values.extend(self.pack(listpack).await?),
+                _ => return Err(Refusal::Format),
+            }
+        }
+        Ok(values)
+    }
+}
+
+fn take_f64(rest: &mut &[u8]) -> Option<f64> {
+    take(rest, 8)?.try_into().ok().map(f64::from_le_bytes)
+}
+
+/// A score as text, behind its length; or one that has none.
+fn take_text_f64(rest: &mut &[u8]) -> Option<f64> {
+    match take(rest, 1)?[0] {
+        253 => None,
+        254 => Some(f64::INFINITY),
+        255 => Some(f64::NEG_INFINITY),
+        len => text_f64(take(rest, usize::from(len))?),
+    }
+}
+
+fn text_f64(text: &[u8]) -> Option<f64> {
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+fn paired(elements: Vec<Vec<u8>>) -> Result<Pairs, Refusal> {
+    let mut elements = elements.into_iter();
+    let mut pairs = Vec::new();
+    while let Some(first) = elements.next() {
+        pairs.push((first, elements.next().ok_or(Refusal::Format)?));
+    }
+    Ok(pairs)
+}
+
+fn scored(elements: Vec<Vec<u8>>) -> Result<Vec<(Vec<u8>, f64)>, Refusal> {
+    let pairs = paired(elements)?.into_iter();
+    pairs.map(|(member, score)| Ok((member, text_f64(&score).ok_or(Refusal::Format)?))).collect()
+}
+
+impl Loaded {
+    /// Appends its type and what it says, in a form that every Redis since 5.0 reads.
+    pub(super) fn put(&self, out: &mut Vec<u8>) {
+        match self {
+            Loaded::String(value) => {
+                out.push(STRING);
+                push_string(out, value);
+            }
+            Loaded::List(values) => put_all(out, LIST, values),
+            Loaded::Set(members) => put_all(out, SET, members),
+            Loaded::Hash(fields) => {
+                out.push(HASH);
+                push_len(out, fields.len());
+                for (field, value) in fields {
+                    push_string(out, field);
+                    push_string(out, value);
+                }
+            }
+            Loaded::SortedSet(scores) => {
+                out.push(SORTED_SET_2);
+                push_len(out, scores.len());
+                for (member, score) in scores {
+                    push_string(out, member);
+                    out.extend_from_slice(&score.to_le_bytes());
+                }
+            }
+        }
+    }
+}
+
+fn put_all(out: &mut Vec<u8>, kind: u8, strings: &[Vec<u8>]) {
+    out.push(kind);
+    push_len(out, strings.len());
+    strings.iter().for_each(|string| push_string(out, string));
+}

@@ -1,0 +1,189 @@
+//! The pieces of memory that Redis writes into its files as they are: listpacks, the ziplists before them, and intsets.
+//!
+//! What is read is any bytes: each reader gives all elements, or nothing.
+
+use crate::number::push_i64;
+
+/// First bytes of a listpack: all its bytes, and how many elements it has (or 65535, where there are more).
+const LISTPACK_HEADER: usize = 6;
+/// First bytes of a ziplist: all its bytes, where the last element is, how many there are.
+const ZIPLIST_HEADER: usize = 10;
+/// Behind the last element of both.
+const END: u8 = 0xff;
+
+fn number(value: i64) -> Vec<u8> {
+    let mut text = Vec::new();
+    push_i64(&mut text, value);
+    text
+}
+
+fn take<'a>(rest: &mut &'a [u8], len: usize) -> Option<&'a [u8]> {
+    let (taken, after) = rest.split_at_checked(len)?;
+    *rest = after;
+    Some(taken)
+}
+
+fn take_array<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
+    take(rest, N)?.try_into().ok()
+}
+
+/// A whole number of 24 bits.
+fn from_24([a, b, c]: [u8; 3]) -> i64 {
+    i64::from(i32::from_le_bytes([0, a, b, c]) >> 8)
+}
+
+/// What stands between `header` bytes, of which the first four say how many there are in all, and the end.
+fn content(bytes: &[u8], header: usize) -> Option<&[u8]> {
+    let all = u32::from_le_bytes(*bytes.first_chunk()?);
+    if usize::try_from(all) != Ok(bytes.len()) {
+        return None;
+    }
+    let (&last, rest) = bytes.get(header..)?.split_last()?;
+    (last == END).then_some(rest)
+}
+
+/// The elements of a listpack.
+pub(super) fn listpack(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let mut rest = content(bytes, LISTPACK_HEADER)?;
+    let mut elements = Vec::new();
+    while !rest.is_empty() {
+        let before = rest.len();
+        elements.push(listpack_element(&mut rest)?);
+        // Behind each its length, for those who go back.
+        let back = match before - rest.len() {
+            0..=127 => 1,
+            128..=16_382 => 2,
+            16_383..=2_097_150 => 3,
+            2_097_151..=268_435_454 => 4,
+            _ => 5,
+        };
+        take(&mut rest, back)?;
+    }
+    Some(elements)
+}
+
+fn listpack_element(rest: &mut &[u8]) -> Option<Vec<u8>> {
+    let [first] = take_array(rest)?;
+    Some(match first {
+        0..0x80 => number(i64::from(first)),
+        0x80..0xc0 => take(rest, usize::from(first & 0x3f))?.to_vec(),
+        0xc0..0xe0 => {
+            let [second] = take_array(rest)?;
+            let bits = i16::from(first & 0x1f) << 8 | i16::from(second);
+            // 13 bits with a sign.
+            number(i64::from(bits << 3 >> 3))
+        }
+        0xe0..0xf0 => {
+            let [second] = take_array(rest)?;
+            take(rest, usize::from(first & 0x0f) << 8 | usize::from(second))?.to_vec()
+        }
+        0xf0 => {
+            let len = u32::from_le_bytes(take_array(rest)?);
+            take(rest, usize::try_from(len).ok()?)?.to_vec()
+        }
+        0xf1 => number(i64::from(i16::from_le_bytes(take_array(rest)?))),
+        0xf2 => number(from_24(take_array(rest)?)),
+        0xf3 => number(i64::from(i32::from_le_bytes(take_array(rest)?))),
+        0xf4 => number(i64::from_le_bytes(take_array(rest)?)),
+        _ => return None,
+    })
+}
+
+/// The elements of a ziplist.
+pub(super) fn ziplist(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let mut rest = content(bytes, ZIPLIST_HEADER)?;
+    let mut elements = Vec::new();
+    while !rest.is_empty() {
+        // In front of each the length of the one before it, for those who go back.
+        if take_array(&mut rest)? == [0xfe] {
+            take(&mut rest, 4)?;
+        }
+        elements.push(ziplist_element(&mut rest)?);
+    }
+    Some(elements)
+}
+
+fn ziplist_element(rest: &mut &[u8]) -> Option<Vec<u8>> {
+    let [first] = take_array(rest)?;
+    Some(match first {
+        0..0x40 => take(rest, usize::from(first))?.to_vec(),
+        0x40..0x80 => {
+            let [second] = take_array(rest)?;
+            take(rest, usize::from(first & 0x3f) << 8 | usize::from(second))?.to_vec()
+        }
+        0x80..0xc0 => {
+            let len = u32::from_be_bytes(take_array(rest)?);
+            take(rest, usize::try_from(len).ok()?)?.to_vec()
+        }
+        0xc0 => number(i64::from(i16::from_le_bytes(take_array(rest)?))),
+        0xd0 => number(i64::from(i32::from_le_bytes(take_array(rest)?))),
+        0xe0 => number(i64::from_le_bytes(take_array(rest)?)),
+        0xf0 => number(from_24(take_array(rest)?)),
+        0xfe => number(i64::from(i8::from_le_bytes(take_array(rest)?))),
+        0xf1..=0xfd => number(i64::from(first & 0x0f) - 1),
+        _ => return None,
+    })
+}
+
+/// The elements of an intset: whole numbers, ascending.
+pub(super) fn intset(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let mut rest = bytes;
+    let width = u32::from_le_bytes(take_array(&mut rest)?);
+    let count = usize::try_from(u32::from_le_bytes(take_array(&mut rest)?)).ok()?;
+    let width = usize::try_from(width).ok().filter(|width| [2, 4, 8].contains(width))?;
+    if rest.len() != count.checked_mul(width)? {
+        return None;
+    }
+    let elements = rest.chunks_exact(width).map(|element| {
+        let negative = element.last().is_some_and(|&byte| byte & 0x80 != 0);
+        let mut wide = [if negative { 0xff } else { 0 }; 8];
+        wide[..width].copy_from_slice(element);
+        number(i64::from_le_bytes(wide))
+    });
+    Some(elements.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn numbers_of_every_width_are_read() {
+        let listpack_of = |elements: &[&[u8]]| {
+            let content = elements.concat();
+            let all = (LISTPACK_HEADER + content.len() + 1) as u32;
+            [&all.to_le_bytes()[..], &(elements.len() as u16).to_le_bytes(), &content, &[END]].concat()
+        };
+        let read = listpack(&listpack_of(&[
+            b"\x7f\x01",
+            b"\xdf\xff\x02",
+            b"\xc1\x00\x02",
+            b"\xf1\x00\x80\x03",
+            b"\xf2\xff\xff\xff\x04",
+            b"\xf3\x00\x00\x00\x80\x05",
+            b"\xf4\xff\xff\xff\xff\xff\xff\xff\x7f\x09",
+            b"\x83abc\x04",
+            b"\xe0\x02hi\x04",
+            b"\xf0\x01\x00\x00\x00x\x06",
+        ]));
+        let read = read.expect("it is one");
+        let texts: Vec<_> = read.iter().map(|element| String::from_utf8_lossy(element).into_owned()).collect();
+        assert_eq!(texts, ["127", "-1", "256", "-32768", "-1", "-2147483648", "9223372036854775807", "abc", "hi", "x"]);
+        assert_eq!(intset(b"\x02\0\0\0\x02\0\0\0\xff\xff\x05\0"), Some(vec![b"-1".to_vec(), b"5".to_vec()]));
+        assert_eq!(intset(b"\x03\0\0\0\0\0\0\0"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes: Vec<u8>) {
+            let all = (bytes.len() + 11) as u32;
+            let framed = [&all.to_le_bytes()[..], &[0; 6], &bytes, &[END]].concat();
+            let all = (bytes.len() + 7) as u32;
+            let short = [&all.to_le_bytes()[..], &[0; 2], &bytes, &[END]].concat();
+            for bytes in [&bytes, &framed, &short] {
+                let _ = (listpack(bytes), ziplist(bytes), intset(bytes));
+            }
+        }
+    }
+}

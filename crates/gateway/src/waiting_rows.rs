@@ -1,0 +1,287 @@
+//! Who waits for rows: connections whose commands block until somebody fills a row (`BLPOP` and its kin).
+//!
+//! Each row that somebody waits for has a queue, in the order in which the waits began. A write to the row wakes the
+//! first one, whose connection tries its command again. When it has tried, the next one is woken, and so on: until one
+//! that would take something has found nothing, as then there is nothing for those behind it either. So a push into a
+//! list for which a thousand wait costs two tries, and all who only read a stream are told.
+//!
+//! A write that comes in the course of that lets it begin again from the front, when it has ended. Whoever goes away
+//! in the middle of a try hands on.
+//!
+//! Nothing polls. A tenant for whose rows nobody waits pays one look at a counter for each write.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+
+use futures_util::task::AtomicWaker;
+use parking_lot::Mutex;
+use weir_model::StoredKey;
+
+/// The rows of one tenant that somebody waits for.
+#[derive(Default)]
+pub(crate) struct WaitingRows {
+    /// Waits under way.
+    count: AtomicUsize,
+    queues: Mutex<Queues>,
+}
+
+#[derive(Default)]
+struct Queues {
+    rows: HashMap<Box<[u8]>, Queue>,
+    last_number: u64,
+}
+
+/// Who waits for one row, by the order in which the waits began.
+#[derive(Default)]
+struct Queue {
+    waiters: BTreeMap<u64, Arc<Wake>>,
+    /// Whose turn it is to try.
+    trying: Option<u64>,
+    /// The row was written to meanwhile.
+    again: bool,
+}
+
+/// How a connection is woken.
+#[derive(Default)]
+struct Wake {
+    is_woken: AtomicBool,
+    waker: AtomicWaker,
+}
+
+impl Wake {
+    fn wake(&self) {
+        self.is_woken.store(true, Ordering::Release);
+        self.waker.wake();
+    }
+}
+
+/// What a try has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tried {
+    /// It has found nothing, and nobody behind it would.
+    Nothing,
+    /// Those behind it may find something.
+    Other,
+}
+
+/// A place in the queues of some rows, given up when dropped.
+pub(crate) struct Place {
+    rows: Vec<Box<[u8]>>,
+    number: u64,
+    wake: Arc<Wake>,
+    of: Arc<WaitingRows>,
+}
+
+impl WaitingRows {
+    /// Waits for `rows` from now on, behind all who wait already. Writes that come after this are not missed: so the
+    /// command is to be tried once more.
+    pub(crate) fn wait_for(self: &Arc<Self>, rows: &[StoredKey]) -> Place {
+        let wake = Arc::new(Wake::default());
+        let mut queues = self.queues.lock();
+        queues.last_number += 1;
+        let number = queues.last_number;
+        let mut rows: Vec<Box<[u8]>> = rows.iter().map(|row| Box::from(&row[..])).collect();
+        rows.sort_unstable();
+        rows.dedup();
+        for row in &rows {
+            queues.rows.entry(row.clone()).or_default().waiters.insert(number, Arc::clone(&wake));
+        }
+        self.count.fetch_add(1, Ordering::SeqCst);
+        drop(queues);
+        Place { rows, number, wake, of: Arc::clone(self) }
+    }
+
+    /// `rows` were written to.
+    #[inline]
+    pub(crate) fn written(&self, rows: impl FnOnce() -> Vec<StoredKey>) {
+        if self.count.load(Ordering::SeqCst) > 0 {
+            self.wake_for(&rows());
+        }
+    }
+
+    #[cold]
+    fn wake_for(&self, rows: &[StoredKey]) {
+        let mut queues = self.queues.lock();
+        for row in rows {
+            if let Some(queue) = queues.rows.get_mut(&row[..]) {
+                match queue.trying {
+                    Some(_) => queue.again = true,
+                    None => queue.let_try(0),
+                }
+            }
+        }
+    }
+}
+
+impl Queue {
+    /// Lets the first one try whose number is `from` or larger.
+    fn let_try(&mut self, from: u64) {
+        let next = self.waiters.range(from..).next();
+        self.trying = next.map(|(&number, wake)| {
+            wake.wake();
+            number
+        });
+    }
+
+    /// Number `number` has tried, or has gone.
+    fn tried(&mut self, number: u64, tried: Tried) {
+        if self.trying != Some(number) {
+            return;
+        }
+        self.trying = None;
+        if tried == Tried::Other {
+            self.let_try(number + 1);
+        }
+        if self.trying.is_none() && std::mem::take(&mut self.again) {
+            self.let_try(0);
+        }
+    }
+}
+
+impl Place {
+    /// Resolves when it is time to try.
+    pub(crate) fn poll_woken(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.wake.waker.register(cx.waker());
+        if self.wake.is_woken.swap(false, Ordering::AcqRel) { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    /// It has tried, and waits on.
+    pub(crate) fn tried(&self, tried: Tried) {
+        let mut queues = self.of.queues.lock();
+        for row in &self.rows {
+            if let Some(queue) = queues.rows.get_mut(row) {
+                queue.tried(self.number, tried);
+            }
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.of.count.fetch_sub(1, Ordering::SeqCst);
+        let mut queues = self.of.queues.lock();
+        for row in &self.rows {
+            let Some(queue) = queues.rows.get_mut(row) else { continue };
+            queue.waiters.remove(&self.number);
+            // It may have left something, or may never have tried.
+            queue.tried(self.number, Tried::Other);
+            if queue.waiters.is_empty() {
+                queues.rows.remove(row);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::task::Waker;
+
+    use weir_io::Rng;
+
+    use super::*;
+
+    fn rows(names: &[u8]) -> Vec<StoredKey> {
+        names.iter().map(|&name| StoredKey::new(0, &[name])).collect()
+    }
+
+    fn is_woken(place: &Place) -> bool {
+        place.poll_woken(&mut Context::from_waker(Waker::noop())).is_ready()
+    }
+
+    #[test]
+    fn the_first_who_waits_is_woken_and_hands_on() {
+        let waiting = Arc::new(WaitingRows::default());
+        waiting.written(|| unreachable!("nobody waits"));
+        let [a, b, c] = [0; 3].map(|_| waiting.wait_for(&rows(b"x")));
+        waiting.written(|| rows(b"y"));
+        assert!(![&a, &b, &c].into_iter().any(is_woken));
+        waiting.written(|| rows(b"x"));
+        assert!(is_woken(&a) && !is_woken(&a) && !is_woken(&b));
+        // It has taken something and goes: the next one tries, and finds nothing.
+        drop(a);
+        assert!(is_woken(&b) && !is_woken(&c));
+        b.tried(Tried::Nothing);
+        assert!(!is_woken(&b) && !is_woken(&c));
+        // In the middle of a try there is another write: all begins again from the front.
+        waiting.written(|| rows(b"x"));
+        assert!(is_woken(&b));
+        waiting.written(|| rows(b"x"));
+        assert!(!is_woken(&b));
+        b.tried(Tried::Nothing);
+        assert!(is_woken(&b) && !is_woken(&c));
+        b.tried(Tried::Other);
+        assert!(is_woken(&c));
+        drop((b, c));
+        assert_eq!((waiting.count.load(Ordering::SeqCst), waiting.queues.lock().rows.len()), (0, 0));
+    }
+
+    /// Random pushes, waits for several rows, and ends of waits: as long as a row has something, nobody waits for it
+    /// who is not on the way to it.
+    #[test]
+    fn nothing_lies_where_somebody_waits_for_it() {
+        for seed in 0..200 {
+            let mut rng = Rng::new(seed);
+            let waiting = Arc::new(WaitingRows::default());
+            let mut content = [0_u64; 3];
+            let mut places: VecDeque<(Place, Vec<u8>)> = VecDeque::new();
+            for _ in 0..200 {
+                match rng.below(5) {
+                    0 | 1 => {
+                        let names: Vec<u8> = (0..3).filter(|_| rng.chance(0.5)).collect();
+                        if !names.is_empty() && names.iter().all(|&name| content[usize::from(name)] == 0) {
+                            places.push_back((waiting.wait_for(&rows(&names)), names));
+                        }
+                    }
+                    2 => {
+                        let name = rng.below(3) as u8;
+                        content[usize::from(name)] += 1 + rng.below(3);
+                        waiting.written(|| rows(&[name]));
+                    }
+                    3 if !places.is_empty() => {
+                        let index = rng.below(places.len() as u64) as usize;
+                        drop(places.remove(index));
+                    }
+                    _ => {}
+                }
+                // Whoever is woken tries, in any order.
+                while rng.chance(0.7) {
+                    let woken: Vec<usize> = (0..places.len()).filter(|&index| is_woken(&places[index].0)).collect();
+                    if woken.is_empty() {
+                        break;
+                    }
+                    let mut gone = Vec::new();
+                    for index in woken {
+                        let (place, names) = &places[index];
+                        match names.iter().find(|&&name| content[usize::from(name)] > 0) {
+                            Some(&name) => {
+                                content[usize::from(name)] -= 1;
+                                gone.push(index);
+                            }
+                            None => place.tried(Tried::Nothing),
+                        }
+                    }
+                    gone.into_iter().rev().for_each(|index| drop(places.remove(index)));
+                }
+            }
+            // All who are woken try until nobody is.
+            while let Some(index) = (0..places.len()).find(|&index| is_woken(&places[index].0)) {
+                match places[index].1.iter().find(|&&name| content[usize::from(name)] > 0).copied() {
+                    Some(name) => {
+                        content[usize::from(name)] -= 1;
+                        drop(places.remove(index));
+                    }
+                    None => places[index].0.tried(Tried::Nothing),
+                }
+            }
+            for (_, names) in &places {
+                assert!(
+                    names.iter().all(|&name| content[usize::from(name)] == 0),
+                    "seed {seed}: {content:?}, {names:?}"
+                );
+            }
+        }
+    }
+}
