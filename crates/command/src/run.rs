@@ -6,7 +6,8 @@ use crate::args::Args;
 use crate::context::{Context, Finished};
 use crate::error::{Error, Outcome};
 use crate::handlers::{
-    bitfield, bitmap, dump, expiry, hashes, keys, lcs, moves, numbers, object, ranges, scan, sort, strings,
+    bitfield, bitmap, dump, expiry, hashes, keys, lcs, moves, numbers, object, ranges, scan, set_operations, sets,
+    sort, strings,
 };
 use crate::table::{Command, Id, Plain, with_commands};
 
@@ -69,6 +70,9 @@ mod tests {
             ("MOVE a 99", &[(0, "a")]),
             ("SORT a BY x STORE d", &[(0, "a"), (0, "d")]),
             ("BITOP AND d a b", &[(0, "d"), (0, "a"), (0, "b")]),
+            ("SINTERCARD 2 a b LIMIT 5", &[(0, "a"), (0, "b")]),
+            ("SINTERCARD 3 a b", &[]),
+            ("SINTERCARD -1 a b", &[]),
         ] {
             let request = Request::new(0, 0, line.split(' ').map(str::as_bytes));
             let command = find(request.args().at(0)).expect("a command");

@@ -6,6 +6,8 @@ mod find;
 pub mod key_use;
 mod rows;
 
+use std::ops::Range;
+
 use weir_io::{Turn, Yield};
 use weir_model::slot;
 
@@ -43,6 +45,8 @@ pub struct Command {
     pub elsewhere: Option<usize>,
     /// It writes a key that its option `STORE` names.
     pub stores: bool,
+    /// Position of the word that says how many keys stand behind it, where there is one; beside those of `keys`.
+    pub counted: Option<usize>,
     /// Redis' group of commands.
     pub group: &'static str,
     /// One line for people.
@@ -86,6 +90,7 @@ const DEFAULTS: Command = Command {
     keyed: &[],
     elsewhere: None,
     stores: false,
+    counted: None,
     group: "",
     summary: "",
     is_of_rows: false,
@@ -159,12 +164,21 @@ impl Command {
         self.flags.first() == Some(&"write")
     }
 
+    /// Positions of the keys in `args` that a word says the number of; none where that number cannot be.
+    pub fn counted_keys(&self, args: Args<'_>) -> Range<usize> {
+        let Some(place) = self.counted else { return 0..0 };
+        let count = args.get(place).and_then(parse_i64).and_then(|count| usize::try_from(count).ok());
+        let first = place + 1;
+        count.filter(|&count| count <= args.len().saturating_sub(first)).map_or(0..0, |count| first..first + count)
+    }
+
     /// The keys in `args`, in their order, where the table tells: not those that a word among the options names.
     pub fn keys_in<'a>(&self, args: Args<'a>) -> impl Iterator<Item = &'a [u8]> + Clone + use<'a> {
         let (first, last, step) = self.keys_with(args.get(1));
         let last = if last < 0 { args.len() as i32 + last } else { last };
         let end = if first == 0 { 0 } else { last + 1 };
-        (first..end).step_by(step.max(1) as usize).filter_map(move |place| args.get(place as usize))
+        let placed = (first..end).step_by(step.max(1) as usize).map(|place| place as usize);
+        placed.chain(self.counted_keys(args)).filter_map(move |place| args.get(place))
     }
 
     /// Whether it makes a value of so many bytes out of a few: by an offset far behind the end of what is there.
@@ -213,7 +227,7 @@ impl Command {
     /// at.
     pub async fn stays_in_one_slot(&self, args: Args<'_>, yields: Yield) -> bool {
         let (first, last, _) = self.keys;
-        if first == last && !self.stores {
+        if first == last && !self.stores && self.counted.is_none() {
             // One key at most: nothing to compare it with.
             return true;
         }

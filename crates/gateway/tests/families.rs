@@ -3,7 +3,9 @@
 //!
 //! Skipped, with a message, where no `redis-server` is installed.
 
+mod chance;
 mod hashes;
+mod sets;
 
 use weir_io::Rng;
 use weir_node::EngineKind;
@@ -24,7 +26,7 @@ struct Family {
     cases: &'static str,
 }
 
-const FAMILIES: [Family; 1] = [hashes::FAMILY];
+const FAMILIES: [Family; 2] = [hashes::FAMILY, sets::FAMILY];
 
 /// The keys that random commands are about.
 const KEYS: [&str; 4] = ["a", "b", "c", "another-key"];
@@ -69,8 +71,8 @@ impl Pair {
             (redis, weir) = (sorted(&redis), sorted(&weir));
         }
         assert_eq!(
-            String::from_utf8_lossy(&weir),
-            String::from_utf8_lossy(&redis),
+            weir.escape_ascii().to_string(),
+            redis.escape_ascii().to_string(),
             "{:?} after {:#?}",
             args,
             &self.asked[self.asked.len().saturating_sub(12)..]

@@ -13,7 +13,7 @@ use crate::error::Outcome;
 use crate::reply::Replies;
 
 /// The order that members stand in.
-const SPACE: u8 = 0;
+pub(super) const SPACE: u8 = 0;
 
 /// Members that are read between two turns.
 const PAGE_MEMBERS: usize = 500;
@@ -30,7 +30,7 @@ pub struct Member {
 }
 
 impl Member {
-    fn packed(part: PackedPart<'_>) -> Self {
+    pub(super) fn packed(part: PackedPart<'_>) -> Self {
         Self { name: part.subkey.into(), value: part.value.to_vec().into(), expire_at_ms: part.expire_at_ms }
     }
 

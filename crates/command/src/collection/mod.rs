@@ -10,14 +10,18 @@
 //! | [`members`] | what a hash, a set and a sorted set have in common: parts found by name, in no order |
 //! | [`layout`] | which keys the parts of a packed row get when it is spread |
 //! | [`random`] | members by chance |
+//! | [`sets`] | members of a set |
 
 mod layout;
 mod members;
 mod random;
+mod sets;
 
 use weir_model::parts::{Head, Life, Packed, PackedPart, RowType};
 
 pub use self::members::Member;
+use self::members::SPACE;
+pub use self::sets::NUMBERS_MAX;
 use crate::context::Context;
 use crate::error::Outcome;
 
@@ -26,7 +30,7 @@ const PACKED_PARTS_MAX: u64 = 128;
 /// Most bytes of a packed row's parts: every change writes all of them.
 const PACKED_BYTES_MAX: usize = 2 << 10;
 
-/// Detail of a hash that Redis would not keep as a small one: for `OBJECT ENCODING` alone.
+/// Detail of a hash or a set that Redis would not keep as a small one.
 const LARGE: u8 = 1;
 
 /// A row of many parts. What is changed is written by [`Context::save`].
@@ -138,9 +142,14 @@ impl<'k> Collection<'k> {
         Ok(())
     }
 
+    /// Whether Redis would not keep the row as a small one.
+    fn is_large(&self) -> bool {
+        !self.head.detail.is_empty()
+    }
+
     /// Notes that Redis would not keep the row as a small one any more. It never goes back to that.
     pub fn note_large(&mut self) {
-        if self.head.detail.is_empty() {
+        if !self.is_large() {
             self.head.detail.push(LARGE);
             self.is_changed = true;
         }

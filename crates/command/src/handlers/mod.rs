@@ -13,6 +13,8 @@ pub mod numbers;
 pub mod object;
 pub mod ranges;
 pub mod scan;
+pub mod set_operations;
+pub mod sets;
 pub mod sort;
 pub mod strings;
 

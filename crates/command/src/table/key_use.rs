@@ -55,9 +55,14 @@ pub(super) const OVERWRITE: KeyUse = KeyUse::Each(&["OW", "update"]);
 /// Made, where there was none.
 pub(super) const INSERT: KeyUse = KeyUse::Each(&["OW", "insert"]);
 pub(super) const DELETE: KeyUse = KeyUse::Each(&["RM", "delete"]);
+/// A part of it is gone.
+pub(super) const REMOVE: KeyUse = KeyUse::Each(&["RW", "delete"]);
 
 /// The first takes the result of the others.
 pub(super) const COMBINE: KeyUse = KeyUse::InTurn(&[&["OW", "update"], &["RO", "access"]]);
+pub(super) const INTERSECT: KeyUse = KeyUse::InTurn(&[&["RW", "update"], &["RO", "access"]]);
+/// What the first loses the second gets.
+pub(super) const HAND_OVER: KeyUse = KeyUse::InTurn(&[&["RW", "access", "delete"], &["RW", "insert"]]);
 pub(super) const RENAME: KeyUse = KeyUse::InTurn(&[&["RW", "access", "delete"], &["OW", "update"]]);
 pub(super) const RENAME_NX: KeyUse = KeyUse::InTurn(&[&["RW", "access", "delete"], &["OW", "insert"]]);
 pub(super) const COPY: KeyUse = KeyUse::InTurn(&[&["RO", "access"], &["OW", "update"]]);

@@ -97,6 +97,40 @@ macro_rules! with_commands {
             HScan "hscan" -3 "hash" [readonly] [hash] (1 1 1 READ)
                 hashes::hscan "Some fields, and where to go on";
 
+            SAdd "sadd" -3 "set" [write denyoom fast] [set] (1 1 1 EXTEND)
+                sets::sadd { takes_many: true } "Adds members to a set";
+            SRem "srem" -3 "set" [write fast] [set] (1 1 1 REMOVE)
+                sets::srem { takes_many: true } "Removes members from a set";
+            SIsMember "sismember" 3 "set" [readonly fast] [set] (1 1 1 LOOK)
+                sets::sismember "Whether something is a member";
+            SMIsMember "smismember" -3 "set" [readonly fast] [set] (1 1 1 READ)
+                sets::smismember { takes_many: true } "Whether things are members";
+            SCard "scard" 2 "set" [readonly fast] [set] (1 1 1 LOOK) sets::scard "How many members there are";
+            SMembers "smembers" 2 "set" [readonly] [set] (1 1 1 READ) sets::smembers "All members";
+            SRandMember "srandmember" -2 "set" [readonly] [set] (1 1 1 READ)
+                sets::srandmember "Members by chance";
+            SPop "spop" -2 "set" [write fast] [set] (1 1 1 TAKE)
+                sets::spop "Removes members by chance, gives them";
+            SMove "smove" 4 "set" [write fast] [set] (1 2 1 HAND_OVER)
+                sets::smove "Moves a member to another set";
+            SScan "sscan" -3 "set" [readonly] [set] (1 1 1 READ)
+                sets::sscan "Some members, and where to go on";
+            SInter "sinter" -2 "set" [readonly] [set] (1 -1 1 READ)
+                set_operations::sinter "Members that all sets have";
+            SUnion "sunion" -2 "set" [readonly] [set] (1 -1 1 READ)
+                set_operations::sunion "Members that any of the sets has";
+            SDiff "sdiff" -2 "set" [readonly] [set] (1 -1 1 READ)
+                set_operations::sdiff "Members that only the first of the sets has";
+            SInterStore "sinterstore" -3 "set" [write denyoom] [set] (1 -1 1 INTERSECT)
+                set_operations::sinterstore "Makes a set of members that all sets have";
+            SUnionStore "sunionstore" -3 "set" [write denyoom] [set] (1 -1 1 COMBINE)
+                set_operations::sunionstore "Makes a set of members that any of the sets has";
+            SDiffStore "sdiffstore" -3 "set" [write denyoom] [set] (1 -1 1 COMBINE)
+                set_operations::sdiffstore "Makes a set of members that only the first of the sets has";
+            SInterCard "sintercard" -3 "set" [readonly movablekeys] [set] (0 0 0 READ)
+                set_operations::sintercard { counted: Some(1), takes_many: true }
+                "How many members all sets have, up to a limit";
+
             Del "del" -2 "generic" [write] [keyspace] (1 -1 1 DELETE)
                 keys::del { split: Some(Split::Sum) } "Deletes keys";
             Unlink "unlink" -2 "generic" [write fast] [keyspace] (1 -1 1 DELETE)

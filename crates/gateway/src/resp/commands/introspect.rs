@@ -145,19 +145,24 @@ async fn get_keys(replies: &mut Replies, args: Args<'_>, flags: bool) -> Outcome
     let Some(command) = table::find(args.at(2)) else { return Err(Error::new("ERR Invalid command specified")) };
     let len = args.len() - 2;
     let (first, last, step) = command.keys_with(args.get(3));
-    if first == 0 {
+    if first == 0 && command.counted.is_none() {
         return Err(Error::new("ERR The command has no key arguments"));
     }
     if !command.takes(len) || len <= first as usize {
         return Err(Error::new("ERR Invalid number of arguments specified for command"));
     }
     let last = if last < 0 { len - last.unsigned_abs() as usize } else { last as usize };
+    let counted = command.counted_keys(args.with_spans(&args.spans()[2..]));
+    if command.counted.is_some() && counted.is_empty() {
+        return Err(Error::new("ERR Invalid arguments specified for command"));
+    }
     let (first, last) = match command.name {
         "migrate" => migrated_keys(|position| args.at(position + 2), len)?,
         _ => (first as usize, last),
     };
-    let keys = (first..last + 1).step_by(step as usize);
-    let count = keys.len();
+    let placed = if first == 0 { 0..0 } else { first..last + 1 };
+    let keys = placed.step_by(step.max(1) as usize).chain(counted);
+    let count = keys.clone().count();
     let keys = keys.enumerate();
     let keys = keys.map(|(position, index)| (args.at(index + 2), command.key_flags(position, args.iter_from(4))));
     let stored = command.stored_key(args.with_spans(&args.spans()[2..])).map(|key| (key, &["OW", "update"][..]));

@@ -1,0 +1,91 @@
+//! Random commands on sets.
+
+use weir_io::Rng;
+
+use super::{Family, KEYS, one_of};
+
+pub const FAMILY: Family = Family {
+    name: "sets",
+    random,
+    unordered: &["SMEMBERS", "SSCAN", "SRANDMEMBER", "SPOP", "SINTER", "SUNION", "SDIFF"],
+    reads: &["SMEMBERS KEY", "SCARD KEY", "SSCAN KEY 0 COUNT 100000"],
+    cases: include_str!("sets.txt"),
+};
+
+fn member(rng: &mut Rng) -> String {
+    match rng.below(9) {
+        0 => one_of(rng, &["", "m", "01", "-0", "a member\r\nof two lines", "9223372036854775807", "-1"]),
+        1..=5 => rng.below(30).to_string(),
+        _ => format!("m{}", rng.below(20)),
+    }
+}
+
+/// Words of many members: of numbers alone, or not; some lie in the hundreds that others go through.
+fn many(rng: &mut Rng, part: f64) -> Vec<String> {
+    let front = one_of(rng, &["", "", "m"]);
+    let all = rng.below(700);
+    (0..all).filter(|_| rng.chance(part)).map(|number| format!("{front}{number}")).chain(["1".into()]).collect()
+}
+
+fn random(rng: &mut Rng) -> Vec<String> {
+    let key = one_of(rng, &KEYS);
+    let mut words = Vec::new();
+    match rng.below(27) {
+        0..=5 => {
+            words.extend([one_of(rng, &["SADD", "SADD", "sadd"]), key]);
+            words.extend((0..1 + rng.below(4)).map(|_| member(rng)));
+        }
+        // Enough for a row to be spread, and for more numbers than Redis keeps as such.
+        6 => {
+            let part = [0.1, 0.3, 0.9][rng.below(3) as usize];
+            words.extend(["SADD".into(), key]);
+            words.extend(many(rng, part));
+        }
+        7 | 8 => {
+            words.extend(["SREM".into(), key]);
+            words.extend((0..1 + rng.below(4)).map(|_| member(rng)));
+        }
+        9 => {
+            words.extend(["SREM".into(), key]);
+            words.extend(many(rng, 0.5));
+        }
+        10 => words.extend(["SISMEMBER".into(), key, member(rng)]),
+        11 => words.extend(["SMISMEMBER".into(), key, member(rng), member(rng), member(rng)]),
+        12 => words.extend([one_of(rng, &["SCARD", "SMEMBERS"]), key]),
+        13 | 14 => words.extend(["SMOVE".into(), key, one_of(rng, &KEYS), member(rng)]),
+        15 | 16 => {
+            words.extend([one_of(rng, &["SINTER", "SUNION", "SDIFF"]), key]);
+            words.extend((0..rng.below(4)).map(|_| one_of(rng, &KEYS)));
+        }
+        17..=19 => {
+            words.extend([one_of(rng, &["SINTERSTORE", "SUNIONSTORE", "SDIFFSTORE", "SDIFFSTORE"]), key]);
+            words.extend((0..1 + rng.below(3)).map(|_| one_of(rng, &KEYS)));
+        }
+        20 => {
+            words.extend(["SINTERCARD".into(), one_of(rng, &["1", "2", "2", "2", "3", "0", "x"]), key]);
+            words.extend((0..rng.below(3)).map(|_| one_of(rng, &KEYS)));
+            if rng.chance(0.5) {
+                words.extend(["LIMIT".into(), one_of(rng, &["0", "1", "3", "1000", "-1", "x"])]);
+            }
+        }
+        21 => {
+            words.extend(["SSCAN".into(), key, one_of(rng, &["0", "0", "x"]), "COUNT".into(), "100000".into()]);
+            if rng.chance(0.5) {
+                words.extend(["MATCH".into(), one_of(rng, &["*", "1*", "[^m]*", "m?"])]);
+            }
+            if rng.chance(0.1) {
+                words.push(one_of(rng, &["COUNT", "NOVALUES", "bad"]));
+            }
+        }
+        22 => {
+            let name = one_of(rng, &["SADD", "SREM", "SISMEMBER", "SMISMEMBER", "SMOVE", "SINTERSTORE", "SINTERCARD"]);
+            words.extend([name, key]);
+        }
+        23 => {
+            words.extend(["SRANDMEMBER".into(), key, one_of(rng, &["0", "1000", "9000", "x", "9223372036854775807"])]);
+        }
+        24 if rng.chance(0.2) => words.extend(["SPOP".into(), key, one_of(rng, &["0", "1000", "9000", "x", "-1"])]),
+        _ => words.extend(["SADD".into(), key, member(rng)]),
+    }
+    words
+}
