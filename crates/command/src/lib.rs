@@ -16,6 +16,7 @@ pub mod glob;
 mod handlers;
 mod headless;
 mod host;
+mod hyperloglog;
 mod in_hand;
 mod keyword;
 pub mod number;

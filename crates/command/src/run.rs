@@ -6,8 +6,8 @@ use crate::args::Args;
 use crate::context::{Context, Finished};
 use crate::error::{Error, Outcome};
 use crate::handlers::{
-    bitfield, bitmap, dump, expiry, hashes, keys, lcs, moves, numbers, object, ranges, scan, set_operations, sets,
-    sort, strings,
+    bitfield, bitmap, dump, expiry, hashes, hyperloglogs, keys, lcs, moves, numbers, object, ranges, scan,
+    set_operations, sets, sort, strings,
 };
 use crate::table::{Command, Id, Plain, with_commands};
 

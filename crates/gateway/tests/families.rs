@@ -5,6 +5,7 @@
 
 mod chance;
 mod hashes;
+mod hyperloglogs;
 mod sets;
 
 use weir_io::Rng;
@@ -26,7 +27,7 @@ struct Family {
     cases: &'static str,
 }
 
-const FAMILIES: [Family; 2] = [hashes::FAMILY, sets::FAMILY];
+const FAMILIES: [Family; 3] = [hashes::FAMILY, hyperloglogs::FAMILY, sets::FAMILY];
 
 /// The keys that random commands are about.
 const KEYS: [&str; 4] = ["a", "b", "c", "another-key"];

@@ -5,6 +5,7 @@ pub mod bitmap;
 pub mod dump;
 pub mod expiry;
 pub mod hashes;
+pub mod hyperloglogs;
 pub mod keys;
 pub mod lcs;
 pub mod members;

@@ -6,6 +6,7 @@ use weir_model::parts::RowType;
 use crate::args::Args;
 use crate::context::Context;
 use crate::error::{Error, Outcome};
+use crate::hyperloglog::is_hyperloglog;
 use crate::keyword::lower;
 use crate::number::parse_i64;
 
@@ -25,6 +26,8 @@ const HELP: [&str; 5] = [
 fn encoding(content: &Content) -> &'static str {
     match content {
         Content::String(value) if parse_i64(value).is_some() => "int",
+        // Those were not put there as a whole.
+        Content::String(value) if is_hyperloglog(value) => "raw",
         Content::String(value) if value.len() <= EMBEDDED_BYTES_MAX => "embstr",
         Content::String(_) => "raw",
         // The detail says whether Redis would keep it as a small one.

@@ -57,10 +57,13 @@ pub(super) const INSERT: KeyUse = KeyUse::Each(&["OW", "insert"]);
 pub(super) const DELETE: KeyUse = KeyUse::Each(&["RM", "delete"]);
 /// A part of it is gone.
 pub(super) const REMOVE: KeyUse = KeyUse::Each(&["RW", "delete"]);
+/// Its value counts, and may be written anew.
+pub(super) const REFRESH: KeyUse = KeyUse::Each(&["RW", "access"]);
 
 /// The first takes the result of the others.
 pub(super) const COMBINE: KeyUse = KeyUse::InTurn(&[&["OW", "update"], &["RO", "access"]]);
 pub(super) const INTERSECT: KeyUse = KeyUse::InTurn(&[&["RW", "update"], &["RO", "access"]]);
+pub(super) const MERGE: KeyUse = KeyUse::InTurn(&[&["RW", "access", "insert"], &["RO", "access"]]);
 /// What the first loses the second gets.
 pub(super) const HAND_OVER: KeyUse = KeyUse::InTurn(&[&["RW", "access", "delete"], &["RW", "insert"]]);
 pub(super) const RENAME: KeyUse = KeyUse::InTurn(&[&["RW", "access", "delete"], &["OW", "update"]]);

@@ -131,6 +131,17 @@ macro_rules! with_commands {
                 set_operations::sintercard { counted: Some(1), takes_many: true }
                 "How many members all sets have, up to a limit";
 
+            PfAdd "pfadd" -2 "hyperloglog" [write denyoom fast] [hyperloglog] (1 1 1 EXTEND)
+                hyperloglogs::pfadd { takes_many: true } "Counts elements, each once";
+            PfCount "pfcount" -2 "hyperloglog" [readonly] [hyperloglog] (1 -1 1 REFRESH)
+                hyperloglogs::pfcount "About how many elements were counted";
+            PfMerge "pfmerge" -2 "hyperloglog" [write denyoom] [hyperloglog] (1 -1 1 MERGE)
+                hyperloglogs::pfmerge "Counts what the others have counted, too";
+            PfDebug "pfdebug" 3 "hyperloglog" [write denyoom admin] [hyperloglog admin dangerous] (2 2 1 REFRESH)
+                hyperloglogs::pfdebug "How a HyperLogLog is kept";
+            PfSelfTest "pfselftest" 1 "hyperloglog" [admin] [hyperloglog admin dangerous] ()
+                hyperloglogs::pfselftest "Whether counting works";
+
             Del "del" -2 "generic" [write] [keyspace] (1 -1 1 DELETE)
                 keys::del { split: Some(Split::Sum) } "Deletes keys";
             Unlink "unlink" -2 "generic" [write fast] [keyspace] (1 -1 1 DELETE)

@@ -1,0 +1,48 @@
+//! Registers of six bits each, one behind the other, from the lowest bit of the first byte on.
+
+use super::{REGISTERS, Registers};
+
+const BITS: usize = 6;
+
+/// The highest rank that fits a register.
+pub const REGISTER_MAX: u8 = (1 << BITS) - 1;
+
+/// Bytes of all registers.
+pub(super) const BYTES: usize = REGISTERS * BITS / 8;
+
+/// Where the register `index` begins: byte and bit.
+fn place(index: usize) -> (usize, usize) {
+    (index * BITS / 8, index * BITS % 8)
+}
+
+/// The two bytes from `byte` on as one number; behind the last one there is nothing.
+fn two(bytes: &[u8], byte: usize) -> u16 {
+    u16::from_le_bytes([bytes[byte], bytes.get(byte + 1).copied().unwrap_or(0)])
+}
+
+fn get(bytes: &[u8], index: usize) -> u8 {
+    let (byte, bit) = place(index);
+    (two(bytes, byte) >> bit) as u8 & REGISTER_MAX
+}
+
+/// Raises the register `index` of `bytes` to `rank`; whether it was lower.
+pub(super) fn raise(bytes: &mut [u8], index: usize, rank: u8) -> bool {
+    if get(bytes, index) >= rank {
+        return false;
+    }
+    let (byte, bit) = place(index);
+    let cleared = two(bytes, byte) & !(u16::from(REGISTER_MAX) << bit);
+    let [first, second] = (cleared | u16::from(rank) << bit).to_le_bytes();
+    bytes[byte] = first;
+    if let Some(next) = bytes.get_mut(byte + 1) {
+        *next = second;
+    }
+    true
+}
+
+/// Raises `registers` to those in `bytes`, of which there are [`BYTES`].
+pub(super) fn merge(bytes: &[u8], registers: &mut Registers) {
+    for (index, register) in registers.iter_mut().enumerate() {
+        *register = (*register).max(get(bytes, index));
+    }
+}

@@ -1,0 +1,57 @@
+//! Random commands on HyperLogLogs. Their values are compared byte by byte.
+//!
+//! A `PFCOUNT` of one key is among the written-out cases alone: Redis notes what it finds in the value.
+
+use weir_io::Rng;
+
+use super::{Family, KEYS, one_of};
+
+pub const FAMILY: Family = Family {
+    name: "hyperloglogs",
+    random,
+    unordered: &[],
+    reads: &["GET KEY", "PFCOUNT KEY KEY"],
+    cases: include_str!("hyperloglogs.txt"),
+};
+
+/// Of few elements that come again, or of many: so values grow as sparse ones, or are dense at once.
+fn elements(rng: &mut Rng) -> Vec<String> {
+    let (count, all) = match rng.below(8) {
+        0 => (0, 1),
+        1..=4 => (1 + rng.below(5), 100),
+        5 => (rng.below(40), 1_000_000_000),
+        6 => ([300, 300, 300, 3000][rng.below(4) as usize], 1_000_000_000),
+        _ => (rng.below(20), 40),
+    };
+    let front = one_of(rng, &["", "", "element-", "a longer element with more bytes "]);
+    (0..count).map(|_| format!("{front}{}", rng.below(all))).collect()
+}
+
+fn random(rng: &mut Rng) -> Vec<String> {
+    let key = one_of(rng, &KEYS);
+    let mut words = Vec::new();
+    match rng.below(16) {
+        0..=7 => {
+            words.extend([one_of(rng, &["PFADD", "pfadd"]), key]);
+            words.extend(elements(rng));
+        }
+        8 => {
+            words.extend(["PFCOUNT".into(), key]);
+            words.extend((0..1 + rng.below(3)).map(|_| one_of(rng, &KEYS)));
+        }
+        9 => {
+            words.extend(["PFMERGE".into(), key]);
+            words.extend((0..rng.below(3)).map(|_| one_of(rng, &KEYS)));
+        }
+        10 => words.extend(["GET".into(), key]),
+        11 => words.extend(["DEL".into(), key]),
+        12 => words.extend(["PFDEBUG".into(), one_of(rng, &["ENCODING", "decode", "bad"]), key]),
+        13 if rng.chance(0.2) => words.extend(["PFDEBUG".into(), one_of(rng, &["GETREG", "TODENSE"]), key]),
+        14 if rng.chance(0.1) => words.extend(["SADD".into(), key, "x".into()]),
+        _ => {
+            words.extend(["PFADD".into(), key]);
+            words.extend(elements(rng));
+        }
+    }
+    words
+}
