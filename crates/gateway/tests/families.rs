@@ -85,6 +85,25 @@ impl Pair {
     }
 }
 
+/// Each side restores what the other dumps of `key`, as the key `moved`; `false` where there is nothing.
+fn exchange(pair: &mut Pair, key: &str) -> bool {
+    let dump = |client: &mut Client| {
+        let reply = client.ask(&["DUMP", key]);
+        let start = reply.iter().position(|&byte| byte == b'\n').expect("a line") + 1;
+        reply[start..reply.len().saturating_sub(2).max(start)].to_vec()
+    };
+    let (theirs, ours) = (dump(&mut pair.redis), dump(&mut pair.weir));
+    assert_eq!(theirs.is_empty(), ours.is_empty(), "{key}");
+    let is_there = !ours.is_empty();
+    if is_there {
+        for (client, payload) in [(&mut pair.redis, &ours), (&mut pair.weir, &theirs)] {
+            let reply = client.ask(&[&b"RESTORE"[..], b"moved", b"0", payload, b"REPLACE"]);
+            assert_eq!(reply, b"+OK\r\n", "{key}: {}", payload.escape_ascii());
+        }
+    }
+    is_there
+}
+
 /// A reply with its lines in order: what has the same elements is the same.
 fn sorted(reply: &[u8]) -> Vec<u8> {
     let mut lines: Vec<&[u8]> = reply.split_inclusive(|&byte| byte == b'\n').collect();
@@ -112,6 +131,16 @@ fn compare(redis: &Redis, world: &World, engine: EngineKind, family: &Family, se
             pair.asked.drain(..pair.asked.len().saturating_sub(12));
             for (name, key) in family.reads.iter().flat_map(|name| KEYS.map(|key| (*name, key))) {
                 pair.say(&name.replace("KEY", key));
+            }
+            let key = one_of(&mut rng, &KEYS);
+            if exchange(&mut pair, &key) {
+                for read in family.reads.iter().chain(&["TYPE KEY"]) {
+                    let line = read.replace("KEY", "moved");
+                    let words: Vec<&str> = line.split(' ').collect();
+                    let [theirs, ours] = [&mut pair.redis, &mut pair.weir].map(|client| sorted(&client.ask(&words)));
+                    let [theirs, ours] = [theirs, ours].map(|reply| String::from_utf8_lossy(&reply).into_owned());
+                    assert_eq!(ours, theirs, "{line}, of {key}");
+                }
             }
         }
     }

@@ -147,7 +147,15 @@ async fn put_row(cx: &mut Context<'_>, key: &[u8], loaded: Loaded, expire_at_ms:
             }
             row
         }
-        Loaded::List(_) | Loaded::Set(_) | Loaded::SortedSet(_) => return Err(BAD_FORMAT),
+        Loaded::Set(members) => {
+            let mut row = cx.new_collection(key, RowType::Set);
+            for (index, member) in members.iter().enumerate() {
+                end_turn(cx.yields(), index).await;
+                row.add_new_member(cx, member)?;
+            }
+            row
+        }
+        Loaded::List(_) | Loaded::SortedSet(_) => return Err(BAD_FORMAT),
     };
     row.expires_at(expire_at_ms);
     cx.save(&mut row)
