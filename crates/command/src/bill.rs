@@ -55,7 +55,7 @@ impl Charge {
         let (first, step) = if step == 0 { (end, 1) } else { (first as usize, step as usize) };
         let last = if last < 0 { end.saturating_sub(last.unsigned_abs() as usize) } else { last as usize };
         let keys = (first..(last + 1).min(end)).step_by(step);
-        let count = ((keys.len() + command.counted_keys(args).len()) as u64).max(1);
+        let count = ((keys.len() + command.counted_keys(args).map_or(0, |keys| keys.len())) as u64).max(1);
         if !writes {
             let bill = Bill { reads: count, ..Bill::default() };
             return Self { estimate: bill, least: bill };

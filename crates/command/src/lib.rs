@@ -12,6 +12,7 @@ mod context;
 mod draft;
 pub mod error;
 mod extended;
+mod float;
 pub mod glob;
 mod handlers;
 mod headless;

@@ -9,6 +9,7 @@
 use std::io::IoSlice;
 use std::ops::{Deref, Range};
 
+use crate::float::push_f64;
 use crate::number::{parse_i64, push_i64, push_u64};
 
 /// Replies are written out when they reach this many bytes, even in the middle of a pipeline or of one long reply.
@@ -272,6 +273,16 @@ impl Replies {
         });
     }
 
+    /// A number with a fraction: a string in RESP2.
+    pub fn double(&mut self, value: f64) {
+        let mut text = Vec::with_capacity(24);
+        push_f64(&mut text, value);
+        match self.protocol {
+            Protocol::Resp2 => self.bulk(&text),
+            Protocol::Resp3 => self.line(b',', &text),
+        }
+    }
+
     /// Begins an array of `len` replies.
     pub fn array(&mut self, len: usize) {
         self.missing += len as i64 - 1;
@@ -513,11 +524,13 @@ mod tests {
         let mut replies = Replies::default();
         for protocol in [Protocol::Resp2, Protocol::Resp3] {
             replies.protocol = protocol;
-            let scalars: [&dyn Fn(&mut Replies); 9] = [
+            let scalars: [&dyn Fn(&mut Replies); 11] = [
                 &|replies| replies.ok(),
                 &|replies| replies.simple("x"),
                 &|replies| replies.error(b"ERR x"),
                 &|replies| replies.integer(7),
+                &|replies| replies.double(0.5),
+                &|replies| replies.null_array(),
                 &|replies| replies.bulk(b""),
                 &|replies| replies.bulk_value(vec![0; SHARED_BYTES_MIN]),
                 &|replies| replies.bulk_part(vec![0; 2 * FLUSH_BYTES], 0..FLUSH_BYTES + 1),

@@ -7,7 +7,7 @@ use crate::context::{Context, Finished};
 use crate::error::{Error, Outcome};
 use crate::handlers::{
     bitfield, bitmap, dump, expiry, hashes, hyperloglogs, keys, lcs, moves, numbers, object, ranges, scan,
-    set_operations, sets, sort, strings,
+    set_operations, sets, sort, strings, zcombine, zpops, zranges, zsets,
 };
 use crate::table::{Command, Id, Plain, with_commands};
 
@@ -71,8 +71,13 @@ mod tests {
             ("SORT a BY x STORE d", &[(0, "a"), (0, "d")]),
             ("BITOP AND d a b", &[(0, "d"), (0, "a"), (0, "b")]),
             ("SINTERCARD 2 a b LIMIT 5", &[(0, "a"), (0, "b")]),
-            ("SINTERCARD 3 a b", &[]),
+            ("SINTERCARD 3 a b", &[(0, "a"), (0, "b")]),
             ("SINTERCARD -1 a b", &[]),
+            ("ZMPOP 2 a b MIN", &[(0, "a"), (0, "b")]),
+            ("ZUNIONSTORE d 2 a b WEIGHTS 1 2", &[(0, "d"), (0, "a"), (0, "b")]),
+            ("ZUNIONSTORE d 9 a b", &[(0, "d"), (0, "a"), (0, "b")]),
+            ("ZUNIONSTORE d x a b", &[(0, "d")]),
+            ("ZMPOP -1 a MIN", &[]),
         ] {
             let request = Request::new(0, 0, line.split(' ').map(str::as_bytes));
             let command = find(request.args().at(0)).expect("a command");

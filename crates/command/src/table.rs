@@ -39,14 +39,14 @@ pub struct Command {
     pub keys: (i32, i32, i32),
     /// What it does to its keys.
     pub key_use: KeyUse,
+    /// Position of the number of keys that stand behind it, where there is one: those of `keys` come first.
+    pub counted: Option<usize>,
     /// Subcommands behind which there is one key, where `keys` tells of none.
     pub keyed: &'static [&'static str],
     /// Position of the key that it writes in another database, too, where its options name one.
     pub elsewhere: Option<usize>,
     /// It writes a key that its option `STORE` names.
     pub stores: bool,
-    /// Position of the word that says how many keys stand behind it, where there is one; beside those of `keys`.
-    pub counted: Option<usize>,
     /// Redis' group of commands.
     pub group: &'static str,
     /// One line for people.
@@ -87,10 +87,10 @@ const DEFAULTS: Command = Command {
     categories: &[],
     keys: (0, 0, 0),
     key_use: NOTHING,
+    counted: None,
     keyed: &[],
     elsewhere: None,
     stores: false,
-    counted: None,
     group: "",
     summary: "",
     is_of_rows: false,
@@ -164,21 +164,23 @@ impl Command {
         self.flags.first() == Some(&"write")
     }
 
-    /// Positions of the keys in `args` that a word says the number of; none where that number cannot be.
-    pub fn counted_keys(&self, args: Args<'_>) -> Range<usize> {
-        let Some(place) = self.counted else { return 0..0 };
-        let count = args.get(place).and_then(parse_i64).and_then(|count| usize::try_from(count).ok());
-        let first = place + 1;
-        count.filter(|&count| count <= args.len().saturating_sub(first)).map_or(0..0, |count| first..first + count)
-    }
-
     /// The keys in `args`, in their order, where the table tells: not those that a word among the options names.
     pub fn keys_in<'a>(&self, args: Args<'a>) -> impl Iterator<Item = &'a [u8]> + Clone + use<'a> {
         let (first, last, step) = self.keys_with(args.get(1));
         let last = if last < 0 { args.len() as i32 + last } else { last };
         let end = if first == 0 { 0 } else { last + 1 };
-        let placed = (first..end).step_by(step.max(1) as usize).map(|place| place as usize);
-        placed.chain(self.counted_keys(args)).filter_map(move |place| args.get(place))
+        let counted = self.counted_keys(args).unwrap_or_default();
+        let places = (first..end).step_by(step.max(1) as usize).map(|place| place as usize);
+        places.chain(counted).filter_map(move |place| args.get(place))
+    }
+
+    /// Where the keys are whose number is among the words, as far as there are so many; `None` where there is no such
+    /// number, or where it counts none.
+    pub fn counted_keys(&self, args: Args<'_>) -> Option<Range<usize>> {
+        let place = self.counted?;
+        let count = usize::try_from(parse_i64(args.get(place)?)?).ok().filter(|&count| count > 0)?;
+        let first = place + 1;
+        Some(first..first.saturating_add(count).min(args.len()))
     }
 
     /// Whether it makes a value of so many bytes out of a few: by an offset far behind the end of what is there.

@@ -26,6 +26,8 @@ struct Store {
     newest: u64,
     /// The version given out last.
     versions: AtomicU64,
+    /// Parts that were read in pages.
+    paged: AtomicU64,
 }
 
 impl Store {
@@ -132,6 +134,7 @@ impl Rows for Store {
                 break;
             }
             let row = row.clone().into_string().expect("a part is no head");
+            self.paged.fetch_add(1, Ordering::Relaxed);
             page.parts.push(StoredPart { key: key.clone(), value: row.value, expire_at_ms: row.expire_at_ms });
         }
         Box::pin(std::future::ready(Ok(page)))
@@ -344,4 +347,76 @@ fn a_command_that_fails_has_written_no_part() {
         Err(SYNTAX)
     });
     assert_eq!((failed, store.map), (Err(SYNTAX), before));
+}
+
+/// The sorted set `z` of `members`, whose scores are the numbers in their names, in an order that is none.
+fn with_scores(members: u64) -> Store {
+    let mut store = Store::default();
+    let numbers: Vec<u64> = (0..members).map(|index| index * 7919 % members).collect();
+    for numbers in numbers.chunks(100) {
+        let words: Vec<String> = numbers.iter().map(|number| format!("{number} m{number}")).collect();
+        assert_eq!(store.ask(&format!("ZADD z {}", words.join(" "))), format!(":{}\r\n", numbers.len()));
+    }
+    store
+}
+
+#[test]
+fn a_large_sorted_set_is_asked_and_changed_at_a_few_parts() {
+    const MEMBERS: u64 = 100_000;
+    let mut store = with_scores(MEMBERS);
+    for (line, answer) in [
+        ("ZCARD z", ":100000\r\n"),
+        ("ZRANK z m31234", ":31234\r\n"),
+        ("ZREVRANK z m31234", ":68765\r\n"),
+        ("ZCOUNT z 100 (39000", ":38900\r\n"),
+        ("ZRANGE z 20000 20001", "*2\r\n$6\r\nm20000\r\n$6\r\nm20001\r\n"),
+        ("ZREVRANGE z 20000 20000", "*1\r\n$6\r\nm79999\r\n"),
+        ("ZRANGEBYSCORE z 10 +inf LIMIT 30000 1", "*1\r\n$6\r\nm30010\r\n"),
+        ("ZREMRANGEBYRANK z 30000 30001", ":2\r\n"),
+        ("ZADD z 30000 m30000 30001 m30001", ":2\r\n"),
+        ("ZADD z 7.5 m39999", ":0\r\n"),
+        ("ZPOPMIN z", "*2\r\n$2\r\nm0\r\n$1\r\n0\r\n"),
+    ] {
+        let before = store.paged.load(Ordering::Relaxed);
+        assert_eq!(store.ask(line), answer, "{line}");
+        let read = store.paged.load(Ordering::Relaxed) - before;
+        assert!(read < 2000, "{line} reads {read} parts");
+    }
+    // The head, the member by name and by score, and a count in each of two levels.
+    for (line, expected) in [("ZADD z 12345.5 new", 5), ("ZADD z 12345.75 new", 3), ("ZREM z new", 5)] {
+        let before = store.newest;
+        store.ask(line);
+        assert_eq!(store.newest - before, expected, "{line}");
+    }
+    // What a set costs that is not counted yet.
+    let mut store = with_scores(200);
+    let before = store.newest;
+    store.ask("ZADD z 1.5 new");
+    assert_eq!(store.newest - before, 3);
+}
+
+#[test]
+fn members_come_by_chance_each_once_or_each_in_the_end() {
+    for members in [100, 400] {
+        let mut store = with_scores(members);
+        let names = |answer: String| -> Vec<String> {
+            answer.lines().filter(|line| line.starts_with('m')).map(str::to_owned).collect()
+        };
+        for count in [1, members / 10, members / 2, members, members + 5] {
+            let mut found = names(store.ask(&format!("ZRANDMEMBER z {count}")));
+            assert_eq!(found.len() as u64, count.min(members));
+            found.sort();
+            found.dedup();
+            assert_eq!(found.len() as u64, count.min(members), "each once");
+            assert!(found.iter().all(|name| name[1..].parse::<u64>().is_ok_and(|number| number < members)));
+        }
+        let mut all = names(store.ask(&format!("ZRANDMEMBER z -{}", members * 50)));
+        assert_eq!(all.len() as u64, members * 50);
+        all.sort();
+        all.dedup();
+        assert_eq!(all.len() as u64, members);
+        let answer = store.ask("ZRANDMEMBER z 3 WITHSCORES");
+        let lines: Vec<&str> = answer.lines().skip(1).filter(|line| !line.starts_with('$')).collect();
+        assert!(lines.chunks(2).all(|pair| pair[0] == format!("m{}", pair[1])), "{answer}");
+    }
 }

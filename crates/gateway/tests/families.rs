@@ -7,6 +7,7 @@ mod chance;
 mod hashes;
 mod hyperloglogs;
 mod sets;
+mod zsets;
 
 use weir_io::Rng;
 use weir_node::EngineKind;
@@ -27,7 +28,7 @@ struct Family {
     cases: &'static str,
 }
 
-const FAMILIES: [Family; 3] = [hashes::FAMILY, hyperloglogs::FAMILY, sets::FAMILY];
+const FAMILIES: [Family; 4] = [hashes::FAMILY, hyperloglogs::FAMILY, sets::FAMILY, zsets::FAMILY];
 
 /// The keys that random commands are about.
 const KEYS: [&str; 4] = ["a", "b", "c", "another-key"];

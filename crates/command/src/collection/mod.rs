@@ -11,16 +11,24 @@
 //! | [`layout`] | which keys the parts of a packed row get when it is spread |
 //! | [`random`] | members by chance |
 //! | [`sets`] | members of a set |
+//! | [`scored`] | the members of a sorted set in the order of their scores: what it is asked |
+//! | [`rescored`] | and how it is changed |
+//! | [`counted`] | ranks in that order without a walk |
 
+mod counted;
 mod layout;
 mod members;
 mod random;
+mod rescored;
+mod scored;
 mod sets;
 
 use weir_model::parts::{Head, Life, Packed, PackedPart, RowType};
 
 pub use self::members::Member;
 use self::members::SPACE;
+pub use self::rescored::{AT_ONCE_BYTES_MAX, NOT_A_SCORE, TOO_MANY_AT_ONCE, weight};
+pub use self::scored::{Scored, Stretch, above, place};
 pub use self::sets::NUMBERS_MAX;
 use crate::context::Context;
 use crate::error::Outcome;
@@ -104,6 +112,16 @@ impl<'k> Collection<'k> {
         self.head.count
     }
 
+    /// What it is.
+    pub fn kind(&self) -> RowType {
+        self.head.kind
+    }
+
+    /// Whether Redis would not keep it as a small one.
+    pub fn is_large(&self) -> bool {
+        !self.head.detail.is_empty()
+    }
+
     /// Whether it has no part: then it does not exist, or will not when it is saved.
     pub fn is_empty(&self) -> bool {
         self.head.count == 0
@@ -140,11 +158,6 @@ impl<'k> Collection<'k> {
             self.spread(cx, index, &part)?;
         }
         Ok(())
-    }
-
-    /// Whether Redis would not keep the row as a small one.
-    fn is_large(&self) -> bool {
-        !self.head.detail.is_empty()
     }
 
     /// Notes that Redis would not keep the row as a small one any more. It never goes back to that.

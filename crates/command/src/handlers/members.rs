@@ -4,7 +4,7 @@ use weir_model::parts::RowType;
 
 use super::integer;
 use crate::args::Args;
-use crate::collection::Member;
+use crate::collection::{Collection, Member};
 use crate::context::Context;
 use crate::error::{Error, INVALID_CURSOR, Outcome, SYNTAX};
 use crate::glob::{self, Glob};
@@ -60,6 +60,20 @@ pub async fn scan(
     extra: usize,
     tell: impl Fn(&mut Replies, &Member),
 ) -> Outcome {
+    scan_of(cx, args, kind, extra, |replies, member, _| tell(replies, member)).await
+}
+
+/// The same; `tell` knows the row, too.
+///
+/// # Errors
+/// As [`scan`].
+pub async fn scan_of(
+    cx: &mut Context<'_>,
+    args: Args<'_>,
+    kind: RowType,
+    extra: usize,
+    tell: impl Fn(&mut Replies, &Member, &Collection<'_>),
+) -> Outcome {
     let cursor = parse_u64(args.at(2)).ok_or(INVALID_CURSOR)?;
     let Some(row) = cx.collection(args.at(1), kind).await? else {
         cx.replies().array(2);
@@ -82,7 +96,7 @@ pub async fn scan(
         };
         if is_found {
             found.bulk(&member.name);
-            tell(&mut found, member);
+            tell(&mut found, member, &row);
             count += 1;
         }
     }

@@ -18,6 +18,11 @@ pub mod set_operations;
 pub mod sets;
 pub mod sort;
 pub mod strings;
+pub mod zcombine;
+pub mod zpops;
+pub mod zrange;
+pub mod zranges;
+pub mod zsets;
 
 pub use weir_model::DATABASES;
 

@@ -32,7 +32,7 @@ fn encoding(content: &Content) -> &'static str {
         Content::String(_) => "raw",
         // The detail says whether Redis would keep it as a small one.
         Content::Parts(head) => match head.kind {
-            RowType::Hash if head.detail.is_empty() => "listpack",
+            RowType::Hash | RowType::SortedSet if head.detail.is_empty() => "listpack",
             RowType::Set if head.detail.is_empty() => "intset",
             RowType::Hash | RowType::Set => "hashtable",
             RowType::List => "quicklist",

@@ -4,13 +4,17 @@ use std::sync::LazyLock;
 
 use super::{COMMANDS, Command};
 
-/// Longest name in the table, in bytes. With its length it fits 16 bytes, which are compared at once.
-const NAME_BYTES_MAX: usize = 15;
+/// Longest name in the table, in bytes. With its length it fits three words, which are compared at once.
+const NAME_BYTES_MAX: usize = 23;
+
+/// A name in lower case, and its length.
+type Packed = [u64; 3];
+
 /// Slots of the look-up: a power of two, several times the number of commands, so that probes are short.
 const SLOTS: usize = 512;
 
 struct Lookup {
-    slots: [Option<(u128, &'static Command)>; SLOTS],
+    slots: [Option<(Packed, &'static Command)>; SLOTS],
 }
 
 static LOOKUP: LazyLock<Lookup> = LazyLock::new(|| {
@@ -40,9 +44,9 @@ pub fn find(name: &[u8]) -> Option<&'static Command> {
     None
 }
 
-/// The name in lower case and its length as one number; `None` if it is too long to be in the table.
+/// The name in lower case and its length; `None` if it is too long to be in the table.
 #[inline]
-fn pack(name: &[u8]) -> Option<u128> {
+fn pack(name: &[u8]) -> Option<Packed> {
     if name.len() > NAME_BYTES_MAX {
         return None;
     }
@@ -51,12 +55,17 @@ fn pack(name: &[u8]) -> Option<u128> {
     for (packed, byte) in bytes[..NAME_BYTES_MAX].iter_mut().zip(name) {
         *packed = byte.to_ascii_lowercase();
     }
-    Some(u128::from_le_bytes(bytes))
+    let mut words = [0; 3];
+    for (word, bytes) in words.iter_mut().zip(bytes.as_chunks().0) {
+        *word = u64::from_le_bytes(*bytes);
+    }
+    Some(words)
 }
 
 #[inline]
-fn slot_of(name: u128) -> usize {
-    let folded = (name as u64) ^ (name >> 64) as u64;
+fn slot_of([first, second, third]: Packed) -> usize {
+    // Rotated, so that words that are alike do not cancel each other.
+    let folded = first ^ second.rotate_left(24) ^ third.rotate_left(48);
     (folded.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 55) as usize
 }
 
@@ -71,7 +80,7 @@ mod tests {
             assert!(std::ptr::eq(find(command.name.as_bytes()).expect("known"), command));
             assert!(std::ptr::eq(find(command.name.to_uppercase().as_bytes()).expect("known"), command));
         }
-        for unknown in ["", "ge", "gett", "a_name_longer_than_any_command", "get\0"] {
+        for unknown in ["", "ge", "gett", "a_name_that_is_longer_than_that_of_any_command", "get\0"] {
             assert!(find(unknown.as_bytes()).is_none(), "{unknown:?}");
         }
     }

@@ -54,9 +54,9 @@ pub(super) const TAKE: KeyUse = KeyUse::Each(&["RW", "access", "delete"]);
 pub(super) const OVERWRITE: KeyUse = KeyUse::Each(&["OW", "update"]);
 /// Made, where there was none.
 pub(super) const INSERT: KeyUse = KeyUse::Each(&["OW", "insert"]);
-pub(super) const DELETE: KeyUse = KeyUse::Each(&["RM", "delete"]);
-/// A part of it is gone.
+/// Some of its data goes.
 pub(super) const REMOVE: KeyUse = KeyUse::Each(&["RW", "delete"]);
+pub(super) const DELETE: KeyUse = KeyUse::Each(&["RM", "delete"]);
 /// Its value counts, and may be written anew.
 pub(super) const REFRESH: KeyUse = KeyUse::Each(&["RW", "access"]);
 

@@ -141,6 +141,69 @@ macro_rules! with_commands {
                 hyperloglogs::pfdebug "How a HyperLogLog is kept";
             PfSelfTest "pfselftest" 1 "hyperloglog" [admin] [hyperloglog admin dangerous] ()
                 hyperloglogs::pfselftest "Whether counting works";
+            ZAdd "zadd" -4 "sorted-set" [write denyoom fast] [sortedset] (1 1 1 UPDATE)
+                zsets::zadd { takes_many: true } "Gives members scores";
+            ZIncrBy "zincrby" 4 "sorted-set" [write denyoom fast] [sortedset] (1 1 1 CHANGE)
+                zsets::zincrby "Adds to a score";
+            ZScore "zscore" 3 "sorted-set" [readonly fast] [sortedset] (1 1 1 READ) zsets::zscore "The score of a member";
+            ZMScore "zmscore" -3 "sorted-set" [readonly fast] [sortedset] (1 1 1 READ)
+                zsets::zmscore { takes_many: true } "The scores of several members";
+            ZCard "zcard" 2 "sorted-set" [readonly fast] [sortedset] (1 1 1 LOOK) zsets::zcard "How many members there are";
+            ZRem "zrem" -3 "sorted-set" [write fast] [sortedset] (1 1 1 REMOVE)
+                zsets::zrem { takes_many: true } "Removes members";
+            ZRank "zrank" 3 "sorted-set" [readonly fast] [sortedset] (1 1 1 READ)
+                zsets::zrank "How many members have a lower score";
+            ZRevRank "zrevrank" 3 "sorted-set" [readonly fast] [sortedset] (1 1 1 READ)
+                zsets::zrevrank "How many members have a higher score";
+            ZRandMember "zrandmember" -2 "sorted-set" [readonly] [sortedset] (1 1 1 READ)
+                zsets::zrandmember "Members by chance";
+            ZScan "zscan" -3 "sorted-set" [readonly] [sortedset] (1 1 1 READ)
+                zsets::zscan "Some members, and where to go on";
+            ZCount "zcount" 4 "sorted-set" [readonly fast] [sortedset] (1 1 1 READ)
+                zranges::zcount "How many members have scores in a range";
+            ZLexCount "zlexcount" 4 "sorted-set" [readonly fast] [sortedset] (1 1 1 READ)
+                zranges::zlexcount "How many members have names in a range";
+            ZRange "zrange" -4 "sorted-set" [readonly] [sortedset] (1 1 1 READ)
+                zranges::zrange "Members in a range of ranks, scores or names";
+            ZRevRange "zrevrange" -4 "sorted-set" [readonly] [sortedset] (1 1 1 READ)
+                zranges::zrevrange "Members in a range of ranks, the last one first";
+            ZRangeByScore "zrangebyscore" -4 "sorted-set" [readonly] [sortedset] (1 1 1 READ)
+                zranges::zrangebyscore "Members with scores in a range";
+            ZRevRangeByScore "zrevrangebyscore" -4 "sorted-set" [readonly] [sortedset] (1 1 1 READ)
+                zranges::zrevrangebyscore "Members with scores in a range, the last one first";
+            ZRangeByLex "zrangebylex" -4 "sorted-set" [readonly] [sortedset] (1 1 1 READ)
+                zranges::zrangebylex "Members with names in a range";
+            ZRevRangeByLex "zrevrangebylex" -4 "sorted-set" [readonly] [sortedset] (1 1 1 READ)
+                zranges::zrevrangebylex "Members with names in a range, the last one first";
+            ZRangeStore "zrangestore" -5 "sorted-set" [write denyoom] [sortedset] (1 2 1 COMBINE)
+                zranges::zrangestore "Stores members in a range";
+            ZRemRangeByRank "zremrangebyrank" 4 "sorted-set" [write] [sortedset] (1 1 1 REMOVE)
+                zranges::zremrangebyrank "Removes members in a range of ranks";
+            ZRemRangeByScore "zremrangebyscore" 4 "sorted-set" [write] [sortedset] (1 1 1 REMOVE)
+                zranges::zremrangebyscore "Removes members with scores in a range";
+            ZRemRangeByLex "zremrangebylex" 4 "sorted-set" [write] [sortedset] (1 1 1 REMOVE)
+                zranges::zremrangebylex "Removes members with names in a range";
+            ZPopMin "zpopmin" -2 "sorted-set" [write fast] [sortedset] (1 1 1 TAKE)
+                zpops::zpopmin "Removes members with the lowest scores, and gives them";
+            ZPopMax "zpopmax" -2 "sorted-set" [write fast] [sortedset] (1 1 1 TAKE)
+                zpops::zpopmax "Removes members with the highest scores, and gives them";
+            ZMPop "zmpop" -4 "sorted-set" [write movablekeys] [sortedset] (0 0 0 TAKE)
+                zpops::zmpop { counted: Some(1), takes_many: true } "The same, of the first set that has some";
+            ZUnion "zunion" -3 "sorted-set" [readonly movablekeys] [sortedset] (0 0 0 READ)
+                zcombine::zunion { counted: Some(1), takes_many: true } "All members of several sets";
+            ZInter "zinter" -3 "sorted-set" [readonly movablekeys] [sortedset] (0 0 0 READ)
+                zcombine::zinter { counted: Some(1), takes_many: true } "Members that all of several sets have";
+            ZDiff "zdiff" -3 "sorted-set" [readonly movablekeys] [sortedset] (0 0 0 READ)
+                zcombine::zdiff { counted: Some(1), takes_many: true } "Members of a set that no other has";
+            ZUnionStore "zunionstore" -4 "sorted-set" [write denyoom movablekeys] [sortedset] (1 1 1 COMBINE)
+                zcombine::zunionstore { counted: Some(2), takes_many: true } "Stores all members of several sets";
+            ZInterStore "zinterstore" -4 "sorted-set" [write denyoom movablekeys] [sortedset] (1 1 1 COMBINE)
+                zcombine::zinterstore { counted: Some(2), takes_many: true }
+                "Stores members that all of several sets have";
+            ZDiffStore "zdiffstore" -4 "sorted-set" [write denyoom movablekeys] [sortedset] (1 1 1 COMBINE)
+                zcombine::zdiffstore { counted: Some(2), takes_many: true } "Stores members of a set that no other has";
+            ZInterCard "zintercard" -3 "sorted-set" [readonly movablekeys] [sortedset] (0 0 0 READ)
+                zcombine::zintercard { counted: Some(1), takes_many: true } "How many members all of several sets have";
 
             Del "del" -2 "generic" [write] [keyspace] (1 -1 1 DELETE)
                 keys::del { split: Some(Split::Sum) } "Deletes keys";

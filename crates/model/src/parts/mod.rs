@@ -22,5 +22,8 @@ pub use key::{
 };
 pub use packed::{Packed, PackedPart};
 pub use placed::{PLACE_BYTES, is_placed, place_of, placed};
-pub use shape::{Mapped, NotARow, Shape};
-pub use subkey::{UnorderedNumber, put_bytes, put_f64, put_i64, put_u64, take_bytes, take_f64, take_i64, take_u64};
+pub use shape::{Mapped, NotARow, Shape, scored};
+pub use subkey::{
+    UnorderedNumber, put_bytes, put_f64, put_i64, put_u64, score_of, score_value, take_bytes, take_f64, take_i64,
+    take_u64,
+};

@@ -90,6 +90,26 @@ pub fn put_f64(out: &mut Vec<u8>, number: f64) -> Result<(), UnorderedNumber> {
     Ok(())
 }
 
+/// A score as the value of its member: as [`put_f64`] writes it, but -0.0 has bytes of its own, directly in front of
+/// those of 0.0, so that it is told as it was given.
+///
+/// # Errors
+/// It is NaN.
+pub fn score_value(number: f64) -> Result<[u8; 8], UnorderedNumber> {
+    if number.is_nan() {
+        return Err(UnorderedNumber);
+    }
+    let bits = number.to_bits();
+    Ok((if bits & SIGN == 0 { bits ^ SIGN } else { !bits }).to_be_bytes())
+}
+
+/// The score that `value` is; `None` if [`score_value`] has not written it.
+pub fn score_of(value: &[u8]) -> Option<f64> {
+    let ordered = u64::from_be_bytes(value.try_into().ok()?);
+    let number = f64::from_bits(if ordered & SIGN == 0 { !ordered } else { ordered ^ SIGN });
+    (!number.is_nan()).then_some(number)
+}
+
 /// Takes bytes from the front of `subkey`; `None` if it does not begin so.
 pub fn take_bytes(subkey: &mut &[u8]) -> Option<Vec<u8>> {
     let (escaped, rest) = subkey.split_at(escaped_len(subkey)?);
@@ -169,6 +189,13 @@ mod tests {
         }
 
         #[test]
+        fn scores_are_told_as_they_were_given(a in number(), b in number()) {
+            let (left, right) = (score_value(a).expect("no NaN"), score_value(b).expect("no NaN"));
+            prop_assert_eq!(left.cmp(&right), a.total_cmp(&b));
+            prop_assert_eq!(score_of(&left).map(f64::to_bits), Some(a.to_bits()));
+        }
+
+        #[test]
         fn any_bytes_are_a_number_that_encodes_to_them_or_none(bytes: [u8; 8]) {
             if let Some(number) = take_f64(&mut &bytes[..]) {
                 prop_assert_eq!(score(number), bytes);
@@ -200,5 +227,7 @@ mod tests {
         assert_eq!(score(-0.0).cmp(&score(0.0)), Ordering::Equal);
         assert_eq!([take_u64(&mut &[0; 7][..]), take_u64(&mut &[][..])], [None, None]);
         assert_eq!(take_f64(&mut &[0; 7][..]), None);
+        assert_eq!(score_value(f64::NAN), Err(UnorderedNumber));
+        assert_eq!([score_of(&[0; 7]), score_of(&[0; 8]), score_of(&[0xff; 8])], [None; 3]);
     }
 }

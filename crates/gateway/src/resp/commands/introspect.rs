@@ -2,6 +2,7 @@
 
 use weir_command::error::{Error, Outcome, SYNTAX};
 use weir_command::glob::{self, Glob};
+use weir_command::number::parse_i64;
 use weir_command::reply::Replies;
 use weir_command::table::{self, COMMANDS, Command};
 use weir_command::{Args, lower};
@@ -145,23 +146,21 @@ async fn get_keys(replies: &mut Replies, args: Args<'_>, flags: bool) -> Outcome
     let Some(command) = table::find(args.at(2)) else { return Err(Error::new("ERR Invalid command specified")) };
     let len = args.len() - 2;
     let (first, last, step) = command.keys_with(args.get(3));
-    if first == 0 && command.counted.is_none() {
+    if command.counted.is_some() {
+        return get_counted_keys(replies, command, args, flags).await;
+    }
+    if first == 0 {
         return Err(Error::new("ERR The command has no key arguments"));
     }
     if !command.takes(len) || len <= first as usize {
         return Err(Error::new("ERR Invalid number of arguments specified for command"));
     }
     let last = if last < 0 { len - last.unsigned_abs() as usize } else { last as usize };
-    let counted = command.counted_keys(args.with_spans(&args.spans()[2..]));
-    if command.counted.is_some() && counted.is_empty() {
-        return Err(Error::new("ERR Invalid arguments specified for command"));
-    }
     let (first, last) = match command.name {
         "migrate" => migrated_keys(|position| args.at(position + 2), len)?,
         _ => (first as usize, last),
     };
-    let placed = if first == 0 { 0..0 } else { first..last + 1 };
-    let keys = placed.step_by(step.max(1) as usize).chain(counted);
+    let keys = (first..last + 1).step_by(step.max(1) as usize);
     let count = keys.clone().count();
     let keys = keys.enumerate();
     let keys = keys.map(|(position, index)| (args.at(index + 2), command.key_flags(position, args.iter_from(4))));
@@ -169,14 +168,38 @@ async fn get_keys(replies: &mut Replies, args: Args<'_>, flags: bool) -> Outcome
     replies.array(count + usize::from(stored.is_some()));
     for (index, (key, words)) in keys.chain(stored).enumerate() {
         end_turn(index).await;
-        if flags {
-            replies.array(2);
-        }
-        replies.bulk(key);
-        if flags {
-            replies.set(words.len());
-            words.iter().for_each(|word| replies.simple(word));
-        }
+        tell_key(replies, key, flags.then_some(words));
+    }
+    Ok(())
+}
+
+/// A key, with what is done to it where that is asked for.
+fn tell_key(replies: &mut Replies, key: &[u8], words: Option<&[&str]>) {
+    let Some(words) = words else { return replies.bulk(key) };
+    replies.array(2);
+    replies.bulk(key);
+    replies.set(words.len());
+    words.iter().for_each(|word| replies.simple(word));
+}
+
+/// The same of a command whose keys are counted among its words.
+async fn get_counted_keys(replies: &mut Replies, command: &Command, args: Args<'_>, flags: bool) -> Outcome {
+    const INVALID: Error = Error::new("ERR Invalid arguments specified for command");
+    let asked = args.with_spans(&args.spans()[2..]);
+    if !command.takes(asked.len()) {
+        return Err(Error::new("ERR Invalid number of arguments specified for command"));
+    }
+    let counted = command.counted_keys(asked).ok_or(INVALID)?;
+    let number = command.counted.and_then(|place| asked.get(place)).and_then(parse_i64);
+    if number != i64::try_from(counted.len()).ok() {
+        return Err(INVALID);
+    }
+    let keys = command.keys_in(asked);
+    replies.array(keys.clone().count());
+    for (position, key) in keys.enumerate() {
+        end_turn(position).await;
+        let words = command.key_flags(position, asked.iter_from(2));
+        tell_key(replies, key, flags.then_some(words));
     }
     Ok(())
 }

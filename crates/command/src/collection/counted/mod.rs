@@ -1,0 +1,157 @@
+//! Counts over an order: which rank a part has, and which part a rank, without a walk through all of them.
+//!
+//! The parts of one space, the *entries*, are divided into buckets of some hundred neighbours. The space behind has
+//! one part for each bucket: where it begins, and how many there are. Where these are many, they are divided into
+//! buckets themselves, in the next space, and so on: a *level* each. A bucket goes from its own key up to the next
+//! one's; the first of a level begins at the empty key. So a rank is a sum over a few short lists.
+//!
+//! A short order has no level at all. A level comes when the list below it is too long, and goes when it has a single
+//! bucket.
+//!
+//! ```text
+//! bucket := key: where it begins        value: entries varint | children varint
+//! ```
+//!
+//! Of the first level, children are entries; of the others, buckets of the level below.
+
+mod change;
+#[cfg(test)]
+mod tests;
+
+use std::ops::Bound;
+
+use weir_io::ErrorKind;
+use weir_model::parts::Life;
+use weir_model::varint;
+
+use crate::context::{Context, Part, Subkeys};
+use crate::error::{Error, Outcome};
+
+/// How many neighbours make a bucket, about.
+pub const FAN: u64 = 128;
+
+/// Most levels: with the usual fan enough for some hundred million entries, of which the highest list is short.
+pub const LEVELS_MAX: u8 = 3;
+
+/// Parts that are read in one step.
+const PAGE_PARTS: usize = 256;
+
+/// The counts of an order.
+#[derive(Clone, Debug)]
+pub struct Counted<'k> {
+    /// The row's key.
+    key: &'k [u8],
+    life: Life,
+    /// The space of the entries; those behind have the levels.
+    space: u8,
+    fan: u64,
+    /// How many levels there are.
+    pub levels: u8,
+}
+
+/// One of a level.
+#[derive(Clone, Debug)]
+struct Bucket {
+    key: Vec<u8>,
+    entries: u64,
+    children: u64,
+}
+
+impl Bucket {
+    fn of(part: Part) -> Outcome<Self> {
+        let mut rest = &part.value[..];
+        let numbers = varint::take(&mut rest).zip(varint::take(&mut rest)).filter(|_| rest.is_empty());
+        let (entries, children) = numbers.ok_or_else(damaged)?;
+        Ok(Self { key: part.subkey, entries, children })
+    }
+
+    fn value(&self) -> Vec<u8> {
+        let mut value = Vec::new();
+        varint::put(&mut value, self.entries);
+        varint::put(&mut value, self.children);
+        value
+    }
+}
+
+/// What is read is not what was written.
+pub(super) fn damaged() -> Error {
+    weir_io::Error::new(ErrorKind::Corruption, "read", "a sorted set", "its parts do not fit together").into()
+}
+
+/// From a key on, up to another in front of which it ends: `None` where there is no end.
+fn between(from: &[u8], to: Option<&[u8]>) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+    (Bound::Included(from.into()), to.map_or(Bound::Unbounded, |to| Bound::Excluded(to.into())))
+}
+
+impl<'k> Counted<'k> {
+    /// Of the entries in `space` of the row of `key`, whose `life` it is, as they have `levels`.
+    pub fn new(key: &'k [u8], life: Life, space: u8, levels: u8) -> Self {
+        Self { key, life, space, fan: FAN, levels }
+    }
+
+    /// Up to `limit` parts of `level` (0: entries) between `from` and `to`; all where there is no limit.
+    async fn list(
+        &self,
+        cx: &mut Context<'_>,
+        level: u8,
+        (from, to): (Bound<Vec<u8>>, Bound<Vec<u8>>),
+        reverse: bool,
+        limit: usize,
+    ) -> Outcome<Vec<Part>> {
+        let mut found = Vec::new();
+        let mut left = Some(Subkeys { space: self.space + level, from, to, reverse });
+        while let Some(subkeys) = left.take_if(|_| found.len() < limit) {
+            let page = cx.parts(self.key, self.life, subkeys, (limit - found.len()).min(PAGE_PARTS)).await?;
+            found.extend(page.parts);
+            left = page.next;
+        }
+        found.truncate(limit);
+        Ok(found)
+    }
+
+    /// How many entries stand in front of the place `key`.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub async fn before(&self, cx: &mut Context<'_>, key: &[u8]) -> Outcome<u64> {
+        let (mut from, mut before) = (Vec::new(), 0);
+        for level in (1..=self.levels).rev() {
+            let range = (Bound::Included(from), Bound::Included(key.into()));
+            let mut buckets = self.list(cx, level, range, false, usize::MAX).await?;
+            let last = buckets.pop().ok_or_else(damaged)?;
+            for bucket in buckets {
+                before += Bucket::of(bucket)?.entries;
+            }
+            from = last.subkey;
+        }
+        let entries = self.list(cx, 0, between(&from, Some(key)), false, usize::MAX).await?;
+        Ok(before + entries.len() as u64)
+    }
+
+    /// The place of the entry in front of which there are `rank` others; `None` where there are not so many.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub async fn at(&self, cx: &mut Context<'_>, mut rank: u64) -> Outcome<Option<Vec<u8>>> {
+        let (mut from, mut to) = (Vec::new(), None::<Vec<u8>>);
+        for level in (1..=self.levels).rev() {
+            let parts = self.list(cx, level, between(&from, to.as_deref()), false, usize::MAX).await?;
+            let mut buckets = parts.into_iter().map(Bucket::of).peekable();
+            loop {
+                let Some(bucket) = buckets.next().transpose()? else { return Ok(None) };
+                if rank < bucket.entries {
+                    from = bucket.key;
+                    if let Some(next) = buckets.next().transpose()? {
+                        to = Some(next.key);
+                    }
+                    break;
+                }
+                rank -= bucket.entries;
+            }
+        }
+        let limit = usize::try_from(rank).unwrap_or(usize::MAX).saturating_add(1);
+        let mut entries = self.list(cx, 0, between(&from, to.as_deref()), false, limit).await?;
+        let found = entries.pop().filter(|_| entries.len() as u64 == rank);
+        Ok(found.map(|entry| entry.subkey))
+    }
+}

@@ -1,0 +1,165 @@
+//! Changes of sorted sets: every member stands by its name and by its score, and is counted.
+
+use weir_model::parts::{Packed, PackedPart, placed, score_value, scored};
+
+use super::scored::{ORDER, Scored, place};
+use super::{Collection, LARGE, PACKED_BYTES_MAX, PACKED_PARTS_MAX};
+use crate::context::Context;
+use crate::error::{Error, Outcome};
+
+/// The space that members are found in by their names.
+const MEMBERS: u8 = 0;
+
+/// Bytes of a score as they are counted.
+const SCORE_BYTES: usize = 8;
+
+/// Members that Redis keeps in one piece, and bytes of each, by its defaults.
+const SMALL_MEMBERS: u64 = 128;
+const SMALL_BYTES: usize = 64;
+
+/// Most bytes of members that a command changes or combines as one: they are in memory until it is done.
+pub const AT_ONCE_BYTES_MAX: usize = 64 << 20;
+/// What is said beyond.
+pub const TOO_MANY_AT_ONCE: Error = Error::new(
+    "ERR too many members for one command: with 64 bytes for each, those that are changed or combined at once may have 64 MB",
+);
+
+/// A score would be NaN.
+pub const NOT_A_SCORE: Error = Error::new("ERR resulting score is not a number (NaN)");
+
+/// What a member called `name` counts among those [`AT_ONCE_BYTES_MAX`].
+pub fn weight(name: &[u8]) -> usize {
+    name.len() + 64
+}
+
+/// The number of the first part of `packed` that stands behind `place`.
+fn index_behind(packed: &Packed, place: &[u8]) -> usize {
+    let is_in_front = |part: &PackedPart<'_>| Scored::packed(*part).is_some_and(|member| &member.place()[..] < place);
+    packed.iter().take_while(is_in_front).count()
+}
+
+fn value_of(score: f64) -> Outcome<[u8; SCORE_BYTES]> {
+    score_value(score).map_err(|_| NOT_A_SCORE)
+}
+
+impl Collection<'_> {
+    /// Redis keeps such a row in one piece while it has few members, and short ones.
+    fn note_member(&mut self, name: &[u8], members: u64) {
+        if name.len() > SMALL_BYTES || members > SMALL_MEMBERS {
+            self.note_large();
+        }
+    }
+
+    /// `score` as it is kept: as in Redis, only a large row knows that a zero was a negative one.
+    fn kept(&self, score: f64) -> f64 {
+        if self.is_large() { score } else { score + 0.0 }
+    }
+
+    /// Gives the member called `name` this score; `before` is what it has, if it is there.
+    ///
+    /// # Errors
+    /// The name is too long; what stands around it cannot be read.
+    pub async fn put_score(&mut self, cx: &mut Context<'_>, before: Option<f64>, name: &[u8], score: f64) -> Outcome {
+        let is_new = before.is_none();
+        if is_new {
+            self.note_member(name, self.len() + 1);
+            self.count(1, (name.len() + SCORE_BYTES) as i64);
+        }
+        let score = self.kept(score);
+        let value = value_of(score)?;
+        let (new, beside) = scored(score, name);
+        if self.packed().is_some() {
+            return self.change_packed(cx, |packed| {
+                packed.remove(MEMBERS, name);
+                let part = PackedPart { space: MEMBERS, subkey: name, value: &value, expire_at_ms: None };
+                packed.insert(index_behind(packed, &new), part);
+            });
+        }
+        let life = self.life();
+        cx.put_part(life, MEMBERS, &placed(self.head.version, name), &value, None)?;
+        let old = before.map(|before| place(before, name)).filter(|old| *old != new);
+        if let Some(old) = &old {
+            cx.delete_part(life, ORDER, old)?;
+        }
+        cx.put_part(life, ORDER, &new, beside, None)?;
+        let (mut counted, total) = (self.counted(), self.len());
+        match old {
+            Some(old) => counted.moved(cx, &old, &new, total).await?,
+            None if is_new => counted.added(cx, &new, total).await?,
+            None => {}
+        }
+        self.note_levels(counted.levels);
+        Ok(())
+    }
+
+    /// Takes `members`, which are there, out. They ascend or descend.
+    ///
+    /// # Errors
+    /// What stands around them cannot be read.
+    pub async fn remove_scored(&mut self, cx: &mut Context<'_>, members: &[Scored]) -> Outcome {
+        let bytes: usize = members.iter().map(|member| member.name.len() + SCORE_BYTES).sum();
+        self.count(-(members.len() as i64), -(bytes as i64));
+        if self.packed().is_some() {
+            return self.change_packed(cx, |packed| {
+                packed.retain(|part| !members.iter().any(|member| member.name == part.subkey));
+            });
+        }
+        let life = self.life();
+        let mut places = Vec::with_capacity(members.len());
+        for member in members {
+            cx.delete_part(life, MEMBERS, &placed(self.head.version, &member.name))?;
+            let place = member.place();
+            cx.delete_part(life, ORDER, &place)?;
+            places.push(place);
+        }
+        places.sort_unstable();
+        let mut counted = self.counted();
+        counted.all_removed(cx, &places).await?;
+        self.note_levels(counted.levels);
+        Ok(())
+    }
+
+    /// Gives a row that has no members these, which ascend.
+    ///
+    /// # Errors
+    /// A name is too long.
+    pub async fn fill(&mut self, cx: &mut Context<'_>, members: &[Scored]) -> Outcome {
+        let bytes: usize = members.iter().map(|member| member.name.len() + SCORE_BYTES).sum();
+        self.count(members.len() as i64, bytes as i64);
+        members.iter().for_each(|member| self.note_member(&member.name, members.len() as u64));
+        if members.len() as u64 <= PACKED_PARTS_MAX && bytes <= PACKED_BYTES_MAX {
+            let values = members.iter().map(|member| value_of(self.kept(member.score))).collect::<Outcome<Vec<_>>>()?;
+            return self.change_packed(cx, |packed| {
+                let parts = members.iter().zip(&values).map(|(member, value)| PackedPart {
+                    space: MEMBERS,
+                    subkey: &member.name,
+                    value,
+                    expire_at_ms: None,
+                });
+                *packed = parts.collect();
+            });
+        }
+        self.head.packed = None;
+        let (life, mut places) = (self.life(), Vec::with_capacity(members.len()));
+        for (index, member) in members.iter().enumerate() {
+            crate::turn::end_turn(cx.yields(), index).await;
+            let score = self.kept(member.score);
+            let (place, beside) = scored(score, &member.name);
+            cx.put_part(life, MEMBERS, &placed(self.head.version, &member.name), &value_of(score)?, None)?;
+            cx.put_part(life, ORDER, &place, beside, None)?;
+            places.push(place);
+        }
+        let mut counted = self.counted();
+        counted.fill(cx, &places)?;
+        self.note_levels(counted.levels);
+        Ok(())
+    }
+
+    fn note_levels(&mut self, levels: u8) {
+        let known = self.head.detail.get(1).copied().unwrap_or(0);
+        if levels != known {
+            self.head.detail = vec![LARGE, levels];
+            self.is_changed = true;
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! The members of a sorted set in the order of their scores, and of their names where scores are the same.
+//!
+//! A *place* in this order is the bytes of a score with a name behind them, whether a member has them or not; a
+//! *stretch* goes from one place up to another.
+
+use std::ops::Bound;
+
+use weir_model::parts::{PackedPart, score_of, scored, take_f64};
+
+use super::Collection;
+use super::counted::{Counted, damaged};
+use crate::context::{Context, Part, Subkeys};
+use crate::error::Outcome;
+
+/// The space that has the order.
+pub(super) const ORDER: u8 = 1;
+
+/// Most members that are read between two turns.
+const PAGE_MEMBERS: usize = 500;
+
+/// A member with its score.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scored {
+    /// Its name.
+    pub name: Vec<u8>,
+    /// Its score.
+    pub score: f64,
+}
+
+impl Scored {
+    pub(super) fn packed(part: PackedPart<'_>) -> Option<Self> {
+        Some(Self { name: part.subkey.into(), score: score_of(part.value)? })
+    }
+
+    fn spread(part: &Part) -> Option<Self> {
+        let mut name = &part.subkey[..];
+        let score = take_f64(&mut name)?;
+        // What stands beside it says that the zero is a negative one.
+        let score = if part.value.is_empty() { score } else { -score };
+        Some(Self { name: name.into(), score })
+    }
+
+    /// Where it stands.
+    pub fn place(&self) -> Vec<u8> {
+        place(self.score, &self.name)
+    }
+}
+
+/// Where a member called `name` with this score stands.
+pub fn place(score: f64, name: &[u8]) -> Vec<u8> {
+    scored(score, name).0
+}
+
+/// The first place behind `place`.
+pub fn above(mut place: Vec<u8>) -> Vec<u8> {
+    place.push(0);
+    place
+}
+
+/// Members that stand one behind the other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    /// The first place.
+    pub from: Vec<u8>,
+    /// The place behind the last; `None`: to the end of all.
+    pub to: Option<Vec<u8>>,
+}
+
+impl Stretch {
+    /// All members.
+    pub const ALL: Self = Self { from: Vec::new(), to: None };
+
+    fn has(&self, place: &[u8]) -> bool {
+        place >= &self.from[..] && self.to.as_ref().is_none_or(|to| place < &to[..])
+    }
+}
+
+impl<'k> Collection<'k> {
+    /// The counts over the order of a spread row. Behind the byte that says that it is large, its detail has the number
+    /// of their levels.
+    pub(super) fn counted(&self) -> Counted<'k> {
+        Counted::new(self.key, self.life(), ORDER, self.head.detail.get(1).copied().unwrap_or(0))
+    }
+
+    /// All members of a packed row, in order: it keeps them so.
+    fn in_order(&self) -> Option<impl DoubleEndedIterator<Item = Scored> + use<>> {
+        let members: Vec<Scored> = self.packed()?.iter().filter_map(Scored::packed).collect();
+        Some(members.into_iter())
+    }
+
+    /// The score of the member that is called `name`.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub async fn score(&self, cx: &mut Context<'_>, name: &[u8]) -> Outcome<Option<f64>> {
+        let member = self.member(cx, name).await?;
+        member.map(|member| score_of(&member.value).ok_or_else(damaged)).transpose()
+    }
+
+    /// How many members stand in front of `place`.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub async fn count_before(&self, cx: &mut Context<'_>, place: &[u8]) -> Outcome<u64> {
+        match self.in_order() {
+            Some(members) => Ok(members.take_while(|member| &member.place()[..] < place).count() as u64),
+            None => self.counted().before(cx, place).await,
+        }
+    }
+
+    /// How many members are in `stretch`.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub async fn count_in(&self, cx: &mut Context<'_>, stretch: &Stretch) -> Outcome<u64> {
+        let front = if stretch.from.is_empty() { 0 } else { self.count_before(cx, &stretch.from).await? };
+        let end = match &stretch.to {
+            Some(to) => self.count_before(cx, to).await?,
+            None => self.len(),
+        };
+        Ok(end.saturating_sub(front))
+    }
+
+    /// Where the member stands in front of which there are `rank` others; behind all where there are not so many.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub async fn place_at(&self, cx: &mut Context<'_>, rank: u64) -> Outcome<Option<Vec<u8>>> {
+        if rank == 0 {
+            return Ok(Some(Vec::new()));
+        }
+        if rank >= self.len() {
+            return Ok(None);
+        }
+        match self.in_order() {
+            Some(mut members) => Ok(members.nth(rank as usize).map(|member| member.place())),
+            None => self.counted().at(cx, rank).await,
+        }
+    }
+
+    /// The members with the ranks from `first` up to `end`, which is behind the last.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub async fn stretch_of_ranks(&self, cx: &mut Context<'_>, first: u64, end: u64) -> Outcome<Stretch> {
+        let Some(from) = self.place_at(cx, first).await?.filter(|_| first < end) else {
+            return Ok(Stretch { from: Vec::new(), to: Some(Vec::new()) });
+        };
+        Ok(Stretch { from, to: self.place_at(cx, end).await? })
+    }
+
+    /// Some of `stretch`, up to `limit`, the last ones first if `reverse`; and what is left of it, if there is more.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub async fn scored_page(
+        &self,
+        cx: &mut Context<'_>,
+        stretch: Stretch,
+        reverse: bool,
+        limit: usize,
+    ) -> Outcome<(Vec<Scored>, Option<Stretch>)> {
+        if let Some(members) = self.in_order() {
+            let members = members.filter(|member| stretch.has(&member.place()));
+            let members = if reverse { members.rev().take(limit).collect() } else { members.take(limit).collect() };
+            return Ok((members, None));
+        }
+        let (from, to) = (Bound::Included(stretch.from), stretch.to.map_or(Bound::Unbounded, Bound::Excluded));
+        let subkeys = Subkeys { space: ORDER, from, to, reverse };
+        let page = cx.parts(self.key, self.life(), subkeys, limit.clamp(1, PAGE_MEMBERS)).await?;
+        let members = page.parts.iter().map(|part| Scored::spread(part).ok_or_else(damaged));
+        let left = page.next.map(|left| Stretch {
+            from: match left.from {
+                Bound::Included(from) => from,
+                Bound::Excluded(from) => above(from),
+                Bound::Unbounded => Vec::new(),
+            },
+            to: match left.to {
+                Bound::Included(to) => Some(above(to)),
+                Bound::Excluded(to) => Some(to),
+                Bound::Unbounded => None,
+            },
+        });
+        Ok((members.collect::<Outcome<_>>()?, left))
+    }
+
+    /// The first member of all, or the last.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub async fn outermost(&self, cx: &mut Context<'_>, is_last: bool) -> Outcome<Option<Scored>> {
+        let mut left = Some(Stretch::ALL);
+        while let Some(stretch) = left {
+            let page = self.scored_page(cx, stretch, is_last, 1).await?;
+            if let Some(member) = page.0.into_iter().next() {
+                return Ok(Some(member));
+            }
+            left = page.1;
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,123 @@
+//! Members that are taken from an end of a sorted set.
+
+use super::integer;
+use super::zranges::{begin, tell};
+use super::zsets::zset;
+use crate::args::Args;
+use crate::collection::{AT_ONCE_BYTES_MAX, Collection, Scored, Stretch, TOO_MANY_AT_ONCE, weight};
+use crate::context::Context;
+use crate::error::{Error, Outcome, SYNTAX};
+use crate::keyword::lower;
+
+const NOT_POSITIVE: Error = Error::new("ERR value is out of range, must be positive");
+const NO_KEYS: Error = Error::new("ERR numkeys should be greater than 0");
+const NO_COUNT: Error = Error::new("ERR count should be greater than 0");
+
+/// Takes up to `count` members out of `zset`, the row of `key`, the last ones first if `from_end`.
+async fn take(
+    cx: &mut Context<'_>,
+    key: &[u8],
+    mut zset: Collection<'_>,
+    from_end: bool,
+    count: u64,
+) -> Outcome<Vec<Scored>> {
+    let count = usize::try_from(count.min(zset.len())).unwrap_or(usize::MAX);
+    let takes_all = count as u64 == zset.len();
+    let (mut taken, mut bytes, mut left) = (Vec::new(), 0, Some(Stretch::ALL));
+    while let Some(stretch) = left.take_if(|_| taken.len() < count) {
+        let (members, rest) = zset.scored_page(cx, stretch, from_end, count - taken.len()).await?;
+        bytes += members.iter().map(|member| weight(&member.name)).sum::<usize>();
+        if bytes > AT_ONCE_BYTES_MAX {
+            return Err(TOO_MANY_AT_ONCE);
+        }
+        if !takes_all {
+            zset.remove_scored(cx, &members).await?;
+        }
+        taken.extend(members);
+        left = rest;
+        cx.yields().now().await;
+    }
+    if takes_all {
+        cx.delete(key)?
+    } else {
+        cx.save(&mut zset)?
+    }
+    Ok(taken)
+}
+
+async fn pop(cx: &mut Context<'_>, args: Args<'_>, from_end: bool) -> Outcome {
+    if args.len() > 3 {
+        return Err(SYNTAX);
+    }
+    let count = match args.get(2) {
+        Some(word) => Some(u64::try_from(integer(word).map_err(|_| NOT_POSITIVE)?).map_err(|_| NOT_POSITIVE)?),
+        None => None,
+    };
+    let zset = zset(cx, args.at(1)).await?;
+    let Some(zset) = zset.filter(|_| count != Some(0)) else {
+        cx.replies().array(0);
+        return Ok(());
+    };
+    let members = take(cx, args.at(1), zset, from_end, count.unwrap_or(1)).await?;
+    if count.is_none() {
+        // One member and its score are a flat answer in both protocols.
+        cx.replies().array(2 * members.len());
+        for member in &members {
+            cx.replies().bulk(&member.name);
+            cx.replies().double(member.score);
+        }
+        return Ok(());
+    }
+    begin(cx.replies(), members.len(), true);
+    tell(cx.replies(), &members, true);
+    Ok(())
+}
+
+pub async fn zpopmin(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    pop(cx, args, false).await
+}
+
+pub async fn zpopmax(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    pop(cx, args, true).await
+}
+
+/// From which end, and how many: what stands behind the keys of a `ZMPOP`, from word `at` on.
+fn end_and_count(args: Args<'_>, at: usize) -> Outcome<(bool, u64)> {
+    let from_end = match lower(args.get(at).ok_or(SYNTAX)?).as_slice() {
+        b"min" => false,
+        b"max" => true,
+        _ => return Err(SYNTAX),
+    };
+    let (mut count, mut words) = (None, args.iter_from(at + 1));
+    while let Some(word) = words.next() {
+        let value = words.next().filter(|_| count.is_none() && word.eq_ignore_ascii_case(b"COUNT")).ok_or(SYNTAX)?;
+        count = Some(positive(value).ok_or(NO_COUNT)?);
+    }
+    Ok((from_end, count.unwrap_or(1)))
+}
+
+fn positive(word: &[u8]) -> Option<u64> {
+    u64::try_from(integer(word).ok()?).ok().filter(|&number| number > 0)
+}
+
+pub async fn zmpop(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    let keys = positive(args.at(1)).ok_or(NO_KEYS)?;
+    let behind = usize::try_from(keys).unwrap_or(usize::MAX).saturating_add(2);
+    let (from_end, count) = end_and_count(args, behind)?;
+    for key in args.iter_from(2).take(behind - 2) {
+        let Some(zset) = zset(cx, key).await? else { continue };
+        let members = take(cx, key, zset, from_end, count).await?;
+        let replies = cx.replies();
+        replies.array(2);
+        replies.bulk(key);
+        replies.array(members.len());
+        for member in &members {
+            replies.array(2);
+            replies.bulk(&member.name);
+            replies.double(member.score);
+        }
+        return Ok(());
+    }
+    cx.replies().null_array();
+    Ok(())
+}

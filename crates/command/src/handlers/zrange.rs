@@ -1,0 +1,152 @@
+//! A range of a sorted set in a client's words, and the stretch of its order that it is.
+
+use crate::collection::{Collection, Stretch, above, place};
+use crate::context::Context;
+use crate::error::{Error, Outcome};
+use crate::float::parse_end;
+use crate::handlers::integer;
+
+const NOT_SCORES: Error = Error::new("ERR min or max is not a float");
+const NOT_NAMES: Error = Error::new("ERR min or max not valid string range item");
+
+/// What a range is told by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// Numbers from 0 on; negative: from the end.
+    Rank,
+    /// Scores.
+    Score,
+    /// Names, of members whose scores are all the same.
+    Name,
+}
+
+/// An end of a range of scores.
+#[derive(Clone, Copy, Debug)]
+pub struct ScoreEnd {
+    score: f64,
+    is_excluded: bool,
+}
+
+/// An end of a range of names.
+#[derive(Clone, Copy, Debug)]
+pub enum NameEnd<'a> {
+    /// In front of all.
+    First,
+    /// Behind all.
+    Last,
+    /// A name; and whether it is left out.
+    Name(&'a [u8], bool),
+}
+
+/// A range.
+#[derive(Clone, Copy, Debug)]
+pub enum Range<'a> {
+    /// From a rank to another, which is in it.
+    Ranks(i64, i64),
+    /// From a score to another.
+    Scores(ScoreEnd, ScoreEnd),
+    /// From a name to another.
+    Names(NameEnd<'a>, NameEnd<'a>),
+}
+
+fn score_end(word: &[u8]) -> Outcome<ScoreEnd> {
+    let (text, is_excluded) = match word {
+        [b'(', text @ ..] => (text, true),
+        text => (text, false),
+    };
+    Ok(ScoreEnd { score: parse_end(text).ok_or(NOT_SCORES)?, is_excluded })
+}
+
+fn name_end(word: &[u8]) -> Outcome<NameEnd<'_>> {
+    // As in C, a NUL ends the word.
+    let (&first, name) = word.split_first().ok_or(NOT_NAMES)?;
+    match first {
+        b'-' if matches!(name, [] | [0, ..]) => Ok(NameEnd::First),
+        b'+' if matches!(name, [] | [0, ..]) => Ok(NameEnd::Last),
+        b'[' => Ok(NameEnd::Name(name, false)),
+        b'(' => Ok(NameEnd::Name(name, true)),
+        _ => Err(NOT_NAMES),
+    }
+}
+
+/// Where the members with a score begin.
+fn begin_of(score: f64) -> Vec<u8> {
+    place(score, b"")
+}
+
+/// Where those with a larger score begin.
+fn end_of(score: f64) -> Vec<u8> {
+    let begin = begin_of(score);
+    let bits = begin.first_chunk().map_or(u64::MAX, |bits| u64::from_be_bytes(*bits));
+    // There is something above infinity: what would be NaN.
+    (bits + 1).to_be_bytes().into()
+}
+
+/// No member.
+const NONE: Stretch = Stretch { from: Vec::new(), to: Some(Vec::new()) };
+
+impl<'a> Range<'a> {
+    /// The range from `min` to `max`, in this order also where it is gone through the other way round.
+    ///
+    /// # Errors
+    /// The words say none.
+    pub fn parse(by: By, min: &'a [u8], max: &'a [u8]) -> Outcome<Self> {
+        Ok(match by {
+            By::Rank => Self::Ranks(integer(min)?, integer(max)?),
+            By::Score => Self::Scores(score_end(min)?, score_end(max)?),
+            By::Name => Self::Names(name_end(min)?, name_end(max)?),
+        })
+    }
+
+    /// What it is of `zset`; ranks are counted from the end if `reverse`.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub async fn stretch(self, cx: &mut Context<'_>, zset: &Collection<'_>, reverse: bool) -> Outcome<Stretch> {
+        match self {
+            Self::Ranks(start, stop) => match ranks(start, stop, zset.len()) {
+                None => Ok(NONE),
+                Some((first, end)) if reverse => zset.stretch_of_ranks(cx, zset.len() - end, zset.len() - first).await,
+                Some((first, end)) => zset.stretch_of_ranks(cx, first, end).await,
+            },
+            Self::Scores(min, max) => {
+                let from = if min.is_excluded { end_of(min.score) } else { begin_of(min.score) };
+                let to = if max.is_excluded { begin_of(max.score) } else { end_of(max.score) };
+                Ok(ordered(from, Some(to)))
+            }
+            Self::Names(min, max) => {
+                let from = match min {
+                    NameEnd::First => Vec::new(),
+                    NameEnd::Last => return Ok(NONE),
+                    NameEnd::Name(name, is_excluded) => {
+                        let Some(first) = zset.outermost(cx, false).await? else { return Ok(NONE) };
+                        let place = place(first.score, name);
+                        if is_excluded { above(place) } else { place }
+                    }
+                };
+                let to = match max {
+                    NameEnd::First => return Ok(NONE),
+                    NameEnd::Last => None,
+                    NameEnd::Name(name, is_excluded) => {
+                        let Some(last) = zset.outermost(cx, true).await? else { return Ok(NONE) };
+                        let place = place(last.score, name);
+                        Some(if is_excluded { place } else { above(place) })
+                    }
+                };
+                Ok(ordered(from, to))
+            }
+        }
+    }
+}
+
+fn ordered(from: Vec<u8>, to: Option<Vec<u8>>) -> Stretch {
+    if to.as_ref().is_some_and(|to| *to <= from) { NONE } else { Stretch { from, to } }
+}
+
+/// The first rank of those from `start` to `stop`, and the one behind the last, of `len`; `None` where there are none.
+fn ranks(start: i64, stop: i64, len: u64) -> Option<(u64, u64)> {
+    let signed = i64::try_from(len).unwrap_or(i64::MAX);
+    let from_front = |rank: i64| if rank < 0 { rank.saturating_add(signed) } else { rank };
+    let (start, stop) = (from_front(start).max(0), from_front(stop).min(signed - 1));
+    (start <= stop).then(|| (start as u64, stop as u64 + 1))
+}

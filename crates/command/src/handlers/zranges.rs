@@ -1,0 +1,263 @@
+//! Ranges of sorted sets: told, counted, stored, removed.
+
+use weir_model::parts::RowType;
+
+use super::integer;
+use super::zrange::{By, Range};
+use super::zsets::zset;
+use crate::args::Args;
+use crate::collection::{AT_ONCE_BYTES_MAX, Collection, Scored, Stretch, TOO_MANY_AT_ONCE, weight};
+use crate::context::Context;
+use crate::error::{Error, Outcome, SYNTAX};
+use crate::keyword::lower;
+use crate::reply::{Protocol, Replies};
+
+const LIMIT_OF_RANKS: Error =
+    Error::new("ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX");
+const SCORES_OF_NAMES: Error = Error::new("ERR syntax error, WITHSCORES not supported in combination with BYLEX");
+
+/// Members that are answered in one piece.
+const PAGE_MEMBERS: usize = 500;
+
+/// What a command asks for, and how it is answered.
+struct Query<'a> {
+    key: &'a [u8],
+    range: Range<'a>,
+    reverse: bool,
+    with_scores: bool,
+    /// So many are left out at first.
+    offset: i64,
+    /// So many are taken; all where it is negative.
+    limit: i64,
+}
+
+impl<'a> Query<'a> {
+    /// The query whose key is word `at`. What its name does not say (`by`, `reverse`) may be among the options.
+    fn parse(args: Args<'a>, at: usize, by: Option<By>, reverse: Option<bool>, may_have_scores: bool) -> Outcome<Self> {
+        let (mut told_by, mut told_reverse, mut with_scores) = (by, reverse, false);
+        let (mut offset, mut limit) = (0, -1);
+        let mut words = args.iter_from(at + 3);
+        while let Some(word) = words.next() {
+            match lower(word).as_slice() {
+                b"withscores" if may_have_scores => with_scores = true,
+                b"limit" if words.len() >= 2 => {
+                    offset = integer(words.next().ok_or(SYNTAX)?)?;
+                    limit = integer(words.next().ok_or(SYNTAX)?)?;
+                }
+                b"rev" if told_reverse.is_none() => told_reverse = Some(true),
+                b"bylex" if told_by.is_none() => told_by = Some(By::Name),
+                b"byscore" if told_by.is_none() => told_by = Some(By::Score),
+                _ => return Err(SYNTAX),
+            }
+        }
+        let (by, reverse) = (told_by.unwrap_or(By::Rank), told_reverse.unwrap_or(false));
+        if limit != -1 && by == By::Rank {
+            return Err(LIMIT_OF_RANKS);
+        }
+        if with_scores && by == By::Name {
+            return Err(SCORES_OF_NAMES);
+        }
+        if by == By::Rank {
+            offset = 0;
+        }
+        let (min, max) = match reverse && by != By::Rank {
+            true => (args.at(at + 2), args.at(at + 1)),
+            false => (args.at(at + 1), args.at(at + 2)),
+        };
+        Ok(Self { key: args.at(at), range: Range::parse(by, min, max)?, reverse, with_scores, offset, limit })
+    }
+
+    /// How many are wanted at most.
+    fn limit(&self) -> u64 {
+        u64::try_from(self.limit).unwrap_or(u64::MAX)
+    }
+
+    /// What is asked for of `zset`, but for the limit; `None` where it is nothing.
+    async fn stretch(&self, cx: &mut Context<'_>, zset: &Collection<'_>) -> Outcome<Option<Stretch>> {
+        let stretch = self.range.stretch(cx, zset, self.reverse).await?;
+        let Ok(offset) = u64::try_from(self.offset) else { return Ok(None) };
+        if offset == 0 || self.limit == 0 {
+            return Ok(Some(stretch).filter(|_| self.limit != 0));
+        }
+        let first = zset.count_before(cx, &stretch.from).await?;
+        let count = zset.count_in(cx, &stretch).await?;
+        if offset >= count {
+            return Ok(None);
+        }
+        Ok(Some(match self.reverse {
+            true => Stretch { to: zset.place_at(cx, first + count - offset).await?, ..stretch },
+            false => Stretch { from: zset.place_at(cx, first + offset).await?.unwrap_or_default(), ..stretch },
+        }))
+    }
+}
+
+/// Writes members to the answer, with their scores in the way of the protocol.
+pub(super) fn tell(replies: &mut Replies, members: &[Scored], with_scores: bool) {
+    for member in members {
+        if with_scores && replies.protocol == Protocol::Resp3 {
+            replies.array(2);
+        }
+        replies.bulk(&member.name);
+        if with_scores {
+            replies.double(member.score);
+        }
+    }
+}
+
+/// Begins an answer of `count` members.
+pub(super) fn begin(replies: &mut Replies, count: usize, with_scores: bool) {
+    replies.array(if with_scores && replies.protocol == Protocol::Resp2 { count * 2 } else { count });
+}
+
+async fn answer(cx: &mut Context<'_>, query: Query<'_>) -> Outcome {
+    let zset = zset(cx, query.key).await?;
+    let stretch = match &zset {
+        Some(zset) => query.stretch(cx, zset).await?,
+        None => None,
+    };
+    let (Some(zset), Some(stretch)) = (zset, stretch) else {
+        cx.replies().array(0);
+        return Ok(());
+    };
+    let mut missing = query.limit();
+    let page = |missing: u64| usize::try_from(missing).unwrap_or(usize::MAX).min(PAGE_MEMBERS);
+    let (mut members, mut left) = zset.scored_page(cx, stretch, query.reverse, page(missing)).await?;
+    let mut count = members.len() as u64;
+    if let Some(left) = left.as_ref().filter(|_| count < missing) {
+        count = missing.min(count + zset.count_in(cx, left).await?);
+    }
+    begin(cx.replies(), count as usize, query.with_scores);
+    loop {
+        tell(cx.replies(), &members, query.with_scores);
+        missing -= members.len() as u64;
+        let Some(stretch) = left.filter(|_| missing > 0) else { return Ok(()) };
+        cx.drain().await?;
+        cx.yields().now().await;
+        (members, left) = zset.scored_page(cx, stretch, query.reverse, page(missing)).await?;
+    }
+}
+
+pub async fn zrange(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    answer(cx, Query::parse(args, 1, None, None, true)?).await
+}
+
+pub async fn zrevrange(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    answer(cx, Query::parse(args, 1, Some(By::Rank), Some(true), true)?).await
+}
+
+pub async fn zrangebyscore(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    answer(cx, Query::parse(args, 1, Some(By::Score), Some(false), true)?).await
+}
+
+pub async fn zrevrangebyscore(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    answer(cx, Query::parse(args, 1, Some(By::Score), Some(true), true)?).await
+}
+
+pub async fn zrangebylex(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    answer(cx, Query::parse(args, 1, Some(By::Name), Some(false), true)?).await
+}
+
+pub async fn zrevrangebylex(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    answer(cx, Query::parse(args, 1, Some(By::Name), Some(true), true)?).await
+}
+
+/// Puts `members`, which ascend, at `key`, in the place of whatever is there; gives how many they are.
+pub(super) async fn store(cx: &mut Context<'_>, key: &[u8], members: &[Scored]) -> Outcome {
+    if members.is_empty() {
+        if cx.get(key).await?.is_some() {
+            cx.delete(key)?;
+        }
+    } else {
+        let mut zset = cx.new_collection(key, RowType::SortedSet);
+        zset.fill(cx, members).await?;
+        cx.save(&mut zset)?;
+    }
+    cx.replies().integer(members.len() as i64);
+    Ok(())
+}
+
+pub async fn zrangestore(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    let query = Query::parse(args, 2, None, None, false)?;
+    let mut found: Vec<Scored> = Vec::new();
+    if let Some(zset) = zset(cx, query.key).await? {
+        let (mut left, mut bytes) = (query.stretch(cx, &zset).await?, 0);
+        while let Some(stretch) = left.take_if(|_| (found.len() as u64) < query.limit()) {
+            let missing = usize::try_from(query.limit() - found.len() as u64).unwrap_or(usize::MAX);
+            let (members, rest) = zset.scored_page(cx, stretch, query.reverse, missing).await?;
+            bytes += members.iter().map(|member| weight(&member.name)).sum::<usize>();
+            if bytes > AT_ONCE_BYTES_MAX {
+                return Err(TOO_MANY_AT_ONCE);
+            }
+            found.extend(members);
+            left = rest;
+            cx.yields().now().await;
+        }
+    }
+    if query.reverse {
+        found.reverse();
+    }
+    store(cx, args.at(1), &found).await
+}
+
+async fn count(cx: &mut Context<'_>, args: Args<'_>, by: By) -> Outcome {
+    let range = Range::parse(by, args.at(2), args.at(3))?;
+    let count = match zset(cx, args.at(1)).await? {
+        Some(zset) => {
+            let stretch = range.stretch(cx, &zset, false).await?;
+            zset.count_in(cx, &stretch).await?
+        }
+        None => 0,
+    };
+    cx.replies().integer(count as i64);
+    Ok(())
+}
+
+pub async fn zcount(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    count(cx, args, By::Score).await
+}
+
+pub async fn zlexcount(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    count(cx, args, By::Name).await
+}
+
+async fn remove(cx: &mut Context<'_>, args: Args<'_>, by: By) -> Outcome {
+    let range = Range::parse(by, args.at(2), args.at(3))?;
+    let Some(mut zset) = zset(cx, args.at(1)).await? else {
+        cx.replies().integer(0);
+        return Ok(());
+    };
+    let stretch = range.stretch(cx, &zset, false).await?;
+    let count = zset.count_in(cx, &stretch).await?;
+    if count == zset.len() {
+        // However many there are: what they have goes with the row.
+        cx.delete(args.at(1))?;
+        cx.replies().integer(count as i64);
+        return Ok(());
+    }
+    let (mut left, mut bytes) = (Some(stretch).filter(|_| count > 0), 0);
+    while let Some(stretch) = left {
+        let (members, rest) = zset.scored_page(cx, stretch, false, PAGE_MEMBERS).await?;
+        bytes += members.iter().map(|member| weight(&member.name)).sum::<usize>();
+        if bytes > AT_ONCE_BYTES_MAX {
+            return Err(TOO_MANY_AT_ONCE);
+        }
+        zset.remove_scored(cx, &members).await?;
+        left = rest;
+        cx.yields().now().await;
+    }
+    cx.save(&mut zset)?;
+    cx.replies().integer(count as i64);
+    Ok(())
+}
+
+pub async fn zremrangebyrank(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    remove(cx, args, By::Rank).await
+}
+
+pub async fn zremrangebyscore(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    remove(cx, args, By::Score).await
+}
+
+pub async fn zremrangebylex(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    remove(cx, args, By::Name).await
+}

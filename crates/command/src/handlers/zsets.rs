@@ -1,0 +1,268 @@
+//! Sorted sets: members with scores.
+
+use weir_model::parts::{RowType, score_of};
+
+use super::members;
+use super::members::signed_count;
+use crate::args::Args;
+use crate::collection::{Collection, Member, NOT_A_SCORE, Scored, place};
+use crate::context::Context;
+use crate::error::{Error, NOT_A_FLOAT, Outcome, SYNTAX};
+use crate::float::{parse_f64, push_f64, push_kept};
+use crate::keyword::lower;
+use crate::reply::{Protocol, Replies};
+use crate::turn::end_turn;
+
+const NX_AND_XX: Error = Error::new("ERR XX and NX options at the same time are not compatible");
+const GT_LT_AND_NX: Error = Error::new("ERR GT, LT, and/or NX options at the same time are not compatible");
+const ONE_INCREMENT: Error = Error::new("ERR INCR option supports a single increment-element pair");
+const OUT_OF_RANGE: Error = Error::new("ERR value is out of range");
+
+pub(super) async fn zset<'k>(cx: &mut Context<'_>, key: &'k [u8]) -> Outcome<Option<Collection<'k>>> {
+    cx.collection(key, RowType::SortedSet).await
+}
+
+/// The options of a `ZADD`.
+#[derive(Default)]
+struct AddOptions {
+    nx: bool,
+    xx: bool,
+    gt: bool,
+    lt: bool,
+    ch: bool,
+    incr: bool,
+}
+
+impl AddOptions {
+    /// Takes the options from word 2 on; gives where the scores begin.
+    fn parse(&mut self, args: Args<'_>) -> usize {
+        for (index, word) in args.iter_from(2).enumerate() {
+            let flag = match lower(word).as_slice() {
+                b"nx" => &mut self.nx,
+                b"xx" => &mut self.xx,
+                b"gt" => &mut self.gt,
+                b"lt" => &mut self.lt,
+                b"ch" => &mut self.ch,
+                b"incr" => &mut self.incr,
+                _ => return index + 2,
+            };
+            *flag = true;
+        }
+        args.len()
+    }
+
+    fn check(&self, pairs: usize) -> Outcome {
+        if self.nx && self.xx {
+            return Err(NX_AND_XX);
+        }
+        if self.nx && (self.gt || self.lt) || self.gt && self.lt {
+            return Err(GT_LT_AND_NX);
+        }
+        if self.incr && pairs > 1 {
+            return Err(ONE_INCREMENT);
+        }
+        Ok(())
+    }
+
+    /// The score of a member that has `before` and is given `score`; `None` where it stays as it is.
+    fn decide(&self, before: Option<f64>, score: f64) -> Outcome<Option<f64>> {
+        let Some(before) = before else { return Ok(Some(score).filter(|_| !self.xx)) };
+        if self.nx {
+            return Ok(None);
+        }
+        let score = if self.incr { before + score } else { score };
+        if score.is_nan() {
+            return Err(NOT_A_SCORE);
+        }
+        let is_kept = self.lt && score >= before || self.gt && score <= before;
+        Ok(Some(score).filter(|_| !is_kept))
+    }
+}
+
+async fn add(cx: &mut Context<'_>, args: Args<'_>, mut options: AddOptions) -> Outcome {
+    let first = options.parse(args);
+    let words = args.len() - first;
+    if words == 0 || !words.is_multiple_of(2) {
+        return Err(SYNTAX);
+    }
+    options.check(words / 2)?;
+    for (index, word) in args.iter_from(first).step_by(2).enumerate() {
+        end_turn(cx.yields(), index).await;
+        parse_f64(word).ok_or(NOT_A_FLOAT)?;
+    }
+    let mut zset = cx.collection_or_new(args.at(1), RowType::SortedSet).await?;
+    let (mut added, mut updated, mut last) = (0, 0, None);
+    for (index, (word, name)) in args.iter_from(first).step_by(2).zip(args.iter_from(first + 1).step_by(2)).enumerate()
+    {
+        end_turn(cx.yields(), index).await;
+        let given = parse_f64(word).ok_or(NOT_A_FLOAT)?;
+        let before = zset.score(cx, name).await?;
+        last = options.decide(before, given)?;
+        let Some(score) = last.filter(|score| before != Some(*score)) else { continue };
+        zset.put_score(cx, before, name, score).await?;
+        match before {
+            Some(_) => updated += 1,
+            None => added += 1,
+        }
+    }
+    cx.save(&mut zset)?;
+    match last {
+        Some(score) if options.incr => cx.replies().double(score),
+        None if options.incr => cx.replies().null(),
+        _ => cx.replies().integer(added + if options.ch { updated } else { 0 }),
+    }
+    Ok(())
+}
+
+pub async fn zadd(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    add(cx, args, AddOptions::default()).await
+}
+
+pub async fn zincrby(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    add(cx, args, AddOptions { incr: true, ..AddOptions::default() }).await
+}
+
+async fn tell_score(cx: &mut Context<'_>, zset: Option<&Collection<'_>>, name: &[u8]) -> Outcome {
+    let score = match zset {
+        Some(zset) => zset.score(cx, name).await?,
+        None => None,
+    };
+    match score {
+        Some(score) => cx.replies().double(score),
+        None => cx.replies().null(),
+    }
+    Ok(())
+}
+
+pub async fn zscore(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    let zset = zset(cx, args.at(1)).await?;
+    tell_score(cx, zset.as_ref(), args.at(2)).await
+}
+
+pub async fn zmscore(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    let zset = zset(cx, args.at(1)).await?;
+    cx.replies().array(args.len() - 2);
+    for (index, name) in args.iter_from(2).enumerate() {
+        end_turn(cx.yields(), index).await;
+        tell_score(cx, zset.as_ref(), name).await?;
+        cx.drain().await?;
+    }
+    Ok(())
+}
+
+pub async fn zcard(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    let len = zset(cx, args.at(1)).await?.map_or(0, |zset| zset.len());
+    cx.replies().integer(len as i64);
+    Ok(())
+}
+
+pub async fn zrem(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    let Some(mut zset) = zset(cx, args.at(1)).await? else {
+        cx.replies().integer(0);
+        return Ok(());
+    };
+    let before = zset.len();
+    for (index, name) in args.iter_from(2).enumerate() {
+        end_turn(cx.yields(), index).await;
+        if let Some(score) = zset.score(cx, name).await? {
+            zset.remove_scored(cx, &[Scored { name: name.into(), score }]).await?;
+        }
+    }
+    let gone = before - zset.len();
+    cx.save(&mut zset)?;
+    cx.replies().integer(gone as i64);
+    Ok(())
+}
+
+async fn rank(cx: &mut Context<'_>, args: Args<'_>, is_from_end: bool) -> Outcome {
+    let (name, mut rank) = (args.at(2), None);
+    if let Some(zset) = zset(cx, args.at(1)).await?
+        && let Some(score) = zset.score(cx, name).await?
+    {
+        let before = zset.count_before(cx, &place(score, name)).await?;
+        rank = Some(if is_from_end { zset.len().saturating_sub(before + 1) } else { before });
+    }
+    match rank {
+        Some(rank) => cx.replies().integer(rank as i64),
+        None => cx.replies().null(),
+    }
+    Ok(())
+}
+
+pub async fn zrank(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    rank(cx, args, false).await
+}
+
+pub async fn zrevrank(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    rank(cx, args, true).await
+}
+
+/// Members by chance: as those of a hash.
+pub async fn zrandmember(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    let Some(word) = args.get(2) else {
+        let member = match zset(cx, args.at(1)).await? {
+            Some(zset) => zset.random_member(cx).await?,
+            None => None,
+        };
+        match member {
+            Some(member) => cx.replies().bulk(&member.name),
+            None => cx.replies().null(),
+        }
+        return Ok(());
+    };
+    let count = signed_count(word)?;
+    let with_scores = match args.get(3) {
+        None => false,
+        Some(word) if args.len() == 4 && word.eq_ignore_ascii_case(b"WITHSCORES") => true,
+        Some(_) => return Err(SYNTAX),
+    };
+    if with_scores && !(-i64::MAX / 2..=i64::MAX / 2).contains(&count) {
+        return Err(OUT_OF_RANGE);
+    }
+    let Some(zset) = zset(cx, args.at(1)).await?.filter(|_| count != 0) else {
+        cx.replies().array(0);
+        return Ok(());
+    };
+    let is_paired = with_scores && cx.replies().protocol == Protocol::Resp3;
+    let tell = |replies: &mut Replies, member: &Member| {
+        if is_paired {
+            replies.array(2);
+        }
+        replies.bulk(&member.name);
+        if with_scores {
+            replies.double(score_of(&member.value).unwrap_or_default());
+        }
+    };
+    let elements = |count: usize| if with_scores && !is_paired { count * 2 } else { count };
+    if count > 0 {
+        let members = zset.random_members(cx, count as u64).await?;
+        cx.replies().array(elements(members.len()));
+        let replies = cx.replies();
+        members.iter().for_each(|member| tell(replies, member));
+        return Ok(());
+    }
+    let count = usize::try_from(count.unsigned_abs()).map_err(|_| OUT_OF_RANGE)?;
+    cx.replies().array(elements(count));
+    for index in 0..count {
+        end_turn(cx.yields(), index).await;
+        if let Some(member) = zset.random_member(cx).await? {
+            tell(cx.replies(), &member);
+        }
+        cx.drain().await?;
+    }
+    Ok(())
+}
+
+/// Scores as Redis keeps them: those of a small row with all digits.
+pub async fn zscan(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    let tell = |replies: &mut Replies, member: &Member, zset: &Collection<'_>| {
+        let (mut text, score) = (Vec::new(), score_of(&member.value).unwrap_or_default());
+        if zset.is_large() {
+            push_f64(&mut text, score)
+        } else {
+            push_kept(&mut text, score)
+        }
+        replies.bulk(&text);
+    };
+    members::scan_of(cx, args, RowType::SortedSet, 1, tell).await
+}
