@@ -15,6 +15,7 @@ use weir_lsm::cache::BlockCache;
 use weir_lsm::cursor::{Cursor, Step};
 use weir_lsm::table::{Caching, Compression, CursorOptions, Table, TableOptions, TableWriter};
 use weir_model::engine::{Entry, Kind};
+use weir_model::parts::{Life, cover_key, cover_value};
 
 const PATH: &str = "1.sst";
 const OWNER: Owner = Owner { tenant: 1, partition: 1 };
@@ -39,6 +40,13 @@ fn good() -> &'static Vec<u8> {
                 let expire_at_ms = if kind == Kind::Put && number % 5 == 0 { number + 1 } else { 0 };
                 writer.add(Entry { key: key.as_bytes(), seq: 1_000 - number, kind, expire_at_ms, value });
             }
+            for version in 1..20 {
+                let (cover, part) = (cover_key(version), Life::new(version).part(0, b"some subkey"));
+                let entry = Entry { key: &part, seq: version, kind: Kind::Put, expire_at_ms: 0, value: b"value" };
+                let (kind, value) = (Kind::Cover, cover_value(version));
+                writer.add(Entry { key: &cover, seq: version + 1, kind, value: &value, ..entry });
+                writer.add(entry);
+            }
             writer.finish().await.expect("an empty disk");
         });
         disk.crash_keeping(Keep::All, &mut Rng::new(1)).read(PATH).expect("just written")
@@ -47,7 +55,7 @@ fn good() -> &'static Vec<u8> {
 
 async fn read(fs: Arc<dyn Fs>) -> Result<()> {
     let cache = BlockCache::new(1 << 20, 1);
-    let table = Table::open(&fs, Path::new(PATH), 1, OWNER, &cache, TAG).await?;
+    let table = Table::open(&fs, Path::new(PATH), OWNER, &cache, TAG).await?;
     let options = CursorOptions { class: Class::Read, readahead_bytes: 4096, caching: Caching::Fill };
     for forward in [true, false] {
         let mut cursor = table.cursor(options);

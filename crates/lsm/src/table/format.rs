@@ -3,12 +3,16 @@
 use weir_model::engine::{Deadlines, Seq};
 use weir_model::varint;
 
+use super::covers::{self, CoverPoint};
+
 /// The last eight bytes of every table.
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"weirtabl");
-/// Of a table without heads and covers.
+/// Of a table of strings alone. A reader refuses versions that are not this one and some of what may be added to it.
 const VERSION: u32 = 2;
-/// Of one with some. A reader refuses other versions.
-const VERSION_WITH_HEADS: u32 = 3;
+/// Added for heads and covers.
+const HEADS: u32 = 1;
+/// Added for parts and covers: the properties end with what they say of covers.
+const PARTS: u32 = 2;
 /// Three sections (offset 8, length 4, CRC 4), version 4, CRC of the footer 4, magic 8.
 pub(super) const FOOTER_BYTES: usize = 3 * 16 + 4 + 4 + 8;
 /// Compression (1) and CRC (4) behind every block.
@@ -117,6 +121,12 @@ pub struct TableSummary {
     pub deadlines: Deadlines,
     /// Whether there is a head or a cover. The footer has it, as the version of the format.
     pub holds_heads: bool,
+    /// Whether there is a part or a cover. The footer has it, too.
+    pub holds_parts: bool,
+    /// No part is here that is dead by a cover up to this sequence number, wherever that stands.
+    pub covers_met: Seq,
+    /// The covers that are here.
+    pub covers: Vec<CoverPoint>,
 }
 
 impl TableSummary {
@@ -140,15 +150,19 @@ impl TableSummary {
             out.extend_from_slice(key);
         }
         self.deadlines.encode(out);
+        if self.holds_parts {
+            varint::put(out, self.covers_met);
+            covers::encode(&self.covers, out);
+        }
     }
 
     /// The reverse of [`TableSummary::encode`]; `None` unless exactly the whole of `bytes` is a summary.
-    pub(super) fn decode(bytes: &[u8], file_bytes: u64, digest: u64) -> Option<Self> {
+    pub(super) fn decode(bytes: &[u8], file_bytes: u64, footer: &Footer) -> Option<Self> {
         let (&identity, mut rest) = bytes.split_first_chunk()?;
         let mut number = || varint::take(&mut rest);
         let mut summary = TableSummary {
             bytes: file_bytes,
-            digest,
+            digest: footer.digest(),
             identity: u64::from_le_bytes(identity),
             entries: number()?,
             tombstones: number()?,
@@ -158,11 +172,17 @@ impl TableSummary {
             largest_seq: number()?,
             block_bytes_max: number()?,
             tombstone_bytes: number()?,
+            holds_heads: footer.holds_heads,
+            holds_parts: footer.holds_parts,
             ..TableSummary::default()
         };
         summary.smallest_key = varint::take_slice(&mut rest)?.to_vec();
         summary.largest_key = varint::take_slice(&mut rest)?.to_vec();
         summary.deadlines = Deadlines::decode(&mut rest)?;
+        if summary.holds_parts {
+            summary.covers_met = varint::take(&mut rest)?;
+            summary.covers = covers::decode(&mut rest)?;
+        }
         rest.is_empty().then_some(summary)
     }
 }
@@ -190,6 +210,8 @@ pub(super) struct Footer {
     pub(super) properties: Section,
     /// See [`TableSummary::holds_heads`].
     pub(super) holds_heads: bool,
+    /// See [`TableSummary::holds_parts`].
+    pub(super) holds_parts: bool,
 }
 
 impl Footer {
@@ -206,7 +228,9 @@ impl Footer {
             slot[8..12].copy_from_slice(&section.len.to_le_bytes());
             slot[12..].copy_from_slice(&section.crc.to_le_bytes());
         }
-        let version = if self.holds_heads { VERSION_WITH_HEADS } else { VERSION };
+        let heads = if self.holds_heads { HEADS } else { 0 };
+        let parts = if self.holds_parts { PARTS } else { 0 };
+        let version = VERSION + heads + parts;
         out[48..52].copy_from_slice(&version.to_le_bytes());
         let crc = crc32c::crc32c(&out[..52]);
         out[52..56].copy_from_slice(&crc.to_le_bytes());
@@ -224,13 +248,12 @@ impl Footer {
         if u32_at(52) != crc32c::crc32c(&bytes[..52]) {
             return Err("the footer's checksum does not match");
         }
-        let holds_heads = match u32_at(48) {
-            VERSION => false,
-            VERSION_WITH_HEADS => true,
-            _ => return Err("the table has a format version that this program does not know"),
-        };
+        let added = u32_at(48).checked_sub(VERSION).filter(|&added| added <= HEADS + PARTS);
+        let added = added.ok_or("the table has a format version that this program does not know")?;
+        let [holds_heads, holds_parts] = [HEADS, PARTS].map(|what| added & what != 0);
         let section = |at: usize| Section { offset: u64_at(at), len: u32_at(at + 8), crc: u32_at(at + 12) };
-        let footer = Footer { filter: section(0), index: section(16), properties: section(32), holds_heads };
+        let footer =
+            Footer { filter: section(0), index: section(16), properties: section(32), holds_heads, holds_parts };
         let in_order = footer.filter.end().is_some_and(|end| end == footer.index.offset)
             && footer.index.end().is_some_and(|end| end == footer.properties.offset)
             && footer.properties.end().is_some_and(|end| end <= footer_offset);

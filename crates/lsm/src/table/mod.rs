@@ -7,6 +7,7 @@
 //! 3. A [`TableCursor`] walks the blocks either way, and fetches ahead of itself when it is used sequentially.
 
 mod block;
+mod covers;
 mod cursor;
 pub mod filter;
 mod format;
@@ -21,6 +22,7 @@ mod writer;
 
 pub use block::Block;
 pub(crate) use block::Hint;
+pub use covers::CoverPoint;
 pub use cursor::TableCursor;
 pub use format::{BlockAddress, Compression, TableOptions, TableSummary};
 pub(crate) use index::common_prefix;

@@ -28,7 +28,7 @@ pub struct Table {
     filter: Option<Filter>,
     summary: TableSummary,
     cache: TableCache,
-    /// Books filter and index to the cache's capacity as long as the table is open.
+    /// Books filter, index and covers to the cache's capacity as long as the table is open.
     _charge: Charge,
 }
 
@@ -102,9 +102,8 @@ impl Table {
             }
             Ok(bytes)
         };
-        let mut summary = TableSummary::decode(section(footer.properties, "properties")?, len, footer.digest())
+        let summary = TableSummary::decode(section(footer.properties, "properties")?, len, &footer)
             .ok_or_else(|| corrupt(footer.properties.offset, "the properties are malformed"))?;
-        summary.holds_heads = footer.holds_heads;
         let index = Index::decode(section(footer.index, "index")?, footer.filter.offset, summary.raw_bytes)
             .map_err(|message| corrupt(footer.index.offset, message))?;
         let filter_bytes = section(footer.filter, "filter")?;
@@ -114,7 +113,8 @@ impl Table {
             let filter = Filter::decode(filter_bytes);
             Some(filter.ok_or_else(|| corrupt(footer.filter.offset, "the filter is malformed"))?)
         };
-        let charge = cache.charge(index.bytes() + filter.as_ref().map_or(0, Filter::bytes));
+        let covers_bytes = size_of_val(&summary.covers[..]);
+        let charge = cache.charge(index.bytes() + filter.as_ref().map_or(0, Filter::bytes) + covers_bytes);
         Ok(Arc::new(Table {
             path: path.to_path_buf(),
             owner,

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use weir_io::sim::{DeviceSpec, FaultPlan, OpKind, Sim, SimFs};
 use weir_io::{Class, ErrorKind, Fs, Owner, PAGE, Result, Rng, Tag};
 use weir_model::engine::{Entry, Found, Kind, SEQ_MAX, Seq};
+use weir_model::parts::{cover_key, cover_value};
 
 use super::*;
 use crate::cache::BlockCache;
@@ -100,6 +101,7 @@ fn keys() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         4 => proptest::collection::vec(prop_oneof![Just(0_u8), Just(b'a'), Just(b'b'), Just(255)], 0..5),
         2 => "common-prefix/[a-d]{0,4}".prop_map(String::into_bytes),
+        1 => (0_u64..4, "[ab]{0,2}").prop_map(|(version, rest)| [&cover_key(version)[..], rest.as_bytes()].concat()),
         1 => (0_usize..200, any::<u8>()).prop_map(|(len, end)| { let mut key = vec![b'k'; len]; key.push(end); key }),
     ]
 }
@@ -113,7 +115,7 @@ fn models() -> impl Strategy<Value = Model> {
     let put = (prop_oneof![Just(0_u64), 1..u64::MAX], value).prop_map(|(at, value)| (Kind::Put, at, value));
     let head = (prop_oneof![Just(0_u64), 1..u64::MAX], proptest::collection::vec(any::<u8>(), 0..40))
         .prop_map(|(at, value)| (Kind::Head, at, value));
-    let cover = any::<[u8; 8]>().prop_map(|version| (Kind::Cover, 0, version.to_vec()));
+    let cover = any::<u64>().prop_map(|bytes| (Kind::Cover, 0, cover_value(bytes)));
     let plain = prop_oneof![4 => put, 1 => Just((Kind::Delete, 0, Vec::new()))];
     let rest = prop_oneof![8 => plain, 1 => head, 1 => cover];
     let seq = prop_oneof![4 => 1_u64..40, 1 => 1..SEQ_MAX];
@@ -214,7 +216,12 @@ proptest! {
         key in keys(),
     ) {
         let _ = index::Index::decode(&bytes, 1 << 20, 1 << 16);
-        let _ = TableSummary::decode(&bytes, 4096, 0);
+        for (holds_heads, holds_parts) in [(false, false), (true, false), (true, true)] {
+            let section = format::Section { offset: 0, len: 0, crc: 0 };
+            let footer =
+                format::Footer { filter: section, index: section, properties: section, holds_heads, holds_parts };
+            let _ = TableSummary::decode(&bytes, 4096, &footer);
+        }
         let _ = span::Stored::check(&bytes, 0, 0);
         if let Ok(block) = Block::from_vec(bytes) {
             let block = Arc::new(block);

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use weir_io::{Class, Result, Turn, yield_now};
 use weir_model::engine::{Deadline, Entry, Kind, Seq, compare};
+use weir_model::parts;
 
+use super::covers::CoverCounter;
 use super::filter;
 use super::format::TableSummary;
 use super::readahead::{Caching, CursorOptions};
@@ -47,9 +49,11 @@ impl Table {
         seen.summary.digest = summary.digest;
         seen.summary.identity = summary.identity;
         seen.summary.block_bytes_max = summary.block_bytes_max;
+        seen.summary.covers_met = summary.covers_met;
         let agrees = seen.agrees_with(summary.deadlines.points());
         seen.summary.largest_key = seen.last_key;
         seen.summary.deadlines = summary.deadlines.clone();
+        seen.summary.covers = seen.covers.finish();
         if seen.summary != *summary || !agrees {
             let message = "the properties do not agree with the entries";
             return Err(weir_io::Error::corruption(self.path(), summary.bytes, message));
@@ -62,6 +66,7 @@ impl Table {
 #[derive(Default)]
 struct Seen {
     summary: TableSummary,
+    covers: CoverCounter,
     last_key: Vec<u8>,
     last_seq: Seq,
     /// The last time at which a value expires.
@@ -87,6 +92,8 @@ impl Seen {
             summary.tombstone_bytes += bytes;
         }
         summary.holds_heads |= matches!(entry.kind, Kind::Head | Kind::Cover);
+        summary.holds_parts |= parts::is_part(entry.key);
+        self.covers.note(entry);
         // A head that has expired stays until somebody has seen to its parts.
         if entry.kind == Kind::Put && entry.expire_at_ms != 0 {
             summary.expiring += 1;

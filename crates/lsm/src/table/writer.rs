@@ -6,8 +6,10 @@ use std::sync::Arc;
 
 use weir_io::{AlignedBuf, File, Fs, Op, OpenOptions, PAGE, Result, Tag};
 use weir_model::engine::{Counter, Entry, Kind, Seq};
+use weir_model::parts;
 
 use super::block::{Block, BlockBuilder};
+use super::covers::CoverCounter;
 use super::filter::{self, Filter};
 use super::format::{
     BLOCK_BYTES_MAX, Compression, FOOTER_BYTES, Footer, PADDING_SHARE, RAW_LEN_BYTES, Section, TRAILER_BYTES,
@@ -43,6 +45,7 @@ pub struct TableWriter {
     /// What the wall clock showed when it was begun; 0 if nobody has said.
     written_at_ms: u64,
     deadlines: Counter,
+    covers: CoverCounter,
     compressor: Option<zstd::bulk::Compressor<'static>>,
     compressed: Vec<u8>,
     /// Where blocks go besides, see [`TableWriter::warming`].
@@ -76,6 +79,7 @@ impl TableWriter {
             summary: TableSummary::default(),
             written_at_ms: 0,
             deadlines: Counter::default(),
+            covers: CoverCounter::default(),
             compressor,
             compressed: Vec::new(),
             cache: None,
@@ -96,6 +100,13 @@ impl TableWriter {
     pub fn written_at(mut self, now_ms: u64) -> Self {
         self.written_at_ms = now_ms;
         self.deadlines = Counter::new(now_ms);
+        self
+    }
+
+    /// Says that nobody will add a part that is dead by a cover up to `seq`.
+    #[must_use]
+    pub fn having_met_covers(mut self, seq: Seq) -> Self {
+        self.summary.covers_met = seq;
         self
     }
 
@@ -171,6 +182,10 @@ impl TableWriter {
         }
         self.summary.largest_key = std::mem::take(&mut self.last_key);
         self.summary.deadlines = self.deadlines.finish();
+        self.summary.covers = self.covers.finish();
+        if !self.summary.holds_parts {
+            self.summary.covers_met = 0;
+        }
         self.drain().await?;
         let mut encoded = Vec::new();
         if self.options.filter_bits_per_key > 0 {
@@ -182,10 +197,11 @@ impl TableWriter {
         encoded.clear();
         self.summary.encode(&mut encoded);
         let properties = self.section(&encoded);
+        let TableSummary { holds_heads, holds_parts, .. } = self.summary;
         // The footer ends the file, and the file ends on a page boundary.
         let footer_end = (self.out.offset + FOOTER_BYTES as u64).next_multiple_of(PAGE as u64);
         self.out.pad((footer_end - FOOTER_BYTES as u64 - self.out.offset) as usize);
-        let footer = Footer { filter, index, properties, holds_heads: self.summary.holds_heads };
+        let footer = Footer { filter, index, properties, holds_heads, holds_parts };
         self.out.push(&footer.encode());
         self.out.seal();
         self.drain().await?;
@@ -295,6 +311,8 @@ impl TableWriter {
             summary.tombstone_bytes += bytes;
         }
         summary.holds_heads |= matches!(entry.kind, Kind::Head | Kind::Cover);
+        summary.holds_parts |= parts::is_part(entry.key);
+        self.covers.note(entry);
         // A head that has expired stays until somebody has seen to its parts.
         if entry.kind == Kind::Put && entry.expire_at_ms != 0 {
             summary.expiring += 1;
