@@ -26,13 +26,17 @@ pub enum Plant {
     CoverInMemory,
     /// A cover is dropped while there are still parts that it covers.
     DroppedCover,
+    /// A table of dead parts is dropped although a snapshot still reads them.
+    DroppedLife,
+    /// A table is said to have met covers that did not count when it was written.
+    CoverTakenForMet,
     /// Rows in memory lose an older version that a snapshot needs.
     HeldVersionLost,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Plant; 11] = [
+    pub const ALL: [Plant; 13] = [
         Plant::DroppedTombstone,
         Plant::SnapshotBound,
         Plant::ExpiryOffByOne,
@@ -43,6 +47,8 @@ impl Plant {
         Plant::RowsNotLatched,
         Plant::CoverInMemory,
         Plant::DroppedCover,
+        Plant::DroppedLife,
+        Plant::CoverTakenForMet,
         Plant::HeldVersionLost,
     ];
 }

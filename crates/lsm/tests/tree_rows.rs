@@ -46,6 +46,8 @@ struct World {
     parked: Vec<(Arc<JobControl>, BoxFuture<Result<JobReport>>)>,
     /// Parts that merges dropped because they were covered.
     covered: u64,
+    /// Those of them that went with their tables, unread.
+    dropped: u64,
     /// Heads that merges found expired.
     expired: u64,
 }
@@ -60,7 +62,7 @@ fn options(rng: &mut Rng) -> TreeOptions {
         intra_l0_when_blocked: rng.chance(0.5),
         level1_bytes: 1 << (11 + rng.below(4)),
         level_factor: 2 + rng.below(4),
-        table_bytes: 1 << (10 + rng.below(4)),
+        table_bytes: 1 << (9 + rng.below(5)),
         block_bytes: 1 << (7 + rng.below(6)),
         filter_bits_per_key: rng.below(12) as u32,
         io_bytes: 4096 << rng.below(4),
@@ -122,6 +124,7 @@ impl World {
             snapshots: Vec::new(),
             parked: Vec::new(),
             covered: 0,
+            dropped: 0,
             expired: 0,
         }
     }
@@ -181,9 +184,14 @@ impl World {
     }
 
     fn change(&mut self, batch: &mut Batch, key: &[u8]) {
-        let count = if self.rng.chance(0.2) { self.rng.below(60) } else { self.rng.below(5) };
-        for _ in 0..=count {
-            let subkey = self.rng.below(80).to_be_bytes()[6..].to_vec();
+        // Now and then so many that tables have nothing else.
+        let [count, subkeys] = match self.rng.below(20) {
+            0 => [400, 400],
+            1..5 => [60, 80],
+            _ => [5, 80],
+        };
+        for _ in 0..=self.rng.below(count) {
+            let subkey = self.rng.below(subkeys).to_be_bytes()[6..].to_vec();
             let value = vec![self.rng.next_u64() as u8; self.rng.below(60) as usize];
             let goes = self.rng.chance(0.2);
             let Some(Row::Parts { head, parts, .. }) = self.rows.get_mut(key) else { unreachable!("it has parts") };
@@ -269,6 +277,7 @@ impl World {
 
     fn book(&mut self, report: &JobReport) {
         self.covered += report.covered_entries;
+        self.dropped += if report.tables_dropped > 0 { report.covered_entries } else { 0 };
         self.expired += report.expired_keys.len() as u64;
         for key in &report.expired_keys {
             assert!(!is_part(key));
@@ -392,12 +401,13 @@ fn run(seed: u64, steps: usize) -> World {
 
 #[test]
 fn rows_of_parts_are_as_in_a_map_whatever_happens() {
-    let (mut covered, mut expired) = (0, 0);
+    let (mut covered, mut dropped, mut expired) = (0, 0, 0);
     for seed in 0..200 {
         let world = run(seed, 400);
-        (covered, expired) = (covered + world.covered, expired + world.expired);
+        (covered, dropped, expired) = (covered + world.covered, dropped + world.dropped, expired + world.expired);
     }
     assert!(covered > 10_000 && expired > 100, "{covered} parts were covered, {expired} heads had expired");
+    assert!(dropped > 1_000, "{dropped} parts went with their tables");
 }
 
 /// Whether some seed finds the planted bug.
@@ -418,4 +428,10 @@ fn merges_that_trust_a_cover_in_memory_are_found_out() {
 #[test]
 fn covers_that_go_too_early_are_found_out() {
     assert!(is_found(Plant::DroppedCover));
+    assert!(is_found(Plant::CoverTakenForMet));
+}
+
+#[test]
+fn tables_that_go_although_a_snapshot_reads_them_are_found_out() {
+    assert!(is_found(Plant::DroppedLife));
 }

@@ -183,7 +183,7 @@ fn write_partitions(node: &Node, sheet: &mut Sheet<'_>) -> fmt::Result {
     sheet.counter("weir_reclaimed", "Given back by jobs done for that", Some(&Unit::Bytes), alone(reclaimed))?;
     sheet.counter("weir_tables_dropped", "Tables that were dead as a whole", None, alone(dropped))?;
     let (parts, bytes) = (metrics.parts_dropped, metrics.parts_dropped_bytes);
-    sheet.counter("weir_parts_dropped", "Parts of deleted rows that merges met", None, alone(parts))?;
+    sheet.counter("weir_parts_dropped", "Parts of deleted rows that were dropped", None, alone(parts))?;
     sheet.counter("weir_parts_dropped", "Their keys and values", Some(&Unit::Bytes), alone(bytes))?;
     let pinned = metrics.cache.pinned_bytes;
     sheet.gauge("weir_pinned", "Blocks of levels 0 and 1 in memory", Some(&Unit::Bytes), alone(pinned))?;

@@ -43,7 +43,7 @@ pub(super) async fn run(
     match pick.means {
         Means::Merge => merge(tree, pick, version, class, control).await,
         Means::Move => move_tables(tree, pick, version, class, control).await,
-        Means::Drop => drop_tables(tree, pick, class, control).await,
+        Means::Drop | Means::DropCovered => drop_tables(tree, pick, version, class, control).await,
     }
 }
 
@@ -56,14 +56,14 @@ async fn merge(
 ) -> Result<JobReport> {
     let mut merge = MergeCursor::new(sources(tree, &pick, version, class));
     let horizons = tree.horizons();
-    let mut covers = Covers::new(tree, version, &pick.inputs, &horizons, class);
+    let mut covers = Covers::new(tree, version, &pick.inputs, version.largest_seq(), &horizons, class);
     let mut retention = Retention::new(horizons);
     let now_ms = tree.env.clock.unix_ms();
     let is_run = pick.output_level == 0;
     let epoch = if is_run { oldest_epoch(&pick, version) } else { 0 };
     let mut below = Below::new(version, pick.output_level, epoch);
     let mut boundaries = Boundaries::new(version, pick.output_level + 1, tree.options.table_bytes);
-    let mut writer = Writer::new(tree, class, pick.output_level, epoch, control);
+    let mut writer = Writer::new(tree, class, pick.output_level, epoch, covers.met(), control);
 
     let mut step = merge.seek_first();
     loop {
@@ -125,9 +125,22 @@ async fn move_tables(
     Ok(report)
 }
 
-/// Nobody else has claimed the tables or anything older in their range, so what the picker saw still holds.
-async fn drop_tables(tree: &Arc<Tree>, pick: Pick, class: Class, control: &JobControl) -> Result<JobReport> {
-    let report = JobReport { tables_dropped: pick.inputs.len(), ..JobReport::default() };
+/// Nobody else has claimed the tables or anything older in their range, so what the picker saw still holds. A cover
+/// stays as long as a table may hold parts of its life, and that these tables do.
+async fn drop_tables(
+    tree: &Arc<Tree>,
+    pick: Pick,
+    version: &Version,
+    class: Class,
+    control: &JobControl,
+) -> Result<JobReport> {
+    let mut report = JobReport { tables_dropped: pick.inputs.len(), ..JobReport::default() };
+    if pick.means == Means::DropCovered {
+        for (_, table) in inputs(&pick, version) {
+            report.covered_entries += table.meta.entries;
+            report.covered_bytes += table.meta.raw_bytes;
+        }
+    }
     control.begin_commit();
     tree.commit(class, Edit { removed: pick.inputs, ..Edit::default() }, Outputs::new(tree), |_, _| {}).await?;
     Ok(report)

@@ -7,8 +7,9 @@
 //!    parts of a large row span many tables, and a merge has only some: so at the first part of each life the other
 //!    tables are asked for its cover, by filter and index, which are in memory. That costs a block now and then, once
 //!    for a life and never for a part.
-//! 3. A cover goes when no table outside the inputs may hold anything of its life that is older. Memtables do not
-//!    matter: the cover stands in a table, and what is older was flushed before it or with it.
+//! 3. A cover goes when no table outside the inputs may hold anything of its life that is older. A table that has met
+//!    the cover holds nothing: it says up to which cover the merge that wrote it looked. Memtables do not matter: the
+//!    cover stands in a table, and what is older was flushed before it or with it.
 //!
 //! It is the version in a part's key that decides, not its sequence number: merges let values forget theirs.
 
@@ -33,6 +34,8 @@ pub(super) struct Covers<'a> {
     class: Class,
     /// The smallest sequence number that reads may be made at.
     horizon: Seq,
+    /// All covers up to this sequence number are in tables or inputs, or gone.
+    durable: Seq,
     /// The life that was met last.
     life: Option<u64>,
     /// Its parts are dead.
@@ -51,18 +54,24 @@ enum Look {
 }
 
 impl<'a> Covers<'a> {
-    /// For a merge of `inputs`, tables of `version`, or of memtables, for reads at `horizons`. What it has to read has
-    /// `class`.
+    /// For a merge of `inputs`, tables of `version`, or of memtables, for reads at `horizons`. All covers up to
+    /// `durable` are among them, or gone. What it has to read has `class`.
     pub(super) fn new(
         tree: &'a Tree,
         version: &'a Version,
         inputs: &[(usize, u64)],
+        durable: Seq,
         horizons: &[Seq],
         class: Class,
     ) -> Self {
         let horizon = horizons.iter().min().copied().unwrap_or(0);
         let inputs = inputs.iter().copied().collect();
-        Self { version, tree, inputs, class, horizon, life: None, is_dead: false }
+        Self { version, tree, inputs, class, horizon, durable, life: None, is_dead: false }
+    }
+
+    /// None of what this lets through is dead by a cover up to this sequence number.
+    pub(super) fn met(&self) -> Seq {
+        if is_planted(Plant::CoverTakenForMet) { self.durable } else { self.durable.min(self.horizon) }
     }
 
     /// Whether the next entry is a part that a cover says is dead.
@@ -149,9 +158,11 @@ impl<'a> Covers<'a> {
         if is_planted(Plant::DroppedCover) {
             return true;
         }
-        let Some(end) = parts::version_of(cover.key).map(parts::cover_end) else { return false };
+        let Some(life) = parts::version_of(cover.key) else { return false };
+        let end = parts::cover_end(life);
         let is_older = |level: usize, table: &TableFile| {
-            table.meta.overlaps(cover.key, &end)
+            table.meta.lives().is_some_and(|(first, last)| first <= life && life <= last)
+                && table.table.summary().covers_met < cover.seq
                 && table.meta.smallest_seq < cover.seq
                 && !self.inputs.contains(&(level, table.meta.id))
         };

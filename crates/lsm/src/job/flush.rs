@@ -27,10 +27,10 @@ pub(super) async fn run(tree: &Arc<Tree>, sealed: Vec<Sealed>, control: &JobCont
     let horizons = tree.horizons();
     let now_ms = tree.env.clock.unix_ms();
     let version = tree.version();
-    let mut covers = Covers::new(tree, &version, &[], &horizons, Class::Flush);
+    let mut covers = Covers::new(tree, &version, &[], newest.last_seq, &horizons, Class::Flush);
     let mut retention = Retention::new(horizons);
     let mut below = Below::new(&version, 0, epoch);
-    let mut writer = Writer::new(tree, Class::Flush, 0, epoch, control);
+    let mut writer = Writer::new(tree, Class::Flush, 0, epoch, covers.met(), control);
 
     let mut step = merge.seek_first();
     debug_assert_eq!(step, Step::Ready, "memtables are in memory");

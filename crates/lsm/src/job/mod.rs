@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 use weir_io::{Class, Nanos, Result};
 use weir_model::engine::{Files, Job, JobControl, JobFacts, JobKind, JobReport, Jobs, Scope, TreeKnobs, Urgency};
 
-use crate::pick::{ClaimedRange, Means, Pick, dead, intra_l0};
+use crate::pick::{ClaimedRange, Pick, intra_l0, pick_drop};
 use crate::read::view::{Sealed, View};
 use crate::tree::{Running, State, Tree};
 use crate::version::Version;
@@ -99,7 +99,7 @@ impl Jobs for Tree {
         let mut state = self.state().lock();
         let version = self.version();
         let claims = state.claims(|_| true);
-        let pick = dead::pick(&self.levels_view(&version, &claims, &state))?;
+        let pick = pick_drop(&self.levels_view(&version, &claims, &state))?;
         Some(self.compaction(&mut state, pick, version))
     }
 
@@ -172,7 +172,7 @@ impl Jobs for Tree {
         }
         let claims = state.claims(|_| true);
         let levels_view = self.levels_view(&view.version, &claims, &state);
-        crate::pick::dead::pick(&levels_view).is_some() || self.pick(&claims, &state, &view.version).is_some()
+        pick_drop(&levels_view).is_some() || self.pick(&claims, &state, &view.version).is_some()
     }
 }
 
@@ -192,7 +192,7 @@ impl Tree {
     fn compaction(&self, state: &mut State, pick: Pick, version: Arc<Version>) -> Job {
         let tables: Vec<u64> = pick.inputs.iter().map(|(_, id)| *id).collect();
         // A merge within level 0 writes into a place, not into a range: others may go on beside it.
-        let writes_into_range = pick.output_level > 0 && pick.means != Means::Drop;
+        let writes_into_range = pick.output_level > 0 && !pick.means.is_drop();
         let range = writes_into_range.then(|| ClaimedRange {
             level: pick.output_level,
             smallest: pick.smallest.clone(),
@@ -205,7 +205,7 @@ impl Tree {
             output_level: pick.output_level,
             inputs: tables.len(),
             input_bytes: inputs().map(|(_, table)| table.meta.bytes).sum(),
-            is_drop: pick.means == Means::Drop,
+            is_drop: pick.means.is_drop(),
             is_urgent: pick.reclaims && self.urgency() > Urgency::Idle,
         };
         let entries = inputs().map(|(_, table)| table.meta.entries).sum();

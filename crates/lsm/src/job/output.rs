@@ -3,13 +3,31 @@
 use std::sync::Arc;
 
 use weir_io::{Class, Result, Turn, yield_now};
+use weir_model::parts::{COVER_KEY_BYTES, cover_value, covered_bytes, version_of};
 
 use crate::table::TableWriter;
 use crate::tree::{Outputs, Tree, meta_of, open_table};
-use weir_model::engine::{EXPIRED_KEYS_MAX, Entry, JobControl, JobReport, Kind};
+use weir_model::engine::{EXPIRED_KEYS_MAX, Entry, JobControl, JobReport, Kind, Seq};
 
 /// Work that an entry costs besides its bytes, in bytes: comparing and copying a tiny one is not free.
 const ENTRY_WORK_BYTES: usize = 32;
+
+/// A cover that is to be written. The parts of its life come directly behind it: what of them is dropped, it does not
+/// cover any more, and nobody will look for it.
+struct HeldCover {
+    key: [u8; COVER_KEY_BYTES],
+    version: u64,
+    seq: Seq,
+    bytes: u64,
+}
+
+impl HeldCover {
+    /// `entry`, if it is a cover in the form in which covers are written.
+    fn of(entry: &Entry<'_>) -> Option<Self> {
+        let key = entry.key.try_into().ok().filter(|_| entry.kind == Kind::Cover)?;
+        Some(Self { key, version: version_of(entry.key)?, seq: entry.seq, bytes: covered_bytes(entry.value)? })
+    }
+}
 
 /// Takes entries in order, writes tables, gives up the executor after every turn.
 pub(super) struct Writer<'a> {
@@ -19,16 +37,27 @@ pub(super) struct Writer<'a> {
     epoch: u64,
     current: Option<(u64, std::path::PathBuf, TableWriter)>,
     outputs: Outputs,
+    /// See [`TableWriter::having_met_covers`].
+    met: Seq,
+    held: Option<HeldCover>,
     turn: Turn,
     report: JobReport,
     control: &'a JobControl,
 }
 
 impl<'a> Writer<'a> {
-    pub(super) fn new(tree: &'a Arc<Tree>, class: Class, level: usize, epoch: u64, control: &'a JobControl) -> Self {
+    /// `met`: nothing that is dead by a cover up to this sequence number will be added.
+    pub(super) fn new(
+        tree: &'a Arc<Tree>,
+        class: Class,
+        level: usize,
+        epoch: u64,
+        met: Seq,
+        control: &'a JobControl,
+    ) -> Self {
         let outputs = Outputs::new(tree);
         let (turn, report) = (Turn::new(), JobReport::default());
-        Self { tree, class, level, epoch, current: None, outputs, turn, report, control }
+        Self { tree, class, level, epoch, current: None, outputs, met, held: None, turn, report, control }
     }
 
     /// Bytes of the table being written.
@@ -36,15 +65,34 @@ impl<'a> Writer<'a> {
         self.current.as_ref().map_or(0, |(_, _, writer)| writer.file_bytes())
     }
 
-    /// Writes `entry`, starting a table where none is open.
+    /// Writes `entry`; a cover, when it is known how much of its life is left.
     pub(super) async fn add(&mut self, entry: Entry<'_>) -> Result<()> {
+        self.release().await?;
+        match HeldCover::of(&entry) {
+            Some(held) => self.held = Some(held),
+            None => self.write(entry).await?,
+        }
+        self.report.entries_out += 1;
+        self.skip(&entry).await;
+        Ok(())
+    }
+
+    /// Writes the cover that is held, if there is one.
+    async fn release(&mut self) -> Result<()> {
+        let Some(HeldCover { key, seq, bytes, .. }) = self.held.take() else { return Ok(()) };
+        let value = cover_value(bytes);
+        self.write(Entry { key: &key, seq, kind: Kind::Cover, expire_at_ms: 0, value: &value }).await
+    }
+
+    /// Writes `entry`, starting a table where none is open.
+    async fn write(&mut self, entry: Entry<'_>) -> Result<()> {
         if self.current.is_none() {
             let (id, path) = self.outputs.begin(self.tree);
             let env = &self.tree.env;
             let options = self.tree.options.table(self.level);
             let writer = TableWriter::create(&env.fs, &path, options, env.tag(self.class)).await?;
             let warm = self.tree.is_warm(self.level).then(|| env.cache.table(env.owner));
-            let writer = writer.warming(warm).written_at(env.clock.unix_ms());
+            let writer = writer.warming(warm).written_at(env.clock.unix_ms()).having_met_covers(self.met);
             self.current = Some((id, path, writer));
         }
         let Some((_, _, writer)) = &mut self.current else { unreachable!("just opened") };
@@ -54,8 +102,6 @@ impl<'a> Writer<'a> {
             let written = self.report.bytes_written + writer.file_bytes();
             self.control.set_bytes_written(written);
         }
-        self.report.entries_out += 1;
-        self.skip(&entry).await;
         Ok(())
     }
 
@@ -70,8 +116,12 @@ impl<'a> Writer<'a> {
 
     /// Books an entry that a cover says is dead.
     pub(super) async fn skip_covered(&mut self, entry: &Entry<'_>) {
+        let bytes = (entry.key.len() + entry.value.len()) as u64;
         self.report.covered_entries += 1;
-        self.report.covered_bytes += (entry.key.len() + entry.value.len()) as u64;
+        self.report.covered_bytes += bytes;
+        if let Some(held) = self.held.as_mut().filter(|held| version_of(entry.key) == Some(held.version)) {
+            held.bytes = held.bytes.saturating_sub(bytes);
+        }
         self.skip(entry).await;
     }
 
@@ -85,6 +135,7 @@ impl<'a> Writer<'a> {
 
     /// Ends the table being written; the next entry starts another.
     pub(super) async fn cut(&mut self) -> Result<()> {
+        self.release().await?;
         let Some((id, _, writer)) = self.current.take() else { return Ok(()) };
         let (summary, fresh) = writer.finish_warm().await?;
         self.report.bytes_written += summary.bytes;

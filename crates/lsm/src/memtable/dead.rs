@@ -1,15 +1,17 @@
 //! What a memtable holds that nobody can read any more.
 
 use weir_model::engine::{Counter, Entry, Kind};
+use weir_model::parts::covered_bytes;
 
 /// Counted by every insert. Bytes are those of keys and values. Heads do not expire here, as merges keep them; covers
-/// count as living, and what they cover is not known.
+/// count as living.
 #[derive(Debug, Default)]
 pub(super) struct Census {
     bytes: u64,
     tombstones: u64,
     tombstone_bytes: u64,
     overwritten_bytes: u64,
+    covered_bytes: u64,
     deadlines: Counter,
 }
 
@@ -21,6 +23,8 @@ pub struct MemtableDead {
     pub bytes: u64,
     /// Tombstones of keys that it has no older version of: what they delete lies below, if anywhere.
     pub tombstones: u64,
+    /// About how many bytes of keys and values its covers say are dead: in tables, in other memtables, or here.
+    pub covered_bytes: u64,
 }
 
 impl Census {
@@ -39,6 +43,8 @@ impl Census {
             self.tombstones += u64::from(older.is_none());
         } else if entry.kind == Kind::Put && entry.expire_at_ms != 0 {
             self.deadlines.add(entry.expire_at_ms, bytes);
+        } else if entry.kind == Kind::Cover && older.is_none() {
+            self.covered_bytes = self.covered_bytes.saturating_add(covered_bytes(entry.value).unwrap_or(0));
         }
         if let Some(older) = older.filter(|older| older.kind != Kind::Delete) {
             self.overwritten_bytes += self::bytes(&older);
@@ -52,7 +58,8 @@ impl Census {
     pub fn dead(&self, used: u64, now_ms: u64) -> MemtableDead {
         let dead = self.tombstone_bytes + self.overwritten_bytes + self.deadlines.expired_bytes(now_ms);
         let share = u128::from(used) * u128::from(dead) / u128::from(self.bytes.max(1));
-        MemtableDead { bytes: u64::try_from(share).unwrap_or(used).min(used), tombstones: self.tombstones }
+        let bytes = u64::try_from(share).unwrap_or(used).min(used);
+        MemtableDead { bytes, tombstones: self.tombstones, covered_bytes: self.covered_bytes }
     }
 }
 

@@ -1,11 +1,14 @@
 //! Which compaction next: pure functions from the tables to a decision.
 
+pub mod covered;
 pub mod dead;
 pub mod intra_l0;
 pub mod leveled;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
+use self::covered::Covered;
 use crate::options::TreeOptions;
 use crate::version::{LEVELS, TableMeta};
 use weir_model::engine::{Scope, Seq, Urgency};
@@ -16,6 +19,11 @@ pub fn pick(levels_view: &LevelsView<'_>, scope: Scope, intra_l0_fan_in: usize, 
         Scope::IntraL0 => intra_l0::pick(levels_view, intra_l0_fan_in, options),
         Scope::All | Scope::L0ToL1 => leveled::pick(levels_view, scope, options),
     }
+}
+
+/// All tables that can go without being read, or some of them if there are several reasons.
+pub fn pick_drop(levels_view: &LevelsView<'_>) -> Option<Pick> {
+    dead::pick(levels_view).or_else(|| covered::pick(levels_view))
 }
 
 /// What a picker sees: per level the tables in the order of [`crate::version::Version`], and what running jobs have
@@ -33,6 +41,8 @@ pub struct LevelsView<'a> {
     pub horizon: Seq,
     /// How much space matters.
     pub urgency: Urgency,
+    /// What is dead because of covers.
+    pub covered: Arc<Covered>,
 }
 
 /// What running compactions hold: nobody else may read their inputs into a merge, or write into their range.
@@ -69,8 +79,17 @@ pub enum Means {
     Merge,
     /// They change level without being rewritten.
     Move,
-    /// They go, without being read.
+    /// They go, without being read: what is in them has expired or deletes.
     Drop,
+    /// They go, without being read: covers say that what is in them is dead.
+    DropCovered,
+}
+
+impl Means {
+    /// Whether the inputs go without being read.
+    pub fn is_drop(self) -> bool {
+        matches!(self, Means::Drop | Means::DropCovered)
+    }
 }
 
 /// A compaction to start.

@@ -33,6 +33,7 @@ use crate::cache::BlockCache;
 use crate::knobs::Knobs;
 use crate::memtable::Memtable;
 use crate::options::TreeOptions;
+use crate::pick::covered::{Covered, Holder};
 use crate::pick::{self, Claims, LevelsView, Pick};
 use crate::read::view::{Sealed, View};
 use crate::version::Version;
@@ -77,6 +78,8 @@ pub struct Tree {
     /// What no manifest named at the opening.
     pub(crate) unnamed: Mutex<Vec<PathBuf>>,
     state: Mutex<State>,
+    /// What [`Tree::covered`] found last, for which version and which reads. Behind `state`.
+    counted_covers: Mutex<Option<(u64, Seq, Arc<Covered>)>>,
     pub(crate) manifest: futures_util::lock::Mutex<Manifest>,
     /// Somebody waits for the tree to take its shape: compactions do not wait for more to compact.
     pub(crate) eager: AtomicBool,
@@ -139,7 +142,26 @@ impl Tree {
             now_ms: self.env.clock.unix_ms(),
             horizon: self.horizons().into_iter().min().unwrap_or(0),
             urgency: self.urgency(),
+            covered: self.covered(version),
         }
+    }
+
+    /// What covers make dead in `version`. The tables are gone through once for each version and each change of the
+    /// snapshots, and only if there are covers.
+    pub(crate) fn covered(&self, version: &Version) -> Arc<Covered> {
+        if !version.holds_covers() {
+            return Arc::default();
+        }
+        let number = version.number();
+        let horizon = self.horizons().into_iter().min().unwrap_or(0).min(version.largest_seq());
+        let mut counted = self.counted_covers.lock();
+        if let Some((_, _, covered)) = counted.as_ref().filter(|(of, at, _)| (*of, *at) == (number, horizon)) {
+            return Arc::clone(covered);
+        }
+        let holders = |level| version.level(level).iter().map(|file| Holder::of(file)).collect();
+        let covered = Arc::new(Covered::of(&std::array::from_fn(holders), horizon));
+        *counted = Some((number, horizon, Arc::clone(&covered)));
+        covered
     }
 
     /// Whether memtables keep filling up, and nobody waits for the tree to come to rest.

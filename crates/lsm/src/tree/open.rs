@@ -67,7 +67,9 @@ impl Tree {
         let first = |next_file| Edit { owner: Some(env.owner), next_file: Some(next_file), ..edit };
         let manifest = Manifest::open(&env.fs, &env.dir, tag, recovered, &mut next_file, first).await?;
 
-        let last_seq = version.tables().map(|(_, table)| table.meta.largest_seq).max().unwrap_or(0);
+        // What comes from now on is larger than what tables have met of covers, or it would be taken for one of them.
+        let met = version.tables().map(|(_, file)| file.table.summary().covers_met).max().unwrap_or(0);
+        let last_seq = version.largest_seq().max(met);
         let state = State {
             last_seq,
             applied: folded.persisted,
@@ -95,6 +97,7 @@ impl Tree {
             garbage,
             unnamed: Mutex::new(unnamed),
             state: Mutex::new(state),
+            counted_covers: Mutex::new(None),
             manifest: futures_util::lock::Mutex::new(manifest),
             eager: AtomicBool::new(false),
             urgency: AtomicU8::new(0),

@@ -1,7 +1,7 @@
 //! What the manifest knows of a table without opening it.
 
 use weir_model::engine::{Deadlines, Seq};
-use weir_model::varint;
+use weir_model::{parts, varint};
 
 /// Facts of one table. Written to the manifest; see `docs/format/manifest.md`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +46,14 @@ impl TableMeta {
     /// Whether any key of `lo..=hi` may be inside.
     pub fn overlaps(&self, lo: &[u8], hi: &[u8]) -> bool {
         &*self.smallest <= hi && lo <= &*self.largest
+    }
+
+    /// The smallest and the largest version that the lives inside may have; `None` if there are neither parts nor
+    /// covers.
+    pub fn lives(&self) -> Option<(u64, u64)> {
+        let first = parts::version_of(&self.smallest).unwrap_or(0);
+        let last = parts::version_of(&self.largest).unwrap_or(u64::MAX);
+        parts::is_part(&self.largest).then_some((first, last))
     }
 
     /// Bytes of the file for `raw` bytes of keys and values: each has its share of what the format adds and compression

@@ -16,6 +16,7 @@ pub use meta::TableMeta;
 pub use table_file::TableFile;
 
 pub use weir_model::engine::LEVELS;
+use weir_model::engine::Seq;
 
 /// The tables of every level. Level 0: newest epoch first, ranges may overlap. Deeper levels: by key, disjoint.
 #[derive(Clone, Default)]
@@ -23,6 +24,8 @@ pub struct Version {
     levels: [Vec<Arc<TableFile>>; LEVELS],
     edits: u64,
     holds_heads: bool,
+    holds_covers: bool,
+    largest_seq: Seq,
 }
 
 impl Version {
@@ -34,6 +37,17 @@ impl Version {
     /// Whether some table has a head or a cover.
     pub fn holds_heads(&self) -> bool {
         self.holds_heads
+    }
+
+    /// Whether some table has a cover.
+    pub fn holds_covers(&self) -> bool {
+        self.holds_covers
+    }
+
+    /// The largest sequence number in the tables. Memtables are flushed in order: all covers up to it are in tables, if
+    /// they are not gone.
+    pub fn largest_seq(&self) -> Seq {
+        self.largest_seq
     }
 
     /// The tables of `level`, in the order given on [`Version`].
@@ -97,7 +111,9 @@ impl Version {
             check_level(level, &metas)?;
         }
         let holds_heads = next.tables().any(|(_, file)| file.table.holds_heads());
-        next.holds_heads = holds_heads;
+        let holds_covers = next.tables().any(|(_, file)| !file.table.summary().covers.is_empty());
+        let largest_seq = next.tables().map(|(_, file)| file.meta.largest_seq).max().unwrap_or(0);
+        (next.holds_heads, next.holds_covers, next.largest_seq) = (holds_heads, holds_covers, largest_seq);
         Ok(next)
     }
 }

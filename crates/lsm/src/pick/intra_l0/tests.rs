@@ -1,5 +1,7 @@
 //! Level 0 as a list of sizes, newest first; `!` marks a run that somebody else has claimed.
 
+use std::sync::Arc;
+
 use weir_model::engine::Urgency;
 
 use super::*;
@@ -12,7 +14,15 @@ fn with_picture<T>(sizes: &[(u64, bool)], ask: impl FnOnce(&LevelsView<'_>) -> T
     let claims = Claims { tables: claimed.collect(), ranges: Vec::new() };
     let mut levels: [Vec<&TableMeta>; crate::version::LEVELS] = Default::default();
     levels[0] = runs.iter().collect();
-    ask(&LevelsView { levels, claims: &claims, is_filling: true, now_ms: 0, horizon: 1, urgency: Urgency::Idle })
+    ask(&LevelsView {
+        levels,
+        claims: &claims,
+        is_filling: true,
+        now_ms: 0,
+        horizon: 1,
+        covered: Arc::default(),
+        urgency: Urgency::Idle,
+    })
 }
 
 /// The run at `index`, which is its file number too.

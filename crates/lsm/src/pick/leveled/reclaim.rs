@@ -1,10 +1,12 @@
 //! Rule 6: what is dead makes room, even where no level is too large.
 //!
-//! A value that has expired, a tombstone and what it deletes take space until a merge meets them, and sizes alone may
-//! never bring that merge about. So tables are merged for what that frees, in bytes freed for each byte rewritten:
+//! A value that has expired, a tombstone and what it deletes, parts that are covered take space until a merge meets
+//! them, and sizes alone may never bring that merge about. So tables are merged for what that frees, in bytes freed for
+//! each byte rewritten:
 //!
 //! 1. A table with nothing older below its range is rewritten where it is: all that is dead in it goes. Only if every
-//!    read sees all of it, or it would come out as it went in.
+//!    read sees all of it, or it would come out as it went in. Any table is, where what covers say is enough alone:
+//!    what they cover is dead wherever it lies ([`super::super::covered`]).
 //! 2. Any other goes down with what it overlaps in the next level. Its tombstones free what they delete, by the mean
 //!    size of the entries below; where that guess is wrong (what is deleted is gone already) it costs a rewrite for
 //!    each level at most.
@@ -55,29 +57,32 @@ impl Worth {
 
 fn is_third_dead(levels_view: &LevelsView<'_>) -> bool {
     let sum = |of: &dyn Fn(&TableMeta) -> u64| levels_view.levels.iter().flatten().map(|table| of(table)).sum::<u64>();
-    let (all, present) = (sum(&|table| table.bytes), sum(&|table| table.present_bytes(levels_view.now_ms)));
-    (all - present).saturating_mul(3) > all
+    let dead = |table: &TableMeta| {
+        let known = table.bytes - table.present_bytes(levels_view.now_ms);
+        known.saturating_add(levels_view.covered.bytes_of(table)).min(table.bytes)
+    };
+    sum(&dead).saturating_mul(3) > sum(&|table| table.bytes)
 }
 
 /// The merge that frees most for each byte that it rewrites, if any frees enough.
 pub(super) fn pick(levels_view: &LevelsView<'_>, scope: Scope, options: &TreeOptions) -> Option<Pick> {
     let worth = Worth::new(levels_view, options);
     let mut found: Vec<(f64, usize, &TableMeta, bool)> = Vec::new();
-    for level in 1..LEVELS {
+    let waits = levels_view.urgency == Urgency::Idle && is_gathering(levels_view, options);
+    for level in if waits { 1 } else { 0 }..LEVELS {
         for &table in &levels_view.levels[level] {
             if !may_free(levels_view, table) || is_claimed(levels_view.claims, &[table]) {
                 continue;
             }
-            let in_place = lies_lowest(levels_view, level, table);
-            let gain = if in_place {
-                gain_in_place(levels_view, table, &worth)
-            } else {
-                gain(levels_view, level, &[table], &worth)
-            };
-            found.extend(gain.map(|gain| (gain, level, table, in_place)));
+            let is_lowest = level > 0 && lies_lowest(levels_view, level, table);
+            let in_place = gain_in_place(levels_view, table, is_lowest, &worth);
+            // Level 0 goes down as a whole.
+            let down = if level == 0 || is_lowest { None } else { gain(levels_view, level, &[table], &worth) };
+            // `None` is less than any.
+            let (gain, is_in_place) = if in_place >= down { (in_place, true) } else { (down, false) };
+            found.extend(gain.map(|gain| (gain, level, table, is_in_place)));
         }
     }
-    let waits = levels_view.urgency == Urgency::Idle && is_gathering(levels_view, options);
     let level_0 = if waits { None } else { gain(levels_view, 0, &levels_view.levels[0], &worth) };
     found.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.2.id.cmp(&b.2.id)));
     let best = found.first().map_or(0.0, |best| best.0);
@@ -101,13 +106,16 @@ fn pick_table(levels_view: &LevelsView<'_>, level: usize, table: &TableMeta, in_
 fn may_free(levels_view: &LevelsView<'_>, table: &TableMeta) -> bool {
     table.tombstones > 0
         || levels_view.urgency == Urgency::Full
+        || levels_view.covered.bytes_of(table) > 0
         || table.deadlines.expired_bytes(levels_view.now_ms) > 0
 }
 
 /// Rule 1.
-fn gain_in_place(levels_view: &LevelsView<'_>, table: &TableMeta, worth: &Worth) -> Option<f64> {
-    let dead = table.bytes - table.present_bytes(levels_view.now_ms);
-    if table.largest_seq > levels_view.horizon { None } else { worth.gain(dead as f64, table.bytes) }
+fn gain_in_place(levels_view: &LevelsView<'_>, table: &TableMeta, is_lowest: bool, worth: &Worth) -> Option<f64> {
+    let goes = is_lowest && table.largest_seq <= levels_view.horizon;
+    let known = if goes { table.bytes - table.present_bytes(levels_view.now_ms) } else { 0 };
+    let dead = known.saturating_add(levels_view.covered.bytes_of(table)).min(table.bytes);
+    worth.gain(dead as f64, table.bytes)
 }
 
 /// Rule 2, for `tables` of `level`.
@@ -132,7 +140,9 @@ fn gain(levels_view: &LevelsView<'_>, level: usize, tables: &[&TableMeta], worth
     let own_tombstones = own as f64 * tombstones as f64 / (sum(|table| table.entries) as f64).max(1.0);
     // Above something older an expired value becomes a tombstone.
     let of_expired = if is_lowest { 1.0 } else { 0.5 };
+    let covered = |tables: &[&TableMeta]| tables.iter().map(|table| levels_view.covered.bytes_of(table)).sum::<u64>();
     let mut freed = deleted + own_tombstones + of_expired * (expired(tables) + expired(&lower)) as f64;
+    freed += (covered(tables) + covered(&lower)) as f64;
     if levels_view.urgency == Urgency::Full {
         // Runs of level 0 may overwrite one another, too.
         let within = if tables.len() > 1 { present(tables) / 2 } else { 0 };

@@ -1,15 +1,19 @@
 //! Draw a tree, ask for the pick, read the answer.
 
+use std::sync::Arc;
+
 use weir_model::engine::Counter;
 
 use super::*;
+use crate::pick::covered::Covered;
 
 /// What the wall clock shows.
 const NOW_MS: u64 = 1_000;
 
 /// Draws a table: `"id:from-to"` with an optional `*bytes` (default 10), which are its entries, `!tombstones` among
-/// them, and `^expired` ones.
+/// them, and `^expired` ones. What [`covered`] reads may follow.
 pub(crate) fn table(text: &str) -> TableMeta {
+    let (text, _) = text.split_once('&').unwrap_or((text, ""));
     let (text, expired) = text.split_once('^').unwrap_or((text, "0"));
     let expired: u64 = expired.parse().expect("a number");
     let mut counter = Counter::new(NOW_MS);
@@ -37,6 +41,12 @@ pub(crate) fn table(text: &str) -> TableMeta {
         tombstone_bytes: tombstones.parse().expect("a number"),
         deadlines: counter.finish(),
     }
+}
+
+/// Draws what is covered: `&bytes` behind a table.
+fn covered(drawing: &[&str]) -> Covered {
+    let drawn = drawing.iter().flat_map(|level| level.split_whitespace()).filter_map(|text| text.split_once('&'));
+    Covered::by_table(drawn.map(|(text, bytes)| (table(text).id, bytes.parse().expect("a number"))))
 }
 
 /// Answers with `"level->output: ids"`, `"move …"`, or `"nothing"`.
@@ -67,7 +77,8 @@ fn ask_while(is_filling: bool, drawing: &[&str], claimed: &[u64], scope: Scope, 
         table_bytes: 256,
         ..TreeOptions::default()
     };
-    let levels_view = LevelsView { levels, claims: &claims, is_filling, now_ms: NOW_MS, horizon: 1, urgency };
+    let covered = Arc::new(covered(drawing));
+    let levels_view = LevelsView { levels, claims: &claims, is_filling, now_ms: NOW_MS, horizon: 1, covered, urgency };
     let Some(pick) = crate::pick::pick(&levels_view, scope, 4, &options) else { return "nothing".into() };
     let ids: Vec<String> = pick.inputs.iter().map(|(level, id)| format!("L{level}.{id}")).collect();
     let verb = if pick.means == Means::Move { "move " } else { "" };
@@ -186,6 +197,19 @@ fn what_has_expired_is_merged_away_where_a_third_of_the_tree_is_dead() {
     assert_eq!(ask(&["", "1:a-h*6^2 2:i-z*6^2"], &[], Scope::All), "nothing", "just a third");
     assert_eq!(ask(&third, &[], Scope::L0ToL1), "nothing", "it is put off like other deep compactions");
     assert_eq!(ask(&["9:a-z*5^5", "1:a-z*5^1"], &[], Scope::All), "0->1: L0.9 L1.1");
+}
+
+#[test]
+fn what_is_covered_goes_where_it_is() {
+    assert_eq!(ask(&["", "1:a-h*10&5 2:i-z*10&4"], &[], Scope::All), "1->1: L1.1");
+    assert_eq!(ask(&["", "1:a-h*10&5 2:i-z*10&4"], &[1], Scope::All), "1->1: L1.2", "a third of the tree is dead");
+    assert_eq!(ask(&["", "1:a-h*10&3 2:i-z*10&3"], &[], Scope::All), "nothing", "less is");
+    assert_eq!(ask(&["", "1:a-z*10&5", "2:a-z*50"], &[], Scope::All), "1->1: L1.1", "whatever lies below");
+    assert_eq!(ask(&["", "1:a-z*10!9&5", "2:a-z*10"], &[], Scope::All), "1->2: L1.1 L2.2", "that frees more");
+    assert_eq!(ask(&["9:a-z*10&5", "1:a-z*20"], &[], Scope::All), "0->0: L0.9", "in level 0, too");
+    assert_eq!(ask_while_filling(&["9:a-z*10&5", "1:a-z*20"]), "nothing", "it will go down soon");
+    assert_eq!(ask(&["9:a-z*10&5", "1:a-z*20"], &[], Scope::L0ToL1), "nothing", "it is put off");
+    assert_eq!(ask(&["9:a-z*4", "1:a-z*10&8"], &[], Scope::All), "1->1: L1.1", "not with what lies above");
 }
 
 #[test]

@@ -100,7 +100,7 @@ impl World {
             for field in 0..count {
                 cx.put_part(life, 0, &field.to_be_bytes(), &[field as u8; 100], None)?;
             }
-            head.count = count;
+            (head.count, head.bytes) = (count, count * 108);
             cx.put_head(key, &head, expire_at_ms)?;
             Ok(head.version)
         })
@@ -258,11 +258,26 @@ fn an_expired_row_is_buried_by_whoever_finds_it() {
     }
 }
 
-/// The bytes that compactions read and write when a row of `parts` parts is in tables, it is deleted or not, and then
-/// other rows come in.
-fn compacted(parts: u64, deletes: bool) -> (u64, u64) {
+/// What becomes of a large row in tables.
+#[derive(Clone, Copy, PartialEq)]
+enum Fate {
+    NeverMade,
+    Kept,
+    Deleted,
+}
+
+/// What it costs.
+struct Cost {
+    /// Bytes that compactions read and wrote once its fate was known.
+    moved: u64,
+    parts_dropped: u64,
+    stored_bytes: u64,
+}
+
+/// A row of `parts` parts is in tables, then other rows come in.
+fn cost(parts: u64, fate: Fate) -> Cost {
     let world = World::new();
-    for begin in (0..parts).step_by(1000) {
+    for begin in (0..parts).step_by(1000).filter(|_| fate != Fate::NeverMade) {
         world.run(b"h", async |cx| {
             let mut head = match cx.head(b"h", RowType::Hash).await? {
                 Some((head, _)) => head,
@@ -271,7 +286,7 @@ fn compacted(parts: u64, deletes: bool) -> (u64, u64) {
             let life = Life::new(head.version);
             for field in begin..(begin + 1000).min(parts) {
                 cx.put_part(life, 0, &field.to_be_bytes(), &[field as u8; 40], None)?;
-                head.count += 1;
+                (head.count, head.bytes) = (head.count + 1, head.bytes + 48);
             }
             cx.put_head(b"h", &head, None)
         });
@@ -283,7 +298,7 @@ fn compacted(parts: u64, deletes: bool) -> (u64, u64) {
         bytes(Class::CompactL0) + bytes(Class::CompactDeep) + bytes(Class::Reclaim)
     };
     let (before, changes) = (moved(&world), world.changes());
-    if deletes {
+    if fate == Fate::Deleted {
         world.ask("DEL h");
         assert_eq!(world.changes(), changes + 2);
     }
@@ -297,11 +312,43 @@ fn compacted(parts: u64, deletes: bool) -> (u64, u64) {
         }
     }
     world.to_tables();
-    (moved(&world) - before, world.partition.metrics().parts_dropped)
+    let parts_dropped = world.partition.metrics().parts_dropped;
+    Cost { moved: moved(&world) - before, parts_dropped, stored_bytes: world.partition.engine.space().stored_bytes }
 }
 
 #[test]
 fn a_deleted_row_costs_no_compaction_that_would_not_have_been() {
-    let ((kept, _), (deleted, _)) = (compacted(20_000, false), compacted(20_000, true));
-    assert!(deleted <= kept, "{deleted} bytes with the deletion, {kept} without");
+    let [never, kept, deleted] = [Fate::NeverMade, Fate::Kept, Fate::Deleted].map(|fate| cost(20_000, fate));
+    assert!(deleted.moved <= kept.moved, "{} bytes with the deletion, {} without", deleted.moved, kept.moved);
+    assert!(deleted.parts_dropped > 0);
+    // And nothing of it is left.
+    let stored = [never.stored_bytes, deleted.stored_bytes, kept.stored_bytes];
+    assert!(stored[1] * 10 <= stored[0] * 13 && stored[1] < stored[2], "{stored:?}");
+}
+
+#[test]
+fn rows_that_come_and_go_leave_neither_parts_nor_covers() {
+    const LIVING: usize = 20;
+    let world = World::new();
+    let key = |number: usize| format!("row{:05}", number * 7919 % 100_003);
+    let (mut versions, mut most) = (Vec::new(), 0);
+    for number in 0..400 {
+        versions.push(world.make(key(number).as_bytes(), 200, None));
+        if let Some(old) = number.checked_sub(LIVING) {
+            world.ask(&format!("DEL {}", key(old)));
+        }
+        most = most.max(world.partition.engine.space().stored_bytes);
+    }
+    world.to_tables();
+    let one = 200 * (100 + 8 + 10) as u64;
+    let (stored, living) = (world.partition.engine.space().stored_bytes, LIVING as u64 * one);
+    println!("{most} {stored} {living}");
+    // Beside what lives there are two memtables, level 0 and what a merge is about to drop.
+    assert!(
+        most < 4 * living && stored < 2 * living,
+        "{most} and {stored} bytes at most and at the end, {living} live"
+    );
+    let covers = versions.iter().filter(|version| world.is_covered(**version)).count();
+    println!("{covers}");
+    assert!(covers < 100, "{covers} covers of {} rows", versions.len());
 }
