@@ -5,6 +5,7 @@
 //! latched, the lock is let go, and the future goes on: writes to latched rows wait meanwhile, all others do not.
 
 use std::future::poll_fn;
+use std::iter::once;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -27,14 +28,22 @@ use super::latch::Latches;
 use super::read::scan_range;
 use super::{Commit, Partition};
 
+/// What was found expired.
+struct Expired {
+    key: Vec<u8>,
+    /// When it was written.
+    seq: Seq,
+    /// The life whose parts have keys of their own.
+    life: Option<Spread>,
+}
+
 /// Rows that nobody else writes to while they are read. A read sees what is not yet committed: the answer waits for its
 /// commit.
 struct LockedRows<'p> {
     partition: &'p Arc<Partition>,
     /// The newest version that was read.
     newest_seen: AtomicU64,
-    /// Keys that were found expired; with the life whose parts have keys of their own.
-    expired: Mutex<Vec<(Vec<u8>, Option<Spread>)>>,
+    expired: Mutex<Vec<Expired>>,
     /// The order lock is held: nothing may be asked of the device, which some threads do right where they ask.
     is_in_order: AtomicBool,
 }
@@ -62,9 +71,28 @@ impl<'p> LockedRows<'p> {
         let row = self.partition.living(key, Some(found), now_ms)?;
         if let Some(found) = mortal.filter(|_| row.is_none()) {
             let life = Spread::found(key, &found)?;
-            self.expired.lock().push((key.to_vec(), life));
+            self.expired.lock().push(Expired { key: key.to_vec(), seq: found.seq, life });
         }
         Ok(self.partition.booked(row))
+    }
+
+    /// Whether what was found is known to be there still, and nobody's who has latched it, to whoever has the order
+    /// lock: a command may read keys that are not its rows, and others write to those once it has let go of the lock
+    /// and has its rows `latched` instead.
+    fn is_still(&self, found: &Expired, order: &Latches, latched: Option<&[StoredKey]>) -> bool {
+        if latched.is_some_and(|rows| rows.iter().any(|row| row[..] == *found.key)) {
+            return true;
+        }
+        if order.any(once(&found.key[..])) {
+            return false;
+        }
+        if latched.is_none() {
+            return true;
+        }
+        match self.partition.engine.get_latest(&found.key) {
+            Lookup::Ready(now) => matches!(now, Some(Ok(Some(now))) if now.seq == found.seq),
+            Lookup::Pending(_) => false,
+        }
     }
 
     /// `batch`, with the covers of the rows that it ends.
@@ -309,7 +337,7 @@ impl Partition {
         };
         let latched = Latched { partition: self, keys };
         let (answer, batch) = run.await?;
-        let done = self.conclude(rows, answer, &batch, self.order.lock());
+        let done = self.conclude(rows, answer, &batch, self.order.lock(), Some(&latched.keys));
         drop(latched);
         done
     }
@@ -332,7 +360,7 @@ impl Partition {
         match polled {
             Poll::Ready(decided) => {
                 let (answer, batch) = decided?;
-                self.conclude(rows, answer, &batch, order).map(Attempt::Done)
+                self.conclude(rows, answer, &batch, order, None).map(Attempt::Done)
             }
             Poll::Pending => {
                 let keys = if is_planted(Plant::RowsNotLatched) { Vec::new() } else { keys() };
@@ -348,6 +376,7 @@ impl Partition {
         answer: T,
         batch: &Batch,
         order: MutexGuard<'_, Latches>,
+        latched: Option<&[StoredKey]>,
     ) -> Result<Done<T>> {
         self.refuse_if_closing()?;
         if !batch.is_empty() {
@@ -361,7 +390,8 @@ impl Partition {
         let expired = rows.expired.lock();
         if !expired.is_empty() && self.may_bury() {
             let mut burial = Batch::new();
-            expired.iter().for_each(|(key, version)| bury_row(&mut burial, key, *version));
+            let still = expired.iter().filter(|found| rows.is_still(found, &order, latched));
+            still.for_each(|found| bury_row(&mut burial, &found.key, found.life));
             self.bury_in_order(order, &burial);
         }
         Ok(Done { answer, commit, written_bytes: 0 })
