@@ -129,7 +129,8 @@ impl<'a> Context<'a> {
         self.host.random()
     }
 
-    /// See [`Host::drain`].
+    /// See [`Host::drain`]. Not where rows are locked: who holds rows does not wait for a client, and what it answers
+    /// is bounded.
     ///
     /// # Errors
     /// Whoever asked is gone.

@@ -6,8 +6,8 @@ use crate::args::Args;
 use crate::context::{Context, Finished};
 use crate::error::{Error, Outcome};
 use crate::handlers::{
-    bitfield, bitmap, dump, expiry, hashes, hyperloglogs, keys, lcs, moves, numbers, object, ranges, scan,
-    set_operations, sets, sort, strings, zcombine, zpops, zranges, zsets,
+    bitfield, bitmap, dump, expiry, hashes, hyperloglogs, keys, lcs, list_moves, list_search, lists, moves, numbers,
+    object, ranges, scan, set_operations, sets, sort, strings, zcombine, zpops, zranges, zsets,
 };
 use crate::table::{Command, Id, Plain, with_commands};
 
@@ -78,6 +78,10 @@ mod tests {
             ("ZUNIONSTORE d 9 a b", &[(0, "d"), (0, "a"), (0, "b")]),
             ("ZUNIONSTORE d x a b", &[(0, "d")]),
             ("ZMPOP -1 a MIN", &[]),
+            ("LMOVE a b LEFT LEFT", &[(0, "a"), (0, "b")]),
+            ("LMPOP 2 a b LEFT COUNT 3", &[(0, "a"), (0, "b")]),
+            ("LMPOP 1 a LEFT", &[(0, "a")]),
+            ("LMPOP x a LEFT", &[]),
         ] {
             let request = Request::new(0, 0, line.split(' ').map(str::as_bytes));
             let command = find(request.args().at(0)).expect("a command");

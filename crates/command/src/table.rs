@@ -47,6 +47,8 @@ pub struct Command {
     pub elsewhere: Option<usize>,
     /// It writes a key that its option `STORE` names.
     pub stores: bool,
+    /// Its options `BY` and `GET` name other keys by what the row of its first one has.
+    pub follows: bool,
     /// Redis' group of commands.
     pub group: &'static str,
     /// One line for people.
@@ -91,6 +93,7 @@ const DEFAULTS: Command = Command {
     keyed: &[],
     elsewhere: None,
     stores: false,
+    follows: false,
     group: "",
     summary: "",
     is_of_rows: false,
@@ -226,9 +229,12 @@ impl Command {
     }
 
     /// Whether all keys in `args` are of one hash slot. Others are served meanwhile: every byte of every key is looked
-    /// at.
+    /// at. Keys that follow from what is stored may be of any.
     pub async fn stays_in_one_slot(&self, args: Args<'_>, yields: Yield) -> bool {
         let (first, last, _) = self.keys;
+        if self.follows && follows(args.iter_from(2)) {
+            return false;
+        }
         if first == last && !self.stores && self.counted.is_none() {
             // One key at most: nothing to compare it with.
             return true;
@@ -299,6 +305,21 @@ fn stored_key<'a>(mut words: impl Iterator<Item = &'a [u8]>) -> Option<&'a [u8]>
         }
     }
     stored
+}
+
+/// Whether the `words` behind the first key of a `SORT` name keys by what that has.
+fn follows<'a>(mut words: impl Iterator<Item = &'a [u8]>) -> bool {
+    while let Some(word) = words.next() {
+        let is = |name: &str| word.eq_ignore_ascii_case(name.as_bytes());
+        if is("STORE") {
+            words.next();
+        } else if is("LIMIT") {
+            words.nth(1);
+        } else if (is("BY") || is("GET")) && words.next().is_some_and(|pattern| pattern.contains(&b'*')) {
+            return true;
+        }
+    }
+    false
 }
 
 /// Whether `len` arguments, the name included, are what `arity` asks for: so many, or where it is negative at least so

@@ -1,6 +1,9 @@
 //! Commands on rows of many parts, whose types have no commands of their own yet: those on keys take them as they are,
 //! those on strings refuse them, and what handlers of types will read and write is what a map says.
 
+#[path = "rows_of_parts/lists.rs"]
+mod lists;
+
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::pin::pin;

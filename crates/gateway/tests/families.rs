@@ -6,6 +6,7 @@
 mod chance;
 mod hashes;
 mod hyperloglogs;
+mod lists;
 mod sets;
 mod zsets;
 
@@ -28,7 +29,7 @@ struct Family {
     cases: &'static str,
 }
 
-const FAMILIES: [Family; 4] = [hashes::FAMILY, hyperloglogs::FAMILY, sets::FAMILY, zsets::FAMILY];
+const FAMILIES: [Family; 5] = [hashes::FAMILY, hyperloglogs::FAMILY, lists::FAMILY, sets::FAMILY, zsets::FAMILY];
 
 /// The keys that random commands are about.
 const KEYS: [&str; 4] = ["a", "b", "c", "another-key"];

@@ -14,6 +14,7 @@
 //! | [`scored`] | the members of a sorted set in the order of their scores: what it is asked |
 //! | [`rescored`] | and how it is changed |
 //! | [`counted`] | ranks in that order without a walk |
+//! | [`values`] | what a list has: values by their index |
 
 mod counted;
 mod layout;
@@ -22,6 +23,7 @@ mod random;
 mod rescored;
 mod scored;
 mod sets;
+mod values;
 
 use weir_model::parts::{Head, Life, Packed, PackedPart, RowType};
 
@@ -30,6 +32,7 @@ use self::members::SPACE;
 pub use self::rescored::{AT_ONCE_BYTES_MAX, NOT_A_SCORE, TOO_MANY_AT_ONCE, weight};
 pub use self::scored::{Scored, Stretch, above, place};
 pub use self::sets::NUMBERS_MAX;
+pub use self::values::End;
 use crate::context::Context;
 use crate::error::Outcome;
 
@@ -120,6 +123,11 @@ impl<'k> Collection<'k> {
     /// Whether Redis would not keep it as a small one.
     pub fn is_large(&self) -> bool {
         !self.head.detail.is_empty()
+    }
+
+    /// Bytes of its subkeys and values.
+    pub fn bytes(&self) -> u64 {
+        self.head.bytes
     }
 
     /// Whether it has no part: then it does not exist, or will not when it is saved.

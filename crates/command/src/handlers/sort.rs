@@ -1,52 +1,119 @@
-//! `SORT`: of lists, sets and sorted sets, of which there are none. What is left is an empty result, or the wrong type.
+//! `SORT`: the elements of a list, set or sorted set in order, or what other keys say about them.
+//!
+//! All that it has in hand is bounded, as everything must be there before the first element is told.
 
-use super::integer;
+mod elements;
+mod options;
+mod order;
+mod pattern;
+
+use weir_model::Value;
+use weir_model::parts::RowType;
+
+use self::options::{By, Options};
+use self::pattern::Pattern;
 use crate::args::Args;
+use crate::collection::End;
 use crate::context::Context;
-use crate::error::{Outcome, SYNTAX, WRONG_TYPE};
-use crate::keyword::upper;
+use crate::error::{Error, Outcome};
+use crate::turn::end_turn;
 
-/// Checks the options; gives the key that takes the result, if it is to be stored.
-fn target<'a>(args: Args<'a>, may_store: bool) -> Outcome<Option<&'a [u8]>> {
-    let mut target = None;
-    let mut words = args.iter_from(2);
-    while let Some(word) = words.next() {
-        match upper(word).as_slice() {
-            b"ASC" | b"DESC" | b"ALPHA" => {}
-            b"LIMIT" => {
-                let (start, count) = (words.next().ok_or(SYNTAX)?, words.next().ok_or(SYNTAX)?);
-                integer(start)?;
-                integer(count)?;
-            }
-            b"STORE" if may_store => target = Some(words.next().ok_or(SYNTAX)?),
-            b"BY" | b"GET" => drop(words.next().ok_or(SYNTAX)?),
-            _ => return Err(SYNTAX),
-        }
+/// Most bytes that are in hand at once: elements, what they are sorted by, what is told of them.
+const IN_HAND_BYTES_MAX: usize = 64 << 20;
+/// What an element takes besides its bytes.
+const ELEMENT_BYTES: usize = 128;
+const TOO_MUCH: Error =
+    Error::new("ERR SORT has at most 64 MB in hand: the elements, or what belongs to them, are more");
+
+/// What may still be taken in hand.
+struct Room(usize);
+
+impl Room {
+    fn take(&mut self, bytes: usize) -> Outcome {
+        self.0 = self.0.checked_sub(bytes).ok_or(TOO_MUCH)?;
+        Ok(())
     }
-    Ok(target)
 }
 
 pub async fn sort(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let Some(target) = target(args, true)? else { return sort_nothing(cx, args).await };
-    if cx.get(args.at(1)).await?.is_some() {
-        return Err(WRONG_TYPE);
+    let options = Options::parse(args, true)?;
+    let told = sorted(cx, args.at(1), &options).await?;
+    match options.store {
+        None => tell(cx, told).await,
+        Some(target) => store(cx, target, told).await,
     }
-    if cx.get(target).await?.is_some() {
-        cx.delete(target)?;
-    }
-    cx.replies().integer(0);
-    Ok(())
 }
 
 pub async fn sort_ro(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    target(args, false)?;
-    sort_nothing(cx, args).await
+    let options = Options::parse(args, false)?;
+    let told = sorted(cx, args.at(1), &options).await?;
+    tell(cx, told).await
 }
 
-async fn sort_nothing(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    if cx.get(args.at(1)).await?.is_some() {
-        return Err(WRONG_TYPE);
+/// What is to be told of the row of `key`, in order; nothing where other keys do not know.
+async fn sorted(cx: &mut Context<'_>, key: &[u8], options: &Options<'_>) -> Outcome<Vec<Option<Value>>> {
+    let mut room = Room(IN_HAND_BYTES_MAX);
+    if !cx.is_of_one_moment() && options.names_others() {
+        cx.hold_moment(key).await?;
     }
-    cx.replies().array(0);
+    let Some(row) = elements::row(cx, key).await? else { return Ok(Vec::new()) };
+    // What comes from a set is to be in the same order whenever it is stored.
+    let stored_set = [By::Itself { alpha: true }];
+    let by = match &options.by {
+        By::Nothing if row.kind() == RowType::Set && options.store.is_some() => &stored_set[0],
+        by => by,
+    };
+    let range = options.range(row.len());
+    let elements = match by {
+        By::Nothing => elements::in_their_order(cx, &row, range, options.descending, &mut room).await?,
+        by => {
+            let elements = elements::all(cx, &row, &mut room).await?;
+            let elements = order::sort(cx, elements, by, options.descending, &mut room).await?;
+            elements.into_iter().skip(range.start).take(range.len()).collect()
+        }
+    };
+    if options.get.is_empty() {
+        return Ok(elements.into_iter().map(|element| Some(element.into())).collect());
+    }
+    let mut told = Vec::new();
+    for (index, element) in elements.iter().enumerate() {
+        end_turn(cx.yields(), index).await;
+        for pattern in &options.get {
+            let value = pattern.look_up(cx, element).await?;
+            room.take(ELEMENT_BYTES + value.as_ref().map_or(0, |value| value.len()))?;
+            told.push(value);
+        }
+    }
+    Ok(told)
+}
+
+async fn tell(cx: &mut Context<'_>, told: Vec<Option<Value>>) -> Outcome {
+    cx.replies().array(told.len());
+    for (index, value) in told.into_iter().enumerate() {
+        end_turn(cx.yields(), index).await;
+        match value {
+            Some(value) => cx.replies().bulk_value(value),
+            None => cx.replies().null(),
+        }
+        cx.drain().await?;
+    }
+    Ok(())
+}
+
+/// Makes a list at `target` of it.
+async fn store(cx: &mut Context<'_>, target: &[u8], told: Vec<Option<Value>>) -> Outcome {
+    if told.is_empty() {
+        if cx.get(target).await?.is_some() {
+            cx.delete(target)?;
+        }
+    } else {
+        let mut list = cx.new_collection(target, RowType::List);
+        for (index, value) in told.iter().enumerate() {
+            end_turn(cx.yields(), index).await;
+            list.push_value(cx, End::Back, value.as_deref().unwrap_or_default())?;
+        }
+        cx.save(&mut list)?;
+    }
+    cx.replies().integer(told.len() as i64);
     Ok(())
 }

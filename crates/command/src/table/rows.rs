@@ -204,6 +204,32 @@ macro_rules! with_commands {
                 zcombine::zdiffstore { counted: Some(2), takes_many: true } "Stores members of a set that no other has";
             ZInterCard "zintercard" -3 "sorted-set" [readonly movablekeys] [sortedset] (0 0 0 READ)
                 zcombine::zintercard { counted: Some(1), takes_many: true } "How many members all of several sets have";
+            LPush "lpush" -3 "list" [write denyoom fast] [list] (1 1 1 EXTEND)
+                lists::lpush { takes_many: true } "Puts values in front of a list";
+            RPush "rpush" -3 "list" [write denyoom fast] [list] (1 1 1 EXTEND)
+                lists::rpush { takes_many: true } "Puts values behind a list";
+            LPushX "lpushx" -3 "list" [write denyoom fast] [list] (1 1 1 EXTEND)
+                lists::lpushx { takes_many: true } "Puts values in front of a list that exists";
+            RPushX "rpushx" -3 "list" [write denyoom fast] [list] (1 1 1 EXTEND)
+                lists::rpushx { takes_many: true } "Puts values behind a list that exists";
+            LPop "lpop" -2 "list" [write fast] [list] (1 1 1 TAKE) lists::lpop "Takes the first values of a list";
+            RPop "rpop" -2 "list" [write fast] [list] (1 1 1 TAKE) lists::rpop "Takes the last values of a list";
+            LLen "llen" 2 "list" [readonly fast] [list] (1 1 1 LOOK) lists::llen "The length of a list";
+            LRange "lrange" 4 "list" [readonly] [list] (1 1 1 READ) lists::lrange "Some values of a list";
+            LIndex "lindex" 3 "list" [readonly] [list] (1 1 1 READ) lists::lindex "A value of a list";
+            LSet "lset" 4 "list" [write denyoom] [list] (1 1 1 UPDATE) lists::lset "Sets a value of a list";
+            LInsert "linsert" 5 "list" [write denyoom] [list] (1 1 1 EXTEND)
+                lists::linsert "Puts a value beside another one";
+            LRem "lrem" 4 "list" [write] [list] (1 1 1 REMOVE) lists::lrem "Takes values out that are equal to one";
+            LTrim "ltrim" 4 "list" [write] [list] (1 1 1 REMOVE) lists::ltrim "Keeps some values of a list";
+            LPos "lpos" -3 "list" [readonly] [list] (1 1 1 READ) list_search::lpos "Where in a list a value is";
+            LMove "lmove" 5 "list" [write denyoom] [list] (1 2 1 HAND_OVER)
+                list_moves::lmove "Takes a value out of a list and puts it into another";
+            RPopLPush "rpoplpush" 3 "list" [write denyoom] [list] (1 2 1 HAND_OVER)
+                list_moves::rpoplpush "The same, from the end of one to the front of the other";
+            LMPop "lmpop" -4 "list" [write movablekeys] [list] (0 0 0 TAKE)
+                list_moves::lmpop { counted: Some(1), takes_many: true }
+                "Takes values out of the first list that has some";
 
             Del "del" -2 "generic" [write] [keyspace] (1 -1 1 DELETE)
                 keys::del { split: Some(Split::Sum) } "Deletes keys";
@@ -250,9 +276,9 @@ macro_rules! with_commands {
                 object::object { is_container: true, keyed: &["encoding", "freq", "idletime", "refcount"] }
                 "How Redis would keep a value";
             Sort "sort" -2 "generic" [write denyoom movablekeys] [list set sortedset dangerous] (1 1 1 READ)
-                sort::sort { stores: true } "Sorts a list or set";
+                sort::sort { stores: true, follows: true } "Sorts a list or set";
             SortRo "sort_ro" -2 "generic" [readonly movablekeys] [list set sortedset dangerous] (1 1 1 READ)
-                sort::sort_ro "The same, only reading";
+                sort::sort_ro { follows: true } "The same, only reading";
             Wait "wait" 3 "generic" [noscript] [connection] () session "How many replicas have the last write: none";
             DbSize "dbsize" 1 "server" [readonly fast] [keyspace] ()
                 scan::dbsize "The number of keys (counted: it takes time)";

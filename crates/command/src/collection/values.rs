@@ -1,0 +1,278 @@
+//! The values of a list, by their index.
+//!
+//! A large list has its values at positions that follow one another, and its head says where the first is: so both ends
+//! grow and shrink without a look at the rest. What is put in or taken out in between moves the values on the shorter
+//! side of it.
+
+use std::ops::Range;
+
+use weir_model::Value;
+use weir_model::parts::{PackedPart, RowType, put_i64, take_i64};
+
+use super::Collection;
+use crate::context::{Context, Subkeys};
+use crate::error::{Error, Outcome};
+
+mod removal;
+
+/// The order that values stand in.
+const SPACE: u8 = 0;
+
+/// Bytes of a position.
+const POSITION_BYTES: usize = 8;
+
+/// Values that are read between two turns.
+const PAGE_VALUES: usize = 500;
+
+/// Most values, and bytes of them, that one command moves or takes out one by one.
+const CHANGED_VALUES_MAX: u64 = 100_000;
+const CHANGED_BYTES_MAX: u64 = 64 << 20;
+const TOO_MANY: Error =
+    Error::new("ERR the list is too large for this: more than 100000 values, or 64 MB of them, would have to move");
+
+/// Most bytes of several values that are taken out and answered at once.
+const TAKEN_BYTES_MAX: usize = 16 << 20;
+const TOO_MUCH: Error = Error::new("ERR these values have more than 16 MB together: take less at a time");
+
+const NO_POSITION: Error = Error::new("ERR the list has no position left at this end");
+const MISSING: Error = Error::new("ERR stored data is damaged: a list has lost a value");
+
+/// An end of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Where its first value is.
+    Front,
+    /// Where its last value is.
+    Back,
+}
+
+/// What a command may still change of a list's values.
+struct Budget {
+    values: u64,
+    bytes: u64,
+}
+
+impl Budget {
+    /// For a command that changes `values`.
+    fn of(values: u64) -> Outcome<Self> {
+        if values > CHANGED_VALUES_MAX { Err(TOO_MANY) } else { Ok(Self { values, bytes: CHANGED_BYTES_MAX }) }
+    }
+
+    fn spend(&mut self, value: &[u8]) -> Outcome {
+        self.values = self.values.checked_sub(1).ok_or(TOO_MANY)?;
+        self.bytes = self.bytes.checked_sub(value.len() as u64).ok_or(TOO_MANY)?;
+        Ok(())
+    }
+}
+
+fn packed_part(value: &[u8]) -> PackedPart<'_> {
+    PackedPart { space: SPACE, subkey: &[], value, expire_at_ms: None }
+}
+
+fn subkey(position: i64) -> Vec<u8> {
+    let mut subkey = Vec::with_capacity(POSITION_BYTES);
+    put_i64(&mut subkey, position);
+    subkey
+}
+
+fn bytes_of(value: &[u8]) -> i64 {
+    (POSITION_BYTES + value.len()) as i64
+}
+
+impl Collection<'_> {
+    /// The position of the first value. That of a packed list is 0.
+    fn first(&self) -> i64 {
+        take_i64(&mut &self.head.detail[..]).unwrap_or(0)
+    }
+
+    fn set_first(&mut self, position: i64) {
+        self.head.detail = subkey(position);
+    }
+
+    /// The position of the value with this index, `by` further.
+    fn position(&self, index: u64, by: i64) -> Outcome<i64> {
+        self.first().checked_add_unsigned(index).and_then(|position| position.checked_add(by)).ok_or(NO_POSITION)
+    }
+
+    /// The value with the number `index`, which is less than the length.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub async fn value(&self, cx: &mut Context<'_>, index: u64) -> Outcome<Value> {
+        let found = match self.packed() {
+            Some(packed) => packed.iter().nth(index as usize).map(|part| part.value.to_vec().into()),
+            None => {
+                let subkey = subkey(self.position(index, 0)?);
+                cx.part(self.key, self.life(), SPACE, &subkey).await?.map(|part| part.value)
+            }
+        };
+        found.ok_or(MISSING)
+    }
+
+    /// Some of the values with the numbers in `range`: the first ones, or in `reverse` order the last ones. At least
+    /// one, unless there is none in the range.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub async fn some_values(&self, cx: &mut Context<'_>, range: Range<u64>, reverse: bool) -> Outcome<Vec<Value>> {
+        if range.is_empty() {
+            return Ok(Vec::new());
+        }
+        if let Some(packed) = self.packed() {
+            let wanted = packed.iter().skip(range.start as usize).take((range.end - range.start) as usize);
+            let mut values: Vec<Value> = wanted.map(|part| part.value.to_vec().into()).collect();
+            if reverse {
+                values.reverse();
+            }
+            return if values.is_empty() { Err(MISSING) } else { Ok(values) };
+        }
+        let (first, last) = (self.position(range.start, 0)?, self.position(range.end - 1, 0)?);
+        let (from, to) = (std::ops::Bound::Included(subkey(first)), std::ops::Bound::Included(subkey(last)));
+        let mut left = Some(Subkeys { space: SPACE, from, to, reverse });
+        while let Some(subkeys) = left {
+            let page = cx.parts(self.key, self.life(), subkeys, PAGE_VALUES).await?;
+            left = page.next;
+            if page.parts.is_empty() {
+                continue;
+            }
+            let mut expected = if reverse { last } else { first };
+            let mut values = Vec::with_capacity(page.parts.len());
+            for part in page.parts {
+                if part.subkey != subkey(expected) {
+                    return Err(MISSING);
+                }
+                expected = expected.wrapping_add(if reverse { -1 } else { 1 });
+                values.push(part.value);
+            }
+            return Ok(values);
+        }
+        Err(MISSING)
+    }
+
+    /// Puts `value` at an end.
+    ///
+    /// # Errors
+    /// The list has no position there.
+    pub fn push_value(&mut self, cx: &mut Context<'_>, end: End, value: &[u8]) -> Outcome {
+        if self.head.detail.is_empty() {
+            self.set_first(0);
+        }
+        if self.packed().is_some() {
+            return self.insert_packed(cx, if end == End::Front { 0 } else { self.len() }, value);
+        }
+        let position = match end {
+            End::Front => self.position(0, -1)?,
+            End::Back => self.position(self.len(), 0)?,
+        };
+        if end == End::Front {
+            self.set_first(position);
+        }
+        self.count(1, bytes_of(value));
+        cx.put_part(self.life(), SPACE, &subkey(position), value, None)
+    }
+
+    fn insert_packed(&mut self, cx: &mut Context<'_>, index: u64, value: &[u8]) -> Outcome {
+        self.count(1, bytes_of(value));
+        self.change_packed(cx, |packed| packed.insert(index as usize, packed_part(value)))
+    }
+
+    /// Puts `value` in the place of the one with the number `index`, which is `before`.
+    ///
+    /// # Errors
+    /// Of the batch.
+    pub fn set_value(&mut self, cx: &mut Context<'_>, index: u64, before: &[u8], value: &[u8]) -> Outcome {
+        self.count(0, bytes_of(value) - bytes_of(before));
+        if self.packed().is_none() {
+            return cx.put_part(self.life(), SPACE, &subkey(self.position(index, 0)?), value, None);
+        }
+        self.change_packed(cx, |packed| {
+            packed.remove_nth(index as usize);
+            packed.insert(index as usize, packed_part(value));
+        })
+    }
+
+    /// Puts `value` in front of the one with the number `index`, or behind all. Values on the shorter side are moved.
+    ///
+    /// # Errors
+    /// These are too many; they cannot be read.
+    pub async fn insert_value(&mut self, cx: &mut Context<'_>, index: u64, value: &[u8]) -> Outcome {
+        if self.packed().is_some() {
+            return self.insert_packed(cx, index, value);
+        }
+        let behind = self.len() - index;
+        let mut budget = Budget::of(index.min(behind))?;
+        if index < behind {
+            self.shift(cx, 0..index, -1, &mut budget).await?;
+            self.set_first(self.position(0, -1)?);
+        } else {
+            self.shift(cx, index..self.len(), 1, &mut budget).await?;
+        }
+        self.count(1, bytes_of(value));
+        cx.put_part(self.life(), SPACE, &subkey(self.position(index, 0)?), value, None)
+    }
+
+    /// Puts the values with the numbers in `range` at positions that are `by` further. Where they were is left alone.
+    async fn shift(&self, cx: &mut Context<'_>, range: Range<u64>, by: i64, budget: &mut Budget) -> Outcome {
+        // None is written where others have yet to be read.
+        let reverse = by > 0;
+        let mut left = range;
+        while !left.is_empty() {
+            for value in self.some_values(cx, left.clone(), reverse).await? {
+                budget.spend(&value)?;
+                let index = take_index(&mut left, reverse);
+                cx.put_part(self.life(), SPACE, &subkey(self.position(index, by)?), &value, None)?;
+            }
+            cx.yields().now().await;
+        }
+        Ok(())
+    }
+
+    /// Takes the value at an end out; `None` where there is none.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub async fn pop_value(&mut self, cx: &mut Context<'_>, end: End) -> Outcome<Option<Value>> {
+        let Some(last) = self.len().checked_sub(1) else { return Ok(None) };
+        let (index, kept) = if end == End::Front { (0, 1..last + 1) } else { (last, 0..last) };
+        let value = self.value(cx, index).await?;
+        self.drop_ends(cx, kept, bytes_of(&value)).await?;
+        Ok(Some(value))
+    }
+
+    /// Takes up to `count` values out at an end; the outermost comes first.
+    ///
+    /// # Errors
+    /// They are too many; they cannot be read.
+    pub async fn pop_values(&mut self, cx: &mut Context<'_>, end: End, count: u64) -> Outcome<Vec<Value>> {
+        let count = count.min(self.len());
+        let (taken, kept, reverse) = match end {
+            End::Front => (0..count, count..self.len(), false),
+            End::Back => (self.len() - count..self.len(), 0..self.len() - count, true),
+        };
+        let (mut values, mut left, mut bytes) = (Vec::new(), taken, 0);
+        while !left.is_empty() {
+            for value in self.some_values(cx, left.clone(), reverse).await? {
+                take_index(&mut left, reverse);
+                bytes += POSITION_BYTES + value.len();
+                values.push(value);
+                if values.len() > 1 && bytes > TAKEN_BYTES_MAX {
+                    return Err(TOO_MUCH);
+                }
+            }
+            cx.yields().now().await;
+        }
+        self.drop_ends(cx, kept, bytes as i64).await?;
+        Ok(values)
+    }
+}
+
+/// The first number of `range`, or its last, which is taken out of it.
+fn take_index(range: &mut Range<u64>, reverse: bool) -> u64 {
+    if reverse {
+        range.end -= 1;
+        range.end
+    } else {
+        range.start += 1;
+        range.start - 1
+    }
+}

@@ -1,0 +1,86 @@
+//! The elements of a row that is sorted.
+
+use std::ops::Range;
+
+use weir_model::Content;
+use weir_model::parts::RowType;
+
+use super::{ELEMENT_BYTES, Room};
+use crate::collection::Collection;
+use crate::context::Context;
+use crate::error::{Outcome, WRONG_TYPE};
+
+/// What can be sorted.
+const KINDS: [RowType; 3] = [RowType::List, RowType::Set, RowType::SortedSet];
+
+/// The row of `key`, if it is one that can be sorted.
+pub(super) async fn row<'k>(cx: &mut Context<'_>, key: &'k [u8]) -> Outcome<Option<Collection<'k>>> {
+    let kind = match cx.get(key).await?.map(|row| row.content) {
+        None => return Ok(None),
+        Some(Content::Parts(head)) if KINDS.contains(&head.kind) => head.kind,
+        Some(_) => return Err(WRONG_TYPE),
+    };
+    cx.collection(key, kind).await
+}
+
+/// All elements, in any order.
+pub(super) async fn all(cx: &mut Context<'_>, row: &Collection<'_>, room: &mut Room) -> Outcome<Vec<Vec<u8>>> {
+    if row.kind() == RowType::List {
+        return values(cx, row, 0..row.len(), false, room).await;
+    }
+    // What it has is known before it is read.
+    room.take((row.len() as usize).saturating_mul(ELEMENT_BYTES).saturating_add(row.bytes() as usize))?;
+    let mut elements = Vec::new();
+    row.tell_members(cx, |_, member, _| elements.push(member.to_vec())).await?;
+    Ok(elements)
+}
+
+/// The elements with the numbers in `range` of the order that the row has: a sorted set has that of its scores. The
+/// last come first if `reverse`; sets, which have no order, do not care.
+pub(super) async fn in_their_order(
+    cx: &mut Context<'_>,
+    row: &Collection<'_>,
+    range: Range<usize>,
+    reverse: bool,
+    room: &mut Room,
+) -> Outcome<Vec<Vec<u8>>> {
+    match row.kind() {
+        RowType::List => {
+            let (start, end) = (range.start as u64, range.end as u64);
+            let range = if reverse { row.len() - end..row.len() - start } else { start..end };
+            values(cx, row, range, reverse, room).await
+        }
+        RowType::SortedSet => {
+            let mut scored = Vec::new();
+            room.take((row.len() as usize).saturating_mul(ELEMENT_BYTES).saturating_add(row.bytes() as usize))?;
+            // The bytes of a score are in the order of scores.
+            row.tell_members(cx, |_, member, score| scored.push((score.to_vec(), member.to_vec()))).await?;
+            scored.sort_unstable();
+            if reverse {
+                scored.reverse();
+            }
+            Ok(scored.into_iter().map(|(_, member)| member).skip(range.start).take(range.len()).collect())
+        }
+        _ => Ok(all(cx, row, room).await?.into_iter().skip(range.start).take(range.len()).collect()),
+    }
+}
+
+/// The values of a list with the numbers in `range`.
+async fn values(
+    cx: &mut Context<'_>,
+    list: &Collection<'_>,
+    range: Range<u64>,
+    reverse: bool,
+    room: &mut Room,
+) -> Outcome<Vec<Vec<u8>>> {
+    let (mut elements, mut left) = (Vec::new(), range);
+    while !left.is_empty() {
+        for value in list.some_values(cx, left.clone(), reverse).await? {
+            room.take(ELEMENT_BYTES + value.len())?;
+            elements.push(value.to_vec());
+            left = if reverse { left.start..left.end - 1 } else { left.start + 1..left.end };
+        }
+        cx.yields().now().await;
+    }
+    Ok(elements)
+}

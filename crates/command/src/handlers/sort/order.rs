@@ -1,0 +1,194 @@
+//! What elements are sorted by, and the sorting itself: in turns, and so that equal ones stay as they are.
+
+use std::cmp::Ordering;
+
+use weir_io::Yield;
+use weir_model::Value;
+
+use super::options::By;
+use super::{ELEMENT_BYTES, Room};
+use crate::context::Context;
+use crate::error::{Error, Outcome};
+use crate::turn::end_turn;
+
+const NOT_NUMBERS: Error = Error::new("ERR One or more scores can't be converted into double");
+
+/// Elements that are sorted, or merged, between two turns.
+const TURN_ELEMENTS: usize = 4096;
+
+/// What an element is sorted by.
+enum Weight {
+    /// A number; among equal ones the element itself.
+    Number(f64),
+    /// A text that another key has said, if there is such a key.
+    Text(Option<Value>),
+    /// The element.
+    Itself,
+}
+
+struct Weighed {
+    weight: Weight,
+    element: Vec<u8>,
+}
+
+impl Weighed {
+    fn cmp(&self, other: &Self) -> Ordering {
+        match (&self.weight, &other.weight) {
+            (Weight::Number(a), Weight::Number(b)) => {
+                a.partial_cmp(b).unwrap_or(Ordering::Equal).then_with(|| self.element.cmp(&other.element))
+            }
+            (Weight::Text(a), Weight::Text(b)) => a.as_deref().cmp(&b.as_deref()),
+            _ => self.element.cmp(&other.element),
+        }
+    }
+}
+
+/// `elements` in order.
+pub(super) async fn sort(
+    cx: &mut Context<'_>,
+    elements: Vec<Vec<u8>>,
+    by: &By<'_>,
+    descending: bool,
+    room: &mut Room,
+) -> Outcome<Vec<Vec<u8>>> {
+    let (mut weighed, mut are_numbers) = (Vec::with_capacity(elements.len()), true);
+    for (index, element) in elements.into_iter().enumerate() {
+        end_turn(cx.yields(), index).await;
+        let mut as_number = |text: &[u8]| {
+            let number = number(text);
+            are_numbers &= number.is_some();
+            Weight::Number(number.unwrap_or_default())
+        };
+        let weight = match by {
+            By::Itself { alpha: false } => as_number(&element),
+            By::Other { pattern, alpha } => match pattern.look_up(cx, &element).await? {
+                value if *alpha => {
+                    room.take(ELEMENT_BYTES + value.as_ref().map_or(0, |value| value.len()))?;
+                    Weight::Text(value)
+                }
+                Some(value) => as_number(&value),
+                None => Weight::Number(0.0),
+            },
+            By::Nothing | By::Itself { .. } => Weight::Itself,
+        };
+        weighed.push(Weighed { weight, element });
+    }
+    if !are_numbers {
+        return Err(NOT_NUMBERS);
+    }
+    let compare = |a: &Weighed, b: &Weighed| if descending { b.cmp(a) } else { a.cmp(b) };
+    let sorted = sort_in_turns(cx.yields(), weighed, compare).await;
+    Ok(sorted.into_iter().map(|weighed| weighed.element).collect())
+}
+
+/// Sorts pieces, and then merges two and two of them.
+async fn sort_in_turns<T>(yields: Yield, items: Vec<T>, compare: impl Fn(&T, &T) -> Ordering) -> Vec<T> {
+    let (mut pieces, mut items) = (Vec::new(), items.into_iter());
+    loop {
+        let mut piece: Vec<T> = items.by_ref().take(TURN_ELEMENTS).collect();
+        if piece.is_empty() {
+            break;
+        }
+        piece.sort_by(&compare);
+        pieces.push(piece);
+        yields.now().await;
+    }
+    while pieces.len() > 1 {
+        let mut merged = Vec::with_capacity(pieces.len().div_ceil(2));
+        let mut left = pieces.into_iter();
+        while let Some(first) = left.next() {
+            merged.push(match left.next() {
+                Some(second) => merge(yields, first, second, &compare).await,
+                None => first,
+            });
+        }
+        pieces = merged;
+    }
+    pieces.pop().unwrap_or_default()
+}
+
+/// Those of `first` come before equal ones of `second`.
+async fn merge<T>(yields: Yield, first: Vec<T>, second: Vec<T>, compare: &impl Fn(&T, &T) -> Ordering) -> Vec<T> {
+    let mut merged = Vec::with_capacity(first.len() + second.len());
+    let (mut first, mut second) = (first.into_iter().peekable(), second.into_iter().peekable());
+    while let Some(next) = match (first.peek(), second.peek()) {
+        (Some(a), Some(b)) if compare(b, a) == Ordering::Less => second.next(),
+        (Some(_), _) => first.next(),
+        _ => second.next(),
+    } {
+        merged.push(next);
+        if merged.len().is_multiple_of(TURN_ELEMENTS) {
+            yields.now().await;
+        }
+    }
+    merged
+}
+
+/// A number as C's `strtod` reads it, but for hexadecimal ones; `None` where something stands behind it, or where it is
+/// too large or too small for what it says.
+fn number(text: &[u8]) -> Option<f64> {
+    let text = text.split(|&byte| byte == 0).next()?;
+    if text.is_empty() {
+        return Some(0.0);
+    }
+    let is_space = |byte: &u8| matches!(byte, b' ' | b'\t'..=b'\r');
+    let start = text.iter().position(|byte| !is_space(byte))?;
+    let text = std::str::from_utf8(&text[start..]).ok()?;
+    let number: f64 = text.parse().ok()?;
+    let is_word = text.contains(['n', 'N']);
+    let digits = text.split(['e', 'E']).next()?;
+    let is_zero = !digits.contains(|digit: char| matches!(digit, '1'..='9'));
+    let fits = if number.is_infinite() { is_word } else { number.is_normal() || is_zero };
+    (fits && !number.is_nan()).then_some(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::polled;
+
+    #[test]
+    fn numbers_are_read_as_c_reads_them() {
+        for (text, expected) in [
+            ("", Some(0.0)),
+            ("0", Some(0.0)),
+            ("-0", Some(0.0)),
+            (" \t\n3.5", Some(3.5)),
+            ("+5", Some(5.0)),
+            ("1.", Some(1.0)),
+            (".5e1", Some(5.0)),
+            ("0e999", Some(0.0)),
+            ("inf", Some(f64::INFINITY)),
+            ("-Infinity", Some(f64::NEG_INFINITY)),
+            ("7\0behind", Some(7.0)),
+            ("\0", Some(0.0)),
+            ("1e999", None),
+            ("1e-999", None),
+            ("nan", None),
+            (" ", None),
+            ("5 ", None),
+            ("5x", None),
+            ("x", None),
+            (".", None),
+            ("1e", None),
+            ("- 1", None),
+        ] {
+            assert_eq!(number(text.as_bytes()), expected, "{text:?}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(16))]
+
+        #[test]
+        fn sorting_in_turns_is_sorting(items in proptest::collection::vec(0..500_u32, 0..20_000)) {
+            let items: Vec<(u32, usize)> = items.into_iter().enumerate().map(|(index, item)| (item, index)).collect();
+            let mut expected = items.clone();
+            expected.sort_by_key(|item| item.0);
+            let (_, sorted) = polled::turns(sort_in_turns(Yield::PLAIN, items, |a, b| a.0.cmp(&b.0)));
+            prop_assert_eq!(sorted, expected);
+        }
+    }
+}
