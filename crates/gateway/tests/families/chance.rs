@@ -100,6 +100,11 @@ fn sets_of_numbers_are_told_in_their_order() {
             for line in ["SMEMBERS s", "SUNION s t", "SINTER s t", "SDIFF s none"] {
                 assert_eq!(elements(&mut client, line), expected, "{line}");
             }
+            if count <= 100 {
+                // As they stand in a small one.
+                assert_eq!(elements(&mut client, "SRANDMEMBER s 1000"), expected);
+                assert_eq!(elements(&mut client, "SSCAN s 0")[1..], expected);
+            }
             assert_eq!(client.say("OBJECT ENCODING s"), "$6\r\nintset\r\n");
         }
         assert_eq!(client.say("SADD s 512"), ":1\r\n");

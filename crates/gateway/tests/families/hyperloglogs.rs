@@ -4,7 +4,11 @@
 
 use weir_io::Rng;
 
-use super::{Family, KEYS, one_of};
+use weir_node::EngineKind;
+
+use super::{Family, KEYS, Pair, one_of};
+use crate::differential::Redis;
+use crate::support::world::World;
 
 pub const FAMILY: Family = Family {
     name: "hyperloglogs",
@@ -54,4 +58,24 @@ fn random(rng: &mut Rng) -> Vec<String> {
         }
     }
     words
+}
+
+/// One element at a time, where a sparse value has become as long as one may be.
+#[test]
+fn values_grow_out_of_their_sparse_form_at_the_same_element() {
+    let Some(redis) = Redis::start() else { return };
+    let world = World::new();
+    drop(world.tenant_on(EngineKind::ALL[0], "grows", 1, 0));
+    let mut pair = Pair { redis: redis.connect(), weir: world.connect("grows"), unordered: &[], asked: Vec::new() };
+    for key in 0..8 {
+        let mut words = vec!["PFADD".to_owned(), key.to_string()];
+        words.extend((0..1100).map(|number| format!("{key}-{number}")));
+        pair.ask(&words);
+        for number in 1100..1700 {
+            pair.say(&format!("PFADD {key} {key}-{number}"));
+            pair.say(&format!("STRLEN {key}"));
+        }
+        pair.say(&format!("GET {key}"));
+        assert_eq!(pair.weir.say(&format!("PFDEBUG ENCODING {key}")), "+dense\r\n");
+    }
 }

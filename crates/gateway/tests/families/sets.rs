@@ -81,10 +81,11 @@ fn random(rng: &mut Rng) -> Vec<String> {
             let name = one_of(rng, &["SADD", "SREM", "SISMEMBER", "SMISMEMBER", "SMOVE", "SINTERSTORE", "SINTERCARD"]);
             words.extend([name, key]);
         }
+        // More than there are: what is left to chance cannot be compared.
         23 => {
-            words.extend(["SRANDMEMBER".into(), key, one_of(rng, &["0", "1000", "9000", "x", "9223372036854775807"])]);
+            words.extend(["SRANDMEMBER".into(), key, one_of(rng, &["0", "5000", "9000", "x", "9223372036854775807"])]);
         }
-        24 if rng.chance(0.2) => words.extend(["SPOP".into(), key, one_of(rng, &["0", "1000", "9000", "x", "-1"])]),
+        24 if rng.chance(0.2) => words.extend(["SPOP".into(), key, one_of(rng, &["0", "5000", "9000", "x", "-1"])]),
         _ => words.extend(["SADD".into(), key, member(rng)]),
     }
     words
