@@ -25,7 +25,9 @@ pub fn groups(history: Vec<Operation>) -> Groups {
 /// Whether `args` of `command` tell of rows at one moment. A command that reads several looks at one after the other,
 /// and may tell of each from another moment; one that goes through all keys tells of none in particular.
 pub fn tells_of_rows(command: &Command, args: Args<'_>) -> bool {
-    command.writes() || command.keys_in(args).count() == 1
+    // What is told by chance is told of no moment.
+    let is_by_chance = matches!(command.id, Id::HRandField | Id::SRandMember | Id::ZRandMember);
+    command.writes() || command.keys_in(args).count() == 1 && !is_by_chance
 }
 
 /// What `operation` tells of rows: all of it, each key of an `MGET` for itself, or nothing.

@@ -11,9 +11,12 @@ use std::pin::pin;
 use std::task::{Context as Task, Poll, Waker};
 
 use weir_command::reply::Protocol;
-use weir_command::{Context, Draft, Headless, Page, Read, Request, Rows, Waiting, run, table};
+use weir_command::{
+    Context, Draft, Headless, Page, PartPage, PartRange, Read, Request, Rows, StoredPart, Waiting, run, table,
+};
 use weir_io::{Nanos, Rng, Yield};
-use weir_model::{Change, Row, StoredKey, VALUE_BYTES_MAX, Value};
+use weir_model::parts::Head;
+use weir_model::{Change, Content, Row, StoredKey, VALUE_BYTES_MAX, Value};
 
 /// A command that was asked and answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,15 +35,55 @@ pub struct Operation {
     pub split: bool,
 }
 
-type State = BTreeMap<Vec<u8>, (Vec<u8>, Option<u64>)>;
+type State = BTreeMap<Vec<u8>, Entry>;
+
+/// What stands at a stored key.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Entry {
+    is_head: bool,
+    bytes: Vec<u8>,
+    expire_at_ms: Option<u64>,
+}
+
+impl Entry {
+    fn row(&self, now_ms: u64) -> Option<Row> {
+        self.expire_at_ms.is_none_or(|at| at > now_ms).then(|| match self.is_head {
+            false => Row::string(Value::from(self.bytes.clone()), self.expire_at_ms),
+            true => {
+                let head = Head::decode(&self.bytes).expect("a handler has made it");
+                Row { content: Content::Parts(Box::new(head)), expire_at_ms: self.expire_at_ms }
+            }
+        })
+    }
+}
 
 struct Map<'s>(&'s State);
 
 impl Rows for Map<'_> {
     fn get<'a>(&'a self, database: u8, key: &'a [u8], now_ms: u64) -> Read<'a> {
-        let entry = self.0.get(&StoredKey::new(database, key)[..]);
-        let entry = entry.filter(|(_, expire_at_ms)| expire_at_ms.is_none_or(|at| at > now_ms));
-        Read::Ready(Ok(entry.map(|(value, expire_at_ms)| Row::string(Value::from(value.clone()), *expire_at_ms))))
+        Read::Ready(Ok(self.0.get(&StoredKey::new(database, key)[..]).and_then(|entry| entry.row(now_ms))))
+    }
+
+    fn part<'a>(&'a self, _: &'a [u8], part: &'a [u8], now_ms: u64) -> Read<'a> {
+        Read::Ready(Ok(self.0.get(part).and_then(|entry| entry.row(now_ms))))
+    }
+
+    fn parts<'a>(&'a self, _: &'a [u8], range: PartRange, _: usize) -> Waiting<'a, weir_io::Result<PartPage>> {
+        let parts = self.0.range(range.from..range.to).map(|(key, entry)| StoredPart {
+            key: key.clone(),
+            value: Value::from(entry.bytes.clone()),
+            expire_at_ms: entry.expire_at_ms,
+        });
+        let mut parts: Vec<StoredPart> = parts.collect();
+        if range.reverse {
+            parts.reverse();
+        }
+        Box::pin(std::future::ready(Ok(PartPage { parts, ..PartPage::default() })))
+    }
+
+    fn new_version(&self) -> u64 {
+        let version = |entry: &Entry| Head::decode(&entry.bytes).filter(|_| entry.is_head).map(|head| head.version);
+        self.0.values().filter_map(version).max().unwrap_or(0) + 1
     }
 
     fn page<'a>(&'a self, _: u8, _: &'a [u8], _: usize) -> Waiting<'a, weir_io::Result<Page>> {
@@ -68,11 +111,12 @@ fn step(state: &State, request: &Request) -> (Vec<u8>, State) {
     let mut next = state.clone();
     for change in finished.draft.batch().as_ref().iter() {
         match change {
-            Change::Put { key, value, expire_at_ms } => {
-                next.insert(key.to_vec(), (value.to_vec(), expire_at_ms));
+            Change::Put { key, value: bytes, expire_at_ms } | Change::Head { key, head: bytes, expire_at_ms } => {
+                let is_head = matches!(change, Change::Head { .. });
+                next.insert(key.to_vec(), Entry { is_head, bytes: bytes.to_vec(), expire_at_ms });
             }
             Change::Delete { key } => drop(next.remove(key)),
-            Change::Head { .. } | Change::Cover { .. } => unreachable!("the commands that are checked are on strings"),
+            Change::Cover { .. } => unreachable!("commands write no covers"),
         }
     }
     (host.take_answer(&finished.outcome), next)

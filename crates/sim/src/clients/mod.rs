@@ -5,6 +5,7 @@ pub mod dump;
 mod files;
 mod groups;
 mod linear;
+mod templates;
 mod words;
 
 use std::fmt;

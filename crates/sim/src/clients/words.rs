@@ -3,11 +3,16 @@
 use weir_command::table::{COMMANDS, Command, Id};
 use weir_io::Rng;
 
+use super::templates::template;
+
 /// Keys of a group.
 const KEYS: u64 = 3;
 
 /// Values, also such as some commands do not take.
 const VALUES: [&str; 6] = ["", "7", "-12", "3.5", "some text", "the quick brown fox jumps over the lazy dog"];
+
+/// Fields of hashes, and members of sets.
+const FIELDS: [&str; 4] = ["m1", "m2", "7", ""];
 
 /// Draws commands whose keys belong to one group of keys, all of one hash slot.
 pub struct Words<'r> {
@@ -38,11 +43,29 @@ pub fn drawn(only: &[Id]) -> Vec<&'static Command> {
 pub fn draw(rng: &mut Rng, group: u64, drawn: &[&Command]) -> Vec<Vec<u8>> {
     let command = drawn[rng.below(drawn.len() as u64) as usize];
     let mut words = Words { rng, group, words: vec![command.name.as_bytes().to_vec()] };
-    words.draw(command.id);
+    words.draw(command.id, command.name);
     words.words
 }
 
 impl Words<'_> {
+    fn by_template(&mut self, words: &str) {
+        for word in words.split(' ').filter(|word| !word.is_empty()) {
+            match word {
+                "K" => self.key(),
+                "F" => self.one_of(&FIELDS),
+                "V" => self.one_of(&VALUES),
+                "N" => self.one_of(&["-2", "-1", "0", "1", "3"]),
+                "S" => self.one_of(&["-1.5", "0", "1", "2.25", "7"]),
+                "[F" => self.word("[m2"),
+                choice if choice.starts_with('|') => {
+                    let choices: Vec<&str> = choice.trim_matches('|').split('|').collect();
+                    self.one_of(&choices)
+                }
+                word => self.word(word),
+            };
+        }
+    }
+
     fn word(&mut self, word: &str) -> &mut Self {
         self.words.push(word.as_bytes().to_vec());
         self
@@ -85,7 +108,7 @@ impl Words<'_> {
 
     /// Words behind the command's name. What expires does so long after the run, or at once: when it is gone does not
     /// depend on who came first.
-    fn draw(&mut self, id: Id) {
+    fn draw(&mut self, id: Id, name: &str) {
         match id {
             Id::Get | Id::GetDel | Id::StrLen | Id::Type | Id::Incr | Id::Decr | Id::Dump => drop(self.key()),
             Id::Ttl | Id::PTtl | Id::ExpireTime | Id::PExpireTime => drop(self.key()),
@@ -166,7 +189,7 @@ impl Words<'_> {
             Id::Object => drop(self.one_of(&["ENCODING", "REFCOUNT", "IDLETIME"]).key()),
             Id::Sort => drop(self.key().word("STORE").key()),
             Id::SortRo => drop(self.key()),
-            _ => unreachable!("not of rows"),
+            _ => self.by_template(template(name).unwrap_or_else(|| panic!("no template for {name}"))),
         }
     }
 }
