@@ -342,13 +342,26 @@ fn rows_that_come_and_go_leave_neither_parts_nor_covers() {
     world.to_tables();
     let one = 200 * (100 + 8 + 10) as u64;
     let (stored, living) = (world.partition.engine.space().stored_bytes, LIVING as u64 * one);
-    println!("{most} {stored} {living}");
     // Beside what lives there are two memtables, level 0 and what a merge is about to drop.
     assert!(
         most < 4 * living && stored < 2 * living,
         "{most} and {stored} bytes at most and at the end, {living} live"
     );
     let covers = versions.iter().filter(|version| world.is_covered(**version)).count();
-    println!("{covers}");
-    assert!(covers < 100, "{covers} covers of {} rows", versions.len());
+    assert!(covers < 20, "{covers} covers of {} rows", versions.len());
+}
+
+#[test]
+fn rows_that_are_deleted_when_nobody_writes_leave_neither_parts_nor_covers() {
+    const LIVING: u64 = 20;
+    let world = World::new();
+    let versions: Vec<u64> = (0..10 * LIVING).map(|n| world.make(format!("{n}").as_bytes(), 200, None)).collect();
+    world.to_tables();
+    let before = world.partition.engine.space().stored_bytes;
+    (0..10 * LIVING).filter(|n| n % 10 != 0).for_each(|n| drop(world.ask(&format!("DEL {n}"))));
+    world.to_tables();
+    let stored = world.partition.engine.space().stored_bytes;
+    assert!(stored * 20 < before * 3, "{before} bytes, and {stored} when a tenth of the rows is left");
+    let covers = versions.iter().filter(|version| world.is_covered(**version)).count();
+    assert!(covers < 20, "{covers} covers of {} rows", versions.len());
 }
