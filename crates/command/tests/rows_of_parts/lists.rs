@@ -77,6 +77,71 @@ fn what_is_put_in_or_taken_out_in_between_moves_the_shorter_side() {
     assert_eq!(store.changes("LTRIM l 300 -400"), ("+OK\r\n".into(), 301 + 1));
 }
 
+/// What `line` makes of a list of those `values`.
+fn in_model(values: &mut Vec<String>, words: &[&str]) {
+    let place = |values: &Vec<String>, value: &str| values.iter().position(|other| other == value);
+    match words {
+        ["LINSERT", _, side, pivot, value] => {
+            if let Some(at) = place(values, pivot) {
+                values.insert(at + usize::from(*side == "AFTER"), (*value).to_owned());
+            }
+        }
+        ["LREM", _, count, value] => {
+            let count: i64 = count.parse().expect("a number");
+            for _ in 0..if count == 0 { values.len() as u64 } else { count.unsigned_abs() } {
+                let at = match count < 0 {
+                    true => values.iter().rposition(|other| other == value),
+                    false => place(values, value),
+                };
+                let Some(at) = at else { break };
+                values.remove(at);
+            }
+        }
+        ["LTRIM", _, first, last] => {
+            let (first, last): (usize, usize) = (first.parse().expect("a number"), last.parse().expect("a number"));
+            let end = (last + 1).min(values.len());
+            *values = values.drain(first.min(end)..end).collect();
+        }
+        _ => unreachable!("{words:?}"),
+    }
+}
+
+/// Of so many values that they are read in several steps, and of few different ones.
+#[test]
+fn large_lists_are_changed_as_small_ones() {
+    let mut rng = Rng::new(1);
+    for (len, different) in [(2500, 2), (2500, 9), (4000, 700), (1500, 1)] {
+        let mut values: Vec<String> = (0..len).map(|_| rng.below(different).to_string()).collect();
+        let mut store = Store::default();
+        store.ask(&format!("RPUSH l {}", values.join(" ")));
+        for step in 0..60 {
+            let value = rng.below(different + 3).to_string();
+            let line = match rng.below(8) {
+                // So many that it begins a new life, from its end.
+                _ if step == 0 => "LREM l -900 0".to_owned(),
+                0..4 => {
+                    format!("LINSERT l {} {value} new-{}", ["BEFORE", "AFTER"][rng.below(2) as usize], rng.below(9))
+                }
+                4..7 => {
+                    let count = [0, 1, -1, 3, -3, 40, -40, 900, -900][rng.below(9) as usize];
+                    // Now and then what was put in: it is anywhere.
+                    let value = if rng.chance(0.3) { format!("new-{}", rng.below(9)) } else { value };
+                    format!("LREM l {} {value}", if count == 0 && different < 9 { 1 } else { count })
+                }
+                _ => format!("LTRIM l {} {}", rng.below(60), values.len().max(60) as u64 - 1 - rng.below(60)),
+            };
+            assert!(!store.ask(&line).starts_with('-'), "{line}");
+            in_model(&mut values, &line.split(' ').collect::<Vec<_>>());
+            let told: String = values.iter().map(|value| format!("${}\r\n{value}\r\n", value.len())).collect();
+            assert!(store.ask("LRANGE l 0 -1") == format!("*{}\r\n{told}", values.len()), "{line}");
+            let head = store.map.values().find_map(Row::head);
+            let parts = head.map_or((0, 0), |head| (head.count, head.bytes));
+            let bytes: usize = values.iter().map(|value| 8 + value.len()).sum();
+            assert_eq!(parts, (values.len() as u64, bytes as u64), "{line}");
+        }
+    }
+}
+
 #[test]
 fn what_would_move_too_many_values_is_refused() {
     let large = 0..300_000;
