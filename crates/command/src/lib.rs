@@ -13,6 +13,7 @@ mod draft;
 pub mod error;
 mod extended;
 mod float;
+mod geo;
 pub mod glob;
 mod handlers;
 mod headless;

@@ -277,9 +277,14 @@ impl Replies {
     pub fn double(&mut self, value: f64) {
         let mut text = Vec::with_capacity(24);
         push_f64(&mut text, value);
+        self.double_text(&text);
+    }
+
+    /// A number with a fraction that is written already: a string in RESP2.
+    pub fn double_text(&mut self, text: &[u8]) {
         match self.protocol {
-            Protocol::Resp2 => self.bulk(&text),
-            Protocol::Resp3 => self.line(b',', &text),
+            Protocol::Resp2 => self.bulk(text),
+            Protocol::Resp3 => self.line(b',', text),
         }
     }
 

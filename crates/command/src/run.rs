@@ -6,8 +6,8 @@ use crate::args::Args;
 use crate::context::{Context, Finished};
 use crate::error::{Error, Outcome};
 use crate::handlers::{
-    bitfield, bitmap, dump, expiry, hashes, hyperloglogs, keys, lcs, list_moves, list_search, lists, moves, numbers,
-    object, ranges, scan, set_operations, sets, sort, strings, zcombine, zpops, zranges, zsets,
+    bitfield, bitmap, dump, expiry, geo, geosearch, hashes, hyperloglogs, keys, lcs, list_moves, list_search, lists,
+    moves, numbers, object, ranges, scan, set_operations, sets, sort, strings, zcombine, zpops, zranges, zsets,
 };
 use crate::table::{Command, Id, Plain, with_commands};
 
@@ -77,6 +77,10 @@ mod tests {
             ("ZUNIONSTORE d 2 a b WEIGHTS 1 2", &[(0, "d"), (0, "a"), (0, "b")]),
             ("ZUNIONSTORE d 9 a b", &[(0, "d"), (0, "a"), (0, "b")]),
             ("ZUNIONSTORE d x a b", &[(0, "d")]),
+            ("GEORADIUS a 1 2 3 km STORE d", &[(0, "a"), (0, "d")]),
+            ("GEORADIUS store 1 2 3 km ASC storedist d", &[(0, "store"), (0, "d")]),
+            ("GEORADIUSBYMEMBER a store 3 km", &[(0, "a")]),
+            ("GEORADIUSBYMEMBER a b 3 km STORE d", &[(0, "a"), (0, "d")]),
             ("ZMPOP -1 a MIN", &[]),
             ("LMOVE a b LEFT LEFT", &[(0, "a"), (0, "b")]),
             ("LMPOP 2 a b LEFT COUNT 3", &[(0, "a"), (0, "b")]),

@@ -49,6 +49,8 @@ pub struct Command {
     pub stores: bool,
     /// Its options `BY` and `GET` name other keys by what the row of its first one has.
     pub follows: bool,
+    /// It writes a key that its option `STORE` or `STOREDIST` names, from this word on.
+    pub stores_from: Option<usize>,
     /// Redis' group of commands.
     pub group: &'static str,
     /// One line for people.
@@ -94,6 +96,7 @@ const DEFAULTS: Command = Command {
     elsewhere: None,
     stores: false,
     follows: false,
+    stores_from: None,
     group: "",
     summary: "",
     is_of_rows: false,
@@ -235,7 +238,7 @@ impl Command {
         if self.follows && follows(args.iter_from(2)) {
             return false;
         }
-        if first == last && !self.stores && self.counted.is_none() {
+        if first == last && !self.stores && self.stores_from.is_none() && self.counted.is_none() {
             // One key at most: nothing to compare it with.
             return true;
         }
@@ -281,7 +284,11 @@ impl Command {
 
     /// The key that takes the result, if the options in `args` name one: the last counts.
     pub fn stored_key<'a>(&self, args: Args<'a>) -> Option<&'a [u8]> {
-        if self.stores { stored_key(args.iter_from(2)) } else { None }
+        match self.stores_from {
+            Some(from) => found_key(args.iter_from(from)),
+            None if self.stores => stored_key(args.iter_from(2)),
+            None => None,
+        }
     }
 
     /// Redis' words for what is done to the key at `position` (in the order of the keys) where `options` stand behind
@@ -320,6 +327,17 @@ fn follows<'a>(mut words: impl Iterator<Item = &'a [u8]>) -> bool {
         }
     }
     false
+}
+
+/// The key behind the last `STORE` or `STOREDIST` among `words`, the options of a search.
+fn found_key<'a>(mut words: impl Iterator<Item = &'a [u8]>) -> Option<&'a [u8]> {
+    let mut stored = None;
+    while let Some(word) = words.next() {
+        if [&b"STORE"[..], b"STOREDIST"].iter().any(|name| word.eq_ignore_ascii_case(name)) {
+            stored = words.next().or(stored);
+        }
+    }
+    stored
 }
 
 /// Whether `len` arguments, the name included, are what `arity` asks for: so many, or where it is negative at least so

@@ -4,6 +4,7 @@
 //! Skipped, with a message, where no `redis-server` is installed.
 
 mod chance;
+mod geo;
 mod hashes;
 mod hyperloglogs;
 mod lists;
@@ -29,7 +30,8 @@ struct Family {
     cases: &'static str,
 }
 
-const FAMILIES: [Family; 5] = [hashes::FAMILY, hyperloglogs::FAMILY, lists::FAMILY, sets::FAMILY, zsets::FAMILY];
+const FAMILIES: [Family; 6] =
+    [geo::FAMILY, hashes::FAMILY, hyperloglogs::FAMILY, lists::FAMILY, sets::FAMILY, zsets::FAMILY];
 
 /// The keys that random commands are about.
 const KEYS: [&str; 4] = ["a", "b", "c", "another-key"];

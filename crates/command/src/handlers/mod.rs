@@ -4,6 +4,8 @@ pub mod bitfield;
 pub mod bitmap;
 pub mod dump;
 pub mod expiry;
+pub mod geo;
+pub mod geosearch;
 pub mod hashes;
 pub mod hyperloglogs;
 pub mod keys;

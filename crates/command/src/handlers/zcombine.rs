@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use weir_model::parts::{RowType, score_of};
 
 use super::integer;
-use super::zranges::{begin, store, tell};
+use super::zranges::{begin, sort, store, tell};
 use crate::args::Args;
 use crate::collection::{AT_ONCE_BYTES_MAX, Collection, Member, Scored, TOO_MANY_AT_ONCE, weight};
 use crate::context::Context;
@@ -244,13 +244,6 @@ impl<'k> Query<'k> {
 /// `score`, or nothing where it is no number: of a weight of 0 and an infinity.
 fn number(score: f64) -> f64 {
     if score.is_nan() { 0.0 } else { score }
-}
-
-fn sort(members: &mut [Scored]) {
-    members.sort_unstable_by(|a, b| {
-        let by_score = a.score.partial_cmp(&b.score).unwrap_or(std::cmp::Ordering::Equal);
-        by_score.then_with(|| a.name.cmp(&b.name))
-    });
 }
 
 async fn answer(cx: &mut Context<'_>, args: Args<'_>, combine: Combine, name: &str) -> Outcome {

@@ -1,5 +1,7 @@
 //! Ranges of sorted sets: told, counted, stored, removed.
 
+use std::cmp::Ordering;
+
 use weir_model::parts::RowType;
 
 use super::integer;
@@ -159,6 +161,14 @@ pub async fn zrangebylex(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 
 pub async fn zrevrangebylex(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     answer(cx, Query::parse(args, 1, Some(By::Name), Some(true), true)?).await
+}
+
+/// Puts `members` into their order.
+pub(super) fn sort(members: &mut [Scored]) {
+    members.sort_unstable_by(|a, b| {
+        let by_score = a.score.partial_cmp(&b.score).unwrap_or(Ordering::Equal);
+        by_score.then_with(|| a.name.cmp(&b.name))
+    });
 }
 
 /// Puts `members`, which ascend, at `key`, in the place of whatever is there; gives how many they are.

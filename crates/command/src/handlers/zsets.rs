@@ -24,7 +24,7 @@ pub(super) async fn zset<'k>(cx: &mut Context<'_>, key: &'k [u8]) -> Outcome<Opt
 
 /// The options of a `ZADD`.
 #[derive(Default)]
-struct AddOptions {
+pub(super) struct AddOptions {
     nx: bool,
     xx: bool,
     gt: bool,
@@ -34,10 +34,12 @@ struct AddOptions {
 }
 
 impl AddOptions {
-    /// Takes the options from word 2 on; gives where the scores begin.
-    fn parse(&mut self, args: Args<'_>) -> usize {
+    /// Takes those of the options `known` that stand from word 2 on; gives where they end.
+    pub(super) fn parse(&mut self, args: Args<'_>, known: &[&[u8]]) -> usize {
         for (index, word) in args.iter_from(2).enumerate() {
-            let flag = match lower(word).as_slice() {
+            let word = lower(word);
+            let flag = match word.as_slice() {
+                word if !known.contains(&word) => return index + 2,
                 b"nx" => &mut self.nx,
                 b"xx" => &mut self.xx,
                 b"gt" => &mut self.gt,
@@ -51,8 +53,13 @@ impl AddOptions {
         args.len()
     }
 
+    /// Whether they speak of members that are there and of those that are not.
+    pub(super) fn are_exclusive(&self) -> bool {
+        self.nx && self.xx
+    }
+
     fn check(&self, pairs: usize) -> Outcome {
-        if self.nx && self.xx {
+        if self.are_exclusive() {
             return Err(NX_AND_XX);
         }
         if self.nx && (self.gt || self.lt) || self.gt && self.lt {
@@ -79,23 +86,36 @@ impl AddOptions {
     }
 }
 
+/// Options of a `ZADD`, in small letters.
+const OPTIONS: [&[u8]; 6] = [b"nx", b"xx", b"gt", b"lt", b"ch", b"incr"];
+
 async fn add(cx: &mut Context<'_>, args: Args<'_>, mut options: AddOptions) -> Outcome {
-    let first = options.parse(args);
+    let first = options.parse(args, &OPTIONS);
     let words = args.len() - first;
     if words == 0 || !words.is_multiple_of(2) {
         return Err(SYNTAX);
     }
     options.check(words / 2)?;
-    for (index, word) in args.iter_from(first).step_by(2).enumerate() {
-        end_turn(cx.yields(), index).await;
-        parse_f64(word).ok_or(NOT_A_FLOAT)?;
-    }
-    let mut zset = cx.collection_or_new(args.at(1), RowType::SortedSet).await?;
-    let (mut added, mut updated, mut last) = (0, 0, None);
+    let mut members = Vec::with_capacity(words / 2);
     for (index, (word, name)) in args.iter_from(first).step_by(2).zip(args.iter_from(first + 1).step_by(2)).enumerate()
     {
         end_turn(cx.yields(), index).await;
-        let given = parse_f64(word).ok_or(NOT_A_FLOAT)?;
+        members.push((parse_f64(word).ok_or(NOT_A_FLOAT)?, name));
+    }
+    add_all(cx, args.at(1), &options, members.into_iter()).await
+}
+
+/// Gives `members` scores by `options`, and answers.
+pub(super) async fn add_all<'a>(
+    cx: &mut Context<'_>,
+    key: &[u8],
+    options: &AddOptions,
+    members: impl Iterator<Item = (f64, &'a [u8])>,
+) -> Outcome {
+    let mut zset = cx.collection_or_new(key, RowType::SortedSet).await?;
+    let (mut added, mut updated, mut last) = (0, 0, None);
+    for (index, (given, name)) in members.enumerate() {
+        end_turn(cx.yields(), index).await;
         let before = zset.score(cx, name).await?;
         last = options.decide(before, given)?;
         let Some(score) = last.filter(|score| before != Some(*score)) else { continue };

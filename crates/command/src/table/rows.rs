@@ -231,6 +231,26 @@ macro_rules! with_commands {
                 list_moves::lmpop { counted: Some(1), takes_many: true }
                 "Takes values out of the first list that has some";
 
+            GeoAdd "geoadd" -5 "geo" [write denyoom] [geo] (1 1 1 UPDATE)
+                geo::geoadd { takes_many: true } "Puts members somewhere";
+            GeoPos "geopos" -2 "geo" [readonly] [geo] (1 1 1 READ)
+                geo::geopos { takes_many: true } "Where members are";
+            GeoHash "geohash" -2 "geo" [readonly] [geo] (1 1 1 READ)
+                geo::geohash { takes_many: true } "Where members are, in letters";
+            GeoDist "geodist" -4 "geo" [readonly] [geo] (1 1 1 READ) geo::geodist "How far two members are apart";
+            GeoSearch "geosearch" -7 "geo" [readonly] [geo] (1 1 1 READ)
+                geosearch::geosearch "Members in a circle or a box";
+            GeoSearchStore "geosearchstore" -8 "geo" [write denyoom] [geo] (1 2 1 COMBINE)
+                geosearch::geosearchstore "Stores members in a circle or a box";
+            GeoRadius "georadius" -6 "geo" [write denyoom movablekeys] [geo] (1 1 1 READ)
+                geosearch::georadius { stores_from: Some(6) } "Members in a circle";
+            GeoRadiusRo "georadius_ro" -6 "geo" [readonly] [geo] (1 1 1 READ)
+                geosearch::georadius_ro "The same, only reading";
+            GeoRadiusByMember "georadiusbymember" -5 "geo" [write denyoom movablekeys] [geo] (1 1 1 READ)
+                geosearch::georadiusbymember { stores_from: Some(5) } "Members in a circle around one of them";
+            GeoRadiusByMemberRo "georadiusbymember_ro" -5 "geo" [readonly] [geo] (1 1 1 READ)
+                geosearch::georadiusbymember_ro "The same, only reading";
+
             Del "del" -2 "generic" [write] [keyspace] (1 -1 1 DELETE)
                 keys::del { split: Some(Split::Sum) } "Deletes keys";
             Unlink "unlink" -2 "generic" [write fast] [keyspace] (1 -1 1 DELETE)
