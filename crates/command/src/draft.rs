@@ -82,7 +82,7 @@ impl Draft {
     }
 
     /// The last change of each stored key in `keys`, by key.
-    pub(crate) fn last_in(&mut self, keys: Range<&[u8]>) -> impl Iterator<Item = Change<'_>> {
+    pub(crate) fn last_in(&mut self, keys: Range<&[u8]>) -> impl DoubleEndedIterator<Item = Change<'_>> {
         self.index();
         let keys = (keys.start < keys.end).then_some(keys);
         let found = keys.map(|keys| {

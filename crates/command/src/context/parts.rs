@@ -6,7 +6,7 @@
 //!
 //! Where rows are not locked, every read is of its own moment.
 
-use std::collections::BTreeMap;
+use std::cmp::Ordering;
 use std::ops::Bound;
 
 use weir_model::parts::{Head, Life, RowType, SUBKEY_BYTES_MAX};
@@ -189,19 +189,30 @@ fn with_own(draft: &mut Draft, page: PartPage, range: &PartRange, limit: usize, 
         Some(rest) if range.reverse => (&rest.to, &range.to),
         Some(rest) => (&range.from, &rest.from),
     };
-    let mut own: BTreeMap<&[u8], Option<StoredPart>> = BTreeMap::new();
-    for change in draft.last_in(&from[..]..&to[..]) {
-        let part = match change {
-            Change::Put { key, value, expire_at_ms } if expire_at_ms.is_none_or(|at| at > now_ms) => {
-                Some(StoredPart { key: key.into(), value: Value::from(value.to_vec()), expire_at_ms })
-            }
-            _ => None,
+    let own = draft.last_in(&from[..]..&to[..]);
+    let own: Box<dyn Iterator<Item = Change<'_>>> = if range.reverse { Box::new(own.rev()) } else { Box::new(own) };
+    let (mut own, mut stored, mut parts) = (own.peekable(), parts.into_iter().peekable(), Vec::new());
+    // One more than wanted tells whether there is more: a command may have written very many.
+    while parts.len() <= limit {
+        let order = match (own.peek(), stored.peek()) {
+            (None, None) => break,
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (Some(change), Some(part)) if range.reverse => part.key[..].cmp(change.key()),
+            (Some(change), Some(part)) => change.key().cmp(&part.key),
         };
-        own.insert(change.key(), part);
+        if order.is_ge() {
+            let part = stored.next();
+            parts.extend(part.filter(|_| order.is_gt()));
+        }
+        if order.is_le()
+            && let Some(Change::Put { key, value, expire_at_ms }) = own.next()
+            && expire_at_ms.is_none_or(|at| at > now_ms)
+        {
+            parts.push(StoredPart { key: key.into(), value: Value::from(value.to_vec()), expire_at_ms });
+        }
     }
-    let mut parts: Vec<StoredPart> = parts.into_iter().filter(|part| !own.contains_key(&part.key[..])).collect();
-    parts.extend(own.into_values().flatten());
-    parts.sort_unstable_by(|a, b| if range.reverse { b.key.cmp(&a.key) } else { a.key.cmp(&b.key) });
+    drop(own);
     let mut page = PartPage { parts, next, passed_bytes };
     if let Some(first_left) = page.parts.get(limit).map(|part| part.key.clone()) {
         page.parts.truncate(limit);
