@@ -47,8 +47,9 @@ fn parts(operation: Operation) -> Vec<Operation> {
         return vec![operation];
     }
     let get = |(key, value): (&[u8], &[u8])| Operation {
-        request: Request::new(request.database, request.now_ms, [b"GET", key]),
-        answer: value.to_vec(),
+        // To `MGET` a row that is no string is nothing.
+        request: Request::new(request.database, request.now_ms, [b"MGET", key]),
+        answer: [b"*1\r\n", value].concat(),
         client: *client,
         from: *from,
         to: *to,

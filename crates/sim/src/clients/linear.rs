@@ -31,7 +31,7 @@ pub struct Operation {
     pub to: Nanos,
     /// What was answered: bytes of the protocol.
     pub answer: Vec<u8>,
-    /// It is what an `MGET` says about one of its keys, as a `GET`.
+    /// It is what an `MGET` says about one of its keys, as an `MGET` of that.
     pub split: bool,
 }
 

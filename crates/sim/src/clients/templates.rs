@@ -7,7 +7,7 @@ pub(super) fn template(name: &str) -> Option<&'static str> {
 }
 
 /// Names of commands, and their words.
-const TEMPLATES: [(&str, &str); 52] = [
+const TEMPLATES: [(&str, &str); 59] = [
     ("hset", "K F V F V"),
     ("hmset hsetnx", "K F V"),
     ("hget hexists hstrlen sismember zscore zrank zrevrank", "K F"),
@@ -45,6 +45,13 @@ const TEMPLATES: [(&str, &str); 52] = [
     ("zunionstore zinterstore", "K 2 K K WEIGHTS 2 S"),
     ("zdiffstore", "K 2 K K"),
     ("zintercard", "2 K K"),
+    ("geoadd", "K 13.36 38.11 F 15.08 37.5 F"),
+    ("geopos geohash", "K F F"),
+    ("geodist", "K F F km"),
+    ("georadius georadius_ro", "K 15 37 200 km ASC"),
+    ("georadiusbymember georadiusbymember_ro", "K F 200 km ASC"),
+    ("geosearch", "K FROMLONLAT 15 37 BYRADIUS 200 km ASC"),
+    ("geosearchstore", "K K FROMLONLAT 15 37 BYRADIUS 200 km ASC"),
     ("lpush rpush lpushx rpushx", "K V V"),
     ("lpop rpop", "K |1|2|"),
     ("lrange", "K N N"),
