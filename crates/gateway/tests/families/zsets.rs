@@ -188,7 +188,7 @@ fn random(rng: &mut Rng) -> Vec<String> {
         // Enough for a row to be spread, and to be counted.
         0..=2 => {
             words.extend(["ZADD".into(), key]);
-            for _ in 0..rng.below(150) + 1 {
+            for _ in 0..rng.below(600) + 1 {
                 words.extend([rng.below(300).to_string(), format!("member-{}", rng.below(900))]);
             }
         }
