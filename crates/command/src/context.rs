@@ -42,6 +42,8 @@ pub struct Call {
     pub misses: u64,
     /// The longest value that it has met, in bytes.
     pub longest: usize,
+    /// It has written something.
+    pub wrote: bool,
     /// It has found nothing, and what it has answered is for whoever does not wait.
     pub wait: Option<Wait>,
 }
@@ -58,7 +60,7 @@ pub struct Wait {
 impl Call {
     /// A command on `database` at `now_ms` that has not done anything yet.
     pub fn new(database: u8, now_ms: u64, value_bytes_max: usize) -> Self {
-        Self { database, now_ms, value_bytes_max, bill: None, hits: 0, misses: 0, longest: 0, wait: None }
+        Self { database, now_ms, value_bytes_max, bill: None, hits: 0, misses: 0, longest: 0, wrote: false, wait: None }
     }
 }
 
@@ -400,6 +402,7 @@ impl<'a> Context<'a> {
     /// Ends the command: what it has written, with what was in the batch before. A command that has failed has written
     /// nothing.
     pub fn end(mut self, outcome: Outcome) -> Finished {
+        self.call.wrote = outcome.is_ok() && !self.draft.since(self.begin).is_empty();
         if outcome.is_err() {
             self.draft.rewind(self.begin);
         } else if let Some(bill) = &mut self.call.bill {

@@ -6,8 +6,8 @@ use crate::args::Args;
 use crate::context::{Context, Finished};
 use crate::error::{Error, Outcome};
 use crate::handlers::{
-    bitfield, bitmap, dump, expiry, geo, geosearch, hashes, hyperloglogs, keys, lcs, list_moves, list_search, lists,
-    moves, numbers, object, ranges, scan, set_operations, sets, sort, strings, zcombine, zpops, zranges, zsets,
+    bitfield, bitmap, blocking, dump, expiry, geo, geosearch, hashes, hyperloglogs, keys, lcs, list_moves, list_search,
+    lists, moves, numbers, object, ranges, scan, set_operations, sets, sort, strings, zcombine, zpops, zranges, zsets,
 };
 use crate::table::{Command, Id, Plain, with_commands};
 

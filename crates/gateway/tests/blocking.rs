@@ -1,10 +1,13 @@
-//! Commands that are answered later. `WAIT` is the one that there is: for replicas, of which there are none.
+//! Commands that are answered later: `WAIT`, for replicas, of which there are none; and those that wait for a row to
+//! be filled.
 
 use std::sync::Arc;
 
 use crate::support::tenants::{connect, start_at};
+use crate::support::world::World;
 use crate::support::{Client, Running, TestClock, encode};
 use weir_gateway::Settings;
+use weir_node::EngineKind;
 
 /// A frozen clock: no timeout ends but one that the test lets end.
 fn start() -> (Running, Arc<TestClock>) {
@@ -124,4 +127,134 @@ fn a_wait_in_silence_is_not_answered_and_much_may_follow_it() {
     assert_eq!(next(&mut client), "$6\r\nbefore\r\n");
     clock.advance(1);
     assert_eq!([next(&mut client), next(&mut client)], ["+OK\r\n", ":100000\r\n"]);
+}
+
+/// Who waits first is served first, whoever fills the row, and however.
+#[test]
+fn who_waits_for_a_row_is_served_in_turn() {
+    for engine in EngineKind::ALL {
+        let world = World::new();
+        let mut other = world.tenant_on(engine, "t", 1, 0);
+        for (wait, fill, answers) in [
+            ("BLPOP none k 0", vec!["RPUSH k a b c"], ["a", "b", "c"]),
+            ("BRPOP k 0", vec!["LPUSH k a", "LPUSH k b", "LPUSH k c"], ["a", "b", "c"]),
+            ("BLPOP k 0", vec!["MULTI", "RPUSH k a", "RPUSH k b", "RPUSH k c", "EXEC"], ["a", "b", "c"]),
+            ("BLPOP k 0", vec!["RPUSH l a b c", "RENAME l k"], ["a", "b", "c"]),
+            ("BLMOVE k done LEFT RIGHT 0", vec!["RPUSH k a b c"], ["a", "b", "c"]),
+            ("BRPOPLPUSH k done 0", vec!["RPUSH k c b a"], ["a", "b", "c"]),
+            ("BLMPOP 0 2 none k LEFT", vec!["RPUSH k a b c"], ["a", "b", "c"]),
+            ("BZPOPMIN none k 0", vec!["ZADD k 1 a 2 b 3 c"], ["a", "b", "c"]),
+            ("BZPOPMAX k 0", vec!["ZADD k 3 a 2 b 1 c"], ["a", "b", "c"]),
+            ("BZMPOP 0 1 k MIN", vec!["ZUNIONSTORE k 1 from"], ["a", "b", "c"]),
+        ] {
+            for line in ["FLUSHALL", "ZADD from 1 a 2 b 3 c"] {
+                other.ask(&line.split(' ').collect::<Vec<_>>());
+            }
+            let mut waiting: Vec<Client> = (0..3).map(|_| world.connect("t")).collect();
+            for (index, client) in waiting.iter_mut().enumerate() {
+                client.send(&encode(&wait.split(' ').collect::<Vec<_>>()));
+                until_blocked(&mut other, index + 1);
+            }
+            // What is of another type fills nothing.
+            other.say("SET k string");
+            other.say("DEL k");
+            until_blocked(&mut other, 3);
+            other.send(&fill.iter().flat_map(|line| encode(&line.split(' ').collect::<Vec<_>>())).collect::<Vec<_>>());
+            fill.iter().for_each(|_| drop(other.reply()));
+            for (client, answer) in waiting.iter_mut().zip(answers) {
+                let reply = next(client);
+                assert!(reply.contains(&format!("\r\n{answer}\r\n")), "{engine}: {wait}, {fill:?}: {reply}");
+            }
+            until_blocked(&mut other, 0);
+            assert_eq!(other.say("EXISTS k"), ":0\r\n", "{wait}");
+        }
+    }
+}
+
+#[test]
+fn a_wait_for_a_row_ends_by_time_by_others_and_with_its_client() {
+    let (weir, clock) = start();
+    let (mut client, mut other) = (connect(&weir, "ada"), connect(&weir, "ada"));
+    let id = id(&mut client);
+    send(&mut client, &mut other, &["BLPOP k 2", "PING"], 1);
+    clock.advance(2);
+    assert_eq!([next(&mut client), next(&mut client)], ["*-1\r\n", "+PONG\r\n"]);
+    send(&mut client, &mut other, &["BLMOVE k l LEFT LEFT 0"], 1);
+    assert_eq!(other.say(&format!("CLIENT UNBLOCK {id}")), ":1\r\n");
+    assert_eq!(next(&mut client), "*-1\r\n");
+    send(&mut client, &mut other, &["BZPOPMIN k 0"], 1);
+    assert_eq!(other.say(&format!("CLIENT UNBLOCK {id} ERROR")), ":1\r\n");
+    assert_eq!(next(&mut client), UNBLOCKED);
+    // Whoever goes leaves its turn to the next.
+    let mut gone = connect(&weir, "ada");
+    send(&mut gone, &mut other, &["BLPOP k 0"], 1);
+    send(&mut client, &mut other, &["BLPOP k 0"], 2);
+    drop(gone);
+    until_blocked(&mut other, 1);
+    other.say("RPUSH k v");
+    assert_eq!(next(&mut client), "*2\r\n$1\r\nk\r\n$1\r\nv\r\n");
+    // Another tenant's row of the same name fills nothing.
+    let mut eve = connect(&weir, "eve");
+    send(&mut client, &mut other, &["BLPOP k 0"], 1);
+    eve.say("RPUSH k theirs");
+    other.say("RPUSH k ours");
+    assert_eq!(next(&mut client), "*2\r\n$1\r\nk\r\n$4\r\nours\r\n");
+}
+
+#[test]
+fn what_is_there_is_answered_at_once_and_a_transaction_does_not_wait() {
+    let (weir, _clock) = start();
+    let mut client = connect(&weir, "ada");
+    client.say("RPUSH k a b");
+    assert_eq!(client.say("BLPOP k 0"), "*2\r\n$1\r\nk\r\n$1\r\na\r\n");
+    client.say("MULTI");
+    for line in ["BLPOP k 0", "BLPOP k 0", "BLMOVE k l LEFT LEFT 0", "BZPOPMIN z 0"] {
+        assert_eq!(client.say(line), "+QUEUED\r\n");
+    }
+    assert_eq!(client.say("EXEC"), "*4\r\n*2\r\n$1\r\nk\r\n$1\r\nb\r\n*-1\r\n$-1\r\n*-1\r\n");
+    for (line, error) in [
+        ("BLPOP k x", "-ERR timeout is not a float or out of range\r\n"),
+        ("BLPOP k -1", "-ERR timeout is negative\r\n"),
+        ("BLPOP k inf", "-ERR timeout is not a float or out of range\r\n"),
+        ("BLMPOP 0 0 k LEFT", "-ERR numkeys should be greater than 0\r\n"),
+    ] {
+        assert_eq!(client.say(line), error, "{line}");
+    }
+    client.say("SET s v");
+    assert!(client.say("BLPOP s 0").starts_with("-WRONGTYPE"));
+}
+
+/// Many who wait, many who fill, some of whom go: every value comes to one, and nobody waits beside a value.
+#[test]
+fn every_value_comes_to_one_who_waits() {
+    for engine in EngineKind::ALL {
+        let world = World::new();
+        drop(world.tenant_on(engine, "t", 1, 0));
+        let taken = std::sync::Mutex::new(Vec::new());
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                let mut client = world.connect("t");
+                let taken = &taken;
+                scope.spawn(move || {
+                    for _ in 0..100 {
+                        let reply = client.say("BLPOP a b 0");
+                        taken.lock().expect("no panic").push(reply.lines().nth(4).unwrap_or_default().to_owned());
+                    }
+                });
+            }
+            for filler in 0..4 {
+                let mut client = world.connect("t");
+                scope.spawn(move || {
+                    for round in 0..100 {
+                        let key = if round % 3 == 0 { "b" } else { "a" };
+                        client.say(&format!("RPUSH {key} {filler}-{round}-0 {filler}-{round}-1"));
+                    }
+                });
+            }
+        });
+        let mut taken = taken.into_inner().expect("no panic");
+        taken.sort();
+        taken.dedup();
+        assert_eq!(taken.len(), 800, "{engine}");
+    }
 }

@@ -64,6 +64,9 @@ impl Collection<'_> {
         if is_new {
             self.note_member(name, self.len() + 1);
             self.count(1, (name.len() + SCORE_BYTES) as i64);
+        } else {
+            // The head is written all the same: whoever watches the row looks at it.
+            self.count(0, 0);
         }
         let score = self.kept(score);
         let value = value_of(score)?;

@@ -5,7 +5,7 @@ use weir_model::{Content, Row};
 
 use super::{hashes, integer};
 use crate::args::Args;
-use crate::collection::{Collection, Member};
+use crate::collection::{Collection, End, Member, Stretch};
 use crate::context::Context;
 use crate::error::{Error, NO_SUCH_KEY, Outcome, SYNTAX, TOO_LONG};
 use crate::keyword::upper;
@@ -14,7 +14,7 @@ use crate::turn::end_turn;
 
 const BAD_FORMAT: Error = Error::new("ERR Bad data format");
 const TOO_LARGE: Error = Error::new("ERR the key is too large for DUMP: its parts have more than 64 MB");
-const NOT_YET: Error = Error::new("ERR DUMP of a row of this type is not supported yet");
+const NOT_YET: Error = Error::new("ERR DUMP of a stream is not supported yet");
 
 /// Most bytes of parts that are dumped: the payload is gathered as a whole.
 const DUMPED_BYTES_MAX: u64 = 64 << 20;
@@ -29,7 +29,18 @@ pub async fn dump(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
             return Ok(());
         }
         Some(Row { content: Content::String(value), .. }) => Loaded::String(value.to_vec()),
-        Some(Row { content: Content::Parts(head), .. }) => whole_row(cx, args.at(1), &head).await?,
+        Some(Row { content: Content::Parts(_), .. }) => {
+            // All of it as of one moment, at which it may be gone, or another row.
+            cx.hold_moment(args.at(1)).await?;
+            match cx.get(args.at(1)).await?.map(|row| row.content) {
+                None => {
+                    cx.replies().null();
+                    return Ok(());
+                }
+                Some(Content::String(value)) => Loaded::String(value.to_vec()),
+                Some(Content::Parts(head)) => whole_row(cx, args.at(1), &head).await?,
+            }
+        }
     };
     let payload = rdb::encode(&loaded, cx.yields()).await;
     cx.replies().bulk_value(payload);
@@ -41,7 +52,6 @@ async fn whole_row(cx: &mut Context<'_>, key: &[u8], head: &Head) -> Outcome<Loa
     if head.bytes > DUMPED_BYTES_MAX {
         return Err(TOO_LARGE);
     }
-    // It may be gone by now: then nothing of it is told.
     let row = cx.collection(key, head.kind).await?.ok_or(NO_SUCH_KEY)?;
     match head.kind {
         RowType::Hash => {
@@ -52,7 +62,26 @@ async fn whole_row(cx: &mut Context<'_>, key: &[u8], head: &Head) -> Outcome<Loa
             let members = all_members(cx, &row).await?;
             Ok(Loaded::Set(members.into_iter().map(|member| member.name).collect()))
         }
-        RowType::List | RowType::SortedSet | RowType::Stream => Err(NOT_YET),
+        RowType::List => {
+            let mut values = Vec::new();
+            while (values.len() as u64) < row.len() {
+                let some = row.some_values(cx, values.len() as u64..row.len(), false).await?;
+                values.extend(some.iter().map(|value| value.to_vec()));
+                cx.yields().now().await;
+            }
+            Ok(Loaded::List(values))
+        }
+        RowType::SortedSet => {
+            let (mut scores, mut left) = (Vec::new(), Some(Stretch::ALL));
+            while let Some(stretch) = left {
+                let (members, rest) = row.scored_page(cx, stretch, false, PAGE_MEMBERS).await?;
+                scores.extend(members.into_iter().map(|member| (member.name, member.score)));
+                left = rest;
+                cx.yields().now().await;
+            }
+            Ok(Loaded::SortedSet(scores))
+        }
+        RowType::Stream => Err(NOT_YET),
     }
 }
 
@@ -155,7 +184,22 @@ async fn put_row(cx: &mut Context<'_>, key: &[u8], loaded: Loaded, expire_at_ms:
             }
             row
         }
-        Loaded::List(_) | Loaded::SortedSet(_) => return Err(BAD_FORMAT),
+        Loaded::List(values) => {
+            let mut row = cx.new_collection(key, RowType::List);
+            for (index, value) in values.iter().enumerate() {
+                end_turn(cx.yields(), index).await;
+                row.push_value(cx, End::Back, value)?;
+            }
+            row
+        }
+        Loaded::SortedSet(scores) => {
+            let mut row = cx.new_collection(key, RowType::SortedSet);
+            for (index, (member, score)) in scores.iter().enumerate() {
+                end_turn(cx.yields(), index).await;
+                row.put_score(cx, None, member, *score).await?;
+            }
+            row
+        }
     };
     row.expires_at(expire_at_ms);
     cx.save(&mut row)

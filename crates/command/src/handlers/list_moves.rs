@@ -13,7 +13,8 @@ use crate::turn::end_turn;
 const KEYS: Error = Error::new("ERR numkeys should be greater than 0");
 const COUNT: Error = Error::new("ERR count should be greater than 0");
 
-fn end(word: &[u8]) -> Outcome<End> {
+/// The end of a list that `word` names.
+pub(super) fn end(word: &[u8]) -> Outcome<End> {
     match word {
         word if word.eq_ignore_ascii_case(b"LEFT") => Ok(End::Front),
         word if word.eq_ignore_ascii_case(b"RIGHT") => Ok(End::Back),
@@ -21,11 +22,12 @@ fn end(word: &[u8]) -> Outcome<End> {
     }
 }
 
-/// Takes a value out of the list at word 1, and puts it into the one at word 2, which may be the same.
-async fn move_value(cx: &mut Context<'_>, args: Args<'_>, from: End, to: End) -> Outcome {
+/// Takes a value out of the list at word 1, and puts it into the one at word 2, which may be the same; `false` where
+/// there is none.
+pub(super) async fn move_value(cx: &mut Context<'_>, args: Args<'_>, from: End, to: End) -> Outcome<bool> {
     let Some(mut source) = list(cx, args.at(1)).await? else {
         cx.replies().null();
-        return Ok(());
+        return Ok(false);
     };
     let mut target = match args.at(1) == args.at(2) {
         true => None,
@@ -33,7 +35,7 @@ async fn move_value(cx: &mut Context<'_>, args: Args<'_>, from: End, to: End) ->
     };
     let Some(value) = source.pop_value(cx, from).await? else {
         cx.replies().null();
-        return Ok(());
+        return Ok(false);
     };
     target.as_mut().unwrap_or(&mut source).push_value(cx, to, &value)?;
     cx.save(&mut source)?;
@@ -41,23 +43,31 @@ async fn move_value(cx: &mut Context<'_>, args: Args<'_>, from: End, to: End) ->
         cx.save(target)?;
     }
     cx.replies().bulk_value(value);
-    Ok(())
+    Ok(true)
 }
 
 pub async fn lmove(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let (from, to) = (end(args.at(3))?, end(args.at(4))?);
-    move_value(cx, args, from, to).await
+    move_value(cx, args, from, to).await?;
+    Ok(())
 }
 
 pub async fn rpoplpush(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    move_value(cx, args, End::Back, End::Front).await
+    move_value(cx, args, End::Back, End::Front).await?;
+    Ok(())
 }
 
-/// `LMPOP numkeys key [key ...] LEFT|RIGHT [COUNT count]`
 pub async fn lmpop(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    lmpop_from(cx, args, 1).await?;
+    Ok(())
+}
+
+/// `numkeys key [key ...] LEFT|RIGHT [COUNT count]` from word `at` on; `false` where all lists are empty.
+pub(super) async fn lmpop_from(cx: &mut Context<'_>, args: Args<'_>, at: usize) -> Outcome<bool> {
     let positive = |word: &[u8]| integer(word).ok().and_then(|number| u64::try_from(number).ok()).filter(|&n| n > 0);
-    let keys = positive(args.at(1)).ok_or(KEYS)?;
-    let place = usize::try_from(keys).ok().and_then(|keys| keys.checked_add(2)).ok_or(SYNTAX)?;
+    let keys = positive(args.at(at)).ok_or(KEYS)?;
+    let first = at + 1;
+    let place = usize::try_from(keys).ok().and_then(|keys| keys.checked_add(first)).ok_or(SYNTAX)?;
     let end = end(args.get(place).ok_or(SYNTAX)?)?;
     let count = match (args.get(place + 1), args.get(place + 2)) {
         (None, _) => 1,
@@ -67,7 +77,7 @@ pub async fn lmpop(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     if args.len() > place + 3 {
         return Err(SYNTAX);
     }
-    for (index, key) in args.iter_from(2).take(place - 2).enumerate() {
+    for (index, key) in args.iter_from(first).take(place - first).enumerate() {
         end_turn(cx.yields(), index).await;
         if let Some(mut list) = list(cx, key).await? {
             let values = list.pop_values(cx, end, count).await?;
@@ -75,9 +85,9 @@ pub async fn lmpop(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
             cx.replies().array(2);
             cx.replies().bulk(key);
             tell_all(cx, values);
-            return Ok(());
+            return Ok(true);
         }
     }
     cx.replies().null_array();
-    Ok(())
+    Ok(false)
 }

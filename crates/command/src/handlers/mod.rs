@@ -2,6 +2,7 @@
 
 pub mod bitfield;
 pub mod bitmap;
+pub mod blocking;
 pub mod dump;
 pub mod expiry;
 pub mod geo;

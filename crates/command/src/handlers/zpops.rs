@@ -101,10 +101,23 @@ fn positive(word: &[u8]) -> Option<u64> {
 }
 
 pub async fn zmpop(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let keys = positive(args.at(1)).ok_or(NO_KEYS)?;
-    let behind = usize::try_from(keys).unwrap_or(usize::MAX).saturating_add(2);
+    zmpop_from(cx, args, 1).await?;
+    Ok(())
+}
+
+/// The member at an end of the sorted set of `key`, taken out; `None` where there is none.
+pub(super) async fn pop_first(cx: &mut Context<'_>, key: &[u8], from_end: bool) -> Outcome<Option<Scored>> {
+    let Some(zset) = zset(cx, key).await? else { return Ok(None) };
+    Ok(take(cx, key, zset, from_end, 1).await?.pop())
+}
+
+/// What a `ZMPOP` says from word `at` on, the number of its keys; `false` where all sets are empty.
+pub(super) async fn zmpop_from(cx: &mut Context<'_>, args: Args<'_>, at: usize) -> Outcome<bool> {
+    let keys = positive(args.at(at)).ok_or(NO_KEYS)?;
+    let first = at + 1;
+    let behind = usize::try_from(keys).unwrap_or(usize::MAX).saturating_add(first);
     let (from_end, count) = end_and_count(args, behind)?;
-    for key in args.iter_from(2).take(behind - 2) {
+    for key in args.iter_from(first).take(behind - first) {
         let Some(zset) = zset(cx, key).await? else { continue };
         let members = take(cx, key, zset, from_end, count).await?;
         let replies = cx.replies();
@@ -116,8 +129,8 @@ pub async fn zmpop(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
             replies.bulk(&member.name);
             replies.double(member.score);
         }
-        return Ok(());
+        return Ok(true);
     }
     cx.replies().null_array();
-    Ok(())
+    Ok(false)
 }

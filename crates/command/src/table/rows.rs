@@ -251,6 +251,25 @@ macro_rules! with_commands {
             GeoRadiusByMemberRo "georadiusbymember_ro" -5 "geo" [readonly] [geo] (1 1 1 READ)
                 geosearch::georadiusbymember_ro "The same, only reading";
 
+            BLPop "blpop" -3 "list" [write noscript blocking] [list blocking] (1 -2 1 TAKE)
+                blocking::blpop "Takes the first value of a list, waits for it";
+            BRPop "brpop" -3 "list" [write noscript blocking] [list blocking] (1 -2 1 TAKE)
+                blocking::brpop "Takes the last value of a list, waits for it";
+            BLMove "blmove" 6 "list" [write denyoom noscript blocking] [list blocking] (1 2 1 HAND_OVER)
+                blocking::blmove "Moves a value to another list, waits for it";
+            BRPopLPush "brpoplpush" 4 "list" [write denyoom noscript blocking] [list blocking] (1 2 1 HAND_OVER)
+                blocking::brpoplpush "The same, from the end of one to the front of the other";
+            BLMPop "blmpop" -5 "list" [write blocking movablekeys] [list blocking] (0 0 0 TAKE)
+                blocking::blmpop { counted: Some(2), takes_many: true }
+                "Takes values out of the first list that has some, waits for them";
+            BZPopMin "bzpopmin" -3 "sorted-set" [write noscript fast blocking] [sortedset blocking] (1 -2 1 TAKE)
+                blocking::bzpopmin "Removes the member with the lowest score, waits for it";
+            BZPopMax "bzpopmax" -3 "sorted-set" [write noscript fast blocking] [sortedset blocking] (1 -2 1 TAKE)
+                blocking::bzpopmax "Removes the member with the highest score, waits for it";
+            BZMPop "bzmpop" -5 "sorted-set" [write blocking movablekeys] [sortedset blocking] (0 0 0 TAKE)
+                blocking::bzmpop { counted: Some(2), takes_many: true }
+                "Removes members of the first set that has some, waits for them";
+
             Del "del" -2 "generic" [write] [keyspace] (1 -1 1 DELETE)
                 keys::del { split: Some(Split::Sum) } "Deletes keys";
             Unlink "unlink" -2 "generic" [write fast] [keyspace] (1 -1 1 DELETE)

@@ -1,5 +1,5 @@
-//! What the words of commands on hashes, lists, sets and sorted sets are like. `K` is a key, `F` a field or member, `V` a
-//! value, `N` a whole number, `S` a score; what stands between bars is chosen from; anything else is a word.
+//! What the words of commands on hashes, lists, sets and sorted sets are like. `K` is a key, `F` a field or member,
+//! `V` a value, `N` a whole number, `S` a score; what stands between bars is chosen from; anything else is a word.
 
 /// The words behind the name of the command that is called `name`.
 pub(super) fn template(name: &str) -> Option<&'static str> {
@@ -7,7 +7,7 @@ pub(super) fn template(name: &str) -> Option<&'static str> {
 }
 
 /// Names of commands, and their words.
-const TEMPLATES: [(&str, &str); 59] = [
+const TEMPLATES: [(&str, &str); 60] = [
     ("hset", "K F V F V"),
     ("hmset hsetnx", "K F V"),
     ("hget hexists hstrlen sismember zscore zrank zrevrank", "K F"),
@@ -68,4 +68,5 @@ const TEMPLATES: [(&str, &str); 59] = [
     ("blmove", "K K |LEFT|RIGHT| |LEFT|RIGHT| 1"),
     ("brpoplpush", "K K 1"),
     ("blmpop", "1 2 K K |LEFT|RIGHT|"),
+    ("bzmpop", "1 2 K K |MIN|MAX|"),
 ];

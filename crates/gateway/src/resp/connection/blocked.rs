@@ -81,6 +81,7 @@ impl<S: Store> Connection<S> {
             (Ok(()), Some(_)) if rows.takes => Tried::Nothing,
             (Ok(()), Some(_)) => Tried::Other,
         };
+        self.session.outbox.depend_on_nothing();
         self.session.outbox.replies.restart(from);
         self.session.outbox.client.give_ticket(ticket);
         rows.place.tried(tried);
@@ -111,6 +112,7 @@ impl<S: Store> Connection<S> {
             return Ok(());
         }
         let outbox = &mut self.session.outbox;
+        outbox.depend_on_nothing();
         outbox.replies.restart(from);
         let mut timed_out = Replies::default();
         timed_out.protocol = outbox.replies.protocol;

@@ -197,11 +197,11 @@ impl<S: Store> Connection<S> {
                 None
             }
         };
-        let has_written = commit.is_some();
         outbox.end_group(done.len(), commit);
-        if has_written && let Ok(account) = self.session.account() {
-            let rows = |member: &Member<'_>| rows_of(member.command, member.args, member.database);
-            account.waiting_rows.written(|| members[..done.len()].iter().flat_map(rows).collect());
+        if let Ok(account) = self.session.account() {
+            let written = members.iter().zip(&done).filter(|(_, done)| done.call.wrote && done.outcome.is_ok());
+            let rows = |(member, _): (&Member<'_>, &Done)| rows_of(member.command, member.args, member.database);
+            account.waiting_rows.written(|| written.flat_map(rows).collect());
         }
         for (index, (member, done)) in members.iter().zip(&done).enumerate() {
             self.book(member, done, charges.get(index));

@@ -41,6 +41,8 @@ impl<S: Store> Connection<S> {
         let (outcome, commit) = store.execute(command, args, outbox, call).await?;
         if let Some(commit) = commit {
             outbox.depend_on(commit);
+        }
+        if call.wrote {
             let database = call.database;
             self.session.account()?.waiting_rows.written(|| rows_of(command, args, database));
         }

@@ -106,6 +106,8 @@ impl<S: Store> Connection<S> {
         let AsOne { done, is_stale, .. } = run;
         if let Some(commit) = commit {
             outbox.depend_on(commit);
+        }
+        if done.iter().any(|done| done.call.wrote) {
             self.session.account()?.waiting_rows.written(|| rows);
         }
         for (index, (member, done)) in members.iter().zip(&done).enumerate() {

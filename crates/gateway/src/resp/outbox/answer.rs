@@ -140,6 +140,11 @@ impl<S: Store> Outbox<S> {
         self.commits.push(Pending { stage: Stage::UnderWay(commit), from: self.answer.from, to: None, replies: 1 });
     }
 
+    /// The reply of the command under way depends on nothing any more: it is not told.
+    pub(in crate::resp) fn depend_on_nothing(&mut self) {
+        self.commits.retain(|pending| pending.to.is_some());
+    }
+
     /// Commands that were run as one since [`Outbox::begin_answer`] have written `replies`, which depend on `commit`.
     pub(in crate::resp) fn end_group(&mut self, replies: usize, commit: Option<S::Commit>) {
         self.answer.is_under_way = false;
