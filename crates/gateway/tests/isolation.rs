@@ -21,7 +21,7 @@ use crate::support::random::{KEYS, random_command};
 use crate::support::table::{WORDS, subcommands};
 use crate::support::world::{TOKEN, World};
 use crate::support::{Client, encode, well_formed};
-use weir_command::table::COMMANDS;
+use weir_command::table::{COMMANDS, Command};
 use weir_gateway::Settings;
 use weir_io::{Clock, Nanos, Rng};
 use weir_node::EngineKind;
@@ -310,7 +310,7 @@ impl Questions {
     fn new(seed: u64, client: &mut Client) -> Self {
         let mut prefixes = Vec::new();
         // No time passes before it is answered.
-        for command in COMMANDS.iter().filter(|command| command.name != "wait") {
+        for command in COMMANDS.iter().filter(|command| !may_wait(command)) {
             let least = command.arity.unsigned_abs() as usize;
             prefixes.push((vec![command.name.to_owned()], least.max(1)));
             // These say nothing of subcommands, and would end the connection or make it another's.
@@ -369,6 +369,11 @@ fn setting(name: &str, default: u64) -> u64 {
 }
 
 const EACH: [EngineKind; 2] = [EngineKind::Lsm, EngineKind::Memory];
+
+/// Whether a command waits for others: those have tests of their own, two tenants among them (`blocking.rs`).
+fn may_wait(command: &Command) -> bool {
+    command.name == "wait" || command.flags.contains(&"blocking")
+}
 
 #[test]
 fn s5_two_tenants_are_answered_as_if_each_were_alone() {

@@ -95,17 +95,26 @@ func run(protocol int) {
 		check(replies[2*i+1].(*redis.StringCmd).Val(), nil, fmt.Sprint(i))
 	}
 
-	// Until there are transactions: an error that says what to do, and nothing has happened.
+	var last *redis.IntCmd
 	_, err = client.TxPipelined(ctx, func(pipe redis.Pipeliner) error {
 		pipe.Incr(ctx, key("tx"))
-		pipe.Incr(ctx, key("tx"))
+		last = pipe.Incr(ctx, key("tx"))
 		return nil
 	})
-	if err == nil || !strings.Contains(err.Error(), "not supported yet") {
-		panic(fmt.Sprint("a transaction: ", err))
+	check(last.Val(), err, 2)
+	err = client.Watch(ctx, func(tx *redis.Tx) error {
+		client.Incr(ctx, key("tx"))
+		_, err := tx.TxPipelined(ctx, func(pipe redis.Pipeliner) error {
+			pipe.Incr(ctx, key("tx"))
+			return nil
+		})
+		return err
+	}, key("tx"))
+	if err != redis.TxFailedErr {
+		panic(fmt.Sprint("what was watched had changed: ", err))
 	}
 	number, err = client.Exists(ctx, key("tx")).Result()
-	check(number, err, 0)
+	check(number, err, 1)
 
 	if err := client.Incr(ctx, key("s")).Err(); err == nil || !strings.Contains(err.Error(), "not an integer") {
 		panic(fmt.Sprint("text was incremented: ", err))

@@ -51,9 +51,12 @@ async function run(protocol) {
     assert.strictEqual(value, at % 2 ? String((at - 1) / 2) : 'OK')
   })
 
-  // Until there are transactions: an error that says what to do, and nothing has happened.
-  await assert.rejects(client.multi().incr(key('tx')).incr(key('tx')).exec(), /EXECABORT.*not supported yet/)
-  await check(client.exists(key('tx')), 0)
+  const transaction = await client.multi().incr(key('tx')).incr(key('tx')).exec()
+  assert.deepStrictEqual(transaction, [[null, 1], [null, 2]])
+  await client.watch(key('tx'))
+  await client.incr(key('tx'))
+  assert.strictEqual(await client.multi().incr(key('tx')).exec(), null, 'what was watched had changed')
+  await check(client.get(key('tx')), '3')
 
   await assert.rejects(client.incr(key('s')), /not an integer/)
 

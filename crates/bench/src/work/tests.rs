@@ -96,7 +96,8 @@ fn logged(engine: Engine, parts: u32) -> (u64, u64) {
 fn the_log_takes_as_much_for_the_deletion_of_a_small_row_as_of_a_large_one() {
     for engine in [Engine::Weir, Engine::WeirMemory] {
         let (small, large) = (logged(engine, 8), logged(engine, 8000));
-        assert_eq!(small, large, "{}", engine.name());
+        // The cover says how many bytes are dead: a varint.
+        assert!(small.0 == large.0 && large.1 - small.1 <= 3, "{}: {small:?}, {large:?}", engine.name());
         assert_eq!(small.0, 1, "{}", engine.name());
     }
 }

@@ -75,7 +75,7 @@ macro_rules! with_commands {
                 hashes::hset { takes_many: true } "Sets fields of a hash";
             HMSet "hmset" -4 "hash" [write denyoom fast] [hash] (1 1 1 UPDATE)
                 hashes::hmset { takes_many: true } "Sets fields of a hash (old name of hset)";
-            HSetNx "hsetnx" 4 "hash" [write denyoom fast] [hash] (1 1 1 INSERT)
+            HSetNx "hsetnx" 4 "hash" [write denyoom fast] [hash] (1 1 1 EXTEND)
                 hashes::hsetnx "Sets a field that does not exist";
             HGet "hget" 3 "hash" [readonly fast] [hash] (1 1 1 READ) hashes::hget "The value of a field";
             HMGet "hmget" -3 "hash" [readonly fast] [hash] (1 1 1 READ)
@@ -86,7 +86,7 @@ macro_rules! with_commands {
             HLen "hlen" 2 "hash" [readonly fast] [hash] (1 1 1 LOOK) hashes::hlen "How many fields there are";
             HExists "hexists" 3 "hash" [readonly fast] [hash] (1 1 1 LOOK) hashes::hexists "Whether a field exists";
             HStrLen "hstrlen" 3 "hash" [readonly fast] [hash] (1 1 1 LOOK) hashes::hstrlen "The length of a value";
-            HDel "hdel" -3 "hash" [write fast] [hash] (1 1 1 DELETE)
+            HDel "hdel" -3 "hash" [write fast] [hash] (1 1 1 REMOVE)
                 hashes::hdel { takes_many: true } "Deletes fields";
             HIncrBy "hincrby" 4 "hash" [write denyoom fast] [hash] (1 1 1 CHANGE)
                 hashes::hincrby "Adds a whole number to a value";

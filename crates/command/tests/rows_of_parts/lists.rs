@@ -43,8 +43,8 @@ fn the_ends_of_a_large_list_cost_a_part_and_the_head() {
         ("LPOP l", "$1\r\na\r\n", 2),
         ("LMOVE l l LEFT RIGHT", "$1\r\n0\r\n", 3),
         ("LMOVE l l RIGHT LEFT", "$1\r\n0\r\n", 3),
-        // Of the same length: the head stays as it is.
-        ("LSET l 500 abc", "+OK\r\n", 1),
+        // Also of the same length: whoever watches the row looks at its head.
+        ("LSET l 500 abc", "+OK\r\n", 2),
         ("LSET l 500 ab", "+OK\r\n", 2),
         ("LINDEX l 500", "$2\r\nab\r\n", 0),
         ("LPOP l 3", "*3\r\n$1\r\n0\r\n$1\r\n1\r\n$1\r\n2\r\n", 4),
