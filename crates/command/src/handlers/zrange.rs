@@ -38,6 +38,37 @@ pub enum NameEnd<'a> {
     Name(&'a [u8], bool),
 }
 
+impl NameEnd<'_> {
+    /// Whether `member` is in front of a range that begins here.
+    fn is_above(self, member: &[u8]) -> bool {
+        match self {
+            Self::First => false,
+            Self::Last => true,
+            Self::Name(name, is_excluded) => member < name || (is_excluded && member == name),
+        }
+    }
+
+    /// Whether nothing is between this and `end`, whatever the scores.
+    fn is_behind(self, end: NameEnd<'_>) -> bool {
+        match (self, end) {
+            (Self::Name(from, from_excluded), NameEnd::Name(to, to_excluded)) => {
+                from > to || (from == to && (from_excluded || to_excluded))
+            }
+            (Self::Last, _) | (_, NameEnd::First) => true,
+            (Self::First, _) | (_, NameEnd::Last) => false,
+        }
+    }
+
+    /// Whether `member` is behind a range that ends here.
+    fn is_below(self, member: &[u8]) -> bool {
+        match self {
+            Self::First => true,
+            Self::Last => false,
+            Self::Name(name, is_excluded) => member > name || (is_excluded && member == name),
+        }
+    }
+}
+
 /// A range.
 #[derive(Clone, Copy, Debug)]
 pub enum Range<'a> {
@@ -114,24 +145,24 @@ impl<'a> Range<'a> {
                 let to = if max.is_excluded { begin_of(max.score) } else { end_of(max.score) };
                 Ok(ordered(from, Some(to)))
             }
+            Self::Names(min, max) if min.is_behind(max) => Ok(NONE),
             Self::Names(min, max) => {
+                let (first, last) = (zset.outermost(cx, false).await?, zset.outermost(cx, true).await?);
+                let (Some(first), Some(last)) = (first, last) else { return Ok(NONE) };
+                // Where scores differ, names have no order to search in. Redis at least gives nothing if the outermost
+                // members are on the wrong sides of the range; so does this.
+                if min.is_above(&last.name) || max.is_below(&first.name) {
+                    return Ok(NONE);
+                }
                 let from = match min {
-                    NameEnd::First => Vec::new(),
-                    NameEnd::Last => return Ok(NONE),
-                    NameEnd::Name(name, is_excluded) => {
-                        let Some(first) = zset.outermost(cx, false).await? else { return Ok(NONE) };
-                        let place = place(first.score, name);
-                        if is_excluded { above(place) } else { place }
-                    }
+                    NameEnd::Name(name, false) => place(first.score, name),
+                    NameEnd::Name(name, true) => above(place(first.score, name)),
+                    NameEnd::First | NameEnd::Last => Vec::new(),
                 };
                 let to = match max {
-                    NameEnd::First => return Ok(NONE),
-                    NameEnd::Last => None,
-                    NameEnd::Name(name, is_excluded) => {
-                        let Some(last) = zset.outermost(cx, true).await? else { return Ok(NONE) };
-                        let place = place(last.score, name);
-                        Some(if is_excluded { place } else { above(place) })
-                    }
+                    NameEnd::Name(name, false) => Some(above(place(last.score, name))),
+                    NameEnd::Name(name, true) => Some(place(last.score, name)),
+                    NameEnd::First | NameEnd::Last => None,
                 };
                 Ok(ordered(from, to))
             }

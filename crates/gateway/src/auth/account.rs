@@ -16,6 +16,7 @@ use super::{Grant, Standing, Tenancy};
 use crate::noisy_neighbour::{self, ProcessorUse, Use};
 use crate::pubsub::PubSub;
 use crate::resp::cursors::Cursors;
+use crate::resp::hints::Hints;
 use crate::resp::pause::Pause;
 use crate::resp::slow_replies::{SlowReplies, SlowReply};
 use crate::resp::slowlog::Slowlog;
@@ -40,6 +41,7 @@ pub(crate) struct Account {
     pub(crate) stats: Stats,
     pub(crate) cursors: Cursors,
     pub(crate) slowlog: Slowlog,
+    pub(crate) hints: Hints,
     pub(crate) slow_replies: SlowReplies,
     pub(crate) pause: Pause,
     pub(crate) key_counts: KeyCounts,
@@ -237,6 +239,7 @@ impl Accounts {
             stats: Stats::new(self.threads),
             cursors: Cursors::new(all.rng.next_u64()),
             slowlog: Slowlog::default(),
+            hints: Hints::default(),
             slow_replies: SlowReplies::default(),
             pause: Pause::default(),
             key_counts: KeyCounts::default(),

@@ -10,6 +10,7 @@ mod commands;
 pub(crate) mod connection;
 pub(crate) mod cursors;
 pub mod frame;
+pub(crate) mod hints;
 mod inline;
 mod input;
 mod outbox;

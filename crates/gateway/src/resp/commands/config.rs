@@ -7,6 +7,7 @@ use weir_command::number::parse_i64;
 use weir_command::{Args, DATABASES, lower};
 
 use super::check_words;
+use crate::resp::hints::{self, HINTS};
 use crate::resp::outbox::YIELD;
 use crate::resp::session::Session;
 use crate::store::Store;
@@ -15,7 +16,7 @@ const HELP: [&str; 5] = [
     "GET <pattern> ...: settings and their values.",
     "RESETSTAT: the counters of INFO begin at zero.",
     "REWRITE: refused, the configuration file is yours.",
-    "SET <name> <value> ...: slowlog-log-slower-than and slowlog-max-len; others only to what they are.",
+    "SET <name> <value> ...: slowlog-log-slower-than and slowlog-max-len; how Redis keeps collections, which changes nothing here; others only to what they are.",
     "HELP: this text.",
 ];
 
@@ -78,7 +79,9 @@ fn all<S: Store>(session: &Session<S>) -> Vec<(String, String)> {
         ("timeout", settings.patience.idle_seconds.unwrap_or(0).to_string()),
     ];
     let own = own.into_iter().map(|(name, value)| (name.to_owned(), value));
-    own.chain(settings.shown.iter().cloned()).collect()
+    let hints = session.account().into_iter().flat_map(|account| account.hints.all());
+    let hints = hints.map(|(name, value)| (name.to_owned(), value.to_string()));
+    own.chain(hints).chain(settings.shown.iter().cloned()).collect()
 }
 
 async fn get<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
@@ -105,6 +108,8 @@ async fn get<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
 enum Setting {
     SlowerThan(i64),
     LenMax(usize),
+    /// Of the one at this index of [`HINTS`].
+    Hint(usize, i64),
     /// It is so already.
     Unchanged,
 }
@@ -122,6 +127,9 @@ impl Setting {
         match name {
             "slowlog-log-slower-than" => number(-1).map(Setting::SlowerThan),
             "slowlog-max-len" => Ok(Setting::LenMax(number(0)? as usize)),
+            _ if let Some(index) = hints::find(name) => {
+                HINTS[index].parse(value).map(|value| Setting::Hint(index, value))
+            }
             _ if IMMUTABLE.contains(&name) => Err("can't set immutable config".to_owned()),
             _ if value.eq_ignore_ascii_case(now.as_bytes()) => Ok(Setting::Unchanged),
             _ => Err("it is set in the server's configuration file".to_owned()),
@@ -139,7 +147,7 @@ fn set<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
         let front = &b"ERR CONFIG SET failed (possibly related to argument '"[..];
         Error::bytes([front, name, b"') - ", why.as_bytes()].concat())
     };
-    let mut names: Vec<Vec<u8>> = Vec::new();
+    let mut names: Vec<&str> = Vec::new();
     let mut changes = Vec::new();
     for index in (2..args.len()).step_by(2) {
         let (asked, name) = (args.at(index), args.at(index).to_ascii_lowercase());
@@ -147,16 +155,17 @@ fn set<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
             let front = &b"ERR Unknown option or number of arguments for CONFIG SET - '"[..];
             return Err(Error::bytes([front, asked, b"'"].concat()));
         };
-        if names.iter().any(|other| other == name.as_bytes()) {
+        if names.contains(&name.as_str()) {
             return Err(failed(asked, "duplicate parameter"));
         }
-        names.push(name.clone().into_bytes());
+        names.push(name);
         changes.push(Setting::parse(name, args.at(index + 1), now).map_err(|why| failed(asked, &why))?);
     }
     for change in changes {
         match change {
             Setting::SlowerThan(micros) => session.slowlog().set_slower_than(micros),
             Setting::LenMax(len) => session.slowlog().set_len_max(len),
+            Setting::Hint(index, value) => session.account()?.hints.set(index, value),
             Setting::Unchanged => {}
         }
     }
