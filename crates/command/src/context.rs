@@ -26,7 +26,7 @@ pub use parts::{Part, PartsPage, Subkeys};
 pub const LONG_VALUE_BYTES: usize = 1 << 20;
 
 /// What is known of a command before it runs, and what it has done so far.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Call {
     /// The number of the database that its keys are in.
     pub database: u8,
@@ -40,6 +40,8 @@ pub struct Call {
     pub hits: u64,
     /// See [`Call::hits`].
     pub misses: u64,
+    /// It has waited, and runs again because a row was written to.
+    pub is_again: bool,
     /// The longest value that it has met, in bytes.
     pub longest: usize,
     /// It has written something.
@@ -49,18 +51,31 @@ pub struct Call {
 }
 
 /// How long a command that has found nothing would wait for its rows to be filled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wait {
     /// In milliseconds; `None` = for ever.
     pub timeout_ms: Option<u64>,
     /// What it takes is not there for others. (Who reads a stream takes nothing.)
     pub takes: bool,
+    /// Words that mean something else when the command runs again, by their place, and what is to stand there instead.
+    pub resolved: Vec<(usize, Vec<u8>)>,
 }
 
 impl Call {
     /// A command on `database` at `now_ms` that has not done anything yet.
     pub fn new(database: u8, now_ms: u64, value_bytes_max: usize) -> Self {
-        Self { database, now_ms, value_bytes_max, bill: None, hits: 0, misses: 0, longest: 0, wrote: false, wait: None }
+        Self {
+            database,
+            now_ms,
+            value_bytes_max,
+            bill: None,
+            hits: 0,
+            misses: 0,
+            is_again: false,
+            longest: 0,
+            wrote: false,
+            wait: None,
+        }
     }
 }
 
@@ -113,6 +128,11 @@ impl<'a> Context<'a> {
     /// Nothing was found, and the answer says so: whoever runs the command may wait, and run it again.
     pub fn wait_for_rows(&mut self, wait: Wait) {
         self.call.wait = Some(wait);
+    }
+
+    /// Whether the command has waited, and runs again because a row was written to.
+    pub fn is_again(&self) -> bool {
+        self.call.is_again
     }
 
     /// The answer.

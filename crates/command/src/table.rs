@@ -43,6 +43,10 @@ pub struct Command {
     pub counted: Option<usize>,
     /// Subcommands behind which there is one key, where `keys` tells of none.
     pub keyed: &'static [&'static str],
+    /// Its keys are the first half of the words behind the word `STREAMS`.
+    pub reads_streams: bool,
+    /// Redis shows no flags for it, as its subcommands have their own: some of them write.
+    pub writes_behind: bool,
     /// Position of the key that it writes in another database, too, where its options name one.
     pub elsewhere: Option<usize>,
     /// It writes a key that its option `STORE` names.
@@ -93,6 +97,8 @@ const DEFAULTS: Command = Command {
     key_use: NOTHING,
     counted: None,
     keyed: &[],
+    reads_streams: false,
+    writes_behind: false,
     elsewhere: None,
     stores: false,
     follows: false,
@@ -167,7 +173,7 @@ impl Command {
     /// Whether it may write.
     #[inline]
     pub fn writes(&self) -> bool {
-        self.flags.first() == Some(&"write")
+        self.flags.first() == Some(&"write") || self.writes_behind
     }
 
     /// The keys in `args`, in their order, where the table tells: not those that a word among the options names.
@@ -175,7 +181,7 @@ impl Command {
         let (first, last, step) = self.keys_with(args.get(1));
         let last = if last < 0 { args.len() as i32 + last } else { last };
         let end = if first == 0 { 0 } else { last + 1 };
-        let counted = self.counted_keys(args).unwrap_or_default();
+        let counted = self.counted_keys(args).or_else(|| self.streams_keys(args)).unwrap_or_default();
         let places = (first..end).step_by(step.max(1) as usize).map(|place| place as usize);
         places.chain(counted).filter_map(move |place| args.get(place))
     }
@@ -187,6 +193,15 @@ impl Command {
         let count = usize::try_from(parse_i64(args.get(place)?)?).ok().filter(|&count| count > 0)?;
         let first = place + 1;
         Some(first..first.saturating_add(count).min(args.len()))
+    }
+
+    /// Where the keys are that stand behind the word `STREAMS`; `None` where there is none.
+    pub fn streams_keys(&self, args: Args<'_>) -> Option<Range<usize>> {
+        if !self.reads_streams {
+            return None;
+        }
+        let first = streams_at(args)? + 1;
+        Some(first..first + (args.len() - first) / 2)
     }
 
     /// Whether it makes a value of so many bytes out of a few: by an offset far behind the end of what is there.
@@ -238,7 +253,8 @@ impl Command {
         if self.follows && follows(args.iter_from(2)) {
             return false;
         }
-        if first == last && !self.stores && self.stores_from.is_none() && self.counted.is_none() {
+        if first == last && !self.stores && self.stores_from.is_none() && self.counted.is_none() && !self.reads_streams
+        {
             // One key at most: nothing to compare it with.
             return true;
         }
@@ -296,6 +312,24 @@ impl Command {
     pub fn key_flags<'a>(&self, position: usize, options: impl Iterator<Item = &'a [u8]>) -> Words {
         self.key_use.words(position, options)
     }
+}
+
+/// Where the word `STREAMS` stands among the options of an `XREAD` or `XREADGROUP`.
+fn streams_at(args: Args<'_>) -> Option<usize> {
+    let mut place = 1;
+    while let Some(word) = args.get(place) {
+        let is = |name: &str| word.eq_ignore_ascii_case(name.as_bytes());
+        if is("STREAMS") {
+            return Some(place);
+        }
+        // A group may be called so.
+        place += match () {
+            () if is("GROUP") => 3,
+            () if is("COUNT") || is("BLOCK") => 2,
+            () => 1,
+        };
+    }
+    None
 }
 
 /// The key behind the last `STORE` among `words`, those behind the first key of a `SORT`.

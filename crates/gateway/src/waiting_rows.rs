@@ -101,21 +101,33 @@ impl WaitingRows {
         }
     }
 
+    /// All rows were written to, or deleted.
+    pub(crate) fn all_written(&self) {
+        if self.count.load(Ordering::SeqCst) > 0 {
+            self.queues.lock().rows.values_mut().for_each(Queue::written);
+        }
+    }
+
     #[cold]
     fn wake_for(&self, rows: &[StoredKey]) {
         let mut queues = self.queues.lock();
         for row in rows {
             if let Some(queue) = queues.rows.get_mut(&row[..]) {
-                match queue.trying {
-                    Some(_) => queue.again = true,
-                    None => queue.let_try(0),
-                }
+                queue.written();
             }
         }
     }
 }
 
 impl Queue {
+    /// Its row was written to.
+    fn written(&mut self) {
+        match self.trying {
+            Some(_) => self.again = true,
+            None => self.let_try(0),
+        }
+    }
+
     /// Lets the first one try whose number is `from` or larger.
     fn let_try(&mut self, from: u64) {
         let next = self.waiters.range(from..).next();

@@ -171,6 +171,81 @@ fn who_waits_for_a_row_is_served_in_turn() {
     }
 }
 
+/// An entry is told to all who only read, and to one consumer of each group.
+#[test]
+fn an_entry_of_a_stream_is_told_to_readers_and_to_one_of_each_group() {
+    for engine in EngineKind::ALL {
+        let world = World::new();
+        let mut other = world.tenant_on(engine, "t", 1, 0);
+        for line in ["XADD s 1-1 f old", "XGROUP CREATE s g $", "XGROUP CREATE s h $"] {
+            other.ask(&line.split(' ').collect::<Vec<_>>());
+        }
+        let lines = [
+            "XREAD BLOCK 0 STREAMS none s $ $",
+            "XREADGROUP GROUP g c BLOCK 0 STREAMS s >",
+            "XREADGROUP GROUP g d BLOCK 0 STREAMS s >",
+            "XREAD BLOCK 0 COUNT 5 STREAMS s 1-1",
+            "XREADGROUP GROUP h c BLOCK 0 STREAMS s >",
+        ];
+        let mut waiting: Vec<Client> = (0..lines.len()).map(|_| world.connect("t")).collect();
+        for (index, (client, line)) in waiting.iter_mut().zip(lines).enumerate() {
+            client.send(&encode(&line.split(' ').collect::<Vec<_>>()));
+            until_blocked(&mut other, index + 1);
+        }
+        let told = |id: &str, value: &str| {
+            format!("*1\r\n*2\r\n$1\r\ns\r\n*1\r\n*2\r\n$3\r\n{id}\r\n*2\r\n$1\r\nf\r\n$1\r\n{value}\r\n")
+        };
+        other.say("XADD s 2-1 f a");
+        for index in [0, 1, 3, 4] {
+            assert_eq!(next(&mut waiting[index]), told("2-1", "a"), "{engine}: {}", lines[index]);
+        }
+        until_blocked(&mut other, 1);
+        // Who was passed over is the first now.
+        waiting[1].send(&encode(&lines[1].split(' ').collect::<Vec<_>>()));
+        until_blocked(&mut other, 2);
+        other.say("XADD s 3-1 f b");
+        assert_eq!(next(&mut waiting[2]), told("3-1", "b"), "{engine}");
+        until_blocked(&mut other, 1);
+        assert_eq!(other.say("XPENDING s g - + 9 c").matches("2-1").count(), 1, "{engine}");
+    }
+}
+
+/// As Redis 7.0.15 says it.
+#[test]
+fn who_waits_for_a_group_is_told_that_it_is_gone() {
+    let world = World::new();
+    let (mut client, mut other) = (world.tenant("t", 1, 0), world.connect("t"));
+    let no_stream = "-UNBLOCKED the stream key no longer exists\r\n";
+    for (end, reply) in [
+        ("DEL s", no_stream),
+        ("SET s x", no_stream),
+        ("RENAME s away", no_stream),
+        ("RENAME string s", no_stream),
+        ("FLUSHALL", no_stream),
+        ("FLUSHDB", no_stream),
+        ("XGROUP DESTROY s g", "-NOGROUP the consumer group this client was blocked on no longer exists\r\n"),
+    ] {
+        for line in ["FLUSHALL", "SET string x", "XGROUP CREATE s g $ MKSTREAM"] {
+            other.say(line);
+        }
+        client.send(&encode(&["XREADGROUP", "GROUP", "g", "c", "BLOCK", "0", "STREAMS", "s", ">"]));
+        until_blocked(&mut other, 1);
+        other.say(end);
+        assert_eq!(next(&mut client), reply, "{end}");
+    }
+    // Who only reads waits on, also for another stream of that name.
+    other.say("FLUSHALL");
+    other.say("XADD s 5-1 f v");
+    client.send(&encode(&["XREAD", "BLOCK", "0", "STREAMS", "s", "$"]));
+    until_blocked(&mut other, 1);
+    for line in ["DEL s", "SET s x", "DEL s", "XADD s 1-1 f v"] {
+        other.say(line);
+        until_blocked(&mut other, 1);
+    }
+    other.say("XADD s 5-2 f v");
+    assert!(next(&mut client).contains("5-2"));
+}
+
 #[test]
 fn a_wait_for_a_row_ends_by_time_by_others_and_with_its_client() {
     let (weir, clock) = start();

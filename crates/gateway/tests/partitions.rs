@@ -335,7 +335,15 @@ fn who_waits_for_rows_of_two_slots_is_refused() {
     let world = World::new();
     let (mut client, mut other) = (world.tenant("t", 4, 0), world.connect("t"));
     let refused = "-CROSSSLOT Keys in request don't hash to the same slot\r\n";
-    for line in ["BLPOP a b 0", "BRPOPLPUSH a b 0", "BLMPOP 0 2 a b LEFT", "BZPOPMIN a b 0", "BZMPOP 0 2 a b MIN"] {
+    for line in [
+        "BLPOP a b 0",
+        "BRPOPLPUSH a b 0",
+        "BLMPOP 0 2 a b LEFT",
+        "BZPOPMIN a b 0",
+        "BZMPOP 0 2 a b MIN",
+        "XREAD BLOCK 0 STREAMS a b 0 0",
+        "XREADGROUP GROUP g c STREAMS a b > >",
+    ] {
         assert_eq!(client.say(line), refused, "{line}");
     }
     client.send(&crate::support::encode(&["BLPOP", "{x}a", "{x}b", "0"]));

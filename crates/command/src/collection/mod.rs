@@ -15,14 +15,18 @@
 //! | [`rescored`] | and how it is changed |
 //! | [`counted`] | ranks in that order without a walk |
 //! | [`values`] | what a list has: values by their index |
+//! | [`ordered`] | parts by their subkeys, in several orders |
+//! | [`streams`] | what a stream has: entries by their ids, groups of consumers |
 
 mod counted;
 mod layout;
 mod members;
+mod ordered;
 mod random;
 mod rescored;
 mod scored;
 mod sets;
+mod streams;
 mod values;
 
 use weir_model::parts::{Head, Life, Packed, PackedPart, RowType};
@@ -32,6 +36,7 @@ use self::members::SPACE;
 pub use self::rescored::{AT_ONCE_BYTES_MAX, NOT_A_SCORE, TOO_MANY_AT_ONCE, weight};
 pub use self::scored::{Scored, Stretch, above, place};
 pub use self::sets::NUMBERS_MAX;
+pub use self::streams::{Entry, Group, Keep, NAME_BYTES_MAX, PAGE_ENTRIES, Pending, Stream, Trim};
 pub use self::values::End;
 use crate::context::Context;
 use crate::error::Outcome;

@@ -26,7 +26,7 @@ fn timeout_ms(word: &[u8]) -> Outcome<Option<u64>> {
 
 /// Nothing was found.
 fn wait(cx: &mut Context<'_>, timeout_ms: Option<u64>) {
-    cx.wait_for_rows(Wait { timeout_ms, takes: true });
+    cx.wait_for_rows(Wait { timeout_ms, takes: true, resolved: Vec::new() });
 }
 
 /// The keys in front of the last word.

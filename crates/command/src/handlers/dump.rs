@@ -3,7 +3,7 @@
 use weir_model::parts::{Head, RowType};
 use weir_model::{Content, Row};
 
-use super::{hashes, integer};
+use super::{hashes, integer, stream_dump};
 use crate::args::Args;
 use crate::collection::{Collection, End, Member, Stretch};
 use crate::context::Context;
@@ -14,7 +14,6 @@ use crate::turn::end_turn;
 
 const BAD_FORMAT: Error = Error::new("ERR Bad data format");
 const TOO_LARGE: Error = Error::new("ERR the key is too large for DUMP: its parts have more than 64 MB");
-const NOT_YET: Error = Error::new("ERR DUMP of a stream is not supported yet");
 
 /// Most bytes of parts that are dumped: the payload is gathered as a whole.
 const DUMPED_BYTES_MAX: u64 = 64 << 20;
@@ -52,6 +51,10 @@ async fn whole_row(cx: &mut Context<'_>, key: &[u8], head: &Head) -> Outcome<Loa
     if head.bytes > DUMPED_BYTES_MAX {
         return Err(TOO_LARGE);
     }
+    if head.kind == RowType::Stream {
+        let stream = cx.stream(key).await?.ok_or(NO_SUCH_KEY)?;
+        return Ok(Loaded::Stream(Box::new(stream_dump::whole(cx, &stream).await?)));
+    }
     let row = cx.collection(key, head.kind).await?.ok_or(NO_SUCH_KEY)?;
     match head.kind {
         RowType::Hash => {
@@ -81,7 +84,7 @@ async fn whole_row(cx: &mut Context<'_>, key: &[u8], head: &Head) -> Outcome<Loa
             }
             Ok(Loaded::SortedSet(scores))
         }
-        RowType::Stream => Err(NOT_YET),
+        RowType::Stream => unreachable!("a stream was read above"),
     }
 }
 
@@ -200,6 +203,7 @@ async fn put_row(cx: &mut Context<'_>, key: &[u8], loaded: Loaded, expire_at_ms:
             }
             row
         }
+        Loaded::Stream(stream) => return stream_dump::put(cx, key, &stream, expire_at_ms).await,
     };
     row.expires_at(expire_at_ms);
     cx.save(&mut row)

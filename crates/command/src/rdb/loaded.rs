@@ -1,11 +1,14 @@
-//! Values of every type but streams, as Redis' dump files have them.
+//! Values of every type, as Redis' dump files have them; [`super::streams`] has streams.
 
 use std::collections::BTreeSet;
 
 use weir_io::Yield;
+use weir_model::parts::StreamShape;
 
 use super::packs::{intset, listpack, ziplist};
-use super::{Refusal, push_len, push_string, take, take_bytes_len, take_text};
+use super::reader::Reader;
+use super::streams::{self, STREAM_LISTPACKS, STREAM_LISTPACKS_2};
+use super::{Refusal, push_len, push_string, take, take_bytes_len};
 
 const STRING: u8 = 0;
 const LIST: u8 = 1;
@@ -30,9 +33,6 @@ const PLAIN: usize = 1;
 /// A node of a quicklist that is a listpack.
 const PACKED: usize = 2;
 
-/// Elements that are read between two turns.
-const TURN_ELEMENTS: usize = 1000;
-
 /// Fields and their values.
 type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
@@ -48,15 +48,8 @@ pub enum Loaded {
     Hash(Pairs),
     /// Different members with their scores, of which none is NaN; not empty.
     SortedSet(Vec<(Vec<u8>, f64)>),
-}
-
-/// Reads one value, and keeps count of what it takes.
-struct Reader<'a> {
-    rest: &'a [u8],
-    /// Bytes that it may still take.
-    left: usize,
-    yields: Yield,
-    elements: usize,
+    /// It may have no entries.
+    Stream(Box<StreamShape>),
 }
 
 /// The value in `body`, a type and what it says. All strings in it together have at most `bytes_max` bytes.
@@ -65,7 +58,7 @@ struct Reader<'a> {
 /// It is none, or longer.
 pub async fn load(body: &[u8], bytes_max: usize, yields: Yield) -> Result<Loaded, Refusal> {
     let (&kind, rest) = body.split_first().ok_or(Refusal::Format)?;
-    let mut reader = Reader { rest, left: bytes_max, yields, elements: 0 };
+    let mut reader = Reader::new(rest, bytes_max, yields);
     let loaded = match kind {
         STRING => Loaded::String(reader.string().await?),
         LIST => Loaded::List(reader.strings().await?),
@@ -79,6 +72,9 @@ pub async fn load(body: &[u8], bytes_max: usize, yields: Yield) -> Result<Loaded
         SORTED_SET_ZIPLIST => Loaded::SortedSet(scored(reader.pack(ziplist).await?)?),
         SORTED_SET_LISTPACK => Loaded::SortedSet(scored(reader.pack(listpack).await?)?),
         QUICKLIST | QUICKLIST_2 => Loaded::List(reader.nodes(kind == QUICKLIST_2).await?),
+        STREAM_LISTPACKS | STREAM_LISTPACKS_2 => {
+            Loaded::Stream(Box::new(reader.stream(kind == STREAM_LISTPACKS_2).await?))
+        }
         _ => return Err(Refusal::Format),
     };
     check(&loaded)?;
@@ -89,7 +85,8 @@ pub async fn load(body: &[u8], bytes_max: usize, yields: Yield) -> Result<Loaded
 /// Refuses what is empty, or has something twice.
 fn check(loaded: &Loaded) -> Result<(), Refusal> {
     let is_sound = match loaded {
-        Loaded::String(_) => true,
+        // A stream is checked as it is read.
+        Loaded::String(_) | Loaded::Stream(_) => true,
         Loaded::List(values) => !values.is_empty(),
         Loaded::Set(members) => are_different(members.iter()),
         Loaded::Hash(fields) => are_different(fields.iter().map(|(field, _)| field)),
@@ -106,21 +103,6 @@ fn are_different<'n>(mut names: impl Iterator<Item = &'n Vec<u8>>) -> bool {
 }
 
 impl Reader<'_> {
-    async fn string(&mut self) -> Result<Vec<u8>, Refusal> {
-        self.elements += 1;
-        if self.elements.is_multiple_of(TURN_ELEMENTS) {
-            self.yields.now().await;
-        }
-        let string = take_text(&mut self.rest, self.left, self.yields).await?;
-        self.left = self.left.checked_sub(string.len()).ok_or(Refusal::TooLong)?;
-        Ok(string)
-    }
-
-    fn count(&mut self) -> Result<usize, Refusal> {
-        // Each element takes a byte at least: whoever announces more gets no memory for it.
-        take_bytes_len(&mut self.rest).filter(|&count| count <= self.rest.len()).ok_or(Refusal::Format)
-    }
-
     async fn strings(&mut self) -> Result<Vec<Vec<u8>>, Refusal> {
         let mut strings = Vec::new();
         for _ in 0..self.count()? {
@@ -225,6 +207,7 @@ impl Loaded {
                     out.extend_from_slice(&score.to_le_bytes());
                 }
             }
+            Loaded::Stream(stream) => streams::put(out, stream),
         }
     }
 }

@@ -6,6 +6,8 @@
 
 mod loaded;
 mod packs;
+mod reader;
+mod streams;
 
 use weir_io::Yield;
 
@@ -96,6 +98,17 @@ fn push_len(out: &mut Vec<u8>, len: usize) {
         _ => {
             out.push(0x80);
             out.extend_from_slice(&(len as u32).to_be_bytes());
+        }
+    }
+}
+
+/// Appends a number of up to 64 bits, in the form of a length.
+fn push_long_len(out: &mut Vec<u8>, len: u64) {
+    match u32::try_from(len) {
+        Ok(len) => push_len(out, len as usize),
+        Err(_) => {
+            out.push(0x81);
+            out.extend_from_slice(&len.to_be_bytes());
         }
     }
 }

@@ -50,16 +50,93 @@ pub(super) fn listpack(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
         let before = rest.len();
         elements.push(listpack_element(&mut rest)?);
         // Behind each its length, for those who go back.
-        let back = match before - rest.len() {
-            0..=127 => 1,
-            128..=16_382 => 2,
-            16_383..=2_097_150 => 3,
-            2_097_151..=268_435_454 => 4,
-            _ => 5,
-        };
-        take(&mut rest, back)?;
+        let len = before - rest.len();
+        take(&mut rest, back_bytes(len))?;
     }
     Some(elements)
+}
+
+/// A listpack that is written.
+#[derive(Default)]
+pub(super) struct Listpack {
+    elements: Vec<u8>,
+    count: usize,
+}
+
+impl Listpack {
+    pub(super) fn number(&mut self, value: i64) {
+        let before = self.elements.len();
+        let out = &mut self.elements;
+        match value {
+            0..=127 => out.push(value as u8),
+            -4096..=4095 => out.extend_from_slice(&(0xc000 | value as u16 & 0x1fff).to_be_bytes()),
+            _ if i16::try_from(value).is_ok() => {
+                out.push(0xf1);
+                out.extend_from_slice(&(value as i16).to_le_bytes());
+            }
+            -0x80_0000..=0x7f_ffff => {
+                out.push(0xf2);
+                out.extend_from_slice(&value.to_le_bytes()[..3]);
+            }
+            _ if i32::try_from(value).is_ok() => {
+                out.push(0xf3);
+                out.extend_from_slice(&(value as i32).to_le_bytes());
+            }
+            _ => {
+                out.push(0xf4);
+                out.extend_from_slice(&value.to_le_bytes());
+            }
+        }
+        self.end_element(before);
+    }
+
+    /// As a number, where it is one.
+    pub(super) fn string(&mut self, value: &[u8]) {
+        if let Some(number) = crate::number::parse_i64(value) {
+            return self.number(number);
+        }
+        let before = self.elements.len();
+        let out = &mut self.elements;
+        match value.len() {
+            len @ 0..=63 => out.push(0x80 | len as u8),
+            len @ 64..=4095 => out.extend_from_slice(&(0xe000 | len as u16).to_be_bytes()),
+            len => {
+                out.push(0xf0);
+                out.extend_from_slice(&(len as u32).to_le_bytes());
+            }
+        }
+        out.extend_from_slice(value);
+        self.end_element(before);
+    }
+
+    /// Writes the length of the element that began at `before`: seven bits a byte, the lowest last, and every byte but
+    /// the first with its highest bit, as whoever goes back meets the last one first.
+    fn end_element(&mut self, before: usize) {
+        let len = self.elements.len() - before;
+        for byte in (0..back_bytes(len)).rev() {
+            let more = if byte + 1 == back_bytes(len) { 0 } else { 0x80 };
+            self.elements.push((len >> (7 * byte)) as u8 & 0x7f | more);
+        }
+        self.count += 1;
+    }
+
+    /// Its bytes.
+    pub(super) fn end(self) -> Vec<u8> {
+        let all = (LISTPACK_HEADER + self.elements.len() + 1) as u32;
+        let count = u16::try_from(self.count).unwrap_or(u16::MAX);
+        [&all.to_le_bytes()[..], &count.to_le_bytes(), &self.elements, &[END]].concat()
+    }
+}
+
+/// How many bytes say the length of an element of `len` bytes to whoever goes back.
+fn back_bytes(len: usize) -> usize {
+    match len {
+        0..=127 => 1,
+        128..=16_382 => 2,
+        16_383..=2_097_150 => 3,
+        2_097_151..=268_435_454 => 4,
+        _ => 5,
+    }
 }
 
 fn listpack_element(rest: &mut &[u8]) -> Option<Vec<u8>> {
@@ -175,6 +252,20 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn what_is_packed_is_read(words: Vec<Vec<u8>>, numbers: Vec<i64>, len in 0..70_000_usize, shift in 0..64_u32) {
+            let mut pack = Listpack::default();
+            let long = vec![b'x'; len];
+            words.iter().chain([&long]).for_each(|word| pack.string(word));
+            numbers.iter().for_each(|number| pack.number(number >> shift));
+            let expected: Vec<Vec<u8>> = words
+                .into_iter()
+                .chain([long])
+                .chain(numbers.iter().map(|number| (number >> shift).to_string().into_bytes()))
+                .collect();
+            prop_assert_eq!(listpack(&pack.end()), Some(expected));
+        }
+
         #[test]
         fn any_bytes_are_read_or_refused(bytes: Vec<u8>) {
             let all = (bytes.len() + 11) as u32;

@@ -251,6 +251,39 @@ macro_rules! with_commands {
             GeoRadiusByMemberRo "georadiusbymember_ro" -5 "geo" [readonly] [geo] (1 1 1 READ)
                 geosearch::georadiusbymember_ro "The same, only reading";
 
+            XAdd "xadd" -5 "stream" [write denyoom fast] [stream] (1 1 1 UPDATE)
+                streams::xadd { takes_many: true } "Adds an entry to a stream";
+            XLen "xlen" 2 "stream" [readonly fast] [stream] (1 1 1 LOOK) streams::xlen "How many entries a stream has";
+            XRange "xrange" -4 "stream" [readonly] [stream] (1 1 1 READ) streams::xrange "Entries from an id to another";
+            XRevRange "xrevrange" -4 "stream" [readonly] [stream] (1 1 1 READ)
+                streams::xrevrange "The same, the last one first";
+            XDel "xdel" -3 "stream" [write fast] [stream] (1 1 1 REMOVE)
+                streams::xdel { takes_many: true } "Deletes entries";
+            XTrim "xtrim" -4 "stream" [write] [stream] (1 1 1 REMOVE) streams::xtrim "Deletes the oldest entries";
+            XSetId "xsetid" -3 "stream" [write denyoom fast] [stream] (1 1 1 UPDATE)
+                streams::xsetid "Sets the last id of a stream";
+            XRead "xread" -4 "stream" [readonly blocking movablekeys] [stream blocking] (0 0 0 READ)
+                stream_reads::xread { reads_streams: true, takes_many: true }
+                "Entries behind ids of several streams, waits for them";
+            XReadGroup "xreadgroup" -7 "stream" [write blocking movablekeys] [stream blocking] (0 0 0 READ)
+                stream_reads::xreadgroup { reads_streams: true, takes_many: true }
+                "The same for a consumer of a group";
+            XGroup "xgroup" -2 "stream" [] [] (0 0 0 UPDATE)
+                stream_groups::xgroup { is_container: true, writes_behind: true,
+                                        keyed: &["create", "setid", "destroy", "createconsumer", "delconsumer"] }
+                "Makes and ends groups of consumers";
+            XAck "xack" -4 "stream" [write fast] [stream] (1 1 1 UPDATE)
+                stream_groups::xack { takes_many: true } "Acknowledges entries";
+            XClaim "xclaim" -6 "stream" [write fast] [stream] (1 1 1 UPDATE)
+                stream_claims::xclaim { takes_many: true } "Gives pending entries to another consumer";
+            XAutoClaim "xautoclaim" -6 "stream" [write fast] [stream] (1 1 1 REMOVE)
+                stream_claims::xautoclaim "The same with those that have been pending for long";
+            XPending "xpending" -3 "stream" [readonly] [stream] (1 1 1 READ)
+                stream_info::xpending "What is pending for a group";
+            XInfo "xinfo" -2 "stream" [] [] (0 0 0 READ)
+                stream_info::xinfo { is_container: true, keyed: &["stream", "groups", "consumers"] }
+                "What a stream is like";
+
             BLPop "blpop" -3 "list" [write noscript blocking] [list blocking] (1 -2 1 TAKE)
                 blocking::blpop "Takes the first value of a list, waits for it";
             BRPop "brpop" -3 "list" [write noscript blocking] [list blocking] (1 -2 1 TAKE)

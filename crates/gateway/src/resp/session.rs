@@ -63,6 +63,8 @@ pub(super) struct Session<S: Store> {
     pub(super) blocked: Option<Blocked>,
     /// The command on rows that was run last has found nothing, and would wait.
     pub(super) waits: Option<Wait>,
+    /// The command under way has waited, and runs again.
+    pub(super) is_again: bool,
     /// What it listens to, once it has.
     subscriptions: Option<Box<Subscriptions>>,
     /// What the command that runs has cost so far; `None` while nothing is limited.
@@ -83,6 +85,7 @@ impl<S: Store> Session<S> {
             unfinished: None,
             blocked: None,
             waits: None,
+            is_again: false,
             subscriptions: None,
             bill: None,
         }
@@ -307,6 +310,7 @@ impl<S: Store> Session<S> {
         let value_bytes_max = self.outbox.server.settings.limits.bulk_bytes_max.min(VALUE_BYTES_MAX);
         let mut call = Call::new(self.database(), self.outbox.unix_ms(), value_bytes_max);
         call.bill = self.bill;
+        call.is_again = self.is_again;
         call
     }
 
@@ -314,7 +318,7 @@ impl<S: Store> Session<S> {
     #[inline]
     pub(super) fn called(&mut self, call: &Call) {
         self.bill = call.bill;
-        self.waits = call.wait;
+        self.waits = call.wait.clone();
         let Call { hits, misses, .. } = *call;
         if hits + misses > 0 {
             self.outbox.count(|stats| {

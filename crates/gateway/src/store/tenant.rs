@@ -218,13 +218,13 @@ impl Store for TenantStore {
         if self.is_spread() && !keys.all(|key| Arc::ptr_eq(self.tenant.slot_of(key), slot)) {
             return Err(Error::new(ErrorKind::Invalid, "execute", "the tenant", "the keys are in several partitions"));
         }
-        let (before, answer) = (*call, host.replies().mark());
+        let (before, answer) = (call.clone(), host.replies().mark());
         loop {
             let partition = slot.partition().await?;
             match partition.execute(command, args, host, call).await {
                 // It was going to sleep. Nothing was written, and it is asked again.
                 Err(error) if error.kind() == ErrorKind::Closed && !slot.has(&partition) => {
-                    *call = before;
+                    *call = before.clone();
                     host.replies().restart(answer);
                 }
                 outcome => {

@@ -2,13 +2,14 @@
 
 use weir_io::Rng;
 
-use super::{Family, KEYS, one_of};
+use super::{ALL_OF_IT, Family, KEYS, one_of};
 
 pub const FAMILY: Family = Family {
     name: "geo",
     random,
     unordered: &[],
     reads: &["ZRANGE KEY 0 -1 WITHSCORES", "ZRANGE distances 0 -1 WITHSCORES", "ZCARD KEY", "OBJECT ENCODING KEY"],
+    masked: ALL_OF_IT,
     cases: include_str!("geo.txt"),
 };
 

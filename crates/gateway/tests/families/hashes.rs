@@ -2,13 +2,14 @@
 
 use weir_io::Rng;
 
-use super::{Family, KEYS, one_of};
+use super::{ALL_OF_IT, Family, KEYS, one_of};
 
 pub const FAMILY: Family = Family {
     name: "hashes",
     random,
     unordered: &["HGETALL", "HKEYS", "HVALS", "HSCAN", "HRANDFIELD"],
     reads: &["HGETALL KEY", "HLEN KEY", "HSCAN KEY 0 COUNT 100000"],
+    masked: ALL_OF_IT,
     cases: include_str!("hashes.txt"),
 };
 

@@ -6,7 +6,7 @@ use weir_io::Rng;
 
 use weir_node::EngineKind;
 
-use super::{Family, KEYS, Pair, one_of};
+use super::{ALL_OF_IT, Family, KEYS, Pair, one_of};
 use crate::differential::Redis;
 use crate::support::world::World;
 
@@ -15,6 +15,7 @@ pub const FAMILY: Family = Family {
     random,
     unordered: &[],
     reads: &["GET KEY", "PFCOUNT KEY KEY"],
+    masked: ALL_OF_IT,
     cases: include_str!("hyperloglogs.txt"),
 };
 
@@ -66,7 +67,13 @@ fn values_grow_out_of_their_sparse_form_at_the_same_element() {
     let Some(redis) = Redis::start() else { return };
     let world = World::new();
     drop(world.tenant_on(EngineKind::ALL[0], "grows", 1, 0));
-    let mut pair = Pair { redis: redis.connect(), weir: world.connect("grows"), unordered: &[], asked: Vec::new() };
+    let mut pair = Pair {
+        redis: redis.connect(),
+        weir: world.connect("grows"),
+        unordered: &[],
+        masked: ALL_OF_IT,
+        asked: Vec::new(),
+    };
     for key in 0..8 {
         let mut words = vec!["PFADD".to_owned(), key.to_string()];
         words.extend((0..1100).map(|number| format!("{key}-{number}")));

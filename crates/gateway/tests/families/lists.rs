@@ -2,13 +2,14 @@
 
 use weir_io::Rng;
 
-use super::{Family, KEYS, one_of};
+use super::{ALL_OF_IT, Family, KEYS, one_of};
 
 pub const FAMILY: Family = Family {
     name: "lists",
     random,
     unordered: &[],
     reads: &["LRANGE KEY 0 -1", "LLEN KEY", "LRANGE KEY -3 -1", "LINDEX KEY 70"],
+    masked: ALL_OF_IT,
     cases: include_str!("lists.txt"),
 };
 

@@ -2,13 +2,14 @@
 
 use weir_io::Rng;
 
-use super::{Family, KEYS, one_of};
+use super::{ALL_OF_IT, Family, KEYS, one_of};
 
 pub const FAMILY: Family = Family {
     name: "sets",
     random,
     unordered: &["SMEMBERS", "SSCAN", "SRANDMEMBER", "SPOP", "SINTER", "SUNION", "SDIFF"],
     reads: &["SMEMBERS KEY", "SCARD KEY", "SSCAN KEY 0 COUNT 100000"],
+    masked: ALL_OF_IT,
     cases: include_str!("sets.txt"),
 };
 

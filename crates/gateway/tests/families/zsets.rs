@@ -2,7 +2,7 @@
 
 use weir_io::Rng;
 
-use super::{Family, KEYS, one_of};
+use super::{ALL_OF_IT, Family, KEYS, one_of};
 
 pub const FAMILY: Family = Family {
     name: "zsets",
@@ -16,6 +16,7 @@ pub const FAMILY: Family = Family {
         "OBJECT ENCODING KEY",
         "ZRANGE names 0 -1",
     ],
+    masked: ALL_OF_IT,
     cases: include_str!("zsets.txt"),
 };
 

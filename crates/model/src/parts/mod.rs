@@ -13,6 +13,8 @@ mod key;
 mod packed;
 mod placed;
 mod shape;
+pub mod stream;
+mod stream_shape;
 mod subkey;
 
 pub use head::{DETAIL_BYTES_MAX, Head, HeadRef, RowType, VERSION_MAX};
@@ -23,6 +25,7 @@ pub use key::{
 pub use packed::{Packed, PackedPart};
 pub use placed::{PLACE_BYTES, is_placed, place_of, placed};
 pub use shape::{Mapped, NotARow, Shape, scored};
+pub use stream_shape::{GroupShape, StreamShape};
 pub use subkey::{
     UnorderedNumber, put_bytes, put_f64, put_i64, put_u64, score_of, score_value, take_bytes, take_f64, take_i64,
     take_u64,

@@ -8,7 +8,7 @@
 //! | list | position i64 → value | | position of the first value: 8 bytes, as in a subkey |
 //! | set | member, placed → nothing | | |
 //! | sorted set | member, placed → score, 8 bytes ([`score_value`]) | score f64, member → nothing; 1 if it is -0.0 | |
-//! | stream | milliseconds u64, number u64 → fields | | last entry: 16 bytes, as in a subkey |
+//! | stream | entry's id → fields | groups; more in spaces 2 to 4 ([`super::stream`]) | ids and numbers |
 //!
 //! Where the parts stand in the head there are no places, no positions, and nothing of space 1: these follow from the
 //! rest. The counts of a large sorted set, in spaces 2 to 4, are of no shape: they follow from space 1 and from how it
@@ -17,9 +17,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use super::subkey::{put_f64, put_i64, put_u64, score_of, score_value, take_i64, take_u64};
+use super::stream_shape::{Parts, StreamShape};
+use super::subkey::{put_f64, put_i64, score_of, score_value, take_i64};
 use super::{Head, PLACE_BYTES, Packed, PackedPart, RowType, is_placed, placed};
-use crate::varint;
 
 /// A row as a whole.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,15 +34,9 @@ pub enum Shape {
     Set(BTreeSet<Vec<u8>>),
     /// Scores by member. A score is not NaN.
     SortedSet(BTreeMap<Vec<u8>, f64>),
-    /// Entries by time and number, each with fields and values in the order given; and the last entry there ever was.
-    Stream(BTreeMap<EntryId, Fields>, EntryId),
+    /// Entries, and groups of consumers.
+    Stream(Box<StreamShape>),
 }
-
-/// Milliseconds since 1970, and a number that tells entries of the same millisecond apart.
-type EntryId = (u64, u64);
-
-/// Fields and their values.
-type Fields = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// What a row is laid out as.
 #[derive(Clone, Debug, PartialEq)]
@@ -71,13 +65,6 @@ fn position(index: i64) -> Vec<u8> {
     out
 }
 
-fn entry_id((milliseconds, number): EntryId) -> Vec<u8> {
-    let mut out = Vec::new();
-    put_u64(&mut out, milliseconds);
-    put_u64(&mut out, number);
-    out
-}
-
 fn score(number: f64) -> Vec<u8> {
     score_value(number).expect("a score is not NaN").to_vec()
 }
@@ -100,32 +87,6 @@ const NEGATIVE_ZERO: [u8; 1] = [1];
 fn whole<T>(mut bytes: &[u8], take: impl Fn(&mut &[u8]) -> Option<T>) -> Result<T, NotARow> {
     take(&mut bytes).filter(|_| bytes.is_empty()).ok_or(NotARow)
 }
-
-fn take_entry_id(bytes: &mut &[u8]) -> Option<EntryId> {
-    Some((take_u64(bytes)?, take_u64(bytes)?))
-}
-
-/// `fields := (field_len varint | field | value_len varint | value)*`
-fn put_fields(fields: &[(Vec<u8>, Vec<u8>)]) -> Vec<u8> {
-    let mut out = Vec::new();
-    for word in fields.iter().flat_map(|(field, value)| [field, value]) {
-        varint::put(&mut out, word.len() as u64);
-        out.extend_from_slice(word);
-    }
-    out
-}
-
-fn take_fields(mut bytes: &[u8]) -> Result<Fields, NotARow> {
-    let mut fields = Fields::new();
-    while !bytes.is_empty() {
-        let mut word = || varint::take_slice(&mut bytes).map(<[u8]>::to_vec).ok_or(NotARow);
-        fields.push((word()?, word()?));
-    }
-    Ok(fields)
-}
-
-/// Space, subkey and value of each part.
-type Parts = Vec<(u8, Vec<u8>, Vec<u8>)>;
 
 /// What the head of a list says of its first position, as an index.
 fn first_of(detail: &[u8]) -> Result<i64, NotARow> {
@@ -163,10 +124,7 @@ impl Shape {
                 let parts = scores.iter().map(|(member, &number)| (0, member.clone(), score(number)));
                 (RowType::SortedSet, Vec::new(), parts.collect())
             }
-            Shape::Stream(entries, last) => {
-                let parts = entries.iter().map(|(&id, fields)| (0, entry_id(id), put_fields(fields)));
-                (RowType::Stream, entry_id(*last), parts.collect())
-            }
+            Shape::Stream(stream) => (RowType::Stream, stream.detail().encode(), stream.parts()),
         })
     }
 
@@ -180,7 +138,7 @@ impl Shape {
             let Shape::String(value) = self else { unreachable!("only strings have no parts") };
             return Mapped::Value(value.clone());
         };
-        let count = parts.len() as u64;
+        let count = parts.iter().filter(|(space, ..)| *space == 0).count() as u64;
         let bytes = parts.iter().map(|(_, subkey, value)| (subkey.len() + value.len()) as u64).sum();
         let mut head = Head { kind, version, count, bytes, detail, packed: None };
         if is_packed {
@@ -211,6 +169,14 @@ impl Shape {
             Mapped::Value(value) => return Ok(Shape::String(value.clone())),
             Mapped::Parts(head, parts) => (head, parts),
         };
+        if head.kind == RowType::Stream {
+            let parts: Parts = match &head.packed {
+                Some(packed) => packed.iter().map(|part| (part.space, part.subkey.into(), part.value.into())).collect(),
+                None => spread.clone(),
+            };
+            let shape = Shape::Stream(Box::new(StreamShape::of(&head.detail, &parts).ok_or(NotARow)?));
+            return if shape.map(head.version, head.packed.is_some()) == *mapped { Ok(shape) } else { Err(NotARow) };
+        }
         let mut parts: Vec<(Vec<u8>, Vec<u8>)> = match &head.packed {
             Some(packed) => packed.iter().map(|part| (part.subkey.to_vec(), part.value.to_vec())).collect(),
             None => {
@@ -231,10 +197,7 @@ impl Shape {
                 let scores = parts.into_iter().map(|(member, value)| Ok((member, score_of(&value).ok_or(NotARow)?)));
                 Shape::SortedSet(scores.collect::<Result<_, NotARow>>()?)
             }
-            RowType::Stream => {
-                let entries = parts.iter().map(|(id, value)| Ok((whole(id, take_entry_id)?, take_fields(value)?)));
-                Shape::Stream(entries.collect::<Result<_, NotARow>>()?, whole(&head.detail, take_entry_id)?)
-            }
+            RowType::Stream => unreachable!("a stream was reduced above"),
         };
         // Places, positions, orders and counts follow from the rest: where they do not, it was no row. Packed parts
         // may stand in any order.
@@ -257,7 +220,8 @@ impl Shape {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parts::{Life, Part, VERSION_MAX};
+    use crate::parts::stream::{EntryId, PendingValue};
+    use crate::parts::{GroupShape, Life, Part, VERSION_MAX};
     use proptest::collection::{btree_map, btree_set, vec};
     use proptest::prelude::*;
 
@@ -270,15 +234,36 @@ mod tests {
     }
 
     fn shape() -> impl Strategy<Value = Shape> {
-        let id = || (0..3_u64, any::<u64>());
+        let id = || (0..3_u64, 0..4_u64).prop_map(|(ms, seq)| EntryId { ms, seq });
+        let pending = |consumers: Vec<Vec<u8>>| {
+            let one = (0..3_u64, 0..4_u64, proptest::sample::select(consumers));
+            one.prop_map(|(delivered_ms, deliveries, consumer)| PendingValue { delivered_ms, deliveries, consumer })
+        };
+        let group = btree_map(word(), 0..9_u64, 1..4).prop_flat_map(move |consumers| {
+            let pending = btree_map(id(), pending(consumers.keys().cloned().collect()), 0..5);
+            (id(), any::<Option<u32>>(), pending).prop_map(move |(delivered, read, pending)| GroupShape {
+                delivered,
+                read: read.map(u64::from),
+                consumers: consumers.clone(),
+                pending,
+            })
+        });
+        let entries = btree_map(id(), vec((word(), word()), 0..4), 0..8).prop_map(|entries| {
+            let flat = |words: Vec<(Vec<u8>, Vec<u8>)>| words.into_iter().flat_map(|(a, b)| [a, b]).collect();
+            entries.into_iter().map(|(id, words)| (id, flat(words))).collect()
+        });
+        let stream = (entries, id(), id(), any::<u64>(), btree_map(word(), group, 0..3)).prop_map(
+            |(entries, last, max_deleted, added, groups)| {
+                Shape::Stream(Box::new(StreamShape { entries, last, max_deleted, added, groups }))
+            },
+        );
         prop_oneof![
             word().prop_map(Shape::String),
             btree_map(word(), word(), 0..8).prop_map(Shape::Hash),
             (-1000..1000_i64, vec(word(), 0..8)).prop_map(|(first, values)| Shape::List(first, values)),
             btree_set(word(), 0..8).prop_map(Shape::Set),
             btree_map(word(), number(), 0..8).prop_map(Shape::SortedSet),
-            (btree_map(id(), vec((word(), word()), 0..4), 0..8), id())
-                .prop_map(|(entries, last)| Shape::Stream(entries, last)),
+            stream,
         ]
     }
 
@@ -312,11 +297,12 @@ mod tests {
             shape in shape(), lost: proptest::sample::Index, is_packed: bool
         ) {
             let Mapped::Parts(mut head, mut parts) = shape.map(1, is_packed) else { return Ok(()) };
-            if head.count == 0 {
+            let parts_len = head.packed.as_ref().map_or(parts.len(), |packed| packed.iter().count());
+            if parts_len == 0 {
                 return Ok(());
             }
             match &mut head.packed {
-                Some(packed) => packed.remove_nth(lost.index(head.count as usize)),
+                Some(packed) => packed.remove_nth(lost.index(parts_len)),
                 None => drop(parts.remove(lost.index(parts.len()))),
             }
             prop_assert_eq!(Shape::reduce(&Mapped::Parts(head, parts)), Err(NotARow));

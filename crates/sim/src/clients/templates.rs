@@ -7,7 +7,7 @@ pub(super) fn template(name: &str) -> Option<&'static str> {
 }
 
 /// Names of commands, and their words.
-const TEMPLATES: [(&str, &str); 60] = [
+const TEMPLATES: [(&str, &str); 74] = [
     ("hset", "K F V F V"),
     ("hmset hsetnx", "K F V"),
     ("hget hexists hstrlen sismember zscore zrank zrevrank", "K F"),
@@ -64,6 +64,20 @@ const TEMPLATES: [(&str, &str); 60] = [
     ("lmove", "K K |LEFT|RIGHT| |LEFT|RIGHT|"),
     ("rpoplpush", "K K"),
     ("lmpop", "2 K K |LEFT|RIGHT| COUNT 2"),
+    ("xadd", "K |MAXLEN|MINID| ~ 5 * F V"),
+    ("xlen", "K"),
+    ("xrange", "K - + COUNT 3"),
+    ("xrevrange", "K + -"),
+    ("xdel", "K N-1 N-2"),
+    ("xtrim", "K MAXLEN 3"),
+    ("xsetid", "K 9-N"),
+    ("xgroup", "CREATE K F 0 MKSTREAM"),
+    ("xinfo", "STREAM K FULL"),
+    ("xack", "K F N-1"),
+    ("xclaim xautoclaim", "K F F 0 1-1"),
+    ("xpending", "K F"),
+    ("xread", "COUNT 2 BLOCK 1 STREAMS K K 0 $"),
+    ("xreadgroup", "GROUP F F COUNT 2 STREAMS K >"),
     ("blpop brpop bzpopmin bzpopmax", "K K 1"),
     ("blmove", "K K |LEFT|RIGHT| |LEFT|RIGHT| 1"),
     ("brpoplpush", "K K 1"),

@@ -146,7 +146,7 @@ async fn get_keys(replies: &mut Replies, args: Args<'_>, flags: bool) -> Outcome
     let Some(command) = table::find(args.at(2)) else { return Err(Error::new("ERR Invalid command specified")) };
     let len = args.len() - 2;
     let (first, last, step) = command.keys_with(args.get(3));
-    if command.counted.is_some() {
+    if command.counted.is_some() || command.reads_streams {
         return get_counted_keys(replies, command, args, flags).await;
     }
     if first == 0 {
@@ -182,17 +182,21 @@ fn tell_key(replies: &mut Replies, key: &[u8], words: Option<&[&str]>) {
     words.iter().for_each(|word| replies.simple(word));
 }
 
-/// The same of a command whose keys are counted among its words.
+/// The same of a command whose keys are counted among its words, or stand behind the word `STREAMS`.
 async fn get_counted_keys(replies: &mut Replies, command: &Command, args: Args<'_>, flags: bool) -> Outcome {
     const INVALID: Error = Error::new("ERR Invalid arguments specified for command");
     let asked = args.with_spans(&args.spans()[2..]);
     if !command.takes(asked.len()) {
         return Err(Error::new("ERR Invalid number of arguments specified for command"));
     }
-    let counted = command.counted_keys(asked).ok_or(INVALID)?;
-    let number = command.counted.and_then(|place| asked.get(place)).and_then(parse_i64);
-    if number != i64::try_from(counted.len()).ok() {
-        return Err(INVALID);
+    if command.reads_streams {
+        command.streams_keys(asked).filter(|keys| !keys.is_empty()).ok_or(INVALID)?;
+    } else {
+        let counted = command.counted_keys(asked).ok_or(INVALID)?;
+        let number = command.counted.and_then(|place| asked.get(place)).and_then(parse_i64);
+        if number != i64::try_from(counted.len()).ok() {
+            return Err(INVALID);
+        }
     }
     let keys = command.keys_in(asked);
     replies.array(keys.clone().count());

@@ -60,6 +60,7 @@ pub(super) async fn flush<S: Store>(session: &mut Session<S>, args: Args<'_>) ->
             flushed?;
         }
     }
+    session.account()?.waiting_rows.all_written();
     session.outbox.replies.ok();
     Ok(())
 }

@@ -57,7 +57,7 @@ impl AsOne<'_> {
     /// Runs `member` and writes its answer.
     async fn run_one(&mut self, rows: &dyn Rows, member: Member<'_>, draft: Draft) -> Draft {
         let bill = self.is_limited.then(Bill::default);
-        let mut call = Call { database: member.database, bill, ..self.call };
+        let mut call = Call { database: member.database, bill, ..self.call.clone() };
         let begin = self.host.replies().mark();
         let others = self.host.replies().begin_element();
         let context = Context::locked(rows, self.host, &mut call, draft);

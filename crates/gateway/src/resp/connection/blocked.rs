@@ -33,6 +33,12 @@ enum Event {
     Woken,
 }
 
+/// The words of `args`, some of them replaced.
+fn resolved(args: Args<'_>, words: &[(usize, Vec<u8>)]) -> Request {
+    let word = |(place, word)| words.iter().find(|(other, _)| *other == place).map_or(word, |(_, word)| &word[..]);
+    Request::new(0, 0, args.iter_from(0).enumerate().map(word))
+}
+
 impl<S: Store> Connection<S> {
     /// Waits for the answer to the command under way, and writes it. `input` begins behind that command.
     ///
@@ -72,7 +78,9 @@ impl<S: Store> Connection<S> {
     async fn try_again(&mut self, rows: &BlockedOnRows) -> Option<Outcome> {
         let ticket = self.session.outbox.client.take_ticket()?;
         let from = self.session.outbox.answer_from();
+        self.session.is_again = true;
         let outcome = self.try_on_rows(rows.command, rows.request.args()).await;
+        self.session.is_again = false;
         let tried = match (&outcome, self.session.waits.take()) {
             (Ok(()), None) => return Some(outcome),
             // What is there is of another type: it waits for one of its own.
@@ -107,7 +115,9 @@ impl<S: Store> Connection<S> {
         let place = self.session.account()?.waiting_rows.wait_for(&rows);
         let from = self.session.outbox.answer_from();
         self.session.outbox.replies.restart(from);
-        self.execute_on_rows(command, args).await?;
+        // From now on it means what it meant when it came.
+        let request = resolved(args, &wait.resolved);
+        self.execute_on_rows(command, request.args()).await?;
         if self.session.waits.take().is_none() {
             return Ok(());
         }
@@ -121,7 +131,7 @@ impl<S: Store> Connection<S> {
         let now = outbox.server.clock.now();
         let until = wait.timeout_ms.map(|ms| now.saturating_add(ms.saturating_mul(1_000_000)));
         let later = outbox.client.block();
-        let rows = BlockedOnRows { place, command, request: Request::new(0, 0, args.iter_from(0)), takes: wait.takes };
+        let rows = BlockedOnRows { place, command, request, takes: wait.takes };
         self.session.blocked = Some(Blocked { later, until, timed_out, rows: Some(rows) });
         Ok(())
     }

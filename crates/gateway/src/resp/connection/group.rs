@@ -169,7 +169,7 @@ impl<S: Store> Connection<S> {
             members,
             watched: &[],
             flushes: 0,
-            call,
+            call: call.clone(),
             is_limited,
             answer_bytes_max: Some(FLUSH_BYTES),
             host: outbox,

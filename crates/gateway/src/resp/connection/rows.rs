@@ -1,7 +1,10 @@
 //! Commands on rows: executed by the store that has them; plain writes are gathered on the way.
 
+use std::sync::Arc;
+
 use weir_command::error::{Error, NO_AUTH, Outcome};
 use weir_command::{Args, Call, Command, Context, NoRows, Split, TURN_KEYS, is_plain, letting_go, rows_of, run};
+use weir_model::StoredKey;
 
 use super::Connection;
 use super::moving::LONG_BYTES;
@@ -61,6 +64,7 @@ impl<S: Store> Connection<S> {
         // Nothing is written where a later part would be refused.
         check_parts(command, args)?;
         self.submit().await;
+        let account = Arc::clone(self.session.account()?);
         let (store, outbox) = self.session.parts()?;
         outbox.replies.own_values();
         let mut sum = 0;
@@ -73,6 +77,7 @@ impl<S: Store> Connection<S> {
                 outbox.depend_on(commit);
             }
             outcome?;
+            account.waiting_rows.written(|| rows_of(command, args.with_spans(&spans), call.database));
             if split == Split::Sum {
                 sum += answer.as_integer().ok_or(Error::new("ERR internal error: a part gave no number"))?;
             }
@@ -116,6 +121,11 @@ impl<S: Store> Connection<S> {
             Err(_) => Err(NO_AUTH),
         };
         // Refused at once or not safe in the end: their replies say so when everything is written.
+        if let (Ok(_), Ok(account)) = (&written, self.session.account()) {
+            // No string fills a row for which somebody waits, but it may take the place of one.
+            let changes = self.gathered.batch.as_ref();
+            account.waiting_rows.written(|| changes.iter().map(|change| StoredKey::of(change.key())).collect());
+        }
         let outbox = &mut self.session.outbox;
         outbox.gathered_depend_on(&mut self.gathered, written);
         outbox.took(self.server.clock.now() - begun, "set");

@@ -1,0 +1,122 @@
+//! Parts in the order of their subkeys, in several spaces: they stand so in the head, or have keys of their own.
+
+use std::cmp::Ordering;
+use std::ops::Bound;
+
+use weir_model::Value;
+use weir_model::parts::PackedPart;
+
+use super::Collection;
+use crate::context::{Context, Part, PartsPage, Subkeys};
+use crate::error::Outcome;
+
+/// The space whose parts users count.
+const COUNTED: u8 = 0;
+
+fn has(subkeys: &Subkeys, part: &PackedPart<'_>) -> bool {
+    let is_behind = match &subkeys.from {
+        Bound::Unbounded => true,
+        Bound::Included(from) => part.subkey >= &from[..],
+        Bound::Excluded(from) => part.subkey > &from[..],
+    };
+    let is_in_front = match &subkeys.to {
+        Bound::Unbounded => true,
+        Bound::Included(to) => part.subkey <= &to[..],
+        Bound::Excluded(to) => part.subkey < &to[..],
+    };
+    part.space == subkeys.space && is_behind && is_in_front
+}
+
+fn owned(part: &PackedPart<'_>) -> Part {
+    Part { subkey: part.subkey.into(), value: part.value.to_vec().into(), expire_at_ms: part.expire_at_ms }
+}
+
+impl Collection<'_> {
+    /// The value of the part at `subkey` in `space`.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(super) async fn ordered(&self, cx: &mut Context<'_>, space: u8, subkey: &[u8]) -> Outcome<Option<Value>> {
+        match self.packed() {
+            Some(packed) => Ok(packed.get(space, subkey).map(|part| part.value.to_vec().into())),
+            None => Ok(cx.part(self.key, self.life(), space, subkey).await?.map(|part| part.value)),
+        }
+    }
+
+    /// Up to `limit` of `subkeys`, in order. It may find nothing and still have something left.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub(super) async fn ordered_page(
+        &self,
+        cx: &mut Context<'_>,
+        subkeys: Subkeys,
+        limit: usize,
+    ) -> Outcome<PartsPage> {
+        let Some(packed) = self.packed() else { return cx.parts(self.key, self.life(), subkeys, limit).await };
+        let mut parts: Vec<Part> = packed.iter().filter(|part| has(&subkeys, part)).map(|part| owned(&part)).collect();
+        if subkeys.reverse {
+            parts.reverse();
+        }
+        let next = parts.get(limit.max(1) - 1).filter(|_| parts.len() > limit.max(1)).map(|last| {
+            let last = Bound::Excluded(last.subkey.clone());
+            let (from, to) = if subkeys.reverse { (subkeys.from.clone(), last) } else { (last, subkeys.to.clone()) };
+            Subkeys { from, to, ..subkeys }
+        });
+        parts.truncate(limit.max(1));
+        Ok(PartsPage { parts, next })
+    }
+
+    /// Puts a part at `subkey` in `space`, where one with a value of `before` bytes stands, or none.
+    ///
+    /// # Errors
+    /// The subkey is too long.
+    pub(super) fn put_ordered(
+        &mut self,
+        cx: &mut Context<'_>,
+        space: u8,
+        subkey: &[u8],
+        before: Option<usize>,
+        value: &[u8],
+    ) -> Outcome {
+        let is_counted = space == COUNTED && before.is_none();
+        let bytes = match before {
+            Some(before) => value.len() as i64 - before as i64,
+            None => (subkey.len() + value.len()) as i64,
+        };
+        self.count(i64::from(is_counted), bytes);
+        if self.packed().is_none() {
+            return cx.put_part(self.life(), space, subkey, value, None);
+        }
+        self.change_packed(cx, |packed| {
+            let order = |part: &PackedPart<'_>| (part.space, part.subkey).cmp(&(space, subkey));
+            let place = packed.iter().position(|part| order(&part) != Ordering::Less);
+            let part = PackedPart { space, subkey, value, expire_at_ms: None };
+            if packed.get(space, subkey).is_some() {
+                packed.put(part);
+            } else {
+                packed.insert(place.unwrap_or(usize::MAX), part);
+            }
+        })
+    }
+
+    /// Takes the part at `subkey` in `space` out, which is there and has a value of so many bytes.
+    ///
+    /// # Errors
+    /// Of the batch.
+    pub(super) fn remove_ordered(
+        &mut self,
+        cx: &mut Context<'_>,
+        space: u8,
+        subkey: &[u8],
+        value_bytes: usize,
+    ) -> Outcome {
+        self.count(-i64::from(space == COUNTED), -((subkey.len() + value_bytes) as i64));
+        if self.packed().is_none() {
+            return cx.delete_part(self.life(), space, subkey);
+        }
+        self.change_packed(cx, |packed| {
+            packed.remove(space, subkey);
+        })
+    }
+}

@@ -1,0 +1,214 @@
+//! Streams: entries in the order of their ids, and groups of consumers that share them out.
+//!
+//! | | |
+//! |---|---|
+//! | [`entries`](self) | what is read: pages of entries, in both directions |
+//! | [`trim`] | entries that go from the front |
+//! | [`groups`] | groups, consumers, and what was delivered and not acknowledged |
+
+use std::ops::Bound;
+
+use weir_model::Value;
+use weir_model::parts::RowType;
+use weir_model::parts::stream::{ENTRIES, EntryId, StreamDetail, entry_value, entry_words};
+
+use super::Collection;
+use crate::context::{Context, Part, Subkeys};
+use crate::error::{Error, Outcome};
+
+mod groups;
+mod trim;
+
+pub use groups::{Group, NAME_BYTES_MAX, Pending};
+pub use trim::{Keep, Trim};
+
+/// Most entries that are read between two turns.
+pub const PAGE_ENTRIES: usize = 500;
+
+pub(super) const DAMAGED: Error = Error::new("ERR stored data is damaged: a stream has a part that cannot be read");
+
+/// A stream that was read or is to be made. What is changed is written by [`Context::save_stream`].
+pub struct Stream<'k> {
+    row: Collection<'k>,
+    detail: StreamDetail,
+}
+
+/// An entry.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// Its id.
+    pub id: EntryId,
+    /// Its fields and values, as they are stored.
+    value: Value,
+}
+
+impl Entry {
+    fn of(part: Part) -> Outcome<Self> {
+        Ok(Self { id: EntryId::of_subkey(&part.subkey).ok_or(DAMAGED)?, value: part.value })
+    }
+
+    /// Its fields, each with its value behind it.
+    ///
+    /// # Errors
+    /// It is damaged.
+    pub fn words(&self) -> Outcome<Vec<&[u8]>> {
+        entry_words(&self.value).ok_or(DAMAGED)
+    }
+
+    /// Bytes that it has.
+    pub fn bytes(&self) -> usize {
+        self.value.len()
+    }
+}
+
+impl Context<'_> {
+    /// The stream of `key`.
+    ///
+    /// # Errors
+    /// As [`Context::collection`].
+    pub async fn stream<'k>(&mut self, key: &'k [u8]) -> Outcome<Option<Stream<'k>>> {
+        let Some(row) = self.collection(key, RowType::Stream).await? else { return Ok(None) };
+        let detail = StreamDetail::decode(&row.head.detail).ok_or(DAMAGED)?;
+        Ok(Some(Stream { row, detail }))
+    }
+
+    /// A stream without entries, which takes the place of whatever is at `key` when it is saved.
+    pub fn new_stream<'k>(&mut self, key: &'k [u8]) -> Stream<'k> {
+        let mut row = self.new_collection(key, RowType::Stream);
+        row.is_changed = true;
+        Stream { row, detail: StreamDetail::default() }
+    }
+
+    /// Writes what was changed. A stream exists also without entries.
+    ///
+    /// # Errors
+    /// The key is too long.
+    pub fn save_stream(&mut self, stream: &mut Stream<'_>) -> Outcome {
+        let detail = stream.detail.encode();
+        if detail != stream.row.head.detail {
+            stream.row.head.detail = detail;
+            stream.row.is_changed = true;
+        }
+        self.save(&mut stream.row)
+    }
+}
+
+impl Stream<'_> {
+    /// How many entries there are.
+    pub fn len(&self) -> u64 {
+        self.row.len()
+    }
+
+    /// Whether there is no entry.
+    pub fn is_empty(&self) -> bool {
+        self.row.is_empty()
+    }
+
+    /// What its head says besides.
+    pub fn detail(&self) -> &StreamDetail {
+        &self.detail
+    }
+
+    /// The same, to be changed.
+    pub fn detail_mut(&mut self) -> &mut StreamDetail {
+        &mut self.detail
+    }
+
+    /// The row expires then (milliseconds since 1970; `None` = never).
+    pub fn expires_at(&mut self, expire_at_ms: Option<u64>) {
+        self.row.expires_at(expire_at_ms);
+    }
+
+    /// Puts an entry with `words` behind all others: `id` is larger than the last one's.
+    ///
+    /// # Errors
+    /// Of the batch.
+    pub fn append<'w>(&mut self, cx: &mut Context<'_>, id: EntryId, words: impl Iterator<Item = &'w [u8]>) -> Outcome {
+        if self.is_empty() {
+            self.detail.first = id;
+        }
+        self.detail.last = id;
+        self.detail.added = self.detail.added.saturating_add(1);
+        self.row.put_ordered(cx, ENTRIES, &id.subkey(), None, &entry_value(words))
+    }
+
+    /// The entries from `from` to `to`; `None` where there are none.
+    pub fn range(&self, from: EntryId, to: EntryId, reverse: bool) -> Option<Subkeys> {
+        // What was taken out at the front is not passed again and again.
+        let from = from.max(self.detail.first);
+        let has_some = !self.is_empty() && from <= to;
+        let (from, to) = (Bound::Included(from.subkey()), Bound::Included(to.subkey()));
+        has_some.then_some(Subkeys { space: ENTRIES, from, to, reverse })
+    }
+
+    /// Up to `limit` entries of a [range](Stream::range), and what is left of it. It may find nothing and still have
+    /// something left.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub async fn entries(
+        &self,
+        cx: &mut Context<'_>,
+        range: Subkeys,
+        limit: usize,
+    ) -> Outcome<(Vec<Entry>, Option<Subkeys>)> {
+        let page = self.row.ordered_page(cx, range, limit.min(PAGE_ENTRIES)).await?;
+        Ok((page.parts.into_iter().map(Entry::of).collect::<Outcome<_>>()?, page.next))
+    }
+
+    /// The first entry from `from` to `to`, or in `reverse` the last.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub async fn first_in(
+        &self,
+        cx: &mut Context<'_>,
+        from: EntryId,
+        to: EntryId,
+        reverse: bool,
+    ) -> Outcome<Option<Entry>> {
+        let mut left = self.range(from, to, reverse);
+        while let Some(range) = left {
+            let (entries, rest) = self.entries(cx, range, 1).await?;
+            if let Some(entry) = entries.into_iter().next() {
+                return Ok(Some(entry));
+            }
+            left = rest;
+            cx.yields().now().await;
+        }
+        Ok(None)
+    }
+
+    /// The entry with this id.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub async fn entry(&self, cx: &mut Context<'_>, id: EntryId) -> Outcome<Option<Entry>> {
+        let value = self.row.ordered(cx, ENTRIES, &id.subkey()).await?;
+        Ok(value.map(|value| Entry { id, value }))
+    }
+
+    /// Takes the entry with this id out; `false` where there is none.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub async fn remove(&mut self, cx: &mut Context<'_>, id: EntryId) -> Outcome<bool> {
+        let Some(entry) = self.entry(cx, id).await? else { return Ok(false) };
+        self.row.remove_ordered(cx, ENTRIES, &id.subkey(), entry.bytes())?;
+        self.detail.max_deleted = self.detail.max_deleted.max(id);
+        if id == self.detail.first {
+            self.find_first(cx, id).await?;
+        }
+        Ok(true)
+    }
+
+    /// Finds the first entry behind `id`, up to which there is none.
+    async fn find_first(&mut self, cx: &mut Context<'_>, id: EntryId) -> Outcome {
+        let first = match id.next() {
+            Some(next) => self.first_in(cx, next, EntryId::MAX, false).await?,
+            None => None,
+        };
+        self.detail.first = first.map(|entry| entry.id).unwrap_or_default();
+        Ok(())
+    }
+}

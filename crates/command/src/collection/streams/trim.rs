@@ -1,0 +1,167 @@
+//! Entries that go from the front of a stream.
+
+use weir_model::parts::RowType;
+use weir_model::parts::stream::{CONSUMERS, ENTRIES, EntryId, GROUPS, PENDING, PENDING_OF};
+
+use super::{Entry, PAGE_ENTRIES, Stream};
+use crate::collection::Collection;
+use crate::context::{Context, Subkeys};
+use crate::error::{Error, Outcome};
+
+/// Entries that go together where a trim is approximate. Redis lets go of whole nodes of so many.
+const APPROXIMATE_ENTRIES: u64 = 100;
+
+/// Most parts that one command takes out, or puts into a new life, and bytes of them.
+const CHANGED_PARTS_MAX: u64 = 100_000;
+const CHANGED_BYTES_MAX: usize = 64 << 20;
+const TOO_MANY: Error = Error::new(
+    "ERR the stream is too large for this: more than 100000 entries, or 64 MB of them, would have to go, and as many \
+     to stay. Trim it with ~, or in smaller steps",
+);
+
+/// What stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// So many entries at most: the last ones.
+    Last(u64),
+    /// Entries from this id on.
+    From(EntryId),
+}
+
+/// How a stream is trimmed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trim {
+    /// What stays.
+    pub keep: Keep,
+    /// More may stay, so that a trim is worth it.
+    pub is_approximate: bool,
+    /// Most entries that go.
+    pub limit: Option<u64>,
+}
+
+/// What a command may still change.
+struct Budget {
+    parts: u64,
+    bytes: usize,
+}
+
+impl Budget {
+    const WHOLE: Self = Self { parts: CHANGED_PARTS_MAX, bytes: CHANGED_BYTES_MAX };
+
+    fn spend(&mut self, bytes: usize) -> Outcome {
+        self.parts = self.parts.checked_sub(1).ok_or(TOO_MANY)?;
+        self.bytes = self.bytes.checked_sub(bytes).ok_or(TOO_MANY)?;
+        Ok(())
+    }
+}
+
+impl<'k> Stream<'k> {
+    /// Lets entries go; gives how many.
+    ///
+    /// # Errors
+    /// Too many have to go, and too many stay; they cannot be read.
+    pub async fn trim(&mut self, cx: &mut Context<'_>, trim: Trim) -> Outcome<u64> {
+        let limit = trim.limit.unwrap_or(u64::MAX);
+        let mut gone = match trim.keep {
+            Keep::Last(len) => self.len().saturating_sub(len).min(limit),
+            Keep::From(id) => self.len_before(cx, id, limit).await?,
+        };
+        // Where all go, so does the last node.
+        if trim.is_approximate && gone < self.len() {
+            gone = gone.min(CHANGED_PARTS_MAX) / APPROXIMATE_ENTRIES * APPROXIMATE_ENTRIES;
+        }
+        if gone == 0 {
+            return Ok(0);
+        }
+        let stay = self.len() - gone;
+        if gone > stay && gone > APPROXIMATE_ENTRIES && self.row.packed().is_none() {
+            self.renew(cx, gone).await?;
+        } else {
+            self.remove_front(cx, gone).await?;
+        }
+        Ok(gone)
+    }
+
+    /// How many entries are in front of `id`, as far as there are less than `limit`.
+    async fn len_before(&self, cx: &mut Context<'_>, id: EntryId, limit: u64) -> Outcome<u64> {
+        let mut left = id.previous().and_then(|last| self.range(EntryId::MIN, last, false));
+        let mut len = 0;
+        while let Some(range) = left.filter(|_| len < limit) {
+            let (entries, rest) = self.entries(cx, range, PAGE_ENTRIES).await?;
+            len += entries.len() as u64;
+            left = rest;
+            cx.yields().now().await;
+        }
+        Ok(len.min(limit))
+    }
+
+    /// Takes the first `count` entries out, one by one.
+    async fn remove_front(&mut self, cx: &mut Context<'_>, count: u64) -> Outcome {
+        let (mut left, mut budget, mut last) = (count, Budget::WHOLE, EntryId::MIN);
+        let mut range = self.range(EntryId::MIN, EntryId::MAX, false);
+        while left > 0
+            && let Some(here) = range
+        {
+            let (entries, rest) = self.entries(cx, here, usize::try_from(left).unwrap_or(usize::MAX)).await?;
+            for entry in entries {
+                budget.spend(entry.bytes())?;
+                last = entry.id;
+                left -= 1;
+                self.row.remove_ordered(cx, ENTRIES, &last.subkey(), entry.bytes())?;
+            }
+            range = rest;
+            cx.yields().now().await;
+        }
+        self.find_first(cx, last).await
+    }
+
+    /// Puts what stays without the first `count` entries into a new life of the row. All of the old one ends with its
+    /// head, unread.
+    async fn renew(&mut self, cx: &mut Context<'_>, count: u64) -> Outcome {
+        let mut renewed = cx.new_collection(self.row.key, RowType::Stream);
+        renewed.expire_at_ms = self.row.expire_at_ms;
+        let mut budget = Budget::WHOLE;
+        let first = self.copy_last(cx, self.len() - count, &mut renewed, &mut budget).await?;
+        for space in [GROUPS, CONSUMERS, PENDING, PENDING_OF] {
+            let mut left = Some(Subkeys::all(space));
+            while let Some(subkeys) = left {
+                let page = self.row.ordered_page(cx, subkeys, PAGE_ENTRIES).await?;
+                for part in page.parts {
+                    budget.spend(part.value.len())?;
+                    renewed.put_ordered(cx, space, &part.subkey, None, &part.value)?;
+                }
+                left = page.next;
+                cx.yields().now().await;
+            }
+        }
+        renewed.is_changed = true;
+        self.row = renewed;
+        self.detail.first = first;
+        Ok(())
+    }
+
+    /// Copies the last `count` entries to `renewed`; gives the first of them.
+    async fn copy_last(
+        &self,
+        cx: &mut Context<'_>,
+        count: u64,
+        renewed: &mut Collection<'k>,
+        budget: &mut Budget,
+    ) -> Outcome<EntryId> {
+        let (mut left, mut first) = (count, EntryId::MIN);
+        let mut range = self.range(EntryId::MIN, EntryId::MAX, true);
+        while left > 0
+            && let Some(here) = range
+        {
+            let (entries, rest) = self.entries(cx, here, usize::try_from(left).unwrap_or(usize::MAX)).await?;
+            for Entry { id, value } in entries {
+                budget.spend(value.len())?;
+                (first, left) = (id, left - 1);
+                renewed.put_ordered(cx, ENTRIES, &id.subkey(), None, &value)?;
+            }
+            range = rest;
+            cx.yields().now().await;
+        }
+        Ok(first)
+    }
+}

@@ -1,0 +1,401 @@
+//! `XREAD` and `XREADGROUP`: what is new in several streams, for who asks or for one of a group.
+
+use weir_model::parts::stream::{EntryId, PendingValue};
+
+use super::integer;
+use super::stream_ids;
+use super::stream_lag::read_with;
+use super::stream_replies::{Told, tell_entry, tell_range};
+use crate::args::Args;
+use crate::collection::{Entry, Group, NAME_BYTES_MAX, PAGE_ENTRIES, Pending, Stream};
+use crate::context::{Context, Wait};
+use crate::error::{Error, Outcome, SYNTAX, WRONG_TYPE};
+use crate::reply::Protocol;
+
+const NOT_A_TIME: Error = Error::new("ERR timeout is not an integer or out of range");
+const NEGATIVE: Error = Error::new("ERR timeout is negative");
+const UNBALANCED: Error =
+    Error::new("ERR Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified.");
+const NO_GROUP: Error = Error::new("ERR Missing GROUP option for XREADGROUP");
+const ONLY_GROUP: Error = Error::new("ERR The GROUP option is only supported by XREADGROUP. You called XREAD instead.");
+const ONLY_NOACK: Error = Error::new("ERR The NOACK option is only supported by XREADGROUP. You called XREAD instead.");
+const ONLY_NEW: Error =
+    Error::new("ERR The > ID can be specified only when calling XREADGROUP using the GROUP <group> <consumer> option.");
+const NO_DOLLAR: Error = Error::new(
+    "ERR The $ ID is meaningless in the context of XREADGROUP: you want to read the history of this consumer by \
+     specifying a proper ID, or use the > ID to get new messages. The $ ID would just return an empty result set.",
+);
+const STREAM_GONE: Error = Error::new("UNBLOCKED the stream key no longer exists");
+const GROUP_GONE: Error = Error::new("NOGROUP the consumer group this client was blocked on no longer exists");
+pub const NAME_TOO_LONG: Error =
+    Error::new("ERR the name of a group or of a consumer is too long: it has at most 8192 bytes");
+
+/// Bytes of entries that are kept from the look whether there are some to their answer.
+const KEPT_BYTES_MAX: usize = 1 << 20;
+
+/// Most entries that are given to a consumer at once, and bytes of them: they are written as pending in one record. Who
+/// asks again gets more.
+const DELIVERED_MAX: u64 = 10_000;
+const DELIVERED_BYTES_MAX: usize = 16 << 20;
+
+/// The words in front of the keys.
+struct Options<'a> {
+    /// In milliseconds; `Some(None)` = waits for ever.
+    block: Option<Option<u64>>,
+    /// Most entries of each stream.
+    count: u64,
+    /// Group and consumer.
+    group: Option<(&'a [u8], &'a [u8])>,
+    /// What is delivered does not become pending.
+    no_ack: bool,
+    /// Where the keys begin, and how many there are.
+    keys: (usize, usize),
+}
+
+/// Where a stream is read from.
+#[derive(Clone, Copy)]
+enum From {
+    /// Behind this entry.
+    Behind(EntryId),
+    /// Behind what the group was given last.
+    New,
+}
+
+impl<'a> Options<'a> {
+    fn parse(args: Args<'a>, is_of_group: bool) -> Outcome<Self> {
+        let mut options = Self { block: None, count: u64::MAX, group: None, no_ack: false, keys: (0, 0) };
+        let mut place = 1;
+        while let Some(word) = args.get(place) {
+            let is = |name: &str| word.eq_ignore_ascii_case(name.as_bytes());
+            let more = args.len() - place - 1;
+            if is("BLOCK") && more > 0 {
+                options.block = Some(block_ms(args.at(place + 1))?);
+                place += 1;
+            } else if is("COUNT") && more > 0 {
+                // 0 = all, and so is less.
+                let count = integer(args.at(place + 1))?;
+                options.count = u64::try_from(count).ok().filter(|&count| count > 0).unwrap_or(u64::MAX);
+                place += 1;
+            } else if is("STREAMS") && more > 0 {
+                if !more.is_multiple_of(2) {
+                    return Err(UNBALANCED);
+                }
+                options.keys = (place + 1, more / 2);
+                break;
+            } else if is("GROUP") && more > 1 {
+                if !is_of_group {
+                    return Err(ONLY_GROUP);
+                }
+                options.group = Some((args.at(place + 1), args.at(place + 2)));
+                place += 2;
+            } else if is("NOACK") {
+                if !is_of_group {
+                    return Err(ONLY_NOACK);
+                }
+                options.no_ack = true;
+            } else {
+                return Err(SYNTAX);
+            }
+            place += 1;
+        }
+        if options.keys.1 == 0 {
+            return Err(SYNTAX);
+        }
+        if is_of_group && options.group.is_none() {
+            return Err(NO_GROUP);
+        }
+        Ok(options)
+    }
+
+    /// Each key, and the place of its id among the words.
+    fn streams(&self, args: Args<'a>) -> impl Iterator<Item = (&'a [u8], usize)> + use<'a> {
+        let (first, count) = self.keys;
+        (first..first + count).map(move |place| (args.at(place), place + count))
+    }
+}
+
+fn block_ms(word: &[u8]) -> Outcome<Option<u64>> {
+    let ms = integer(word).map_err(|_| NOT_A_TIME)?;
+    let ms = u64::try_from(ms).map_err(|_| NEGATIVE)?;
+    Ok(Some(ms).filter(|&ms| ms > 0))
+}
+
+/// Begins the answer of `count` streams.
+fn begin(cx: &mut Context<'_>, count: usize) {
+    match cx.replies().protocol {
+        Protocol::Resp2 => cx.replies().array(count),
+        Protocol::Resp3 => cx.replies().map(count),
+    }
+}
+
+/// Begins the answer of the stream of `key`.
+fn begin_stream(cx: &mut Context<'_>, key: &[u8]) {
+    if cx.replies().protocol == Protocol::Resp2 {
+        cx.replies().array(2);
+    }
+    cx.replies().bulk(key);
+}
+
+/// A stream that `XREAD` reads, and where from.
+struct Source<'k> {
+    key: &'k [u8],
+    stream: Option<Stream<'k>>,
+    behind: EntryId,
+}
+
+pub async fn xread(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    let options = Options::parse(args, false)?;
+    let (mut sources, mut resolved) = (Vec::new(), Vec::new());
+    for (key, place) in options.streams(args) {
+        let stream = cx.stream(key).await?;
+        let behind = match args.at(place) {
+            // Who waits for what is new waits for what is new now.
+            b"$" => {
+                let last = stream.as_ref().map(|stream| stream.detail().last).unwrap_or_default();
+                resolved.push((place, stream_ids::text(last).into_bytes()));
+                last
+            }
+            b">" => return Err(ONLY_NEW),
+            word => stream_ids::exact(word, 0)?,
+        };
+        sources.push(Source { key, stream, behind });
+    }
+    let found = find(cx, &sources, options.count).await?;
+    if found.is_empty() {
+        cx.replies().null_array();
+        if let Some(timeout_ms) = options.block {
+            cx.wait_for_rows(Wait { timeout_ms, takes: false, resolved });
+        }
+        return Ok(());
+    }
+    begin(cx, found.len());
+    for (key, stream, told) in found {
+        begin_stream(cx, key);
+        tell_range(cx, stream, told, options.count).await?;
+    }
+    Ok(())
+}
+
+/// The streams among `sources` that have something, with what was read of each.
+async fn find<'s, 'k>(
+    cx: &mut Context<'_>,
+    sources: &'s [Source<'k>],
+    count: u64,
+) -> Outcome<Vec<(&'k [u8], &'s Stream<'k>, Told)>> {
+    let (mut found, mut kept_bytes) = (Vec::new(), 0);
+    let page = usize::try_from(count).unwrap_or(usize::MAX).min(PAGE_ENTRIES);
+    for Source { key, stream, behind } in sources {
+        let Some(stream) = stream else { continue };
+        let whole = behind.next().and_then(|from| stream.range(from, EntryId::MAX, false));
+        let mut left = whole.clone();
+        while let Some(range) = left {
+            let (entries, rest) = stream.entries(cx, range, page).await?;
+            left = rest;
+            if entries.is_empty() {
+                cx.yields().now().await;
+                continue;
+            }
+            let bytes: usize = entries.iter().map(Entry::bytes).sum();
+            let told = if kept_bytes + bytes <= KEPT_BYTES_MAX {
+                kept_bytes += bytes;
+                Told::Page(entries, left)
+            } else {
+                Told::Nothing(whole)
+            };
+            found.push((*key, stream, told));
+            break;
+        }
+    }
+    Ok(found)
+}
+
+/// What a consumer is given of a stream: entries, or ids of those that are gone.
+type Delivered = Vec<(EntryId, Option<Entry>)>;
+
+/// Who is given what.
+struct Asking<'a> {
+    consumer: &'a [u8],
+    no_ack: bool,
+    count: u64,
+    /// Bytes that may still be delivered.
+    bytes: usize,
+}
+
+/// The error for a group or a stream that is not there.
+pub fn no_group(key: &[u8], group: &[u8]) -> Error {
+    let front = &b"NOGROUP No such key '"[..];
+    Error::bytes([front, key, b"' or consumer group '", group, b"'"].concat())
+}
+
+/// The stream of `key` and the group in it that `XREADGROUP` is about.
+async fn of_group<'k>(cx: &mut Context<'_>, key: &'k [u8], name: &[u8]) -> Outcome<(Stream<'k>, Group)> {
+    let is_again = cx.is_again();
+    let stream = match cx.stream(key).await {
+        Err(error) if error == WRONG_TYPE && is_again => return Err(STREAM_GONE),
+        stream => stream?,
+    };
+    let Some(stream) = stream else {
+        return Err(if is_again { STREAM_GONE } else { no_group_to_read(key, name) });
+    };
+    let Some(group) = stream.group(cx, name).await? else {
+        return Err(if is_again { GROUP_GONE } else { no_group_to_read(key, name) });
+    };
+    Ok((stream, group))
+}
+
+fn no_group_to_read(key: &[u8], group: &[u8]) -> Error {
+    Error::bytes([no_group(key, group).text(), b" in XREADGROUP with GROUP option"].concat())
+}
+
+pub async fn xreadgroup(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    let options = Options::parse(args, true)?;
+    let Some((group, consumer)) = options.group else { return Err(NO_GROUP) };
+    if consumer.len().max(group.len()) > NAME_BYTES_MAX {
+        return Err(NAME_TOO_LONG);
+    }
+    let mut froms = Vec::new();
+    for (key, place) in options.streams(args) {
+        of_group(cx, key, group).await?;
+        let from = match args.at(place) {
+            b">" => From::New,
+            b"$" => return Err(NO_DOLLAR),
+            word => match stream_ids::exact(word, 0)? {
+                // As Redis has it: nothing is behind the largest id, and it stands for what is new.
+                EntryId::MAX => From::New,
+                id => From::Behind(id),
+            },
+        };
+        froms.push((key, from));
+    }
+    let mut asking = Asking { consumer, no_ack: options.no_ack, count: options.count, bytes: DELIVERED_BYTES_MAX };
+    let mut found: Vec<(&[u8], Delivered)> = Vec::new();
+    for (key, from) in froms {
+        // Read again: the same stream may be named twice.
+        let (mut stream, mut group) = of_group(cx, key, group).await?;
+        let delivered = match from {
+            From::New => deliver(cx, &mut stream, &mut group, &mut asking).await?,
+            From::Behind(id) => Some(history(cx, &mut stream, &mut group, &mut asking, id).await?),
+        };
+        if let Some(delivered) = delivered {
+            stream.save_group(cx, &mut group)?;
+            cx.save_stream(&mut stream)?;
+            found.push((key, delivered));
+        }
+    }
+    if found.is_empty() {
+        cx.replies().null_array();
+        if let Some(timeout_ms) = options.block {
+            cx.wait_for_rows(Wait { timeout_ms, takes: false, resolved: Vec::new() });
+        }
+        return Ok(());
+    }
+    begin(cx, found.len());
+    for (key, delivered) in found {
+        begin_stream(cx, key);
+        cx.replies().array(delivered.len());
+        for (id, entry) in delivered {
+            match entry {
+                Some(entry) => tell_entry(cx.replies(), &entry)?,
+                None => {
+                    cx.replies().array(2);
+                    stream_ids::tell(cx.replies(), id);
+                    cx.replies().null_array();
+                }
+            }
+        }
+        cx.drain().await?;
+    }
+    Ok(())
+}
+
+/// Gives entries to a consumer that nobody of its group has been given; `None` where there are none.
+async fn deliver(
+    cx: &mut Context<'_>,
+    stream: &mut Stream<'_>,
+    group: &mut Group,
+    asking: &mut Asking<'_>,
+) -> Outcome<Option<Delivered>> {
+    let first = group.value.delivered.next();
+    let mut left = first.and_then(|from| stream.range(from, EntryId::MAX, false));
+    let (mut delivered, mut wanted) = (Delivered::new(), asking.count.min(DELIVERED_MAX));
+    // Only where the group was set back.
+    let mut may_be_pending = None;
+    'pages: while let Some(range) = left.filter(|_| wanted > 0) {
+        let (entries, rest) = stream.entries(cx, range, wanted as usize).await?;
+        left = rest;
+        for entry in entries {
+            let Some(bytes) = asking.bytes.checked_sub(entry.bytes()).or(delivered.is_empty().then_some(0)) else {
+                break 'pages;
+            };
+            asking.bytes = bytes;
+            wanted -= 1;
+            if !asking.no_ack {
+                let may_be = match may_be_pending {
+                    Some(may_be) => may_be,
+                    None => is_ahead(cx, stream, group).await?,
+                };
+                may_be_pending = Some(may_be);
+                let before = if may_be { stream.pending(cx, group, entry.id).await? } else { None };
+                let value = PendingValue { delivered_ms: cx.now_ms(), deliveries: 1, consumer: asking.consumer.into() };
+                stream.put_pending(cx, group, entry.id, before.as_ref(), &value).await?;
+            }
+            group.value.read = read_with(stream.detail(), stream.len(), group.value.read, entry.id);
+            group.value.delivered = entry.id;
+            delivered.push((entry.id, Some(entry)));
+        }
+        cx.yields().now().await;
+    }
+    if delivered.is_empty() {
+        return Ok(None);
+    }
+    stream.consumer_or_new(cx, group, asking.consumer).await?.value.seen_ms = cx.now_ms();
+    Ok(Some(delivered))
+}
+
+/// Whether entries are pending that the group has yet to be given.
+async fn is_ahead(cx: &mut Context<'_>, stream: &Stream<'_>, group: &Group) -> Outcome<bool> {
+    let Some(from) = group.value.delivered.next().filter(|_| group.value.pending > 0) else { return Ok(false) };
+    let mut left = Some(stream.pending_range(group, None, from, EntryId::MAX));
+    while let Some(range) = left {
+        let (pending, rest) = stream.pending_page(cx, group, range, 1).await?;
+        if !pending.is_empty() {
+            return Ok(true);
+        }
+        left = rest;
+    }
+    Ok(false)
+}
+
+/// What a consumer was given behind `id` and has not acknowledged.
+async fn history(
+    cx: &mut Context<'_>,
+    stream: &mut Stream<'_>,
+    group: &mut Group,
+    asking: &mut Asking<'_>,
+    id: EntryId,
+) -> Outcome<Delivered> {
+    let now_ms = cx.now_ms();
+    stream.consumer_or_new(cx, group, asking.consumer).await?.value.seen_ms = now_ms;
+    let range = id.next().map(|from| stream.pending_range(group, Some(asking.consumer), from, EntryId::MAX));
+    let (mut delivered, mut wanted, mut left) = (Delivered::new(), asking.count.min(DELIVERED_MAX), range);
+    while let Some(range) = left.filter(|_| wanted > 0) {
+        let (pending, rest) = stream.pending_page(cx, group, range, wanted as usize).await?;
+        left = rest;
+        for Pending { id, value } in pending {
+            let entry = stream.entry(cx, id).await?;
+            let bytes = entry.as_ref().map_or(0, Entry::bytes);
+            let Some(bytes) = asking.bytes.checked_sub(bytes).or(delivered.is_empty().then_some(0)) else {
+                return Ok(delivered);
+            };
+            asking.bytes = bytes;
+            wanted -= 1;
+            if entry.is_some() {
+                let again = PendingValue { delivered_ms: now_ms, deliveries: value.deliveries + 1, ..value.clone() };
+                stream.put_pending(cx, group, id, Some(&value), &again).await?;
+            }
+            delivered.push((id, entry));
+        }
+        cx.yields().now().await;
+    }
+    Ok(delivered)
+}

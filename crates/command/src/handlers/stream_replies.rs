@@ -1,0 +1,72 @@
+//! How entries of a stream are answered.
+
+use crate::collection::{Entry, PAGE_ENTRIES, Stream};
+use crate::context::{Context, Subkeys};
+use crate::error::Outcome;
+use crate::handlers::stream_ids;
+use crate::reply::Replies;
+
+/// How much of a range was read.
+pub enum Told {
+    /// All of it is left; `None` = it is empty.
+    Nothing(Option<Subkeys>),
+    /// The first page, and what is left.
+    Page(Vec<Entry>, Option<Subkeys>),
+}
+
+/// Answers with `entry`: its id, and its fields and values.
+///
+/// # Errors
+/// It is damaged.
+pub fn tell_entry(replies: &mut Replies, entry: &Entry) -> Outcome {
+    replies.array(2);
+    stream_ids::tell(replies, entry.id);
+    let words = entry.words()?;
+    replies.array(words.len());
+    words.into_iter().for_each(|word| replies.bulk(word));
+    Ok(())
+}
+
+/// Answers with the first `count` entries of a range, as an array.
+///
+/// A short range is read once. How long a longer one is has to be known before its first entry is told: it is read
+/// twice, so that any number of entries takes no more memory than a page of them.
+///
+/// # Errors
+/// They cannot be read; whoever asked is gone.
+pub async fn tell_range(cx: &mut Context<'_>, stream: &Stream<'_>, told: Told, count: u64) -> Outcome {
+    let page = usize::try_from(count).unwrap_or(usize::MAX).min(PAGE_ENTRIES);
+    let (mut entries, mut left) = match told {
+        Told::Page(entries, left) => (entries, left),
+        Told::Nothing(None) => (Vec::new(), None),
+        Told::Nothing(Some(range)) => stream.entries(cx, range, page).await?,
+    };
+    let mut total = (entries.len() as u64).min(count);
+    if total < count && left.is_some() {
+        total += rest_of(cx, stream, left.clone(), count - total).await?;
+    }
+    cx.replies().array(total as usize);
+    let mut untold = total;
+    loop {
+        for entry in entries.drain(..).take(usize::try_from(untold).unwrap_or(usize::MAX)) {
+            tell_entry(cx.replies(), &entry)?;
+            untold -= 1;
+        }
+        cx.drain().await?;
+        let Some(range) = left.filter(|_| untold > 0) else { return Ok(()) };
+        cx.yields().now().await;
+        (entries, left) = stream.entries(cx, range, page).await?;
+    }
+}
+
+/// How many entries a range has, up to `count`.
+async fn rest_of(cx: &mut Context<'_>, stream: &Stream<'_>, mut left: Option<Subkeys>, count: u64) -> Outcome<u64> {
+    let mut len = 0;
+    while let Some(range) = left.filter(|_| len < count) {
+        let (entries, rest) = stream.entries(cx, range, PAGE_ENTRIES).await?;
+        len += entries.len() as u64;
+        left = rest;
+        cx.yields().now().await;
+    }
+    Ok(len.min(count))
+}

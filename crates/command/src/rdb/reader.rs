@@ -1,0 +1,41 @@
+//! What reads any value of a dump file: strings and numbers one behind the other.
+
+use weir_io::Yield;
+
+use super::{Refusal, take_bytes_len, take_text};
+
+/// Elements that are read between two turns.
+const TURN_ELEMENTS: usize = 1000;
+
+/// Reads one value, and keeps count of what it takes.
+pub(super) struct Reader<'a> {
+    pub(super) rest: &'a [u8],
+    /// Bytes that it may still take.
+    left: usize,
+    yields: Yield,
+    elements: usize,
+}
+
+impl<'a> Reader<'a> {
+    /// Reads `rest`, whose strings have at most `bytes_max` bytes together.
+    pub(super) fn new(rest: &'a [u8], bytes_max: usize, yields: Yield) -> Self {
+        Self { rest, left: bytes_max, yields, elements: 0 }
+    }
+
+    /// The next string.
+    pub(super) async fn string(&mut self) -> Result<Vec<u8>, Refusal> {
+        self.elements += 1;
+        if self.elements.is_multiple_of(TURN_ELEMENTS) {
+            self.yields.now().await;
+        }
+        let string = take_text(&mut self.rest, self.left, self.yields).await?;
+        self.left = self.left.checked_sub(string.len()).ok_or(Refusal::TooLong)?;
+        Ok(string)
+    }
+
+    /// How many elements follow.
+    pub(super) fn count(&mut self) -> Result<usize, Refusal> {
+        // Each element takes a byte at least: whoever announces more gets no memory for it.
+        take_bytes_len(&mut self.rest).filter(|&count| count <= self.rest.len()).ok_or(Refusal::Format)
+    }
+}

@@ -1,0 +1,268 @@
+//! Streams, as Redis' dump files have them: nodes of entries, each a listpack behind the id that the ids in it are
+//! counted from; then numbers; then groups with what is pending.
+//!
+//! ```text
+//! node   := id 16 bytes, big-endian | listpack
+//! first elements of a listpack := entries | deleted entries | number of fields | fields… | 0
+//! entry  := flags | ms - node's ms | number - node's number | (number of fields)? | words… | elements of this entry
+//! flags  := 1 it is deleted | 2 its fields are those of the node, and its words are values alone
+//! ```
+
+use std::collections::BTreeMap;
+
+use weir_model::parts::stream::{EntryId, PendingValue};
+use weir_model::parts::{GroupShape, StreamShape};
+
+use super::packs::{Listpack, listpack};
+use super::reader::Reader;
+use super::{Refusal, push_long_len, push_string, take, take_bytes_len};
+use crate::number::parse_i64;
+
+/// What is written, by Redis 7.0 and here.
+pub(super) const STREAM_LISTPACKS_2: u8 = 19;
+/// What Redis 5 and 6 write: without what was deleted and read.
+pub(super) const STREAM_LISTPACKS: u8 = 15;
+
+const DELETED: i64 = 1;
+const SAME_FIELDS: i64 = 2;
+
+/// Entries and bytes of a node that is written: as many as Redis puts into one.
+const NODE_ENTRIES: usize = 100;
+const NODE_BYTES: usize = 4096;
+
+/// Elements of an entry beside its words and their number: flags, and two differences.
+const ENTRY_ELEMENTS: usize = 3;
+
+type Words = Vec<Vec<u8>>;
+
+fn id_bytes(id: EntryId) -> Vec<u8> {
+    [id.ms.to_be_bytes(), id.seq.to_be_bytes()].concat()
+}
+
+fn push_id(out: &mut Vec<u8>, id: EntryId) {
+    push_long_len(out, id.ms);
+    push_long_len(out, id.seq);
+}
+
+fn fields(words: &Words) -> impl Iterator<Item = &Vec<u8>> {
+    words.iter().step_by(2)
+}
+
+/// The listpack of a node with `entries`, of which there is at least one.
+fn node(entries: &[(&EntryId, &Words)]) -> Vec<u8> {
+    let (first, master) = entries[0];
+    let mut pack = Listpack::default();
+    pack.number(entries.len() as i64);
+    pack.number(0);
+    pack.number(master.len() as i64 / 2);
+    fields(master).for_each(|field| pack.string(field));
+    pack.number(0);
+    for (id, words) in entries {
+        let is_same = fields(words).eq(fields(master));
+        pack.number(if is_same { SAME_FIELDS } else { 0 });
+        // As C does it, also where the number goes down with a new millisecond.
+        pack.number(id.ms.wrapping_sub(first.ms) as i64);
+        pack.number(id.seq.wrapping_sub(first.seq) as i64);
+        let elements = if is_same {
+            words.iter().skip(1).step_by(2).for_each(|value| pack.string(value));
+            ENTRY_ELEMENTS + words.len() / 2
+        } else {
+            pack.number(words.len() as i64 / 2);
+            words.iter().for_each(|word| pack.string(word));
+            ENTRY_ELEMENTS + 1 + words.len()
+        };
+        pack.number(elements as i64);
+    }
+    pack.end()
+}
+
+/// Appends a stream, its type first.
+pub(super) fn put(out: &mut Vec<u8>, stream: &StreamShape) {
+    out.push(STREAM_LISTPACKS_2);
+    let mut nodes: Vec<Vec<(&EntryId, &Words)>> = Vec::new();
+    let mut bytes = 0;
+    for entry in &stream.entries {
+        let len: usize = entry.1.iter().map(Vec::len).sum();
+        bytes += len;
+        match nodes.last_mut().filter(|node| node.len() < NODE_ENTRIES && bytes <= NODE_BYTES) {
+            Some(node) => node.push(entry),
+            None => {
+                nodes.push(vec![entry]);
+                bytes = len;
+            }
+        }
+    }
+    push_long_len(out, nodes.len() as u64);
+    for entries in nodes {
+        push_string(out, &id_bytes(*entries[0].0));
+        push_string(out, &node(&entries));
+    }
+    push_long_len(out, stream.entries.len() as u64);
+    push_id(out, stream.last);
+    push_id(out, stream.entries.keys().next().copied().unwrap_or_default());
+    push_id(out, stream.max_deleted);
+    push_long_len(out, stream.added);
+    push_long_len(out, stream.groups.len() as u64);
+    for (name, group) in &stream.groups {
+        put_group(out, name, group);
+    }
+}
+
+fn put_group(out: &mut Vec<u8>, name: &[u8], group: &GroupShape) {
+    push_string(out, name);
+    push_id(out, group.delivered);
+    push_long_len(out, group.read.unwrap_or(u64::MAX));
+    push_long_len(out, group.pending.len() as u64);
+    for (id, pending) in &group.pending {
+        out.extend_from_slice(&id_bytes(*id));
+        out.extend_from_slice(&pending.delivered_ms.to_le_bytes());
+        push_long_len(out, pending.deliveries);
+    }
+    push_long_len(out, group.consumers.len() as u64);
+    for (consumer, seen_ms) in &group.consumers {
+        push_string(out, consumer);
+        out.extend_from_slice(&seen_ms.to_le_bytes());
+        let own: Vec<EntryId> =
+            group.pending.iter().filter(|(_, pending)| pending.consumer == *consumer).map(|(id, _)| *id).collect();
+        push_long_len(out, own.len() as u64);
+        own.into_iter().for_each(|id| out.extend_from_slice(&id_bytes(id)));
+    }
+}
+
+fn take_id(bytes: &[u8]) -> Option<EntryId> {
+    let (ms, seq) = bytes.split_first_chunk()?;
+    Some(EntryId::new(u64::from_be_bytes(*ms), u64::from_be_bytes(seq.try_into().ok()?)))
+}
+
+/// What stands in a listpack, one element after the other.
+struct Elements(std::vec::IntoIter<Vec<u8>>);
+
+impl Elements {
+    fn word(&mut self) -> Option<Vec<u8>> {
+        self.0.next()
+    }
+
+    fn number(&mut self) -> Option<i64> {
+        parse_i64(&self.word()?)
+    }
+
+    /// So many words: whoever announces more than there are gets no memory for it.
+    fn words(&mut self, count: i64) -> Option<Words> {
+        let count = usize::try_from(count).ok().filter(|&count| count <= self.0.len())?;
+        (0..count).map(|_| self.word()).collect()
+    }
+}
+
+/// Adds the entries of a node to `entries`.
+fn take_node(first: EntryId, pack: &[u8], entries: &mut BTreeMap<EntryId, Words>) -> Option<()> {
+    let mut elements = Elements(listpack(pack)?.into_iter());
+    let (living, deleted, count) = (elements.number()?, elements.number()?, elements.number()?);
+    let master = elements.words(count)?;
+    if elements.number()? != 0 {
+        return None;
+    }
+    let (mut met, mut met_deleted) = (0, 0);
+    while elements.0.len() > 0 {
+        let flags = elements.number()?;
+        let ms = first.ms.wrapping_add(elements.number()? as u64);
+        let seq = first.seq.wrapping_add(elements.number()? as u64);
+        let words = if flags & SAME_FIELDS != 0 {
+            let values = elements.words(count)?;
+            master.iter().cloned().zip(values).flat_map(|(field, value)| [field, value]).collect()
+        } else {
+            let count = elements.number()?;
+            elements.words(count.checked_mul(2)?)?
+        };
+        // How many elements the entry has: for who goes back.
+        elements.number()?;
+        if flags & DELETED != 0 {
+            met_deleted += 1;
+            continue;
+        }
+        met += 1;
+        let id = EntryId::new(ms, seq);
+        let is_behind = entries.last_key_value().is_none_or(|(last, _)| *last < id);
+        if !is_behind || id == EntryId::MIN || words.is_empty() {
+            return None;
+        }
+        entries.insert(id, words);
+    }
+    (met == living && met_deleted == deleted).then_some(())
+}
+
+impl Reader<'_> {
+    fn long(&mut self) -> Result<u64, Refusal> {
+        take_bytes_len(&mut self.rest).map(|len| len as u64).ok_or(Refusal::Format)
+    }
+
+    fn id(&mut self) -> Result<EntryId, Refusal> {
+        Ok(EntryId::new(self.long()?, self.long()?))
+    }
+
+    fn raw_id(&mut self) -> Result<EntryId, Refusal> {
+        take(&mut self.rest, 16).and_then(take_id).ok_or(Refusal::Format)
+    }
+
+    fn ms(&mut self) -> Result<u64, Refusal> {
+        let bytes = take(&mut self.rest, 8).and_then(|bytes| bytes.try_into().ok()).ok_or(Refusal::Format)?;
+        Ok(u64::from_le_bytes(bytes))
+    }
+
+    /// A stream; one of Redis 7.0 `has_counters`.
+    pub(super) async fn stream(&mut self, has_counters: bool) -> Result<StreamShape, Refusal> {
+        let mut stream = StreamShape::default();
+        for _ in 0..self.count()? {
+            let first = take_id(&self.string().await?).ok_or(Refusal::Format)?;
+            let pack = self.string().await?;
+            take_node(first, &pack, &mut stream.entries).ok_or(Refusal::Format)?;
+        }
+        let len = self.long()?;
+        stream.last = self.id()?;
+        let behind = stream.entries.last_key_value().is_some_and(|(last, _)| *last > stream.last);
+        if len != stream.entries.len() as u64 || behind {
+            return Err(Refusal::Format);
+        }
+        stream.added = len;
+        if has_counters {
+            // The first entry is known.
+            self.id()?;
+            stream.max_deleted = self.id()?;
+            stream.added = self.long()?;
+        }
+        for _ in 0..self.count()? {
+            let name = self.string().await?;
+            let group = self.group(has_counters).await?;
+            if stream.groups.insert(name, group).is_some() {
+                return Err(Refusal::Format);
+            }
+        }
+        Ok(stream)
+    }
+
+    async fn group(&mut self, has_counters: bool) -> Result<GroupShape, Refusal> {
+        let mut group = GroupShape { delivered: self.id()?, ..GroupShape::default() };
+        if has_counters {
+            group.read = Some(self.long()?).filter(|&read| read != u64::MAX);
+        }
+        let mut unowned = BTreeMap::new();
+        for _ in 0..self.count()? {
+            let (id, delivered_ms) = (self.raw_id()?, self.ms()?);
+            let pending = PendingValue { delivered_ms, deliveries: self.long()?, consumer: Vec::new() };
+            if unowned.insert(id, pending).is_some() {
+                return Err(Refusal::Format);
+            }
+        }
+        for _ in 0..self.count()? {
+            let (consumer, seen_ms) = (self.string().await?, self.ms()?);
+            for _ in 0..self.count()? {
+                let id = self.raw_id()?;
+                let pending = unowned.remove(&id).ok_or(Refusal::Format)?;
+                group.pending.insert(id, PendingValue { consumer: consumer.clone(), ..pending });
+            }
+            if group.consumers.insert(consumer, seen_ms).is_some() {
+                return Err(Refusal::Format);
+            }
+        }
+        if unowned.is_empty() { Ok(group) } else { Err(Refusal::Format) }
+    }
+}
