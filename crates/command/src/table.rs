@@ -276,7 +276,8 @@ impl Command {
     pub fn is_in_category(&self, name: &[u8]) -> bool {
         let has = |flag| self.flags.contains(&flag);
         match lower(name).as_slice() {
-            b"read" => has("readonly"),
+            // What a script does is told by the commands that it calls.
+            b"read" => has("readonly") && self.group != "scripting",
             b"write" => has("write"),
             b"fast" => has("fast"),
             b"slow" => !has("fast"),

@@ -13,6 +13,7 @@ mod notices;
 mod pool;
 mod pubsub;
 pub mod resp;
+mod scripts;
 mod server;
 mod serving_thread;
 mod spread;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use weir_io::{Clock, Nanos, Rng};
+use weir_io::real::RealSpawn;
+use weir_io::{Clock, Nanos, Rng, Spawn};
 
 use crate::auth::account::Accounts;
 use crate::auth::connection_limits::ConnectionLimits;
@@ -14,6 +15,7 @@ use crate::resp::client::{Clients, Patience};
 use crate::resp::frame::Limits;
 use crate::resp::pause::Pause;
 use crate::resp::slowlog::Slowlog;
+use crate::scripts;
 use crate::serving_thread::ServingThread;
 use crate::stats::Stats;
 use crate::store::Store;
@@ -73,6 +75,8 @@ pub(crate) struct Server<S: Store> {
     pub(crate) notices: Notices,
     /// By reason, in the order of [`Refusal::REASONS`].
     pub(crate) logins_refused: [AtomicU64; Refusal::REASONS.len()],
+    /// Where scripts run.
+    pub(crate) script_threads: Arc<dyn Spawn>,
     /// Of strangers: nobody sees it.
     pub(crate) slowlog: Slowlog,
     /// Of strangers: there is none.
@@ -110,6 +114,7 @@ impl<S: Store> Server<S> {
             stats: Stats::new(settings.serving_threads().count()),
             notices: Notices::default(),
             logins_refused: Default::default(),
+            script_threads: Arc::new(RealSpawn::new(scripts::THREADS, scripts::NICE)),
             slowlog: Slowlog::default(),
             pause: Pause::default(),
             settings,

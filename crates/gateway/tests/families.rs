@@ -8,6 +8,7 @@ mod geo;
 mod hashes;
 mod hyperloglogs;
 mod lists;
+mod scripts;
 mod sets;
 mod streams;
 mod zsets;
@@ -33,8 +34,16 @@ struct Family {
     cases: &'static str,
 }
 
-const FAMILIES: [Family; 7] =
-    [geo::FAMILY, hashes::FAMILY, hyperloglogs::FAMILY, lists::FAMILY, sets::FAMILY, streams::FAMILY, zsets::FAMILY];
+const FAMILIES: [Family; 8] = [
+    geo::FAMILY,
+    hashes::FAMILY,
+    hyperloglogs::FAMILY,
+    lists::FAMILY,
+    scripts::FAMILY,
+    sets::FAMILY,
+    streams::FAMILY,
+    zsets::FAMILY,
+];
 
 /// Nothing of a reply depends on the clock.
 const ALL_OF_IT: fn(&str, Vec<u8>) -> Vec<u8> = |_, reply| reply;
@@ -135,7 +144,11 @@ fn compare(redis: &Redis, world: &World, engine: EngineKind, family: &Family, se
     pair.weir.ask(&hello.split(' ').collect::<Vec<_>>());
     pair.say("FLUSHALL");
     for case in family.cases.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
-        pair.say(case);
+        // Words are parted by blanks, or by bars where they may have some.
+        match case.contains('|') {
+            true => pair.ask(&case.split('|').map(|word| word.replace("\\n", "\n")).collect::<Vec<_>>()),
+            false => pair.say(case),
+        }
     }
     for count in 1..=commands {
         let command = if rng.chance(0.12) { random_of_keys(&mut rng) } else { (family.random)(&mut rng) };

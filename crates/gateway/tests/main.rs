@@ -17,6 +17,7 @@ mod protocol;
 mod pubsub;
 mod quota;
 mod replies;
+mod scripts;
 mod secrets;
 mod spread;
 mod support;

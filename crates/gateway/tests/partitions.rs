@@ -145,9 +145,10 @@ fn every_command_on_several_keys_wants_them_in_one_slot() {
         .partition(|tag| tenant.index_of(tag.as_bytes()) == tenant.index_of(own.as_bytes()));
     // Also where two slots are in the same partition: what is allowed does not depend on how many there are.
     let others = [&near[0], &far[0]];
-    // WATCH takes any keys. What waits has a test of its own.
+    // WATCH takes any keys. What waits and what scripts do have tests of their own.
     let several = COMMANDS.iter().filter(|command| {
-        takes_several_keys(command) && command.name != "watch" && !command.flags.contains(&"blocking")
+        let is_elsewhere = command.flags.contains(&"blocking") || command.group == "scripting";
+        takes_several_keys(command) && command.name != "watch" && !is_elsewhere
     });
     // Those of sorted sets take no strings: they have a test of their own.
     let several: Vec<&Command> = several.filter(|command| !["sorted-set", "geo"].contains(&command.group)).collect();

@@ -359,6 +359,17 @@ macro_rules! with_commands {
             FlushAll "flushall" -1 "server" [write] [keyspace dangerous] ()
                 session "Deletes every key of all databases, at once";
 
+            Eval "eval" -3 "scripting" [noscript stale skip_monitor no_mandatory_keys movablekeys] [scripting] (0 0 0 CHANGE)
+                session { counted: Some(2), takes_many: true } "Runs a script";
+            EvalSha "evalsha" -3 "scripting" [noscript stale skip_monitor no_mandatory_keys movablekeys] [scripting]
+                (0 0 0 CHANGE) session { counted: Some(2), takes_many: true } "Runs a script that is kept";
+            EvalRo "eval_ro" -3 "scripting" [readonly noscript stale skip_monitor no_mandatory_keys movablekeys]
+                [scripting] (0 0 0 READ) session { counted: Some(2), takes_many: true } "Runs a script that only reads";
+            EvalShaRo "evalsha_ro" -3 "scripting" [readonly noscript stale skip_monitor no_mandatory_keys movablekeys]
+                [scripting] (0 0 0 READ) session { counted: Some(2), takes_many: true }
+                "Runs a script that is kept and only reads";
+            Script "script" -2 "scripting" [] [] () session { is_container: true } "Scripts that are kept, or run";
+
             Multi "multi" 1 "transactions" [noscript loading stale fast allow_busy] [transaction] ()
                 session { in_multi: true } "Opens a transaction: what follows is queued";
             Exec "exec" 1 "transactions" [noscript loading stale skip_slowlog] [transaction] ()

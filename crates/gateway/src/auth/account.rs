@@ -20,6 +20,7 @@ use crate::resp::hints::Hints;
 use crate::resp::pause::Pause;
 use crate::resp::slow_replies::{SlowReplies, SlowReply};
 use crate::resp::slowlog::Slowlog;
+use crate::scripts::Scripts;
 use crate::stats::Stats;
 use crate::waiting_rows::WaitingRows;
 
@@ -61,6 +62,7 @@ pub(crate) struct Account {
     flushes: AtomicU64,
     /// The rows that its connections wait for.
     pub(crate) waiting_rows: Arc<WaitingRows>,
+    pub(crate) scripts: Scripts,
     is_noisy: AtomicBool,
     /// Processor time that it was judged for.
     processor_nanos: AtomicU64,
@@ -254,6 +256,7 @@ impl Accounts {
             unfinished: ByteBudget::new(UNFINISHED_BYTES_MAX),
             flushes: AtomicU64::new(0),
             waiting_rows: Arc::default(),
+            scripts: Scripts::default(),
             is_noisy: AtomicBool::new(false),
             processor_nanos: AtomicU64::new(0),
             calls: AtomicU64::new(0),

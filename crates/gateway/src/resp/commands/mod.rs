@@ -14,6 +14,7 @@ mod keyspace;
 mod kill;
 mod modes;
 mod pubsub;
+mod scripts;
 mod transactions;
 
 use std::io;
@@ -22,6 +23,7 @@ use weir_command::error::{Error, Outcome};
 use weir_command::table::Id;
 use weir_command::{Args, Command, TURN_KEYS};
 
+pub(super) use self::scripts::number_of_keys;
 use super::outbox::YIELD;
 use super::session::Session;
 use crate::pubsub::Kind;
@@ -56,6 +58,10 @@ pub(super) async fn run<S: Store>(command: &Command, session: &mut Session<S>, a
         Id::PubSub => pubsub::pubsub(session, args).await,
         Id::Multi => transactions::multi(session, args).await,
         Id::Exec => Err(Error::new("ERR internal error: whoever has the connection runs what was queued")),
+        Id::Eval | Id::EvalSha | Id::EvalRo | Id::EvalShaRo => {
+            Err(Error::new("ERR internal error: whoever has the connection runs scripts"))
+        }
+        Id::Script => scripts::script(session, args).await,
         Id::Discard => transactions::discard(session, args).await,
         Id::Watch => transactions::watch(session, args).await,
         Id::Unwatch => transactions::unwatch(session, args).await,

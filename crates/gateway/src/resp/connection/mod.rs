@@ -19,6 +19,7 @@ mod charging;
 mod group;
 mod moving;
 mod rows;
+mod script;
 mod transaction;
 
 use std::future::poll_fn;
@@ -347,6 +348,7 @@ impl<S: Store> Connection<S> {
                     }
                     match command.id {
                         Id::Exec => self.exec().await,
+                        Id::Eval | Id::EvalSha | Id::EvalRo | Id::EvalShaRo => self.eval(command, args).await,
                         _ => commands::run(command, &mut self.session, args).await,
                     }
                 };

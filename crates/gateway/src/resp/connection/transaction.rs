@@ -127,6 +127,8 @@ impl<S: Store> Connection<S> {
         let others = self.session.outbox.replies.begin_element();
         let outcome = if command.is_of_rows {
             self.execute_on_rows(command, args).await
+        } else if matches!(command.id, Id::Eval | Id::EvalSha | Id::EvalRo | Id::EvalShaRo) {
+            self.eval(command, args).await
         } else {
             commands::run(command, &mut self.session, args).await
         };

@@ -1,0 +1,79 @@
+//! `SCRIPT`: scripts that are kept for `EVALSHA`, and those that run.
+
+use std::sync::Arc;
+
+use weir_command::error::{Error, Outcome};
+use weir_command::{Args, lower, number};
+use weir_script::{Script, parse_digest};
+
+use super::check_words;
+use crate::resp::session::Session;
+use crate::store::Store;
+
+const HELP: [&str; 5] = [
+    "EXISTS <sha1> [<sha1> ...]: whether these scripts are kept.",
+    "FLUSH [ASYNC|SYNC]: forgets all scripts.",
+    "KILL: ends the scripts that run. Nothing of them is written.",
+    "LOAD <script>: keeps a script, gives its digest.",
+    "HELP: this text.",
+];
+
+/// How many of the words of an `EVAL` are keys.
+///
+/// # Errors
+/// It says no such number.
+pub(in crate::resp) fn number_of_keys(args: Args<'_>) -> Outcome<usize> {
+    let keys = number::parse_i64(args.at(2)).ok_or(weir_command::error::NOT_AN_INTEGER)?;
+    if keys > args.len() as i64 - 3 {
+        return Err(Error::new("ERR Number of keys can't be greater than number of args"));
+    }
+    usize::try_from(keys).map_err(|_| Error::new("ERR Number of keys can't be negative"))
+}
+
+pub(in crate::resp) async fn script<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
+    let subcommand = lower(args.at(1));
+    let takes = |name: &str, right: bool| if right { Ok(()) } else { Err(Error::arity(&format!("script|{name}"))) };
+    let scripts = &session.account()?.scripts;
+    match subcommand.as_slice() {
+        b"load" => {
+            takes("load", args.len() == 3)?;
+            let script = Arc::new(Script::parse(args.at(2))?);
+            weir_script::check(&script)?;
+            scripts.cache.lock().put(&script);
+            let digest: String = script.digest.iter().map(|byte| format!("{byte:02x}")).collect();
+            session.outbox.replies.bulk(digest.as_bytes());
+        }
+        b"exists" => {
+            takes("exists", args.len() >= 3)?;
+            check_words(args.len() - 2, "SCRIPT EXISTS", "digests")?;
+            let cache = scripts.cache.lock();
+            let known: Vec<bool> =
+                args.iter_from(2).map(|word| parse_digest(word).is_some_and(|digest| cache.has(&digest))).collect();
+            drop(cache);
+            session.outbox.replies.array(known.len());
+            known.into_iter().for_each(|is_known| session.outbox.replies.integer(i64::from(is_known)));
+        }
+        b"flush" => {
+            takes("flush", matches!(args.len(), 2 | 3))?;
+            if args.get(2).is_some_and(|how| ![&b"sync"[..], b"async"].contains(&lower(how).as_slice())) {
+                return Err(Error::new("ERR SCRIPT FLUSH only support SYNC|ASYNC option"));
+            }
+            scripts.cache.lock().clear();
+            session.outbox.replies.ok();
+        }
+        b"kill" => {
+            takes("kill", args.len() == 2)?;
+            if !scripts.kill() {
+                return Err(Error::new("NOTBUSY No scripts in execution right now."));
+            }
+            session.outbox.replies.ok();
+        }
+        b"debug" => return Err(Error::new("ERR there is no debugger of scripts")),
+        b"help" => {
+            takes("help", args.len() == 2)?;
+            session.outbox.replies.help("SCRIPT", &HELP);
+        }
+        _ => return Err(Error::unknown_subcommand("script", args.at(1))),
+    }
+    Ok(())
+}

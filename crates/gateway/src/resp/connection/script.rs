@@ -1,0 +1,256 @@
+//! `EVAL` and its kin: a script is a transaction whose commands nobody knows before it runs.
+//!
+//! Its keys are locked, it runs, and what it has written is one batch. It may ask for keys that it has not declared:
+//! then nothing of it is applied, and it runs once more with these locked, too. It has had no effect so far, and its
+//! chance is the same again. One that finds others every time is given up.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use weir_command::bill::Bill;
+use weir_command::error::{Error, Outcome};
+
+use weir_command::reply::{Protocol, Replies};
+use weir_command::table::{self, Id};
+use weir_command::{Args, Call, Command, Context, Draft, Headless, Host, Request, Rows, Transaction, Waiting, rows_of};
+use weir_io::{Result, Rng, Spawn};
+use weir_model::{StoredKey, slot};
+use weir_script::{Ended, Run, Script};
+
+use super::Connection;
+use crate::resp::commands::number_of_keys;
+use crate::resp::outbox::YIELD;
+use crate::scripts::{Asked, Control, Job};
+use crate::store::Store;
+
+/// How often a script is run again because it has found further keys.
+const RUNS_MAX: usize = 16;
+
+const NO_SCRIPT: Error = Error::new("NOSCRIPT No matching script. Please use EVAL.");
+const OTHER_SLOT: Error = Error::new("ERR Script attempted to access a non local key in a cluster node");
+const OTHER_KEYS: Error = Error::new(
+    "ERR the script asks for other keys whenever it runs: declare all of its keys, or build their names from what does not change",
+);
+
+/// A script that is run.
+struct Scripted<'a> {
+    threads: &'a Arc<dyn Spawn>,
+    run: Run,
+    control: Arc<Control>,
+    rows: BTreeSet<Vec<u8>>,
+    /// Rows that it asked for and that are not locked.
+    missing: BTreeSet<Vec<u8>>,
+    /// What each command begins with.
+    call: Call,
+    bill: Option<Bill>,
+    database: u8,
+    writes_nothing: bool,
+    is_spread: bool,
+    host: Headless,
+    seed: u64,
+    /// How many listen to a channel.
+    listeners: &'a (dyn Fn(&[u8]) -> usize + Send + Sync),
+    /// Messages that are sent when it has ended well.
+    published: Vec<(Vec<u8>, Vec<u8>)>,
+    wrote: bool,
+    ended: Option<Ended>,
+}
+
+impl Scripted<'_> {
+    /// Runs the command of `words`; gives its reply.
+    async fn command(
+        &mut self,
+        rows: &dyn Rows,
+        words: Vec<Vec<u8>>,
+        protocol: Protocol,
+        draft: &mut Draft,
+    ) -> Vec<u8> {
+        self.host.replies().protocol = protocol;
+        let outcome = self.checked(rows, &words, draft).await;
+        self.host.take_answer(&outcome)
+    }
+
+    async fn checked(&mut self, rows: &dyn Rows, words: &[Vec<u8>], draft: &mut Draft) -> Outcome {
+        let command = table::find(&words[0]).ok_or(Error::new("ERR Unknown Redis command called from script"))?;
+        if !command.takes(words.len()) {
+            return Err(Error::new("ERR Wrong number of args calling Redis command from script"));
+        }
+        let request = Request::new(0, 0, words.iter().map(Vec::as_slice));
+        let args = request.args();
+        if command.flags.contains(&"noscript") || (self.is_spread && goes_through_all(command, args)) {
+            return Err(NOT_ALLOWED);
+        }
+        if self.writes_nothing && command.writes() {
+            return Err(Error::new("ERR Write commands are not allowed from read-only scripts."));
+        }
+        if !command.is_of_rows {
+            return self.about_nothing(command, args);
+        }
+        let own = rows_of(command, args, self.database);
+        let own = own.iter().map(|row| row.to_vec());
+        self.missing.extend(own.filter(|row| !self.rows.contains(row)));
+        let mut call = Call { database: self.database, bill: self.bill, ..self.call.clone() };
+        let context = Context::locked(rows, &mut self.host, &mut call, std::mem::take(draft));
+        let finished = weir_command::run(command, context, args).await;
+        *draft = finished.draft;
+        self.bill = call.bill;
+        self.wrote |= call.wrote;
+        finished.outcome
+    }
+
+    /// Runs a command that is about no rows.
+    fn about_nothing(&mut self, command: &Command, args: Args<'_>) -> Outcome {
+        match command.id {
+            Id::Ping if args.len() == 1 => self.host.replies().simple("PONG"),
+            Id::Ping | Id::Echo => self.host.replies().bulk(args.at(1)),
+            Id::Time => {
+                let ms = self.call.now_ms;
+                let replies = self.host.replies();
+                replies.array(2);
+                replies.bulk((ms / 1000).to_string().as_bytes());
+                replies.bulk((ms % 1000 * 1000).to_string().as_bytes());
+            }
+            Id::Select => {
+                self.database = weir_command::database(args.at(1))?;
+                self.host.replies().ok();
+            }
+            Id::Publish => {
+                self.published.push((args.at(1).to_vec(), args.at(2).to_vec()));
+                let listeners = (self.listeners)(args.at(1));
+                self.host.replies().integer(listeners as i64);
+            }
+            _ => return Err(NOT_ALLOWED),
+        }
+        Ok(())
+    }
+}
+
+const NOT_ALLOWED: Error = Error::new("ERR This Redis command is not allowed from script");
+
+/// Whether a command on rows names none: it goes through all keys.
+fn goes_through_all(command: &Command, args: Args<'_>) -> bool {
+    command.is_of_rows && command.keys_in(args).next().is_none() && command.counted.is_none()
+}
+
+impl Transaction for Scripted<'_> {
+    fn rows(&self) -> Vec<StoredKey> {
+        self.rows.iter().map(|row| StoredKey::of(row)).collect()
+    }
+
+    fn run<'a>(&'a mut self, rows: &'a dyn Rows) -> Waiting<'a, Result<Draft>> {
+        Box::pin(async move {
+            // It may be run again.
+            self.missing.clear();
+            self.published.clear();
+            (self.ended, self.wrote) = (None, false);
+            self.database = self.call.database;
+            self.host = Headless::new(Protocol::Resp2, YIELD, Rng::new(self.seed));
+            let mut draft = Draft::default();
+            let mut job = Job::begin(self.threads, self.run.clone(), Arc::clone(&self.control));
+            let ended = loop {
+                match job.next().await {
+                    Asked::Call(words, protocol) => {
+                        let reply = self.command(rows, words, protocol, &mut draft).await;
+                        job.answer(reply);
+                    }
+                    Asked::Ended(ended) => break ended,
+                }
+            };
+            let is_final = self.missing.is_empty();
+            let is_applied = is_final && ended.is_ok();
+            self.ended = Some(ended);
+            Ok(if is_applied { draft } else { Draft::default() })
+        })
+    }
+}
+
+impl<S: Store> Connection<S> {
+    /// Runs a script and answers with what it gives.
+    pub(super) async fn eval(&mut self, command: &Command, args: Args<'_>) -> Outcome {
+        let keys = number_of_keys(args)?;
+        let account = Arc::clone(self.session.account()?);
+        let script = if matches!(command.id, Id::EvalSha | Id::EvalShaRo) {
+            let found =
+                weir_script::parse_digest(args.at(1)).and_then(|digest| account.scripts.cache.lock().get(&digest));
+            found.ok_or(NO_SCRIPT)?
+        } else {
+            let digest = weir_script::digest(args.at(1));
+            let known = account.scripts.cache.lock().get(&digest);
+            match known {
+                Some(script) => script,
+                // Only what can be compiled is kept: that is seen when it runs.
+                None => Arc::new(Script::parse(args.at(1))?),
+            }
+        };
+        let is_read_only = matches!(command.id, Id::EvalRo | Id::EvalShaRo);
+        let run = Run {
+            script: Arc::clone(&script),
+            keys: args.iter_from(3).take(keys).map(<[u8]>::to_vec).collect(),
+            argv: args.iter_from(3 + keys).map(<[u8]>::to_vec).collect(),
+            seed: self.server.random(),
+            protocol: self.session.outbox.replies.protocol,
+        };
+        self.session.outbox.replies.own_values();
+        let place = account.scripts.places.acquire().await.map_err(|_| Error::new("ERR the server is ending"))?;
+        let replies = self.run_script(run, is_read_only || script.writes_nothing).await;
+        drop(place);
+        let replies = replies?;
+        account.scripts.cache.lock().put(&script);
+        self.session.outbox.replies.append(replies);
+        Ok(())
+    }
+
+    async fn run_script(&mut self, run: Run, writes_nothing: bool) -> Outcome<Replies> {
+        let account = Arc::clone(self.session.account()?);
+        let running = account.scripts.begin(&self.server.clock);
+        let (call, seed) = (self.session.call(), self.server.random());
+        let listeners = |channel: &[u8]| account.pubsub.listeners(channel);
+        let is_spread = self.session.store()?.is_spread();
+        let rows = run.keys.iter().map(|key| StoredKey::new(call.database, key).to_vec()).collect();
+        let mut scripted = Scripted {
+            threads: &self.server.script_threads,
+            run,
+            control: Arc::clone(&running.control),
+            rows,
+            missing: BTreeSet::new(),
+            bill: call.bill,
+            database: call.database,
+            call,
+            writes_nothing,
+            is_spread,
+            host: Headless::new(Protocol::Resp2, YIELD, Rng::new(seed)),
+            seed,
+            listeners: &listeners,
+            published: Vec::new(),
+            wrote: false,
+            ended: None,
+        };
+        for _ in 0..RUNS_MAX {
+            let first = scripted.rows.first().map_or_else(Vec::new, |row| row[1..].to_vec());
+            if is_spread && scripted.rows.iter().any(|row| slot(&row[1..]) != slot(&first)) {
+                return Err(OTHER_SLOT);
+            }
+            let store = self.session.store()?.clone();
+            let commit = store.transact(&first, &mut scripted).await?;
+            let ended = scripted.ended.take().ok_or(Error::new("ERR internal error: the script was not run"))?;
+            if ended.is_ok() && !scripted.missing.is_empty() {
+                scripted.rows.append(&mut scripted.missing);
+                continue;
+            }
+            let Scripted { bill, wrote, rows, published, .. } = scripted;
+            self.session.bill = bill;
+            if let Some(commit) = commit {
+                self.session.outbox.depend_on(commit);
+            }
+            let replies = ended?;
+            if wrote {
+                account.waiting_rows.written(|| rows.iter().map(|row| StoredKey::of(row)).collect());
+            }
+            for (channel, message) in published {
+                account.pubsub.publish(&channel, &message, self.server.clock.now(), YIELD).await;
+            }
+            return Ok(replies);
+        }
+        Err(OTHER_KEYS)
+    }
+}

@@ -1,0 +1,87 @@
+//! Scripts that a tenant has sent, by their digests. Those not used for longest are forgotten when there are too many:
+//! clients send a script again when they are told `NOSCRIPT`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use weir_script::{Digest, Script};
+
+/// Scripts that are kept, and bytes of them.
+const SCRIPTS_MAX: usize = 1000;
+const BYTES_MAX: usize = 8 << 20;
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Cache {
+    /// With the moment of its last use.
+    scripts: BTreeMap<Digest, (Arc<Script>, u64)>,
+    /// Digests by that moment.
+    used: BTreeMap<u64, Digest>,
+    bytes: usize,
+    now: u64,
+}
+
+impl Cache {
+    /// The script with this digest.
+    pub(crate) fn get(&mut self, digest: &Digest) -> Option<Arc<Script>> {
+        let (script, last) = self.scripts.get_mut(digest)?;
+        self.now += 1;
+        self.used.remove(last);
+        self.used.insert(self.now, *digest);
+        *last = self.now;
+        Some(Arc::clone(script))
+    }
+
+    /// Whether there is one, without using it.
+    pub(crate) fn has(&self, digest: &Digest) -> bool {
+        self.scripts.contains_key(digest)
+    }
+
+    /// Keeps `script`, unless it is larger than all that is kept may be.
+    pub(crate) fn put(&mut self, script: &Arc<Script>) {
+        if script.source.len() <= BYTES_MAX && !self.has(&script.digest) {
+            self.now += 1;
+            self.bytes += script.source.len();
+            self.used.insert(self.now, script.digest);
+            self.scripts.insert(script.digest, (Arc::clone(script), self.now));
+        }
+        while self.scripts.len() > SCRIPTS_MAX || self.bytes > BYTES_MAX {
+            let Some((_, digest)) = self.used.pop_first() else { break };
+            let gone = self.scripts.remove(&digest);
+            self.bytes -= gone.map_or(0, |(script, _)| script.source.len());
+        }
+    }
+
+    /// Forgets all.
+    pub(crate) fn clear(&mut self) {
+        *self = Self { now: self.now, ..Self::default() };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Keeps a script, gives its digest.
+    fn put(cache: &mut Cache, number: usize, len: usize) -> Digest {
+        let script = Script::parse(format!("return {number:<5}{}", " ".repeat(len - 12)).as_bytes()).expect("a script");
+        let digest = script.digest;
+        cache.put(&Arc::new(script));
+        digest
+    }
+
+    #[test]
+    fn what_was_not_used_for_longest_is_forgotten() {
+        let mut cache = Cache::default();
+        let digests: Vec<Digest> = (0..SCRIPTS_MAX).map(|number| put(&mut cache, number, 20)).collect();
+        assert!(cache.get(&digests[0]).is_some());
+        put(&mut cache, SCRIPTS_MAX, 20);
+        assert!(cache.has(&digests[0]) && !cache.has(&digests[1]) && cache.has(&digests[2]));
+        let large = put(&mut cache, 1, BYTES_MAX - 10);
+        assert!(cache.has(&large) && !cache.has(&digests[0]) && cache.bytes <= BYTES_MAX);
+        let too_large = put(&mut cache, 1, BYTES_MAX + 1);
+        assert!(!cache.has(&too_large) && cache.has(&large));
+        cache.clear();
+        assert!(!cache.has(&large) && cache.bytes == 0 && cache.used.is_empty());
+    }
+}

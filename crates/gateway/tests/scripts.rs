@@ -1,0 +1,113 @@
+//! What scripts may do to others, and others to them. What they give is in `families`.
+
+use crate::support::world::World;
+use crate::support::{Client, encode};
+
+fn send(client: &mut Client, words: &[&str]) {
+    client.send(&encode(words));
+}
+
+/// Until a script of its tenant runs, as `SCRIPT KILL` says, which ends it.
+fn kill(client: &mut Client) {
+    while client.say("SCRIPT KILL").starts_with("-NOTBUSY") {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_script_that_is_killed_has_written_nothing_and_held_up_nobody() {
+    let world = World::new();
+    let (mut client, mut other) = (world.tenant("t", 1, 0), world.connect("t"));
+    let mut eve = world.tenant("eve", 1, 0);
+    for end in ["while true do end", "while true do pcall(function() while true do end end) end"] {
+        let script = format!("redis.call('set', KEYS[1], 'half') redis.call('incr', 'n') {end}");
+        send(&mut client, &["EVAL", &script, "1", "k"]);
+        // Its neighbours' scripts, and what of its own tenant is about other rows.
+        assert_eq!(eve.ask(&["EVAL", "return redis.call('incr', 'n')", "0"]).first(), Some(&b':'));
+        assert_eq!(other.say("SET elsewhere x"), "+OK\r\n");
+        assert_eq!(eve.say("SCRIPT KILL"), "-NOTBUSY No scripts in execution right now.\r\n", "another tenant's");
+        kill(&mut other);
+        let reply = String::from_utf8_lossy(&client.reply()).into_owned();
+        assert!(reply.contains("Script killed by user"), "{reply}");
+        assert_eq!(client.say("EXISTS k n"), ":0\r\n");
+    }
+}
+
+#[test]
+fn whoever_goes_takes_the_script_along() {
+    let world = World::new();
+    let (mut client, mut other) = (world.tenant("t", 1, 0), world.connect("t"));
+    send(&mut client, &["EVAL", "redis.call('set', KEYS[1], 'x') while true do end", "1", "k"]);
+    kill(&mut other);
+    drop(client);
+    // Its rows are free.
+    assert_eq!(other.say("SET k y"), "+OK\r\n");
+    assert_eq!(other.say("SCRIPT KILL"), "-NOTBUSY No scripts in execution right now.\r\n");
+}
+
+#[test]
+fn scripts_that_are_kept_belong_to_one_tenant() {
+    let world = World::new();
+    let (mut ada, mut eve) = (world.tenant("ada", 1, 0), world.tenant("eve", 1, 0));
+    ada.ask(&["SCRIPT", "LOAD", "return 1"]);
+    let digest = "e0e1f9fabfc9d4800c877a703b823ac0578ff8db";
+    assert_eq!(ada.say(&format!("EVALSHA {digest} 0")), ":1\r\n");
+    assert_eq!(eve.say(&format!("SCRIPT EXISTS {digest}")), "*1\r\n:0\r\n");
+    assert!(eve.say(&format!("EVALSHA {digest} 0")).starts_with("-NOSCRIPT"));
+    eve.say("SCRIPT FLUSH");
+    assert_eq!(ada.say(&format!("EVALSHA {digest} 0")), ":1\r\n");
+}
+
+/// Many add to the same rows by scripts that find their keys as they run: each has its effect once.
+#[test]
+fn scripts_are_one_after_the_other_on_the_rows_that_they_find() {
+    const EACH: i64 = 60;
+    let world = World::new();
+    let mut client = world.tenant("t", 1, 0);
+    for line in ["SET which counter", "SET counter 0"] {
+        client.say(line);
+    }
+    let script =
+        "local k = redis.call('get', 'which') local n = redis.call('get', k) return redis.call('set', k, n + 1)";
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            let mut client = world.connect("t");
+            scope.spawn(move || {
+                for _ in 0..EACH {
+                    assert_eq!(client.ask(&["EVAL", script, "0"]), b"+OK\r\n");
+                }
+            });
+        }
+    });
+    assert_eq!(client.say("INCRBY counter 0"), format!(":{}\r\n", 3 * EACH));
+}
+
+#[test]
+fn keys_of_other_slots_and_ever_new_keys_are_refused() {
+    let world = World::new();
+    let mut client = world.tenant("t", 4, 0);
+    let set = "return redis.call('set', ARGV[1], 'x')";
+    assert_eq!(client.ask(&["EVAL", set, "1", "{a}1", "{a}2"]), b"+OK\r\n");
+    let reply = String::from_utf8_lossy(&client.ask(&["EVAL", set, "1", "a", "b"])).into_owned();
+    assert_eq!(reply, "-ERR Script attempted to access a non local key in a cluster node\r\n");
+    assert!(client.ask(&["EVAL", "return 1", "2", "a", "b"]).starts_with(b"-CROSSSLOT"));
+    assert_eq!(client.say("EXISTS b"), ":0\r\n");
+    let mut single = world.tenant("single", 1, 0);
+    let grows = "redis.call('incr', 'n') local n = redis.call('get', 'n') \
+                 for i = 1, 3 do redis.call('set', redis.sha1hex(math.random() .. n), 'x') end return 1";
+    assert_eq!(single.ask(&["EVAL", grows, "0"]), b":1\r\n", "chance is the same whenever it is run again");
+}
+
+#[test]
+fn messages_of_a_script_are_sent_when_it_has_ended_well() {
+    let world = World::new();
+    let (mut client, mut listener) = (world.tenant("t", 1, 0), world.connect("t"));
+    listener.say("SUBSCRIBE news");
+    let publish = "redis.call('set', 'k', 'v') return redis.call('publish', 'news', redis.call('get', 'k'))";
+    assert_eq!(client.ask(&["EVAL", publish, "0"]), b":1\r\n");
+    assert_eq!(listener.reply(), encode_message("news", "v"));
+}
+
+fn encode_message(channel: &str, message: &str) -> Vec<u8> {
+    encode(&["message", channel, message])
+}

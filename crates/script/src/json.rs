@@ -1,0 +1,403 @@
+//! `cjson`: values as JSON and back, with the rules of the library that Redis has.
+
+use mlua::{Lua, Table, Value};
+
+/// Tables within tables that are written, and arrays within arrays that are read.
+const DEPTH_MAX: usize = 1000;
+/// An array of which more elements than this are missing for each that is there is refused.
+const SPARSE_RATIO: usize = 2;
+/// One as short as this is not.
+const SPARSE_SAFE: usize = 10;
+
+/// Digits of a number.
+const DIGITS: usize = 14;
+
+/// What went wrong, in words, or the machine has no memory left.
+pub(crate) enum Failure {
+    Text(String),
+    Lua(mlua::Error),
+}
+
+impl From<mlua::Error> for Failure {
+    fn from(error: mlua::Error) -> Self {
+        Failure::Lua(error)
+    }
+}
+
+type Result<T> = std::result::Result<T, Failure>;
+
+fn failed<T>(text: impl Into<String>) -> Result<T> {
+    Err(Failure::Text(text.into()))
+}
+
+/// `value` as JSON.
+pub(crate) fn encode(value: &Value) -> Result<Vec<u8>> {
+    let mut out = Vec::new();
+    put(&mut out, value, 0)?;
+    Ok(out)
+}
+
+fn put(out: &mut Vec<u8>, value: &Value, depth: usize) -> Result<()> {
+    match value {
+        Value::Nil => out.extend_from_slice(b"null"),
+        Value::LightUserData(data) if data.0.is_null() => out.extend_from_slice(b"null"),
+        Value::Boolean(is) => out.extend_from_slice(if *is { b"true" } else { b"false" }),
+        Value::Integer(number) => put_number(out, *number as f64)?,
+        Value::Number(number) => put_number(out, *number)?,
+        Value::String(text) => put_text(out, &text.as_bytes()),
+        Value::Table(table) => put_table(out, table, depth + 1)?,
+        other => return failed(format!("Cannot serialise {}: type not supported", other.type_name())),
+    }
+    Ok(())
+}
+
+/// As `%.14g` of C writes it.
+fn put_number(out: &mut Vec<u8>, number: f64) -> Result<()> {
+    if !number.is_finite() {
+        return failed("Cannot serialise number: must not be NaN or Inf");
+    }
+    out.extend_from_slice(shortened(number, DIGITS).as_bytes());
+    Ok(())
+}
+
+/// `number` with up to so many digits, as `%g` of C writes it.
+pub(crate) fn shortened(number: f64, digits: usize) -> String {
+    if number == 0.0 {
+        return if number.is_sign_negative() { "-0".into() } else { "0".into() };
+    }
+    let text = format!("{number:.*e}", digits - 1);
+    let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    let trimmed = |text: &str| match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text.to_owned(),
+    };
+    if (-4..digits as i32).contains(&exponent) {
+        return trimmed(&format!("{number:.*}", (digits as i32 - 1 - exponent).max(0) as usize));
+    }
+    let sign = if exponent < 0 { '-' } else { '+' };
+    format!("{}e{sign}{:02}", trimmed(mantissa), exponent.abs())
+}
+
+fn put_text(out: &mut Vec<u8>, text: &[u8]) {
+    out.push(b'"');
+    for &byte in text {
+        match byte {
+            b'"' => out.extend_from_slice(b"\\\""),
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            b'/' => out.extend_from_slice(b"\\/"),
+            8 => out.extend_from_slice(b"\\b"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            12 => out.extend_from_slice(b"\\f"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            0..=31 | 127 => out.extend_from_slice(format!("\\u{byte:04x}").as_bytes()),
+            _ => out.push(byte),
+        }
+    }
+    out.push(b'"');
+}
+
+/// How long an array `table` is; `None` where it is none.
+fn array_len(table: &Table) -> Result<Option<usize>> {
+    let (mut len, mut count) = (0, 0);
+    for pair in table.pairs::<Value, Value>() {
+        let index = match pair?.0 {
+            Value::Integer(index) => index as f64,
+            Value::Number(index) => index,
+            _ => return Ok(None),
+        };
+        if index < 1.0 || index.fract() != 0.0 || index > u32::MAX.into() {
+            return Ok(None);
+        }
+        len = len.max(index as usize);
+        count += 1;
+    }
+    if len > SPARSE_SAFE && len > count * SPARSE_RATIO {
+        return failed("Cannot serialise table: excessively sparse array");
+    }
+    Ok((len > 0).then_some(len))
+}
+
+fn put_table(out: &mut Vec<u8>, table: &Table, depth: usize) -> Result<()> {
+    if depth > DEPTH_MAX {
+        return failed(format!("Cannot serialise, excessive depth ({depth})"));
+    }
+    if let Some(len) = array_len(table)? {
+        out.push(b'[');
+        for index in 1..=len {
+            if index > 1 {
+                out.push(b',');
+            }
+            put(out, &table.raw_get(index)?, depth)?;
+        }
+        out.push(b']');
+        return Ok(());
+    }
+    out.push(b'{');
+    let mut is_first = true;
+    for pair in table.pairs::<Value, Value>() {
+        let (key, value) = pair?;
+        if !std::mem::take(&mut is_first) {
+            out.push(b',');
+        }
+        match &key {
+            Value::String(text) => put_text(out, &text.as_bytes()),
+            Value::Integer(number) => put_text(out, shortened(*number as f64, DIGITS).as_bytes()),
+            Value::Number(number) => put_text(out, shortened(*number, DIGITS).as_bytes()),
+            _ => return failed("Cannot serialise table: table key must be a number or string"),
+        }
+        out.push(b':');
+        put(out, &value, depth)?;
+    }
+    out.push(b'}');
+    Ok(())
+}
+
+/// The value that `text` says.
+pub(crate) fn decode(lua: &Lua, text: &[u8]) -> Result<Value> {
+    let mut reader = Reader { lua, text, at: 0 };
+    let value = reader.value(0)?;
+    reader.blanks();
+    match reader.peek() {
+        None => Ok(value),
+        Some(_) => reader.expected("the end"),
+    }
+}
+
+struct Reader<'a> {
+    lua: &'a Lua,
+    text: &'a [u8],
+    at: usize,
+}
+
+impl Reader<'_> {
+    fn peek(&self) -> Option<u8> {
+        self.text.get(self.at).copied()
+    }
+
+    fn blanks(&mut self) {
+        while self.peek().is_some_and(|byte| b" \t\r\n".contains(&byte)) {
+            self.at += 1;
+        }
+    }
+
+    /// What the library calls what stands here.
+    fn found(&self) -> &'static str {
+        match self.peek() {
+            None => "T_END",
+            Some(b'{') => "T_OBJ_BEGIN",
+            Some(b'}') => "T_OBJ_END",
+            Some(b'[') => "T_ARR_BEGIN",
+            Some(b']') => "T_ARR_END",
+            Some(b',') => "T_COMMA",
+            Some(b':') => "T_COLON",
+            Some(b'"') => "T_STRING",
+            Some(b'0'..=b'9' | b'-') => "T_NUMBER",
+            _ => "invalid token",
+        }
+    }
+
+    fn expected<T>(&self, what: &str) -> Result<T> {
+        failed(format!("Expected {what} but found {} at character {}", self.found(), self.at + 1))
+    }
+
+    fn takes(&mut self, word: &[u8]) -> bool {
+        let is_here = self.text[self.at..].starts_with(word);
+        self.at += if is_here { word.len() } else { 0 };
+        is_here
+    }
+
+    fn value(&mut self, depth: usize) -> Result<Value> {
+        self.blanks();
+        if depth > DEPTH_MAX {
+            return failed(format!("Found too many nested data structures ({depth})"));
+        }
+        match self.peek() {
+            Some(b'"') => Ok(Value::String(self.lua.create_string(self.string()?)?)),
+            Some(b'{') => self.object(depth + 1),
+            Some(b'[') => self.array(depth + 1),
+            _ if self.takes(b"true") => Ok(Value::Boolean(true)),
+            _ if self.takes(b"false") => Ok(Value::Boolean(false)),
+            _ if self.takes(b"null") => Ok(Value::NULL),
+            _ => self.number(),
+        }
+    }
+
+    fn number(&mut self) -> Result<Value> {
+        let rest = &self.text[self.at..];
+        let len = rest.iter().take_while(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(byte)).count();
+        let text = std::str::from_utf8(&rest[..len]).unwrap_or_default();
+        let begins = text.starts_with(|first: char| first.is_ascii_digit() || first == '-');
+        match text.parse::<f64>() {
+            Ok(number) if begins => {
+                self.at += len;
+                Ok(Value::Number(number))
+            }
+            _ => self.expected("value"),
+        }
+    }
+
+    fn string(&mut self) -> Result<Vec<u8>> {
+        self.at += 1;
+        let mut out = Vec::new();
+        loop {
+            match self.peek() {
+                None => {
+                    return failed(format!(
+                        "Expected value but found unexpected end of string at character {}",
+                        self.at + 1
+                    ));
+                }
+                Some(b'"') => {
+                    self.at += 1;
+                    return Ok(out);
+                }
+                Some(b'\\') => self.escape(&mut out)?,
+                Some(byte) => {
+                    out.push(byte);
+                    self.at += 1;
+                }
+            }
+        }
+    }
+
+    fn escape(&mut self, out: &mut Vec<u8>) -> Result<()> {
+        let at = self.at;
+        let byte = self.text.get(at + 1).copied();
+        self.at += 2;
+        out.push(match byte {
+            Some(b'"') => b'"',
+            Some(b'\\') => b'\\',
+            Some(b'/') => b'/',
+            Some(b'b') => 8,
+            Some(b'f') => 12,
+            Some(b'n') => b'\n',
+            Some(b'r') => b'\r',
+            Some(b't') => b'\t',
+            Some(b'u') => {
+                let unit = self.unit();
+                let letter = match unit {
+                    // The first half of a pair.
+                    Some(high @ 0xd800..0xdc00) if self.takes(b"\\u") => self
+                        .unit()
+                        .filter(|low| (0xdc00..0xe000).contains(low))
+                        .and_then(|low| char::from_u32(0x1_0000 + ((high - 0xd800) << 10 | (low - 0xdc00)))),
+                    unit => unit.and_then(char::from_u32),
+                };
+                let Some(letter) = letter else {
+                    return failed(format!(
+                        "Expected value but found invalid unicode escape code at character {}",
+                        at + 1
+                    ));
+                };
+                out.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes());
+                return Ok(());
+            }
+            _ => return failed(format!("Expected value but found invalid escape code at character {}", at + 1)),
+        });
+        Ok(())
+    }
+
+    /// Four hexadecimal digits.
+    fn unit(&mut self) -> Option<u32> {
+        let digits = self.text.get(self.at..self.at + 4)?;
+        let unit = digits.iter().try_fold(0, |unit, &digit| Some(unit << 4 | char::from(digit).to_digit(16)?))?;
+        self.at += 4;
+        Some(unit)
+    }
+
+    fn array(&mut self, depth: usize) -> Result<Value> {
+        self.at += 1;
+        let table = self.lua.create_table()?;
+        self.blanks();
+        if self.takes(b"]") {
+            return Ok(Value::Table(table));
+        }
+        for index in 1.. {
+            table.raw_set(index, self.value(depth)?)?;
+            self.blanks();
+            if self.takes(b"]") {
+                break;
+            }
+            if !self.takes(b",") {
+                return self.expected("comma or array end");
+            }
+        }
+        Ok(Value::Table(table))
+    }
+
+    fn object(&mut self, depth: usize) -> Result<Value> {
+        self.at += 1;
+        let table = self.lua.create_table()?;
+        self.blanks();
+        if self.takes(b"}") {
+            return Ok(Value::Table(table));
+        }
+        loop {
+            self.blanks();
+            if self.peek() != Some(b'"') {
+                return self.expected("object key string");
+            }
+            let key = self.lua.create_string(self.string()?)?;
+            self.blanks();
+            if !self.takes(b":") {
+                return self.expected("colon");
+            }
+            table.raw_set(key, self.value(depth)?)?;
+            self.blanks();
+            if self.takes(b"}") {
+                return Ok(Value::Table(table));
+            }
+            if !self.takes(b",") {
+                return self.expected("comma or object end");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn text(result: Result<Vec<u8>>) -> String {
+        match result {
+            Ok(bytes) => String::from_utf8(bytes).expect("text"),
+            Err(Failure::Text(text)) => text,
+            Err(Failure::Lua(error)) => error.to_string(),
+        }
+    }
+
+    fn again(json: &str) -> String {
+        let lua = Lua::new();
+        text(decode(&lua, json.as_bytes()).and_then(|value| encode(&value)))
+    }
+
+    #[test]
+    fn values_are_told_as_by_the_library_of_redis() {
+        for json in
+            ["[1,2,[3]]", "{\"a\":\"b\"}", "\"\\u0001\\n\\/\"", "1.5", "true", "null", "[null,1]", "1e+20", "-0"]
+        {
+            assert_eq!(again(json), json);
+        }
+        assert_eq!(again("[]"), "{}");
+        assert_eq!(again(" { \"a\" : [ 1 , 2 ] } "), "{\"a\":[1,2]}");
+        assert_eq!(again("\"\\u00e9\\ud83d\\ude00\""), "\"é😀\"");
+        assert_eq!(again("x"), "Expected value but found invalid token at character 1");
+        assert_eq!(again("[1"), "Expected comma or array end but found T_END at character 3");
+        assert_eq!(again(&"[".repeat(2000)), "Found too many nested data structures (1001)");
+        let numbers =
+            [0.1, 1e14, 123_456_789_012_345.0, 1e-5, 100.0, 3.0e-4, 1.0 / 3.0].map(|number| shortened(number, DIGITS));
+        assert_eq!(numbers, ["0.1", "1e+14", "1.2345678901234e+14", "1e-05", "100", "0.0003", "0.33333333333333"]);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_or_refused(json in "[\\[\\]{}:,\"0-9eE+\\\\u a-f-]{0,30}", bytes: Vec<u8>) {
+            let lua = Lua::new();
+            let _ = decode(&lua, json.as_bytes());
+            let _ = decode(&lua, &bytes);
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Errors that scripts can catch: their text, as Redis has it.
+//!
+//! They are raised by functions of the machine, and not by Lua code around these: a call at the end of a script leaves
+//! no trace of the script where Lua code is called, and an error would not know its line.
+
+use std::fmt;
+
+use mlua::{Lua, Value};
+
+/// See the module.
+#[derive(Debug)]
+struct Raised(Vec<u8>);
+
+impl fmt::Display for Raised {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&String::from_utf8_lossy(&self.0))
+    }
+}
+
+impl std::error::Error for Raised {}
+
+/// An error with this text.
+pub(crate) fn raised(text: impl Into<Vec<u8>>) -> mlua::Error {
+    mlua::Error::external(Raised(text.into()))
+}
+
+/// An error with this text behind the place of whoever has called.
+pub(crate) fn raised_here(lua: &Lua, text: &str) -> mlua::Error {
+    let line = lua.inspect_stack(1, |debug| debug.current_line()).flatten();
+    raised(line.map_or_else(|| text.to_owned(), |line| format!("user_script:{line}: {text}")))
+}
+
+/// The text of an error of the machine; others are as they are.
+pub(crate) fn text_of(lua: &Lua, value: Value) -> mlua::Result<Value> {
+    let Value::Error(error) = &value else { return Ok(value) };
+    let mut error = &**error;
+    while let mlua::Error::CallbackError { cause, .. } = error {
+        error = cause;
+    }
+    let text = match error {
+        mlua::Error::ExternalError(external) => external.downcast_ref::<Raised>().map(|Raised(text)| text.clone()),
+        mlua::Error::MemoryError(_) => Some(b"not enough memory".to_vec()),
+        _ => None,
+    };
+    lua.create_string(text.unwrap_or_else(|| error.to_string().into_bytes())).map(Value::String)
+}
+
+/// The line of the script that is run; `None` where it is not known.
+pub(crate) fn line(lua: &Lua) -> Option<usize> {
+    let of_script = |level| {
+        lua.inspect_stack(level, |debug| {
+            let is_script = debug.source().source.is_some_and(|source| source == "@user_script");
+            debug.current_line().filter(|_| is_script)
+        })
+    };
+    (0..).map_while(of_script).flatten().next()
+}

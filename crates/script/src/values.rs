@@ -1,0 +1,174 @@
+//! Replies of commands as Lua values, and what a script returns as a reply: the rules of Redis 7.0.
+
+use mlua::{Lua, Table, Value};
+use weir_command::reply::{Protocol, Replies};
+
+use crate::replies::Reply;
+
+/// Tables within tables that are told.
+const DEPTH_MAX: usize = 200;
+
+/// `reply` as a Lua value; one of RESP2 has no others than the first five kinds.
+pub(crate) fn to_lua(lua: &Lua, reply: Reply) -> mlua::Result<Value> {
+    let one = |name: &str, value: Value| -> mlua::Result<Value> {
+        let table = lua.create_table()?;
+        table.raw_set(name, value)?;
+        Ok(Value::Table(table))
+    };
+    let text = |bytes: &[u8]| lua.create_string(bytes).map(Value::String);
+    Ok(match reply {
+        Reply::Status(status) => one("ok", text(&status)?)?,
+        Reply::Error(error) => one("err", text(&error)?)?,
+        Reply::Integer(number) => Value::Number(number as f64),
+        Reply::Bulk(bytes) => text(&bytes)?,
+        Reply::Null => Value::Boolean(false),
+        Reply::Nothing => Value::Nil,
+        Reply::Bool(is) => Value::Boolean(is),
+        Reply::Double(number) => one("double", Value::Number(number))?,
+        Reply::BigNumber(digits) => one("big_number", text(&digits)?)?,
+        Reply::Verbatim(format, bytes) => {
+            let table = lua.create_table()?;
+            table.raw_set("format", text(&format)?)?;
+            table.raw_set("string", text(&bytes)?)?;
+            one("verbatim_string", Value::Table(table))?
+        }
+        Reply::Array(elements) => {
+            let table = lua.create_table_with_capacity(elements.len(), 0)?;
+            for (index, element) in elements.into_iter().enumerate() {
+                table.raw_set(index + 1, to_lua(lua, element)?)?;
+            }
+            Value::Table(table)
+        }
+        Reply::Set(elements) => {
+            let table = lua.create_table()?;
+            for element in elements {
+                table.raw_set(to_lua(lua, element)?, true)?;
+            }
+            one("set", Value::Table(table))?
+        }
+        Reply::Map(pairs) => {
+            let table = lua.create_table()?;
+            for (key, value) in pairs {
+                table.raw_set(to_lua(lua, key)?, to_lua(lua, value)?)?;
+            }
+            one("map", Value::Table(table))?
+        }
+    })
+}
+
+/// Writes `value` as a reply of the protocol of `out`. The script has asked for replies in `protocol`: then it knows
+/// what is true and false from what is there and is not.
+///
+/// # Errors
+/// It cannot be read.
+pub(crate) fn tell(out: &mut Replies, value: &Value, protocol: Protocol) -> mlua::Result<()> {
+    tell_at(out, value, protocol, DEPTH_MAX)
+}
+
+fn tell_at(out: &mut Replies, value: &Value, protocol: Protocol, depth: usize) -> mlua::Result<()> {
+    let Some(depth) = depth.checked_sub(1) else {
+        out.error(b"ERR reached lua stack limit");
+        return Ok(());
+    };
+    match value {
+        Value::String(text) => out.bulk(&text.as_bytes()),
+        Value::Integer(number) => out.integer(*number),
+        Value::Number(number) => out.integer(truncated(*number)),
+        Value::Boolean(is) if protocol == Protocol::Resp3 && is_resp3(out) => {
+            out.answer_with(if *is { b"#t\r\n" } else { b"#f\r\n" });
+        }
+        Value::Boolean(false) if protocol == Protocol::Resp3 => out.integer(0),
+        Value::Boolean(true) => out.integer(1),
+        Value::Table(table) => return tell_table(out, table, protocol, depth),
+        _ => out.null(),
+    }
+    Ok(())
+}
+
+fn is_resp3(out: &Replies) -> bool {
+    out.protocol == Protocol::Resp3
+}
+
+/// As C makes a whole number of one: what has no place among them is the smallest.
+fn truncated(number: f64) -> i64 {
+    if number.is_nan() || number >= i64::MAX as f64 { i64::MIN } else { number as i64 }
+}
+
+fn text_of(table: &Table, name: &str) -> mlua::Result<Option<Vec<u8>>> {
+    Ok(match table.raw_get(name)? {
+        Value::String(text) => Some(text.as_bytes().to_vec()),
+        _ => None,
+    })
+}
+
+fn tell_table(out: &mut Replies, table: &Table, protocol: Protocol, depth: usize) -> mlua::Result<()> {
+    if let Some(error) = text_of(table, "err")? {
+        out.error(&one_line(error));
+        return Ok(());
+    }
+    if let Some(status) = text_of(table, "ok")? {
+        out.simple(&String::from_utf8_lossy(&one_line(status)));
+        return Ok(());
+    }
+    if let Value::Number(number) = table.raw_get("double")? {
+        out.double(number);
+        return Ok(());
+    }
+    if let Value::Integer(number) = table.raw_get("double")? {
+        out.double(number as f64);
+        return Ok(());
+    }
+    for (name, is_map) in [("map", true), ("set", false)] {
+        if let Value::Table(inner) = table.raw_get(name)? {
+            let pairs: Vec<(Value, Value)> = inner.pairs().collect::<mlua::Result<_>>()?;
+            if is_map {
+                out.map(pairs.len())
+            } else {
+                out.set(pairs.len())
+            }
+            for (key, value) in &pairs {
+                tell_at(out, key, protocol, depth)?;
+                if is_map {
+                    tell_at(out, value, protocol, depth)?;
+                }
+            }
+            return Ok(());
+        }
+    }
+    if let Some(digits) = text_of(table, "big_number")? {
+        let digits = one_line(digits);
+        if is_resp3(out) {
+            out.answer_with(&[b"(", &digits[..], b"\r\n"].concat())
+        } else {
+            out.bulk(&digits)
+        }
+        return Ok(());
+    }
+    if let Value::Table(inner) = table.raw_get("verbatim_string")?
+        && let (Some(format), Some(text)) = (text_of(&inner, "format")?, text_of(&inner, "string")?)
+    {
+        if is_resp3(out) && format.len() == 3 {
+            let head = format!("={}\r\n", text.len() + 4);
+            out.answer_with(&[head.as_bytes(), &format, b":", &text, b"\r\n"].concat());
+        } else {
+            out.bulk(&text);
+        }
+        return Ok(());
+    }
+    // Up to the first hole.
+    let mut elements = Vec::new();
+    loop {
+        match table.raw_get(elements.len() + 1)? {
+            Value::Nil => break,
+            value => elements.push(value),
+        }
+    }
+    out.array(elements.len());
+    elements.iter().try_for_each(|element| tell_at(out, element, protocol, depth))
+}
+
+/// What stands in one line of a reply.
+pub(crate) fn one_line(mut text: Vec<u8>) -> Vec<u8> {
+    text.iter_mut().filter(|byte| matches!(byte, b'\r' | b'\n')).for_each(|byte| *byte = b' ');
+    text
+}
