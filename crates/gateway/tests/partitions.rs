@@ -289,6 +289,8 @@ fn s15_a_full_tenant_may_read_and_delete() {
     for refused in ["APPEND key-1 x", "INCR n", "MSET a{t} 1 b{t} 2", "SETRANGE key-1 5 x", "COPY a{t} b{t}"] {
         assert!(client.say(refused).starts_with("-OOM "), "{refused}");
     }
+    let script = client.ask(&["EVAL", "return redis.call('set', KEYS[1], 'x')", "1", "key-1"]);
+    assert!(script.starts_with(b"-OOM "), "{}", script.escape_ascii());
     assert_eq!(other.say("SET k v"), "+OK\r\n", "it is nobody else's business");
     for key in 0..stored {
         assert!(!client.say(&format!("DEL key-{key}")).starts_with('-'));

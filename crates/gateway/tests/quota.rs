@@ -51,6 +51,11 @@ fn every_command_is_charged_what_it_read_and_wrote() {
         (&["SCAN", "0"], 5, 0),
         (&["DBSIZE"], 5, 0),
         (&["PING"], 0, 0),
+        // A script costs what its commands do; one that only looks is not free.
+        (&["EVAL", "return redis.call('set', KEYS[1], ARGV[1])", "1", "s", "1"], 0, 1),
+        (&["EVAL", "return redis.call('get', 'large')", "0"], 3, 0),
+        (&["EVAL", "for i = 1, 5 do redis.call('get', 's') end", "1", "s"], 5, 0),
+        (&["EVAL", "return 1", "0"], 0, 0),
         // It counts keys, and does not wait for that.
         (&["INFO"], 5, 0),
         (&["INFO", "server"], 0, 0),

@@ -2,6 +2,8 @@
 
 use mlua::{Lua, Table, Value};
 
+use crate::failure::{Result, failed};
+
 /// Tables within tables that are written, and arrays within arrays that are read.
 const DEPTH_MAX: usize = 1000;
 /// An array of which more elements than this are missing for each that is there is refused.
@@ -11,24 +13,6 @@ const SPARSE_SAFE: usize = 10;
 
 /// Digits of a number.
 const DIGITS: usize = 14;
-
-/// What went wrong, in words, or the machine has no memory left.
-pub(crate) enum Failure {
-    Text(String),
-    Lua(mlua::Error),
-}
-
-impl From<mlua::Error> for Failure {
-    fn from(error: mlua::Error) -> Self {
-        Failure::Lua(error)
-    }
-}
-
-type Result<T> = std::result::Result<T, Failure>;
-
-fn failed<T>(text: impl Into<String>) -> Result<T> {
-    Err(Failure::Text(text.into()))
-}
 
 /// `value` as JSON.
 pub(crate) fn encode(value: &Value) -> Result<Vec<u8>> {
@@ -359,6 +343,7 @@ impl Reader<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::failure::Failure;
     use proptest::prelude::*;
 
     fn text(result: Result<Vec<u8>>) -> String {

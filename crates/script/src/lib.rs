@@ -15,13 +15,16 @@
 //! | [`values`] | replies to Lua values and back |
 //! | [`raised`] | errors that scripts can catch |
 //! | [`json`] | `cjson` |
+//! | [`msgpack`] | `cmsgpack` |
 //! | [`bits`] | `bit` |
 
 mod api;
 mod bits;
 mod bridge;
+mod failure;
 mod json;
 mod machine;
+mod msgpack;
 mod raised;
 mod replies;
 mod source;

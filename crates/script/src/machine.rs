@@ -10,10 +10,11 @@ use weir_command::reply::{Protocol, Replies};
 
 use crate::api::{self, Shared};
 use crate::bridge::Bridge;
-use crate::json::{self, Failure};
-use crate::raised::{line, raised, raised_here, text_of};
+use crate::failure::{Failure, raise};
+use crate::json;
+use crate::raised::{line, raised, text_of};
 use crate::source::{self, Script};
-use crate::{bits, values};
+use crate::{bits, msgpack, values};
 
 const PRELUDE: &str = include_str!("prelude.lua");
 
@@ -149,6 +150,7 @@ fn machine(lua: &Lua, run: &Run, shared: &Rc<Shared>) -> mlua::Result<Table> {
     let machine = lua.create_table()?;
     machine.raw_set("redis", api::table(lua, shared)?)?;
     machine.raw_set("bit", bits::table(lua)?)?;
+    machine.raw_set("msgpack", msgpack::table(lua)?)?;
     machine.raw_set("json_null", Value::NULL)?;
     let encode = |lua: &Lua, value: Value| told(lua, json::encode(&value).and_then(|json| text(lua, &json)));
     machine.raw_set("json_encode", lua.create_function(encode)?)?;
@@ -178,10 +180,7 @@ fn text(lua: &Lua, bytes: &[u8]) -> Result<Value, Failure> {
 
 /// What has succeeded, or an error that the script can catch.
 fn told(lua: &Lua, result: Result<Value, Failure>) -> mlua::Result<Value> {
-    result.map_err(|failure| match failure {
-        Failure::Text(text) => raised_here(lua, &text),
-        Failure::Lua(error) => error,
-    })
+    result.map_err(|failure| raise(lua, failure))
 }
 
 /// The generator of `drand48`, which Redis has, too.

@@ -62,6 +62,7 @@ local world = {
         _NAME = "cjson",
         _VERSION = "2.1.0",
     }),
+    cmsgpack = protect(machine.msgpack),
     collectgarbage = function(what)
         return what == "count" and collectgarbage("count") or 0
     end,

@@ -61,6 +61,7 @@ pub(super) async fn run<S: Store>(command: &Command, session: &mut Session<S>, a
         Id::Eval | Id::EvalSha | Id::EvalRo | Id::EvalShaRo => {
             Err(Error::new("ERR internal error: whoever has the connection runs scripts"))
         }
+        Id::Function => scripts::function(session, args).await,
         Id::Script => scripts::script(session, args).await,
         Id::Discard => transactions::discard(session, args).await,
         Id::Watch => transactions::watch(session, args).await,

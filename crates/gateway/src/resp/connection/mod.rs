@@ -459,7 +459,8 @@ impl<S: Store> Connection<S> {
 
     /// Waits while `CLIENT PAUSE` holds `command`; what is answered already goes out first.
     pub(super) async fn wait_out_pause(&mut self, command: &Command) {
-        let writes = command.writes();
+        // What a script does nobody knows before it runs.
+        let writes = command.writes() || matches!(command.id, Id::Eval | Id::EvalSha);
         let clock = Arc::clone(&self.server.clock);
         loop {
             let now = clock.now();

@@ -46,6 +46,8 @@ struct Scripted<'a> {
     database: u8,
     writes_nothing: bool,
     is_spread: bool,
+    /// The living bytes that its tenant may have on disk, where it has so many.
+    full_at: Option<u64>,
     host: Headless,
     seed: u64,
     /// How many listen to a channel.
@@ -83,6 +85,9 @@ impl Scripted<'_> {
         if self.writes_nothing && command.writes() {
             return Err(Error::new("ERR Write commands are not allowed from read-only scripts."));
         }
+        if let Some(max) = self.full_at.filter(|_| command.flags.contains(&"denyoom")) {
+            return Err(Error::disk_full(max));
+        }
         if !command.is_of_rows {
             return self.about_nothing(command, args);
         }
@@ -95,6 +100,10 @@ impl Scripted<'_> {
         *draft = finished.draft;
         self.bill = call.bill;
         self.wrote |= call.wrote;
+        if let Some(bill) = self.bill.as_mut().filter(|_| !call.wrote) {
+            // A look costs nothing beside a write. A script may look and write nothing, as often as it likes.
+            bill.read(None, false);
+        }
         finished.outcome
     }
 
@@ -143,7 +152,7 @@ impl Transaction for Scripted<'_> {
             self.missing.clear();
             self.published.clear();
             (self.ended, self.wrote) = (None, false);
-            self.database = self.call.database;
+            (self.database, self.bill) = (self.call.database, self.call.bill);
             self.host = Headless::new(Protocol::Resp2, YIELD, Rng::new(self.seed));
             let mut draft = Draft::default();
             let mut job = Job::begin(self.threads, self.run.clone(), Arc::clone(&self.control));
@@ -205,7 +214,7 @@ impl<S: Store> Connection<S> {
         let running = account.scripts.begin(&self.server.clock);
         let (call, seed) = (self.session.call(), self.server.random());
         let listeners = |channel: &[u8]| account.pubsub.listeners(channel);
-        let is_spread = self.session.store()?.is_spread();
+        let (is_spread, full_at) = (self.session.store()?.is_spread(), self.session.store()?.disk_limit_reached());
         let rows = run.keys.iter().map(|key| StoredKey::new(call.database, key).to_vec()).collect();
         let mut scripted = Scripted {
             threads: &self.server.script_threads,
@@ -218,6 +227,7 @@ impl<S: Store> Connection<S> {
             call,
             writes_nothing,
             is_spread,
+            full_at,
             host: Headless::new(Protocol::Resp2, YIELD, Rng::new(seed)),
             seed,
             listeners: &listeners,

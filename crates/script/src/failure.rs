@@ -1,0 +1,31 @@
+//! Why a library of the sandbox could not do what it was asked.
+
+use mlua::Lua;
+
+use crate::raised::raised_here;
+
+/// What went wrong, in words, or the machine has no memory left.
+pub(crate) enum Failure {
+    Text(String),
+    Lua(mlua::Error),
+}
+
+impl From<mlua::Error> for Failure {
+    fn from(error: mlua::Error) -> Self {
+        Failure::Lua(error)
+    }
+}
+
+pub(crate) type Result<T> = std::result::Result<T, Failure>;
+
+pub(crate) fn failed<T>(text: impl Into<String>) -> Result<T> {
+    Err(Failure::Text(text.into()))
+}
+
+/// An error that the script can catch.
+pub(crate) fn raise(lua: &Lua, failure: Failure) -> mlua::Error {
+    match failure {
+        Failure::Text(text) => raised_here(lua, &text),
+        Failure::Lua(error) => error,
+    }
+}
