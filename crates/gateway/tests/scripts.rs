@@ -34,6 +34,21 @@ fn a_script_that_is_killed_has_written_nothing_and_held_up_nobody() {
 }
 
 #[test]
+fn what_a_script_writes_is_bounded() {
+    let world = World::new();
+    let mut client = world.tenant("t", 1, 0);
+    for endless in [
+        "local v = string.rep('v', 1000000) while true do redis.call('append', KEYS[1], v) end",
+        "local v = string.rep('v', 1000000) while true do redis.pcall('publish', 'c', v) end",
+        "local v = string.rep('v', 1000000) local i = 0 while true do i = i + 1 redis.call('hset', KEYS[1], i, v) end",
+    ] {
+        let reply = String::from_utf8_lossy(&client.ask(&["EVAL", endless, "1", "k"])).into_owned();
+        assert!(reply.contains("more than 64 MB"), "{endless}: {reply}");
+        assert_eq!(client.say("EXISTS k"), ":0\r\n");
+    }
+}
+
+#[test]
 fn whoever_goes_takes_the_script_along() {
     let world = World::new();
     let (mut client, mut other) = (world.tenant("t", 1, 0), world.connect("t"));

@@ -25,12 +25,16 @@ pub(crate) const THREADS: usize = 8;
 pub(crate) const NICE: i32 = 10;
 /// Scripts of one tenant that run at the same time: others find threads whatever it does.
 const RUNNING_MAX: usize = 2;
+/// Most bytes that a script writes, and publishes: they are in memory until it has ended.
+pub(crate) const WRITTEN_BYTES_MAX: usize = 64 << 20;
 /// How long a script may run. Nothing of it is written then.
 const TIME_MAX: Nanos = 10_000_000_000;
 
 const TOO_LONG: Error =
     Error::new("ERR the script took longer than 10 seconds and was ended: nothing of it was written");
 const KILLED: Error = Error::new("ERR Error running script: Script killed by user with SCRIPT KILL...");
+const TOO_LARGE: Error =
+    Error::new("ERR the script writes or publishes more than 64 MB and was ended: nothing of it was written");
 const GONE: Error = Error::new("ERR whoever ran the script is gone");
 
 /// See the module.
@@ -52,14 +56,23 @@ pub(crate) struct Control {
     clock: Arc<dyn Clock>,
     until: Nanos,
     is_killed: AtomicBool,
+    is_too_large: AtomicBool,
     is_abandoned: AtomicBool,
 }
 
 impl Control {
+    /// It has asked for more than it may.
+    pub(crate) fn end_as_too_large(&self) {
+        self.is_too_large.store(true, Ordering::Relaxed);
+    }
+
     /// Why the script has to end now.
     fn why_end(&self) -> Option<Error> {
         if self.is_killed.load(Ordering::Relaxed) {
             return Some(KILLED);
+        }
+        if self.is_too_large.load(Ordering::Relaxed) {
+            return Some(TOO_LARGE);
         }
         if self.is_abandoned.load(Ordering::Relaxed) {
             return Some(GONE);
@@ -88,6 +101,7 @@ impl Scripts {
             clock: Arc::clone(clock),
             until: clock.now().saturating_add(TIME_MAX),
             is_killed: AtomicBool::new(false),
+            is_too_large: AtomicBool::new(false),
             is_abandoned: AtomicBool::new(false),
         });
         self.running.lock().push(Arc::clone(&control));

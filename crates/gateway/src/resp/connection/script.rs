@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use weir_command::bill::Bill;
 use weir_command::error::{Error, Outcome};
-
 use weir_command::reply::{Protocol, Replies};
 use weir_command::table::{self, Id};
 use weir_command::{Args, Call, Command, Context, Draft, Headless, Host, Request, Rows, Transaction, Waiting, rows_of};
@@ -20,7 +19,7 @@ use weir_script::{Ended, Run, Script};
 use super::Connection;
 use crate::resp::commands::number_of_keys;
 use crate::resp::outbox::YIELD;
-use crate::scripts::{Asked, Control, Job};
+use crate::scripts::{Asked, Control, Job, WRITTEN_BYTES_MAX};
 use crate::store::Store;
 
 /// How often a script is run again because it has found further keys.
@@ -54,6 +53,7 @@ struct Scripted<'a> {
     listeners: &'a (dyn Fn(&[u8]) -> usize + Send + Sync),
     /// Messages that are sent when it has ended well.
     published: Vec<(Vec<u8>, Vec<u8>)>,
+    published_bytes: usize,
     wrote: bool,
     ended: Option<Ended>,
 }
@@ -69,6 +69,9 @@ impl Scripted<'_> {
     ) -> Vec<u8> {
         self.host.replies().protocol = protocol;
         let outcome = self.checked(rows, &words, draft).await;
+        if draft.batch().as_bytes().len().max(self.published_bytes) > WRITTEN_BYTES_MAX {
+            self.control.end_as_too_large();
+        }
         self.host.take_answer(&outcome)
     }
 
@@ -124,6 +127,8 @@ impl Scripted<'_> {
                 self.host.replies().ok();
             }
             Id::Publish => {
+                // A message of no bytes takes memory, too.
+                self.published_bytes += args.at(1).len() + args.at(2).len() + 64;
                 self.published.push((args.at(1).to_vec(), args.at(2).to_vec()));
                 let listeners = (self.listeners)(args.at(1));
                 self.host.replies().integer(listeners as i64);
@@ -151,7 +156,7 @@ impl Transaction for Scripted<'_> {
             // It may be run again.
             self.missing.clear();
             self.published.clear();
-            (self.ended, self.wrote) = (None, false);
+            (self.ended, self.wrote, self.published_bytes) = (None, false, 0);
             (self.database, self.bill) = (self.call.database, self.call.bill);
             self.host = Headless::new(Protocol::Resp2, YIELD, Rng::new(self.seed));
             let mut draft = Draft::default();
@@ -232,6 +237,7 @@ impl<S: Store> Connection<S> {
             seed,
             listeners: &listeners,
             published: Vec::new(),
+            published_bytes: 0,
             wrote: false,
             ended: None,
         };
