@@ -50,10 +50,18 @@ fn is_zero(text: &[u8]) -> bool {
 
 /// Appends `number` as C's `%.17g`: 17 digits, without zeros at the end.
 pub fn push_f64(out: &mut Vec<u8>, number: f64) {
+    push_general(out, number, DIGITS);
+}
+
+/// Appends `number` as C's `%g` with so many digits, at least one, without zeros at the end.
+pub fn push_general(out: &mut Vec<u8>, number: f64, digits_max: i32) {
+    if number.is_nan() {
+        return out.extend_from_slice(b"nan");
+    }
     if !number.is_finite() {
         return out.extend_from_slice(if number > 0.0 { b"inf" } else { b"-inf" });
     }
-    let text = format!("{number:.*e}", DIGITS as usize - 1);
+    let text = format!("{number:.*e}", digits_max.max(1) as usize - 1);
     let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
     if mantissa.starts_with('-') {
@@ -62,7 +70,7 @@ pub fn push_f64(out: &mut Vec<u8>, number: f64) {
     let digits: Vec<u8> = mantissa.bytes().filter(u8::is_ascii_digit).collect();
     let kept = digits.iter().rposition(|&digit| digit != b'0').map_or(1, |last| last + 1);
     let digits = &digits[..kept];
-    if !(PLAIN_EXPONENT_MIN..DIGITS).contains(&exponent) {
+    if !(PLAIN_EXPONENT_MIN..digits_max).contains(&exponent) {
         push_point(out, digits, 1);
         let sign = if exponent < 0 { '-' } else { '+' };
         return out.extend_from_slice(format!("e{sign}{:02}", exponent.abs()).as_bytes());

@@ -12,7 +12,7 @@ mod context;
 mod draft;
 pub mod error;
 mod extended;
-mod float;
+pub mod float;
 mod geo;
 pub mod glob;
 mod handlers;

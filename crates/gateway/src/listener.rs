@@ -17,7 +17,7 @@ use std::thread::JoinHandle;
 use futures_util::future::join_all;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::mpsc;
-use weir_io::real::{be_nice, be_prompt};
+use weir_io::real::{RealSpawn, be_nice, be_prompt};
 use weir_io::{BoxFuture, Clock, Nanos, sleep_until};
 
 use crate::auth::account::TenantConnections;
@@ -27,6 +27,7 @@ use crate::notices::{Notice, What};
 use crate::resp::client::Client;
 use crate::resp::connection::{self, Moving};
 use crate::resp::slow_replies::SlowReply;
+use crate::scripts;
 use crate::server::{Server, Settings};
 use crate::serving_thread::ServingThread;
 use crate::spread::{self, Done, Spread};
@@ -163,7 +164,8 @@ impl<S: Store> Gateway<S> {
         clock: Arc<dyn Clock>,
     ) -> io::Result<Self> {
         let address = listener.local_addr()?;
-        let server = Arc::new(Server::new(doorman, clock, settings, address.port()));
+        let script_threads = Arc::new(RealSpawn::new(scripts::THREADS, scripts::NICE));
+        let server = Arc::new(Server::new(doorman, clock, settings, script_threads, address.port()));
         Ok(Self { server, listeners: vec![listener], address })
     }
 

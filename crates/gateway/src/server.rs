@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use weir_io::real::RealSpawn;
 use weir_io::{Clock, Nanos, Rng, Spawn};
 
 use crate::auth::account::Accounts;
@@ -15,7 +14,6 @@ use crate::resp::client::{Clients, Patience};
 use crate::resp::frame::Limits;
 use crate::resp::pause::Pause;
 use crate::resp::slowlog::Slowlog;
-use crate::scripts;
 use crate::serving_thread::ServingThread;
 use crate::stats::Stats;
 use crate::store::Store;
@@ -98,7 +96,13 @@ pub(crate) struct Server<S: Store> {
 }
 
 impl<S: Store> Server<S> {
-    pub(crate) fn new(doorman: Arc<dyn Doorman<S>>, clock: Arc<dyn Clock>, settings: Settings, port: u16) -> Self {
+    pub(crate) fn new(
+        doorman: Arc<dyn Doorman<S>>,
+        clock: Arc<dyn Clock>,
+        settings: Settings,
+        script_threads: Arc<dyn Spawn>,
+        port: u16,
+    ) -> Self {
         let started = clock.now();
         let mut rng = Rng::new(clock.unix_ms() ^ u64::from(std::process::id()) << 44);
         let run_id = (0..3).map(|_| format!("{:016x}", rng.next_u64())).collect::<String>()[..40].to_owned();
@@ -114,7 +118,7 @@ impl<S: Store> Server<S> {
             stats: Stats::new(settings.serving_threads().count()),
             notices: Notices::default(),
             logins_refused: Default::default(),
-            script_threads: Arc::new(RealSpawn::new(scripts::THREADS, scripts::NICE)),
+            script_threads,
             slowlog: Slowlog::default(),
             pause: Pause::default(),
             settings,

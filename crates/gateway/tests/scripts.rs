@@ -1,7 +1,9 @@
 //! What scripts may do to others, and others to them. What they give is in `families`.
 
+use weir_gateway::Settings;
+
 use crate::support::world::World;
-use crate::support::{Client, encode};
+use crate::support::{Client, TestClock, encode};
 
 fn send(client: &mut Client, words: &[&str]) {
     client.send(&encode(words));
@@ -46,6 +48,27 @@ fn what_a_script_writes_is_bounded() {
         assert!(reply.contains("more than 64 MB"), "{endless}: {reply}");
         assert_eq!(client.say("EXISTS k"), ":0\r\n");
     }
+}
+
+/// A script's words have the limits of a client's.
+#[test]
+fn a_script_may_ask_for_no_more_than_a_client() {
+    let mut settings = Settings { threads: 2, ..Settings::default() };
+    settings.limits.bulk_bytes_max = 100_000;
+    let world = World::new_at(TestClock::new(), settings);
+    let mut client = world.tenant("t", 1, 0);
+    for (script, part) in [
+        ("return redis.call('set', KEYS[1], string.rep('v', 100001))", "string exceeds maximum allowed size"),
+        ("return redis.call('publish', string.rep('c', 65537), 'm')", "channel exceeds maximum allowed size"),
+        (
+            "local t = {} for i = 1, 2100 do t[i] = 'x' end return redis.call('set', 'k', unpack(t))",
+            "at most 2048 words",
+        ),
+    ] {
+        let reply = String::from_utf8_lossy(&client.ask(&["EVAL", script, "1", "k"])).into_owned();
+        assert!(reply.contains(part), "{script}: {reply}");
+    }
+    assert_eq!(client.say("EXISTS k"), ":0\r\n");
 }
 
 #[test]

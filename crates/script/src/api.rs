@@ -5,21 +5,18 @@ use std::rc::Rc;
 
 use mlua::{Lua, MultiValue, Table, Value};
 use weir_command::error::Error;
+use weir_command::float::push_f64;
 use weir_command::reply::Protocol;
 
 use crate::bridge::Bridge;
-use crate::json::shortened;
 use crate::raised::raised;
 use crate::replies::Reply;
 use crate::source;
-use crate::values::to_lua;
+use crate::values::{number_of, to_lua};
 
 /// Redis 7.0.15, as `INFO` says, too.
 const VERSION: &str = "7.0.15";
 const VERSION_NUMBER: u32 = 0x0007_000f;
-
-/// Digits of a number among the words of a command.
-const DIGITS: usize = 17;
 
 /// What a run shares with the functions that it calls.
 pub(crate) struct Shared {
@@ -49,20 +46,13 @@ fn error_table(lua: &Lua, text: &str) -> mlua::Result<Value> {
 fn words(args: MultiValue) -> Option<Vec<Vec<u8>>> {
     let word = |value: Value| match value {
         Value::String(text) => Some(text.as_bytes().to_vec()),
-        Value::Integer(number) => Some(shortened(number as f64, DIGITS).into_bytes()),
-        Value::Number(number) => Some(shortened(number, DIGITS).into_bytes()),
-        _ => None,
+        value => {
+            let mut word = Vec::new();
+            push_f64(&mut word, number_of(&value)?);
+            Some(word)
+        }
     };
     args.into_iter().map(word).collect()
-}
-
-/// A number, whole or not.
-pub(crate) fn number(value: &Value) -> Option<f64> {
-    match value {
-        Value::Integer(number) => Some(*number as f64),
-        Value::Number(number) => Some(*number),
-        _ => None,
-    }
 }
 
 /// The reply of a command.
@@ -111,14 +101,14 @@ pub(crate) fn table(lua: &Lua, shared: &Rc<Shared>) -> mlua::Result<Table> {
         redis.raw_set(name, lua.create_function(move |lua, args: MultiValue| one_field(lua, field, &args))?)?;
     }
     let sha1hex = |lua: &Lua, args: MultiValue| match (args.len(), words(args)) {
-        (1, Some(words)) => lua.create_string(source::text(&source::digest(&words[0]))).map(Value::String),
-        (1, None) => lua.create_string(source::text(&source::digest(b""))).map(Value::String),
+        (1, Some(words)) => lua.create_string(source::digest_text(&source::digest(&words[0]))).map(Value::String),
+        (1, None) => lua.create_string(source::digest_text(&source::digest(b""))).map(Value::String),
         _ => Err(raised("ERR wrong number of arguments")),
     };
     redis.raw_set("sha1hex", lua.create_function(sha1hex)?)?;
     let own = Rc::clone(shared);
     let setresp = move |_: &Lua, args: MultiValue| {
-        let version = args.front().and_then(number);
+        let version = args.front().and_then(number_of);
         own.protocol.set(match (args.len(), version) {
             (1, Some(2.0)) => Protocol::Resp2,
             (1, Some(3.0)) => Protocol::Resp3,
@@ -133,7 +123,7 @@ pub(crate) fn table(lua: &Lua, shared: &Rc<Shared>) -> mlua::Result<Table> {
         if args.len() < 2 {
             return Err(raised("ERR redis.log() requires two arguments or more."));
         }
-        let Some(level) = args.pop_front().as_ref().and_then(number) else {
+        let Some(level) = args.pop_front().as_ref().and_then(number_of) else {
             return Err(raised("ERR First argument must be a number (log level)."));
         };
         if !(0.0..=3.0).contains(&level) {

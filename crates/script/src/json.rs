@@ -1,8 +1,10 @@
 //! `cjson`: values as JSON and back, with the rules of the library that Redis has.
 
 use mlua::{Lua, Table, Value};
+use weir_command::float::push_general;
 
 use crate::failure::{Result, failed};
+use crate::values::number_of;
 
 /// Tables within tables that are written, and arrays within arrays that are read.
 const DEPTH_MAX: usize = 1000;
@@ -12,7 +14,7 @@ const SPARSE_RATIO: usize = 2;
 const SPARSE_SAFE: usize = 10;
 
 /// Digits of a number.
-const DIGITS: usize = 14;
+const DIGITS: i32 = 14;
 
 /// `value` as JSON.
 pub(crate) fn encode(value: &Value) -> Result<Vec<u8>> {
@@ -40,27 +42,8 @@ fn put_number(out: &mut Vec<u8>, number: f64) -> Result<()> {
     if !number.is_finite() {
         return failed("Cannot serialise number: must not be NaN or Inf");
     }
-    out.extend_from_slice(shortened(number, DIGITS).as_bytes());
+    push_general(out, number, DIGITS);
     Ok(())
-}
-
-/// `number` with up to so many digits, as `%g` of C writes it.
-pub(crate) fn shortened(number: f64, digits: usize) -> String {
-    if number == 0.0 {
-        return if number.is_sign_negative() { "-0".into() } else { "0".into() };
-    }
-    let text = format!("{number:.*e}", digits - 1);
-    let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
-    let exponent: i32 = exponent.parse().unwrap_or(0);
-    let trimmed = |text: &str| match text.contains('.') {
-        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
-        false => text.to_owned(),
-    };
-    if (-4..digits as i32).contains(&exponent) {
-        return trimmed(&format!("{number:.*}", (digits as i32 - 1 - exponent).max(0) as usize));
-    }
-    let sign = if exponent < 0 { '-' } else { '+' };
-    format!("{}e{sign}{:02}", trimmed(mantissa), exponent.abs())
 }
 
 fn put_text(out: &mut Vec<u8>, text: &[u8]) {
@@ -127,9 +110,14 @@ fn put_table(out: &mut Vec<u8>, table: &Table, depth: usize) -> Result<()> {
         }
         match &key {
             Value::String(text) => put_text(out, &text.as_bytes()),
-            Value::Integer(number) => put_text(out, shortened(*number as f64, DIGITS).as_bytes()),
-            Value::Number(number) => put_text(out, shortened(*number, DIGITS).as_bytes()),
-            _ => return failed("Cannot serialise table: table key must be a number or string"),
+            key => match number_of(key) {
+                Some(number) => {
+                    out.push(b'"');
+                    push_general(out, number, DIGITS);
+                    out.push(b'"');
+                }
+                None => return failed("Cannot serialise table: table key must be a number or string"),
+            },
         }
         out.push(b':');
         put(out, &value, depth)?;
@@ -372,9 +360,9 @@ mod tests {
         assert_eq!(again("x"), "Expected value but found invalid token at character 1");
         assert_eq!(again("[1"), "Expected comma or array end but found T_END at character 3");
         assert_eq!(again(&"[".repeat(2000)), "Found too many nested data structures (1001)");
-        let numbers =
-            [0.1, 1e14, 123_456_789_012_345.0, 1e-5, 100.0, 3.0e-4, 1.0 / 3.0].map(|number| shortened(number, DIGITS));
-        assert_eq!(numbers, ["0.1", "1e+14", "1.2345678901234e+14", "1e-05", "100", "0.0003", "0.33333333333333"]);
+        for number in ["0.1", "1e+14", "1.2345678901234e+14", "1e-05", "100", "0.0003", "0.33333333333333"] {
+            assert_eq!(again(number), number);
+        }
     }
 
     proptest! {

@@ -34,4 +34,4 @@ mod values;
 
 pub use bridge::Bridge;
 pub use machine::{Ended, MEMORY_BYTES_MAX, Run, check, run};
-pub use source::{Digest, Script, digest, parse_digest};
+pub use source::{Digest, Script, digest, digest_text, parse_digest};

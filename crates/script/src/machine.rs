@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use mlua::chunk::ChunkMode;
 use mlua::{Function, HookTriggers, Lua, LuaOptions, MultiValue, StdLib, Table, Value, VmState};
 use weir_command::error::{Error, Outcome};
 use weir_command::reply::{Protocol, Replies};
@@ -52,7 +53,7 @@ const NO_MEMORY: Error = Error::new("ERR the script needs more than 64 MB of mem
 pub fn run(run: Run, bridge: Box<dyn Bridge>) -> Ended {
     let shared =
         Rc::new(Shared { bridge: RefCell::new(bridge), protocol: Cell::new(Protocol::Resp2), end: RefCell::new(None) });
-    let ended = run_in(&run, &shared, false);
+    let ended = run_in(&run, &shared);
     if let Some(end) = shared.end.borrow_mut().take() {
         return Err(end);
     }
@@ -63,29 +64,20 @@ pub fn run(run: Run, bridge: Box<dyn Bridge>) -> Ended {
 ///
 /// # Errors
 /// The compiler's.
-pub fn check(script: &Arc<Script>) -> Outcome {
-    /// Nothing is run.
-    struct Nowhere;
-    impl Bridge for Nowhere {
-        fn call(&mut self, _: Vec<Vec<u8>>, _: Protocol) -> Vec<u8> {
-            Vec::new()
-        }
-        fn may(&self, _: &[Vec<u8>]) -> Option<bool> {
-            None
-        }
-        fn log(&mut self, _: u8, _: &[u8]) {}
-        fn why_end(&mut self) -> Option<Error> {
-            None
-        }
-    }
-    let run =
-        Run { script: Arc::clone(script), keys: Vec::new(), argv: Vec::new(), seed: 0, protocol: Protocol::Resp2 };
-    let shared = Rc::new(Shared {
-        bridge: RefCell::new(Box::new(Nowhere)),
-        protocol: Cell::new(Protocol::Resp2),
-        end: RefCell::new(None),
+pub fn check(script: &Script) -> Outcome {
+    let compiled = Lua::new_with(StdLib::NONE, LuaOptions::new()).and_then(|lua| {
+        lua.set_memory_limit(MEMORY_BYTES_MAX)?;
+        lua.load(script.lua()).set_name("@user_script").set_mode(ChunkMode::Text).into_function().map(|_| ())
     });
-    run_in(&run, &shared, true).unwrap_or_else(|error| Err(refusal(&error))).map(|_| ())
+    compiled.map_err(|error| match &error {
+        mlua::Error::SyntaxError { message, .. } => uncompiled(message),
+        other => refusal(other),
+    })
+}
+
+fn uncompiled(message: &str) -> Error {
+    let text = format!("ERR Error compiling script (new function): {message}");
+    Error::bytes(values::one_line(text.into_bytes()))
 }
 
 fn refusal(error: &mlua::Error) -> Error {
@@ -95,7 +87,7 @@ fn refusal(error: &mlua::Error) -> Error {
     }
 }
 
-fn run_in(run: &Run, shared: &Rc<Shared>, is_checked_only: bool) -> mlua::Result<Ended> {
+fn run_in(run: &Run, shared: &Rc<Shared>) -> mlua::Result<Ended> {
     let libraries = StdLib::STRING | StdLib::TABLE | StdLib::MATH;
     let lua = Lua::new_with(libraries, LuaOptions::new().catch_rust_panics(false))?;
     lua.set_memory_limit(MEMORY_BYTES_MAX)?;
@@ -104,7 +96,6 @@ fn run_in(run: &Run, shared: &Rc<Shared>, is_checked_only: bool) -> mlua::Result
         if own.has_to_end() { Err(raised("the script was ended")) } else { Ok(VmState::Continue) }
     })?;
     let machine = machine(&lua, run, shared)?;
-    machine.raw_set("is_checked_only", is_checked_only)?;
     let runs: Function = lua.load(PRELUDE).set_name("=prelude").call(machine)?;
     let source = lua.create_string(run.script.lua())?;
     let (how, value): (String, Value) = runs.call(source)?;
@@ -115,12 +106,7 @@ fn run_in(run: &Run, shared: &Rc<Shared>, is_checked_only: bool) -> mlua::Result
             values::tell(&mut replies, &value, shared.protocol.get())?;
             Ok(replies)
         }
-        "uncompiled" => {
-            let text = value.to_string()?;
-            Err(Error::bytes(values::one_line(
-                format!("ERR Error compiling script (new function): {text}").into_bytes(),
-            )))
-        }
+        "uncompiled" => Err(uncompiled(&value.to_string()?)),
         _ => {
             let mut replies = Replies::default();
             replies.protocol = run.protocol;
@@ -139,8 +125,8 @@ fn failure(script: &Script, value: &Value) -> mlua::Result<Vec<u8>> {
         _ => b"ERR unknown error".to_vec(),
     };
     let place = match table.raw_get::<Option<u32>>("line")? {
-        Some(line) => format!(" script: {}, on @user_script:{line}.", source::text(&script.digest)),
-        None => format!(" script: {}", source::text(&script.digest)),
+        Some(line) => format!(" script: {}, on @user_script:{line}.", source::digest_text(&script.digest)),
+        None => format!(" script: {}", source::digest_text(&script.digest)),
     };
     Ok([&text[..], place.as_bytes()].concat())
 }
@@ -207,7 +193,7 @@ fn chance(lua: &Lua, machine: &Table, seed: u64) -> mlua::Result<()> {
         let mut chance = own.get();
         let number = chance.next();
         own.set(chance);
-        let bounds: Vec<f64> = args.iter().filter_map(api::number).map(f64::floor).collect();
+        let bounds: Vec<f64> = args.iter().filter_map(values::number_of).map(f64::floor).collect();
         let (from, to) = match (args.len(), &bounds[..]) {
             (0, []) => return Ok(Value::Number(number)),
             (1, [to]) => (1.0, *to),

@@ -169,9 +169,6 @@ return function(source)
     if not chunk then
         return "uncompiled", message
     end
-    if machine.is_checked_only then
-        return "done"
-    end
     local is_done, value = lua_xpcall(chunk, failed)
     return is_done and "done" or "failed", value
 end

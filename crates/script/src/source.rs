@@ -24,8 +24,8 @@ pub fn parse_digest(word: &[u8]) -> Option<Digest> {
     Some(digest)
 }
 
-/// A digest as clients read it.
-pub(crate) fn text(digest: &Digest) -> String {
+/// A digest as clients read it: 40 hexadecimal digits.
+pub fn digest_text(digest: &Digest) -> String {
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
@@ -40,6 +40,9 @@ pub struct Script {
     pub writes_nothing: bool,
 }
 
+/// Longest script, in bytes: whoever serves clients sums it.
+const SOURCE_BYTES_MAX: usize = 1 << 20;
+
 /// What the first line may say that a script is like.
 const FLAGS: [&str; 5] = ["no-writes", "allow-oom", "allow-stale", "no-cluster", "allow-cross-slot-keys"];
 
@@ -47,8 +50,11 @@ impl Script {
     /// The script of these bytes, which may begin with a line such as `#!lua flags=no-writes`.
     ///
     /// # Errors
-    /// That line is not as it must be.
+    /// That line is not as it must be; the script is too long.
     pub fn parse(source: &[u8]) -> Outcome<Self> {
+        if source.len() > SOURCE_BYTES_MAX {
+            return Err(Error::new("ERR a script is at most 1 MB long"));
+        }
         let mut script = Self { source: source.into(), digest: digest(source), writes_nothing: false };
         if !source.starts_with(b"#!") {
             return Ok(script);
@@ -94,7 +100,7 @@ mod tests {
     #[test]
     fn digests_are_those_of_redis_in_any_case() {
         let digest = digest(b"return 1");
-        assert_eq!(text(&digest), "e0e1f9fabfc9d4800c877a703b823ac0578ff8db");
+        assert_eq!(digest_text(&digest), "e0e1f9fabfc9d4800c877a703b823ac0578ff8db");
         assert_eq!(parse_digest(b"E0E1F9FABFC9D4800C877A703B823AC0578FF8DB"), Some(digest));
         assert_eq!([parse_digest(b"e0"), parse_digest(&[b'x'; 40])], [None; 2]);
     }

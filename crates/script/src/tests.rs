@@ -184,8 +184,9 @@ fn nothing_runs_on_and_nothing_takes_all_memory() {
 
 #[test]
 fn what_is_no_lua_is_refused() {
-    assert!(check(&Arc::new(Script::parse(b"return 1").expect("fine"))).is_ok());
-    let refused = check(&Arc::new(Script::parse(b"return 1 +").expect("fine"))).expect_err("it is none");
+    assert!(check(&Script::parse(b"return 1").expect("fine")).is_ok());
+    let refused = check(&Script::parse(b"return 1 +").expect("fine")).expect_err("it is none");
     let text = "ERR Error compiling script (new function): user_script:1: unexpected symbol near '<eof>'";
     assert_eq!(refused.text(), text.as_bytes());
+    assert!(Script::parse(&vec![b' '; (1 << 20) + 1]).is_err());
 }

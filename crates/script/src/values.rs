@@ -89,6 +89,15 @@ fn is_resp3(out: &Replies) -> bool {
     out.protocol == Protocol::Resp3
 }
 
+/// A number, whole or not.
+pub(crate) fn number_of(value: &Value) -> Option<f64> {
+    match value {
+        Value::Integer(number) => Some(*number as f64),
+        Value::Number(number) => Some(*number),
+        _ => None,
+    }
+}
+
 /// As C makes a whole number of one: what has no place among them is the smallest.
 fn truncated(number: f64) -> i64 {
     if number.is_nan() || number >= i64::MAX as f64 { i64::MIN } else { number as i64 }
@@ -110,12 +119,8 @@ fn tell_table(out: &mut Replies, table: &Table, protocol: Protocol, depth: usize
         out.simple(&String::from_utf8_lossy(&one_line(status)));
         return Ok(());
     }
-    if let Value::Number(number) = table.raw_get("double")? {
+    if let Some(number) = number_of(&table.raw_get("double")?) {
         out.double(number);
-        return Ok(());
-    }
-    if let Value::Integer(number) = table.raw_get("double")? {
-        out.double(number as f64);
         return Ok(());
     }
     for (name, is_map) in [("map", true), ("set", false)] {

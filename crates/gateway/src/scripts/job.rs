@@ -3,14 +3,17 @@
 
 use std::sync::{Arc, mpsc};
 
-use tokio::sync::mpsc as asking;
-use weir_command::error::Error;
+use tokio::sync::{mpsc as asking, oneshot};
+use weir_command::error::{Error, Outcome};
 use weir_command::reply::Protocol;
 use weir_command::table;
 use weir_io::Spawn;
-use weir_script::{Bridge, Ended, Run};
+use weir_script::{Bridge, Ended, Run, Script};
 
 use super::{Control, GONE};
+
+/// Bytes of a line that a script logs.
+const LOGGED_BYTES_MAX: usize = 256;
 
 /// What a script says.
 pub(crate) enum Asked {
@@ -51,12 +54,8 @@ impl Bridge for Far {
     }
 
     fn log(&mut self, level: u8, text: &[u8]) {
-        let text = text.escape_ascii();
-        match level {
-            0 => tracing::debug!("a script says: {text}"),
-            1 | 2 => tracing::info!("a script says: {text}"),
-            _ => tracing::warn!("a script says: {text}"),
-        }
+        // The log is the operator's: no tenant fills it, or makes it alarm somebody.
+        tracing::debug!("a script says at level {level}: {}", text[..text.len().min(LOGGED_BYTES_MAX)].escape_ascii());
     }
 
     fn why_end(&mut self) -> Option<Error> {
@@ -65,6 +64,19 @@ impl Bridge for Far {
 }
 
 impl Job {
+    /// Whether `script` can be compiled: found out on one of `threads`, as it takes a while.
+    ///
+    /// # Errors
+    /// The compiler's; the server is ending.
+    pub(crate) async fn check(threads: &Arc<dyn Spawn>, script: Arc<Script>) -> Outcome {
+        let (answer, answered) = oneshot::channel();
+        threads.spawn(Box::pin(async move {
+            // Whoever asked may have gone meanwhile.
+            let _ = answer.send(weir_script::check(&script));
+        }));
+        answered.await.unwrap_or(Err(GONE))
+    }
+
     /// Begins `run` on one of `threads`, until `control` says that it has to end.
     pub(crate) fn begin(threads: &Arc<dyn Spawn>, run: Run, control: Arc<Control>) -> Self {
         let (asks, asked) = asking::unbounded_channel();

@@ -23,6 +23,7 @@ use weir_command::error::{Error, Outcome};
 use weir_command::table::Id;
 use weir_command::{Args, Command, TURN_KEYS};
 
+pub(super) use self::pubsub::send;
 pub(super) use self::scripts::number_of_keys;
 use super::outbox::YIELD;
 use super::session::Session;

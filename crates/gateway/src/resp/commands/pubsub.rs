@@ -66,9 +66,16 @@ async fn leave<S: Store>(session: &mut Session<S>, kind: Kind, name: &[u8]) -> O
 
 pub(in crate::resp) async fn publish<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     Kind::Channel.check(args.at(1))?;
+    let receivers = send(session, args.at(1), args.at(2)).await?;
+    session.outbox.replies.integer(receivers as i64);
+    Ok(())
+}
+
+/// Sends `message` to all who listen to `channel`; gives how many they are.
+pub(in crate::resp) async fn send<S: Store>(session: &mut Session<S>, channel: &[u8], message: &[u8]) -> Outcome<u64> {
     let account = Arc::clone(session.account()?);
     let now = session.outbox.server.clock.now();
-    let published = account.pubsub.publish(args.at(1), args.at(2), now, YIELD).await;
+    let published = account.pubsub.publish(channel, message, now, YIELD).await;
     let server = &session.outbox.server;
     for address in published.cut {
         for stats in [&server.stats, &account.stats] {
@@ -79,8 +86,7 @@ pub(in crate::resp) async fn publish<S: Store>(session: &mut Session<S>, args: A
     }
     // As in Redis, who listens to what he sends gets it before he is told how many got it.
     session.outbox.take_mail().await.map_err(gone)?;
-    session.outbox.replies.integer(published.receivers as i64);
-    Ok(())
+    Ok(published.receivers)
 }
 
 const HELP: [&str; 4] = [

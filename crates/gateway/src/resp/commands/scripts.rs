@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use weir_command::error::{Error, Outcome};
 use weir_command::{Args, lower, number};
-use weir_script::{Script, parse_digest};
+use weir_script::{Script, digest_text, parse_digest};
 
 use super::check_words;
 use crate::resp::session::Session;
+use crate::scripts::Job;
 use crate::store::Store;
 
 const HELP: [&str; 5] = [
@@ -33,15 +34,17 @@ pub(in crate::resp) fn number_of_keys(args: Args<'_>) -> Outcome<usize> {
 pub(in crate::resp) async fn script<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     let subcommand = lower(args.at(1));
     let takes = |name: &str, right: bool| if right { Ok(()) } else { Err(Error::arity(&format!("script|{name}"))) };
-    let scripts = &session.account()?.scripts;
+    let account = Arc::clone(session.account()?);
+    let scripts = &account.scripts;
     match subcommand.as_slice() {
         b"load" => {
             takes("load", args.len() == 3)?;
             let script = Arc::new(Script::parse(args.at(2))?);
-            weir_script::check(&script)?;
+            let place = scripts.places.acquire().await.map_err(|_| Error::new("ERR the server is ending"))?;
+            Job::check(&session.outbox.server.script_threads, Arc::clone(&script)).await?;
+            drop(place);
             scripts.cache.lock().put(&script);
-            let digest: String = script.digest.iter().map(|byte| format!("{byte:02x}")).collect();
-            session.outbox.replies.bulk(digest.as_bytes());
+            session.outbox.replies.bulk(digest_text(&script.digest).as_bytes());
         }
         b"exists" => {
             takes("exists", args.len() >= 3)?;

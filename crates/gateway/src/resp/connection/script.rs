@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use weir_command::bill::Bill;
-use weir_command::error::{Error, Outcome};
+use weir_command::error::{Error, Outcome, TOO_LONG};
 use weir_command::reply::{Protocol, Replies};
 use weir_command::table::{self, Id};
 use weir_command::{Args, Call, Command, Context, Draft, Headless, Host, Request, Rows, Transaction, Waiting, rows_of};
@@ -17,7 +17,8 @@ use weir_model::{StoredKey, slot};
 use weir_script::{Ended, Run, Script};
 
 use super::Connection;
-use crate::resp::commands::number_of_keys;
+use crate::pubsub::Kind;
+use crate::resp::commands::{check_options, number_of_keys, send};
 use crate::resp::outbox::YIELD;
 use crate::scripts::{Asked, Control, Job, WRITTEN_BYTES_MAX};
 use crate::store::Store;
@@ -80,6 +81,11 @@ impl Scripted<'_> {
         if !command.takes(words.len()) {
             return Err(Error::new("ERR Wrong number of args calling Redis command from script"));
         }
+        check_options(command, words.len())?;
+        // A client cannot send a longer one either.
+        if words.iter().any(|word| word.len() > self.call.value_bytes_max) {
+            return Err(TOO_LONG);
+        }
         let request = Request::new(0, 0, words.iter().map(Vec::as_slice));
         let args = request.args();
         if command.flags.contains(&"noscript") || (self.is_spread && goes_through_all(command, args)) {
@@ -127,6 +133,7 @@ impl Scripted<'_> {
                 self.host.replies().ok();
             }
             Id::Publish => {
+                Kind::Channel.check(args.at(1))?;
                 // A message of no bytes takes memory, too.
                 self.published_bytes += args.at(1).len() + args.at(2).len() + 64;
                 self.published.push((args.at(1).to_vec(), args.at(2).to_vec()));
@@ -188,13 +195,8 @@ impl<S: Store> Connection<S> {
                 weir_script::parse_digest(args.at(1)).and_then(|digest| account.scripts.cache.lock().get(&digest));
             found.ok_or(NO_SCRIPT)?
         } else {
-            let digest = weir_script::digest(args.at(1));
-            let known = account.scripts.cache.lock().get(&digest);
-            match known {
-                Some(script) => script,
-                // Only what can be compiled is kept: that is seen when it runs.
-                None => Arc::new(Script::parse(args.at(1))?),
-            }
+            // Only what can be compiled is kept: that is seen when it runs.
+            Arc::new(Script::parse(args.at(1))?)
         };
         let is_read_only = matches!(command.id, Id::EvalRo | Id::EvalShaRo);
         let run = Run {
@@ -263,7 +265,7 @@ impl<S: Store> Connection<S> {
                 account.waiting_rows.written(|| rows.iter().map(|row| StoredKey::of(row)).collect());
             }
             for (channel, message) in published {
-                account.pubsub.publish(&channel, &message, self.server.clock.now(), YIELD).await;
+                send(&mut self.session, &channel, &message).await?;
             }
             return Ok(replies);
         }
