@@ -155,10 +155,12 @@ impl Replies {
         self.push_header(len);
     }
 
-    /// Such a message whose elements are encoded already, in two pieces. Somebody else books the memory of `rest`,
-    /// which is not copied if it is long.
-    pub fn push(&mut self, len: usize, front: &[u8], rest: impl Deref<Target = [u8]> + Send + Sync + 'static) {
-        self.push_header(len);
+    /// Such a message whose elements are encoded already, in two pieces; without a `len` it is a line of its own.
+    /// Somebody else books the memory of `rest`, which is not copied if it is long.
+    pub fn push(&mut self, len: Option<usize>, front: &[u8], rest: impl Deref<Target = [u8]> + Send + Sync + 'static) {
+        if let Some(len) = len {
+            self.push_header(len);
+        }
         self.raw(front);
         if rest.len() < SHARED_BYTES_MIN {
             return self.raw(&rest);

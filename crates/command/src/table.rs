@@ -37,6 +37,8 @@ pub struct Command {
     pub categories: &'static [&'static str],
     /// Position of the first key, of the last (negative: from the end), and the step between keys; 0 = no keys.
     pub keys: (i32, i32, i32),
+    /// Where the channels of hash slots are that Redis shows in the place of keys: as of [`Command::keys`].
+    pub channels: Option<(i32, i32, i32)>,
     /// What it does to its keys.
     pub key_use: KeyUse,
     /// Position of the number of keys that stand behind it, where there is one: those of `keys` come first.
@@ -94,6 +96,7 @@ const DEFAULTS: Command = Command {
     flags: &[],
     categories: &[],
     keys: (0, 0, 0),
+    channels: None,
     key_use: NOTHING,
     counted: None,
     keyed: &[],

@@ -64,8 +64,8 @@ impl Deref for Shared {
 /// A message: its elements as any version of the protocol has them. Who writes it puts the header in front, which is
 /// another in each.
 pub(crate) struct Push {
-    /// Elements in all.
-    pub(crate) len: usize,
+    /// Elements in all; `None` of a line that has no header.
+    pub(crate) len: Option<usize>,
     /// The first of them, encoded.
     pub(crate) front: Arc<[u8]>,
     /// The others.
@@ -259,7 +259,7 @@ pub(crate) mod tests {
         let booked = Arc::clone(booked);
         move || {
             let place = booked.hold(PLACE_BYTES as u64);
-            Push { len: 1, front: Arc::from(&b""[..]), rest: shared.clone(), _place: place }
+            Push { len: Some(1), front: Arc::from(&b""[..]), rest: shared.clone(), _place: place }
         }
     }
 

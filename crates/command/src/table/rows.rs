@@ -392,6 +392,14 @@ macro_rules! with_commands {
                 session { in_subscribed: true, takes_many: true } "Listens to patterns no more";
             Publish "publish" 3 "pubsub" [pubsub loading stale fast] [pubsub] ()
                 session "Sends a message to those who listen to a channel";
+            SSubscribe "ssubscribe" -2 "pubsub" [pubsub noscript loading stale] [pubsub] ()
+                session { in_subscribed: true, takes_many: true, channels: Some((1, -1, 1)) }
+                "Listens to channels of hash slots";
+            SUnsubscribe "sunsubscribe" -1 "pubsub" [pubsub noscript loading stale] [pubsub] ()
+                session { in_subscribed: true, takes_many: true, channels: Some((1, -1, 1)) }
+                "Listens to channels of hash slots no more";
+            SPublish "spublish" 3 "pubsub" [pubsub loading stale fast] [pubsub] ()
+                session { channels: Some((1, 1, 1)) } "Sends a message to those who listen to a channel of a hash slot";
             PubSub "pubsub" -2 "pubsub" [] [] ()
                 session { is_container: true, takes_many: true } "About channels and who listens";
 
@@ -418,6 +426,8 @@ macro_rules! with_commands {
             Info "info" -1 "server" [loading stale] [dangerous] () session "About the server";
             Config "config" -2 "server" [] [] ()
                 session { is_container: true, secret: Secret::Settings } "About the settings";
+            Monitor "monitor" 1 "server" [admin noscript loading stale] [admin dangerous] ()
+                session "Lets the connection be told every command of its tenant";
             Role "role" 1 "server" [noscript loading stale fast] [admin dangerous] ()
                 session "What part it has in replication";
             SlowLog "slowlog" -2 "server" [] [] ()

@@ -1,11 +1,12 @@
 //! Publish and subscribe: who of a tenant's connections listens to what. Nothing of it is stored, and nobody who was
 //! not there is told later. Channels have nothing to do with keys or databases.
 //!
-//! [`subscriptions`] is one connection's side, [`publish`] sends to all who listen.
+//! [`subscriptions`] is one connection's side, [`publish`] sends to all who listen, [`monitors`] are told every command.
 //!
 //! Lock order: the order of messages (async, over one message), the registry, one channel's or pattern's listeners, a
 //! mailbox. None but the first is held over an await. Alone: the members.
 
+mod monitors;
 mod publish;
 mod subscriptions;
 
@@ -18,7 +19,8 @@ use weir_command::TURN_KEYS;
 use weir_command::glob::{self, Glob};
 use weir_io::Yield;
 
-pub(crate) use self::subscriptions::{Kind, Subscriptions};
+use self::monitors::Monitors;
+pub(crate) use self::subscriptions::{Counts, Kind, Subscriptions};
 use crate::auth::byte_limit::{ByteLimit, Held};
 use crate::mailbox::Mailbox;
 
@@ -49,6 +51,10 @@ pub(crate) struct PubSub {
     registry: Mutex<Registry>,
     /// The mailbox of every connection that has ever listened to anything, by its number.
     members: Mutex<Listeners>,
+    /// Who is told every command.
+    monitors: Monitors,
+    /// Front of a line.
+    nothing: Arc<[u8]>,
     /// Whoever has it sends a message, to all who listen before the next goes to any: so all see the messages of a
     /// channel in one order.
     order: tokio::sync::Mutex<()>,
@@ -58,22 +64,30 @@ pub(crate) struct PubSub {
 
 struct Registry {
     channels: BTreeMap<Arc<[u8]>, Arc<Topic>>,
+    /// Channels that belong to a hash slot: no pattern matches them, and they have names of their own.
+    shard_channels: BTreeMap<Arc<[u8]>, Arc<Topic>>,
     /// In the order of their names. Whoever goes through them takes a copy of the pointer.
     patterns: Arc<Vec<Arc<Topic>>>,
     /// What a message to a channel begins with.
     message: Arc<[u8]>,
+    /// And to one of a hash slot.
+    shard_message: Arc<[u8]>,
 }
 
 impl Default for PubSub {
     fn default() -> Self {
         let registry = Registry {
             channels: BTreeMap::new(),
+            shard_channels: BTreeMap::new(),
             patterns: Arc::default(),
             message: Arc::from(&b"$7\r\nmessage\r\n"[..]),
+            shard_message: Arc::from(&b"$8\r\nsmessage\r\n"[..]),
         };
         Self {
             registry: Mutex::new(registry),
             members: Mutex::default(),
+            monitors: Monitors::default(),
+            nothing: Arc::default(),
             order: tokio::sync::Mutex::new(()),
             messages: ByteLimit::new(MESSAGE_BYTES_MAX),
             names: ByteLimit::new(NAME_BYTES_MAX),
@@ -89,6 +103,7 @@ impl Registry {
     fn topic(&self, kind: Kind, name: &[u8]) -> Option<&Arc<Topic>> {
         match kind {
             Kind::Channel => self.channels.get(name),
+            Kind::ShardChannel => self.shard_channels.get(name),
             Kind::Pattern => self.place_of(name).ok().map(|place| &self.patterns[place]),
         }
     }
@@ -97,6 +112,9 @@ impl Registry {
         match kind {
             Kind::Channel => {
                 self.channels.insert(Arc::clone(&topic.name), topic);
+            }
+            Kind::ShardChannel => {
+                self.shard_channels.insert(Arc::clone(&topic.name), topic);
             }
             Kind::Pattern => {
                 let place = self.place_of(&topic.name).unwrap_or_else(|place| place);
@@ -108,6 +126,7 @@ impl Registry {
     fn remove(&mut self, kind: Kind, name: &[u8]) {
         match kind {
             Kind::Channel => drop(self.channels.remove(name)),
+            Kind::ShardChannel => drop(self.shard_channels.remove(name)),
             Kind::Pattern => {
                 if let Ok(place) = self.place_of(name) {
                     Arc::make_mut(&mut self.patterns).remove(place);
@@ -140,6 +159,7 @@ impl PubSub {
             None => {
                 let front = match kind {
                     Kind::Channel => Arc::clone(&registry.message),
+                    Kind::ShardChannel => Arc::clone(&registry.shard_message),
                     Kind::Pattern => publish::front_of(name),
                 };
                 // The last who listened to it may have stopped just now.
@@ -168,26 +188,31 @@ impl PubSub {
         }
     }
 
-    /// How many listen to `channel`.
-    pub(crate) fn listeners(&self, channel: &[u8]) -> usize {
-        let topic = self.registry.lock().channels.get(channel).cloned();
+    /// How many listen to what is called `channel`, of this kind.
+    pub(crate) fn listeners(&self, kind: Kind, channel: &[u8]) -> usize {
+        let topic = self.registry.lock().topic(kind, channel).cloned();
         topic.map_or(0, |topic| topic.listeners.lock().len())
     }
 
-    /// How many channels, and how many patterns, somebody listens to.
-    pub(crate) fn counts(&self) -> (usize, usize) {
+    /// How many names of each kind somebody listens to.
+    pub(crate) fn counts(&self) -> Counts {
         let registry = self.registry.lock();
-        (registry.channels.len(), registry.patterns.len())
+        Counts {
+            channels: registry.channels.len(),
+            patterns: registry.patterns.len(),
+            shard_channels: registry.shard_channels.len(),
+        }
     }
 
-    /// The channels that somebody listens to, and that match `pattern` if there is one.
-    pub(crate) async fn channels(&self, pattern: Option<&[u8]>, yields: Yield) -> Vec<Arc<[u8]>> {
+    /// The channels of one kind that somebody listens to, and that match `pattern` if there is one.
+    pub(crate) async fn channels(&self, kind: Kind, pattern: Option<&[u8]>, yields: Yield) -> Vec<Arc<[u8]>> {
         let (glob, mut turn) = (pattern.map(Glob::new), glob::Turn::new(yields));
         let (mut found, mut from) = (Vec::new(), Bound::Unbounded);
         loop {
             let page: Vec<Arc<[u8]>> = {
                 let registry = self.registry.lock();
-                let names = registry.channels.range::<Arc<[u8]>, _>((from, Bound::Unbounded));
+                let all = if kind == Kind::ShardChannel { &registry.shard_channels } else { &registry.channels };
+                let names = all.range::<Arc<[u8]>, _>((from, Bound::Unbounded));
                 names.take(TURN_KEYS).map(|(name, _)| Arc::clone(name)).collect()
             };
             let Some(last) = page.last() else { return found };

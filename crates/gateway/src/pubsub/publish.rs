@@ -6,11 +6,12 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::task::Waker;
 
+use parking_lot::Mutex;
 use weir_command::TURN_KEYS;
 use weir_command::glob;
 use weir_io::{Nanos, Yield};
 
-use super::{Kind, PubSub, Topic};
+use super::{Kind, Listeners, PubSub, Topic};
 use crate::auth::byte_limit::Held;
 use crate::mailbox::{Mailbox, PLACE_BYTES, Push, Put, Shared};
 
@@ -38,11 +39,18 @@ pub(super) fn front_of(pattern: &[u8]) -> Arc<[u8]> {
 }
 
 impl PubSub {
-    /// Sends `payload` at the moment `now` of the server's clock to all who listen to `channel`. Others are served
-    /// meanwhile where there are many of them.
-    pub(crate) async fn publish(&self, channel: &[u8], payload: &[u8], now: Nanos, yields: Yield) -> Published {
+    /// Sends `payload` at the moment `now` of the server's clock to all who listen to `channel`, which is of this
+    /// `kind`. Others are served meanwhile where there are many of them.
+    pub(crate) async fn publish(
+        &self,
+        kind: Kind,
+        channel: &[u8],
+        payload: &[u8],
+        now: Nanos,
+        yields: Yield,
+    ) -> Published {
         let _order = self.order.lock().await;
-        let topics = self.topics_of(channel, yields).await;
+        let topics = self.topics_of(kind, channel, yields).await;
         let mut published = Published::default();
         if topics.is_empty() {
             return published;
@@ -53,34 +61,34 @@ impl PubSub {
         let held = self.room_for(bytes.capacity() as u64, &mut published);
         let message = Shared::new(bytes, held);
         for (kind, topic) in topics {
-            let len = if kind == Kind::Channel { 3 } else { 4 };
-            self.send(&topic, (len, &message), now, &mut published, yields).await;
+            let len = if kind == Kind::Pattern { 4 } else { 3 };
+            let message = (Some(len), &topic.front, &message);
+            self.send(&topic.listeners, message, now, &mut published, yields).await;
         }
         published
     }
 
-    /// Puts `message`, of so many elements with what is in front of it, into the mailbox of everybody who listens to
-    /// `topic`.
-    async fn send(
+    /// Puts `message`, of so many elements with what is in front of it, into the mailbox of every one of `listeners`.
+    pub(super) async fn send(
         &self,
-        topic: &Topic,
-        (len, message): (usize, &Shared),
+        listeners: &Mutex<Listeners>,
+        (len, front, message): (Option<usize>, &Arc<[u8]>, &Shared),
         now: Nanos,
         published: &mut Published,
         yields: Yield,
     ) {
         let (mut wakers, mut from): (Vec<Waker>, _) = (Vec::new(), Bound::Unbounded);
         loop {
-            let most = topic.listeners.lock().len().min(TURN_KEYS);
+            let most = listeners.lock().len().min(TURN_KEYS);
             let mut places = self.room_for((most * PLACE_BYTES) as u64, published);
             let mut count = 0;
             {
                 // Who stops listening waits for this lock: behind it nothing comes for him.
-                let listeners = topic.listeners.lock();
+                let listeners = listeners.lock();
                 for (&id, mailbox) in listeners.range((from, Bound::Unbounded)).take(TURN_KEYS) {
                     (from, count) = (Bound::Excluded(id), count + 1);
                     let place = places.split(PLACE_BYTES as u64);
-                    let push = Push { len, front: Arc::clone(&topic.front), rest: message.clone(), _place: place };
+                    let push = Push { len, front: Arc::clone(front), rest: message.clone(), _place: place };
                     match mailbox.put(push, now, &mut wakers) {
                         Put::Waits => published.receivers += 1,
                         Put::Cut => {
@@ -100,12 +108,13 @@ impl PubSub {
     }
 
     /// The channel and the patterns that a message to `channel` goes to.
-    async fn topics_of(&self, channel: &[u8], yields: Yield) -> Vec<(Kind, Arc<Topic>)> {
+    async fn topics_of(&self, kind: Kind, channel: &[u8], yields: Yield) -> Vec<(Kind, Arc<Topic>)> {
         let (of_channel, patterns) = {
             let registry = self.registry.lock();
-            (registry.channels.get(channel).cloned(), Arc::clone(&registry.patterns))
+            let patterns = if kind == Kind::Channel { Arc::clone(&registry.patterns) } else { Arc::default() };
+            (registry.topic(kind, channel).cloned(), patterns)
         };
-        let mut topics: Vec<_> = of_channel.map(|topic| (Kind::Channel, topic)).into_iter().collect();
+        let mut topics: Vec<_> = of_channel.map(|topic| (kind, topic)).into_iter().collect();
         let mut turn = glob::Turn::new(yields);
         for topic in patterns.iter() {
             if let Some(glob) = &topic.glob
@@ -118,7 +127,7 @@ impl PubSub {
     }
 
     /// Room for a message, or for its places. Where there is none, those are cut for whom most waits, until there is.
-    fn room_for(&self, bytes: u64, published: &mut Published) -> Held {
+    pub(super) fn room_for(&self, bytes: u64, published: &mut Published) -> Held {
         if let Some(held) = self.messages.try_hold(bytes) {
             return held;
         }

@@ -24,13 +24,39 @@ pub(crate) enum Kind {
     Channel,
     /// All channels that match it.
     Pattern,
+    /// A channel with this name that belongs to a hash slot: no pattern matches it, and it is none of the channels.
+    ShardChannel,
+}
+
+/// How many names of each kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) channels: usize,
+    pub(crate) patterns: usize,
+    pub(crate) shard_channels: usize,
+}
+
+impl Counts {
+    /// All together.
+    pub(crate) fn sum(self) -> usize {
+        self.channels + self.patterns + self.shard_channels
+    }
+
+    /// What a client is told who subscribes to a name of this kind, or unsubscribes: channels of hash slots are counted
+    /// apart.
+    pub(crate) fn told(self, kind: Kind) -> usize {
+        match kind {
+            Kind::Channel | Kind::Pattern => self.channels + self.patterns,
+            Kind::ShardChannel => self.shard_channels,
+        }
+    }
 }
 
 impl Kind {
     /// Bytes of memory that the first listener to `name` costs.
     pub(super) fn bytes(self, name: &[u8]) -> u64 {
         let glob = match self {
-            Kind::Channel => 0,
+            Kind::Channel | Kind::ShardChannel => 0,
             // A pattern made ready has a table of bits: a row for each byte, a column for each of its elements.
             Kind::Pattern => (name.len() as u64 / 64 + 1) * 256 * 8,
         };
@@ -40,10 +66,10 @@ impl Kind {
     /// What is wrong with `name`.
     pub(crate) fn check(self, name: &[u8]) -> Outcome {
         match self {
-            Kind::Channel if name.len() > KEY_BYTES_MAX => {
+            Kind::Channel | Kind::ShardChannel if name.len() > KEY_BYTES_MAX => {
                 Err(Error::new("ERR channel exceeds maximum allowed size (65536 bytes)"))
             }
-            Kind::Channel => Ok(()),
+            Kind::Channel | Kind::ShardChannel => Ok(()),
             Kind::Pattern => glob::checked(name).map(drop),
         }
     }
@@ -57,19 +83,23 @@ pub(crate) struct Subscriptions {
     mailbox: Arc<Mailbox>,
     channels: BTreeMap<Arc<[u8]>, Held>,
     patterns: BTreeMap<Arc<[u8]>, Held>,
+    shard_channels: BTreeMap<Arc<[u8]>, Held>,
+    is_monitor: bool,
 }
 
 impl Subscriptions {
     /// The connection `id`, to which `mailbox` belongs, listens to nothing yet.
     pub(crate) fn new(pubsub: Arc<PubSub>, id: u64, mailbox: Arc<Mailbox>) -> Self {
         pubsub.join(id, &mailbox);
-        Self { pubsub, id, mailbox, channels: BTreeMap::new(), patterns: BTreeMap::new() }
+        let (channels, patterns, shard_channels) = Default::default();
+        Self { pubsub, id, mailbox, channels, patterns, shard_channels, is_monitor: false }
     }
 
     fn of(&mut self, kind: Kind) -> &mut BTreeMap<Arc<[u8]>, Held> {
         match kind {
             Kind::Channel => &mut self.channels,
             Kind::Pattern => &mut self.patterns,
+            Kind::ShardChannel => &mut self.shard_channels,
         }
     }
 
@@ -78,7 +108,7 @@ impl Subscriptions {
     /// # Errors
     /// One of them is too long, or there are too many.
     pub(crate) fn make_room<'a>(&self, kind: Kind, names: impl ExactSizeIterator<Item = &'a [u8]>) -> Outcome<Held> {
-        if self.count() + names.len() > SUBSCRIPTIONS_MAX {
+        if self.counts().sum() + names.len() > SUBSCRIPTIONS_MAX {
             return Err(Error::new("ERR a connection subscribes to at most 10000 channels and patterns"));
         }
         let mut bytes = 0;
@@ -99,6 +129,17 @@ impl Subscriptions {
         self.of(kind).insert(name, held.split(PLACE_BYTES));
     }
 
+    /// It is told every command of its tenant.
+    pub(crate) fn monitor(&mut self) {
+        self.is_monitor = true;
+        self.pubsub.monitors.add(self.id, &self.mailbox);
+    }
+
+    /// Whether it is.
+    pub(crate) fn is_monitor(&self) -> bool {
+        self.is_monitor
+    }
+
     /// Listens to `name` no more.
     pub(crate) fn remove(&mut self, kind: Kind, name: &[u8]) {
         if self.of(kind).remove(name).is_some() {
@@ -111,23 +152,25 @@ impl Subscriptions {
         self.of(kind).keys().cloned().collect()
     }
 
-    /// Channels and patterns.
-    pub(crate) fn counts(&self) -> (usize, usize) {
-        (self.channels.len(), self.patterns.len())
-    }
-
-    /// Both together.
-    pub(crate) fn count(&self) -> usize {
-        self.channels.len() + self.patterns.len()
+    /// How many names of each kind.
+    pub(crate) fn counts(&self) -> Counts {
+        Counts {
+            channels: self.channels.len(),
+            patterns: self.patterns.len(),
+            shard_channels: self.shard_channels.len(),
+        }
     }
 }
 
 impl Drop for Subscriptions {
     fn drop(&mut self) {
-        for kind in [Kind::Channel, Kind::Pattern] {
+        for kind in [Kind::Channel, Kind::Pattern, Kind::ShardChannel] {
             for name in std::mem::take(self.of(kind)).into_keys() {
                 self.pubsub.stop(kind, &name, self.id);
             }
+        }
+        if self.is_monitor {
+            self.pubsub.monitors.remove(self.id);
         }
         self.pubsub.leave(self.id);
     }

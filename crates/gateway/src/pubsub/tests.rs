@@ -42,7 +42,7 @@ impl Listener {
 }
 
 fn publish(pubsub: &PubSub, channel: &[u8], payload: &[u8]) -> (u64, usize) {
-    let published = block_on(pubsub.publish(channel, payload, 0, Yield::PLAIN));
+    let published = block_on(pubsub.publish(Kind::Channel, channel, payload, 0, Yield::PLAIN));
     (published.receivers, published.cut.len())
 }
 

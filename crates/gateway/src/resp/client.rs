@@ -12,6 +12,7 @@ use weir_io::Nanos;
 use crate::auth::Standing;
 use crate::auth::account::Account;
 use crate::mailbox::Recipient;
+use crate::pubsub::Counts;
 use crate::resp::ticket::{Later, Ticket, ticket};
 
 /// What a connection is doing, for the sweeper: each has its own patience.
@@ -70,9 +71,10 @@ pub(crate) struct Client {
     pub(super) database: AtomicU8,
     /// Whether `HELLO 3` was said.
     pub(super) resp3: AtomicBool,
-    /// Channels and patterns that it listens to.
-    channels: AtomicUsize,
-    patterns: AtomicUsize,
+    /// How many names it listens to.
+    subscriptions: Mutex<Counts>,
+    /// It is told every command of its tenant.
+    pub(super) is_monitor: AtomicBool,
     /// Ends the wait of its command, where one waits.
     ticket: Mutex<Option<Ticket>>,
     pub(super) names: Mutex<Names>,
@@ -171,20 +173,24 @@ impl Client {
         *self.ticket.lock() = Some(ticket);
     }
 
-    /// It listens to so many channels and patterns.
-    pub(super) fn subscribed(&self, channels: usize, patterns: usize) {
-        self.channels.store(channels, Ordering::Relaxed);
-        self.patterns.store(patterns, Ordering::Relaxed);
+    /// It listens to so many names.
+    pub(super) fn subscribed(&self, counts: Counts) {
+        *self.subscriptions.lock() = counts;
     }
 
-    /// Channels and patterns that it listens to.
-    pub(super) fn subscriptions(&self) -> (usize, usize) {
-        (self.channels.load(Ordering::Relaxed), self.patterns.load(Ordering::Relaxed))
+    /// How many names it listens to.
+    pub(super) fn subscriptions(&self) -> Counts {
+        *self.subscriptions.lock()
     }
 
     /// Whether it listens to anything.
     pub(super) fn is_subscribed(&self) -> bool {
-        self.subscriptions() != (0, 0)
+        self.subscriptions().sum() > 0
+    }
+
+    /// Whether it waits for what others do.
+    fn is_told_unasked(&self) -> bool {
+        self.is_subscribed() || self.is_monitor.load(Ordering::Relaxed)
     }
 
     /// The second of its last sign of life.
@@ -288,8 +294,8 @@ impl Clients {
             account: Mutex::new(None),
             database: AtomicU8::new(0),
             resp3: AtomicBool::new(false),
-            channels: AtomicUsize::new(0),
-            patterns: AtomicUsize::new(0),
+            subscriptions: Mutex::default(),
+            is_monitor: AtomicBool::new(false),
             ticket: Mutex::default(),
             names: Mutex::default(),
             abort: Mutex::new(None),
@@ -357,7 +363,7 @@ impl Clients {
             Some(Standing::Dropped) => true,
             None if client.stranger_seconds(second) > patience.login_seconds => true,
             // Who listens is not idle.
-            _ if client.phase() == Phase::Idle && client.is_subscribed() => false,
+            _ if client.phase() == Phase::Idle && client.is_told_unasked() => false,
             _ => patience.is_over(client.phase(), second.saturating_sub(client.last())),
         })
     }

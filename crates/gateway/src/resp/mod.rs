@@ -13,6 +13,7 @@ pub mod frame;
 pub(crate) mod hints;
 mod inline;
 mod input;
+mod monitored;
 mod outbox;
 mod parse;
 #[cfg(test)]

@@ -23,7 +23,7 @@ use crate::auth::byte_budget::Hold;
 use crate::auth::{Grant, Login, Refusal, Standing};
 use crate::mailbox::Mailbox;
 use crate::notices::{Notice, What};
-use crate::pubsub::Subscriptions;
+use crate::pubsub::{Counts, Subscriptions};
 use crate::store::Store;
 
 /// Most bytes that a stranger is told before the connection closes (S2).
@@ -125,7 +125,7 @@ impl<S: Store> Session<S> {
     /// Whether it is subscribed, in RESP2.
     #[inline]
     pub(in crate::resp) fn is_in_subscribed_state(&self) -> bool {
-        let is_subscribed = self.subscriptions.as_ref().is_some_and(|subscriptions| subscriptions.count() > 0);
+        let is_subscribed = self.subscriptions.as_ref().is_some_and(|subscriptions| subscriptions.counts().sum() > 0);
         is_subscribed && self.outbox.replies.protocol == Protocol::Resp2
     }
 
@@ -141,16 +141,33 @@ impl<S: Store> Session<S> {
     }
 
     /// What it listens to has changed: tells others, and how many it is.
-    pub(in crate::resp) fn subscribed(&self) -> usize {
-        let (channels, patterns) = self.subscriptions.as_ref().map_or((0, 0), |subscriptions| subscriptions.counts());
-        self.outbox.client.subscribed(channels, patterns);
-        channels + patterns
+    pub(in crate::resp) fn subscribed(&self) -> Counts {
+        let counts = self.subscriptions.as_ref().map(|subscriptions| subscriptions.counts()).unwrap_or_default();
+        self.outbox.client.subscribed(counts);
+        counts
     }
 
     /// Listens to nothing any more.
     pub(in crate::resp) fn unsubscribe(&mut self) {
         self.subscriptions = None;
         self.subscribed();
+        self.outbox.client.is_monitor.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether it is told every command of its tenant.
+    #[inline]
+    pub(in crate::resp) fn is_monitor(&self) -> bool {
+        self.subscriptions.as_ref().is_some_and(|subscriptions| subscriptions.is_monitor())
+    }
+
+    /// Whether the command may be run as far as it matters that the connection is told every command: as in Redis, it
+    /// is not for keys.
+    #[inline]
+    pub(super) fn may_in_monitor(&self, command: &Command) -> Outcome {
+        if !self.is_monitor() || !(command.is_of_rows || matches!(command.group, "scripting")) {
+            return Ok(());
+        }
+        Err(Error::new("ERR Replica can't interact with the keyspace"))
     }
 
     /// Nothing is queued or watched any more.

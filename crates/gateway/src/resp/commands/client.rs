@@ -8,6 +8,7 @@ use weir_command::error::{Error, Outcome, SYNTAX};
 use weir_command::number::parse_i64;
 use weir_command::{Args, lower};
 
+use crate::pubsub::Counts;
 use crate::resp::client::{Client, Phase};
 use crate::resp::outbox::YIELD;
 use crate::resp::session::Session;
@@ -168,8 +169,9 @@ async fn list<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
 /// A line of `CLIENT LIST`: the fields of Redis that mean something here.
 fn line_of(client: &Client, user: &str, second: u64) -> String {
     let names = client.names.lock().clone();
-    let (channels, patterns) = client.subscriptions();
+    let Counts { channels, patterns, shard_channels } = client.subscriptions();
     let flags = match client.phase() {
+        _ if client.is_monitor.load(Ordering::Relaxed) => "O",
         _ if client.is_subscribed() => "P",
         Phase::Idle | Phase::Serving => "N",
         Phase::Receiving => "r",
@@ -177,7 +179,7 @@ fn line_of(client: &Client, user: &str, second: u64) -> String {
         Phase::Blocked => "b",
     };
     format!(
-        "id={} addr={} laddr={} name={} age={} idle={} flags={flags} db={} sub={channels} psub={patterns} user={user} resp={} lib-name={} lib-ver={}\n",
+        "id={} addr={} laddr={} name={} age={} idle={} flags={flags} db={} sub={channels} psub={patterns} ssub={shard_channels} user={user} resp={} lib-name={} lib-ver={}\n",
         client.id,
         client.peer,
         client.local,

@@ -71,6 +71,14 @@ pub(in crate::resp) async fn lastsave<S: Store>(session: &mut Session<S>, _: Arg
     Ok(())
 }
 
+/// Lets the connection be told every command of its tenant.
+pub(in crate::resp) async fn monitor<S: Store>(session: &mut Session<S>, _: Args<'_>) -> Outcome {
+    session.subscriptions()?.monitor();
+    session.outbox.client.is_monitor.store(true, Ordering::Relaxed);
+    session.outbox.replies.ok();
+    Ok(())
+}
+
 /// A primary without replicas.
 pub(in crate::resp) async fn role<S: Store>(session: &mut Session<S>, _: Args<'_>) -> Outcome {
     session.outbox.replies.array(3);

@@ -107,9 +107,10 @@ fn own_facts<S: Store>(server: &Server<S>, account: &Arc<Account>, section: &str
             fact("keyspace_hits", &totals.hits);
             fact("keyspace_misses", &totals.misses);
             fact("total_error_replies", &totals.errors);
-            let (channels, patterns) = account.pubsub.counts();
-            fact("pubsub_channels", &channels);
-            fact("pubsub_patterns", &patterns);
+            let listened = account.pubsub.counts();
+            fact("pubsub_channels", &listened.channels);
+            fact("pubsub_patterns", &listened.patterns);
+            fact("pubsubshard_channels", &listened.shard_channels);
             fact("client_output_buffer_limit_disconnections", &totals.slow_listeners);
         }
         "Replication" => {

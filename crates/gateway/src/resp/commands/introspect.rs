@@ -82,7 +82,8 @@ fn describe(replies: &mut Replies, command: Option<&Command>) {
     replies.integer(i64::from(command.arity));
     replies.set(command.flags.len());
     command.flags.iter().for_each(|flag| replies.simple(flag));
-    for position in [command.keys.0, command.keys.1, command.keys.2] {
+    let (first, last, step) = command.channels.unwrap_or(command.keys);
+    for position in [first, last, step] {
         replies.integer(i64::from(position));
     }
     replies.set(0);

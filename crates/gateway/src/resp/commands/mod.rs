@@ -23,7 +23,7 @@ use weir_command::error::{Error, Outcome};
 use weir_command::table::Id;
 use weir_command::{Args, Command, TURN_KEYS};
 
-pub(super) use self::pubsub::send;
+pub(super) use self::pubsub::{send, was_cut};
 pub(super) use self::scripts::number_of_keys;
 use super::outbox::YIELD;
 use super::session::Session;
@@ -45,6 +45,7 @@ pub(super) async fn run<S: Store>(command: &Command, session: &mut Session<S>, a
         Id::Select => connection::select(session, args).await,
         Id::Reset => connection::reset(session, args).await,
         Id::Wait => connection::wait(session, args).await,
+        Id::Monitor => connection::monitor(session, args).await,
         Id::Role => connection::role(session, args).await,
         Id::LastSave => connection::lastsave(session, args).await,
         Id::Time => connection::time(session, args).await,
@@ -55,7 +56,10 @@ pub(super) async fn run<S: Store>(command: &Command, session: &mut Session<S>, a
         Id::PSubscribe => pubsub::subscribe(session, args, Kind::Pattern).await,
         Id::Unsubscribe => pubsub::unsubscribe(session, args, Kind::Channel).await,
         Id::PUnsubscribe => pubsub::unsubscribe(session, args, Kind::Pattern).await,
-        Id::Publish => pubsub::publish(session, args).await,
+        Id::SSubscribe => pubsub::subscribe(session, args, Kind::ShardChannel).await,
+        Id::SUnsubscribe => pubsub::unsubscribe(session, args, Kind::ShardChannel).await,
+        Id::Publish => pubsub::publish(session, args, Kind::Channel).await,
+        Id::SPublish => pubsub::publish(session, args, Kind::ShardChannel).await,
         Id::PubSub => pubsub::pubsub(session, args).await,
         Id::Multi => transactions::multi(session, args).await,
         Id::Exec => Err(Error::new("ERR internal error: whoever has the connection runs what was queued")),

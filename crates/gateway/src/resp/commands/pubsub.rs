@@ -1,5 +1,6 @@
 //! `SUBSCRIBE`, `PUBLISH` and their kin.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -17,7 +18,11 @@ use crate::store::Store;
 const STEPS_PER_BYTE: usize = 256;
 
 pub(in crate::resp) async fn subscribe<S: Store>(session: &mut Session<S>, args: Args<'_>, kind: Kind) -> Outcome {
-    let what = if kind == Kind::Channel { "subscribe" } else { "psubscribe" };
+    let what = match kind {
+        Kind::Channel => "subscribe",
+        Kind::Pattern => "psubscribe",
+        Kind::ShardChannel => "ssubscribe",
+    };
     let mut held = session.subscriptions()?.make_room(kind, args.iter_from(1))?;
     let mut turn = glob::Turn::new(YIELD);
     for (index, name) in args.iter_from(1).enumerate() {
@@ -26,7 +31,7 @@ pub(in crate::resp) async fn subscribe<S: Store>(session: &mut Session<S>, args:
             turn.spend(name.len() * STEPS_PER_BYTE).await;
         }
         session.subscriptions()?.add(kind, name, &mut held);
-        let count = session.subscribed();
+        let count = session.subscribed().told(kind);
         session.outbox.confirm(what, Some(name), count).await?;
     }
     Ok(())
@@ -42,7 +47,7 @@ pub(in crate::resp) async fn unsubscribe<S: Store>(session: &mut Session<S>, arg
     }
     let names = session.subscriptions()?.names(kind);
     if names.is_empty() {
-        let count = session.subscribed();
+        let count = session.subscribed().told(kind);
         return session.outbox.confirm(left(kind), None, count).await;
     }
     for (index, name) in names.iter().enumerate() {
@@ -53,68 +58,92 @@ pub(in crate::resp) async fn unsubscribe<S: Store>(session: &mut Session<S>, arg
 }
 
 fn left(kind: Kind) -> &'static str {
-    if kind == Kind::Channel { "unsubscribe" } else { "punsubscribe" }
+    match kind {
+        Kind::Channel => "unsubscribe",
+        Kind::Pattern => "punsubscribe",
+        Kind::ShardChannel => "sunsubscribe",
+    }
 }
 
 /// Listens to `name` no more. What was sent before is in front of the answer, and nothing comes behind it.
 async fn leave<S: Store>(session: &mut Session<S>, kind: Kind, name: &[u8]) -> Outcome {
     session.subscriptions()?.remove(kind, name);
     session.outbox.take_mail().await.map_err(gone)?;
-    let count = session.subscribed();
+    let count = session.subscribed().told(kind);
     session.outbox.confirm(left(kind), Some(name), count).await
 }
 
-pub(in crate::resp) async fn publish<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
-    Kind::Channel.check(args.at(1))?;
-    let receivers = send(session, args.at(1), args.at(2)).await?;
+pub(in crate::resp) async fn publish<S: Store>(session: &mut Session<S>, args: Args<'_>, kind: Kind) -> Outcome {
+    kind.check(args.at(1))?;
+    let receivers = send(session, kind, args.at(1), args.at(2)).await?;
     session.outbox.replies.integer(receivers as i64);
     Ok(())
 }
 
-/// Sends `message` to all who listen to `channel`; gives how many they are.
-pub(in crate::resp) async fn send<S: Store>(session: &mut Session<S>, channel: &[u8], message: &[u8]) -> Outcome<u64> {
+/// Sends `message` to all who listen to `channel`, which is of this `kind`; gives how many they are.
+pub(in crate::resp) async fn send<S: Store>(
+    session: &mut Session<S>,
+    kind: Kind,
+    channel: &[u8],
+    message: &[u8],
+) -> Outcome<u64> {
     let account = Arc::clone(session.account()?);
     let now = session.outbox.server.clock.now();
-    let published = account.pubsub.publish(channel, message, now, YIELD).await;
+    let published = account.pubsub.publish(kind, channel, message, now, YIELD).await;
+    was_cut(session, published.cut);
+    // As in Redis, who listens to what he sends gets it before he is told how many got it.
+    session.outbox.take_mail().await.map_err(gone)?;
+    Ok(published.receivers)
+}
+
+/// Tells that connections of the session's tenant at these addresses were cut, as they do not take what is sent.
+pub(in crate::resp) fn was_cut<S: Store>(session: &Session<S>, addresses: Vec<IpAddr>) {
+    let Ok(account) = session.account() else { return };
     let server = &session.outbox.server;
-    for address in published.cut {
+    let now = server.clock.now();
+    for address in addresses {
         for stats in [&server.stats, &account.stats] {
             stats.slow_listeners.fetch_add(1, Ordering::Relaxed);
         }
         let tenant = Some(Arc::clone(&account.name));
         server.notices.tell(Notice { what: What::SlowListener, tenant, address: Some(address) }, now);
     }
-    // As in Redis, who listens to what he sends gets it before he is told how many got it.
-    session.outbox.take_mail().await.map_err(gone)?;
-    Ok(published.receivers)
 }
 
-const HELP: [&str; 4] = [
+const HELP: [&str; 6] = [
     "CHANNELS [<pattern>]: the channels that somebody listens to.",
     "NUMPAT: how many patterns somebody listens to.",
     "NUMSUB [<channel> ...]: how many listen to each of these channels, without those who listen to patterns.",
+    "SHARDCHANNELS [<pattern>]: the channels of hash slots that somebody listens to.",
+    "SHARDNUMSUB [<channel> ...]: how many listen to each of these channels of hash slots.",
     "HELP: this text.",
 ];
 
 pub(in crate::resp) async fn pubsub<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     let account = Arc::clone(session.account()?);
     match lower(args.at(1)).as_slice() {
-        b"channels" if args.len() <= 3 => {
+        subcommand @ (b"channels" | b"shardchannels") if args.len() <= 3 => {
+            let kind = if subcommand == b"channels" { Kind::Channel } else { Kind::ShardChannel };
             let pattern = args.get(2).map(glob::checked).transpose()?;
-            let channels = account.pubsub.channels(pattern, YIELD).await;
+            let channels = account.pubsub.channels(kind, pattern, YIELD).await;
             session.outbox.replies.array(channels.len());
             channels.iter().for_each(|channel| session.outbox.replies.bulk(channel));
         }
-        b"channels" => return Err(Error::subcommand("pubsub", args.at(1))),
-        b"numsub" => {
-            check_words(args.len() - 2, "PUBSUB NUMSUB", "channels")?;
+        b"channels" | b"shardchannels" => return Err(Error::subcommand("pubsub", args.at(1))),
+        subcommand @ (b"numsub" | b"shardnumsub") => {
+            let kind = if subcommand == b"numsub" { Kind::Channel } else { Kind::ShardChannel };
+            check_words(
+                args.len() - 2,
+                &format!("PUBSUB {}", args.at(1).to_ascii_uppercase().escape_ascii()),
+                "channels",
+            )?;
             session.outbox.replies.array(2 * (args.len() - 2));
             for channel in args.iter_from(2) {
                 session.outbox.replies.bulk(channel);
-                session.outbox.replies.integer(account.pubsub.listeners(channel) as i64);
+                session.outbox.replies.integer(account.pubsub.listeners(kind, channel) as i64);
             }
         }
-        b"numpat" if args.len() == 2 => session.outbox.replies.integer(account.pubsub.counts().1 as i64),
+        b"numpat" if args.len() == 2 => session.outbox.replies.integer(account.pubsub.counts().patterns as i64),
         b"numpat" => return Err(Error::arity("pubsub|numpat")),
         b"help" if args.len() == 2 => session.outbox.replies.help("PUBSUB", &HELP),
         b"help" => return Err(Error::arity("pubsub|help")),

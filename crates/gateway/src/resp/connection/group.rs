@@ -102,6 +102,7 @@ impl<S: Store> Connection<S> {
         let Ok(store) = self.session.store() else { return false };
         self.session.account().is_ok_and(|account| account.standing() == Standing::Active)
             && !self.session.is_in_subscribed_state()
+            && !self.session.is_monitor()
             && check_options(command, args.len()).is_ok()
             && !command.reaches(args, LONG_BYTES)
             && (store.disk_limit_reached().is_none() || !command.flags.contains(&"denyoom"))
@@ -205,6 +206,9 @@ impl<S: Store> Connection<S> {
         }
         for (index, (member, done)) in members.iter().zip(&done).enumerate() {
             self.book(member, done, charges.get(index));
+            if self.is_monitored() {
+                self.tell_monitors(member.command, member.args).await;
+            }
         }
         done.len()
     }

@@ -17,6 +17,7 @@ mod as_one;
 mod blocked;
 mod charging;
 mod group;
+mod monitor;
 mod moving;
 mod rows;
 mod script;
@@ -358,6 +359,9 @@ impl<S: Store> Connection<S> {
                     self.settle(charge, bill, key_of(command, args));
                 }
                 self.took(command, args, outcome.is_err());
+                if self.is_monitored() {
+                    self.tell_monitors(command, args).await;
+                }
                 outcome
             }
         };
@@ -414,6 +418,7 @@ impl<S: Store> Connection<S> {
         }
         self.session.may(command)?;
         self.session.may_in_subscribed_state(command, args)?;
+        self.session.may_in_monitor(command)?;
         check_options(command, args.len())?;
         if self.session.store().is_ok_and(Store::is_spread) && !command.stays_in_one_slot(args, YIELD).await {
             return Err(CROSS_SLOT);

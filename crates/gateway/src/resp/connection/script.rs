@@ -19,12 +19,16 @@ use weir_script::{Ended, Run, Script};
 use super::Connection;
 use crate::pubsub::Kind;
 use crate::resp::commands::{check_options, number_of_keys, send};
+use crate::resp::monitored;
 use crate::resp::outbox::YIELD;
 use crate::scripts::{Asked, Control, Job, WRITTEN_BYTES_MAX};
 use crate::store::Store;
 
 /// How often a script is run again because it has found further keys.
 const RUNS_MAX: usize = 16;
+
+/// Bytes of lines about what one script calls that are kept for those who are told every command. The rest is left out.
+const MONITORED_BYTES_MAX: usize = 4 << 20;
 
 const NO_SCRIPT: Error = Error::new("NOSCRIPT No matching script. Please use EVAL.");
 const OTHER_SLOT: Error = Error::new("ERR Script attempted to access a non local key in a cluster node");
@@ -51,10 +55,13 @@ struct Scripted<'a> {
     host: Headless,
     seed: u64,
     /// How many listen to a channel.
-    listeners: &'a (dyn Fn(&[u8]) -> usize + Send + Sync),
+    listeners: &'a (dyn Fn(Kind, &[u8]) -> usize + Send + Sync),
     /// Messages that are sent when it has ended well.
-    published: Vec<(Vec<u8>, Vec<u8>)>,
+    published: Vec<(Kind, Vec<u8>, Vec<u8>)>,
     published_bytes: usize,
+    /// Lines for those who are told every command; `None` while nobody is.
+    monitored: Option<Vec<Vec<u8>>>,
+    monitored_bytes: usize,
     wrote: bool,
     ended: Option<Ended>,
 }
@@ -97,9 +104,32 @@ impl Scripted<'_> {
         if let Some(max) = self.full_at.filter(|_| command.flags.contains(&"denyoom")) {
             return Err(Error::disk_full(max));
         }
-        if !command.is_of_rows {
-            return self.about_nothing(command, args);
+        let outcome = if command.is_of_rows {
+            self.about_rows(rows, command, args, draft).await
+        } else {
+            self.about_nothing(command, args)
+        };
+        self.show(command, args).await;
+        outcome
+    }
+
+    /// Remembers the call for those who are told every command, as far as there is room.
+    async fn show(&mut self, command: &Command, args: Args<'_>) {
+        let Some(lines) = &mut self.monitored else { return };
+        if self.monitored_bytes < MONITORED_BYTES_MAX && monitored::is_shown(command, args) {
+            let line = monitored::line((self.call.now_ms, self.database, "lua"), command, args, YIELD).await;
+            self.monitored_bytes += line.len();
+            lines.push(line);
         }
+    }
+
+    async fn about_rows(
+        &mut self,
+        rows: &dyn Rows,
+        command: &'static Command,
+        args: Args<'_>,
+        draft: &mut Draft,
+    ) -> Outcome {
         let own = rows_of(command, args, self.database);
         let own = own.iter().map(|row| row.to_vec());
         self.missing.extend(own.filter(|row| !self.rows.contains(row)));
@@ -132,12 +162,13 @@ impl Scripted<'_> {
                 self.database = weir_command::database(args.at(1))?;
                 self.host.replies().ok();
             }
-            Id::Publish => {
-                Kind::Channel.check(args.at(1))?;
+            Id::Publish | Id::SPublish => {
+                let kind = if command.id == Id::Publish { Kind::Channel } else { Kind::ShardChannel };
+                kind.check(args.at(1))?;
                 // A message of no bytes takes memory, too.
                 self.published_bytes += args.at(1).len() + args.at(2).len() + 64;
-                self.published.push((args.at(1).to_vec(), args.at(2).to_vec()));
-                let listeners = (self.listeners)(args.at(1));
+                self.published.push((kind, args.at(1).to_vec(), args.at(2).to_vec()));
+                let listeners = (self.listeners)(kind, args.at(1));
                 self.host.replies().integer(listeners as i64);
             }
             _ => return Err(NOT_ALLOWED),
@@ -163,7 +194,8 @@ impl Transaction for Scripted<'_> {
             // It may be run again.
             self.missing.clear();
             self.published.clear();
-            (self.ended, self.wrote, self.published_bytes) = (None, false, 0);
+            self.monitored.iter_mut().for_each(Vec::clear);
+            (self.ended, self.wrote, self.published_bytes, self.monitored_bytes) = (None, false, 0, 0);
             (self.database, self.bill) = (self.call.database, self.call.bill);
             self.host = Headless::new(Protocol::Resp2, YIELD, Rng::new(self.seed));
             let mut draft = Draft::default();
@@ -188,6 +220,10 @@ impl Transaction for Scripted<'_> {
 impl<S: Store> Connection<S> {
     /// Runs a script and answers with what it gives.
     pub(super) async fn eval(&mut self, command: &Command, args: Args<'_>) -> Outcome {
+        if self.is_monitored() {
+            let line = self.monitored_line(command, args, self.session.database()).await;
+            self.send_to_monitors(vec![line]).await;
+        }
         let keys = number_of_keys(args)?;
         let account = Arc::clone(self.session.account()?);
         let script = if matches!(command.id, Id::EvalSha | Id::EvalShaRo) {
@@ -220,7 +256,7 @@ impl<S: Store> Connection<S> {
         let account = Arc::clone(self.session.account()?);
         let running = account.scripts.begin(&self.server.clock);
         let (call, seed) = (self.session.call(), self.server.random());
-        let listeners = |channel: &[u8]| account.pubsub.listeners(channel);
+        let listeners = |kind: Kind, channel: &[u8]| account.pubsub.listeners(kind, channel);
         let (is_spread, full_at) = (self.session.store()?.is_spread(), self.session.store()?.disk_limit_reached());
         let rows = run.keys.iter().map(|key| StoredKey::new(call.database, key).to_vec()).collect();
         let mut scripted = Scripted {
@@ -240,6 +276,8 @@ impl<S: Store> Connection<S> {
             listeners: &listeners,
             published: Vec::new(),
             published_bytes: 0,
+            monitored: account.pubsub.has_monitors().then(Vec::new),
+            monitored_bytes: 0,
             wrote: false,
             ended: None,
         };
@@ -255,17 +293,20 @@ impl<S: Store> Connection<S> {
                 scripted.rows.append(&mut scripted.missing);
                 continue;
             }
-            let Scripted { bill, wrote, rows, published, .. } = scripted;
+            let Scripted { bill, wrote, rows, published, monitored, .. } = scripted;
             self.session.bill = bill;
             if let Some(commit) = commit {
                 self.session.outbox.depend_on(commit);
+            }
+            if let Some(lines) = monitored.filter(|lines| !lines.is_empty()) {
+                self.send_to_monitors(lines).await;
             }
             let replies = ended?;
             if wrote {
                 account.waiting_rows.written(|| rows.iter().map(|row| StoredKey::of(row)).collect());
             }
-            for (channel, message) in published {
-                send(&mut self.session, &channel, &message).await?;
+            for (kind, channel, message) in published {
+                send(&mut self.session, kind, &channel, &message).await?;
             }
             return Ok(replies);
         }

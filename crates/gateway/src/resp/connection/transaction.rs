@@ -116,6 +116,10 @@ impl<S: Store> Connection<S> {
                 self.settle(*charge, bill, super::key_of(member.command, member.args));
             }
             self.count_queued(member.command.index, done.outcome.is_err());
+            if self.is_monitored() {
+                let line = self.monitored_line(member.command, member.args, member.database).await;
+                self.send_to_monitors(vec![line]).await;
+            }
         }
         Ok(!is_stale)
     }
@@ -127,6 +131,8 @@ impl<S: Store> Connection<S> {
         let others = self.session.outbox.replies.begin_element();
         let outcome = if command.is_of_rows {
             self.execute_on_rows(command, args).await
+        } else if command.id == Id::Monitor {
+            Err(Error::new("ERR MONITOR isn't allowed for DENY BLOCKING client"))
         } else if matches!(command.id, Id::Eval | Id::EvalSha | Id::EvalRo | Id::EvalShaRo) {
             self.eval(command, args).await
         } else {
@@ -147,6 +153,9 @@ impl<S: Store> Connection<S> {
         }
         replies.end_element(others);
         self.count_queued(command.index, outcome.is_err());
+        if self.is_monitored() {
+            self.tell_monitors(command, args).await;
+        }
     }
 
     fn count_queued(&mut self, index: usize, has_failed: bool) {
