@@ -1,7 +1,8 @@
 //! Publish and subscribe: who of a tenant's connections listens to what. Nothing of it is stored, and nobody who was
 //! not there is told later. Channels have nothing to do with keys or databases.
 //!
-//! [`subscriptions`] is one connection's side, [`publish`] sends to all who listen, [`monitors`] are told every command.
+//! [`subscriptions`] is one connection's side, [`publish`] sends to all who listen, [`monitors`] are told every
+//! command.
 //!
 //! Lock order: the order of messages (async, over one message), the registry, one channel's or pattern's listeners, a
 //! mailbox. None but the first is held over an await. Alone: the members.
