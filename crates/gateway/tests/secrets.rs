@@ -210,10 +210,11 @@ fn s4_nothing_that_can_be_asked_says_a_secret() {
         "ACL WHOAMI",
         "ACL USERS",
         "ACL GETUSER ada",
-        "MONITOR",
         "COMMAND",
         "LATENCY DOCTOR",
         "MEMORY DOCTOR",
+        "MONITOR",
+        "PING",
     ] {
         said.push_str(&client.say(question));
     }

@@ -58,15 +58,15 @@ fn a_message_goes_to_its_channel_and_to_each_pattern_that_it_matches() {
     assert_eq!(publish(&pubsub, b"news", b"x"), (3, 0));
     assert_eq!(one.take(), ["message news x"]);
     assert_eq!(two.take(), ["pmessage ?ews news x", "pmessage n* news x"]);
-    assert_eq!(pubsub.counts(), (2, 2));
+    assert_eq!(pubsub.counts(), Counts { channels: 2, patterns: 2, shard_channels: 0 });
     two.subscriptions.remove(Kind::Pattern, b"n*");
     two.subscriptions.remove(Kind::Pattern, b"never");
     drop(one);
     assert_eq!(publish(&pubsub, b"news", b"y"), (1, 0));
     assert_eq!(two.take(), ["pmessage ?ews news y"]);
-    assert_eq!(pubsub.counts(), (1, 1));
+    assert_eq!(pubsub.counts(), Counts { channels: 1, patterns: 1, shard_channels: 0 });
     drop(two);
-    assert_eq!((pubsub.counts(), pubsub.names.bytes(), pubsub.messages.bytes()), ((0, 0), 0, 0));
+    assert_eq!((pubsub.counts(), pubsub.names.bytes(), pubsub.messages.bytes()), (Counts::default(), 0, 0));
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn all_see_messages_in_one_order_whoever_sends_them() {
     let pubsub = Arc::<PubSub>::default();
     let mut listeners: Vec<Listener> = (0..2500).map(|id| Listener::new(&pubsub, id)).collect();
     listeners.iter_mut().for_each(|listener| listener.listen(Kind::Channel, b"news"));
-    let send = |payload: &'static [u8]| pubsub.publish(b"news", payload, 0, Yield::PLAIN);
+    let send = |payload: &'static [u8]| pubsub.publish(Kind::Channel, b"news", payload, 0, Yield::PLAIN);
     let (mut first, mut second) = (pin!(send(b"first")), pin!(send(b"second")));
     let mut cx = Context::from_waker(Waker::noop());
     assert!(first.as_mut().poll(&mut cx).is_pending(), "others have a turn");
@@ -148,8 +148,8 @@ fn what_is_listened_to_is_bounded_and_given_back() {
     };
     assert!(refused.text().starts_with(b"ERR too many subscriptions"));
     assert!((2..20).contains(&listeners.len()), "{}", listeners.len());
-    assert_eq!(block_on(pubsub.channels(None, Yield::PLAIN)).len(), 100 * listeners.len());
-    assert_eq!(block_on(pubsub.channels(Some(b"1-*"), Yield::PLAIN)).len(), 100);
+    assert_eq!(block_on(pubsub.channels(Kind::Channel, None, Yield::PLAIN)).len(), 100 * listeners.len());
+    assert_eq!(block_on(pubsub.channels(Kind::Channel, Some(b"1-*"), Yield::PLAIN)).len(), 100);
     drop(listeners);
     assert_eq!(pubsub.names.bytes(), 0);
 }
