@@ -1,7 +1,8 @@
 //! The doors for clients.
 //!
 //! [`auth`] decides who may come in, [`resp`] speaks the Redis protocol, [`admin`] serves metrics and health over HTTP,
-//! [`listener`] accepts connections and spreads them over threads. What lies behind the doors is a [`store::Store`].
+//! [`listener`] accepts connections and spreads them over threads,
+//! [`tls`] has them encrypted. What lies behind the doors is a [`store::Store`].
 
 pub mod admin;
 pub mod auth;
@@ -19,6 +20,8 @@ mod serving_thread;
 mod spread;
 mod stats;
 pub mod store;
+mod stream;
+pub mod tls;
 mod waiting_rows;
 
 pub use mailbox::PushLimits;

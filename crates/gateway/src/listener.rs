@@ -33,6 +33,8 @@ use crate::serving_thread::ServingThread;
 use crate::spread::{self, Done, Spread};
 use crate::stats::Totals;
 use crate::store::Store;
+use crate::stream::Stream;
+use crate::tls::{Handshake, Tls};
 
 /// Connections that the kernel keeps for us until they are accepted.
 const BACKLOG: u32 = 1024;
@@ -66,10 +68,28 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
+/// Where clients connect.
+pub struct Entrance {
+    listener: TcpListener,
+    tls: Option<Arc<Tls>>,
+}
+
+impl Entrance {
+    /// They speak in plain text there.
+    pub fn plain(listener: TcpListener) -> Self {
+        Self { listener, tls: None }
+    }
+
+    /// They speak TLS there.
+    pub fn secured(listener: TcpListener, tls: Arc<Tls>) -> Self {
+        Self { listener, tls: Some(tls) }
+    }
+}
+
 /// A gateway that listens, and serves once [`Gateway::run`] is called.
 pub struct Gateway<S: Store> {
     server: Arc<Server<S>>,
-    listeners: Vec<TcpListener>,
+    entrances: Vec<Entrance>,
     address: SocketAddr,
 }
 
@@ -149,29 +169,30 @@ pub(crate) struct ClientCounts {
 /// Who comes to a thread.
 enum Arrival<S: Store> {
     New(std::net::TcpStream, Arc<Client>),
+    Secured(std::net::TcpStream, Box<Handshake>, Arc<Client>),
     Moving(Box<Moving<S>>),
 }
 
 impl<S: Store> Gateway<S> {
-    /// Serves whom `doorman` lets in, at `listener`. The stores behind it judge expiry by the same `clock`.
+    /// Serves whom `doorman` lets in, at `entrance`. The stores behind it judge expiry by the same `clock`.
     ///
     /// # Errors
     /// The listener has no address.
     pub fn new(
-        listener: TcpListener,
+        entrance: Entrance,
         settings: Settings,
         doorman: Arc<dyn Doorman<S>>,
         clock: Arc<dyn Clock>,
     ) -> io::Result<Self> {
-        let address = listener.local_addr()?;
+        let address = entrance.listener.local_addr()?;
         let script_threads = Arc::new(RealSpawn::new(scripts::THREADS, scripts::NICE));
         let server = Arc::new(Server::new(doorman, clock, settings, script_threads, address.port()));
-        Ok(Self { server, listeners: vec![listener], address })
+        Ok(Self { server, entrances: vec![entrance], address })
     }
 
-    /// Serves those, too, who connect to `listener`.
-    pub fn listen_also(&mut self, listener: TcpListener) {
-        self.listeners.push(listener);
+    /// Serves those, too, who connect to `entrance`.
+    pub fn listen_also(&mut self, entrance: Entrance) {
+        self.entrances.push(entrance);
     }
 
     /// Where it listens first.
@@ -190,7 +211,7 @@ impl<S: Store> Gateway<S> {
     /// # Errors
     /// A thread cannot be started.
     pub async fn run(self, end: impl Future<Output = ()>) -> io::Result<()> {
-        let Self { server, listeners, .. } = self;
+        let Self { server, entrances, .. } = self;
         let began = server.clock.now();
         let places: Vec<ServingThread> = server.settings.serving_threads().collect();
         let (arrivals, receivers): (Vec<_>, Vec<_>) = places.iter().map(|_| mpsc::channel(HANDED_OVER_MAX)).unzip();
@@ -202,7 +223,7 @@ impl<S: Store> Gateway<S> {
         }
         {
             let mut end = std::pin::pin!(end);
-            let accept = join_all(listeners.iter().map(|listener| accept(&server, listener, &arrivals)));
+            let accept = join_all(entrances.iter().map(|entrance| accept(&server, entrance, &arrivals)));
             tokio::select! {
                 biased;
                 () = &mut end => {}
@@ -211,7 +232,7 @@ impl<S: Store> Gateway<S> {
                 () = spread(&server) => {}
             }
         }
-        drop(listeners);
+        drop(entrances);
         drain(&server).await;
         drop(arrivals);
         for thread in threads {
@@ -224,7 +245,8 @@ impl<S: Store> Gateway<S> {
 }
 
 /// Accepts for ever.
-async fn accept<S: Store>(server: &Arc<Server<S>>, listener: &TcpListener, arrivals: &[mpsc::Sender<Arrival<S>>]) {
+async fn accept<S: Store>(server: &Arc<Server<S>>, entrance: &Entrance, arrivals: &[mpsc::Sender<Arrival<S>>]) {
+    let Entrance { listener, tls } = entrance;
     loop {
         let (stream, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
@@ -239,12 +261,22 @@ async fn accept<S: Store>(server: &Arc<Server<S>>, listener: &TcpListener, arriv
             server.stats.refused.fetch_add(1, Ordering::Relaxed);
             let notice = Notice { what: What::NodeFull, tenant: None, address: Some(peer.ip()) };
             server.notices.tell(notice, server.clock.now());
-            refuse(&stream);
+            if tls.is_none() {
+                refuse(&stream);
+            }
             continue;
         };
         let id = client.id;
         let handed_over = match stream.set_nodelay(true).and_then(|()| stream.into_std()) {
-            Ok(stream) => arrivals[server.home(id, false)].send(Arrival::New(stream, client)).await.is_ok(),
+            Ok(stream) => {
+                // A handshake costs a millisecond: it is made where others do not wait for it.
+                let home = server.home(id, tls.is_some());
+                let arrival = match tls {
+                    Some(tls) => Arrival::Secured(stream, Box::new(tls.begin(server.clock.now())), client),
+                    None => Arrival::New(stream, client),
+                };
+                arrivals[home].send(arrival).await.is_ok()
+            }
             Err(_) => false,
         };
         if !handed_over {
@@ -385,7 +417,7 @@ fn end_turn<S: Store>(client: &Client, server: &Server<S>, index: usize) {
 impl<S: Store> Arrival<S> {
     fn client(&self) -> Arc<Client> {
         match self {
-            Arrival::New(_, client) => Arc::clone(client),
+            Arrival::New(_, client) | Arrival::Secured(_, _, client) => Arc::clone(client),
             Arrival::Moving(moving) => moving.client(),
         }
     }
@@ -394,8 +426,12 @@ impl<S: Store> Arrival<S> {
     fn serve(self, server: &Arc<Server<S>>, place: ServingThread) -> io::Result<BoxFuture<Option<Box<Moving<S>>>>> {
         match self {
             Arrival::New(stream, client) => {
-                let stream = TcpStream::from_std(stream)?;
-                Ok(Box::pin(connection::begin(stream, Arc::clone(server), client, place)))
+                let stream = Stream::Plain(TcpStream::from_std(stream)?);
+                Ok(Box::pin(connection::begin(stream, Vec::new(), Arc::clone(server), client, place)))
+            }
+            Arrival::Secured(stream, handshake, client) => {
+                let socket = TcpStream::from_std(stream)?;
+                Ok(Box::pin(connection::begin_secured(socket, *handshake, Arc::clone(server), client, place)))
             }
             Arrival::Moving(moving) => Ok(Box::pin(moving.arrive(place)?)),
         }

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use weir_io::Nanos;
 
 use crate::auth::{Refusal, network};
+use crate::tls::Failure;
 
 /// Time between two lines of one kind about one tenant and network, in nanoseconds.
 const EVERY: Nanos = 60_000_000_000;
@@ -32,6 +33,10 @@ pub(crate) enum What {
     Throttled,
     /// A connection was cut that does not take what is sent to it.
     SlowListener,
+    /// A TLS handshake failed.
+    Handshake(Failure),
+    /// A client speaks TLS where nobody does.
+    TlsOnPlain,
 }
 
 impl What {
@@ -48,6 +53,10 @@ impl What {
             What::DiskFull => "write refused: the tenant holds what it may on disk",
             What::Throttled => "command refused: the tenant's units are used up",
             What::SlowListener => "connection cut: it does not take the messages that it has subscribed to",
+            What::Handshake(failure) => failure.words(),
+            What::TlsOnPlain => {
+                "connection refused: the client speaks TLS to the port without; connect to the port of `tls_listen`, or switch TLS off there"
+            }
         }
     }
 }

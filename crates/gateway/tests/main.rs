@@ -23,5 +23,6 @@ mod spread;
 mod support;
 mod tenants;
 mod timing;
+mod tls;
 mod transactions;
 mod unread;

@@ -21,16 +21,17 @@ pub fn resolve(text: &str, option: &str, insecure: bool) -> Result<SocketAddr, S
     Ok(address)
 }
 
-/// Whether clients may connect to `listen`: from other machines only where they must show secrets (S1).
+/// Whether clients may connect to `listen`, given to `option`: from other machines only where they must show secrets,
+/// or certificates (S1).
 ///
 /// # Errors
 /// They need not, and `insecure` does not say that this is meant.
-pub fn check(listen: SocketAddr, secrets: bool, insecure: bool) -> Result<(), String> {
+pub fn check(listen: SocketAddr, option: &str, secrets: bool, insecure: bool) -> Result<(), String> {
     if is_loopback(listen) || secrets || insecure {
         return Ok(());
     }
     Err(format!(
-        "--listen {listen}: everyone who reaches this address could read and write everything, as no tenant has a secret; \
+        "{option} {listen}: everyone who reaches this address could read and write everything, as no tenant has a secret; \
          listen at 127.0.0.1 and give one, or say --insecure if the network keeps strangers out"
     ))
 }
@@ -61,7 +62,7 @@ mod tests {
             ("10.0.0.1:1", true, false, true),
             ("10.0.0.1:1", false, true, true),
         ] {
-            let checked = check(listen.parse().expect("an address"), secrets, insecure);
+            let checked = check(listen.parse().expect("an address"), "--listen", secrets, insecure);
             assert_eq!(checked.is_ok(), fine, "{listen}: {checked:?}");
         }
     }

@@ -10,6 +10,7 @@ use weir_admission::cost::Capacity;
 use weir_admission::{Limits, UNLIMITED};
 use weir_gateway::PushLimits;
 use weir_gateway::resp::frame;
+use weir_gateway::tls::ClientCertificates;
 use weir_gateway::{Patience, Settings};
 use weir_log::SyncMode;
 use weir_lsm::table::Compression;
@@ -26,6 +27,9 @@ const VALUE_BYTES_LIMIT: u64 = 512 << 20;
 /// A request may be twice as long as its longest value, and at least this long.
 const REQUEST_BYTES_MIN: usize = 16 << 20;
 
+/// An address where nobody listens.
+pub const OFF: &str = "off";
+
 /// Everything that can be set. Keys that are not here are errors.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -34,6 +38,16 @@ pub struct Config {
     pub dir: PathBuf,
     /// Address for Redis clients.
     pub listen: String,
+    /// Address for Redis clients that speak TLS.
+    pub tls_listen: String,
+    /// The server's certificate, and those between it and its authority.
+    pub tls_certificate: PathBuf,
+    /// Its key.
+    pub tls_key: PathBuf,
+    /// Whether clients show certificates.
+    pub tls_client_certificates: Shown,
+    /// Authorities whose clients are trusted.
+    pub tls_client_ca: PathBuf,
     /// Address for operators: metrics and health.
     pub admin: String,
     /// Event loops that serve connections; 0 = one for each processor.
@@ -78,6 +92,11 @@ impl Default for Config {
         Self {
             dir: PathBuf::from("weir-data"),
             listen: "127.0.0.1:6379".to_owned(),
+            tls_listen: OFF.to_owned(),
+            tls_certificate: PathBuf::new(),
+            tls_key: PathBuf::new(),
+            tls_client_certificates: Shown::Off,
+            tls_client_ca: PathBuf::new(),
             admin: "127.0.0.1:6380".to_owned(),
             threads: 0,
             connections_max: 10_000,
@@ -111,7 +130,16 @@ impl Config {
     /// Whether the values make sense together.
     fn check(&self) -> Result<(), String> {
         weir_io::local_path(self.dir.clone()).map_err(|error| format!("dir: {error}"))?;
+        let has = |path: &Path| !path.as_os_str().is_empty();
+        let (tls, asks) = (self.tls_listen != OFF, self.tls_client_certificates != Shown::Off);
         let checks = [
+            (self.listen != OFF || tls, "listen and tls_listen are both \"off\": clients must connect somewhere"),
+            (
+                !tls || has(&self.tls_certificate) && has(&self.tls_key),
+                "tls_listen needs tls_certificate and tls_key, files in PEM",
+            ),
+            (!asks || has(&self.tls_client_ca), "tls_client_certificates needs tls_client_ca, a file in PEM"),
+            (!asks || tls, "tls_client_certificates asks for certificates, and tls_listen is \"off\""),
             ((1..=VALUE_BYTES_LIMIT).contains(&self.value_bytes_max.0), "value_bytes_max must be 1 byte to 512 MiB"),
             (self.connections_max > 0, "connections_max must be at least 1"),
             (self.threads <= 1024, "threads must be at most 1024"),
@@ -167,11 +195,16 @@ impl Config {
     }
 
     /// Every setting, with its value in words.
-    fn shown(&self) -> [(&'static str, String); 20] {
+    fn shown(&self) -> [(&'static str, String); 25] {
         let text = |value: &dyn fmt::Debug| format!("{value:?}").to_lowercase();
         [
             ("dir", self.dir.display().to_string()),
             ("listen", self.listen.clone()),
+            ("tls_listen", self.tls_listen.clone()),
+            ("tls_certificate", self.tls_certificate.display().to_string()),
+            ("tls_key", self.tls_key.display().to_string()),
+            ("tls_client_certificates", text(&self.tls_client_certificates)),
+            ("tls_client_ca", self.tls_client_ca.display().to_string()),
             ("admin", self.admin.clone()),
             ("threads", self.threads.to_string()),
             ("connections_max", self.connections_max.to_string()),
@@ -252,6 +285,29 @@ impl<'de> Deserialize<'de> for ProfileName {
         let name = String::deserialize(deserializer)?;
         let unknown = || format!("there is no profile {name:?}; there are {}", Profile::NAMES.join(", "));
         Profile::parse(&name).map(Self).ok_or_else(|| serde::de::Error::custom(unknown()))
+    }
+}
+
+/// Whether clients show certificates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Shown {
+    /// They are not asked.
+    Off,
+    /// Those who have one.
+    Optional,
+    /// All.
+    Required,
+}
+
+impl Shown {
+    /// The same to the gateway.
+    pub fn in_gateway(self) -> ClientCertificates {
+        match self {
+            Shown::Off => ClientCertificates::Off,
+            Shown::Optional => ClientCertificates::Optional,
+            Shown::Required => ClientCertificates::Required,
+        }
     }
 }
 
@@ -473,6 +529,15 @@ mod tests {
             ("write_memory = \"64\"", "\"64 MiB\""),
             ("cache = \"256\"", "\"256 MiB\""),
             ("profile = \"rocks\"", "rocksdb-autotune"),
+            ("listen = \"off\"", "listen and tls_listen"),
+            ("tls_listen = \"127.0.0.1:6390\"", "tls_certificate"),
+            ("tls_listen = \"127.0.0.1:6390\"\ntls_certificate = \"c.pem\"", "tls_key"),
+            (
+                "tls_listen = \"127.0.0.1:6390\"\ntls_certificate = \"c.pem\"\ntls_key = \"k.pem\"\ntls_client_certificates = \"required\"",
+                "tls_client_ca",
+            ),
+            ("tls_client_certificates = \"optional\"\ntls_client_ca = \"ca.pem\"", "tls_listen"),
+            ("tls_client_certificates = \"some\"", "optional"),
         ] {
             let error = parse(text).expect_err(text);
             assert!(error.contains(named) && error.starts_with("weir.toml: "), "{error}");
@@ -527,7 +592,7 @@ mod tests {
                 assert!(names.contains(&name), "{name} is not in docs/config.md");
             }
         }
-        assert!(names.len() <= 20, "{} settings: who is to know them all?", names.len());
+        assert!(names.len() <= 25, "{} settings: who is to know them all?", names.len());
         for setting in shown.trim().split("\n\n") {
             assert!(setting.starts_with("# ") && setting.contains("\n# When: "), "{setting}");
             assert_eq!(setting.lines().filter(|line| !line.starts_with('#')).count(), 1, "{setting}");

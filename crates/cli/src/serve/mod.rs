@@ -1,6 +1,7 @@
 //! `weir serve`: the machine, a node on it, and its doors.
 
 mod address;
+mod certificates;
 mod config;
 mod mover;
 mod reload;
@@ -25,12 +26,13 @@ use weir_gateway::admin::operator::Operator;
 use weir_gateway::admin::{Admin, metrics};
 use weir_gateway::auth::slow::SlowHash;
 use weir_gateway::auth::{NodeTenants, Secrets};
-use weir_gateway::listener::{self, Gateway};
+use weir_gateway::listener::{self, Entrance, Gateway};
 use weir_io::real::{RealClock, RealFs, RealFsOptions, RealSpawn, forgo_huge_pages};
-use weir_io::{Clock, ErrorKind, Fs};
+use weir_io::{Clock, ErrorKind, Fs, Spawn};
 use weir_node::{Machine, Node};
 
-use self::config::{Config, Device};
+use self::certificates::Certificates;
+use self::config::{Config, Device, OFF};
 use self::mover::Told;
 use self::reload::Reload;
 use self::signals::Signals;
@@ -89,7 +91,12 @@ impl Serve {
         }
         let config = self.config()?;
         // Whether clients show secrets is known once the catalogue has been read.
-        let listen = address::resolve(&config.listen, "--listen", true)?;
+        let resolve = |text: &str, option| match text {
+            OFF => Ok(None),
+            text => address::resolve(text, option, true).map(Some),
+        };
+        let listen = resolve(&config.listen, "--listen")?;
+        let tls_listen = resolve(&config.tls_listen, "tls_listen")?;
         let admin = address::resolve(&config.admin, "--admin", self.insecure)?;
         let recording = self.record_traffic.as_ref().map(|path| match Traffic::create(path) {
             Ok(traffic) => Ok((path.clone(), traffic)),
@@ -109,7 +116,7 @@ impl Serve {
         config.warn();
         let insecure = self.insecure;
         let reload = Reload::new(self, config.clone());
-        let doors = Doors { listen, admin, insecure };
+        let doors = Doors { listen, tls_listen, admin, insecure };
         tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .build()?
@@ -142,25 +149,39 @@ fn read(path: &Path) -> Outcome<String> {
 
 /// Where the server listens.
 struct Doors {
-    listen: SocketAddr,
+    listen: Option<SocketAddr>,
+    tls_listen: Option<SocketAddr>,
     admin: SocketAddr,
     insecure: bool,
 }
 
 /// Sockets first, so that an address in use is known before a log is replayed; clients that connect meanwhile wait.
 async fn serve(config: Config, doors: Doors, recording: Option<(PathBuf, Traffic<File>)>, reload: Reload) -> Outcome {
-    let Doors { listen, admin, insecure } = doors;
+    let Doors { listen, tls_listen, admin, insecure } = doors;
     let mut signals = Signals::new()?;
-    let clients = listen_at(listen, "--listen")?;
+    let clock = RealClock::new();
+    let certificates = match tls_listen {
+        Some(_) => Some(Certificates::load(&config, clock.clone())?),
+        None => None,
+    };
+    let reload = reload.with(certificates.clone());
+    let tls = certificates.as_ref().map(|certificates| Arc::clone(certificates.tls()));
+    let mut entrances = Entrances::default();
+    if let Some(listen) = listen {
+        entrances.open(listen, "--listen", Entrance::plain)?;
+    }
+    if let (Some(listen), Some(tls)) = (tls_listen, &tls) {
+        entrances.open(listen, "tls_listen", |listener| Entrance::secured(listener, Arc::clone(tls)))?;
+    }
     let operators = listen_at(admin, "--admin")?;
-    let (listen, admin) = (clients.local_addr()?, operators.local_addr()?);
-    let clients_too = listen_at_twin(listen);
+    let admin = operators.local_addr()?;
+    // Who shows a certificate is no stranger.
+    let are_known = certificates.as_ref().is_some_and(|certificates| certificates.are_required());
     if !has_data(&config.dir) {
         // Nobody has a secret in it: nothing is made that would only be refused.
-        address::check(listen, false, insecure)?;
+        entrances.check(false, are_known, insecure)?;
     }
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let clock = RealClock::new();
     let fs = RealFs::new(RealFsOptions { probe_dir: made(&config.dir)?, ..RealFsOptions::default() });
     let machine = Machine {
         fs: fs.clone(),
@@ -178,15 +199,25 @@ async fn serve(config: Config, doors: Doors, recording: Option<(PathBuf, Traffic
         tracing::warn!(path = %path.display(), "the file system refuses direct I/O: reads go through the page cache");
     }
     let secrets = node.tenants().iter().any(|tenant| tenant.settings().secret.is_some());
-    address::check(listen, secrets, insecure)?;
+    entrances.check(secrets, are_known, insecure)?;
     let slow = SlowHash::new(Arc::new(RealSpawn::new(1, BACKGROUND_NICE)));
     let tenants = NodeTenants::new(Arc::clone(&node));
     let doorman = Arc::new(Secrets::new(tenants, clock.clone(), Arc::clone(&slow), insecure)?);
     let recovering = Arc::clone(&node);
     tokio::spawn(async move { recovering.recover().await });
-    let mut gateway = Gateway::new(clients, config.gateway(processors), doorman, clock.clone())?;
-    clients_too.into_iter().for_each(|clients| gateway.listen_also(clients));
-    let registry = metrics::registry(gateway.observer(), Arc::clone(&node), before);
+    let (listen, tls_listen) = (entrances.address("--listen"), entrances.address("tls_listen"));
+    let mut opened = entrances.opened.into_iter();
+    let first = opened.next().ok_or("listen and tls_listen are both \"off\"")?;
+    let mut gateway = Gateway::new(first, config.gateway(processors), doorman, clock.clone())?;
+    opened.for_each(|entrance| gateway.listen_also(entrance));
+    let secured = tls.map(|tls| (tls, clock.clone() as Arc<dyn Clock>));
+    let registry = metrics::registry(gateway.observer(), Arc::clone(&node), before, secured);
+    // Its own thread: where the files are far away, nobody waits for them.
+    let watching = certificates.as_ref().map(|certificates| {
+        let spawn = RealSpawn::new(1, BACKGROUND_NICE);
+        spawn.spawn(Box::pin(Certificates::watch(Arc::downgrade(certificates))));
+        spawn
+    });
     // Its thread is not the hashes': those who log in wait for them.
     let aside = Arc::new(RealSpawn::new(1, BACKGROUND_NICE));
     let operator = NodeOperator::new(Arc::clone(&node), clock.clone(), slow, aside, gateway.observer());
@@ -204,18 +235,19 @@ async fn serve(config: Config, doors: Doors, recording: Option<(PathBuf, Traffic
         because = fs.backend().reason,
         tenants = node.tenants().len(),
         opening_ms,
-        %listen,
+        listen = listen.map(display),
+        tls_listen = tls_listen.map(display),
         metrics = format_args!("http://{admin}/metrics"),
-        "weir {} is ready: redis-cli -h {} -p {}",
+        "weir {} is ready: {}",
         env!("CARGO_PKG_VERSION"),
-        listen.ip(),
-        listen.port(),
+        how_to_connect(gateway.address(), listen.is_none()),
     );
     let sold = sold(&node);
     if sold.tenants > 0 {
         tracing::info!("sold: {sold}");
     }
     gateway.run(signals.wait(reload)).await?;
+    drop(watching);
     admin_task.abort();
     node.close().await?;
     tracing::info!("every answered write is durable, goodbye");
@@ -261,6 +293,45 @@ fn listen_at(address: SocketAddr, option: &str) -> Outcome<TcpListener> {
         };
         format!("cannot listen at {address}: {error}{hint}").into()
     })
+}
+
+/// Where clients connect.
+#[derive(Default)]
+struct Entrances {
+    opened: Vec<Entrance>,
+    /// What was asked for, and by which option.
+    asked: Vec<(SocketAddr, &'static str)>,
+}
+
+impl Entrances {
+    /// Opens one at `listen`, and at what `localhost` means besides; `option` has asked for it.
+    fn open(&mut self, listen: SocketAddr, option: &'static str, of: impl Fn(TcpListener) -> Entrance) -> Outcome {
+        let listener = listen_at(listen, option)?;
+        let listen = listener.local_addr()?;
+        self.opened.push(of(listener));
+        self.opened.extend(listen_at_twin(listen).map(of));
+        self.asked.push((listen, option));
+        Ok(())
+    }
+
+    /// Whether others may reach them; `are_known` says that those who come with TLS have shown a certificate (S1).
+    fn check(&self, secrets: bool, are_known: bool, insecure: bool) -> Outcome {
+        for &(listen, option) in &self.asked {
+            address::check(listen, option, secrets || are_known && option == "tls_listen", insecure)?;
+        }
+        Ok(())
+    }
+
+    /// Where the one is that `option` has asked for, for the log.
+    fn address(&self, option: &str) -> Option<SocketAddr> {
+        self.asked.iter().find(|(_, by)| *by == option).map(|(listen, _)| *listen)
+    }
+}
+
+/// What to type.
+fn how_to_connect(address: SocketAddr, tls: bool) -> String {
+    let tls = if tls { " --tls" } else { "" };
+    format!("redis-cli{tls} -h {} -p {}", address.ip(), address.port())
 }
 
 /// Whoever connects to `localhost` may mean `::1` (S1). A machine without IPv6 has none, and what another server has is

@@ -1,25 +1,38 @@
-//! SIGHUP: the configuration file is read again, and the log says what a restart would change.
+//! SIGHUP: the configuration file is read again, and the log says what a restart would change. Certificates are read
+//! again, too, and new connections get them.
 //!
 //! No setting changes while the server runs, so nothing is applied; what can be altered live is a tenant's, and goes
 //! through `weir tenant alter`. But an operator learns that the file is sound before a restart depends on it.
 
+use std::sync::Arc;
+
 use super::Serve;
+use super::certificates::Certificates;
 use super::config::Config;
 
 /// The configuration that the server runs under, and where it came from.
 pub struct Reload {
     serve: Serve,
     running: Config,
+    certificates: Option<Arc<Certificates>>,
 }
 
 impl Reload {
     /// Of a server that was started as `serve` says, under `running`.
     pub fn new(serve: Serve, running: Config) -> Self {
-        Self { serve, running }
+        Self { serve, running, certificates: None }
+    }
+
+    /// With these certificates.
+    pub fn with(self, certificates: Option<Arc<Certificates>>) -> Self {
+        Self { certificates, ..self }
     }
 
     /// Reads the file, and says in the log what is there.
     pub fn run(&self) {
+        if let Some(certificates) = &self.certificates {
+            certificates.reload("SIGHUP");
+        }
         let Some(file) = &self.serve.config else {
             tracing::info!("SIGHUP: there is no configuration file (--config) to read again, nothing changes");
             return;

@@ -7,6 +7,7 @@ mod policy;
 mod quota;
 mod stalls;
 mod tenants;
+mod tls;
 mod waits;
 
 use std::fmt;
@@ -17,22 +18,31 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
-use weir_io::Class;
+use weir_io::{Class, Clock};
 use weir_node::{Direction, JobKind, Node, StallCause};
 
 use super::kernel::{Conservation, KernelBytes};
 use crate::listener::Observer;
 use crate::store::Store;
+use crate::tls::Tls;
 use weir_command::table::COMMANDS;
 
 /// A registry of everything that a gateway and a node count. `before` is what the kernel had counted when the node was
-/// opened.
-pub fn registry<S: Store>(gateway: Observer<S>, node: Arc<Node>, before: Option<KernelBytes>) -> Registry {
+/// opened; `secured` are the doors that speak TLS, and the clock by which their certificate expires.
+pub fn registry<S: Store>(
+    gateway: Observer<S>,
+    node: Arc<Node>,
+    before: Option<KernelBytes>,
+    secured: Option<(Arc<Tls>, Arc<dyn Clock>)>,
+) -> Registry {
     let books = Conservation::new(Arc::clone(&node), before);
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Scrape(move |sheet: &mut Sheet<'_>| {
         tenants::write(&gateway, &node, sheet)?;
         write_gateway(&gateway, sheet)?;
+        if let Some((tls, clock)) = &secured {
+            tls::write(tls, clock.unix_ms() / 1000, sheet)?;
+        }
         write_device(&node, sheet)?;
         write_partitions(&node, sheet)?;
         write_cache(&node, sheet)?;

@@ -35,6 +35,10 @@ pub trait Doorman<S: Store>: Send + Sync + 'static {
     /// What a connection from `peer` may use before it has said who it is; `None` = nothing (S1, S2).
     fn open_door(&self, peer: SocketAddr) -> Option<Grant<S>>;
 
+    /// What a client may use whose certificate has these names: that of the one tenant among them; `None` where there
+    /// is none, or more than one.
+    fn vouched_for(&self, names: &[String]) -> Option<Grant<S>>;
+
     /// Checks the secret of `name`. What it costs and says does not depend on whether there is such a name (S3).
     fn login<'a>(
         &'a self,

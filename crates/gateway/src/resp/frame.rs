@@ -143,6 +143,8 @@ pub enum ProtocolError {
     RequestTooLong,
     /// A web browser or an HTTP client, perhaps tricked into talking to us: closed without an answer (S17).
     Http,
+    /// The beginning of a TLS handshake: the client has taken the wrong port.
+    Tls,
 }
 
 impl ProtocolError {
@@ -163,6 +165,7 @@ impl ProtocolError {
                 let got = if matches!(got, b'\r' | b'\n') { b' ' } else { *got };
                 return Some([b"-ERR Protocol error: expected '$', got '".as_slice(), &[got], b"'\r\n"].concat());
             }
+            ProtocolError::Tls => b"this port does not speak TLS",
             ProtocolError::Http => return None,
         };
         Some([b"-ERR Protocol error: ".as_slice(), text, b"\r\n"].concat())

@@ -3,18 +3,15 @@
 //! A connection that waits holds no buffer: it borrows one from its thread's pool when bytes are there to be read, and
 //! gives it back when they are served. What is left of an unfinished request is kept in memory of its own size.
 
-use std::future::Future;
 use std::io;
-use std::pin::pin;
 use std::task::{Context, Poll};
 
-use tokio::io::AsyncReadExt;
-use tokio::net::TcpStream;
 use weir_io::real::COPY_BYTES_MAX;
 use zeroize::Zeroize;
 
 use super::frame::State;
 use crate::pool;
+use crate::stream::Stream;
 
 /// What is received and how far it is understood.
 pub(super) struct Input {
@@ -41,10 +38,9 @@ impl Input {
     }
 
     /// Reads more bytes, as soon as there are some; gives how many, 0 at the end of the stream.
-    pub(super) fn poll_fill(&mut self, cx: &mut Context<'_>, stream: &mut TcpStream) -> Poll<io::Result<usize>> {
+    pub(super) fn poll_fill(&mut self, cx: &mut Context<'_>, stream: &mut Stream) -> Poll<io::Result<usize>> {
         self.borrow();
-        // The future is made for one poll and dropped: reading is cancel-safe, and nothing is read when pending.
-        let result = pin!(stream.take(COPY_BYTES_MAX as u64).read_buf(&mut self.bytes)).poll(cx);
+        let result = stream.poll_read(cx, &mut self.bytes, COPY_BYTES_MAX);
         if result.is_pending() {
             self.give_back();
         }

@@ -5,6 +5,7 @@ use weir_command::number::parse_i64;
 
 use super::frame::{Limits, Progress, ProtocolError, STRANGER_ARGS_MAX, STRANGER_BULK_BYTES_MAX, Span, State};
 use super::inline;
+use crate::tls::HANDSHAKE_RECORD;
 
 /// Looks for one request at the front of `buffer`, which holds at least what it held at the last call that said
 /// [`Progress::Incomplete`]. After a complete request the caller drops its bytes, and the next call starts afresh.
@@ -19,6 +20,8 @@ pub fn parse(buffer: &[u8], limits: &Limits, state: &mut State) -> Result<Progre
     match buffer.first() {
         None => Ok(Progress::Incomplete),
         Some(b'*') => parse_array(buffer, limits, state),
+        // No line of words begins so.
+        Some(&HANDSHAKE_RECORD) if matches!(buffer, [_, 3, ..=4, ..]) => Err(ProtocolError::Tls),
         Some(_) => parse_inline(buffer, limits, state),
     }
 }

@@ -47,6 +47,8 @@ impl From<Refusal> for Error {
 /// See the module.
 pub(super) struct Session<S: Store> {
     pub(super) outbox: Outbox<S>,
+    /// The names in the client's certificate.
+    vouched: Box<[String]>,
     /// Whose it is; `None` = nobody knows yet.
     login: Option<Login<S>>,
     /// What one request may ask for: less, as long as nobody knows who asks.
@@ -72,11 +74,12 @@ pub(super) struct Session<S: Store> {
 }
 
 impl<S: Store> Session<S> {
-    /// Nobody knows yet who speaks.
-    pub(super) fn new(outbox: Outbox<S>) -> Self {
+    /// Nobody knows yet who speaks. `vouched` are the names in the client's certificate.
+    pub(super) fn new(outbox: Outbox<S>, vouched: Vec<String>) -> Self {
         let limits = outbox.server.settings.limits;
         Self {
             outbox,
+            vouched: vouched.into_boxed_slice(),
             login: None,
             limits,
             told_strangers: 0,
@@ -188,7 +191,8 @@ impl<S: Store> Session<S> {
         }
     }
 
-    /// Makes the connection as new: the tenant's whose door is open to it, or nobody's.
+    /// Makes the connection as new: the tenant's whom the client's certificate names, or whose door is open to it, or
+    /// nobody's.
     pub(in crate::resp) fn forget_who(&mut self) -> Result<(), Refusal> {
         self.unsubscribe();
         self.end_transaction();
@@ -198,7 +202,8 @@ impl<S: Store> Session<S> {
         self.limits.stranger = true;
         let (server, client) = (&self.outbox.server, &self.outbox.client);
         client.become_stranger(server.second());
-        let Some(grant) = server.doorman.open_door(client.peer) else { return Ok(()) };
+        let vouched = server.doorman.vouched_for(&self.vouched);
+        let Some(grant) = vouched.or_else(|| server.doorman.open_door(client.peer)) else { return Ok(()) };
         match self.become_known(grant) {
             Err(refusal @ Refusal::TooManyConnections) => Err(refusal),
             // A stranger, who may log in elsewhere.
@@ -243,6 +248,13 @@ impl<S: Store> Session<S> {
         let tenant = self.login.as_ref().map(|login| Arc::clone(&login.account().name));
         let server = &self.outbox.server;
         server.notices.tell(Notice { what, tenant, address: None }, server.clock.now());
+    }
+
+    /// Says in the log what the client, whoever it is, has done.
+    pub(super) fn notice_from(&self, what: What) {
+        let server = &self.outbox.server;
+        let notice = Notice { what, tenant: None, address: Some(self.outbox.client.peer.ip()) };
+        server.notices.tell(notice, server.clock.now());
     }
 
     fn become_known(&mut self, grant: Grant<S>) -> Result<(), Refusal> {

@@ -1,5 +1,6 @@
 //! A store in memory, and a gateway in front of it on a port of its own.
 
+pub mod authority;
 pub mod memory_store;
 mod open_door;
 pub mod pipelines;
@@ -23,9 +24,10 @@ use tokio::sync::oneshot;
 use weir_gateway::Settings;
 use weir_gateway::admin::node::SlowReply;
 use weir_gateway::auth::Doorman;
-use weir_gateway::listener::{Gateway, listen};
+use weir_gateway::listener::{Entrance, Gateway, listen};
 use weir_gateway::noisy_neighbour::ProcessorUse;
 use weir_gateway::store::Store;
+use weir_gateway::tls::Tls;
 use weir_io::real::RealClock;
 use weir_io::{Clock, Nanos};
 
@@ -135,6 +137,8 @@ pub struct Running {
 /// A gateway at a port of its own; ends when dropped.
 pub struct Served {
     pub address: SocketAddr,
+    /// Where clients speak TLS, if they can.
+    pub secured: Option<SocketAddr>,
     /// [`Observer::seconds`], whatever the store.
     seconds: Box<dyn Fn() -> u64 + Send + Sync>,
     /// [`Observer::processor_use`], likewise.
@@ -147,12 +151,29 @@ pub struct Served {
 
 impl Served {
     pub fn start<S: Store>(settings: Settings, doorman: Arc<dyn Doorman<S>>, clock: Arc<dyn Clock>) -> Self {
+        Self::start_secured(settings, doorman, clock, None)
+    }
+
+    /// The same, with another port where clients speak TLS.
+    pub fn start_secured<S: Store>(
+        settings: Settings,
+        doorman: Arc<dyn Doorman<S>>,
+        clock: Arc<dyn Clock>,
+        tls: Option<Arc<Tls>>,
+    ) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        let gateway = {
+        let (gateway, secured) = {
             let _guard = runtime.enter();
             let address = "127.0.0.1:0".parse().expect("an address");
             let listener = listen(address).expect("a free port");
-            Gateway::new(listener, settings, doorman, clock).expect("an address")
+            let mut gateway = Gateway::new(Entrance::plain(listener), settings, doorman, clock).expect("an address");
+            let mut secured = None;
+            if let Some(tls) = tls {
+                let listener = listen(address).expect("a free port");
+                secured = Some(listener.local_addr().expect("an address"));
+                gateway.listen_also(Entrance::secured(listener, tls));
+            }
+            (gateway, secured)
         };
         let address = gateway.address();
         let (seconds, used, slow) = (gateway.observer(), gateway.observer(), gateway.observer());
@@ -162,6 +183,7 @@ impl Served {
         });
         Self {
             address,
+            secured,
             seconds: Box::new(move || seconds.seconds()),
             processor_use: Box::new(move || used.processor_use()),
             slow_replies: Box::new(move |tenant| slow.slow_replies(tenant)),
@@ -257,8 +279,8 @@ impl Drop for Running {
 }
 
 /// A raw socket that knows where a reply ends.
-pub struct Client {
-    pub stream: TcpStream,
+pub struct Client<T = TcpStream> {
+    pub stream: T,
     buffer: Vec<u8>,
     /// [`Client::until`] has met the end.
     pub is_closed: bool,
@@ -268,6 +290,13 @@ impl Client {
     pub fn new(stream: TcpStream) -> Self {
         stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a socket");
         stream.set_nodelay(true).expect("a socket");
+        Self::over(stream)
+    }
+}
+
+impl<T: Read + Write> Client<T> {
+    /// Whatever the bytes go through.
+    pub fn over(stream: T) -> Self {
         Self { stream, buffer: Vec::new(), is_closed: false }
     }
 

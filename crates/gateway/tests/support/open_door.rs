@@ -38,6 +38,10 @@ impl<S: Store> Doorman<S> for OpenDoor<S> {
         Some(self.grant())
     }
 
+    fn vouched_for(&self, _: &[String]) -> Option<Grant<S>> {
+        None
+    }
+
     fn login<'a>(&'a self, name: &'a [u8], _: &'a [u8], _: SocketAddr) -> Checking<'a, Result<Grant<S>, Refusal>> {
         let answer = if name == b"default" { Ok(self.grant()) } else { Err(Refusal::WrongSecret) };
         Box::pin(std::future::ready(answer))

@@ -21,6 +21,7 @@ mod monitor;
 mod moving;
 mod rows;
 mod script;
+mod secured;
 mod transaction;
 
 use std::future::poll_fn;
@@ -31,7 +32,6 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use futures_util::FutureExt;
-use tokio::net::TcpStream;
 use tokio::task::yield_now;
 use weir_command::bill::{Bill, Charge};
 use weir_command::error::{CROSS_SLOT, Error, Outcome};
@@ -45,19 +45,22 @@ use weir_node::waits::{self, Followed};
 use self::charging::key_of;
 use self::moving::Lately;
 pub(crate) use self::moving::Moving;
+pub(crate) use self::secured::begin_secured;
 use super::ahead;
 use super::client::{Client, Phase};
 use super::commands::{self, check_options};
-use super::frame::Progress;
+use super::frame::{Progress, ProtocolError};
 use super::input::Input;
 use super::outbox::{Gathered, Outbox, ReplyMode, YIELD};
 use super::parse::parse;
 use super::session::Session;
 use super::slowlog;
+use crate::notices::What;
 use crate::pool;
 use crate::server::Server;
 use crate::serving_thread::ServingThread;
 use crate::store::Store;
+use crate::stream::Stream;
 
 /// See the module.
 pub(super) struct Connection<S: Store> {
@@ -90,9 +93,11 @@ const TURN_NANOS: u64 = 500_000;
 /// Requests after which the clock is looked at where no command was run.
 const UNTIMED_MAX: usize = 128;
 
-/// Serves `stream` on `thread` until one side closes, or it moves to another thread.
+/// Serves `stream` on `thread` until one side closes, or it moves to another thread. `vouched` are the names in the
+/// client's certificate.
 pub(crate) fn begin<S: Store>(
-    stream: TcpStream,
+    stream: Stream,
+    vouched: Vec<String>,
     server: Arc<Server<S>>,
     client: Arc<Client>,
     thread: ServingThread,
@@ -101,7 +106,7 @@ pub(crate) fn begin<S: Store>(
     let mark = outbox.replies.mark();
     let connection = Connection {
         server,
-        session: Session::new(outbox),
+        session: Session::new(outbox, vouched),
         gathered: Gathered { batch: Batch::new(), from: mark, to: mark, replies: 0, is_open: false },
         turn_began: 0,
         has_begun: false,
@@ -116,7 +121,7 @@ async fn serve<S: Store>(mut connection: Box<Connection<S>>, mut input: Input) -
     let id = connection.session.outbox.client.id;
     match AssertUnwindSafe(connection.run(&mut input)).catch_unwind().await {
         Ok(Ok(Ending::Moves { socket, to })) => return Some(Box::new(Moving::new(connection, input, socket, to))),
-        Ok(Ok(Ending::Closed)) => {}
+        Ok(Ok(Ending::Closed)) => connection.session.outbox.stream.say_goodbye(),
         Ok(Err(error)) => tracing::debug!(client = id, %error, "connection ended"),
         // A mistake of ours: this connection ends, and nobody else's does (S16).
         Err(_) => tracing::error!(client = id, "a request ended in a panic, its connection is closed"),
@@ -151,7 +156,7 @@ impl<S: Store> Connection<S> {
             let home = self.server.home(client.id, is_long);
             if home != self.thread.index
                 // Where there are no more descriptors it is served where it is.
-                && let Ok(socket) = self.session.outbox.stream.as_fd().try_clone_to_owned()
+                && let Ok(socket) = self.session.outbox.stream.socket().as_fd().try_clone_to_owned()
             {
                 return Ok(Ending::Moves { socket, to: home });
             }
@@ -250,6 +255,9 @@ impl<S: Store> Connection<S> {
                 }
                 Err(error) => {
                     self.submit().await;
+                    if error == ProtocolError::Tls {
+                        self.session.notice_from(What::TlsOnPlain);
+                    }
                     let outbox = &mut self.session.outbox;
                     // Who wants no answer to what comes next is not told either that it is no request.
                     if let Some(reply) = error.reply().filter(|_| outbox.reply_mode == ReplyMode::On) {

@@ -89,7 +89,7 @@ impl<S: Store> Moving<S> {
         thread: ServingThread,
     ) -> io::Result<impl Future<Output = Option<Box<Self>>> + Send> {
         let outbox = &mut self.connection.session.outbox;
-        outbox.stream = TcpStream::from_std(net::TcpStream::from(self.socket))?;
+        outbox.stream.go_on_over(TcpStream::from_std(net::TcpStream::from(self.socket))?);
         outbox.thread = thread.index;
         self.connection.thread = thread;
         Ok(serve(self.connection, self.input))

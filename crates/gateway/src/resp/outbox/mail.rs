@@ -172,11 +172,14 @@ impl<S: Store> Outbox<S> {
     }
 
     fn poll_write_to_end(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while let Some(mail) = &mut self.mail
-            && mail.written < mail.aside.len()
-        {
-            match self.stream.try_write_vectored(&mail.aside.pieces(mail.written, COPY_BYTES_MAX)) {
-                Ok(len) => {
+        while let Some(mail) = &mut self.mail {
+            let result = match mail.written < mail.aside.len() {
+                true => self.stream.try_write_vectored(&mail.aside.pieces(mail.written, COPY_BYTES_MAX)).map(Some),
+                false => self.stream.try_flush().map(|()| None),
+            };
+            match result {
+                Ok(None) => break,
+                Ok(Some(len)) => {
                     mail.written += len;
                     if mail.blocked.is_some() {
                         // The client is slow, not gone.
@@ -193,7 +196,7 @@ impl<S: Store> Outbox<S> {
                         }
                         self.enter(Phase::Replying);
                     }
-                    ready!(self.stream.poll_write_ready(cx))?;
+                    ready!(self.stream.poll_writable(cx))?;
                 }
                 Err(error) => return Poll::Ready(Err(error)),
             }

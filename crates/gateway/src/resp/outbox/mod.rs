@@ -13,7 +13,6 @@ mod mail;
 use std::io;
 use std::sync::Arc;
 
-use tokio::net::TcpStream;
 use weir_command::LONG_VALUE_BYTES;
 use weir_command::error::{Error, Outcome};
 use weir_command::reply::{FLUSH_BYTES, Replies};
@@ -33,6 +32,7 @@ use crate::auth::byte_limit::Held;
 use crate::server::Server;
 use crate::stats::ThreadStats;
 use crate::store::Store;
+use crate::stream::Stream;
 
 /// What `CLIENT REPLY` chose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +64,7 @@ pub(super) struct Outbox<S: Store> {
     pub(super) longest: (Nanos, &'static str),
     /// The number of the thread that serves it.
     pub(super) thread: usize,
-    pub(super) stream: TcpStream,
+    pub(super) stream: Stream,
     tenant: Option<Arc<Account>>,
     /// What pays for its tenant's commands.
     quota: Option<Arc<Quota>>,
@@ -81,7 +81,7 @@ pub(super) struct Outbox<S: Store> {
 
 impl<S: Store> Outbox<S> {
     /// Nothing is to be told yet.
-    pub(super) fn new(stream: TcpStream, server: Arc<Server<S>>, client: Arc<Client>, thread: usize) -> Self {
+    pub(super) fn new(stream: Stream, server: Arc<Server<S>>, client: Arc<Client>, thread: usize) -> Self {
         let replies = Replies::default();
         let answer = Answer::new(replies.mark());
         Self {
@@ -225,16 +225,10 @@ impl<S: Store> Outbox<S> {
     async fn write_out(&mut self) -> io::Result<()> {
         let mut written = 0;
         let mut unread = None;
-        while written < self.replies.len() {
-            let result = match self.replies.as_one_piece() {
-                Some(bytes) => {
-                    let rest = &bytes[written..];
-                    self.stream.try_write(&rest[..rest.len().min(COPY_BYTES_MAX)])
-                }
-                None => self.stream.try_write_vectored(&self.replies.pieces(written, COPY_BYTES_MAX)),
-            };
-            match result {
-                Ok(len) => {
+        loop {
+            match self.try_write_out(written) {
+                Ok(None) => return Ok(()),
+                Ok(Some(len)) => {
                     written += len;
                     self.give_back_taken(self.replies.kept_bytes(written));
                 }
@@ -253,7 +247,23 @@ impl<S: Store> Outbox<S> {
                 Err(error) => return Err(error),
             }
         }
-        Ok(())
+    }
+
+    /// Writes what is taken at once of the replies, of which so many bytes are written; `None` if all are with the
+    /// kernel.
+    fn try_write_out(&mut self, written: usize) -> io::Result<Option<usize>> {
+        if written == self.replies.len() {
+            self.stream.try_flush()?;
+            return Ok(None);
+        }
+        let len = match self.replies.as_one_piece() {
+            Some(bytes) => {
+                let rest = &bytes[written..];
+                self.stream.try_write(&rest[..rest.len().min(COPY_BYTES_MAX)])?
+            }
+            None => self.stream.try_write_vectored(&self.replies.pieces(written, COPY_BYTES_MAX))?,
+        };
+        Ok(Some(len))
     }
 
     fn remember_if_slow(&self, micros: u64, replies: u64) {

@@ -1,0 +1,59 @@
+//! Connections that begin with a TLS handshake.
+
+use std::sync::Arc;
+
+use tokio::net::TcpStream;
+
+use super::{Moving, begin};
+use crate::notices::{Notice, What};
+use crate::resp::client::Client;
+use crate::server::Server;
+use crate::serving_thread::ServingThread;
+use crate::store::Store;
+use crate::stream::Stream;
+use crate::tls::{Failure, Handshake, Secured};
+
+/// Forgets a connection that ends before it has begun.
+struct Leaving<S: Store> {
+    server: Arc<Server<S>>,
+    client: u64,
+    /// It has begun, and forgets itself.
+    has_begun: bool,
+}
+
+impl<S: Store> Drop for Leaving<S> {
+    fn drop(&mut self) {
+        if !self.has_begun {
+            self.server.clients.leave(self.client);
+        }
+    }
+}
+
+/// Serves what comes over `socket` after `handshake`.
+pub(crate) async fn begin_secured<S: Store>(
+    socket: TcpStream,
+    handshake: Handshake,
+    server: Arc<Server<S>>,
+    client: Arc<Client>,
+    thread: ServingThread,
+) -> Option<Box<Moving<S>>> {
+    let mut leaving = Leaving { server: Arc::clone(&server), client: client.id, has_begun: false };
+    // In a box that goes with the handshake: the connection is idle for longer than it shakes hands.
+    let made = Box::pin(handshake.make(socket, &server.clock)).await;
+    match made {
+        Ok(Secured { stream, names }) => {
+            let connection = begin(Stream::Tls(Box::new(stream)), names, server, client, thread);
+            leaving.has_begun = true;
+            drop(leaving);
+            connection.await
+        }
+        Err(why) => {
+            // Who looks whether somebody listens is no news.
+            if why != Failure::Closed {
+                let notice = Notice { what: What::Handshake(why), tenant: None, address: Some(client.peer.ip()) };
+                server.notices.tell(notice, server.clock.now());
+            }
+            None
+        }
+    }
+}

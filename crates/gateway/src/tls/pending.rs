@@ -1,0 +1,96 @@
+//! Handshakes under way: so many at a time. One more ends the oldest: who means it is done in milliseconds, and who
+//! opens connections and says nothing keeps nobody out.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+/// See the module.
+pub(super) struct Pending {
+    max: usize,
+    places: Mutex<Places>,
+}
+
+#[derive(Default)]
+struct Places {
+    last: u64,
+    /// The oldest first.
+    taken: BTreeMap<u64, oneshot::Sender<()>>,
+}
+
+/// A place among them, given back when dropped.
+pub(super) struct Place {
+    number: u64,
+    pending: Arc<Pending>,
+    displaced: oneshot::Receiver<()>,
+}
+
+impl Pending {
+    /// Room for `max`.
+    pub(super) fn new(max: usize) -> Arc<Self> {
+        Arc::new(Self { max, places: Mutex::default() })
+    }
+
+    /// A place, if need be the oldest one's.
+    pub(super) fn enter(self: &Arc<Self>) -> Place {
+        let (displace, displaced) = oneshot::channel();
+        let mut places = self.places.lock();
+        if places.taken.len() >= self.max
+            && let Some((_, oldest)) = places.taken.pop_first()
+        {
+            // It may have ended meanwhile.
+            let _ = oldest.send(());
+        }
+        places.last += 1;
+        let number = places.last;
+        places.taken.insert(number, displace);
+        Place { number, pending: Arc::clone(self), displaced }
+    }
+
+    /// How many are under way.
+    pub(super) fn count(&self) -> usize {
+        self.places.lock().taken.len()
+    }
+}
+
+impl Place {
+    /// Until a newer one has the place.
+    pub(super) async fn displaced(&mut self) {
+        // The sender goes with the place, and that is here.
+        let _ = (&mut self.displaced).await;
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.pending.places.lock().taken.remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    use super::*;
+
+    fn is_displaced(place: &mut Place) -> bool {
+        pin!(place.displaced()).poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    }
+
+    #[test]
+    fn s8_the_oldest_handshake_makes_room() {
+        let pending = Pending::new(2);
+        let (mut first, mut second) = (pending.enter(), pending.enter());
+        assert!(!is_displaced(&mut first) && pending.count() == 2);
+        let mut third = pending.enter();
+        assert!(is_displaced(&mut first) && !is_displaced(&mut second) && !is_displaced(&mut third));
+        drop(second);
+        assert_eq!(pending.count(), 1);
+        let mut fourth = pending.enter();
+        drop(first);
+        assert!(!is_displaced(&mut third) && !is_displaced(&mut fourth) && pending.count() == 2);
+    }
+}
