@@ -1,34 +1,32 @@
 //! The index: from a key to its row, by its hash and in order. Reads take no lock.
 //!
 //! ```text
-//!   get, put ──► hash table (papaya) ───────────┐
-//!                                               ├──► row: newest version ──► older versions
-//!   scan ──────► skip list (crossbeam-skiplist) ┘
+//!   get, put ──► hash table (papaya) ──┐
+//!                                      ├──► row: newest version ──► older versions
+//!   scan ──────► leaves in order ──────┘
 //! ```
 //!
-//! A row is in both. A look-up among a million keys waits for memory three times in the hash table and twenty times in
-//! the skip list, which only scans, new rows and removed ones need. Readers of either see every row that was there when
-//! they began and has not been removed, and nothing is freed that they are on. There is one writer at a time: the
-//! store's.
-//!
-//! `scc::TreeIndex` finds a row among a million in two thirds of the time that the skip list takes, with a third more
-//! memory. Its reverse iterator (3.8.8) ends early where all rows of the last leaf were removed, so it is not used.
+//! A row is in both. Only scans, new rows and removed ones need the [order](in_order). Readers of either see every row
+//! that was there when they began and has not been removed, and nothing is freed that they are on. There is one writer
+//! at a time: the store's.
+
+mod in_order;
+mod leaf;
 
 use std::ops::Bound;
 use std::sync::Arc;
 
-use crossbeam_epoch as epoch;
-use crossbeam_skiplist::base::SkipList;
 use weir_model::prefetch::prefetch;
 
+use self::in_order::InOrder;
 use crate::atomic_arc::AtomicArc;
 use crate::key::Key;
 use crate::version::Version;
 
 /// Bytes of memory that a row takes beside its versions and a long key: itself and two counters; its key and a pointer
-/// in both tables; in the skip list a header and a tower of two links on average; in the hash table a slot of nine
-/// bytes, of which more than half are free, and as much again in outgrown tables that are not freed yet.
-/// `examples/row_bytes.rs` measures it.
+/// in both tables; a third of the places in a leaf, which are empty; in the hash table a slot of nine bytes, of which
+/// more than half are free, and as much again in outgrown tables that are not freed yet. `examples/row_bytes.rs`
+/// measures it.
 const ROW_BYTES: usize = size_of::<Row>() + 2 * size_of::<Key>() + 14 * size_of::<usize>();
 
 /// Keys that are [prefetched](Index::prefetch) at once: about as many cache lines as a processor fetches at once.
@@ -45,13 +43,13 @@ pub(crate) type Row = AtomicArc<Version>;
 /// See the module.
 pub(crate) struct Index {
     by_hash: papaya::HashMap<Key, Arc<Row>, foldhash::fast::RandomState>,
-    in_order: SkipList<Key, Arc<Row>>,
+    in_order: InOrder,
 }
 
 impl Default for Index {
     fn default() -> Self {
         let by_hash = papaya::HashMap::with_hasher(foldhash::fast::RandomState::default());
-        Self { by_hash, in_order: SkipList::new(epoch::default_collector().clone()) }
+        Self { by_hash, in_order: InOrder::default() }
     }
 }
 
@@ -85,19 +83,16 @@ impl Index {
     /// Adds a row for `key`, which has none.
     pub fn insert(&self, key: &[u8], version: Arc<Version>) {
         let (key, row) = (Key::new(key), Arc::new(Row::new(Some(version))));
-        let guard = epoch::pin();
-        self.in_order.insert(key.clone(), Arc::clone(&row), &guard).release(&guard);
+        self.in_order.insert(key.clone(), Arc::clone(&row));
         let before = self.by_hash.pin().insert(key, row).is_some();
         debug_assert!(!before, "the only writer has looked");
     }
 
-    /// Removes the row of `key`. Its nodes stay until no reader can be on them; what it held goes now.
+    /// Removes the row of `key`. What it held goes as soon as no reader can be on it.
     pub fn remove(&self, key: &[u8]) {
-        self.by_hash.pin().remove(key);
-        let guard = epoch::pin();
-        if let Some(node) = self.in_order.remove(key, &guard) {
-            node.value().replace(None);
-            node.release(&guard);
+        if let Some(row) = self.by_hash.pin().remove(key) {
+            row.replace(None);
+            self.in_order.removed(key);
         }
     }
 
@@ -110,16 +105,7 @@ impl Index {
         reverse: bool,
         mut see: impl FnMut(&Key, Arc<Version>) -> bool,
     ) -> bool {
-        let guard = epoch::pin();
-        let mut rows = self.in_order.range::<[u8], _>((from, to), &guard);
-        while let Some(row) = if reverse { rows.next_back() } else { rows.next() } {
-            if let Some(version) = row.value().load()
-                && !see(row.key(), version)
-            {
-                return false;
-            }
-        }
-        true
+        self.in_order.walk(from, to, reverse, &mut see)
     }
 }
 
