@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use rustls::crypto::aws_lc_rs;
+use rustls::crypto::ring;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
@@ -71,7 +71,7 @@ impl Material {
     /// # Errors
     /// One of them cannot be used.
     pub fn new(files: &Files, clients: ClientCertificates, clock: Arc<dyn Clock>) -> Result<Self, Problem> {
-        let provider = Arc::new(aws_lc_rs::default_provider());
+        let provider = Arc::new(ring::default_provider());
         let chain = certificates(&files.certificate).map_err(Problem::Certificate)?;
         let validity = chain.first().and_then(|first| validity(first));
         let key = PrivateKeyDer::from_pem_slice(&files.key).map_err(|error| Problem::Key(no_key(&files.key, error)))?;
@@ -99,7 +99,7 @@ impl Material {
         };
         let mut config = builder.with_single_cert(chain, key).map_err(unusable)?;
         if clients == ClientCertificates::Off {
-            config.ticketer = aws_lc_rs::Ticketer::new()
+            config.ticketer = ring::Ticketer::new()
                 .map_err(|error| Problem::Certificate(format!("TLS cannot be set up: {error}")))?;
         } else {
             // A session that is resumed would not be asked for its certificate again, which may have expired.

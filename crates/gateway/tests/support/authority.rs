@@ -69,7 +69,7 @@ impl Authority {
     pub fn connect(&self, address: SocketAddr, is_13: bool, shows: Option<&Pair>) -> Secured {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(self.pem.as_bytes()).expect("PEM")).expect("an authority");
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&[if is_13 { &TLS13 } else { &TLS12 }])
             .expect("a version")
