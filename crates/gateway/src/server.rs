@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 use weir_io::{Clock, Nanos, Rng, Spawn};
 
 use crate::auth::account::Accounts;
@@ -91,6 +93,8 @@ pub(crate) struct Server<S: Store> {
     /// Of the threads for short requests, how many serve.
     serving: AtomicUsize,
     draining: AtomicBool,
+    /// Wakes those who wait when it begins to drain.
+    drained: Notify,
     /// Where the next random number comes from.
     seed: AtomicU64,
 }
@@ -128,6 +132,7 @@ impl<S: Store> Server<S> {
             second: AtomicU64::new(0),
             serving: AtomicUsize::new(1),
             draining: AtomicBool::new(false),
+            drained: Notify::new(),
             seed: AtomicU64::new(rng.next_u64()),
         }
     }
@@ -167,6 +172,12 @@ impl<S: Store> Server<S> {
     /// Connections close as soon as their requests are answered.
     pub(crate) fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
+        self.drained.notify_waiters();
+    }
+
+    /// Is done when the server begins to drain, from this call on: ask before [`Server::is_draining`].
+    pub(crate) fn drained(&self) -> Notified<'_> {
+        self.drained.notified()
     }
 
     pub(crate) fn is_draining(&self) -> bool {

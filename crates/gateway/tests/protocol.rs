@@ -320,7 +320,7 @@ fn who_wants_no_replies_is_not_told_that_his_stream_is_broken() {
 
 #[test]
 fn a_pause_holds_writes_until_it_is_ended() {
-    let weir = start();
+    let mut weir = start();
     let (mut first, mut second) = (weir.connect(), weir.connect());
     assert_eq!(first.say("CLIENT PAUSE 3600000 WRITE"), "+OK\r\n");
     second.send(&[encode(&["GET", "k"]), encode(&["SET", "k", "v"])].concat());
@@ -332,6 +332,11 @@ fn a_pause_holds_writes_until_it_is_ended() {
     second.send(&encode(&["GET", "k"]));
     weir.clock.advance(2);
     assert_eq!(second.reply(), b"$1\r\nv\r\n");
+    assert_eq!(first.say("CLIENT PAUSE 3600000 ALL"), "+OK\r\n");
+    second.send(&[encode(&["PING"]), encode(&["GET", "k"])].concat());
+    assert_eq!(second.reply(), b"+PONG\r\n", "it has received what waits behind it");
+    weir.ask_to_end();
+    assert_eq!(second.reply(), b"$1\r\nv\r\n", "a server that ends waits for no pause");
 }
 
 #[test]

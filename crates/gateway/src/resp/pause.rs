@@ -1,6 +1,10 @@
 //! `CLIENT PAUSE`: commands that wait for a while, all of them or those that write.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use tokio::sync::Notify;
+use tokio::sync::futures::OwnedNotified;
 
 /// Whether there is a pause, and until when. Belongs to one owner's connections.
 #[derive(Default)]
@@ -8,6 +12,8 @@ pub(crate) struct Pause {
     /// End in nanoseconds of the server's clock; 0 = there is none.
     until: AtomicU64,
     all: AtomicBool,
+    /// Wakes those who wait when a pause is ended before its time.
+    ended: Arc<Notify>,
 }
 
 impl Pause {
@@ -20,6 +26,12 @@ impl Pause {
 
     pub(super) fn end(&self) {
         self.until.store(0, Ordering::Relaxed);
+        self.ended.notify_waiters();
+    }
+
+    /// Is done when a pause is ended before its time, from this call on: ask before [`Pause::holds`].
+    pub(super) fn ended(&self) -> OwnedNotified {
+        Arc::clone(&self.ended).notified_owned()
     }
 
     /// Whether there was a pause lately: only then [`Pause::holds`] is worth a look at the clock.
@@ -42,6 +54,9 @@ impl Pause {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
     use super::*;
 
     #[test]
@@ -54,5 +69,17 @@ mod tests {
         assert_eq!(pause.holds(9, false), Some(10), "the longer end, the stricter kind");
         assert_eq!(pause.holds(10, true), None);
         assert!(!pause.is_set());
+    }
+
+    #[test]
+    fn whoever_asked_before_a_pause_is_ended_hears_of_it() {
+        let pause = Pause::default();
+        pause.begin(0, 10, true);
+        let (mut heard, mut cx) = (pin!(pause.ended()), Context::from_waker(Waker::noop()));
+        assert!(heard.as_mut().poll(&mut cx).is_pending());
+        let unpolled = pause.ended();
+        pause.end();
+        assert!(heard.poll(&mut cx).is_ready() && pin!(unpolled).poll(&mut cx).is_ready());
+        assert!(pin!(pause.ended()).poll(&mut cx).is_pending(), "that was the pause before");
     }
 }

@@ -84,9 +84,6 @@ const UNFINISHED_FREE_BYTES: usize = 64 << 10;
 /// Reads that follow one another and are worth a look ahead.
 const PREFETCHED_MIN: usize = 4;
 
-/// How often a paused connection looks whether the pause was ended before its time.
-const PAUSE_STEP_NANOS: u64 = 10_000_000;
-
 /// Commands that come in one go are served for so long before others are. Timed, as every command is timed anyway; what
 /// one command does is counted.
 const TURN_NANOS: u64 = 500_000;
@@ -474,8 +471,10 @@ impl<S: Store> Connection<S> {
     pub(super) async fn wait_out_pause(&mut self, command: &Command) {
         // What a script does nobody knows before it runs.
         let writes = command.writes() || matches!(command.id, Id::Eval | Id::EvalSha);
-        let clock = Arc::clone(&self.server.clock);
+        let server = Arc::clone(&self.server);
+        let clock = &server.clock;
         loop {
+            let (ended, drained) = (self.session.pause().ended(), server.drained());
             let now = clock.now();
             // What ends the pause goes on, and what ends a transaction, in which nobody can end the pause.
             let goes_on = matches!(command.group, "connection" | "transactions");
@@ -487,8 +486,14 @@ impl<S: Store> Connection<S> {
             if self.flush_before().await.is_err() {
                 break;
             }
-            let step = sleep_until(&clock, until.min(now + PAUSE_STEP_NANOS));
-            self.session.outbox.while_pushing(step).await;
+            let over = async {
+                tokio::select! {
+                    () = sleep_until(clock, until) => (),
+                    () = ended => (),
+                    () = drained => (),
+                }
+            };
+            self.session.outbox.while_pushing(over).await;
         }
         self.session.outbox.lap = clock.now();
     }
