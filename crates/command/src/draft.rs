@@ -55,7 +55,8 @@ impl Draft {
         self.batch.push_row(database, change);
     }
 
-    pub(crate) fn mark(&self) -> BatchMark {
+    /// Where the next change goes.
+    pub fn mark(&self) -> BatchMark {
         self.batch.mark()
     }
 
@@ -64,7 +65,7 @@ impl Draft {
     }
 
     /// Forgets the changes behind `mark`.
-    pub(crate) fn rewind(&mut self, mark: BatchMark) {
+    pub fn rewind(&mut self, mark: BatchMark) {
         self.batch.rewind(mark);
         if self.indexed > mark {
             self.last.clear();

@@ -386,6 +386,17 @@ impl Replies {
         }
     }
 
+    /// How many elements of the reply under way are not written yet.
+    pub fn missing(&self) -> i64 {
+        self.missing
+    }
+
+    /// Forgets everything from `mark` on, where so many elements were [missing](Replies::missing).
+    pub fn rewind_elements(&mut self, mark: Mark, missing: i64) {
+        self.rewind(mark);
+        self.missing = missing;
+    }
+
     /// The bytes, if they lie in one piece.
     pub fn as_one_piece(&self) -> Option<&[u8]> {
         self.shared.is_empty().then_some(&self.bytes)

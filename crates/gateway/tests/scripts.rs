@@ -149,3 +149,44 @@ fn messages_of_a_script_are_sent_when_it_has_ended_well() {
 fn encode_message(channel: &str, message: &str) -> Vec<u8> {
     encode(&["message", channel, message])
 }
+
+#[test]
+fn a_script_in_a_transaction_belongs_to_it() {
+    let world = World::new();
+    let (mut client, mut other) = (world.tenant("t", 1, 0), world.connect("t"));
+    let queue = |client: &mut Client, words: &[&str]| assert_eq!(client.ask(words), b"+QUEUED\r\n");
+    // Each sees what those in front of it have written, also under keys that it has not declared.
+    client.say("MULTI");
+    queue(&mut client, &["SET", "a", "1"]);
+    queue(&mut client, &["EVAL", "return redis.call('incrby', 'a', ARGV[1])", "0", "5"]);
+    queue(&mut client, &["EVAL", "return redis.call('nothing')", "0"]);
+    queue(&mut client, &["EVALSHA", "e0e1f9fabfc9d4800c877a703b823ac0578ff8db", "0"]);
+    queue(&mut client, &["SELECT", "3"]);
+    queue(&mut client, &["EVAL", "return redis.call('set', KEYS[1], 'three')", "1", "a"]);
+    queue(&mut client, &["SELECT", "0"]);
+    queue(&mut client, &["GET", "a"]);
+    let reply = String::from_utf8_lossy(&client.ask(&["EXEC"])).into_owned();
+    let (front, behind) = (reply.find("*8\r\n+OK\r\n:6\r\n-ERR Unknown Redis command"), reply.find("-NOSCRIPT"));
+    assert!(front == Some(0) && behind.is_some() && reply.ends_with("+OK\r\n+OK\r\n+OK\r\n$1\r\n6\r\n"), "{reply}");
+    // What is watched was changed: nothing is run.
+    client.say("WATCH a");
+    other.say("SET a 2");
+    client.say("MULTI");
+    queue(&mut client, &["EVAL", "return redis.call('incr', 'a')", "0"]);
+    assert_eq!(client.say("EXEC"), "*-1\r\n");
+    // One that has to leave takes the whole along, once.
+    client.say("MULTI");
+    queue(&mut client, &["INCR", "a"]);
+    queue(&mut client, &["EVAL", "for i = 1, 1000000 do end return redis.call('incr', 'a')", "1", "a"]);
+    queue(&mut client, &["INCR", "a"]);
+    assert_eq!(client.say("EXEC"), "*3\r\n:3\r\n:4\r\n:5\r\n");
+    // One that is killed has written nothing, and the others have.
+    client.say("MULTI");
+    queue(&mut client, &["INCR", "a"]);
+    queue(&mut client, &["EVAL", "redis.call('set', 'a', 'gone') while true do end", "1", "a"]);
+    queue(&mut client, &["INCR", "a"]);
+    send(&mut client, &["EXEC"]);
+    kill(&mut other);
+    let reply = String::from_utf8_lossy(&client.reply()).into_owned();
+    assert!(reply.starts_with("*3\r\n:6\r\n-ERR Error running script") && reply.ends_with(":7\r\n"), "{reply}");
+}

@@ -1,42 +1,22 @@
 //! What stands in `redis`.
 
-use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+use std::cell::RefCell;
+use std::sync::Arc;
 
 use mlua::{Lua, MultiValue, Table, Value};
-use weir_command::error::Error;
 use weir_command::float::push_f64;
 use weir_command::reply::Protocol;
 
 use crate::bridge::Bridge;
-use crate::raised::raised;
+use crate::raised::{ended, raised};
 use crate::replies::Reply;
+use crate::shared::Shared;
 use crate::source;
 use crate::values::{number_of, to_lua};
 
 /// Redis 7.0.15, as `INFO` says, too.
 const VERSION: &str = "7.0.15";
 const VERSION_NUMBER: u32 = 0x0007_000f;
-
-/// What a run shares with the functions that it calls.
-pub(crate) struct Shared {
-    pub(crate) bridge: RefCell<Box<dyn Bridge>>,
-    /// What replies of commands are told in.
-    pub(crate) protocol: Cell<Protocol>,
-    /// Why the script has to end.
-    pub(crate) end: RefCell<Option<Error>>,
-}
-
-impl Shared {
-    /// Whether the script has to end. Looked at before each command, and every few thousand instructions.
-    pub(crate) fn has_to_end(&self) -> bool {
-        let mut end = self.end.borrow_mut();
-        if end.is_none() {
-            *end = self.bridge.borrow_mut().why_end();
-        }
-        end.is_some()
-    }
-}
 
 fn error_table(lua: &Lua, text: &str) -> mlua::Result<Value> {
     to_lua(lua, Reply::Error(text.as_bytes().to_vec()))
@@ -55,8 +35,32 @@ fn words(args: MultiValue) -> Option<Vec<Vec<u8>>> {
     args.into_iter().map(word).collect()
 }
 
+/// What `redis.call` and `redis.pcall` are in one run, which has the bridge.
+///
+/// # Errors
+/// There is no memory for them.
+pub(crate) fn with_calls<T>(
+    lua: &Lua,
+    redis: &Table,
+    shared: &Shared,
+    bridge: &mut dyn Bridge,
+    run: impl FnOnce() -> mlua::Result<T>,
+) -> mlua::Result<T> {
+    let bridge = RefCell::new(bridge);
+    lua.scope(|scope| {
+        let calls = |lua: &Lua, args: MultiValue| match call(shared, &bridge, args)? {
+            Reply::Error(text) => Err(raised(text)),
+            reply => to_lua(lua, reply),
+        };
+        redis.raw_set("call", scope.create_function(calls)?)?;
+        let pcalls = |lua: &Lua, args: MultiValue| to_lua(lua, call(shared, &bridge, args)?);
+        redis.raw_set("pcall", scope.create_function(pcalls)?)?;
+        run()
+    })
+}
+
 /// The reply of a command.
-fn call(shared: &Shared, args: MultiValue) -> mlua::Result<Reply> {
+fn call(shared: &Shared, bridge: &RefCell<&mut dyn Bridge>, args: MultiValue) -> mlua::Result<Reply> {
     let error = |text: &str| Ok(Reply::Error(text.as_bytes().to_vec()));
     if args.is_empty() {
         return error("ERR Please specify at least one argument for this redis lib call");
@@ -65,9 +69,12 @@ fn call(shared: &Shared, args: MultiValue) -> mlua::Result<Reply> {
         return error("ERR Lua redis lib command arguments must be strings or integers");
     };
     if shared.has_to_end() {
-        return Err(raised("the script was ended"));
+        return Err(ended());
     }
-    let reply = shared.bridge.borrow_mut().call(words, shared.protocol.get());
+    let reply = bridge.borrow_mut().call(words, shared.protocol()).map_err(|error| {
+        shared.end_with(error);
+        ended()
+    })?;
     Reply::take(&mut &reply[..]).map_or_else(|| error("ERR internal error: the reply was not whole"), Ok)
 }
 
@@ -86,17 +93,12 @@ fn one_field(lua: &Lua, name: &str, args: &MultiValue) -> mlua::Result<Value> {
     to_lua(lua, Reply::Error([code, text].concat()))
 }
 
-/// The table `redis`.
-pub(crate) fn table(lua: &Lua, shared: &Rc<Shared>) -> mlua::Result<Table> {
+/// The table `redis`, without [`with_calls`].
+///
+/// # Errors
+/// There is no memory for it.
+pub(crate) fn table(lua: &Lua, shared: &Arc<Shared>) -> mlua::Result<Table> {
     let redis = lua.create_table()?;
-    let own = Rc::clone(shared);
-    redis.raw_set("pcall", lua.create_function(move |lua, args: MultiValue| to_lua(lua, call(&own, args)?))?)?;
-    let own = Rc::clone(shared);
-    let calls = move |lua: &Lua, args: MultiValue| match call(&own, args)? {
-        Reply::Error(text) => Err(raised(text)),
-        reply => to_lua(lua, reply),
-    };
-    redis.raw_set("call", lua.create_function(calls)?)?;
     for (name, field) in [("error_reply", "err"), ("status_reply", "ok")] {
         redis.raw_set(name, lua.create_function(move |lua, args: MultiValue| one_field(lua, field, &args))?)?;
     }
@@ -106,10 +108,10 @@ pub(crate) fn table(lua: &Lua, shared: &Rc<Shared>) -> mlua::Result<Table> {
         _ => Err(raised("ERR wrong number of arguments")),
     };
     redis.raw_set("sha1hex", lua.create_function(sha1hex)?)?;
-    let own = Rc::clone(shared);
+    let own = Arc::clone(shared);
     let setresp = move |_: &Lua, args: MultiValue| {
         let version = args.front().and_then(number_of);
-        own.protocol.set(match (args.len(), version) {
+        own.set_protocol(match (args.len(), version) {
             (1, Some(2.0)) => Protocol::Resp2,
             (1, Some(3.0)) => Protocol::Resp3,
             (1, _) => return Err(raised("ERR RESP version must be 2 or 3.")),
@@ -118,7 +120,7 @@ pub(crate) fn table(lua: &Lua, shared: &Rc<Shared>) -> mlua::Result<Table> {
         Ok(Value::Nil)
     };
     redis.raw_set("setresp", lua.create_function(setresp)?)?;
-    let own = Rc::clone(shared);
+    let own = Arc::clone(shared);
     let log = move |_: &Lua, mut args: MultiValue| {
         if args.len() < 2 {
             return Err(raised("ERR redis.log() requires two arguments or more."));
@@ -130,19 +132,29 @@ pub(crate) fn table(lua: &Lua, shared: &Rc<Shared>) -> mlua::Result<Table> {
             return Err(raised("ERR Invalid debug level."));
         }
         let text = words(args).unwrap_or_default().join(&b' ');
-        own.bridge.borrow_mut().log(level as u8, &text);
+        if let Some(world) = own.world() {
+            world.log(level as u8, &text);
+        }
         Ok(Value::Nil)
     };
     redis.raw_set("log", lua.create_function(log)?)?;
     // What a script does is logged as what it has written, always.
     redis.raw_set("replicate_commands", lua.create_function(|_, _: MultiValue| Ok(true))?)?;
-    redis.raw_set("set_repl", lua.create_function(|_, _: MultiValue| Ok(Value::Nil))?)?;
+    let set_repl = |_: &Lua, args: MultiValue| match (args.len(), args.front().and_then(number_of)) {
+        (1, None) => Ok(Value::Nil),
+        (1, Some(flags)) if (0.0..4.0).contains(&flags) => Ok(Value::Nil),
+        (1, Some(_)) => {
+            Err(raised("ERR Invalid replication flags. Use REPL_AOF, REPL_REPLICA, REPL_ALL or REPL_NONE."))
+        }
+        _ => Err(raised("ERR redis.set_repl() requires two arguments.")),
+    };
+    redis.raw_set("set_repl", lua.create_function(set_repl)?)?;
     // There is no debugger.
     redis.raw_set("breakpoint", lua.create_function(|_, _: MultiValue| Ok(false))?)?;
     redis.raw_set("debug", lua.create_function(|_, _: MultiValue| Ok(Value::Nil))?)?;
-    let own = Rc::clone(shared);
+    let own = Arc::clone(shared);
     let may = move |_: &Lua, args: MultiValue| match words(args) {
-        Some(words) if !words.is_empty() => match own.bridge.borrow_mut().may(&words) {
+        Some(words) if !words.is_empty() => match own.world().and_then(|world| world.may(&words)) {
             Some(may) => Ok(Value::Boolean(may)),
             None => Err(raised("ERR Invalid command passed to redis.acl_check_cmd()")),
         },

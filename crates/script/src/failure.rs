@@ -29,3 +29,13 @@ pub(crate) fn raise(lua: &Lua, failure: Failure) -> mlua::Error {
         Failure::Lua(error) => error,
     }
 }
+
+/// An error with this text, which the script can catch.
+pub(crate) fn raise_text(lua: &Lua, text: impl Into<String>) -> mlua::Error {
+    raise(lua, Failure::Text(text.into()))
+}
+
+/// What has succeeded, or an error that the script can catch.
+pub(crate) fn told<T>(lua: &Lua, result: Result<T>) -> mlua::Result<T> {
+    result.map_err(|failure| raise(lua, failure))
+}

@@ -1,6 +1,6 @@
 //! `cjson`: values as JSON and back, with the rules of the library that Redis has.
 
-use mlua::{Lua, Table, Value};
+use mlua::{Function, Lua, LuaString, Table, Value};
 use weir_command::float::push_general;
 
 use crate::failure::{Result, failed};
@@ -13,27 +13,112 @@ const SPARSE_RATIO: usize = 2;
 /// One as short as this is not.
 const SPARSE_SAFE: usize = 10;
 
+/// Most bytes that are written. A few tables that have one another many times are many bytes.
+const OUTPUT_BYTES_MAX: usize = 64 << 20;
+
 /// Digits of a number.
 const DIGITS: i32 = 14;
 
-/// `value` as JSON.
-pub(crate) fn encode(value: &Value) -> Result<Vec<u8>> {
-    let mut out = Vec::new();
-    put(&mut out, value, 0)?;
+/// A table that is not written to its end.
+struct Unwritten {
+    table: Table,
+    at: At,
+}
+
+enum At {
+    /// The next element of an array, and how many there are.
+    Element(usize, usize),
+    /// The pair behind that of this key.
+    Key(Value),
+}
+
+/// `value` as JSON. Tables within tables are kept beside the thread's stack, which is not ours to fill.
+pub(crate) fn encode(lua: &Lua, value: &Value) -> Result<Vec<u8>> {
+    let next: Function = lua.globals().raw_get("next")?;
+    let (mut out, mut open) = (Vec::new(), Vec::new());
+    put(&mut out, value.clone(), &mut open)?;
+    while let Some(Unwritten { table, at }) = open.last_mut() {
+        let value = match at {
+            At::Element(index, len) if *index < *len => {
+                if *index > 0 {
+                    out.push(b',');
+                }
+                *index += 1;
+                Some(table.raw_get(*index)?)
+            }
+            At::Element(..) => {
+                out.push(b']');
+                None
+            }
+            At::Key(key) => {
+                let is_first = key.is_nil();
+                let (next_key, value): (Value, Value) = next.call((&*table, &*key))?;
+                *key = next_key;
+                if key.is_nil() {
+                    out.push(b'}');
+                    None
+                } else {
+                    if !is_first {
+                        out.push(b',');
+                    }
+                    put_key(&mut out, key)?;
+                    Some(value)
+                }
+            }
+        };
+        match value {
+            Some(value) => put(&mut out, value, &mut open)?,
+            None => _ = open.pop(),
+        }
+    }
     Ok(out)
 }
 
-fn put(out: &mut Vec<u8>, value: &Value, depth: usize) -> Result<()> {
+fn put(out: &mut Vec<u8>, value: Value, open: &mut Vec<Unwritten>) -> Result<()> {
     match value {
         Value::Nil => out.extend_from_slice(b"null"),
         Value::LightUserData(data) if data.0.is_null() => out.extend_from_slice(b"null"),
-        Value::Boolean(is) => out.extend_from_slice(if *is { b"true" } else { b"false" }),
-        Value::Integer(number) => put_number(out, *number as f64)?,
-        Value::Number(number) => put_number(out, *number)?,
+        Value::Boolean(is) => out.extend_from_slice(if is { b"true" } else { b"false" }),
+        Value::Integer(number) => put_number(out, number as f64)?,
+        Value::Number(number) => put_number(out, number)?,
         Value::String(text) => put_text(out, &text.as_bytes()),
-        Value::Table(table) => put_table(out, table, depth + 1)?,
+        Value::Table(table) => {
+            if open.len() >= DEPTH_MAX {
+                return failed(format!("Cannot serialise, excessive depth ({})", open.len() + 1));
+            }
+            let at = match array_len(&table)? {
+                Some(len) => {
+                    out.push(b'[');
+                    At::Element(0, len)
+                }
+                None => {
+                    out.push(b'{');
+                    At::Key(Value::Nil)
+                }
+            };
+            open.push(Unwritten { table, at });
+        }
         other => return failed(format!("Cannot serialise {}: type not supported", other.type_name())),
     }
+    match out.len() <= OUTPUT_BYTES_MAX {
+        true => Ok(()),
+        false => failed("Cannot serialise, more than 64 MB"),
+    }
+}
+
+fn put_key(out: &mut Vec<u8>, key: &Value) -> Result<()> {
+    match key {
+        Value::String(text) => put_text(out, &text.as_bytes()),
+        key => match number_of(key) {
+            Some(number) => {
+                out.push(b'"');
+                push_general(out, number, DIGITS);
+                out.push(b'"');
+            }
+            None => return failed("Cannot serialise table: table key must be a number or string"),
+        },
+    }
+    out.push(b':');
     Ok(())
 }
 
@@ -86,55 +171,29 @@ fn array_len(table: &Table) -> Result<Option<usize>> {
     Ok((len > 0).then_some(len))
 }
 
-fn put_table(out: &mut Vec<u8>, table: &Table, depth: usize) -> Result<()> {
-    if depth > DEPTH_MAX {
-        return failed(format!("Cannot serialise, excessive depth ({depth})"));
-    }
-    if let Some(len) = array_len(table)? {
-        out.push(b'[');
-        for index in 1..=len {
-            if index > 1 {
-                out.push(b',');
-            }
-            put(out, &table.raw_get(index)?, depth)?;
-        }
-        out.push(b']');
-        return Ok(());
-    }
-    out.push(b'{');
-    let mut is_first = true;
-    for pair in table.pairs::<Value, Value>() {
-        let (key, value) = pair?;
-        if !std::mem::take(&mut is_first) {
-            out.push(b',');
-        }
-        match &key {
-            Value::String(text) => put_text(out, &text.as_bytes()),
-            key => match number_of(key) {
-                Some(number) => {
-                    out.push(b'"');
-                    push_general(out, number, DIGITS);
-                    out.push(b'"');
-                }
-                None => return failed("Cannot serialise table: table key must be a number or string"),
-            },
-        }
-        out.push(b':');
-        put(out, &value, depth)?;
-    }
-    out.push(b'}');
-    Ok(())
-}
-
 /// The value that `text` says.
 pub(crate) fn decode(lua: &Lua, text: &[u8]) -> Result<Value> {
     let mut reader = Reader { lua, text, at: 0 };
-    let value = reader.value(0)?;
+    let value = reader.value()?;
     reader.blanks();
     match reader.peek() {
         None => Ok(value),
         Some(_) => reader.expected("the end"),
     }
+}
+
+/// An array or an object that is not complete.
+struct Open {
+    table: Table,
+    /// Of the pair whose value comes next; `None` in an array.
+    key: Option<LuaString>,
+    len: usize,
+}
+
+enum Opening {
+    Value(Value),
+    Array,
+    Object,
 }
 
 struct Reader<'a> {
@@ -180,20 +239,101 @@ impl Reader<'_> {
         is_here
     }
 
-    fn value(&mut self, depth: usize) -> Result<Value> {
+    /// The value that stands here. What is open is kept beside the thread's stack, which is not ours to fill.
+    fn value(&mut self) -> Result<Value> {
+        let mut open: Vec<Open> = Vec::new();
+        loop {
+            let mut value = match self.opening(open.len())? {
+                Opening::Value(value) => value,
+                Opening::Array => {
+                    open.push(Open { table: self.lua.create_table()?, key: None, len: 0 });
+                    match self.closes(b"]") {
+                        true => Value::Table(self.close(&mut open)?),
+                        false => continue,
+                    }
+                }
+                Opening::Object => {
+                    let table = self.lua.create_table()?;
+                    if self.closes(b"}") {
+                        Value::Table(table)
+                    } else {
+                        let key = Some(self.key()?);
+                        open.push(Open { table, key, len: 0 });
+                        continue;
+                    }
+                }
+            };
+            // It ends what it is the last one of.
+            loop {
+                let Some(inner) = open.last_mut() else { return Ok(value) };
+                self.blanks();
+                match inner.key.take() {
+                    Some(key) => {
+                        inner.table.raw_set(key, value)?;
+                        if self.takes(b",") {
+                            inner.key = Some(self.key()?);
+                            break;
+                        }
+                        if !self.takes(b"}") {
+                            return self.expected("comma or object end");
+                        }
+                    }
+                    None => {
+                        inner.len += 1;
+                        inner.table.raw_set(inner.len, value)?;
+                        if self.takes(b",") {
+                            break;
+                        }
+                        if !self.takes(b"]") {
+                            return self.expected("comma or array end");
+                        }
+                    }
+                }
+                value = Value::Table(self.close(&mut open)?);
+            }
+        }
+    }
+
+    fn close(&self, open: &mut Vec<Open>) -> Result<Table> {
+        open.pop().map_or_else(|| failed("nothing is open"), |inner| Ok(inner.table))
+    }
+
+    fn closes(&mut self, end: &[u8]) -> bool {
         self.blanks();
-        if depth > DEPTH_MAX {
-            return failed(format!("Found too many nested data structures ({depth})"));
+        self.takes(end)
+    }
+
+    /// A value, or what opens one, inside of so many others.
+    fn opening(&mut self, depth: usize) -> Result<Opening> {
+        self.blanks();
+        let opens = match self.peek() {
+            Some(b'"') => return Ok(Opening::Value(Value::String(self.lua.create_string(self.string()?)?))),
+            Some(b'{') => Opening::Object,
+            Some(b'[') => Opening::Array,
+            _ if self.takes(b"true") => return Ok(Opening::Value(Value::Boolean(true))),
+            _ if self.takes(b"false") => return Ok(Opening::Value(Value::Boolean(false))),
+            _ if self.takes(b"null") => return Ok(Opening::Value(Value::NULL)),
+            _ => return self.number().map(Opening::Value),
+        };
+        self.at += 1;
+        match depth < DEPTH_MAX {
+            true => Ok(opens),
+            false => failed(format!("Found too many nested data structures ({})", depth + 1)),
         }
-        match self.peek() {
-            Some(b'"') => Ok(Value::String(self.lua.create_string(self.string()?)?)),
-            Some(b'{') => self.object(depth + 1),
-            Some(b'[') => self.array(depth + 1),
-            _ if self.takes(b"true") => Ok(Value::Boolean(true)),
-            _ if self.takes(b"false") => Ok(Value::Boolean(false)),
-            _ if self.takes(b"null") => Ok(Value::NULL),
-            _ => self.number(),
+    }
+
+    /// The key of a pair, with its colon.
+    fn key(&mut self) -> Result<LuaString> {
+        self.blanks();
+        if self.peek() != Some(b'"') {
+            return self.expected("object key string");
         }
+        let key = self.lua.create_string(self.string()?)?;
+        self.blanks();
+        if !self.takes(b":") {
+            return self.expected("colon");
+        }
+        Ok(key)
     }
 
     fn number(&mut self) -> Result<Value> {
@@ -278,54 +418,6 @@ impl Reader<'_> {
         self.at += 4;
         Some(unit)
     }
-
-    fn array(&mut self, depth: usize) -> Result<Value> {
-        self.at += 1;
-        let table = self.lua.create_table()?;
-        self.blanks();
-        if self.takes(b"]") {
-            return Ok(Value::Table(table));
-        }
-        for index in 1.. {
-            table.raw_set(index, self.value(depth)?)?;
-            self.blanks();
-            if self.takes(b"]") {
-                break;
-            }
-            if !self.takes(b",") {
-                return self.expected("comma or array end");
-            }
-        }
-        Ok(Value::Table(table))
-    }
-
-    fn object(&mut self, depth: usize) -> Result<Value> {
-        self.at += 1;
-        let table = self.lua.create_table()?;
-        self.blanks();
-        if self.takes(b"}") {
-            return Ok(Value::Table(table));
-        }
-        loop {
-            self.blanks();
-            if self.peek() != Some(b'"') {
-                return self.expected("object key string");
-            }
-            let key = self.lua.create_string(self.string()?)?;
-            self.blanks();
-            if !self.takes(b":") {
-                return self.expected("colon");
-            }
-            table.raw_set(key, self.value(depth)?)?;
-            self.blanks();
-            if self.takes(b"}") {
-                return Ok(Value::Table(table));
-            }
-            if !self.takes(b",") {
-                return self.expected("comma or object end");
-            }
-        }
-    }
 }
 
 #[cfg(test)]
@@ -344,7 +436,7 @@ mod tests {
 
     fn again(json: &str) -> String {
         let lua = Lua::new();
-        text(decode(&lua, json.as_bytes()).and_then(|value| encode(&value)))
+        text(decode(&lua, json.as_bytes()).and_then(|value| encode(&lua, &value)))
     }
 
     #[test]

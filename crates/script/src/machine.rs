@@ -1,29 +1,33 @@
-//! The sandbox that a script runs in, and how it ends.
+//! The sandbox that scripts run in, and how one ends.
+//!
+//! A machine belongs to one tenant and runs one script after the other. Nothing of a run is left for the next one but
+//! what is compiled: whatever a script can reach and could change is read-only or made anew, and its own values are
+//! garbage when it has ended.
 
-use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use mlua::chunk::ChunkMode;
-use mlua::{Function, HookTriggers, Lua, LuaOptions, MultiValue, StdLib, Table, Value, VmState};
+use mlua::{Function, HookTriggers, Lua, LuaOptions, StdLib, Table, Value, VmState};
 use weir_command::error::{Error, Outcome};
 use weir_command::reply::{Protocol, Replies};
 
-use crate::api::{self, Shared};
-use crate::bridge::Bridge;
-use crate::failure::{Failure, raise};
-use crate::json;
-use crate::raised::{line, raised, text_of};
-use crate::source::{self, Script};
-use crate::{bits, msgpack, values};
+use crate::api;
+use crate::bridge::{Bridge, Limits, MEMORY_BYTES_MAX, World};
+use crate::failure::{raise_text, told};
+use crate::raised::{ended, line, raised_text, text_of};
+use crate::shared::Shared;
+use crate::source::{self, Digest, Script};
+use crate::{bits, json, math, msgpack, pattern, structs, values};
 
 const PRELUDE: &str = include_str!("prelude.lua");
 
-/// Most memory of a run.
-pub const MEMORY_BYTES_MAX: usize = 64 << 20;
+/// A machine that has more than this is not worth keeping.
+const KEPT_BYTES_MAX: usize = 2 << 20;
 
-/// Instructions between two looks whether the script has to end: some hundred microseconds.
-const INSTRUCTIONS: u32 = 10_000;
+/// Scripts that are kept compiled, and bytes of their sources.
+const COMPILED_MAX: usize = 128;
+const COMPILED_BYTES_MAX: usize = 256 << 10;
 
 /// What is run.
 #[derive(Clone, Debug)]
@@ -45,20 +49,6 @@ pub struct Run {
 pub type Ended = Outcome<Replies>;
 
 const NO_MEMORY: Error = Error::new("ERR the script needs more than 64 MB of memory");
-
-/// Runs a script to its end, on this thread.
-///
-/// # Errors
-/// It cannot be compiled, or had to end.
-pub fn run(run: Run, bridge: Box<dyn Bridge>) -> Ended {
-    let shared =
-        Rc::new(Shared { bridge: RefCell::new(bridge), protocol: Cell::new(Protocol::Resp2), end: RefCell::new(None) });
-    let ended = run_in(&run, &shared);
-    if let Some(end) = shared.end.borrow_mut().take() {
-        return Err(end);
-    }
-    ended.unwrap_or_else(|error| Err(refusal(&error)))
-}
 
 /// Whether `script` can be compiled.
 ///
@@ -83,37 +73,141 @@ fn uncompiled(message: &str) -> Error {
 fn refusal(error: &mlua::Error) -> Error {
     match error {
         mlua::Error::MemoryError(_) => NO_MEMORY,
-        other => Error::bytes(values::one_line(format!("ERR {other}").into_bytes())),
+        error => {
+            let text = raised_text(error).map_or_else(|| format!("ERR {error}").into_bytes(), <[u8]>::to_vec);
+            Error::bytes(values::one_line(text))
+        }
     }
 }
 
-fn run_in(run: &Run, shared: &Rc<Shared>) -> mlua::Result<Ended> {
-    let libraries = StdLib::STRING | StdLib::TABLE | StdLib::MATH;
-    let lua = Lua::new_with(libraries, LuaOptions::new().catch_rust_panics(false))?;
-    lua.set_memory_limit(MEMORY_BYTES_MAX)?;
-    let own = Rc::clone(shared);
-    lua.set_global_hook(HookTriggers::new().every_nth_instruction(INSTRUCTIONS), move |_, _| {
-        if own.has_to_end() { Err(raised("the script was ended")) } else { Ok(VmState::Continue) }
-    })?;
-    let machine = machine(&lua, run, shared)?;
-    let runs: Function = lua.load(PRELUDE).set_name("=prelude").call(machine)?;
-    let source = lua.create_string(run.script.lua())?;
-    let (how, value): (String, Value) = runs.call(source)?;
-    Ok(match how.as_str() {
-        "done" => {
+/// See the module.
+pub struct Machine {
+    lua: Lua,
+    shared: Arc<Shared>,
+    /// The table that scripts see behind `redis`.
+    redis: Table,
+    /// Of the prelude.
+    compiles: Function,
+    /// Of the prelude.
+    runs: Function,
+    compiled: BTreeMap<Digest, Function>,
+    compiled_bytes: usize,
+    /// Instructions between two looks, as set last.
+    instructions: u32,
+    /// What it had when it was new.
+    new_bytes: usize,
+}
+
+impl Machine {
+    /// A machine that has not run anything.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn new() -> Outcome<Self> {
+        Self::make().map_err(|error| refusal(&error))
+    }
+
+    fn make() -> mlua::Result<Self> {
+        let libraries = StdLib::STRING | StdLib::TABLE | StdLib::MATH;
+        let lua = Lua::new_with(libraries, LuaOptions::new().catch_rust_panics(false))?;
+        lua.set_memory_limit(MEMORY_BYTES_MAX)?;
+        let shared = Arc::new(Shared::new());
+        let parts = parts(&lua, &shared)?;
+        let redis: Table = parts.raw_get("redis")?;
+        let (compiles, runs) = lua.load(PRELUDE).set_name("=prelude").call(parts)?;
+        // What made it is garbage.
+        lua.gc_collect()?;
+        let new_bytes = lua.used_memory();
+        let (compiled, compiled_bytes, instructions) = (BTreeMap::new(), 0, 0);
+        Ok(Self { lua, shared, redis, compiles, runs, compiled, compiled_bytes, instructions, new_bytes })
+    }
+
+    /// Whether it has the script with this digest compiled.
+    pub fn has(&self, digest: &Digest) -> bool {
+        self.compiled.contains_key(digest)
+    }
+
+    /// Whether it is worth keeping for another run.
+    pub fn is_small(&self) -> bool {
+        self.lua.used_memory() <= self.new_bytes + KEPT_BYTES_MAX
+    }
+
+    /// Gives back what its last runs have left. It takes a while where these were large.
+    pub fn collect(&self) {
+        // A finalizer that fails has no effect on anything else: there are none but our own.
+        let _ = self.lua.gc_collect();
+    }
+
+    /// Runs a script to its end, on this thread.
+    ///
+    /// # Errors
+    /// It cannot be compiled, or had to end.
+    pub fn run(&mut self, run: &Run, limits: Limits, bridge: &mut dyn Bridge, world: &Arc<dyn World>) -> Ended {
+        self.shared.begin(world, run.seed);
+        let ended = self.run_within(run, limits, bridge);
+        if matches!(ended, Err(mlua::Error::MemoryError(_))) {
+            self.shared.has_to_end_without_memory();
+        }
+        match self.shared.finish() {
+            Some(end) => Err(end),
+            None => ended.unwrap_or_else(|error| Err(refusal(&error))),
+        }
+    }
+
+    fn run_within(&mut self, run: &Run, limits: Limits, bridge: &mut dyn Bridge) -> mlua::Result<Ended> {
+        self.lua.set_memory_limit(self.lua.used_memory().saturating_add(limits.memory_bytes))?;
+        if self.instructions != limits.instructions {
+            let own = Arc::clone(&self.shared);
+            let triggers = HookTriggers::new().every_nth_instruction(limits.instructions);
+            self.lua.set_global_hook(
+                triggers,
+                move |_, _| {
+                    if own.has_to_end() { Err(ended()) } else { Ok(VmState::Continue) }
+                },
+            )?;
+            self.instructions = limits.instructions;
+        }
+        let chunk = match self.compile(&run.script)? {
+            Ok(chunk) => chunk,
+            Err(message) => return Ok(Err(uncompiled(&message))),
+        };
+        let words = |words: &[Vec<u8>]| {
+            let texts = words.iter().map(|word| self.lua.create_string(word)).collect::<mlua::Result<Vec<_>>>()?;
+            self.lua.create_sequence_from(texts)
+        };
+        let (keys, argv) = (words(&run.keys)?, words(&run.argv)?);
+        api::with_calls(&self.lua, &self.redis, &self.shared, bridge, || {
+            let (is_done, value): (bool, Value) = self.runs.call((chunk, keys, argv))?;
             let mut replies = Replies::default();
             replies.protocol = run.protocol;
-            values::tell(&mut replies, &value, shared.protocol.get())?;
-            Ok(replies)
+            if is_done {
+                values::tell(&mut replies, &value, self.shared.protocol())?;
+            } else {
+                replies.error(&failure(&run.script, &value)?);
+            }
+            Ok(Ok(replies))
+        })
+    }
+
+    /// The script as a function, or what the compiler says.
+    fn compile(&mut self, script: &Script) -> mlua::Result<Result<Function, String>> {
+        if let Some(chunk) = self.compiled.get(&script.digest) {
+            return Ok(Ok(chunk.clone()));
         }
-        "uncompiled" => Err(uncompiled(&value.to_string()?)),
-        _ => {
-            let mut replies = Replies::default();
-            replies.protocol = run.protocol;
-            replies.error(&failure(&run.script, &value)?);
-            Ok(replies)
+        let source = self.lua.create_string(script.lua())?;
+        let (chunk, message): (Option<Function>, Value) = self.compiles.call((source, "@user_script"))?;
+        let Some(chunk) = chunk else { return Ok(Err(message.to_string()?)) };
+        let bytes = script.source.len();
+        if self.compiled.len() >= COMPILED_MAX || self.compiled_bytes + bytes > COMPILED_BYTES_MAX {
+            self.compiled.clear();
+            self.compiled_bytes = 0;
         }
-    })
+        if bytes <= COMPILED_BYTES_MAX {
+            self.compiled_bytes += bytes;
+            self.compiled.insert(script.digest, chunk.clone());
+        }
+        Ok(Ok(chunk))
+    }
 }
 
 /// The error of a script that has failed; `value` is what its handler made of it.
@@ -132,84 +226,29 @@ fn failure(script: &Script, value: &Value) -> mlua::Result<Vec<u8>> {
 }
 
 /// What the prelude makes the world of.
-fn machine(lua: &Lua, run: &Run, shared: &Rc<Shared>) -> mlua::Result<Table> {
-    let machine = lua.create_table()?;
-    machine.raw_set("redis", api::table(lua, shared)?)?;
-    machine.raw_set("bit", bits::table(lua)?)?;
-    machine.raw_set("msgpack", msgpack::table(lua)?)?;
-    machine.raw_set("json_null", Value::NULL)?;
-    let encode = |lua: &Lua, value: Value| told(lua, json::encode(&value).and_then(|json| text(lua, &json)));
-    machine.raw_set("json_encode", lua.create_function(encode)?)?;
+fn parts(lua: &Lua, shared: &Arc<Shared>) -> mlua::Result<Table> {
+    let parts = lua.create_table()?;
+    parts.raw_set("redis", api::table(lua, shared)?)?;
+    parts.raw_set("bit", bits::table(lua)?)?;
+    parts.raw_set("msgpack", msgpack::table(lua)?)?;
+    parts.raw_set("struct", structs::table(lua)?)?;
+    parts.raw_set("json_null", Value::NULL)?;
+    let encode =
+        |lua: &Lua, value: Value| told(lua, json::encode(lua, &value)).and_then(|json| lua.create_string(json));
+    parts.raw_set("json_encode", lua.create_function(encode)?)?;
     let decode = |lua: &Lua, json: Value| match json {
         Value::String(json) => told(lua, json::decode(lua, &json.as_bytes())),
-        _ => told(lua, Err(Failure::Text("bad argument #1 to 'decode' (string expected)".to_owned()))),
+        _ => Err(raise_text(lua, "bad argument #1 to 'decode' (string expected)")),
     };
-    machine.raw_set("json_decode", lua.create_function(decode)?)?;
-    for (name, words) in [("keys", &run.keys), ("argv", &run.argv)] {
-        let table = lua.create_table_with_capacity(words.len(), 0)?;
-        for (index, word) in words.iter().enumerate() {
-            table.raw_set(index + 1, lua.create_string(word)?)?;
-        }
-        machine.raw_set(name, table)?;
-    }
-    let own = Rc::clone(shared);
-    machine.raw_set("has_to_end", lua.create_function(move |_, ()| Ok(own.has_to_end()))?)?;
-    machine.raw_set("line", lua.create_function(|lua, ()| Ok(line(lua)))?)?;
-    machine.raw_set("text_of", lua.create_function(text_of)?)?;
-    chance(lua, &machine, run.seed)?;
-    Ok(machine)
-}
-
-fn text(lua: &Lua, bytes: &[u8]) -> Result<Value, Failure> {
-    Ok(Value::String(lua.create_string(bytes)?))
-}
-
-/// What has succeeded, or an error that the script can catch.
-fn told(lua: &Lua, result: Result<Value, Failure>) -> mlua::Result<Value> {
-    result.map_err(|failure| raise(lua, failure))
-}
-
-/// The generator of `drand48`, which Redis has, too.
-#[derive(Clone, Copy)]
-struct Chance(u64);
-
-impl Chance {
-    fn seeded(seed: u64) -> Self {
-        Self((seed & 0xffff_ffff) << 16 | 0x330e)
-    }
-
-    /// From 0 up to 1, which is not among them.
-    fn next(&mut self) -> f64 {
-        self.0 = self.0.wrapping_mul(0x5_deec_e66d).wrapping_add(0xb) & ((1 << 48) - 1);
-        ((self.0 >> 17) % 0x7fff_ffff) as f64 / f64::from(0x7fff_ffff)
-    }
-}
-
-/// `math.random` and `math.randomseed`.
-fn chance(lua: &Lua, machine: &Table, seed: u64) -> mlua::Result<()> {
-    let chance = Rc::new(Cell::new(Chance::seeded(seed)));
-    let own = Rc::clone(&chance);
-    let random = move |lua: &Lua, args: MultiValue| {
-        let mut chance = own.get();
-        let number = chance.next();
-        own.set(chance);
-        let bounds: Vec<f64> = args.iter().filter_map(values::number_of).map(f64::floor).collect();
-        let (from, to) = match (args.len(), &bounds[..]) {
-            (0, []) => return Ok(Value::Number(number)),
-            (1, [to]) => (1.0, *to),
-            (2, [from, to]) => (*from, *to),
-            _ => return told(lua, Err(Failure::Text("wrong number of arguments".to_owned()))),
-        };
-        if from > to {
-            let text = format!("bad argument #{} to 'random' (interval is empty)", args.len());
-            return told(lua, Err(Failure::Text(text)));
-        }
-        Ok(Value::Number((number * (to - from + 1.0)).floor() + from))
-    };
-    machine.raw_set("random", lua.create_function(random)?)?;
-    let seeds = move |_: &Lua, seed: f64| {
-        chance.set(Chance::seeded(seed as i64 as u64));
-        Ok(())
-    };
-    machine.raw_set("randomseed", lua.create_function(seeds)?)
+    parts.raw_set("json_decode", lua.create_function(decode)?)?;
+    let own = Arc::clone(shared);
+    parts.raw_set("has_to_end", lua.create_function(move |_, ()| Ok(own.has_to_end()))?)?;
+    let own = Arc::clone(shared);
+    let without_memory = move |_: &Lua, ()| Ok(own.has_to_end_without_memory());
+    parts.raw_set("has_to_end_without_memory", lua.create_function(without_memory)?)?;
+    parts.raw_set("line", lua.create_function(|lua, ()| Ok(line(lua)))?)?;
+    parts.raw_set("text_of", lua.create_function(text_of)?)?;
+    math::put(lua, &parts, shared)?;
+    pattern::put(lua, &parts, shared)?;
+    Ok(parts)
 }

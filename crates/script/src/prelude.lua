@@ -1,17 +1,20 @@
--- Makes the world that a script sees. It is given the functions of the machine, and gives the one that runs scripts.
+-- Makes the world that scripts see, one after the other: what one of them could change and the next one would meet is
+-- read-only. It is given the functions of the machine, and gives the one that compiles scripts and the one that runs
+-- them.
 local machine = ...
 local error, type, tostring, select, unpack, next = error, type, tostring, select, unpack, next
 local rawget, rawset, setmetatable, getmetatable, setfenv = rawget, rawset, setmetatable, getmetatable, setfenv
 local lua_pcall, lua_xpcall, lua_loadstring = pcall, xpcall, loadstring
 
 local READONLY = "Attempt to modify a readonly table"
+local NO_MEMORY = "not enough memory"
 
--- What may not be written to, by its proxy.
-local is_protected = {}
+-- What may not be written to, by what scripts have in its place.
+local behind = {}
 
 local function protect(table, missing)
     local proxy = {}
-    is_protected[proxy] = true
+    behind[proxy] = table
     return setmetatable(proxy, {
         __index = missing and function(_, name)
             local value = rawget(table, name)
@@ -23,19 +26,19 @@ local function protect(table, missing)
         __newindex = function()
             error(READONLY, 2)
         end,
-        __metatable = {},
+        __metatable = false,
     })
 end
 
 -- Whoever catches the error of a command gets its text. That the script has to end nobody catches.
 local function caught(is_done, ...)
-    if not is_done and machine.has_to_end() then
-        error("the script was ended", 0)
-    end
     if is_done then
         return true, ...
     end
     local message = machine.text_of((...))
+    if machine.has_to_end() or message == NO_MEMORY and machine.has_to_end_without_memory() then
+        error("the script was ended", 0)
+    end
     if type(message) == "table" and type(message.err) == "string" then
         message = message.err
     end
@@ -69,22 +72,19 @@ local world = {
     coroutine = protect(coroutine_of_script),
     error = error,
     gcinfo = gcinfo,
-    getmetatable = getmetatable,
     ipairs = ipairs,
     next = next,
     pairs = pairs,
     rawequal = rawequal,
-    rawget = rawget,
     redis = protect(machine.redis),
     select = select,
+    struct = protect(machine.struct),
     string = protect(string),
     table = protect(table),
     tonumber = tonumber,
     tostring = tostring,
     type = type,
     unpack = unpack,
-    KEYS = machine.keys,
-    ARGV = machine.argv,
 }
 
 local math_of_script = {}
@@ -96,6 +96,67 @@ math_of_script.randomseed = machine.randomseed
 world.math = protect(math_of_script)
 
 string.dump = nil
+-- What can be interrupted, and fills no stack.
+string.find, string.match, string.gmatch, string.gfind = machine.find, machine.match, machine.gmatch, machine.gmatch
+
+local machine_gsub, matches, concat, sub = machine.gsub, machine.matches, table.concat, string.sub
+
+-- What stands for a match: what `replacement` gives, or the match where that is nothing.
+local function replaced(text, replacement, first, last, ...)
+    local value = replacement(...)
+    if not value then
+        return sub(text, first, last)
+    end
+    local kind = type(value)
+    if kind ~= "string" and kind ~= "number" then
+        error("invalid replacement value (a " .. kind .. ")", 0)
+    end
+    return value
+end
+
+function string.gsub(text, pattern, replacement, most)
+    if type(replacement) ~= "function" then
+        return machine_gsub(text, pattern, replacement, most)
+    end
+    local next_match, pieces, count, copied = matches(text, pattern), {}, 0, 0
+    text, most = tostring(text), most and tonumber(most) or 1 / 0
+    local function add(first, last, ...)
+        if not first then
+            return false
+        end
+        count = count + 1
+        pieces[#pieces + 1] = sub(text, copied + 1, first - 1)
+        pieces[#pieces + 1] = replaced(text, replacement, first, last, ...)
+        copied = last
+        return true
+    end
+    while count < most and add(next_match()) do
+    end
+    pieces[#pieces + 1] = sub(text, copied + 1)
+    return concat(pieces), count
+end
+
+local rep, insert = string.rep, table.insert
+
+function string.rep(text, count)
+    -- Nothing, as often as one likes.
+    if text == "" and type(count) == "number" then
+        return ""
+    end
+    return rep(text, count)
+end
+
+function table.insert(...)
+    local list, at = ...
+    if select("#", ...) == 3 and type(list) == "table" and type(at) == "number" and at < -1000 then
+        error("bad argument #2 to 'insert' (position out of bounds)", 2)
+    end
+    return insert(...)
+end
+
+-- All texts have one: what hangs on it every script would meet.
+getmetatable("").__index = world.string
+getmetatable("").__metatable = false
 
 function world.pcall(...)
     return caught(lua_pcall(...))
@@ -105,15 +166,24 @@ function world.xpcall(...)
     return caught(lua_xpcall(...))
 end
 
+function world.rawget(table, name)
+    return rawget(behind[table] or table, name)
+end
+
+-- What is protected has none that a script may see.
+function world.getmetatable(value)
+    return getmetatable(value) or nil
+end
+
 function world.rawset(table, name, value)
-    if is_protected[table] then
+    if behind[table] then
         error(READONLY, 0)
     end
     return rawset(table, name, value)
 end
 
 function world.setmetatable(table, meta)
-    if is_protected[table] then
+    if behind[table] then
         error(READONLY, 0)
     end
     return setmetatable(table, meta)
@@ -156,6 +226,9 @@ end
 local function failed(message)
     if type(message) ~= "table" then
         local text = tostring(machine.text_of(message))
+        if text == NO_MEMORY then
+            machine.has_to_end_without_memory()
+        end
         -- The error of a command has its code already.
         local has_code = type(message) == "userdata" and text:find("^%u+ ")
         message = { err = has_code and text or "ERR " .. text }
@@ -164,11 +237,11 @@ local function failed(message)
 end
 
 -- Whether the script has ended well, and what it gives or why not.
-return function(source)
-    local chunk, message = compiled(source, "@user_script")
-    if not chunk then
-        return "uncompiled", message
-    end
+local function run(chunk, keys, argv)
+    world.KEYS, world.ARGV = keys, argv
     local is_done, value = lua_xpcall(chunk, failed)
-    return is_done and "done" or "failed", value
+    world.KEYS, world.ARGV = nil, nil
+    return is_done, value
 end
+
+return compiled, run

@@ -24,10 +24,24 @@ pub(crate) fn raised(text: impl Into<Vec<u8>>) -> mlua::Error {
     mlua::Error::external(Raised(text.into()))
 }
 
+/// What ends a script that has to end. It cannot catch it.
+pub(crate) fn ended() -> mlua::Error {
+    raised("the script was ended")
+}
+
 /// An error with this text behind the place of whoever has called.
 pub(crate) fn raised_here(lua: &Lua, text: &str) -> mlua::Error {
     let line = lua.inspect_stack(1, |debug| debug.current_line()).flatten();
     raised(line.map_or_else(|| text.to_owned(), |line| format!("user_script:{line}: {text}")))
+}
+
+/// The text of an error that was raised by a function of ours.
+pub(crate) fn raised_text(error: &mlua::Error) -> Option<&[u8]> {
+    match error {
+        mlua::Error::CallbackError { cause, .. } => raised_text(cause),
+        mlua::Error::ExternalError(external) => external.downcast_ref::<Raised>().map(|Raised(text)| &text[..]),
+        _ => None,
+    }
 }
 
 /// The text of an error of the machine; others are as they are.
@@ -38,9 +52,8 @@ pub(crate) fn text_of(lua: &Lua, value: Value) -> mlua::Result<Value> {
         error = cause;
     }
     let text = match error {
-        mlua::Error::ExternalError(external) => external.downcast_ref::<Raised>().map(|Raised(text)| text.clone()),
         mlua::Error::MemoryError(_) => Some(b"not enough memory".to_vec()),
-        _ => None,
+        error => raised_text(error).map(<[u8]>::to_vec),
     };
     lua.create_string(text.unwrap_or_else(|| error.to_string().into_bytes())).map(Value::String)
 }

@@ -1,47 +1,63 @@
 //! What scripts give, as a Redis 7.0.15 answers them; and that none gets out.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use weir_command::error::Error;
+use weir_command::error::{Error, Outcome};
 use weir_command::reply::Protocol;
 
 use super::*;
 
-/// Answers with what stands behind a command's name; ends a script after so many looks.
-struct Fake {
-    looks: u64,
-}
+/// Answers with what stands behind a command's name.
+struct Fake;
 
 impl Bridge for Fake {
-    fn call(&mut self, words: Vec<Vec<u8>>, protocol: Protocol) -> Vec<u8> {
-        match &words[0][..] {
+    fn call(&mut self, words: Vec<Vec<u8>>, protocol: Protocol) -> Outcome<Vec<u8>> {
+        Ok(match &words[0][..] {
             b"echo" => [b"$", words[1].len().to_string().as_bytes(), b"\r\n", &words[1], b"\r\n"].concat(),
             b"status" => b"+OK\r\n".to_vec(),
             b"null" => b"$-1\r\n".to_vec(),
             b"map" if protocol == Protocol::Resp3 => b"%1\r\n+a\r\n,1.5\r\n".to_vec(),
             b"map" => b"*2\r\n+a\r\n$3\r\n1.5\r\n".to_vec(),
             _ => b"-ERR value is not an integer or out of range\r\n".to_vec(),
-        }
+        })
     }
+}
 
+/// Ends a script after so many looks.
+struct Looks(AtomicU64);
+
+impl World for Looks {
     fn may(&self, words: &[Vec<u8>]) -> Option<bool> {
         (words[0] == b"get").then_some(true)
     }
 
-    fn log(&mut self, _: u8, _: &[u8]) {}
+    fn log(&self, _: u8, _: &[u8]) {}
 
-    fn why_end(&mut self) -> Option<Error> {
-        self.looks = self.looks.checked_sub(1)?;
-        (self.looks == 0).then(|| Error::new("ERR it was ended"))
+    fn why_end(&self) -> Option<Error> {
+        (self.0.fetch_add(1, Ordering::Relaxed) >= 100).then(|| Error::new("ERR it was ended"))
+    }
+
+    fn no_memory(&self) -> Option<Error> {
+        None
     }
 }
 
+const LIMITS: Limits = Limits { instructions: 10_000, memory_bytes: MEMORY_BYTES_MAX };
+
+fn run_in(machine: &mut Machine, script: Script, protocol: Protocol) -> Ended {
+    let words = |words: &[&str]| words.iter().map(|word| word.as_bytes().to_vec()).collect();
+    let it = Run { script: Arc::new(script), keys: words(&["k"]), argv: words(&["a", "b"]), seed: 0, protocol };
+    let world: Arc<dyn World> = Arc::new(Looks(AtomicU64::new(0)));
+    machine.run(&it, LIMITS, &mut Fake, &world)
+}
+
 fn ended(source: &str, protocol: Protocol) -> String {
-    let run_it = |script| {
-        let words = |words: &[&str]| words.iter().map(|word| word.as_bytes().to_vec()).collect();
-        let it = Run { script: Arc::new(script), keys: words(&["k"]), argv: words(&["a", "b"]), seed: 0, protocol };
-        run(it, Box::new(Fake { looks: 100 }))
-    };
+    ended_in(&mut Machine::new().expect("a machine"), source, protocol)
+}
+
+fn ended_in(machine: &mut Machine, source: &str, protocol: Protocol) -> String {
+    let run_it = |script| run_in(machine, script, protocol);
     match Script::parse(source.as_bytes()).and_then(run_it) {
         Ok(replies) => String::from_utf8_lossy(&replies.to_vec()).into_owned(),
         Err(error) => format!("-{}", String::from_utf8_lossy(error.text())),
@@ -125,6 +141,17 @@ fn scripts_give_what_they_give_in_redis() {
         ("return ('x'):rep(3)", "$3 xxx"),
         ("return string.format('%d', 5)", "$1 5"),
         ("return string.dump == nil", ":1"),
+        ("return {('hello world'):find('o w')}", "*2 :5 :7"),
+        ("return {('key=val'):match('(%w+)=(%w+)')}", "*2 $3 key $3 val"),
+        ("local t = {} for k in ('a,b'):gmatch('%a') do t[#t + 1] = k end return t", "*2 $1 a $1 b"),
+        ("return {('abc'):gsub('%w', '%0%0')}", "*2 $6 aabbcc :3"),
+        ("return {('abc'):gsub('%w', {b = 'x'})}", "*2 $3 axc :3"),
+        ("return {('a b'):gsub('(%w) (%w)', function(a, b) return b .. a end)}", "*2 $2 ba :1"),
+        ("return {('abc'):gsub('', '-')}", "*2 $7 -a-b-c- :4"),
+        ("return {('abc'):gsub('', function() return '-' end)}", "*2 $7 -a-b-c- :4"),
+        ("return {('aaa'):gsub('a', function() end, 2)}", "*2 $3 aaa :2"),
+        ("return {('aaa'):gsub('^a', function() return 'x' end)}", "*2 $3 xaa :1"),
+        ("return ('x'):find('[')", "-ERR user_script:1: malformed pattern (missing ']') @1."),
     ] {
         assert_eq!(told(source), reply, "{source}");
     }
@@ -170,7 +197,21 @@ fn nothing_runs_on_and_nothing_takes_all_memory() {
         let reply = ended(source, Protocol::Resp2);
         assert!(reply.contains("memory") || reply.contains("ended"), "{source}: {reply}");
     }
+    for source in [
+        "return ('a'):rep(200):find(('a*'):rep(60) .. 'b')",
+        "return ('a'):rep(200):match(('a*'):rep(60) .. 'b')",
+        "return ('a'):rep(200):gsub(('a*'):rep(60) .. 'b', '')",
+        "return ('a'):rep(200):gsub(('a*'):rep(60) .. 'b', function() end)",
+        "for x in ('a'):rep(200):gmatch(('a*'):rep(60) .. 'b') do end",
+        "while true do pcall(string.find, ('a'):rep(200), ('a*'):rep(60) .. 'b') end",
+    ] {
+        assert_eq!(ended(source, Protocol::Resp2), "-ERR it was ended", "{source}");
+    }
     for (source, part) in [
+        ("return ('a'):rep(100000):find(('a?'):rep(100000)) and 'fits'", "fits"),
+        ("return ('a'):rep(1000000):find(('a'):rep(500000) .. 'b', 1, true) or 'none'", "none"),
+        ("return #(''):rep(2000000000)", ":0"),
+        ("return table.insert({}, -2000000000, 1)", "out of bounds"),
         ("local f; f = function() return 1 + f() end; return f()", "stack overflow"),
         ("local t = {}; t[1] = t; return t", "stack limit"),
         ("local t = {}; t[1] = t; return cjson.encode(t)", "excessive depth"),
@@ -189,4 +230,33 @@ fn what_is_no_lua_is_refused() {
     let text = "ERR Error compiling script (new function): user_script:1: unexpected symbol near '<eof>'";
     assert_eq!(refused.text(), text.as_bytes());
     assert!(Script::parse(&vec![b' '; (1 << 20) + 1]).is_err());
+}
+
+/// Whatever a script tries to leave behind, the next one in the same machine finds nothing of it.
+#[test]
+fn nothing_of_a_script_is_met_by_the_next_one() {
+    let mut machine = Machine::new().expect("a machine");
+    for left in [
+        "KEYS[1] = 'mine'; ARGV.x = 'mine'; return KEYS[1]",
+        "pcall(function() leak = 1 end); pcall(rawset, _G, 'leak', 1)",
+        "local m = getmetatable('') if m then m.leak = 1; m.__index = nil end",
+        "for _, t in ipairs({_G, redis, string, table, math, cjson, bit, cmsgpack, coroutine}) do\n\
+         local m = getmetatable(t) if m then m.leak = 1 end pcall(setmetatable, t, {}) pcall(rawset, t, 'leak', 1)\n\
+         pcall(function() t.leak = 1 end) end",
+        "redis.setresp(3); math.randomseed(7)",
+        "local s = ('x'); pcall(function() s.leak = 1 end)",
+        "error({err = 'left'})",
+        "while true do end",
+        "local t = {} while true do t[#t + 1] = ('x'):rep(1000000) .. #t end",
+        "coroutine.wrap(function() coroutine.yield(1) end)()",
+    ] {
+        ended_in(&mut machine, left, Protocol::Resp2);
+        let finds = "return {KEYS[1], tostring(ARGV.x), tostring(rawget(_G, 'leak')), tostring(rawget(string, 'leak')),\
+                     tostring(('x').leak), ('x'):rep(2), math.random(1000), tostring(getmetatable(''))}";
+        let fresh = ended(finds, Protocol::Resp2);
+        assert_eq!(ended_in(&mut machine, finds, Protocol::Resp2), fresh, "{left}");
+        assert_eq!(ended_in(&mut machine, "return redis.call('map')", Protocol::Resp3), "*2\r\n+a\r\n$3\r\n1.5\r\n");
+    }
+    machine.collect();
+    assert!(machine.is_small(), "what was large is given back");
 }

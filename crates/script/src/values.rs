@@ -1,8 +1,10 @@
 //! Replies of commands as Lua values, and what a script returns as a reply: the rules of Redis 7.0.
 
-use mlua::{Lua, Table, Value};
-use weir_command::reply::{Protocol, Replies};
+use mlua::{Lua, LuaString, Table, Value};
+use weir_command::error::REPLY_TOO_LONG;
+use weir_command::reply::{OUTPUT_BYTES_MAX, Protocol, Replies};
 
+use crate::raised::raised;
 use crate::replies::Reply;
 
 /// Tables within tables that are told.
@@ -70,6 +72,10 @@ fn tell_at(out: &mut Replies, value: &Value, protocol: Protocol, depth: usize) -
         out.error(b"ERR reached lua stack limit");
         return Ok(());
     };
+    // A few tables that have one another many times are many bytes.
+    if out.len() > OUTPUT_BYTES_MAX {
+        return Err(raised(REPLY_TOO_LONG.text()));
+    }
     match value {
         Value::String(text) => out.bulk(&text.as_bytes()),
         Value::Integer(number) => out.integer(*number),
@@ -95,6 +101,15 @@ pub(crate) fn number_of(value: &Value) -> Option<f64> {
         Value::Integer(number) => Some(*number as f64),
         Value::Number(number) => Some(*number),
         _ => None,
+    }
+}
+
+/// A text, or a number as one; `None` where it is neither.
+pub(crate) fn text_or_number(lua: &Lua, value: &Value) -> mlua::Result<Option<LuaString>> {
+    match value {
+        Value::String(text) => Ok(Some(text.clone())),
+        Value::Integer(_) | Value::Number(_) => lua.coerce_string(value.clone()),
+        _ => Ok(None),
     }
 }
 
@@ -161,15 +176,12 @@ fn tell_table(out: &mut Replies, table: &Table, protocol: Protocol, depth: usize
         return Ok(());
     }
     // Up to the first hole.
-    let mut elements = Vec::new();
-    loop {
-        match table.raw_get(elements.len() + 1)? {
-            Value::Nil => break,
-            value => elements.push(value),
-        }
+    let mut len = 0;
+    while !table.raw_get::<Value>(len + 1)?.is_nil() {
+        len += 1;
     }
-    out.array(elements.len());
-    elements.iter().try_for_each(|element| tell_at(out, element, protocol, depth))
+    out.array(len);
+    (1..=len).try_for_each(|index| tell_at(out, &table.raw_get(index)?, protocol, depth))
 }
 
 /// What stands in one line of a reply.

@@ -20,7 +20,7 @@ use crate::resp::hints::Hints;
 use crate::resp::pause::Pause;
 use crate::resp::slow_replies::{SlowReplies, SlowReply};
 use crate::resp::slowlog::Slowlog;
-use crate::scripts::Scripts;
+use crate::scripts::{NodeMachines, Scripts};
 use crate::stats::Stats;
 use crate::waiting_rows::WaitingRows;
 
@@ -213,6 +213,7 @@ impl Drop for ConnectionPermit {
 pub(crate) struct Accounts {
     threads: usize,
     places: Arc<ConnectionLimits>,
+    machines: Arc<NodeMachines>,
     all: Mutex<All>,
 }
 
@@ -226,7 +227,8 @@ struct All {
 impl Accounts {
     /// None yet, of a node with `places`; counters are for `threads` threads, numbers of cursors are drawn from `seed`.
     pub(crate) fn new(places: Arc<ConnectionLimits>, threads: usize, seed: u64) -> Self {
-        Self { threads, places, all: Mutex::new(All { accounts: BTreeMap::new(), swept: 0, rng: Rng::new(seed) }) }
+        let all = All { accounts: BTreeMap::new(), swept: 0, rng: Rng::new(seed) };
+        Self { threads, places, machines: Arc::default(), all: Mutex::new(all) }
     }
 
     /// The account that `grant` is for.
@@ -256,7 +258,7 @@ impl Accounts {
             unfinished: ByteBudget::new(UNFINISHED_BYTES_MAX),
             flushes: AtomicU64::new(0),
             waiting_rows: Arc::default(),
-            scripts: Scripts::default(),
+            scripts: Scripts::new(&self.machines),
             is_noisy: AtomicBool::new(false),
             processor_nanos: AtomicU64::new(0),
             calls: AtomicU64::new(0),
@@ -325,6 +327,7 @@ impl Accounts {
             account.is_noisy.store(is_noisy, Ordering::Relaxed);
             account.processor_nanos.fetch_add(busy, Ordering::Relaxed);
             account.judge_calls(busy > 0, elapsed);
+            account.scripts.machines.sweep();
         }
     }
 }

@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use weir_script::{Digest, Script};
+use weir_script::Digest;
+
+use super::known::Known;
 
 /// Scripts that are kept, and bytes of them.
 const SCRIPTS_MAX: usize = 1000;
@@ -14,7 +16,7 @@ const BYTES_MAX: usize = 8 << 20;
 #[derive(Default)]
 pub(crate) struct Cache {
     /// With the moment of its last use.
-    scripts: BTreeMap<Digest, (Arc<Script>, u64)>,
+    scripts: BTreeMap<Digest, (Arc<Known>, u64)>,
     /// Digests by that moment.
     used: BTreeMap<u64, Digest>,
     bytes: usize,
@@ -23,13 +25,13 @@ pub(crate) struct Cache {
 
 impl Cache {
     /// The script with this digest.
-    pub(crate) fn get(&mut self, digest: &Digest) -> Option<Arc<Script>> {
-        let (script, last) = self.scripts.get_mut(digest)?;
+    pub(crate) fn get(&mut self, digest: &Digest) -> Option<Arc<Known>> {
+        let (known, last) = self.scripts.get_mut(digest)?;
         self.now += 1;
         self.used.remove(last);
         self.used.insert(self.now, *digest);
         *last = self.now;
-        Some(Arc::clone(script))
+        Some(Arc::clone(known))
     }
 
     /// Whether there is one, without using it.
@@ -38,18 +40,19 @@ impl Cache {
     }
 
     /// Keeps `script`, or notes that it was used.
-    pub(crate) fn put(&mut self, script: &Arc<Script>) {
-        if self.get(&script.digest).is_some() {
+    pub(crate) fn put(&mut self, known: &Arc<Known>) {
+        let digest = known.script.digest;
+        if self.get(&digest).is_some() {
             return;
         }
         self.now += 1;
-        self.bytes += script.source.len();
-        self.used.insert(self.now, script.digest);
-        self.scripts.insert(script.digest, (Arc::clone(script), self.now));
+        self.bytes += known.script.source.len();
+        self.used.insert(self.now, digest);
+        self.scripts.insert(digest, (Arc::clone(known), self.now));
         while self.scripts.len() > SCRIPTS_MAX || self.bytes > BYTES_MAX {
             let Some((_, digest)) = self.used.pop_first() else { break };
             let gone = self.scripts.remove(&digest);
-            self.bytes -= gone.map_or(0, |(script, _)| script.source.len());
+            self.bytes -= gone.map_or(0, |(known, _)| known.script.source.len());
         }
     }
 
@@ -61,13 +64,15 @@ impl Cache {
 
 #[cfg(test)]
 mod tests {
+    use weir_script::Script;
+
     use super::*;
 
     /// Keeps a script, gives its digest.
     fn put(cache: &mut Cache, number: usize, len: usize) -> Digest {
         let script = Script::parse(format!("return {number:<5}{}", " ".repeat(len - 12)).as_bytes()).expect("a script");
         let digest = script.digest;
-        cache.put(&Arc::new(script));
+        cache.put(&Arc::new(Known::new(script)));
         digest
     }
 

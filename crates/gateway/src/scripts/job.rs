@@ -6,60 +6,56 @@ use std::sync::{Arc, mpsc};
 use tokio::sync::{mpsc as asking, oneshot};
 use weir_command::error::{Error, Outcome};
 use weir_command::reply::Protocol;
-use weir_command::table;
 use weir_io::Spawn;
-use weir_script::{Bridge, Ended, Run, Script};
+use weir_script::{Bridge, Ended, Limits, MEMORY_BYTES_MAX, Machine, Run, Script, World};
 
-use super::{Control, GONE};
+use super::{Control, GONE, log, may};
 
-/// Bytes of a line that a script logs.
-const LOGGED_BYTES_MAX: usize = 256;
+/// What a script may use. Instructions between two looks are some ten microseconds, of which the look is a fraction.
+const LIMITS: Limits = Limits { instructions: 1000, memory_bytes: MEMORY_BYTES_MAX };
 
 /// What a script says.
 pub(crate) enum Asked {
     /// It wants the command of these words run, and its reply in this protocol.
     Call(Vec<Vec<u8>>, Protocol),
-    /// It has ended.
-    Ended(Ended),
+    /// It has ended. Its machine is as good as new, where it is there.
+    Ended(Ended, Option<Machine>),
 }
 
 /// See the module.
 pub(crate) struct Job {
     asked: asking::UnboundedReceiver<Asked>,
-    replies: mpsc::Sender<Vec<u8>>,
+    replies: mpsc::Sender<Outcome<Vec<u8>>>,
 }
 
 /// The script's side.
 struct Far {
     asks: asking::UnboundedSender<Asked>,
-    replies: mpsc::Receiver<Vec<u8>>,
-    control: Arc<Control>,
-    is_gone: bool,
+    replies: mpsc::Receiver<Outcome<Vec<u8>>>,
 }
 
 impl Bridge for Far {
-    fn call(&mut self, words: Vec<Vec<u8>>, protocol: Protocol) -> Vec<u8> {
-        let sent = self.asks.send(Asked::Call(words, protocol));
-        match sent.ok().and_then(|()| self.replies.recv().ok()) {
-            Some(reply) => reply,
-            None => {
-                self.is_gone = true;
-                b"-ERR the script was ended\r\n".to_vec()
-            }
-        }
+    fn call(&mut self, words: Vec<Vec<u8>>, protocol: Protocol) -> Outcome<Vec<u8>> {
+        self.asks.send(Asked::Call(words, protocol)).map_err(|_| GONE)?;
+        self.replies.recv().unwrap_or(Err(GONE))
     }
+}
 
+impl World for Control {
     fn may(&self, words: &[Vec<u8>]) -> Option<bool> {
-        words.first().and_then(|name| table::find(name)).map(|command| !command.flags.contains(&"noscript"))
+        may(words)
     }
 
-    fn log(&mut self, level: u8, text: &[u8]) {
-        // The log is the operator's: no tenant fills it, or makes it alarm somebody.
-        tracing::debug!("a script says at level {level}: {}", text[..text.len().min(LOGGED_BYTES_MAX)].escape_ascii());
+    fn log(&self, level: u8, text: &[u8]) {
+        log(level, text);
     }
 
-    fn why_end(&mut self) -> Option<Error> {
-        if self.is_gone { Some(GONE) } else { self.control.why_end() }
+    fn why_end(&self) -> Option<Error> {
+        self.why_end()
+    }
+
+    fn no_memory(&self) -> Option<Error> {
+        None
     }
 }
 
@@ -77,26 +73,32 @@ impl Job {
         answered.await.unwrap_or(Err(GONE))
     }
 
-    /// Begins `run` on one of `threads`, until `control` says that it has to end.
-    pub(crate) fn begin(threads: &Arc<dyn Spawn>, run: Run, control: Arc<Control>) -> Self {
+    /// Begins `run` in `machine` on one of `threads`, until `control` says that it has to end.
+    pub(crate) fn begin(
+        threads: &Arc<dyn Spawn>,
+        run: Arc<Run>,
+        mut machine: Machine,
+        control: Arc<dyn World>,
+    ) -> Self {
         let (asks, asked) = asking::unbounded_channel();
         let (replies, answers) = mpsc::channel();
         threads.spawn(Box::pin(async move {
-            let far = Far { asks: asks.clone(), replies: answers, control, is_gone: false };
-            let ended = weir_script::run(run, Box::new(far));
+            let mut far = Far { asks: asks.clone(), replies: answers };
+            let ended = machine.run(&run, LIMITS, &mut far, &control);
+            machine.collect();
             // Whoever asked may have gone meanwhile.
-            let _ = asks.send(Asked::Ended(ended));
+            let _ = asks.send(Asked::Ended(ended, Some(machine)));
         }));
         Self { asked, replies }
     }
 
     /// What the script says next. It has to be answered before it says more.
     pub(crate) async fn next(&mut self) -> Asked {
-        self.asked.recv().await.unwrap_or(Asked::Ended(Err(GONE)))
+        self.asked.recv().await.unwrap_or(Asked::Ended(Err(GONE), None))
     }
 
     /// Answers a call.
-    pub(crate) fn answer(&mut self, reply: Vec<u8>) {
+    pub(crate) fn answer(&mut self, reply: Outcome<Vec<u8>>) {
         // A script that has ended needs no answer.
         let _ = self.replies.send(reply);
     }

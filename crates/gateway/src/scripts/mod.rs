@@ -3,10 +3,16 @@
 //! | | |
 //! |---|---|
 //! | [`cache`] | scripts by their digests, for `EVALSHA` |
+//! | [`known`] | a script, and what is known of its runs |
+//! | [`machines`] | what scripts run in, kept from one to the next |
+//! | [`here`] | a script that runs where its client is served, and when it leaves |
 //! | [`job`] | a script on a thread of its own, and what it asks for |
 
 mod cache;
+pub(crate) mod here;
 mod job;
+mod known;
+mod machines;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,16 +20,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use weir_command::error::Error;
+use weir_command::table;
 use weir_io::{Clock, Nanos};
 
 pub(crate) use self::cache::Cache;
 pub(crate) use self::job::{Asked, Job};
+pub(crate) use self::known::Known;
+pub(crate) use self::machines::{Machines, NodeMachines};
 
 /// Threads on which scripts run. Each serves one at a time.
 pub(crate) const THREADS: usize = 8;
 /// How nice they are: whoever serves clients goes first.
 pub(crate) const NICE: i32 = 10;
-/// Scripts of one tenant that run at the same time: others find threads whatever it does.
+/// Scripts of one tenant that have threads at the same time: others find some whatever it does.
 const RUNNING_MAX: usize = 2;
 /// Most bytes that a script writes, and publishes: they are in memory until it has ended.
 pub(crate) const WRITTEN_BYTES_MAX: usize = 64 << 20;
@@ -33,22 +42,30 @@ const TIME_MAX: Nanos = 10_000_000_000;
 const TOO_LONG: Error =
     Error::new("ERR the script took longer than 10 seconds and was ended: nothing of it was written");
 const KILLED: Error = Error::new("ERR Error running script: Script killed by user with SCRIPT KILL...");
-const TOO_LARGE: Error =
+pub(crate) const TOO_LARGE: Error =
     Error::new("ERR the script writes or publishes more than 64 MB and was ended: nothing of it was written");
 const GONE: Error = Error::new("ERR whoever ran the script is gone");
+
+/// Bytes of a line that a script logs.
+const LOGGED_BYTES_MAX: usize = 256;
+
+/// Whether a script may run the command of `words`; `None` where there is no such command.
+fn may(words: &[Vec<u8>]) -> Option<bool> {
+    words.first().and_then(|name| table::find(name)).map(|command| !command.flags.contains(&"noscript"))
+}
+
+/// A line that a script logs. The log is the operator's: no tenant fills it, or makes it alarm somebody.
+fn log(level: u8, text: &[u8]) {
+    tracing::debug!("a script says at level {level}: {}", text[..text.len().min(LOGGED_BYTES_MAX)].escape_ascii());
+}
 
 /// See the module.
 pub(crate) struct Scripts {
     pub(crate) cache: Mutex<Cache>,
-    /// Places for those that run.
+    pub(crate) machines: Machines,
+    /// Places for those that have threads.
     pub(crate) places: Semaphore,
     running: Mutex<Vec<Arc<Control>>>,
-}
-
-impl Default for Scripts {
-    fn default() -> Self {
-        Self { cache: Mutex::default(), places: Semaphore::new(RUNNING_MAX), running: Mutex::default() }
-    }
 }
 
 /// Ends a script.
@@ -56,23 +73,14 @@ pub(crate) struct Control {
     clock: Arc<dyn Clock>,
     until: Nanos,
     is_killed: AtomicBool,
-    is_too_large: AtomicBool,
     is_abandoned: AtomicBool,
 }
 
 impl Control {
-    /// It has asked for more than it may.
-    pub(crate) fn end_as_too_large(&self) {
-        self.is_too_large.store(true, Ordering::Relaxed);
-    }
-
     /// Why the script has to end now.
     fn why_end(&self) -> Option<Error> {
         if self.is_killed.load(Ordering::Relaxed) {
             return Some(KILLED);
-        }
-        if self.is_too_large.load(Ordering::Relaxed) {
-            return Some(TOO_LARGE);
         }
         if self.is_abandoned.load(Ordering::Relaxed) {
             return Some(GONE);
@@ -95,13 +103,22 @@ impl Drop for Running<'_> {
 }
 
 impl Scripts {
-    /// A script begins to run.
+    /// None yet, of a tenant of the node.
+    pub(crate) fn new(machines: &Arc<NodeMachines>) -> Self {
+        Self {
+            cache: Mutex::default(),
+            machines: Machines::new(machines),
+            places: Semaphore::new(RUNNING_MAX),
+            running: Mutex::default(),
+        }
+    }
+
+    /// A script begins to run on a thread of its own.
     pub(crate) fn begin(&self, clock: &Arc<dyn Clock>) -> Running<'_> {
         let control = Arc::new(Control {
             clock: Arc::clone(clock),
             until: clock.now().saturating_add(TIME_MAX),
             is_killed: AtomicBool::new(false),
-            is_too_large: AtomicBool::new(false),
             is_abandoned: AtomicBool::new(false),
         });
         self.running.lock().push(Arc::clone(&control));

@@ -23,7 +23,7 @@ use weir_command::error::{Error, Outcome};
 use weir_command::table::Id;
 use weir_command::{Args, Command, TURN_KEYS};
 
-pub(super) use self::pubsub::{send, was_cut};
+pub(super) use self::pubsub::{deliver, was_cut};
 pub(super) use self::scripts::number_of_keys;
 use super::outbox::YIELD;
 use super::session::Session;
@@ -93,7 +93,7 @@ async fn end_turn(index: usize) {
 }
 
 /// The client is gone: nobody reads the error.
-fn gone(error: io::Error) -> Error {
+pub(super) fn gone(error: io::Error) -> Error {
     Error::bytes(error.to_string().into_bytes())
 }
 

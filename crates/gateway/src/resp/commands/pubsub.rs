@@ -81,7 +81,15 @@ pub(in crate::resp) async fn publish<S: Store>(session: &mut Session<S>, args: A
 }
 
 /// Sends `message` to all who listen to `channel`, which is of this `kind`; gives how many they are.
-pub(in crate::resp) async fn send<S: Store>(
+async fn send<S: Store>(session: &mut Session<S>, kind: Kind, channel: &[u8], message: &[u8]) -> Outcome<u64> {
+    let receivers = deliver(session, kind, channel, message).await?;
+    // As in Redis, who listens to what he sends gets it before he is told how many got it.
+    session.outbox.take_mail().await.map_err(gone)?;
+    Ok(receivers)
+}
+
+/// The same, and the session gets what it listens to later.
+pub(in crate::resp) async fn deliver<S: Store>(
     session: &mut Session<S>,
     kind: Kind,
     channel: &[u8],
@@ -91,8 +99,6 @@ pub(in crate::resp) async fn send<S: Store>(
     let now = session.outbox.server.clock.now();
     let published = account.pubsub.publish(kind, channel, message, now, YIELD).await;
     was_cut(session, published.cut);
-    // As in Redis, who listens to what he sends gets it before he is told how many got it.
-    session.outbox.take_mail().await.map_err(gone)?;
     Ok(published.receivers)
 }
 

@@ -8,7 +8,7 @@ use weir_script::{Script, digest_text, parse_digest};
 
 use super::check_words;
 use crate::resp::session::Session;
-use crate::scripts::Job;
+use crate::scripts::{Job, Known};
 use crate::store::Store;
 
 const HELP: [&str; 5] = [
@@ -39,12 +39,12 @@ pub(in crate::resp) async fn script<S: Store>(session: &mut Session<S>, args: Ar
     match subcommand.as_slice() {
         b"load" => {
             takes("load", args.len() == 3)?;
-            let script = Arc::new(Script::parse(args.at(2))?);
+            let known = Arc::new(Known::new(Script::parse(args.at(2))?));
             let place = scripts.places.acquire().await.map_err(|_| Error::new("ERR the server is ending"))?;
-            Job::check(&session.outbox.server.script_threads, Arc::clone(&script)).await?;
+            Job::check(&session.outbox.server.script_threads, Arc::clone(&known.script)).await?;
             drop(place);
-            scripts.cache.lock().put(&script);
-            session.outbox.replies.bulk(digest_text(&script.digest).as_bytes());
+            scripts.cache.lock().put(&known);
+            session.outbox.replies.bulk(digest_text(&known.script.digest).as_bytes());
         }
         b"exists" => {
             takes("exists", args.len() >= 3)?;
@@ -71,7 +71,14 @@ pub(in crate::resp) async fn script<S: Store>(session: &mut Session<S>, args: Ar
             }
             session.outbox.replies.ok();
         }
-        b"debug" => return Err(Error::new("ERR there is no debugger of scripts")),
+        b"debug" => {
+            takes("debug", args.len() == 3)?;
+            match lower(args.at(2)).as_slice() {
+                b"no" => session.outbox.replies.ok(),
+                b"yes" | b"sync" => return Err(Error::new("ERR there is no debugger of scripts")),
+                _ => return Err(Error::new("ERR Use SCRIPT DEBUG YES/SYNC/NO")),
+            }
+        }
         b"help" => {
             takes("help", args.len() == 2)?;
             session.outbox.replies.help("SCRIPT", &HELP);

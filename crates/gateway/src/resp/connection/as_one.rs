@@ -1,6 +1,7 @@
 //! Commands on rows that are run as one, where their rows are: what was queued for `EXEC`, or commands of a pipeline
 //! that follow one another.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use weir_command::bill::Bill;
@@ -10,7 +11,11 @@ use weir_command::{Args, Call, Command, Context, Draft, Host, Rows, Transaction,
 use weir_io::{Clock, Nanos, Result};
 use weir_model::StoredKey;
 
+use super::script::is_script;
+use super::scripted::{Ground, Scripted};
 use crate::resp::transaction::Watched;
+
+const NO_PLACE: Error = Error::new("ERR internal error: a script is run where none is expected");
 
 /// One of them.
 #[derive(Clone, Copy)]
@@ -31,6 +36,15 @@ pub(super) struct Done {
     pub(super) at: Nanos,
 }
 
+/// The scripts among them, by their places; or why one cannot be run.
+pub(super) struct Scripts {
+    /// Has the rows of all members.
+    pub(super) ground: Ground,
+    /// They begin on a thread of their own.
+    pub(super) begins_away: bool,
+    pub(super) members: BTreeMap<usize, Outcome<Scripted>>,
+}
+
 /// See the module. The answers stand one behind the other in the host's replies.
 pub(super) struct AsOne<'a> {
     pub(super) members: &'a [Member<'a>],
@@ -47,23 +61,32 @@ pub(super) struct AsOne<'a> {
     pub(super) clock: &'a Arc<dyn Clock>,
     /// Where the answers begin.
     pub(super) from: Mark,
+    /// Elements of the reply under way that were missing there.
+    pub(super) missing: i64,
     /// Of those that were run.
     pub(super) done: Vec<Done>,
     /// Something that is watched was changed, and nothing was run.
     pub(super) is_stale: bool,
+    /// `None` where there is none.
+    pub(super) scripts: Option<&'a mut Scripts>,
 }
 
 impl AsOne<'_> {
-    /// Runs `member` and writes its answer.
-    async fn run_one(&mut self, rows: &dyn Rows, member: Member<'_>, draft: Draft) -> Draft {
+    /// Runs `member`, the one at `index`, and writes its answer.
+    async fn run_one(&mut self, rows: &dyn Rows, index: usize, member: Member<'_>, draft: Draft) -> Draft {
         let bill = self.is_limited.then(Bill::default);
         let mut call = Call { database: member.database, bill, ..self.call.clone() };
         let begin = self.host.replies().mark();
         let others = self.host.replies().begin_element();
-        let context = Context::locked(rows, self.host, &mut call, draft);
-        let finished = run(member.command, context, member.args).await;
+        let (outcome, draft) = if is_script(member.command) {
+            self.run_script(rows, index, draft, &mut call).await
+        } else {
+            let context = Context::locked(rows, self.host, &mut call, draft);
+            let finished = run(member.command, context, member.args).await;
+            (finished.outcome, finished.draft)
+        };
         let replies = self.host.replies();
-        let outcome = finished.outcome.and_then(|()| match replies.is_whole() {
+        let outcome = outcome.and_then(|()| match replies.is_whole() {
             true if replies.len_since(self.from) <= OUTPUT_BYTES_MAX => Ok(()),
             true => Err(REPLY_TOO_LONG),
             false => Err(Error::new("ERR internal error: the reply was not whole")),
@@ -75,12 +98,28 @@ impl AsOne<'_> {
         replies.end_element(others);
         let to = replies.mark();
         self.done.push(Done { call, outcome, to, at: self.clock.now() });
-        finished.draft
+        draft
+    }
+
+    async fn run_script(&mut self, rows: &dyn Rows, index: usize, draft: Draft, call: &mut Call) -> (Outcome, Draft) {
+        let Some(scripts) = &mut self.scripts else { return (Err(NO_PLACE), draft) };
+        let scripted = match scripts.members.get_mut(&index) {
+            Some(Ok(scripted)) => scripted,
+            Some(Err(error)) => return (Err(error.clone()), draft),
+            None => return (Err(NO_PLACE), draft),
+        };
+        let draft = scripted.run(rows, &mut scripts.ground, draft).await;
+        (call.bill, call.wrote) = (scripted.bill, scripted.wrote);
+        let outcome = scripted.take_ended().map(|replies| self.host.replies().append(replies));
+        (outcome, draft)
     }
 }
 
 impl Transaction for AsOne<'_> {
     fn rows(&self) -> Vec<StoredKey> {
+        if let Some(scripts) = &self.scripts {
+            return scripts.ground.rows.iter().map(|row| StoredKey::of(row)).collect();
+        }
         let of_member = |member: &Member<'_>| rows_of(member.command, member.args, member.database);
         let watched = self.watched.iter().map(|watched| StoredKey::new(watched.database, &watched.key));
         self.members.iter().flat_map(of_member).chain(watched).collect()
@@ -89,8 +128,11 @@ impl Transaction for AsOne<'_> {
     fn run<'a>(&'a mut self, rows: &'a dyn Rows) -> Waiting<'a, Result<Draft>> {
         Box::pin(async move {
             // It may be run again.
-            self.host.replies().rewind(self.from);
+            self.host.replies().rewind_elements(self.from, self.missing);
             self.done.clear();
+            if let Some(scripts) = &mut self.scripts {
+                scripts.ground.begin();
+            }
             let mut draft = Draft::default();
             for watched in self.watched {
                 if watched.is_changed(rows, self.call.now_ms, self.flushes).await? {
@@ -98,13 +140,17 @@ impl Transaction for AsOne<'_> {
                     return Ok(draft);
                 }
             }
-            for &member in self.members {
-                draft = self.run_one(rows, member, draft).await;
+            for (index, &member) in self.members.iter().enumerate() {
+                draft = self.run_one(rows, index, member, draft).await;
+                if self.scripts.as_ref().is_some_and(|scripts| scripts.ground.left.is_some()) {
+                    break;
+                }
                 if self.answer_bytes_max.is_some_and(|max| self.host.replies().len_since(self.from) > max) {
                     break;
                 }
             }
-            Ok(draft)
+            let is_final = self.scripts.as_ref().is_none_or(|scripts| scripts.ground.is_final());
+            Ok(if is_final { draft } else { Draft::default() })
         })
     }
 }

@@ -164,7 +164,7 @@ impl<S: Store> Connection<S> {
         // What waits for room does so without keeping anybody's value.
         outbox.replies.own_values();
         outbox.begin_answer();
-        let from = outbox.answer_from();
+        let (from, missing) = (outbox.answer_from(), outbox.replies.missing());
         let Ok((store, outbox)) = self.session.parts() else { return 1 };
         let mut run = AsOne {
             members,
@@ -176,8 +176,10 @@ impl<S: Store> Connection<S> {
             host: outbox,
             clock: &self.server.clock,
             from,
+            missing,
             done: Vec::new(),
             is_stale: false,
+            scripts: None,
         };
         let outcome = store.transact(key_of(members[0].command, members[0].args), &mut run).await;
         let mut done = run.done;

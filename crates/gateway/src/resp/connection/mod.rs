@@ -21,6 +21,7 @@ mod monitor;
 mod moving;
 mod rows;
 mod script;
+mod scripted;
 mod secured;
 mod transaction;
 

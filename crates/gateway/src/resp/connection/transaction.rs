@@ -1,16 +1,24 @@
 //! `EXEC`: what was queued is run.
 //!
-//! Commands on rows that follow one another are run [as one](super::as_one): their rows are locked together, each sees
-//! what those in front of it have written, and all of it is one record of the log. What is about the session, or goes
-//! through all keys, is run between them, in its place: nobody else's rows are involved, or it holds none.
+//! Commands on rows, and scripts, that follow one another are run [as one](super::as_one): their rows are locked
+//! together, each sees what those in front of it have written, and all of it is one record of the log. What is about
+//! the session, or goes through all keys, is run between them, in its place: nobody else's rows are involved, or it
+//! holds none.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use weir_command::bill::Bill;
 use weir_command::error::{CROSS_SLOT, Error, Outcome};
 use weir_command::rows_of;
 use weir_command::table::Id;
-use weir_model::slot;
+use weir_model::{StoredKey, slot};
 
 use super::Connection;
-use super::as_one::{AsOne, Member};
+use super::as_one::{AsOne, Done, Member, Scripts};
+use super::script::{Away, OTHER_KEYS, RUNS_MAX, is_script};
+use super::scripted::Ground;
+use crate::auth::account::Account;
 use crate::resp::commands;
 use crate::resp::transaction::{Queued, Watched};
 use crate::store::Store;
@@ -28,7 +36,7 @@ fn steps(queued: &[Queued], mut database: u8) -> Vec<Step<'_>> {
     let mut steps = vec![Step::Rows(Vec::new())];
     for one in queued {
         let args = one.request.args();
-        if one.command.is_of_rows && !rows_of(one.command, args, 0).is_empty() {
+        if is_script(one.command) || one.command.is_of_rows && !rows_of(one.command, args, 0).is_empty() {
             let member = Member { command: one.command, args, database };
             match steps.last_mut() {
                 Some(Step::Rows(members)) => members.push(member),
@@ -74,42 +82,24 @@ impl<S: Store> Connection<S> {
         Ok(())
     }
 
-    /// Runs commands on rows as one; `false` if something that is watched was changed, and nothing was run.
+    /// Runs commands on rows, and scripts, as one; `false` if something that is watched was changed, and nothing was
+    /// run.
     async fn exec_rows(&mut self, members: &[Member<'_>], watched: &[Watched]) -> Outcome<bool> {
-        let is_limited = self.is_limited();
         let mut charges = Vec::new();
-        for member in members.iter().filter(|_| is_limited) {
+        for member in members.iter().filter(|_| self.is_limited()).collect::<Vec<_>>() {
             charges.push(self.charge(member.command, member.args).await?);
         }
-        let (call, flushes) = (self.session.call(), self.session.account()?.flushes());
-        let (store, outbox) = self.session.parts()?;
-        let from = outbox.replies.mark();
-        let mut run = AsOne {
-            members,
-            watched,
-            flushes,
-            call,
-            is_limited,
-            answer_bytes_max: None,
-            host: outbox,
-            clock: &self.server.clock,
-            from,
-            done: Vec::new(),
-            is_stale: false,
-        };
-        let rows = weir_command::Transaction::rows(&run);
-        let Some(first) = rows.first() else { return Ok(true) };
-        if store.is_spread() && rows.iter().any(|row| slot(&row[1..]) != slot(&first[1..])) {
-            return Err(CROSS_SLOT);
+        let account = Arc::clone(self.session.account()?);
+        let mut scripts = self.scripts_of(members, watched)?;
+        let ran = self.exec_as_one(&account, members, watched, scripts.as_mut()).await;
+        let mut scripted = BTreeMap::new();
+        if let Some(Scripts { ground, members, .. }) = scripts {
+            scripted = members;
+            if let Some(machine) = ground.into_machine() {
+                account.scripts.machines.put(machine);
+            }
         }
-        let commit = store.transact(&first[1..], &mut run).await?;
-        let AsOne { done, is_stale, .. } = run;
-        if let Some(commit) = commit {
-            outbox.depend_on(commit);
-        }
-        if done.iter().any(|done| done.call.wrote) {
-            self.session.account()?.waiting_rows.written(|| rows);
-        }
+        let (done, is_stale) = ran?;
         for (index, (member, done)) in members.iter().zip(&done).enumerate() {
             self.session.called(&done.call);
             if let (Some(charge), Some(bill)) = (charges.get(index), self.session.bill.take()) {
@@ -120,8 +110,95 @@ impl<S: Store> Connection<S> {
                 let line = self.monitored_line(member.command, member.args, member.database).await;
                 self.send_to_monitors(vec![line]).await;
             }
+            if let Some(Ok(scripted)) = scripted.get_mut(&index) {
+                self.show_calls(scripted).await;
+                if done.outcome.is_ok() {
+                    self.end_scripted(scripted).await?;
+                }
+            }
         }
         Ok(!is_stale)
+    }
+
+    /// The scripts among `members`.
+    fn scripts_of(&self, members: &[Member<'_>], watched: &[Watched]) -> Outcome<Option<Scripts>> {
+        if !members.iter().any(|member| is_script(member.command)) {
+            return Ok(None);
+        }
+        let (machine, bill) = (self.session.account()?.scripts.machines.take()?, self.is_limited().then(Bill::default));
+        let watched = watched.iter().map(|watched| StoredKey::new(watched.database, &watched.key).to_vec());
+        let (mut rows, mut scripted, mut begins_away) = (watched.collect::<BTreeSet<_>>(), BTreeMap::new(), false);
+        for (index, member) in members.iter().enumerate() {
+            if is_script(member.command) {
+                let one = self.scripted(member.command, member.args, member.database, bill);
+                if let Ok(one) = &one {
+                    rows.extend(one.declared());
+                    begins_away |= one.begins_away(&machine);
+                }
+                scripted.insert(index, one);
+            } else {
+                rows.extend(rows_of(member.command, member.args, member.database).iter().map(|row| row.to_vec()));
+            }
+        }
+        let ground = Ground::new(&self.server.clock, machine, rows);
+        Ok(Some(Scripts { ground, begins_away, members: scripted }))
+    }
+
+    /// Runs `members`; gives what has become of each, and whether something that is watched was changed.
+    async fn exec_as_one(
+        &mut self,
+        account: &Account,
+        members: &[Member<'_>],
+        watched: &[Watched],
+        mut scripts: Option<&mut Scripts>,
+    ) -> Outcome<(Vec<Done>, bool)> {
+        let (call, flushes, is_limited) = (self.session.call(), account.flushes(), self.is_limited());
+        let (store, outbox) = self.session.parts()?;
+        let (from, missing, mut away) = (outbox.replies.mark(), outbox.replies.missing(), None);
+        for _ in 0..RUNS_MAX {
+            if let Some(scripts) = &mut scripts
+                && away.is_none()
+                && (scripts.begins_away || scripts.ground.left.is_some())
+            {
+                away = Some(Away::go(account, &self.server, &mut scripts.ground).await?);
+            }
+            let mut run = AsOne {
+                members,
+                watched,
+                flushes,
+                call: call.clone(),
+                is_limited,
+                answer_bytes_max: None,
+                host: &mut *outbox,
+                clock: &self.server.clock,
+                from,
+                missing,
+                done: Vec::new(),
+                is_stale: false,
+                scripts: scripts.as_deref_mut(),
+            };
+            let rows = weir_command::Transaction::rows(&run);
+            if rows.is_empty() && run.scripts.is_none() {
+                return Ok((Vec::new(), false));
+            }
+            let first = rows.first().map_or(&[][..], |row| &row[1..]);
+            if store.is_spread() && rows.iter().any(|row| slot(&row[1..]) != slot(first)) {
+                return Err(CROSS_SLOT);
+            }
+            let commit = store.transact(first, &mut run).await?;
+            let AsOne { done, is_stale, .. } = run;
+            if !is_stale && scripts.as_mut().is_some_and(|scripts| scripts.ground.runs_again()) {
+                continue;
+            }
+            if let Some(commit) = commit {
+                outbox.depend_on(commit);
+            }
+            if done.iter().any(|done| done.call.wrote) {
+                account.waiting_rows.written(|| rows);
+            }
+            return Ok((done, is_stale));
+        }
+        Err(OTHER_KEYS)
     }
 
     /// Runs a command that is about the session, or goes through all keys.
@@ -133,8 +210,6 @@ impl<S: Store> Connection<S> {
             self.execute_on_rows(command, args).await
         } else if command.id == Id::Monitor {
             Err(Error::new("ERR MONITOR isn't allowed for DENY BLOCKING client"))
-        } else if matches!(command.id, Id::Eval | Id::EvalSha | Id::EvalRo | Id::EvalShaRo) {
-            self.eval(command, args).await
         } else {
             commands::run(command, &mut self.session, args).await
         };

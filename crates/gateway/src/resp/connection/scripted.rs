@@ -1,0 +1,369 @@
+//! One script of a transaction: what it asks for is run on the transaction's rows, and goes behind what was written in
+//! front of it.
+//!
+//! It runs where its client is served, unless it has to leave. Either way it may ask for rows that are not locked: then
+//! nothing of the transaction is applied, and all of it runs once more with these locked, too.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use weir_command::bill::Bill;
+use weir_command::error::{Error, Outcome, TOO_LONG};
+use weir_command::reply::{Protocol, Replies};
+use weir_command::table::{self, Id};
+use weir_command::{Args, Call, Command, Context, Draft, Headless, Host, Request, Rows, rows_of};
+use weir_io::{Clock, Rng, Spawn};
+use weir_model::StoredKey;
+use weir_script::{Bridge, Ended, Machine, Run, World};
+
+use crate::pubsub::{Kind, PubSub};
+use crate::resp::commands::check_options;
+use crate::resp::monitored;
+use crate::resp::outbox::YIELD;
+use crate::scripts::here::{self, Here, Left, SOURCE_BYTES_MAX};
+use crate::scripts::{Asked, Control, Job, Known, TOO_LARGE, WRITTEN_BYTES_MAX};
+
+/// Bytes of lines about what one script calls that are kept for those who are told every command. The rest is left out.
+const MONITORED_BYTES_MAX: usize = 4 << 20;
+
+const NOT_ALLOWED: Error = Error::new("ERR This Redis command is not allowed from script");
+
+/// Where scripts run.
+pub(super) enum Place {
+    /// Where their client is served, by this clock.
+    Here(Arc<dyn Clock>),
+    /// On one of these threads, until they have to end.
+    Away(Arc<dyn Spawn>, Arc<Control>),
+}
+
+/// What the scripts of a transaction run in, and what has come of it so far.
+pub(super) struct Ground {
+    pub(super) place: Place,
+    machine: Option<Machine>,
+    /// Rows that are locked.
+    pub(super) rows: BTreeSet<Vec<u8>>,
+    /// Rows that were asked for and are not.
+    pub(super) missing: BTreeSet<Vec<u8>>,
+    /// A script has to run elsewhere.
+    pub(super) left: Option<Left>,
+}
+
+impl Ground {
+    /// Of scripts that run where their client is served, by `clock`, unless they find themselves elsewhere.
+    pub(super) fn new(clock: &Arc<dyn Clock>, machine: Machine, rows: BTreeSet<Vec<u8>>) -> Self {
+        let place = Place::Here(Arc::clone(clock));
+        Self { place, machine: Some(machine), rows, missing: BTreeSet::new(), left: None }
+    }
+
+    /// The machine, where it is still there.
+    pub(super) fn into_machine(self) -> Option<Machine> {
+        self.machine
+    }
+
+    /// Whether the transaction has to be run again: with further rows locked, or elsewhere.
+    pub(super) fn runs_again(&mut self) -> bool {
+        let runs_again = !self.is_final();
+        self.rows.append(&mut self.missing);
+        runs_again
+    }
+
+    /// The transaction begins, perhaps anew.
+    pub(super) fn begin(&mut self) {
+        self.missing.clear();
+        self.left = None;
+    }
+
+    /// What was run counts.
+    pub(super) fn is_final(&self) -> bool {
+        self.missing.is_empty() && self.left.is_none()
+    }
+
+    /// The machine; a new one if there is none any more.
+    fn take_machine(&mut self) -> Outcome<Machine> {
+        self.machine.take().map_or_else(Machine::new, Ok)
+    }
+}
+
+/// A message: the kind of its channel, the channel, and what it says.
+pub(super) type Message = (Kind, Vec<u8>, Vec<u8>);
+
+/// What a script may do, and its session is like.
+pub(super) struct Terms {
+    /// What each command begins with.
+    pub(super) call: Call,
+    pub(super) writes_nothing: bool,
+    pub(super) is_spread: bool,
+    /// The living bytes that its tenant may have on disk, where it has so many.
+    pub(super) full_at: Option<u64>,
+    pub(super) seed: u64,
+    /// Where it publishes.
+    pub(super) pubsub: Arc<PubSub>,
+}
+
+/// See the module.
+pub(super) struct Scripted {
+    pub(super) known: Arc<Known>,
+    run: Arc<Run>,
+    terms: Terms,
+    database: u8,
+    pub(super) bill: Option<Bill>,
+    host: Headless,
+    /// Messages that are sent when the transaction counts.
+    published: Vec<Message>,
+    published_bytes: usize,
+    /// Lines for those who are told every command; `None` while nobody is.
+    monitored: Option<Vec<Vec<u8>>>,
+    monitored_bytes: usize,
+    pub(super) wrote: bool,
+    ended: Option<Ended>,
+}
+
+impl Scripted {
+    /// A script that has not run yet.
+    pub(super) fn new(known: Arc<Known>, run: Run, terms: Terms) -> Self {
+        let monitored = terms.pubsub.has_monitors().then(Vec::new);
+        Self {
+            known,
+            run: Arc::new(run),
+            database: terms.call.database,
+            bill: terms.call.bill,
+            host: Headless::new(Protocol::Resp2, YIELD, Rng::new(terms.seed)),
+            terms,
+            published: Vec::new(),
+            published_bytes: 0,
+            monitored,
+            monitored_bytes: 0,
+            wrote: false,
+            ended: None,
+        }
+    }
+
+    /// The rows that it has declared.
+    pub(super) fn declared(&self) -> impl Iterator<Item = Vec<u8>> {
+        self.run.keys.iter().map(|key| StoredKey::new(self.terms.call.database, key).to_vec())
+    }
+
+    /// Whether it begins on a thread of its own.
+    pub(super) fn begins_away(&self, machine: &Machine) -> bool {
+        let script = &self.run.script;
+        self.known.begins_away() || (script.source.len() > SOURCE_BYTES_MAX && !machine.has(&script.digest))
+    }
+
+    /// Runs the script; what it writes goes behind `draft`. It may be run again from its beginning.
+    pub(super) async fn run(&mut self, rows: &dyn Rows, ground: &mut Ground, mut draft: Draft) -> Draft {
+        self.published.clear();
+        self.monitored.iter_mut().for_each(Vec::clear);
+        (self.ended, self.wrote, self.published_bytes, self.monitored_bytes) = (None, false, 0, 0);
+        (self.database, self.bill) = (self.terms.call.database, self.terms.call.bill);
+        self.host = Headless::new(Protocol::Resp2, YIELD, Rng::new(self.terms.seed));
+        let before = draft.mark();
+        let ended = match &ground.place {
+            Place::Here(clock) => {
+                let here = Here::begin(clock);
+                self.run_here(rows, ground, &mut draft, &here)
+            }
+            Place::Away(threads, control) => {
+                let (threads, control) = (Arc::clone(threads), Arc::clone(control));
+                self.run_away(rows, ground, &mut draft, &threads, control).await
+            }
+        };
+        if ended.is_err() {
+            draft.rewind(before);
+        }
+        self.ended = Some(ended);
+        draft
+    }
+
+    fn run_here(&mut self, rows: &dyn Rows, ground: &mut Ground, draft: &mut Draft, here: &Arc<Here>) -> Ended {
+        let mut machine = ground.take_machine()?;
+        let (run, world) = (Arc::clone(&self.run), Arc::clone(here) as Arc<dyn World>);
+        let mut near = Near { scripted: self, rows, ground, draft, here };
+        let ended = machine.run(&run, here::LIMITS, &mut near, &world);
+        ground.machine = Some(machine);
+        ground.left = here.left();
+        if ground.left == Some(Left::UsedUp) {
+            self.known.took_long();
+        }
+        ended
+    }
+
+    async fn run_away(
+        &mut self,
+        rows: &dyn Rows,
+        ground: &mut Ground,
+        draft: &mut Draft,
+        threads: &Arc<dyn Spawn>,
+        control: Arc<Control>,
+    ) -> Ended {
+        let machine = ground.take_machine()?;
+        let mut job = Job::begin(threads, Arc::clone(&self.run), machine, control);
+        loop {
+            match job.next().await {
+                Asked::Call(words, protocol) => {
+                    let reply = self.command(rows, words, protocol, ground, draft).await;
+                    job.answer(reply);
+                }
+                Asked::Ended(ended, machine) => {
+                    ground.machine = machine;
+                    return ended;
+                }
+            }
+        }
+    }
+
+    /// Runs the command of `words`; gives its reply.
+    ///
+    /// # Errors
+    /// The script has asked for more than it may, and has to end.
+    async fn command(
+        &mut self,
+        rows: &dyn Rows,
+        words: Vec<Vec<u8>>,
+        protocol: Protocol,
+        ground: &mut Ground,
+        draft: &mut Draft,
+    ) -> Outcome<Vec<u8>> {
+        self.host.replies().protocol = protocol;
+        let outcome = self.checked(rows, &words, ground, draft).await;
+        let reply = self.host.take_answer(&outcome);
+        let is_too_large = draft.batch().as_bytes().len().max(self.published_bytes) > WRITTEN_BYTES_MAX;
+        if is_too_large { Err(TOO_LARGE) } else { Ok(reply) }
+    }
+
+    async fn checked(&mut self, rows: &dyn Rows, words: &[Vec<u8>], ground: &mut Ground, draft: &mut Draft) -> Outcome {
+        let terms = &self.terms;
+        let command = table::find(&words[0]).ok_or(Error::new("ERR Unknown Redis command called from script"))?;
+        if !command.takes(words.len()) {
+            return Err(Error::new("ERR Wrong number of args calling Redis command from script"));
+        }
+        check_options(command, words.len())?;
+        // A client cannot send a longer one either.
+        if words.iter().any(|word| word.len() > terms.call.value_bytes_max) {
+            return Err(TOO_LONG);
+        }
+        let request = Request::new(0, 0, words.iter().map(Vec::as_slice));
+        let args = request.args();
+        if command.flags.contains(&"noscript") || (terms.is_spread && goes_through_all(command, args)) {
+            return Err(NOT_ALLOWED);
+        }
+        if terms.writes_nothing && command.writes() {
+            return Err(Error::new("ERR Write commands are not allowed from read-only scripts."));
+        }
+        if let Some(max) = terms.full_at.filter(|_| command.flags.contains(&"denyoom")) {
+            return Err(Error::disk_full(max));
+        }
+        let outcome = if command.is_of_rows {
+            self.about_rows(rows, command, args, ground, draft).await
+        } else {
+            self.about_nothing(command, args)
+        };
+        self.show(command, args).await;
+        outcome
+    }
+
+    /// Remembers the call for those who are told every command, as far as there is room.
+    async fn show(&mut self, command: &Command, args: Args<'_>) {
+        let Some(lines) = &mut self.monitored else { return };
+        if self.monitored_bytes < MONITORED_BYTES_MAX && monitored::is_shown(command, args) {
+            let line = monitored::line((self.terms.call.now_ms, self.database, "lua"), command, args, YIELD).await;
+            self.monitored_bytes += line.len();
+            lines.push(line);
+        }
+    }
+
+    async fn about_rows(
+        &mut self,
+        rows: &dyn Rows,
+        command: &'static Command,
+        args: Args<'_>,
+        ground: &mut Ground,
+        draft: &mut Draft,
+    ) -> Outcome {
+        for row in rows_of(command, args, self.database) {
+            if !ground.rows.contains(&row[..]) {
+                ground.missing.insert(row.to_vec());
+            }
+        }
+        let mut call = Call { database: self.database, bill: self.bill, ..self.terms.call.clone() };
+        let context = Context::locked(rows, &mut self.host, &mut call, std::mem::take(draft));
+        let finished = weir_command::run(command, context, args).await;
+        *draft = finished.draft;
+        self.bill = call.bill;
+        self.wrote |= call.wrote;
+        if let Some(bill) = self.bill.as_mut().filter(|_| !call.wrote) {
+            // A look costs nothing beside a write. A script may look and write nothing, as often as it likes.
+            bill.read(None, false);
+        }
+        finished.outcome
+    }
+
+    /// Runs a command that is about no rows.
+    fn about_nothing(&mut self, command: &Command, args: Args<'_>) -> Outcome {
+        match command.id {
+            Id::Ping if args.len() == 1 => self.host.replies().simple("PONG"),
+            Id::Ping | Id::Echo => self.host.replies().bulk(args.at(1)),
+            Id::Time => {
+                let ms = self.terms.call.now_ms;
+                let replies = self.host.replies();
+                replies.array(2);
+                replies.bulk((ms / 1000).to_string().as_bytes());
+                replies.bulk((ms % 1000 * 1000).to_string().as_bytes());
+            }
+            Id::Select => {
+                self.database = weir_command::database(args.at(1))?;
+                self.host.replies().ok();
+            }
+            Id::Publish | Id::SPublish => {
+                let kind = if command.id == Id::Publish { Kind::Channel } else { Kind::ShardChannel };
+                kind.check(args.at(1))?;
+                // A message of no bytes takes memory, too.
+                self.published_bytes += args.at(1).len() + args.at(2).len() + 64;
+                self.published.push((kind, args.at(1).to_vec(), args.at(2).to_vec()));
+                let listeners = self.terms.pubsub.listeners(kind, args.at(1));
+                self.host.replies().integer(listeners as i64);
+            }
+            _ => return Err(NOT_ALLOWED),
+        }
+        Ok(())
+    }
+
+    /// The messages that it has published.
+    pub(super) fn take_published(&mut self) -> Vec<Message> {
+        std::mem::take(&mut self.published)
+    }
+
+    /// Lines about what it has called, for those who are told every command.
+    pub(super) fn take_monitored(&mut self) -> Vec<Vec<u8>> {
+        self.monitored.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Its answer, when it has run and counts.
+    ///
+    /// # Errors
+    /// Why it had to end.
+    pub(super) fn take_ended(&mut self) -> Outcome<Replies> {
+        self.ended.take().unwrap_or(Err(Error::new("ERR internal error: the script was not run")))
+    }
+}
+
+/// Whether a command on rows names none: it goes through all keys.
+fn goes_through_all(command: &Command, args: Args<'_>) -> bool {
+    command.is_of_rows && command.keys_in(args).next().is_none() && command.counted.is_none()
+}
+
+/// The bridge of a script that runs where its client is served: no command of it may wait.
+struct Near<'n> {
+    scripted: &'n mut Scripted,
+    rows: &'n dyn Rows,
+    ground: &'n mut Ground,
+    draft: &'n mut Draft,
+    here: &'n Here,
+}
+
+impl Bridge for Near<'_> {
+    fn call(&mut self, words: Vec<Vec<u8>>, protocol: Protocol) -> Outcome<Vec<u8>> {
+        let reply = self.scripted.command(self.rows, words, protocol, self.ground, self.draft).now_or_never();
+        reply.unwrap_or_else(|| Err(self.here.leave_to_wait()))
+    }
+}

@@ -1,0 +1,92 @@
+//! A script that runs where its client is served, as far as that takes no longer than other commands do. It leaves when
+//! it has used up its time, when its machine grows, and when a command has to wait: then nothing of it is applied, and
+//! it runs anew on a [thread](super::job) of its own. It has had no effect so far, and its chance is the same again.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use weir_command::error::Error;
+use weir_io::{Clock, Nanos};
+use weir_script::{Limits, World};
+
+use super::{log, may};
+
+/// What it may use. Instructions are many for a rate limiter and few for a loop that does not end.
+pub(crate) const LIMITS: Limits = Limits { instructions: 100, memory_bytes: 512 << 10 };
+/// Longest script that is compiled where clients are served, in bytes.
+pub(crate) const SOURCE_BYTES_MAX: usize = 4 << 10;
+/// How long it may take.
+const NANOS_MAX: Nanos = 300_000;
+/// Looks after which it leaves, whatever the clock says: one before each command, and one every few instructions.
+const LOOKS_MAX: u32 = 1000;
+/// Nobody is told this: it is run again.
+const LEAVES: Error = Error::new("ERR the script runs elsewhere");
+
+/// See the module.
+pub(crate) struct Here {
+    clock: Arc<dyn Clock>,
+    until: Nanos,
+    looks: AtomicU32,
+    is_used_up: AtomicBool,
+    waits: AtomicBool,
+}
+
+/// Why a script has left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Left {
+    /// It has used up what it may use.
+    UsedUp,
+    /// A command has to wait.
+    Waits,
+}
+
+impl Here {
+    /// A script begins.
+    pub(crate) fn begin(clock: &Arc<dyn Clock>) -> Arc<Self> {
+        Arc::new(Self {
+            clock: Arc::clone(clock),
+            until: clock.now().saturating_add(NANOS_MAX),
+            looks: AtomicU32::new(0),
+            is_used_up: AtomicBool::new(false),
+            waits: AtomicBool::new(false),
+        })
+    }
+
+    /// A command has to wait; gives what ends the script.
+    pub(crate) fn leave_to_wait(&self) -> Error {
+        self.waits.store(true, Ordering::Relaxed);
+        LEAVES
+    }
+
+    /// Why it has left, if it has.
+    pub(crate) fn left(&self) -> Option<Left> {
+        match () {
+            () if self.waits.load(Ordering::Relaxed) => Some(Left::Waits),
+            () if self.is_used_up.load(Ordering::Relaxed) => Some(Left::UsedUp),
+            () => None,
+        }
+    }
+}
+
+impl World for Here {
+    fn may(&self, words: &[Vec<u8>]) -> Option<bool> {
+        may(words)
+    }
+
+    fn log(&self, level: u8, text: &[u8]) {
+        log(level, text);
+    }
+
+    fn why_end(&self) -> Option<Error> {
+        let looks = self.looks.fetch_add(1, Ordering::Relaxed);
+        if looks < LOOKS_MAX && self.clock.now() < self.until {
+            return None;
+        }
+        self.no_memory()
+    }
+
+    fn no_memory(&self) -> Option<Error> {
+        self.is_used_up.store(true, Ordering::Relaxed);
+        Some(LEAVES)
+    }
+}

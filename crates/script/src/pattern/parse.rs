@@ -1,0 +1,256 @@
+//! A pattern as a list of items.
+//!
+//! ```text
+//! pattern := '^'? item* '$'?
+//! item    := class ( '*' | '+' | '-' | '?' )? | '(' | ')' | '()' | '%b' x y | '%f' set | '%' 1-9
+//! class   := x | '.' | '%' letter | set
+//! set     := '[' '^'? ( x | x '-' y | '%' letter )* ']'
+//! ```
+//!
+//! As in Lua 5.1, a pattern ends at its first byte 0, and what is wrong with it is told only where a match gets that
+//! far.
+
+/// Bytes that a class has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Class([u64; 4]);
+
+impl Class {
+    const NONE: Self = Self([0; 4]);
+    const ALL: Self = Self([u64::MAX; 4]);
+
+    fn add(&mut self, byte: u8) {
+        self.0[usize::from(byte >> 6)] |= 1 << (byte & 63);
+    }
+
+    fn of(is_in: impl Fn(u8) -> bool) -> Self {
+        let mut class = Self::NONE;
+        (0..=u8::MAX).filter(|&byte| is_in(byte)).for_each(|byte| class.add(byte));
+        class
+    }
+
+    fn join(&mut self, other: Self) {
+        self.0.iter_mut().zip(other.0).for_each(|(bits, more)| *bits |= more);
+    }
+
+    fn negated(self) -> Self {
+        Self(self.0.map(|bits| !bits))
+    }
+
+    #[inline]
+    pub(super) fn has(&self, byte: u8) -> bool {
+        self.0[usize::from(byte >> 6)] >> (byte & 63) & 1 == 1
+    }
+
+    /// What `%` and this letter stand for.
+    fn named(letter: u8) -> Self {
+        let class = match letter.to_ascii_lowercase() {
+            b'a' => Self::of(|byte| byte.is_ascii_alphabetic()),
+            b'c' => Self::of(|byte| byte.is_ascii_control()),
+            b'd' => Self::of(|byte| byte.is_ascii_digit()),
+            b'l' => Self::of(|byte| byte.is_ascii_lowercase()),
+            b'p' => Self::of(|byte| byte.is_ascii_punctuation()),
+            b's' => Self::of(|byte| matches!(byte, b' ' | 9..=13)),
+            b'u' => Self::of(|byte| byte.is_ascii_uppercase()),
+            b'w' => Self::of(|byte| byte.is_ascii_alphanumeric()),
+            b'x' => Self::of(|byte| byte.is_ascii_hexdigit()),
+            b'z' => Self::of(|byte| byte == 0),
+            _ => return Self::of(|byte| byte == letter),
+        };
+        if letter.is_ascii_uppercase() { class.negated() } else { class }
+    }
+}
+
+/// How often a class matches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Times {
+    Once,
+    /// At most once.
+    Maybe,
+    /// As often as possible, at least so often.
+    Most(usize),
+    /// As seldom as possible.
+    Least,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Item {
+    Some(Class, Times),
+    /// A capture begins.
+    Open,
+    /// The place itself is captured.
+    Here,
+    /// The last capture that is open ends.
+    Close,
+    /// What is balanced between these two.
+    Balanced(u8, u8),
+    /// The class begins here.
+    Frontier(Class),
+    /// What the capture with this index has.
+    Again(usize),
+    /// There is no such capture.
+    NoCapture,
+    /// The end of the text.
+    End,
+    /// The pattern is wrong from here on.
+    Wrong(&'static str),
+}
+
+/// See the module.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Pattern {
+    pub(super) items: Vec<Item>,
+    /// It matches only where a search begins.
+    pub(super) is_anchored: bool,
+}
+
+/// The part of `pattern` that counts.
+pub(super) fn counted(pattern: &[u8]) -> &[u8] {
+    &pattern[..pattern.iter().position(|&byte| byte == 0).unwrap_or(pattern.len())]
+}
+
+impl Pattern {
+    /// Reads any bytes. A `^` in front means something where `anchors`.
+    pub(super) fn parse(pattern: &[u8], anchors: bool) -> Self {
+        let pattern = counted(pattern);
+        let rest = pattern.strip_prefix(b"^").filter(|_| anchors);
+        let (mut rest, is_anchored) = (rest.unwrap_or(pattern), rest.is_some());
+        let mut items = Vec::new();
+        while !rest.is_empty() {
+            match item(&mut rest) {
+                Ok(item) => items.push(item),
+                Err(what) => {
+                    items.push(Item::Wrong(what));
+                    break;
+                }
+            }
+        }
+        Self { items, is_anchored }
+    }
+}
+
+fn item(rest: &mut &[u8]) -> Result<Item, &'static str> {
+    let (item, after) = match **rest {
+        [b'(', b')', ref after @ ..] => (Item::Here, after),
+        [b'(', ref after @ ..] => (Item::Open, after),
+        [b')', ref after @ ..] => (Item::Close, after),
+        [b'$'] => (Item::End, &[][..]),
+        [b'%', b'b', from, to, ref after @ ..] => (Item::Balanced(from, to), after),
+        [b'%', b'b', ..] => return Err("unbalanced pattern"),
+        [b'%', b'f', b'[', ref after @ ..] => {
+            *rest = after;
+            return set(rest).map(Item::Frontier);
+        }
+        [b'%', b'f', ..] => return Err("missing '[' after '%f' in pattern"),
+        [b'%', b'0', ref after @ ..] => (Item::NoCapture, after),
+        [b'%', digit @ b'1'..=b'9', ref after @ ..] => (Item::Again(usize::from(digit - b'1')), after),
+        _ => return some(rest),
+    };
+    *rest = after;
+    Ok(item)
+}
+
+fn some(rest: &mut &[u8]) -> Result<Item, &'static str> {
+    let class = class(rest)?;
+    let times = match rest.first() {
+        Some(b'*') => Times::Most(0),
+        Some(b'+') => Times::Most(1),
+        Some(b'-') => Times::Least,
+        Some(b'?') => Times::Maybe,
+        _ => return Ok(Item::Some(class, Times::Once)),
+    };
+    *rest = &rest[1..];
+    Ok(Item::Some(class, times))
+}
+
+fn class(rest: &mut &[u8]) -> Result<Class, &'static str> {
+    let Some((&first, after)) = rest.split_first() else { return Err("malformed pattern") };
+    *rest = after;
+    match first {
+        b'.' => Ok(Class::ALL),
+        b'%' => {
+            let (&letter, after) = after.split_first().ok_or("malformed pattern (ends with '%')")?;
+            *rest = after;
+            Ok(Class::named(letter))
+        }
+        b'[' => set(rest),
+        byte => Ok(Class::of(|other| other == byte)),
+    }
+}
+
+/// A set behind its `[`. Its first byte never ends it.
+fn set(rest: &mut &[u8]) -> Result<Class, &'static str> {
+    const OPEN: &str = "malformed pattern (missing ']')";
+    let negates = rest.first() == Some(&b'^');
+    *rest = &rest[usize::from(negates)..];
+    let (mut class, mut is_first) = (Class::NONE, true);
+    loop {
+        match **rest {
+            [] => return Err(OPEN),
+            [b']', ref after @ ..] if !is_first => {
+                *rest = after;
+                return Ok(if negates { class.negated() } else { class });
+            }
+            [b'%', letter, ref after @ ..] => {
+                class.join(Class::named(letter));
+                *rest = after;
+            }
+            [from, b'-', to, ref after @ ..] if to != b']' => {
+                (from..=to).for_each(|byte| class.add(byte));
+                *rest = after;
+            }
+            [byte, ref after @ ..] => {
+                class.add(byte);
+                *rest = after;
+            }
+        }
+        is_first = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn bytes(class: Class) -> Vec<u8> {
+        (0..=u8::MAX).filter(|&byte| class.has(byte)).collect()
+    }
+
+    fn set_of(pattern: &str) -> Vec<u8> {
+        match Pattern::parse(pattern.as_bytes(), true).items[..] {
+            [Item::Some(class, Times::Once)] => bytes(class),
+            ref items => panic!("{pattern}: {items:?}"),
+        }
+    }
+
+    #[test]
+    fn sets_are_those_of_lua() {
+        for (pattern, members) in [
+            ("[]]", "]"),
+            ("[^]]", ""),
+            ("[a-c]", "abc"),
+            ("[a-]", "-a"),
+            ("[%]x]", "]x"),
+            ("[c-a]", ""),
+            ("[%d]", "0123456789"),
+        ] {
+            let expected = if pattern == "[^]]" {
+                (0..=u8::MAX).filter(|&byte| byte != b']').collect()
+            } else {
+                members.as_bytes().to_vec()
+            };
+            assert_eq!(set_of(pattern), expected, "{pattern}");
+        }
+        assert_eq!(set_of("%x"), b"0123456789ABCDEFabcdef");
+        assert_eq!(set_of("%."), b".");
+        assert_eq!(set_of("%D").len(), 246);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_pattern(pattern: Vec<u8>, likely in "[]\\[^$%()*+?.a-b0-9f-]{0,12}") {
+            Pattern::parse(&pattern, true);
+            Pattern::parse(likely.as_bytes(), false);
+        }
+    }
+}

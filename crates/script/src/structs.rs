@@ -1,0 +1,353 @@
+//! `struct`: numbers and texts as the bytes of a record, and back, with the rules of the library that Redis has.
+//!
+//! | in a format | what |
+//! |---|---|
+//! | `<` `>` | the lowest byte first, the highest first |
+//! | `!` and a number | values are aligned at multiples of their size, of at most so many bytes (8 if none is said) |
+//! | `b` `h` `l` `T`, `i` and a number | whole numbers of 1, 2, 8, 8 and 4 or so many bytes; in capitals without sign |
+//! | `f` `d` | numbers of 4 and 8 bytes |
+//! | `s` | a text up to a byte 0 |
+//! | `c` and a number | a text of so many bytes; of 0 bytes: all of it, or as many as the number in front says |
+//! | `x`, a blank | a byte 0; nothing |
+
+use mlua::{Lua, LuaString, MultiValue, Table, Value};
+
+use crate::failure::{Result, failed, told};
+use crate::values::{number_of, text_or_number};
+
+/// Largest whole number, in bytes.
+const WHOLE_BYTES_MAX: usize = 32;
+/// As aligned as anything is where nothing is said.
+const ALIGNMENT: usize = 8;
+
+/// What stands in a format.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Item {
+    Whole {
+        bytes: usize,
+        is_signed: bool,
+    },
+    Single,
+    Double,
+    /// A text up to a byte 0.
+    Text,
+    /// A text of so many bytes.
+    Bytes(usize),
+    Nothing,
+}
+
+impl Item {
+    fn bytes(self) -> usize {
+        match self {
+            Item::Whole { bytes, .. } | Item::Bytes(bytes) => bytes,
+            Item::Single => 4,
+            Item::Double => 8,
+            Item::Nothing => 1,
+            Item::Text => 0,
+        }
+    }
+}
+
+struct Format<'a> {
+    name: &'static str,
+    rest: &'a [u8],
+    is_big: bool,
+    /// Values are aligned at multiples of at most so many bytes.
+    alignment: usize,
+}
+
+impl<'a> Format<'a> {
+    fn new(name: &'static str, rest: &'a [u8]) -> Self {
+        Self { name, rest, is_big: false, alignment: 1 }
+    }
+
+    /// The number that stands here; `default` where none does.
+    fn number(&mut self, default: usize) -> Result<usize> {
+        let len = self.rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let (digits, after) = self.rest.split_at(len);
+        self.rest = after;
+        let add = |number: usize, digit: &u8| number.checked_mul(10)?.checked_add(usize::from(digit - b'0'));
+        match digits.iter().try_fold(0, add).filter(|&number| i32::try_from(number).is_ok()) {
+            _ if len == 0 => Ok(default),
+            Some(number) => Ok(number),
+            None => failed("integral size overflow"),
+        }
+    }
+
+    /// The next item, and how many bytes stand between `at` and it.
+    fn next(&mut self, at: usize) -> Result<Option<(Item, usize)>> {
+        let whole = |bytes, letter: u8| Item::Whole { bytes, is_signed: letter.is_ascii_lowercase() };
+        while let Some((&letter, after)) = self.rest.split_first() {
+            self.rest = after;
+            let item = match letter {
+                b'b' | b'B' => whole(1, letter),
+                b'h' | b'H' => whole(2, letter),
+                b'l' | b'L' | b'T' => whole(8, letter),
+                b'i' | b'I' => match self.number(4)? {
+                    bytes if bytes > WHOLE_BYTES_MAX => {
+                        return failed(format!("integral size {bytes} is larger than limit of {WHOLE_BYTES_MAX}"));
+                    }
+                    bytes => whole(bytes, letter),
+                },
+                b'f' => Item::Single,
+                b'd' => Item::Double,
+                b's' => Item::Text,
+                b'c' => Item::Bytes(self.number(1)?),
+                b'x' => Item::Nothing,
+                b' ' => continue,
+                b'<' | b'>' => {
+                    self.is_big = letter == b'>';
+                    continue;
+                }
+                b'!' => {
+                    let alignment = self.number(ALIGNMENT)?;
+                    if !alignment.is_power_of_two() {
+                        return failed(format!("alignment {alignment} is not a power of 2"));
+                    }
+                    self.alignment = alignment;
+                    continue;
+                }
+                0 => return Ok(None),
+                other => {
+                    let letter = char::from(other);
+                    return failed(format!("bad argument #1 to '{}' (invalid format option '{letter}')", self.name));
+                }
+            };
+            let align = item.bytes().min(self.alignment);
+            let is_aligned = align > 1 && !matches!(item, Item::Bytes(_));
+            return Ok(Some((item, if is_aligned { at.wrapping_neg() & (align - 1) } else { 0 })));
+        }
+        Ok(None)
+    }
+}
+
+/// The arguments of a function, whose errors name it.
+struct Arguments<'a> {
+    lua: &'a Lua,
+    name: &'static str,
+    values: MultiValue,
+    next: usize,
+}
+
+impl Arguments<'_> {
+    fn text(&mut self) -> Result<LuaString> {
+        let value = self.values.get(self.next).cloned().unwrap_or(Value::Nil);
+        self.next += 1;
+        match text_or_number(self.lua, &value)? {
+            Some(text) => Ok(text),
+            None => self.expected("string", &value),
+        }
+    }
+
+    fn number(&mut self) -> Result<f64> {
+        let value = self.values.get(self.next).cloned().unwrap_or(Value::Nil);
+        self.next += 1;
+        let of_text = |text: &LuaString| std::str::from_utf8(&text.as_bytes()).ok()?.trim().parse().ok();
+        let number = match &value {
+            Value::String(text) => of_text(text),
+            value => number_of(value),
+        };
+        match number {
+            Some(number) => Ok(number),
+            None => self.expected("number", &value),
+        }
+    }
+
+    fn expected<T>(&self, what: &str, found: &Value) -> Result<T> {
+        self.wrong(&format!("{what} expected, got {}", found.type_name()))
+    }
+
+    /// Something is wrong with the argument that was taken last.
+    fn wrong<T>(&self, what: &str) -> Result<T> {
+        failed(format!("bad argument #{} to '{}' ({what})", self.next, self.name))
+    }
+}
+
+/// Puts `bytes`, the lowest one first, in the order of the format.
+fn put(out: &mut Vec<u8>, is_big: bool, bytes: &[u8]) {
+    if is_big {
+        out.extend(bytes.iter().rev());
+    } else {
+        out.extend_from_slice(bytes);
+    }
+}
+
+fn pack(lua: &Lua, values: MultiValue) -> Result<Vec<u8>> {
+    let mut arguments = Arguments { lua, name: "pack", values, next: 0 };
+    let format = arguments.text()?;
+    let format = format.as_bytes();
+    let mut format = Format::new("pack", &format);
+    let mut out = Vec::new();
+    while let Some((item, padding)) = format.next(out.len())? {
+        out.resize(out.len() + padding, 0);
+        match item {
+            Item::Nothing => out.push(0),
+            Item::Whole { bytes, .. } => {
+                let number = arguments.number()?;
+                // As C makes a whole number of one; what has no place among those with a sign has one without.
+                let number = if number < 0.0 { number as i64 as u64 } else { number as u64 };
+                let mut all = [0; WHOLE_BYTES_MAX];
+                all[..8].copy_from_slice(&number.to_le_bytes());
+                put(&mut out, format.is_big, &all[..bytes]);
+            }
+            Item::Single => put(&mut out, format.is_big, &(arguments.number()? as f32).to_le_bytes()),
+            Item::Double => put(&mut out, format.is_big, &arguments.number()?.to_le_bytes()),
+            Item::Text => {
+                out.extend_from_slice(&arguments.text()?.as_bytes());
+                out.push(0);
+            }
+            Item::Bytes(len) => {
+                let text = arguments.text()?;
+                let text = text.as_bytes();
+                let len = if len == 0 { text.len() } else { len };
+                match text.get(..len) {
+                    Some(text) => out.extend_from_slice(text),
+                    None => {
+                        // As there, the argument behind the text is named.
+                        arguments.next += 1;
+                        return arguments.wrong("string too short");
+                    }
+                }
+            }
+        }
+        if out.len() > crate::bridge::MEMORY_BYTES_MAX {
+            return failed("not enough memory");
+        }
+    }
+    Ok(out)
+}
+
+/// A whole number of the bytes of a record.
+fn whole(bytes: &[u8], is_big: bool, is_signed: bool) -> f64 {
+    let low = bytes.len().min(8);
+    let mut all = [0; 8];
+    if is_big {
+        all[..low].iter_mut().zip(bytes.iter().rev()).for_each(|(to, &from)| *to = from);
+    } else {
+        all[..low].copy_from_slice(&bytes[..low]);
+    }
+    let number = u64::from_le_bytes(all);
+    if !is_signed {
+        return number as f64;
+    }
+    let shift = 64 - 8 * low as u32;
+    ((number << (shift & 63)) as i64 >> (shift & 63)) as f64
+}
+
+fn unpack(lua: &Lua, values: MultiValue) -> Result<MultiValue> {
+    let has_place = values.len() > 2;
+    let mut arguments = Arguments { lua, name: "unpack", values, next: 0 };
+    let (format, data) = (arguments.text()?, arguments.text()?);
+    let (format, data) = (format.as_bytes(), data.as_bytes());
+    let mut at = 0;
+    if has_place {
+        let place = arguments.number()?;
+        if place < 1.0 {
+            return arguments.wrong("offset must be 1 or greater");
+        }
+        at = place as usize - 1;
+    }
+    arguments.next = 2;
+    let mut format = Format::new("unpack", &format);
+    let mut found = Vec::new();
+    while let Some((item, padding)) = format.next(at)? {
+        at = at.saturating_add(padding);
+        let mut bytes = item.bytes();
+        if item == Item::Bytes(0) {
+            let Some(Value::Number(size)) = found.pop() else { return failed("format 'c0' needs a previous size") };
+            bytes = size as usize;
+        }
+        let here = at.checked_add(bytes).and_then(|end| data.get(at..end));
+        let Some(here) = here else { return arguments.wrong("data string too short") };
+        at += bytes;
+        found.push(match item {
+            Item::Nothing => continue,
+            Item::Whole { is_signed, .. } => Value::Number(whole(here, format.is_big, is_signed)),
+            Item::Single | Item::Double => {
+                let mut ordered = here.to_vec();
+                if format.is_big {
+                    ordered.reverse();
+                }
+                Value::Number(match (ordered.first_chunk(), ordered.first_chunk()) {
+                    (Some(bytes), _) => f64::from_le_bytes(*bytes),
+                    (None, Some(bytes)) => f32::from_le_bytes(*bytes).into(),
+                    (None, None) => return failed("not a number"),
+                })
+            }
+            Item::Bytes(_) => Value::String(lua.create_string(here)?),
+            Item::Text => {
+                let rest = &data[at..];
+                let Some(len) = rest.iter().position(|&byte| byte == 0) else {
+                    return failed("unfinished string in data");
+                };
+                at += len + 1;
+                Value::String(lua.create_string(&rest[..len])?)
+            }
+        });
+    }
+    found.push(Value::Number((at + 1) as f64));
+    Ok(MultiValue::from_vec(found))
+}
+
+fn size(lua: &Lua, values: MultiValue) -> Result<f64> {
+    let mut arguments = Arguments { lua, name: "size", values, next: 0 };
+    let format = arguments.text()?;
+    let format = format.as_bytes();
+    let mut format = Format::new("size", &format);
+    let mut all = 0_usize;
+    while let Some((item, padding)) = format.next(all)? {
+        match item {
+            Item::Text => return arguments.wrong("option 's' has no fixed size"),
+            Item::Bytes(0) => return arguments.wrong("option 'c0' has no fixed size"),
+            item => all = all.saturating_add(padding + item.bytes()),
+        }
+    }
+    Ok(all as f64)
+}
+
+/// The table `struct`.
+///
+/// # Errors
+/// There is no memory for it.
+pub(crate) fn table(lua: &Lua) -> mlua::Result<Table> {
+    let table = lua.create_table()?;
+    let packs =
+        |lua: &Lua, values: MultiValue| told(lua, pack(lua, values)).and_then(|packed| lua.create_string(packed));
+    table.raw_set("pack", lua.create_function(packs)?)?;
+    table.raw_set("unpack", lua.create_function(|lua, values: MultiValue| told(lua, unpack(lua, values)))?)?;
+    table.raw_set("size", lua.create_function(|lua, values: MultiValue| told(lua, size(lua, values)))?)?;
+    Ok(table)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn any_format_and_any_bytes_are_read_or_refused(
+            format in "[<>!bBhHlLTiIfdscx 0-9=]{0,10}", data: Vec<u8>, place in -2_i32..20
+        ) {
+            let lua = Lua::new();
+            let text = |bytes: &[u8]| Value::String(lua.create_string(bytes).expect("room"));
+            let _ = unpack(&lua, MultiValue::from_vec(vec![text(format.as_bytes()), text(&data)]));
+            let all = vec![text(format.as_bytes()), text(&data), Value::Number(place.into())];
+            let _ = unpack(&lua, MultiValue::from_vec(all));
+            let _ = size(&lua, MultiValue::from_vec(vec![text(format.as_bytes())]));
+            let _ = pack(&lua, MultiValue::from_vec(vec![text(format.as_bytes()), Value::Number(place.into())]));
+        }
+
+        #[test]
+        fn whole_numbers_come_back(number in -(1_i64 << 40)..1 << 40, bytes in 6_usize..33, big: bool) {
+            let lua = Lua::new();
+            let format = lua.create_string(format!("{}i{bytes}", if big { '>' } else { '<' })).expect("room");
+            let format = Value::String(format);
+            let values = MultiValue::from_vec(vec![format.clone(), Value::Number(number as f64)]);
+            let Ok(packed) = pack(&lua, values) else { panic!("{bytes}") };
+            let data = Value::String(lua.create_string(packed).expect("room"));
+            let Ok(found) = unpack(&lua, MultiValue::from_vec(vec![format, data])) else { panic!("{bytes}") };
+            prop_assert_eq!(found.front().and_then(number_of), Some(number as f64));
+        }
+    }
+}
