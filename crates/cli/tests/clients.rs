@@ -6,90 +6,11 @@ mod support;
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use support::programs::{PATIENCE, command, install, installed, read, run, skip, sources, text};
 use support::{Dir, Server, expect};
-
-/// Whole installation and run of one library.
-const PATIENCE: Duration = Duration::from_secs(180);
-
-fn sources(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../tests/clients")
-        .join(name)
-        .canonicalize()
-        .expect("in the repository")
-}
-
-/// Where what was installed stays.
-fn installed(name: &str) -> PathBuf {
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("../clients").join(name);
-    std::fs::create_dir_all(&dir).expect("target can be written");
-    dir.canonicalize().expect("just made")
-}
-
-fn skip(name: &str, reason: &str) {
-    // Not captured, unlike print: who reads the results must see what was not tested.
-    let _ = writeln!(std::io::stderr(), "{name}: skipped, {reason}");
-}
-
-/// Runs `command` to its end; `None` if there is no such program or it does not end in time.
-fn run(command: &mut Command) -> Option<Output> {
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().ok()?;
-    let begin = Instant::now();
-    let pid = rustix::process::Pid::from_child(&child);
-    let (ended, is_over) = std::sync::mpsc::channel::<()>();
-    let guard = std::thread::spawn(move || {
-        if is_over.recv_timeout(PATIENCE.saturating_sub(begin.elapsed()))
-            == Err(std::sync::mpsc::RecvTimeoutError::Timeout)
-        {
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
-        }
-    });
-    let output = {
-        let stdout = child.stdout.take();
-        let reader = std::thread::spawn(move || {
-            let mut bytes = Vec::new();
-            stdout.map(|mut pipe| std::io::Read::read_to_end(&mut pipe, &mut bytes));
-            bytes
-        });
-        let mut output = child.wait_with_output().ok()?;
-        output.stdout = reader.join().ok()?;
-        output
-    };
-    drop(ended);
-    let _ = guard.join();
-    Some(output)
-}
-
-/// Runs a step of an installation once: `mark` remembers that it went well with these sources. False where it cannot be
-/// done.
-fn install(name: &str, dir: &Path, pinned: &str, steps: &mut [Command]) -> bool {
-    let mark = dir.join("installed");
-    if std::fs::read_to_string(&mark).is_ok_and(|found| found == pinned) {
-        return true;
-    }
-    for step in steps {
-        match run(step) {
-            None => {
-                skip(name, &format!("there is no {}", step.get_program().display()));
-                return false;
-            }
-            Some(output) if !output.status.success() => {
-                let said =
-                    String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
-                let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
-                skip(name, &format!("{} failed: {last}", step.get_program().display()));
-                return false;
-            }
-            Some(_) => {}
-        }
-    }
-    std::fs::write(mark, pinned).expect("target can be written");
-    true
-}
 
 /// Runs the program against a server: as the tenant without a name, as one with a secret, and as one with four
 /// partitions.
@@ -109,23 +30,9 @@ fn check(name: &str, program: &mut Command) {
     }
 }
 
-fn command(program: impl AsRef<std::ffi::OsStr>, arguments: &[&str]) -> Command {
-    let mut command = Command::new(program);
-    command.args(arguments);
-    command
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().expect("paths of the repository are UTF-8")
-}
-
-fn read(path: &Path) -> String {
-    std::fs::read_to_string(path).expect("it is there")
-}
-
 #[test]
 fn redis_py() {
-    let (sources, dir) = (sources("python"), installed("python"));
+    let (sources, dir) = (sources("clients/python"), installed("python"));
     let (venv, wanted) = (dir.join("venv"), sources.join("requirements.txt"));
     let python = venv.join("bin/python");
     let mut steps = [
@@ -139,7 +46,7 @@ fn redis_py() {
 
 #[test]
 fn go_redis() {
-    let (sources, dir) = (sources("go"), installed("go"));
+    let (sources, dir) = (sources("clients/go"), installed("go"));
     let program = dir.join("client");
     let pinned = read(&sources.join("go.mod")) + &read(&sources.join("main.go"));
     let mut build = command("go", &["build", "-o", text(&program), "."]);
@@ -151,7 +58,7 @@ fn go_redis() {
 
 #[test]
 fn ioredis() {
-    let (sources, dir) = (sources("node"), installed("node"));
+    let (sources, dir) = (sources("clients/node"), installed("node"));
     let wanted = read(&sources.join("package.json"));
     std::fs::write(dir.join("package.json"), &wanted).expect("target can be written");
     let mut step = command("npm", &["install", "--silent", "--no-audit", "--no-fund"]);
@@ -164,7 +71,7 @@ fn ioredis() {
 
 #[test]
 fn jedis() {
-    let (sources, dir) = (sources("java"), installed("java"));
+    let (sources, dir) = (sources("clients/java"), installed("java"));
     let (pom, source) = (sources.join("pom.xml"), sources.join("Client.java"));
     let output = format!("-DoutputDirectory={}", dir.display());
     let classes = format!("{}/*:{}", dir.display(), dir.display());

@@ -1,6 +1,8 @@
 //! A real server: the binary, as a process, on a directory and ports of its own.
 #![allow(clippy::disallowed_methods, dead_code, missing_docs, reason = "tests start processes, and each uses a part")]
 
+pub mod programs;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
