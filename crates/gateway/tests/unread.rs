@@ -51,6 +51,27 @@ fn s11_clients_that_never_read_do_not_make_writes_wait() {
 }
 
 #[test]
+fn who_has_sent_more_than_is_served_gets_all_replies_in_front_of_the_end() {
+    let world = World::with_write_memory(64 << 20);
+    let mut client = world.tenant("ada", 1, 0);
+    let value = vec![b'v'; 100_000];
+    assert_eq!(client.ask(&[b"SET".as_slice(), b"k", &value]), b"+OK\r\n");
+    let told = [b"$100000\r\n".as_slice(), &value, b"\r\n"].concat();
+    // Behind the end there is as much as the kernel takes without a reader.
+    for end in ["QUIT\r\n", "*1\r\n!\r\n"] {
+        let mut client = world.connect("ada");
+        client.send(&encode(&["GET", "k"]).repeat(5));
+        client.send(end.as_bytes());
+        client.send(&b"PING\r\n".repeat(20_000));
+        for _ in 0..5 {
+            assert!(client.reply() == told);
+        }
+        let mut rest = Vec::new();
+        std::io::Read::read_to_end(&mut client.stream, &mut rest).expect("an orderly end, and no reset");
+    }
+}
+
+#[test]
 fn s11_clients_that_wait_for_units_in_silence_do_not_make_writes_wait() {
     let world = World::with_write_memory(WRITE_MEMORY);
     let limit = |tenant, limits: UnitLimits| {

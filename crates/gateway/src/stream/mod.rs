@@ -2,6 +2,7 @@
 //!
 //! What is plain stays as cheap as it was: one look at which of the two it is for each system call.
 
+mod closing;
 mod tls;
 
 use std::future::{Future, poll_fn};
@@ -71,13 +72,6 @@ impl Stream {
     /// Until the kernel may take more.
     pub(crate) async fn writable(&self) -> io::Result<()> {
         poll_fn(|cx| self.poll_writable(cx)).await
-    }
-
-    /// Tells the client that nothing more comes, as far as the kernel takes that at once.
-    pub(crate) fn say_goodbye(&mut self) {
-        if let Stream::Tls(stream) = self {
-            stream.say_goodbye();
-        }
     }
 
     /// The socket below.

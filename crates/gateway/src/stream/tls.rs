@@ -45,6 +45,10 @@ impl TlsStream {
         &self.socket
     }
 
+    pub(super) fn socket_mut(&mut self) -> &mut TcpStream {
+        &mut self.socket
+    }
+
     pub(super) fn go_on_over(&mut self, socket: TcpStream) {
         self.socket = socket;
     }

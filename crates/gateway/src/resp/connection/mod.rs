@@ -119,7 +119,10 @@ async fn serve<S: Store>(mut connection: Box<Connection<S>>, mut input: Input) -
     let id = connection.session.outbox.client.id;
     match AssertUnwindSafe(connection.run(&mut input)).catch_unwind().await {
         Ok(Ok(Ending::Moves { socket, to })) => return Some(Box::new(Moving::new(connection, input, socket, to))),
-        Ok(Ok(Ending::Closed)) => connection.session.outbox.stream.say_goodbye(),
+        Ok(Ok(Ending::Closed)) => {
+            let clock = Arc::clone(&connection.server.clock);
+            connection.session.outbox.stream.close(&clock).await;
+        }
         Ok(Err(error)) => tracing::debug!(client = id, %error, "connection ended"),
         // A mistake of ours: this connection ends, and nobody else's does (S16).
         Err(_) => tracing::error!(client = id, "a request ended in a panic, its connection is closed"),
