@@ -85,7 +85,8 @@ fn classes() -> Option<&'static String> {
 
 fn python_program(name: &str) {
     if let Some(python) = python() {
-        check(name, &mut command(python, &[text(&sources("frameworks/python").join(name))]));
+        let mut program = command(python, &[text(&sources("frameworks/python").join(name))]);
+        check(name, program.env("PYTHONDONTWRITEBYTECODE", "1"));
     }
 }
 
