@@ -400,7 +400,8 @@ impl<'a> Context<'a> {
             Content::String(value) => self.put_in(database, key, value, expire_at_ms),
             Content::Parts(_) if key.len() > KEY_BYTES_MAX => Err(KEY_TOO_LONG),
             Content::Parts(head) => {
-                self.draft.push_row(database, Change::Head { key, head: &head.encode(), expire_at_ms });
+                let (head, expire_at_ms) = head.encode_until(expire_at_ms);
+                self.draft.push_row(database, Change::Head { key, head: &head, expire_at_ms });
                 Ok(())
             }
         }
@@ -483,14 +484,16 @@ impl<'k> Asked<'k> {
 fn own_write(draft: &mut Draft, asked: Asked<'_>, now_ms: u64) -> Option<Option<Row>> {
     let stored = asked.stored();
     let change = draft.last_of(&stored)?;
-    let (content, expire_at_ms) = match change {
-        Change::Put { value, expire_at_ms, .. } => (Content::String(Value::from(value.to_vec())), expire_at_ms),
+    let (row, end_ms) = match change {
+        Change::Put { value, expire_at_ms, .. } => {
+            (Row::string(Value::from(value.to_vec()), expire_at_ms), expire_at_ms)
+        }
         Change::Head { head, expire_at_ms, .. } => {
-            (Content::Parts(Box::new(Head::decode(head).expect("a head of this command"))), expire_at_ms)
+            (Row::of_parts(Head::decode(head).expect("a head of this command"), expire_at_ms), expire_at_ms)
         }
         Change::Delete { .. } | Change::Cover { .. } => return Some(None),
     };
-    Some(Some(Row { content, expire_at_ms }).filter(|_| expire_at_ms.is_none_or(|at| at > now_ms)))
+    Some(Some(row).filter(|_| end_ms.is_none_or(|at| at > now_ms)))
 }
 
 fn string_of(row: Option<Row>) -> Outcome<Option<StringRow>> {

@@ -60,8 +60,6 @@ pub struct StoredPart {
     pub key: Vec<u8>,
     /// Its value.
     pub value: Value,
-    /// First millisecond since 1970 at which the part no longer exists; `None` = it stays.
-    pub expire_at_ms: Option<u64>,
 }
 
 /// A bounded step through the parts of a row.

@@ -6,9 +6,9 @@ use crate::args::Args;
 use crate::context::{Context, Finished};
 use crate::error::{Error, Outcome};
 use crate::handlers::{
-    bitfield, bitmap, blocking, dump, expiry, geo, geosearch, hashes, hyperloglogs, keys, lcs, list_moves, list_search,
-    lists, moves, numbers, object, ranges, scan, set_operations, sets, sort, stream_claims, stream_groups, stream_info,
-    stream_reads, streams, strings, zcombine, zpops, zranges, zsets,
+    bitfield, bitmap, blocking, dump, expiry, field_expiry, field_values, geo, geosearch, hashes, hyperloglogs, keys,
+    lcs, list_moves, list_search, lists, moves, numbers, object, ranges, scan, set_operations, sets, sort,
+    stream_claims, stream_groups, stream_info, stream_reads, streams, strings, zcombine, zpops, zranges, zsets,
 };
 use crate::table::{Command, Id, Plain, with_commands};
 

@@ -1,6 +1,8 @@
 //! Commands on rows of many parts, whose types have no commands of their own yet: those on keys take them as they are,
 //! those on strings refuse them, and what handlers of types will read and write is what a map says.
 
+#[path = "rows_of_parts/fields.rs"]
+mod fields;
 #[path = "rows_of_parts/lists.rs"]
 mod lists;
 
@@ -18,7 +20,7 @@ use weir_command::{
 };
 use weir_io::{Rng, Yield};
 use weir_model::parts::{Head, Life, RowType, SUBKEY_BYTES_MAX};
-use weir_model::{Batch, Change, Content, Row, StoredKey, VALUE_BYTES_MAX, Value};
+use weir_model::{Batch, Change, Row, StoredKey, VALUE_BYTES_MAX, Value};
 
 const NOW_MS: u64 = 1_000_000;
 
@@ -31,11 +33,13 @@ struct Store {
     versions: AtomicU64,
     /// Parts that were read in pages.
     paged: AtomicU64,
+    /// So much later than [`NOW_MS`] it is.
+    later_ms: u64,
 }
 
 impl Store {
     fn row(&self, stored: &[u8], now_ms: u64) -> Read<'static> {
-        let living = self.map.get(stored).filter(|row| row.expire_at_ms.is_none_or(|at| at > now_ms));
+        let living = self.map.get(stored).filter(|row| row.end_ms().is_none_or(|at| at > now_ms));
         Read::Ready(Ok(living.cloned()))
     }
 
@@ -45,8 +49,7 @@ impl Store {
             let row = match change {
                 Change::Put { value, expire_at_ms, .. } => Row::string(Value::from(value.to_vec()), expire_at_ms),
                 Change::Head { head, expire_at_ms, .. } => {
-                    let content = Content::Parts(Box::new(Head::decode(head).expect("a head")));
-                    Row { content, expire_at_ms }
+                    Row::of_parts(Head::decode(head).expect("a head"), expire_at_ms)
                 }
                 Change::Delete { key } => {
                     self.map.remove(key);
@@ -60,7 +63,7 @@ impl Store {
 
     /// Runs `line`, one command; gives the answer.
     fn ask(&mut self, line: &str) -> String {
-        let request = Request::new(0, NOW_MS, line.split(' ').map(str::as_bytes));
+        let request = Request::new(0, NOW_MS + self.later_ms, line.split(' ').map(str::as_bytes));
         let args = request.args();
         let command = table::find(args.at(0)).expect("a command");
         let mut host = Headless::new(Protocol::Resp2, Yield::PLAIN, Rng::new(1));
@@ -92,7 +95,7 @@ impl Store {
             let mut head = cx.new_head(RowType::Hash);
             let life = Life::new(head.version);
             for field in fields {
-                cx.put_part(life, 0, field.as_bytes(), field.as_bytes(), None)?;
+                cx.put_part(life, 0, field.as_bytes(), field.as_bytes())?;
             }
             head.count = fields.len() as u64;
             cx.put_head(b"h", &head, None)
@@ -138,7 +141,7 @@ impl Rows for Store {
             }
             let row = row.clone().into_string().expect("a part is no head");
             self.paged.fetch_add(1, Ordering::Relaxed);
-            page.parts.push(StoredPart { key: key.clone(), value: row.value, expire_at_ms: row.expire_at_ms });
+            page.parts.push(StoredPart { key: key.clone(), value: row.value });
         }
         Box::pin(std::future::ready(Ok(page)))
     }
@@ -288,10 +291,9 @@ fn pages_and_parts_show_what_the_command_has_written_itself() {
             let life = Life::new(head.version);
             cx.delete_part(life, 0, b"d")?;
             for field in [b"a", b"e", b"i"] {
-                cx.put_part(life, 0, field, b"new", None)?;
+                cx.put_part(life, 0, field, b"new")?;
             }
-            cx.put_part(life, 0, b"c", b"dead", Some(NOW_MS))?;
-            cx.put_part(life, 1, b"z", b"another order", None)?;
+            cx.put_part(life, 1, b"z", b"another order")?;
             let mut expected = vec!["a", "b", "e", "f", "h", "i"];
             let mut inside = vec!["b", "e", "f"];
             if reverse {
@@ -325,7 +327,7 @@ fn every_life_of_a_row_has_a_larger_version_and_no_parts_of_another() {
             assert_eq!(cx.head(b"h", RowType::Hash).await, Ok(None));
             let head = cx.new_head(RowType::Hash);
             versions.push(head.version);
-            cx.put_part(Life::new(head.version), 0, field, b"", None)?;
+            cx.put_part(Life::new(head.version), 0, field, b"")?;
             cx.put_head(b"h", &head, None)?;
         }
         assert_eq!(fields(cx, Subkeys::all(0), 10).await?, ["y"]);
@@ -345,8 +347,8 @@ fn a_command_that_fails_has_written_no_part() {
     let before = store.map.clone();
     let failed: Outcome = store.run(async |cx| {
         let life = Life::new(1);
-        cx.put_part(life, 0, b"b", b"", None)?;
-        assert!(cx.put_part(life, 0, &[0; SUBKEY_BYTES_MAX + 1], b"", None).is_err());
+        cx.put_part(life, 0, b"b", b"")?;
+        assert!(cx.put_part(life, 0, &[0; SUBKEY_BYTES_MAX + 1], b"").is_err());
         Err(SYNTAX)
     });
     assert_eq!((failed, store.map), (Err(SYNTAX), before));

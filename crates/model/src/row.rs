@@ -45,6 +45,21 @@ impl Row {
         Self { content: Content::String(value), expire_at_ms }
     }
 
+    /// A row of many parts, whose `head` was written with the deadline `stored_ms`.
+    pub fn of_parts(head: Head, stored_ms: Option<u64>) -> Self {
+        let expire_at_ms = head.row_ms(stored_ms);
+        Self { content: Content::Parts(Box::new(head)), expire_at_ms }
+    }
+
+    /// When it is gone: a hash whose fields all expire, with the last of them.
+    #[inline]
+    pub fn end_ms(&self) -> Option<u64> {
+        match &self.content {
+            Content::String(_) => self.expire_at_ms,
+            Content::Parts(head) => head.end_ms(self.expire_at_ms),
+        }
+    }
+
     /// The row as a string; `None` if it is none.
     #[inline]
     pub fn into_string(self) -> Option<StringRow> {

@@ -34,12 +34,17 @@ impl Member {
         Self { name: part.subkey.into(), value: part.value.to_vec().into(), expire_at_ms: part.expire_at_ms }
     }
 
-    fn spread(Part { mut subkey, value, expire_at_ms }: Part) -> Self {
+    pub(super) fn spread(Part { mut subkey, value }: Part) -> Self {
         subkey.drain(..PLACE_BYTES.min(subkey.len()));
-        Self { name: subkey, value, expire_at_ms }
+        Self { name: subkey, value, expire_at_ms: None }
     }
 
-    fn bytes(&self) -> i64 {
+    /// Whether it is there at `now_ms` still.
+    pub fn lives(&self, now_ms: u64) -> bool {
+        self.expire_at_ms.is_none_or(|at| at > now_ms)
+    }
+
+    pub(super) fn bytes(&self) -> i64 {
         (self.name.len() + self.value.len()) as i64
     }
 }
@@ -58,34 +63,22 @@ impl Collection<'_> {
     /// # Errors
     /// It cannot be read.
     pub async fn member(&self, cx: &mut Context<'_>, name: &[u8]) -> Outcome<Option<Member>> {
-        match self.packed() {
-            Some(packed) => Ok(packed.get(SPACE, name).map(Member::packed)),
-            None => {
-                let part = cx.part(self.key, self.life(), SPACE, &placed(self.head.version, name)).await?;
-                Ok(part.map(Member::spread))
-            }
-        }
+        let now_ms = cx.now_ms();
+        Ok(self.field(cx, name).await?.filter(|member| member.lives(now_ms)))
     }
 
     /// Puts a member in the place of `before`, which is the one with its name, if there is one.
     ///
     /// # Errors
     /// The name is too long.
-    pub fn put_member(
-        &mut self,
-        cx: &mut Context<'_>,
-        before: Option<&Member>,
-        name: &[u8],
-        value: &[u8],
-        expire_at_ms: Option<u64>,
-    ) -> Outcome {
+    pub fn put_member(&mut self, cx: &mut Context<'_>, before: Option<&Member>, name: &[u8], value: &[u8]) -> Outcome {
         let bytes = (name.len() + value.len()) as i64;
         self.count(i64::from(before.is_none()), bytes - before.map_or(0, Member::bytes));
         if self.packed().is_none() {
-            return cx.put_part(self.life(), SPACE, &placed(self.head.version, name), value, expire_at_ms);
+            return cx.put_part(self.life(), SPACE, &placed(self.head.version, name), value);
         }
         self.change_packed(cx, |packed| {
-            packed.put(PackedPart { space: SPACE, subkey: name, value, expire_at_ms });
+            packed.put(PackedPart { space: SPACE, subkey: name, value, expire_at_ms: None });
         })
     }
 
@@ -112,25 +105,38 @@ impl Collection<'_> {
         if let Some(packed) = self.packed() {
             return Ok(MembersPage { members: packed.iter().map(Member::packed).collect(), next: None });
         }
-        let mut left = Some(Subkeys { from: Bound::Included(from.to_be_bytes().into()), ..Subkeys::all(SPACE) });
-        let (mut members, mut last) = (Vec::new(), from);
+        if self.has_mortal_parts() {
+            return self.living_fields_from(cx, from, limit).await;
+        }
+        let (parts, next) = self.placed_from(cx, SPACE, from, limit).await?;
+        Ok(MembersPage { members: parts.into_iter().map(Member::spread).collect(), next })
+    }
+
+    /// Some placed parts of `space` from the place `from` on, about `limit`; and the place behind them.
+    pub(super) async fn placed_from(
+        &self,
+        cx: &mut Context<'_>,
+        space: u8,
+        from: u32,
+        limit: usize,
+    ) -> Outcome<(Vec<Part>, Option<u32>)> {
+        let mut left = Some(Subkeys { from: Bound::Included(from.to_be_bytes().into()), ..Subkeys::all(space) });
+        let (mut parts, mut last) = (Vec::new(), from);
         while let Some(subkeys) = left {
             let page = cx.parts(self.key, self.life(), subkeys, limit).await?;
             left = page.next;
-            for part in page.parts {
-                last = place(&part.subkey);
-                members.push(Member::spread(part));
-            }
+            last = page.parts.last().map_or(last, |part| place(&part.subkey));
+            parts.extend(page.parts);
             // A number tells places apart, and no members of one place: those are given together.
             let next = left.as_ref().and_then(|left| match &left.from {
                 Bound::Included(subkey) => Some(place(subkey)),
                 _ => None,
             });
             if let Some(next) = next.filter(|&next| next > last) {
-                return Ok(MembersPage { members, next: Some(next) });
+                return Ok((parts, Some(next)));
             }
         }
-        Ok(MembersPage { members, next: None })
+        Ok((parts, None))
     }
 
     /// Hands name and value of every member to `tell`, which writes to the answer. What is answered leaves meanwhile,
@@ -148,7 +154,16 @@ impl Collection<'_> {
             packed.iter().for_each(|part| tell(replies, part.subkey, part.value));
             return Ok(());
         }
-        let mut left = Some(Subkeys::all(SPACE));
+        let mut next = Some(0).filter(|_| self.has_mortal_parts());
+        while let Some(from) = next {
+            let page = self.living_fields_from(cx, from, PAGE_MEMBERS).await?;
+            next = page.next;
+            let replies = cx.replies();
+            page.members.iter().for_each(|field| tell(replies, &field.name, &field.value));
+            cx.drain().await?;
+            cx.yields().now().await;
+        }
+        let mut left = Some(Subkeys::all(SPACE)).filter(|_| !self.has_mortal_parts());
         while let Some(subkeys) = left {
             let page = cx.parts(self.key, self.life(), subkeys, PAGE_MEMBERS).await?;
             left = page.next;
@@ -163,6 +178,7 @@ impl Collection<'_> {
     }
 }
 
-fn place(subkey: &[u8]) -> u32 {
+/// The place that a subkey begins with.
+pub(super) fn place(subkey: &[u8]) -> u32 {
     subkey.first_chunk().map_or(u32::MAX, |place| u32::from_be_bytes(*place))
 }

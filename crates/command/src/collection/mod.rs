@@ -8,6 +8,7 @@
 //! | | |
 //! |---|---|
 //! | [`members`] | what a hash, a set and a sorted set have in common: parts found by name, in no order |
+//! | [`fields`] | fields of a hash that expire |
 //! | [`layout`] | which keys the parts of a packed row get when it is spread |
 //! | [`random`] | members by chance |
 //! | [`sets`] | members of a set |
@@ -19,6 +20,7 @@
 //! | [`streams`] | what a stream has: entries by their ids, groups of consumers |
 
 mod counted;
+mod fields;
 mod layout;
 mod members;
 mod ordered;
@@ -56,6 +58,10 @@ pub struct Collection<'k> {
     expire_at_ms: Option<u64>,
     /// The row is to be written, and not only its parts.
     is_changed: bool,
+    /// Of a hash: some field has another deadline than before.
+    deadlines_changed: bool,
+    /// Of a hash: fields that are known to have expired, and are still counted in the head.
+    expired: u64,
 }
 
 impl Context<'_> {
@@ -67,9 +73,10 @@ impl Context<'_> {
         let found = self.head(key, kind).await?;
         if !self.is_of_one_moment() && found.as_ref().is_some_and(|(head, _)| head.packed.is_none()) {
             self.hold_moment(key).await?;
-            return Ok(self.head(key, kind).await?.map(|found| Collection::found(key, found)));
+            let found = self.head(key, kind).await?;
+            return Ok(found.map(|found| Collection::found(key, found, self.now_ms())));
         }
-        Ok(found.map(|found| Collection::found(key, found)))
+        Ok(found.map(|found| Collection::found(key, found, self.now_ms())))
     }
 
     /// The same; a new one where there is none, which exists when it is saved with a part.
@@ -86,7 +93,7 @@ impl Context<'_> {
     /// A row without parts, which takes the place of whatever is at `key` when it is saved.
     pub fn new_collection<'k>(&mut self, key: &'k [u8], kind: RowType) -> Collection<'k> {
         let head = Head { packed: Some(Packed::default()), ..self.new_head(kind) };
-        Collection { key, head, expire_at_ms: None, is_changed: false }
+        Collection { key, head, expire_at_ms: None, is_changed: false, deadlines_changed: false, expired: 0 }
     }
 
     /// Writes what was changed. A row without parts does not exist.
@@ -105,8 +112,10 @@ impl Context<'_> {
 }
 
 impl<'k> Collection<'k> {
-    fn found(key: &'k [u8], (head, expire_at_ms): (Head, Option<u64>)) -> Self {
-        Self { key, head, expire_at_ms, is_changed: false }
+    fn found(key: &'k [u8], (head, expire_at_ms): (Head, Option<u64>), now_ms: u64) -> Self {
+        let mut row = Self { key, head, expire_at_ms, is_changed: false, deadlines_changed: false, expired: 0 };
+        row.drop_packed_expired(now_ms);
+        row
     }
 
     /// The row expires then (milliseconds since 1970; `None` = never).
@@ -115,9 +124,10 @@ impl<'k> Collection<'k> {
         self.is_changed = true;
     }
 
-    /// How many parts its users count.
+    /// How many parts its users count. Of a hash, those that have expired are among them, if they have not been
+    /// [counted](Collection::count_expired).
     pub fn len(&self) -> u64 {
-        self.head.count
+        self.head.count.saturating_sub(self.expired)
     }
 
     /// What it is.
@@ -127,7 +137,7 @@ impl<'k> Collection<'k> {
 
     /// Whether Redis would not keep it as a small one.
     pub fn is_large(&self) -> bool {
-        !self.head.detail.is_empty()
+        self.head.detail.first() == Some(&LARGE)
     }
 
     /// Bytes of its subkeys and values.
@@ -166,6 +176,9 @@ impl<'k> Collection<'k> {
         if self.head.count <= PACKED_PARTS_MAX && packed.as_bytes().len() <= PACKED_BYTES_MAX {
             return Ok(());
         }
+        if self.deadlines_changed || self.mortal().is_some() {
+            self.note_packed_deadlines();
+        }
         let packed = self.head.packed.take().unwrap_or_default();
         for (index, part) in packed.iter().enumerate() {
             self.spread(cx, index, &part)?;
@@ -176,7 +189,10 @@ impl<'k> Collection<'k> {
     /// Notes that Redis would not keep the row as a small one any more. It never goes back to that.
     pub fn note_large(&mut self) {
         if !self.is_large() {
-            self.head.detail.push(LARGE);
+            match self.head.detail.first_mut() {
+                Some(first) => *first = LARGE,
+                None => self.head.detail.push(LARGE),
+            }
             self.is_changed = true;
         }
     }
@@ -184,7 +200,7 @@ impl<'k> Collection<'k> {
     /// Gives `part`, the one with the number `index`, keys of its own.
     fn spread(&self, cx: &mut Context<'_>, index: usize, part: &PackedPart<'_>) -> Outcome {
         for (space, subkey, value) in layout::keys_of(&self.head, index, part) {
-            cx.put_part(self.life(), space, &subkey, value, part.expire_at_ms)?;
+            cx.put_part(self.life(), space, &subkey, &value)?;
         }
         Ok(())
     }

@@ -28,7 +28,7 @@ fn has(subkeys: &Subkeys, part: &PackedPart<'_>) -> bool {
 }
 
 fn owned(part: &PackedPart<'_>) -> Part {
-    Part { subkey: part.subkey.into(), value: part.value.to_vec().into(), expire_at_ms: part.expire_at_ms }
+    Part { subkey: part.subkey.into(), value: part.value.to_vec().into() }
 }
 
 impl Collection<'_> {
@@ -86,7 +86,7 @@ impl Collection<'_> {
         };
         self.count(i64::from(is_counted), bytes);
         if self.packed().is_none() {
-            return cx.put_part(self.life(), space, subkey, value, None);
+            return cx.put_part(self.life(), space, subkey, value);
         }
         self.change_packed(cx, |packed| {
             let order = |part: &PackedPart<'_>| (part.space, part.subkey).cmp(&(space, subkey));

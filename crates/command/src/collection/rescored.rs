@@ -79,12 +79,12 @@ impl Collection<'_> {
             });
         }
         let life = self.life();
-        cx.put_part(life, MEMBERS, &placed(self.head.version, name), &value, None)?;
+        cx.put_part(life, MEMBERS, &placed(self.head.version, name), &value)?;
         let old = before.map(|before| place(before, name)).filter(|old| *old != new);
         if let Some(old) = &old {
             cx.delete_part(life, ORDER, old)?;
         }
-        cx.put_part(life, ORDER, &new, beside, None)?;
+        cx.put_part(life, ORDER, &new, beside)?;
         let (mut counted, total) = (self.counted(), self.len());
         match old {
             Some(old) => counted.moved(cx, &old, &new, total).await?,
@@ -148,8 +148,8 @@ impl Collection<'_> {
             crate::turn::end_turn(cx.yields(), index).await;
             let score = self.kept(member.score);
             let (place, beside) = scored(score, &member.name);
-            cx.put_part(life, MEMBERS, &placed(self.head.version, &member.name), &value_of(score)?, None)?;
-            cx.put_part(life, ORDER, &place, beside, None)?;
+            cx.put_part(life, MEMBERS, &placed(self.head.version, &member.name), &value_of(score)?)?;
+            cx.put_part(life, ORDER, &place, beside)?;
             places.push(place);
         }
         let mut counted = self.counted();

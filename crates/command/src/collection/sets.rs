@@ -43,7 +43,7 @@ impl Collection<'_> {
             Some(packed) if self.is_of_numbers() => {
                 packed.iter().position(|part| parse_i64(part.subkey) > number).unwrap_or(usize::MAX)
             }
-            _ => return self.put_member(cx, None, member, &[], None),
+            _ => return self.put_member(cx, None, member, &[]),
         };
         self.count(1, member.len() as i64);
         self.change_packed(cx, |packed| {

@@ -168,7 +168,7 @@ impl Collection<'_> {
             self.set_first(position);
         }
         self.count(1, bytes_of(value));
-        cx.put_part(self.life(), SPACE, &subkey(position), value, None)
+        cx.put_part(self.life(), SPACE, &subkey(position), value)
     }
 
     fn insert_packed(&mut self, cx: &mut Context<'_>, index: u64, value: &[u8]) -> Outcome {
@@ -183,7 +183,7 @@ impl Collection<'_> {
     pub fn set_value(&mut self, cx: &mut Context<'_>, index: u64, before: &[u8], value: &[u8]) -> Outcome {
         self.count(0, bytes_of(value) - bytes_of(before));
         if self.packed().is_none() {
-            return cx.put_part(self.life(), SPACE, &subkey(self.position(index, 0)?), value, None);
+            return cx.put_part(self.life(), SPACE, &subkey(self.position(index, 0)?), value);
         }
         self.change_packed(cx, |packed| {
             packed.remove_nth(index as usize);
@@ -208,7 +208,7 @@ impl Collection<'_> {
             self.shift(cx, index..self.len(), 1, &mut budget).await?;
         }
         self.count(1, bytes_of(value));
-        cx.put_part(self.life(), SPACE, &subkey(self.position(index, 0)?), value, None)
+        cx.put_part(self.life(), SPACE, &subkey(self.position(index, 0)?), value)
     }
 
     /// Puts the values with the numbers in `range` at positions that are `by` further. Where they were is left alone.
@@ -220,7 +220,7 @@ impl Collection<'_> {
             for value in self.some_values(cx, left.clone(), reverse).await? {
                 budget.spend(&value)?;
                 let index = take_index(&mut left, reverse);
-                cx.put_part(self.life(), SPACE, &subkey(self.position(index, by)?), &value, None)?;
+                cx.put_part(self.life(), SPACE, &subkey(self.position(index, by)?), &value)?;
             }
             cx.yields().now().await;
         }

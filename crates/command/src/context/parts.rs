@@ -61,8 +61,6 @@ pub struct Part {
     pub subkey: Vec<u8>,
     /// What it says.
     pub value: Value,
-    /// First millisecond since 1970 at which the part no longer exists; `None` = it stays as long as its row.
-    pub expire_at_ms: Option<u64>,
 }
 
 /// A bounded step through the parts of a row.
@@ -111,7 +109,7 @@ impl Context<'_> {
         let stored = life.part(space, subkey);
         let books = !self.is_locked;
         let row = self.read(Asked::Part(key, &stored), books).await?.and_then(Row::into_string);
-        Ok(row.map(|row| Part { subkey: subkey.into(), value: row.value, expire_at_ms: row.expire_at_ms }))
+        Ok(row.map(|row| Part { subkey: subkey.into(), value: row.value }))
     }
 
     /// Up to `limit` of `subkeys` of the row of `key`, whose `life` it is; what the command has written itself is among
@@ -131,37 +129,28 @@ impl Context<'_> {
         if let Some(bill) = &mut self.call.bill {
             bill.passed(page.passed_bytes, page.parts.len());
         }
-        let now_ms = self.call.now_ms;
-        let page = if self.draft.is_empty() { page } else { with_own(&mut self.draft, page, &range, limit, now_ms) };
+        let page = if self.draft.is_empty() { page } else { with_own(&mut self.draft, page, &range, limit) };
         let at = Life::SUBKEY_AT;
         let next = page.next.map(|PartRange { from, to, reverse }| {
             let end = life.space(space).1;
             let to = if to >= end { Bound::Unbounded } else { Bound::Excluded(to[at..].into()) };
             Subkeys { space, from: Bound::Included(from[at..].into()), to, reverse }
         });
-        let parts = page.parts.into_iter().map(|StoredPart { mut key, value, expire_at_ms }| {
+        let parts = page.parts.into_iter().map(|StoredPart { mut key, value }| {
             key.drain(..at);
-            Part { subkey: key, value, expire_at_ms }
+            Part { subkey: key, value }
         });
         Ok(PartsPage { parts: parts.collect(), next })
     }
 
-    /// The part at `subkey` has this value from now on, until `expire_at_ms` (milliseconds since 1970; `None` = as long
-    /// as its row).
+    /// The part at `subkey` has this value from now on, as long as its row: no part expires by itself.
     ///
     /// # Errors
     /// The subkey is too long.
-    pub fn put_part(
-        &mut self,
-        life: Life,
-        space: u8,
-        subkey: &[u8],
-        value: &[u8],
-        expire_at_ms: Option<u64>,
-    ) -> Outcome {
+    pub fn put_part(&mut self, life: Life, space: u8, subkey: &[u8], value: &[u8]) -> Outcome {
         check_subkey(subkey)?;
         self.call.longest = self.call.longest.max(value.len());
-        self.draft.push(Change::Put { key: &life.part(space, subkey), value, expire_at_ms });
+        self.draft.push(Change::Put { key: &life.part(space, subkey), value, expire_at_ms: None });
         Ok(())
     }
 
@@ -176,12 +165,19 @@ impl Context<'_> {
     }
 }
 
+impl Context<'_> {
+    /// The entry of the agenda with the stored key `entry` is no row's: it goes.
+    pub(crate) fn forget_agenda(&mut self, entry: &[u8]) {
+        self.draft.push(Change::Delete { key: entry });
+    }
+}
+
 fn check_subkey(subkey: &[u8]) -> Outcome {
     if subkey.len() > SUBKEY_BYTES_MAX { Err(KEY_TOO_LONG) } else { Ok(()) }
 }
 
 /// `page`, which is a step through `range`, with the changes of `draft`.
-fn with_own(draft: &mut Draft, page: PartPage, range: &PartRange, limit: usize, now_ms: u64) -> PartPage {
+fn with_own(draft: &mut Draft, page: PartPage, range: &PartRange, limit: usize) -> PartPage {
     let PartPage { parts, next, passed_bytes } = page;
     // What the page has covered: behind it, there is the rest.
     let (from, to) = match &next {
@@ -206,10 +202,9 @@ fn with_own(draft: &mut Draft, page: PartPage, range: &PartRange, limit: usize, 
             parts.extend(part.filter(|_| order.is_gt()));
         }
         if order.is_le()
-            && let Some(Change::Put { key, value, expire_at_ms }) = own.next()
-            && expire_at_ms.is_none_or(|at| at > now_ms)
+            && let Some(Change::Put { key, value, .. }) = own.next()
         {
-            parts.push(StoredPart { key: key.into(), value: Value::from(value.to_vec()), expire_at_ms });
+            parts.push(StoredPart { key: key.into(), value: Value::from(value.to_vec()) });
         }
     }
     drop(own);

@@ -9,7 +9,7 @@ use crate::collection::{Collection, End, Member, Stretch};
 use crate::context::Context;
 use crate::error::{Error, NO_SUCH_KEY, Outcome, SYNTAX, TOO_LONG};
 use crate::keyword::upper;
-use crate::rdb::{self, Loaded, Refusal};
+use crate::rdb::{self, Field, Loaded, Refusal};
 use crate::turn::end_turn;
 
 const BAD_FORMAT: Error = Error::new("ERR Bad data format");
@@ -59,7 +59,12 @@ async fn whole_row(cx: &mut Context<'_>, key: &[u8], head: &Head) -> Outcome<Loa
     match head.kind {
         RowType::Hash => {
             let members = all_members(cx, &row).await?;
-            Ok(Loaded::Hash(members.into_iter().map(|field| (field.name, field.value.to_vec())).collect()))
+            let fields = members.into_iter().map(|Member { name, value, expire_at_ms }| Field {
+                name,
+                value: value.to_vec(),
+                expire_at_ms,
+            });
+            Ok(Loaded::Hash(fields.collect()))
         }
         RowType::Set => {
             let members = all_members(cx, &row).await?;
@@ -173,11 +178,15 @@ async fn put_row(cx: &mut Context<'_>, key: &[u8], loaded: Loaded, expire_at_ms:
         Loaded::String(value) => return cx.put(key, &value, expire_at_ms),
         Loaded::Hash(fields) => {
             let mut row = cx.new_collection(key, RowType::Hash);
-            for (index, (field, value)) in fields.iter().enumerate() {
+            let now_ms = cx.now_ms();
+            // What has expired on the way does not exist, as if it had been there.
+            let living = fields.iter().filter(|field| field.expire_at_ms.is_none_or(|at| at > now_ms));
+            for (index, field) in living.enumerate() {
                 end_turn(cx.yields(), index).await;
-                hashes::put(cx, &mut row, None, field, value, None)?;
+                hashes::put(cx, &mut row, None, &field.name, &field.value, field.expire_at_ms)?;
             }
-            row
+            row.expires_at(expire_at_ms);
+            return cx.save_hash(&mut row).await;
         }
         Loaded::Set(members) => {
             let mut row = cx.new_collection(key, RowType::Set);

@@ -29,7 +29,7 @@ impl Unit {
     }
 
     /// `time` as milliseconds since 1970; `None` where that does not fit 63 bits.
-    fn absolute_ms(self, time: i64, now_ms: u64) -> Option<i64> {
+    pub(super) fn absolute_ms(self, time: i64, now_ms: u64) -> Option<i64> {
         let millis = match self {
             Unit::InSeconds | Unit::AtSeconds => time.checked_mul(1000)?,
             Unit::InMillis | Unit::AtMillis => time,
@@ -55,7 +55,7 @@ impl Expiry {
 
 /// The words behind `EXPIRE key time`.
 #[derive(Clone, Copy, Default)]
-struct Conditions {
+pub(super) struct Conditions {
     /// `NX`: only where there is no expiry.
     none: bool,
     /// `XX`: only where there is one.
@@ -67,6 +67,20 @@ struct Conditions {
 }
 
 impl Conditions {
+    /// The condition that `word` is, where there may be one only; `None` if it is none.
+    pub(super) fn of(word: &[u8]) -> Option<Self> {
+        let mut condition = Self::default();
+        let is = match upper(word).as_slice() {
+            b"NX" => &mut condition.none,
+            b"XX" => &mut condition.some,
+            b"GT" => &mut condition.later,
+            b"LT" => &mut condition.earlier,
+            _ => return None,
+        };
+        *is = true;
+        Some(condition)
+    }
+
     fn parse(args: Args<'_>) -> Outcome<Self> {
         let mut conditions = Self::default();
         for word in args.iter_from(3) {
@@ -88,7 +102,7 @@ impl Conditions {
     }
 
     /// Whether an expiry `old` may become `new`, in milliseconds since 1970.
-    fn allow(self, old: Option<u64>, new: i64) -> bool {
+    pub(super) fn allow(self, old: Option<u64>, new: i64) -> bool {
         let old = old.map(|old| i64::try_from(old).unwrap_or(i64::MAX));
         !(self.none && old.is_some()
             || self.some && old.is_none()

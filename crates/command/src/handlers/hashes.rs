@@ -18,7 +18,7 @@ const HASH_NOT_A_FLOAT: Error = Error::new("ERR hash value is not a float");
 const NOT_FINITE: Error = Error::new("ERR value is NaN or Infinity");
 const OUT_OF_RANGE: Error = Error::new("ERR value is out of range");
 
-async fn hash<'k>(cx: &mut Context<'_>, key: &'k [u8]) -> Outcome<Option<Collection<'k>>> {
+pub(super) async fn hash<'k>(cx: &mut Context<'_>, key: &'k [u8]) -> Outcome<Option<Collection<'k>>> {
     cx.collection(key, RowType::Hash).await
 }
 
@@ -26,7 +26,7 @@ async fn hash<'k>(cx: &mut Context<'_>, key: &'k [u8]) -> Outcome<Option<Collect
 const SMALL_FIELDS: u64 = 128;
 const SMALL_BYTES: usize = 64;
 
-/// Puts `value` at `field`, in the place of `before`.
+/// Puts `value` at `field`, in the place of `before`, which may have expired.
 pub(super) fn put(
     cx: &mut Context<'_>,
     hash: &mut Collection<'_>,
@@ -38,7 +38,7 @@ pub(super) fn put(
     if field.len().max(value.len()) > SMALL_BYTES || hash.len() + u64::from(before.is_none()) > SMALL_FIELDS {
         hash.note_large();
     }
-    hash.put_member(cx, before, field, value, expire_at_ms)
+    hash.put_field(cx, before, field, value, expire_at_ms)
 }
 
 /// Fields and values from word 2 on; gives how many fields are new.
@@ -47,15 +47,15 @@ async fn put_all(cx: &mut Context<'_>, args: Args<'_>, name: &str) -> Outcome<i6
         return Err(Error::arity(name));
     }
     let mut hash = cx.collection_or_new(args.at(1), RowType::Hash).await?;
-    let before = hash.len();
+    let (now_ms, mut new) = (cx.now_ms(), 0);
     for (index, (field, value)) in args.iter_from(2).step_by(2).zip(args.iter_from(3).step_by(2)).enumerate() {
         end_turn(cx.yields(), index).await;
-        let old = hash.member(cx, field).await?;
+        let old = hash.field(cx, field).await?;
+        new += i64::from(!old.as_ref().is_some_and(|old| old.lives(now_ms)));
         put(cx, &mut hash, old.as_ref(), field, value, None)?;
     }
-    let new = hash.len() - before;
-    cx.save(&mut hash)?;
-    Ok(new as i64)
+    cx.save_hash(&mut hash).await?;
+    Ok(new)
 }
 
 pub async fn hset(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
@@ -72,10 +72,12 @@ pub async fn hmset(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 
 pub async fn hsetnx(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let mut hash = cx.collection_or_new(args.at(1), RowType::Hash).await?;
-    let is_new = hash.member(cx, args.at(2)).await?.is_none();
+    let now_ms = cx.now_ms();
+    let old = hash.field(cx, args.at(2)).await?;
+    let is_new = !old.as_ref().is_some_and(|old| old.lives(now_ms));
     if is_new {
-        put(cx, &mut hash, None, args.at(2), args.at(3), None)?;
-        cx.save(&mut hash)?;
+        put(cx, &mut hash, old.as_ref(), args.at(2), args.at(3), None)?;
+        cx.save_hash(&mut hash).await?;
     }
     cx.replies().integer(i64::from(is_new));
     Ok(())
@@ -127,8 +129,8 @@ pub async fn hstrlen(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 }
 
 pub async fn hlen(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let len = hash(cx, args.at(1)).await?.map_or(0, |hash| hash.len());
-    cx.replies().integer(len as i64);
+    let hash = counted(cx, args.at(1)).await?;
+    cx.replies().integer(hash.map_or(0, |hash| hash.len()) as i64);
     Ok(())
 }
 
@@ -137,21 +139,30 @@ pub async fn hdel(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         cx.replies().integer(0);
         return Ok(());
     };
-    let before = hash.len();
+    let mut gone = 0;
     for (index, field) in args.iter_from(2).enumerate() {
         end_turn(cx.yields(), index).await;
         if let Some(member) = hash.member(cx, field).await? {
-            hash.remove_member(cx, &member)?;
+            hash.remove_field(cx, &member)?;
+            gone += 1;
         }
     }
-    let gone = before - hash.len();
-    cx.save(&mut hash)?;
-    cx.replies().integer(gone as i64);
+    cx.save_hash(&mut hash).await?;
+    cx.replies().integer(gone);
     Ok(())
 }
 
+/// The hash of `key`, which knows how many fields it has.
+async fn counted<'k>(cx: &mut Context<'_>, key: &'k [u8]) -> Outcome<Option<Collection<'k>>> {
+    let mut hash = hash(cx, key).await?;
+    if let Some(hash) = &mut hash {
+        hash.count_expired(cx).await?;
+    }
+    Ok(hash)
+}
+
 pub async fn hgetall(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let hash = hash(cx, args.at(1)).await?;
+    let hash = counted(cx, args.at(1)).await?;
     cx.replies().map(hash.as_ref().map_or(0, Collection::len) as usize);
     if let Some(hash) = hash {
         let tell = |replies: &mut Replies, field: &[u8], value: &[u8]| {
@@ -164,7 +175,7 @@ pub async fn hgetall(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 }
 
 pub async fn hkeys(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let hash = hash(cx, args.at(1)).await?;
+    let hash = counted(cx, args.at(1)).await?;
     cx.replies().array(hash.as_ref().map_or(0, Collection::len) as usize);
     match hash {
         Some(hash) => hash.tell_members(cx, |replies, field, _| replies.bulk(field)).await,
@@ -173,7 +184,7 @@ pub async fn hkeys(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 }
 
 pub async fn hvals(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let hash = hash(cx, args.at(1)).await?;
+    let hash = counted(cx, args.at(1)).await?;
     cx.replies().array(hash.as_ref().map_or(0, Collection::len) as usize);
     match hash {
         Some(hash) => hash.tell_members(cx, |replies, _, value| replies.bulk(value)).await,
@@ -181,30 +192,32 @@ pub async fn hvals(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     }
 }
 
-/// Puts `value` at `field`, where `before` stands; the expiry of the field stays.
-fn replace(
+/// Puts `value` at `field`, where `before` stands; the expiry of the field stays, if it has not expired.
+async fn replace(
     cx: &mut Context<'_>,
     hash: &mut Collection<'_>,
     before: Option<&Member>,
     field: &[u8],
     value: &[u8],
 ) -> Outcome {
-    put(cx, hash, before, field, value, before.and_then(|member| member.expire_at_ms))?;
-    cx.save(hash)
+    let now_ms = cx.now_ms();
+    let kept = before.and_then(|member| member.expire_at_ms).filter(|&at| at > now_ms);
+    put(cx, hash, before, field, value, kept)?;
+    cx.save_hash(hash).await
 }
 
 pub async fn hincrby(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let increment = integer(args.at(3))?;
     let mut hash = cx.collection_or_new(args.at(1), RowType::Hash).await?;
-    let before = hash.member(cx, args.at(2)).await?;
-    let old = match &before {
+    let (now_ms, before) = (cx.now_ms(), hash.field(cx, args.at(2)).await?);
+    let old = match before.as_ref().filter(|member| member.lives(now_ms)) {
         Some(member) => parse_i64(&member.value).ok_or(HASH_NOT_AN_INTEGER)?,
         None => 0,
     };
     let sum = old.checked_add(increment).ok_or(WOULD_OVERFLOW)?;
     let mut value = Vec::with_capacity(20);
     push_i64(&mut value, sum);
-    replace(cx, &mut hash, before.as_ref(), args.at(2), &value)?;
+    replace(cx, &mut hash, before.as_ref(), args.at(2), &value).await?;
     cx.replies().integer(sum);
     Ok(())
 }
@@ -216,13 +229,13 @@ pub async fn hincrbyfloat(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         return Err(NOT_FINITE);
     }
     let mut hash = cx.collection_or_new(args.at(1), RowType::Hash).await?;
-    let before = hash.member(cx, args.at(2)).await?;
-    let old = match &before {
+    let (now_ms, before) = (cx.now_ms(), hash.field(cx, args.at(2)).await?);
+    let old = match before.as_ref().filter(|member| member.lives(now_ms)) {
         Some(member) => Extended::parse(&member.value).ok_or(HASH_NOT_A_FLOAT)?,
         None => Extended::ZERO,
     };
     let sum = old.plus(increment).ok_or(NOT_A_NUMBER)?.to_text();
-    replace(cx, &mut hash, before.as_ref(), args.at(2), &sum)?;
+    replace(cx, &mut hash, before.as_ref(), args.at(2), &sum).await?;
     cx.replies().bulk(&sum);
     Ok(())
 }
@@ -251,7 +264,7 @@ pub async fn hrandfield(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     if with_values && !(-i64::MAX / 2..=i64::MAX / 2).contains(&count) {
         return Err(OUT_OF_RANGE);
     }
-    let hash = hash(cx, args.at(1)).await?;
+    let hash = counted(cx, args.at(1)).await?;
     let Some(hash) = hash.filter(|_| count != 0) else {
         cx.replies().array(0);
         return Ok(());

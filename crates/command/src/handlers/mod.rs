@@ -5,6 +5,8 @@ pub mod bitmap;
 pub mod blocking;
 pub mod dump;
 pub mod expiry;
+pub mod field_expiry;
+pub mod field_values;
 pub mod geo;
 pub mod geosearch;
 pub mod hashes;

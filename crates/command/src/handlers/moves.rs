@@ -1,6 +1,6 @@
 //! Keys that get another name or place: `RENAME`, `COPY`, `MOVE`.
 
-use weir_model::parts::{Head, Life, PLACE_BYTES, SPACES, is_placed, placed};
+use weir_model::parts::{Head, Life, SPACES, moved_subkey};
 use weir_model::{Content, Row};
 
 use super::database;
@@ -100,13 +100,8 @@ async fn copy_parts(cx: &mut Context<'_>, key: &[u8], from: &Head, to: &Head) ->
             let page = cx.parts(key, Life::new(from.version), subkeys, PAGE_PARTS).await?;
             left = page.next;
             for part in page.parts {
-                // Members stand where the version puts them.
-                let subkey = if space == 0 && is_placed(from.kind) {
-                    placed(to.version, part.subkey.get(PLACE_BYTES..).unwrap_or_default())
-                } else {
-                    part.subkey
-                };
-                cx.put_part(Life::new(to.version), space, &subkey, &part.value, part.expire_at_ms)?;
+                let subkey = moved_subkey(from.kind, space, part.subkey, to.version);
+                cx.put_part(Life::new(to.version), space, &subkey, &part.value)?;
             }
             cx.yields().now().await;
         }

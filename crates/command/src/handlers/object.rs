@@ -16,7 +16,7 @@ const EMBEDDED_BYTES_MAX: usize = 44;
 const SHARED_NUMBERS: i64 = 10_000;
 
 const HELP: [&str; 5] = [
-    "ENCODING <key>: int, embstr, raw, listpack, intset, hashtable, quicklist, skiplist or stream, as Redis would keep it.",
+    "ENCODING <key>: int, embstr, raw, listpack, listpackex, intset, hashtable, quicklist, skiplist or stream, as Redis would keep it.",
     "FREQ <key>: not tracked.",
     "IDLETIME <key>: 0, it is not tracked.",
     "REFCOUNT <key>: 1, or the highest number for what Redis shares.",
@@ -32,6 +32,7 @@ fn encoding(content: &Content) -> &'static str {
         Content::String(_) => "raw",
         // The detail says whether Redis would keep it as a small one.
         Content::Parts(head) => match head.kind {
+            RowType::Hash if head.detail.first() == Some(&0) => "listpackex",
             RowType::Hash | RowType::SortedSet if head.detail.is_empty() => "listpack",
             RowType::Set if head.detail.is_empty() => "intset",
             RowType::Hash | RowType::Set => "hashtable",

@@ -8,7 +8,8 @@ use weir_model::parts::StreamShape;
 use super::packs::{intset, listpack, ziplist};
 use super::reader::Reader;
 use super::streams::{self, STREAM_LISTPACKS, STREAM_LISTPACKS_2};
-use super::{Refusal, push_len, push_string, take, take_bytes_len};
+use super::{Refusal, VERSION, VERSION_OF_DEADLINES, push_len, push_long_len, push_string, take, take_bytes_len};
+use crate::number::parse_i64;
 
 const STRING: u8 = 0;
 const LIST: u8 = 1;
@@ -27,14 +28,32 @@ const HASH_LISTPACK: u8 = 16;
 const SORTED_SET_LISTPACK: u8 = 17;
 /// Several listpacks, or values alone, one behind the other.
 const QUICKLIST_2: u8 = 18;
+const SET_LISTPACK: u8 = 20;
+/// A hash whose fields have deadlines, since 7.4: the first deadline, then of each field how much later its own is, and
+/// one more, or 0 where it has none; the field; the value.
+const HASH_METADATA: u8 = 24;
+/// The same in a listpack: field, value, deadline or 0. The first deadline is in front of it, too.
+const HASH_LISTPACK_EX: u8 = 25;
 
 /// A node of a quicklist that is one value.
 const PLAIN: usize = 1;
 /// A node of a quicklist that is a listpack.
 const PACKED: usize = 2;
 
+/// The last deadline that a field may have, in milliseconds since 1970: Redis keeps 46 bits.
+pub const FIELD_DEADLINE_MS_MAX: u64 = (1 << 46) - 1;
+
 /// Fields and their values.
 type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// A field of a hash.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Field {
+    pub name: Vec<u8>,
+    pub value: Vec<u8>,
+    /// Its deadline, in milliseconds since 1970; `None` where it has none.
+    pub expire_at_ms: Option<u64>,
+}
 
 /// A value.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,7 +64,7 @@ pub enum Loaded {
     /// Different, not empty.
     Set(Vec<Vec<u8>>),
     /// Different fields with their values, not empty.
-    Hash(Pairs),
+    Hash(Vec<Field>),
     /// Different members with their scores, of which none is NaN; not empty.
     SortedSet(Vec<(Vec<u8>, f64)>),
     /// It may have no entries.
@@ -63,12 +82,15 @@ pub async fn load(body: &[u8], bytes_max: usize, yields: Yield) -> Result<Loaded
         STRING => Loaded::String(reader.string().await?),
         LIST => Loaded::List(reader.strings().await?),
         SET => Loaded::Set(reader.strings().await?),
-        HASH => Loaded::Hash(reader.pairs().await?),
+        SET_LISTPACK => Loaded::Set(reader.pack(listpack).await?),
+        HASH => Loaded::Hash(staying(reader.pairs().await?)),
+        HASH_METADATA => Loaded::Hash(reader.mortal_fields().await?),
+        HASH_LISTPACK_EX => Loaded::Hash(reader.packed_mortal_fields().await?),
         SORTED_SET | SORTED_SET_2 => Loaded::SortedSet(reader.scores(kind == SORTED_SET_2).await?),
         LIST_ZIPLIST => Loaded::List(reader.pack(ziplist).await?),
         SET_INTSET => Loaded::Set(reader.pack(intset).await?),
-        HASH_ZIPLIST => Loaded::Hash(paired(reader.pack(ziplist).await?)?),
-        HASH_LISTPACK => Loaded::Hash(paired(reader.pack(listpack).await?)?),
+        HASH_ZIPLIST => Loaded::Hash(staying(paired(reader.pack(ziplist).await?)?)),
+        HASH_LISTPACK => Loaded::Hash(staying(paired(reader.pack(listpack).await?)?)),
         SORTED_SET_ZIPLIST => Loaded::SortedSet(scored(reader.pack(ziplist).await?)?),
         SORTED_SET_LISTPACK => Loaded::SortedSet(scored(reader.pack(listpack).await?)?),
         QUICKLIST | QUICKLIST_2 => Loaded::List(reader.nodes(kind == QUICKLIST_2).await?),
@@ -89,7 +111,7 @@ fn check(loaded: &Loaded) -> Result<(), Refusal> {
         Loaded::String(_) | Loaded::Stream(_) => true,
         Loaded::List(values) => !values.is_empty(),
         Loaded::Set(members) => are_different(members.iter()),
-        Loaded::Hash(fields) => are_different(fields.iter().map(|(field, _)| field)),
+        Loaded::Hash(fields) => are_different(fields.iter().map(|field| &field.name)),
         Loaded::SortedSet(scores) => {
             are_different(scores.iter().map(|(member, _)| member)) && scores.iter().all(|(_, score)| !score.is_nan())
         }
@@ -117,6 +139,38 @@ impl Reader<'_> {
             pairs.push((self.string().await?, self.string().await?));
         }
         Ok(pairs)
+    }
+
+    /// The first deadline, which stands in front of the fields.
+    fn first_deadline(&mut self) -> Result<u64, Refusal> {
+        let bytes = take(&mut self.rest, 8).and_then(|bytes| bytes.try_into().ok());
+        bytes.map(u64::from_le_bytes).ok_or(Refusal::Format)
+    }
+
+    async fn mortal_fields(&mut self) -> Result<Vec<Field>, Refusal> {
+        let first_ms = self.first_deadline()?;
+        let mut fields = Vec::new();
+        for _ in 0..self.count()? {
+            let later = take_bytes_len(&mut self.rest).ok_or(Refusal::Format)?;
+            let expire_at_ms = match later.checked_sub(1) {
+                None => None,
+                Some(later) => Some(first_ms.checked_add(later as u64).ok_or(Refusal::Format)?),
+            };
+            fields.push(Field { name: self.string().await?, value: self.string().await?, expire_at_ms });
+        }
+        check_deadlines(fields)
+    }
+
+    async fn packed_mortal_fields(&mut self) -> Result<Vec<Field>, Refusal> {
+        self.first_deadline()?;
+        let mut elements = self.pack(listpack).await?.into_iter();
+        let mut fields = Vec::new();
+        while let Some(name) = elements.next() {
+            let (value, deadline) = elements.next().zip(elements.next()).ok_or(Refusal::Format)?;
+            let deadline = parse_i64(&deadline).and_then(|at| u64::try_from(at).ok()).ok_or(Refusal::Format)?;
+            fields.push(Field { name, value, expire_at_ms: Some(deadline).filter(|&at| at > 0) });
+        }
+        check_deadlines(fields)
     }
 
     async fn scores(&mut self, is_binary: bool) -> Result<Vec<(Vec<u8>, f64)>, Refusal> {
@@ -167,6 +221,17 @@ fn text_f64(text: &[u8]) -> Option<f64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
+/// Fields without deadlines.
+fn staying(pairs: Pairs) -> Vec<Field> {
+    pairs.into_iter().map(|(name, value)| Field { name, value, expire_at_ms: None }).collect()
+}
+
+/// Refuses deadlines that no command could have given.
+fn check_deadlines(fields: Vec<Field>) -> Result<Vec<Field>, Refusal> {
+    let is_sound = |field: &Field| field.expire_at_ms.is_none_or(|at| (1..=FIELD_DEADLINE_MS_MAX).contains(&at));
+    if fields.iter().all(is_sound) { Ok(fields) } else { Err(Refusal::Format) }
+}
+
 fn paired(elements: Vec<Vec<u8>>) -> Result<Pairs, Refusal> {
     let mut elements = elements.into_iter();
     let mut pairs = Vec::new();
@@ -182,7 +247,16 @@ fn scored(elements: Vec<Vec<u8>>) -> Result<Vec<(Vec<u8>, f64)>, Refusal> {
 }
 
 impl Loaded {
-    /// Appends its type and what it says, in a form that every Redis since 5.0 reads.
+    /// The version of dump files that has such values.
+    pub(super) fn version(&self) -> u16 {
+        match self {
+            Loaded::Hash(fields) if fields.iter().any(|field| field.expire_at_ms.is_some()) => VERSION_OF_DEADLINES,
+            _ => VERSION,
+        }
+    }
+
+    /// Appends its type and what it says, in a form that every Redis since 5.0 reads; where fields have deadlines, since
+    /// 7.4.
     pub(super) fn put(&self, out: &mut Vec<u8>) {
         match self {
             Loaded::String(value) => {
@@ -191,14 +265,7 @@ impl Loaded {
             }
             Loaded::List(values) => put_all(out, LIST, values),
             Loaded::Set(members) => put_all(out, SET, members),
-            Loaded::Hash(fields) => {
-                out.push(HASH);
-                push_len(out, fields.len());
-                for (field, value) in fields {
-                    push_string(out, field);
-                    push_string(out, value);
-                }
-            }
+            Loaded::Hash(fields) => put_hash(out, fields),
             Loaded::SortedSet(scores) => {
                 out.push(SORTED_SET_2);
                 push_len(out, scores.len());
@@ -209,6 +276,20 @@ impl Loaded {
             }
             Loaded::Stream(stream) => streams::put(out, stream),
         }
+    }
+}
+
+fn put_hash(out: &mut Vec<u8>, fields: &[Field]) {
+    let first_ms = fields.iter().filter_map(|field| field.expire_at_ms).min();
+    out.push(if first_ms.is_some() { HASH_METADATA } else { HASH });
+    out.extend(first_ms.map(u64::to_le_bytes).into_iter().flatten());
+    push_len(out, fields.len());
+    for Field { name, value, expire_at_ms } in fields {
+        if let Some(first_ms) = first_ms {
+            push_long_len(out, expire_at_ms.map_or(0, |at| at - first_ms + 1));
+        }
+        push_string(out, name);
+        push_string(out, value);
     }
 }
 

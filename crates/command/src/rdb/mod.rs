@@ -11,11 +11,13 @@ mod streams;
 
 use weir_io::Yield;
 
-pub use self::loaded::Loaded;
+pub use self::loaded::{FIELD_DEADLINE_MS_MAX, Field, Loaded};
 use crate::number::parse_i64;
 
-/// What we write; older versions are read.
+/// What we write, but for what it has no form for.
 const VERSION: u16 = 10;
+/// Since this one, fields of hashes may have deadlines. All up to it are read.
+const VERSION_OF_DEADLINES: u16 = 12;
 
 /// First byte of a value that is not simply so many bytes: the lower six bits say what it is.
 const ENCODED: u8 = 0xc0;
@@ -139,7 +141,7 @@ fn push_string(out: &mut Vec<u8>, value: &[u8]) {
 pub async fn encode(value: &Loaded, yields: Yield) -> Vec<u8> {
     let mut out = Vec::new();
     value.put(&mut out);
-    out.extend_from_slice(&VERSION.to_le_bytes());
+    out.extend_from_slice(&value.version().to_le_bytes());
     let crc = crc64_in_turns(&out, yields).await;
     out.extend_from_slice(&crc.to_le_bytes());
     out
@@ -149,7 +151,9 @@ pub async fn encode(value: &Loaded, yields: Yield) -> Vec<u8> {
 pub async fn decode(payload: &[u8], bytes_max: usize, yields: Yield) -> Result<Loaded, Refusal> {
     let (summed, crc) = payload.split_last_chunk::<8>().ok_or(Refusal::VersionOrChecksum)?;
     let (body, version) = summed.split_last_chunk::<2>().ok_or(Refusal::VersionOrChecksum)?;
-    if u16::from_le_bytes(*version) > VERSION || crc64_in_turns(summed, yields).await != u64::from_le_bytes(*crc) {
+    if u16::from_le_bytes(*version) > VERSION_OF_DEADLINES
+        || crc64_in_turns(summed, yields).await != u64::from_le_bytes(*crc)
+    {
         return Err(Refusal::VersionOrChecksum);
     }
     loaded::load(body, bytes_max, yields).await
@@ -302,13 +306,19 @@ mod tests {
         #[test]
         fn rows_of_every_type_are_encoded_and_decoded(
             words in proptest::collection::btree_map(any::<Vec<u8>>(), any::<Vec<u8>>(), 1..20),
-            numbers in proptest::collection::vec(any::<f64>().prop_filter("a score", |n| !n.is_nan()), 20)
+            numbers in proptest::collection::vec(any::<f64>().prop_filter("a score", |n| !n.is_nan()), 20),
+            deadlines in proptest::collection::vec(proptest::option::of(0..=FIELD_DEADLINE_MS_MAX), 20)
         ) {
-            let (names, values): (Vec<_>, Vec<_>) = words.clone().into_iter().unzip();
+            let deadlines = deadlines.into_iter().map(|at| at.filter(|&at| at > 0));
+            let fields: Vec<Field> = words.clone().into_iter().zip(deadlines)
+                .map(|((name, value), expire_at_ms)| Field { name, value, expire_at_ms })
+                .collect();
+            let (names, values): (Vec<_>, Vec<_>) = words.into_iter().unzip();
             for value in [
                 Loaded::List(values),
                 Loaded::Set(names.clone()),
-                Loaded::Hash(words.into_iter().collect()),
+                Loaded::Hash(fields.clone()),
+                Loaded::Hash(fields.into_iter().map(|field| Field { expire_at_ms: None, ..field }).collect()),
                 Loaded::SortedSet(names.into_iter().zip(numbers).collect()),
             ] {
                 let payload = now(encode(&value, Yield::PLAIN));
@@ -319,13 +329,42 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_decoded_or_refused(kind in 0..20_u8, body: Vec<u8>) {
+        fn any_bytes_are_decoded_or_refused(kind in 0..28_u8, body: Vec<u8>) {
             let mut summed = [&[kind][..], &body, &VERSION.to_le_bytes()].concat();
             let crc = crc64(0, &summed);
             summed.extend_from_slice(&crc.to_le_bytes());
             let _ = now(decode(&summed, 1 << 20, Yield::PLAIN));
             let _ = now(decode(&body, 1 << 20, Yield::PLAIN));
         }
+    }
+
+    /// As the descriptions of 7.4's dump files have it, byte by byte.
+    #[test]
+    fn hashes_whose_fields_expire_are_read_in_both_forms() {
+        let body = |kind: u8, rest: &[u8]| {
+            let mut summed = [&[kind][..], rest, &VERSION_OF_DEADLINES.to_le_bytes()].concat();
+            let crc = crc64(0, &summed);
+            summed.extend_from_slice(&crc.to_le_bytes());
+            summed
+        };
+        let field =
+            |name: &[u8], value: &[u8], expire_at_ms| Field { name: name.into(), value: value.into(), expire_at_ms };
+        let expected =
+            Loaded::Hash(vec![field(b"a", b"v", None), field(b"b", b"w", Some(1000)), field(b"c", b"", Some(1063))]);
+        let metadata = body(24, b"\xe8\x03\0\0\0\0\0\0\x03\0\x01a\x01v\x01\x01b\x01w\x40\x40\x01c\0");
+        assert_eq!(now(decode(&metadata, 100, Yield::PLAIN)), Ok(expected.clone()));
+        assert_eq!(now(encode(&expected, Yield::PLAIN)), metadata);
+        let mut pack = packs::Listpack::default();
+        for (name, value, deadline) in [(b"a", &b"v"[..], 0), (b"b", b"w", 1000), (b"c", b"", 1063)] {
+            pack.string(name);
+            pack.string(value);
+            pack.number(deadline);
+        }
+        let mut rest = 1000_u64.to_le_bytes().to_vec();
+        push_string(&mut rest, &pack.end());
+        assert_eq!(now(decode(&body(25, &rest), 200, Yield::PLAIN)), Ok(expected));
+        let beyond = body(24, b"\xff\xff\xff\xff\xff\xff\0\0\x01\x01\x01a\x01v");
+        assert_eq!(now(decode(&beyond, 100, Yield::PLAIN)), Err(Refusal::Format));
     }
 
     /// Values and their payloads.

@@ -94,6 +94,30 @@ macro_rules! with_commands {
                 hashes::hincrbyfloat "Adds a number to a value";
             HRandField "hrandfield" -2 "hash" [readonly] [hash] (1 1 1 READ)
                 hashes::hrandfield "Fields by chance";
+            HExpire "hexpire" -6 "hash" [write fast] [hash] (1 1 1 UPDATE)
+                field_expiry::hexpire { takes_many: true } "Fields expire in seconds";
+            HPExpire "hpexpire" -6 "hash" [write fast] [hash] (1 1 1 UPDATE)
+                field_expiry::hpexpire { takes_many: true } "Fields expire in milliseconds";
+            HExpireAt "hexpireat" -6 "hash" [write fast] [hash] (1 1 1 UPDATE)
+                field_expiry::hexpireat { takes_many: true } "Fields expire at a time in seconds";
+            HPExpireAt "hpexpireat" -6 "hash" [write fast] [hash] (1 1 1 UPDATE)
+                field_expiry::hpexpireat { takes_many: true } "Fields expire at a time in milliseconds";
+            HPersist "hpersist" -5 "hash" [write fast] [hash] (1 1 1 UPDATE)
+                field_expiry::hpersist { takes_many: true } "Fields do not expire";
+            HTtl "httl" -5 "hash" [readonly fast] [hash] (1 1 1 READ)
+                field_expiry::httl { takes_many: true } "In how many seconds fields expire";
+            HPTtl "hpttl" -5 "hash" [readonly fast] [hash] (1 1 1 READ)
+                field_expiry::hpttl { takes_many: true } "In how many milliseconds fields expire";
+            HExpireTime "hexpiretime" -5 "hash" [readonly fast] [hash] (1 1 1 READ)
+                field_expiry::hexpiretime { takes_many: true } "When fields expire, in seconds";
+            HPExpireTime "hpexpiretime" -5 "hash" [readonly fast] [hash] (1 1 1 READ)
+                field_expiry::hpexpiretime { takes_many: true } "When fields expire, in milliseconds";
+            HGetDel "hgetdel" -5 "hash" [write fast] [hash] (1 1 1 TAKE)
+                field_values::hgetdel { takes_many: true } "Deletes fields, gives their values";
+            HGetEx "hgetex" -5 "hash" [write fast] [hash] (1 1 1 CHANGE)
+                field_values::hgetex { takes_many: true } "The values of fields, whose expiry is changed";
+            HSetEx "hsetex" -6 "hash" [write denyoom fast] [hash] (1 1 1 UPDATE)
+                field_values::hsetex { takes_many: true } "Sets fields that expire, with conditions";
             HScan "hscan" -3 "hash" [readonly] [hash] (1 1 1 READ)
                 hashes::hscan "Some fields, and where to go on";
 

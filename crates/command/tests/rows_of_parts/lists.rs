@@ -14,7 +14,7 @@ fn with_list(first: i64, values: std::ops::Range<i64>) -> Store {
             let mut position = Vec::new();
             put_i64(&mut position, first + index as i64);
             let value = value.to_string();
-            cx.put_part(Life::new(head.version), 0, &position, value.as_bytes(), None)?;
+            cx.put_part(Life::new(head.version), 0, &position, value.as_bytes())?;
             head.count += 1;
             head.bytes += 8 + value.len() as u64;
         }
@@ -214,7 +214,7 @@ fn with_members(kind: RowType, is_large: bool) -> Store {
             }
             let placed = weir_model::parts::placed(row.version, member.as_bytes());
             if is_large {
-                cx.put_part(Life::new(row.version), 0, &placed, &value, None)?;
+                cx.put_part(Life::new(row.version), 0, &placed, &value)?;
             } else {
                 let subkey = member.as_bytes();
                 packed.put(weir_model::parts::PackedPart { space: 0, subkey, value: &value, expire_at_ms: None });

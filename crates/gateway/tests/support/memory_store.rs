@@ -41,7 +41,7 @@ impl Entry {
             false => Row::string(Value::from(&self.value), self.expire_at_ms),
             true => {
                 let head = Head::decode(&self.value).expect("a head");
-                Row { content: Content::Parts(Box::new(head)), expire_at_ms: self.expire_at_ms }
+                Row::of_parts(head, self.expire_at_ms)
             }
         })
     }
@@ -242,7 +242,7 @@ impl Rows for MemoryStore {
             }
             page.passed_bytes += (key.len() + entry.value.len()) as u64;
             if let Some(row) = entry.row(now_ms).and_then(Row::into_string) {
-                page.parts.push(StoredPart { key: key.clone(), value: row.value, expire_at_ms: row.expire_at_ms });
+                page.parts.push(StoredPart { key: key.clone(), value: row.value });
             }
         }
         Box::pin(ready(Ok(page)))

@@ -7,6 +7,7 @@
 //! ```
 
 use super::Packed;
+use super::fields::{HashDetail, MortalFields};
 use crate::varint;
 
 /// The format that is written, and the only one that is read.
@@ -108,8 +109,14 @@ impl<'a> HeadRef<'a> {
             (&PACKED, packed) => Some(packed),
             _ => return None,
         };
-        let is_whole = is_version(version) && detail_len <= DETAIL_BYTES_MAX;
+        let is_whole = is_version(version) && detail_len <= DETAIL_BYTES_MAX && is_detail(kind, detail);
         is_whole.then_some(Self { kind, version, count, bytes: bytes_of_parts, detail, packed })
+    }
+
+    /// Of a hash: its fields that expire before the row does, if it has some.
+    #[inline]
+    pub fn mortal(&self) -> Option<MortalFields> {
+        mortal_of(self.kind, self.detail)
     }
 
     /// The same on its own.
@@ -123,6 +130,38 @@ impl Head {
     /// A row in its life `version`, still without parts, which will have keys of their own.
     pub fn new(kind: RowType, version: u64) -> Self {
         Self { kind, version, count: 0, bytes: 0, detail: Vec::new(), packed: None }
+    }
+
+    /// Of a hash: its fields that expire before the row does, if it has some.
+    #[inline]
+    pub fn mortal(&self) -> Option<MortalFields> {
+        mortal_of(self.kind, &self.detail)
+    }
+
+    /// The bytes of a head whose row expires at `row_ms` (`None` = never), and the deadline to be written with them:
+    /// where every field expires, the row is gone with the last.
+    ///
+    /// # Panics
+    /// As [`Head::encode`].
+    pub fn encode_until(&self, row_ms: Option<u64>) -> (Vec<u8>, Option<u64>) {
+        let Some(mortal) = self.mortal() else { return (self.encode(), row_ms) };
+        let is_large = self.detail.first() == Some(&1);
+        let detail = HashDetail { is_large, mortal: Some(mortal), row_ms }.encode();
+        (Head { detail, ..self.clone() }.encode(), self.end_ms(row_ms))
+    }
+
+    /// When a row that has this head, and expires by itself at `row_ms`, is gone: with its last field at the latest.
+    pub fn end_ms(&self, row_ms: Option<u64>) -> Option<u64> {
+        let last_ms = self.mortal().filter(|mortal| mortal.count >= self.count).map(|mortal| mortal.last_ms);
+        row_ms.into_iter().chain(last_ms).min()
+    }
+
+    /// When the row expires by itself, where `stored_ms` was written with this head: see [`Head::encode_until`].
+    pub fn row_ms(&self, stored_ms: Option<u64>) -> Option<u64> {
+        match self.mortal() {
+            None => stored_ms,
+            Some(_) => HashDetail::decode(&self.detail).and_then(|detail| detail.row_ms),
+        }
     }
 
     /// As bytes.
@@ -152,6 +191,18 @@ impl Head {
     }
 }
 
+fn mortal_of(kind: RowType, detail: &[u8]) -> Option<MortalFields> {
+    // Most hashes have none, and one byte at most.
+    if kind != RowType::Hash || detail.len() < 2 {
+        return None;
+    }
+    HashDetail::decode(detail)?.mortal
+}
+
+fn is_detail(kind: RowType, detail: &[u8]) -> bool {
+    kind != RowType::Hash || HashDetail::decode(detail).is_some()
+}
+
 fn is_version(number: u64) -> bool {
     (1..=VERSION_MAX).contains(&number)
 }
@@ -164,9 +215,16 @@ mod tests {
     fn head() -> impl Strategy<Value = Head> {
         let kind = proptest::sample::select(RowType::ALL.to_vec());
         let detail = proptest::collection::vec(any::<u8>(), 0..DETAIL_BYTES_MAX);
+        let mortal = (any::<bool>(), 1..9_u64, 1..99_u64, 0..3_u64).prop_map(|(is_large, count, first_ms, more)| {
+            let mortal = Some(MortalFields { count, first_ms, last_ms: first_ms + more });
+            HashDetail { is_large, mortal, row_ms: Some(more).filter(|&at| at > 0) }.encode()
+        });
         let packed = proptest::option::of(any::<Vec<u8>>().prop_map(|bytes| Packed::of(&bytes)));
-        (kind, 1..=VERSION_MAX, any::<u64>(), any::<u64>(), detail, packed).prop_map(
-            |(kind, version, count, bytes, detail, packed)| Head { kind, version, count, bytes, detail, packed },
+        (kind, 1..=VERSION_MAX, any::<u64>(), any::<u64>(), detail, mortal, packed).prop_map(
+            |(kind, version, count, bytes, detail, mortal, packed)| {
+                let detail = if kind == RowType::Hash { mortal } else { detail };
+                Head { kind, version, count, bytes, detail, packed }
+            },
         )
     }
 
@@ -188,6 +246,30 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_hash_is_gone_with_its_last_field_and_knows_its_own_deadline() {
+        let detail = |row_ms| {
+            let mortal = Some(MortalFields { count: 2, first_ms: 50, last_ms: 70 });
+            HashDetail { is_large: false, mortal, row_ms }.encode()
+        };
+        let head = |count| Head { count, detail: detail(Some(1)), ..Head::new(RowType::Hash, 7) };
+        for (count, row_ms, expected) in [
+            (3, None, None),
+            (3, Some(60), Some(60)),
+            (2, None, Some(70)),
+            (2, Some(60), Some(60)),
+            (2, Some(80), Some(70)),
+        ] {
+            let (bytes, end_ms) = head(count).encode_until(row_ms);
+            let again = Head::decode(&bytes).expect("own bytes decode");
+            assert_eq!((end_ms, again.row_ms(end_ms)), (expected, row_ms), "{count} fields");
+            assert_eq!(again.detail, detail(row_ms));
+        }
+        let plain = Head::new(RowType::Hash, 7);
+        assert_eq!(plain.encode_until(Some(5)), (plain.encode(), Some(5)));
+        assert_eq!(plain.row_ms(Some(5)), Some(5));
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! - A *cover* in front of the parts of a life says that they are dead. So a row of a million parts goes by two
 //!   changes; merges drop what is covered, and reads need not know of covers.
 
+pub mod fields;
 mod head;
 mod key;
 mod packed;
@@ -17,13 +18,14 @@ pub mod stream;
 mod stream_shape;
 mod subkey;
 
+pub use fields::{HashDetail, MortalFields};
 pub use head::{DETAIL_BYTES_MAX, Head, HeadRef, RowType, VERSION_MAX};
 pub use key::{
     COVER_KEY_BYTES, Life, PART_KEY_BYTES_MAX, Part, SPACES, SUBKEY_BYTES_MAX, cover_end, cover_key, cover_value,
     covered_bytes, is_part, version_of,
 };
 pub use packed::{Packed, PackedPart};
-pub use placed::{PLACE_BYTES, is_placed, place_of, placed};
+pub use placed::{PLACE_BYTES, is_placed, moved_subkey, place_of, placed};
 pub use shape::{Mapped, NotARow, Shape, scored};
 pub use stream_shape::{GroupShape, StreamShape};
 pub use subkey::{

@@ -6,6 +6,7 @@
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::RowType;
+use super::fields::{DEADLINE_BYTES, DEADLINE_SPACE, MORTAL_SPACE};
 
 /// Bytes of a place, in front of the member.
 pub const PLACE_BYTES: usize = 4;
@@ -28,6 +29,23 @@ pub fn placed(version: u64, member: &[u8]) -> Vec<u8> {
     subkey
 }
 
+/// The `subkey` in `space` of a row that is a `kind`, as the life `version` has it: members stand where the version puts
+/// them.
+pub fn moved_subkey(kind: RowType, space: u8, mut subkey: Vec<u8>, version: u64) -> Vec<u8> {
+    let at = match (kind, space) {
+        (RowType::Hash, MORTAL_SPACE) => 0,
+        (RowType::Hash, DEADLINE_SPACE) => DEADLINE_BYTES,
+        (_, 0) if is_placed(kind) => 0,
+        _ => return subkey,
+    };
+    let member = at + PLACE_BYTES;
+    if let Some(name) = subkey.get(member..) {
+        let place = place_of(version, name);
+        subkey[at..member].copy_from_slice(&place.to_be_bytes());
+    }
+    subkey
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -36,6 +54,13 @@ mod tests {
     fn places_are_the_same_for_ever_and_differ_by_version() {
         // They are in files.
         assert_eq!(placed(7, b"member"), [&place_of(7, b"member").to_be_bytes()[..], b"member"].concat());
+        let moved = |space, subkey: Vec<u8>| moved_subkey(RowType::Hash, space, subkey, 7);
+        for space in [0, MORTAL_SPACE] {
+            assert_eq!(moved(space, placed(3, b"member")), placed(7, b"member"));
+        }
+        let deadline = |version| [&[9; 8][..], &placed(version, b"member")].concat();
+        assert_eq!(moved(DEADLINE_SPACE, deadline(3)), deadline(7));
+        assert_eq!(moved_subkey(RowType::List, 0, deadline(3), 7), deadline(3));
         assert_eq!((place_of(1, b"member"), place_of(2, b"member")), (500_204_249, 2_588_402_558));
     }
 }

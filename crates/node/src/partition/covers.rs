@@ -1,5 +1,8 @@
 //! Rows of many parts that give way: whoever deletes or overwrites one writes a cover with it, in the same batch.
 //!
+//! A hash whose fields expire stands in the agenda besides, at the deadline of the first: the batch that changes that
+//! moves the entry, too. So the agenda is right at any time, whatever command changed the row.
+//!
 //! Nobody else has to think of it. Commands, blind writes and burials change what stands at a row's key; here, where
 //! their rows are locked, it is found out which of these were heads, and a cover is added for each. Where the engine
 //! has no head at all, which it knows at once, nothing is looked at; and where it has some, only keys that may be
@@ -10,6 +13,7 @@ use std::collections::btree_map::Entry;
 
 use weir_io::{Error, Result, Waiting};
 use weir_model::engine::{Engine, Found, Kind};
+use weir_model::parts::fields::agenda_key;
 use weir_model::parts::{Head, HeadRef, Life, cover_key, is_part};
 use weir_model::{Batch, Change};
 
@@ -39,20 +43,46 @@ impl Spread {
         head.packed.is_none().then_some(Self { version: head.version, bytes })
     }
 
-    /// The life of what was found at `key`, if there is such one.
+    /// Adds its cover: it ends.
+    fn cover(self, batch: &mut Batch) {
+        batch.push(Change::Cover { key: &cover_key(self.version), bytes: self.bytes });
+    }
+}
+
+/// What a row has besides that which stands at its key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Elsewhere {
+    /// Parts with keys of their own.
+    life: Option<Spread>,
+    /// An entry in the agenda: the first of its fields expires then.
+    first_ms: Option<u64>,
+}
+
+impl Elsewhere {
+    fn of(head: HeadRef<'_>) -> Self {
+        Self { life: Spread::of(head), first_ms: head.mortal().map(|mortal| mortal.first_ms) }
+    }
+
+    /// Of what was found at `key`.
     ///
     /// # Errors
     /// As [`head_of`].
-    pub(super) fn found(key: &[u8], found: &Found) -> Result<Option<Self>> {
+    pub(super) fn found(key: &[u8], found: &Found) -> Result<Self> {
         if found.kind != Kind::Head {
-            return Ok(None);
+            return Ok(Self::default());
         }
         Ok(Self::of(HeadRef::parse(&found.value).ok_or_else(|| damaged(key))?))
     }
 
-    /// Adds its cover: it ends.
-    pub(super) fn cover(self, batch: &mut Batch) {
-        batch.push(Change::Cover { key: &cover_key(self.version), bytes: self.bytes });
+    /// Adds the deletion of `key`, whose row has this, and of all of it.
+    pub(super) fn bury(self, batch: &mut Batch, key: &[u8]) {
+        batch.delete(key);
+        if let Some(life) = self.life {
+            life.cover(batch);
+        }
+        if let Some(first_ms) = self.first_ms {
+            batch.delete(&agenda_key(first_ms, key));
+        }
     }
 }
 
@@ -72,41 +102,65 @@ fn may_end_life(engine: &dyn Engine, change: &Change<'_>) -> bool {
 
 /// Rows as they are before a batch; nobody else writes to them meanwhile.
 pub(super) trait Lives: Sync {
-    /// The life whose parts have keys of their own of what stands at `key`, expired or not; `None` if it has no such
-    /// parts.
-    fn life<'a>(&'a self, key: &'a [u8]) -> Waiting<'a, Result<Option<Spread>>>;
+    /// What the row at `key`, expired or not, has elsewhere.
+    fn elsewhere<'a>(&'a self, key: &'a [u8]) -> Waiting<'a, Result<Elsewhere>>;
+}
+
+/// A batch with all that goes with it.
+#[derive(Default)]
+pub(super) struct Whole {
+    pub batch: Batch,
+    /// The first deadline among those that it puts on the agenda.
+    pub due_ms: Option<u64>,
+}
+
+/// What becomes of a row in a batch.
+struct Course {
+    before: Elsewhere,
+    now: Elsewhere,
 }
 
 /// `batch`, with a cover for each life that it ends: one that a row had before or has in its course, and none has in
-/// the end. (A row that is renamed takes its life with it.)
+/// the end. (A row that is renamed takes its life with it.) And with what becomes of the agenda.
 ///
 /// # Errors
 /// Those of `lives`.
-pub(super) async fn with_covers(engine: &dyn Engine, mut batch: Batch, lives: &dyn Lives) -> Result<Batch> {
+pub(super) async fn with_covers(engine: &dyn Engine, mut batch: Batch, lives: &dyn Lives) -> Result<Whole> {
     let makes_heads = || batch.as_ref().iter().any(|change| matches!(change, Change::Head { .. }));
     if !may_end_lives(engine, &batch) && !makes_heads() {
-        return Ok(batch);
+        return Ok(Whole { batch, due_ms: None });
     }
-    // The life that each row has now.
-    let mut now: BTreeMap<Vec<u8>, Option<Spread>> = BTreeMap::new();
+    let mut rows: BTreeMap<Vec<u8>, Course> = BTreeMap::new();
     let mut ended: BTreeMap<u64, Spread> = BTreeMap::new();
     for change in batch.as_ref().iter().filter(|change| !is_part(change.key())) {
-        let life = match now.entry(change.key().to_vec()) {
-            Entry::Occupied(life) => life.into_mut(),
+        let row = match rows.entry(change.key().to_vec()) {
+            Entry::Occupied(row) => row.into_mut(),
             Entry::Vacant(vacant) => {
-                let before = if may_end_life(engine, &change) { lives.life(change.key()).await? } else { None };
-                vacant.insert(before)
+                let is_known = may_end_life(engine, &change);
+                let before = if is_known { lives.elsewhere(change.key()).await? } else { Elsewhere::default() };
+                vacant.insert(Course { before, now: before })
             }
         };
         let next = match change {
-            Change::Head { head, .. } => HeadRef::parse(head).and_then(Spread::of),
-            _ => None,
+            Change::Head { head, .. } => HeadRef::parse(head).map(Elsewhere::of).unwrap_or_default(),
+            _ => Elsewhere::default(),
         };
-        ended.extend(std::mem::replace(life, next).map(|life| (life.version, life)));
+        let before = std::mem::replace(&mut row.now, next);
+        ended.extend(before.life.map(|life| (life.version, life)));
     }
-    for life in now.into_values().flatten() {
+    for life in rows.values().filter_map(|row| row.now.life) {
         ended.remove(&life.version);
     }
     ended.into_values().for_each(|life| life.cover(&mut batch));
-    Ok(batch)
+    let mut due_ms: Option<u64> = None;
+    for (key, Course { before, now }) in rows.iter().filter(|(_, row)| row.before.first_ms != row.now.first_ms) {
+        if let Some(first_ms) = before.first_ms {
+            batch.delete(&agenda_key(first_ms, key));
+        }
+        if let Some(first_ms) = now.first_ms {
+            batch.put(&agenda_key(first_ms, key), b"");
+            due_ms = due_ms.into_iter().chain([first_ms]).min();
+        }
+    }
+    Ok(Whole { batch, due_ms })
 }

@@ -21,7 +21,7 @@ use weir_io::plant::{Plant, is_planted};
 use weir_model::engine::{Found, Lookup};
 use weir_model::{Batch, Row};
 
-use super::covers::Spread;
+use super::covers::Elsewhere;
 use super::latch::Latches;
 use super::{Background, Partition};
 
@@ -49,8 +49,8 @@ impl Partition {
                 Lookup::Ready(Some(Ok(Some(found)))) => {
                     if is_mortal(Some(&found)) && found.is_expired(self.clock.unix_ms()) {
                         // A damaged head is left to whoever reads it.
-                        let Ok(life) = Spread::found(key, &found) else { continue };
-                        bury_row(&mut batch, key, life);
+                        let Ok(elsewhere) = Elsewhere::found(key, &found) else { continue };
+                        elsewhere.bury(&mut batch, key);
                     }
                 }
                 Lookup::Ready(_) => {}
@@ -89,14 +89,6 @@ impl Partition {
             // They are gone by the clock all the same.
             tracing::debug!(owner = ?self.owner, %error, "cannot delete what has expired");
         }
-    }
-}
-
-/// Adds the deletion of a row that has expired, and the cover of its life, where that has parts with keys of their own.
-pub(super) fn bury_row(batch: &mut Batch, key: &[u8], life: Option<Spread>) {
-    batch.delete(key);
-    if let Some(life) = life {
-        life.cover(batch);
     }
 }
 

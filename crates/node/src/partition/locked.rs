@@ -22,8 +22,8 @@ use weir_log::SyncMode;
 use weir_model::engine::{Found, Lookup, Seq};
 use weir_model::{Batch, Row, StoredKey};
 
-use super::covers::{Lives, Spread, with_covers};
-use super::expired::{bury_row, is_mortal};
+use super::covers::{Elsewhere, Lives, Whole, with_covers};
+use super::expired::is_mortal;
 use super::latch::Latches;
 use super::read::scan_range;
 use super::{Commit, Partition};
@@ -33,8 +33,8 @@ struct Expired {
     key: Vec<u8>,
     /// When it was written.
     seq: Seq,
-    /// The life whose parts have keys of their own.
-    life: Option<Spread>,
+    /// What it has elsewhere.
+    elsewhere: Elsewhere,
 }
 
 /// Rows that nobody else writes to while they are read. A read sees what is not yet committed: the answer waits for its
@@ -70,8 +70,8 @@ impl<'p> LockedRows<'p> {
         let mortal = is_mortal(Some(&found)).then(|| found.clone());
         let row = self.partition.living(key, Some(found), now_ms)?;
         if let Some(found) = mortal.filter(|_| row.is_none()) {
-            let life = Spread::found(key, &found)?;
-            self.expired.lock().push(Expired { key: key.to_vec(), seq: found.seq, life });
+            let elsewhere = Elsewhere::found(key, &found)?;
+            self.expired.lock().push(Expired { key: key.to_vec(), seq: found.seq, elsewhere });
         }
         Ok(self.partition.booked(row))
     }
@@ -96,7 +96,7 @@ impl<'p> LockedRows<'p> {
     }
 
     /// `batch`, with the covers of the rows that it ends.
-    async fn with_covers(&self, batch: Batch) -> Result<Batch> {
+    async fn with_covers(&self, batch: Batch) -> Result<Whole> {
         with_covers(&*self.partition.engine, batch, self).await
     }
 
@@ -121,7 +121,7 @@ impl<'p> LockedRows<'p> {
 }
 
 impl Lives for LockedRows<'_> {
-    fn life<'a>(&'a self, key: &'a [u8]) -> Waiting<'a, Result<Option<Spread>>> {
+    fn elsewhere<'a>(&'a self, key: &'a [u8]) -> Waiting<'a, Result<Elsewhere>> {
         Box::pin(async move {
             let found = match self.partition.engine.get_latest(key) {
                 lookup @ Lookup::Ready(_) => lookup.await?,
@@ -130,7 +130,7 @@ impl Lives for LockedRows<'_> {
                     self.partition.timed(lookup).await?
                 }
             };
-            found.map_or(Ok(None), |found| Spread::found(key, &found))
+            found.map_or(Ok(Elsewhere::default()), |found| Elsewhere::found(key, &found))
         })
     }
 }
@@ -290,7 +290,7 @@ impl Partition {
         rows: &LockedRows<'_>,
         key_bytes: usize,
         keys: &(dyn Fn() -> Vec<StoredKey> + Sync),
-        run: Pin<&mut impl Future<Output = Result<(T, Batch)>>>,
+        run: Pin<&mut impl Future<Output = Result<(T, Whole)>>>,
     ) -> Result<(T, Option<Commit>)> {
         if self.must_wait() {
             self.wait_out_stall(key_bytes).await?;
@@ -321,7 +321,7 @@ impl Partition {
         self: &Arc<Self>,
         rows: &LockedRows<'_>,
         keys: &(dyn Fn() -> Vec<StoredKey> + Sync),
-        mut run: Pin<&mut impl Future<Output = Result<(T, Batch)>>>,
+        mut run: Pin<&mut impl Future<Output = Result<(T, Whole)>>>,
     ) -> Result<Done<T>> {
         let keys = loop {
             let attempt = poll_fn(|task| Poll::Ready(self.attempt(rows, keys, run.as_mut(), task)));
@@ -336,8 +336,8 @@ impl Partition {
             }
         };
         let latched = Latched { partition: self, keys };
-        let (answer, batch) = run.await?;
-        let done = self.conclude(rows, answer, &batch, self.order.lock(), Some(&latched.keys));
+        let (answer, whole) = run.await?;
+        let done = self.conclude(rows, answer, &whole, self.order.lock(), Some(&latched.keys));
         drop(latched);
         done
     }
@@ -347,7 +347,7 @@ impl Partition {
         self: &Arc<Self>,
         rows: &LockedRows<'_>,
         keys: &dyn Fn() -> Vec<StoredKey>,
-        run: Pin<&mut impl Future<Output = Result<(T, Batch)>>>,
+        run: Pin<&mut impl Future<Output = Result<(T, Whole)>>>,
         task: &mut Task<'_>,
     ) -> Result<Attempt<T>> {
         let mut order = self.order.lock();
@@ -359,8 +359,8 @@ impl Partition {
         rows.is_in_order.store(false, Ordering::Relaxed);
         match polled {
             Poll::Ready(decided) => {
-                let (answer, batch) = decided?;
-                self.conclude(rows, answer, &batch, order, None).map(Attempt::Done)
+                let (answer, whole) = decided?;
+                self.conclude(rows, answer, &whole, order, None).map(Attempt::Done)
             }
             Poll::Pending => {
                 let keys = if is_planted(Plant::RowsNotLatched) { Vec::new() } else { keys() };
@@ -374,14 +374,16 @@ impl Partition {
         self: &Arc<Self>,
         rows: &LockedRows<'_>,
         answer: T,
-        batch: &Batch,
+        whole: &Whole,
         order: MutexGuard<'_, Latches>,
         latched: Option<&[StoredKey]>,
     ) -> Result<Done<T>> {
         self.refuse_if_closing()?;
-        if !batch.is_empty() {
-            let commit = Some(self.write_in_order(order, batch)?);
-            return Ok(Done { answer, commit, written_bytes: batch.as_bytes().len() });
+        if !whole.batch.is_empty() {
+            let commit = Some(self.write_in_order(order, &whole.batch)?);
+            // Behind it: whoever looks at the agenda sees the entry, or is told here that there is one.
+            self.fields_due(whole.due_ms);
+            return Ok(Done { answer, commit, written_bytes: whole.batch.as_bytes().len() });
         }
         // The answer tells of changes that a lost machine could still take back: it waits for their commit.
         let newest_seen: Seq = rows.newest_seen.load(Ordering::Relaxed);
@@ -391,7 +393,7 @@ impl Partition {
         if !expired.is_empty() && self.may_bury() {
             let mut burial = Batch::new();
             let still = expired.iter().filter(|found| rows.is_still(found, &order, latched));
-            still.for_each(|found| bury_row(&mut burial, &found.key, found.life));
+            still.for_each(|found| found.elsewhere.bury(&mut burial, &found.key));
             self.bury_in_order(order, &burial);
         }
         Ok(Done { answer, commit, written_bytes: 0 })

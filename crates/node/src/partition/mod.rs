@@ -17,6 +17,7 @@ mod background;
 mod commit;
 mod covers;
 mod expired;
+mod fields;
 mod jobs;
 mod latch;
 mod locked;
@@ -72,6 +73,10 @@ pub struct Partition {
     pub(crate) parking: Parking,
     pub(crate) memory: Arc<WriteMemory>,
     pub(crate) control: Arc<Control>,
+    /// When to look at the agenda of expiring fields, in milliseconds since 1970: nothing on it is due before.
+    agenda_due_ms: AtomicU64,
+    /// Somebody looks at it.
+    is_sweeping: AtomicBool,
     /// It is on the control loop's list.
     marked: AtomicBool,
     closing: AtomicBool,

@@ -175,6 +175,9 @@ impl Partition {
             parking: Parking::default(),
             memory,
             control,
+            // What was left on it nobody knows.
+            agenda_due_ms: AtomicU64::new(0),
+            is_sweeping: AtomicBool::new(false),
             marked: AtomicBool::new(false),
             closing: AtomicBool::new(false),
             tasks: AtomicUsize::new(0),

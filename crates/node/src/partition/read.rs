@@ -13,7 +13,7 @@ use weir_io::Result;
 use weir_log::{SyncMode, Waiter};
 use weir_model::engine::{Found, Kind, Lookup, Range, Scan, Seq};
 use weir_model::parts::HeadRef;
-use weir_model::{Content, Row, StoredKey, Value};
+use weir_model::{Row, StoredKey, Value};
 
 use super::Partition;
 use super::covers::head_of;
@@ -171,11 +171,7 @@ impl Partition {
             }
             newest = newest.max(entry.seq);
             bytes += (entry.key.len() + entry.value.len()) as u64;
-            page.parts.push(StoredPart {
-                key: entry.key.to_vec(),
-                value: Value::from(entry.value.to_vec()),
-                expire_at_ms: (entry.expire_at_ms != 0).then_some(entry.expire_at_ms),
-            });
+            page.parts.push(StoredPart { key: entry.key.to_vec(), value: Value::from(entry.value.to_vec()) });
         }
         page.next = left.or_else(|| scan.stopped_at()).map(|left| match range.reverse {
             true => PartRange { to: left, ..range },
@@ -222,7 +218,7 @@ impl Partition {
         let expire_at_ms = (found.expire_at_ms != 0).then_some(found.expire_at_ms);
         Ok(Some(match head_of(key, &found)? {
             None => Row::string(found.value, expire_at_ms),
-            Some(head) => Row { content: Content::Parts(Box::new(head)), expire_at_ms },
+            Some(head) => Row::of_parts(head, expire_at_ms),
         }))
     }
 

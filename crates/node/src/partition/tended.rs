@@ -16,6 +16,7 @@ impl Tended for Partition {
         self.kick();
         self.look_after();
         self.look_after_anchor();
+        self.look_after_fields();
     }
 }
 

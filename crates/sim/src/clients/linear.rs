@@ -51,7 +51,7 @@ impl Entry {
             false => Row::string(Value::from(self.bytes.clone()), self.expire_at_ms),
             true => {
                 let head = Head::decode(&self.bytes).expect("a handler has made it");
-                Row { content: Content::Parts(Box::new(head)), expire_at_ms: self.expire_at_ms }
+                Row::of_parts(head, self.expire_at_ms)
             }
         })
     }
@@ -69,11 +69,10 @@ impl Rows for Map<'_> {
     }
 
     fn parts<'a>(&'a self, _: &'a [u8], range: PartRange, _: usize) -> Waiting<'a, weir_io::Result<PartPage>> {
-        let parts = self.0.range(range.from..range.to).map(|(key, entry)| StoredPart {
-            key: key.clone(),
-            value: Value::from(entry.bytes.clone()),
-            expire_at_ms: entry.expire_at_ms,
-        });
+        let parts = self
+            .0
+            .range(range.from..range.to)
+            .map(|(key, entry)| StoredPart { key: key.clone(), value: Value::from(entry.bytes.clone()) });
         let mut parts: Vec<StoredPart> = parts.collect();
         if range.reverse {
             parts.reverse();

@@ -23,7 +23,7 @@ impl Counted<'_> {
     }
 
     fn put(&self, cx: &mut Context<'_>, level: u8, bucket: &Bucket) -> Outcome {
-        cx.put_part(self.life, self.space + level, &bucket.key, &bucket.value(), None)
+        cx.put_part(self.life, self.space + level, &bucket.key, &bucket.value())
     }
 
     fn delete(&self, cx: &mut Context<'_>, level: u8, key: &[u8]) -> Outcome {

@@ -90,13 +90,13 @@ fn step(cx: &mut Context<'_>, counted: &mut Counted<'_>, model: &mut BTreeSet<Ve
     let (life, key, other) = (Life::new(7), key(a), key(b));
     match what {
         0..6 if !model.contains(&key) => {
-            cx.put_part(life, SPACE, &key, b"", None).expect("short");
+            cx.put_part(life, SPACE, &key, b"").expect("short");
             model.insert(key.clone());
             done(counted.added(cx, &key, model.len() as u64));
         }
         6 if model.contains(&key) && !model.contains(&other) => {
             cx.delete_part(life, SPACE, &key).expect("short");
-            cx.put_part(life, SPACE, &other, b"", None).expect("short");
+            cx.put_part(life, SPACE, &other, b"").expect("short");
             model.remove(&key);
             model.insert(other.clone());
             done(counted.moved(cx, &key, &other, model.len() as u64));
@@ -138,7 +138,7 @@ proptest! {
             model.extend((0..first).map(key));
             let keys: Vec<Vec<u8>> = model.iter().cloned().collect();
             for key in &keys {
-                cx.put_part(Life::new(7), SPACE, key, b"", None).expect("short");
+                cx.put_part(Life::new(7), SPACE, key, b"").expect("short");
             }
             counted.fill(cx, &keys).expect("short");
             check(cx, &counted, &model);

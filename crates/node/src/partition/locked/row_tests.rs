@@ -1,6 +1,7 @@
 //! Rows of many parts in a partition: they are read and written part by part, and go by two changes, whoever ends them.
 
 use std::ops::Bound;
+use std::sync::atomic::Ordering;
 
 use weir_command::reply::Protocol;
 use weir_command::{Draft, Headless, Request, Subkeys, table};
@@ -98,7 +99,7 @@ impl World {
             let mut head = cx.new_head(RowType::Hash);
             let life = Life::new(head.version);
             for field in 0..count {
-                cx.put_part(life, 0, &field.to_be_bytes(), &[field as u8; 100], None)?;
+                cx.put_part(life, 0, &field.to_be_bytes(), &[field as u8; 100])?;
             }
             (head.count, head.bytes) = (count, count * 108);
             cx.put_head(key, &head, expire_at_ms)?;
@@ -196,7 +197,7 @@ fn parts_are_read(engine: EngineKind) {
         for field in 0..50_u64 {
             cx.delete_part(life, 0, &field.to_be_bytes())?;
         }
-        cx.put_part(life, 0, &7_u64.to_be_bytes(), b"again", None)?;
+        cx.put_part(life, 0, &7_u64.to_be_bytes(), b"again")?;
         head.count = 51;
         cx.put_head(b"h", &head, None)
     });
@@ -258,6 +259,65 @@ fn an_expired_row_is_buried_by_whoever_finds_it() {
     }
 }
 
+#[test]
+fn fields_that_have_expired_are_swept_and_nothing_is_left_of_them() {
+    let fill = |world: &World, key: &str, fields: std::ops::Range<usize>, expires: bool| {
+        for field in fields {
+            world.ask(&format!("HSET {key} field-{field} {}", "v".repeat(20)));
+            if expires {
+                world.ask(&format!("HPEXPIRE {key} {} FIELDS 1 field-{field}", 1000 + field));
+            }
+        }
+    };
+    let sweep = |world: &World, at_ms: u64| {
+        world.sim.set_unix_ms(at_ms);
+        world.partition.look_after_fields();
+        world.sim.run_until(world.sim.clock().now() + 100_000);
+        assert!(!world.partition.is_sweeping.load(Ordering::SeqCst));
+    };
+    let agenda = |world: &World| world.sim.block_on(world.partition.agenda_page(0)).expect("no faults");
+    let rows = |world: &World| -> Vec<String> {
+        let rows = agenda(world).into_iter().map(|(at, row)| format!("{at} {}", row[1..].escape_ascii()));
+        rows.collect()
+    };
+    for engine in [EngineKind::Lsm, EngineKind::Memory] {
+        let world = World::of(engine);
+        fill(&world, "stays", 0..3, false);
+        fill(&world, "stays", 3..300, true);
+        fill(&world, "goes", 0..300, true);
+        fill(&world, "small", 0..4, true);
+        fill(&world, "plain", 0..300, false);
+        world.ask("HSET small stays v");
+        assert_eq!(rows(&world), ["1001000 goes", "1001000 small", "1001003 stays"]);
+        assert_eq!(world.ask("RENAME goes went"), "+OK\r\n");
+        assert_eq!(rows(&world), ["1001000 small", "1001000 went", "1001003 stays"]);
+        world.to_tables();
+        let before = world.changes();
+        sweep(&world, 1_000_999);
+        assert_eq!(world.changes(), before, "nothing is due");
+        sweep(&world, 1_001_100);
+        assert_eq!(rows(&world), ["1001101 stays", "1001101 went"]);
+        assert_eq!(world.ask("HLEN stays"), ":202\r\n");
+        assert_eq!(world.ask("HGETALL small"), "*2\r\n$5\r\nstays\r\n$1\r\nv\r\n");
+        assert_eq!(world.ask("COPY went copy"), ":1\r\n");
+        assert_eq!(world.ask("DEL copy"), ":1\r\n", "with its place on the agenda");
+        sweep(&world, 1_002_000);
+        assert_eq!((world.ask("EXISTS went"), world.ask("HLEN stays")), (":0\r\n".into(), ":3\r\n".into()));
+        assert!(rows(&world).is_empty());
+        sweep(&world, 1_002_001);
+        assert_eq!(world.partition.agenda_due_ms.load(Ordering::SeqCst), u64::MAX);
+        world.to_tables();
+        let all = Range { from: Bound::Included(vec![0x80]), to: Bound::Unbounded, reverse: false };
+        let mut scan = world.partition.engine.scan(all, None);
+        let mut left = 0;
+        while let Some(entry) = world.sim.block_on(scan.next()).expect("no faults") {
+            left += usize::from(entry.kind == Kind::Put && entry.key.windows(6).any(|name| name == b"field-"));
+        }
+        let plain = world.ask("HLEN plain");
+        assert_eq!((left, &plain[..]), (303, ":300\r\n"), "of {engine:?}: the fields that stay");
+    }
+}
+
 /// What becomes of a large row in tables.
 #[derive(Clone, Copy, PartialEq)]
 enum Fate {
@@ -285,7 +345,7 @@ fn cost(parts: u64, fate: Fate) -> Cost {
             };
             let life = Life::new(head.version);
             for field in begin..(begin + 1000).min(parts) {
-                cx.put_part(life, 0, &field.to_be_bytes(), &[field as u8; 40], None)?;
+                cx.put_part(life, 0, &field.to_be_bytes(), &[field as u8; 40])?;
                 (head.count, head.bytes) = (head.count + 1, head.bytes + 48);
             }
             cx.put_head(b"h", &head, None)

@@ -1,0 +1,286 @@
+//! Fields of a hash that expire before their row does.
+//!
+//! Where a hash is spread, such a field stands in a space of its own, its deadline in front of its value, and once more
+//! in the order of the deadlines ([`weir_model::parts::fields`]). A packed hash has the deadline beside the field.
+//!
+//! The head counts a field until it is taken out, and no command sees it from its deadline on. A packed hash is without
+//! its expired fields as soon as it is read. Those of a spread one stay until they are [swept](Collection::sweep), a
+//! few at a time: reads look past them, and [how many](Collection::count_expired) there are is counted where a command
+//! tells how many fields a hash has.
+
+use std::ops::Bound;
+
+use weir_model::parts::fields::{DEADLINE_BYTES, DEADLINE_SPACE, MORTAL_SPACE, mortal_value, take_deadline};
+use weir_model::parts::{HashDetail, MortalFields, PLACE_BYTES, PackedPart, placed};
+
+use super::members::{Member, MembersPage, SPACE, place};
+use super::{Collection, LARGE};
+use crate::context::{Context, Part, Subkeys};
+use crate::error::Outcome;
+
+/// Deadlines that are counted between two turns.
+const PAGE_DEADLINES: usize = 1000;
+
+/// The subkey of `field` in the order of the deadlines.
+fn deadline_subkey(version: u64, at_ms: u64, field: &[u8]) -> Vec<u8> {
+    [&at_ms.to_be_bytes()[..], &placed(version, field)].concat()
+}
+
+/// Up to the deadline `now_ms`, this one included.
+fn until(now_ms: u64) -> Subkeys {
+    let to = Bound::Excluded(now_ms.saturating_add(1).to_be_bytes().to_vec());
+    Subkeys { to, ..Subkeys::all(DEADLINE_SPACE) }
+}
+
+/// What stands at a field that expires.
+fn mortal_member(Part { mut subkey, value }: Part) -> Option<Member> {
+    let (at_ms, _) = take_deadline(&value)?;
+    subkey.drain(..PLACE_BYTES.min(subkey.len()));
+    Some(Member { name: subkey, value: value[DEADLINE_BYTES..].to_vec().into(), expire_at_ms: Some(at_ms) })
+}
+
+impl Context<'_> {
+    /// Writes what was changed of a hash, as [`Context::save`] does.
+    ///
+    /// # Errors
+    /// Its deadlines cannot be read; the key is too long.
+    pub async fn save_hash(&mut self, hash: &mut Collection<'_>) -> Outcome {
+        hash.settle_deadlines(self).await?;
+        let now_ms = self.now_ms();
+        if hash.is_changed && hash.head.end_ms(None).is_some_and(|end| end <= now_ms) {
+            hash.is_changed = false;
+            return self.delete(hash.key);
+        }
+        self.save(hash)
+    }
+}
+
+impl Collection<'_> {
+    /// The fields that expire before the row does.
+    pub(super) fn mortal(&self) -> Option<MortalFields> {
+        self.head.mortal()
+    }
+
+    fn set_mortal(&mut self, mortal: Option<MortalFields>) {
+        let is_large = self.head.detail.first() == Some(&LARGE);
+        // The row's own deadline is put in when the head is written.
+        self.head.detail = HashDetail { is_large, mortal, row_ms: None }.encode();
+    }
+
+    /// Whether some of its fields have keys of their own and expire.
+    pub(super) fn has_mortal_parts(&self) -> bool {
+        self.packed().is_none() && self.mortal().is_some()
+    }
+
+    /// Takes out of a packed hash what has expired at `now_ms`.
+    pub(super) fn drop_packed_expired(&mut self, now_ms: u64) {
+        if self.mortal().is_none_or(|mortal| mortal.first_ms > now_ms) {
+            return;
+        }
+        let Some(packed) = &mut self.head.packed else { return };
+        let mut bytes = 0;
+        let gone = packed.retain(|part| {
+            let lives = part.expire_at_ms.is_none_or(|at| at > now_ms);
+            bytes += if lives { 0 } else { (part.subkey.len() + part.value.len()) as u64 };
+            lives
+        });
+        self.head.count = self.head.count.saturating_sub(gone as u64);
+        self.head.bytes = self.head.bytes.saturating_sub(bytes);
+        self.note_packed_deadlines();
+    }
+
+    /// Finds in a packed hash which fields expire when.
+    pub(super) fn note_packed_deadlines(&mut self) {
+        let Some(packed) = &self.head.packed else { return };
+        let deadlines = packed.iter().filter_map(|part| part.expire_at_ms);
+        let mortal = deadlines.fold(None, |found: Option<MortalFields>, at| {
+            let found = found.unwrap_or(MortalFields { count: 0, first_ms: at, last_ms: at });
+            let (first_ms, last_ms) = (found.first_ms.min(at), found.last_ms.max(at));
+            Some(MortalFields { count: found.count + 1, first_ms, last_ms })
+        });
+        self.set_mortal(mortal);
+    }
+
+    /// The field called `name`, whether or not it has expired.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub async fn field(&self, cx: &mut Context<'_>, name: &[u8]) -> Outcome<Option<Member>> {
+        if let Some(packed) = self.packed() {
+            return Ok(packed.get(SPACE, name).map(Member::packed));
+        }
+        let subkey = placed(self.head.version, name);
+        if let Some(part) = cx.part(self.key, self.life(), SPACE, &subkey).await? {
+            return Ok(Some(Member::spread(part)));
+        }
+        if self.mortal().is_none() {
+            return Ok(None);
+        }
+        let part = cx.part(self.key, self.life(), MORTAL_SPACE, &subkey).await?;
+        Ok(part.and_then(mortal_member))
+    }
+
+    /// Puts a field that expires at `expire_at_ms` (`None` = with its row) in the place of `before`: what
+    /// [`Collection::field`] gives for its name.
+    ///
+    /// # Errors
+    /// The name is too long.
+    pub fn put_field(
+        &mut self,
+        cx: &mut Context<'_>,
+        before: Option<&Member>,
+        name: &[u8],
+        value: &[u8],
+        expire_at_ms: Option<u64>,
+    ) -> Outcome {
+        let old_ms = before.and_then(|field| field.expire_at_ms);
+        self.deadlines_changed |= old_ms != expire_at_ms;
+        let bytes = (name.len() + value.len()) as i64;
+        self.count(i64::from(before.is_none()), bytes - before.map_or(0, Member::bytes));
+        if self.packed().is_some() {
+            return self.change_packed(cx, |packed| {
+                packed.put(PackedPart { space: SPACE, subkey: name, value, expire_at_ms });
+            });
+        }
+        let (life, version) = (self.life(), self.head.version);
+        let subkey = placed(version, name);
+        if let Some(old_ms) = old_ms.filter(|_| old_ms != expire_at_ms) {
+            cx.delete_part(life, DEADLINE_SPACE, &deadline_subkey(version, old_ms, name))?;
+        }
+        if before.is_some() && old_ms.is_some() != expire_at_ms.is_some() {
+            cx.delete_part(life, if old_ms.is_some() { MORTAL_SPACE } else { SPACE }, &subkey)?;
+        }
+        self.count_mortal(i64::from(expire_at_ms.is_some()) - i64::from(old_ms.is_some()));
+        let Some(at_ms) = expire_at_ms else { return cx.put_part(life, SPACE, &subkey, value) };
+        cx.put_part(life, MORTAL_SPACE, &subkey, &mortal_value(at_ms, value))?;
+        match old_ms == expire_at_ms {
+            true => Ok(()),
+            false => cx.put_part(life, DEADLINE_SPACE, &deadline_subkey(version, at_ms, name), b""),
+        }
+    }
+
+    /// Takes `field`, which is there, out.
+    ///
+    /// # Errors
+    /// Of the batch.
+    pub fn remove_field(&mut self, cx: &mut Context<'_>, field: &Member) -> Outcome {
+        let Some(at_ms) = field.expire_at_ms else { return self.remove_member(cx, field) };
+        self.deadlines_changed = true;
+        self.count(-1, -field.bytes());
+        if self.packed().is_some() {
+            return self.change_packed(cx, |packed| {
+                packed.remove(SPACE, &field.name);
+            });
+        }
+        self.count_mortal(-1);
+        let version = self.head.version;
+        cx.delete_part(self.life(), MORTAL_SPACE, &placed(version, &field.name))?;
+        cx.delete_part(self.life(), DEADLINE_SPACE, &deadline_subkey(version, at_ms, &field.name))
+    }
+
+    /// Books fields of a spread hash that have a deadline from now on, or have none any more. When the first and the
+    /// last expire is found out by [`Collection::settle_deadlines`].
+    fn count_mortal(&mut self, more: i64) {
+        if more != 0 {
+            let known = self.mortal().unwrap_or(MortalFields { count: 0, first_ms: 1, last_ms: 1 });
+            let count = known.count.saturating_add_signed(more);
+            self.set_mortal((count > 0).then_some(MortalFields { count, ..known }));
+        }
+    }
+
+    /// Finds out when the first and the last of the fields expire, where that may have changed.
+    async fn settle_deadlines(&mut self, cx: &mut Context<'_>) -> Outcome {
+        if !std::mem::take(&mut self.deadlines_changed) {
+            return Ok(());
+        }
+        if self.packed().is_some() {
+            self.note_packed_deadlines();
+        } else if let Some(MortalFields { count, .. }) = self.mortal() {
+            let first_ms = self.end_of_deadlines(cx, false).await?;
+            let last_ms = self.end_of_deadlines(cx, true).await?;
+            let ends = first_ms.zip(last_ms);
+            self.set_mortal(ends.map(|(first_ms, last_ms)| MortalFields { count, first_ms, last_ms }));
+        }
+        Ok(())
+    }
+
+    /// The first deadline, or the last.
+    async fn end_of_deadlines(&self, cx: &mut Context<'_>, reverse: bool) -> Outcome<Option<u64>> {
+        let mut left = Some(Subkeys { reverse, ..Subkeys::all(DEADLINE_SPACE) });
+        while let Some(subkeys) = left {
+            let page = cx.parts(self.key, self.life(), subkeys, 1).await?;
+            if let Some(part) = page.parts.first() {
+                return Ok(take_deadline(&part.subkey).map(|(at_ms, _)| at_ms));
+            }
+            left = page.next;
+            cx.yields().now().await;
+        }
+        Ok(None)
+    }
+
+    /// Counts the fields that have expired and are still there: from now on [`Collection::len`] is without them.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub async fn count_expired(&mut self, cx: &mut Context<'_>) -> Outcome {
+        let now_ms = cx.now_ms();
+        if !self.has_mortal_parts() || self.mortal().is_none_or(|mortal| mortal.first_ms > now_ms) {
+            return Ok(());
+        }
+        self.expired = 0;
+        let mut left = Some(until(now_ms));
+        while let Some(subkeys) = left {
+            let page = cx.parts(self.key, self.life(), subkeys, PAGE_DEADLINES).await?;
+            self.expired += page.parts.len() as u64;
+            left = page.next;
+            cx.yields().now().await;
+        }
+        Ok(())
+    }
+
+    /// As [`Collection::members_from`], of a spread hash with fields that expire: those of both spaces up to the same
+    /// place, without what has expired.
+    pub(super) async fn living_fields_from(
+        &self,
+        cx: &mut Context<'_>,
+        from: u32,
+        limit: usize,
+    ) -> Outcome<MembersPage> {
+        let now_ms = cx.now_ms();
+        let (staying, staying_next) = self.placed_from(cx, SPACE, from, limit).await?;
+        let (mortal, mortal_next) = self.placed_from(cx, MORTAL_SPACE, from, limit).await?;
+        let next = staying_next.into_iter().chain(mortal_next).min();
+        let is_in = |part: &Part| next.is_none_or(|next| place(&part.subkey) < next);
+        let mut members: Vec<Member> = staying.into_iter().filter(is_in).map(Member::spread).collect();
+        let mortal = mortal.into_iter().filter(is_in).filter_map(mortal_member);
+        members.extend(mortal.filter(|field| field.lives(now_ms)));
+        Ok(MembersPage { members, next })
+    }
+
+    /// Takes up to `limit` fields out that have expired; gives whether there was one. To be saved as a hash.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub async fn sweep(&mut self, cx: &mut Context<'_>, limit: usize) -> Outcome<bool> {
+        if self.packed().is_some() {
+            // It is without them already, and has yet to be written so.
+            self.is_changed = true;
+            return Ok(true);
+        }
+        let mut swept = 0;
+        let mut left = Some(until(cx.now_ms()));
+        while let Some(subkeys) = left.filter(|_| swept < limit) {
+            let page = cx.parts(self.key, self.life(), subkeys, limit - swept).await?;
+            left = page.next;
+            for part in page.parts {
+                let subkey = part.subkey.get(DEADLINE_BYTES..).unwrap_or_default();
+                let stored = cx.part(self.key, self.life(), MORTAL_SPACE, subkey).await?;
+                if let Some(field) = stored.and_then(mortal_member) {
+                    self.remove_field(cx, &field)?;
+                    swept += 1;
+                }
+            }
+        }
+        Ok(swept > 0)
+    }
+}

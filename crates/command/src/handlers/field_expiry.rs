@@ -1,0 +1,181 @@
+//! When fields of hashes end: `HEXPIRE`, `HTTL` and their kin.
+
+use super::expiry::{Conditions, Unit};
+use super::hashes::hash;
+use super::integer;
+use crate::args::Args;
+use crate::collection::Member;
+use crate::context::Context;
+use crate::error::{Error, Outcome};
+use crate::number::parse_i64;
+use crate::rdb::FIELD_DEADLINE_MS_MAX;
+use crate::turn::end_turn;
+
+const NO_FIELDS: Error = Error::new("ERR Mandatory argument FIELDS is missing or not at the right position");
+const NO_COUNT: Error = Error::new("ERR Parameter `numFields` should be greater than 0");
+const WRONG_COUNT: Error = Error::new("ERR The `numfields` parameter must match the number of arguments");
+pub(super) const NEGATIVE: Error = Error::new("ERR invalid expire time, must be >= 0");
+
+/// There is no such field, or no such hash.
+const NO_FIELD: i64 = -2;
+/// The field stays as long as its row.
+const NO_DEADLINE: i64 = -1;
+
+/// What has become of a field.
+const NOT_MET: i64 = 0;
+const DONE: i64 = 1;
+const GONE: i64 = 2;
+
+/// Where the fields begin, behind `FIELDS numfields` at word `at`: each is `words_each` words, and nothing follows.
+///
+/// # Errors
+/// It is not so; the two errors are what Redis says of the number.
+pub(super) fn fields_at(
+    args: Args<'_>,
+    at: usize,
+    words_each: usize,
+    no_count: &Error,
+    wrong_count: &Error,
+) -> Outcome<usize> {
+    if !args.get(at).is_some_and(|word| word.eq_ignore_ascii_case(b"FIELDS")) {
+        return Err(NO_FIELDS);
+    }
+    let count = args.get(at + 1).and_then(parse_i64).and_then(|count| usize::try_from(count).ok());
+    let count = count.filter(|&count| count > 0).ok_or_else(|| no_count.clone())?;
+    let begin = at + 2;
+    let words = count.checked_mul(words_each);
+    if words != Some(args.len().saturating_sub(begin)) { Err(wrong_count.clone()) } else { Ok(begin) }
+}
+
+/// The deadline that `time` means, in milliseconds since 1970.
+pub(super) fn deadline(unit: Unit, time: i64, now_ms: u64, command: &'static str) -> Outcome<i64> {
+    let at = unit.absolute_ms(time, now_ms).filter(|&at| at <= FIELD_DEADLINE_MS_MAX as i64);
+    at.ok_or_else(|| Error::expire(command))
+}
+
+/// Answers what `tell` says of each field from word `begin` on.
+async fn tell_each(cx: &mut Context<'_>, args: Args<'_>, begin: usize, tell: impl Fn(&Member) -> i64) -> Outcome {
+    let hash = hash(cx, args.at(1)).await?;
+    cx.replies().array(args.len() - begin);
+    for (index, name) in args.iter_from(begin).enumerate() {
+        end_turn(cx.yields(), index).await;
+        let field = match &hash {
+            Some(hash) => hash.member(cx, name).await?,
+            None => None,
+        };
+        cx.replies().integer(field.as_ref().map_or(NO_FIELD, &tell));
+        cx.drain().await?;
+    }
+    Ok(())
+}
+
+async fn expire_in(cx: &mut Context<'_>, args: Args<'_>, unit: Unit, command: &'static str) -> Outcome {
+    let found = hash(cx, args.at(1)).await?;
+    let now_ms = cx.now_ms();
+    let time = integer(args.at(2))?;
+    if time < 0 {
+        return Err(NEGATIVE);
+    }
+    let new = deadline(unit, time, now_ms, command)?;
+    let (conditions, at) = match Conditions::of(args.at(3)) {
+        Some(conditions) => (conditions, 4),
+        None => (Conditions::default(), 3),
+    };
+    let begin = fields_at(args, at, 1, &NO_COUNT, &WRONG_COUNT)?;
+    cx.replies().array(args.len() - begin);
+    let Some(mut hash) = found else {
+        args.iter_from(begin).for_each(|_| cx.replies().integer(NO_FIELD));
+        return Ok(());
+    };
+    let new_ms = u64::try_from(new).ok().filter(|&at| at > now_ms);
+    for (index, name) in args.iter_from(begin).enumerate() {
+        end_turn(cx.yields(), index).await;
+        let reply = match hash.member(cx, name).await? {
+            None => NO_FIELD,
+            Some(field) if !conditions.allow(field.expire_at_ms, new) => NOT_MET,
+            Some(field) if new_ms.is_none() => {
+                hash.remove_field(cx, &field)?;
+                GONE
+            }
+            Some(field) => {
+                hash.put_field(cx, Some(&field), name, &field.value, new_ms)?;
+                DONE
+            }
+        };
+        cx.replies().integer(reply);
+    }
+    cx.save_hash(&mut hash).await
+}
+
+pub async fn hexpire(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    expire_in(cx, args, Unit::InSeconds, "hexpire").await
+}
+
+pub async fn hpexpire(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    expire_in(cx, args, Unit::InMillis, "hpexpire").await
+}
+
+pub async fn hexpireat(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    expire_in(cx, args, Unit::AtSeconds, "hexpireat").await
+}
+
+pub async fn hpexpireat(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    expire_in(cx, args, Unit::AtMillis, "hpexpireat").await
+}
+
+pub async fn hpersist(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    let found = hash(cx, args.at(1)).await?;
+    let begin = fields_at(args, 2, 1, &NO_COUNT, &WRONG_COUNT)?;
+    cx.replies().array(args.len() - begin);
+    let Some(mut hash) = found else {
+        args.iter_from(begin).for_each(|_| cx.replies().integer(NO_FIELD));
+        return Ok(());
+    };
+    for (index, name) in args.iter_from(begin).enumerate() {
+        end_turn(cx.yields(), index).await;
+        let reply = match hash.member(cx, name).await? {
+            None => NO_FIELD,
+            Some(field) if field.expire_at_ms.is_none() => NO_DEADLINE,
+            Some(field) => {
+                hash.put_field(cx, Some(&field), name, &field.value, None)?;
+                DONE
+            }
+        };
+        cx.replies().integer(reply);
+    }
+    cx.save_hash(&mut hash).await
+}
+
+/// Answers with times made from the deadlines of fields and now, both in milliseconds since 1970.
+async fn times_of(cx: &mut Context<'_>, args: Args<'_>, time: impl Fn(i64, i64) -> i64) -> Outcome {
+    // As in Redis, what the key holds counts before the rest of the words.
+    hash(cx, args.at(1)).await?;
+    let begin = fields_at(args, 2, 1, &NO_COUNT, &WRONG_COUNT)?;
+    let now_ms = cx.now_ms() as i64;
+    let tell = |field: &Member| match field.expire_at_ms {
+        None => NO_DEADLINE,
+        Some(at) => time(i64::try_from(at).unwrap_or(i64::MAX), now_ms),
+    };
+    tell_each(cx, args, begin, tell).await
+}
+
+/// Milliseconds, no less than zero, as seconds: a begun one counts.
+fn seconds(millis: i64) -> i64 {
+    (millis as u64).div_ceil(1000) as i64
+}
+
+pub async fn httl(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    times_of(cx, args, |at, now| seconds((at - now).max(0))).await
+}
+
+pub async fn hpttl(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    times_of(cx, args, |at, now| (at - now).max(0)).await
+}
+
+pub async fn hexpiretime(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    times_of(cx, args, |at, _| seconds(at)).await
+}
+
+pub async fn hpexpiretime(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    times_of(cx, args, |at, _| at).await
+}

@@ -1,0 +1,103 @@
+//! Fields of hashes that have expired are taken out, also where nobody asks for them.
+//!
+//! Whoever writes a hash keeps the agenda: which hash has the next field to expire, and when
+//! ([`weir_model::parts::fields`]). Once in each round of the control loop whatever is due is swept, a few fields at a
+//! time, by commands that write as any other does: so the numbers in the head are right at any time, also after a
+//! crash, and other writes come in between.
+//!
+//! Reads do not wait for it: to them, a field is gone by the clock.
+
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use weir_command::FieldSweep;
+use weir_io::Result;
+use weir_model::engine::Range;
+use weir_model::parts::fields::{agenda, agenda_key, agenda_of};
+
+use super::{Background, Partition};
+
+/// Hashes of the agenda that are read at once.
+const PAGE_ROWS: usize = 32;
+
+/// Nothing is on the agenda.
+const NEVER: u64 = u64::MAX;
+
+impl Partition {
+    /// Something was put on the agenda.
+    pub(super) fn fields_due(&self, due_ms: Option<u64>) {
+        if let Some(due_ms) = due_ms {
+            self.agenda_due_ms.fetch_min(due_ms, Ordering::SeqCst);
+        }
+    }
+
+    /// Once in each round: costs a load where nothing is due.
+    pub(super) fn look_after_fields(self: &Arc<Self>) {
+        let due_ms = self.agenda_due_ms.load(Ordering::SeqCst);
+        if due_ms == NEVER || due_ms > self.clock.unix_ms() || !self.may_bury() {
+            return;
+        }
+        if due_ms == 0 && !self.engine.holds_heads() {
+            self.agenda_due_ms.compare_exchange(0, NEVER, Ordering::SeqCst, Ordering::SeqCst).ok();
+            return;
+        }
+        if self.is_sweeping.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        match self.background() {
+            None => self.is_sweeping.store(false, Ordering::SeqCst),
+            Some(background) => self.workers.spawn(async move { sweep_fields(&background).await }),
+        }
+    }
+
+    /// Sweeps what is due, nothing being so before `from_ms`; gives when the next is.
+    async fn sweep_due(self: &Arc<Self>, mut from_ms: u64) -> Result<u64> {
+        loop {
+            let due = self.agenda_page(from_ms).await?;
+            if due.is_empty() {
+                return Ok(NEVER);
+            }
+            let now_ms = self.clock.unix_ms();
+            for (first_ms, row) in due {
+                from_ms = first_ms;
+                if first_ms > now_ms || !self.may_bury() {
+                    return Ok(first_ms);
+                }
+                // What it has seen need not be durable, and what it has written is as durable as any burial.
+                self.transact(&mut FieldSweep::new(&row, first_ms, now_ms)).await?;
+            }
+        }
+    }
+
+    /// The first of the agenda from `from_ms` on: when, and whose row. What was before it leaves tombstones for a
+    /// while, which are not to be gone through each time.
+    pub(super) async fn agenda_page(self: &Arc<Self>, from_ms: u64) -> Result<Vec<(u64, Vec<u8>)>> {
+        let (from, to) = (agenda_key(from_ms, b""), agenda().1);
+        let range = Range { from: Bound::Included(from), to: Bound::Excluded(to), reverse: false };
+        let mut scan = self.scan(range).await?;
+        let mut page = Vec::new();
+        while page.len() < PAGE_ROWS
+            && let Some(entry) = scan.next().await?
+        {
+            page.extend(agenda_of(entry.key).map(|(first_ms, row)| (first_ms, row.to_vec())));
+        }
+        Ok(page)
+    }
+}
+
+async fn sweep_fields(background: &Background) {
+    let partition = background.partition();
+    // In front of looking: what is put on the agenda meanwhile is noted behind this.
+    let from_ms = partition.agenda_due_ms.swap(NEVER, Ordering::SeqCst);
+    let next_ms = match partition.sweep_due(from_ms).await {
+        Ok(next_ms) => next_ms,
+        Err(error) => {
+            tracing::debug!(owner = ?partition.owner, %error, "cannot take out fields that have expired");
+            // The next round tries again.
+            from_ms
+        }
+    };
+    partition.fields_due(Some(next_ms));
+    partition.is_sweeping.store(false, Ordering::SeqCst);
+}
