@@ -12,7 +12,7 @@ use weir_command::{
 use weir_gateway::store::Store;
 use weir_io::{Clock, Error, ErrorKind, Result, yield_now};
 use weir_model::parts::Head;
-use weir_model::{Batch, Change, Content, Row, StoredKey, Value};
+use weir_model::{Batch, Change, Row, StoredKey, Value};
 use weir_node::{Quota, UnitLimits};
 
 use super::TestClock;
