@@ -133,7 +133,8 @@ mod tests {
         fn the_agenda_is_in_the_order_of_deadlines(a: (u64, Vec<u8>), b: (u64, Vec<u8>)) {
             let key = |(at, row): &(u64, Vec<u8>)| agenda_key(*at, row);
             prop_assert_eq!(key(&a).cmp(&key(&b)), a.cmp(&b));
-            prop_assert_eq!(agenda_of(&key(&a)), Some((a.0, &a.1[..])));
+            let entry = key(&a);
+            prop_assert_eq!(agenda_of(&entry), Some((a.0, &a.1[..])));
             let (from, to) = agenda();
             prop_assert!(from <= key(&a) && key(&a) < to && to <= super::super::cover_key(1).to_vec());
         }

@@ -8,6 +8,7 @@
 //! - A *cover* in front of the parts of a life says that they are dead. So a row of a million parts goes by two
 //!   changes; merges drop what is covered, and reads need not know of covers.
 
+pub mod audit;
 pub mod fields;
 mod head;
 mod key;

@@ -7,7 +7,7 @@ pub(super) fn template(name: &str) -> Option<&'static str> {
 }
 
 /// Names of commands, and their words.
-const TEMPLATES: [(&str, &str); 74] = [
+const TEMPLATES: [(&str, &str); 79] = [
     ("hset", "K F V F V"),
     ("hmset hsetnx", "K F V"),
     ("hget hexists hstrlen sismember zscore zrank zrevrank", "K F"),
@@ -16,6 +16,11 @@ const TEMPLATES: [(&str, &str); 74] = [
     ("hrandfield srandmember zrandmember", "K"),
     ("hincrby", "K F N"),
     ("hincrbyfloat", "K F S"),
+    ("hexpire hpexpire", "K |0|100000000| |NX|XX|GT|LT| FIELDS 1 F"),
+    ("hexpireat hpexpireat", "K |0|99999999999| FIELDS 2 F F"),
+    ("hpersist httl hpttl hexpiretime hpexpiretime hgetdel", "K FIELDS 2 F F"),
+    ("hgetex", "K |EX|PX| 100000000 FIELDS 1 F"),
+    ("hsetex", "K |FNX|FXX| |EX|PX| 100000000 FIELDS 1 F V"),
     ("hscan sscan zscan", "K 0 COUNT 1000"),
     // All of it: which member comes by chance nobody could check.
     ("spop", "K 1000"),

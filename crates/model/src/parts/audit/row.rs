@@ -1,0 +1,290 @@
+//! One row: its head against its parts, and each order against the others. The memory it takes does not depend on how
+//! many parts there are.
+
+use std::collections::BTreeSet;
+
+use super::digest::{Digest, Runs};
+use super::{Flaw, flaw};
+use crate::parts::fields::{DEADLINE_BYTES, DEADLINE_SPACE, MORTAL_SPACE, take_deadline};
+use crate::parts::stream::{self, ConsumerValue, EntryId, GroupValue, PendingValue, StreamDetail};
+use crate::parts::{
+    HashDetail, HeadRef, MortalFields, PLACE_BYTES, Packed, RowType, place_of, score_of, score_value, take_bytes,
+    take_f64, take_i64,
+};
+use crate::varint;
+
+/// What a list's value counts besides its bytes.
+const POSITION_BYTES: u64 = 8;
+/// The levels of the counts of a sorted set.
+const LEVELS: usize = 3;
+
+/// What a head says, and what its parts have said so far.
+pub(super) struct RowAudit {
+    kind: RowType,
+    version: u64,
+    count: u64,
+    bytes: u64,
+    detail: Vec<u8>,
+    seen: Seen,
+}
+
+#[derive(Default)]
+struct Seen {
+    count: u64,
+    bytes: u64,
+    /// Entries of the second order, where each part has one.
+    others: u64,
+    /// Parts of the first order that are in the second, too; and of the second.
+    orders: [Digest; 2],
+    mortal: Option<MortalFields>,
+    /// Of the levels of counts: buckets, and what they count together.
+    buckets: [(u64, u64, u64); LEVELS],
+    stream: StreamSeen,
+}
+
+#[derive(Default)]
+struct StreamSeen {
+    first: Option<EntryId>,
+    last: EntryId,
+    groups: u64,
+    /// Consumers by group, as the groups say and as there are; pending entries by group; by consumer; and one by one.
+    consumers: (Digest, Runs),
+    pending: (Digest, Runs),
+    pending_of: (Digest, Runs),
+}
+
+impl RowAudit {
+    pub fn new(head: &HeadRef<'_>) -> Self {
+        let HeadRef { kind, version, count, bytes, detail, .. } = *head;
+        Self { kind, version, count, bytes, detail: detail.into(), seen: Seen::default() }
+    }
+
+    /// A row that stands in its head.
+    pub fn packed(head: &HeadRef<'_>, packed: &[u8]) -> Result<(), Flaw> {
+        if !Packed::is_sound(packed) {
+            return flaw("its packed parts are damaged");
+        }
+        let (packed, mut audit, mut names) = (Packed::of(packed), Self::new(head), BTreeSet::new());
+        let mut last_score = f64::NEG_INFINITY;
+        for part in packed.iter() {
+            if head.kind != RowType::List && !names.insert((part.space, part.subkey)) {
+                return flaw("it has a part twice");
+            }
+            if part.expire_at_ms.is_some() && (head.kind, part.space) != (RowType::Hash, 0) {
+                return flaw("a part that is no field expires");
+            }
+            match (head.kind, part.space) {
+                (RowType::Hash | RowType::Set, 0) => {
+                    audit.count_part(part.subkey.len() + part.value.len());
+                    audit.note_deadline(part.expire_at_ms);
+                }
+                (RowType::SortedSet, 0) => {
+                    let score = score_of(part.value).filter(|&score| score >= last_score);
+                    last_score = score.ok_or(Flaw("its members are not in the order of their scores"))?;
+                    audit.count_part(part.subkey.len() + part.value.len());
+                }
+                (RowType::List, 0) if part.subkey.is_empty() => {
+                    audit.count_part(POSITION_BYTES as usize + part.value.len());
+                }
+                (RowType::Stream, space) => audit.of_stream(space, part.subkey, part.value)?,
+                _ => return flaw("it has parts that such a row does not have"),
+            }
+        }
+        audit.finish(true)
+    }
+
+    fn count_part(&mut self, bytes: usize) {
+        self.seen.count += 1;
+        self.seen.bytes += bytes as u64;
+    }
+
+    fn note_deadline(&mut self, deadline: Option<u64>) {
+        if let Some(at) = deadline {
+            let seen = self.seen.mortal.unwrap_or(MortalFields { count: 0, first_ms: at, last_ms: at });
+            let (first_ms, last_ms) = (seen.first_ms.min(at), seen.last_ms.max(at));
+            self.seen.mortal = Some(MortalFields { count: seen.count + 1, first_ms, last_ms });
+        }
+    }
+
+    /// The next part of a row whose parts have keys of their own, in the order of the keys.
+    pub fn part(&mut self, space: u8, subkey: &[u8], value: &[u8]) -> Result<(), Flaw> {
+        match (self.kind, space) {
+            (RowType::Hash, 0) => {
+                let name = self.member(subkey)?;
+                self.count_part(name.len() + value.len());
+            }
+            (RowType::Hash, MORTAL_SPACE) => {
+                let name = self.member(subkey)?;
+                let (at, value) = take_deadline(value).ok_or(Flaw("a field lacks its deadline"))?;
+                self.count_part(name.len() + value.len());
+                self.note_deadline(Some(at));
+                self.seen.orders[0].add(&[&at.to_be_bytes(), subkey]);
+            }
+            (RowType::Hash, DEADLINE_SPACE) if value.is_empty() && subkey.len() >= DEADLINE_BYTES => {
+                let (at, field) = subkey.split_at(DEADLINE_BYTES);
+                self.seen.orders[1].add(&[at, field]);
+            }
+            (RowType::List, 0) => {
+                let mut rest = subkey;
+                let next = self.first_position()?.checked_add_unsigned(self.seen.count);
+                let position = take_i64(&mut rest).filter(|_| rest.is_empty());
+                if position.is_none() || position != next {
+                    return flaw("its positions have a gap");
+                }
+                self.count_part(POSITION_BYTES as usize + value.len());
+            }
+            (RowType::Set, 0) if value.is_empty() => {
+                let name = self.member(subkey)?;
+                self.count_part(name.len());
+            }
+            (RowType::SortedSet, 0) => {
+                let name = self.member(subkey)?;
+                score_of(value).ok_or(Flaw("a score is none"))?;
+                self.count_part(name.len() + value.len());
+                self.seen.orders[0].add(&[name, value]);
+            }
+            (RowType::SortedSet, 1) => {
+                let mut name = subkey;
+                let score = take_f64(&mut name).ok_or(Flaw("a score is none"))?;
+                let score = match value {
+                    [] => score,
+                    [1] if score == 0.0 => -0.0,
+                    _ => return flaw("what stands beside a score is damaged"),
+                };
+                self.seen.others += 1;
+                let value = score_value(score).map_err(|_| Flaw("a score is none"))?;
+                self.seen.orders[1].add(&[name, &value]);
+            }
+            (RowType::SortedSet, 2..=4) => {
+                let mut rest = value;
+                let numbers = varint::take(&mut rest).zip(varint::take(&mut rest)).filter(|_| rest.is_empty());
+                let (members, children) = numbers.ok_or(Flaw("a count is damaged"))?;
+                let (buckets, all_members, all_children) = &mut self.seen.buckets[usize::from(space) - 2];
+                if (*buckets == 0) != subkey.is_empty() {
+                    return flaw("its counts do not begin at the beginning");
+                }
+                *buckets += 1;
+                *all_members = all_members.saturating_add(members);
+                *all_children = all_children.saturating_add(children);
+            }
+            (RowType::Stream, space) => self.of_stream(space, subkey, value)?,
+            _ => return flaw("it has parts that such a row does not have"),
+        }
+        Ok(())
+    }
+
+    /// The name in a subkey that is where its version puts it.
+    fn member<'k>(&self, subkey: &'k [u8]) -> Result<&'k [u8], Flaw> {
+        let (place, name) = subkey.split_at_checked(PLACE_BYTES).ok_or(Flaw("a member lacks its place"))?;
+        if place != place_of(self.version, name).to_be_bytes() {
+            return flaw("a member is out of its place");
+        }
+        Ok(name)
+    }
+
+    fn first_position(&self) -> Result<i64, Flaw> {
+        let mut rest = &self.detail[..];
+        take_i64(&mut rest).filter(|_| rest.is_empty()).ok_or(Flaw("its head does not say where it begins"))
+    }
+
+    fn of_stream(&mut self, space: u8, subkey: &[u8], value: &[u8]) -> Result<(), Flaw> {
+        const DAMAGED: Flaw = Flaw("a part of the stream is damaged");
+        self.seen.bytes += (subkey.len() + value.len()) as u64;
+        let seen = &mut self.seen.stream;
+        match space {
+            stream::ENTRIES => {
+                let id = EntryId::of_subkey(subkey).ok_or(DAMAGED)?;
+                stream::entry_words(value).ok_or(DAMAGED)?;
+                seen.first.get_or_insert(id);
+                seen.last = seen.last.max(id);
+                self.seen.count += 1;
+            }
+            stream::GROUPS => {
+                let group = GroupValue::decode(value).ok_or(DAMAGED)?;
+                seen.groups += 1;
+                Runs::expect(&mut seen.consumers.0, subkey, group.consumers, group.pending);
+                Runs::expect(&mut seen.pending.0, subkey, group.pending, 0);
+            }
+            stream::CONSUMERS => {
+                let (group, consumer) = stream::split_group(subkey).ok_or(DAMAGED)?;
+                let pending = ConsumerValue::decode(value).ok_or(DAMAGED)?.pending;
+                seen.consumers.1.add(&group, pending);
+                Runs::expect(&mut seen.pending_of.0, &stream::pending_of_prefix(&group, consumer), pending, 0);
+            }
+            stream::PENDING => {
+                let (group, id) = stream::split_group(subkey).ok_or(DAMAGED)?;
+                let consumer = PendingValue::decode(value).ok_or(DAMAGED)?.consumer;
+                seen.pending.1.add(&group, 0);
+                self.seen.orders[0].add(&[&group, &consumer, id]);
+            }
+            stream::PENDING_OF if value.is_empty() => {
+                let (group, mut id) = stream::split_group(subkey).ok_or(DAMAGED)?;
+                let consumer = take_bytes(&mut id).ok_or(DAMAGED)?;
+                seen.pending_of.1.add(&stream::pending_of_prefix(&group, &consumer), 0);
+                self.seen.orders[1].add(&[&group, &consumer, id]);
+            }
+            _ => return flaw("it has parts that such a row does not have"),
+        }
+        Ok(())
+    }
+
+    /// There are no more parts.
+    pub fn finish(self, is_packed: bool) -> Result<(), Flaw> {
+        let Seen { count, bytes, others, orders, mortal, buckets, stream } = self.seen;
+        if count != self.count {
+            return flaw("its head counts other parts than it has");
+        }
+        if bytes != self.bytes {
+            return flaw("its head counts other bytes than its parts have");
+        }
+        if count == 0 && self.kind != RowType::Stream {
+            return flaw("it has no part");
+        }
+        if orders[0] != orders[1] {
+            return flaw("its orders do not agree");
+        }
+        match self.kind {
+            RowType::Hash => match HashDetail::decode(&self.detail) {
+                Some(detail) if detail.mortal == mortal => Ok(()),
+                _ => flaw("its head knows other deadlines than its fields have"),
+            },
+            RowType::List => {
+                self.detail.len().checked_sub(8).map(drop).ok_or(Flaw("its head does not say where it begins"))
+            }
+            RowType::Set => Ok(()),
+            RowType::SortedSet if is_packed => Ok(()),
+            RowType::SortedSet if others != count => flaw("its orders do not agree"),
+            RowType::SortedSet => check_levels(count, usize::from(self.detail.get(1).copied().unwrap_or(0)), &buckets),
+            RowType::Stream => check_stream(&self.detail, stream),
+        }
+    }
+}
+
+/// Whether `levels` of counts are there, and add up to `members`.
+fn check_levels(members: u64, levels: usize, buckets: &[(u64, u64, u64); LEVELS]) -> Result<(), Flaw> {
+    let mut below = members;
+    for (level, &(buckets, all_members, all_children)) in buckets.iter().enumerate() {
+        let is_there = level < levels;
+        if is_there != (buckets > 0) || (is_there && (all_members, all_children) != (members, below)) {
+            return flaw("its counts do not add up");
+        }
+        below = buckets;
+    }
+    Ok(())
+}
+
+fn check_stream(detail: &[u8], seen: StreamSeen) -> Result<(), Flaw> {
+    let detail = StreamDetail::decode(detail).ok_or(Flaw("its head is damaged"))?;
+    if detail.first != seen.first.unwrap_or_default() || detail.last < seen.last {
+        return flaw("its head does not say where it begins and ends");
+    }
+    if detail.groups != seen.groups {
+        return flaw("its head counts other groups than it has");
+    }
+    let agrees = [seen.consumers, seen.pending, seen.pending_of].map(|(told, runs)| told == runs.finish());
+    if agrees == [true; 3] {
+        Ok(())
+    } else {
+        flaw("its groups and their consumers count other entries than are pending")
+    }
+}

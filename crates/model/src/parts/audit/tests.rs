@@ -1,0 +1,128 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::parts::{Head, Life, RowType, cover_key, cover_value, placed, put_i64, scored};
+
+/// What an engine has.
+type Entries = BTreeMap<Vec<u8>, (Kind, Vec<u8>)>;
+
+fn problems(entries: &Entries, lives_max: usize) -> Vec<String> {
+    let mut audit = Audit::of_lives(lives_max);
+    loop {
+        entries.iter().for_each(|(key, (kind, value))| audit.entry(*kind, key, value));
+        if !audit.next_round() {
+            return audit.into_problems();
+        }
+    }
+}
+
+fn put_head(entries: &mut Entries, key: &str, head: &Head) {
+    entries.insert([b"\0", key.as_bytes()].concat(), (Kind::Head, head.encode()));
+}
+
+fn put_part(entries: &mut Entries, version: u64, space: u8, subkey: &[u8], value: &[u8]) {
+    entries.insert(Life::new(version).part(space, subkey), (Kind::Put, value.into()));
+}
+
+/// A row of each type, spread, and what is left of one that is gone.
+fn rows() -> Entries {
+    let mut entries = Entries::new();
+    entries.insert(b"\0string".to_vec(), (Kind::Put, b"v".to_vec()));
+    let mut head = Head { count: 2, bytes: 6, ..Head::new(RowType::Set, 3) };
+    put_head(&mut entries, "set", &head);
+    head = Head { count: 2, bytes: 22, ..Head::new(RowType::SortedSet, 4) };
+    head.detail = vec![1];
+    put_head(&mut entries, "zset", &head);
+    for (index, name) in [b"one", b"two"].into_iter().enumerate() {
+        put_part(&mut entries, 3, 0, &placed(3, name), b"");
+        let (subkey, beside) = scored(index as f64, name);
+        put_part(&mut entries, 4, 1, &subkey, beside);
+        let score = crate::parts::score_value(index as f64).expect("a number");
+        put_part(&mut entries, 4, 0, &placed(4, name), &score);
+    }
+    head = Head { count: 2, bytes: 18, ..Head::new(RowType::List, 5) };
+    put_i64(&mut head.detail, -1);
+    put_head(&mut entries, "list", &head);
+    for position in [-1, 0] {
+        let mut subkey = Vec::new();
+        put_i64(&mut subkey, position);
+        put_part(&mut entries, 5, 0, &subkey, b"v");
+    }
+    entries.insert(cover_key(6).to_vec(), (Kind::Cover, cover_value(9)));
+    put_part(&mut entries, 6, 0, b"dead", b"");
+    // A hash with a field that expires, and one that does not.
+    let mut head = Head { count: 2, bytes: 8, ..Head::new(RowType::Hash, 7) };
+    let mortal = crate::parts::MortalFields { count: 1, first_ms: 50, last_ms: 50 };
+    head.detail = crate::parts::HashDetail { is_large: true, mortal: Some(mortal), row_ms: None }.encode();
+    put_head(&mut entries, "hash", &head);
+    put_part(&mut entries, 7, 0, &placed(7, b"one"), b"v");
+    let field = placed(7, b"two");
+    put_part(&mut entries, 7, 1, &field, &crate::parts::fields::mortal_value(50, b"w"));
+    put_part(&mut entries, 7, 2, &[&50_u64.to_be_bytes()[..], &field].concat(), b"");
+    entries.insert(agenda_key(50, b"\0hash"), (Kind::Put, Vec::new()));
+    entries
+}
+
+#[test]
+fn what_is_whole_has_no_problems_however_few_lives_are_remembered() {
+    for lives_max in 1..6 {
+        assert_eq!(problems(&rows(), lives_max), Vec::<String>::new(), "{lives_max}");
+    }
+}
+
+/// Each entry but the string and the dead is needed.
+#[test]
+fn an_entry_that_is_lost_is_missed() {
+    let all = rows();
+    for key in all.keys() {
+        let mut left = all.clone();
+        left.remove(key);
+        let is_needed = key != b"\0string" && key[..] != Life::new(6).part(0, b"dead")[..];
+        for lives_max in [1, 9] {
+            assert_eq!(!problems(&left, lives_max).is_empty(), is_needed, "{}", key.escape_ascii());
+        }
+    }
+}
+
+#[test]
+fn what_should_not_be_there_is_told() {
+    let told = |change: &dyn Fn(&mut Entries)| {
+        let mut entries = rows();
+        change(&mut entries);
+        problems(&entries, 9).join("; ")
+    };
+    for (change, expected) in [
+        (
+            &(|entries: &mut Entries| put_part(entries, 9, 0, b"x", b"")) as &dyn Fn(&mut Entries),
+            "neither a head nor a cover",
+        ),
+        (
+            &|entries| drop(entries.insert(cover_key(5).to_vec(), (Kind::Cover, cover_value(1)))),
+            "a cover says it is dead",
+        ),
+        (&|entries| put_part(entries, 3, 0, &placed(3, b"three"), b""), "counts other parts"),
+        (&|entries| put_part(entries, 4, 1, &scored(9.0, b"one").0, b""), "orders do not agree"),
+        (&|entries| put_part(entries, 4, 2, b"", &[2, 2]), "do not add up"),
+        (&|entries| put_part(entries, 3, 0, b"\0\0\0\0one", b""), "out of its place"),
+        (&|entries| put_head(entries, "copy", &Head::new(RowType::Set, 3)), "another row has its version"),
+        (&|entries| drop(entries.insert(agenda_key(9, b"\0set"), (Kind::Put, Vec::new()))), "agenda"),
+        (&|entries| drop(entries.insert(b"\0bad".to_vec(), (Kind::Head, vec![7]))), "head is damaged"),
+    ] {
+        assert!(told(change).contains(expected), "{expected}: {}", told(change));
+    }
+}
+
+proptest! {
+    /// Any bytes at any key: it never panics.
+    #[test]
+    fn anything_is_looked_at(entries: Vec<(u8, Vec<u8>, Vec<u8>)>) {
+        let mut audit = Audit::default();
+        for (kind, key, value) in &entries {
+            let kind = [Kind::Delete, Kind::Put, Kind::Head, Kind::Cover][usize::from(kind % 4)];
+            for key in [key.clone(), [&[0x80, 0, 0, 0, 0, 0, 0, 0][..], key].concat()] {
+                audit.entry(kind, &key, value);
+            }
+        }
+        audit.next_round();
+    }
+}
