@@ -174,13 +174,29 @@ fn each_side_restores_what_the_other_dumps() {
     }
 }
 
+/// Commands that came after Redis 7.0: no server of that version has them.
+const NEWER: [&str; 12] = [
+    "hexpire",
+    "hpexpire",
+    "hexpireat",
+    "hpexpireat",
+    "hpersist",
+    "httl",
+    "hpttl",
+    "hexpiretime",
+    "hpexpiretime",
+    "hgetdel",
+    "hgetex",
+    "hsetex",
+];
+
 /// Name, arity, flags (in any order) and key positions of every command that both have.
 #[test]
 fn commands_are_described_alike() {
     let Some(redis) = Redis::start() else { return };
     let weir = Running::start(weir_gateway::Settings::default());
     let (mut theirs, mut ours) = (redis.connect(), weir.connect());
-    for command in weir_command::table::COMMANDS {
+    for command in weir_command::table::COMMANDS.iter().filter(|command| !NEWER.contains(&command.name)) {
         let describe = |client: &mut Client| {
             let reply = client.ask(&["COMMAND", "INFO", command.name]);
             // *1 *10 $n name :arity *n flags... :first :last :step
@@ -210,6 +226,7 @@ fn categories_have_the_same_commands() {
         let listed = |client: &mut Client| {
             let mut names = lines(&client.ask(&["COMMAND", "LIST", "FILTERBY", "ACLCAT", &category]));
             names.retain(|name| weir_command::table::COMMANDS.iter().any(|command| command.name == name));
+            names.retain(|name| !NEWER.contains(&&name[..]));
             names.sort();
             names
         };
