@@ -255,8 +255,8 @@ impl Loaded {
         }
     }
 
-    /// Appends its type and what it says, in a form that every Redis since 5.0 reads; where fields have deadlines, since
-    /// 7.4.
+    /// Appends its type and what it says, in a form that every Redis since 5.0 reads; where fields have deadlines,
+    /// since 7.4.
     pub(super) fn put(&self, out: &mut Vec<u8>) {
         match self {
             Loaded::String(value) => {

@@ -29,8 +29,8 @@ pub fn placed(version: u64, member: &[u8]) -> Vec<u8> {
     subkey
 }
 
-/// The `subkey` in `space` of a row that is a `kind`, as the life `version` has it: members stand where the version puts
-/// them.
+/// The `subkey` in `space` of a row that is a `kind`, as the life `version` has it: members stand where the version
+/// puts them.
 pub fn moved_subkey(kind: RowType, space: u8, mut subkey: Vec<u8>, version: u64) -> Vec<u8> {
     let at = match (kind, space) {
         (RowType::Hash, MORTAL_SPACE) => 0,
