@@ -18,6 +18,7 @@ mod operate;
 mod repair;
 mod serve;
 mod top;
+mod transfer;
 mod units;
 
 /// Many small allocations come and go on a few threads, which is what it is made for.
@@ -46,6 +47,10 @@ enum Command {
     Backup(operate::backup::Backup),
     /// Make a new tenant from a backup
     Restore(operate::restore::Restore),
+    /// Bring a dump file, or all that a running Redis has and does, into a tenant
+    Import(transfer::import::Import),
+    /// Write a tenant into a dump file of Redis
+    Export(transfer::export::Export),
     /// Look for damage in the data directory of a server that is not running
     Check(check::Check),
     /// Repair a data directory that the server refuses to open
@@ -120,6 +125,8 @@ fn main() -> ExitCode {
         Command::Why(why) => why.run(),
         Command::Backup(backup) => backup.run(),
         Command::Restore(restore) => restore.run(),
+        Command::Import(import) => import.run(),
+        Command::Export(export) => export.run(),
         Command::Check(check) => check.run(),
         Command::Repair(repair) => repair.run(),
         Command::Calibrate(calibrate) => calibrate.run(),
@@ -156,6 +163,7 @@ mod tests {
             "weir backup shop --to s3://bucket/shop",
             "weir backup --verify s3://bucket/shop",
             "weir restore https://host/shop --as copy",
+            "weir export shop --to s3://bucket/shop.rdb",
             "weir serve --dir s3://bucket",
             "weir serve --config https://host/weir.toml",
             "weir serve --record-traffic s3://bucket/week.csv",

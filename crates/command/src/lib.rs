@@ -25,7 +25,7 @@ mod keyword;
 pub mod number;
 #[cfg(test)]
 mod polled;
-mod rdb;
+pub mod rdb;
 pub mod reply;
 mod request;
 mod rows;

@@ -11,7 +11,7 @@ pub mod why;
 pub type Outcome<T = ()> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 /// A secret from the command line; `-` reads it from standard input, where nobody else on the machine can see it.
-fn secret(given: Option<String>) -> Outcome<Option<String>> {
+pub fn secret(given: Option<String>) -> Outcome<Option<String>> {
     if given.as_deref() != Some("-") {
         return Ok(given);
     }

@@ -61,19 +61,24 @@ impl Server {
 
     /// The same, listening for clients and operators at `address`.
     pub fn start_at(dir: &Dir, config: &str, level: &str, address: &str) -> Self {
-        Self::begin(dir, config, level, address, true)
+        Self::begin(dir, config, level, [address, address], true)
+    }
+
+    /// The same, listening for clients where another one did that is gone.
+    pub fn start_in_place_of(dir: &Dir, clients: SocketAddr) -> Self {
+        Self::begin(dir, "", "info", [&clients.to_string(), "127.0.0.1:0"], true)
     }
 
     /// With a log that is read until the server is ready, and closed then.
     pub fn start_deaf(dir: &Dir) -> Self {
-        Self::begin(dir, "", "info", "127.0.0.1:0", false)
+        Self::begin(dir, "", "info", ["127.0.0.1:0"; 2], false)
     }
 
-    fn begin(dir: &Dir, config: &str, level: &str, address: &str, listens: bool) -> Self {
+    fn begin(dir: &Dir, config: &str, level: &str, [listen, admin]: [&str; 2], listens: bool) -> Self {
         let file = dir.0.join("weir.toml");
         std::fs::write(&file, config).expect("the test's directory can be written");
         let data = dir.0.join("data");
-        let mut child = command(&["--listen", address, "--admin", address, "--dir"])
+        let mut child = command(&["--listen", listen, "--admin", admin, "--dir"])
             .arg(&data)
             .arg("--config")
             .arg(&file)

@@ -5,40 +5,19 @@ use std::collections::BTreeSet;
 use weir_io::Yield;
 use weir_model::parts::StreamShape;
 
-use super::packs::{intset, listpack, ziplist};
+use super::kind::*;
+use super::packs::{intset, listpack, ziplist, zipmap};
 use super::reader::Reader;
-use super::streams::{self, STREAM_LISTPACKS, STREAM_LISTPACKS_2};
-use super::{Refusal, VERSION, VERSION_OF_DEADLINES, push_len, push_long_len, push_string, take, take_bytes_len};
+use super::{
+    Lack, Refusal, VERSION, VERSION_OF_DEADLINES, push_len, push_long_len, push_string, streams, take, take_array,
+    take_bytes_len,
+};
 use crate::number::parse_i64;
 
-const STRING: u8 = 0;
-const LIST: u8 = 1;
-const SET: u8 = 2;
-const SORTED_SET: u8 = 3;
-const HASH: u8 = 4;
-/// With scores in binary.
-const SORTED_SET_2: u8 = 5;
-const LIST_ZIPLIST: u8 = 10;
-const SET_INTSET: u8 = 11;
-const SORTED_SET_ZIPLIST: u8 = 12;
-const HASH_ZIPLIST: u8 = 13;
-/// Several ziplists, one behind the other.
-const QUICKLIST: u8 = 14;
-const HASH_LISTPACK: u8 = 16;
-const SORTED_SET_LISTPACK: u8 = 17;
-/// Several listpacks, or values alone, one behind the other.
-const QUICKLIST_2: u8 = 18;
-const SET_LISTPACK: u8 = 20;
-/// A hash whose fields have deadlines, since 7.4: the first deadline, then of each field how much later its own is, and
-/// one more, or 0 where it has none; the field; the value.
-const HASH_METADATA: u8 = 24;
-/// The same in a listpack: field, value, deadline or 0. The first deadline is in front of it, too.
-const HASH_LISTPACK_EX: u8 = 25;
-
 /// A node of a quicklist that is one value.
-const PLAIN: usize = 1;
+pub(super) const PLAIN: usize = 1;
 /// A node of a quicklist that is a listpack.
-const PACKED: usize = 2;
+pub(super) const PACKED: usize = 2;
 
 /// The last deadline that a field may have, in milliseconds since 1970: Redis keeps 46 bits.
 pub const FIELD_DEADLINE_MS_MAX: u64 = (1 << 46) - 1;
@@ -49,7 +28,9 @@ type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 /// A field of a hash.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Field {
+    /// Its name.
     pub name: Vec<u8>,
+    /// What it has.
     pub value: Vec<u8>,
     /// Its deadline, in milliseconds since 1970; `None` where it has none.
     pub expire_at_ms: Option<u64>,
@@ -58,6 +39,7 @@ pub struct Field {
 /// A value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Loaded {
+    /// As it is.
     String(Vec<u8>),
     /// In order, not empty.
     List(Vec<Vec<u8>>),
@@ -87,6 +69,7 @@ pub async fn load(body: &[u8], bytes_max: usize, yields: Yield) -> Result<Loaded
         HASH_METADATA => Loaded::Hash(reader.mortal_fields().await?),
         HASH_LISTPACK_EX => Loaded::Hash(reader.packed_mortal_fields().await?),
         SORTED_SET | SORTED_SET_2 => Loaded::SortedSet(reader.scores(kind == SORTED_SET_2).await?),
+        HASH_ZIPMAP => Loaded::Hash(staying(paired(reader.pack(zipmap).await?)?)),
         LIST_ZIPLIST => Loaded::List(reader.pack(ziplist).await?),
         SET_INTSET => Loaded::Set(reader.pack(intset).await?),
         HASH_ZIPLIST => Loaded::Hash(staying(paired(reader.pack(ziplist).await?)?)),
@@ -94,8 +77,8 @@ pub async fn load(body: &[u8], bytes_max: usize, yields: Yield) -> Result<Loaded
         SORTED_SET_ZIPLIST => Loaded::SortedSet(scored(reader.pack(ziplist).await?)?),
         SORTED_SET_LISTPACK => Loaded::SortedSet(scored(reader.pack(listpack).await?)?),
         QUICKLIST | QUICKLIST_2 => Loaded::List(reader.nodes(kind == QUICKLIST_2).await?),
-        STREAM_LISTPACKS | STREAM_LISTPACKS_2 => {
-            Loaded::Stream(Box::new(reader.stream(kind == STREAM_LISTPACKS_2).await?))
+        STREAM_LISTPACKS | STREAM_LISTPACKS_2 | STREAM_LISTPACKS_3 => {
+            Loaded::Stream(Box::new(reader.stream(kind).await?))
         }
         _ => return Err(Refusal::Format),
     };
@@ -143,15 +126,14 @@ impl Reader<'_> {
 
     /// The first deadline, which stands in front of the fields.
     fn first_deadline(&mut self) -> Result<u64, Refusal> {
-        let bytes = take(&mut self.rest, 8).and_then(|bytes| bytes.try_into().ok());
-        bytes.map(u64::from_le_bytes).ok_or(Refusal::Format)
+        Ok(u64::from_le_bytes(take_array(&mut self.rest)?))
     }
 
     async fn mortal_fields(&mut self) -> Result<Vec<Field>, Refusal> {
         let first_ms = self.first_deadline()?;
         let mut fields = Vec::new();
         for _ in 0..self.count()? {
-            let later = take_bytes_len(&mut self.rest).ok_or(Refusal::Format)?;
+            let later = take_bytes_len(&mut self.rest)?;
             let expire_at_ms = match later.checked_sub(1) {
                 None => None,
                 Some(later) => Some(first_ms.checked_add(later as u64).ok_or(Refusal::Format)?),
@@ -177,8 +159,7 @@ impl Reader<'_> {
         let mut scores = Vec::new();
         for _ in 0..self.count()? {
             let member = self.string().await?;
-            let score = if is_binary { take_f64(&mut self.rest) } else { take_text_f64(&mut self.rest) };
-            scores.push((member, score.ok_or(Refusal::Format)?));
+            scores.push((member, take_score(&mut self.rest, is_binary)?));
         }
         Ok(scores)
     }
@@ -191,7 +172,7 @@ impl Reader<'_> {
     async fn nodes(&mut self, has_kinds: bool) -> Result<Vec<Vec<u8>>, Refusal> {
         let mut values = Vec::new();
         for _ in 0..self.count()? {
-            let kind = if has_kinds { take_bytes_len(&mut self.rest).ok_or(Refusal::Format)? } else { 0 };
+            let kind = if has_kinds { take_bytes_len(&mut self.rest)? } else { 0 };
             match (has_kinds, kind) {
                 (false, _) => values.extend(self.pack(ziplist).await?),
                 (true, PLAIN) => values.push(self.string().await?),
@@ -203,21 +184,24 @@ impl Reader<'_> {
     }
 }
 
-fn take_f64(rest: &mut &[u8]) -> Option<f64> {
-    take(rest, 8)?.try_into().ok().map(f64::from_le_bytes)
-}
-
-/// A score as text, behind its length; or one that has none.
-fn take_text_f64(rest: &mut &[u8]) -> Option<f64> {
-    match take(rest, 1)?[0] {
-        253 => None,
-        254 => Some(f64::INFINITY),
-        255 => Some(f64::NEG_INFINITY),
-        len => text_f64(take(rest, usize::from(len))?),
+/// Takes a score: 8 bytes, or text behind its length.
+///
+/// # Errors
+/// There is none, or it is no number.
+pub fn take_score(rest: &mut &[u8], is_binary: bool) -> Result<f64, Lack> {
+    if is_binary {
+        return take_array(rest).map(f64::from_le_bytes);
+    }
+    match take_array(rest)? {
+        [253] => Err(Lack::Malformed),
+        [254] => Ok(f64::INFINITY),
+        [255] => Ok(f64::NEG_INFINITY),
+        [len] => text_f64(take(rest, usize::from(len))?).ok_or(Lack::Malformed),
     }
 }
 
-fn text_f64(text: &[u8]) -> Option<f64> {
+/// The score that stands in a pack as `text`.
+pub fn text_f64(text: &[u8]) -> Option<f64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 

@@ -4,18 +4,22 @@
 //! Strings are written as whole numbers where they are short ones, else as they are; compressed ones (LZF) are read,
 //! too. [`loaded`] has the types, [`packs`] the pieces of memory that Redis writes as they are.
 
+pub mod file;
+pub mod kind;
 mod loaded;
-mod packs;
+pub mod packs;
 mod reader;
-mod streams;
+mod skip;
+pub mod streams;
 
 use weir_io::Yield;
 
-pub use self::loaded::{FIELD_DEADLINE_MS_MAX, Field, Loaded};
+pub use self::loaded::{FIELD_DEADLINE_MS_MAX, Field, Loaded, load, take_score, text_f64};
+pub use self::skip::{skip_module, skip_value};
 use crate::number::parse_i64;
 
 /// What we write, but for what it has no form for.
-const VERSION: u16 = 10;
+pub const VERSION: u16 = 10;
 /// Since this one, fields of hashes may have deadlines. All up to it are read.
 const VERSION_OF_DEADLINES: u16 = 12;
 
@@ -72,7 +76,8 @@ static TABLES: [[u64; 256]; 8] = {
     tables
 };
 
-fn crc64(mut crc: u64, bytes: &[u8]) -> u64 {
+/// The checksum of dump files: `crc` is that of what stands in front of `bytes`, 0 of nothing.
+pub fn crc64(mut crc: u64, bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<8>();
     for word in words {
         let mixed = (crc ^ u64::from_le_bytes(*word)).to_le_bytes();
@@ -92,7 +97,8 @@ async fn crc64_in_turns(bytes: &[u8], yields: Yield) -> u64 {
     crc
 }
 
-fn push_len(out: &mut Vec<u8>, len: usize) {
+/// Appends a length.
+pub fn push_len(out: &mut Vec<u8>, len: usize) {
     match len {
         0..0x40 => out.push(len as u8),
         0x40..0x4000 => out.extend_from_slice(&(0x4000 | len as u16).to_be_bytes()),
@@ -116,7 +122,7 @@ fn push_long_len(out: &mut Vec<u8>, len: u64) {
 }
 
 /// Appends a string: as a whole number where it is a short one.
-fn push_string(out: &mut Vec<u8>, value: &[u8]) {
+pub fn push_string(out: &mut Vec<u8>, value: &[u8]) {
     let number = if value.len() <= NUMBER_BYTES_MAX { parse_i64(value) } else { None };
     match number.map(i32::try_from) {
         Some(Ok(number)) => match (i8::try_from(number), i16::try_from(number)) {
@@ -141,10 +147,15 @@ fn push_string(out: &mut Vec<u8>, value: &[u8]) {
 pub async fn encode(value: &Loaded, yields: Yield) -> Vec<u8> {
     let mut out = Vec::new();
     value.put(&mut out);
-    out.extend_from_slice(&value.version().to_le_bytes());
-    let crc = crc64_in_turns(&out, yields).await;
-    out.extend_from_slice(&crc.to_le_bytes());
-    out
+    seal(out, value.version(), yields).await
+}
+
+/// The payload of `version` for what is written as `body`: a type, and what a value of it says.
+pub async fn seal(mut body: Vec<u8>, version: u16, yields: Yield) -> Vec<u8> {
+    body.extend_from_slice(&version.to_le_bytes());
+    let crc = crc64_in_turns(&body, yields).await;
+    body.extend_from_slice(&crc.to_le_bytes());
+    body
 }
 
 /// The value in `payload`, whose strings have at most `bytes_max` bytes together.
@@ -160,8 +171,11 @@ pub async fn decode(payload: &[u8], bytes_max: usize, yields: Yield) -> Result<L
 }
 
 /// Takes a string of at most `bytes_max` bytes from the front of `rest`.
-async fn take_text(rest: &mut &[u8], bytes_max: usize, yields: Yield) -> Result<Vec<u8>, Refusal> {
-    match take_string(rest).ok_or(Refusal::Format)? {
+///
+/// # Errors
+/// There is none, or it is longer.
+pub async fn take_text(rest: &mut &[u8], bytes_max: usize, yields: Yield) -> Result<Vec<u8>, Refusal> {
+    match take_string(rest)? {
         Text::Plain(value) if value.len() <= bytes_max => Ok(value.to_vec()),
         Text::Number(number) => Ok(number.to_string().into_bytes()),
         Text::Compressed(bytes, len) if len <= bytes_max => decompress(bytes, len, yields).await.ok_or(Refusal::Format),
@@ -169,10 +183,39 @@ async fn take_text(rest: &mut &[u8], bytes_max: usize, yields: Yield) -> Result<
     }
 }
 
-fn take<'a>(rest: &mut &'a [u8], len: usize) -> Option<&'a [u8]> {
-    let (taken, after) = rest.split_at_checked(len)?;
+/// Why nothing can be taken from the front of some bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lack {
+    /// They end too early: more may follow.
+    More,
+    /// Whatever follows, they are not what was looked for.
+    Malformed,
+}
+
+impl From<Lack> for Refusal {
+    fn from(_: Lack) -> Self {
+        Refusal::Format
+    }
+}
+
+/// Takes `len` bytes from the front of `rest`.
+///
+/// # Errors
+/// There are not so many.
+pub fn take<'a>(rest: &mut &'a [u8], len: usize) -> Result<&'a [u8], Lack> {
+    let (taken, after) = rest.split_at_checked(len).ok_or(Lack::More)?;
     *rest = after;
-    Some(taken)
+    Ok(taken)
+}
+
+/// Takes `N` bytes from the front of `rest`.
+///
+/// # Errors
+/// There are not so many.
+pub fn take_array<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N], Lack> {
+    let (taken, after) = rest.split_first_chunk().ok_or(Lack::More)?;
+    *rest = after;
+    Ok(*taken)
 }
 
 /// A length, or the kind of an encoded value.
@@ -181,47 +224,78 @@ enum Length {
     Encoded(u8),
 }
 
-fn take_length(rest: &mut &[u8]) -> Option<Length> {
-    let first = take(rest, 1)?[0];
+fn take_length(rest: &mut &[u8]) -> Result<Length, Lack> {
+    let [first] = take_array(rest)?;
     let bytes = match (first >> 6, first) {
         (0, _) => u64::from(first),
         (1, _) => u64::from(first & 0x3f) << 8 | u64::from(take(rest, 1)?[0]),
-        (2, 0x80) => u64::from(u32::from_be_bytes(take(rest, 4)?.try_into().ok()?)),
-        (2, 0x81) => u64::from_be_bytes(take(rest, 8)?.try_into().ok()?),
-        (2, _) => return None,
-        _ => return Some(Length::Encoded(first & 0x3f)),
+        (2, 0x80) => u64::from(u32::from_be_bytes(take_array(rest)?)),
+        (2, 0x81) => u64::from_be_bytes(take_array(rest)?),
+        (2, _) => return Err(Lack::Malformed),
+        _ => return Ok(Length::Encoded(first & 0x3f)),
     };
-    usize::try_from(bytes).ok().map(Length::Bytes)
+    usize::try_from(bytes).map(Length::Bytes).map_err(|_| Lack::Malformed)
 }
 
-fn take_bytes_len(rest: &mut &[u8]) -> Option<usize> {
+/// Takes a length, or another number that is written like one.
+///
+/// # Errors
+/// There is none.
+pub fn take_bytes_len(rest: &mut &[u8]) -> Result<usize, Lack> {
     match take_length(rest)? {
-        Length::Bytes(len) => Some(len),
-        Length::Encoded(_) => None,
+        Length::Bytes(len) => Ok(len),
+        Length::Encoded(_) => Err(Lack::Malformed),
     }
 }
 
+/// Takes what stands in front of the bytes of a string, and gives how many they are.
+///
+/// # Errors
+/// There is no string.
+pub fn take_string_len(rest: &mut &[u8]) -> Result<usize, Lack> {
+    let len = match take_length(rest)? {
+        Length::Bytes(len) => len,
+        Length::Encoded(INT8) => 1,
+        Length::Encoded(INT16) => 2,
+        Length::Encoded(INT32) => 4,
+        Length::Encoded(LZF) => {
+            let compressed = take_bytes_len(rest)?;
+            take_bytes_len(rest)?;
+            compressed
+        }
+        Length::Encoded(_) => return Err(Lack::Malformed),
+    };
+    Ok(len)
+}
+
 /// A string as it is written.
-enum Text<'a> {
+#[derive(Debug)]
+pub enum Text<'a> {
+    /// As it is.
     Plain(&'a [u8]),
+    /// The decimal digits of a number.
     Number(i32),
-    /// With the length that it announces.
+    /// By LZF, with the length that it announces.
     Compressed(&'a [u8], usize),
 }
 
-fn take_string<'a>(rest: &mut &'a [u8]) -> Option<Text<'a>> {
+/// Takes a string from the front of `rest`.
+///
+/// # Errors
+/// There is none.
+pub fn take_string<'a>(rest: &mut &'a [u8]) -> Result<Text<'a>, Lack> {
     let number = match take_length(rest)? {
-        Length::Bytes(len) => return Some(Text::Plain(take(rest, len)?)),
-        Length::Encoded(INT8) => i32::from(take(rest, 1)?[0] as i8),
-        Length::Encoded(INT16) => i32::from(i16::from_le_bytes(take(rest, 2)?.try_into().ok()?)),
-        Length::Encoded(INT32) => i32::from_le_bytes(take(rest, 4)?.try_into().ok()?),
+        Length::Bytes(len) => return Ok(Text::Plain(take(rest, len)?)),
+        Length::Encoded(INT8) => i32::from(i8::from_le_bytes(take_array(rest)?)),
+        Length::Encoded(INT16) => i32::from(i16::from_le_bytes(take_array(rest)?)),
+        Length::Encoded(INT32) => i32::from_le_bytes(take_array(rest)?),
         Length::Encoded(LZF) => {
             let (compressed, len) = (take_bytes_len(rest)?, take_bytes_len(rest)?);
-            return Some(Text::Compressed(take(rest, compressed)?, len));
+            return Ok(Text::Compressed(take(rest, compressed)?, len));
         }
-        Length::Encoded(_) => return None,
+        Length::Encoded(_) => return Err(Lack::Malformed),
     };
-    Some(Text::Number(number))
+    Ok(Text::Number(number))
 }
 
 /// LZF: a byte below 32 announces one literal more than it says, others a copy from what is there already.
@@ -234,13 +308,13 @@ async fn decompress(mut rest: &[u8], len: usize, yields: Yield) -> Option<Vec<u8
     while let Some((&control, after)) = rest.split_first() {
         rest = after;
         if control < 32 {
-            out.extend_from_slice(take(&mut rest, usize::from(control) + 1)?);
+            out.extend_from_slice(take(&mut rest, usize::from(control) + 1).ok()?);
         } else {
             let mut copied = usize::from(control >> 5);
             if copied == 7 {
-                copied += usize::from(take(&mut rest, 1)?[0]);
+                copied += usize::from(take(&mut rest, 1).ok()?[0]);
             }
-            let back = (usize::from(control & 31) << 8 | usize::from(take(&mut rest, 1)?[0])) + 1;
+            let back = (usize::from(control & 31) << 8 | usize::from(take(&mut rest, 1).ok()?[0])) + 1;
             let from = out.len().checked_sub(back)?;
             // The copy may read what it has written: byte by byte.
             (from..from + copied + 2).for_each(|at| out.push(out[at]));

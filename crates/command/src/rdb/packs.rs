@@ -43,7 +43,7 @@ fn content(bytes: &[u8], header: usize) -> Option<&[u8]> {
 }
 
 /// The elements of a listpack.
-pub(super) fn listpack(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
+pub fn listpack(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut rest = content(bytes, LISTPACK_HEADER)?;
     let mut elements = Vec::new();
     while !rest.is_empty() {
@@ -167,7 +167,7 @@ fn listpack_element(rest: &mut &[u8]) -> Option<Vec<u8>> {
 }
 
 /// The elements of a ziplist.
-pub(super) fn ziplist(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
+pub fn ziplist(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut rest = content(bytes, ZIPLIST_HEADER)?;
     let mut elements = Vec::new();
     while !rest.is_empty() {
@@ -202,8 +202,32 @@ fn ziplist_element(rest: &mut &[u8]) -> Option<Vec<u8>> {
     })
 }
 
+/// The elements of a zipmap, which Redis before 2.6 wrote: fields and their values.
+pub fn zipmap(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let (rest, &last) = (bytes.get(1..bytes.len().checked_sub(1)?)?, bytes.last()?);
+    let mut rest = rest;
+    let mut elements = Vec::new();
+    while !rest.is_empty() {
+        let len = zipmap_len(&mut rest)?;
+        elements.push(take(&mut rest, len)?.to_vec());
+        let len = zipmap_len(&mut rest)?;
+        let [free] = take_array(&mut rest)?;
+        elements.push(take(&mut rest, len)?.to_vec());
+        take(&mut rest, usize::from(free))?;
+    }
+    (last == END).then_some(elements)
+}
+
+fn zipmap_len(rest: &mut &[u8]) -> Option<usize> {
+    match take_array(rest)? {
+        [len @ 0..=253] => Some(usize::from(len)),
+        [254] => usize::try_from(u32::from_le_bytes(take_array(rest)?)).ok(),
+        [_] => None,
+    }
+}
+
 /// The elements of an intset: whole numbers, ascending.
-pub(super) fn intset(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
+pub fn intset(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut rest = bytes;
     let width = u32::from_le_bytes(take_array(&mut rest)?);
     let count = usize::try_from(u32::from_le_bytes(take_array(&mut rest)?)).ok()?;
@@ -224,6 +248,18 @@ pub(super) fn intset(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn zipmaps_are_read() {
+        let pairs = zipmap(b"\x02\x03foo\x03\x02bar\0\0\x05hello\x05\x00world\xff");
+        let texts: Option<Vec<_>> =
+            pairs.map(|all| all.iter().map(|one| String::from_utf8_lossy(one).into()).collect());
+        assert_eq!(texts, Some(["foo", "bar", "hello", "world"].map(String::from).to_vec()));
+        assert_eq!(zipmap(b"\x00\xff"), Some(Vec::new()));
+        for broken in [&b""[..], b"\xff", b"\x01\x03foo", b"\x01\x03foo\x09\x00x\xff", b"\x01\x03fo\xff"] {
+            assert_eq!(zipmap(broken), None, "{broken:?}");
+        }
+    }
 
     #[test]
     fn numbers_of_every_width_are_read() {
@@ -273,7 +309,7 @@ mod tests {
             let all = (bytes.len() + 7) as u32;
             let short = [&all.to_le_bytes()[..], &[0; 2], &bytes, &[END]].concat();
             for bytes in [&bytes, &framed, &short] {
-                let _ = (listpack(bytes), ziplist(bytes), intset(bytes));
+                let _ = (listpack(bytes), ziplist(bytes), intset(bytes), zipmap(bytes));
             }
         }
     }

@@ -36,6 +36,7 @@ impl<'a> Reader<'a> {
     /// How many elements follow.
     pub(super) fn count(&mut self) -> Result<usize, Refusal> {
         // Each element takes a byte at least: whoever announces more gets no memory for it.
-        take_bytes_len(&mut self.rest).filter(|&count| count <= self.rest.len()).ok_or(Refusal::Format)
+        let count = take_bytes_len(&mut self.rest)?;
+        if count <= self.rest.len() { Ok(count) } else { Err(Refusal::Format) }
     }
 }

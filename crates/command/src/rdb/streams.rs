@@ -13,15 +13,11 @@ use std::collections::BTreeMap;
 use weir_model::parts::stream::{EntryId, PendingValue};
 use weir_model::parts::{GroupShape, StreamShape};
 
+use super::kind::{STREAM_LISTPACKS, STREAM_LISTPACKS_2, STREAM_LISTPACKS_3};
 use super::packs::{Listpack, listpack};
 use super::reader::Reader;
-use super::{Refusal, push_long_len, push_string, take, take_bytes_len};
+use super::{Lack, Refusal, push_long_len, push_string, take, take_array, take_bytes_len};
 use crate::number::parse_i64;
-
-/// What is written, by Redis 7.0 and here.
-pub(super) const STREAM_LISTPACKS_2: u8 = 19;
-/// What Redis 5 and 6 write: without what was deleted and read.
-pub(super) const STREAM_LISTPACKS: u8 = 15;
 
 const DELETED: i64 = 1;
 const SAME_FIELDS: i64 = 2;
@@ -129,7 +125,8 @@ fn put_group(out: &mut Vec<u8>, name: &[u8], group: &GroupShape) {
     }
 }
 
-fn take_id(bytes: &[u8]) -> Option<EntryId> {
+/// The id of 16 bytes.
+pub fn id_of(bytes: &[u8]) -> Option<EntryId> {
     let (ms, seq) = bytes.split_first_chunk()?;
     Some(EntryId::new(u64::from_be_bytes(*ms), u64::from_be_bytes(seq.try_into().ok()?)))
 }
@@ -154,7 +151,9 @@ impl Elements {
 }
 
 /// Adds the entries of a node to `entries`.
-fn take_node(first: EntryId, pack: &[u8], entries: &mut BTreeMap<EntryId, Words>) -> Option<()> {
+///
+/// Gives nothing where `pack` is no node, or one whose entries do not come behind those that are there.
+pub fn take_node(first: EntryId, pack: &[u8], entries: &mut BTreeMap<EntryId, Vec<Vec<u8>>>) -> Option<()> {
     let mut elements = Elements(listpack(pack)?.into_iter());
     let (living, deleted, count) = (elements.number()?, elements.number()?, elements.number()?);
     let master = elements.words(count)?;
@@ -190,29 +189,49 @@ fn take_node(first: EntryId, pack: &[u8], entries: &mut BTreeMap<EntryId, Words>
     (met == living && met_deleted == deleted).then_some(())
 }
 
+/// Takes an id that is written as two numbers.
+///
+/// # Errors
+/// There is none.
+pub fn take_id(rest: &mut &[u8]) -> Result<EntryId, Lack> {
+    Ok(EntryId::new(take_bytes_len(rest)? as u64, take_bytes_len(rest)? as u64))
+}
+
+/// Takes an id that is written as 16 bytes.
+///
+/// # Errors
+/// There is none.
+pub fn take_raw_id(rest: &mut &[u8]) -> Result<EntryId, Lack> {
+    id_of(take(rest, 16)?).ok_or(Lack::Malformed)
+}
+
+/// Takes milliseconds since 1970.
+///
+/// # Errors
+/// There are none.
+pub fn take_ms(rest: &mut &[u8]) -> Result<u64, Lack> {
+    take_array(rest).map(u64::from_le_bytes)
+}
+
 impl Reader<'_> {
     fn long(&mut self) -> Result<u64, Refusal> {
-        take_bytes_len(&mut self.rest).map(|len| len as u64).ok_or(Refusal::Format)
+        Ok(take_bytes_len(&mut self.rest)? as u64)
     }
 
     fn id(&mut self) -> Result<EntryId, Refusal> {
-        Ok(EntryId::new(self.long()?, self.long()?))
+        Ok(take_id(&mut self.rest)?)
     }
 
     fn raw_id(&mut self) -> Result<EntryId, Refusal> {
-        take(&mut self.rest, 16).and_then(take_id).ok_or(Refusal::Format)
+        Ok(take_raw_id(&mut self.rest)?)
     }
 
-    fn ms(&mut self) -> Result<u64, Refusal> {
-        let bytes = take(&mut self.rest, 8).and_then(|bytes| bytes.try_into().ok()).ok_or(Refusal::Format)?;
-        Ok(u64::from_le_bytes(bytes))
-    }
-
-    /// A stream; one of Redis 7.0 `has_counters`.
-    pub(super) async fn stream(&mut self, has_counters: bool) -> Result<StreamShape, Refusal> {
+    /// A stream, whose type is `kind`.
+    pub(super) async fn stream(&mut self, kind: u8) -> Result<StreamShape, Refusal> {
+        let has_counters = kind != STREAM_LISTPACKS;
         let mut stream = StreamShape::default();
         for _ in 0..self.count()? {
-            let first = take_id(&self.string().await?).ok_or(Refusal::Format)?;
+            let first = id_of(&self.string().await?).ok_or(Refusal::Format)?;
             let pack = self.string().await?;
             take_node(first, &pack, &mut stream.entries).ok_or(Refusal::Format)?;
         }
@@ -231,7 +250,7 @@ impl Reader<'_> {
         }
         for _ in 0..self.count()? {
             let name = self.string().await?;
-            let group = self.group(has_counters).await?;
+            let group = self.group(kind).await?;
             if stream.groups.insert(name, group).is_some() {
                 return Err(Refusal::Format);
             }
@@ -239,21 +258,25 @@ impl Reader<'_> {
         Ok(stream)
     }
 
-    async fn group(&mut self, has_counters: bool) -> Result<GroupShape, Refusal> {
+    async fn group(&mut self, kind: u8) -> Result<GroupShape, Refusal> {
         let mut group = GroupShape { delivered: self.id()?, ..GroupShape::default() };
-        if has_counters {
+        if kind != STREAM_LISTPACKS {
             group.read = Some(self.long()?).filter(|&read| read != u64::MAX);
         }
         let mut unowned = BTreeMap::new();
         for _ in 0..self.count()? {
-            let (id, delivered_ms) = (self.raw_id()?, self.ms()?);
+            let (id, delivered_ms) = (self.raw_id()?, take_ms(&mut self.rest)?);
             let pending = PendingValue { delivered_ms, deliveries: self.long()?, consumer: Vec::new() };
             if unowned.insert(id, pending).is_some() {
                 return Err(Refusal::Format);
             }
         }
         for _ in 0..self.count()? {
-            let (consumer, seen_ms) = (self.string().await?, self.ms()?);
+            let (consumer, seen_ms) = (self.string().await?, take_ms(&mut self.rest)?);
+            if kind == STREAM_LISTPACKS_3 {
+                // When it last got something is not kept.
+                take_ms(&mut self.rest)?;
+            }
             for _ in 0..self.count()? {
                 let id = self.raw_id()?;
                 let pending = unowned.remove(&id).ok_or(Refusal::Format)?;

@@ -1,0 +1,164 @@
+//! How far a transfer is, a line a second.
+
+use std::io::{IsTerminal, Write, stderr};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use weir_io::{Clock, sleep_until};
+use weir_transfer::tally::{Phase, Tally};
+
+use crate::units::{bytes, number};
+
+const SECOND: u64 = 1_000_000_000;
+/// Seconds between two lines where nobody watches a terminal.
+const QUIET_SECONDS: u64 = 10;
+
+/// How it is shown.
+#[derive(Clone, Copy, Debug)]
+pub struct Shown {
+    /// As objects of JSON.
+    pub json: bool,
+    /// Both sides are compared.
+    pub is_verifying: bool,
+}
+
+/// What was so a second ago.
+#[derive(Default)]
+struct Before {
+    keys: u64,
+    bytes: u64,
+    commands: u64,
+    /// Seconds since the source and we were in step.
+    behind: u64,
+}
+
+/// Shows `tally` until it is dropped.
+pub async fn show(shown: Shown, tally: Arc<Tally>, clock: Arc<dyn Clock>) {
+    let mut before = Before::default();
+    let is_watched = stderr().is_terminal();
+    for second in 1_u64.. {
+        sleep_until(&clock, clock.now() + SECOND).await;
+        let line = shown.line(&tally, &mut before);
+        let note = tally.take_note();
+        if shown.json {
+            println!("{}", shown.object(&tally, &before, note.as_deref(), false));
+            continue;
+        }
+        // Whoever reads it may be gone: the transfer goes on.
+        let mut out = stderr().lock();
+        if let Some(note) = note {
+            let _ = writeln!(out, "{}{note}", if is_watched { "\r\x1b[K" } else { "" });
+        }
+        let _ = match is_watched {
+            true => write!(out, "\r\x1b[K{line}").and_then(|()| out.flush()),
+            false if second.is_multiple_of(QUIET_SECONDS) => writeln!(out, "{line}"),
+            false => Ok(()),
+        };
+    }
+}
+
+impl Shown {
+    fn line(self, tally: &Tally, before: &mut Before) -> String {
+        let get = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
+        let (keys, read, commands) = (get(&tally.keys), get(&tally.bytes), get(&tally.commands));
+        let rates = (keys.saturating_sub(before.keys), read.saturating_sub(before.bytes));
+        let lag = get(&tally.source).saturating_sub(get(&tally.applied));
+        let in_step = tally.in_step.load(Ordering::Relaxed);
+        let behind = if in_step || tally.phase() != Phase::Following { 0 } else { before.behind + 1 };
+        let followed = commands.saturating_sub(before.commands);
+        *before = Before { keys, bytes: read, commands, behind };
+        if self.is_verifying {
+            return format!("compared {} keys, {}/s", number(keys), number(rates.0));
+        }
+        match tally.phase() {
+            Phase::Connecting => "connecting".to_owned(),
+            Phase::Snapshot => {
+                let (all, all_keys) = (get(&tally.bytes_expected), get(&tally.keys_expected));
+                let left = match (all, all_keys) {
+                    (0, 0) => None,
+                    (0, _) if rates.0 > 0 => Some(all_keys.saturating_sub(keys) / rates.0),
+                    (_, _) if rates.1 > 0 && all > 0 => Some(all.saturating_sub(read) / rates.1),
+                    _ => None,
+                };
+                let of = if all > 0 { format!(" of {}", bytes(all)) } else { String::new() };
+                let left = left.map_or(String::new(), |left| format!(", {left} s left"));
+                format!(
+                    "snapshot: {} keys, {}{of}; {} keys/s, {}/s{left}",
+                    number(keys),
+                    bytes(read),
+                    number(rates.0),
+                    bytes(rates.1)
+                )
+            }
+            Phase::Following if in_step => {
+                format!("in step: lag {lag} bytes; {} keys imported, {followed} commands/s", number(keys))
+            }
+            Phase::Following => format!(
+                "following: lag {lag} bytes, for {behind} s; {} keys imported, {followed} commands/s",
+                number(keys)
+            ),
+        }
+    }
+
+    fn object(self, tally: &Tally, before: &Before, note: Option<&str>, is_done: bool) -> serde_json::Value {
+        let get = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
+        let phase = match tally.phase() {
+            _ if is_done => "done",
+            Phase::Connecting => "connecting",
+            Phase::Snapshot => "snapshot",
+            Phase::Following => "following",
+        };
+        serde_json::json!({
+            "phase": phase,
+            "keys": get(&tally.keys),
+            "keys_expected": get(&tally.keys_expected),
+            "bytes": get(&tally.bytes),
+            "bytes_expected": get(&tally.bytes_expected),
+            "commands": get(&tally.commands),
+            "in_step": tally.in_step.load(Ordering::Relaxed),
+            "lag_bytes": get(&tally.source).saturating_sub(get(&tally.applied)),
+            "behind_seconds": before.behind,
+            "refused": tally.refusals(),
+            "expired": get(&tally.expired),
+            "modules": get(&tally.modules),
+            "restarts": get(&tally.restarts),
+            "note": note,
+        })
+    }
+
+    /// Says what has become of it. `position` is up to where a source was followed.
+    pub fn end(self, tally: &Tally, position: Option<&str>, is_whole: bool) {
+        if self.json {
+            let mut object = self.object(tally, &Before::default(), tally.take_note().as_deref(), true);
+            object["position"] = position.into();
+            object["whole"] = is_whole.into();
+            println!("{object}");
+            return;
+        }
+        if stderr().is_terminal() {
+            eprint!("\r\x1b[K");
+        }
+        if let Some(note) = tally.take_note() {
+            eprintln!("{note}");
+        }
+        let get = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
+        println!("keys     {} imported, {} refused", get(&tally.keys), tally.refusals());
+        for (count, what) in [
+            (&tally.expired, "had expired"),
+            (&tally.modules, "of modules were left out"),
+            (&tally.others, "of other databases were left out"),
+        ] {
+            if get(count) > 0 {
+                println!("         {} {what}", get(count));
+            }
+        }
+        println!("read     {}", bytes(get(&tally.bytes)));
+        if let Some(position) = position {
+            let lag = get(&tally.source).saturating_sub(get(&tally.applied));
+            println!(
+                "followed {} commands, up to {position}; lag {lag} bytes when the source was asked last",
+                get(&tally.commands)
+            );
+        }
+    }
+}

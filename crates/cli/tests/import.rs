@@ -1,0 +1,205 @@
+//! `weir import` and `weir export` between a real server and a redis-server, where one is installed.
+#![allow(clippy::disallowed_methods, missing_docs, reason = "tests start processes and talk over sockets")]
+
+mod support;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use support::{Dir, Server};
+
+/// A redis-server; killed when dropped.
+struct Redis {
+    child: Child,
+    port: u16,
+}
+
+impl Redis {
+    /// Nothing, where none is installed. Loads `dump.rdb` of `dir`, if there is one.
+    fn start(dir: &Path) -> Option<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("bound").port();
+        drop(listener);
+        let mut command = Command::new("redis-server");
+        command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--dir"]).arg(dir);
+        command.args(["--repl-diskless-sync-delay", "0"]).stdout(Stdio::null());
+        let Ok(child) = command.spawn() else {
+            eprintln!("skipped: no redis-server is installed");
+            return None;
+        };
+        let redis = Redis { child, port };
+        loop {
+            if let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) {
+                let mut answer = [0; 5];
+                stream.write_all(b"PING\r\n").expect("it reads");
+                if stream.read_exact(&mut answer).is_ok() && &answer == b"+PONG" {
+                    return Some(redis);
+                }
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// Sends lines, and gives what is answered to the last.
+    fn ask(&self, lines: &[&str]) -> String {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("it listens");
+        ask(&mut stream, lines)
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn ask(stream: &mut TcpStream, lines: &[&str]) -> String {
+    for line in lines {
+        let words: Vec<&str> = line.split(' ').collect();
+        let mut request = format!("*{}\r\n", words.len());
+        words.iter().for_each(|word| request += &format!("${}\r\n{word}\r\n", word.len()));
+        stream.write_all(request.as_bytes()).expect("it reads");
+    }
+    // A line of its own behind all answers.
+    stream.write_all(b"ECHO the-last-answer\r\n").expect("it reads");
+    let mut answers = Vec::new();
+    let mut piece = [0; 4096];
+    while !answers.ends_with(b"$15\r\nthe-last-answer\r\n") {
+        let read = stream.read(&mut piece).expect("an answer");
+        assert!(read > 0, "closed behind {answers:?}");
+        answers.extend_from_slice(&piece[..read]);
+    }
+    String::from_utf8_lossy(&answers).trim_end_matches("$15\r\nthe-last-answer\r\n").to_owned()
+}
+
+const FILL: &[&str] = &[
+    "SET text hello",
+    "SET ends later PXAT 33000000000000",
+    "RPUSH list a b c 4",
+    "SADD ints 1 2 3",
+    "SADD set a b c",
+    "HSET hash f v g w",
+    "ZADD zset 1.5 a inf b -3 c",
+    "XADD stream 5-1 f v",
+    "XADD stream 6-1 f w",
+    "XGROUP CREATE stream g 0",
+    "XREADGROUP GROUP g c COUNT 1 STREAMS stream >",
+    "PFADD visitors a b c",
+    "GEOADD places 13.361389 38.115556 Palermo",
+    "SELECT 7",
+    "MSET a 1 b 2",
+    "SELECT 0",
+];
+
+fn fill(redis: &Redis) {
+    redis.ask(FILL);
+    let large = [
+        "redis.call('rpush','long-list',i)",
+        "redis.call('hset','long-hash','field-'..i,i)",
+        "redis.call('zadd','long-zset',i,'member-'..i)",
+        "redis.call('xadd','long-stream',i..'-1','f','value-'..i)",
+    ];
+    let mut stream = TcpStream::connect(("127.0.0.1", redis.port)).expect("it listens");
+    for body in large {
+        let script = format!("for i = 1, 100000 do {body} end");
+        let request = format!("*3\r\n$4\r\nEVAL\r\n${}\r\n{script}\r\n$1\r\n0\r\n", script.len());
+        stream.write_all(request.as_bytes()).expect("it reads");
+    }
+    assert_eq!(ask(&mut stream, &["XGROUP CREATE long-stream g 50-1"]).matches("OK").count(), 1);
+}
+
+/// `weir` with these words, as a client of the tenant `default` of `server`.
+fn weir(server: &Server, words: &[&str]) -> (bool, String) {
+    let output = server.order(words).env("WEIR_SERVER", server.clients.to_string()).output().expect("it starts");
+    (output.status.success(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
+}
+
+#[test]
+fn a_dump_goes_in_and_comes_out_again() {
+    for engine in ["lsm", "memory"] {
+        let (dir, there, back) = (Dir::new(), Dir::new(), Dir::new());
+        let Some(redis) = Redis::start(&there.0) else { return };
+        fill(&redis);
+        assert!(redis.ask(&["SAVE"]).contains("OK"));
+        let server = Server::start(&dir, "");
+        server.weir(&["tenant", "create", "shop", "--engine", engine, "--secret", "a-secret-of-the-shop"]);
+        let dump = there.0.join("dump.rdb");
+        let dump = dump.to_str().expect("text");
+        let secret = ["--secret", "a-secret-of-the-shop"];
+        let run = |words: &[&str]| weir(&server, &[words, &secret].concat());
+        let (fine, said) = run(&["import", dump, "--to", "shop"]);
+        assert!(fine && said.contains("18 imported, 0 refused"), "{said}");
+        let (fine, said) = run(&["import", dump, "--to", "shop", "--verify"]);
+        assert!(fine && said.contains("compared 18 keys") && said.contains(": 0 differ"), "{said}");
+        let (fine, said) = run(&["import", dump, "--to", "shop"]);
+        assert!(!fine && said.contains("--replace"), "{said}");
+        let out = back.0.join("dump.rdb");
+        let (fine, said) = run(&["export", "shop", "--to", out.to_str().expect("text")]);
+        assert!(fine && said.contains("18 keys"), "{said}");
+        if let Ok(checked) = Command::new("redis-check-rdb").arg(&out).output() {
+            assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));
+        }
+        let again = Redis::start(&back.0).expect("one was started before");
+        let (fine, said) = run(&["import", &again.url(), "--to", "shop", "--verify"]);
+        assert!(fine && said.contains("compared 18 keys") && said.contains(": 0 differ"), "{said}");
+        assert_eq!(again.ask(&["PEXPIRETIME ends"]), ":33000000000000\r\n");
+        for question in ["XINFO GROUPS stream", "XPENDING stream g", "ZRANGE zset 0 -1 WITHSCORES"] {
+            assert_eq!(again.ask(&[question]), redis.ask(&[question]), "{question}");
+        }
+    }
+}
+
+#[test]
+fn a_running_redis_is_followed_while_the_server_is_killed_and_nothing_is_missed() {
+    let (dir, there) = (Dir::new(), Dir::new());
+    let Some(redis) = Redis::start(&there.0) else { return };
+    fill(&redis);
+    let server = Server::start(&dir, "");
+    let clients = server.clients;
+    let mut command = server.order(&["import", &redis.url(), "--to", "default", "--json"]);
+    command.env("WEIR_SERVER", clients.to_string()).stdout(Stdio::piped());
+    let mut importing = command.spawn().expect("it starts");
+    let mut told = BufReader::new(importing.stdout.take().expect("piped")).lines();
+    let mut until = |word: &str| loop {
+        let line = told.next().expect("it goes on").expect("text");
+        if line.contains(word) {
+            return line;
+        }
+    };
+    until("\"in_step\":true");
+    let write = |from: u64| {
+        let mut stream = TcpStream::connect(("127.0.0.1", redis.port)).expect("it listens");
+        for at in from..from + 3_000 {
+            let (rest, short) = (at % 100, at % 10);
+            let lines = [
+                format!("INCR counter:{short}"),
+                format!("RPUSH queue {at}"),
+                format!("HINCRBY totals {rest} 2"),
+                format!("SELECT {}", at % 2),
+            ];
+            ask(&mut stream, &lines.each_ref().map(String::as_str));
+        }
+    };
+    write(0);
+    server.kill();
+    write(3_000);
+    // The same directory at the same address: what it had acknowledged is there.
+    let server = Server::start_in_place_of(&dir, clients);
+    write(6_000);
+    until("\"in_step\":true");
+    let (fine, said) = weir(&server, &["import", &redis.url(), "--to", "default", "--verify"]);
+    assert!(fine && said.contains(": 0 differ"), "{said}");
+    kill_process(Pid::from_child(&importing), Signal::INT).expect("it runs");
+    let last = until("\"phase\":\"done\"");
+    assert!(last.contains("\"refused\":0") && last.contains("\"whole\":true"), "{last}");
+    assert!(importing.wait().expect("it ends").success());
+}

@@ -1,0 +1,66 @@
+//! What stands around the values of a dump file.
+//!
+//! ```text
+//! file  := "REDIS" | version, four digits | entry… | 255 | CRC-64 of all before it, little-endian (since version 5)
+//! entry := 254 database | 251 keys, keys that expire | 250 name, value | 245 library of functions
+//!        | (253 seconds, 32 bits | 252 milliseconds, 64 bits)? (248 idle seconds)? (249 frequency, 8 bits)? type key value
+//! ```
+
+use super::{VERSION, push_len, push_string};
+
+/// First bytes of every file; four digits of a version follow.
+pub const MAGIC: &[u8; 5] = b"REDIS";
+/// Digits of the version behind [`MAGIC`].
+pub const VERSION_DIGITS: usize = 4;
+/// First version with a checksum at the end.
+pub const CHECKSUM_SINCE: u16 = 5;
+
+/// A library of functions, as its source.
+pub const FUNCTION_2: u8 = 245;
+/// A library of functions, as release candidates of Redis 7.0 wrote it.
+pub const FUNCTION_PRE_RELEASE: u8 = 246;
+/// Something that a module keeps beside keys.
+pub const MODULE_AUX: u8 = 247;
+/// How long the next key was idle.
+pub const IDLE: u8 = 248;
+/// How often the next key was used.
+pub const FREQUENCY: u8 = 249;
+/// A fact about the file: a name and a value.
+pub const AUX: u8 = 250;
+/// How many keys the database has.
+pub const RESIZE: u8 = 251;
+/// When the next key ends, in milliseconds since 1970.
+pub const EXPIRE_MS: u8 = 252;
+/// When the next key ends, in seconds since 1970.
+pub const EXPIRE_SECONDS: u8 = 253;
+/// The database of all that follows.
+pub const SELECT: u8 = 254;
+/// The end.
+pub const END: u8 = 255;
+
+/// Appends the beginning of a file, with facts about it.
+pub fn push_header(out: &mut Vec<u8>, facts: &[(&str, &str)]) {
+    out.extend_from_slice(MAGIC);
+    out.extend_from_slice(format!("{VERSION:04}").as_bytes());
+    for (name, value) in facts {
+        out.push(AUX);
+        push_string(out, name.as_bytes());
+        push_string(out, value.as_bytes());
+    }
+}
+
+/// Appends that what follows is of `database`.
+pub fn push_select(out: &mut Vec<u8>, database: u8) {
+    out.push(SELECT);
+    push_len(out, usize::from(database));
+}
+
+/// Appends a key whose value is of type `kind`, and when it ends; its value follows.
+pub fn push_key(out: &mut Vec<u8>, kind: u8, key: &[u8], expire_at_ms: Option<u64>) {
+    if let Some(at_ms) = expire_at_ms {
+        out.push(EXPIRE_MS);
+        out.extend_from_slice(&at_ms.to_le_bytes());
+    }
+    out.push(kind);
+    push_string(out, key);
+}

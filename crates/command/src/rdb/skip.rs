@@ -1,0 +1,180 @@
+//! Where a value of a dump file ends, without reading it.
+
+use super::kind::*;
+use super::loaded::{PACKED, PLAIN};
+use super::streams::{take_id, take_ms};
+use super::{Lack, take, take_array, take_bytes_len, take_string};
+
+/// Bytes of a pending entry of a group: its id, when it was delivered. How often stands behind it.
+const PENDING_BYTES: usize = 24;
+/// Bytes of an id.
+const ID_BYTES: usize = 16;
+
+/// Takes a value of type `kind` from the front of `rest`, without looking at what it says.
+///
+/// # Errors
+/// `rest` ends before it does, or nothing of this type begins so.
+pub fn skip_value(kind: u8, rest: &mut &[u8]) -> Result<(), Lack> {
+    match kind {
+        STRING | HASH_ZIPMAP | LIST_ZIPLIST | SET_INTSET | SORTED_SET_ZIPLIST | HASH_ZIPLIST | HASH_LISTPACK
+        | SORTED_SET_LISTPACK | SET_LISTPACK => skip_strings(1, rest),
+        LIST | SET | QUICKLIST => {
+            let count = take_bytes_len(rest)?;
+            skip_strings(count, rest)
+        }
+        HASH => {
+            let count = take_bytes_len(rest)?;
+            skip_strings(count.checked_mul(2).ok_or(Lack::Malformed)?, rest)
+        }
+        SORTED_SET | SORTED_SET_2 => {
+            for _ in 0..take_bytes_len(rest)? {
+                skip_strings(1, rest)?;
+                skip_score(kind == SORTED_SET_2, rest)?;
+            }
+            Ok(())
+        }
+        HASH_METADATA => {
+            take_ms(rest)?;
+            for _ in 0..take_bytes_len(rest)? {
+                take_bytes_len(rest)?;
+                skip_strings(2, rest)?;
+            }
+            Ok(())
+        }
+        HASH_LISTPACK_EX => {
+            take_ms(rest)?;
+            skip_strings(1, rest)
+        }
+        QUICKLIST_2 => {
+            for _ in 0..take_bytes_len(rest)? {
+                if ![PLAIN, PACKED].contains(&take_bytes_len(rest)?) {
+                    return Err(Lack::Malformed);
+                }
+                skip_strings(1, rest)?;
+            }
+            Ok(())
+        }
+        STREAM_LISTPACKS | STREAM_LISTPACKS_2 | STREAM_LISTPACKS_3 => skip_stream(kind, rest),
+        _ => Err(Lack::Malformed),
+    }
+}
+
+fn skip_strings(count: usize, rest: &mut &[u8]) -> Result<(), Lack> {
+    (0..count).try_for_each(|_| take_string(rest).map(drop))
+}
+
+fn skip_score(is_binary: bool, rest: &mut &[u8]) -> Result<(), Lack> {
+    let bytes = match is_binary {
+        true => 8,
+        // What is no length is a number that has no digits.
+        false => take_array(rest).map(|[len]: [u8; 1]| if len < 253 { usize::from(len) } else { 0 })?,
+    };
+    take(rest, bytes).map(drop)
+}
+
+fn skip_stream(kind: u8, rest: &mut &[u8]) -> Result<(), Lack> {
+    let nodes = take_bytes_len(rest)?;
+    skip_strings(nodes.checked_mul(2).ok_or(Lack::Malformed)?, rest)?;
+    take_bytes_len(rest)?;
+    take_id(rest)?;
+    if kind != STREAM_LISTPACKS {
+        take_id(rest)?;
+        take_id(rest)?;
+        take_bytes_len(rest)?;
+    }
+    for _ in 0..take_bytes_len(rest)? {
+        skip_strings(1, rest)?;
+        take_id(rest)?;
+        if kind != STREAM_LISTPACKS {
+            take_bytes_len(rest)?;
+        }
+        for _ in 0..take_bytes_len(rest)? {
+            take(rest, PENDING_BYTES)?;
+            take_bytes_len(rest)?;
+        }
+        for _ in 0..take_bytes_len(rest)? {
+            skip_strings(1, rest)?;
+            take_ms(rest)?;
+            if kind == STREAM_LISTPACKS_3 {
+                take_ms(rest)?;
+            }
+            let own = take_bytes_len(rest)?;
+            take(rest, own.checked_mul(ID_BYTES).ok_or(Lack::Malformed)?)?;
+        }
+    }
+    Ok(())
+}
+
+/// Takes the next piece of what a module wrote, of the kind that others can skip; `false` at its end.
+///
+/// # Errors
+/// `rest` ends before it does, or it is none.
+pub fn skip_module(rest: &mut &[u8]) -> Result<bool, Lack> {
+    match take_bytes_len(rest)? {
+        0 => return Ok(false),
+        1 | 2 => take_bytes_len(rest).map(drop)?,
+        3 => take(rest, 4).map(drop)?,
+        4 => take(rest, 8).map(drop)?,
+        5 => take_string(rest).map(drop)?,
+        _ => return Err(Lack::Malformed),
+    }
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use weir_model::parts::StreamShape;
+    use weir_model::parts::stream::{EntryId, PendingValue};
+
+    use super::super::{Field, Loaded};
+    use super::*;
+
+    fn stream() -> Loaded {
+        let mut stream = StreamShape { last: EntryId::new(9, 1 << 40), added: 70_000, ..StreamShape::default() };
+        stream.entries.insert(EntryId::new(8, 0), vec![b"field".to_vec(), b"value".to_vec()]);
+        let group = stream.groups.entry(b"group".to_vec()).or_default();
+        group.consumers.insert(b"consumer".to_vec(), 1_000);
+        let pending = PendingValue { delivered_ms: 5, deliveries: 300, consumer: b"consumer".to_vec() };
+        group.pending.insert(EntryId::new(8, 0), pending);
+        Loaded::Stream(Box::new(stream))
+    }
+
+    #[test]
+    fn values_end_where_they_end_and_pieces_of_them_want_more() {
+        let word = |n: usize| vec![b'x'; n];
+        let field = |expire_at_ms| Field { name: word(1), value: word(20_000), expire_at_ms };
+        for value in [
+            Loaded::String(word(70_000)),
+            Loaded::List(vec![word(1), word(70)]),
+            Loaded::Set(vec![b"12".to_vec(), b"70000".to_vec()]),
+            Loaded::Hash(vec![field(None)]),
+            Loaded::Hash(vec![field(Some(70_000))]),
+            Loaded::SortedSet(vec![(word(9), 1.5)]),
+            stream(),
+        ] {
+            let mut body = Vec::new();
+            value.put(&mut body);
+            let (kind, value) = (body[0], &body[1..]);
+            let followed = [value, b"and more"].concat();
+            let mut rest = &followed[..];
+            assert_eq!(skip_value(kind, &mut rest), Ok(()), "{kind}");
+            assert_eq!(rest, b"and more", "{kind}");
+            for len in (0..value.len()).step_by(value.len().div_ceil(50)) {
+                assert_eq!(skip_value(kind, &mut &value[..len]), Err(Lack::More), "{kind}, {len}");
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_read_has_the_end_that_is_skipped_to(kind in 0..28_u8, bytes: Vec<u8>) {
+            let mut rest = &bytes[..];
+            let end = skip_value(kind, &mut rest).map(|()| bytes.len() - rest.len());
+            let body = [&[kind][..], &bytes[..end.unwrap_or(bytes.len())]].concat();
+            let read = crate::polled::turns(super::super::load(&body, 1 << 20, weir_io::Yield::PLAIN)).1;
+            prop_assert!(read.is_err() || end.is_ok(), "{:?}", read);
+            let _ = skip_module(&mut &bytes[..]);
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! What a source does, done to a tenant, in order.
+
+use std::pin::pin;
+use std::sync::atomic::Ordering;
+
+use futures_util::future::{Either, select};
+use tokio::sync::watch;
+
+use super::Import;
+use super::position::Position;
+use super::step::{Step, Steps, Words};
+use crate::failure::Result;
+use crate::rdb::Input;
+use crate::resp::take_request;
+use crate::source::{Acks, SocketBytes};
+use crate::target::DATABASES;
+use crate::within::pause;
+
+/// Commands of one step, and their bytes; a transaction of the source is longer, up to the next limits.
+const STEP_COMMANDS: usize = 500;
+const STEP_BYTES: usize = 1 << 20;
+/// What is one transaction of the source and longer than that is done in several.
+const TRANSACTION_COMMANDS: usize = 20_000;
+const TRANSACTION_BYTES: usize = 32 << 20;
+
+/// What is no change of single keys, and cannot be part of a transaction.
+const ALONE: [&str; 11] = [
+    "FLUSHALL",
+    "FLUSHDB",
+    "SWAPDB",
+    "EVAL",
+    "EVALSHA",
+    "EVAL_RO",
+    "EVALSHA_RO",
+    "FCALL",
+    "FCALL_RO",
+    "FUNCTION",
+    "SCRIPT",
+];
+/// What changes nothing.
+const NOTHING: [&str; 6] = ["PING", "REPLCONF", "PUBLISH", "SPUBLISH", "MULTI", "EXEC"];
+
+/// Takes commands from what a source sends.
+struct Taker<'i> {
+    import: &'i Import,
+    value_bytes_max: usize,
+    is_in_transaction: bool,
+}
+
+/// What was taken.
+struct Taken {
+    step: Step,
+    /// Behind it.
+    end: Position,
+    /// The source asks up to where everything is here.
+    is_asked: bool,
+}
+
+impl Taker<'_> {
+    /// As many commands as make one step, from the front of what is there; `None` if not even one is whole.
+    fn take(&mut self, input: &mut Input<SocketBytes>, from: &Position) -> Result<Option<Taken>> {
+        let mut taken = Taken { step: Step::default(), end: from.clone(), is_asked: false };
+        let mut bytes = 0;
+        loop {
+            let (commands_max, bytes_max) = match self.is_in_transaction {
+                true => (TRANSACTION_COMMANDS, TRANSACTION_BYTES),
+                false => (STEP_COMMANDS, STEP_BYTES),
+            };
+            let is_full = taken.step.commands.len() >= commands_max || bytes >= bytes_max;
+            if is_full || taken.is_asked || taken.step.is_alone {
+                break;
+            }
+            let mut rest = input.held();
+            let before = rest.len();
+            let Some(words) = take_request(&mut rest)? else { break };
+            let len = before - rest.len();
+            let name = words.first().map(|name| String::from_utf8_lossy(name).to_uppercase()).unwrap_or_default();
+            let has_some = !taken.step.commands.is_empty();
+            if has_some && (name == "SELECT" || ALONE.contains(&name.as_str())) {
+                break;
+            }
+            input.consume(len);
+            bytes += len;
+            taken.end.offset += len as u64;
+            match name.as_str() {
+                "" => {}
+                "SELECT" => {
+                    let chosen = words.get(1).and_then(|word| std::str::from_utf8(word).ok()?.parse().ok());
+                    taken.end.database = chosen.unwrap_or(taken.end.database);
+                }
+                "MULTI" => self.is_in_transaction = true,
+                "EXEC" => self.is_in_transaction = false,
+                "REPLCONF" => taken.is_asked = words.get(1).is_some_and(|word| word.eq_ignore_ascii_case(b"getack")),
+                name if NOTHING.contains(&name) => {}
+                name => self.add(name.to_owned(), words, &mut taken),
+            }
+        }
+        let is_nothing = taken.end == *from;
+        Ok((!is_nothing).then_some(taken))
+    }
+
+    /// Adds a command that changes something.
+    fn add(&self, name: String, words: Words, taken: &mut Taken) {
+        let tally = &self.import.tally;
+        tally.commands.fetch_add(1, Ordering::Relaxed);
+        let (choice, database) = (&self.import.choice, taken.end.database);
+        let shown = || words.iter().take(2).map(Vec::as_slice).collect::<Vec<_>>().join(&b' ');
+        if name == "FLUSHALL" {
+            if choice.replace {
+                tally.refuse(
+                    database,
+                    &shown(),
+                    "with --replace the tenant may have keys that did not come from there",
+                );
+                return;
+            }
+            let chosen: Vec<u8> = (0..DATABASES).filter(|&at| choice.has(u64::from(at))).collect();
+            taken.step = Step { database: chosen[0], is_alone: true, ..Step::default() };
+            if choice.databases.is_empty() {
+                taken.step.commands.push((words, taken.end.offset));
+            } else {
+                for at in &chosen {
+                    let commands = [vec![b"SELECT".to_vec(), at.to_string().into_bytes()], vec![b"FLUSHDB".to_vec()]];
+                    taken.step.commands.extend(commands.map(|words| (words, taken.end.offset)));
+                }
+                let back = vec![b"SELECT".to_vec(), chosen[0].to_string().into_bytes()];
+                taken.step.commands.push((back, taken.end.offset));
+            }
+            taken.step.empties = chosen;
+            return;
+        }
+        if !choice.has(database) {
+            return;
+        }
+        let Some(at) = u8::try_from(database).ok().filter(|&at| at < DATABASES) else {
+            tally.refuse(database, &shown(), "a tenant has 16 databases, 0 to 15");
+            return;
+        };
+        if let Some(word) = words.iter().find(|word| word.len() > self.value_bytes_max) {
+            let reason = format!("one of its values has {} bytes, more than the target takes", word.len());
+            tally.refuse(database, &shown(), &reason);
+            return;
+        }
+        taken.step.database = at;
+        taken.step.is_alone = ALONE.contains(&name.as_str());
+        if name == "FLUSHDB" {
+            taken.step.empties = vec![at];
+        }
+        taken.step.commands.push((words, taken.end.offset));
+    }
+}
+
+/// Follows what comes from `input`, until `stop` says so, or until all is here where that is wanted.
+pub(super) async fn follow(
+    import: &Import,
+    mut input: Input<SocketBytes>,
+    acks: &Acks,
+    steps: &mut Steps,
+    position: &mut Position,
+    value_bytes_max: usize,
+    stop: &mut watch::Receiver<bool>,
+) -> Result {
+    let mut taker = Taker { import, value_bytes_max, is_in_transaction: false };
+    acks.stream(position.offset);
+    import.tally.applied.store(position.offset, Ordering::Relaxed);
+    loop {
+        while let Some(taken) = taker.take(&mut input, position)? {
+            if !taken.step.commands.is_empty() {
+                steps.apply(&taken.step, &taken.end).await?;
+            }
+            *position = taken.end;
+            acks.applied(position.offset);
+            import.tally.applied.store(position.offset, Ordering::Relaxed);
+            if taken.is_asked {
+                acks.answer();
+            }
+        }
+        let in_step = import.tally.in_step.load(Ordering::Relaxed);
+        if *stop.borrow() || (in_step && import.choice.until_in_step) {
+            return Ok(());
+        }
+        let second = pause(&import.clock, 200);
+        let told = async {
+            let stopped = pin!(stop.changed());
+            let _ = select(pin!(second), stopped).await;
+        };
+        // To stop waiting for more loses nothing.
+        if let Either::Left((filled, _)) = select(pin!(input.fill()), pin!(told)).await {
+            filled?;
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! A running Redis into a tenant: everything it has, and then everything it does.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use futures_util::future::{Either, select};
+use tokio::sync::watch;
+
+use super::follow::follow;
+use super::position::Position;
+use super::snapshot::load;
+use super::step::Steps;
+use super::{Choice, Import};
+use crate::address::Address;
+use crate::failure::{Failure, Remedy, Result};
+use crate::rdb::{Dump, Input};
+use crate::source::{Acks, Attached, Snapshot, SocketBytes, attach};
+use crate::tally::Phase;
+use crate::within::{SECOND, pause};
+
+/// How long the source may be away, in seconds.
+const AWAY_SECONDS: u64 = 300;
+/// Bytes of the mark behind a snapshot.
+const MARK_BYTES: usize = 40;
+
+/// An import that follows a source.
+struct Live<'i> {
+    import: &'i Import,
+    source: &'i Address,
+    steps: Steps,
+    /// Up to where the tenant has everything; `None` before there is a whole snapshot in it.
+    position: Option<Position>,
+    /// Something of a snapshot may be in the tenant.
+    has_begun: bool,
+    value_bytes_max: usize,
+}
+
+/// Imports everything from `source`, and then follows it until `stop` is true or, if so chosen, until it is in step.
+/// Gives the position up to which the tenant has everything.
+///
+/// # Errors
+/// The source or the tenant refuses, or stayed away. What was imported stays; started again, it goes on from there if
+/// the snapshot had been whole.
+pub async fn import_live(import: &Import, source: &Address, mut stop: watch::Receiver<bool>) -> Result<Position> {
+    let value_bytes_max = import.target.value_bytes_max(&mut import.target.connect().await?).await?;
+    let steps = Steps::new(&import.target, &import.tally);
+    let mut live = Live { import, source, steps, position: None, has_begun: false, value_bytes_max };
+    live.position = live.steps.newest_mark().await?;
+    if live.position.is_none() {
+        import.check_empty().await?;
+    }
+    let watcher = crate::source::watch(source.clone(), Arc::clone(&import.tally), Arc::clone(&import.clock));
+    let watcher = tokio::spawn(watcher);
+    let done = live.run(&mut stop).await;
+    watcher.abort();
+    done?;
+    let position = live.position.ok_or_else(|| {
+        Failure::new(
+            "ended before the whole snapshot was here: the tenant has some of the keys, empty it and start again",
+        )
+    })?;
+    live.steps.end().await?;
+    Ok(position)
+}
+
+impl Live<'_> {
+    async fn run(&mut self, stop: &mut watch::Receiver<bool>) -> Result {
+        let clock = &self.import.clock;
+        let (mut away_since, mut wait_ms, mut is_first) = (clock.now(), 100, true);
+        loop {
+            let before = self.position.clone();
+            let failure = match self.once(stop).await {
+                Ok(()) => return Ok(()),
+                Err(failure) => failure,
+            };
+            if self.position != before {
+                (away_since, wait_ms) = (clock.now(), 100);
+            }
+            let is_away_for_long = clock.now() - away_since > AWAY_SECONDS * SECOND;
+            match failure.remedy {
+                Remedy::None => return Err(failure),
+                // Nobody waits for a server that was never there.
+                Remedy::Reconnect if is_first && !self.has_begun && before.is_none() => return Err(failure),
+                Remedy::Reconnect if is_away_for_long => {
+                    return Err(Failure::new(format!("{failure}; it was tried for {AWAY_SECONDS} s")));
+                }
+                Remedy::Reconnect => {}
+                Remedy::Restart => self.position = self.steps.newest_mark().await?,
+            }
+            self.import.tally.set_phase(Phase::Connecting);
+            self.import.tally.note(format!("{failure}; connecting again"));
+            if *stop.borrow() {
+                return Ok(());
+            }
+            pause(clock, wait_ms).await;
+            wait_ms = (wait_ms * 2).min(5_000);
+            is_first = false;
+        }
+    }
+
+    /// One connection to the source, until it ends.
+    async fn once(&mut self, stop: &mut watch::Receiver<bool>) -> Result {
+        let tally = &self.import.tally;
+        let (input, acks) = match attach(self.source, self.position.as_ref(), &self.import.clock).await? {
+            Attached::Partial { input, acks, history } => {
+                if let (Some(history), Some(position)) = (history, &mut self.position) {
+                    position.history = history;
+                }
+                (input, acks)
+            }
+            Attached::Full(snapshot) => {
+                self.make_room().await?;
+                self.load(snapshot, stop).await?
+            }
+        };
+        let Some(position) = &mut self.position else {
+            return Ok(());
+        };
+        tally.set_phase(Phase::Following);
+        follow(self.import, input, &acks, &mut self.steps, position, self.value_bytes_max, stop).await
+    }
+
+    /// Everything comes anew: what came before has to go.
+    async fn make_room(&mut self) -> Result {
+        if self.position.is_some() && !self.has_begun {
+            return Err(Failure::new(
+                "the tenant has what an earlier import brought, and the source can no longer tell what it did since: \
+                 empty the tenant with FLUSHALL, and start again",
+            ));
+        }
+        if !std::mem::replace(&mut self.has_begun, true) {
+            return Ok(());
+        }
+        self.position = None;
+        let Choice { databases, replace, .. } = &self.import.choice;
+        if *replace {
+            return Err(Failure::new(
+                "the connection broke, and the source begins anew with everything: with --replace the tenant may have \
+                 keys of its own, so that keys which the source has deleted meanwhile cannot be told from those. Delete \
+                 what was imported, and start again",
+            ));
+        }
+        self.import.tally.restart();
+        self.import.tally.restarts.fetch_add(1, Ordering::Relaxed);
+        let mut connection = self.import.target.connect_again().await?;
+        if databases.is_empty() {
+            connection.ask(&["FLUSHALL"]).await?;
+        }
+        for database in databases {
+            crate::target::select(&mut connection, *database).await?;
+            connection.ask(&["FLUSHDB"]).await?;
+        }
+        Ok(())
+    }
+
+    /// Loads a snapshot; what comes behind it is left to follow, where it was not stopped.
+    async fn load(
+        &mut self,
+        snapshot: Snapshot,
+        stop: &mut watch::Receiver<bool>,
+    ) -> Result<(Input<SocketBytes>, Acks)> {
+        let Snapshot { input, acks, position, bytes, mark } = snapshot;
+        let tally = &self.import.tally;
+        tally.bytes_expected.store(bytes.unwrap_or(0), Ordering::Relaxed);
+        tally.set_phase(Phase::Snapshot);
+        let mut dump = Dump::open(input, self.value_bytes_max).await?;
+        let loading = load(self.import, &mut dump);
+        let stopped = stop.wait_for(|&stop| stop);
+        let loaded = match select(pin!(loading), pin!(stopped)).await {
+            Either::Left((loaded, _)) => loaded,
+            Either::Right(_) => Err(Failure::new(
+                "interrupted in the middle of the snapshot: the tenant has some of the keys, empty it and start again",
+            )),
+        };
+        loaded?;
+        if bytes.is_some_and(|bytes| bytes != dump.consumed()) {
+            return Err(Failure::broken("the snapshot has another length than was said"));
+        }
+        let mut input = dump.into_input();
+        if let Some(mark) = mark {
+            let met = input.piece(|rest| weir_command::rdb::take(rest, MARK_BYTES).map(<[u8]>::to_vec)).await?;
+            if met != mark {
+                return Err(Failure::broken("the snapshot does not end where it should"));
+            }
+        }
+        self.steps.end().await?;
+        let first = self.import.choice.databases.first().copied().unwrap_or(0);
+        self.steps.begin(first, &position).await?;
+        self.position = Some(position);
+        let (socket, received) = input.into_parts();
+        Ok((Input::new(socket, received), acks))
+    }
+}

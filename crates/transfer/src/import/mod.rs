@@ -1,0 +1,73 @@
+//! Everything of a source into a tenant.
+
+mod file;
+mod follow;
+mod live;
+mod position;
+mod snapshot;
+mod step;
+
+use std::sync::Arc;
+
+use weir_io::Clock;
+
+use crate::failure::{Failure, Result};
+use crate::tally::Tally;
+use crate::target::Target;
+
+pub use self::file::import_file;
+pub use self::live::import_live;
+pub use self::position::{MARK, Position};
+
+/// What is imported, and how.
+#[derive(Clone, Debug, Default)]
+pub struct Choice {
+    /// Databases; empty = all.
+    pub databases: Vec<u8>,
+    /// The tenant may have keys: those of the same name are replaced, the others stay.
+    pub replace: bool,
+    /// Keys of modules are left out, and counted.
+    pub skip_modules: bool,
+    /// Bytes a second that are read at most.
+    pub rate: Option<u64>,
+    /// To end when all that the source has is here.
+    pub until_in_step: bool,
+}
+
+impl Choice {
+    /// Whether this database is wanted.
+    pub fn has(&self, database: u64) -> bool {
+        self.databases.is_empty() || self.databases.iter().any(|&chosen| u64::from(chosen) == database)
+    }
+}
+
+/// An import that is under way.
+#[derive(Clone)]
+pub struct Import {
+    /// The tenant.
+    pub target: Target,
+    /// What is wanted.
+    pub choice: Choice,
+    /// How far it has got.
+    pub tally: Arc<Tally>,
+    /// The clock.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Import {
+    /// That the tenant has no keys in the chosen databases, unless it may have some.
+    async fn check_empty(&self) -> Result {
+        if self.choice.replace {
+            return Ok(());
+        }
+        let mut connection = self.target.connect().await?;
+        let used = self.target.used_databases(&mut connection).await?;
+        match used.into_iter().find(|&database| self.choice.has(u64::from(database))) {
+            None => Ok(()),
+            Some(database) => Err(Failure::new(format!(
+                "the tenant has keys (in database {database}): import into a new one, empty it with FLUSHALL, or say \
+                 --replace, which replaces keys of the same name and leaves the others"
+            ))),
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Up to where a tenant has what its source did.
+
+use std::fmt;
+
+/// The key that says it, in each database that was written to. It goes with the end of the import.
+pub const MARK: &[u8] = b"weir:import:position";
+
+/// A place in the stream of a source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// The history that it is of: 40 hexadecimal digits.
+    pub history: String,
+    /// Bytes since its beginning.
+    pub offset: u64,
+    /// The database that is chosen there.
+    pub database: u64,
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} {}", self.history, self.offset, self.database)
+    }
+}
+
+impl Position {
+    /// The reverse of showing it.
+    pub fn parse(text: &[u8]) -> Option<Self> {
+        let mut words = std::str::from_utf8(text).ok()?.split(' ');
+        let (history, offset, database) = (words.next()?, words.next()?, words.next()?);
+        let history = (history.len() == 40 && words.next().is_none()).then(|| history.to_owned())?;
+        Some(Self { history, offset: offset.parse().ok()?, database: database.parse().ok()? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shown_is_parsed() {
+        let position = Position { history: "8".repeat(40), offset: u64::MAX, database: 15 };
+        assert_eq!(Position::parse(position.to_string().as_bytes()), Some(position));
+        for text in ["", "8 1 0", &format!("{} 1", "8".repeat(40)), &format!("{} 1 2 3", "8".repeat(40))] {
+            assert_eq!(Position::parse(text.as_bytes()), None, "{text}");
+        }
+    }
+}

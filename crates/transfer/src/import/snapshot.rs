@@ -1,0 +1,136 @@
+//! A dump into a tenant, as a stream.
+
+use std::sync::atomic::Ordering;
+
+use super::Import;
+use crate::failure::{Failure, Result};
+use crate::pace::Pace;
+use crate::rdb::{Bytes, Dump, Item, Key, Part, Value};
+use crate::target::{DATABASES, Lanes, Whole, push_function, push_part, push_whole};
+
+/// Writes all that comes from `dump`. When this is done, the tenant has it.
+pub(super) async fn load<B: Bytes>(import: &Import, dump: &mut Dump<B>) -> Result {
+    let mut lanes = Lanes::new(&import.target, &import.tally);
+    let all = load_all(import, dump, &mut lanes).await;
+    // Also where the source broke off: nothing that was sent may be done behind what comes next.
+    let written = lanes.finish().await;
+    all.and(written)
+}
+
+async fn load_all<B: Bytes>(import: &Import, dump: &mut Dump<B>, lanes: &mut Lanes) -> Result {
+    let mut pace = Pace::new(import.clock.clone(), import.choice.rate);
+    let mut before = 0;
+    loop {
+        let item = dump.next().await?;
+        tell(import, dump, &mut pace, &mut before).await;
+        match item {
+            Item::Key(key) => load_key(import, dump, key, lanes, &mut pace, &mut before).await?,
+            Item::Functions(source) => {
+                let batch = lanes.batch(0, b"functions").await?;
+                push_function(batch, &source);
+            }
+            Item::ModuleAux(module) if !import.choice.skip_modules => return Err(of_a_module("something", &module)),
+            Item::ModuleAux(_) => {}
+            Item::End => return Ok(()),
+        }
+    }
+}
+
+fn of_a_module(what: &str, module: &str) -> Failure {
+    Failure::new(format!(
+        "{what} is of the module {module}, whose data no other server can read: --skip-modules leaves such out, and \
+         counts them"
+    ))
+}
+
+/// Counts what was read, and waits where it is too much.
+async fn tell<B: Bytes>(import: &Import, dump: &Dump<B>, pace: &mut Pace, before: &mut u64) {
+    let consumed = dump.consumed();
+    import.tally.bytes.store(consumed, Ordering::Relaxed);
+    import.tally.keys_expected.store(dump.announced(), Ordering::Relaxed);
+    pace.spend(consumed - *before).await;
+    *before = consumed;
+}
+
+async fn load_key<B: Bytes>(
+    import: &Import,
+    dump: &mut Dump<B>,
+    key: Key,
+    lanes: &mut Lanes,
+    pace: &mut Pace,
+    before: &mut u64,
+) -> Result {
+    let tally = &import.tally;
+    let Key { database, name, expire_at_ms, value } = key;
+    if !import.choice.has(database) {
+        tally.others.fetch_add(1, Ordering::Relaxed);
+        return Ok(());
+    }
+    if let Value::Module(module) = &value {
+        if !import.choice.skip_modules {
+            return Err(of_a_module(&format!("the key \"{}\"", crate::tally::shown(&name)), module));
+        }
+        tally.modules.fetch_add(1, Ordering::Relaxed);
+        return Ok(());
+    }
+    let Some(at) = u8::try_from(database).ok().filter(|&at| at < DATABASES) else {
+        tally.refuse(database, &name, "a tenant has 16 databases, 0 to 15");
+        return Ok(());
+    };
+    if expire_at_ms.is_some_and(|end| end <= import.clock.unix_ms()) {
+        tally.expired.fetch_add(1, Ordering::Relaxed);
+        return Ok(());
+    }
+    let whole = Whole { key: &name, expire_at_ms };
+    match value {
+        Value::Text(text) => {
+            let batch = lanes.batch(at, &name).await?;
+            whole.push_text(batch, &text);
+            batch.finish();
+        }
+        Value::Whole(body) => {
+            let batch = lanes.batch(at, &name).await?;
+            push_whole(batch, &whole, body).await;
+            batch.finish();
+        }
+        Value::TooLong(bytes) => {
+            tally.refuse(database, &name, &format!("its value has {bytes} bytes, more than the target takes"));
+        }
+        Value::Parts => load_parts(import, dump, at, &whole, lanes, pace, before).await?,
+        Value::Module(_) => {}
+    }
+    Ok(())
+}
+
+async fn load_parts<B: Bytes>(
+    import: &Import,
+    dump: &mut Dump<B>,
+    database: u8,
+    whole: &Whole<'_>,
+    lanes: &mut Lanes,
+    pace: &mut Pace,
+    before: &mut u64,
+) -> Result {
+    lanes.batch(database, whole.key).await?.push(&[b"DEL".as_slice(), whole.key]);
+    let (mut len, mut refused) = (0, None);
+    while let Some(part) = dump.part().await? {
+        tell(import, dump, pace, before).await;
+        match part {
+            Part::Refused(reason) => refused = refused.or(Some(reason)),
+            // Its rest is only read.
+            _ if refused.is_some() => {}
+            part => len = push_part(lanes.batch(database, whole.key).await?, whole.key, len, part),
+        }
+    }
+    let batch = lanes.batch(database, whole.key).await?;
+    if let Some(reason) = refused {
+        import.tally.refuse(u64::from(database), whole.key, &reason);
+        batch.push(&[b"DEL".as_slice(), whole.key]);
+        return Ok(());
+    }
+    if let Some(at_ms) = whole.expire_at_ms {
+        batch.push(&[b"PEXPIREAT".as_slice(), whole.key, at_ms.to_string().as_bytes()]);
+    }
+    batch.finish();
+    Ok(())
+}

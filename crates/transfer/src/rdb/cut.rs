@@ -1,0 +1,323 @@
+//! A value that is too large for one request, in parts.
+
+use std::collections::BTreeMap;
+
+use weir_command::rdb::packs::{intset, listpack, ziplist, zipmap};
+use weir_command::rdb::streams::{id_of, take_id, take_ms, take_node, take_raw_id};
+use weir_command::rdb::{kind, take_bytes_len, take_score, text_f64};
+use weir_model::parts::stream::{EntryId, PendingValue};
+
+use super::input::{Bytes, Input};
+use crate::failure::Result;
+
+/// Bytes of a part, about: one that is a single piece of the file may have more.
+const PART_BYTES: usize = 256 << 10;
+/// Most elements of a part.
+const PART_ELEMENTS: usize = 1000;
+/// Pending entries of one group that are kept until their consumers come, with 32 bytes each.
+const PENDING_MAX: usize = 2_000_000;
+
+/// Some of a value.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Part {
+    /// The next values of a list.
+    Values(Vec<Vec<u8>>),
+    /// Members of a set.
+    Members(Vec<Vec<u8>>),
+    /// Fields of a hash, each with its value.
+    Fields(Vec<(Vec<u8>, Vec<u8>)>),
+    /// Members of a sorted set, each with its score.
+    Scores(Vec<(Vec<u8>, f64)>),
+    /// The next entries of a stream.
+    Entries(BTreeMap<EntryId, Vec<Vec<u8>>>),
+    /// All entries of a stream are told.
+    Counts {
+        /// The last entry there ever was.
+        last: EntryId,
+        /// Entries there ever were.
+        added: u64,
+        /// The largest entry that was deleted by its id.
+        max_deleted: EntryId,
+    },
+    /// A group of a stream.
+    Group {
+        /// Its name.
+        name: Vec<u8>,
+        /// The last entry that was delivered.
+        delivered: EntryId,
+        /// Entries read, if known.
+        read: Option<u64>,
+    },
+    /// A consumer of the group told last, with some of what is pending for it.
+    Consumer {
+        /// The group's name.
+        group: Vec<u8>,
+        /// Its own.
+        name: Vec<u8>,
+        /// What it has got and not acknowledged.
+        pending: Vec<(EntryId, PendingValue)>,
+    },
+    /// What comes cannot be taken; for this reason.
+    Refused(String),
+}
+
+/// Where in the value we are.
+enum Stage {
+    Begin,
+    /// So many elements or nodes are left.
+    Elements(usize),
+    Counts,
+    /// So many groups are left.
+    Groups(usize),
+    Consumers {
+        left: usize,
+        groups_left: usize,
+        group: Vec<u8>,
+        pending: BTreeMap<EntryId, (u64, u64)>,
+    },
+    Owned {
+        left: usize,
+        consumers_left: usize,
+        groups_left: usize,
+        group: Vec<u8>,
+        name: Vec<u8>,
+        pending: BTreeMap<EntryId, (u64, u64)>,
+    },
+    End,
+}
+
+/// See the module.
+pub(super) struct Cut {
+    kind: u8,
+    stage: Stage,
+}
+
+/// What is gathered for one part.
+#[derive(Default)]
+struct Gathered {
+    strings: Vec<Vec<u8>>,
+    scores: Vec<f64>,
+    bytes: usize,
+}
+
+impl Gathered {
+    fn is_full(&self) -> bool {
+        self.strings.len() >= PART_ELEMENTS || self.bytes >= PART_BYTES
+    }
+
+    fn add(&mut self, string: Vec<u8>) {
+        self.bytes += string.len();
+        self.strings.push(string);
+    }
+
+    fn part(self, kind: u8) -> Option<Part> {
+        use kind::*;
+        Some(match kind {
+            LIST | LIST_ZIPLIST | QUICKLIST | QUICKLIST_2 => Part::Values(self.strings),
+            SET | SET_INTSET | SET_LISTPACK => Part::Members(self.strings),
+            HASH | HASH_ZIPMAP | HASH_ZIPLIST | HASH_LISTPACK => Part::Fields(paired(self.strings)?),
+            SORTED_SET | SORTED_SET_2 => Part::Scores(self.strings.into_iter().zip(self.scores).collect()),
+            _ => {
+                let scored = |(member, score): (_, Vec<u8>)| Some((member, text_f64(&score)?));
+                Part::Scores(paired(self.strings)?.into_iter().map(scored).collect::<Option<_>>()?)
+            }
+        })
+    }
+}
+
+fn paired(strings: Vec<Vec<u8>>) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
+    let mut strings = strings.into_iter();
+    let mut pairs = Vec::new();
+    while let Some(first) = strings.next() {
+        pairs.push((first, strings.next()?));
+    }
+    Some(pairs)
+}
+
+impl Cut {
+    /// A value of this type, of which nothing was read.
+    pub(super) fn new(kind: u8) -> Self {
+        Self { kind, stage: Stage::Begin }
+    }
+
+    /// The next part; `None` behind the last one.
+    pub(super) async fn next<B: Bytes>(&mut self, input: &mut Input<B>, bytes_max: usize) -> Result<Option<Part>> {
+        loop {
+            match std::mem::replace(&mut self.stage, Stage::End) {
+                Stage::Begin => self.stage = Stage::Elements(self.begin(input).await?),
+                Stage::Elements(0) => match self.is_stream() {
+                    true => self.stage = Stage::Counts,
+                    false => return Ok(None),
+                },
+                Stage::Elements(left) if self.is_stream() => return self.nodes(left, input, bytes_max).await.map(Some),
+                Stage::Elements(left) => return self.elements(left, input, bytes_max).await.map(Some),
+                Stage::Counts => return self.counts(input).await.map(Some),
+                Stage::Groups(0) | Stage::End => return Ok(None),
+                Stage::Groups(left) => return self.group(left - 1, input, bytes_max).await.map(Some),
+                Stage::Consumers { left: 0, groups_left, .. } => self.stage = Stage::Groups(groups_left),
+                Stage::Consumers { left, groups_left, group, pending } => {
+                    let name = self.text(input, bytes_max).await?.unwrap_or_default();
+                    input.piece(take_ms).await?;
+                    if self.kind == kind::STREAM_LISTPACKS_3 {
+                        input.piece(take_ms).await?;
+                    }
+                    let owned = input.piece(take_bytes_len).await?;
+                    self.stage =
+                        Stage::Owned { left: owned, consumers_left: left - 1, groups_left, group, name, pending };
+                    if owned == 0 {
+                        return self.owned(input).await.map(Some);
+                    }
+                }
+                stage @ Stage::Owned { .. } => {
+                    self.stage = stage;
+                    return self.owned(input).await.map(Some);
+                }
+            }
+        }
+    }
+
+    fn is_stream(&self) -> bool {
+        [kind::STREAM_LISTPACKS, kind::STREAM_LISTPACKS_2, kind::STREAM_LISTPACKS_3].contains(&self.kind)
+    }
+
+    /// How many elements, packs or nodes there are.
+    async fn begin<B: Bytes>(&mut self, input: &mut Input<B>) -> Result<usize> {
+        use kind::*;
+        match self.kind {
+            HASH_ZIPMAP | LIST_ZIPLIST | SET_INTSET | SORTED_SET_ZIPLIST | HASH_ZIPLIST | HASH_LISTPACK
+            | SORTED_SET_LISTPACK | SET_LISTPACK => Ok(1),
+            _ => input.piece(take_bytes_len).await,
+        }
+    }
+
+    /// The next string; `None` if it is too long.
+    async fn text<B: Bytes>(&self, input: &mut Input<B>, bytes_max: usize) -> Result<Option<Vec<u8>>> {
+        Ok(input.string(bytes_max).await?.ok())
+    }
+
+    async fn elements<B: Bytes>(&mut self, mut left: usize, input: &mut Input<B>, bytes_max: usize) -> Result<Part> {
+        use kind::*;
+        let mut gathered = Gathered::default();
+        let mut is_refused = false;
+        while left > 0 && !gathered.is_full() {
+            left -= 1;
+            let is_plain = match self.kind {
+                QUICKLIST_2 => input.piece(take_bytes_len).await? == 1,
+                LIST | SET | HASH | SORTED_SET | SORTED_SET_2 => true,
+                _ => false,
+            };
+            let text = self.text(input, bytes_max).await?;
+            match text {
+                None => is_refused = true,
+                Some(text) if is_plain => gathered.add(text),
+                Some(pack) => {
+                    let read = match self.kind {
+                        HASH_ZIPMAP => zipmap,
+                        SET_INTSET => intset,
+                        LIST_ZIPLIST | QUICKLIST | SORTED_SET_ZIPLIST | HASH_ZIPLIST => ziplist,
+                        _ => listpack,
+                    };
+                    let all = read(&pack).ok_or_else(|| input.broken("a pack that is none"))?;
+                    all.into_iter().for_each(|one| gathered.add(one));
+                }
+            }
+            match self.kind {
+                HASH => match self.text(input, bytes_max).await? {
+                    Some(value) => gathered.add(value),
+                    None => is_refused = true,
+                },
+                SORTED_SET | SORTED_SET_2 => {
+                    let is_binary = self.kind == SORTED_SET_2;
+                    gathered.scores.push(input.piece(|rest| take_score(rest, is_binary)).await?);
+                }
+                _ => {}
+            }
+        }
+        self.stage = Stage::Elements(left);
+        if is_refused {
+            return Ok(Part::Refused(format!("it has an element of more than {bytes_max} bytes")));
+        }
+        gathered.part(self.kind).ok_or_else(|| input.broken("a pack that is none"))
+    }
+
+    async fn nodes<B: Bytes>(&mut self, mut left: usize, input: &mut Input<B>, bytes_max: usize) -> Result<Part> {
+        let (mut entries, mut bytes, mut is_refused) = (BTreeMap::new(), 0, false);
+        while left > 0 && entries.len() < PART_ELEMENTS && bytes < PART_BYTES {
+            left -= 1;
+            let first = self.text(input, bytes_max).await?.and_then(|id| id_of(&id));
+            match (first, self.text(input, bytes_max).await?) {
+                (Some(first), Some(pack)) => {
+                    bytes += pack.len();
+                    take_node(first, &pack, &mut entries).ok_or_else(|| input.broken("a node that is none"))?;
+                }
+                (None, _) => return Err(input.broken("a node that is none")),
+                (_, None) => is_refused = true,
+            }
+        }
+        self.stage = Stage::Elements(left);
+        match is_refused {
+            true => Ok(Part::Refused(format!("it has an entry of more than {bytes_max} bytes"))),
+            false => Ok(Part::Entries(entries)),
+        }
+    }
+
+    async fn counts<B: Bytes>(&mut self, input: &mut Input<B>) -> Result<Part> {
+        let mut added = input.piece(take_bytes_len).await? as u64;
+        let last = input.piece(take_id).await?;
+        let mut max_deleted = EntryId::default();
+        if self.kind != kind::STREAM_LISTPACKS {
+            input.piece(take_id).await?;
+            max_deleted = input.piece(take_id).await?;
+            added = input.piece(take_bytes_len).await? as u64;
+        }
+        self.stage = Stage::Groups(input.piece(take_bytes_len).await?);
+        Ok(Part::Counts { last, added, max_deleted })
+    }
+
+    async fn group<B: Bytes>(&mut self, groups_left: usize, input: &mut Input<B>, bytes_max: usize) -> Result<Part> {
+        let name = self.text(input, bytes_max).await?.unwrap_or_default();
+        let delivered = input.piece(take_id).await?;
+        let mut read = None;
+        if self.kind != kind::STREAM_LISTPACKS {
+            read = Some(input.piece(take_bytes_len).await? as u64).filter(|&read| read != u64::MAX);
+        }
+        let count = input.piece(take_bytes_len).await?;
+        let mut pending = BTreeMap::new();
+        for _ in 0..count {
+            let id = input.piece(take_raw_id).await?;
+            let told = (input.piece(take_ms).await?, input.piece(take_bytes_len).await? as u64);
+            if pending.len() < PENDING_MAX {
+                pending.insert(id, told);
+            }
+        }
+        let left = input.piece(take_bytes_len).await?;
+        self.stage = Stage::Consumers { left, groups_left, group: name.clone(), pending };
+        match count > PENDING_MAX {
+            true => Ok(Part::Refused(format!("one of its groups has more than {PENDING_MAX} pending entries"))),
+            false => Ok(Part::Group { name, delivered, read }),
+        }
+    }
+
+    /// What the consumer at hand has got.
+    async fn owned<B: Bytes>(&mut self, input: &mut Input<B>) -> Result<Part> {
+        let Stage::Owned { left, consumers_left, groups_left, group, name, mut pending } =
+            std::mem::replace(&mut self.stage, Stage::End)
+        else {
+            return Err(input.broken("a consumer that is none"));
+        };
+        let mut own = Vec::new();
+        let some = left.min(PART_ELEMENTS);
+        for _ in 0..some {
+            let id = input.piece(take_raw_id).await?;
+            if let Some((delivered_ms, deliveries)) = pending.remove(&id) {
+                own.push((id, PendingValue { delivered_ms, deliveries, consumer: Vec::new() }));
+            }
+        }
+        let part = Part::Consumer { group: group.clone(), name: name.clone(), pending: own };
+        self.stage = match left - some {
+            0 => Stage::Consumers { left: consumers_left, groups_left, group, pending },
+            left => Stage::Owned { left, consumers_left, groups_left, group, name, pending },
+        };
+        Ok(part)
+    }
+}

@@ -1,0 +1,11 @@
+//! Dump files as streams: never more in memory than one piece of one key.
+
+mod cut;
+mod file;
+mod input;
+#[cfg(test)]
+mod tests;
+
+pub use cut::Part;
+pub use file::{Dump, Item, Key, Value, WHOLE_BYTES_MAX};
+pub use input::{Bytes, FileBytes, Input};

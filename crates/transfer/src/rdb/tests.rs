@@ -1,0 +1,154 @@
+//! Dumps that are written here by hand, in the forms of old and new versions.
+
+use std::io::Read;
+
+use weir_command::rdb::file::{push_header, push_key, push_select};
+use weir_command::rdb::{crc64, kind, push_len, push_string};
+
+use super::*;
+use crate::failure::Result;
+
+/// Gives some bytes at a time, as a network does.
+struct Drops<'b>(&'b [u8], usize);
+
+impl Read for Drops<'_> {
+    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+        let some = self.0.len().min(self.1).min(out.len());
+        out[..some].copy_from_slice(&self.0[..some]);
+        self.0 = &self.0[some..];
+        Ok(some)
+    }
+}
+
+fn now<T>(future: impl Future<Output = T>) -> T {
+    let mut future = std::pin::pin!(future);
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    loop {
+        if let std::task::Poll::Ready(done) = future.as_mut().poll(&mut cx) {
+            return done;
+        }
+    }
+}
+
+/// What is in a dump, in words.
+async fn all(bytes: &[u8], drop: usize) -> Result<Vec<String>> {
+    let mut dump = Dump::open(Input::new(FileBytes(Drops(bytes, drop)), Vec::new()), 5 << 20).await?;
+    let mut all = Vec::new();
+    loop {
+        match dump.next().await? {
+            Item::End => return Ok(all),
+            Item::Key(Key { database, name, expire_at_ms, value }) => {
+                let mut value = match value {
+                    Value::Whole(body) => format!("{} bytes of type {}", body.len() - 1, body[0]),
+                    Value::Text(text) if text.len() > 100 => format!("{} bytes", text.len()),
+                    other => format!("{other:?}"),
+                };
+                while let Some(part) = dump.part().await? {
+                    let len = match &part {
+                        Part::Values(some) | Part::Members(some) => some.len(),
+                        Part::Fields(some) => some.len(),
+                        Part::Scores(some) => some.len(),
+                        Part::Entries(some) => some.len(),
+                        _ => 0,
+                    };
+                    value += &format!(" {len}");
+                }
+                all.push(format!("{database} {} {expire_at_ms:?} {value}", name.escape_ascii()));
+            }
+            Item::Functions(source) => all.push(format!("functions {}", source.escape_ascii())),
+            Item::ModuleAux(name) => all.push(format!("aux of {name}")),
+        }
+    }
+}
+
+fn ended(mut out: Vec<u8>) -> Vec<u8> {
+    out.push(255);
+    let crc = crc64(0, &out);
+    out.extend_from_slice(&crc.to_le_bytes());
+    out
+}
+
+fn sample() -> Vec<u8> {
+    let mut out = Vec::new();
+    push_header(&mut out, &[("redis-ver", "7.0.15"), ("used-mem", "1000000")]);
+    out.push(245);
+    push_string(&mut out, b"#!lua name=f");
+    // Something that a module keeps beside keys: when it is read, and a number.
+    out.extend_from_slice(b"\xf7\x81\x45\xe2\x52\x38\xdf\x91\x2c\x03\x02\x02\x02\x07\x00");
+    push_select(&mut out, 3);
+    out.extend_from_slice(b"\xfb\x02\x01");
+    push_key(&mut out, kind::STRING, b"text", Some(1_700_000_000_123));
+    push_string(&mut out, b"12345");
+    out.extend_from_slice(b"\xfd\x00\x00\x00\x10\xf8\x05\xf9\x07");
+    push_key(&mut out, kind::HASH_ZIPMAP, b"old", None);
+    push_string(&mut out, b"\x01\x03foo\x03\x00bar\xff");
+    push_key(&mut out, kind::MODULE_2, b"json", None);
+    out.extend_from_slice(b"\x81\x45\xe2\x52\x38\xdf\x91\x2c\x03\x05\x03abc\x03\0\0\0\0\x04\0\0\0\0\0\0\0\0\x00");
+    push_key(&mut out, kind::LIST, b"long", None);
+    push_len(&mut out, 2500);
+    (0..2500).for_each(|_| push_string(&mut out, &[b'x'; 500]));
+    push_key(&mut out, kind::SORTED_SET_2, b"scores", None);
+    push_len(&mut out, 1);
+    push_string(&mut out, &vec![b'm'; 2 << 20]);
+    out.extend_from_slice(&1.5_f64.to_le_bytes());
+    push_key(&mut out, kind::STRING, b"too long", None);
+    push_string(&mut out, &vec![b'x'; 6 << 20]);
+    push_key(&mut out, kind::STRING, b"last", None);
+    push_string(&mut out, b"1");
+    ended(out)
+}
+
+#[test]
+fn everything_in_a_dump_is_met_however_it_arrives() {
+    let sample = sample();
+    let expected = [
+        "functions #!lua name=f",
+        "aux of ReJSON-RL",
+        "3 text Some(1700000000123) Text([49, 50, 51, 52, 53])",
+        "3 old Some(268435456000) 12 bytes of type 9",
+        "3 json None Module(\"ReJSON-RL\")",
+        "3 long None Parts 525 525 525 525 400",
+        "3 scores None Parts 1",
+        "3 too long None TooLong(6291456)",
+        "3 last None Text([49])",
+    ];
+    for drop in [7777, 1 << 30] {
+        assert_eq!(now(all(&sample, drop)).expect("a dump"), expected);
+    }
+}
+
+#[test]
+fn what_is_damaged_or_cut_is_refused() {
+    let mut small = Vec::new();
+    push_header(&mut small, &[("a", "b")]);
+    push_key(&mut small, kind::SET, b"key", None);
+    push_len(&mut small, 1);
+    push_string(&mut small, b"member");
+    let small = ended(small);
+    assert!(now(all(&small, 100)).is_ok());
+    for len in 0..small.len() {
+        let failure = now(all(&small[..len], 100)).expect_err("it is cut");
+        assert!(failure.message.contains("ends at byte"), "{failure}");
+    }
+    for at in 0..small.len() {
+        let mut damaged = small.clone();
+        damaged[at] ^= 1;
+        // Another digit of the version, and what it does not say, is another dump.
+        let met = now(all(&damaged, 100));
+        assert!(met.is_err() || (5..9).contains(&at), "{at}: {met:?}");
+    }
+    let newer = [&b"REDIS0012"[..], &small[9..]].concat();
+    assert!(now(all(&newer, 100)).expect_err("it is newer").message.contains("of version 12"));
+    let unsummed = [&small[..small.len() - 8], &[0; 8]].concat();
+    assert!(now(all(&unsummed, 100)).is_ok());
+    let old = [&b"REDIS0003"[..], &small[9..small.len() - 8]].concat();
+    assert!(now(all(&old, 100)).is_ok());
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_bytes_are_a_dump_or_refused(bytes: Vec<u8>, kind in 0..24_u8) {
+        let _ = now(all(&[&b"REDIS0011"[..], &bytes].concat(), 13));
+        let _ = now(all(&[&b"REDIS0011"[..], &[kind, 1, b'k'], &bytes].concat(), 1000));
+    }
+}

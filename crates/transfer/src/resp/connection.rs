@@ -1,0 +1,134 @@
+//! A connection of a client.
+
+use std::sync::Arc;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use weir_io::Clock;
+
+use super::{Reply, Requests, take_reply};
+use crate::address::Address;
+use crate::failure::{Failure, Result};
+use crate::within::within;
+
+/// Longest time until a server takes a connection, in seconds.
+const CONNECT_SECONDS: u64 = 10;
+/// Longest time until a batch is answered: a write may wait for its tenant's units and for the disk.
+const ANSWER_SECONDS: u64 = 120;
+/// Room for what is read at once.
+const READ_BYTES: usize = 64 << 10;
+
+/// A connection that is logged in.
+pub struct Connection {
+    stream: TcpStream,
+    clock: Arc<dyn Clock>,
+    /// Received and not looked at: from `start` on.
+    received: Vec<u8>,
+    start: usize,
+}
+
+impl Connection {
+    /// Connects, and logs in where `address` has a password or a user.
+    ///
+    /// # Errors
+    /// Nobody is there, or the login is refused.
+    pub async fn open(address: &Address, clock: &Arc<dyn Clock>) -> Result<Self> {
+        let connect = async {
+            let stream = TcpStream::connect((address.host.as_str(), address.port)).await?;
+            stream.set_nodelay(true)?;
+            Ok(stream)
+        };
+        let stream =
+            within(clock, CONNECT_SECONDS, "connecting", connect).await.map_err(|failure| failure.of(address))?;
+        let mut connection = Self { stream, clock: Arc::clone(clock), received: Vec::new(), start: 0 };
+        if !address.password.is_empty() || !address.user.is_empty() {
+            let words: &[&[u8]] = match address.user.is_empty() {
+                true => &[b"AUTH", address.password.as_bytes()],
+                false => &[b"AUTH", address.user.as_bytes(), address.password.as_bytes()],
+            };
+            if let Reply::Error(error) = connection.call(words).await? {
+                return Err(Failure::new(format!("{address}: the login is refused: {error}")));
+            }
+        }
+        Ok(connection)
+    }
+
+    /// One request, and what it is answered.
+    ///
+    /// # Errors
+    /// The connection broke, or took too long. A refusal is an answer.
+    pub async fn call<W: AsRef<[u8]>>(&mut self, words: &[W]) -> Result<Reply> {
+        let mut requests = Requests::default();
+        requests.push(words);
+        let mut replies = self.exchange(&requests, 0).await?;
+        replies.pop().ok_or_else(|| Failure::broken("no reply came"))
+    }
+
+    /// The same, where a refusal is a failure.
+    ///
+    /// # Errors
+    /// The connection broke, or the server refuses.
+    pub async fn ask<W: AsRef<[u8]>>(&mut self, words: &[W]) -> Result<Reply> {
+        match self.call(words).await? {
+            Reply::Error(error) => {
+                let name = words.first().map(|word| String::from_utf8_lossy(word.as_ref()).into_owned());
+                Err(Failure::new(format!("{}: {error}", name.unwrap_or_default())))
+            }
+            reply => Ok(reply),
+        }
+    }
+
+    /// Sends `requests` behind the first `skipped`, and gives their replies. Reads while it writes: a server that waits
+    /// for its replies to be read takes no further requests.
+    ///
+    /// # Errors
+    /// The connection broke, or took too long: any of the requests may have been done.
+    pub async fn exchange(&mut self, requests: &Requests, skipped: usize) -> Result<Vec<Reply>> {
+        let clock = Arc::clone(&self.clock);
+        within(&clock, ANSWER_SECONDS, "a reply", self.exchange_now(requests, skipped)).await
+    }
+
+    async fn exchange_now(&mut self, requests: &Requests, skipped: usize) -> Result<Vec<Reply>> {
+        let Self { stream, received, start, .. } = self;
+        let (mut reader, mut writer) = stream.split();
+        let write = async { writer.write_all(requests.bytes_from(skipped)).await.map_err(Failure::from) };
+        let read = async {
+            let wanted = requests.len() - skipped;
+            let mut replies = Vec::with_capacity(wanted);
+            while replies.len() < wanted {
+                let mut rest = &received[*start..];
+                let before = rest.len();
+                match take_reply(&mut rest)? {
+                    Some(reply) => {
+                        *start += before - rest.len();
+                        replies.push(reply);
+                    }
+                    None => {
+                        received.drain(..std::mem::take(start));
+                        received.reserve(READ_BYTES);
+                        if reader.read_buf(received).await? == 0 {
+                            return Err(Failure::broken("the server closed the connection"));
+                        }
+                    }
+                }
+            }
+            Ok(replies)
+        };
+        let (_, replies) = tokio::try_join!(write, read)?;
+        Ok(replies)
+    }
+
+    /// Sends `bytes` and waits for no answer.
+    ///
+    /// # Errors
+    /// The connection broke.
+    pub async fn send(&mut self, bytes: &[u8]) -> Result {
+        Ok(self.stream.write_all(bytes).await?)
+    }
+
+    /// The socket, and what was received and not looked at.
+    pub fn into_parts(mut self) -> (TcpStream, Vec<u8>) {
+        self.received.drain(..self.start);
+        (self.stream, self.received)
+    }
+}

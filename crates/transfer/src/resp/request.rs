@@ -1,0 +1,105 @@
+//! Requests: those that we send, and those that a master sends its replicas.
+
+use super::{malformed, number, take_bulk, take_line};
+use crate::failure::Result;
+
+/// Words of one request.
+const WORDS_MAX: u64 = 1 << 20;
+
+/// Requests, one behind the other.
+#[derive(Clone, Debug, Default)]
+pub struct Requests {
+    bytes: Vec<u8>,
+    /// Where each of them ends.
+    ends: Vec<usize>,
+}
+
+impl Requests {
+    /// Appends one.
+    pub fn push<W: AsRef<[u8]>>(&mut self, words: &[W]) {
+        self.bytes.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
+        for word in words {
+            let word = word.as_ref();
+            self.bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+            self.bytes.extend_from_slice(word);
+            self.bytes.extend_from_slice(b"\r\n");
+        }
+        self.ends.push(self.bytes.len());
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// Those behind the first `skipped`.
+    pub fn bytes_from(&self, skipped: usize) -> &[u8] {
+        let from = skipped.checked_sub(1).map_or(0, |last| self.ends[last]);
+        &self.bytes[from..]
+    }
+}
+
+/// Takes a request from the front of `rest`; `None` if it is not whole yet. One that is a line alone has no words:
+/// masters send such to show that they live.
+///
+/// # Errors
+/// It is none.
+pub fn take_request(rest: &mut &[u8]) -> Result<Option<Vec<Vec<u8>>>> {
+    let mut ahead = *rest;
+    let Some(line) = take_line(&mut ahead)? else { return Ok(None) };
+    let mut words = Vec::new();
+    // What is not whole yet is looked at again with every piece that comes: nothing is copied before it is.
+    if let Some(count) = line.strip_prefix(b"*") {
+        let count = u64::try_from(number(count)?).ok().filter(|&count| count <= WORDS_MAX).ok_or_else(malformed)?;
+        for _ in 0..count {
+            let Some(line) = take_line(&mut ahead)? else { return Ok(None) };
+            let len = number(line.strip_prefix(b"$").ok_or_else(malformed)?)?;
+            let Some(word) = take_bulk(&mut ahead, u64::try_from(len).map_err(|_| malformed())?)? else {
+                return Ok(None);
+            };
+            words.push(word);
+        }
+    } else if !line.is_empty() {
+        words = line.split(|&byte| byte == b' ').filter(|word| !word.is_empty()).collect();
+    }
+    let words = words.into_iter().map(<[u8]>::to_vec).collect();
+    *rest = ahead;
+    Ok(Some(words))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn what_is_pushed_is_taken(all in proptest::collection::vec(proptest::collection::vec(any::<Vec<u8>>(), 1..5), 1..5)) {
+            let mut requests = Requests::default();
+            all.iter().for_each(|words| requests.push(words));
+            let bytes = requests.bytes_from(0);
+            let mut rest = bytes;
+            for (at, words) in all.iter().enumerate() {
+                prop_assert_eq!(rest, requests.bytes_from(at));
+                let taken = take_request(&mut rest).expect("one");
+                prop_assert_eq!(taken.as_ref(), Some(words));
+            }
+            prop_assert!(rest.is_empty());
+            for len in 0..bytes.len().min(200) {
+                prop_assert!(take_request(&mut &bytes[..len]).is_ok());
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_taken_or_refused(bytes: Vec<u8>) {
+            let _ = take_request(&mut &bytes[..]);
+            let _ = take_request(&mut &[b"*2\r\n$", &bytes[..]].concat()[..]);
+        }
+    }
+}

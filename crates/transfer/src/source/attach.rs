@@ -1,0 +1,137 @@
+//! How one becomes a replica.
+
+use std::sync::Arc;
+
+use weir_command::rdb::Lack;
+use weir_io::Clock;
+
+use super::{Acks, SocketBytes};
+use crate::address::Address;
+use crate::failure::{Failure, Result};
+use crate::import::Position;
+use crate::rdb::Input;
+use crate::resp::{Connection, Reply, Requests};
+
+/// Bytes of the mark behind a snapshot whose length nobody knew before.
+const MARK_BYTES: usize = 40;
+/// A line of more bytes is none.
+const LINE_BYTES_MAX: usize = 4 << 10;
+
+/// What the source gives.
+pub enum Attached {
+    /// A snapshot, and then everything from there on.
+    Full(Snapshot),
+    /// Everything from the position on that was asked for. Its history may have a new name.
+    Partial {
+        /// What comes.
+        input: Input<SocketBytes>,
+        /// What is told back.
+        acks: Acks,
+        /// The name of the history from here on, where it has changed.
+        history: Option<String>,
+    },
+}
+
+/// A snapshot that begins.
+pub struct Snapshot {
+    /// What comes: the dump, then its end, then the stream.
+    pub input: Input<SocketBytes>,
+    /// What is told back.
+    pub acks: Acks,
+    /// The position that it is of.
+    pub position: Position,
+    /// Its bytes, if known.
+    pub bytes: Option<u64>,
+    /// What stands behind it, where these are not known.
+    pub mark: Option<Vec<u8>>,
+}
+
+/// Becomes a replica of the server at `address` that goes on `from` there, if it can.
+///
+/// # Errors
+/// There is no server, or it wants no replica.
+pub async fn attach(address: &Address, from: Option<&Position>, clock: &Arc<dyn Clock>) -> Result<Attached> {
+    let mut connection = Connection::open(address, clock).await?;
+    if let Reply::Error(error) = connection.call(&["PING"]).await? {
+        return Err(refused(address, "PING", &error));
+    }
+    // A server that does not know these words will do without them.
+    connection.call(&["REPLCONF", "capa", "eof", "capa", "psync2"]).await?;
+    let (history, next) = match from {
+        Some(position) => (position.history.as_str(), (position.offset + 1).to_string()),
+        None => ("?", "-1".to_owned()),
+    };
+    let mut request = Requests::default();
+    request.push(&["PSYNC", history, &next]);
+    connection.send(request.bytes_from(0)).await?;
+    let (stream, received) = connection.into_parts();
+    let (reader, writer) = stream.into_split();
+    let mut input = Input::new(SocketBytes::new(reader, clock), received);
+    let line = line(&mut input).await?;
+    let mut words = line.split(' ');
+    match words.next() {
+        Some("+FULLRESYNC") => {
+            let (history, offset) = (words.next(), words.next().and_then(|offset| offset.parse().ok()));
+            let (Some(history), Some(offset)) = (history.filter(|history| history.len() == 40), offset) else {
+                return Err(Failure::new(format!("{address}: `{line}` names no position")));
+            };
+            let position = Position { history: history.to_owned(), offset, database: 0 };
+            let acks = Acks::new(writer, Arc::clone(clock));
+            snapshot(address, input, acks, position).await.map(Attached::Full)
+        }
+        Some("+CONTINUE") => {
+            let history = words.next().map(ToOwned::to_owned);
+            let (socket, received) = input.into_parts();
+            let acks = Acks::new(writer, Arc::clone(clock));
+            Ok(Attached::Partial { input: Input::new(socket, received), acks, history })
+        }
+        Some(name) if ["-LOADING", "-NOMASTERLINK", "-MASTERDOWN", "-BUSY"].contains(&name) => {
+            Err(Failure::broken(format!("{address}: not yet: {}", &line[1..])))
+        }
+        _ => Err(refused(address, "PSYNC", line.trim_start_matches('-'))),
+    }
+}
+
+fn refused(address: &Address, what: &str, error: &str) -> Failure {
+    Failure::new(format!(
+        "{address} refuses {what}: {error}. Following needs a Redis (2.8 or later) that lets this user be a replica \
+         (`ACL SETUSER … +psync +replconf +ping +info`); where a provider forbids that, import a dump file"
+    ))
+}
+
+async fn snapshot(
+    address: &Address,
+    mut input: Input<SocketBytes>,
+    acks: Acks,
+    position: Position,
+) -> Result<Snapshot> {
+    let line = line(&mut input).await?;
+    let (bytes, mark) = match line.strip_prefix('$').map(|rest| (rest.strip_prefix("EOF:"), rest.parse().ok())) {
+        Some((Some(mark), _)) if mark.len() == MARK_BYTES => (None, Some(mark.as_bytes().to_vec())),
+        Some((None, Some(bytes))) => (Some(bytes), None),
+        _ => return Err(Failure::broken(format!("{address}: `{line}` begins no snapshot"))),
+    };
+    let (socket, received) = input.into_parts();
+    Ok(Snapshot { input: Input::new(socket, received), acks, position, bytes, mark })
+}
+
+/// The next line that is not empty: those show that the source lives.
+async fn line(input: &mut Input<SocketBytes>) -> Result<String> {
+    let bytes = input
+        .piece(|rest| {
+            while let Some(after) = rest.strip_prefix(b"\n") {
+                *rest = after;
+            }
+            let end = rest.iter().position(|&byte| byte == b'\n');
+            let end = match end {
+                Some(end) => end,
+                None if rest.len() > LINE_BYTES_MAX => return Err(Lack::Malformed),
+                None => return Err(Lack::More),
+            };
+            let line = rest[..end].to_vec();
+            *rest = &rest[end + 1..];
+            Ok(line)
+        })
+        .await?;
+    Ok(String::from_utf8_lossy(bytes.strip_suffix(b"\r").unwrap_or(&bytes)).into_owned())
+}

@@ -1,0 +1,137 @@
+//! How far a transfer has got, for whoever watches it.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+/// Refusals that are kept one by one.
+const REFUSED_KEPT: usize = 100;
+/// Different reasons that are counted.
+const REASONS_MAX: usize = 100;
+/// Bytes of a key or of a reason that are kept.
+const SHOWN_BYTES: usize = 200;
+
+/// Something that the target did not take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// The database it is of.
+    pub database: u64,
+    /// The key, or the command; as far as it can be shown.
+    pub what: String,
+    /// What the target said, or why it was not even sent.
+    pub reason: String,
+}
+
+/// What a transfer is doing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Phase {
+    /// It connects.
+    #[default]
+    Connecting,
+    /// A snapshot is on its way.
+    Snapshot,
+    /// What the source does is done here, too.
+    Following,
+}
+
+#[derive(Default)]
+struct Kept {
+    phase: Phase,
+    refused: Vec<Refused>,
+    reasons: BTreeMap<String, u64>,
+    note: Option<String>,
+}
+
+/// See the module.
+#[derive(Default)]
+pub struct Tally {
+    /// Keys that the target has taken.
+    pub keys: AtomicU64,
+    /// Bytes read from the source.
+    pub bytes: AtomicU64,
+    /// All bytes of the snapshot; 0 = nobody knows.
+    pub bytes_expected: AtomicU64,
+    /// All keys of the snapshot, as far as it has said.
+    pub keys_expected: AtomicU64,
+    /// Keys that had ended before they came.
+    pub expired: AtomicU64,
+    /// Keys of modules that were skipped.
+    pub modules: AtomicU64,
+    /// Keys of databases that were not chosen.
+    pub others: AtomicU64,
+    /// Commands that were followed.
+    pub commands: AtomicU64,
+    /// The position up to which the target has everything.
+    pub applied: AtomicU64,
+    /// The position of the source when it was asked last.
+    pub source: AtomicU64,
+    /// How often everything was begun anew.
+    pub restarts: AtomicU64,
+    /// All that the source had when it was asked last is here.
+    pub in_step: AtomicBool,
+    refused: AtomicU64,
+    kept: Mutex<Kept>,
+}
+
+impl Tally {
+    /// Counts something that the target did not take.
+    pub fn refuse(&self, database: u64, what: &[u8], reason: &str) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+        let reason: String = reason.chars().take(SHOWN_BYTES).collect();
+        let mut kept = self.kept.lock();
+        if kept.reasons.len() < REASONS_MAX || kept.reasons.contains_key(&reason) {
+            *kept.reasons.entry(reason.clone()).or_default() += 1;
+        }
+        if kept.refused.len() < REFUSED_KEPT {
+            kept.refused.push(Refused { database, what: shown(what), reason });
+        }
+    }
+
+    /// How often the target did not take something.
+    pub fn refusals(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// The first of what was refused, and how often each reason was met.
+    pub fn refused(&self) -> (Vec<Refused>, BTreeMap<String, u64>) {
+        let kept = self.kept.lock();
+        (kept.refused.clone(), kept.reasons.clone())
+    }
+
+    /// Begins again: what was counted of a snapshot is forgotten.
+    pub fn restart(&self) {
+        for count in [&self.keys, &self.bytes, &self.keys_expected, &self.expired, &self.modules, &self.others] {
+            count.store(0, Ordering::Relaxed);
+        }
+        self.refused.store(0, Ordering::Relaxed);
+        let mut kept = self.kept.lock();
+        kept.refused.clear();
+        kept.reasons.clear();
+    }
+
+    /// What it is doing.
+    pub fn phase(&self) -> Phase {
+        self.kept.lock().phase
+    }
+
+    /// Does something else now.
+    pub fn set_phase(&self, phase: Phase) {
+        self.kept.lock().phase = phase;
+    }
+
+    /// Has something to say that happened by the way.
+    pub fn note(&self, note: impl Into<String>) {
+        self.kept.lock().note = Some(note.into());
+    }
+
+    /// What there is to say, once.
+    pub fn take_note(&self) -> Option<String> {
+        self.kept.lock().note.take()
+    }
+}
+
+/// `bytes` as text that does no harm on a terminal.
+pub fn shown(bytes: &[u8]) -> String {
+    bytes[..bytes.len().min(SHOWN_BYTES)].escape_ascii().to_string()
+}

@@ -1,0 +1,111 @@
+//! The tenant that takes what comes, as one of its clients.
+
+mod batch;
+mod lane;
+mod lanes;
+mod parts;
+mod verdict;
+
+use std::sync::Arc;
+
+use weir_io::Clock;
+
+use crate::address::Address;
+use crate::failure::{Failure, Result};
+use crate::resp::{Connection, Reply};
+use crate::within::{SECOND, pause};
+
+pub use self::batch::Batch;
+pub use self::lanes::Lanes;
+pub use self::parts::{Whole, push_function, push_part, push_whole};
+pub use self::verdict::{Verdict, judge};
+
+/// How long the target may be away, in seconds.
+pub const AWAY_SECONDS: u64 = 300;
+/// Databases that a tenant has.
+pub const DATABASES: u8 = 16;
+/// What a value may have where the target does not say.
+const VALUE_BYTES_MAX: usize = 64 << 20;
+
+/// A tenant, and how it is reached.
+#[derive(Clone)]
+pub struct Target {
+    /// The server's port for clients, and the tenant's login.
+    pub address: Address,
+    /// The clock.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Target {
+    /// A connection, logged in.
+    ///
+    /// # Errors
+    /// There is no server, or it refuses the login.
+    pub async fn connect(&self) -> Result<Connection> {
+        let mut connection = Connection::open(&self.address, &self.clock).await?;
+        match connection.call(&["PING"]).await? {
+            Reply::Error(error) if error.starts_with("NOAUTH") => {
+                Err(Failure::new(format!("{}: a login is asked for ({error})", self.address)))
+            }
+            Reply::Error(error) => Err(Failure::new(format!("{}: {error}", self.address))),
+            _ => Ok(connection),
+        }
+    }
+
+    /// The same, trying again for a while: it may be being restarted.
+    ///
+    /// # Errors
+    /// It stayed away, or refuses the login.
+    pub async fn connect_again(&self) -> Result<Connection> {
+        let begin = self.clock.now();
+        let mut wait_ms = 50;
+        loop {
+            match self.connect().await {
+                Ok(connection) => return Ok(connection),
+                Err(failure) if failure.remedy == crate::failure::Remedy::None => return Err(failure),
+                Err(failure) if self.clock.now() - begin > AWAY_SECONDS * SECOND => {
+                    return Err(Failure::new(format!("{failure}; it was tried for {AWAY_SECONDS} s")));
+                }
+                Err(_) => pause(&self.clock, wait_ms).await,
+            }
+            wait_ms = (wait_ms * 2).min(2_000);
+        }
+    }
+
+    /// Bytes of the longest value that it takes.
+    ///
+    /// # Errors
+    /// The connection broke.
+    pub async fn value_bytes_max(&self, connection: &mut Connection) -> Result<usize> {
+        let reply = connection.call(&["CONFIG", "GET", "proto-max-bulk-len"]).await?;
+        let told = match &reply {
+            Reply::Array(Some(words)) => words.get(1).and_then(Reply::text),
+            _ => None,
+        };
+        let told = told.and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
+        Ok(told.unwrap_or(VALUE_BYTES_MAX))
+    }
+
+    /// The databases in which it has keys.
+    ///
+    /// # Errors
+    /// The connection broke, or it refuses to tell.
+    pub async fn used_databases(&self, connection: &mut Connection) -> Result<Vec<u8>> {
+        let mut used = Vec::new();
+        for database in 0..DATABASES {
+            select(connection, database).await?;
+            if connection.ask(&["RANDOMKEY"]).await? != Reply::Bulk(None) {
+                used.push(database);
+            }
+        }
+        Ok(used)
+    }
+}
+
+/// Chooses a database.
+///
+/// # Errors
+/// The connection broke, or there is none of this number.
+pub async fn select(connection: &mut Connection, database: u8) -> Result {
+    connection.ask(&["SELECT", &database.to_string()]).await.map(drop)
+}

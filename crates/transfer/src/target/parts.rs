@@ -1,0 +1,153 @@
+//! What has to be asked of the target so that it has a key.
+
+use weir_command::rdb;
+use weir_io::Yield;
+use weir_model::parts::stream::EntryId;
+
+use super::Batch;
+use crate::rdb::Part;
+
+/// A key that is sent as a whole.
+pub struct Whole<'a> {
+    /// Its name.
+    pub key: &'a [u8],
+    /// When it ends, in milliseconds since 1970.
+    pub expire_at_ms: Option<u64>,
+}
+
+/// Words of one request, beside name and key.
+const WORDS_MAX: usize = 2_000;
+/// Bytes of one request.
+const REQUEST_BYTES: usize = 1 << 20;
+
+/// Asks for a key that has `body`, a type and what it says. In the place of whatever is there.
+pub async fn push_whole(batch: &mut Batch, whole: &Whole<'_>, body: Vec<u8>) {
+    let end = whole.expire_at_ms.unwrap_or(0).to_string();
+    let payload = rdb::seal(body, rdb::VERSION, Yield::PLAIN).await;
+    let mut words: Vec<&[u8]> = vec![b"RESTORE", whole.key, end.as_bytes(), &payload, b"REPLACE"];
+    if whole.expire_at_ms.is_some() {
+        words.push(b"ABSTTL");
+    }
+    batch.push(&words);
+}
+
+impl Whole<'_> {
+    /// Asks for a key that is `text`.
+    pub fn push_text(&self, batch: &mut Batch, text: &[u8]) {
+        match self.expire_at_ms {
+            None => batch.push(&[b"SET".as_slice(), self.key, text]),
+            Some(at_ms) => batch.push(&[b"SET".as_slice(), self.key, text, b"PXAT", at_ms.to_string().as_bytes()]),
+        }
+    }
+}
+
+/// Asks for a library of functions.
+pub fn push_function(batch: &mut Batch, source: &[u8]) {
+    batch.push(&[b"FUNCTION".as_slice(), b"LOAD", b"REPLACE", source]);
+}
+
+fn id(id: EntryId) -> Vec<u8> {
+    format!("{}-{}", id.ms, id.seq).into_bytes()
+}
+
+/// Asks for `words` behind `front`, in as many requests as that takes; `step` words belong together.
+fn push_cut(batch: &mut Batch, front: &[&[u8]], words: &[Vec<u8>], step: usize) {
+    let mut rest = words;
+    while !rest.is_empty() {
+        let (mut count, mut bytes) = (0, 0);
+        while count < rest.len() && count < WORDS_MAX && (bytes < REQUEST_BYTES || count == 0) {
+            let some = &rest[count..(count + step).min(rest.len())];
+            bytes += some.iter().map(Vec::len).sum::<usize>();
+            count += some.len();
+        }
+        let (some, after) = rest.split_at(count);
+        let all: Vec<&[u8]> = front.iter().copied().chain(some.iter().map(Vec::as_slice)).collect();
+        batch.push(&all);
+        rest = after;
+    }
+}
+
+/// Asks for a part of `key`, of which `before` elements were asked for already; gives how many there are then.
+///
+/// To do that again is harmless: what is put at the end of a list stands behind a cut to the length that it had.
+pub fn push_part(batch: &mut Batch, key: &[u8], before: u64, part: Part) -> u64 {
+    match part {
+        Part::Values(values) => {
+            let mut len = before;
+            for some in values.chunks(WORDS_MAX) {
+                match len {
+                    0 => batch.push(&[b"DEL".as_slice(), key]),
+                    len => batch.push(&[b"LTRIM".as_slice(), key, b"0", (len - 1).to_string().as_bytes()]),
+                }
+                let all: Vec<&[u8]> =
+                    [b"RPUSH".as_slice(), key].into_iter().chain(some.iter().map(Vec::as_slice)).collect();
+                batch.push(&all);
+                len += some.len() as u64;
+            }
+            len
+        }
+        Part::Members(members) => {
+            push_cut(batch, &[b"SADD", key], &members, 1);
+            before + members.len() as u64
+        }
+        Part::Fields(fields) => {
+            let count = fields.len() as u64;
+            let words: Vec<Vec<u8>> = fields.into_iter().flat_map(|(field, value)| [field, value]).collect();
+            push_cut(batch, &[b"HSET", key], &words, 2);
+            before + count
+        }
+        Part::Scores(scores) => {
+            let count = scores.len() as u64;
+            let text = |score: f64| format!("{score:?}").into_bytes();
+            let words: Vec<Vec<u8>> = scores.into_iter().flat_map(|(member, score)| [text(score), member]).collect();
+            push_cut(batch, &[b"ZADD", key], &words, 2);
+            before + count
+        }
+        Part::Entries(entries) => {
+            let count = entries.len() as u64;
+            for (at, words) in entries {
+                let at = id(at);
+                let all: Vec<&[u8]> =
+                    [b"XADD".as_slice(), key, &at].into_iter().chain(words.iter().map(Vec::as_slice)).collect();
+                batch.push(&all);
+            }
+            before + count
+        }
+        Part::Counts { last, added, max_deleted } => {
+            if before == 0 {
+                // A stream that had entries once: one that is trimmed at once makes it.
+                batch.push(&[b"XADD".as_slice(), key, b"MAXLEN", b"0", b"0-1", b"x", b"x"]);
+            }
+            let (last, max_deleted, added) = (id(last), id(max_deleted), added.to_string().into_bytes());
+            batch.push(&[b"XSETID".as_slice(), key, &last, b"ENTRIESADDED", &added, b"MAXDELETEDID", &max_deleted]);
+            before
+        }
+        Part::Group { name, delivered, read } => {
+            let (delivered, read) = (id(delivered), read.map_or("-1".to_owned(), |read| read.to_string()));
+            batch.push(&[b"XGROUP".as_slice(), b"CREATE", key, &name, &delivered, b"ENTRIESREAD", read.as_bytes()]);
+            before
+        }
+        Part::Consumer { group, name, pending } => {
+            batch.push(&[b"XGROUP".as_slice(), b"CREATECONSUMER", key, &group, &name]);
+            for (at, told) in pending {
+                let (at, ms, count) = (id(at), told.delivered_ms.to_string(), told.deliveries.to_string());
+                batch.push(&[
+                    b"XCLAIM".as_slice(),
+                    key,
+                    &group,
+                    &name,
+                    b"0",
+                    &at,
+                    b"TIME",
+                    ms.as_bytes(),
+                    b"RETRYCOUNT",
+                    count.as_bytes(),
+                    b"FORCE",
+                    b"JUSTID",
+                ]);
+            }
+            before
+        }
+        Part::Refused(_) => before,
+    }
+}

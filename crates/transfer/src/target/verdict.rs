@@ -1,0 +1,44 @@
+//! What a refusal means.
+
+/// What is to be done about an error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing: what was asked for is so already.
+    Fine,
+    /// Ask again after so many milliseconds.
+    Again(u64),
+    /// This one thing is not taken.
+    Refused,
+    /// Nothing will be taken any more.
+    End,
+}
+
+/// What `error` means. Where the request may have been done before, that it was is no mistake.
+pub fn judge(error: &str, may_be_done: bool) -> Verdict {
+    let name = error.split(' ').next().unwrap_or_default();
+    match name {
+        "THROTTLED" => {
+            let told = error.split(' ').find_map(|word| word.strip_prefix("retry_in_ms="));
+            Verdict::Again(told.and_then(|ms| ms.parse().ok()).unwrap_or(100).clamp(1, 10_000))
+        }
+        "TRYAGAIN" | "LOADING" => Verdict::Again(100),
+        "BUSYGROUP" if may_be_done => Verdict::Fine,
+        "ERR" if may_be_done && error.contains("equal or smaller than the target stream") => Verdict::Fine,
+        "OOM" | "MISCONF" | "NOPERM" | "NOAUTH" | "WRONGPASS" | "READONLY" => Verdict::End,
+        _ => Verdict::Refused,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_judged() {
+        assert_eq!(judge("THROTTLED retry_in_ms=250 reason=tenant_wcu", false), Verdict::Again(250));
+        assert_eq!(judge("WRONGTYPE Operation against", false), Verdict::Refused);
+        assert_eq!(judge("OOM command not allowed", false), Verdict::End);
+        let known = "ERR The ID specified in XADD is equal or smaller than the target stream top item";
+        assert_eq!((judge(known, true), judge(known, false)), (Verdict::Fine, Verdict::Refused));
+    }
+}

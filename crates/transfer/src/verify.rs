@@ -1,0 +1,368 @@
+//! Whether a tenant has what a source has.
+//!
+//! Values are compared as what they mean: both sides dump them, in whatever form each of them writes, and both dumps are
+//! read. Of values that are too large for that only the sizes are compared.
+
+use std::io::Read;
+use std::sync::atomic::Ordering;
+
+use weir_command::rdb::{Loaded, load};
+use weir_io::Yield;
+
+use crate::address::Address;
+use crate::failure::{Failure, Result};
+use crate::import::{Import, MARK};
+use crate::rdb::{Dump, FileBytes, Input, Item, Part, Value};
+use crate::resp::{Connection, Reply, Requests};
+use crate::tally::shown;
+use crate::target::{DATABASES, select};
+use crate::within::pause;
+
+/// Keys that are compared at a time.
+const PAGE_KEYS: usize = 64;
+/// Values of more elements are not dumped.
+const ELEMENTS_MAX: i64 = 100_000;
+/// Strings of more bytes are not dumped.
+const TEXT_BYTES_MAX: i64 = 16 << 20;
+/// Behind a dumped value: a version and a checksum.
+const FOOTER_BYTES: usize = 10;
+/// Differences that are kept one by one.
+const KEPT: usize = 100;
+/// Times that a difference is looked at again, a second apart: it may be on its way.
+const LOOKS: u32 = 4;
+
+/// A key that is not the same on both sides.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// The database.
+    pub database: u8,
+    /// The key, as it can be shown.
+    pub key: String,
+    /// What differs.
+    pub what: String,
+}
+
+/// What a comparison has found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Compared {
+    /// Keys that were looked at.
+    pub keys: u64,
+    /// Of these only the sizes were compared.
+    pub by_size: u64,
+    /// Keys that differ, or that one side alone has.
+    pub different: u64,
+    /// The first of those.
+    pub differences: Vec<Difference>,
+}
+
+impl Compared {
+    fn differs(&mut self, database: u8, key: &[u8], what: impl Into<String>) {
+        self.different += 1;
+        if self.differences.len() < KEPT {
+            self.differences.push(Difference { database, key: shown(key), what: what.into() });
+        }
+    }
+}
+
+/// Compares all keys of `source`, or about `sample` of them, with those of the tenant.
+///
+/// # Errors
+/// One of them does not answer, or refuses.
+pub async fn verify_live(import: &Import, source: &Address, sample: Option<u64>) -> Result<Compared> {
+    let mut there = Connection::open(source, &import.clock).await?;
+    let mut here = import.target.connect().await?;
+    let mut compared = Compared::default();
+    for database in (0..DATABASES).filter(|&database| import.choice.has(u64::from(database))) {
+        if there.call(&["SELECT", &database.to_string()]).await?.error().is_some() {
+            break;
+        }
+        select(&mut here, database).await?;
+        match sample {
+            Some(count) => {
+                for _ in 0..count.div_ceil(PAGE_KEYS as u64) {
+                    let keys = random_keys(&mut there).await?;
+                    compare_page(import, &mut there, &mut here, database, keys, &mut compared).await?;
+                }
+            }
+            None => {
+                let mut cursor = b"0".to_vec();
+                loop {
+                    let keys = scan(&mut there, &mut cursor).await?;
+                    for page in keys.chunks(PAGE_KEYS) {
+                        compare_page(import, &mut there, &mut here, database, page.to_vec(), &mut compared).await?;
+                    }
+                    if cursor == b"0" {
+                        break;
+                    }
+                }
+                only_here(import, &mut there, &mut here, database, &mut compared).await?;
+            }
+        }
+    }
+    Ok(compared)
+}
+
+async fn random_keys(connection: &mut Connection) -> Result<Vec<Vec<u8>>> {
+    let mut requests = Requests::default();
+    (0..PAGE_KEYS).for_each(|_| requests.push(&["RANDOMKEY"]));
+    let replies = connection.exchange(&requests, 0).await?;
+    let mut keys: Vec<Vec<u8>> = replies.iter().filter_map(Reply::text).map(<[u8]>::to_vec).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    Ok(keys)
+}
+
+/// A page of keys; `cursor` then names the next one.
+async fn scan(connection: &mut Connection, cursor: &mut Vec<u8>) -> Result<Vec<Vec<u8>>> {
+    let reply = connection.ask(&[b"SCAN".as_slice(), cursor, b"COUNT", b"500"]).await?;
+    let Reply::Array(Some(both)) = reply else { return Err(Failure::new("SCAN is answered with something else")) };
+    let (Some(next), Some(Reply::Array(Some(keys)))) = (both.first().and_then(Reply::text), both.get(1)) else {
+        return Err(Failure::new("SCAN is answered with something else"));
+    };
+    *cursor = next.to_vec();
+    Ok(keys.iter().filter_map(Reply::text).filter(|&key| key != MARK).map(<[u8]>::to_vec).collect())
+}
+
+/// Finds keys that the tenant alone has.
+async fn only_here(
+    import: &Import,
+    there: &mut Connection,
+    here: &mut Connection,
+    database: u8,
+    compared: &mut Compared,
+) -> Result {
+    let mut cursor = b"0".to_vec();
+    loop {
+        let mut keys = scan(here, &mut cursor).await?;
+        for look in 0..LOOKS {
+            let (of_source, of_tenant) = (exist(there, &keys).await?, exist(here, &keys).await?);
+            let both = of_source.into_iter().zip(of_tenant);
+            keys = keys.into_iter().zip(both).filter(|(_, both)| *both == (false, true)).map(|(key, _)| key).collect();
+            if keys.is_empty() {
+                break;
+            }
+            if look + 1 < LOOKS {
+                pause(&import.clock, 1_000).await;
+            }
+        }
+        keys.iter().for_each(|key| compared.differs(database, key, "the source does not have it"));
+        if cursor == b"0" {
+            return Ok(());
+        }
+    }
+}
+
+async fn exist(connection: &mut Connection, keys: &[Vec<u8>]) -> Result<Vec<bool>> {
+    let mut requests = Requests::default();
+    keys.iter().for_each(|key| requests.push(&[b"EXISTS".as_slice(), key]));
+    Ok(connection.exchange(&requests, 0).await?.into_iter().map(|reply| reply == Reply::Number(1)).collect())
+}
+
+async fn compare_page(
+    import: &Import,
+    there: &mut Connection,
+    here: &mut Connection,
+    database: u8,
+    mut keys: Vec<Vec<u8>>,
+    compared: &mut Compared,
+) -> Result {
+    compared.keys += keys.len() as u64;
+    for look in 0..LOOKS {
+        let (theirs, ours) = (told(there, &keys).await?, told(here, &keys).await?);
+        let mut left = Vec::new();
+        for ((key, theirs), ours) in keys.into_iter().zip(theirs).zip(ours) {
+            let difference = theirs.difference(&ours);
+            if look == 0 && theirs.value.is_none() && theirs.kind != "none" {
+                compared.by_size += 1;
+            }
+            match difference {
+                Some(what) if look + 1 == LOOKS => compared.differs(database, &key, what),
+                Some(_) => left.push(key),
+                None => {}
+            }
+        }
+        import.tally.keys.store(compared.keys, Ordering::Relaxed);
+        if left.is_empty() {
+            return Ok(());
+        }
+        keys = left;
+        if look + 1 < LOOKS {
+            pause(&import.clock, 1_000).await;
+        }
+    }
+    Ok(())
+}
+
+/// What one side says of a key.
+struct Told {
+    kind: String,
+    len: Option<i64>,
+    /// When it ends, in milliseconds since 1970.
+    end: Option<i64>,
+    value: Option<Loaded>,
+}
+
+impl Told {
+    fn difference(&self, ours: &Self) -> Option<String> {
+        if self.kind != ours.kind {
+            return Some(format!("its type is {} at the source, and {} here", self.kind, ours.kind));
+        }
+        if self.len != ours.len {
+            let text = |len: Option<i64>| len.map_or("unknown".into(), |len| len.to_string());
+            return Some(format!("its length is {} at the source, and {} here", text(self.len), text(ours.len)));
+        }
+        if self.end.is_some() && self.end != ours.end {
+            return Some("it ends at another moment".to_owned());
+        }
+        match (&self.value, &ours.value) {
+            (Some(theirs), Some(ours)) if theirs != ours => Some("its value differs".to_owned()),
+            _ => None,
+        }
+    }
+}
+
+async fn told(connection: &mut Connection, keys: &[Vec<u8>]) -> Result<Vec<Told>> {
+    let mut requests = Requests::default();
+    keys.iter().for_each(|key| requests.push(&[b"TYPE".as_slice(), key]));
+    keys.iter().for_each(|key| requests.push(&[b"PEXPIRETIME".as_slice(), key]));
+    let replies = connection.exchange(&requests, 0).await?;
+    let (kinds, ends) = replies.split_at(keys.len());
+    let text = |reply: &Reply| reply.text().map(|text| String::from_utf8_lossy(text).into_owned()).unwrap_or_default();
+    let kinds: Vec<String> = kinds.iter().map(text).collect();
+    // A Redis before 7.0 does not say when a key ends, but for how long.
+    let ends: Vec<Option<i64>> = ends.iter().map(number).collect();
+    let mut requests = Requests::default();
+    for (key, kind) in keys.iter().zip(&kinds) {
+        let count = match kind.as_str() {
+            "list" => "LLEN",
+            "set" => "SCARD",
+            "hash" => "HLEN",
+            "zset" => "ZCARD",
+            "stream" => "XLEN",
+            _ => "STRLEN",
+        };
+        requests.push(&[count.as_bytes(), key]);
+    }
+    let lens: Vec<Option<i64>> = connection.exchange(&requests, 0).await?.iter().map(number).collect();
+    let is_small = |at: usize| {
+        let max = if kinds[at] == "string" { TEXT_BYTES_MAX } else { ELEMENTS_MAX };
+        lens[at].is_some_and(|len| len <= max)
+    };
+    let mut values = Vec::new();
+    for (at, key) in keys.iter().enumerate() {
+        values.push(match is_small(at) {
+            true => match connection.call(&[b"DUMP".as_slice(), key]).await? {
+                Reply::Bulk(Some(payload)) => value_of(&payload).await,
+                _ => None,
+            },
+            false => None,
+        });
+    }
+    let all = kinds.into_iter().zip(lens).zip(ends).zip(values);
+    Ok(all.map(|(((kind, len), end), value)| Told { kind, len, end, value }).collect())
+}
+
+fn number(reply: &Reply) -> Option<i64> {
+    match reply {
+        Reply::Number(number) => Some(*number),
+        _ => None,
+    }
+}
+
+async fn value_of(payload: &[u8]) -> Option<Loaded> {
+    let body = &payload[..payload.len().checked_sub(FOOTER_BYTES)?];
+    let value = load(body, usize::MAX, Yield::PLAIN).await.ok()?;
+    Some(ordered(value))
+}
+
+/// The same value, with what has no order in one.
+fn ordered(value: Loaded) -> Loaded {
+    match value {
+        Loaded::Set(mut members) => {
+            members.sort_unstable();
+            Loaded::Set(members)
+        }
+        Loaded::Hash(mut fields) => {
+            fields.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+            Loaded::Hash(fields)
+        }
+        Loaded::SortedSet(mut scores) => {
+            scores.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+            Loaded::SortedSet(scores)
+        }
+        Loaded::Stream(mut stream) => {
+            // When somebody asked last is not what the stream says.
+            stream.groups.values_mut().flat_map(|group| group.consumers.values_mut()).for_each(|seen| *seen = 0);
+            Loaded::Stream(stream)
+        }
+        other => other,
+    }
+}
+
+/// Compares all keys of a dump file with those of the tenant.
+///
+/// # Errors
+/// It is no dump, or damaged, or the tenant refuses.
+pub async fn verify_file(import: &Import, file: impl Read + Send) -> Result<Compared> {
+    let mut here = import.target.connect().await?;
+    let value_bytes_max = import.target.value_bytes_max(&mut here).await?;
+    let mut dump = Dump::open(Input::new(FileBytes(file), Vec::new()), value_bytes_max).await?;
+    let (mut compared, mut chosen) = (Compared::default(), None);
+    loop {
+        let key = match dump.next().await? {
+            Item::Key(key) => key,
+            Item::End => return Ok(compared),
+            _ => continue,
+        };
+        import.tally.bytes.store(dump.consumed(), Ordering::Relaxed);
+        let Some(database) = u8::try_from(key.database).ok().filter(|&at| at < DATABASES) else { continue };
+        let is_over = key.expire_at_ms.is_some_and(|end| end <= import.clock.unix_ms());
+        if is_over || !import.choice.has(key.database) || matches!(key.value, Value::Module(_)) {
+            continue;
+        }
+        if chosen != Some(database) {
+            select(&mut here, database).await?;
+            chosen = Some(database);
+        }
+        compared.keys += 1;
+        import.tally.keys.store(compared.keys, Ordering::Relaxed);
+        let end = key.expire_at_ms.map_or(-1, |end| i64::try_from(end).unwrap_or(i64::MAX));
+        let ours = told(&mut here, std::slice::from_ref(&key.name)).await?.remove(0);
+        let theirs = match key.value {
+            Value::Text(text) => Some(Loaded::String(text)),
+            Value::Whole(body) => load(&body, usize::MAX, Yield::PLAIN).await.ok().map(ordered),
+            Value::Module(_) | Value::TooLong(_) => None,
+            Value::Parts => {
+                compared.by_size += 1;
+                let mut len = 0;
+                while let Some(part) = dump.part().await? {
+                    len += elements(&part);
+                }
+                if ours.len != Some(len) {
+                    compared.differs(database, &key.name, format!("its length is {len} in the dump, and another here"));
+                }
+                continue;
+            }
+        };
+        if ours.kind == "none" {
+            compared.differs(database, &key.name, "the tenant does not have it");
+        } else if ours.end != Some(end) {
+            compared.differs(database, &key.name, "it ends at another moment");
+        } else if ours.value.is_none() {
+            compared.by_size += 1;
+        } else if theirs != ours.value {
+            compared.differs(database, &key.name, "its value differs");
+        }
+    }
+}
+
+fn elements(part: &Part) -> i64 {
+    let len = match part {
+        Part::Values(some) | Part::Members(some) => some.len(),
+        Part::Fields(some) => some.len(),
+        Part::Scores(some) => some.len(),
+        Part::Entries(some) => some.len(),
+        Part::Counts { .. } | Part::Group { .. } | Part::Consumer { .. } | Part::Refused(_) => 0,
+    };
+    i64::try_from(len).unwrap_or(i64::MAX)
+}

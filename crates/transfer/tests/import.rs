@@ -1,0 +1,278 @@
+//! Imports between two servers of Redis: what is told to the target is what a Redis understands, too.
+#![allow(clippy::disallowed_methods, missing_docs, reason = "tests start processes")]
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use support::{Client, Redis, import, is_installed, run};
+use tokio::sync::watch;
+use weir_transfer::failure::Result;
+use weir_transfer::import::{Choice, Import, Position, import_file, import_live};
+use weir_transfer::verify::{verify_file, verify_live};
+
+async fn of_file(redis: &Redis, import: &Import) -> Result {
+    let file = std::fs::File::open(redis.dir.join("dump.rdb")).expect("it was saved");
+    let bytes = file.metadata().expect("a file").len();
+    import_file(import, file, bytes).await
+}
+
+/// That `import` has brought everything.
+async fn assert_same(source: &Redis, import: &Import, keys: u64) {
+    let compared = verify_live(import, &source.address(), None).await.expect("both answer");
+    assert_eq!((compared.different, compared.keys), (0, keys), "{:?}", compared.differences);
+    let (refused, _) = import.tally.refused();
+    assert!(refused.is_empty(), "{refused:?}");
+}
+
+#[test]
+fn a_dump_file_is_imported_with_keys_of_every_type_and_size() {
+    if !is_installed() {
+        return;
+    }
+    run(async {
+        let (source, target) = (Redis::start(&[]), Redis::start(&[]));
+        let mut client = Client::new(&source.address()).await;
+        client.fill(true).await;
+        client.ask("SAVE").await;
+        let import = import(target.address(), Choice::default());
+        of_file(&source, &import).await.expect("a dump");
+        assert_eq!(import.tally.keys.load(Ordering::Relaxed), 19);
+        assert_same(&source, &import, 19).await;
+        let file = std::fs::File::open(source.dir.join("dump.rdb")).expect("it was saved");
+        let compared = verify_file(&import, file).await.expect("both can be read");
+        assert_eq!((compared.different, compared.keys), (0, 19), "{:?}", compared.differences);
+        // Large streams have come in parts: with groups, and with what is pending.
+        let mut there = Client::new(&target.address()).await;
+        for question in ["XINFO STREAM stream-long", "XPENDING stream-long workers", "XINFO GROUPS stream-long"] {
+            assert_eq!(there.ask(question).await, client.ask(question).await, "{question}");
+        }
+        // Another import is refused, unless it may replace.
+        let again = support::import(target.address(), Choice::default());
+        assert!(of_file(&source, &again).await.expect_err("it has keys").message.contains("--replace"));
+        there.ask("SET text changed").await;
+        there.ask("SET own key").await;
+        assert_eq!(verify_live(&import, &source.address(), None).await.expect("both answer").different, 2);
+        let again = support::import(target.address(), Choice { replace: true, ..Choice::default() });
+        of_file(&source, &again).await.expect("a dump");
+        assert_eq!(verify_live(&import, &source.address(), None).await.expect("both answer").different, 1);
+    });
+}
+
+#[test]
+fn chosen_databases_are_imported_alone() {
+    if !is_installed() {
+        return;
+    }
+    run(async {
+        let (source, target) = (Redis::start(&[]), Redis::start(&[]));
+        let mut client = Client::new(&source.address()).await;
+        client.fill(false).await;
+        client.ask("SAVE").await;
+        let import = import(target.address(), Choice { databases: vec![5], ..Choice::default() });
+        of_file(&source, &import).await.expect("a dump");
+        assert_same(&source, &import, 2).await;
+        assert_eq!(import.tally.others.load(Ordering::Relaxed), 17);
+    });
+}
+
+/// Writes of many kinds, until told to end; gives how many there were.
+async fn write(source: weir_transfer::address::Address, mut stop: watch::Receiver<bool>) -> u64 {
+    let mut client = Client::new(&source).await;
+    let mut count = 0;
+    while !*stop.borrow_and_update() {
+        for line in [
+            format!("SET w:{} {count}", count % 500),
+            "INCR counter".to_owned(),
+            format!("RPUSH queue {count}"),
+            "LPOP queue 1".to_owned(),
+            format!("HINCRBY totals f{} 3", count % 50),
+            format!("ZINCRBY ranks 1.5 m{}", count % 100),
+            format!("SADD tags t{}", count % 1000),
+            "SPOP tags".to_owned(),
+            format!("XADD events * n {count}"),
+            format!("SET short:{} x PX 20", count % 10),
+            format!("APPEND log {}", count % 10),
+            format!("DEL w:{}", count % 700),
+            format!("SELECT {}", count % 3),
+        ] {
+            // It may have been killed.
+            if client.0.call(&line.split(' ').collect::<Vec<_>>()).await.is_err() {
+                return count;
+            }
+        }
+        client.0.call(&["MULTI"]).await.ok();
+        client.0.call(&["INCR", "twice"]).await.ok();
+        client.0.call(&["INCR", "twice"]).await.ok();
+        client.0.call(&["EXEC"]).await.ok();
+        client.0.call(&["EVAL", "redis.call('incr', 'scripted') redis.call('del', 'w:1')", "0"]).await.ok();
+        count += 1;
+    }
+    count
+}
+
+async fn wait_until(import: &Import, is_so: impl Fn(&Import) -> bool) {
+    while !is_so(import) {
+        // Others of this thread go on meanwhile.
+        weir_io::sleep_until(&import.clock, import.clock.now() + 5_000_000).await;
+    }
+}
+
+fn follows(import: &Import) -> bool {
+    import.tally.phase() == weir_transfer::tally::Phase::Following
+}
+
+/// An import of `source`, in a task of its own.
+fn begin(source: &Redis, import: &Import, stop: &watch::Receiver<bool>) -> tokio::task::JoinHandle<Result<Position>> {
+    let (import, address, stop) = (import.clone(), source.address(), stop.clone());
+    tokio::spawn(async move { import_live(&import, &address, stop).await })
+}
+
+#[test]
+fn a_running_server_is_followed_under_writes_with_and_without_a_disk() {
+    if !is_installed() {
+        return;
+    }
+    for diskless in ["no", "yes"] {
+        run(async {
+            let options = ["--repl-diskless-sync", diskless, "--repl-diskless-sync-delay", "0"];
+            let (source, target) = (Redis::start(&options), Redis::start(&[]));
+            Client::new(&source.address()).await.fill(true).await;
+            let (end_writes, writes) = watch::channel(false);
+            let writer = tokio::spawn(write(source.address(), writes));
+            let (stop, stopped) = watch::channel(false);
+            let import = import(target.address(), Choice::default());
+            let running = begin(&source, &import, &stopped);
+            wait_until(&import, |import| follows(import) && import.tally.commands.load(Ordering::Relaxed) > 2_000)
+                .await;
+            end_writes.send(true).expect("it writes");
+            assert!(writer.await.expect("no panic") > 10);
+            wait_until(&import, |import| import.tally.in_step.load(Ordering::Relaxed)).await;
+            let keys = Client::new(&source.address()).await;
+            drop(keys);
+            let compared = verify_live(&import, &source.address(), None).await.expect("both answer");
+            assert_eq!(compared.different, 0, "{:?}", compared.differences);
+            assert_eq!(import.tally.refused().0, []);
+            // The source knows up to where its replica is.
+            let mut client = Client::new(&source.address()).await;
+            client.ask("SET last one").await;
+            assert_eq!(client.ask("WAIT 1 0").await, weir_transfer::resp::Reply::Number(1));
+            stop.send(true).expect("it runs");
+            running.await.expect("no panic").expect("it ends in order");
+            let mut there = Client::new(&target.address()).await;
+            assert_eq!(there.ask("GET last").await.text(), Some(b"one".as_slice()));
+            assert_eq!(there.ask("EXISTS weir:import:position").await, weir_transfer::resp::Reply::Number(0));
+        });
+    }
+}
+
+#[test]
+fn an_import_until_in_step_ends_by_itself() {
+    if !is_installed() {
+        return;
+    }
+    run(async {
+        let (source, target) = (Redis::start(&["--repl-diskless-sync-delay", "0"]), Redis::start(&[]));
+        Client::new(&source.address()).await.fill(false).await;
+        let import = import(target.address(), Choice { until_in_step: true, ..Choice::default() });
+        let (_stop, stopped) = watch::channel(false);
+        import_live(&import, &source.address(), stopped).await.expect("it ends");
+        assert_same(&source, &import, 19).await;
+    });
+}
+
+/// Passes bytes on, until told to break every connection.
+async fn pass(listener: tokio::net::TcpListener, to: u16, breaks: Arc<tokio::sync::Notify>) {
+    while let Ok((mut from, _)) = listener.accept().await {
+        let breaks = Arc::clone(&breaks);
+        tokio::spawn(async move {
+            let Ok(mut to) = tokio::net::TcpStream::connect(("127.0.0.1", to)).await else { return };
+            tokio::select! {
+                _ = tokio::io::copy_bidirectional(&mut from, &mut to) => {}
+                () = breaks.notified() => {}
+            }
+        });
+    }
+}
+
+#[test]
+fn nothing_is_missed_or_done_twice_when_links_break_and_servers_are_killed() {
+    if !is_installed() {
+        return;
+    }
+    run(async {
+        let mut source = Redis::start(&["--repl-diskless-sync-delay", "0", "--appendonly", "yes"]);
+        let mut target = Redis::start(&["--appendonly", "yes", "--appendfsync", "always"]);
+        Client::new(&source.address()).await.fill(true).await;
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let between = weir_transfer::address::Address::plain(&listener.local_addr().expect("bound").to_string());
+        let breaks = Arc::new(tokio::sync::Notify::new());
+        tokio::spawn(pass(listener, target.port, Arc::clone(&breaks)));
+        let import = import(between.expect("an address"), Choice::default());
+        let (end_writes, writes) = watch::channel(false);
+        let writer = tokio::spawn(write(source.address(), writes.clone()));
+        let (stop, stopped) = watch::channel(false);
+        let running = begin(&source, &import, &stopped);
+        let commands = || import.tally.commands.load(Ordering::Relaxed);
+        // The links to the target break in the middle of the snapshot, and of the stream.
+        wait_until(&import, |import| import.tally.keys.load(Ordering::Relaxed) > 3).await;
+        breaks.notify_waiters();
+        wait_until(&import, follows).await;
+        for _ in 0..5 {
+            let before = commands();
+            wait_until(&import, |import| import.tally.commands.load(Ordering::Relaxed) > before + 300).await;
+            breaks.notify_waiters();
+        }
+        // The target is killed, and comes back.
+        target.kill();
+        target.begin();
+        let before = commands();
+        wait_until(&import, |import| import.tally.commands.load(Ordering::Relaxed) > before + 300).await;
+        // The source is killed, and comes back as another one: everything comes anew.
+        source.kill();
+        writer.await.expect("no panic");
+        source.begin();
+        let writer = tokio::spawn(write(source.address(), writes));
+        wait_until(&import, |import| import.tally.restarts.load(Ordering::Relaxed) == 1 && follows(import)).await;
+        end_writes.send(true).expect("it writes");
+        writer.await.expect("no panic");
+        let before = import.tally.applied.load(Ordering::Relaxed);
+        wait_until(&import, |import| {
+            import.tally.in_step.load(Ordering::Relaxed) && import.tally.applied.load(Ordering::Relaxed) > before
+        })
+        .await;
+        let compared = verify_live(&import, &source.address(), None).await.expect("both answer");
+        assert_eq!(compared.different, 0, "{:?}", compared.differences);
+        // The import itself is killed, and goes on where it was.
+        running.abort();
+        assert!(running.await.is_err());
+        let mut client = Client::new(&source.address()).await;
+        client.ask("INCR counter").await;
+        let again = support::import(target.address(), Choice::default());
+        let running = begin(&source, &again, &stopped);
+        wait_until(&again, |import| import.tally.in_step.load(Ordering::Relaxed)).await;
+        assert_eq!(again.tally.keys.load(Ordering::Relaxed), 0);
+        stop.send(true).expect("it runs");
+        running.await.expect("no panic").expect("it ends in order");
+        let compared = verify_live(&again, &source.address(), None).await.expect("both answer");
+        assert_eq!(compared.different, 0, "{:?}", compared.differences);
+    });
+}
+
+#[test]
+fn a_source_that_refuses_or_is_not_there_is_named() {
+    if !is_installed() {
+        return;
+    }
+    run(async {
+        let (source, target) = (Redis::start(&["--requirepass", "secret"]), Redis::start(&[]));
+        let import = import(target.address(), Choice::default());
+        let (_stop, stopped) = watch::channel(false);
+        let failure = import_live(&import, &source.address(), stopped.clone()).await.expect_err("no login");
+        assert!(failure.message.contains("NOAUTH"), "{failure}");
+        let nobody = weir_transfer::address::Address::plain(&format!("127.0.0.1:{}", support::free_port()));
+        let failure = import_live(&import, &nobody.expect("one"), stopped).await.expect_err("nobody is there");
+        assert!(failure.message.contains("127.0.0.1"), "{failure}");
+    });
+}
