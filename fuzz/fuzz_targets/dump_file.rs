@@ -8,7 +8,7 @@ use libfuzzer_sys::fuzz_target;
 use weir_transfer::rdb::{Dump, FileBytes, Input, Item};
 
 async fn read(bytes: &[u8]) {
-    let Ok(mut dump) = Dump::open(Input::new(FileBytes(bytes), Vec::new()), 1 << 20).await else { return };
+    let Ok(mut dump) = Dump::open(Input::new(FileBytes(bytes), Vec::new()), 1 << 20, 1 << 16).await else { return };
     while let Ok(item) = dump.next().await {
         if matches!(item, Item::End) {
             return;

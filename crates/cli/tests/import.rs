@@ -102,15 +102,16 @@ const FILL: &[&str] = &[
 
 fn fill(redis: &Redis) {
     redis.ask(FILL);
+    // Some of them are so large that they come in parts.
     let large = [
-        "redis.call('rpush','long-list',i)",
-        "redis.call('hset','long-hash','field-'..i,i)",
+        "redis.call('rpush','long-list',i..string.rep('v',1000))",
+        "redis.call('hset','long-hash','field-'..i,string.rep('v',1000))",
         "redis.call('zadd','long-zset',i,'member-'..i)",
-        "redis.call('xadd','long-stream',i..'-1','f','value-'..i)",
+        "redis.call('xadd','long-stream',i..'-1','f',string.rep('v',1000))",
     ];
     let mut stream = TcpStream::connect(("127.0.0.1", redis.port)).expect("it listens");
     for body in large {
-        let script = format!("for i = 1, 100000 do {body} end");
+        let script = format!("for i = 1, 9000 do {body} end");
         let request = format!("*3\r\n$4\r\nEVAL\r\n${}\r\n{script}\r\n$1\r\n0\r\n", script.len());
         stream.write_all(request.as_bytes()).expect("it reads");
     }

@@ -64,7 +64,7 @@ pub struct Tally {
     pub commands: AtomicU64,
     /// The position up to which the target has everything.
     pub applied: AtomicU64,
-    /// The position of the source when it was asked last.
+    /// The position of the source when it was asked last; `u64::MAX` before it was.
     pub source: AtomicU64,
     /// How often everything was begun anew.
     pub restarts: AtomicU64,
@@ -108,6 +108,18 @@ impl Tally {
         let mut kept = self.kept.lock();
         kept.refused.clear();
         kept.reasons.clear();
+    }
+
+    /// How many bytes the tenant is behind the source, as far as that is known.
+    pub fn lag(&self) -> Option<u64> {
+        let source = self.source.load(Ordering::Relaxed);
+        (source < u64::MAX).then(|| source.saturating_sub(self.applied.load(Ordering::Relaxed)))
+    }
+
+    /// The tenant has everything up to `offset`.
+    pub fn apply(&self, offset: u64) {
+        self.applied.store(offset, Ordering::Relaxed);
+        self.in_step.store(self.lag() == Some(0), Ordering::Relaxed);
     }
 
     /// What it is doing.

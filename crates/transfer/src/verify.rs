@@ -306,7 +306,7 @@ fn ordered(value: Loaded) -> Loaded {
 pub async fn verify_file(import: &Import, file: impl Read + Send) -> Result<Compared> {
     let mut here = import.target.connect().await?;
     let value_bytes_max = import.target.value_bytes_max(&mut here).await?;
-    let mut dump = Dump::open(Input::new(FileBytes(file), Vec::new()), value_bytes_max).await?;
+    let mut dump = Dump::open(Input::new(FileBytes(file), Vec::new()), value_bytes_max, import.whole_bytes_max).await?;
     let (mut compared, mut chosen) = (Compared::default(), None);
     loop {
         let key = match dump.next().await? {

@@ -13,6 +13,7 @@ use weir_io::real::RealClock;
 use weir_io::{Clock, local_path};
 use weir_transfer::address::Address;
 use weir_transfer::import::{Choice, Import as Work, import_file, import_live};
+use weir_transfer::rdb::WHOLE_BYTES_MAX;
 use weir_transfer::tally::Tally;
 use weir_transfer::target::Target;
 use weir_transfer::verify::{Compared, verify_file, verify_live};
@@ -100,7 +101,7 @@ impl Import {
             until_in_step: self.until_in_step,
         };
         let target = Target { address, clock: Arc::clone(&clock) };
-        let work = Work { target, choice, tally: Arc::default(), clock };
+        let work = Work { target, choice, tally: Arc::default(), whole_bytes_max: WHOLE_BYTES_MAX, clock };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
         runtime.block_on(self.work(source, work))
     }

@@ -57,12 +57,17 @@ pub async fn show(shown: Shown, tally: Arc<Tally>, clock: Arc<dyn Clock>) {
     }
 }
 
+/// In words.
+fn lag(tally: &Tally) -> String {
+    tally.lag().map_or_else(|| "not known".to_owned(), |lag| format!("{lag} bytes"))
+}
+
 impl Shown {
     fn line(self, tally: &Tally, before: &mut Before) -> String {
         let get = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
         let (keys, read, commands) = (get(&tally.keys), get(&tally.bytes), get(&tally.commands));
         let rates = (keys.saturating_sub(before.keys), read.saturating_sub(before.bytes));
-        let lag = get(&tally.source).saturating_sub(get(&tally.applied));
+        let lag = lag(tally);
         let in_step = tally.in_step.load(Ordering::Relaxed);
         let behind = if in_step || tally.phase() != Phase::Following { 0 } else { before.behind + 1 };
         let followed = commands.saturating_sub(before.commands);
@@ -91,12 +96,11 @@ impl Shown {
                 )
             }
             Phase::Following if in_step => {
-                format!("in step: lag {lag} bytes; {} keys imported, {followed} commands/s", number(keys))
+                format!("in step: lag {lag}; {} keys imported, {followed} commands/s", number(keys))
             }
-            Phase::Following => format!(
-                "following: lag {lag} bytes, for {behind} s; {} keys imported, {followed} commands/s",
-                number(keys)
-            ),
+            Phase::Following => {
+                format!("following: lag {lag}, for {behind} s; {} keys imported, {followed} commands/s", number(keys))
+            }
         }
     }
 
@@ -116,7 +120,7 @@ impl Shown {
             "bytes_expected": get(&tally.bytes_expected),
             "commands": get(&tally.commands),
             "in_step": tally.in_step.load(Ordering::Relaxed),
-            "lag_bytes": get(&tally.source).saturating_sub(get(&tally.applied)),
+            "lag_bytes": tally.lag(),
             "behind_seconds": before.behind,
             "refused": tally.refusals(),
             "expired": get(&tally.expired),
@@ -154,9 +158,9 @@ impl Shown {
         }
         println!("read     {}", bytes(get(&tally.bytes)));
         if let Some(position) = position {
-            let lag = get(&tally.source).saturating_sub(get(&tally.applied));
+            let lag = lag(tally);
             println!(
-                "followed {} commands, up to {position}; lag {lag} bytes when the source was asked last",
+                "followed {} commands, up to {position}; lag {lag} when the source was asked last",
                 get(&tally.commands)
             );
         }

@@ -19,7 +19,8 @@ pub async fn import_file(import: &Import, file: impl Read + Send, bytes: u64) ->
     import.tally.set_phase(Phase::Snapshot);
     let value_bytes_max = import.target.value_bytes_max(&mut import.target.connect().await?).await?;
     let loaded = async {
-        let mut dump = Dump::open(Input::new(FileBytes(file), Vec::new()), value_bytes_max).await?;
+        let mut dump =
+            Dump::open(Input::new(FileBytes(file), Vec::new()), value_bytes_max, import.whole_bytes_max).await?;
         load(import, &mut dump).await
     };
     // A file that ends too early does not get longer.

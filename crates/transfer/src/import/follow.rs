@@ -13,6 +13,7 @@ use crate::failure::Result;
 use crate::rdb::Input;
 use crate::resp::take_request;
 use crate::source::{Acks, SocketBytes};
+use crate::tally::Phase;
 use crate::target::DATABASES;
 use crate::within::pause;
 
@@ -162,7 +163,10 @@ pub(super) async fn follow(
 ) -> Result {
     let mut taker = Taker { import, value_bytes_max, is_in_transaction: false };
     acks.stream(position.offset);
-    import.tally.applied.store(position.offset, Ordering::Relaxed);
+    // Where the source is will be asked again: it may be another one now.
+    import.tally.source.store(u64::MAX, Ordering::Relaxed);
+    import.tally.apply(position.offset);
+    import.tally.set_phase(Phase::Following);
     loop {
         while let Some(taken) = taker.take(&mut input, position)? {
             if !taken.step.commands.is_empty() {
@@ -170,11 +174,12 @@ pub(super) async fn follow(
             }
             *position = taken.end;
             acks.applied(position.offset);
-            import.tally.applied.store(position.offset, Ordering::Relaxed);
+            import.tally.apply(position.offset);
             if taken.is_asked {
                 acks.answer();
             }
         }
+        import.tally.apply(position.offset);
         let in_step = import.tally.in_step.load(Ordering::Relaxed);
         if *stop.borrow() || (in_step && import.choice.until_in_step) {
             return Ok(());

@@ -101,7 +101,6 @@ impl Live<'_> {
 
     /// One connection to the source, until it ends.
     async fn once(&mut self, stop: &mut watch::Receiver<bool>) -> Result {
-        let tally = &self.import.tally;
         let (input, acks) = match attach(self.source, self.position.as_ref(), &self.import.clock).await? {
             Attached::Partial { input, acks, history } => {
                 if let (Some(history), Some(position)) = (history, &mut self.position) {
@@ -117,7 +116,6 @@ impl Live<'_> {
         let Some(position) = &mut self.position else {
             return Ok(());
         };
-        tally.set_phase(Phase::Following);
         follow(self.import, input, &acks, &mut self.steps, position, self.value_bytes_max, stop).await
     }
 
@@ -164,7 +162,7 @@ impl Live<'_> {
         let tally = &self.import.tally;
         tally.bytes_expected.store(bytes.unwrap_or(0), Ordering::Relaxed);
         tally.set_phase(Phase::Snapshot);
-        let mut dump = Dump::open(input, self.value_bytes_max).await?;
+        let mut dump = Dump::open(input, self.value_bytes_max, self.import.whole_bytes_max).await?;
         let loading = load(self.import, &mut dump);
         let stopped = stop.wait_for(|&stop| stop);
         let loaded = match select(pin!(loading), pin!(stopped)).await {

@@ -50,6 +50,8 @@ pub struct Import {
     pub choice: Choice,
     /// How far it has got.
     pub tally: Arc<Tally>,
+    /// Values of more bytes are sent in parts.
+    pub whole_bytes_max: usize,
     /// The clock.
     pub clock: Arc<dyn Clock>,
 }

@@ -12,8 +12,9 @@ use crate::failure::{Failure, Result};
 
 /// The newest version that is read: that of Redis 7.2.
 const VERSION_MAX: u16 = 11;
-/// A value of more bytes is given in parts.
-pub const WHOLE_BYTES_MAX: usize = 1 << 20;
+/// A value of more bytes is given in parts, where nothing else is wanted. As a whole it is one request, and in several
+/// batches of each lane at worst.
+pub const WHOLE_BYTES_MAX: usize = 8 << 20;
 /// Bytes of names and facts: longer ones were not written by a Redis.
 const NAME_BYTES_MAX: usize = 512 << 20;
 
@@ -50,7 +51,7 @@ pub enum Value {
     Text(Vec<u8>),
     /// Anything else: its type and what it says, as `RESTORE` takes it with a footer.
     Whole(Vec<u8>),
-    /// More than [`WHOLE_BYTES_MAX`] of them: [`Dump::part`] gives it piece by piece.
+    /// Too much of that for one request: [`Dump::part`] gives it piece by piece.
     Parts,
     /// A string of so many bytes, more than are taken.
     TooLong(u64),
@@ -65,6 +66,8 @@ pub struct Dump<B> {
     database: u64,
     /// Strings of more bytes are not given.
     value_bytes_max: usize,
+    /// Values of more bytes are given in parts.
+    whole_bytes_max: usize,
     /// The value that is given in parts.
     cut: Option<Cut>,
     /// Keys that were announced.
@@ -72,11 +75,12 @@ pub struct Dump<B> {
 }
 
 impl<B: Bytes> Dump<B> {
-    /// The dump that `input` begins with.
+    /// The dump that `input` begins with. Strings of more than `value_bytes_max` bytes are not given, and other values of
+    /// more than `whole_bytes_max` are given in parts.
     ///
     /// # Errors
     /// There is none, or of a later version.
-    pub async fn open(mut input: Input<B>, value_bytes_max: usize) -> Result<Self> {
+    pub async fn open(mut input: Input<B>, value_bytes_max: usize, whole_bytes_max: usize) -> Result<Self> {
         let magic: [u8; MAGIC.len() + VERSION_DIGITS] = input.piece(|rest| take_array(rest)).await?;
         let (name, digits) = magic.split_at(MAGIC.len());
         let version = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok());
@@ -89,7 +93,7 @@ impl<B: Bytes> Dump<B> {
                  an older Redis, or follow the server itself"
             )));
         }
-        Ok(Self { input, version, database: 0, value_bytes_max, cut: None, announced: 0 })
+        Ok(Self { input, version, database: 0, value_bytes_max, whole_bytes_max, cut: None, announced: 0 })
     }
 
     /// Bytes read so far.
@@ -210,9 +214,9 @@ impl<B: Bytes> Dump<B> {
             match skip_value(kind, &mut rest) {
                 Ok(()) => {
                     let len = self.input.held().len() - rest.len();
-                    return Ok((len <= WHOLE_BYTES_MAX).then_some(len));
+                    return Ok((len <= self.whole_bytes_max).then_some(len));
                 }
-                Err(Lack::More) if self.input.held().len() > WHOLE_BYTES_MAX => return Ok(None),
+                Err(Lack::More) if self.input.held().len() > self.whole_bytes_max => return Ok(None),
                 Err(Lack::More) => self.input.fill().await?,
                 Err(Lack::Malformed) => return Err(self.input.broken(&format!("a value of type {kind} that is none"))),
             }

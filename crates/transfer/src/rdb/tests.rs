@@ -32,7 +32,7 @@ fn now<T>(future: impl Future<Output = T>) -> T {
 
 /// What is in a dump, in words.
 async fn all(bytes: &[u8], drop: usize) -> Result<Vec<String>> {
-    let mut dump = Dump::open(Input::new(FileBytes(Drops(bytes, drop)), Vec::new()), 5 << 20).await?;
+    let mut dump = Dump::open(Input::new(FileBytes(Drops(bytes, drop)), Vec::new()), 5 << 20, 1 << 20).await?;
     let mut all = Vec::new();
     loop {
         match dump.next().await? {

@@ -16,7 +16,6 @@ pub async fn watch(address: Address, tally: Arc<Tally>, clock: Arc<dyn Clock>) {
     loop {
         pause(&clock, 1_000).await;
         if tally.phase() != Phase::Following {
-            tally.in_step.store(false, Ordering::Relaxed);
             continue;
         }
         let mut open = match connection.take() {
@@ -30,11 +29,7 @@ pub async fn watch(address: Address, tally: Arc<Tally>, clock: Arc<dyn Clock>) {
         let Ok(reply) = open.call(&["INFO", "replication"]).await else { continue };
         connection = Some(open);
         match position(&reply) {
-            Some(source) => {
-                tally.source.store(source, Ordering::Relaxed);
-                let applied = tally.applied.load(Ordering::Relaxed);
-                tally.in_step.store(applied >= source, Ordering::Relaxed);
-            }
+            Some(source) => tally.source.store(source, Ordering::Relaxed),
             None => tally.note("the source does not tell its position (INFO replication): the lag is not known"),
         }
     }
