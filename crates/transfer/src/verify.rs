@@ -1,7 +1,7 @@
 //! Whether a tenant has what a source has.
 //!
-//! Values are compared as what they mean: both sides dump them, in whatever form each of them writes, and both dumps are
-//! read. Of values that are too large for that only the sizes are compared.
+//! Values are compared as what they mean: both sides dump them, in whatever form each of them writes, and both dumps
+//! are read. Of values that are too large for that only the sizes are compared.
 
 use std::io::Read;
 use std::sync::atomic::Ordering;
@@ -24,6 +24,9 @@ const PAGE_KEYS: usize = 64;
 const ELEMENTS_MAX: i64 = 100_000;
 /// Strings of more bytes are not dumped.
 const TEXT_BYTES_MAX: i64 = 16 << 20;
+/// Values of no more than that are dumped several at a time.
+const SMALL_ELEMENTS: i64 = 500;
+const SMALL_TEXT_BYTES: i64 = 64 << 10;
 /// Behind a dumped value: a version and a checksum.
 const FOOTER_BYTES: usize = 10;
 /// Differences that are kept one by one.
@@ -244,18 +247,27 @@ async fn told(connection: &mut Connection, keys: &[Vec<u8>]) -> Result<Vec<Told>
         requests.push(&[count.as_bytes(), key]);
     }
     let lens: Vec<Option<i64>> = connection.exchange(&requests, 0).await?.iter().map(number).collect();
-    let is_small = |at: usize| {
-        let max = if kinds[at] == "string" { TEXT_BYTES_MAX } else { ELEMENTS_MAX };
+    let is_at_most = |at: usize, text_bytes: i64, elements: i64| {
+        let max = if kinds[at] == "string" { text_bytes } else { elements };
         lens[at].is_some_and(|len| len <= max)
     };
+    // Small ones are dumped together, and the others one by one.
+    let mut together = Requests::default();
+    let small: Vec<bool> = (0..keys.len()).map(|at| is_at_most(at, SMALL_TEXT_BYTES, SMALL_ELEMENTS)).collect();
+    keys.iter().zip(&small).filter(|(_, small)| **small).for_each(|(key, _)| together.push(&[b"DUMP".as_slice(), key]));
+    let mut dumps = connection.exchange(&together, 0).await?.into_iter();
     let mut values = Vec::new();
     for (at, key) in keys.iter().enumerate() {
-        values.push(match is_small(at) {
-            true => match connection.call(&[b"DUMP".as_slice(), key]).await? {
-                Reply::Bulk(Some(payload)) => value_of(&payload).await,
-                _ => None,
-            },
+        let dump = match small[at] {
+            true => dumps.next(),
+            false if is_at_most(at, TEXT_BYTES_MAX, ELEMENTS_MAX) => {
+                Some(connection.call(&[b"DUMP".as_slice(), key]).await?)
+            }
             false => None,
+        };
+        values.push(match dump {
+            Some(Reply::Bulk(Some(payload))) => value_of(&payload).await,
+            _ => None,
         });
     }
     let all = kinds.into_iter().zip(lens).zip(ends).zip(values);

@@ -75,8 +75,8 @@ pub struct Dump<B> {
 }
 
 impl<B: Bytes> Dump<B> {
-    /// The dump that `input` begins with. Strings of more than `value_bytes_max` bytes are not given, and other values of
-    /// more than `whole_bytes_max` are given in parts.
+    /// The dump that `input` begins with. Strings of more than `value_bytes_max` bytes are not given, and other values
+    /// of more than `whole_bytes_max` are given in parts.
     ///
     /// # Errors
     /// There is none, or of a later version.

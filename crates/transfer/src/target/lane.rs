@@ -59,7 +59,7 @@ impl Lane {
         Ok(())
     }
 
-    /// A new connection. What the one before it has sent is not done any more: it would be done behind what is sent now.
+    /// A new connection. What the one before it has sent is not done any more: that would be behind what is sent now.
     async fn connect(&mut self) -> Result<Connection> {
         let mut connection = self.target.connect_again().await?;
         if let Some(id) = self.id.take() {
