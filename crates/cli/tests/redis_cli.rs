@@ -46,7 +46,7 @@ fn its_tools_work_or_say_why_not() {
         (&["--pipe"], piped, true, "errors: 0, replies: 3"),
         (&["GET", "p"], b"", true, "2"),
         (&["--cluster", "help"], b"", false, "Cluster Manager Commands"),
-        (&["--cluster", "info", &server.clients.to_string()], b"", false, "cluster support disabled"),
+        (&["--cluster", "info", &server.clients.to_string()], b"", false, "is not configured as a cluster node"),
         (&["--rdb", out], b"", false, "unknown command 'SYNC'"),
         (&["--functions-rdb", out], b"", false, "Failed requesting functions only RDB"),
         (&["--replica"], b"", false, "unknown command 'SYNC'"),
