@@ -81,7 +81,7 @@ impl<B: Bytes> Dump<B> {
     /// # Errors
     /// There is none, or of a later version.
     pub async fn open(mut input: Input<B>, value_bytes_max: usize, whole_bytes_max: usize) -> Result<Self> {
-        let magic: [u8; MAGIC.len() + VERSION_DIGITS] = input.piece(|rest| take_array(rest)).await?;
+        let magic: [u8; MAGIC.len() + VERSION_DIGITS] = input.piece(take_array).await?;
         let (name, digits) = magic.split_at(MAGIC.len());
         let version = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok());
         let version = version.filter(|_| name == MAGIC);
@@ -119,7 +119,7 @@ impl<B: Bytes> Dump<B> {
         while self.part().await?.is_some() {}
         let mut expire_at_ms = None;
         loop {
-            let [opcode] = self.input.piece(|rest| take_array(rest)).await?;
+            let [opcode] = self.input.piece(take_array).await?;
             match opcode {
                 EXPIRE_SECONDS => {
                     let seconds = self.input.piece(|rest| take_array(rest).map(i32::from_le_bytes)).await?;

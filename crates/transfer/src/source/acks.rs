@@ -36,7 +36,7 @@ impl Acks {
         let task = tokio::spawn(async move {
             loop {
                 let second = sleep_until(&clock, clock.now() + SECOND);
-                drop(select(pin!(told.asked.notified()), pin!(second)).await);
+                select(pin!(told.asked.notified()), pin!(second)).await;
                 let mut requests = Requests::default();
                 let bytes = match told.is_streaming.load(Ordering::Acquire) {
                     // As a replica does that is busy with its snapshot.
