@@ -6,7 +6,7 @@ use std::io::Write;
 use std::sync::atomic::Ordering;
 
 use weir_command::rdb::file::{END, FUNCTION_2, push_header, push_key, push_select};
-use weir_command::rdb::{crc64, push_string};
+use weir_command::rdb::{crc64, kind, push_string};
 
 use crate::failure::{Failure, Result};
 use crate::import::{Choice, MARK};
@@ -17,6 +17,8 @@ use crate::within::pause;
 
 /// Behind a dumped value: a version and a checksum.
 const FOOTER_BYTES: usize = 10;
+/// Types that a file of version 10 cannot have.
+const OF_7_4: [u8; 2] = [kind::HASH_METADATA, kind::HASH_LISTPACK_EX];
 /// Values that are asked for at once.
 const AT_ONCE: std::ops::RangeInclusive<usize> = 1..=64;
 /// Bytes of values at once, about.
@@ -150,9 +152,12 @@ async fn push_keys<W: Write>(
         match (end, dumped) {
             // Gone since it was met.
             (_, Reply::Bulk(None)) => {}
+            (_, Reply::Bulk(Some(payload))) if payload.first().is_some_and(|kind| OF_7_4.contains(kind)) => {
+                tally.refuse(u64::from(database), key, "its fields have ends, for which a Redis 7.0 has no form");
+            }
             (Reply::Number(end), Reply::Bulk(Some(payload))) if payload.len() > FOOTER_BYTES => {
-                let (kind, value) = (payload[0], &payload[1..payload.len() - FOOTER_BYTES]);
-                push_key(&mut file.held, kind, key, u64::try_from(end).ok());
+                let (of_type, value) = (payload[0], &payload[1..payload.len() - FOOTER_BYTES]);
+                push_key(&mut file.held, of_type, key, u64::try_from(end).ok());
                 file.held.extend_from_slice(value);
                 bytes += payload.len();
                 tally.keys.fetch_add(1, Ordering::Relaxed);

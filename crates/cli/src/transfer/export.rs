@@ -44,7 +44,8 @@ Examples:
 
 Each key is as it was at one moment, but not all of them at the same one, while clients write. For a file of one moment, export a
 tenant to which nobody writes: `weir backup shop --to DIR`, `weir restore DIR --as copy`, `weir export copy --to copy.rdb`.
-Keys with more than 64 MB in their parts are not exported: they are listed, and the exit status is 1 then.";
+Keys with more than 64 MB in their parts, and hashes whose fields have ends of their own, are not exported: they are listed, and
+the exit status is 1 then.";
 
 /// What a file is called until it is whole.
 fn unfinished(path: &Path) -> PathBuf {
