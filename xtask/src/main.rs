@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "a tool for the repository: it reads and mends files")]
 
 mod peer;
+mod redis_tests;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -15,6 +16,7 @@ cargo xtask COMMAND
   fix     the same, mending what can be mended: formats, applies clippy's suggestions, tightens the ratchets
   tidy    the house rules alone (a second or so)
   peer    fetch what the benchmarks compare with: cargo xtask peer rocksdb
+  redis-tests    run Redis' own tests against `weir serve`: cargo xtask redis-tests --help
 ";
 
 fn main() -> ExitCode {
@@ -24,6 +26,7 @@ fn main() -> ExitCode {
         "fix" => fix(),
         "tidy" => tidy_only(),
         "peer" => peer::fetch(std::env::args().nth(2).as_deref(), &root()),
+        "redis-tests" => redis_tests::command(std::env::args().skip(2), &root()),
         _ => {
             eprint!("{HELP}");
             return ExitCode::from(2);

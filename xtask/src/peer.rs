@@ -50,7 +50,7 @@ fn from_maven(tools: &Path) -> Result<(), String> {
 }
 
 /// Runs a command in `dir`; its output is shown only if it fails.
-fn quietly(program: &str, arguments: &[&str], dir: &Path) -> Result<(), String> {
+pub fn quietly(program: &str, arguments: &[&str], dir: &Path) -> Result<(), String> {
     let line = format!("{program} {}", arguments.join(" "));
     let output = Command::new(program).args(arguments).current_dir(dir).stdin(Stdio::null()).output();
     let output = output.map_err(|error| format!("cannot start `{line}`: {error}"))?;

@@ -1,0 +1,119 @@
+//! `cargo xtask redis-tests`: Redis' own tests, as they come, against `weir serve` on both engines.
+//!
+//! [`source`] fetches them, [`run`] runs one file against a server of its own, [`outcome`] reads what the tool said, and
+//! [`expected`] knows which of them fail and why: any difference from that is a failure.
+
+mod expected;
+mod outcome;
+mod run;
+mod source;
+
+use std::path::Path;
+use std::process::Command;
+
+use self::expected::Expected;
+use self::run::{Bench, ENGINES};
+
+/// What fails, and why.
+const LIST: &str = "xtask/redis-tests.txt";
+
+const HELP: &str = "\
+cargo xtask redis-tests [--engine lsm|memory] [--port N] [--weir FILE] [--keep] [UNIT...]
+
+  runs the units (unit/type/list; all that apply, without any) on both engines, or on one
+  --port N      two free ports, N and N + 1 [default: 17170]
+  --weir FILE   the binary to try; it is built (release) without this
+  --keep        keeps what the tool said, in .tools/redis-tests/";
+
+/// What was asked for.
+struct Options {
+    engines: Vec<&'static str>,
+    port: u16,
+    weir: Option<String>,
+    keeps: bool,
+    units: Vec<String>,
+}
+
+impl Options {
+    fn parse(mut words: impl Iterator<Item = String>) -> Result<Self, String> {
+        let mut options = Self { engines: ENGINES.to_vec(), port: 17_170, weir: None, keeps: false, units: Vec::new() };
+        while let Some(word) = words.next() {
+            let mut value = || words.next().ok_or_else(|| format!("{word} needs a value\n\n{HELP}"));
+            match word.as_str() {
+                "--engine" => {
+                    let asked = value()?;
+                    options.engines.retain(|engine| *engine == asked);
+                    if options.engines.is_empty() {
+                        return Err(format!("there is no engine {asked}\n\n{HELP}"));
+                    }
+                }
+                "--port" => options.port = value()?.parse().map_err(|_| "--port: not a port".to_owned())?,
+                "--weir" => options.weir = Some(value()?),
+                "--keep" => options.keeps = true,
+                _ if word.starts_with('-') => return Err(format!("what is {word}?\n\n{HELP}")),
+                _ => options.units.push(word),
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// Runs what `words` ask for, and prints a table; an error if anything is not as expected.
+pub fn command(words: impl Iterator<Item = String>, root: &Path) -> Result<(), String> {
+    let options = Options::parse(words)?;
+    let path = root.join(LIST);
+    let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let expected = Expected::parse(&text).map_err(|error| format!("{LIST}: {error}"))?;
+    let units: Vec<&str> = expected.units().filter(|unit| wanted(&options.units, unit)).collect();
+    if units.is_empty() {
+        return Err(format!("no such unit is in {LIST}"));
+    }
+    let tests = source::fetch(root)?;
+    let weir = match &options.weir {
+        Some(weir) => Path::new(weir).to_path_buf(),
+        None => built(root)?,
+    };
+    let bench = Bench { tests, weir, port: options.port, scratch: root.join(".tools/redis-tests") };
+    let mut surprises = Vec::new();
+    println!("| unit | engine | passed | failed | left out by the tool | seconds |\n|---|---|---|---|---|---|");
+    for unit in units {
+        for engine in &options.engines {
+            let (outcome, seconds) = bench.run(unit, engine, expected.seconds(unit), &expected.skipped(unit))?;
+            println!(
+                "| `{unit}` | {engine} | {} | {} | {} | {seconds} |",
+                outcome.passed.len(),
+                outcome.failed.len(),
+                outcome.left_out
+            );
+            surprises.extend(expected.compare(unit, engine, &outcome));
+        }
+    }
+    if !options.keeps {
+        bench.clean()?;
+    }
+    for surprise in &surprises {
+        println!("{surprise}");
+    }
+    match surprises.len() {
+        0 => Ok(()),
+        count => Err(format!("{count} tests are not as {LIST} says")),
+    }
+}
+
+fn wanted(asked: &[String], unit: &str) -> bool {
+    asked.is_empty() || asked.iter().any(|word| word == unit)
+}
+
+/// The release binary.
+fn built(root: &Path) -> Result<std::path::PathBuf, String> {
+    let status = Command::new("cargo")
+        .args(["build", "--release", "--quiet", "--package", "weir-cli"])
+        .current_dir(root)
+        .status()
+        .map_err(|error| format!("cannot start cargo: {error}"))?;
+    if !status.success() {
+        return Err("weir does not build".into());
+    }
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), Into::into);
+    Ok(target.join("release/weir"))
+}
