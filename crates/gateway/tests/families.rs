@@ -8,6 +8,7 @@ mod geo;
 mod hashes;
 mod hyperloglogs;
 mod lists;
+mod mixture;
 mod scripts;
 mod sets;
 mod streams;
@@ -34,7 +35,7 @@ struct Family {
     cases: &'static str,
 }
 
-const FAMILIES: [Family; 8] = [
+static FAMILIES: [Family; 8] = [
     geo::FAMILY,
     hashes::FAMILY,
     hyperloglogs::FAMILY,

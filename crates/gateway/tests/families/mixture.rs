@@ -1,0 +1,230 @@
+//! Commands of all families by chance, in pipelines, with expiry, transactions and scripts: a million in `./run test`,
+//! as many as one likes by command.
+//!
+//! They come in epochs of one family each, which begin with nothing. Where a reply differs, the epoch is asked again
+//! with fewer commands as long as any reply differs, and what is left is told.
+
+use std::fmt::Write;
+
+use weir_io::Rng;
+use weir_node::EngineKind;
+
+use super::{FAMILIES, Family, KEYS, one_of, random_of_keys, scripts, sorted};
+use crate::differential::{Redis, is_close, setting};
+use crate::support::random::random_command;
+use crate::support::world::World;
+use crate::support::{Client, encode};
+
+/// Commands of an epoch.
+const EPOCH: u64 = 1000;
+/// A pipeline is sent when it has so many commands, or bytes: more would wait for replies that nobody reads yet.
+const PIPELINE: usize = 100;
+const PIPELINE_BYTES: usize = 32 << 10;
+
+/// Commands whose answers have parts that depend on the clock, or that Redis and we keep in another way.
+const NOT_QUEUED: [&str; 7] = ["TTL", "PTTL", "EXPIRETIME", "PEXPIRETIME", "XINFO", "XPENDING", "OBJECT"];
+
+/// A command, and how its answers are compared.
+#[derive(Clone)]
+struct Asked {
+    words: Vec<String>,
+    /// `None`: those of strings, which are compared as they are.
+    family: Option<&'static Family>,
+}
+
+impl Asked {
+    fn is(&self, name: &str) -> bool {
+        self.words[0].eq_ignore_ascii_case(name)
+    }
+
+    fn has_no_order(&self) -> bool {
+        let of_families = FAMILIES.iter().any(|family| family.unordered.iter().any(|name| self.is(name)));
+        of_families || ["EXEC", "KEYS", "SCAN"].iter().any(|name| self.is(name))
+    }
+
+    /// Whether both answers are the same, as far as they have to be.
+    fn is_answered_alike(&self, theirs: &[u8], ours: &[u8]) -> bool {
+        if theirs == ours || (self.words.len() == 2 && is_close(&self.words[0], theirs, ours)) {
+            return true;
+        }
+        let comparable = |reply: &[u8]| {
+            let reply = if self.has_no_order() { sorted(reply) } else { reply.to_vec() };
+            self.family.map_or(reply.clone(), |family| (family.masked)(&self.words[0], reply))
+        };
+        comparable(theirs) == comparable(ours)
+    }
+}
+
+/// Moments that are long ago or far away: nobody has to wait for them.
+fn expiry(rng: &mut Rng) -> Vec<String> {
+    let key = one_of(rng, &KEYS);
+    match rng.below(5) {
+        0 => vec!["PEXPIREAT".into(), key, one_of(rng, &["1", "1000000000000"])],
+        1 => vec!["EXPIREAT".into(), key, one_of(rng, &["1", "99999999999"]), one_of(rng, &["NX", "XX", "GT", "LT"])],
+        2 => vec!["PEXPIREAT".into(), key, "99999999999999".into()],
+        3 => vec!["PERSIST".into(), key],
+        _ => vec!["EXPIRE".into(), key, one_of(rng, &["-1", "0", "100000"])],
+    }
+}
+
+/// One of the commands of an epoch of `family`.
+fn draw(rng: &mut Rng, family: Option<&'static Family>) -> Asked {
+    let of_family = |rng: &mut Rng| {
+        let words = match family {
+            Some(family) => (family.random)(rng),
+            None => random_command(rng),
+        };
+        Asked { words, family }
+    };
+    match rng.below(100) {
+        0..=9 => {
+            let words = random_of_keys(rng);
+            // Redis remembers how a string was made.
+            let is_told = family.is_some() || words[0] != "OBJECT";
+            if is_told { Asked { words, family } } else { of_family(rng) }
+        }
+        10..=14 => Asked { words: expiry(rng), family },
+        15 => Asked { words: (scripts::FAMILY.random)(rng), family: Some(&scripts::FAMILY) },
+        _ => of_family(rng),
+    }
+}
+
+/// A transaction: some of them are given up, and in some nobody waits who would otherwise.
+fn transaction(rng: &mut Rng, family: Option<&'static Family>, all: &mut Vec<Asked>) {
+    let plain = |words: &[&str]| Asked { words: words.iter().map(|word| (*word).to_owned()).collect(), family };
+    if rng.chance(0.2) {
+        all.push(Asked { words: vec!["WATCH".into(), one_of(rng, &KEYS)], family });
+    }
+    all.push(plain(&["MULTI"]));
+    for _ in 0..rng.below(6) {
+        let asked = if rng.chance(0.05) {
+            let words = vec![one_of(rng, &["BLPOP", "BRPOP", "BZPOPMIN", "BZPOPMAX"]), one_of(rng, &KEYS), "0".into()];
+            Asked { words, family }
+        } else {
+            draw(rng, family)
+        };
+        if !NOT_QUEUED.iter().any(|name| asked.is(name)) {
+            all.push(asked);
+        }
+    }
+    all.push(plain(&[if rng.chance(0.1) { "DISCARD" } else { "EXEC" }]));
+}
+
+fn epoch(rng: &mut Rng) -> Vec<Asked> {
+    let family = FAMILIES.get(rng.below(FAMILIES.len() as u64 + 1) as usize);
+    let mut all = Vec::new();
+    while (all.len() as u64) < EPOCH {
+        if rng.chance(0.03) { transaction(rng, family, &mut all) } else { all.push(draw(rng, family)) }
+    }
+    all
+}
+
+/// The two sides.
+struct Sides {
+    redis: Client,
+    weir: Client,
+}
+
+impl Sides {
+    /// Asks both for everything; gives the place of the first answer that differs, and both answers.
+    fn ask_all(&mut self, all: &[Asked]) -> Option<(usize, Vec<u8>, Vec<u8>)> {
+        for client in [&mut self.redis, &mut self.weir] {
+            assert_eq!(client.say("FLUSHDB"), "+OK\r\n");
+        }
+        let mut difference = None;
+        let mut begin = 0;
+        while begin < all.len() {
+            let mut pipeline = Vec::new();
+            let mut end = begin;
+            while end < all.len() && end - begin < PIPELINE && (end == begin || pipeline.len() < PIPELINE_BYTES) {
+                pipeline.extend(encode(&all[end].words));
+                end += 1;
+            }
+            self.redis.send(&pipeline);
+            self.weir.send(&pipeline);
+            for (place, asked) in (begin..end).zip(&all[begin..end]) {
+                let (theirs, ours) = (self.redis.reply(), self.weir.reply());
+                if difference.is_none() && !asked.is_answered_alike(&theirs, &ours) {
+                    difference = Some((place, theirs, ours));
+                }
+            }
+            if difference.is_some() {
+                break;
+            }
+            begin = end;
+        }
+        // A transaction that has lost its end must not swallow what is asked next.
+        for client in [&mut self.redis, &mut self.weir] {
+            client.say("DISCARD");
+        }
+        difference
+    }
+
+    /// As few of `all` as still make a difference.
+    fn shrink(&mut self, mut all: Vec<Asked>) -> Vec<Asked> {
+        let mut step = all.len() / 2;
+        while step > 0 {
+            let mut begin = 0;
+            while begin < all.len() {
+                let end = (begin + step).min(all.len());
+                let fewer: Vec<Asked> = all[..begin].iter().chain(&all[end..]).cloned().collect();
+                match self.ask_all(&fewer) {
+                    Some((place, ..)) => all = fewer[..=place].to_vec(),
+                    None => begin = end,
+                }
+            }
+            step /= 2;
+        }
+        all
+    }
+}
+
+/// What to type to see the difference.
+fn script(all: &[Asked]) -> String {
+    all.iter().fold(String::new(), |mut text, asked| {
+        let words: Vec<String> = asked.words.iter().map(|word| format!("\"{}\"", word.escape_default())).collect();
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "  {}", words.join(" "));
+        text
+    })
+}
+
+/// Compares so many commands on one engine.
+fn compare(redis: &Redis, world: &World, engine: EngineKind, seed: u64, commands: u64) {
+    let mut sides = Sides { redis: redis.connect(), weir: world.connect(&format!("mixture-{engine}")) };
+    let (mut rng, mut asked) = (Rng::new(seed), 0);
+    while asked < commands {
+        let hello = if rng.chance(0.5) { "HELLO 2" } else { "HELLO 3" };
+        sides.redis.say(hello);
+        sides.weir.say(hello);
+        let all = epoch(&mut rng);
+        asked += all.len() as u64;
+        if let Some((place, theirs, ours)) = sides.ask_all(&all) {
+            let few = sides.shrink(all[..=place].to_vec());
+            panic!(
+                "seed {seed}, {engine}, {hello}, {asked} commands: {:?}\nweir:  {}\nredis: {}\nafter (FLUSHDB, and)\n{}",
+                all[place].words,
+                ours.escape_ascii(),
+                theirs.escape_ascii(),
+                script(&few)
+            );
+        }
+    }
+    eprintln!("{asked} commands on {engine} are answered alike");
+}
+
+/// `WEIR_COMMANDS` on both engines together (1,000,000), from `WEIR_SEED` (0).
+#[test]
+fn mixtures_of_all_families_are_answered_alike() {
+    let world = World::new();
+    let commands = setting("WEIR_COMMANDS", 1_000_000) / EngineKind::ALL.len() as u64;
+    let seed = setting("WEIR_SEED", 0);
+    std::thread::scope(|scope| {
+        for (engine, seed) in EngineKind::ALL.into_iter().zip(seed..) {
+            let Some(redis) = Redis::start() else { return };
+            drop(world.tenant_on(engine, &format!("mixture-{engine}"), 1, 0));
+            let world = &world;
+            scope.spawn(move || compare(&redis, world, engine, seed, commands));
+        }
+    });
+}
