@@ -25,6 +25,9 @@ pub use parts::{Part, PartsPage, Subkeys};
 /// Values as long as this are booked on their tenant as long as a command has them (S11).
 pub const LONG_VALUE_BYTES: usize = 1 << 20;
 
+/// Entries of a stream that Redis keeps in one node, unless it is told otherwise.
+const STREAM_NODE_ENTRIES: u64 = 100;
+
 /// What is known of a command before it runs, and what it has done so far.
 #[derive(Clone, Debug)]
 pub struct Call {
@@ -34,6 +37,8 @@ pub struct Call {
     pub now_ms: u64,
     /// The longest value that may be built up, in bytes.
     pub value_bytes_max: usize,
+    /// Entries of a stream that go together where it is trimmed approximately.
+    pub stream_node_entries: u64,
     /// What it costs; `None` where nobody counts.
     pub bill: Option<Bill>,
     /// Keys that were found, and that were not. Of commands that write, nothing.
@@ -68,6 +73,7 @@ impl Call {
             database,
             now_ms,
             value_bytes_max,
+            stream_node_entries: STREAM_NODE_ENTRIES,
             bill: None,
             hits: 0,
             misses: 0,
@@ -123,6 +129,11 @@ impl<'a> Context<'a> {
     /// The longest value that may be built up, in bytes.
     pub fn value_bytes_max(&self) -> usize {
         self.call.value_bytes_max
+    }
+
+    /// Entries of a stream that go together where it is trimmed approximately.
+    pub fn stream_node_entries(&self) -> u64 {
+        self.call.stream_node_entries
     }
 
     /// Nothing was found, and the answer says so: whoever runs the command may wait, and run it again.

@@ -3,8 +3,11 @@
 //! [`rows`] has one row for each, the only place that knows them all; here is what can be asked about one.
 
 mod find;
+pub mod key_specs;
 pub mod key_use;
+pub mod redis_facts;
 mod rows;
+pub mod subcommands;
 
 use std::ops::Range;
 
@@ -277,15 +280,10 @@ impl Command {
 
     /// Whether it is in the category of Redis' ACLs that is called so, in any case.
     pub fn is_in_category(&self, name: &[u8]) -> bool {
-        let has = |flag| self.flags.contains(&flag);
-        match lower(name).as_slice() {
-            // What a script does is told by the commands that it calls.
-            b"read" => has("readonly") && self.group != "scripting",
-            b"write" => has("write"),
-            b"fast" => has("fast"),
-            b"slow" => !has("fast"),
-            name => self.categories.iter().any(|category| category.as_bytes() == name),
-        }
+        let name = lower(name);
+        // What a script does is told by the commands that it calls.
+        let is_of_scripts = name.as_slice() == b"read" && self.group == "scripting";
+        !is_of_scripts && is_in_category(self.flags, self.categories, name.as_slice())
     }
 
     /// Whether `args` may hold a secret, which is not to be shown (S4): of Weir's own commands, or of Redis' that are
@@ -315,6 +313,21 @@ impl Command {
     /// the first key, for `COMMAND GETKEYSANDFLAGS`.
     pub fn key_flags<'a>(&self, position: usize, options: impl Iterator<Item = &'a [u8]>) -> Words {
         self.key_use.words(position, options)
+    }
+}
+
+/// Categories of Redis' ACLs that follow from the flags of a command.
+pub const DERIVED_CATEGORIES: [&str; 4] = ["read", "write", "fast", "slow"];
+
+/// Whether a command with these `flags` and `categories` is in the category called `name`, in small letters.
+fn is_in_category(flags: &[&str], categories: &[&str], name: &[u8]) -> bool {
+    let has = |flag| flags.contains(&flag);
+    match name {
+        b"read" => has("readonly"),
+        b"write" => has("write"),
+        b"fast" => has("fast"),
+        b"slow" => !has("fast"),
+        name => categories.iter().any(|category| category.as_bytes() == name),
     }
 }
 
@@ -489,6 +502,34 @@ mod tests {
             is_in.sort_unstable();
             expected.sort_unstable();
             assert_eq!(is_in, expected, "{name}");
+        }
+    }
+
+    /// The page names every command and subcommand once, and says of each that is not as in Redis how or why; those that
+    /// are not in the table are not there.
+    #[test]
+    fn the_page_on_compatibility_knows_every_command() {
+        let page = include_str!("../../../docs/compatibility.md");
+        let mut rows = std::collections::BTreeMap::new();
+        for line in page.lines().filter(|line| line.starts_with("| `")) {
+            let cells: Vec<&str> = line.trim_matches('|').splitn(3, " | ").map(str::trim).collect();
+            let [name, state, reason] = cells[..] else { panic!("three cells: {line}") };
+            let name = name.trim_matches('`').replace("\\|", "|");
+            let has_reason = !reason.trim_matches(['|', ' ']).is_empty();
+            assert!(matches!((state, has_reason), ("yes", false) | ("differs" | "no", true)), "{line}");
+            assert!(rows.insert(name, state).is_none(), "twice: {line}");
+        }
+        for command in COMMANDS {
+            let state = rows.remove(command.name).unwrap_or_else(|| panic!("{} is not on the page", command.name));
+            // What is refused whatever it says is in the table for its arity, and is not there for users.
+            assert!(state != "no" || command.summary == "Refused", "{}", command.name);
+        }
+        for subcommand in subcommands::SUBCOMMANDS {
+            let name = subcommand.full_name();
+            assert!(rows.remove(&name).is_some(), "{name} is not on the page");
+        }
+        for (name, state) in rows {
+            assert_eq!(state, "no", "{name} is not in the table");
         }
     }
 }

@@ -6,6 +6,7 @@
 
 pub mod admin;
 pub mod auth;
+mod error_stats;
 pub mod latency;
 pub mod listener;
 mod mailbox;

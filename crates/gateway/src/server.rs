@@ -37,6 +37,8 @@ pub struct Settings {
     pub long_threads: usize,
     /// How much may wait for a connection that it has not asked for.
     pub push_limits: PushLimits,
+    /// Whether clients may say `DEBUG`.
+    pub allow_debug: bool,
     /// What `CONFIG GET` shows beside what the gateway itself knows: name and value.
     pub shown: Vec<(String, String)>,
 }
@@ -58,6 +60,7 @@ impl Default for Settings {
             threads: 2,
             long_threads: 2,
             push_limits: PushLimits::default(),
+            allow_debug: false,
             shown: Vec::new(),
         }
     }

@@ -7,7 +7,61 @@ use parking_lot::Mutex;
 use weir_io::Nanos;
 
 use crate::latency::{self, Latency};
-use weir_command::table::COMMANDS;
+use weir_command::table::subcommands::{self, SUBCOMMANDS};
+use weir_command::table::{COMMANDS, Command};
+use weir_command::{Args, table};
+
+/// What is counted: the commands of the table, and behind them their subcommands.
+pub(crate) fn counted() -> usize {
+    COMMANDS.len() + SUBCOMMANDS.len()
+}
+
+/// What is counted under `index`, as Redis calls it.
+pub(crate) fn counted_name(index: usize) -> String {
+    match COMMANDS.get(index) {
+        Some(command) => command.name.to_owned(),
+        None => SUBCOMMANDS[index - COMMANDS.len()].full_name(),
+    }
+}
+
+/// Under which index the subcommand called `name` of `command` is counted, if there is one.
+fn subcommand_index(command: &Command, name: Option<&[u8]>) -> Option<usize> {
+    let name = name.filter(|_| command.is_container)?;
+    subcommands::place_of(command.name, name).map(|place| COMMANDS.len() + place)
+}
+
+/// Under which index a call is told: that of its subcommand, where it has one.
+pub(crate) fn told_as(command: &Command, args: Args<'_>) -> usize {
+    subcommand_index(command, args.get(1)).unwrap_or(command.index)
+}
+
+/// Under which indices what is called `name` is counted: a command, a subcommand (`client|list`), or all subcommands of
+/// a container.
+pub(crate) fn counted_as(name: &[u8]) -> Vec<usize> {
+    let mut parts = name.splitn(2, |&byte| byte == b'|');
+    let Some(command) = parts.next().and_then(table::find) else { return Vec::new() };
+    if let Some(subcommand) = parts.next() {
+        return subcommand_index(command, Some(subcommand)).into_iter().collect();
+    }
+    let below = SUBCOMMANDS.iter().enumerate().filter(|(_, one)| one.container == command.name);
+    std::iter::once(command.index).chain(below.map(|(place, _)| COMMANDS.len() + place)).collect()
+}
+
+/// Buckets of times of calls: each ends at twice the end of the one in front of it, the first at 1,024 ns.
+pub(crate) const CALL_BUCKETS: usize = 26;
+
+/// In which bucket a call of `nanos` is counted.
+fn call_bucket(nanos: Nanos) -> usize {
+    (nanos / 1024).checked_ilog2().map_or(0, |power| power as usize + 1).min(CALL_BUCKETS - 1)
+}
+
+/// The end of a bucket, in microseconds, as Redis rounds it.
+pub(crate) fn call_bucket_micros(bucket: usize) -> u64 {
+    if bucket < 5 { 1 << bucket } else { 33 << (bucket - 5) }
+}
+
+/// Calls by the time that they took.
+pub(crate) type CallTimes = [u64; CALL_BUCKETS];
 
 /// Counters of one thread. Only that thread adds.
 #[repr(align(128))]
@@ -19,6 +73,8 @@ pub(crate) struct ThreadStats {
     failed: Vec<AtomicU64>,
     /// Calls with the wrong number of arguments, which were not made.
     rejected: Vec<AtomicU64>,
+    /// Calls by the time that they took, of what was called at all.
+    times: Vec<OnceLock<Box<[AtomicU64; CALL_BUCKETS]>>>,
     pub(crate) errors: Counter,
     pub(crate) hits: Counter,
     pub(crate) misses: Counter,
@@ -94,12 +150,13 @@ impl Counter {
 
 impl ThreadStats {
     fn new() -> Self {
-        let zeros = || COMMANDS.iter().map(|_| AtomicU64::new(0)).collect();
+        let zeros = || (0..counted()).map(|_| AtomicU64::new(0)).collect();
         Self {
             commands: zeros(),
             nanos: zeros(),
             failed: zeros(),
             rejected: zeros(),
+            times: (0..counted()).map(|_| OnceLock::new()).collect(),
             errors: Counter::default(),
             hits: Counter::default(),
             misses: Counter::default(),
@@ -111,16 +168,29 @@ impl ThreadStats {
         }
     }
 
-    /// A command of the table was called.
+    /// `command` was called.
     #[inline]
-    pub(crate) fn called(&self, index: usize) {
-        add(&self.commands[index], 1);
+    pub(crate) fn called(&self, command: &Command, args: Args<'_>) {
+        add(&self.commands[command.index], 1);
+        if let Some(index) = subcommand_index(command, args.get(1)) {
+            add(&self.commands[index], 1);
+        }
     }
 
     /// The call took so long, and may have failed.
     #[inline]
-    pub(crate) fn took(&self, index: usize, nanos: u64, failed: bool) {
+    pub(crate) fn took(&self, command: &Command, args: Args<'_>, nanos: u64, failed: bool) {
+        self.took_as(command.index, nanos, failed);
+        if let Some(index) = subcommand_index(command, args.get(1)) {
+            self.took_as(index, nanos, failed);
+        }
+    }
+
+    #[inline]
+    fn took_as(&self, index: usize, nanos: u64, failed: bool) {
         add(&self.nanos[index], nanos);
+        let times = self.times[index].get_or_init(|| Box::new([const { AtomicU64::new(0) }; CALL_BUCKETS]));
+        add(&times[call_bucket(nanos)], 1);
         if failed {
             add(&self.failed[index], 1);
         }
@@ -128,12 +198,15 @@ impl ThreadStats {
 
     /// Calls since the start.
     fn calls(&self) -> u64 {
-        self.commands.iter().map(|calls| calls.load(Ordering::Relaxed)).sum()
+        self.commands[..COMMANDS.len()].iter().map(|calls| calls.load(Ordering::Relaxed)).sum()
     }
 
-    /// A command of the table had the wrong number of arguments.
-    pub(crate) fn rejected(&self, index: usize) {
-        add(&self.rejected[index], 1);
+    /// `command` could not be called so.
+    pub(crate) fn rejected(&self, command: &Command, args: Args<'_>) {
+        add(&self.rejected[command.index], 1);
+        if let Some(index) = subcommand_index(command, args.get(1)) {
+            add(&self.rejected[index], 1);
+        }
     }
 }
 
@@ -185,9 +258,10 @@ pub(crate) struct Stats {
 /// The sums at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Totals {
-    /// Calls by position in the command table.
+    /// Calls by position in the command table; behind it those of subcommands, which are counted twice.
     pub(crate) commands: Vec<u64>,
-    /// Nanoseconds, failures and refusals in the same order.
+    /// Calls by the time that they took, nanoseconds, failures and refusals in the same order.
+    pub(crate) times: Vec<CallTimes>,
     pub(crate) nanos: Vec<u64>,
     pub(crate) failed: Vec<u64>,
     pub(crate) rejected: Vec<u64>,
@@ -222,11 +296,15 @@ impl Stats {
     pub(crate) fn recent(&self) -> Totals {
         let forgotten = self.forgotten.lock();
         let totals = self.totals();
+        let since = |now: &CallTimes, then: Option<&CallTimes>| -> CallTimes {
+            std::array::from_fn(|bucket| now[bucket] - then.map_or(0, |then| then[bucket]))
+        };
         let each = |now: &[u64], then: &[u64]| -> Vec<u64> {
             now.iter().enumerate().map(|(index, now)| now - then.get(index).copied().unwrap_or(0)).collect()
         };
         Totals {
             commands: each(&totals.commands, &forgotten.commands),
+            times: totals.times.iter().enumerate().map(|(index, now)| since(now, forgotten.times.get(index))).collect(),
             nanos: each(&totals.nanos, &forgotten.nanos),
             failed: each(&totals.failed, &forgotten.failed),
             rejected: each(&totals.rejected, &forgotten.rejected),
@@ -290,10 +368,15 @@ impl Stats {
         let sum = |counter: fn(&ThreadStats) -> u64| threads().map(|thread| counter(thread)).sum();
         let by_command = |counters: fn(&ThreadStats) -> &Vec<AtomicU64>| -> Vec<u64> {
             let sum = |index: usize| threads().map(|thread| counters(thread)[index].load(Ordering::Relaxed)).sum();
-            (0..COMMANDS.len()).map(sum).collect()
+            (0..counted()).map(sum).collect()
+        };
+        let times = |index: usize| -> CallTimes {
+            let counted: Vec<_> = threads().filter_map(|thread| thread.times[index].get()).collect();
+            std::array::from_fn(|bucket| counted.iter().map(|times| times[bucket].load(Ordering::Relaxed)).sum())
         };
         Totals {
             commands: by_command(|thread| &thread.commands),
+            times: (0..counted()).map(times).collect(),
             nanos: by_command(|thread| &thread.nanos),
             failed: by_command(|thread| &thread.failed),
             rejected: by_command(|thread| &thread.rejected),
@@ -312,6 +395,24 @@ impl Stats {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_call_is_counted_in_the_bucket_that_ends_behind_it() {
+        for (nanos, micros) in [(0, 1), (1023, 1), (1024, 2), (2047, 2), (2048, 4), (300_000_000, 540_672)] {
+            assert_eq!(call_bucket_micros(call_bucket(nanos)), micros, "{nanos}");
+        }
+        assert_eq!(call_bucket(Nanos::MAX), CALL_BUCKETS - 1);
+    }
+
+    #[test]
+    fn a_container_is_counted_with_its_subcommands() {
+        let names = |name: &[u8]| counted_as(name).into_iter().map(counted_name).collect::<Vec<_>>();
+        assert_eq!(names(b"GET"), ["get"]);
+        assert_eq!(names(b"client|LIST"), ["client|list"]);
+        assert!(names(b"config").contains(&"config|resetstat".to_owned()));
+        assert_eq!(names(b"client|nosuch"), [""; 0]);
+        assert_eq!(names(b"nosuch|x"), [""; 0]);
+    }
 
     #[test]
     fn who_sleeps_is_seen_to_sleep_before_he_wakes() {

@@ -23,6 +23,7 @@ impl Redis {
         let port = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port").local_addr().expect("bound").port();
         let spawned = Command::new("redis-server")
             .args(["--port", &port.to_string(), "--save", "", "--appendonly", "no", "--databases", "16"])
+            .args(["--enable-debug-command", "yes"])
             .stdout(Stdio::null())
             .spawn();
         match spawned {
@@ -87,7 +88,7 @@ impl Pair {
 }
 
 /// Whether both replies are times that differ by no more than the two servers' moments of execution may.
-fn is_close(command: &str, redis: &[u8], weir: &[u8]) -> bool {
+pub fn is_close(command: &str, redis: &[u8], weir: &[u8]) -> bool {
     let tolerance = match command {
         "TTL" | "EXPIRETIME" => 5,
         "PTTL" | "PEXPIRETIME" => 5000,
@@ -190,25 +191,119 @@ const NEWER: [&str; 12] = [
     "hsetex",
 ];
 
-/// Name, arity, flags (in any order) and key positions of every command that both have.
+/// A reply taken apart: what has an order, what has none in it, and one line.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Tree {
+    Many(Vec<Tree>),
+    Line(String),
+}
+
+/// The reply at the front of `lines`. Sets are in order; notes of key specifications are left out, as they are Redis'
+/// own text.
+fn tree<'a>(lines: &mut impl Iterator<Item = &'a str>) -> Tree {
+    let line = lines.next().expect("a line");
+    let (kind, rest) = line.split_at(1);
+    let len = || rest.parse::<usize>().expect("a length");
+    match kind {
+        "$" => Tree::Line(lines.next().expect("a text").to_owned()),
+        "*" => Tree::Many((0..len()).map(|_| tree(lines)).collect()),
+        "~" => {
+            let mut all: Vec<Tree> = (0..len()).map(|_| tree(lines)).collect();
+            all.sort();
+            Tree::Many(all)
+        }
+        "%" => {
+            let pairs: Vec<[Tree; 2]> = (0..len()).map(|_| [tree(lines), tree(lines)]).collect();
+            let pairs = pairs.into_iter().filter(|[name, _]| *name != Tree::Line("notes".into()));
+            Tree::Many(pairs.flatten().collect())
+        }
+        _ => Tree::Line(line.to_owned()),
+    }
+}
+
+/// All ten fields of every command that both have, and of every subcommand that Redis has.
 #[test]
 fn commands_are_described_alike() {
     let Some(redis) = Redis::start() else { return };
     let weir = Running::start(weir_gateway::Settings::default());
     let (mut theirs, mut ours) = (redis.connect(), weir.connect());
+    for client in [&mut theirs, &mut ours] {
+        client.say("HELLO 3");
+    }
     for command in weir_command::table::COMMANDS.iter().filter(|command| !NEWER.contains(&command.name)) {
         let describe = |client: &mut Client| {
             let reply = client.ask(&["COMMAND", "INFO", command.name]);
-            // *1 *10 $n name :arity *n flags... :first :last :step
             let text = String::from_utf8_lossy(&reply).into_owned();
-            let mut lines: Vec<String> = text.split("\r\n").skip(2).map(str::to_owned).collect();
-            let flags: usize = lines[3].trim_start_matches('*').parse().expect("a number of flags");
-            lines[4..4 + flags].sort();
-            lines.truncate(4 + flags + 3);
-            lines
+            let Tree::Many(mut one) = tree(&mut text.lines()) else { panic!("{text}") };
+            let Some(Tree::Many(mut fields)) = one.pop() else { panic!("{}: {text}", command.name) };
+            let Some(Tree::Many(mut below)) = fields.pop() else { panic!("{}: {text}", command.name) };
+            below.sort();
+            (fields, below)
         };
-        let (theirs, ours) = (describe(&mut theirs), describe(&mut ours));
+        let (theirs, mut ours) = (describe(&mut theirs), describe(&mut ours));
+        // Some are of later versions.
+        ours.1.retain(|subcommand| {
+            let Tree::Many(fields) = subcommand else { return true };
+            let later = ["client|no-touch", "client|setinfo"].map(|name| Tree::Line(name.into()));
+            !later.contains(&fields[0])
+        });
         assert_eq!(ours, theirs, "{}", command.name);
+    }
+}
+
+/// What tests ask for, where both sides allow it: the types of replies, and errors.
+#[test]
+fn debug_is_answered_alike_where_it_is_allowed() {
+    let Some(redis) = Redis::start() else { return };
+    let refused = Running::start(weir_gateway::Settings::default());
+    assert!(refused.connect().say("DEBUG SLEEP 0").starts_with("-ERR DEBUG command not allowed"));
+    let settings = weir_gateway::Settings { allow_debug: true, ..weir_gateway::Settings::default() };
+    let weir = Running::start(settings);
+    for protocol in ["2", "3"] {
+        let mut pair = Pair { redis: redis.connect(), weir: weir.connect(), asked: Vec::new() };
+        for client in [&mut pair.redis, &mut pair.weir] {
+            client.say(&format!("HELLO {protocol}"));
+        }
+        for kind in ["string", "integer", "double", "null", "array", "set", "map", "verbatim", "true", "false", "x"] {
+            pair.say(&format!("DEBUG PROTOCOL {kind}"));
+        }
+        // Replies of types that nothing else has: each is two for who reads the first alone.
+        for kind in ["attrib", "push", "bignum"] {
+            let told = |client: &mut Client| {
+                client.send(&encode(&["DEBUG", "PROTOCOL", kind]));
+                client.send(&encode(&["PING", "the-end"]));
+                String::from_utf8_lossy(&client.until(b"the-end\r\n")).into_owned()
+            };
+            assert_eq!(told(&mut pair.weir), told(&mut pair.redis), "{kind}");
+        }
+        for line in [
+            "DEBUG",
+            "DEBUG nosuch",
+            "DEBUG SLEEP",
+            "DEBUG SLEEP x",
+            "DEBUG SLEEP 0",
+            "DEBUG SET-ACTIVE-EXPIRE 0",
+            "DEBUG SET-ACTIVE-EXPIRE 1",
+            "DEBUG QUICKLIST-PACKED-THRESHOLD 1b",
+            "DEBUG QUICKLIST-PACKED-THRESHOLD x",
+            "DEBUG QUICKLIST-PACKED-THRESHOLD 5000gb",
+            "DEBUG QUICKLIST-PACKED-THRESHOLD 0",
+            "DEBUG CHANGE-REPL-ID",
+            "DEBUG ERROR",
+            "DEBUG ERROR FOO",
+            "DEBUG LOG hi",
+            "DEBUG OBJECT nosuch",
+            "DEBUG LISTPACK nosuch",
+            "SET k v",
+            "DEBUG LISTPACK k",
+            "DEL k",
+        ] {
+            pair.say(line);
+        }
+        assert_eq!(pair.weir.say("RPUSH l a b c"), ":3\r\n");
+        let said = pair.weir.say("DEBUG OBJECT l");
+        assert!(said.starts_with("+Value at:0x0 refcount:1 encoding:quicklist serializedlength:"), "{said}");
+        assert_eq!(pair.weir.say("DEL l"), ":1\r\n");
     }
 }
 

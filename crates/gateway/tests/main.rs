@@ -5,6 +5,7 @@
 mod admin;
 mod blocking;
 mod bounds;
+mod counters;
 mod differential;
 mod families;
 mod groups;

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use crate::support::world::World;
-use crate::support::{Client, Running, encode};
+use crate::support::{Client, Running, TestClock, encode};
 use weir_gateway::Settings;
 use weir_node::EngineKind;
 
@@ -201,4 +201,29 @@ fn nothing_is_told_in_silence() {
     }
     assert_eq!(client.say("CLIENT REPLY ON"), "+OK\r\n");
     assert_eq!(client.say("MGET a b"), "*2\r\n$1\r\n1\r\n$1\r\n1\r\n");
+}
+
+/// A look at what has expired deletes it: that is no change.
+#[test]
+fn what_had_expired_before_it_was_watched_has_not_changed() {
+    let clock = TestClock::new();
+    let world = World::new_at(clock.clone(), Settings { threads: 2, ..Settings::default() });
+    for engine in EngineKind::ALL {
+        drop(world.tenant_on(engine, &format!("stale-{engine}"), 1, 0));
+        let mut client = world.connect(&format!("stale-{engine}"));
+        assert_eq!(client.say("SET x y EX 5"), "+OK\r\n");
+        clock.advance(6);
+        for line in ["WATCH x", "MULTI"] {
+            assert_eq!(client.say(line), "+OK\r\n");
+        }
+        assert_eq!(client.say("PING"), "+QUEUED\r\n");
+        assert_eq!(client.say("EXEC"), "*1\r\n+PONG\r\n");
+        // What expires while it is watched does change.
+        assert_eq!(client.say("SET x y EX 5"), "+OK\r\n");
+        assert_eq!(client.say("WATCH x"), "+OK\r\n");
+        clock.advance(6);
+        assert_eq!(client.say("MULTI"), "+OK\r\n");
+        assert_eq!(client.say("PING"), "+QUEUED\r\n");
+        assert_eq!(client.say("EXEC"), "*-1\r\n");
+    }
 }

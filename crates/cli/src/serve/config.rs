@@ -243,6 +243,8 @@ impl Config {
             },
             threads,
             long_threads: threads,
+            // An option of `weir serve`, not a setting.
+            allow_debug: false,
             shown: vec![("appendfsync".to_owned(), self.sync.in_redis_words().to_owned())],
             push_limits: PushLimits::default(),
         }

@@ -29,7 +29,7 @@ use weir_gateway::auth::{NodeTenants, Secrets};
 use weir_gateway::listener::{self, Entrance, Gateway};
 use weir_io::real::{RealClock, RealFs, RealFsOptions, RealSpawn, forgo_huge_pages};
 use weir_io::{Clock, ErrorKind, Fs, Spawn};
-use weir_node::{Machine, Node};
+use weir_node::{EngineKind, Machine, Node};
 
 use self::certificates::Certificates;
 use self::config::{Config, Device, OFF};
@@ -65,6 +65,12 @@ pub struct Serve {
     /// Let clients from other machines in although no secret is asked of them, and operators likewise
     #[arg(long)]
     insecure: bool,
+    /// Where the rows of the tenant `default` are: `lsm` or `memory`; asked when the directory is made
+    #[arg(long, value_name = "ENGINE", default_value = "lsm", value_parser = ["lsm", "memory"])]
+    engine: String,
+    /// Let clients say DEBUG, of which tests make use. Not for a server that others can reach
+    #[arg(long)]
+    allow_debug: bool,
 }
 
 const EXAMPLES: &str = "\
@@ -115,8 +121,10 @@ impl Serve {
         }
         config.warn();
         let insecure = self.insecure;
+        let engine = self.engine.parse()?;
+        let allow_debug = self.allow_debug;
         let reload = Reload::new(self, config.clone());
-        let doors = Doors { listen, tls_listen, admin, insecure };
+        let doors = Doors { listen, tls_listen, admin, insecure, engine, allow_debug };
         tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .build()?
@@ -153,11 +161,15 @@ struct Doors {
     tls_listen: Option<SocketAddr>,
     admin: SocketAddr,
     insecure: bool,
+    /// Of the tenant that is made with the directory.
+    engine: EngineKind,
+    /// Whether clients may say `DEBUG`.
+    allow_debug: bool,
 }
 
 /// Sockets first, so that an address in use is known before a log is replayed; clients that connect meanwhile wait.
 async fn serve(config: Config, doors: Doors, recording: Option<(PathBuf, Traffic<File>)>, reload: Reload) -> Outcome {
-    let Doors { listen, tls_listen, admin, insecure } = doors;
+    let Doors { listen, tls_listen, admin, insecure, engine, allow_debug } = doors;
     let mut signals = Signals::new()?;
     let clock = RealClock::new();
     let certificates = match tls_listen {
@@ -191,7 +203,9 @@ async fn serve(config: Config, doors: Doors, recording: Option<(PathBuf, Traffic
     };
     let calibrated = calibrated(&config, machine.fs.clone()).await?;
     let (begin, before) = (clock.now(), KernelBytes::now());
-    let node = Node::open(&config.node(calibrated), machine).await.map_err(|error| explain(&config, &error))?;
+    let mut node_config = config.node(calibrated);
+    node_config.engine = engine;
+    let node = Node::open(&node_config, machine).await.map_err(|error| explain(&config, &error))?;
     let node = Arc::new(node);
     node.set_mover(Told::of(&node));
     let opening_ms = (clock.now() - begin) / 1_000_000;
@@ -208,7 +222,9 @@ async fn serve(config: Config, doors: Doors, recording: Option<(PathBuf, Traffic
     let (listen, tls_listen) = (entrances.address("--listen"), entrances.address("tls_listen"));
     let mut opened = entrances.opened.into_iter();
     let first = opened.next().ok_or("listen and tls_listen are both \"off\"")?;
-    let mut gateway = Gateway::new(first, config.gateway(processors), doorman, clock.clone())?;
+    let mut settings = config.gateway(processors);
+    settings.allow_debug = allow_debug;
+    let mut gateway = Gateway::new(first, settings, doorman, clock.clone())?;
     opened.for_each(|entrance| gateway.listen_also(entrance));
     let secured = tls.map(|tls| (tls, clock.clone() as Arc<dyn Clock>));
     let registry = metrics::registry(gateway.observer(), Arc::clone(&node), before, secured);

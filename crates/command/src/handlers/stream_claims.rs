@@ -19,6 +19,8 @@ const COUNT_USUALLY: u64 = 100;
 /// Most entries that are claimed at once, and bytes of them.
 const CLAIMED_MAX: u64 = 10_000;
 const CLAIMED_BYTES_MAX: usize = 16 << 20;
+/// Largest number that `XAUTOCLAIM` takes for `COUNT`: as in Redis.
+const CLAIM_COUNT_MAX: u64 = i64::MAX as u64 / 16;
 
 const TOO_MUCH: Error = Error::new("ERR these entries have more than 16 MB together: claim less at a time");
 
@@ -247,7 +249,9 @@ pub async fn xautoclaim(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     while let Some(word) = words.next() {
         if word.eq_ignore_ascii_case(b"COUNT") {
             let number = integer(words.next().ok_or(SYNTAX)?).ok().and_then(|number| u64::try_from(number).ok());
-            count = number.filter(|&count| count > 0).ok_or(Error::new("ERR COUNT must be > 0"))?;
+            count = number
+                .filter(|count| (1..=CLAIM_COUNT_MAX).contains(count))
+                .ok_or(Error::new("ERR COUNT must be > 0"))?;
         } else if word.eq_ignore_ascii_case(b"JUSTID") {
             just_ids = true;
         } else {

@@ -13,8 +13,16 @@ const LIMIT_ALONE: Error = Error::new("ERR syntax error, LIMIT cannot be used wi
 const LIMIT_EXACT: Error = Error::new("ERR syntax error, LIMIT cannot be used without the special ~ option");
 const NO_STRATEGY: Error = Error::new("ERR syntax error, XTRIM must be called with a trimming strategy");
 
-/// Most entries that go by an approximate trim that says no limit: as in Redis.
-const LIMIT_USUALLY: u64 = 10_000;
+/// Most entries that go by an approximate trim that says no limit, in nodes; where all are in one node, in entries; and
+/// however long nodes are. As in Redis.
+const LIMIT_NODES: u64 = 100;
+const LIMIT_OF_ONE: u64 = 10_000;
+const LIMIT_MAX: u64 = 1_000_000;
+
+/// Most entries that go by an approximate trim that says no limit, where a node has `node` of them.
+fn usual_limit(node: u64) -> u64 {
+    if node == 0 { LIMIT_OF_ONE } else { node.saturating_mul(LIMIT_NODES).min(LIMIT_MAX) }
+}
 
 /// The options of an `XADD`.
 #[derive(Clone, Copy, Debug)]
@@ -66,7 +74,7 @@ impl Words {
     }
 
     /// The error is the one that Redis names first.
-    fn trim(self, is_needed: bool) -> Outcome<Option<Trim>> {
+    fn trim(self, is_needed: bool, node: u64) -> Outcome<Option<Trim>> {
         let Self { keep, is_approximate, limit } = self;
         match (keep, limit) {
             (None, Some(1..)) => return Err(LIMIT_ALONE),
@@ -75,21 +83,22 @@ impl Words {
             _ => {}
         }
         // 0 = all.
-        let limit = if is_approximate { Some(limit.unwrap_or(LIMIT_USUALLY)).filter(|&limit| limit > 0) } else { None };
+        let limit =
+            if is_approximate { Some(limit.unwrap_or(usual_limit(node))).filter(|&limit| limit > 0) } else { None };
         Ok(keep.map(|keep| Trim { keep, is_approximate, limit }))
     }
 }
 
 impl Options {
-    /// The options in the words of an `XADD`.
+    /// The options in the words of an `XADD`, where a node has `node` entries.
     ///
     /// # Errors
     /// They are not as they must be.
-    pub fn of_xadd(args: Args<'_>) -> Outcome<Self> {
+    pub fn of_xadd(args: Args<'_>, node: u64) -> Outcome<Self> {
         let (mut words, mut makes_none, mut place) = (Words::default(), false, 2);
         while let Some(word) = args.get(place) {
             if word == b"*" {
-                return Ok(Self { id: NewId::ByClock, makes_none, trim: words.trim(false)?, end: place + 1 });
+                return Ok(Self { id: NewId::ByClock, makes_none, trim: words.trim(false, node)?, end: place + 1 });
             }
             if let Some(next) = words.take(args, place)? {
                 place = next;
@@ -98,22 +107,22 @@ impl Options {
                 place += 1;
             } else {
                 let id = stream_ids::new_id(word)?;
-                return Ok(Self { id, makes_none, trim: words.trim(false)?, end: place + 1 });
+                return Ok(Self { id, makes_none, trim: words.trim(false, node)?, end: place + 1 });
             }
         }
         // No id: then there are no fields.
-        Ok(Self { id: NewId::ByClock, makes_none, trim: words.trim(false)?, end: args.len() })
+        Ok(Self { id: NewId::ByClock, makes_none, trim: words.trim(false, node)?, end: args.len() })
     }
 }
 
-/// How an `XTRIM` trims.
+/// How an `XTRIM` trims, where a node has `node` entries.
 ///
 /// # Errors
 /// Its words are not as they must be.
-pub fn of_xtrim(args: Args<'_>) -> Outcome<Trim> {
+pub fn of_xtrim(args: Args<'_>, node: u64) -> Outcome<Trim> {
     let (mut words, mut place) = (Words::default(), 2);
     while place < args.len() {
         place = words.take(args, place)?.ok_or(SYNTAX)?;
     }
-    words.trim(true)?.ok_or(NO_STRATEGY)
+    words.trim(true, node)?.ok_or(NO_STRATEGY)
 }

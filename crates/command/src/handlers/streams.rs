@@ -34,7 +34,7 @@ fn next_id(stream: &Stream<'_>, new: NewId, now_ms: u64) -> Outcome<EntryId> {
 }
 
 pub async fn xadd(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let options = stream_trim::Options::of_xadd(args)?;
+    let options = stream_trim::Options::of_xadd(args, cx.stream_node_entries())?;
     let words = args.len() - options.end;
     if words < 2 || words % 2 == 1 {
         return Err(Error::arity("xadd"));
@@ -61,7 +61,7 @@ pub async fn xadd(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 }
 
 pub async fn xtrim(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let trim = stream_trim::of_xtrim(args)?;
+    let trim = stream_trim::of_xtrim(args, cx.stream_node_entries())?;
     let gone = match cx.stream(args.at(1)).await? {
         None => 0,
         Some(mut stream) => {

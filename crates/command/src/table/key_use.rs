@@ -27,7 +27,7 @@ pub enum KeyUse {
 
 impl KeyUse {
     /// What is done to the key at `position` (in the order of the keys) where `options` stand behind the first key.
-    pub(super) fn words<'a>(&self, position: usize, mut options: impl Iterator<Item = &'a [u8]>) -> Words {
+    pub fn words<'a>(&self, position: usize, mut options: impl Iterator<Item = &'a [u8]>) -> Words {
         match *self {
             KeyUse::Each(words) => words,
             KeyUse::InTurn(turns) => turns.get(position).or(turns.last()).copied().unwrap_or_default(),

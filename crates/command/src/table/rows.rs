@@ -460,6 +460,24 @@ macro_rules! with_commands {
                 session { is_container: true } "For tools that ask: nothing is recorded";
             Memory "memory" -2 "server" [] [] (0 0 0 LOOK)
                 session { is_container: true, keyed: &["usage"] } "What takes memory";
+            Save "save" 1 "server" [admin noscript no_async_loading no_multi] [admin dangerous] ()
+                session "Everything that was answered is saved";
+            BgSave "bgsave" -1 "server" [admin noscript no_async_loading] [admin dangerous] ()
+                session "The same";
+            BgRewriteAof "bgrewriteaof" 1 "server" [admin noscript no_async_loading] [admin dangerous] ()
+                session "The same: the log is never rewritten";
+            ReplicaOf "replicaof" 3 "server" [admin noscript stale no_async_loading] [admin dangerous] ()
+                session "Refused, but for NO ONE";
+            SlaveOf "slaveof" 3 "server" [admin noscript stale no_async_loading] [admin dangerous] ()
+                session "Refused, but for NO ONE (old name of replicaof)";
+            Failover "failover" -1 "server" [admin noscript stale] [admin dangerous] ()
+                session "Refused: there are no replicas";
+            Shutdown "shutdown" -1 "server" [admin noscript loading stale no_multi allow_busy] [admin dangerous] ()
+                session "Refused: the server is shared";
+            Module "module" -2 "server" [] [] () session { is_container: true } "There are no modules";
+            LolWut "lolwut" -1 "server" [readonly fast] [] () session "The version";
+            Debug "debug" -2 "server" [admin noscript loading stale] [admin dangerous] ()
+                session "For tests, where it is allowed";
             LastSave "lastsave" 1 "server" [loading stale fast] [admin dangerous] ()
                 session "When everything was safe on disk";
             Cluster "cluster" -2 "cluster" [] [] ()

@@ -13,10 +13,12 @@ use super::byte_budget::ByteBudget;
 use super::byte_limit::ByteLimit;
 use super::connection_limits::ConnectionLimits;
 use super::{Grant, Standing, Tenancy};
+use crate::error_stats::ErrorStats;
 use crate::noisy_neighbour::{self, ProcessorUse, Use};
 use crate::pubsub::PubSub;
 use crate::resp::cursors::Cursors;
 use crate::resp::hints::Hints;
+use crate::resp::latency_monitor::LatencyMonitor;
 use crate::resp::pause::Pause;
 use crate::resp::slow_replies::{SlowReplies, SlowReply};
 use crate::resp::slowlog::Slowlog;
@@ -43,6 +45,8 @@ pub(crate) struct Account {
     pub(crate) cursors: Cursors,
     pub(crate) slowlog: Slowlog,
     pub(crate) hints: Hints,
+    pub(crate) errors: ErrorStats,
+    pub(crate) latency_monitor: LatencyMonitor,
     pub(crate) slow_replies: SlowReplies,
     pub(crate) pause: Pause,
     pub(crate) key_counts: KeyCounts,
@@ -244,6 +248,8 @@ impl Accounts {
             cursors: Cursors::new(all.rng.next_u64()),
             slowlog: Slowlog::default(),
             hints: Hints::default(),
+            errors: ErrorStats::default(),
+            latency_monitor: LatencyMonitor::default(),
             slow_replies: SlowReplies::default(),
             pause: Pause::default(),
             key_counts: KeyCounts::default(),
@@ -396,7 +402,10 @@ mod tests {
         let account = accounts.of(&grant(1, 0));
         accounts.sweep(SECOND, &[1.0, 1.0]);
         for thread in [0, 0, 1] {
-            account.stats.thread(thread).called(thread);
+            account.stats.thread(thread).called(
+                weir_command::table::find(b"get").expect("a command"),
+                weir_command::Request::new(0, 0, []).args(),
+            );
             account.stats.thread(thread).busy.add(1000);
         }
         accounts.sweep(SECOND * 3 / 2, &[1.0, 1.0]);

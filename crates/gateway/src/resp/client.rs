@@ -78,6 +78,12 @@ pub(crate) struct Client {
     /// Ends the wait of its command, where one waits.
     ticket: Mutex<Option<Ticket>>,
     pub(super) names: Mutex<Names>,
+    /// Its last command, as it is counted, and one more; 0 = there was none.
+    last_command: AtomicUsize,
+    /// Commands that wait for `EXEC`, and one more; 0 = no `MULTI`.
+    queued: AtomicUsize,
+    /// Bytes that it has sent and that are being served.
+    sent_bytes: AtomicUsize,
     /// Ends the connection's task; `None` until the task is started.
     abort: Mutex<Option<AbortHandle>>,
     /// Somebody has killed it. On its way from thread to thread it cannot be aborted, and ends where it arrives.
@@ -88,6 +94,29 @@ impl Client {
     pub(super) fn enter(&self, phase: Phase, second: u64) {
         self.last.store(second, Ordering::Relaxed);
         self.phase.store(phase as u8, Ordering::Relaxed);
+    }
+
+    /// It has said a command, which is counted under `index`; so many wait for `EXEC`, if there was a `MULTI`.
+    #[inline]
+    pub(super) fn said(&self, index: usize, queued: Option<usize>) {
+        self.last_command.store(index + 1, Ordering::Relaxed);
+        self.queued.store(queued.map_or(0, |queued| queued + 1), Ordering::Relaxed);
+    }
+
+    /// The index of its last command, and how many wait for `EXEC`.
+    pub(super) fn last_said(&self) -> (Option<usize>, Option<usize>) {
+        let less = |number: &AtomicUsize| number.load(Ordering::Relaxed).checked_sub(1);
+        (less(&self.last_command), less(&self.queued))
+    }
+
+    /// So many bytes of it are being served.
+    pub(super) fn sent(&self, bytes: usize) {
+        self.sent_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes of it that are being served.
+    pub(super) fn sent_bytes(&self) -> usize {
+        self.sent_bytes.load(Ordering::Relaxed)
     }
 
     pub(super) fn phase(&self) -> Phase {
@@ -298,6 +327,9 @@ impl Clients {
             is_monitor: AtomicBool::new(false),
             ticket: Mutex::default(),
             names: Mutex::default(),
+            last_command: AtomicUsize::new(0),
+            queued: AtomicUsize::new(0),
+            sent_bytes: AtomicUsize::new(0),
             abort: Mutex::new(None),
             is_killed: AtomicBool::new(false),
         });

@@ -1,5 +1,5 @@
-//! Settings by which Redis tunes how it keeps collections in memory. Weir chooses a row's shape by its bytes and has no
-//! use for them. Clients and tools set them all the same, so they are taken, checked and told as they were set.
+//! Settings by which Redis tunes how it keeps collections in memory, frees them, and saves them. Weir chooses a row's
+//! shape by its bytes, has a log instead of snapshots, and has no use for them. Clients and tools set them all the same, so they are taken, checked and told as they were set.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -9,6 +9,8 @@ enum Unit {
     Number,
     /// Bytes, which may be told as `4kb`.
     Bytes,
+    /// `no` or `yes`, kept as 0 or 1.
+    Switch,
 }
 
 /// A setting of Redis' that changes nothing here.
@@ -30,9 +32,26 @@ const fn hint(name: &'static str, alias: Option<&'static str>, unit: Unit, least
 const INT_MIN: i64 = i32::MIN as i64;
 const INT_MAX: i64 = i32::MAX as i64;
 
-pub(super) const HINTS: [Hint; 10] = [
+const fn switch(name: &'static str, is_on: bool) -> Hint {
+    hint(name, None, Unit::Switch, 0, 1, is_on as i64)
+}
+
+pub(super) const HINTS: [Hint; 23] = [
+    switch("activerehashing", true),
+    switch("aof-use-rdb-preamble", true),
+    switch("dynamic-hz", true),
     hint("hash-max-listpack-entries", Some("hash-max-ziplist-entries"), Unit::Number, 0, i64::MAX, 512),
     hint("hash-max-listpack-value", Some("hash-max-ziplist-value"), Unit::Bytes, 0, i64::MAX, 64),
+    hint("hz", None, Unit::Number, 0, INT_MAX, 10),
+    hint("key-load-delay", None, Unit::Number, INT_MIN, INT_MAX, 0),
+    switch("lazyfree-lazy-eviction", false),
+    switch("lazyfree-lazy-expire", false),
+    switch("lazyfree-lazy-server-del", false),
+    switch("rdbcompression", true),
+    hint("loading-process-events-interval-bytes", None, Unit::Bytes, 1024, INT_MAX, 2 << 20),
+    hint("maxmemory-samples", None, Unit::Number, 1, INT_MAX, 5),
+    hint("rdb-key-save-delay", None, Unit::Number, INT_MIN, INT_MAX, 0),
+    switch("stop-writes-on-bgsave-error", true),
     hint("hll-sparse-max-bytes", None, Unit::Bytes, 0, i64::MAX, 3000),
     hint("list-compress-depth", None, Unit::Number, 0, INT_MAX, 0),
     hint("list-max-listpack-size", Some("list-max-ziplist-size"), Unit::Number, INT_MIN, INT_MAX, -2),
@@ -43,13 +62,18 @@ pub(super) const HINTS: [Hint; 10] = [
     hint("zset-max-listpack-value", Some("zset-max-ziplist-value"), Unit::Bytes, 0, i64::MAX, 64),
 ];
 
+/// Whether `CONFIG GET` tells of it only where it is asked for by its name.
+pub(super) fn is_hidden(name: &str) -> bool {
+    ["key-load-delay", "loading-process-events-interval-bytes", "rdb-key-save-delay"].contains(&name)
+}
+
 /// Where `name`, in small letters, is in [`HINTS`].
 pub(super) fn find(name: &str) -> Option<usize> {
     HINTS.iter().position(|hint| hint.name == name || hint.alias == Some(name))
 }
 
 /// Bytes as Redis reads them: a number, and a unit of 1000 (`k`, `m`, `g`) or 1024 (`kb`, `mb`, `gb`).
-fn parse_bytes(text: &str) -> Option<i64> {
+pub(super) fn parse_bytes(text: &str) -> Option<i64> {
     let digits = text.len() - text.trim_start_matches(|byte: char| byte.is_ascii_digit()).len();
     let (number, unit) = text.split_at(digits);
     let factor: i64 = match unit.to_ascii_lowercase().as_str() {
@@ -65,7 +89,18 @@ fn parse_bytes(text: &str) -> Option<i64> {
     number.parse::<i64>().ok()?.checked_mul(factor)
 }
 
+/// `stream-node-max-entries`, in [`HINTS`].
+const STREAM_NODE_ENTRIES: usize = 20;
+
 impl Hint {
+    /// A value as it is told.
+    fn show(&self, value: i64) -> String {
+        match self.unit {
+            Unit::Switch => if value == 1 { "yes" } else { "no" }.to_owned(),
+            Unit::Number | Unit::Bytes => value.to_string(),
+        }
+    }
+
     /// The number that `value` says.
     ///
     /// # Errors
@@ -76,6 +111,11 @@ impl Hint {
             Unit::Number => weir_command::number::parse_i64(value)
                 .ok_or_else(|| "argument couldn't be parsed into an integer".to_owned())?,
             Unit::Bytes => parse_bytes(text).ok_or_else(|| "argument must be a memory value".to_owned())?,
+            Unit::Switch => match text {
+                _ if text.eq_ignore_ascii_case("yes") => 1,
+                _ if text.eq_ignore_ascii_case("no") => 0,
+                _ => return Err("argument must be 'yes' or 'no'".to_owned()),
+            },
         };
         if (self.least..=self.most).contains(&number) {
             Ok(number)
@@ -105,10 +145,16 @@ impl Hints {
     }
 
     /// Every name, also the older ones, and its value.
-    pub(super) fn all(&self) -> impl Iterator<Item = (&'static str, i64)> {
+    pub(super) fn all(&self) -> impl Iterator<Item = (&'static str, String)> {
         HINTS.iter().enumerate().flat_map(move |(index, hint)| {
-            std::iter::once(hint.name).chain(hint.alias).map(move |name| (name, self.get(index)))
+            let value = hint.show(self.get(index));
+            std::iter::once(hint.name).chain(hint.alias).map(move |name| (name, value.clone()))
         })
+    }
+
+    /// Entries of a stream that Redis keeps in one node: so many go together where it is trimmed approximately.
+    pub(crate) fn stream_node_entries(&self) -> u64 {
+        self.get(STREAM_NODE_ENTRIES).unsigned_abs()
     }
 }
 
@@ -130,7 +176,8 @@ mod tests {
         let hints = Hints::default();
         let index = find("zset-max-ziplist-entries").unwrap();
         hints.set(index, HINTS[index].parse(b"9").unwrap());
-        let told: Vec<_> = hints.all().filter(|(_, value)| *value == 9).map(|(name, _)| name).collect();
+        assert_eq!(HINTS[STREAM_NODE_ENTRIES].name, "stream-node-max-entries");
+        let told: Vec<_> = hints.all().filter(|(_, value)| value == "9").map(|(name, _)| name).collect();
         assert_eq!(told, ["zset-max-listpack-entries", "zset-max-ziplist-entries"]);
     }
 }

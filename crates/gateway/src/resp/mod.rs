@@ -13,6 +13,7 @@ pub mod frame;
 pub(crate) mod hints;
 mod inline;
 mod input;
+pub(crate) mod latency_monitor;
 mod monitored;
 mod outbox;
 mod parse;

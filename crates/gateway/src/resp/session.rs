@@ -324,6 +324,7 @@ impl<S: Store> Session<S> {
     /// The counters that this connection may see begin at zero.
     pub(in crate::resp) fn reset_stats(&self) -> Outcome {
         self.account()?.stats.reset();
+        self.account()?.errors.reset();
         Ok(())
     }
 
@@ -338,6 +339,9 @@ impl<S: Store> Session<S> {
         // The longest value a client may build up: the same as it may send at once.
         let value_bytes_max = self.outbox.server.settings.limits.bulk_bytes_max.min(VALUE_BYTES_MAX);
         let mut call = Call::new(self.database(), self.outbox.unix_ms(), value_bytes_max);
+        if let Ok(account) = self.account() {
+            call.stream_node_entries = account.hints.stream_node_entries();
+        }
         call.bill = self.bill;
         call.is_again = self.is_again;
         call

@@ -104,6 +104,11 @@ pub trait Store: Clone + Send + Sync + 'static {
         ready(Ok(false))
     }
 
+    /// Closes what is open, and opens it again when it is next asked for: what is on disk is all that there is.
+    fn reopen(&self) -> impl Future<Output = ()> + Send {
+        ready(())
+    }
+
     /// The capacity units that pay for what is asked here. The store itself charges nothing: commands do, before they
     /// run ([`crate::resp`]). `None` if nobody counts.
     fn quota(&self) -> Option<&Arc<Quota>> {

@@ -261,6 +261,12 @@ impl Store for TenantStore {
         Ok(true)
     }
 
+    async fn reopen(&self) {
+        for slot in self.tenant.partitions() {
+            slot.sleep().await;
+        }
+    }
+
     fn quota(&self) -> Option<&Arc<Quota>> {
         Some(self.tenant.quota())
     }

@@ -8,8 +8,8 @@ use crate::collection::Collection;
 use crate::context::{Context, Subkeys};
 use crate::error::{Error, Outcome};
 
-/// Entries that go together where a trim is approximate. Redis lets go of whole nodes of so many.
-const APPROXIMATE_ENTRIES: u64 = 100;
+/// A trim that takes no more than so many out does so one by one.
+const FEW_ENTRIES: u64 = 100;
 
 /// Most parts that one command takes out, or puts into a new life, and bytes of them.
 const CHANGED_PARTS_MAX: u64 = 100_000;
@@ -55,6 +55,21 @@ impl Budget {
     }
 }
 
+/// Of `wanted` entries in front of a stream of `len`, how many go where only whole nodes go, of `node` entries each (0 =
+/// all are in one). Nodes are filled one after the other, so the last one has what was `added` since it was begun, and
+/// what is missing is missing in front.
+fn whole_nodes(len: u64, added: u64, wanted: u64, node: u64) -> u64 {
+    if node == 0 || added == 0 {
+        return 0;
+    }
+    let last = (added - 1) % node + 1;
+    let first = len.saturating_sub(last) % node;
+    match wanted.checked_sub(first) {
+        Some(rest) => first + rest / node * node,
+        None => 0,
+    }
+}
+
 impl<'k> Stream<'k> {
     /// Lets entries go; gives how many.
     ///
@@ -68,13 +83,13 @@ impl<'k> Stream<'k> {
         };
         // Where all go, so does the last node.
         if trim.is_approximate && gone < self.len() {
-            gone = gone.min(CHANGED_PARTS_MAX) / APPROXIMATE_ENTRIES * APPROXIMATE_ENTRIES;
+            gone = whole_nodes(self.len(), self.detail.added, gone.min(CHANGED_PARTS_MAX), cx.stream_node_entries());
         }
         if gone == 0 {
             return Ok(0);
         }
         let stay = self.len() - gone;
-        if gone > stay && gone > APPROXIMATE_ENTRIES && self.row.packed().is_none() {
+        if gone > stay && gone > FEW_ENTRIES && self.row.packed().is_none() {
             self.renew(cx, gone).await?;
         } else {
             self.remove_front(cx, gone).await?;
@@ -163,5 +178,22 @@ impl<'k> Stream<'k> {
             cx.yields().now().await;
         }
         Ok(first)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::whole_nodes;
+
+    #[test]
+    fn an_approximate_trim_takes_whole_nodes() {
+        // Of 1,000 entries in nodes of 100, with 445 taken out of the front: the first node has 55.
+        for (wanted, gone) in [(54, 0), (55, 55), (111, 55), (155, 155), (554, 455)] {
+            assert_eq!(whole_nodes(555, 1000, wanted, 100), gone, "{wanted}");
+        }
+        // The last node is not full.
+        assert_eq!(whole_nodes(101, 101, 46, 10), 40);
+        assert_eq!(whole_nodes(100, 100, 100, 0), 0);
+        assert_eq!(whole_nodes(3, 3, 2, 10), 0);
     }
 }

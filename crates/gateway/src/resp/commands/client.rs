@@ -12,6 +12,7 @@ use crate::pubsub::Counts;
 use crate::resp::client::{Client, Phase};
 use crate::resp::outbox::YIELD;
 use crate::resp::session::Session;
+use crate::stats;
 use crate::store::Store;
 
 /// Lines of a list that are written between two turns.
@@ -178,8 +179,14 @@ fn line_of(client: &Client, user: &str, second: u64) -> String {
         Phase::Replying => "w",
         Phase::Blocked => "b",
     };
+    let (command, queued) = client.last_said();
+    let flags = if queued.is_some() && flags == "N" { "x" } else { flags };
+    let command = command.map_or_else(|| "NULL".to_owned(), stats::counted_name);
+    // Descriptors are nobody's business, and memory is counted for a tenant, not for a connection.
     format!(
-        "id={} addr={} laddr={} name={} age={} idle={} flags={flags} db={} sub={channels} psub={patterns} ssub={shard_channels} user={user} resp={} lib-name={} lib-ver={}\n",
+        "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={flags} db={} sub={channels} psub={patterns} \
+         ssub={shard_channels} multi={} qbuf={} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 \
+         tot-mem=0 events=r cmd={command} user={user} redir=-1 resp={} lib-name={} lib-ver={}\n",
         client.id,
         client.peer,
         client.local,
@@ -187,6 +194,8 @@ fn line_of(client: &Client, user: &str, second: u64) -> String {
         second.saturating_sub(client.since),
         second.saturating_sub(client.last()),
         client.database.load(Ordering::Relaxed),
+        queued.map_or(-1, |queued| queued as i64),
+        client.sent_bytes(),
         if client.resp3.load(Ordering::Relaxed) { 3 } else { 2 },
         String::from_utf8_lossy(&names.lib_name),
         String::from_utf8_lossy(&names.lib_version),

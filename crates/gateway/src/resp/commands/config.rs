@@ -21,7 +21,20 @@ const HELP: [&str; 5] = [
 ];
 
 /// Names that Redis never changes while it runs.
-const IMMUTABLE: [&str; 3] = ["cluster-enabled", "databases", "io-threads"];
+const IMMUTABLE: [&str; 12] = [
+    "always-show-logo",
+    "cluster-config-file",
+    "cluster-enabled",
+    "daemonize",
+    "databases",
+    "io-threads",
+    "io-threads-do-reads",
+    "pidfile",
+    "rdb-version",
+    "supervised",
+    "syslog-enabled",
+    "tcp-backlog",
+];
 
 pub(in crate::resp) async fn config<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     let subcommand = lower(args.at(1));
@@ -58,6 +71,7 @@ fn all<S: Store>(session: &Session<S>) -> Vec<(String, String)> {
     let settings = &session.outbox.server.settings;
     let connections_max = super::info::connections_max(&session.outbox.server, session.account().ok());
     let slowlog = session.slowlog();
+    let latency_threshold = session.account().map_or(0, |account| account.latency_monitor.threshold_ms());
     let own = [
         // There are no snapshots to schedule; the log is always on.
         ("appendonly", "yes".to_owned()),
@@ -66,12 +80,18 @@ fn all<S: Store>(session: &Session<S>) -> Vec<(String, String)> {
         // Clients are told no paths.
         ("dir", ".".to_owned()),
         ("io-threads", settings.threads.to_string()),
-        ("latency-monitor-threshold", "0".to_owned()),
+        ("latency-monitor-threshold", latency_threshold.to_string()),
+        ("latency-tracking", "yes".to_owned()),
+        ("latency-tracking-info-percentiles", "50 99 99.9".to_owned()),
         ("maxclients", connections_max.to_string()),
         ("maxmemory", "0".to_owned()),
+        ("maxmemory-clients", "0".to_owned()),
         ("maxmemory-policy", "noeviction".to_owned()),
         ("notify-keyspace-events", String::new()),
         ("port", session.outbox.server.port.to_string()),
+        // It follows nobody.
+        ("replicaof", String::new()),
+        ("slaveof", String::new()),
         ("proto-max-bulk-len", settings.limits.bulk_bytes_max.to_string()),
         ("save", String::new()),
         ("slowlog-log-slower-than", slowlog.slower_than().to_string()),
@@ -80,7 +100,7 @@ fn all<S: Store>(session: &Session<S>) -> Vec<(String, String)> {
     ];
     let own = own.into_iter().map(|(name, value)| (name.to_owned(), value));
     let hints = session.account().into_iter().flat_map(|account| account.hints.all());
-    let hints = hints.map(|(name, value)| (name.to_owned(), value.to_string()));
+    let hints = hints.map(|(name, value)| (name.to_owned(), value));
     own.chain(hints).chain(settings.shown.iter().cloned()).collect()
 }
 
@@ -93,7 +113,10 @@ async fn get<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     let mut is_found = vec![false; all.len()];
     for pattern in args.iter_from(2) {
         let glob = Glob::new(&pattern.to_ascii_lowercase());
-        all.iter().zip(&mut is_found).for_each(|((name, _), is_found)| *is_found |= glob.matches(name.as_bytes()));
+        let is_exact = !pattern.iter().any(|byte| b"*?[".contains(byte));
+        all.iter().zip(&mut is_found).for_each(|((name, _), is_found)| {
+            *is_found |= (is_exact || !hints::is_hidden(name)) && glob.matches(name.as_bytes());
+        });
         turn.spend(glob.steps_for_names()).await;
     }
     session.outbox.replies.map(is_found.iter().filter(|found| **found).count());
@@ -108,6 +131,7 @@ async fn get<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
 enum Setting {
     SlowerThan(i64),
     LenMax(usize),
+    LatencyThreshold(u64),
     /// Of the one at this index of [`HINTS`].
     Hint(usize, i64),
     /// It is so already.
@@ -126,6 +150,7 @@ impl Setting {
         };
         match name {
             "slowlog-log-slower-than" => number(-1).map(Setting::SlowerThan),
+            "latency-monitor-threshold" => Ok(Setting::LatencyThreshold(number(0)? as u64)),
             "slowlog-max-len" => Ok(Setting::LenMax(number(0)? as usize)),
             _ if let Some(index) = hints::find(name) => {
                 HINTS[index].parse(value).map(|value| Setting::Hint(index, value))
@@ -152,6 +177,9 @@ fn set<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     for index in (2..args.len()).step_by(2) {
         let (asked, name) = (args.at(index), args.at(index).to_ascii_lowercase());
         let Some((name, now)) = known.iter().find(|(known, _)| known.as_bytes() == name) else {
+            if IMMUTABLE.iter().any(|known| known.as_bytes() == name) {
+                return Err(failed(asked, "can't set immutable config"));
+            }
             let front = &b"ERR Unknown option or number of arguments for CONFIG SET - '"[..];
             return Err(Error::bytes([front, asked, b"'"].concat()));
         };
@@ -164,6 +192,7 @@ fn set<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     for change in changes {
         match change {
             Setting::SlowerThan(micros) => session.slowlog().set_slower_than(micros),
+            Setting::LatencyThreshold(ms) => session.account()?.latency_monitor.set_threshold_ms(ms),
             Setting::LenMax(len) => session.slowlog().set_len_max(len),
             Setting::Hint(index, value) => session.account()?.hints.set(index, value),
             Setting::Unchanged => {}

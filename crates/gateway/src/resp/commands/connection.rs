@@ -64,27 +64,11 @@ pub(in crate::resp) async fn wait<S: Store>(session: &mut Session<S>, args: Args
     Ok(())
 }
 
-/// There are no snapshots: what is answered is safe as the configuration promises, so the last one is always now.
-pub(in crate::resp) async fn lastsave<S: Store>(session: &mut Session<S>, _: Args<'_>) -> Outcome {
-    let now_ms = session.outbox.server.clock.unix_ms();
-    session.outbox.replies.integer((now_ms / 1000) as i64);
-    Ok(())
-}
-
 /// Lets the connection be told every command of its tenant.
 pub(in crate::resp) async fn monitor<S: Store>(session: &mut Session<S>, _: Args<'_>) -> Outcome {
     session.subscriptions()?.monitor();
     session.outbox.client.is_monitor.store(true, Ordering::Relaxed);
     session.outbox.replies.ok();
-    Ok(())
-}
-
-/// A primary without replicas.
-pub(in crate::resp) async fn role<S: Store>(session: &mut Session<S>, _: Args<'_>) -> Outcome {
-    session.outbox.replies.array(3);
-    session.outbox.replies.bulk(b"master");
-    session.outbox.replies.integer(0);
-    session.outbox.replies.array(0);
     Ok(())
 }
 

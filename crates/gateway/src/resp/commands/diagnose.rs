@@ -77,44 +77,6 @@ pub(in crate::resp) async fn slowlog<S: Store>(session: &mut Session<S>, args: A
     Ok(())
 }
 
-/// No spikes are recorded: metrics and `SLOWLOG` say more.
-pub(in crate::resp) async fn latency<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
-    let subcommand = lower(args.at(1));
-    match subcommand.as_slice() {
-        b"latest" => {
-            takes("latency", "latest", args.len() == 2)?;
-            session.outbox.replies.array(0);
-        }
-        b"history" => {
-            takes("latency", "history", args.len() == 3)?;
-            session.outbox.replies.array(0);
-        }
-        b"histogram" => session.outbox.replies.map(0),
-        b"reset" => session.outbox.replies.integer(0),
-        b"doctor" => {
-            takes("latency", "doctor", args.len() == 2)?;
-            session
-                .outbox
-                .replies
-                .text("No spikes are recorded here: look at SLOWLOG; whoever runs the server has `weir top`.\n");
-        }
-        b"graph" => {
-            takes("latency", "graph", args.len() == 3)?;
-            return Err(Error::bytes([b"ERR No samples available for event '", args.at(2), b"'"].concat()));
-        }
-        b"help" => session.outbox.replies.help(
-            "LATENCY",
-            &[
-                "DOCTOR | GRAPH <event> | HISTORY <event> | LATEST | RESET [<event> ...]: no events are recorded.",
-                "HISTOGRAM [<command> ...]: empty.",
-                "HELP: this text.",
-            ],
-        ),
-        _ => return Err(Error::unknown_subcommand("latency", args.at(1))),
-    }
-    Ok(())
-}
-
 pub(in crate::resp) async fn memory<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     let subcommand = lower(args.at(1));
     match subcommand.as_slice() {

@@ -6,15 +6,17 @@ use std::sync::Arc;
 use weir_command::Args;
 use weir_command::error::Outcome;
 use weir_command::table::COMMANDS;
+use weir_command::table::subcommands;
 
 use super::hello::REDIS_VERSION;
 use crate::auth::account::Account;
 use crate::resp::session::Session;
 use crate::server::Server;
+use crate::stats;
 use crate::store::Store;
 
 /// Sections in the order in which they are shown, and whether they are shown unasked.
-const SECTIONS: [(&str, bool); 10] = [
+const SECTIONS: [(&str, bool); 13] = [
     ("Server", true),
     ("Clients", true),
     ("Memory", true),
@@ -22,7 +24,10 @@ const SECTIONS: [(&str, bool); 10] = [
     ("Stats", true),
     ("Replication", true),
     ("CPU", true),
+    ("Modules", true),
     ("Commandstats", false),
+    ("Errorstats", true),
+    ("Latencystats", false),
     ("Cluster", true),
     ("Keyspace", true),
 ];
@@ -96,11 +101,19 @@ fn own_facts<S: Store>(server: &Server<S>, account: &Arc<Account>, section: &str
         "Persistence" => {
             fact("loading", &0);
             fact("aof_enabled", &1);
+            // Nothing is rewritten or dumped: the log is all there is.
+            fact("aof_rewrite_in_progress", &0);
+            fact("aof_rewrite_scheduled", &0);
+            fact("aof_last_bgrewrite_status", &"ok");
+            fact("aof_last_write_status", &"ok");
+            fact("rdb_bgsave_in_progress", &0);
+            fact("rdb_last_bgsave_status", &"ok");
+            fact("rdb_last_save_time", &(server.clock.unix_ms() / 1000));
         }
         "Stats" => {
             let totals = account.stats.recent();
             fact("total_connections_received", &account.admitted());
-            fact("total_commands_processed", &totals.commands.iter().sum::<u64>());
+            fact("total_commands_processed", &totals.commands[..COMMANDS.len()].iter().sum::<u64>());
             fact("instantaneous_ops_per_sec", &account.calls_per_second());
             fact("total_net_input_bytes", &totals.bytes_in);
             fact("total_net_output_bytes", &totals.bytes_out);
@@ -116,30 +129,80 @@ fn own_facts<S: Store>(server: &Server<S>, account: &Arc<Account>, section: &str
         "Replication" => {
             fact("role", &"master");
             fact("connected_slaves", &0);
+            fact("master_failover_state", &"no-failover");
+            fact("master_replid", &server.run_id);
+            fact("master_replid2", &"0".repeat(40));
+            fact("master_repl_offset", &0);
+            fact("second_repl_offset", &-1);
+            fact("repl_backlog_active", &0);
         }
         // User and system time are not told apart.
-        "CPU" => fact("used_cpu_user", &format_args!("{:.6}", account.processor_nanos() as f64 / 1e9)),
-        "Commandstats" => {
-            let totals = account.stats.recent();
-            for (index, command) in COMMANDS.iter().enumerate() {
-                let (calls, micros) = (totals.commands[index], totals.nanos[index] / 1000);
-                let (failed, rejected) = (totals.failed[index], totals.rejected[index]);
-                if calls + rejected == 0 {
-                    continue;
-                }
-                let per_call = totals.nanos[index] as f64 / 1000.0 / calls.max(1) as f64;
-                line(
-                    text,
-                    format_args!(
-                        "cmdstat_{}:calls={calls},usec={micros},usec_per_call={per_call:.2},\
-                         rejected_calls={rejected},failed_calls={failed}",
-                        command.name
-                    ),
-                );
+        "CPU" => {
+            fact("used_cpu_user", &format_args!("{:.6}", account.processor_nanos() as f64 / 1e9));
+            fact("used_cpu_sys", &"0.000000");
+            fact("used_cpu_user_children", &"0.000000");
+            fact("used_cpu_sys_children", &"0.000000");
+        }
+        "Commandstats" => command_stats(account, text),
+        "Errorstats" => {
+            for (code, count) in account.errors.all() {
+                fact(&format!("errorstat_{code}"), &format_args!("count={count}"));
             }
         }
+        "Latencystats" => latency_stats(account, text),
         "Cluster" => fact("cluster_enabled", &0),
         _ => {}
+    }
+}
+
+/// A line for each command that was called; for containers one for each subcommand.
+fn command_stats(account: &Arc<Account>, text: &mut String) {
+    let totals = account.stats.recent();
+    for index in 0..stats::counted() {
+        let is_container = COMMANDS.get(index).is_some_and(|command| subcommands::of(command.name).next().is_some());
+        let (calls, nanos) = (totals.commands[index], totals.nanos[index]);
+        let (failed, rejected) = (totals.failed[index], totals.rejected[index]);
+        if is_container || calls + rejected == 0 {
+            continue;
+        }
+        let (micros, per_call) = (nanos / 1000, nanos as f64 / 1000.0 / calls.max(1) as f64);
+        line(
+            text,
+            format_args!(
+                "cmdstat_{}:calls={calls},usec={micros},usec_per_call={per_call:.2},\
+                 rejected_calls={rejected},failed_calls={failed}",
+                stats::counted_name(index)
+            ),
+        );
+    }
+}
+
+/// A line for each command that was called, with how long calls took: right to a factor of two.
+fn latency_stats(account: &Arc<Account>, text: &mut String) {
+    let totals = account.stats.recent();
+    for (index, times) in totals.times.iter().enumerate() {
+        let is_container = COMMANDS.get(index).is_some_and(|command| subcommands::of(command.name).next().is_some());
+        let calls: u64 = times.iter().sum();
+        if is_container || calls == 0 {
+            continue;
+        }
+        let percentile = |percent: f64| {
+            let rank = (calls as f64 * percent / 100.0).ceil().max(1.0) as u64;
+            let mut below = 0;
+            let is_reached = |count: &u64| {
+                below += count;
+                below >= rank
+            };
+            stats::call_bucket_micros(times.iter().position(is_reached).unwrap_or(stats::CALL_BUCKETS - 1))
+        };
+        let [half, most, nearly_all] = [50.0, 99.0, 99.9].map(percentile);
+        line(
+            text,
+            format_args!(
+                "latency_percentiles_usec_{}:p50={half}.000,p99={most}.000,p99.9={nearly_all}.000",
+                stats::counted_name(index)
+            ),
+        );
     }
 }
 

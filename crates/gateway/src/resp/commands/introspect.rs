@@ -4,7 +4,9 @@ use weir_command::error::{Error, Outcome, SYNTAX};
 use weir_command::glob::{self, Glob};
 use weir_command::number::parse_i64;
 use weir_command::reply::Replies;
-use weir_command::table::{self, COMMANDS, Command};
+use weir_command::table::key_specs::{self, Begin, Find, KeySpec};
+use weir_command::table::subcommands::{self, Subcommand};
+use weir_command::table::{self, COMMANDS, Command, DERIVED_CATEGORIES, redis_facts};
 use weir_command::{Args, lower};
 
 use super::end_turn;
@@ -14,7 +16,7 @@ use crate::store::Store;
 pub(in crate::resp) async fn command<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     let Some(subcommand) = args.get(1).map(lower) else {
         session.outbox.replies.array(COMMANDS.len());
-        COMMANDS.iter().for_each(|command| describe(&mut session.outbox.replies, Some(command)));
+        COMMANDS.iter().for_each(|command| describe(&mut session.outbox.replies, Some(Described::Command(command))));
         return Ok(());
     };
     let replies = &mut session.outbox.replies;
@@ -23,29 +25,29 @@ pub(in crate::resp) async fn command<S: Store>(session: &mut Session<S>, args: A
         b"count" => return Err(Error::arity("command|count")),
         b"info" if args.len() == 2 => {
             replies.array(COMMANDS.len());
-            COMMANDS.iter().for_each(|command| describe(replies, Some(command)));
+            COMMANDS.iter().for_each(|command| describe(replies, Some(Described::Command(command))));
         }
         b"info" => {
             replies.array(args.len() - 2);
             for (index, name) in args.iter_from(2).enumerate() {
                 end_turn(index).await;
-                describe(&mut session.outbox.replies, table::find(name));
+                describe(&mut session.outbox.replies, Described::find(name));
                 session.outbox.flush_if_long().await?;
             }
         }
         b"docs" => {
             if args.len() == 2 {
                 replies.map(COMMANDS.len());
-                COMMANDS.iter().for_each(|command| document(replies, command));
+                COMMANDS.iter().for_each(|command| document(replies, Described::Command(command)));
                 return Ok(());
             }
             let mut known = 0;
             for (index, name) in args.iter_from(2).enumerate() {
                 end_turn(index).await;
-                known += usize::from(table::find(name).is_some());
+                known += usize::from(Described::find(name).is_some());
             }
             session.outbox.replies.map(known);
-            for (index, command) in args.iter_from(2).map(table::find).enumerate() {
+            for (index, command) in args.iter_from(2).map(Described::find).enumerate() {
                 end_turn(index).await;
                 let Some(command) = command else { continue };
                 document(&mut session.outbox.replies, command);
@@ -74,45 +76,212 @@ const HELP: [&str; 8] = [
     "HELP: this text.",
 ];
 
-/// The ten fields of `COMMAND INFO`; categories, tips, key specifications and subcommands are left empty.
-fn describe(replies: &mut Replies, command: Option<&Command>) {
-    let Some(command) = command else { return replies.null() };
-    replies.array(10);
-    replies.bulk(command.name.as_bytes());
-    replies.integer(i64::from(command.arity));
-    replies.set(command.flags.len());
-    command.flags.iter().for_each(|flag| replies.simple(flag));
-    let (first, last, step) = command.channels.unwrap_or(command.keys);
-    for position in [first, last, step] {
-        replies.integer(i64::from(position));
-    }
-    replies.set(0);
-    replies.array(0);
-    replies.array(0);
-    replies.array(0);
+/// A command, or a subcommand, as it is described.
+#[derive(Clone, Copy)]
+enum Described {
+    Command(&'static Command),
+    Subcommand(&'static Subcommand),
 }
 
-fn document(replies: &mut Replies, command: &Command) {
-    replies.bulk(command.name.as_bytes());
+impl Described {
+    /// What is called so; a subcommand behind the name of its command and a bar.
+    fn find(name: &[u8]) -> Option<Self> {
+        let Some(bar) = name.iter().position(|&byte| byte == b'|') else {
+            return table::find(name).map(Described::Command);
+        };
+        let container = table::find(&name[..bar])?;
+        subcommands::find(container.name, &name[bar + 1..]).map(Described::Subcommand)
+    }
+
+    /// Everything that there is.
+    fn all() -> impl Iterator<Item = Self> {
+        COMMANDS.iter().flat_map(|command| {
+            let below = subcommands::of(command.name).map(Described::Subcommand);
+            std::iter::once(Described::Command(command)).chain(below)
+        })
+    }
+
+    fn name(self) -> String {
+        match self {
+            Described::Command(command) => command.name.to_owned(),
+            Described::Subcommand(subcommand) => subcommand.full_name(),
+        }
+    }
+
+    fn is_in_category(self, name: &[u8]) -> bool {
+        match self {
+            Described::Command(command) => command.is_in_category(name),
+            Described::Subcommand(subcommand) => subcommand.is_in_category(lower(name).as_slice()),
+        }
+    }
+
+    fn flags(self) -> &'static [&'static str] {
+        match self {
+            Described::Command(command) => command.flags,
+            Described::Subcommand(subcommand) => subcommand.flags,
+        }
+    }
+
+    /// Categories that follow from its flags, and the others.
+    fn categories(self) -> Vec<&'static str> {
+        let own = match self {
+            Described::Command(command) => command.categories,
+            Described::Subcommand(subcommand) => subcommand.categories,
+        };
+        let derived = DERIVED_CATEGORIES.iter().filter(|name| self.is_in_category(name.as_bytes()));
+        derived.chain(own).copied().collect()
+    }
+}
+
+/// The ten fields of `COMMAND INFO`.
+fn describe(replies: &mut Replies, described: Option<Described>) {
+    let Some(described) = described else { return replies.null() };
+    let name = described.name();
+    replies.array(10);
+    replies.bulk(name.as_bytes());
+    let (arity, keys) = match described {
+        Described::Command(command) => (command.arity, command.channels.unwrap_or(command.keys)),
+        Described::Subcommand(Subcommand { arity, key_use: Some(_), .. }) => (*arity, (2, 2, 1)),
+        Described::Subcommand(subcommand) => (subcommand.arity, (0, 0, 0)),
+    };
+    replies.integer(i64::from(arity));
+    replies.set(described.flags().len());
+    described.flags().iter().for_each(|flag| replies.simple(flag));
+    for position in [keys.0, keys.1, keys.2] {
+        replies.integer(i64::from(position));
+    }
+    let categories = described.categories();
+    replies.set(categories.len());
+    categories.iter().for_each(|category| replies.simple(&format!("@{category}")));
+    let tips = redis_facts::tips(&name);
+    replies.set(tips.len());
+    tips.iter().for_each(|tip| replies.bulk(tip.as_bytes()));
+    match described {
+        Described::Command(command) => {
+            let specs = key_specs::of(command.name);
+            if specs.is_empty() && keys.0 > 0 && command.channels.is_none() {
+                // Of a later version of Redis: what the table tells of its keys.
+                let flags = command.key_use.words(0, std::iter::empty());
+                let last = if keys.1 < 0 { keys.1 } else { keys.1 - keys.0 };
+                let find = Find::Range(i64::from(last), i64::from(keys.2), 0);
+                replies.set(1);
+                tell_spec(replies, &KeySpec { flags, begin: Begin::Index(i64::from(keys.0)), find });
+            } else {
+                replies.set(specs.len());
+                specs.iter().for_each(|spec| tell_spec(replies, spec));
+            }
+            let below = subcommands::of(command.name);
+            let count = below.count();
+            // Redis has a set of none, and an array of some.
+            if count == 0 {
+                replies.set(0)
+            } else {
+                replies.array(count)
+            }
+            for subcommand in subcommands::of(command.name) {
+                describe(replies, Some(Described::Subcommand(subcommand)));
+            }
+        }
+        Described::Subcommand(subcommand) => {
+            replies.set(usize::from(subcommand.key_use.is_some()));
+            if let Some(key_use) = subcommand.key_use {
+                let flags = key_use.words(0, std::iter::empty());
+                tell_spec(replies, &KeySpec { flags, begin: Begin::Index(2), find: Find::Range(0, 1, 0) });
+            }
+            replies.set(0);
+        }
+    }
+}
+
+/// A key specification.
+fn tell_spec(replies: &mut Replies, spec: &KeySpec) {
+    let part = |replies: &mut Replies, name: &str, kind: &str, numbers: &[(&str, i64)]| {
+        replies.bulk(name.as_bytes());
+        replies.map(2);
+        replies.bulk(b"type");
+        replies.bulk(kind.as_bytes());
+        replies.bulk(b"spec");
+        replies.map(numbers.len());
+        for (name, number) in numbers {
+            replies.bulk(name.as_bytes());
+            replies.integer(*number);
+        }
+    };
     replies.map(3);
-    for (field, text) in [("summary", command.summary), ("since", "1.0.0"), ("group", command.group)] {
-        replies.bulk(field.as_bytes());
-        replies.bulk(text.as_bytes());
+    replies.bulk(b"flags");
+    replies.set(spec.flags.len());
+    spec.flags.iter().for_each(|flag| replies.simple(flag));
+    match spec.begin {
+        Begin::Index(index) => part(replies, "begin_search", "index", &[("index", index)]),
+        Begin::Unknown => part(replies, "begin_search", "unknown", &[]),
+        Begin::Keyword(keyword, from) => {
+            replies.bulk(b"begin_search");
+            replies.map(2);
+            replies.bulk(b"type");
+            replies.bulk(b"keyword");
+            replies.bulk(b"spec");
+            replies.map(2);
+            replies.bulk(b"keyword");
+            replies.bulk(keyword.as_bytes());
+            replies.bulk(b"startfrom");
+            replies.integer(from);
+        }
+    }
+    match spec.find {
+        Find::Range(last, step, limit) => {
+            part(replies, "find_keys", "range", &[("lastkey", last), ("keystep", step), ("limit", limit)]);
+        }
+        Find::Number(number, first, step) => {
+            part(replies, "find_keys", "keynum", &[("keynumidx", number), ("firstkey", first), ("keystep", step)]);
+        }
+        Find::Unknown => part(replies, "find_keys", "unknown", &[]),
+    }
+}
+
+/// A line of our own, since when there is such a command, and its group.
+fn document(replies: &mut Replies, described: Described) {
+    let name = described.name();
+    let (summary, group) = match described {
+        Described::Command(command) => (command.summary, command.group),
+        Described::Subcommand(subcommand) => match table::find(subcommand.container.as_bytes()) {
+            Some(command) => (command.summary, command.group),
+            None => return,
+        },
+    };
+    let below = match described {
+        Described::Command(command) => subcommands::of(command.name).count(),
+        Described::Subcommand(_) => 0,
+    };
+    let since = redis_facts::since(&name);
+    replies.bulk(name.as_bytes());
+    replies.map(2 + usize::from(since.is_some()) + usize::from(below > 0));
+    for (field, text) in [("summary", Some(summary)), ("since", since), ("group", Some(group))] {
+        if let Some(text) = text {
+            replies.bulk(field.as_bytes());
+            replies.bulk(text.as_bytes());
+        }
+    }
+    if let Described::Command(command) = described
+        && below > 0
+    {
+        replies.bulk(b"subcommands");
+        replies.map(below);
+        subcommands::of(command.name).for_each(|subcommand| document(replies, Described::Subcommand(subcommand)));
     }
 }
 
 fn list(replies: &mut Replies, args: Args<'_>) -> Outcome {
-    let all = || COMMANDS.iter();
-    let found: Vec<&Command> = match (args.len(), args.get(2), args.get(3)) {
+    let all = Described::all;
+    let found: Vec<Described> = match (args.len(), args.get(2), args.get(3)) {
         (2, _, _) => all().collect(),
         (5, Some(filter), Some(by)) if filter.eq_ignore_ascii_case(b"FILTERBY") => {
             let wanted = args.at(4);
             match lower(by).as_slice() {
                 b"pattern" => {
                     let pattern = Glob::new(&glob::checked(wanted)?.to_ascii_lowercase());
-                    all().filter(|command| pattern.matches(command.name.as_bytes())).collect()
+                    all().filter(|described| pattern.matches(described.name().as_bytes())).collect()
                 }
-                b"aclcat" => all().filter(|command| command.is_in_category(wanted)).collect(),
+                b"aclcat" => all().filter(|described| described.is_in_category(wanted)).collect(),
                 // There are no modules.
                 b"module" => Vec::new(),
                 _ => return Err(SYNTAX),
@@ -121,7 +290,7 @@ fn list(replies: &mut Replies, args: Args<'_>) -> Outcome {
         _ => return Err(SYNTAX),
     };
     replies.array(found.len());
-    found.iter().for_each(|command| replies.bulk(command.name.as_bytes()));
+    found.iter().for_each(|described| replies.bulk(described.name().as_bytes()));
     Ok(())
 }
 
@@ -193,8 +362,12 @@ async fn get_counted_keys(replies: &mut Replies, command: &Command, args: Args<'
     if command.reads_streams {
         command.streams_keys(asked).filter(|keys| !keys.is_empty()).ok_or(INVALID)?;
     } else {
-        let counted = command.counted_keys(asked).ok_or(INVALID)?;
         let number = command.counted.and_then(|place| asked.get(place)).and_then(parse_i64);
+        if number == Some(0) && command.flags.contains(&"no_mandatory_keys") {
+            replies.array(0);
+            return Ok(());
+        }
+        let counted = command.counted_keys(asked).ok_or(INVALID)?;
         if number != i64::try_from(counted.len()).ok() {
             return Err(INVALID);
         }

@@ -6,15 +6,18 @@ mod client;
 mod cluster;
 mod config;
 mod connection;
+mod debug;
 mod diagnose;
 mod hello;
 mod info;
 mod introspect;
 mod keyspace;
 mod kill;
+mod latency;
 mod modes;
 mod pubsub;
 mod scripts;
+mod server;
 mod transactions;
 
 use std::io;
@@ -46,8 +49,15 @@ pub(super) async fn run<S: Store>(command: &Command, session: &mut Session<S>, a
         Id::Reset => connection::reset(session, args).await,
         Id::Wait => connection::wait(session, args).await,
         Id::Monitor => connection::monitor(session, args).await,
-        Id::Role => connection::role(session, args).await,
-        Id::LastSave => connection::lastsave(session, args).await,
+        Id::Role => server::role(session, args).await,
+        Id::Save | Id::BgSave | Id::BgRewriteAof => server::save(session, args).await,
+        Id::LastSave => server::lastsave(session, args).await,
+        Id::ReplicaOf | Id::SlaveOf => server::replicaof(session, args).await,
+        Id::Failover => server::failover(session, args).await,
+        Id::Shutdown => server::shutdown(session, args).await,
+        Id::Module => server::module(session, args).await,
+        Id::LolWut => server::lolwut(session, args).await,
+        Id::Debug => debug::debug(session, args).await,
         Id::Time => connection::time(session, args).await,
         Id::Auth => hello::auth(session, args).await,
         Id::Hello => hello::hello(session, args).await,
@@ -77,7 +87,7 @@ pub(super) async fn run<S: Store>(command: &Command, session: &mut Session<S>, a
         Id::Info => info::info(session, args).await,
         Id::Config => config::config(session, args).await,
         Id::SlowLog => diagnose::slowlog(session, args).await,
-        Id::Latency => diagnose::latency(session, args).await,
+        Id::Latency => latency::latency(session, args).await,
         Id::Memory => diagnose::memory(session, args).await,
         Id::Cluster => cluster::cluster(session, args).await,
         Id::ReadOnly | Id::ReadWrite | Id::Asking => cluster::disabled(session, args).await,

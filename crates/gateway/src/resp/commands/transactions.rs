@@ -43,8 +43,13 @@ pub(in crate::resp) async fn watch<S: Store>(session: &mut Session<S>, args: Arg
             continue;
         }
         // Before the look: what changes after it has a larger number.
-        let since = session.store()?.rows().newest(key).await?;
-        let existed = session.get(key).await?.is_some();
+        let mut since = session.store()?.rows().newest(key).await?;
+        let mut existed = session.get(key).await?.is_some();
+        if !existed {
+            // The look itself deletes what has expired, which is no change: it counts from behind that.
+            since = session.store()?.rows().newest(key).await?;
+            existed = session.get(key).await?.is_some();
+        }
         session.watched.push(Watched { database, key: key.into(), since, existed, flushes });
     }
     session.outbox.replies.ok();

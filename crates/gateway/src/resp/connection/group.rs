@@ -223,12 +223,10 @@ impl<S: Store> Connection<S> {
         }
         self.lately.is_long |= done.call.longest >= LONG_BYTES;
         let has_failed = done.outcome.is_err();
-        self.session.outbox.count(|stats| {
-            stats.called(member.command.index);
-            if has_failed {
-                stats.errors.add(1);
-            }
-        });
+        self.session.outbox.count(|stats| stats.called(member.command, member.args));
+        if let Err(error) = &done.outcome {
+            self.session.outbox.count_errors(error, 1);
+        }
         self.took_until(member.command, member.args, has_failed, done.at);
     }
 }

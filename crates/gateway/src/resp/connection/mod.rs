@@ -60,6 +60,7 @@ use crate::notices::What;
 use crate::pool;
 use crate::server::Server;
 use crate::serving_thread::ServingThread;
+use crate::stats;
 use crate::store::Store;
 use crate::stream::Stream;
 
@@ -214,6 +215,7 @@ impl<S: Store> Connection<S> {
     async fn serve_received(&mut self, input: &mut Input) -> io::Result<()> {
         self.session.outbox.begin_round();
         self.turn_began = self.session.outbox.lap;
+        self.session.outbox.client.sent(input.bytes.len() - input.start);
         waits::clear();
         let (mut prefetched, mut looked_at) = (0, 0);
         while !self.session.outbox.closing {
@@ -275,6 +277,7 @@ impl<S: Store> Connection<S> {
             hold.shrink_to(0);
         }
         input.consume();
+        self.session.outbox.client.sent(0);
         Ok(())
     }
 
@@ -323,6 +326,10 @@ impl<S: Store> Connection<S> {
             self.wait_out_pause(command).await;
         }
         let is_queued = command.is_some_and(|command| self.queues(command));
+        if let Some(command) = command {
+            let queued = self.session.transaction.as_ref().map(|queue| queue.commands.len());
+            self.session.outbox.client.said(stats::told_as(command, args), queued);
+        }
         let paid = self.prepare(command, args).await;
         let outbox = &mut self.session.outbox;
         if outbox.reply_mode == ReplyMode::SkipNext {
@@ -335,13 +342,13 @@ impl<S: Store> Connection<S> {
                     queue.is_spoiled = true;
                 }
                 if let Some(command) = command {
-                    outbox.count(|stats| stats.rejected(command.index));
+                    outbox.count(|stats| stats.rejected(command, args));
                 }
                 Err(error)
             }
             Ok((command, _)) if is_queued => self.queue(command, args),
             Ok((command, charge)) => {
-                outbox.count(|stats| stats.called(command.index));
+                outbox.count(|stats| stats.called(command, args));
                 if outbox.longest.1.is_empty() {
                     outbox.longest.1 = command.name;
                 }
@@ -398,6 +405,7 @@ impl<S: Store> Connection<S> {
             _ if command.group == "pubsub" && command.in_subscribed => {
                 Err(Error::new("ERR subscribing is not allowed inside MULTI"))
             }
+            _ if command.flags.contains(&"no_multi") => Err(Error::new("ERR Command not allowed inside a transaction")),
             _ => queue.add(command, args),
         };
         queue.is_spoiled |= queued.is_err();
@@ -454,9 +462,19 @@ impl<S: Store> Connection<S> {
         let outbox = &mut self.session.outbox;
         let nanos = now.saturating_sub(outbox.lap);
         outbox.lap = now;
-        outbox.count(|stats| stats.took(command.index, nanos, failed));
+        outbox.count(|stats| stats.took(command, args, nanos, failed));
         outbox.took(nanos, command.name);
         let micros = nanos / 1000;
+        if command.id == Id::Exec {
+            // What it ran was looked at one by one.
+            return;
+        }
+        if let Ok(account) = self.session.account()
+            && account.latency_monitor.wants(nanos / 1_000_000)
+        {
+            let event = if command.flags.contains(&"fast") { "fast-command" } else { "command" };
+            account.latency_monitor.add(event, self.server.clock.unix_ms() / 1000, nanos / 1_000_000);
+        }
         if self.session.slowlog().wants(micros) {
             let client = &self.session.outbox.client;
             let entry = slowlog::Entry {

@@ -10,8 +10,9 @@ use std::sync::Arc;
 
 use weir_command::bill::Bill;
 use weir_command::error::{CROSS_SLOT, Error, Outcome};
-use weir_command::rows_of;
 use weir_command::table::Id;
+use weir_command::{Args, Command, rows_of};
+use weir_io::Nanos;
 use weir_model::{StoredKey, slot};
 
 use super::Connection;
@@ -105,7 +106,7 @@ impl<S: Store> Connection<S> {
             if let (Some(charge), Some(bill)) = (charges.get(index), self.session.bill.take()) {
                 self.settle(*charge, bill, super::key_of(member.command, member.args));
             }
-            self.count_queued(member.command.index, done.outcome.is_err());
+            self.count_queued(member.command, member.args, &done.outcome, done.at);
             if self.is_monitored() {
                 let line = self.monitored_line(member.command, member.args, member.database).await;
                 self.send_to_monitors(vec![line]).await;
@@ -227,16 +228,19 @@ impl<S: Store> Connection<S> {
             replies.error(error.text());
         }
         replies.end_element(others);
-        self.count_queued(command.index, outcome.is_err());
+        let now = self.server.clock.now();
+        self.count_queued(command, args, &outcome, now);
         if self.is_monitored() {
             self.tell_monitors(command, args).await;
         }
     }
 
-    fn count_queued(&mut self, index: usize, has_failed: bool) {
-        self.session.outbox.count(|stats| {
-            stats.called(index);
-            stats.took(index, 0, has_failed);
-        });
+    /// Counts a command that was queued and has ended `at`.
+    fn count_queued(&mut self, command: &Command, args: Args<'_>, outcome: &Outcome, at: Nanos) {
+        self.session.outbox.count(|stats| stats.called(command, args));
+        if let Err(error) = outcome {
+            self.session.outbox.count_errors(error, 1);
+        }
+        self.took_until(command, args, outcome.is_err(), at);
     }
 }

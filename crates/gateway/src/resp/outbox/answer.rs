@@ -110,7 +110,7 @@ impl<S: Store> Outbox<S> {
         let is_silent = self.reply_mode != ReplyMode::On;
         self.answer.is_under_way = false;
         if let Err(error) = outcome {
-            self.count(|stats| stats.errors.add(1));
+            self.count_errors(error, 1);
             self.replies.rewind(self.answer.from);
             if self.answer.has_left {
                 self.closing = true;
@@ -198,19 +198,16 @@ impl<S: Store> Outbox<S> {
     pub(super) fn place_errors(&mut self) {
         // From the last to the first, so that the marks in front stay right. A command with several writes has one
         // reply: it is replaced once.
-        let (mut replaced, mut errors) = (None, 0);
-        for Pending { stage, from, to, replies } in self.commits.drain(..).rev() {
+        let mut replaced = None;
+        for Pending { stage, from, to, replies } in std::mem::take(&mut self.commits).into_iter().rev() {
             let to = to.unwrap_or_else(|| self.replies.mark());
             if let Stage::Failed(error) = stage
                 && replaced != Some((from, to))
             {
                 self.replies.replace_with_error(from, to, replies, error.text());
-                errors += replies as u64;
+                self.count_errors(&error, replies as u64);
                 replaced = Some((from, to));
             }
-        }
-        if errors > 0 {
-            self.count(|stats| stats.errors.add(errors));
         }
     }
 }

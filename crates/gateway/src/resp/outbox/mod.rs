@@ -142,6 +142,14 @@ impl<S: Store> Outbox<S> {
         }
     }
 
+    /// Counts so many answers with `error`.
+    pub(super) fn count_errors(&self, error: &Error, count: u64) {
+        self.count(|stats| stats.errors.add(count));
+        if let Some(account) = &self.tenant {
+            account.errors.count(error.text(), count);
+        }
+    }
+
     pub(super) fn enter(&self, phase: Phase) {
         self.client.enter(phase, self.server.second());
     }

@@ -1,0 +1,163 @@
+//! `DEBUG`: what tests of Redis and of its clients ask for. It is there where whoever started the server has allowed it
+//! (`weir serve --allow-debug`).
+//!
+//! Nothing of it reaches beyond the asking tenant: `SLEEP` delays this connection alone, and what would stop, damage or
+//! lay bare a server is not there.
+
+use std::sync::Arc;
+
+use weir_command::error::{Error, NO_SUCH_KEY, Outcome};
+use weir_command::reply::Protocol;
+use weir_command::{Args, Headless, Request, lower};
+use weir_io::{Rng, sleep_until};
+
+use crate::resp::hints::parse_bytes;
+use crate::resp::outbox::YIELD;
+use crate::resp::session::Session;
+use crate::store::Store;
+
+/// No subcommand has so long a name.
+const NAME_BYTES_MAX: usize = 64;
+/// Longest `DEBUG SLEEP`, in seconds.
+const SLEEP_SECONDS_MAX: f64 = 60.0;
+/// Bytes in front of a dumped value and behind it that are not its own: its type, a version, a checksum.
+const DUMP_FRAME_BYTES: usize = 11;
+
+const NOT_ALLOWED: Error = Error::new(
+    "ERR DEBUG command not allowed. It is for tests: whoever starts the server allows it with --allow-debug.",
+);
+const NO_SUCH_PROTOCOL: Error = Error::new(
+    "ERR Wrong protocol type name. Please use one of the following: \
+     string|integer|double|bignum|null|array|set|map|attrib|push|verbatim|true|false",
+);
+
+const HELP: [&str; 11] = [
+    "CHANGE-REPL-ID | SET-ACTIVE-EXPIRE <0|1> | SET-DISABLE-DENY-SCRIPTS <0|1>: accepted, change nothing.",
+    "ERROR <text>: an error.",
+    "LISTPACK <key>: whether Redis would keep it as a listpack.",
+    "LOADAOF | RELOAD: all partitions are closed, and opened again from disk.",
+    "LOG <text>: a line in the server's log, at its level debug.",
+    "OBJECT <key>: how Redis would keep it.",
+    "PROTOCOL <type>: a reply of that type.",
+    "QUICKLIST-PACKED-THRESHOLD <bytes>: accepted, changes nothing.",
+    "SLEEP <seconds>: this connection waits, 60 seconds at most.",
+    "Nothing else of Redis' is there.",
+    "HELP: this text.",
+];
+
+/// See the module.
+pub(super) async fn debug<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
+    if !session.outbox.server.settings.allow_debug {
+        return Err(NOT_ALLOWED);
+    }
+    // Longer than a keyword, some of them.
+    let subcommand = args.at(1)[..args.at(1).len().min(NAME_BYTES_MAX)].to_ascii_lowercase();
+    match (subcommand.as_slice(), args.len()) {
+        (b"sleep", 3) => {
+            sleep(session, args.at(2)).await;
+            session.outbox.replies.ok();
+        }
+        (b"set-active-expire" | b"set-disable-deny-scripts", 3) | (b"change-repl-id", 2) => session.outbox.replies.ok(),
+        (b"quicklist-packed-threshold", 3) => {
+            let text = std::str::from_utf8(args.at(2)).unwrap_or_default();
+            parse_bytes(text)
+                .filter(|bytes| *bytes < 4 << 30)
+                .ok_or(Error::new("ERR argument must be a memory value bigger than 1 and smaller than 4gb"))?;
+            session.outbox.replies.ok();
+        }
+        (b"reload" | b"loadaof", 2..) => {
+            session.outbox.await_commits().await;
+            session.store()?.reopen().await;
+            session.outbox.replies.ok();
+        }
+        (b"object", 3..) => object(session, args.at(2)).await?,
+        (b"listpack", 3) => {
+            if encoding(session, args.at(2)).await? != b"listpack" {
+                return Err(Error::new("ERR Not a listpack encoded object."));
+            }
+            session.outbox.replies.simple("Listpack structure printed on stdout");
+        }
+        (b"protocol", 3) => protocol(session, args.at(2))?,
+        (b"error", 3) => return Err(Error::bytes(args.at(2).to_vec())),
+        (b"log", 3) => {
+            tracing::debug!("DEBUG LOG: {}", args.at(2)[..args.at(2).len().min(256)].escape_ascii());
+            session.outbox.replies.ok();
+        }
+        (b"help", 2) => session.outbox.replies.help("DEBUG", &HELP),
+        _ => return Err(Error::subcommand("debug", args.at(1))),
+    }
+    Ok(())
+}
+
+/// Waits so many seconds; what is no number is none.
+async fn sleep<S: Store>(session: &mut Session<S>, seconds: &[u8]) {
+    let seconds = std::str::from_utf8(seconds).ok().and_then(|text| text.parse::<f64>().ok()).unwrap_or(0.0);
+    let clock = Arc::clone(&session.outbox.server.clock);
+    let until = clock.now() + (seconds.clamp(0.0, SLEEP_SECONDS_MAX) * 1e9) as u64;
+    session.outbox.while_pushing(sleep_until(&clock, until)).await;
+}
+
+/// What a command of rows about one key says in RESP2, where there is such a key.
+async fn asked<S: Store>(session: &mut Session<S>, words: &[&[u8]]) -> Outcome<Vec<u8>> {
+    let request = Request::new(session.database(), session.outbox.unix_ms(), words.iter().copied());
+    let mut host = Headless::new(Protocol::Resp2, YIELD, Rng::new(0));
+    let answer = session.store()?.answer(&request, &mut host).await?;
+    let body = answer.strip_suffix(b"\r\n").unwrap_or_default();
+    let begin = body.iter().position(|&byte| byte == b'\n').ok_or(NO_SUCH_KEY)? + 1;
+    Ok(body[begin..].to_vec())
+}
+
+async fn encoding<S: Store>(session: &mut Session<S>, key: &[u8]) -> Outcome<Vec<u8>> {
+    asked(session, &[b"OBJECT", b"ENCODING", key]).await
+}
+
+/// Addresses are nobody's business, and when a key was read last is not known.
+async fn object<S: Store>(session: &mut Session<S>, key: &[u8]) -> Outcome {
+    let encoding = String::from_utf8_lossy(&encoding(session, key).await?).into_owned();
+    let bytes = asked(session, &[b"DUMP", key]).await?.len().saturating_sub(DUMP_FRAME_BYTES);
+    session.outbox.replies.simple(&format!(
+        "Value at:0x0 refcount:1 encoding:{encoding} serializedlength:{bytes} lru:0 lru_seconds_idle:0"
+    ));
+    Ok(())
+}
+
+/// A reply of each type that the protocol has.
+fn protocol<S: Store>(session: &mut Session<S>, kind: &[u8]) -> Outcome {
+    let replies = &mut session.outbox.replies;
+    let is_new = replies.protocol == Protocol::Resp3;
+    let kind = lower(kind);
+    match kind.as_slice() {
+        b"string" => replies.bulk(b"Hello World"),
+        b"integer" => replies.integer(12345),
+        b"double" => replies.double(3.141),
+        b"null" => replies.null(),
+        b"array" => {
+            replies.array(3);
+            (0..3).for_each(|number| replies.integer(number));
+        }
+        b"set" => {
+            replies.set(3);
+            (0..3).for_each(|number| replies.integer(number));
+        }
+        b"map" if is_new => replies.answer_with(b"%3\r\n:0\r\n#f\r\n:1\r\n#t\r\n:2\r\n#f\r\n"),
+        b"map" => replies.answer_with(b"*6\r\n:0\r\n:0\r\n:1\r\n:1\r\n:2\r\n:0\r\n"),
+        b"attrib" if is_new => replies.answer_with(
+            b"|1\r\n$14\r\nkey-popularity\r\n*2\r\n$7\r\nkey:123\r\n:90\r\n\
+              $39\r\nSome real reply following the attribute\r\n",
+        ),
+        b"attrib" => replies.bulk(b"Some real reply following the attribute"),
+        b"push" if is_new => replies.answer_with(
+            b">2\r\n$16\r\nserver-cpu-usage\r\n:42\r\n$40\r\nSome real reply following the push reply\r\n",
+        ),
+        b"push" => return Err(Error::new("ERR RESP2 is not supported by this command")),
+        b"verbatim" => replies.text("This is a verbatim\nstring"),
+        b"true" if is_new => replies.answer_with(b"#t\r\n"),
+        b"true" => replies.integer(1),
+        b"false" if is_new => replies.answer_with(b"#f\r\n"),
+        b"false" => replies.integer(0),
+        b"bignum" if is_new => replies.answer_with(b"(1234567999999999999999999999999999999\r\n"),
+        b"bignum" => replies.bulk(b"1234567999999999999999999999999999999"),
+        _ => return Err(NO_SUCH_PROTOCOL),
+    }
+    Ok(())
+}
