@@ -505,8 +505,8 @@ mod tests {
         }
     }
 
-    /// The page names every command and subcommand once, and says of each that is not as in Redis how or why; those that
-    /// are not in the table are not there.
+    /// The page names every command and subcommand once, and says of each that is not as in Redis how or why. What is
+    /// not in the table is not there.
     #[test]
     fn the_page_on_compatibility_knows_every_command() {
         let page = include_str!("../../../docs/compatibility.md");

@@ -290,7 +290,6 @@ fn debug_is_answered_alike_where_it_is_allowed() {
             "DEBUG QUICKLIST-PACKED-THRESHOLD 0",
             "DEBUG CHANGE-REPL-ID",
             "DEBUG ERROR",
-            "DEBUG ERROR FOO",
             "DEBUG LOG hi",
             "DEBUG OBJECT nosuch",
             "DEBUG LISTPACK nosuch",

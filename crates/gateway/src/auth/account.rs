@@ -404,7 +404,7 @@ mod tests {
         for thread in [0, 0, 1] {
             account.stats.thread(thread).called(
                 weir_command::table::find(b"get").expect("a command"),
-                weir_command::Request::new(0, 0, []).args(),
+                weir_command::Request::new(0, 0, [&b"GET"[..]]).args(),
             );
             account.stats.thread(thread).busy.add(1000);
         }

@@ -4,7 +4,7 @@
 use weir_command::error::{Error, Outcome, SYNTAX};
 use weir_command::glob::{self, Glob};
 use weir_command::number::parse_i64;
-use weir_command::{Args, DATABASES, lower};
+use weir_command::{Args, DATABASES, lower, table};
 
 use super::check_words;
 use crate::resp::hints::{self, HINTS};
@@ -51,6 +51,8 @@ pub(in crate::resp) async fn config<S: Store>(session: &mut Session<S>, args: Ar
         b"resetstat" => {
             takes("resetstat", args.len() == 2)?;
             session.reset_stats()?;
+            // As in Redis it is itself the first that is counted.
+            session.outbox.count_for_tenant(table::find(args.at(0)), args);
             session.outbox.replies.ok();
         }
         b"rewrite" => {

@@ -13,9 +13,9 @@ mod mail;
 use std::io;
 use std::sync::Arc;
 
-use weir_command::LONG_VALUE_BYTES;
 use weir_command::error::{Error, Outcome};
 use weir_command::reply::{FLUSH_BYTES, Replies};
+use weir_command::{Args, Command, LONG_VALUE_BYTES};
 use weir_io::real::COPY_BYTES_MAX;
 use weir_io::{Nanos, yield_now};
 use weir_node::{Quota, waits};
@@ -139,6 +139,13 @@ impl<S: Store> Outbox<S> {
         count(self.server.stats.thread(self.thread));
         if let Some(account) = &self.tenant {
             count(account.stats.thread(self.thread));
+        }
+    }
+
+    /// Counts a call of `command`, for the tenant alone.
+    pub(super) fn count_for_tenant(&self, command: Option<&Command>, args: Args<'_>) {
+        if let (Some(account), Some(command)) = (&self.tenant, command) {
+            account.stats.thread(self.thread).called(command, args);
         }
     }
 
