@@ -1,7 +1,7 @@
 //! `cargo xtask redis-tests`: Redis' own tests, as they come, against `weir serve` on both engines.
 //!
-//! [`source`] fetches them, [`run`] runs one file against a server of its own, [`outcome`] reads what the tool said, and
-//! [`expected`] knows which of them fail and why: any difference from that is a failure.
+//! [`source`] fetches them, [`run`] runs one file against a server of its own, [`outcome`] reads what the tool said,
+//! and [`expected`] knows which of them fail and why: any difference from that is a failure.
 
 mod expected;
 mod outcome;

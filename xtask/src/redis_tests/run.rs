@@ -11,8 +11,8 @@ use super::outcome::Outcome;
 /// The engines that are tried.
 pub const ENGINES: [&str; 2] = ["lsm", "memory"];
 
-/// What the tool is told, beside where the server is. Replication is not for clients, and the memory limit and the files
-/// of a tenant are its operator's; how rows are kept is not asked about, as Weir keeps them in another way.
+/// What the tool is told, beside where the server is. Replication is not for clients, and the memory limit and the
+/// files of a tenant are its operator's; how rows are kept is not asked about, as Weir keeps them in another way.
 const FLAGS: [&str; 5] = [
     "--durable",
     "--ignore-encoding",

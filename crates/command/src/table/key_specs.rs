@@ -14,7 +14,8 @@ pub enum Begin {
 /// Which words are keys from there on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Find {
-    /// Up to the last (negative: from the end), every so many words; of what is left only one part of so many (0 = all).
+    /// Up to the last (negative: from the end), every so many words; of what is left only one part of so many (0 =
+    /// all).
     Range(i64, i64, i64),
     /// The number of keys stands at the first place, the first key at the second, and then one every so many words.
     Number(i64, i64, i64),

@@ -1,5 +1,5 @@
-//! What Redis 7.0 tells of its commands beside where their keys are: hints for clients that spread requests over several
-//! servers, and since when there is each.
+//! What Redis 7.0 tells of its commands beside where their keys are: hints for clients that spread requests over
+//! several servers, and since when there is each.
 
 /// The tips for the command, or the subcommand (`container|name`), called so in small letters.
 pub fn tips(name: &str) -> &'static [&'static str] {

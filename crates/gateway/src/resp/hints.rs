@@ -1,5 +1,6 @@
 //! Settings by which Redis tunes how it keeps collections in memory, frees them, and saves them. Weir chooses a row's
-//! shape by its bytes, has a log instead of snapshots, and has no use for them. Clients and tools set them all the same, so they are taken, checked and told as they were set.
+//! shape by its bytes, has a log instead of snapshots, and has no use for them. Clients and tools set them all the
+//! same, so they are taken, checked and told as they were set.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 

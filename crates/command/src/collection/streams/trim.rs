@@ -56,8 +56,8 @@ impl Budget {
 }
 
 /// Of `wanted` entries in front of a stream of `len`, how many go where only whole nodes go, of `node` entries each
-/// (0 = all are in one). Nodes are filled one after the other, so the last one has what was `added` since it was begun, and
-/// what is missing is missing in front.
+/// (0 = all are in one). Nodes are filled one after the other, so the last one has what was `added` since it was
+/// begun, and what is missing is missing in front.
 fn whole_nodes(len: u64, added: u64, wanted: u64, node: u64) -> u64 {
     if node == 0 || added == 0 {
         return 0;
