@@ -17,6 +17,7 @@ use crate::ledger::Ledger;
 use crate::limits::Direction;
 use crate::partition::PartitionGate;
 use crate::spawned::spawn_op;
+use crate::waits;
 
 /// An [`Fs`] for one owner. Data and syncs pass the partition gate, then the node gate, and are booked when they are
 /// issued to the disk (U-29: device bytes, after every cache); names and lengths pass freely.
@@ -266,6 +267,9 @@ impl GatedFile {
         tag: Tag,
         read: impl FnOnce(&(dyn File + 'static)) -> Op<AlignedBuf> + Send + 'static,
     ) -> Op<AlignedBuf> {
+        if tag.class == Class::Read {
+            waits::book_device_read(len as u64);
+        }
         let entry = Entry { class: tag.class, direction: Direction::Read, bytes: len as u64, buffered: None };
         let cached = self.dirty.is_some();
         let moved = Some(Moved { of: |got: &AlignedBuf| got.len() as u64, cached });

@@ -9,6 +9,7 @@
 //! - [`ReadMemoryFs`]: the file system that limits the memory of long reads;
 //! - [`Pool`]: units in reserved shares and a common rest, with a fair queue of those who wait;
 //! - [`Quota`]: the capacity units of a tenant;
+//! - [`request_units`]: what a request takes of a machine, in one number;
 //! - [`waits`]: what one request has waited for.
 
 mod bucket;
@@ -28,6 +29,7 @@ pub mod policy;
 mod pool;
 mod quota;
 mod read_memory;
+pub mod request_units;
 mod reserve;
 mod slots;
 mod spawned;
@@ -43,5 +45,7 @@ pub use limits::{Direction, Limits, Rates};
 pub use order::{Precedence, RANKS, Rank};
 pub use partition::PartitionGate;
 pub use pool::{Acquire, Part, Permit, Pool, PoolStats};
-pub use quota::{Admission, DELAY_MAX_MS, OnLimit, Quota, QuotaWaiter, Refused, Unit, UnitLimits, UnitStats};
+pub use quota::{
+    Admission, DELAY_MAX_MS, NodeUnits, OnLimit, Quota, QuotaWaiter, Refused, Unit, UnitLimits, UnitStats,
+};
 pub use read_memory::ReadMemoryFs;

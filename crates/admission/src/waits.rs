@@ -35,35 +35,75 @@ impl Cause {
 /// Nanoseconds by [`Cause`]. What is waited for at once counts each time.
 pub type Waits = [Nanos; Cause::NAMES.len()];
 
+/// What was read from the device for somebody.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceReads {
+    /// Reads of the device.
+    pub reads: u64,
+    /// Bytes that they asked for.
+    pub bytes: u64,
+}
+
+/// All sums of a task.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    waited: Waits,
+    device: DeviceReads,
+}
+
+impl Sums {
+    const NONE: Sums = Sums { waited: [0; Cause::NAMES.len()], device: DeviceReads { reads: 0, bytes: 0 } };
+}
+
 thread_local! {
     /// Of the task that is polled.
-    static WAITED: Cell<Waits> = const { Cell::new([0; Cause::NAMES.len()]) };
+    static SUMS: Cell<Sums> = const { Cell::new(Sums::NONE) };
 }
 
 /// The task that is polled has waited so long.
 #[inline]
 pub fn book(cause: Cause, nanos: Nanos) {
-    let mut waited = WAITED.get();
-    waited[cause as usize] += nanos;
-    WAITED.set(waited);
+    let mut sums = SUMS.get();
+    sums.waited[cause as usize] += nanos;
+    SUMS.set(sums);
 }
 
 /// What the task that is polled has waited for since it began or [`clear`] was last called.
 pub fn so_far() -> Waits {
-    WAITED.get()
+    SUMS.get().waited
+}
+
+/// `bytes` are read from the device for the task that is polled.
+#[inline]
+pub(crate) fn book_device_read(bytes: u64) {
+    let mut sums = SUMS.get();
+    sums.device.reads += 1;
+    sums.device.bytes += bytes;
+    SUMS.set(sums);
+}
+
+/// What was read from the device for the task that is polled, since this was last asked.
+#[inline]
+pub fn take_device_reads() -> DeviceReads {
+    let mut sums = SUMS.get();
+    let device = std::mem::take(&mut sums.device);
+    if device.reads > 0 {
+        SUMS.set(sums);
+    }
+    device
 }
 
 /// The task that is polled begins to serve another request.
 #[inline]
 pub fn clear() {
-    WAITED.set(Waits::default());
+    SUMS.set(Sums { waited: Waits::default(), ..SUMS.get() });
 }
 
 pin_project! {
     /// A task whose waits are its own.
     #[derive(Debug)]
     pub struct Followed<F> {
-        waited: Waits,
+        sums: Sums,
         #[pin]
         task: F,
     }
@@ -72,7 +112,7 @@ pin_project! {
 impl<F> Followed<F> {
     /// `task`, which has waited for nothing yet.
     pub fn new(task: F) -> Self {
-        Self { waited: Waits::default(), task }
+        Self { sums: Sums::NONE, task }
     }
 }
 
@@ -81,7 +121,7 @@ impl<F: Future> Future for Followed<F> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.project();
-        let _turn = Turn::begin(this.waited);
+        let _turn = Turn::begin(this.sums);
         this.task.poll(cx)
     }
 }
@@ -89,20 +129,20 @@ impl<F: Future> Future for Followed<F> {
 /// While a task is polled. Ends so even where the poll ends in a panic, or the thread would go on with somebody else's
 /// sums.
 struct Turn<'t> {
-    waited: &'t mut Waits,
-    outer: Waits,
+    sums: &'t mut Sums,
+    outer: Sums,
 }
 
 impl<'t> Turn<'t> {
-    fn begin(waited: &'t mut Waits) -> Self {
-        let outer = WAITED.replace(*waited);
-        Self { waited, outer }
+    fn begin(sums: &'t mut Sums) -> Self {
+        let outer = SUMS.replace(*sums);
+        Self { sums, outer }
     }
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        *self.waited = WAITED.replace(self.outer);
+        *self.sums = SUMS.replace(self.outer);
     }
 }
 
@@ -136,6 +176,27 @@ mod tests {
         assert_eq!(one.as_mut().poll(&mut cx), Poll::Ready([0, 0, 0, 3]));
         assert_eq!(other.as_mut().poll(&mut cx), Poll::Ready([0, 0, 0, 30]));
         assert_eq!(so_far(), [0; 4], "the thread is nobody's again");
+    }
+
+    #[test]
+    fn device_reads_are_taken_by_the_task_that_has_asked() {
+        let mut cx = Context::from_waker(Waker::noop());
+        let reads = |bytes| async move {
+            book_device_read(bytes);
+            let mut polls = 0;
+            std::future::poll_fn(|_| {
+                polls += 1;
+                if polls == 2 { Poll::Ready(()) } else { Poll::Pending }
+            })
+            .await;
+            book_device_read(1);
+            (take_device_reads(), take_device_reads())
+        };
+        let (mut one, mut other) = (pin!(Followed::new(reads(4096))), pin!(Followed::new(reads(100))));
+        assert!(one.as_mut().poll(&mut cx).is_pending() && other.as_mut().poll(&mut cx).is_pending());
+        let taken = |bytes| Poll::Ready((DeviceReads { reads: 2, bytes }, DeviceReads::default()));
+        assert_eq!(one.as_mut().poll(&mut cx), taken(4097));
+        assert_eq!(other.as_mut().poll(&mut cx), taken(101));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::task::{Context, Waker};
 
 use common::*;
 use proptest::prelude::*;
-use weir_admission::{Admission, OnLimit, Quota, Refused, Unit, UnitLimits};
+use weir_admission::{Admission, NodeUnits, OnLimit, Quota, Refused, Unit, UnitLimits};
 use weir_io::sim::Sim;
 use weir_io::{Clock, Nanos, sleep_until};
 
@@ -397,5 +397,62 @@ proptest! {
             sim.run_until(refused.retry_in_ms * MS);
             prop_assert!(quota.try_admit(Unit::Write, units));
         }
+    }
+}
+
+/// XS-25: after thirty idle seconds a query of thirty seconds' units runs at once, and the writes behind it have what
+/// comes in their own second; without savings it is a debt that all wait for.
+#[test]
+fn a_query_pays_from_what_was_saved_up_and_writes_keep_their_second() {
+    for (burst_seconds, is_there) in [(60, true), (0, false)] {
+        let sim = Sim::new(1);
+        let limits = UnitLimits { ru: 100, burst_seconds, on_limit: REFUSE, ..UnitLimits::default() };
+        let quota = Quota::new(sim.clock(), &limits);
+        sim.run_until(30 * SEC);
+        let thirty_seconds = 30 * 100 * 1000;
+        assert_eq!(quota.try_admit_query(thirty_seconds), is_there);
+        // The tenth of a second that is always kept is not touched by it.
+        assert!(quota.try_admit(Unit::Request, 10 * 1000));
+        assert!(!quota.try_admit_query(1000), "all is spent");
+        sim.run_until(31 * SEC);
+        assert!(quota.try_admit(Unit::Request, 10 * 1000), "a second later writes go on");
+        assert_eq!(quota.stats(Unit::Request).units, if is_there { thirty_seconds + 20_000 } else { 20_000 });
+        // What is paid afterwards is paid from savings, as far as they go: 90 units of the last second are there.
+        quota.settle(Unit::Request, 0, 0, 50_000);
+        assert_eq!(quota.units(Unit::Request) < 0, !is_there);
+    }
+}
+
+/// XS-26: what a tenant bought is its own, however noisy its neighbour; what is left is for who may have it.
+#[test]
+fn a_noisy_neighbour_gets_what_is_left_and_nothing_of_what_others_bought() {
+    let limits = |spare| UnitLimits { ru: 100, spare, on_limit: REFUSE, ..UnitLimits::default() };
+    for (others, expected) in [(100, 100 + 250), (0, 100 + 350)] {
+        let sim = Sim::new(7);
+        let node = NodeUnits::new(sim.clock());
+        // With the over-subscription: 450 a second.
+        node.set(300 * 1000);
+        let noisy = Quota::on_node(sim.clock(), &limits(true), Arc::clone(&node));
+        let tame = Quota::on_node(sim.clock(), &limits(false), Arc::clone(&node));
+        let (mut got, mut admitted, mut refused) = (0, 0, 0);
+        for ms in 0..20_000 {
+            sim.run_until(ms * MS);
+            if ms >= 10_000 && others > 0 && ms % 10 == 0 {
+                refused += u64::from(!tame.try_admit(Unit::Request, 1000));
+            }
+            // It would take 2000 a second.
+            for _ in 0..2 {
+                let is_admitted = noisy.try_admit(Unit::Request, 1000);
+                admitted += u64::from(is_admitted);
+                got += u64::from(is_admitted && ms >= 10_000);
+            }
+        }
+        assert_eq!(refused, 0, "within its limit nobody is refused");
+        let expected = expected * 10;
+        assert!(got.abs_diff(expected) * 50 <= expected, "{got} of {expected}");
+        assert_eq!(noisy.stats(Unit::Request).units, admitted * 1000);
+        assert!(node.extra() > 0);
+        let own = (0..100).take_while(|_| tame.try_admit(Unit::Request, 1000)).count();
+        assert!(own <= 10, "who may not use what is left does not: {own}");
     }
 }

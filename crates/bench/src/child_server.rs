@@ -90,6 +90,11 @@ impl ChildServer {
         wire::http_get(self.admin, "/metrics")
     }
 
+    /// The number of its process.
+    pub fn process(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Processor seconds so far.
     pub fn cpu_seconds(&self) -> f64 {
         meter::cpu_seconds_of(self.child.id())

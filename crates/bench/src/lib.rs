@@ -28,6 +28,7 @@ pub mod outcome;
 pub mod peer;
 pub mod redis;
 pub mod report;
+pub mod request_units;
 pub mod rounds;
 pub mod settings;
 pub mod tenants;

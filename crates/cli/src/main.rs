@@ -43,6 +43,7 @@ enum Command {
     Top(top::Top),
     /// Explain what a tenant's requests wait for, and why
     Why(operate::why::Why),
+    Bill(operate::bill::Bill),
     /// Copy a tenant into a directory while it is served
     Backup(operate::backup::Backup),
     /// Make a new tenant from a backup
@@ -123,6 +124,7 @@ fn main() -> ExitCode {
         Command::Tenant(tenant) => tenant.run(),
         Command::Top(top) => top.run(),
         Command::Why(why) => why.run(),
+        Command::Bill(bill) => bill.run(),
         Command::Backup(backup) => backup.run(),
         Command::Restore(restore) => restore.run(),
         Command::Import(import) => import.run(),

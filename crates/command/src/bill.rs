@@ -8,11 +8,18 @@
 //!   look at old values of up to 4 KiB is included; longer ones are read units.
 //! - What goes through many keys costs a unit for every ten of them, and for every 4 KiB of keys and values that it
 //!   passes: values lie beside their keys. It pays a page at a time, and waits between the pages.
+//! - Parts that a command looks up where it writes are included as long as it writes as many; of those beyond, ten cost
+//!   a read unit.
 //! - What touches no data is free: a tenant above its limits can still ask what is going on.
+//!
+//! Beside that a bill counts the command's [`Work`], from which its request units follow (XS-19): what is free in
+//! capacity units costs some of those, too, afterwards.
 
 use weir_admission::Unit;
 use weir_admission::cost::{read_units, write_units};
+use weir_admission::request_units::{Module, Prices, Work};
 use weir_io::Yield;
+use weir_model::parts::Part;
 use weir_model::{BatchRef, Change};
 
 use crate::args::Args;
@@ -23,26 +30,47 @@ use crate::turn::end_turn;
 /// Keys of a scan that cost one read unit together.
 const SCANNED_PER_UNIT: usize = 10;
 
-/// Units of one command.
+/// Parts that cost one read unit together, where they are looked up and not written.
+const PARTS_PER_UNIT: u64 = 10;
+
+/// What one command has cost so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bill {
     reads: u64,
     writes: u64,
-    /// Read units paid since the command began, beside what was charged before.
+    /// Parts that were looked up where the command could write them, and those that it has written.
+    parts_looked_up: u64,
+    parts_written: u64,
+    /// Read units, and thousandths of request units, that were charged since the command began.
     reads_paid: u64,
+    milli_paid: u64,
+    /// What was done.
+    pub work: Work,
 }
 
 /// What a command is charged before it runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Charge {
+    /// What is known of its work before it runs.
     estimate: Bill,
+    /// The same in thousandths of request units; 0 where nobody asked, or it is free.
+    milli_units: u64,
     /// The least it costs in the end.
     least: Bill,
 }
 
 impl Charge {
-    /// What `command` costs as far as can be told.
-    pub async fn of(command: &Command, args: Args<'_>, yields: Yield) -> Self {
+    /// What `command` costs as far as can be told; in request units, too, where there are `prices`.
+    pub async fn of(command: &Command, args: Args<'_>, yields: Yield, prices: Option<&Prices>) -> Self {
+        let mut charge = Self::in_capacity_units(command, args, yields).await;
+        if let Some(prices) = prices.filter(|_| charge.estimate != Bill::default()) {
+            charge.estimate.work += request_work(args);
+            charge.milli_units = prices.of(&charge.estimate.work).milli_units;
+        }
+        charge
+    }
+
+    async fn in_capacity_units(command: &Command, args: Args<'_>, yields: Yield) -> Self {
         let writes = command.flags.contains(&"write");
         let (first, last, step) = command.keys_with(args.get(1));
         // Some have no flag, and subcommands that read a key.
@@ -57,42 +85,64 @@ impl Charge {
         let keys = (first..(last + 1).min(end)).step_by(step);
         let count = ((keys.len() + command.counted_keys(args).map_or(0, |keys| keys.len())) as u64).max(1);
         if !writes {
-            let bill = Bill { reads: count, ..Bill::default() };
-            return Self { estimate: bill, least: bill };
+            let mut bill = Bill { reads: count, ..Bill::default() };
+            let least = bill;
+            bill.work.count(Module::RowFound, count);
+            return Self { estimate: bill, least, milli_units: 0 };
         }
         // All that follows a key up to the next is taken for its value, options included.
-        let cost = |key: usize| {
+        let bytes_of = |key: usize| {
             let next = if key + step > last { end } else { key + step };
             let bytes: usize = (key..next).filter_map(|index| args.get(index)).map(<[u8]>::len).sum();
-            write_units(bytes as u64)
+            bytes as u64
         };
-        let mut estimate = 0;
+        let mut estimate = Bill::default();
         for (index, key) in keys.enumerate() {
             end_turn(yields, index).await;
-            estimate += cost(key);
+            let bytes = bytes_of(key);
+            estimate.writes += write_units(bytes);
+            estimate.work.count(Module::WrittenByte, bytes);
         }
-        Self {
-            estimate: Bill { writes: estimate.max(1), ..Bill::default() },
-            least: Bill { writes: count, ..Bill::default() },
-        }
+        estimate.writes = estimate.writes.max(1);
+        estimate.work.count(Module::RowWritten, count);
+        let least = Bill { writes: count, ..Bill::default() };
+        Self { estimate, least, milli_units: 0 }
     }
 
     /// Units charged in advance.
-    pub fn units(self, unit: Unit) -> u64 {
-        self.estimate.units(unit)
+    pub fn units(&self, unit: Unit) -> u64 {
+        match unit {
+            Unit::Request => self.milli_units,
+            unit => self.estimate.capacity_units(unit),
+        }
     }
 
-    /// Units owed in all, when `bill` says what was done.
-    pub fn owed(self, unit: Unit, bill: Bill) -> u64 {
-        bill.units(unit).max(self.least.units(unit))
+    /// Units owed in all, when `bill` says what was done and that costs `milli_units` thousandths of request units.
+    pub fn owed(&self, unit: Unit, bill: &Bill, milli_units: u64) -> u64 {
+        match unit {
+            Unit::Request => milli_units,
+            unit => bill.capacity_units(unit).max(self.least.capacity_units(unit)),
+        }
     }
 }
 
+/// What the words of a request cost before anything is done for them.
+pub fn request_work(args: Args<'_>) -> Work {
+    let mut work = Work::default();
+    work.count(Module::Command, 1);
+    work.count(Module::Word, args.len() as u64);
+    // Where the last word ends, the request does; what stands around the words is there already.
+    let end = args.spans().last().map_or(0, |span| span.start + span.len);
+    work.count(Module::RequestByte, u64::from(end));
+    work
+}
+
 impl Bill {
-    fn units(self, unit: Unit) -> u64 {
+    fn capacity_units(&self, unit: Unit) -> u64 {
         match unit {
-            Unit::Read => self.reads,
+            Unit::Read => self.reads + self.parts_looked_up.saturating_sub(self.parts_written) / PARTS_PER_UNIT,
             Unit::Write => self.writes,
+            Unit::Request => 0,
         }
     }
 
@@ -102,11 +152,39 @@ impl Bill {
     pub fn read(&mut self, found: Option<usize>, writes: bool) {
         let units = read_units(found.unwrap_or(0) as u64);
         self.reads += units - u64::from(writes);
+        self.work.count(if found.is_some() { Module::RowFound } else { Module::RowMissing }, 1);
+        self.work.count(Module::ReadByte, found.unwrap_or(0) as u64);
+    }
+
+    /// A command of a script has written nothing.
+    pub fn looked(&mut self) {
+        self.reads += 1;
+    }
+
+    /// The same of a part of a row.
+    #[inline]
+    pub fn read_part(&mut self, found: Option<usize>, writes: bool) {
+        let units = read_units(found.unwrap_or(0) as u64);
+        self.reads += units - u64::from(writes);
+        self.parts_looked_up += u64::from(writes);
+        self.work.count(if found.is_some() { Module::PartFound } else { Module::PartMissing }, 1);
+        self.work.count(Module::ReadByte, found.unwrap_or(0) as u64);
     }
 
     /// `changes` were written. The database in front of their keys costs nothing.
     pub fn wrote(&mut self, changes: BatchRef<'_>) {
-        self.writes += changes.iter().map(|change| write_units(bytes(&change) - 1)).sum::<u64>();
+        for change in changes.iter() {
+            let bytes = bytes(&change) - 1;
+            self.writes += write_units(bytes);
+            let module = match Part::parse(change.key()) {
+                None => Module::RowWritten,
+                Some(Part { space: 0, .. }) => Module::PartWritten,
+                Some(_) => Module::IndexWritten,
+            };
+            self.parts_written += u64::from(module != Module::RowWritten);
+            self.work.count(module, 1);
+            self.work.count(Module::WrittenByte, bytes);
+        }
     }
 
     /// A page of keys was gone through.
@@ -118,24 +196,39 @@ impl Bill {
     pub fn passed(&mut self, bytes: u64, keys: usize) {
         let passed = if bytes == 0 { 0 } else { read_units(bytes) };
         self.reads += passed.max(keys.div_ceil(SCANNED_PER_UNIT) as u64);
+        self.work.count(Module::Page, 1);
+        self.work.count(Module::Scanned, keys as u64);
+        self.work.count(Module::ScannedByte, bytes);
     }
 
     /// Read units that the command has cost and not paid; they are paid now.
     pub fn take_unpaid(&mut self) -> u64 {
-        let unpaid = self.reads.saturating_sub(self.reads_paid);
+        let unpaid = self.capacity_units(Unit::Read).saturating_sub(self.reads_paid);
         self.reads_paid += unpaid;
         unpaid
     }
 
-    /// So many read units were charged since the command began.
-    pub fn paid(&mut self, units: u64) {
-        self.reads_paid += units;
+    /// Thousandths of request units that the command has cost so far, by `prices`, and not paid; they are paid now.
+    pub fn take_unpaid_milli(&mut self, prices: &Prices) -> u64 {
+        let unpaid = prices.of(&self.work).milli_units.saturating_sub(self.milli_paid);
+        self.milli_paid += unpaid;
+        unpaid
+    }
+
+    /// So many of `unit` were charged since the command began.
+    pub fn paid(&mut self, unit: Unit, units: u64) {
+        match unit {
+            Unit::Read => self.reads_paid += units,
+            Unit::Request => self.milli_paid += units,
+            Unit::Write => {}
+        }
     }
 
     /// What of `unit` was charged since the command began.
-    pub fn charged(self, unit: Unit) -> u64 {
+    pub fn charged(&self, unit: Unit) -> u64 {
         match unit {
             Unit::Read => self.reads_paid,
+            Unit::Request => self.milli_paid,
             Unit::Write => 0,
         }
     }
@@ -168,7 +261,7 @@ mod tests {
         let spans: Vec<Span> = spans.collect();
         let args = Args::new(line.as_bytes(), &spans);
         let command = table::find(args.at(0)).expect("a command");
-        let (_, charge) = polled::turns(Charge::of(command, args, Yield::PLAIN));
+        let (_, charge) = polled::turns(Charge::of(command, args, Yield::PLAIN, None));
         (charge.units(Unit::Read), charge.units(Unit::Write))
     }
 
@@ -223,9 +316,61 @@ mod tests {
     #[test]
     fn what_is_owed_is_what_was_done_and_never_less_than_one_for_each_key() {
         let least = Bill { writes: 3, ..Bill::default() };
-        let charge = Charge { estimate: Bill { writes: 4, ..Bill::default() }, least };
-        assert_eq!(charge.owed(Unit::Write, Bill::default()), 3);
-        assert_eq!(charge.owed(Unit::Write, Bill { reads: 2, writes: 9, reads_paid: 0 }), 9);
-        assert_eq!(charge.owed(Unit::Read, Bill { reads: 2, writes: 9, reads_paid: 0 }), 2);
+        let charge = Charge { estimate: Bill { writes: 4, ..Bill::default() }, least, milli_units: 7 };
+        let done = Bill { reads: 2, writes: 9, ..Bill::default() };
+        assert_eq!(charge.owed(Unit::Write, &Bill::default(), 5), 3);
+        assert_eq!(charge.owed(Unit::Write, &done, 5), 9);
+        assert_eq!(charge.owed(Unit::Read, &done, 5), 2);
+        assert_eq!((charge.units(Unit::Request), charge.owed(Unit::Request, &done, 5)), (7, 5));
+    }
+
+    #[test]
+    fn parts_that_are_looked_up_and_not_written_cost_a_unit_for_ten() {
+        let life = weir_model::parts::Life::new(1);
+        let written = |parts: u64| {
+            let (mut batch, mut bill) = (Batch::new(), Bill::default());
+            for index in 0..parts {
+                batch.push(Change::Put { key: &life.part(0, &index.to_be_bytes()), value: b"v", expire_at_ms: None });
+            }
+            bill.wrote(batch.as_ref());
+            bill
+        };
+        for (looked_up, parts, expected) in [(1000, 1000, 0), (1000, 0, 100), (9, 0, 0), (29, 10, 1), (1, 5, 0)] {
+            let mut bill = written(parts);
+            (0..looked_up).for_each(|_| bill.read_part(Some(10), true));
+            assert_eq!(bill.capacity_units(Unit::Read), expected, "{looked_up} looked up, {parts} written");
+            assert_eq!(bill.take_unpaid(), expected);
+            assert_eq!(bill.take_unpaid(), 0);
+        }
+    }
+
+    #[test]
+    fn work_is_counted_by_module() {
+        let life = weir_model::parts::Life::new(1);
+        let (mut batch, mut bill) = (Batch::new(), Bill::default());
+        batch.push_row(0, Change::Put { key: b"k", value: b"123", expire_at_ms: None });
+        batch.push(Change::Put { key: &life.part(0, b"m"), value: b"", expire_at_ms: None });
+        batch.push(Change::Delete { key: &life.part(1, b"sm") });
+        bill.wrote(batch.as_ref());
+        bill.read(Some(5), false);
+        bill.read(None, false);
+        bill.read_part(Some(7), false);
+        bill.read_part(None, false);
+        bill.passed(99, 3);
+        let expected = [
+            (Module::RowFound, 1),
+            (Module::RowMissing, 1),
+            (Module::PartFound, 1),
+            (Module::PartMissing, 1),
+            (Module::ReadByte, 12),
+            (Module::RowWritten, 1),
+            (Module::PartWritten, 1),
+            (Module::IndexWritten, 1),
+            (Module::WrittenByte, 4 + 10 + 11),
+            (Module::Page, 1),
+            (Module::Scanned, 3),
+            (Module::ScannedByte, 99),
+        ];
+        assert_eq!(bill.work.counts().collect::<Vec<_>>(), expected);
     }
 }

@@ -6,6 +6,7 @@
 //!
 //! A handler reads first and writes then: a read behind a write looks through the batch.
 
+use weir_admission::request_units::Module;
 use weir_io::Yield;
 use weir_model::parts::Head;
 use weir_model::{BatchMark, Change, Content, KEY_BYTES_MAX, Row, StoredKey, StringRow, Value};
@@ -39,8 +40,8 @@ pub struct Call {
     pub value_bytes_max: usize,
     /// Entries of a stream that go together where it is trimmed approximately.
     pub stream_node_entries: u64,
-    /// What it costs; `None` where nobody counts.
-    pub bill: Option<Bill>,
+    /// What it costs.
+    pub bill: Bill,
     /// Keys that were found, and that were not. Of commands that write, nothing.
     pub hits: u64,
     /// See [`Call::hits`].
@@ -74,7 +75,7 @@ impl Call {
             now_ms,
             value_bytes_max,
             stream_node_entries: STREAM_NODE_ENTRIES,
-            bill: None,
+            bill: Bill::default(),
             hits: 0,
             misses: 0,
             is_again: false,
@@ -289,8 +290,10 @@ impl<'a> Context<'a> {
     fn met(&mut self, asked: Asked<'_>, row: Option<Row>) -> Option<Row> {
         let len = row.as_ref().map_or(0, Row::bytes);
         self.call.longest = self.call.longest.max(len);
-        if let Some(bill) = &mut self.call.bill {
-            bill.read(row.as_ref().map(|_| len), self.is_locked);
+        let found = row.as_ref().map(|_| len);
+        match asked {
+            Asked::Row(..) => self.call.bill.read(found, self.is_locked),
+            Asked::Part(..) => self.call.bill.read_part(found, self.is_locked),
         }
         if !self.is_locked && matches!(asked, Asked::Row(..)) {
             match &row {
@@ -343,9 +346,7 @@ impl<'a> Context<'a> {
     pub async fn page(&mut self, from: &[u8], limit: usize) -> Outcome<Page> {
         let page = self.rows.page(self.call.database, from, limit);
         let page = letting_go(page, || self.host.replies().own_values()).await?;
-        if let Some(bill) = &mut self.call.bill {
-            bill.scanned(&page);
-        }
+        self.call.bill.scanned(&page);
         Ok(page)
     }
 
@@ -355,6 +356,11 @@ impl<'a> Context<'a> {
     /// The server is ending.
     pub async fn end_page(&mut self) -> Outcome {
         self.host.pay_page(&mut self.call.bill).await
+    }
+
+    /// So many steps of computing were done: where a command computes more than what it reads and writes tells.
+    pub fn computed(&mut self, steps: usize) {
+        self.call.bill.work.count(Module::Step, steps as u64);
     }
 
     /// Where a page finds `key`, or what is behind it.
@@ -437,8 +443,8 @@ impl<'a> Context<'a> {
         self.call.wrote = outcome.is_ok() && !self.draft.since(self.begin).is_empty();
         if outcome.is_err() {
             self.draft.rewind(self.begin);
-        } else if let Some(bill) = &mut self.call.bill {
-            bill.wrote(self.draft.since(self.begin));
+        } else {
+            self.call.bill.wrote(self.draft.since(self.begin));
         }
         Finished { outcome, draft: self.draft }
     }

@@ -72,7 +72,7 @@ impl Host for Headless {
 
     fn let_go(&mut self) {}
 
-    fn pay_page<'a>(&'a mut self, _: &'a mut Option<Bill>) -> Waiting<'a, Outcome> {
+    fn pay_page<'a>(&'a mut self, _: &'a mut Bill) -> Waiting<'a, Outcome> {
         Box::pin(async move {
             self.yields.now().await;
             Ok(())

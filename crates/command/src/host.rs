@@ -38,7 +38,13 @@ pub trait Host: Send {
     ///
     /// # Errors
     /// The server is ending.
-    fn pay_page<'a>(&'a mut self, bill: &'a mut Option<Bill>) -> Waiting<'a, Outcome>;
+    fn pay_page<'a>(&'a mut self, bill: &'a mut Bill) -> Waiting<'a, Outcome>;
+
+    /// Whether so much is owed for the command that it should wait before it reads more (U-16). What it has cost so far
+    /// is paid from `bill`.
+    fn must_pay(&mut self, _bill: &mut Bill) -> bool {
+        false
+    }
 
     /// Where the `SCAN` with the number `cursor` goes on.
     ///

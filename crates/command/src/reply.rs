@@ -378,6 +378,18 @@ impl Replies {
         }
     }
 
+    /// Puts the attribute `name`, a number, in front of the reply that begins at `mark`, which is the last one. Marks
+    /// behind `mark` are wrong afterwards.
+    pub fn put_attribute(&mut self, mark: Mark, name: &str, value: f64) {
+        let mut attribute = Replies { protocol: Protocol::Resp3, ..Replies::default() };
+        attribute.bytes.extend_from_slice(b"|1\r\n");
+        attribute.bulk(name.as_bytes());
+        attribute.double(value);
+        let len = attribute.bytes.len();
+        self.bytes.splice(mark.bytes..mark.bytes, attribute.bytes);
+        self.shared[mark.shared..].iter_mut().for_each(|shared| shared.place += len);
+    }
+
     /// Forgets everything from `mark` on.
     pub fn rewind(&mut self, mark: Mark) {
         self.bytes.truncate(mark.bytes);
@@ -506,6 +518,20 @@ mod tests {
 
     fn written(replies: &Replies, skip: usize) -> Vec<u8> {
         replies.pieces(skip, usize::MAX).concat_bytes()
+    }
+
+    #[test]
+    fn an_attribute_stands_in_front_of_the_last_reply_whatever_that_is() {
+        let mut replies = Replies { protocol: Protocol::Resp3, ..Replies::default() };
+        replies.ok();
+        let mark = replies.begin();
+        replies.array(2);
+        replies.bulk_value(vec![b'v'; SHARED_BYTES_MIN]);
+        replies.null();
+        let before = written(&replies, 0)[5..].to_vec();
+        replies.put_attribute(mark, "ru", 0.25);
+        let expected = [b"+OK\r\n|1\r\n$2\r\nru\r\n,0.25\r\n", &before[..]].concat();
+        assert!(written(&replies, 0) == expected && replies.is_whole());
     }
 
     trait ConcatBytes {

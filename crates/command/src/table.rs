@@ -182,6 +182,11 @@ impl Command {
         self.flags.first() == Some(&"write") || self.writes_behind
     }
 
+    /// Whether it may read much, and writes nothing (XS-25).
+    pub fn is_query(&self) -> bool {
+        self.is_of_rows && self.flags.contains(&"readonly") && !self.flags.contains(&"fast")
+    }
+
     /// The keys in `args`, in their order, where the table tells: not those that a word among the options names.
     pub fn keys_in<'a>(&self, args: Args<'a>) -> impl Iterator<Item = &'a [u8]> + Clone + use<'a> {
         let (first, last, step) = self.keys_with(args.get(1));

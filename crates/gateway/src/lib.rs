@@ -27,4 +27,4 @@ mod waiting_rows;
 
 pub use mailbox::PushLimits;
 pub use resp::client::Patience;
-pub use server::Settings;
+pub use server::{Settings, UnitPrices};

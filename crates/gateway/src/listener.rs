@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 use weir_io::real::{RealSpawn, be_nice, be_prompt};
 use weir_io::{BoxFuture, Clock, Nanos, sleep_until};
 
-use crate::auth::account::TenantConnections;
+use crate::auth::account::{Costs, TenantConnections};
 use crate::auth::{Doorman, Refusal};
 use crate::noisy_neighbour::ProcessorUse;
 use crate::notices::{Notice, What};
@@ -122,6 +122,11 @@ impl<S: Store> Observer<S> {
     /// By tenant: what it has used of the threads, and whether it goes behind the others.
     pub fn processor_use(&self) -> BTreeMap<u32, ProcessorUse> {
         self.0.accounts.processor_use()
+    }
+
+    /// By tenant: what its commands have cost.
+    pub fn costs(&self) -> BTreeMap<u32, Costs> {
+        self.0.accounts.costs()
     }
 
     /// Of one tenant: the last replies that its clients waited long for, the newest first.

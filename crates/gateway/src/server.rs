@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 use weir_io::{Clock, Nanos, Rng, Spawn};
+use weir_node::EngineKind;
+use weir_node::request_units::{Prices, default_pod, default_table};
 
 use crate::auth::account::Accounts;
 use crate::auth::connection_limits::ConnectionLimits;
@@ -19,6 +21,33 @@ use crate::resp::slowlog::Slowlog;
 use crate::serving_thread::ServingThread;
 use crate::stats::Stats;
 use crate::store::Store;
+
+/// What request units cost, for tenants of each engine.
+#[derive(Clone, Debug)]
+pub struct UnitPrices {
+    /// Where rows are on disk.
+    pub lsm: Arc<Prices>,
+    /// Where they are in memory.
+    pub memory: Arc<Prices>,
+}
+
+impl Default for UnitPrices {
+    /// The built-in table and machine.
+    fn default() -> Self {
+        let of = |in_memory| Arc::new(Prices::new(default_table(in_memory), default_pod()));
+        Self { lsm: of(false), memory: of(true) }
+    }
+}
+
+impl UnitPrices {
+    /// Those of a tenant whose rows are in `engine`.
+    pub fn of(&self, engine: EngineKind) -> &Arc<Prices> {
+        match engine {
+            EngineKind::Lsm => &self.lsm,
+            EngineKind::Memory => &self.memory,
+        }
+    }
+}
 
 /// What can be set.
 #[derive(Clone, Debug)]
@@ -39,6 +68,8 @@ pub struct Settings {
     pub push_limits: PushLimits,
     /// Whether clients may say `DEBUG`.
     pub allow_debug: bool,
+    /// What requests pay, by what their tenant's rows are in.
+    pub prices: UnitPrices,
     /// What `CONFIG GET` shows beside what the gateway itself knows: name and value.
     pub shown: Vec<(String, String)>,
 }
@@ -61,6 +92,7 @@ impl Default for Settings {
             long_threads: 2,
             push_limits: PushLimits::default(),
             allow_debug: false,
+            prices: UnitPrices::default(),
             shown: Vec::new(),
         }
     }

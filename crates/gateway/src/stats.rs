@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use parking_lot::Mutex;
 use weir_io::Nanos;
 
+use weir_node::request_units::{Dimension, Price, Resources};
+
 use crate::latency::{self, Latency};
 use weir_command::table::subcommands::{self, SUBCOMMANDS};
 use weir_command::table::{COMMANDS, Command};
@@ -81,9 +83,30 @@ pub(crate) struct ThreadStats {
     pub(crate) bytes_in: Counter,
     pub(crate) bytes_out: Counter,
     pub(crate) latency: Latency,
+    pub(crate) cost: Cost,
     pub(crate) busy: Busy,
     /// In the node's counters only.
     pub(crate) asleep: Asleep,
+}
+
+/// What commands have cost, by the table of costs.
+#[derive(Default)]
+pub(crate) struct Cost {
+    /// Thousandths of request units.
+    milli_units: Counter,
+    /// By dimension, in thousandths of its unit.
+    resources: [Counter; Dimension::ALL.len()],
+}
+
+impl Cost {
+    /// A command has cost so much.
+    #[inline]
+    pub(crate) fn add(&self, price: &Price) {
+        self.milli_units.add(price.milli_units);
+        for dimension in Dimension::ALL {
+            self.resources[dimension as usize].add(price.resources[dimension]);
+        }
+    }
 }
 
 /// What a thread did, for whom these counters are.
@@ -163,6 +186,7 @@ impl ThreadStats {
             bytes_in: Counter::default(),
             bytes_out: Counter::default(),
             latency: Latency::default(),
+            cost: Cost::default(),
             busy: Busy::default(),
             asleep: Asleep::default(),
         }
@@ -352,6 +376,16 @@ impl Stats {
             (turns as f64 * share) as Nanos
         };
         self.threads.iter().zip(shares).map(spent).sum()
+    }
+
+    /// What commands have cost on all threads since the start.
+    pub(crate) fn cost(&self) -> Price {
+        let mut price = Price::default();
+        for thread in self.threads.iter().filter_map(OnceLock::get) {
+            price.milli_units += thread.cost.milli_units.get();
+            price.resources += Resources::new(thread.cost.resources.each_ref().map(Counter::get));
+        }
+        price
     }
 
     /// Replies by how long they took, since the start ([`latency`]).

@@ -18,6 +18,7 @@ mod protocol;
 mod pubsub;
 mod quota;
 mod replies;
+mod request_units;
 mod scripts;
 mod secrets;
 mod spread;

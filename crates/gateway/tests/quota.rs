@@ -5,8 +5,14 @@ use weir_gateway::Settings;
 use weir_node::{OnLimit, Unit, UnitLimits};
 
 /// So slow that nothing comes back while a test runs, but for what it lets pass by itself.
-const ONE_A_SECOND: UnitLimits =
-    UnitLimits { rcu: 1, wcu: 1, burst_seconds: 0, on_limit: OnLimit::Delay { max_ms: 1_000_000 } };
+const ONE_A_SECOND: UnitLimits = UnitLimits {
+    rcu: 1,
+    wcu: 1,
+    ru: 0,
+    spare: false,
+    burst_seconds: 0,
+    on_limit: OnLimit::Delay { max_ms: 1_000_000 },
+};
 
 fn start(limits: UnitLimits) -> (Running, Client) {
     let weir = Running::start(Settings::default());

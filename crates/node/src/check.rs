@@ -8,6 +8,7 @@ use weir_log::{LogAnchor, Recovery};
 use weir_model::TenantName;
 use weir_model::engine::CheckReport;
 
+use crate::bill::BillBook;
 use crate::catalogue::Listings;
 use crate::catalogue::copy::CopyState;
 use crate::catalogue::survey::{Agreement, Survey};
@@ -20,8 +21,8 @@ use crate::strangers::Strangers;
 /// What was found in a node's directory.
 #[derive(Debug, Default)]
 pub struct NodeCheck {
-    /// What is wrong with the directory as a whole: `FORMAT`, the copies of the catalogue, partitions that are
-    /// nobody's.
+    /// What is wrong with the directory as a whole: `FORMAT`, the copies of the catalogue, the bill, partitions that
+    /// are nobody's.
     pub problems: Vec<Error>,
     /// What an operator may wonder about, and need not mend.
     pub notes: Vec<String>,
@@ -82,6 +83,7 @@ pub async fn check(fs: &Arc<dyn Fs>, dir: &Path, mut progress: impl FnMut(usize,
         )),
         Err(refusal) => found.problems.push(refusal),
     }
+    found.problems.extend(BillBook::read(fs, dir).await.err());
     let there = layout::partitions(fs, dir).await?;
     let Some(state) = believed else {
         // Whose they are is not known; what they are worth can be said all the same.

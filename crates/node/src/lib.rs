@@ -6,6 +6,7 @@
 
 pub mod backup;
 mod bandwidth;
+mod bill;
 mod carried;
 pub mod catalogue;
 mod check;
@@ -37,6 +38,7 @@ mod worker_slots;
 mod workers;
 
 pub use backup::BackupReport;
+pub use bill::{BillBook, BillEdit, BillLine, Usage};
 pub use check::{NodeCheck, PartitionCheck, check};
 pub use config::{Bandwidth, Machine, NodeConfig};
 pub use engines::{BlockCache, StoreOptions, TreeOptions};
@@ -53,8 +55,8 @@ pub use tenant::{DiskUse, PARTITIONS_MAX, SECRET_BYTES_MAX, StoredSecret, Tenant
 // Words of the rooms below that appear in this one's interface: a gateway imports the node alone.
 pub use weir_admission::policy::{Behaviour, Facts, Move, Profile, Stage, Tick, Violation, Window, felt};
 pub use weir_admission::{
-    Admission, Amount, Booked, Direction, Ledger, OnLimit, Part, Pool, PoolStats, Quota, Refused, Unit, UnitLimits,
-    UnitStats, Wait, cost, waits,
+    Admission, Amount, Booked, Direction, Ledger, NodeUnits, OnLimit, Part, Pool, PoolStats, Quota, Refused, Unit,
+    UnitLimits, UnitStats, Wait, cost, request_units, waits,
 };
 pub use weir_model::engine::{EngineKind, JobKind, Scope, TreeKnobs, UnknownEngine};
 pub use weir_model::{TenantId, TenantName};

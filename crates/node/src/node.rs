@@ -6,10 +6,11 @@ use std::sync::Arc;
 use futures_util::lock::OwnedMutexGuard;
 use parking_lot::RwLock;
 use weir_admission::policy::{Behaviour, Recording, Tick, Window, explain};
-use weir_admission::{Gate, GateOptions, GatedFs, Ledger, Pool, ReadMemoryFs};
+use weir_admission::{Gate, GateOptions, GatedFs, Ledger, NodeUnits, Pool, ReadMemoryFs};
 use weir_io::{Error, ErrorKind, Fs, Nanos, Owner, Result, Rng};
 use weir_model::{TenantId, TenantName};
 
+use crate::bill::BillBook;
 use crate::carried::carried;
 use crate::catalogue::{Catalogue, CatalogueEdit, Listing, commit};
 use crate::config::{Machine, NodeConfig};
@@ -101,6 +102,19 @@ impl Node {
             node.create_tenant(spec).await?;
         }
         Ok(node)
+    }
+
+    /// Request units for all tenants, of which there are none to spare until somebody says what the machine has.
+    pub fn units(&self) -> &Arc<NodeUnits> {
+        &self.shared.units
+    }
+
+    /// The bill in its directory.
+    ///
+    /// # Errors
+    /// It is damaged; I/O.
+    pub async fn bill_book(&self) -> Result<BillBook> {
+        BillBook::open(&self.shared.own_fs, &self.shared.config.dir).await
     }
 
     /// What the policies saw and decided last; `None` in the first second.

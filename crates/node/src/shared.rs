@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::lock::Mutex as AsyncMutex;
-use weir_admission::{Gate, GatedFs, Ledger, PartitionGate, Pool};
+use weir_admission::{Gate, GatedFs, Ledger, NodeUnits, PartitionGate, Pool};
 use weir_io::{Error, ErrorKind, Fs, FsLock, Nanos, Owner, Result, Volume, sleep_until};
 
 use crate::catalogue::{Catalogue, CatalogueEdit, commit};
@@ -40,6 +40,8 @@ pub(crate) struct NodeShared {
     pub own_fs: Arc<dyn Fs>,
     pub gate: Arc<Gate>,
     pub ledger: Arc<Ledger>,
+    /// Request units for all tenants.
+    pub units: Arc<NodeUnits>,
     pub cache: Arc<BlockCache>,
     pub memory: Arc<WriteMemory>,
     pub workers: Arc<Workers>,
@@ -83,6 +85,7 @@ impl NodeShared {
             ticker,
             gate,
             ledger,
+            units: NodeUnits::new(Arc::clone(&machine.clock)),
             cache,
             memory,
             workers,

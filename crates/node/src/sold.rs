@@ -30,9 +30,9 @@ impl Sold {
     /// Of tenants under `limits`, on `device`.
     pub fn of(limits: impl Iterator<Item = UnitLimits>, device: Option<Limits>) -> Self {
         let mut sold = Self::default();
-        for UnitLimits { rcu, wcu, .. } in limits {
-            sold.tenants += u64::from(rcu > 0 || wcu > 0);
-            sold.unlimited += u64::from(rcu == 0 || wcu == 0);
+        for UnitLimits { rcu, wcu, ru, .. } in limits {
+            sold.tenants += u64::from(rcu > 0 || wcu > 0 || ru > 0);
+            sold.unlimited += u64::from((rcu == 0 || wcu == 0) && ru == 0);
             (sold.rcu, sold.wcu) = (sold.rcu.saturating_add(rcu), sold.wcu.saturating_add(wcu));
         }
         let bytes = |rcu, wcu| Capacity { rcu, wcu }.foreground_bytes(READ_AMPLIFICATION);

@@ -90,8 +90,8 @@ pub struct Facts {
     pub connections: Option<(u64, u64)>,
     /// Connections refused because of that, since the server started.
     pub connections_refused: u64,
-    /// Read and write units a second that it bought; 0 = not limited.
-    pub units: [u64; 2],
+    /// Read, write and request units a second that it bought; 0 = not limited.
+    pub units: [u64; 3],
     /// What its requests met.
     pub window: Option<Window>,
 }
@@ -153,7 +153,7 @@ fn limits(facts: &Facts) -> Vec<String> {
 }
 
 /// What takes time, the longest first.
-fn waits(window: &Window, bought: [u64; 2]) -> Vec<String> {
+fn waits(window: &Window, bought: [u64; 3]) -> Vec<String> {
     let least = u128::from(NOTICED) * u128::from(window.length) / u128::from(SECOND);
     let is_slowed = window.write_rate.is_some() || window.level_0_is_long;
     let mut felt: Vec<(Nanos, String)> = [Cause::Quota, Cause::Stall, Cause::Partition, Cause::Node]
@@ -185,12 +185,12 @@ fn waits(window: &Window, bought: [u64; 2]) -> Vec<String> {
     felt.into_iter().map(|(_, words)| words).collect()
 }
 
-fn units([rcu, wcu]: [u64; 2]) -> String {
-    match (rcu, wcu) {
-        (0, 0) => "units that it no longer has".to_owned(),
-        (rcu, 0) => format!("{rcu} read units a second"),
-        (0, wcu) => format!("{wcu} write units a second"),
-        (rcu, wcu) => format!("{rcu} read and {wcu} write units a second"),
+fn units(bought: [u64; 3]) -> String {
+    let kinds = bought.into_iter().zip(["read", "write", "request"]).filter(|(units, _)| *units > 0);
+    let kinds: Vec<String> = kinds.map(|(units, kind)| format!("{units} {kind}")).collect();
+    match kinds.len() {
+        0 => "units that it no longer has".to_owned(),
+        _ => format!("{} units a second", kinds.join(" and ")),
     }
 }
 
@@ -223,7 +223,7 @@ mod tests {
 
     fn ten_seconds(waited: Waits) -> Facts {
         let window = Window { length: WINDOW, waited, ..Window::default() };
-        Facts { window: Some(window), units: [100, 50], ..Facts::default() }
+        Facts { window: Some(window), units: [100, 50, 0], ..Facts::default() }
     }
 
     fn first(facts: &Facts) -> String {

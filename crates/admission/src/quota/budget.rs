@@ -128,6 +128,12 @@ impl Budget {
         self.units.tokens(now)
     }
 
+    /// Whether it will be more than a second until nothing is owed.
+    pub(super) fn owes_a_second(&mut self, now: Nanos) -> bool {
+        let rate = self.units.rate();
+        rate != UNLIMITED && self.units.tokens(now) < 0_i64.saturating_sub_unsigned(rate)
+    }
+
     pub(super) fn try_admit(&mut self, units: u64, now: Nanos) -> bool {
         let admitted = self.queue.is_empty() && self.units.try_take(units, now);
         if admitted {

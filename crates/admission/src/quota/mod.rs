@@ -1,4 +1,4 @@
-//! Capacity units of a tenant (FX-1, FX-2): what it bought, over all its partitions.
+//! Capacity units and request units of a tenant (FX-1, FX-2, XS-21): what it bought, over all its partitions.
 //!
 //! - A unit is charged to the partition whose data it moves, and paid from the tenant's one bucket: a partition may use
 //!   all that the others leave. When several ask for more than there is, they are served in turn by what they got
@@ -10,20 +10,25 @@
 //!   refused, and told when to come again.
 
 mod budget;
+mod node_units;
+mod savings;
 
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 
 use parking_lot::{Mutex, MutexGuard};
 use weir_io::{Clock, Nanos};
 
+use crate::request_units::MILLI;
 use crate::reserve::Reserve;
 use crate::slots::SlotId;
 use budget::{Admitted, Answer, Budget};
+pub use node_units::NodeUnits;
+use savings::Savings;
 
 /// What is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -33,11 +38,16 @@ pub enum Unit {
     Read = 0,
     /// Write capacity units.
     Write = 1,
+    /// Thousandths of request units ([`crate::request_units`]).
+    Request = 2,
 }
 
+/// Kinds of units.
+const UNITS: usize = Unit::ALL.len();
+
 impl Unit {
-    /// Both.
-    pub const ALL: [Unit; 2] = [Unit::Read, Unit::Write];
+    /// All of them.
+    pub const ALL: [Unit; 3] = [Unit::Read, Unit::Write, Unit::Request];
 
     const fn bit(self) -> u8 {
         1 << self as u8
@@ -48,6 +58,7 @@ impl Unit {
         match self {
             Unit::Read => "tenant_rcu",
             Unit::Write => "tenant_wcu",
+            Unit::Request => "tenant_ru",
         }
     }
 }
@@ -73,6 +84,9 @@ impl Default for OnLimit {
     }
 }
 
+/// Request units that were not used are kept for so many seconds at most (XS-25).
+const SAVING_SECONDS_MAX: u32 = 60;
+
 /// What a tenant bought.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UnitLimits {
@@ -80,20 +94,36 @@ pub struct UnitLimits {
     pub rcu: u64,
     /// Write capacity units per second; 0 = unlimited.
     pub wcu: u64,
+    /// Request units per second; 0 = unlimited.
+    pub ru: u64,
+    /// It may use more request units, as long as the node has some left (XS-26).
+    pub spare: bool,
     /// Units that were not used stay for this many seconds, and may be used in a burst. 0, the default, keeps those of
-    /// 100 ms, so that requests need not come evenly; in ten seconds nobody gets more than 1 % above his limit.
+    /// 100 ms, so that requests need not come evenly; in ten seconds nobody gets more than 1 % above his limit. Of
+    /// request units they are kept for queries, and for what is paid afterwards (XS-25).
     pub burst_seconds: u32,
     /// What happens above the limits.
     pub on_limit: OnLimit,
 }
 
 impl UnitLimits {
-    /// Units per second; 0 = unlimited.
+    /// What is counted of `unit`, per second; 0 = unlimited.
     pub fn of(&self, unit: Unit) -> u64 {
         match unit {
             Unit::Read => self.rcu,
             Unit::Write => self.wcu,
+            Unit::Request => self.ru.saturating_mul(MILLI),
         }
+    }
+
+    /// The limits as the budget of `unit` has them: request units that were not used are kept elsewhere.
+    fn kept_by(&self, unit: Unit) -> Self {
+        if unit == Unit::Request { Self { burst_seconds: 0, ..*self } } else { *self }
+    }
+
+    /// For how many seconds request units are kept that were not used.
+    fn saving_seconds(&self) -> u32 {
+        self.burst_seconds.min(SAVING_SECONDS_MAX)
     }
 
     fn limited(&self) -> u8 {
@@ -122,7 +152,7 @@ impl std::error::Error for Refused {}
 /// What became of requests, since the tenant was opened. Counted only while there is a limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UnitStats {
-    /// Units charged, settled ones included.
+    /// What was charged of the unit, settled ones included: of request units thousandths.
     pub units: u64,
     /// Requests admitted.
     pub admitted: u64,
@@ -134,15 +164,27 @@ pub struct UnitStats {
     pub refused: u64,
 }
 
-/// See the module. Lock order: a budget's lock is never held while waking or arming a timer.
+/// See the module. Lock order: a budget's lock is never held while waking or arming a timer; the node's units come
+/// behind a budget.
 pub struct Quota {
     clock: Arc<dyn Clock>,
     /// One bit for each limited [`Unit`]: no unlimited request goes further than this.
     limited: AtomicU8,
-    budgets: [Mutex<Budget>; 2],
+    budgets: [Mutex<Budget>; UNITS],
     /// Of each budget: who is far below his limit sees no lock.
-    reserves: [Reserve; 2],
-    timers: [Waker; 2],
+    reserves: [Reserve; UNITS],
+    timers: [Waker; UNITS],
+    /// Request units that were not used, and whether any are kept. Its lock is never held with a budget's.
+    savings: Mutex<Savings>,
+    saves: AtomicBool,
+    /// What was paid from there.
+    saved: AtomicU64,
+    /// The node's units, and whether those may be used beyond the limit.
+    node: Option<Arc<NodeUnits>>,
+    spares: AtomicBool,
+    /// What was taken from there, and what of the budget's it knows of.
+    extra: AtomicU64,
+    reported: AtomicU64,
 }
 
 /// A timer's waker: pumps one budget. Weak, so that a timer does not keep a dropped tenant.
@@ -162,21 +204,41 @@ impl Wake for Timer {
 impl Quota {
     /// The units of one tenant, under `limits`. Nothing is saved up for a burst yet.
     pub fn new(clock: Arc<dyn Clock>, limits: &UnitLimits) -> Arc<Self> {
+        Self::made(clock, limits, None)
+    }
+
+    /// The same on a node that has `node` units for all tenants.
+    pub fn on_node(clock: Arc<dyn Clock>, limits: &UnitLimits, node: Arc<NodeUnits>) -> Arc<Self> {
+        Self::made(clock, limits, Some(node))
+    }
+
+    fn made(clock: Arc<dyn Clock>, limits: &UnitLimits, node: Option<Arc<NodeUnits>>) -> Arc<Self> {
         let now = clock.now();
         Arc::new_cyclic(|quota| Self {
             clock,
             limited: AtomicU8::new(limits.limited()),
-            budgets: Unit::ALL.map(|unit| Mutex::new(Budget::new(limits.of(unit), limits, now))),
+            budgets: Unit::ALL.map(|unit| Mutex::new(Budget::new(limits.of(unit), &limits.kept_by(unit), now))),
             reserves: Default::default(),
             timers: Unit::ALL.map(|unit| Waker::from(Arc::new(Timer { quota: quota.clone(), unit }))),
+            savings: Mutex::new(Savings::new(limits.of(Unit::Request), limits.saving_seconds(), now, 0)),
+            saves: AtomicBool::new(limits.saving_seconds() > 0),
+            saved: AtomicU64::new(0),
+            node,
+            spares: AtomicBool::new(limits.spare),
+            extra: AtomicU64::new(0),
+            reported: AtomicU64::new(0),
         })
     }
 
     /// Turns the knobs; whoever waits and now can go, goes. What was saved up beyond a smaller burst is lost.
     pub fn set_limits(&self, limits: &UnitLimits) {
         for unit in Unit::ALL {
-            self.with_budget(unit, |budget, now| budget.set(limits.of(unit), limits, now));
+            self.with_budget(unit, |budget, now| budget.set(limits.of(unit), &limits.kept_by(unit), now));
         }
+        let (now, used) = (self.clock.now(), self.charged(Unit::Request));
+        self.savings.lock().set(limits.of(Unit::Request), limits.saving_seconds(), now, used);
+        self.saves.store(limits.saving_seconds() > 0, Ordering::Relaxed);
+        self.spares.store(limits.spare, Ordering::Relaxed);
         // After the budgets: whoever still sees the old value finds budgets that are right, or passes one last time.
         self.limited.store(limits.limited(), Ordering::Relaxed);
     }
@@ -193,6 +255,15 @@ impl Quota {
         self.limited.load(Ordering::Relaxed) == 0
     }
 
+    /// What is owed of `unit` is more than comes in a second (U-16): who may wait should.
+    pub fn owes_a_second(&self, unit: Unit) -> bool {
+        if self.is_unlimited(unit) || self.reserves[unit as usize].is_filled() {
+            return false;
+        }
+        let now = self.clock.now();
+        self.lock(unit, now).owes_a_second(now)
+    }
+
     /// Charges `units` if they are there and nobody waits for them. Otherwise nothing is charged: [`Quota::admit`].
     #[inline]
     pub fn try_admit(&self, unit: Unit, units: u64) -> bool {
@@ -206,13 +277,38 @@ impl Quota {
         let mut budget = self.lock(unit, now);
         let admitted = budget.try_admit(units, now);
         self.reserves[unit as usize].fill(budget.hand_out(now));
-        admitted
+        drop(budget);
+        admitted || unit == Unit::Request && self.try_take_spare(units)
+    }
+
+    /// Charges `units` to what the node has left, if the tenant may.
+    fn try_take_spare(&self, units: u64) -> bool {
+        let is_there =
+            self.spares.load(Ordering::Relaxed) && self.node.as_ref().is_some_and(|node| node.try_take(units));
+        if is_there {
+            self.extra.fetch_add(units, Ordering::Relaxed);
+        }
+        is_there
+    }
+
+    /// Tells the node what was used within the limit since it was last told.
+    fn report(&self, charged: u64) {
+        if let Some(node) = &self.node {
+            let before = self.reported.swap(charged, Ordering::Relaxed);
+            match charged.checked_sub(before) {
+                Some(more) => node.used(more),
+                None => node.given_back(before - charged),
+            }
+        }
     }
 
     /// Locks a budget, with all its units in its bucket.
     fn lock(&self, unit: Unit, now: Nanos) -> MutexGuard<'_, Budget> {
         let mut budget = self.budgets[unit as usize].lock();
         budget.take_back(self.reserves[unit as usize].reclaim(), now);
+        if unit == Unit::Request {
+            self.report(budget.stats().units);
+        }
         budget
     }
 
@@ -234,6 +330,37 @@ impl Quota {
         }
     }
 
+    /// Charges a query if so many request units were saved up: what comes in this second stays for others (XS-25).
+    /// Otherwise nothing is charged, and it pays as everybody does.
+    pub fn try_admit_query(&self, units: u64) -> bool {
+        if !self.saves.load(Ordering::Relaxed) || self.is_unlimited(Unit::Request) {
+            return false;
+        }
+        let (now, used) = (self.clock.now(), self.charged(Unit::Request));
+        let mut savings = self.savings.lock();
+        let is_enough = savings.available(now, used) >= units;
+        if is_enough {
+            self.saved.fetch_add(savings.take(units, now, used), Ordering::Relaxed);
+        }
+        is_enough
+    }
+
+    /// Pays up to `units` from what was saved up; gives how many those were.
+    fn pay_from_savings(&self, unit: Unit, units: u64) -> u64 {
+        if unit != Unit::Request || !self.saves.load(Ordering::Relaxed) {
+            return 0;
+        }
+        let (now, used) = (self.clock.now(), self.charged(unit));
+        let paid = self.savings.lock().take(units, now, used);
+        self.saved.fetch_add(paid, Ordering::Relaxed);
+        paid
+    }
+
+    /// What was charged to the budget of `unit` so far.
+    fn charged(&self, unit: Unit) -> u64 {
+        self.lock(unit, self.clock.now()).stats().units
+    }
+
     /// What was charged `charged` units has cost `actual`: the difference is paid, or given back.
     #[inline]
     pub fn settle(&self, unit: Unit, partition: u32, charged: u64, actual: u64) {
@@ -246,6 +373,7 @@ impl Quota {
     }
 
     fn settle_limited(&self, unit: Unit, partition: u32, charged: u64, actual: u64) {
+        let actual = actual - self.pay_from_savings(unit, actual.saturating_sub(charged));
         if actual < charged {
             self.with_budget(unit, |budget, _| budget.refund(charged - actual));
         } else if !self.reserves[unit as usize].try_take(actual - charged, 0) {
@@ -257,7 +385,11 @@ impl Quota {
 
     /// What became of requests so far.
     pub fn stats(&self, unit: Unit) -> UnitStats {
-        self.lock(unit, self.clock.now()).stats()
+        let mut stats = self.lock(unit, self.clock.now()).stats();
+        if unit == Unit::Request {
+            stats.units += self.saved.load(Ordering::Relaxed) + self.extra.load(Ordering::Relaxed);
+        }
+        stats
     }
 
     /// How many wait for `unit`.

@@ -26,9 +26,14 @@ impl User {
 
     /// The same at this port for operators.
     pub fn create_at(admin: u16, name: &str, settings: &Value) -> Result<Self> {
-        let order = json!({ "name": name, "settings": settings });
+        Self::order_at(admin, &json!({ "name": name, "settings": settings }))
+    }
+
+    /// Creates the tenant of `order`, in words of the operators' API.
+    pub fn order_at(admin: u16, order: &Value) -> Result<Self> {
         let answer: Value = serde_json::from_str(&wire::http_post(admin, "/v1/tenants", &order.to_string())?)?;
         let secret = answer["secret"].as_str().ok_or("the server told no secret")?;
+        let name = order["name"].as_str().unwrap_or_default();
         Ok(Self { name: name.to_owned(), secret: secret.to_owned() })
     }
 

@@ -2,6 +2,7 @@
 
 mod measure;
 pub mod stored;
+mod units;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,9 +14,10 @@ use weir_io::real::{RealClock, RealFs, RealFsOptions, block_on};
 use weir_io::{Class, Clock, ErrorKind, Fs, Owner, Tag};
 
 use self::measure::Plan;
-use self::stored::Measurement;
+use self::stored::{Calibration, Measurement};
 
-/// Measures what the disk below a directory can do, for the setting `device_bandwidth = "calibrated"`.
+/// Measures what the disk below a directory can do, for the setting `device_bandwidth = "calibrated"`; and, where asked
+/// to, what requests take of this machine.
 ///
 /// Five mixes of reads and writes, from reads alone to writes alone, in large blocks (bandwidth) and in pages
 /// (operations per second), with direct I/O on a scratch file of at most 1 GiB, which is removed. The result is printed
@@ -29,11 +31,21 @@ pub struct Calibrate {
     /// How long to measure, in seconds; short runs see the device's cache
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: u64,
+    /// Measure, too, what requests take of processors and device, by the modules that they go through: the table of
+    /// request units. It takes two minutes more, with servers of its own below DIR
+    #[arg(long)]
+    request_units: bool,
+    /// Measure neither: run each command, and show what it takes beside what the table says that is stored for DIR, or
+    /// else the built-in one
+    #[arg(long, conflicts_with = "request_units")]
+    check: bool,
 }
 
 const EXAMPLES: &str = "\
 Examples:
   weir calibrate ./weir-data                 30 seconds; nobody else should use the disk meanwhile
+  weir calibrate ./weir-data --request-units what requests cost on this machine, too
+  weir calibrate ./weir-data --check         how near what they cost is to what they take
   weir calibrate ./weir-data --seconds 300   for devices that slow down once their cache is full
   echo 'device_bandwidth = \"calibrated\"' >> weir.toml && weir serve --config weir.toml
 
@@ -53,6 +65,9 @@ impl Calibrate {
             }
             _ => error.to_string(),
         })?;
+        if self.check {
+            return units::check(&fs, &self.dir);
+        }
         let bar = ProgressBar::new(1000)
             .with_style(ProgressStyle::with_template("{msg:24} {wide_bar} {percent} % of ~{prefix} s")?)
             .with_prefix(self.seconds.to_string());
@@ -61,11 +76,21 @@ impl Calibrate {
             bar.set_position(done);
         })?;
         bar.finish_and_clear();
-        block_on(stored::store(&fs, &self.dir, &measurement))?;
         print(&measurement);
+        // What was measured before of requests stays, where they are not measured again.
+        let before = block_on(stored::load(&fs, &self.dir)).ok().and_then(|before| before.request_units);
+        let request_units = match self.request_units {
+            true => Some(units::measure(&self.dir, clock.unix_ms(), &measurement)?),
+            false => before,
+        };
+        let calibration = Calibration { measurement, request_units };
+        block_on(stored::store(&fs, &self.dir, &calibration))?;
         println!("stored in {}", stored::path(&self.dir).display());
-        let limits = measurement.limits().map_err(|problem| format!("this cannot be used: {problem}"))?;
+        let limits = calibration.measurement.limits().map_err(|problem| format!("this cannot be used: {problem}"))?;
         println!("device_bandwidth = \"calibrated\" means {}", in_words(&limits));
+        if calibration.request_units.is_some() {
+            println!("and request units by the table that was measured here");
+        }
         Ok(())
     }
 }
@@ -103,9 +128,9 @@ mod tests {
     fn a_short_calibration_measures_every_mix_and_leaves_only_its_result() {
         let dir = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target/tmp-calibrate");
         let dir = dir.join(std::process::id().to_string());
-        Calibrate { dir: dir.clone(), seconds: 1 }.run().expect("measured");
+        Calibrate { dir: dir.clone(), seconds: 1, request_units: false, check: false }.run().expect("measured");
         let fs: Arc<dyn Fs> = RealFs::new(RealFsOptions::default());
-        let measurement = block_on(stored::load(&fs, &dir)).expect("stored");
+        let measurement = block_on(stored::load(&fs, &dir)).expect("stored").measurement;
         assert_eq!(measurement.mixes.iter().map(|mix| mix.read_percent).collect::<Vec<_>>(), measure::MIXES);
         assert!(measurement.mixes.iter().all(|mix| mix.read_percent == 0 || mix.small.reads > 0));
         let tag = Tag::new(Owner::default(), Class::Maintenance);

@@ -1,15 +1,23 @@
 //! What was measured, as it lies beside the data, and what follows from it for the node gate.
 //! `docs/format/calibration.md` describes the file.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use weir_admission::{Limits, Rates};
+use weir_admission::request_units::{
+    CostTable, Dimension, Module, Pod, Prices, Resources, THOUSAND, default_pod, default_table, reference_read,
+};
+use weir_admission::{Direction, Limits, Rates};
+use weir_gateway::UnitPrices;
 use weir_io::{AlignedBuf, Class, Error, ErrorKind, Fs, OpenOptions, Owner, Result, Tag};
+use weir_node::EngineKind;
 
-/// The only version there is.
-const VERSION: u32 = 1;
+/// Of a file that says what the device does, and nothing else.
+const VERSION_DEVICE: u32 = 1;
+/// Of one that says what requests take, too.
+const VERSION_UNITS: u32 = 2;
 /// A file longer than this was not written by us, in bytes.
 const LEN_MAX: u64 = 64 << 10;
 /// How much of what the device can do the gate hands out, in percent: a little less, so that the queue is ours, where
@@ -19,6 +27,32 @@ const HANDED_OUT_PERCENT: u64 = 95;
 /// alone.
 const INDEPENDENT_PERCENT: u64 = 90;
 const TAG: Tag = Tag::new(Owner { tenant: 0, partition: 0 }, Class::Maintenance);
+
+/// What was measured of a machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Calibration {
+    /// Its disk.
+    pub measurement: Measurement,
+    /// What requests take, where that was measured.
+    pub request_units: Option<RequestUnits>,
+}
+
+/// What requests take of a machine, and what that has a second.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RequestUnits {
+    /// Wall clock at the end, in milliseconds since 1970.
+    pub measured_unix_ms: u64,
+    /// Processors.
+    pub cores: u64,
+    /// Bytes that are moved in memory.
+    pub memory_bytes_per_second: u64,
+    /// By module, for tenants whose rows are on disk: picoseconds, and thousandths of bytes of memory, of the device,
+    /// and of the network. A module that is not there takes what the built-in table says.
+    pub lsm: BTreeMap<String, [u64; 4]>,
+    /// The same for tenants whose rows are in memory.
+    pub memory: BTreeMap<String, [u64; 4]>,
+}
 
 /// What a device did.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,6 +101,8 @@ struct Envelope {
     /// Of the measurement as compact JSON, eight hexadecimal digits.
     crc32c: String,
     measurement: Measurement,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    request_units: Option<RequestUnits>,
 }
 
 /// Where the calibration of the data directory `dir` is.
@@ -75,37 +111,48 @@ pub fn path(dir: &Path) -> PathBuf {
 }
 
 /// The file's bytes.
-pub fn encode(measurement: &Measurement) -> serde_json::Result<Vec<u8>> {
-    let crc32c = checksum(measurement)?;
-    let envelope =
-        Envelope { format: "weir calibration".to_owned(), version: VERSION, crc32c, measurement: measurement.clone() };
+pub fn encode(calibration: &Calibration) -> serde_json::Result<Vec<u8>> {
+    let Calibration { measurement, request_units } = calibration.clone();
+    let crc32c = checksum(&measurement, request_units.as_ref())?;
+    // Who knows the device alone can read what says no more.
+    let version = if request_units.is_some() { VERSION_UNITS } else { VERSION_DEVICE };
+    let envelope = Envelope { format: "weir calibration".to_owned(), version, crc32c, measurement, request_units };
     let mut bytes = serde_json::to_vec_pretty(&envelope)?;
     bytes.push(b'\n');
     Ok(bytes)
 }
 
-/// The measurement in a file's bytes, or what is wrong with them.
-pub fn decode(bytes: &[u8]) -> std::result::Result<Measurement, String> {
+/// What was measured in a file's bytes, or what is wrong with them.
+pub fn decode(bytes: &[u8]) -> std::result::Result<Calibration, String> {
     let envelope: Envelope = serde_json::from_slice(bytes).map_err(|error| format!("no calibration: {error}"))?;
-    if (envelope.format.as_str(), envelope.version) != ("weir calibration", VERSION) {
+    let version = if envelope.request_units.is_some() { VERSION_UNITS } else { VERSION_DEVICE };
+    if (envelope.format.as_str(), envelope.version) != ("weir calibration", version) {
         return Err(format!("format `{} {}` is not known here", envelope.format, envelope.version));
     }
-    let found = checksum(&envelope.measurement).map_err(|error| error.to_string())?;
+    let units = envelope.request_units;
+    let found = checksum(&envelope.measurement, units.as_ref()).map_err(|error| error.to_string())?;
     if found != envelope.crc32c {
         return Err("its checksum is wrong: it was changed after it was measured".to_owned());
     }
-    Ok(envelope.measurement)
+    if let Some(units) = &units {
+        units.check()?;
+    }
+    Ok(Calibration { measurement: envelope.measurement, request_units: units })
 }
 
-fn checksum(measurement: &Measurement) -> serde_json::Result<String> {
-    Ok(format!("{:08x}", crc32c::crc32c(&serde_json::to_vec(measurement)?)))
+fn checksum(measurement: &Measurement, units: Option<&RequestUnits>) -> serde_json::Result<String> {
+    let mut bytes = serde_json::to_vec(measurement)?;
+    if let Some(units) = units {
+        bytes.extend(serde_json::to_vec(units)?);
+    }
+    Ok(format!("{:08x}", crc32c::crc32c(&bytes)))
 }
 
-/// Stores `measurement` beside the data of `dir`, durably, in the place of an earlier one.
-pub async fn store(fs: &Arc<dyn Fs>, dir: &Path, measurement: &Measurement) -> Result<()> {
+/// Stores `calibration` beside the data of `dir`, durably, in the place of an earlier one.
+pub async fn store(fs: &Arc<dyn Fs>, dir: &Path, calibration: &Calibration) -> Result<()> {
     let path = path(dir);
     let bytes =
-        encode(measurement).map_err(|error| Error::new(ErrorKind::Invalid, "write", &path, error.to_string()))?;
+        encode(calibration).map_err(|error| Error::new(ErrorKind::Invalid, "write", &path, error.to_string()))?;
     let temporary = path.with_extension("json.tmp");
     match fs.remove(&temporary, TAG).await {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
@@ -118,11 +165,11 @@ pub async fn store(fs: &Arc<dyn Fs>, dir: &Path, measurement: &Measurement) -> R
     fs.sync_dir(dir, TAG).await
 }
 
-/// The measurement beside the data of `dir`.
+/// What was measured, beside the data of `dir`.
 ///
 /// # Errors
 /// `NotFound` if there is none, `Invalid` if it cannot be understood.
-pub async fn load(fs: &Arc<dyn Fs>, dir: &Path) -> Result<Measurement> {
+pub async fn load(fs: &Arc<dyn Fs>, dir: &Path) -> Result<Calibration> {
     let path = path(dir);
     let file = fs.open(&path, OpenOptions::read_buffered(), TAG).await?;
     let len = file.len().await?;
@@ -132,6 +179,65 @@ pub async fn load(fs: &Arc<dyn Fs>, dir: &Path) -> Result<Measurement> {
     }
     let bytes = file.read_at(0, AlignedBuf::with_len(usize::try_from(len).unwrap_or(0)), TAG).await?;
     decode(&bytes).map_err(invalid)
+}
+
+impl RequestUnits {
+    /// Of these tables, on a machine with so many processors.
+    pub fn new(
+        measured_unix_ms: u64,
+        cores: u64,
+        memory_bytes_per_second: u64,
+        [lsm, memory]: [&CostTable; 2],
+    ) -> Self {
+        let by_name = |table: &CostTable| {
+            let row = |module: Module| Dimension::ALL.map(|dimension| table[module][dimension]);
+            Module::ALL.into_iter().map(|module| (module.name().to_owned(), row(module))).collect()
+        };
+        let (lsm, memory) = (by_name(lsm), by_name(memory));
+        Self { measured_unix_ms, cores, memory_bytes_per_second, lsm, memory }
+    }
+
+    /// Another version may know other modules: what they take must not be taken for something else.
+    fn check(&self) -> std::result::Result<(), String> {
+        let is_known = |name: &&String| Module::ALL.into_iter().any(|module| module.name() == name.as_str());
+        match self.lsm.keys().chain(self.memory.keys()).find(|name| !is_known(name)) {
+            Some(name) => Err(format!("there is no module `{name}`: calibrate again")),
+            None => Ok(()),
+        }
+    }
+
+    /// What modules take of this machine, for tenants of either engine.
+    pub fn table(&self, engine: EngineKind) -> CostTable {
+        let (rows, in_memory) = match engine {
+            EngineKind::Lsm => (&self.lsm, false),
+            EngineKind::Memory => (&self.memory, true),
+        };
+        let mut table = default_table(in_memory);
+        for module in Module::ALL {
+            if let Some(row) = rows.get(module.name()) {
+                table[module] = Resources::new(*row);
+            }
+        }
+        table
+    }
+
+    /// This machine, whose device gives what `limits` say.
+    pub fn pod(&self, limits: &Limits) -> Pod {
+        let io = limits.rates(Direction::Read).bytes;
+        let thousandths = |whole: u64| whole.saturating_mul(THOUSAND);
+        let mut capacity = default_pod().capacity();
+        capacity[Dimension::Cpu] = thousandths(self.cores.saturating_mul(1_000_000_000));
+        capacity[Dimension::Memory] = thousandths(self.memory_bytes_per_second);
+        capacity[Dimension::Io] = thousandths(io);
+        Pod::new(capacity, self.table(EngineKind::Lsm).resources(&reference_read()))
+    }
+
+    /// What requests pay.
+    pub fn prices(&self, limits: &Limits) -> UnitPrices {
+        let pod = self.pod(limits);
+        let of = |engine| Arc::new(Prices::new(self.table(engine), pod));
+        UnitPrices { lsm: of(EngineKind::Lsm), memory: of(EngineKind::Memory) }
+    }
 }
 
 impl Measurement {
@@ -211,10 +317,38 @@ mod tests {
         assert!(lacking.limits().is_err());
     }
 
+    fn calibration(with_units: bool) -> Calibration {
+        let (lsm, memory) = (default_table(false), default_table(true));
+        let units = with_units.then(|| RequestUnits::new(7, 2, 9_000_000_000, [&lsm, &memory]));
+        Calibration { measurement: device(900), request_units: units }
+    }
+
+    #[test]
+    fn request_units_are_those_of_the_file_and_a_module_that_is_not_there_is_built_in() {
+        let mut units = calibration(true).request_units.expect("there");
+        units.lsm.insert("command".to_owned(), [123, 0, 0, 0]);
+        units.lsm.remove("round");
+        let table = units.table(EngineKind::Lsm);
+        assert_eq!(table[Module::Command], Resources::new([123, 0, 0, 0]));
+        assert_eq!(table[Module::Round], default_table(false)[Module::Round]);
+        let pod = units.pod(&Limits::bytes(100_000_000));
+        assert_eq!(pod.capacity()[Dimension::Io], 100_000_000_000);
+        assert_eq!(pod.capacity()[Dimension::Cpu], 2_000_000_000_000);
+        units.memory.insert("nosuch".to_owned(), [1; 4]);
+        let file = encode(&Calibration { request_units: Some(units), ..calibration(false) }).expect("numbers");
+        assert!(decode(&file).is_err_and(|error| error.contains("nosuch")));
+    }
+
     #[test]
     fn a_file_says_what_was_measured_or_that_it_was_changed() {
-        let bytes = encode(&device(900)).expect("numbers");
-        assert_eq!(decode(&bytes), Ok(device(900)));
+        [false, true].into_iter().for_each(a_file_says_what_was_measured);
+    }
+
+    fn a_file_says_what_was_measured(with_units: bool) {
+        let calibration = calibration(with_units);
+        let bytes = encode(&calibration).expect("numbers");
+        assert!(bytes.len() as u64 <= LEN_MAX, "{}", bytes.len());
+        assert_eq!(decode(&bytes), Ok(calibration));
         for at in 0..bytes.len() {
             let mut changed = bytes.clone();
             changed[at] ^= 1;

@@ -1,6 +1,7 @@
 //! Commands for the operator of a running server.
 
 pub mod backup;
+pub mod bill;
 pub mod client;
 mod moment;
 pub mod restore;

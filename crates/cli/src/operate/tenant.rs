@@ -126,6 +126,14 @@ struct Limits {
     /// Write capacity units per second, 0 = unlimited: one is a write of up to 1 KiB
     #[arg(long, value_name = "N")]
     wcu: Option<u64>,
+    /// Request units per second, 0 = unlimited: one is what a read of 1 KiB from the device takes of the machine, and
+    /// every command is charged what it takes, whatever it does. A limit of its own, beside --rcu and --wcu
+    #[arg(long, value_name = "N")]
+    ru: Option<u64>,
+    /// Whether it may use more request units than --ru, as long as the node has some left: what others bought comes
+    /// first
+    #[arg(long, value_name = "true|false")]
+    spare: Option<bool>,
     /// Units that were not used are saved up for so many seconds, and may be used at once
     #[arg(long, value_name = "N")]
     burst_seconds: Option<u32>,
@@ -160,6 +168,8 @@ impl Limits {
         Settings {
             rcu: self.rcu,
             wcu: self.wcu,
+            ru: self.ru,
+            spare: self.spare,
             burst_seconds: self.burst_seconds,
             on_limit: self.on_limit.map(|on_limit| match on_limit {
                 OnLimit::Delay => wire::OnLimit::Delay,
@@ -275,19 +285,20 @@ fn list(tenants: &Tenants) -> Outcome {
     let mut out = stdout().lock();
     writeln!(
         out,
-        "{:width$}  {:>5}  {:>5}  {:>8}  {:>8}  {:6}  STATE",
-        "NAME", "PARTS", "AWAKE", "RCU", "WCU", "SECRET"
+        "{:width$}  {:>5}  {:>5}  {:>8}  {:>8}  {:>8}  {:6}  STATE",
+        "NAME", "PARTS", "AWAKE", "RCU", "WCU", "RU", "SECRET"
     )?;
     for tenant in &tenants.tenants {
         let settings = &tenant.settings;
         writeln!(
             out,
-            "{:width$}  {:>5}  {:>5}  {:>8}  {:>8}  {:6}  {}",
+            "{:width$}  {:>5}  {:>5}  {:>8}  {:>8}  {:>8}  {:6}  {}",
             tenant.name,
             tenant.partitions,
             tenant.awake,
             limit(settings.rcu),
             limit(settings.wcu),
+            limit(settings.ru),
             if tenant.has_secret { "yes" } else { "none" },
             state(tenant),
         )?;
@@ -321,6 +332,8 @@ fn show(tenant: &wire::Tenant) {
     println!("engine   {}", tenant.engine.as_deref().unwrap_or("lsm"));
     println!("reads    {}", units(settings.rcu));
     println!("writes   {}", units(settings.wcu));
+    let spare = if settings.spare == Some(true) { ", and what the node has left" } else { "" };
+    println!("requests {}{spare}", units(settings.ru));
     let beyond = match (settings.on_limit, settings.delay_max_ms) {
         (Some(wire::OnLimit::Refuse), _) => "refused at once".to_owned(),
         (_, delay) => format!("delayed up to {} ms, then refused", delay.unwrap_or(0)),

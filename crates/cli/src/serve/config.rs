@@ -11,7 +11,7 @@ use weir_admission::{Limits, UNLIMITED};
 use weir_gateway::PushLimits;
 use weir_gateway::resp::frame;
 use weir_gateway::tls::ClientCertificates;
-use weir_gateway::{Patience, Settings};
+use weir_gateway::{Patience, Settings, UnitPrices};
 use weir_log::SyncMode;
 use weir_lsm::table::Compression;
 use weir_node::{Bandwidth, NodeConfig, Profile};
@@ -227,10 +227,11 @@ impl Config {
     }
 
     /// The gateway's part; `processors` are what there is.
-    pub fn gateway(&self, processors: usize) -> Settings {
+    pub fn gateway(&self, processors: usize, prices: UnitPrices) -> Settings {
         let value_bytes_max = usize::try_from(self.value_bytes_max.0).unwrap_or(usize::MAX);
         let threads = if self.threads == 0 { processors } else { self.threads };
         Settings {
+            prices,
             limits: frame::Limits {
                 bulk_bytes_max: value_bytes_max,
                 request_bytes_max: (2 * value_bytes_max).max(REQUEST_BYTES_MIN),

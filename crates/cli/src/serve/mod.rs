@@ -20,6 +20,8 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tracing_subscriber::EnvFilter;
 use weir_admission::Limits;
+use weir_gateway::UnitPrices;
+use weir_gateway::admin::bill::Bill;
 use weir_gateway::admin::kernel::KernelBytes;
 use weir_gateway::admin::node::{NodeOperator, sold};
 use weir_gateway::admin::operator::Operator;
@@ -28,7 +30,8 @@ use weir_gateway::auth::slow::SlowHash;
 use weir_gateway::auth::{NodeTenants, Secrets};
 use weir_gateway::listener::{self, Entrance, Gateway};
 use weir_io::real::{RealClock, RealFs, RealFsOptions, RealSpawn, forgo_huge_pages};
-use weir_io::{Clock, ErrorKind, Fs, Spawn};
+use weir_io::{Clock, ErrorKind, Fs, Spawn, sleep_until};
+use weir_node::request_units::MILLI;
 use weir_node::{EngineKind, Machine, Node};
 
 use self::certificates::Certificates;
@@ -203,7 +206,8 @@ async fn serve(config: Config, doors: Doors, recording: Option<(PathBuf, Traffic
     };
     let calibrated = calibrated(&config, machine.fs.clone()).await?;
     let (begin, before) = (clock.now(), KernelBytes::now());
-    let mut node_config = config.node(calibrated);
+    let prices = calibrated.as_ref().map(|calibrated| calibrated.prices.clone()).unwrap_or_default();
+    let mut node_config = config.node(calibrated.map(|calibrated| calibrated.limits));
     node_config.engine = engine;
     let node = Node::open(&node_config, machine).await.map_err(|error| explain(&config, &error))?;
     let node = Arc::new(node);
@@ -219,10 +223,11 @@ async fn serve(config: Config, doors: Doors, recording: Option<(PathBuf, Traffic
     let doorman = Arc::new(Secrets::new(tenants, clock.clone(), Arc::clone(&slow), insecure)?);
     let recovering = Arc::clone(&node);
     tokio::spawn(async move { recovering.recover().await });
+    node.units().set(prices.lsm.pod().logical().saturating_mul(MILLI));
     let (listen, tls_listen) = (entrances.address("--listen"), entrances.address("tls_listen"));
     let mut opened = entrances.opened.into_iter();
     let first = opened.next().ok_or("listen and tls_listen are both \"off\"")?;
-    let mut settings = config.gateway(processors);
+    let mut settings = config.gateway(processors, prices);
     settings.allow_debug = allow_debug;
     let mut gateway = Gateway::new(first, settings, doorman, clock.clone())?;
     opened.for_each(|entrance| gateway.listen_also(entrance));
@@ -238,11 +243,16 @@ async fn serve(config: Config, doors: Doors, recording: Option<(PathBuf, Traffic
     let aside = Arc::new(RealSpawn::new(1, BACKGROUND_NICE));
     let operator = NodeOperator::new(Arc::clone(&node), clock.clone(), slow, aside, gateway.observer());
     let operator: Arc<dyn Operator> = Arc::new(operator);
+    let bill_clock: Arc<dyn Clock> = clock.clone();
     if let Some((path, traffic)) = recording {
         let counts = Arc::downgrade(&operator);
         tokio::spawn(traffic::record(traffic, path, counts, clock));
     }
-    let admin_door = Admin::new(operators, registry, operator);
+    let observer = gateway.observer();
+    let bill = Bill::open(Arc::clone(&node), bill_clock.clone(), Box::new(move || observer.costs())).await;
+    let bill = Arc::new(bill);
+    let bill_task = tokio::spawn(keep_bill(Arc::clone(&bill), bill_clock));
+    let admin_door = Admin::new(operators, registry, operator).with_bill(Arc::clone(&bill));
     let admin_task = tokio::spawn(admin_door.run());
     tracing::info!(
         data = %config.dir.display(),
@@ -265,24 +275,50 @@ async fn serve(config: Config, doors: Doors, recording: Option<(PathBuf, Traffic
     gateway.run(signals.wait(reload)).await?;
     drop(watching);
     admin_task.abort();
+    bill_task.abort();
+    if let Err(error) = bill.record(0).await {
+        tracing::error!(%error, "what was used in the last minute is not on the bill");
+    }
     node.close().await?;
     tracing::info!("every answered write is durable, goodbye");
     Ok(())
 }
 
+/// Time between two entries of the bill, in nanoseconds: what a crash may cost of it.
+const BILL_EVERY: u64 = 60_000_000_000;
+
+/// Hands over to the bill, each minute, what was used.
+async fn keep_bill(bill: Arc<Bill>, clock: Arc<dyn Clock>) {
+    loop {
+        sleep_until(&clock, clock.now() + BILL_EVERY).await;
+        if let Err(error) = bill.record(1).await {
+            tracing::warn!(%error, "what was used is not on the bill yet: it is tried again in a minute");
+        }
+    }
+}
+
+/// What was measured of the machine.
+struct Calibrated {
+    /// What its device gives.
+    limits: Limits,
+    /// What requests pay.
+    prices: UnitPrices,
+}
+
 /// What was measured, if the configuration asks for it.
-async fn calibrated(config: &Config, fs: Arc<dyn Fs>) -> Outcome<Option<Limits>> {
+async fn calibrated(config: &Config, fs: Arc<dyn Fs>) -> Outcome<Option<Calibrated>> {
     if config.device_bandwidth != Device::Calibrated {
         return Ok(None);
     }
     let dir = config.dir.display();
-    let measurement = stored::load(&fs, &config.dir).await.map_err(|error| {
+    let calibration = stored::load(&fs, &config.dir).await.map_err(|error| {
         format!("device_bandwidth is \"calibrated\": {error}\n  `weir calibrate {dir}` measures the disk while no server runs")
     })?;
     let path = stored::path(&config.dir);
-    let limits = measurement.limits().map_err(|problem| format!("{}: {problem}", path.display()))?;
+    let limits = calibration.measurement.limits().map_err(|problem| format!("{}: {problem}", path.display()))?;
     tracing::info!(file = %path.display(), "the device gives {}", in_words(&limits));
-    Ok(Some(limits))
+    let prices = calibration.request_units.map(|units| units.prices(&limits)).unwrap_or_default();
+    Ok(Some(Calibrated { limits, prices }))
 }
 
 /// Whether there is anything in the directory.

@@ -118,6 +118,10 @@ impl Context<'_> {
     /// # Errors
     /// They cannot be read.
     pub async fn parts(&mut self, key: &[u8], life: Life, subkeys: Subkeys, limit: usize) -> Outcome<PartsPage> {
+        // Who holds rows does not wait, and what it reads is bounded.
+        if !self.is_locked && self.host.must_pay(&mut self.call.bill) {
+            self.host.pay_page(&mut self.call.bill).await?;
+        }
         let space = subkeys.space;
         let range = subkeys.range(life);
         let limit = limit.max(1);
@@ -126,9 +130,7 @@ impl Context<'_> {
             Some(moment) => moment.parts(range.clone(), limit),
         };
         let page = letting_go(page, || self.host.replies().own_values()).await?;
-        if let Some(bill) = &mut self.call.bill {
-            bill.passed(page.passed_bytes, page.parts.len());
-        }
+        self.call.bill.passed(page.passed_bytes, page.parts.len());
         let page = if self.draft.is_empty() { page } else { with_own(&mut self.draft, page, &range, limit) };
         let at = Life::SUBKEY_AT;
         let next = page.next.map(|PartRange { from, to, reverse }| {

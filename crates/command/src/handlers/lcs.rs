@@ -151,6 +151,7 @@ pub async fn lcs(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     if cells * size_of::<u32>() as u128 > cx.value_bytes_max() as u128 {
         return Err(Error::new("ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len"));
     }
+    cx.computed((a.len() + 1).saturating_mul(b.len() + 1));
     let (length, directions) = table(a, b, !options.length, cx.yields()).await;
     if options.length {
         cx.replies().integer(i64::from(length));

@@ -68,6 +68,8 @@ async fn sorted(cx: &mut Context<'_>, key: &[u8], options: &Options<'_>) -> Outc
         By::Nothing => elements::in_their_order(cx, &row, range, options.descending, &mut room).await?,
         by => {
             let elements = elements::all(cx, &row, &mut room).await?;
+            // So many comparisons, about.
+            cx.computed(elements.len() * (elements.len().max(1).ilog2() as usize + 1));
             let elements = order::sort(cx, elements, by, options.descending, &mut room).await?;
             elements.into_iter().skip(range.start).take(range.len()).collect()
         }

@@ -486,6 +486,8 @@ macro_rules! with_commands {
             ReadWrite "readwrite" 1 "cluster" [loading stale fast] [connection] ()
                 session "An error: this is no cluster";
             Asking "asking" 1 "cluster" [fast] [connection] () session "An error: this is no cluster";
+            Ru "ru" -2 "server" [loading stale] [] ()
+                session "Weir's own: what commands cost, in request units";
             Time "time" 1 "server" [loading stale fast] [] () session { any_order: true } "The server's clock";
         }
     };

@@ -17,7 +17,9 @@ use axum::routing::{get, post};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::bill::Bill;
 use super::operator::{Operator, Reason, Refusal, When};
+use super::wire;
 use super::wire::{BackupOrder, Change, NewTenant, Problem, RestoreOrder, Tenants};
 
 /// Longest body of a request, in bytes: names and numbers need no more.
@@ -40,6 +42,42 @@ pub fn routes(node: Node) -> Router {
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(from_fn(no_browsers))
         .with_state(node)
+}
+
+/// The routes of the bill, where there is one.
+pub(super) fn bill_routes(bill: Option<Arc<Bill>>) -> Router {
+    Router::new()
+        .route("/v1/bill", get(bill_json))
+        .route("/v1/bill.csv", get(bill_csv))
+        .layer(from_fn(no_browsers))
+        .with_state(bill)
+}
+
+async fn bill_json(State(bill): State<Option<Arc<Bill>>>, uri: Uri) -> Answer {
+    json(StatusCode::OK, &lines_of(bill, &uri).await?)
+}
+
+async fn bill_csv(State(bill): State<Option<Arc<Bill>>>, uri: Uri) -> Answer {
+    let text = lines_of(bill, &uri).await?.csv();
+    Ok(([(header::CONTENT_TYPE, "text/csv; charset=utf-8")], text).into_response())
+}
+
+/// What was used in the hours that the query names: `from=SECONDS&to=SECONDS`, since 1970; all of them unasked.
+async fn lines_of(bill: Option<Arc<Bill>>, uri: &Uri) -> Result<wire::Bill, Refusal> {
+    let bill = bill.ok_or_else(|| Refusal::new(Reason::NotFound, "this server keeps no bill"))?;
+    let (mut from, mut to) = (0, u64::MAX);
+    for pair in uri.query().unwrap_or("").split('&').filter(|pair| !pair.is_empty()) {
+        let number = |text: &str| text.parse::<u64>().ok();
+        match pair.split_once('=').map(|(key, value)| (key, number(value))) {
+            Some(("from", Some(seconds))) => from = seconds,
+            Some(("to", Some(seconds))) => to = seconds,
+            _ => {
+                let message = format!("{pair}: from=SECONDS and to=SECONDS since 1970 are wanted");
+                return Err(Refusal::new(Reason::Invalid, message));
+            }
+        }
+    }
+    Ok(bill.lines(from, to).await?)
 }
 
 /// Refuses what looks as if a browser was made to send it.

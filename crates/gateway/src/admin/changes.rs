@@ -12,6 +12,8 @@ pub(super) fn changes(old: &TenantSettings, new: &TenantSettings) -> String {
         [
             ("rcu", limited(limits.rcu)),
             ("wcu", limited(limits.wcu)),
+            ("ru", limited(limits.ru)),
+            ("spare", limits.spare.to_string()),
             ("burst_seconds", limits.burst_seconds.to_string()),
             ("on_limit", on_limit(limits.on_limit)),
             ("connections_max", limited(u64::from(settings.connections_max))),
@@ -50,7 +52,7 @@ mod tests {
     fn every_setting_that_differs_is_named_and_no_secret_is_shown() {
         let old = TenantSettings { secret: Some(StoredSecret::new(*b"canary-old")), ..TenantSettings::default() };
         assert_eq!(changes(&old, &old), "");
-        let limits = UnitLimits { rcu: 1000, wcu: 5, burst_seconds: 3, on_limit: OnLimit::Refuse };
+        let limits = UnitLimits { rcu: 1000, wcu: 5, ru: 70, spare: true, burst_seconds: 3, on_limit: OnLimit::Refuse };
         let new = TenantSettings {
             secret: Some(StoredSecret::new(*b"canary-new")),
             limits,
@@ -61,7 +63,7 @@ mod tests {
         };
         assert_eq!(
             changes(&old, &new),
-            "rcu unlimited -> 1000, wcu unlimited -> 5, burst_seconds 0 -> 3, on_limit delay up to 1000 ms -> refuse, \
+            "rcu unlimited -> 1000, wcu unlimited -> 5, ru unlimited -> 70, spare false -> true, burst_seconds 0 -> 3, on_limit delay up to 1000 ms -> refuse, \
              connections_max unlimited -> 7, disk_bytes_max unlimited -> 9, memory_bytes_max unlimited -> 11, \
              suspended false -> true, secret changed"
         );

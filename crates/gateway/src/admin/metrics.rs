@@ -5,6 +5,7 @@ mod ledger;
 mod noisy_neighbours;
 mod policy;
 mod quota;
+mod request_units;
 mod stalls;
 mod tenants;
 mod tls;
@@ -47,6 +48,7 @@ pub fn registry<S: Store>(
         write_partitions(&node, sheet)?;
         write_cache(&node, sheet)?;
         quota::write(&node, sheet)?;
+        request_units::write(&gateway, sheet)?;
         stalls::write(&node, sheet)?;
         policy::write(&node, sheet)?;
         waits::write(&node, sheet)?;

@@ -4,6 +4,7 @@
 //! Bind it to loopback or to a network of your own: it asks nobody who he is.
 
 pub mod api;
+pub mod bill;
 mod changes;
 mod exposition;
 pub mod kernel;
@@ -27,6 +28,7 @@ use axum::routing::get;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 
+use self::bill::Bill;
 use self::operator::Operator;
 
 const INDEX: &str = "weir
@@ -40,6 +42,7 @@ const INDEX: &str = "weir
 /v1/recording            what the policies saw and decided
 /v1/top                  what the tenants do; weir top --help
 /v1/ledger.csv           bytes by tenant and cause
+/v1/bill, /v1/bill.csv   what tenants have used, by the hour; weir bill --help
 ";
 
 /// An operators' door that listens, and serves once [`Admin::run`] is called.
@@ -47,12 +50,19 @@ pub struct Admin {
     listener: TcpListener,
     registry: Arc<Registry>,
     operator: Arc<dyn Operator>,
+    bill: Option<Arc<Bill>>,
 }
 
 impl Admin {
     /// Shows what is in `registry`, and takes orders for `operator`, at `listener`.
     pub fn new(listener: TcpListener, registry: Registry, operator: Arc<dyn Operator>) -> Self {
-        Self { listener, registry: Arc::new(registry), operator }
+        Self { listener, registry: Arc::new(registry), operator, bill: None }
+    }
+
+    /// Shows `bill`, too.
+    #[must_use]
+    pub fn with_bill(self, bill: Arc<Bill>) -> Self {
+        Self { bill: Some(bill), ..self }
     }
 
     /// Serves for ever; dropping the future ends it.
@@ -70,6 +80,7 @@ impl Admin {
             .route("/healthz", get(|| async { "ok\n" }))
             .merge(shown)
             .merge(api::routes(self.operator))
+            .merge(api::bill_routes(self.bill))
             .layer(map_response(api::as_problem));
         axum::serve(self.listener, router).into_future()
     }

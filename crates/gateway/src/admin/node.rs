@@ -99,7 +99,7 @@ impl NodeOperator {
     fn facts(&self, tenant: &Tenant, ago: u64, at: Nanos) -> Facts {
         let settings = tenant.settings();
         let window = self.node.felt(tenant.id(), at);
-        let units = [settings.limits.rcu, settings.limits.wcu];
+        let units = [settings.limits.rcu, settings.limits.wcu, settings.limits.ru];
         if ago > 0 {
             return Facts { units, window, ..Facts::default() };
         }
@@ -394,6 +394,8 @@ fn apply(settings: &mut TenantSettings, change: &wire::Settings) -> Result<(), R
     let limits = &mut settings.limits;
     limits.rcu = change.rcu.unwrap_or(limits.rcu);
     limits.wcu = change.wcu.unwrap_or(limits.wcu);
+    limits.ru = change.ru.unwrap_or(limits.ru);
+    limits.spare = change.spare.unwrap_or(limits.spare);
     limits.burst_seconds = change.burst_seconds.unwrap_or(limits.burst_seconds);
     let present = match limits.on_limit {
         OnLimit::Delay { max_ms } => Some(max_ms),
@@ -442,6 +444,8 @@ fn shown(tenant: &Tenant) -> wire::Tenant {
         settings: wire::Settings {
             rcu: Some(settings.limits.rcu),
             wcu: Some(settings.limits.wcu),
+            ru: Some(settings.limits.ru),
+            spare: Some(settings.limits.spare),
             burst_seconds: Some(settings.limits.burst_seconds),
             on_limit: Some(on_limit),
             delay_max_ms,

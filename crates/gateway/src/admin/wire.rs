@@ -27,6 +27,12 @@ pub struct Settings {
     /// Write capacity units per second; 0 = unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wcu: Option<u64>,
+    /// Request units per second; 0 = unlimited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ru: Option<u64>,
+    /// Whether it may use more request units, as long as the node has some left.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spare: Option<bool>,
     /// Seconds of unused units that may be used later at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub burst_seconds: Option<u32>,
@@ -330,4 +336,34 @@ pub struct PartitionWhy {
     pub partition: u32,
     /// Stage, reason and figures in words; `None` if it was asleep, or that is forgotten.
     pub why: Option<String>,
+}
+
+/// What tenants have used, by the hour.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Bill {
+    /// By hour and tenant.
+    pub lines: Vec<BillLine>,
+}
+
+/// What one tenant has used in one hour.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct BillLine {
+    /// When the hour began, in seconds since 1970.
+    pub hour_unix_seconds: u64,
+    /// The tenant's number.
+    pub tenant: u32,
+    /// Its name.
+    pub name: String,
+    /// Commands called.
+    pub commands: u64,
+    /// Thousandths of request units.
+    pub request_milli_units: u64,
+    /// Minutes of the hour in which it was looked at.
+    pub minutes: u64,
+    /// Bytes on disk, on average over these minutes.
+    pub disk_bytes: u64,
+    /// Bytes of rows in memory, likewise.
+    pub memory_bytes: u64,
+    /// Device bytes, by cause.
+    pub device: Vec<Cause>,
 }

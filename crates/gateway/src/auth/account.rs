@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use weir_io::{Nanos, Rng};
 use weir_model::DATABASES;
+use weir_node::request_units::Price;
 
 use super::byte_budget::ByteBudget;
 use super::byte_limit::ByteLimit;
@@ -213,6 +214,17 @@ impl Drop for ConnectionPermit {
     }
 }
 
+/// What a tenant's commands have cost since the start.
+#[derive(Clone, Debug)]
+pub struct Costs {
+    /// The tenant's name.
+    pub name: Arc<str>,
+    /// Commands called.
+    pub commands: u64,
+    /// What they cost.
+    pub price: Price,
+}
+
 /// The accounts of all tenants that have ever been here, until they are dropped.
 pub(crate) struct Accounts {
     threads: usize,
@@ -299,6 +311,17 @@ impl Accounts {
     pub(crate) fn latencies(&self) -> BTreeMap<u32, Vec<u64>> {
         let accounts: Vec<Arc<Account>> = self.all.lock().accounts.values().cloned().collect();
         accounts.iter().map(|account| (account.tenant, account.stats.latencies())).collect()
+    }
+
+    /// Of every tenant that was here: commands called, and what they have cost.
+    pub(crate) fn costs(&self) -> BTreeMap<u32, Costs> {
+        let accounts: Vec<Arc<Account>> = self.all.lock().accounts.values().cloned().collect();
+        let of = |account: &Arc<Account>| Costs {
+            name: Arc::clone(&account.name),
+            commands: account.stats.calls(),
+            price: account.stats.cost(),
+        };
+        accounts.iter().map(|account| (account.tenant, of(account))).collect()
     }
 
     /// Of one tenant: the last replies that its clients waited long for, the newest first.

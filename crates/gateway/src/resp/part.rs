@@ -71,7 +71,7 @@ impl Host for Part<'_> {
         self.whole.let_go();
     }
 
-    fn pay_page<'a>(&'a mut self, bill: &'a mut Option<Bill>) -> Waiting<'a, Outcome> {
+    fn pay_page<'a>(&'a mut self, bill: &'a mut Bill) -> Waiting<'a, Outcome> {
         self.whole.pay_page(bill)
     }
 

@@ -11,6 +11,7 @@ use weir_command::table::Id;
 use weir_command::{Args, Call, Command, Context, Page, Wait, letting_go};
 use weir_model::{Batch, DATABASES, Row, VALUE_BYTES_MAX};
 use weir_node::Unit;
+use weir_node::request_units::{Module, Price, Work};
 
 use super::frame::{Limits, STRANGER_BULK_BYTES_MAX};
 use super::outbox::Outbox;
@@ -44,6 +45,24 @@ impl From<Refusal> for Error {
     }
 }
 
+/// What a command has cost.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::resp) struct Last {
+    /// Its name; empty where there was none.
+    pub(in crate::resp) command: &'static str,
+    pub(in crate::resp) price: Price,
+    pub(in crate::resp) work: Work,
+}
+
+impl Last {
+    /// `other` was done for it, too.
+    pub(super) fn add(&mut self, other: &Last) {
+        self.price.resources += other.price.resources;
+        self.price.milli_units += other.price.milli_units;
+        self.work += other.work;
+    }
+}
+
 /// See the module.
 pub(super) struct Session<S: Store> {
     pub(super) outbox: Outbox<S>,
@@ -69,8 +88,14 @@ pub(super) struct Session<S: Store> {
     pub(super) is_again: bool,
     /// What it listens to, once it has.
     subscriptions: Option<Box<Subscriptions>>,
-    /// What the command that runs has cost so far; `None` while nothing is limited.
-    pub(super) bill: Option<Bill>,
+    /// What the command that runs has cost so far.
+    pub(super) bill: Bill,
+    /// What the one before it has cost.
+    pub(super) last: Last,
+    /// What the commands of the transaction under way have cost.
+    pub(super) in_transaction: Option<Box<Last>>,
+    /// Replies say what they have cost.
+    pub(super) tells_cost: bool,
 }
 
 impl<S: Store> Session<S> {
@@ -90,7 +115,10 @@ impl<S: Store> Session<S> {
             waits: None,
             is_again: false,
             subscriptions: None,
-            bill: None,
+            bill: Bill::default(),
+            last: Last::default(),
+            in_transaction: None,
+            tells_cost: false,
         }
     }
 
@@ -276,7 +304,7 @@ impl<S: Store> Session<S> {
         self.unsubscribe();
         self.end_transaction();
         self.outbox.client.belong_to(&account, database);
-        self.outbox.belong_to(Some((&account, login.store.quota())));
+        self.outbox.belong_to(Some((&account, &login.store)));
         self.unfinished = Some(account.unfinished.hold());
         self.login = Some(login);
         self.limits.stranger = false;
@@ -396,9 +424,8 @@ impl<S: Store> Session<S> {
 
     /// Applies `batch`; the reply that the command writes waits for the commit.
     pub(in crate::resp) async fn write(&mut self, batch: &Batch) -> Outcome {
-        if let Some(bill) = &mut self.bill {
-            bill.wrote(batch.as_ref());
-        }
+        self.bill.wrote(batch.as_ref());
+        self.bill.work.count(Module::LogRecord, 1);
         let (store, outbox) = self.parts()?;
         let commit = letting_go(store.write(batch), || outbox.replies.own_values()).await?;
         outbox.depend_on(commit);
@@ -416,12 +443,10 @@ impl<S: Store> Session<S> {
     /// Charges one read unit to the command under way, if it is there.
     pub(in crate::resp) fn try_pay_page(&mut self) -> bool {
         let quota = self.outbox.quota();
-        if self.bill.is_some() && !quota.is_none_or(|quota| quota.try_admit(Unit::Read, 1)) {
+        if !quota.is_none_or(|quota| quota.try_admit(Unit::Read, 1)) {
             return false;
         }
-        if let Some(bill) = &mut self.bill {
-            bill.paid(1);
-        }
+        self.bill.paid(Unit::Read, 1);
         true
     }
 }

@@ -52,6 +52,11 @@ impl Here {
         })
     }
 
+    /// How often it was looked whether the script has to end: after some instructions, and before each command.
+    pub(crate) fn slices(&self) -> u64 {
+        self.looks.load(Ordering::Relaxed).into()
+    }
+
     /// A command has to wait; gives what ends the script.
     pub(crate) fn leave_to_wait(&self) -> Error {
         self.waits.store(true, Ordering::Relaxed);

@@ -15,7 +15,7 @@ mod known;
 mod machines;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
@@ -74,11 +74,19 @@ pub(crate) struct Control {
     until: Nanos,
     is_killed: AtomicBool,
     is_abandoned: AtomicBool,
+    /// How often it was asked.
+    slices: AtomicU64,
 }
 
 impl Control {
+    /// How often it was looked whether the script has to end: after some instructions, and before each command.
+    pub(crate) fn slices(&self) -> u64 {
+        self.slices.load(Ordering::Relaxed)
+    }
+
     /// Why the script has to end now.
     fn why_end(&self) -> Option<Error> {
+        self.slices.fetch_add(1, Ordering::Relaxed);
         if self.is_killed.load(Ordering::Relaxed) {
             return Some(KILLED);
         }
@@ -120,6 +128,7 @@ impl Scripts {
             until: clock.now().saturating_add(TIME_MAX),
             is_killed: AtomicBool::new(false),
             is_abandoned: AtomicBool::new(false),
+            slices: AtomicU64::new(0),
         });
         self.running.lock().push(Arc::clone(&control));
         Running { of: self, control }

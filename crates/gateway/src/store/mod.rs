@@ -11,7 +11,7 @@ use weir_command::error::{Error, Outcome};
 use weir_command::{Args, Call, Command, Context, Headless, Host, Request, Rows, Transaction, run, table};
 use weir_io::Result;
 use weir_model::{Batch, VALUE_BYTES_MAX};
-use weir_node::Quota;
+use weir_node::{EngineKind, Quota};
 
 pub use tenant::{Commits, TenantStore};
 
@@ -118,6 +118,11 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// The partition that has `key`, as the quota counts them.
     fn partition_of(&self, _key: &[u8]) -> u32 {
         0
+    }
+
+    /// What its rows are in.
+    fn engine(&self) -> EngineKind {
+        EngineKind::default()
     }
 
     /// Whether keys of different hash slots may be in different partitions: commands on several keys must then stay in

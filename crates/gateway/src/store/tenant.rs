@@ -9,7 +9,7 @@ use weir_command::error::Outcome;
 use weir_command::{Args, Call, Command, Host, Moment, Page, PartPage, PartRange, Read, Rows, Transaction, Waiting};
 use weir_io::{Error, ErrorKind, Result};
 use weir_model::{Batch, StoredKey};
-use weir_node::{Commit, Node, Partition, PartitionSlot, Quota, Tenant};
+use weir_node::{Commit, EngineKind, Node, Partition, PartitionSlot, Quota, Tenant};
 
 use super::Store;
 
@@ -265,6 +265,10 @@ impl Store for TenantStore {
         for slot in self.tenant.partitions() {
             slot.sleep().await;
         }
+    }
+
+    fn engine(&self) -> EngineKind {
+        self.tenant.engine()
     }
 
     fn quota(&self) -> Option<&Arc<Quota>> {

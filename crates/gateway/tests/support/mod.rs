@@ -24,6 +24,7 @@ use tokio::sync::oneshot;
 use weir_gateway::Settings;
 use weir_gateway::admin::node::SlowReply;
 use weir_gateway::auth::Doorman;
+use weir_gateway::auth::account::Costs;
 use weir_gateway::listener::{Entrance, Gateway, listen};
 use weir_gateway::noisy_neighbour::ProcessorUse;
 use weir_gateway::store::Store;
@@ -143,6 +144,8 @@ pub struct Served {
     seconds: Box<dyn Fn() -> u64 + Send + Sync>,
     /// [`Observer::processor_use`], likewise.
     processor_use: Box<dyn Fn() -> BTreeMap<u32, ProcessorUse> + Send + Sync>,
+    /// [`Observer::costs`], likewise.
+    costs: Box<dyn Fn() -> BTreeMap<u32, Costs> + Send + Sync>,
     /// [`Observer::slow_replies`], likewise.
     slow_replies: Box<dyn Fn(u32) -> Vec<SlowReply> + Send + Sync>,
     end: Option<oneshot::Sender<()>>,
@@ -177,6 +180,7 @@ impl Served {
         };
         let address = gateway.address();
         let (seconds, used, slow) = (gateway.observer(), gateway.observer(), gateway.observer());
+        let costs = gateway.observer();
         let (end, ended) = oneshot::channel::<()>();
         let thread = std::thread::spawn(move || {
             runtime.block_on(gateway.run(async { drop(ended.await) })).expect("the gateway runs");
@@ -186,6 +190,7 @@ impl Served {
             secured,
             seconds: Box::new(move || seconds.seconds()),
             processor_use: Box::new(move || used.processor_use()),
+            costs: Box::new(move || costs.costs()),
             slow_replies: Box::new(move |tenant| slow.slow_replies(tenant)),
             end: Some(end),
             thread: Some(thread),
@@ -236,6 +241,11 @@ impl Running {
     /// By tenant: what it has used of the gateway's threads.
     pub fn processor_use(&self) -> BTreeMap<u32, ProcessorUse> {
         (self.served.processor_use)()
+    }
+
+    /// Thousandths of request units of all commands so far.
+    pub fn milli_units(&self) -> u64 {
+        (self.served.costs)().values().map(|costs| costs.price.milli_units).sum()
     }
 
     /// The slow reply of a tenant to `command`, once it is remembered: it is written before that.

@@ -4,13 +4,18 @@ use weir_journal::Entry;
 use weir_model::varint;
 
 use super::copy::Content;
-use crate::catalogue::{Listing, has_plain_engine, put_engine, put_listing, take_engine, take_listing};
+use crate::catalogue::{
+    Listing, has_plain_engine, has_request_units, put_engine, put_listing, put_request_units, take_engine,
+    take_listing, take_request_units,
+};
 use crate::tenant::PARTITIONS_MAX;
 
 /// Of a tenant of which nothing has to be said but what every version knows.
 const PLAIN: u64 = 1;
 /// Of another one: what is to be said of its engine stands behind it.
 const WITH_ENGINE: u64 = 2;
+/// Of one with a limit of request units: that stands behind what is to be said of its engine.
+const WITH_UNITS: u64 = 3;
 /// Names of files are short.
 const NAME_BYTES_MAX: usize = 64;
 
@@ -62,10 +67,19 @@ impl Entry for BackupManifest {
     fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         let is_plain = has_plain_engine(&self.tenant);
-        varint::put(&mut out, if is_plain { PLAIN } else { WITH_ENGINE });
+        let has_units = has_request_units(&self.tenant);
+        let version = match (has_units, is_plain) {
+            (true, _) => WITH_UNITS,
+            (false, true) => PLAIN,
+            (false, false) => WITH_ENGINE,
+        };
+        varint::put(&mut out, version);
         put_listing(&mut out, &self.tenant);
-        if !is_plain {
+        if version != PLAIN {
             put_engine(&mut out, &self.tenant);
+        }
+        if has_units {
+            put_request_units(&mut out, &self.tenant);
         }
         varint::put(&mut out, self.partitions.len() as u64);
         for files in &self.partitions {
@@ -92,6 +106,11 @@ fn decode(rest: &mut &[u8]) -> Option<BackupManifest> {
         WITH_ENGINE => {
             let listing = take_listing(rest)?;
             take_engine(rest, listing)?
+        }
+        WITH_UNITS => {
+            let listing = take_listing(rest)?;
+            let listing = take_engine(rest, listing)?;
+            take_request_units(rest, listing)?
         }
         _ => return None,
     };

@@ -20,6 +20,7 @@ const IDENTITY: u8 = 8;
 const CONDEMNED: u8 = 9;
 const REMOVED: u8 = 10;
 const PUT_WITH_ENGINE: u8 = 11;
+const PUT_WITH_UNITS: u8 = 12;
 
 /// A tenant as the catalogue has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,12 +88,20 @@ impl Entry for CatalogueEdit {
         self.condemned.iter().for_each(|&partition| number(CONDEMNED, partition));
         self.removed.iter().for_each(|&partition| number(REMOVED, partition));
         for listing in &self.put {
-            // Versions that know one engine only refuse what they would misread, and read everything else.
-            let is_plain = has_plain_engine(listing);
-            out.push(if is_plain { PUT } else { PUT_WITH_ENGINE });
+            // Versions that know one engine only, or no request units, refuse what they would misread, and read
+            // everything else.
+            let (is_plain, has_units) = (has_plain_engine(listing), has_request_units(listing));
+            out.push(match (has_units, is_plain) {
+                (true, _) => PUT_WITH_UNITS,
+                (false, true) => PUT,
+                (false, false) => PUT_WITH_ENGINE,
+            });
             put_listing(&mut out, listing);
-            if !is_plain {
+            if has_units || !is_plain {
                 put_engine(&mut out, listing);
+            }
+            if has_units {
+                put_request_units(&mut out, listing);
             }
         }
         out
@@ -111,6 +120,10 @@ impl Entry for CatalogueEdit {
                 PUT => take_listing(&mut rest).map(|listing| edit.put.push(listing)),
                 PUT_WITH_ENGINE => take_listing(&mut rest)
                     .and_then(|listing| take_engine(&mut rest, listing))
+                    .map(|listing| edit.put.push(listing)),
+                PUT_WITH_UNITS => take_listing(&mut rest)
+                    .and_then(|listing| take_engine(&mut rest, listing))
+                    .and_then(|listing| take_request_units(&mut rest, listing))
                     .map(|listing| edit.put.push(listing)),
                 DROP => take(&mut rest).map(|id| edit.dropped.push(TenantId(id))),
                 USED => take(&mut rest).map(|partition| edit.used.push(partition)),
@@ -194,7 +207,7 @@ pub(crate) fn take_listing(rest: &mut &[u8]) -> Option<Listing> {
         0 => OnLimit::Refuse,
         more => OnLimit::Delay { max_ms: u32::try_from(more - 1).ok()? },
     };
-    let limits = UnitLimits { rcu, wcu, burst_seconds, on_limit };
+    let limits = UnitLimits { rcu, wcu, ru: 0, spare: false, burst_seconds, on_limit };
     let (connections_max, disk_bytes_max) = (take(rest)?, take(rest)?);
     let (&suspended, after) = rest.split_first().filter(|(byte, _)| **byte <= 1)?;
     *rest = after;
@@ -234,6 +247,26 @@ pub(crate) fn take_engine(rest: &mut &[u8], mut listing: Listing) -> Option<List
     Some(listing)
 }
 
+/// Whether something is to be said of the request units of `listing`.
+pub(crate) fn has_request_units(listing: &Listing) -> bool {
+    listing.settings.limits.ru > 0 || listing.settings.limits.spare
+}
+
+/// Appends what [`put_engine`] does not say either.
+pub(crate) fn put_request_units(out: &mut Vec<u8>, listing: &Listing) {
+    varint::put(out, listing.settings.limits.ru);
+    out.push(listing.settings.limits.spare.into());
+}
+
+/// `listing` with what [`put_request_units`] has appended; `None` if it has not.
+pub(crate) fn take_request_units(rest: &mut &[u8], mut listing: Listing) -> Option<Listing> {
+    listing.settings.limits.ru = take(rest)?;
+    let (&spare, after) = rest.split_first().filter(|(byte, _)| **byte <= 1)?;
+    *rest = after;
+    listing.settings.limits.spare = spare == 1;
+    Some(listing)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -242,16 +275,21 @@ mod tests {
     fn listing() -> impl Strategy<Value = Listing> {
         let settings = (
             proptest::option::of(proptest::collection::vec(any::<u8>(), 0..64)),
-            (any::<u64>(), any::<u64>(), any::<u32>(), proptest::option::of(any::<u32>())),
+            (
+                any::<(u64, u64)>(),
+                (prop_oneof![Just(0), any::<u64>()], any::<bool>()),
+                any::<u32>(),
+                proptest::option::of(any::<u32>()),
+            ),
             (any::<u32>(), any::<u64>(), any::<bool>()),
             (0_usize..2, prop_oneof![Just(0), any::<u64>()]),
         );
         let partitions = proptest::collection::vec(any::<u32>(), 1..8);
         (any::<u32>(), "[a-z0-9][a-z0-9_-]{0,62}", partitions, settings).prop_map(|(id, name, partitions, settings)| {
             let (secret, limits, (connections_max, disk_bytes_max, suspended), (engine, memory_bytes_max)) = settings;
-            let (rcu, wcu, burst_seconds, delay) = limits;
+            let ((rcu, wcu), (ru, spare), burst_seconds, delay) = limits;
             let on_limit = delay.map_or(OnLimit::Refuse, |max_ms| OnLimit::Delay { max_ms });
-            let limits = UnitLimits { rcu, wcu, burst_seconds, on_limit };
+            let limits = UnitLimits { rcu, wcu, ru, spare, burst_seconds, on_limit };
             let secret = secret.map(StoredSecret::new);
             let settings =
                 TenantSettings { secret, limits, connections_max, disk_bytes_max, memory_bytes_max, suspended };

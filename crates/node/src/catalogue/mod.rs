@@ -31,7 +31,10 @@ use weir_journal::Entry;
 pub(crate) use self::commit::commit;
 use self::copy::{CopyState, CopyWriter, Role};
 pub use self::edit::{CatalogueEdit, Listing};
-pub(crate) use self::edit::{has_plain_engine, put_engine, put_listing, take_engine, take_listing};
+pub(crate) use self::edit::{
+    has_plain_engine, has_request_units, put_engine, put_listing, put_request_units, take_engine, take_listing,
+    take_request_units,
+};
 pub use self::listings::Listings;
 pub use self::stamp::Stamp;
 use self::survey::{Agreement, Survey};

@@ -41,7 +41,7 @@ impl Tenant {
     pub(crate) fn new(shared: &Arc<NodeShared>, listing: Listing, used: &BTreeSet<u32>) -> Arc<Self> {
         let Listing { id, name, partitions, engine, settings } = listing;
         let choice = EngineChoice::new(engine, settings.memory_bytes_max);
-        let quota = Quota::new(Arc::clone(&shared.machine.clock), &settings.limits);
+        let quota = Quota::on_node(Arc::clone(&shared.machine.clock), &settings.limits, Arc::clone(&shared.units));
         let reservation = || Reservation::new(settings.limits, partitions.len(), &quota);
         let slot = |&number: &u32| {
             PartitionSlot::new(shared, id, (number, used.contains(&number)), choice.clone(), reservation())

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::fmt;
 
+use weir_node::request_units::MILLI;
 use weir_node::{Node, Unit, UnitStats};
 
 use super::Sheet;
@@ -14,8 +15,12 @@ pub(super) fn write(node: &Node, sheet: &mut Sheet<'_>) -> fmt::Result {
     let tenants = node.tenants();
     let mut cells = Vec::new();
     for tenant in &tenants {
-        for (name, unit) in [("read", Unit::Read), ("write", Unit::Write)] {
-            cells.push(([("tenant", tenant.name().as_str()), ("unit", name)], tenant.quota().stats(unit)));
+        for (name, unit) in [("read", Unit::Read), ("write", Unit::Write), ("request", Unit::Request)] {
+            let mut stats = tenant.quota().stats(unit);
+            if unit == Unit::Request {
+                stats.units /= MILLI;
+            }
+            cells.push(([("tenant", tenant.name().as_str()), ("unit", name)], stats));
         }
     }
     let cells = most_throttled(cells);

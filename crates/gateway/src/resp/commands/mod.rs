@@ -16,6 +16,7 @@ mod kill;
 mod latency;
 mod modes;
 mod pubsub;
+mod ru;
 mod scripts;
 mod server;
 mod transactions;
@@ -88,6 +89,7 @@ pub(super) async fn run<S: Store>(command: &Command, session: &mut Session<S>, a
         Id::Config => config::config(session, args).await,
         Id::SlowLog => diagnose::slowlog(session, args).await,
         Id::Latency => latency::latency(session, args).await,
+        Id::Ru => ru::ru(session, args).await,
         Id::Memory => diagnose::memory(session, args).await,
         Id::Cluster => cluster::cluster(session, args).await,
         Id::ReadOnly | Id::ReadWrite | Id::Asking => cluster::disabled(session, args).await,

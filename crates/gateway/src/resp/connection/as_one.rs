@@ -10,6 +10,7 @@ use weir_command::reply::{Mark, OUTPUT_BYTES_MAX};
 use weir_command::{Args, Call, Command, Context, Draft, Host, Rows, Transaction, Waiting, rows_of, run};
 use weir_io::{Clock, Nanos, Result};
 use weir_model::StoredKey;
+use weir_node::request_units::Module;
 
 use super::script::is_script;
 use super::scripted::{Ground, Scripted};
@@ -53,8 +54,6 @@ pub(super) struct AsOne<'a> {
     pub(super) flushes: u64,
     /// What each begins with.
     pub(super) call: Call,
-    /// They are charged.
-    pub(super) is_limited: bool,
     /// Bytes of answers after which the rest is left; `None` where all must be run.
     pub(super) answer_bytes_max: Option<usize>,
     pub(super) host: &'a mut dyn Host,
@@ -74,8 +73,7 @@ pub(super) struct AsOne<'a> {
 impl AsOne<'_> {
     /// Runs `member`, the one at `index`, and writes its answer.
     async fn run_one(&mut self, rows: &dyn Rows, index: usize, member: Member<'_>, draft: Draft) -> Draft {
-        let bill = self.is_limited.then(Bill::default);
-        let mut call = Call { database: member.database, bill, ..self.call.clone() };
+        let mut call = Call { database: member.database, bill: Bill::default(), ..self.call.clone() };
         let begin = self.host.replies().mark();
         let others = self.host.replies().begin_element();
         let (outcome, draft) = if is_script(member.command) {
@@ -97,6 +95,10 @@ impl AsOne<'_> {
         }
         replies.end_element(others);
         let to = replies.mark();
+        let (is_first, is_first_write) = (self.done.is_empty(), self.done.iter().all(|done| !done.call.wrote));
+        // The first pays for what is done once.
+        call.bill.work.count(Module::Locked, u64::from(is_first));
+        call.bill.work.count(Module::LogRecord, u64::from(call.wrote && is_first_write));
         self.done.push(Done { call, outcome, to, at: self.clock.now() });
         draft
     }

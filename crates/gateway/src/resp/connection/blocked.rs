@@ -9,13 +9,12 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use weir_command::bill::Bill;
 use weir_command::error::{Outcome, WRONG_TYPE};
 use weir_command::reply::Replies;
 use weir_command::{Args, Command, Request, Wait, rows_of};
 use weir_io::{Nanos, sleep_until};
 
-use super::{Connection, key_of};
+use super::Connection;
 use crate::pool;
 use crate::resp::client::Phase;
 use crate::resp::input::Input;
@@ -99,12 +98,11 @@ impl<S: Store> Connection<S> {
     /// Runs `command` once more. Its reply begins where that of the command under way does.
     async fn try_on_rows(&mut self, command: &'static Command, args: Args<'_>) -> Outcome {
         let charge = if self.is_limited() { Some(self.charge(command, args).await?) } else { None };
-        self.session.bill = charge.map(|_| Bill::default());
+        self.begin_bill(charge.as_ref());
         let outcome = self.execute_on_rows(command, args).await;
         let outcome = self.session.outbox.judge(outcome);
-        if let (Some(charge), Some(bill)) = (charge, self.session.bill.take()) {
-            self.settle(charge, bill, key_of(command, args));
-        }
+        let reply_bytes = self.session.outbox.answer_bytes();
+        self.end_bill(command, args, charge.as_ref(), reply_bytes);
         outcome
     }
 

@@ -1,14 +1,20 @@
 //! Capacity units: commands above their tenant's limits wait here, behind the replies of those before them.
 
-use weir_command::bill::{Bill, Charge};
+use std::sync::Arc;
+
+use weir_command::bill::{Bill, Charge, request_work};
 use weir_command::error::{Error, Outcome};
+use weir_command::reply::Protocol;
+use weir_command::table::Id;
 use weir_command::{Args, Command};
+use weir_node::request_units::{MILLI, Module, Prices};
 use weir_node::waits::{self, Cause};
 use weir_node::{Admission, Unit};
 
 use super::Connection;
 use crate::notices::What;
 use crate::resp::outbox::YIELD;
+use crate::resp::session::Last;
 use crate::store::Store;
 
 impl<S: Store> Connection<S> {
@@ -25,10 +31,12 @@ impl<S: Store> Connection<S> {
 
     /// Pays what `command` costs as far as can be told. When it must wait, everything before it is answered first.
     pub(super) async fn charge(&mut self, command: &Command, args: Args<'_>) -> Outcome<Charge> {
-        let charge = Charge::of(command, args, YIELD).await;
+        let prices = self.prices();
+        let charge = Charge::of(command, args, YIELD, prices.as_deref()).await;
         for unit in Unit::ALL.into_iter().filter(|&unit| charge.units(unit) > 0) {
             let Some(quota) = self.session.outbox.quota().cloned() else { break };
-            if quota.try_admit(unit, charge.units(unit)) {
+            let is_saved_up = unit == Unit::Request && command.is_query() && quota.try_admit_query(charge.units(unit));
+            if is_saved_up || quota.try_admit(unit, charge.units(unit)) {
                 continue;
             }
             let partition = self.partition_of(key_of(command, args));
@@ -48,6 +56,13 @@ impl<S: Store> Connection<S> {
             }
         }
         Ok(charge)
+    }
+
+    /// What request units cost, where they are limited.
+    pub(super) fn prices(&self) -> Option<Arc<Prices>> {
+        let outbox = &self.session.outbox;
+        let is_limited = outbox.quota().is_some_and(|quota| !quota.is_unlimited(Unit::Request));
+        is_limited.then(|| Arc::clone(&outbox.prices))
     }
 
     /// Waits until its tenant's dead bytes have made room for what is to be stored. Everything before it is answered
@@ -78,11 +93,58 @@ impl<S: Store> Connection<S> {
         self.session.outbox.flush_or_close().await
     }
 
+    /// A command begins, which was charged `charge`.
+    pub(super) fn begin_bill(&mut self, charge: Option<&Charge>) {
+        self.session.bill = Bill::default();
+        // Its pages go on from there.
+        self.session.bill.paid(Unit::Request, charge.map_or(0, |charge| charge.units(Unit::Request)));
+    }
+
+    /// Ends the bill of the command under way, whose reply has `reply_bytes`: counts what it has cost, and pays the
+    /// rest of it where that is limited.
+    pub(super) fn end_bill(&mut self, command: &Command, args: Args<'_>, charge: Option<&Charge>, reply_bytes: u64) {
+        let mut bill = std::mem::take(&mut self.session.bill);
+        bill.work += request_work(args);
+        bill.work.count(Module::ReplyByte, reply_bytes);
+        bill.work.count(Module::Round, u64::from(self.session.outbox.take_new_round()));
+        let device = waits::take_device_reads();
+        if device.reads > 0 {
+            bill.work.count(Module::DeviceRead, device.reads);
+            bill.work.count(Module::DeviceByte, device.bytes);
+        }
+        let price = self.session.outbox.prices.of(&bill.work);
+        self.session.outbox.count(|stats| stats.cost.add(&price));
+        if let Some(charge) = charge {
+            self.settle(charge, &bill, price.milli_units, key_of(command, args));
+        }
+        if command.id == Id::Ru {
+            return;
+        }
+        self.session.last = Last { command: command.name, price, work: bill.work };
+        if command.id == Id::Exec
+            && let Some(members) = self.session.in_transaction.take()
+        {
+            self.session.last.add(&members);
+        }
+    }
+
+    /// Puts what the command under way has cost in front of its reply, where a client of RESP3 has asked for that and
+    /// the reply is still here.
+    pub(super) fn tell_cost(&mut self) {
+        let milli_units = self.session.last.price.milli_units;
+        let outbox = &mut self.session.outbox;
+        if outbox.replies.protocol == Protocol::Resp3 && outbox.has_whole_answer() {
+            let from = outbox.answer_from();
+            outbox.replies.put_attribute(from, "ru", milli_units as f64 / MILLI as f64);
+        }
+    }
+
     /// Pays the rest of what a command has cost.
-    pub(super) fn settle(&self, charge: Charge, bill: Bill, key: &[u8]) {
+    fn settle(&self, charge: &Charge, bill: &Bill, milli_units: u64, key: &[u8]) {
         let Some(quota) = self.session.outbox.quota() else { return };
         for unit in Unit::ALL {
-            let (charged, owed) = (charge.units(unit) + bill.charged(unit), charge.owed(unit, bill));
+            let before = if unit == Unit::Request { 0 } else { charge.units(unit) };
+            let (charged, owed) = (before + bill.charged(unit), charge.owed(unit, bill, milli_units));
             if charged > 0 || owed > 0 {
                 quota.settle(unit, self.partition_of(key), charged, owed);
             }

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use weir_command::bill::Charge;
 use weir_command::error::Error;
-use weir_command::reply::FLUSH_BYTES;
+use weir_command::reply::{FLUSH_BYTES, Mark, Replies};
 use weir_command::{Args, Command, is_plain, rows_of, table};
 use weir_node::Unit;
 
@@ -45,6 +45,13 @@ fn is_short_write(command: &Command, args: Args<'_>) -> bool {
     command.is_of_rows && command.writes() && has_one_key && args.len() <= WORDS_MAX && command.takes(args.len())
 }
 
+/// How long the replies of `done` are, which stand behind `from`, one behind the other.
+pub(super) fn reply_lens(replies: &Replies, from: Mark, done: &[Done]) -> Vec<u64> {
+    let ends = done.iter().map(|done| replies.len_since(done.to));
+    let begins = std::iter::once(replies.len_since(from)).chain(ends.clone());
+    begins.zip(ends).map(|(begin, end)| (begin - end) as u64).collect()
+}
+
 impl<S: Store> Connection<S> {
     /// Runs the writes that `input` begins with as one, if there are several and the first one reads before it writes;
     /// its request has `len` bytes. Gives how many bytes were served: 0 where the first one is to be run by itself.
@@ -62,13 +69,13 @@ impl<S: Store> Connection<S> {
         if places.len() < 2 {
             return 0;
         }
-        let (is_limited, database) = (self.is_limited(), self.session.database());
+        let (is_limited, database, prices) = (self.is_limited(), self.session.database(), self.prices());
         let (mut members, mut charges) = (Vec::with_capacity(places.len()), Vec::new());
         for place in &places {
             let args = Args::new(&bytes[place.start..], &spans[place.words.clone()]);
             if is_limited {
-                let charge = Charge::of(place.command, args, YIELD).await;
-                if !self.admits_at_once(charge) {
+                let charge = Charge::of(place.command, args, YIELD, prices.as_deref()).await;
+                if !self.admits_at_once(&charge, place.command, args) {
                     break;
                 }
                 charges.push(charge);
@@ -93,6 +100,7 @@ impl<S: Store> Connection<S> {
             && !is_plain(command, args)
             && self.session.transaction.is_none()
             && self.session.outbox.reply_mode == ReplyMode::On
+            && !self.session.tells_cost
             && !self.session.pause().is_set()
             && self.may_be_grouped(command, args)
     }
@@ -143,9 +151,17 @@ impl<S: Store> Connection<S> {
         (places, spans)
     }
 
-    /// Takes a charge, if its tenant has so much without waiting. A write of rows costs write units alone.
-    fn admits_at_once(&self, charge: Charge) -> bool {
-        self.session.outbox.quota().is_none_or(|quota| quota.try_admit(Unit::Write, charge.units(Unit::Write)))
+    /// Takes a charge, if its tenant has so much without waiting. A write of rows costs no read units in advance.
+    fn admits_at_once(&self, charge: &Charge, command: &Command, args: Args<'_>) -> bool {
+        let Some(quota) = self.session.outbox.quota() else { return true };
+        if !quota.try_admit(Unit::Write, charge.units(Unit::Write)) {
+            return false;
+        }
+        let admitted = quota.try_admit(Unit::Request, charge.units(Unit::Request));
+        if !admitted {
+            quota.settle(Unit::Write, self.partition_of(key_of(command, args)), charge.units(Unit::Write), 0);
+        }
+        admitted
     }
 
     /// Gives back what was paid for members that were not run.
@@ -153,13 +169,15 @@ impl<S: Store> Connection<S> {
         let Some(quota) = self.session.outbox.quota() else { return };
         for (member, charge) in members.iter().zip(charges) {
             let partition = self.partition_of(key_of(member.command, member.args));
-            quota.settle(Unit::Write, partition, charge.units(Unit::Write), 0);
+            for unit in [Unit::Write, Unit::Request] {
+                quota.settle(unit, partition, charge.units(unit), 0);
+            }
         }
     }
 
     /// Runs members, and answers those that were run; gives how many that are, at least one.
     async fn run_members(&mut self, members: &[Member<'_>], charges: &[Charge]) -> usize {
-        let (call, is_limited) = (self.session.call(), !charges.is_empty());
+        let call = self.session.call();
         let outbox = &mut self.session.outbox;
         // What waits for room does so without keeping anybody's value.
         outbox.replies.own_values();
@@ -171,7 +189,6 @@ impl<S: Store> Connection<S> {
             watched: &[],
             flushes: 0,
             call: call.clone(),
-            is_limited,
             answer_bytes_max: Some(FLUSH_BYTES),
             host: outbox,
             clock: &self.server.clock,
@@ -183,6 +200,7 @@ impl<S: Store> Connection<S> {
         };
         let outcome = store.transact(key_of(members[0].command, members[0].args), &mut run).await;
         let mut done = run.done;
+        let lens = reply_lens(&outbox.replies, from, &done);
         let commit = match outcome {
             Ok(commit) => commit,
             Err(error) => {
@@ -207,7 +225,7 @@ impl<S: Store> Connection<S> {
             account.waiting_rows.written(|| written.flat_map(rows).collect());
         }
         for (index, (member, done)) in members.iter().zip(&done).enumerate() {
-            self.book(member, done, charges.get(index));
+            self.book(member, done, charges.get(index), lens.get(index).copied().unwrap_or(0));
             if self.is_monitored() {
                 self.tell_monitors(member.command, member.args).await;
             }
@@ -216,11 +234,10 @@ impl<S: Store> Connection<S> {
     }
 
     /// Books what has become of a member.
-    fn book(&mut self, member: &Member<'_>, done: &Done, charge: Option<&Charge>) {
+    fn book(&mut self, member: &Member<'_>, done: &Done, charge: Option<&Charge>, reply_bytes: u64) {
         self.session.called(&done.call);
-        if let (Some(charge), Some(bill)) = (charge, self.session.bill.take()) {
-            self.settle(*charge, bill, key_of(member.command, member.args));
-        }
+        self.session.bill.paid(Unit::Request, charge.map_or(0, |charge| charge.units(Unit::Request)));
+        self.end_bill(member.command, member.args, charge, reply_bytes);
         self.lately.is_long |= done.call.longest >= LONG_BYTES;
         let has_failed = done.outcome.is_err();
         self.session.outbox.count(|stats| stats.called(member.command, member.args));

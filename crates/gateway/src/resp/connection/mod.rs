@@ -34,7 +34,7 @@ use std::task::Poll;
 
 use futures_util::FutureExt;
 use tokio::task::yield_now;
-use weir_command::bill::{Bill, Charge};
+use weir_command::bill::Charge;
 use weir_command::error::{CROSS_SLOT, Error, Outcome};
 use weir_command::reply::FLUSH_BYTES;
 use weir_command::table::Id;
@@ -352,7 +352,7 @@ impl<S: Store> Connection<S> {
                 if outbox.longest.1.is_empty() {
                     outbox.longest.1 = command.name;
                 }
-                self.session.bill = charge.map(|_| Bill::default());
+                self.begin_bill(charge.as_ref());
                 let outcome = if command.is_of_rows {
                     let outcome = self.execute_on_rows(command, args).await;
                     match self.session.waits.take().filter(|_| outcome.is_ok()) {
@@ -371,8 +371,10 @@ impl<S: Store> Connection<S> {
                 };
                 let is_blocked = outcome.is_ok() && self.session.blocked.is_some();
                 let outcome = if is_blocked { Ok(()) } else { self.session.outbox.judge(outcome) };
-                if let (Some(charge), Some(bill)) = (charge, self.session.bill.take()) {
-                    self.settle(charge, bill, key_of(command, args));
+                let reply_bytes = self.session.outbox.answer_bytes();
+                self.end_bill(command, args, charge.as_ref(), reply_bytes);
+                if self.session.tells_cost && outcome.is_ok() && !is_blocked {
+                    self.tell_cost();
                 }
                 self.took(command, args, outcome.is_err());
                 if self.is_monitored() {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use weir_command::error::{Error, NO_AUTH, Outcome};
 use weir_command::{Args, Call, Command, Context, NoRows, Split, TURN_KEYS, is_plain, letting_go, rows_of, run};
 use weir_model::StoredKey;
+use weir_node::request_units::Module;
 
 use super::Connection;
 use super::moving::LONG_BYTES;
@@ -42,6 +43,8 @@ impl<S: Store> Connection<S> {
         // It may wait for the very memory that values in front of it keep, and meanwhile nobody else has the replies.
         outbox.replies.own_values();
         let (outcome, commit) = store.execute(command, args, outbox, call).await?;
+        call.bill.work.count(Module::Locked, 1);
+        call.bill.work.count(Module::LogRecord, u64::from(call.wrote));
         if let Some(commit) = commit {
             outbox.depend_on(commit);
         }
@@ -72,6 +75,8 @@ impl<S: Store> Connection<S> {
             let protocol = outbox.replies.protocol;
             let mut part = Part::new(outbox, protocol);
             let (outcome, commit) = store.execute(command, args.with_spans(&spans), &mut part, call).await?;
+            call.bill.work.count(Module::Locked, 1);
+            call.bill.work.count(Module::LogRecord, u64::from(call.wrote));
             let answer = part.into_answer();
             if let Some(commit) = commit {
                 outbox.depend_on(commit);
@@ -98,6 +103,8 @@ impl<S: Store> Connection<S> {
         }
         if self.gathered.batch.is_empty() {
             self.gathered.from = from;
+            // The first of a batch pays for what is done once.
+            call.bill.work.count(Module::LogRecord, 1);
         }
         let batch = std::mem::take(&mut self.gathered.batch);
         let context = Context::locked(&NoRows, &mut self.session.outbox, call, batch.into());

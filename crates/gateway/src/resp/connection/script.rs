@@ -14,6 +14,7 @@ use weir_command::table::Id;
 use weir_command::{Args, Command, Draft, Rows, Transaction, Waiting};
 use weir_io::Result;
 use weir_model::{StoredKey, slot};
+use weir_node::request_units::Module;
 use weir_script::{Run, Script};
 
 use super::Connection;
@@ -113,13 +114,7 @@ impl<S: Store> Connection<S> {
     ///
     /// # Errors
     /// There is none.
-    pub(super) fn scripted(
-        &self,
-        command: &Command,
-        args: Args<'_>,
-        database: u8,
-        bill: Option<Bill>,
-    ) -> Outcome<Scripted> {
+    pub(super) fn scripted(&self, command: &Command, args: Args<'_>, database: u8, bill: Bill) -> Outcome<Scripted> {
         let keys = number_of_keys(args)?;
         let account = self.session.account()?;
         let by_digest = matches!(command.id, Id::EvalSha | Id::EvalShaRo);
@@ -163,6 +158,8 @@ impl<S: Store> Connection<S> {
                 continue;
             }
             self.session.bill = alone.scripted.bill;
+            self.session.bill.work.count(Module::Locked, 1);
+            self.session.bill.work.count(Module::LogRecord, u64::from(alone.scripted.wrote));
             if let Some(commit) = commit {
                 self.session.outbox.depend_on(commit);
             }

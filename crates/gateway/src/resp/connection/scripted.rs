@@ -15,6 +15,7 @@ use weir_command::table::{self, Id};
 use weir_command::{Args, Call, Command, Context, Draft, Headless, Host, Request, Rows, rows_of};
 use weir_io::{Clock, Rng, Spawn};
 use weir_model::StoredKey;
+use weir_node::request_units::Module;
 use weir_script::{Bridge, Ended, Machine, Run, World};
 
 use crate::pubsub::{Kind, PubSub};
@@ -107,7 +108,7 @@ pub(super) struct Scripted {
     run: Arc<Run>,
     terms: Terms,
     database: u8,
-    pub(super) bill: Option<Bill>,
+    pub(super) bill: Bill,
     host: Headless,
     /// Messages that are sent when the transaction counts.
     published: Vec<Message>,
@@ -157,15 +158,21 @@ impl Scripted {
         (self.ended, self.wrote, self.published_bytes, self.monitored_bytes) = (None, false, 0, 0);
         (self.database, self.bill) = (self.terms.call.database, self.terms.call.bill);
         self.host = Headless::new(Protocol::Resp2, YIELD, Rng::new(self.terms.seed));
+        self.bill.work.count(Module::Script, 1);
         let before = draft.mark();
         let ended = match &ground.place {
             Place::Here(clock) => {
                 let here = Here::begin(clock);
-                self.run_here(rows, ground, &mut draft, &here)
+                let ended = self.run_here(rows, ground, &mut draft, &here);
+                self.bill.work.count(Module::ScriptSlice, here.slices());
+                ended
             }
             Place::Away(threads, control) => {
                 let (threads, control) = (Arc::clone(threads), Arc::clone(control));
-                self.run_away(rows, ground, &mut draft, &threads, control).await
+                let before = control.slices();
+                let ended = self.run_away(rows, ground, &mut draft, &threads, Arc::clone(&control)).await;
+                self.bill.work.count(Module::ScriptSlice, control.slices() - before);
+                ended
             }
         };
         if ended.is_err() {
@@ -285,15 +292,17 @@ impl Scripted {
                 ground.missing.insert(row.to_vec());
             }
         }
+        self.bill.work.count(Module::Command, 1);
+        self.bill.work.count(Module::Word, args.len() as u64);
         let mut call = Call { database: self.database, bill: self.bill, ..self.terms.call.clone() };
         let context = Context::locked(rows, &mut self.host, &mut call, std::mem::take(draft));
         let finished = weir_command::run(command, context, args).await;
         *draft = finished.draft;
         self.bill = call.bill;
         self.wrote |= call.wrote;
-        if let Some(bill) = self.bill.as_mut().filter(|_| !call.wrote) {
+        if !call.wrote {
             // A look costs nothing beside a write. A script may look and write nothing, as often as it likes.
-            bill.read(None, false);
+            self.bill.looked();
         }
         finished.outcome
     }

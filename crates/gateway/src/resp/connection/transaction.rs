@@ -10,13 +10,16 @@ use std::sync::Arc;
 
 use weir_command::bill::Bill;
 use weir_command::error::{CROSS_SLOT, Error, Outcome};
+use weir_command::reply::Mark;
 use weir_command::table::Id;
 use weir_command::{Args, Command, rows_of};
 use weir_io::Nanos;
 use weir_model::{StoredKey, slot};
+use weir_node::Unit;
 
 use super::Connection;
 use super::as_one::{AsOne, Done, Member, Scripts};
+use super::group::reply_lens;
 use super::script::{Away, OTHER_KEYS, RUNS_MAX, is_script};
 use super::scripted::Ground;
 use crate::auth::account::Account;
@@ -64,6 +67,7 @@ impl<S: Store> Connection<S> {
             return Err(Error::new("EXECABORT Transaction discarded because of previous errors."));
         }
         self.submit().await;
+        self.session.in_transaction = Some(Box::default());
         let replies = &mut self.session.outbox.replies;
         replies.own_values();
         let begin = replies.mark();
@@ -100,11 +104,16 @@ impl<S: Store> Connection<S> {
                 account.scripts.machines.put(machine);
             }
         }
-        let (done, is_stale) = ran?;
+        let (done, is_stale, from) = ran?;
+        let lens = reply_lens(&self.session.outbox.replies, from, &done);
+        let own = std::mem::take(&mut self.session.bill);
         for (index, (member, done)) in members.iter().zip(&done).enumerate() {
             self.session.called(&done.call);
-            if let (Some(charge), Some(bill)) = (charges.get(index), self.session.bill.take()) {
-                self.settle(*charge, bill, super::key_of(member.command, member.args));
+            let charge = charges.get(index);
+            self.session.bill.paid(Unit::Request, charge.map_or(0, |charge| charge.units(Unit::Request)));
+            self.end_bill(member.command, member.args, charge, lens.get(index).copied().unwrap_or(0));
+            if let Some(all) = &mut self.session.in_transaction {
+                all.add(&self.session.last);
             }
             self.count_queued(member.command, member.args, &done.outcome, done.at);
             if self.is_monitored() {
@@ -118,6 +127,7 @@ impl<S: Store> Connection<S> {
                 }
             }
         }
+        self.session.bill = own;
         Ok(!is_stale)
     }
 
@@ -126,7 +136,7 @@ impl<S: Store> Connection<S> {
         if !members.iter().any(|member| is_script(member.command)) {
             return Ok(None);
         }
-        let (machine, bill) = (self.session.account()?.scripts.machines.take()?, self.is_limited().then(Bill::default));
+        let (machine, bill) = (self.session.account()?.scripts.machines.take()?, Bill::default());
         let watched = watched.iter().map(|watched| StoredKey::new(watched.database, &watched.key).to_vec());
         let (mut rows, mut scripted, mut begins_away) = (watched.collect::<BTreeSet<_>>(), BTreeMap::new(), false);
         for (index, member) in members.iter().enumerate() {
@@ -145,15 +155,16 @@ impl<S: Store> Connection<S> {
         Ok(Some(Scripts { ground, begins_away, members: scripted }))
     }
 
-    /// Runs `members`; gives what has become of each, and whether something that is watched was changed.
+    /// Runs `members`; gives what has become of each, whether something that is watched was changed, and where the
+    /// replies begin.
     async fn exec_as_one(
         &mut self,
         account: &Account,
         members: &[Member<'_>],
         watched: &[Watched],
         mut scripts: Option<&mut Scripts>,
-    ) -> Outcome<(Vec<Done>, bool)> {
-        let (call, flushes, is_limited) = (self.session.call(), account.flushes(), self.is_limited());
+    ) -> Outcome<(Vec<Done>, bool, Mark)> {
+        let (call, flushes) = (self.session.call(), account.flushes());
         let (store, outbox) = self.session.parts()?;
         let (from, missing, mut away) = (outbox.replies.mark(), outbox.replies.missing(), None);
         for _ in 0..RUNS_MAX {
@@ -168,7 +179,6 @@ impl<S: Store> Connection<S> {
                 watched,
                 flushes,
                 call: call.clone(),
-                is_limited,
                 answer_bytes_max: None,
                 host: &mut *outbox,
                 clock: &self.server.clock,
@@ -180,7 +190,7 @@ impl<S: Store> Connection<S> {
             };
             let rows = weir_command::Transaction::rows(&run);
             if rows.is_empty() && run.scripts.is_none() {
-                return Ok((Vec::new(), false));
+                return Ok((Vec::new(), false, from));
             }
             let first = rows.first().map_or(&[][..], |row| &row[1..]);
             if store.is_spread() && rows.iter().any(|row| slot(&row[1..]) != slot(first)) {
@@ -197,7 +207,7 @@ impl<S: Store> Connection<S> {
             if done.iter().any(|done| done.call.wrote) {
                 account.waiting_rows.written(|| rows);
             }
-            return Ok((done, is_stale));
+            return Ok((done, is_stale, from));
         }
         Err(OTHER_KEYS)
     }

@@ -26,8 +26,9 @@ pub(super) struct Answer {
     pub(super) from: Mark,
     /// Its command has begun and not ended.
     pub(super) is_under_way: bool,
-    /// A part of it is with the client already.
+    /// A part of it is with the client already, of so many bytes.
     pub(super) has_left: bool,
+    pub(super) left_bytes: u64,
     /// Its command is answered with messages instead, which stand in front of it.
     pub(super) is_messages: bool,
 }
@@ -35,7 +36,7 @@ pub(super) struct Answer {
 impl Answer {
     /// No command is under way, and the next reply begins at `from`.
     pub(super) fn new(from: Mark) -> Self {
-        Self { from, is_under_way: false, has_left: false, is_messages: false }
+        Self { from, is_under_way: false, has_left: false, left_bytes: 0, is_messages: false }
     }
 }
 
@@ -98,6 +99,16 @@ impl<S: Store> Outbox<S> {
     /// Bytes of the reply of the command under way.
     pub(in crate::resp) fn answer_len(&self) -> usize {
         self.replies.len_since(self.answer.from)
+    }
+
+    /// Bytes of the reply of the command under way, those that have left included.
+    pub(in crate::resp) fn answer_bytes(&self) -> u64 {
+        self.answer.left_bytes + self.answer_len() as u64
+    }
+
+    /// Whether the whole reply of the command under way is here, and its client is answered.
+    pub(in crate::resp) fn has_whole_answer(&self) -> bool {
+        self.answers() && !self.answer.has_left && !self.answer.is_messages
     }
 
     /// Takes the reply of the command under way back.

@@ -9,8 +9,8 @@ use weir_command::letting_go;
 use weir_command::reply::Replies;
 use weir_command::{Host, Waiting};
 use weir_io::{Yield, sleep_until};
-use weir_node::Unit;
 use weir_node::waits::{self, Cause};
+use weir_node::{Quota, Unit};
 
 use super::Outbox;
 use crate::store::Store;
@@ -56,33 +56,32 @@ impl<S: Store> Host for Outbox<S> {
         Outbox::let_go(self);
     }
 
-    fn pay_page<'a>(&'a mut self, bill: &'a mut Option<Bill>) -> Waiting<'a, Outcome> {
+    fn pay_page<'a>(&'a mut self, bill: &'a mut Bill) -> Waiting<'a, Outcome> {
         Box::pin(async move {
             tokio::task::yield_now().await;
-            let Some(bill) = bill else { return Ok(()) };
             let Some(quota) = self.quota.clone() else { return Ok(()) };
             quota.settle(Unit::Read, 0, 0, bill.take_unpaid());
+            if !quota.is_unlimited(Unit::Request) {
+                quota.settle(Unit::Request, 0, 0, bill.take_unpaid_milli(&self.prices));
+            }
             let clock = Arc::clone(&self.server.clock);
             let before = clock.now();
-            while !quota.try_admit(Unit::Read, 1) {
-                // It may be long until what is in front of it is written.
-                self.replies.own_values();
-                if self.server.is_draining() {
-                    return Err(Error::new("ERR the server is ending"));
-                }
-                // A command that has begun is not refused any more, it waits.
-                match quota.admit(Unit::Read, 0, 1).await {
-                    Ok(()) => break,
-                    Err(refused) => sleep_until(&clock, clock.now() + refused.retry_in_ms.max(1) * 1_000_000).await,
-                }
+            for unit in [Unit::Read, Unit::Request] {
+                self.wait_for_one(&quota, unit).await?;
+                bill.paid(unit, 1);
             }
             // Its wait is not the command's own time.
             let waited = clock.now() - before;
             self.lap += waited;
             waits::book(Cause::Quota, waited);
-            bill.paid(1);
             Ok(())
         })
+    }
+
+    fn must_pay(&mut self, bill: &mut Bill) -> bool {
+        let Some(quota) = self.quota.as_ref().filter(|quota| !quota.is_unlimited(Unit::Request)) else { return false };
+        quota.settle(Unit::Request, 0, 0, bill.take_unpaid_milli(&self.prices));
+        quota.owes_a_second(Unit::Request)
     }
 
     fn cursor(&self, database: u8, cursor: u64) -> Outcome<Vec<u8>> {
@@ -98,5 +97,24 @@ impl<S: Store> Host for Outbox<S> {
 
     fn random(&mut self) -> u64 {
         self.server.random()
+    }
+}
+
+impl<S: Store> Outbox<S> {
+    /// Charges one of `unit` to a command that has begun: it is not refused any more, it waits.
+    async fn wait_for_one(&mut self, quota: &Arc<Quota>, unit: Unit) -> Outcome {
+        let clock = Arc::clone(&self.server.clock);
+        while !quota.try_admit(unit, 1) {
+            // It may be long until what is in front of it is written.
+            self.replies.own_values();
+            if self.server.is_draining() {
+                return Err(Error::new("ERR the server is ending"));
+            }
+            match quota.admit(unit, 0, 1).await {
+                Ok(()) => break,
+                Err(refused) => sleep_until(&clock, clock.now() + refused.retry_in_ms.max(1) * 1_000_000).await,
+            }
+        }
+        Ok(())
     }
 }

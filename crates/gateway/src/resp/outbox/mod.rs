@@ -18,7 +18,8 @@ use weir_command::reply::{FLUSH_BYTES, Replies};
 use weir_command::{Args, Command, LONG_VALUE_BYTES};
 use weir_io::real::COPY_BYTES_MAX;
 use weir_io::{Nanos, yield_now};
-use weir_node::{Quota, waits};
+use weir_node::request_units::Prices;
+use weir_node::{EngineKind, Quota, waits};
 
 pub(super) use self::answer::Gathered;
 use self::answer::{Answer, Pending};
@@ -68,6 +69,10 @@ pub(super) struct Outbox<S: Store> {
     tenant: Option<Arc<Account>>,
     /// What pays for its tenant's commands.
     quota: Option<Arc<Quota>>,
+    /// What they cost.
+    pub(super) prices: Arc<Prices>,
+    /// The requests that are being served have come together, and none of them has paid for that yet.
+    is_new_round: bool,
     commits: Vec<Pending<S::Commit>>,
     answer: Answer,
     /// A write to the client has failed in the middle of a reply: nothing more may be written.
@@ -84,6 +89,7 @@ impl<S: Store> Outbox<S> {
     pub(super) fn new(stream: Stream, server: Arc<Server<S>>, client: Arc<Client>, thread: usize) -> Self {
         let replies = Replies::default();
         let answer = Answer::new(replies.mark());
+        let prices = Arc::clone(server.settings.prices.of(EngineKind::default()));
         Self {
             server,
             client,
@@ -98,6 +104,8 @@ impl<S: Store> Outbox<S> {
             stream,
             tenant: None,
             quota: None,
+            prices,
+            is_new_round: false,
             commits: Vec::new(),
             answer,
             is_cut: false,
@@ -106,10 +114,12 @@ impl<S: Store> Outbox<S> {
         }
     }
 
-    /// What follows is told to a client of `tenant`, whose commands `quota` pays for; or to somebody unknown.
-    pub(super) fn belong_to(&mut self, tenant: Option<(&Arc<Account>, Option<&Arc<Quota>>)>) {
+    /// What follows is told to a client of `tenant`, whose data is in the store; or to somebody unknown.
+    pub(super) fn belong_to(&mut self, tenant: Option<(&Arc<Account>, &S)>) {
         self.long_values = tenant.map(|(account, _)| account.long_values.hold());
-        self.quota = tenant.and_then(|(_, quota)| quota.cloned());
+        self.quota = tenant.and_then(|(_, store)| store.quota().cloned());
+        let engine = tenant.map_or(EngineKind::default(), |(_, store)| store.engine());
+        self.prices = Arc::clone(self.server.settings.prices.of(engine));
         self.tenant = tenant.map(|(account, _)| Arc::clone(account));
     }
 
@@ -124,6 +134,13 @@ impl<S: Store> Outbox<S> {
         self.lap = self.server.clock.now();
         self.received = (self.lap, self.server.clock.unix_ms());
         self.longest = (0, "");
+        self.is_new_round = true;
+    }
+
+    /// Whether nobody has paid yet for the requests that have come together; from now on somebody has.
+    #[inline]
+    pub(super) fn take_new_round(&mut self) -> bool {
+        std::mem::take(&mut self.is_new_round)
     }
 
     /// What the wall clock says at [`Outbox::lap`], in milliseconds since 1970, without a look at it.
@@ -206,6 +223,7 @@ impl<S: Store> Outbox<S> {
         }
         self.await_commits().await;
         self.answer.has_left |= self.replies.mark() != self.answer.from;
+        self.answer.left_bytes += self.replies.len_since(self.answer.from) as u64;
         self.place_errors();
         if self.is_cut {
             return Err(io::ErrorKind::BrokenPipe.into());

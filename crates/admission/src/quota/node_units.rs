@@ -1,0 +1,76 @@
+//! The request units of the node (XS-26): what tenants use within their limits is taken from it whatever is there, and
+//! may leave it in debt; what goes beyond a tenant's limit needs something to be left.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use weir_io::{Clock, Nanos};
+
+use crate::bucket::Bucket;
+
+/// Units of this time are kept while nobody uses them, in nanoseconds.
+const BURST: Nanos = 1_000_000_000;
+
+/// More is given out than the machine has, in percent: hardly anybody uses all at once (U-18).
+const OVER_SUBSCRIBED_PERCENT: u64 = 150;
+
+/// See the module. Its lock is the innermost.
+pub struct NodeUnits {
+    clock: Arc<dyn Clock>,
+    bucket: Mutex<Bucket>,
+    /// Thousandths that were given beyond tenants' limits.
+    extra: AtomicU64,
+}
+
+impl NodeUnits {
+    /// A node that gives nothing beyond its tenants' limits, as nobody knows what it has.
+    pub fn new(clock: Arc<dyn Clock>) -> Arc<Self> {
+        let bucket = Mutex::new(Bucket::new(0, BURST, clock.now()));
+        Arc::new(Self { clock, bucket, extra: AtomicU64::new(0) })
+    }
+
+    /// The machine has `milli_units` thousandths of units a second.
+    pub fn set(&self, milli_units: u64) {
+        let rate = u64::try_from(u128::from(milli_units) * u128::from(OVER_SUBSCRIBED_PERCENT) / 100);
+        // The largest number would be no limit.
+        self.bucket.lock().set(rate.unwrap_or(u64::MAX).min(u64::MAX - 1), BURST, self.clock.now());
+    }
+
+    /// `milli_units` were used within a limit.
+    pub(super) fn used(&self, milli_units: u64) {
+        let mut bucket = self.bucket.lock();
+        if bucket.rate() > 0 {
+            bucket.take(milli_units, self.clock.now());
+        }
+    }
+
+    /// `milli_units` that were used within a limit were given back.
+    pub(super) fn given_back(&self, milli_units: u64) {
+        self.bucket.lock().refund(milli_units);
+    }
+
+    /// Takes `milli_units` beyond a limit, if something is left.
+    pub(super) fn try_take(&self, milli_units: u64) -> bool {
+        let now = self.clock.now();
+        let mut bucket = self.bucket.lock();
+        let is_there = bucket.tokens(now) > 0;
+        if is_there {
+            bucket.take(milli_units, now);
+            self.extra.fetch_add(milli_units, Ordering::Relaxed);
+        }
+        is_there
+    }
+
+    /// Thousandths that were given beyond tenants' limits so far.
+    pub fn extra(&self) -> u64 {
+        self.extra.load(Ordering::Relaxed)
+    }
+}
+
+impl fmt::Debug for NodeUnits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NodeUnits").field("extra", &self.extra).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,162 @@
+//! Units that were not used lately (XS-25): large queries pay from them, and so does what is paid afterwards, so that
+//! what is bought for the current second is there for short commands.
+
+use std::collections::VecDeque;
+
+use weir_io::Nanos;
+
+const SECOND: Nanos = 1_000_000_000;
+
+/// Unused units by the second in which they were not used. A pure function of what it is told, and exact: what was not
+/// used is there for `window` seconds after its own second, and then no more.
+#[derive(Clone, Debug)]
+pub(super) struct Savings {
+    /// Seconds for which they are kept; 0 keeps nothing.
+    window: u64,
+    /// Units that come in a second.
+    rate: u64,
+    /// The numbers of seconds and what is left of each, the oldest first.
+    seconds: VecDeque<(u64, u64)>,
+    sum: u64,
+    /// Until when is known what was used, and how much that is in all.
+    at: Nanos,
+    used: u64,
+}
+
+impl Savings {
+    /// Nothing is saved up at `now`, when `used` units had been used in all.
+    pub(super) fn new(rate: u64, window: u32, now: Nanos, used: u64) -> Self {
+        Self { window: window.into(), rate, seconds: VecDeque::new(), sum: 0, at: now, used }
+    }
+
+    /// Turns the knobs. What was saved up under others stays, as far as the window has it.
+    pub(super) fn set(&mut self, rate: u64, window: u32, now: Nanos, used: u64) {
+        self.look(now, used);
+        (self.rate, self.window) = (rate, window.into());
+        self.forget(now / SECOND);
+    }
+
+    /// What is there at `now`, when `used` units have been used in all, those from here not counted.
+    pub(super) fn available(&mut self, now: Nanos, used: u64) -> u64 {
+        self.look(now, used);
+        self.sum
+    }
+
+    /// Takes up to `units`, the oldest first; gives how many those were.
+    pub(super) fn take(&mut self, units: u64, now: Nanos, used: u64) -> u64 {
+        self.look(now, used);
+        let taken = units.min(self.sum);
+        let mut left = taken;
+        while left > 0
+            && let Some((_, there)) = self.seconds.front_mut()
+        {
+            let part = left.min(*there);
+            *there -= part;
+            left -= part;
+            if *there == 0 {
+                self.seconds.pop_front();
+            }
+        }
+        self.sum -= taken;
+        taken
+    }
+
+    /// Books what was not used since the last look: evenly over the time since then.
+    fn look(&mut self, now: Nanos, used: u64) {
+        if self.window == 0 || self.rate == 0 {
+            (self.at, self.used) = (now.max(self.at), used);
+            return;
+        }
+        if now <= self.at {
+            return;
+        }
+        let span = u128::from(now - self.at);
+        let came = u128::from(self.rate) * span / u128::from(SECOND);
+        if came == 0 {
+            // Too short a time: it is looked at together with what follows.
+            return;
+        }
+        let unused = came.saturating_sub(used.saturating_sub(self.used).into());
+        let last = now / SECOND;
+        // What is older than the window has gone already.
+        let first = (self.at / SECOND).max(last.saturating_sub(self.window));
+        for second in first..=last {
+            let from = self.at.max(second * SECOND);
+            let to = now.min((second + 1) * SECOND);
+            let share = unused * u128::from(to.saturating_sub(from)) / span;
+            self.add(second, u64::try_from(share).unwrap_or(u64::MAX));
+        }
+        (self.at, self.used) = (now, used);
+        self.forget(last);
+    }
+
+    fn add(&mut self, second: u64, units: u64) {
+        if units == 0 {
+            return;
+        }
+        self.sum = self.sum.saturating_add(units);
+        match self.seconds.back_mut() {
+            Some((number, there)) if *number == second => *there = there.saturating_add(units),
+            _ => self.seconds.push_back((second, units)),
+        }
+    }
+
+    fn forget(&mut self, last: u64) {
+        while let Some(&(second, there)) = self.seconds.front()
+            && second + self.window < last
+        {
+            self.sum = self.sum.saturating_sub(there);
+            self.seconds.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_query_of_thirty_seconds_units_runs_after_thirty_idle_seconds() {
+        // XS-25.
+        let mut savings = Savings::new(100, 60, 0, 0);
+        assert_eq!(savings.available(29 * SECOND, 0), 2900);
+        assert_eq!(savings.take(3000, 30 * SECOND, 0), 3000);
+        assert_eq!(savings.available(30 * SECOND, 0), 0);
+        // Half of what comes is used from now on.
+        assert_eq!(savings.available(40 * SECOND, 500), 500);
+    }
+
+    #[test]
+    fn what_is_older_than_the_window_is_gone() {
+        let mut savings = Savings::new(100, 60, 0, 0);
+        assert_eq!(savings.available(1000 * SECOND, 0), 6000);
+        // Everything is used: what was saved up goes second by second.
+        let used = |seconds: u64| 100 * seconds;
+        assert_eq!(savings.available(1030 * SECOND, used(30)), 3000);
+        assert_eq!(savings.available(1100 * SECOND, used(100)), 0);
+        savings.set(100, 0, 1100 * SECOND, used(100));
+        assert_eq!(savings.available(1200 * SECOND, used(100)), 0, "nothing is kept");
+    }
+
+    proptest! {
+        /// However it is looked at, it never has more than came within the window, nor more than what was not used.
+        #[test]
+        fn it_never_has_more_than_was_not_used(
+            rate in 1_u64..100_000, window in 1_u32..90,
+            steps in prop::collection::vec((1_u64..5_000_000_000, 0_u64..200_000, 0_u64..100_000), 1..80),
+        ) {
+            let (mut savings, mut now, mut used, mut taken) = (Savings::new(rate, window, 0, 0), 0, 0, 0_u128);
+            for (step, uses, wants) in steps {
+                now += step;
+                used += uses;
+                let there = u128::from(savings.available(now, used));
+                let came = u128::from(rate) * u128::from(now) / u128::from(SECOND);
+                prop_assert!(there <= u128::from(rate) * u128::from(window + 1));
+                prop_assert!(there + taken <= came);
+                taken += u128::from(savings.take(wants, now, used));
+            }
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! Request units (XS-17 to XS-21): what a request takes of a machine, in one number.
+//!
+//! - A request is counted in invocations of [`Module`]s, and in the bytes that they handle ([`Work`]).
+//! - A [`CostTable`] says what each of them takes, by [`Dimension`]: that gives the request's physical units, a vector.
+//! - A [`Pod`] says what there is a second. What a request takes of the dimension that it takes most of, times what the
+//!   pod has in all, is the request's logical units: one number, for limits and bills.
+//! - [`Prices`] are both, worked out once, so that a request is priced by additions and multiplications of integers.
+//!
+//! The formulas, and what was measured, are in `docs/policy/request-units.md`.
+
+mod default_table;
+mod module;
+mod pod;
+mod prices;
+mod resources;
+mod table;
+
+pub use default_table::{default_pod, default_table};
+pub use module::{Module, Work};
+pub use pod::Pod;
+pub use prices::{Price, Prices};
+pub use resources::{Dimension, MILLI, Resources, THOUSAND};
+pub use table::{CostTable, reference_read};

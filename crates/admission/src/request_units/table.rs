@@ -1,0 +1,59 @@
+//! What each module takes (XS-19).
+
+use std::ops::{Index, IndexMut};
+
+use super::module::{Module, Work};
+use super::resources::Resources;
+
+/// What one invocation, or one byte, of each module takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CostTable([Resources; Module::ALL.len()]);
+
+impl CostTable {
+    /// What `work` takes: its physical units, before they are divided by the reference read.
+    #[inline]
+    pub fn resources(&self, work: &Work) -> Resources {
+        let mut sum = Resources::default();
+        for (cost, &count) in self.0.iter().zip(work.all()) {
+            if count > 0 {
+                sum += cost.times(count);
+            }
+        }
+        sum
+    }
+}
+
+impl Index<Module> for CostTable {
+    type Output = Resources;
+
+    fn index(&self, module: Module) -> &Resources {
+        &self.0[module as usize]
+    }
+}
+
+impl IndexMut<Module> for CostTable {
+    fn index_mut(&mut self, module: Module) -> &mut Resources {
+        &mut self.0[module as usize]
+    }
+}
+
+/// The reference: a `GET` of 1 KiB that comes by itself and is read from the device, in one page. What it takes in each
+/// dimension is one physical unit (XS-17).
+pub fn reference_read() -> Work {
+    let mut work = Work::default();
+    for (module, count) in [
+        (Module::Round, 1),
+        (Module::Command, 1),
+        (Module::Word, 2),
+        // `*2 $3 GET $16 ...` and `$1024 ...`, with their line ends.
+        (Module::RequestByte, 36),
+        (Module::ReplyByte, 1033),
+        (Module::RowFound, 1),
+        (Module::ReadByte, 1024),
+        (Module::DeviceRead, 1),
+        (Module::DeviceByte, 4096),
+    ] {
+        work.count(module, count);
+    }
+    work
+}

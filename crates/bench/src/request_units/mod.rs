@@ -1,0 +1,112 @@
+//! What the modules of requests take (XS-17 to XS-19): commands of every family are run on a server of their own, and
+//! counted and timed there; what the modules take is what explains those times best.
+//!
+//! - A server of each engine, in a process of its own. What is counted is the processor time of the threads that serve
+//!   clients, as the kernel tells it, and the device bytes of reads and of the log, as the ledger tells them: what
+//!   flushes and compactions take is on nobody's bill (U-17).
+//! - Commands come in pipelines, so that what they take themselves stands out against what each round of a connection
+//!   takes; and alone, for that.
+//! - How often a command goes through which module, `RU LAST` tells.
+
+mod cases;
+mod fit;
+mod measured;
+mod report;
+
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+use weir_admission::request_units::{CostTable, Dimension, Module, default_table};
+
+use self::cases::cases;
+pub use self::measured::Measured;
+pub use self::report::{print_check, print_table};
+use crate::Result;
+use crate::child_server::{self, ChildServer};
+use crate::tenants::user::User;
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Where the servers have their data; removed in the end.
+    pub dir: PathBuf,
+    /// The binary.
+    pub weir: PathBuf,
+    /// Milliseconds of each measurement.
+    pub millis: u64,
+}
+
+/// One engine's measurements, and the table that explains them.
+#[derive(Clone, Debug)]
+pub struct Calibrated {
+    /// What modules take.
+    pub table: CostTable,
+    /// Commands, as they were measured.
+    pub measured: Vec<Measured>,
+}
+
+/// Measures every case on a server whose default engine is `engine` (`lsm` or `memory`). `progress` hears what is
+/// measured, and how many thousandths are done.
+pub fn measure(plan: &Plan, engine: &str, progress: &mut dyn FnMut(&str, u64)) -> Result<Vec<Measured>> {
+    let dir = plan.dir.join(format!("request-units-{engine}"));
+    child_server::remove(&dir)?;
+    let server = ChildServer::start(&plan.weir, &dir, "threads = 1\nhibernate_after_seconds = 0\n")?;
+    let order = json!({ "name": "measured", "engine": engine });
+    let user = User::order_at(server.admin(), &order)?;
+    let mut client = user.connect(server.port())?;
+    let all = cases();
+    let mut measured = Vec::new();
+    for (number, case) in all.iter().enumerate() {
+        progress(&format!("{engine}: {}", case.name), 1000 * number as u64 / all.len() as u64);
+        let one = measured::measure(&server, &mut client, case, plan.millis);
+        measured.push(one.map_err(|error| format!("{}: {error}", case.name))?);
+    }
+    drop(client);
+    server.stop()?;
+    child_server::remove(&dir)?;
+    Ok(measured)
+}
+
+/// The table that explains `measured` best; of what no case tells, what the built-in table says.
+pub fn fit(measured: Vec<Measured>, in_memory: bool) -> Calibrated {
+    let before = default_table(in_memory);
+    let fitted: Vec<&Measured> = measured.iter().filter(|one| !one.held_out).collect();
+    let mut table = before;
+    for (dimension, of) in
+        [(Dimension::Cpu, (|one| one.nanos) as fn(&Measured) -> f64), (Dimension::Io, |one| one.device_bytes)]
+    {
+        let rows: Vec<(Vec<f64>, f64)> = fitted
+            .iter()
+            .map(|one| (Module::ALL.map(|module| one.counts[module as usize]).to_vec(), of(one)))
+            .filter(|(_, value)| *value > 0.0)
+            .collect();
+        // What moves no bytes of the device moves none however it is measured.
+        let may = |module: Module| dimension == Dimension::Cpu || before[module][dimension] > 0;
+        let costs = fit::least_relative_squares(&rows, &Module::ALL.map(may));
+        for (module, cost) in Module::ALL.into_iter().zip(costs) {
+            if let Some(cost) = cost {
+                table[module][dimension] = (cost * 1000.0).round().max(0.0) as u64;
+            }
+        }
+    }
+    Calibrated { table, measured }
+}
+
+/// Bytes a second that one thread moves in memory, both directions counted.
+pub fn memory_bytes_per_second() -> u64 {
+    const BYTES: usize = 64 << 20;
+    let (from, mut to) = (vec![1_u8; BYTES], vec![0_u8; BYTES]);
+    let mut best = 0;
+    for _ in 0..5 {
+        let watch = crate::meter::Stopwatch::start();
+        to.copy_from_slice(std::hint::black_box(&from));
+        std::hint::black_box(&to);
+        best = best.max((2.0 * BYTES as f64 / watch.seconds()) as u64);
+    }
+    best
+}
+
+/// Whether `path` is free for servers to have their data below it.
+pub fn is_free(path: &Path) -> bool {
+    !path.join("request-units-lsm").exists() && !path.join("request-units-memory").exists()
+}

@@ -1,0 +1,66 @@
+//! What was measured, beside what tables say.
+
+use weir_admission::request_units::{CostTable, Dimension, Module, Pod, THOUSAND, reference_read};
+
+use super::measured::Measured;
+
+/// Predictions this near to what was measured are good, as a share of it.
+const NEAR: f64 = 0.15;
+/// Device bytes are compared where a command moves at least so many.
+const DEVICE_BYTES_MIN: f64 = 16.0;
+
+/// Prints a table of costs, and the vector of the reference read.
+pub fn print_table(engine: &str, table: &CostTable, pod: &Pod) {
+    println!("engine {engine}: one of each module takes");
+    println!("{:>14} {:>12} {:>14} {:>14} {:>14}", "module", "cpu ns", "memory bytes", "io bytes", "network bytes");
+    for module in Module::ALL {
+        let cost = Dimension::ALL.map(|dimension| table[module][dimension] as f64 / THOUSAND as f64);
+        println!("{:>14} {:>12.3} {:>14.3} {:>14.3} {:>14.3}", module.name(), cost[0], cost[1], cost[2], cost[3]);
+    }
+    let read = table.resources(&reference_read());
+    let read = Dimension::ALL.map(|dimension| read.whole(dimension));
+    println!(
+        "a read of 1 KiB: {} ns, {} bytes of memory, {} of the device, {} of the network",
+        read[0], read[1], read[2], read[3]
+    );
+    let units = Dimension::ALL.map(|dimension| format!("{} {}", dimension.name(), pod.physical(dimension)));
+    println!("physical units a second: {}; logical units a second: {}", units.join(", "), pod.logical());
+}
+
+/// Prints predicted and measured for each command, and how many are near; gives the share of processor times that are.
+pub fn print_check(engine: &str, table: &CostTable, measured: &[Measured]) -> f64 {
+    println!("engine {engine}: predicted and measured, of one command (+ = held out: the table was made without it)");
+    println!(
+        "  {:22} {:>10} {:>10} {:>6}   {:>9} {:>9} {:>6}",
+        "command", "ns", "measured", "ratio", "io bytes", "measured", "ratio"
+    );
+    let (mut near, mut near_out, mut out, mut io_near, mut io) = (0, 0, 0, 0, 0);
+    for one in measured {
+        let [cpu, device] = [Dimension::Cpu, Dimension::Io].map(|dimension| one.predicted(table, dimension));
+        let ratio = cpu / one.nanos;
+        let is_near = (ratio - 1.0).abs() <= NEAR;
+        near += usize::from(is_near);
+        out += usize::from(one.held_out);
+        near_out += usize::from(one.held_out && is_near);
+        let mut line = format!(
+            "{} {:22} {cpu:>10.0} {:>10.0} {ratio:>6.2}",
+            if one.held_out { '+' } else { ' ' },
+            one.name,
+            one.nanos
+        );
+        if one.device_bytes >= DEVICE_BYTES_MIN {
+            let ratio = device / one.device_bytes;
+            io += 1;
+            io_near += usize::from((ratio - 1.0).abs() <= NEAR);
+            line += &format!("   {device:>9.0} {:>9.0} {ratio:>6.2}", one.device_bytes);
+        }
+        println!("{line}{}", if is_near { "" } else { "  *" });
+    }
+    let count = measured.len();
+    println!(
+        "processor time within {:.0} %: {near} of {count} commands ({:.0} %), of those held out {near_out} of {out}; device bytes: {io_near} of {io}",
+        NEAR * 100.0,
+        near as f64 / count.max(1) as f64 * 100.0,
+    );
+    near as f64 / count.max(1) as f64
+}

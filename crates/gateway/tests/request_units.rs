@@ -1,0 +1,230 @@
+//! Request units over loopback: what `RU LAST` tells, what replies tell, and who waits or is refused.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use weir_gateway::Settings;
+use weir_node::{OnLimit, Unit, UnitLimits};
+
+use crate::support::{Client, Running, encode};
+
+/// What `RU LAST` says, by name; numbers of modules behind theirs.
+fn last(client: &mut Client) -> BTreeMap<String, String> {
+    let reply = client.say("RU LAST");
+    let words: Vec<&str> = reply.split("\r\n").filter(|line| !line.starts_with(['*', '$', '%'])).collect();
+    words.chunks(2).filter(|pair| pair.len() == 2).fold(BTreeMap::new(), |mut all, pair| {
+        // "modules" stands alone: the pairs behind it are shifted by one, and are read apart.
+        all.insert(pair[0].to_owned(), pair[1].trim_start_matches(':').to_owned());
+        all
+    })
+}
+
+fn modules(client: &mut Client) -> BTreeMap<String, u64> {
+    let reply = client.say("RU LAST");
+    let (_, modules) = reply.split_once("modules\r\n").expect("a map with modules");
+    let words: Vec<&str> = modules.split("\r\n").filter(|line| !line.starts_with(['*', '$', '%'])).collect();
+    let number = |text: &str| text.trim_start_matches(':').parse().expect("a number");
+    words.chunks_exact(2).map(|pair| (pair[0].to_owned(), number(pair[1]))).collect()
+}
+
+#[test]
+fn the_last_command_tells_what_it_was_counted_as() {
+    let weir = Running::start(Settings::default());
+    let mut client = weir.connect();
+    for (line, expected) in [
+        ("SET k value", &[("row_written", 1), ("written_byte", 6), ("log_record", 1), ("word", 3)][..]),
+        ("GET k", &[("row_found", 1), ("read_byte", 5), ("reply_byte", 11), ("word", 2), ("round", 1)]),
+        ("GET none", &[("row_missing", 1), ("reply_byte", 5)]),
+        ("MGET k none k", &[("row_found", 2), ("row_missing", 1), ("read_byte", 10), ("command", 1)]),
+        ("APPEND k 12345", &[("row_found", 1), ("row_written", 1), ("written_byte", 11), ("locked", 1)]),
+        ("INCR k", &[("row_found", 1), ("locked", 1), ("command", 1)]),
+        ("SCAN 0", &[("page", 1), ("scanned", 1)]),
+        ("PING", &[("command", 1), ("word", 1), ("reply_byte", 7)]),
+        ("LCS k k LEN", &[("row_found", 2), ("step", 121)]),
+        (
+            "EVAL return(redis.call('get',KEYS[1])) 1 k",
+            &[("script", 1), ("row_found", 1), ("command", 2), ("locked", 1)],
+        ),
+    ] {
+        client.say(line);
+        let counted = modules(&mut client);
+        for (module, count) in expected {
+            assert_eq!(counted.get(*module), Some(count), "{module} of {line}: {counted:?}");
+        }
+        if !line.starts_with("INCR") {
+            continue;
+        }
+        // It has failed, and has written nothing.
+        assert_eq!((counted.get("row_written"), counted.get("log_record")), (None, None));
+    }
+    client.say("GET k");
+    let told = last(&mut client);
+    assert_eq!(told["command"], "get");
+    let units: f64 = told["units"].parse().expect("a number");
+    assert!(units > 0.0 && units < 10.0, "{units}");
+    let bytes: u64 = told["network_bytes"].parse().expect("a number");
+    assert_eq!(bytes, encode(&["GET", "k"]).len() as u64 - 2 + "$10\r\nvalue12345\r\n".len() as u64);
+    // It tells of the command before, not of itself, however often it is asked.
+    assert_eq!(last(&mut client)["command"], "get");
+    assert!(client.say("RU LAST now").starts_with("-ERR wrong number of arguments"));
+    assert!(client.say("RU NOSUCH").starts_with("-ERR unknown subcommand"));
+}
+
+#[test]
+fn parts_are_counted_one_by_one_on_rows_that_have_many() {
+    let weir = Running::start(Settings::default());
+    let mut client = weir.connect();
+    let fields: Vec<String> = (0..1000).flat_map(|index| [format!("field{index}"), "v".repeat(50)]).collect();
+    let mut words = vec!["HSET".to_owned(), "h".to_owned()];
+    words.extend(fields);
+    client.ask(&words);
+    let counted = modules(&mut client);
+    assert_eq!(counted.get("part_written"), Some(&1000), "{counted:?}");
+    client.say("HMGET h field1 field2 nosuch");
+    let counted = modules(&mut client);
+    assert_eq!((counted.get("part_found"), counted.get("part_missing")), (Some(&2), Some(&1)), "{counted:?}");
+    client.say("HGETALL h");
+    let counted = modules(&mut client);
+    assert_eq!(counted.get("scanned"), Some(&1000), "{counted:?}");
+    client.say("ZADD z 1 a");
+    client.say("MULTI");
+    client.say("SET a 1");
+    client.say("GET a");
+    client.say("EXEC");
+    let counted = modules(&mut client);
+    let of = |module| counted.get(module).copied().unwrap_or(0);
+    assert_eq!([of("command"), of("row_written"), of("row_found")], [3, 1, 1], "{counted:?}");
+}
+
+#[test]
+fn replies_tell_what_they_cost_where_that_was_asked_for_in_resp3() {
+    let weir = Running::start(Settings::default());
+    let mut client = weir.connect();
+    assert_eq!(client.say("RU ATTRIBUTES ON"), "+OK\r\n");
+    // RESP2 has no attributes.
+    assert_eq!(client.say("SET k v"), "+OK\r\n");
+    client.say("HELLO 3");
+    client.send(&encode(&["GET", "k"]));
+    let told = client.until(b"$1\r\nv\r\n");
+    let told = String::from_utf8(told).expect("text");
+    assert!(told.contains("|1\r\n$2\r\nru\r\n,0."), "{told}");
+    let before = weir.milli_units();
+    client.send(&encode(&["GET", "k"]));
+    let told = String::from_utf8(client.until(b"$1\r\nv\r\n")).expect("text");
+    let units: f64 =
+        told.split(',').nth(1).and_then(|rest| rest.split('\r').next()).expect("a number").parse().expect("one");
+    assert_eq!((units * 1000.0).round() as u64, weir.milli_units() - before);
+    client.send(&encode(&["RU", "ATTRIBUTES", "OFF"]));
+    client.until(b"+OK\r\n");
+    assert_eq!(client.say("GET k"), "$1\r\nv\r\n");
+}
+
+#[test]
+fn a_tenant_is_refused_by_its_request_units_alone() {
+    let weir = Running::start(Settings::default());
+    weir.clock.freeze();
+    let limits = UnitLimits { ru: 10, on_limit: OnLimit::Refuse, ..UnitLimits::default() };
+    weir.store.quota.set_limits(&limits);
+    let mut client = weir.connect();
+    let mut served = 0;
+    let refusal = loop {
+        let reply = client.say("SET k v");
+        if reply != "+OK\r\n" {
+            break reply;
+        }
+        served += 1;
+        assert!(served < 10_000, "nobody is refused");
+    };
+    assert!(
+        served > 0 && refusal.starts_with("-THROTTLED retry_in_ms=") && refusal.contains("reason=tenant_ru"),
+        "{refusal}"
+    );
+    // Who is refused may still ask what is going on, and pays for it.
+    assert_eq!(client.say("PING"), "+PONG\r\n");
+    weir.clock.advance(10);
+    assert_eq!(client.say("SET k v"), "+OK\r\n");
+    // What was charged is what the commands have cost: no more, no less.
+    assert_eq!(weir.store.quota.stats(Unit::Request).units, weir.milli_units());
+}
+
+#[test]
+fn what_is_charged_is_the_sum_of_what_commands_cost() {
+    let weir = Running::start(Settings::default());
+    weir.store.quota.set_limits(&UnitLimits { ru: 1_000_000_000, ..UnitLimits::default() });
+    let mut client = weir.connect();
+    let long = "v".repeat(20_000);
+    client.ask(&["SET", "long", &long]);
+    for line in [
+        "INCR n",
+        "HSET h a 1 b 2",
+        "HGETALL h",
+        "GET long",
+        "GETRANGE long 1 5",
+        "LPUSH l 1 2 3",
+        "LRANGE l 0 -1",
+        "KEYS *",
+        "DBSIZE",
+        "MSET a 1 b 2",
+        "DEL a b none",
+        "ZADD z 1 a 2 b",
+        "ZRANGE z 0 -1",
+        "PING",
+        "INFO",
+        "SINTERSTORE s none",
+        "XADD x * f v",
+        "MULTI",
+        "SET a 1",
+        "SCAN 0",
+        "INCR a",
+        "EXEC",
+        "EVAL return(redis.call('incr',KEYS[1])) 1 n",
+        "GET",
+        "LPUSH n 1",
+        "APPEND long x",
+    ] {
+        client.say(line);
+    }
+    // A group of a pipeline, and plain writes.
+    let pipeline: Vec<u8> = (0..50).flat_map(|index| encode(&["INCR", &format!("n{}", index % 7)])).collect();
+    client.send(&pipeline);
+    (0..50).for_each(|_| drop(client.reply()));
+    let pipeline: Vec<u8> = (0..50).flat_map(|index| encode(&["SET", &format!("n{index}"), "v"])).collect();
+    client.send(&pipeline);
+    (0..50).for_each(|_| drop(client.reply()));
+    assert_eq!(weir.store.quota.stats(Unit::Request).units, weir.milli_units());
+}
+
+#[test]
+fn a_long_read_of_one_row_waits_while_it_owes_more_than_a_second() {
+    let weir = Running::start(Settings::default());
+    let mut client = weir.connect();
+    for index in 0..200 {
+        let mut words = vec!["HSET".to_owned(), "h".to_owned()];
+        words.extend((0..50).flat_map(|field| [format!("f{index}-{field}"), "v".repeat(200)]));
+        client.ask(&words);
+    }
+    let free = weir.milli_units();
+    client.say("HVALS h");
+    let cost = weir.milli_units() - free;
+    // Ten seconds' worth, and nothing saved up.
+    weir.clock.freeze();
+    weir.store.quota.set_limits(&UnitLimits { ru: (cost / 10_000).max(1), ..UnitLimits::default() });
+    client.send(&encode(&["HVALS", "h"]));
+    let mut seconds = 0;
+    client.stream.set_read_timeout(Some(Duration::from_millis(5))).expect("a socket");
+    let mut received = 0;
+    while received < 10_000 * 200 {
+        match client.stream.peek(&mut [0]) {
+            Ok(_) => {
+                let mut piece = vec![0; 1 << 20];
+                received += std::io::Read::read(&mut client.stream, &mut piece).expect("replies");
+            }
+            Err(_) => {
+                weir.clock.advance(1);
+                seconds += 1;
+                assert!(seconds < 10_000, "it waits for ever");
+            }
+        }
+    }
+    assert!(seconds >= 5, "{seconds} seconds");
+}

@@ -1,0 +1,172 @@
+//! The bill: what tenants have used, by the hour, kept in the directory of the node (XS-21).
+//!
+//! Whoever counts hands over what was used since the last time, once a minute ([`BillBook::add`]): one record of a
+//! journal, synced. A crash loses what was not handed over yet, and nothing else. After [`HOURS_KEPT`], or where there
+//! are more than [`LINES_MAX`] lines, the oldest hours are forgotten. The bytes are in `docs/format/bill.md`.
+
+mod edit;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use weir_io::{Fs, Result};
+use weir_journal::{Garbage, Journal, Recovered, file_number, left_over};
+
+pub use self::edit::{BillEdit, Usage};
+use crate::layout::{TAG, create_dir};
+
+/// Hours that are kept, at most.
+pub const HOURS_KEPT: u32 = 31 * 24;
+/// Lines that are kept, at most; a line is what one tenant has used in one hour.
+pub const LINES_MAX: usize = 50_000;
+
+/// Its directory in the node's.
+const DIR: &str = "bill";
+
+/// What one tenant has used in one hour.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BillLine {
+    /// Hours since 1970.
+    pub hour: u32,
+    /// The tenant's number.
+    pub tenant: u32,
+    /// Its name.
+    pub name: String,
+    /// What it has used.
+    pub usage: Usage,
+}
+
+/// See the module.
+pub struct BillBook {
+    fs: Arc<dyn Fs>,
+    dir: PathBuf,
+    journal: Journal<BillEdit>,
+    /// The number of the next file.
+    next: u64,
+    garbage: Garbage,
+    lines: Lines,
+}
+
+/// By hour and tenant.
+type Lines = BTreeMap<(u32, u32), (String, Usage)>;
+
+impl BillBook {
+    /// What the bill of the node whose directory is `dir` says; `None` where there is none. Changes nothing.
+    ///
+    /// # Errors
+    /// `Corruption`, with file and offset; I/O.
+    pub async fn read(fs: &Arc<dyn Fs>, dir: &Path) -> Result<Option<Recovered<BillEdit>>> {
+        Journal::recover(fs, &dir.join(DIR), TAG).await
+    }
+
+    /// The bill of the node whose directory is `dir`; an empty one where there is none.
+    ///
+    /// # Errors
+    /// As [`BillBook::read`]. Nothing was changed.
+    pub async fn open(fs: &Arc<dyn Fs>, dir: &Path) -> Result<Self> {
+        let recovered = Self::read(fs, dir).await?;
+        let dir = dir.join(DIR);
+        if recovered.is_none() {
+            create_dir(fs, &dir).await?;
+        }
+        let mut lines = Lines::new();
+        recovered.iter().flat_map(|recovered| &recovered.edits).for_each(|edit| apply(&mut lines, edit));
+        let number = recovered.as_ref().map_or(0, |recovered| recovered.number);
+        let (files, mut next) = (fs.list(&dir, TAG).await?, number + 1);
+        let is_live = |name: &str| file_number::<BillEdit>(name) == Some(number);
+        let left = left_over(&dir, &files, file_number::<BillEdit>, is_live, &mut next);
+        let journal = Journal::open(fs, &dir, TAG, recovered, &mut next, |_| BillEdit::default()).await?;
+        // What a crash has left of a roll. It goes with the next one.
+        let garbage = Garbage::default();
+        garbage.add(left);
+        Ok(Self { fs: Arc::clone(fs), dir, journal, next, garbage, lines })
+    }
+
+    /// Adds what was used, durably. After an error nothing was added, as far as anybody sees: it is to be handed over
+    /// again, with what is used meanwhile.
+    ///
+    /// # Errors
+    /// I/O.
+    pub async fn add(&mut self, edit: &BillEdit) -> Result<()> {
+        if self.journal.needs_roll() {
+            let mut lines = self.lines.clone();
+            apply(&mut lines, edit);
+            let number = self.next;
+            // Whatever becomes of it, no other file gets this number.
+            self.next += 1;
+            self.journal.roll(number, &snapshot(&lines), &self.garbage).await?;
+            self.lines = lines;
+            // Only a file that nobody reads: it is tried again at the next roll.
+            if let Err(error) = self.garbage.remove(&self.fs, TAG).await {
+                tracing::warn!(dir = %self.dir.display(), %error, "an old file of the bill is not removed");
+            }
+            return Ok(());
+        }
+        self.journal.append(edit).await?;
+        apply(&mut self.lines, edit);
+        Ok(())
+    }
+
+    /// What was used in the hours from `from` on, and before `to`, by hour and tenant.
+    pub fn lines(&self, from: u32, to: u32) -> Vec<BillLine> {
+        let range = self.lines.range((from, 0)..(to.max(from), 0));
+        let line = |(&(hour, tenant), (name, usage)): (&(u32, u32), &(String, Usage))| BillLine {
+            hour,
+            tenant,
+            name: name.clone(),
+            usage: *usage,
+        };
+        range.map(line).collect()
+    }
+}
+
+fn apply(lines: &mut Lines, edit: &BillEdit) {
+    for line in &edit.lines {
+        let (name, usage) = lines.entry((line.hour, line.tenant)).or_default();
+        name.clone_from(&line.name);
+        *usage += line.usage;
+    }
+    let Some((&(newest, _), _)) = lines.last_key_value() else { return };
+    let oldest_kept = newest.saturating_sub(HOURS_KEPT - 1);
+    while let Some((&(oldest, _), _)) = lines.first_key_value()
+        && (oldest < oldest_kept || lines.len() > LINES_MAX && oldest < newest)
+    {
+        *lines = lines.split_off(&(oldest + 1, 0));
+    }
+}
+
+fn snapshot(lines: &Lines) -> BillEdit {
+    let line = |(&(hour, tenant), (name, usage)): (&(u32, u32), &(String, Usage))| BillLine {
+        hour,
+        tenant,
+        name: name.clone(),
+        usage: *usage,
+    };
+    BillEdit { lines: lines.iter().map(line).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(hour: u32, tenant: u32, commands: u64) -> BillLine {
+        let usage = Usage { commands, milli_units: commands * 7, minutes: 1, ..Usage::default() };
+        BillLine { hour, tenant, name: format!("t{tenant}"), usage }
+    }
+
+    #[test]
+    fn lines_of_one_hour_add_up_and_old_hours_are_forgotten() {
+        let mut lines = Lines::new();
+        apply(&mut lines, &BillEdit { lines: vec![line(5, 1, 10), line(5, 2, 1), line(5, 1, 3)] });
+        assert_eq!(lines[&(5, 1)].1, Usage { commands: 13, milli_units: 91, minutes: 2, ..Usage::default() });
+        apply(&mut lines, &BillEdit { lines: vec![line(5 + HOURS_KEPT - 1, 1, 1)] });
+        assert_eq!(lines.len(), 3);
+        apply(&mut lines, &BillEdit { lines: vec![line(5 + HOURS_KEPT, 1, 1)] });
+        assert_eq!(lines.keys().map(|(hour, _)| hour - 5).collect::<Vec<_>>(), [HOURS_KEPT - 1, HOURS_KEPT]);
+        let many = |hour| BillEdit { lines: (0..LINES_MAX as u32).map(|tenant| line(hour, tenant, 1)).collect() };
+        apply(&mut lines, &many(5 + HOURS_KEPT));
+        assert!(lines.keys().all(|(hour, _)| *hour == 5 + HOURS_KEPT), "the hour before made room");
+        assert_eq!(lines.len(), LINES_MAX);
+    }
+}
