@@ -21,11 +21,6 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Nothing yet.
-    pub fn new(database: u8) -> Self {
-        Self { database, ..Self::default() }
-    }
-
     /// What is pushed next is of `key`.
     pub fn begin(&mut self, key: &[u8]) {
         if self.keys.last().is_none_or(|last| last != key) {
