@@ -14,11 +14,13 @@ use weir_model::{BatchMark, Change, Content, KEY_BYTES_MAX, Row, StoredKey, Stri
 use crate::bill::Bill;
 use crate::draft::Draft;
 use crate::error::{KEY_TOO_LONG, Outcome, REPLY_TOO_LONG, WRONG_TYPE};
+use crate::events::Classes;
 use crate::host::Host;
 use crate::in_hand::letting_go;
 use crate::reply::{FLUSH_BYTES, OUTPUT_BYTES_MAX, Replies};
 use crate::rows::{Moment, Page, Read, Rows, Waiting};
 
+mod events;
 mod parts;
 
 pub use parts::{Part, PartsPage, Subkeys};
@@ -54,6 +56,10 @@ pub struct Call {
     pub wrote: bool,
     /// It has found nothing, and what it has answered is for whoever does not wait.
     pub wait: Option<Wait>,
+    /// What somebody wants to be told of what it does to keys.
+    pub wants: Classes,
+    /// Whose it is: the number of a connection; 0 = nobody's.
+    pub by: u64,
 }
 
 /// How long a command that has found nothing would wait for its rows to be filled.
@@ -82,6 +88,8 @@ impl Call {
             longest: 0,
             wrote: false,
             wait: None,
+            wants: Classes::NONE,
+            by: 0,
         }
     }
 }
@@ -92,10 +100,13 @@ pub struct Context<'a> {
     host: &'a mut dyn Host,
     call: &'a mut Call,
     draft: Draft,
-    /// Where this command's changes begin.
+    /// Where this command's changes begin, and its events.
     begin: BatchMark,
+    begin_events: usize,
     /// Nobody else may write to its rows while it runs.
     is_locked: bool,
+    /// Keys that are not there are told, although the rows are locked.
+    tells_misses: bool,
     /// What it reads from now on, where it has to be of one moment.
     moment: Option<Box<dyn Moment>>,
 }
@@ -113,8 +124,8 @@ impl<'a> Context<'a> {
     }
 
     fn new(rows: &'a dyn Rows, host: &'a mut dyn Host, call: &'a mut Call, draft: Draft, is_locked: bool) -> Self {
-        let begin = draft.mark();
-        Self { rows, host, call, draft, begin, is_locked, moment: None }
+        let (begin, begin_events) = (draft.mark(), draft.events_len());
+        Self { rows, host, call, draft, begin, begin_events, is_locked, tells_misses: false, moment: None }
     }
 
     /// The number of the database chosen.
@@ -295,10 +306,18 @@ impl<'a> Context<'a> {
             Asked::Row(..) => self.call.bill.read(found, self.is_locked),
             Asked::Part(..) => self.call.bill.read_part(found, self.is_locked),
         }
+        if self.tells_misses && row.is_none() {
+            self.tell_miss(asked);
+        }
         if !self.is_locked && matches!(asked, Asked::Row(..)) {
             match &row {
                 Some(_) => self.call.hits += 1,
-                None => self.call.misses += 1,
+                None => {
+                    self.call.misses += 1;
+                    if self.call.wants.has(Classes::KEY_MISS) {
+                        self.tell_miss(asked);
+                    }
+                }
             }
         }
         row
@@ -443,6 +462,7 @@ impl<'a> Context<'a> {
         self.call.wrote = outcome.is_ok() && !self.draft.since(self.begin).is_empty();
         if outcome.is_err() {
             self.draft.rewind(self.begin);
+            self.draft.forget_events(self.begin_events);
         } else {
             self.call.bill.wrote(self.draft.since(self.begin));
         }

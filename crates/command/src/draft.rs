@@ -8,6 +8,8 @@ use std::ops::Range;
 
 use weir_model::{Batch, BatchMark, BatchRef, Change};
 
+use crate::events::KeyEvent;
+
 /// Changes that are searched one by one.
 const FEW: usize = 8;
 
@@ -18,6 +20,8 @@ pub struct Draft {
     /// The last change of each key, of those in front of `indexed`.
     last: BTreeMap<Box<[u8]>, BatchMark>,
     indexed: BatchMark,
+    /// What is to be told when it is applied.
+    pub(crate) events: Vec<KeyEvent>,
 }
 
 impl From<Batch> for Draft {
@@ -30,6 +34,21 @@ impl Draft {
     /// All changes.
     pub fn into_batch(self) -> Batch {
         self.batch
+    }
+
+    /// All changes, and what is to be told when they are applied.
+    pub fn into_parts(self) -> (Batch, Vec<KeyEvent>) {
+        (self.batch, self.events)
+    }
+
+    /// How much is to be told when the changes are applied.
+    pub fn events_len(&self) -> usize {
+        self.events.len()
+    }
+
+    /// What is behind the first `len` is not told.
+    pub fn forget_events(&mut self, len: usize) {
+        self.events.truncate(len);
     }
 
     /// All changes.

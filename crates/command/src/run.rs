@@ -4,7 +4,9 @@ use weir_model::StoredKey;
 
 use crate::args::Args;
 use crate::context::{Context, Finished};
+use crate::derived::Fates;
 use crate::error::{Error, Outcome};
+use crate::events::Classes;
 use crate::handlers::{
     bitfield, bitmap, blocking, dump, expiry, field_expiry, field_values, geo, geosearch, hashes, hyperloglogs, keys,
     lcs, list_moves, list_search, lists, moves, numbers, object, ranges, scan, set_operations, sets, sort,
@@ -28,7 +30,24 @@ with_commands!(calls);
 
 /// Runs `command`, one [of rows](Command::is_of_rows), on what `context` has.
 pub async fn run(command: &'static Command, mut context: Context<'_>, args: Args<'_>) -> Finished {
+    if context.wants() != Classes::NONE {
+        return Box::pin(run_witnessed(command, context, args)).await;
+    }
     let outcome = dispatch(command.id, &mut context, args).await;
+    context.end(outcome)
+}
+
+/// The same where somebody wants to be told what happens to keys.
+async fn run_witnessed(command: &'static Command, mut context: Context<'_>, args: Args<'_>) -> Finished {
+    let rows = rows_of(command, args, context.database());
+    let fates = match Fates::look(&mut context, command, args, rows).await {
+        Ok(fates) => fates,
+        Err(error) => return context.end(Err(error)),
+    };
+    let outcome = dispatch(command.id, &mut context, args).await;
+    if outcome.is_ok() {
+        fates.tell(&mut context, command, args);
+    }
     context.end(outcome)
 }
 

@@ -7,6 +7,7 @@
 pub mod admin;
 pub mod auth;
 mod error_stats;
+mod key_events;
 pub mod latency;
 pub mod listener;
 mod mailbox;
@@ -23,6 +24,7 @@ mod stats;
 pub mod store;
 mod stream;
 pub mod tls;
+mod tracking;
 mod waiting_rows;
 
 pub use mailbox::PushLimits;

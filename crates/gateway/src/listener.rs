@@ -22,8 +22,10 @@ use weir_io::{BoxFuture, Clock, Nanos, sleep_until};
 
 use crate::auth::account::{Costs, TenantConnections};
 use crate::auth::{Doorman, Refusal};
+use crate::key_events::send_waiting;
 use crate::noisy_neighbour::ProcessorUse;
 use crate::notices::{Notice, What};
+use crate::resp::YIELD;
 use crate::resp::client::Client;
 use crate::resp::connection::{self, Moving};
 use crate::resp::slow_replies::SlowReply;
@@ -307,6 +309,20 @@ async fn sweep<S: Store>(server: &Arc<Server<S>>, began: Nanos) {
         let cut = server.clients.sweep(server.tick(), &server.settings.patience);
         server.stats.cut.fetch_add(cut as u64, Ordering::Relaxed);
         server.notices.sweep(now);
+        send_events(server, now).await;
+    }
+}
+
+/// Sends what has happened to keys and no connection has sent: what has expired meanwhile.
+async fn send_events<S: Store>(server: &Arc<Server<S>>, now: Nanos) {
+    for account in server.accounts.with_events() {
+        for address in send_waiting(&account.key_events, (&account.pubsub, &account.tracking), now, YIELD).await {
+            for stats in [&server.stats, &account.stats] {
+                stats.slow_listeners.fetch_add(1, Ordering::Relaxed);
+            }
+            let tenant = Some(Arc::clone(&account.name));
+            server.notices.tell(Notice { what: What::SlowListener, tenant, address: Some(address) }, now);
+        }
     }
 }
 

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
+use weir_command::reply::Protocol;
 use weir_io::Nanos;
 
 use crate::auth::byte_limit::Held;
@@ -80,12 +81,22 @@ impl Push {
     }
 }
 
+/// What messages somebody can take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Speaks {
+    pub(crate) protocol: Protocol,
+    /// It has subscribed to something.
+    pub(crate) is_subscriber: bool,
+}
+
 /// Whoever a mailbox belongs to.
 pub(crate) trait Recipient: Send + Sync {
     /// Ends it: it is too slow.
     fn cut(&self);
     /// Where it is.
     fn address(&self) -> IpAddr;
+    /// What messages it can take.
+    fn speaks(&self) -> Speaks;
 }
 
 /// What became of a message that was put.
@@ -177,6 +188,11 @@ impl Mailbox {
         self.state.lock().bytes
     }
 
+    /// Whoever it belongs to.
+    pub(crate) fn recipient(&self) -> &dyn Recipient {
+        &*self.recipient
+    }
+
     /// Where its recipient is.
     pub(crate) fn address(&self) -> IpAddr {
         self.recipient.address()
@@ -250,6 +266,10 @@ pub(crate) mod tests {
 
         fn address(&self) -> IpAddr {
             [127, 0, 0, 1].into()
+        }
+
+        fn speaks(&self) -> Speaks {
+            Speaks { protocol: Protocol::Resp3, is_subscriber: true }
         }
     }
 

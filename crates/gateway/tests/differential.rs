@@ -379,6 +379,36 @@ fn who_monitors_is_told_alike() {
     are_told_alike(include_str!("monitor.txt"), without_moments);
 }
 
+/// What is told to clients that keep values: connections 0 and 1 speak RESP3, 2 speaks RESP2.
+#[test]
+fn who_tracks_is_told_alike() {
+    let Some(redis) = Redis::start() else { return };
+    let weir = Running::start(weir_gateway::Settings::default());
+    let mut sides = [(0..3).map(|_| redis.connect()).collect::<Vec<_>>(), (0..3).map(|_| weir.connect()).collect()];
+    let ids = sides.each_mut().map(|clients| {
+        clients.iter_mut().map(|client| client.say("CLIENT ID")[1..].trim_end().to_owned()).collect::<Vec<_>>()
+    });
+    for client in sides.iter_mut().flat_map(|clients| &mut clients[..2]) {
+        client.say("HELLO 3");
+    }
+    let script = include_str!("tracking.txt");
+    for (number, line) in script.lines().enumerate().filter(|(_, line)| !line.is_empty() && !line.starts_with('#')) {
+        let (who, words) = line.split_once(' ').expect("who says it, and what");
+        let who: usize = who.parse().expect("a number");
+        let mark = format!("<the-end-of-line-{number}>\r\n");
+        let told = [0, 1].map(|side| {
+            let named = |words: String, n: usize| words.replace(&format!("{{{n}}}"), &ids[side][n]);
+            let words = (0..3).fold(words.to_owned(), named);
+            let pipeline = words.split(" ; ").map(|words| encode(&words.split(' ').collect::<Vec<_>>()));
+            let pipeline: Vec<u8> = pipeline.chain([encode(&["PING", mark.trim_end()])]).flatten().collect();
+            sides[side][who].send(&pipeline);
+            let told = String::from_utf8_lossy(&sides[side][who].until(mark.as_bytes())).into_owned();
+            told.replace(&format!("redirect\r\n:{}\r\n", ids[side][2]), "redirect\r\n{2}\r\n")
+        });
+        assert_eq!(told[1], told[0], "line {}: {line}", number + 1);
+    }
+}
+
 #[test]
 fn broken_streams_get_the_same_last_words() {
     let Some(redis) = Redis::start() else { return };

@@ -4,6 +4,7 @@
 //! Skipped, with a message, where no `redis-server` is installed.
 
 mod chance;
+mod events;
 mod geo;
 mod hashes;
 mod hyperloglogs;

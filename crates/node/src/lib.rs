@@ -34,6 +34,7 @@ mod strangers;
 mod tenant;
 mod tended;
 mod tick;
+mod witnessed;
 mod worker_slots;
 mod workers;
 
@@ -60,3 +61,4 @@ pub use weir_admission::{
 };
 pub use weir_model::engine::{EngineKind, JobKind, Scope, TreeKnobs, UnknownEngine};
 pub use weir_model::{TenantId, TenantName};
+pub use witnessed::Witnessed;

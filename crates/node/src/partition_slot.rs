@@ -39,6 +39,7 @@ use crate::shared::NodeShared;
 use crate::stall::StallCause;
 use crate::tenant::DiskUse;
 use crate::tick::Ticked;
+use crate::witnessed::Witnessed;
 
 /// What a dashboard shows of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +99,8 @@ pub struct PartitionSlot {
     changed: Event,
     /// Of all the partition's lives.
     pub(crate) counters: Arc<Counters>,
+    /// Who is told what happens to its tenant's keys.
+    pub(crate) witnessed: Arc<Witnessed>,
     pub(crate) reservation: Reservation,
     /// What it took when it was last looked at awake.
     space: Mutex<Space>,
@@ -134,6 +137,7 @@ impl PartitionSlot {
         (number, is_used): (u32, bool),
         engine: EngineChoice,
         reservation: Reservation,
+        witnessed: &Arc<Witnessed>,
     ) -> Arc<Self> {
         Arc::new(Self {
             shared: Arc::clone(shared),
@@ -143,6 +147,7 @@ impl PartitionSlot {
             status: Mutex::new(Status { number, is_used, phase: Phase::Asleep }),
             changed: Event::default(),
             counters: Arc::default(),
+            witnessed: Arc::clone(witnessed),
             reservation,
             space: Mutex::default(),
         })
@@ -291,7 +296,8 @@ impl PartitionSlot {
 
     async fn open(self: Arc<Self>, number: u32) -> Result<Arc<Partition>> {
         let owner = Owner { tenant: self.tenant.0, partition: number };
-        let outcome = self.shared.open_partition(&self.ticked(), owner, &self.engine, Arc::clone(&self.counters)).await;
+        let counters = (Arc::clone(&self.counters), Arc::clone(&self.witnessed));
+        let outcome = self.shared.open_partition(&self.ticked(), owner, &self.engine, counters).await;
         if let Err(error) = &outcome {
             tracing::warn!(tenant = self.tenant.0, partition = number, %error, "cannot open the partition");
         }

@@ -19,6 +19,7 @@ use crate::partition::{Leave, Opening, Partition, Settle};
 use crate::removal;
 use crate::reserve::{self, Reserve};
 use crate::tick::{self, Ticked, Ticker};
+use crate::witnessed::Witnessed;
 use crate::workers::Workers;
 
 /// Partitions that are opened at a time. Each replays at the speed of one core; more would only make all of them late.
@@ -107,7 +108,7 @@ impl NodeShared {
         slot: &Arc<dyn Ticked>,
         owner: Owner,
         engine: &EngineChoice,
-        counters: Arc<Counters>,
+        (counters, witnessed): (Arc<Counters>, Arc<Witnessed>),
     ) -> Result<Arc<Partition>> {
         let number = owner.partition;
         let _permit = self.wakes.acquire(owner.tenant, 1).await;
@@ -144,6 +145,7 @@ impl NodeShared {
             account: self.ledger.account(owner),
             lock: Arc::clone(&self.lock),
             counters,
+            witnessed,
             doubt,
             settle: self.settle(number),
         };

@@ -10,6 +10,7 @@ use crate::args::Args;
 use crate::collection::{Collection, End};
 use crate::context::Context;
 use crate::error::{Error, NO_SUCH_KEY, Outcome, SYNTAX};
+use crate::events::Classes;
 use crate::turn::end_turn;
 
 const INDEX: Error = Error::new("ERR index out of range");
@@ -73,7 +74,9 @@ async fn pop(cx: &mut Context<'_>, args: Args<'_>, end: End, name: &str) -> Outc
         return Ok(());
     };
     let values = list.pop_values(cx, end, count).await?;
-    cx.save(&mut list)?;
+    if count > 0 {
+        cx.save(&mut list)?;
+    }
     tell_all(cx, values);
     Ok(())
 }
@@ -214,6 +217,9 @@ pub async fn lrem(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 pub async fn ltrim(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let (first, last) = (integer(args.at(2))?, integer(args.at(3))?);
     if let Some(mut list) = list(cx, args.at(1)).await? {
+        // Also where all of it stays.
+        cx.tell(Classes::CHANGED, "", args.at(1));
+        cx.tell(Classes::LIST, "ltrim", args.at(1));
         let kept = resolve_range(first, last, list.len());
         if kept != (0..list.len()) {
             list.keep_values(cx, kept).await?;

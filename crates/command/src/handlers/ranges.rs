@@ -6,6 +6,7 @@ use super::integer;
 use crate::args::Args;
 use crate::context::Context;
 use crate::error::{OFFSET, Outcome, TOO_LONG};
+use crate::events::Classes;
 
 pub async fn strlen(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let len = cx.string(args.at(1)).await?.map_or(0, |row| row.value.len());
@@ -46,6 +47,10 @@ pub async fn append(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     }
     if row.is_none() || !tail.is_empty() {
         cx.put(key, &[old, tail].concat(), row.as_ref().and_then(|row| row.expire_at_ms))?;
+    } else {
+        // As in Redis, who appends nothing has changed the value all the same.
+        cx.tell(Classes::CHANGED, "", key);
+        cx.tell(Classes::STRING, "append", key);
     }
     cx.replies().integer(len as i64);
     Ok(())

@@ -7,6 +7,7 @@ use crate::args::Args;
 use crate::collection::{Group, NAME_BYTES_MAX, Stream};
 use crate::context::Context;
 use crate::error::{Error, Outcome};
+use crate::events::Classes;
 use crate::keyword::lower;
 use crate::turn::end_turn;
 
@@ -86,6 +87,7 @@ pub async fn xgroup(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
                 word => stream_ids::any(word, 0)?,
             };
             group.value.read = options.read.flatten();
+            cx.tell(Classes::STREAM, "xgroup-setid", args.at(2));
             stream.save_group(cx, &mut group)?;
             cx.save_stream(&mut stream)?;
             cx.replies().ok();
@@ -116,6 +118,7 @@ pub async fn xgroup(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
             let (mut stream, mut group) = of_key(cx, args).await?;
             let ended = stream.end_consumer(cx, &mut group, args.at(4)).await?;
             if ended.is_some() {
+                cx.tell(Classes::STREAM, "xgroup-delconsumer", args.at(2));
                 stream.save_group(cx, &mut group)?;
                 cx.save_stream(&mut stream)?;
             }
@@ -156,6 +159,7 @@ async fn create(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     if stream.group(cx, name).await?.is_some() {
         return Err(BUSY);
     }
+    cx.tell(Classes::STREAM, "xgroup-create", key);
     let mut group = stream.new_group(name, behind, options.read.flatten());
     stream.save_group(cx, &mut group)?;
     cx.save_stream(&mut stream)?;
@@ -168,6 +172,7 @@ async fn destroy(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let group = stream.group(cx, args.at(3)).await?;
     if let Some(group) = &group {
         stream.end_group(cx, group).await?;
+        cx.tell(Classes::STREAM, "xgroup-destroy", args.at(2));
         cx.save_stream(&mut stream)?;
     }
     cx.replies().integer(i64::from(group.is_some()));

@@ -10,6 +10,7 @@ use crate::args::Args;
 use crate::collection::Stream;
 use crate::context::Context;
 use crate::error::{Error, NO_SUCH_KEY, Outcome, SYNTAX};
+use crate::events::Classes;
 use crate::turn::end_turn;
 
 const NOT_ABOVE_ZERO: Error = Error::new("ERR The ID specified in XADD must be greater than 0-0");
@@ -52,8 +53,11 @@ pub async fn xadd(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     };
     let id = next_id(&stream, options.id, cx.now_ms())?;
     stream.append(cx, id, args.iter_from(options.end))?;
-    if let Some(trim) = options.trim {
-        stream.trim(cx, trim).await?;
+    cx.tell(Classes::STREAM, "xadd", args.at(1));
+    if let Some(trim) = options.trim
+        && stream.trim(cx, trim).await? > 0
+    {
+        cx.tell(Classes::STREAM, "xtrim", args.at(1));
     }
     cx.save_stream(&mut stream)?;
     stream_ids::tell(cx.replies(), id);

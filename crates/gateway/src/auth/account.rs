@@ -15,6 +15,7 @@ use super::byte_limit::ByteLimit;
 use super::connection_limits::ConnectionLimits;
 use super::{Grant, Standing, Tenancy};
 use crate::error_stats::ErrorStats;
+use crate::key_events::KeyEvents;
 use crate::noisy_neighbour::{self, ProcessorUse, Use};
 use crate::pubsub::PubSub;
 use crate::resp::cursors::Cursors;
@@ -25,6 +26,7 @@ use crate::resp::slow_replies::{SlowReplies, SlowReply};
 use crate::resp::slowlog::Slowlog;
 use crate::scripts::{NodeMachines, Scripts};
 use crate::stats::Stats;
+use crate::tracking::Tracking;
 use crate::waiting_rows::WaitingRows;
 
 /// Replies of one tenant that its clients do not read and that its long values leave no room for, in bytes; a
@@ -68,6 +70,10 @@ pub(crate) struct Account {
     /// The rows that its connections wait for.
     pub(crate) waiting_rows: Arc<WaitingRows>,
     pub(crate) scripts: Scripts,
+    /// Its connections that keep values of their own.
+    pub(crate) tracking: Tracking,
+    /// What happens to its keys.
+    pub(crate) key_events: Arc<KeyEvents>,
     is_noisy: AtomicBool,
     /// Processor time that it was judged for.
     processor_nanos: AtomicU64,
@@ -277,6 +283,8 @@ impl Accounts {
             flushes: AtomicU64::new(0),
             waiting_rows: Arc::default(),
             scripts: Scripts::new(&self.machines),
+            tracking: Tracking::default(),
+            key_events: Arc::default(),
             is_noisy: AtomicBool::new(false),
             processor_nanos: AtomicU64::new(0),
             calls: AtomicU64::new(0),
@@ -284,6 +292,12 @@ impl Accounts {
         });
         all.accounts.insert(grant.tenant, Arc::clone(&account));
         account
+    }
+
+    /// The accounts of tenants of which something waits to be told that has happened to their keys.
+    pub(crate) fn with_events(&self) -> Vec<Arc<Account>> {
+        let all = self.all.lock();
+        all.accounts.values().filter(|account| account.key_events.are_waiting()).cloned().collect()
     }
 
     /// Connections of one tenant; none of one that was never here.

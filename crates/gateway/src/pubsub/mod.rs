@@ -195,6 +195,12 @@ impl PubSub {
         topic.map_or(0, |topic| topic.listeners.lock().len())
     }
 
+    /// Whether nobody listens to any channel or pattern.
+    pub(crate) fn is_silent(&self) -> bool {
+        let registry = self.registry.lock();
+        registry.channels.is_empty() && registry.patterns.is_empty()
+    }
+
     /// How many names of each kind somebody listens to.
     pub(crate) fn counts(&self) -> Counts {
         let registry = self.registry.lock();

@@ -14,6 +14,7 @@ use weir_io::{Nanos, Yield};
 use super::{Kind, Listeners, PubSub, Topic};
 use crate::auth::byte_limit::Held;
 use crate::mailbox::{Mailbox, PLACE_BYTES, Push, Put, Shared};
+use crate::tracking::Message;
 
 /// What became of a message.
 #[derive(Debug, Default)]
@@ -66,6 +67,28 @@ impl PubSub {
             self.send(&topic.listeners, message, now, &mut published, yields).await;
         }
         published
+    }
+
+    /// Sends a message to one connection alone, if it can take it. Gives where it is, if it was cut.
+    pub(crate) fn tell(&self, message: Message, now: Nanos) -> Vec<IpAddr> {
+        let mut published = Published::default();
+        let (mailbox, keeper) = {
+            let members = self.members.lock();
+            (members.get(&message.to).cloned(), members.get(&message.by).cloned())
+        };
+        let Some(mailbox) = mailbox else { return published.cut };
+        let speaks = mailbox.recipient().speaks();
+        let keeper = keeper.map_or(speaks.protocol, |keeper| keeper.recipient().speaks().protocol);
+        let Some((len, front, rest)) = message.encoded(speaks, keeper) else { return published.cut };
+        let held = self.room_for(rest.capacity() as u64, &mut published);
+        let place = self.room_for(PLACE_BYTES as u64, &mut published);
+        let push = Push { len: Some(len), front, rest: Shared::new(rest, held), _place: place };
+        let mut wakers = Vec::new();
+        if mailbox.put(push, now, &mut wakers) == Put::Cut {
+            published.cut.push(mailbox.address());
+        }
+        wakers.into_iter().for_each(Waker::wake);
+        published.cut
     }
 
     /// Puts `message`, of so many elements with what is in front of it, into the mailbox of every one of `listeners`.

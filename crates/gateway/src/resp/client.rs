@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use tokio::task::AbortHandle;
+use weir_command::reply::Protocol;
 use weir_io::Nanos;
 
 use crate::auth::Standing;
 use crate::auth::account::Account;
-use crate::mailbox::Recipient;
+use crate::mailbox::{Recipient, Speaks};
 use crate::pubsub::Counts;
 use crate::resp::ticket::{Later, Ticket, ticket};
 
@@ -235,6 +236,11 @@ impl Recipient for Client {
 
     fn address(&self) -> IpAddr {
         self.peer.ip()
+    }
+
+    fn speaks(&self) -> Speaks {
+        let protocol = if self.resp3.load(Ordering::Relaxed) { Protocol::Resp3 } else { Protocol::Resp2 };
+        Speaks { protocol, is_subscriber: self.is_subscribed() }
     }
 }
 

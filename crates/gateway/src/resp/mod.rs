@@ -25,6 +25,8 @@ mod session;
 pub(crate) mod slow_replies;
 pub(crate) mod slowlog;
 mod ticket;
+mod tracked;
 mod transaction;
 
+pub(crate) use outbox::YIELD;
 pub use parse::parse;

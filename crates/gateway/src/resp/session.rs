@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use weir_command::bill::Bill;
 use weir_command::error::{Error, NO_AUTH, NO_SUCH_TENANT, Outcome, WRONG_PASS};
+use weir_command::events::{Classes, Witness};
 use weir_command::reply::Protocol;
 use weir_command::table::Id;
 use weir_command::{Args, Call, Command, Context, Page, Wait, letting_go};
@@ -18,6 +19,7 @@ use super::outbox::Outbox;
 use super::pause::Pause;
 use super::slowlog::Slowlog;
 use super::ticket::Blocked;
+use super::tracked::Tracked;
 use super::transaction::{Queue, Watched};
 use crate::auth::account::Account;
 use crate::auth::byte_budget::Hold;
@@ -88,6 +90,8 @@ pub(super) struct Session<S: Store> {
     pub(super) is_again: bool,
     /// What it listens to, once it has.
     subscriptions: Option<Box<Subscriptions>>,
+    /// It keeps values of its own. In front of what it listens to goes when the session does.
+    pub(in crate::resp) tracked: Option<Box<Tracked>>,
     /// What the command that runs has cost so far.
     pub(super) bill: Bill,
     /// What the one before it has cost.
@@ -115,6 +119,7 @@ impl<S: Store> Session<S> {
             waits: None,
             is_again: false,
             subscriptions: None,
+            tracked: None,
             bill: Bill::default(),
             last: Last::default(),
             in_transaction: None,
@@ -180,6 +185,7 @@ impl<S: Store> Session<S> {
 
     /// Listens to nothing any more.
     pub(in crate::resp) fn unsubscribe(&mut self) {
+        self.tracked = None;
         self.subscriptions = None;
         self.subscribed();
         self.outbox.client.is_monitor.store(false, Ordering::Relaxed);
@@ -372,6 +378,10 @@ impl<S: Store> Session<S> {
         }
         call.bill = self.bill;
         call.is_again = self.is_again;
+        if let Some(login) = &self.login {
+            call.wants = login.account().key_events.wants();
+            call.by = self.outbox.client.id;
+        }
         call
     }
 
@@ -398,6 +408,8 @@ impl<S: Store> Session<S> {
     /// The row of `key`.
     pub(in crate::resp) async fn get(&mut self, key: &[u8]) -> Outcome<Option<Row>> {
         let mut call = self.call();
+        // As in Redis, nobody has missed what is only looked at.
+        call.wants = Classes::NONE;
         let (store, outbox) = self.parts()?;
         let row = Context::reading(store.rows(), outbox, &mut call).get(key).await;
         self.called(&call);

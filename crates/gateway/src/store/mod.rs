@@ -5,9 +5,10 @@
 mod tenant;
 
 use std::future::{Future, ready};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use weir_command::error::{Error, Outcome};
+use weir_command::events::{Classes, Witness};
 use weir_command::{Args, Call, Command, Context, Headless, Host, Request, Rows, Transaction, run, table};
 use weir_io::Result;
 use weir_model::{Batch, VALUE_BYTES_MAX};
@@ -73,6 +74,7 @@ pub trait Store: Clone + Send + Sync + 'static {
                 Some(command) => command,
             };
             let mut call = request.call(VALUE_BYTES_MAX);
+            call.wants = self.wants();
             if !command.writes() {
                 let finished = run(command, Context::reading(self.rows(), host, &mut call), args).await;
                 return Ok(host.take_answer(&finished.outcome));
@@ -107,6 +109,15 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// Closes what is open, and opens it again when it is next asked for: what is on disk is all that there is.
     fn reopen(&self) -> impl Future<Output = ()> + Send {
         ready(())
+    }
+
+    /// `witness` is told from now on what happens to the tenant's keys, whoever was told before; in the order of the
+    /// changes, when they are applied.
+    fn be_witnessed(&self, _witness: Weak<dyn Witness>) {}
+
+    /// What somebody wants to be told of what happens to the tenant's keys.
+    fn wants(&self) -> Classes {
+        Classes::NONE
     }
 
     /// The capacity units that pay for what is asked here. The store itself charges nothing: commands do, before they

@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
 use weir_command::error::Outcome;
+use weir_command::events::{Classes, Witness};
 use weir_command::{Args, Call, Command, Host, Moment, Page, PartPage, PartRange, Read, Rows, Transaction, Waiting};
 use weir_io::{Error, ErrorKind, Result};
 use weir_model::{Batch, StoredKey};
@@ -269,6 +270,14 @@ impl Store for TenantStore {
 
     fn engine(&self) -> EngineKind {
         self.tenant.engine()
+    }
+
+    fn be_witnessed(&self, witness: Weak<dyn Witness>) {
+        self.tenant.witnessed().set(witness);
+    }
+
+    fn wants(&self) -> Classes {
+        self.tenant.witnessed().wants()
     }
 
     fn quota(&self) -> Option<&Arc<Quota>> {

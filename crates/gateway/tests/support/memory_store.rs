@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::future::{Ready, ready};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 use weir_command::error::Outcome;
+use weir_command::events::{KeyEvent, Witness};
 use weir_command::{
     Args, Call, Command, Context, Draft, Host, Page, PartPage, PartRange, Rows, StoredPart, Transaction, Waiting, run,
 };
@@ -78,6 +79,7 @@ pub struct MemoryStore {
     /// The version given out last.
     versions: Arc<AtomicU64>,
     changes: Arc<Mutex<Changes>>,
+    witness: Arc<Mutex<Option<Weak<dyn Witness>>>>,
 }
 
 impl MemoryStore {
@@ -97,6 +99,7 @@ impl MemoryStore {
             quota: Quota::new(clock.clone(), &UnitLimits::default()),
             versions: Arc::default(),
             changes: Arc::default(),
+            witness: Arc::default(),
         }
     }
 
@@ -122,6 +125,14 @@ impl MemoryStore {
         } else {
             Ok(())
         })
+    }
+
+    fn apply_and_tell(&self, batch: &Batch, events: Vec<KeyEvent>) -> Option<Ready<Result<()>>> {
+        let commit = (!batch.is_empty()).then(|| self.apply(batch));
+        if let Some(witness) = self.witness.lock().expect("no panic").as_ref().and_then(Weak::upgrade) {
+            witness.tell(events);
+        }
+        commit
     }
 
     fn work(&self) {
@@ -159,8 +170,8 @@ impl MemoryStore {
     ) -> Result<Option<Ready<Result<()>>>> {
         self.readers_gone().await;
         let _turn = self.turn.lock().await;
-        let batch = transaction.run(rows).await?.into_batch();
-        Ok((!batch.is_empty()).then(|| self.apply(&batch)))
+        let (batch, events) = transaction.run(rows).await?.into_parts();
+        Ok(self.apply_and_tell(&batch, events))
     }
 
     /// Runs `command` on what it reads of `rows`, one after the other.
@@ -176,9 +187,8 @@ impl MemoryStore {
         let _turn = self.turn.lock().await;
         let context = Context::locked(rows, host, call, Draft::default());
         let finished = run(command, context, args).await;
-        let batch = finished.draft.into_batch();
-        let commit = (!batch.is_empty()).then(|| self.apply(&batch));
-        Ok((finished.outcome, commit))
+        let (batch, events) = finished.draft.into_parts();
+        Ok((finished.outcome, self.apply_and_tell(&batch, events)))
     }
 }
 
@@ -287,6 +297,10 @@ impl Store for MemoryStore {
 
     async fn transact(&self, _: &[u8], transaction: &mut dyn Transaction) -> Result<Option<Self::Commit>> {
         self.transact_on(self, transaction).await
+    }
+
+    fn be_witnessed(&self, witness: Weak<dyn Witness>) {
+        *self.witness.lock().expect("no panic") = Some(witness);
     }
 
     fn quota(&self) -> Option<&Arc<Quota>> {

@@ -17,8 +17,10 @@ use std::iter::once;
 use std::sync::Arc;
 
 use parking_lot::MutexGuard;
+use weir_command::events::{Classes, KeyEvent};
 use weir_io::plant::{Plant, is_planted};
 use weir_model::engine::{Found, Lookup};
+use weir_model::parts::is_part;
 use weir_model::{Batch, Row};
 
 use super::covers::Elsewhere;
@@ -57,7 +59,8 @@ impl Partition {
                 Lookup::Pending(_) => unsure.push(key.to_vec()),
             }
         }
-        self.bury_in_order(order, &batch);
+        let events = self.expired_events(batch.as_ref().iter().map(|change| change.key()));
+        self.bury_in_order(order, &batch, events);
         if let (false, Some(background)) = (unsure.is_empty(), self.background()) {
             self.workers.spawn(async move { bury_after_reading(&background, &unsure).await });
         }
@@ -80,12 +83,28 @@ impl Partition {
             && self.log.failure().is_none()
     }
 
-    /// Deletes the keys of `batch`, expired in the version that the caller, who holds the order lock, has just seen.
-    pub(super) fn bury_in_order(self: &Arc<Self>, order: MutexGuard<'_, Latches>, batch: &Batch) {
+    /// What is told of `rows` that have expired: each once, and nothing of parts of rows.
+    pub(super) fn expired_events<'k>(&self, rows: impl Iterator<Item = &'k [u8]>) -> Vec<KeyEvent> {
+        let wants = self.witnessed.wants();
+        if !wants.has(Classes::EXPIRED.and(Classes::CHANGED)) {
+            return Vec::new();
+        }
+        rows.filter(|row| !is_part(row)).flat_map(|row| KeyEvent::expired(row, wants)).collect()
+    }
+
+    /// Deletes the keys of `batch`, expired in the version that the caller, who holds the order lock, has just seen,
+    /// and tells `events`.
+    pub(super) fn bury_in_order(
+        self: &Arc<Self>,
+        order: MutexGuard<'_, Latches>,
+        batch: &Batch,
+        events: Vec<KeyEvent>,
+    ) {
         if batch.is_empty() {
+            self.tell(events);
             return;
         }
-        if let Err(error) = self.write_in_order(order, batch) {
+        if let Err(error) = self.write_in_order(order, batch, events) {
             // They are gone by the clock all the same.
             tracing::debug!(owner = ?self.owner, %error, "cannot delete what has expired");
         }

@@ -4,6 +4,7 @@
 //! reads is in memory), what it wants written is appended and applied under the same lock. If not, its rows are
 //! latched, the lock is let go, and the future goes on: writes to latched rows wait meanwhile, all others do not.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
 use std::iter::once;
 use std::pin::{Pin, pin};
@@ -13,6 +14,7 @@ use std::task::{Context as Task, Poll};
 
 use parking_lot::{Mutex, MutexGuard};
 use weir_command::error::Outcome;
+use weir_command::events::KeyEvent;
 use weir_command::{
     Args, Call, Command, Context, Draft, Host, Page, PartPage, PartRange, Read, Rows, Transaction, Waiting,
 };
@@ -95,9 +97,21 @@ impl<'p> LockedRows<'p> {
         }
     }
 
-    /// `batch`, with the covers of the rows that it ends.
-    async fn with_covers(&self, batch: Batch) -> Result<Whole> {
-        with_covers(&*self.partition.engine, batch, self).await
+    /// What is to be applied for a command that has come to `answer`: with the covers of the rows that it ends.
+    async fn decided<T>(&self, answer: T, (batch, events): (Batch, Vec<KeyEvent>)) -> Result<Decided<T>> {
+        let whole = with_covers(&*self.partition.engine, batch, self).await?;
+        Ok(Decided { answer, whole, events })
+    }
+
+    /// What was found expired and is to be deleted, each row once.
+    fn to_bury<'a>(
+        &self,
+        expired: &'a [Expired],
+        order: &Latches,
+        latched: Option<&[StoredKey]>,
+    ) -> BTreeMap<&'a [u8], Elsewhere> {
+        let still = expired.iter().filter(|found| self.is_still(found, order, latched));
+        still.map(|found| (&found.key[..], found.elsewhere)).collect()
     }
 
     /// Waits until the order lock is let go. Nobody is woken then: whoever lets it go goes on with this at once.
@@ -199,6 +213,14 @@ enum Attempt<T> {
     Latched(Vec<StoredKey>),
 }
 
+/// What a command wants.
+struct Decided<T> {
+    answer: T,
+    whole: Whole,
+    /// To be told when the batch is applied.
+    events: Vec<KeyEvent>,
+}
+
 /// What it came to.
 struct Done<T> {
     answer: T,
@@ -225,7 +247,7 @@ impl Partition {
         // Pinned here: it has room for the largest handler, and is not to be moved.
         let run = pin!(async {
             let finished = weir_command::run(command, context, args).await;
-            Ok((finished.outcome, rows.with_covers(finished.draft.into_batch()).await?))
+            rows.decided(finished.outcome, finished.draft.into_parts()).await
         });
         let key_bytes = command.keys_in(args).map(<[u8]>::len).sum();
         self.run_locked(&rows, key_bytes, &|| weir_command::rows_of(command, args, database), run).await
@@ -242,7 +264,7 @@ impl Partition {
         let key_bytes = keys.iter().map(|key| key.len()).sum();
         let run = pin!(async {
             let draft = transaction.run(&rows).await?;
-            Ok(((), rows.with_covers(draft.into_batch()).await?))
+            rows.decided((), draft.into_parts()).await
         });
         Ok(self.run_locked(&rows, key_bytes, &|| keys.clone(), run).await?.1)
     }
@@ -266,7 +288,7 @@ impl Partition {
             }
             let mut batch = Batch::new();
             let answer = change(&found, &mut batch);
-            Ok((answer, rows.with_covers(batch).await?))
+            rows.decided(answer, (batch, Vec::new())).await
         });
         let key_bytes = keys.iter().map(|key| key.len()).sum();
         self.run_locked(&rows, key_bytes, &|| keys.iter().map(|key| StoredKey::of(key)).collect(), run).await
@@ -279,7 +301,7 @@ impl Partition {
     /// As [`Partition::write`], and those of reads.
     pub(super) async fn write_with_covers(self: &Arc<Self>, batch: &Batch) -> Result<Commit> {
         let rows = LockedRows::new(self);
-        let run = pin!(async { Ok(((), rows.with_covers(batch.clone()).await?)) });
+        let run = pin!(rows.decided((), (batch.clone(), Vec::new())));
         let keys = || batch.as_ref().iter().map(|change| StoredKey::of(change.key())).collect();
         let done = self.decided(&rows, &keys, run).await?;
         Ok(done.commit.expect("the batch is not empty"))
@@ -290,7 +312,7 @@ impl Partition {
         rows: &LockedRows<'_>,
         key_bytes: usize,
         keys: &(dyn Fn() -> Vec<StoredKey> + Sync),
-        run: Pin<&mut impl Future<Output = Result<(T, Whole)>>>,
+        run: Pin<&mut impl Future<Output = Result<Decided<T>>>>,
     ) -> Result<(T, Option<Commit>)> {
         if self.must_wait() {
             self.wait_out_stall(key_bytes).await?;
@@ -321,7 +343,7 @@ impl Partition {
         self: &Arc<Self>,
         rows: &LockedRows<'_>,
         keys: &(dyn Fn() -> Vec<StoredKey> + Sync),
-        mut run: Pin<&mut impl Future<Output = Result<(T, Whole)>>>,
+        mut run: Pin<&mut impl Future<Output = Result<Decided<T>>>>,
     ) -> Result<Done<T>> {
         let keys = loop {
             let attempt = poll_fn(|task| Poll::Ready(self.attempt(rows, keys, run.as_mut(), task)));
@@ -336,8 +358,8 @@ impl Partition {
             }
         };
         let latched = Latched { partition: self, keys };
-        let (answer, whole) = run.await?;
-        let done = self.conclude(rows, answer, &whole, self.order.lock(), Some(&latched.keys));
+        let decided = run.await?;
+        let done = self.conclude(rows, decided, self.order.lock(), Some(&latched.keys));
         drop(latched);
         done
     }
@@ -347,7 +369,7 @@ impl Partition {
         self: &Arc<Self>,
         rows: &LockedRows<'_>,
         keys: &dyn Fn() -> Vec<StoredKey>,
-        run: Pin<&mut impl Future<Output = Result<(T, Whole)>>>,
+        run: Pin<&mut impl Future<Output = Result<Decided<T>>>>,
         task: &mut Task<'_>,
     ) -> Result<Attempt<T>> {
         let mut order = self.order.lock();
@@ -358,10 +380,7 @@ impl Partition {
         let polled = run.poll(task);
         rows.is_in_order.store(false, Ordering::Relaxed);
         match polled {
-            Poll::Ready(decided) => {
-                let (answer, whole) = decided?;
-                self.conclude(rows, answer, &whole, order, None).map(Attempt::Done)
-            }
+            Poll::Ready(decided) => self.conclude(rows, decided?, order, None).map(Attempt::Done),
             Poll::Pending => {
                 let keys = if is_planted(Plant::RowsNotLatched) { Vec::new() } else { keys() };
                 order.insert(&keys);
@@ -373,30 +392,49 @@ impl Partition {
     fn conclude<T>(
         self: &Arc<Self>,
         rows: &LockedRows<'_>,
-        answer: T,
-        whole: &Whole,
+        Decided { answer, whole: Whole { mut batch, due_ms }, mut events }: Decided<T>,
         order: MutexGuard<'_, Latches>,
         latched: Option<&[StoredKey]>,
     ) -> Result<Done<T>> {
         self.refuse_if_closing()?;
-        if !whole.batch.is_empty() {
-            let commit = Some(self.write_in_order(order, &whole.batch)?);
+        let expired = rows.expired.lock();
+        if !batch.is_empty() {
+            if !expired.is_empty() {
+                self.tell_expired(&rows.to_bury(&expired, &order, latched), &mut batch, &mut events);
+            }
+            let commit = Some(self.write_in_order(order, &batch, events)?);
             // Behind it: whoever looks at the agenda sees the entry, or is told here that there is one.
-            self.fields_due(whole.due_ms);
-            return Ok(Done { answer, commit, written_bytes: whole.batch.as_bytes().len() });
+            self.fields_due(due_ms);
+            return Ok(Done { answer, commit, written_bytes: batch.as_bytes().len() });
         }
         // The answer tells of changes that a lost machine could still take back: it waits for their commit.
         let newest_seen: Seq = rows.newest_seen.load(Ordering::Relaxed);
         let unpublished = self.sync != SyncMode::None && newest_seen > self.engine.published();
         let commit = unpublished.then(|| Commit::new(self, self.log.last(), self.engine.applied_seq()));
-        let expired = rows.expired.lock();
         if !expired.is_empty() && self.may_bury() {
-            let mut burial = Batch::new();
-            let still = expired.iter().filter(|found| rows.is_still(found, &order, latched));
-            still.for_each(|found| found.elsewhere.bury(&mut burial, &found.key));
-            self.bury_in_order(order, &burial);
+            let buried = rows.to_bury(&expired, &order, latched);
+            buried.iter().for_each(|(key, elsewhere)| elsewhere.bury(&mut batch, key));
+            let mut told = self.expired_events(buried.into_keys());
+            told.append(&mut events);
+            self.bury_in_order(order, &batch, told);
+        } else {
+            self.tell(events);
         }
         Ok(Done { answer, commit, written_bytes: 0 })
+    }
+
+    /// Where somebody is told of it, what a command has found expired goes with what it writes, unless it has written
+    /// over it, and is told in front of its events.
+    fn tell_expired(&self, found: &BTreeMap<&[u8], Elsewhere>, batch: &mut Batch, events: &mut Vec<KeyEvent>) {
+        let mut told = self.expired_events(found.keys().copied());
+        if told.is_empty() {
+            return;
+        }
+        let written: BTreeSet<Vec<u8>> = batch.as_ref().iter().map(|change| change.key().to_vec()).collect();
+        let left = found.iter().filter(|(key, _)| !written.contains(**key));
+        left.for_each(|(key, elsewhere)| elsewhere.bury(batch, key));
+        told.append(events);
+        *events = told;
     }
 }
 

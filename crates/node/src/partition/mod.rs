@@ -53,6 +53,7 @@ use crate::control::Control;
 use crate::memory::WriteMemory;
 use crate::metrics::{Counters, PartitionMetrics};
 use crate::read_times::ReadTimes;
+use crate::witnessed::Witnessed;
 use crate::workers::Workers;
 
 /// See the module.
@@ -63,6 +64,8 @@ pub struct Partition {
     pub(crate) sync: SyncMode,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) counters: Arc<Counters>,
+    /// Who is told what happens to its tenant's keys.
+    witnessed: Arc<Witnessed>,
     /// The order lock.
     order: Mutex<Latches>,
     /// The version given out last to a row of many parts.

@@ -20,6 +20,7 @@ use crate::engines::{self, BlockCache, EngineChoice};
 use crate::memory::WriteMemory;
 use crate::metrics::Counters;
 use crate::read_times::ReadTimes;
+use crate::witnessed::Witnessed;
 use crate::workers::Workers;
 
 /// What a partition is opened with.
@@ -58,6 +59,8 @@ pub(crate) struct Opening<'a> {
     pub lock: Arc<dyn FsLock>,
     /// Its counters, which go on where they were.
     pub counters: Arc<Counters>,
+    /// Who is told what happens to its tenant's keys.
+    pub witnessed: Arc<Witnessed>,
     /// Why nothing may be written to it yet, if so; it can be read.
     pub doubt: Option<Error>,
     /// Ends that doubt.
@@ -106,6 +109,7 @@ impl Partition {
             account,
             lock,
             counters,
+            witnessed,
             doubt,
             settle,
         } = opening;
@@ -168,6 +172,7 @@ impl Partition {
             sync: config.sync,
             clock,
             counters,
+            witnessed,
             order: Mutex::default(),
             last_version: AtomicU64::new(0),
             progress: Event::default(),

@@ -5,10 +5,12 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::MutexGuard;
 use weir_admission::Direction;
+use weir_command::events::{Classes, KeyEvent};
 use weir_io::{Error, ErrorKind, Result};
 use weir_log::SyncMode;
 use weir_model::Batch;
 use weir_model::engine::Stall;
+use weir_model::parts::is_part;
 
 use super::covers::may_end_lives;
 use super::latch::Latches;
@@ -64,11 +66,17 @@ impl Partition {
         if may_end_lives(&*self.engine, batch) {
             return Ok(Attempt::EndsLives);
         }
-        self.write_in_order(order, batch).map(Attempt::Written)
+        self.write_in_order(order, batch, Vec::new()).map(Attempt::Written)
     }
 
-    /// Appends and applies. The caller holds the order lock and has looked at the latches.
-    pub(super) fn write_in_order(self: &Arc<Self>, order: MutexGuard<'_, Latches>, batch: &Batch) -> Result<Commit> {
+    /// Appends and applies, and hands on the events that go with it: in the order of the writes. The caller holds the
+    /// order lock and has looked at the latches.
+    pub(super) fn write_in_order(
+        self: &Arc<Self>,
+        order: MutexGuard<'_, Latches>,
+        batch: &Batch,
+        events: Vec<KeyEvent>,
+    ) -> Result<Commit> {
         self.refuse_if_closing()?;
         if batch.is_empty() {
             return Err(Error::new(ErrorKind::Invalid, "write to", "the partition", "the batch is empty"));
@@ -85,6 +93,7 @@ impl Partition {
         if self.sync == SyncMode::None {
             self.engine.publish(applied.last_seq);
         }
+        self.tell_written(batch, events);
         drop(order);
         self.mark();
         self.account.book_user(Direction::Write, batch.as_bytes().len() as u64);
@@ -92,6 +101,29 @@ impl Partition {
             self.kick();
         }
         Ok(Commit::new(self, index, applied.last_seq))
+    }
+
+    /// Hands on what has happened to the rows of `batch`. Whoever wants to be told of changes may have come after its
+    /// command began, which has said nothing then: the rows that were written are told all the same.
+    fn tell_written(&self, batch: &Batch, mut events: Vec<KeyEvent>) {
+        let Some(witness) = self.witnessed.witness() else { return };
+        let is_told = |events: &[KeyEvent]| events.iter().any(|event| event.class == Classes::CHANGED);
+        if witness.wants().has(Classes::CHANGED) && !is_told(&events) {
+            let rows = batch.as_ref().iter().map(|change| change.key()).filter(|key| !is_part(key));
+            events.extend(rows.flat_map(|row| KeyEvent::expired(row, Classes::CHANGED)));
+        }
+        if !events.is_empty() {
+            witness.tell(events);
+        }
+    }
+
+    /// Hands on what has happened. The caller holds the order lock.
+    pub(super) fn tell(&self, events: Vec<KeyEvent>) {
+        if !events.is_empty()
+            && let Some(witness) = self.witnessed.witness()
+        {
+            witness.tell(events);
+        }
     }
 
     /// Under the order lock: what gets past this is in the log before the partition is closed.

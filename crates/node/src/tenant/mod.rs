@@ -22,6 +22,7 @@ use crate::catalogue::Listing;
 use crate::engines::EngineChoice;
 use crate::partition_slot::PartitionSlot;
 use crate::shared::NodeShared;
+use crate::witnessed::Witnessed;
 
 /// See the module. What is held of a dropped tenant refuses everything.
 pub struct Tenant {
@@ -32,6 +33,7 @@ pub struct Tenant {
     quota: Arc<Quota>,
     slots: Box<[Arc<PartitionSlot>]>,
     disk: DiskGauge,
+    witnessed: Arc<Witnessed>,
     /// One change at a time. Taken before the catalogue.
     pub(crate) changing: Arc<AsyncMutex<()>>,
 }
@@ -43,13 +45,15 @@ impl Tenant {
         let choice = EngineChoice::new(engine, settings.memory_bytes_max);
         let quota = Quota::on_node(Arc::clone(&shared.machine.clock), &settings.limits, Arc::clone(&shared.units));
         let reservation = || Reservation::new(settings.limits, partitions.len(), &quota);
+        let witnessed = Arc::<Witnessed>::default();
         let slot = |&number: &u32| {
-            PartitionSlot::new(shared, id, (number, used.contains(&number)), choice.clone(), reservation())
+            let place = (number, used.contains(&number));
+            PartitionSlot::new(shared, id, place, choice.clone(), reservation(), &witnessed)
         };
         let slots = partitions.iter().map(slot).collect();
         let disk = DiskGauge::new(Arc::clone(&shared.machine.clock), settings.disk_bytes_max);
         let settings = ArcSwap::from_pointee(settings);
-        Arc::new(Self { id, name, engine: choice, settings, quota, slots, disk, changing: Arc::default() })
+        Arc::new(Self { id, name, engine: choice, settings, quota, slots, disk, witnessed, changing: Arc::default() })
     }
 
     /// Its number, which no other tenant ever had or gets.
@@ -94,6 +98,11 @@ impl Tenant {
     /// All that it had is gone.
     pub(crate) fn emptied(&self) {
         self.disk.forget();
+    }
+
+    /// Who is told what happens to its keys.
+    pub fn witnessed(&self) -> &Witnessed {
+        &self.witnessed
     }
 
     /// The capacity units that its requests are charged to.

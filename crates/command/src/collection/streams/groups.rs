@@ -12,6 +12,7 @@ use weir_model::parts::stream::{
 use super::{DAMAGED, PAGE_ENTRIES, Stream};
 use crate::context::{Context, Subkeys};
 use crate::error::{Error, Outcome};
+use crate::events::Classes;
 
 /// Longest name of a group or a consumer, in bytes: two of them, with every byte escaped, and an id are a subkey.
 pub const NAME_BYTES_MAX: usize = 8 << 10;
@@ -120,6 +121,7 @@ impl Stream<'_> {
     ) -> Outcome<&'g mut Consumer> {
         if self.consumer(cx, group, name).await?.is_none() {
             group.value.consumers += 1;
+            cx.tell(Classes::STREAM, "xgroup-createconsumer", self.row.key);
         }
         Ok(group.consumers.entry(name.into()).or_default())
     }

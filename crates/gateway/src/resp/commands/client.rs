@@ -83,8 +83,9 @@ pub(in crate::resp) async fn client<S: Store>(session: &mut Session<S>, args: Ar
     Ok(())
 }
 
-const HELP: [&str; 14] = [
-    "CACHING | GETREDIR | TRACKING OFF | TRACKINGINFO: nothing is tracked.",
+const HELP: [&str; 15] = [
+    "CACHING YES|NO | GETREDIR | TRACKINGINFO: about the values that the connection keeps.",
+    "TRACKING ON|OFF [REDIRECT <id>] [BCAST] [PREFIX <prefix> ...] [OPTIN] [OPTOUT] [NOLOOP]: tells when values that were read change.",
     "GETNAME | SETNAME <name>: the connection's name.",
     "ID: the connection's number.",
     "INFO: one line about this connection.",

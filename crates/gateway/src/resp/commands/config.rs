@@ -1,7 +1,10 @@
 //! `CONFIG`: what tools look at before they start. What can be set here is what concerns the asking client's own view;
 //! the rest is in the configuration file.
 
+use std::sync::Arc;
+
 use weir_command::error::{Error, Outcome, SYNTAX};
+use weir_command::events::Classes;
 use weir_command::glob::{self, Glob};
 use weir_command::number::parse_i64;
 use weir_command::{Args, DATABASES, lower, table};
@@ -16,7 +19,7 @@ const HELP: [&str; 5] = [
     "GET <pattern> ...: settings and their values.",
     "RESETSTAT: the counters of INFO begin at zero.",
     "REWRITE: refused, the configuration file is yours.",
-    "SET <name> <value> ...: slowlog-log-slower-than and slowlog-max-len; how Redis keeps collections, which changes nothing here; others only to what they are.",
+    "SET <name> <value> ...: slowlog-log-slower-than, slowlog-max-len, notify-keyspace-events and tracking-table-max-keys; how Redis keeps collections, which changes nothing here; others only to what they are.",
     "HELP: this text.",
 ];
 
@@ -74,6 +77,8 @@ fn all<S: Store>(session: &Session<S>) -> Vec<(String, String)> {
     let connections_max = super::info::connections_max(&session.outbox.server, session.account().ok());
     let slowlog = session.slowlog();
     let latency_threshold = session.account().map_or(0, |account| account.latency_monitor.threshold_ms());
+    let keys_max = session.account().map_or(0, |account| account.tracking.keys_max());
+    let notified = session.account().map(|account| account.key_events.notified()).unwrap_or_default();
     let own = [
         // There are no snapshots to schedule; the log is always on.
         ("appendonly", "yes".to_owned()),
@@ -89,7 +94,7 @@ fn all<S: Store>(session: &Session<S>) -> Vec<(String, String)> {
         ("maxmemory", "0".to_owned()),
         ("maxmemory-clients", "0".to_owned()),
         ("maxmemory-policy", "noeviction".to_owned()),
-        ("notify-keyspace-events", String::new()),
+        ("notify-keyspace-events", notified.letters()),
         ("port", session.outbox.server.port.to_string()),
         // It follows nobody.
         ("replicaof", String::new()),
@@ -98,6 +103,7 @@ fn all<S: Store>(session: &Session<S>) -> Vec<(String, String)> {
         ("save", String::new()),
         ("slowlog-log-slower-than", slowlog.slower_than().to_string()),
         ("slowlog-max-len", slowlog.len_max().to_string()),
+        ("tracking-table-max-keys", keys_max.to_string()),
         ("timeout", settings.patience.idle_seconds.unwrap_or(0).to_string()),
     ];
     let own = own.into_iter().map(|(name, value)| (name.to_owned(), value));
@@ -134,6 +140,10 @@ enum Setting {
     SlowerThan(i64),
     LenMax(usize),
     LatencyThreshold(u64),
+    /// Keys whose readers are remembered.
+    TrackedKeys(usize),
+    /// What subscribers are told of what happens to keys.
+    Notified(Classes),
     /// Of the one at this index of [`HINTS`].
     Hint(usize, i64),
     /// It is so already.
@@ -153,7 +163,12 @@ impl Setting {
         match name {
             "slowlog-log-slower-than" => number(-1).map(Setting::SlowerThan),
             "latency-monitor-threshold" => Ok(Setting::LatencyThreshold(number(0)? as u64)),
+            "tracking-table-max-keys" => Ok(Setting::TrackedKeys(number(0)? as usize)),
             "slowlog-max-len" => Ok(Setting::LenMax(number(0)? as usize)),
+            "notify-keyspace-events" => {
+                let unknown = || "Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".to_owned();
+                Classes::parse(value).map(Setting::Notified).ok_or_else(unknown)
+            }
             _ if let Some(index) = hints::find(name) => {
                 HINTS[index].parse(value).map(|value| Setting::Hint(index, value))
             }
@@ -197,6 +212,12 @@ fn set<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
             Setting::LatencyThreshold(ms) => session.account()?.latency_monitor.set_threshold_ms(ms),
             Setting::LenMax(len) => session.slowlog().set_len_max(len),
             Setting::Hint(index, value) => session.account()?.hints.set(index, value),
+            Setting::TrackedKeys(max) => session.account()?.tracking.set_keys_max(max),
+            Setting::Notified(classes) => {
+                let key_events = Arc::clone(&session.account()?.key_events);
+                session.store()?.be_witnessed(key_events.witness());
+                key_events.notify(classes);
+            }
             Setting::Unchanged => {}
         }
     }

@@ -94,6 +94,7 @@ fn own_facts<S: Store>(server: &Server<S>, account: &Arc<Account>, section: &str
             fact("connected_clients", &account.connections());
             fact("maxclients", &connections_max(server, Some(account)));
             fact("blocked_clients", &server.clients.blocked(account.tenant));
+            fact("tracking_clients", &account.tracking.counts().clients);
         }
         "Memory" => {
             fact("maxmemory_policy", &"noeviction");
@@ -124,6 +125,11 @@ fn own_facts<S: Store>(server: &Server<S>, account: &Arc<Account>, section: &str
             fact("pubsub_channels", &listened.channels);
             fact("pubsub_patterns", &listened.patterns);
             fact("pubsubshard_channels", &listened.shard_channels);
+            let tracked = account.tracking.counts();
+            fact("tracking_total_keys", &tracked.keys);
+            fact("tracking_total_items", &tracked.items);
+            fact("tracking_total_prefixes", &tracked.prefixes);
+            fact("keyspace_events_dropped", &account.key_events.dropped());
             fact("client_output_buffer_limit_disconnections", &totals.slow_listeners);
         }
         "Replication" => {

@@ -1,5 +1,7 @@
 //! All keys of a database, or of a tenant: `FLUSHDB`, `FLUSHALL`, and how many there are for `INFO`.
 
+use std::sync::Arc;
+
 use weir_command::error::{Outcome, SYNTAX};
 use weir_command::{Args, DATABASES, PAGE_KEYS};
 use weir_model::{Batch, Change};
@@ -61,6 +63,10 @@ pub(super) async fn flush<S: Store>(session: &mut Session<S>, args: Args<'_>) ->
         }
     }
     session.account()?.waiting_rows.all_written();
+    let account = Arc::clone(session.account()?);
+    if account.tracking.is_in_use() {
+        super::send_messages(session, account.tracking.flushed());
+    }
     session.outbox.replies.ok();
     Ok(())
 }

@@ -19,6 +19,7 @@ mod pubsub;
 mod ru;
 mod scripts;
 mod server;
+mod tracking;
 mod transactions;
 
 use std::io;
@@ -29,6 +30,7 @@ use weir_command::{Args, Command, TURN_KEYS};
 
 pub(super) use self::pubsub::{deliver, was_cut};
 pub(super) use self::scripts::number_of_keys;
+pub(super) use self::tracking::send_messages;
 use super::outbox::YIELD;
 use super::session::Session;
 use crate::pubsub::Kind;

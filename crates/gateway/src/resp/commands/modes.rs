@@ -4,6 +4,7 @@ use weir_command::error::{Error, Outcome, SYNTAX};
 use weir_command::number::parse_i64;
 use weir_command::{Args, integer, lower};
 
+use super::tracking;
 use crate::resp::outbox::ReplyMode;
 use crate::resp::session::Session;
 use crate::resp::ticket::Ending;
@@ -37,26 +38,12 @@ pub(super) fn run<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome
         return Err(Error::subcommand("client", args.at(1)));
     }
     match name {
-        "caching" => {
-            return Err(Error::new(
-                "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled",
-            ));
-        }
-        "getredir" => session.outbox.replies.integer(-1),
+        "caching" => tracking::caching(session, args)?,
+        "getredir" => tracking::getredir(session),
         "pause" => pause(session, args)?,
         "reply" => reply(session, args)?,
-        "tracking" => tracking(session, args)?,
-        "trackinginfo" => {
-            let replies = &mut session.outbox.replies;
-            replies.map(3);
-            replies.bulk(b"flags");
-            replies.set(1);
-            replies.bulk(b"off");
-            replies.bulk(b"redirect");
-            replies.integer(-1);
-            replies.bulk(b"prefixes");
-            replies.array(0);
-        }
+        "tracking" => tracking::tracking(session, args)?,
+        "trackinginfo" => tracking::trackinginfo(session)?,
         "unblock" => unblock(session, args)?,
         _ => {
             session.pause().end();
@@ -90,15 +77,6 @@ fn reply<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
         b"off" => session.outbox.reply_mode = ReplyMode::Off,
         b"skip" if session.outbox.reply_mode != ReplyMode::Off => session.outbox.reply_mode = ReplyMode::SkipNext,
         b"skip" => {}
-        _ => return Err(SYNTAX),
-    }
-    Ok(())
-}
-
-fn tracking<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
-    match lower(args.at(2)).as_slice() {
-        b"off" if args.len() == 3 => session.outbox.replies.ok(),
-        b"on" => return Err(Error::new("ERR CLIENT TRACKING is not supported: no invalidations are sent")),
         _ => return Err(SYNTAX),
     }
     Ok(())

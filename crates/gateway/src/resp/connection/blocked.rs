@@ -69,6 +69,7 @@ impl<S: Store> Connection<S> {
             }
             pool::give(self.session.outbox.replies.reclaim());
         };
+        self.send_events().await;
         self.end_command(outcome);
         Ok(())
     }
@@ -78,6 +79,7 @@ impl<S: Store> Connection<S> {
         let ticket = self.session.outbox.client.take_ticket()?;
         let from = self.session.outbox.answer_from();
         self.session.is_again = true;
+        self.remember(rows.command, rows.request.args());
         let outcome = self.try_on_rows(rows.command, rows.request.args()).await;
         self.session.is_again = false;
         let tried = match (&outcome, self.session.waits.take()) {

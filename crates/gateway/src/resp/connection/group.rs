@@ -230,6 +230,7 @@ impl<S: Store> Connection<S> {
                 self.tell_monitors(member.command, member.args).await;
             }
         }
+        self.send_events().await;
         done.len()
     }
 

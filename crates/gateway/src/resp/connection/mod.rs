@@ -17,6 +17,7 @@ mod as_one;
 mod blocked;
 mod charging;
 mod group;
+mod key_events;
 mod monitor;
 mod moving;
 mod rows;
@@ -353,6 +354,7 @@ impl<S: Store> Connection<S> {
                     outbox.longest.1 = command.name;
                 }
                 self.begin_bill(charge.as_ref());
+                self.remember(command, args);
                 let outcome = if command.is_of_rows {
                     let outcome = self.execute_on_rows(command, args).await;
                     match self.session.waits.take().filter(|_| outcome.is_ok()) {
@@ -380,6 +382,8 @@ impl<S: Store> Connection<S> {
                 if self.is_monitored() {
                     self.tell_monitors(command, args).await;
                 }
+                self.send_events().await;
+                self.end_remembering(command);
                 outcome
             }
         };

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use weir_command::error::{Error, NO_AUTH, Outcome};
+use weir_command::events::{Classes, Witness};
 use weir_command::{Args, Call, Command, Context, NoRows, Split, TURN_KEYS, is_plain, letting_go, rows_of, run};
 use weir_model::StoredKey;
 use weir_node::request_units::Module;
@@ -22,13 +23,20 @@ impl<S: Store> Connection<S> {
         let is_long = args.len() > 1 + TURN_KEYS * command.keys.2 as usize;
         let outcome = match command.split.filter(|_| is_long) {
             Some(split) => self.execute_in_parts(command, args, split, &mut call).await,
-            None if is_plain(command, args) => self.gather(command, args, &mut call).await,
+            None if call.wants == Classes::NONE && is_plain(command, args) => {
+                self.gather(command, args, &mut call).await
+            }
             None if command.writes() => self.execute_locked(command, args, &mut call).await,
             None => {
                 self.submit().await;
                 let (store, outbox) = self.session.parts()?;
                 let context = Context::reading(store.rows(), outbox, &mut call);
-                run(command, context, args).await.outcome
+                let finished = run(command, context, args).await;
+                let (_, events) = finished.draft.into_parts();
+                if !events.is_empty() {
+                    self.session.account()?.key_events.tell(events);
+                }
+                finished.outcome
             }
         };
         self.session.called(&call);

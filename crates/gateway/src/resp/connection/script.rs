@@ -135,6 +135,7 @@ impl<S: Store> Connection<S> {
             full_at: store.disk_limit_reached(),
             seed: self.server.random(),
             pubsub: Arc::clone(&account.pubsub),
+            reader: self.session.tracked.as_ref().map(|tracked| tracked.reader()),
         };
         let run = Run {
             script: Arc::clone(&known.script),

@@ -22,6 +22,7 @@ use crate::pubsub::{Kind, PubSub};
 use crate::resp::commands::check_options;
 use crate::resp::monitored;
 use crate::resp::outbox::YIELD;
+use crate::resp::tracked::Reader;
 use crate::scripts::here::{self, Here, Left, SOURCE_BYTES_MAX};
 use crate::scripts::{Asked, Control, Job, Known, TOO_LARGE, WRITTEN_BYTES_MAX};
 
@@ -100,6 +101,8 @@ pub(super) struct Terms {
     pub(super) seed: u64,
     /// Where it publishes.
     pub(super) pubsub: Arc<PubSub>,
+    /// Remembers what it reads, where its client keeps values.
+    pub(super) reader: Option<Reader>,
 }
 
 /// See the module.
@@ -159,7 +162,7 @@ impl Scripted {
         (self.database, self.bill) = (self.terms.call.database, self.terms.call.bill);
         self.host = Headless::new(Protocol::Resp2, YIELD, Rng::new(self.terms.seed));
         self.bill.work.count(Module::Script, 1);
-        let before = draft.mark();
+        let before = (draft.mark(), draft.events_len());
         let ended = match &ground.place {
             Place::Here(clock) => {
                 let here = Here::begin(clock);
@@ -176,7 +179,8 @@ impl Scripted {
             }
         };
         if ended.is_err() {
-            draft.rewind(before);
+            draft.rewind(before.0);
+            draft.forget_events(before.1);
         }
         self.ended = Some(ended);
         draft
@@ -287,6 +291,9 @@ impl Scripted {
         ground: &mut Ground,
         draft: &mut Draft,
     ) -> Outcome {
+        if let Some(reader) = &self.terms.reader {
+            reader.remember(command, args);
+        }
         for row in rows_of(command, args, self.database) {
             if !ground.rows.contains(&row[..]) {
                 ground.missing.insert(row.to_vec());

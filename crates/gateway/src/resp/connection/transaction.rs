@@ -94,6 +94,7 @@ impl<S: Store> Connection<S> {
         for member in members.iter().filter(|_| self.is_limited()).collect::<Vec<_>>() {
             charges.push(self.charge(member.command, member.args).await?);
         }
+        members.iter().for_each(|member| self.remember(member.command, member.args));
         let account = Arc::clone(self.session.account()?);
         let mut scripts = self.scripts_of(members, watched)?;
         let ran = self.exec_as_one(&account, members, watched, scripts.as_mut()).await;
@@ -216,6 +217,7 @@ impl<S: Store> Connection<S> {
     async fn exec_alone(&mut self, queued: &Queued) {
         let Queued { command, request } = queued;
         let (args, before) = (request.args(), self.session.outbox.replies.mark());
+        self.remember(command, args);
         let others = self.session.outbox.replies.begin_element();
         let outcome = if command.is_of_rows {
             self.execute_on_rows(command, args).await

@@ -17,7 +17,7 @@ use crate::store::Store;
 
 /// A turn ends as tokio's tasks end theirs: the event loop then looks for what others have sent, which it does not do
 /// for one who only goes to the end of its queue.
-pub(in crate::resp) const YIELD: Yield = Yield::new(|task| {
+pub(crate) const YIELD: Yield = Yield::new(|task| {
     // Not awaited: its first poll arranges the wake-up.
     let _ = pin!(tokio::task::yield_now()).poll(task);
 });

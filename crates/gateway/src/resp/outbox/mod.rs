@@ -23,7 +23,7 @@ use weir_node::{EngineKind, Quota, waits};
 
 pub(super) use self::answer::Gathered;
 use self::answer::{Answer, Pending};
-pub(super) use self::host::YIELD;
+pub(crate) use self::host::YIELD;
 use self::mail::Mail;
 use super::client::{Client, Phase};
 use super::slow_replies::{SlowReplies, SlowReply};

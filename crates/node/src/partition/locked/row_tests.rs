@@ -58,7 +58,7 @@ impl World {
             let run = pin!(async {
                 let mut cx = Context::locked(&rows, &mut host, &mut call, Draft::default());
                 let answer = handler(&mut cx).await.expect("it is done");
-                Ok((answer, rows.with_covers(cx.end(Ok(())).draft.into_batch()).await?))
+                rows.decided(answer, cx.end(Ok(())).draft.into_parts()).await
             });
             let keys = || vec![StoredKey::new(0, key)];
             let (answer, commit) = self.partition.run_locked(&rows, key.len(), &keys, run).await.expect("no faults");

@@ -1,0 +1,154 @@
+//! What happens to the keys of a tenant, on its way to those who are told: keyspace notifications.
+//!
+//! Whoever writes puts events here while it has the order of its rows ([`Witness`]), and does not wait. They are sent
+//! by the connection whose command has caused them, as soon as it has its answer, before it serves the next one: so
+//! whoever causes many pays for them. Those that no connection has caused, and those whose connection has gone, are
+//! sent by the next who comes, or by the sweep once a second.
+
+mod send;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use weir_command::events::{Classes, KeyEvent, Witness};
+
+pub(crate) use self::send::send_waiting;
+
+/// Events of one tenant that wait to be sent, in bytes. What is more is not told, and counted.
+const WAITING_BYTES_MAX: usize = 64 << 20;
+
+/// What an event takes beside its key.
+const EVENT_BYTES: usize = 2 * size_of::<KeyEvent>();
+
+/// See the module. Belongs to one tenant.
+#[derive(Default)]
+pub(crate) struct KeyEvents {
+    /// What is told to subscribers, as bits: the setting `notify-keyspace-events`.
+    notified: AtomicU32,
+    /// Some connection keeps values of its own.
+    is_tracked: AtomicBool,
+    /// What somebody wants to be told now, as bits.
+    wanted: AtomicU32,
+    count: AtomicUsize,
+    waiting: Mutex<Waiting>,
+    /// Whoever has it sends what waits.
+    sending: tokio::sync::Mutex<()>,
+    dropped: AtomicU64,
+}
+
+#[derive(Default)]
+struct Waiting {
+    events: VecDeque<KeyEvent>,
+    bytes: usize,
+}
+
+impl KeyEvents {
+    /// What is told to subscribers.
+    pub(crate) fn notified(&self) -> Classes {
+        Classes::of_bits(self.notified.load(Ordering::Relaxed))
+    }
+
+    /// Subscribers are told `classes` from now on.
+    pub(crate) fn notify(&self, classes: Classes) {
+        self.notified.store(classes.bits(), Ordering::Relaxed);
+        self.want();
+    }
+
+    /// Whether some connection keeps values of its own, and is to be told of all changes.
+    pub(crate) fn track(&self, is_tracked: bool) {
+        self.is_tracked.store(is_tracked, Ordering::SeqCst);
+        self.want();
+    }
+
+    fn want(&self) {
+        let tracked = if self.is_tracked.load(Ordering::SeqCst) { Classes::CHANGED } else { Classes::NONE };
+        self.wanted.store(self.notified().in_use().and(tracked).bits(), Ordering::SeqCst);
+    }
+
+    /// Whether something waits to be sent.
+    #[inline]
+    pub(crate) fn are_waiting(&self) -> bool {
+        self.count.load(Ordering::Relaxed) > 0
+    }
+
+    /// The next event that waits.
+    fn next(&self) -> Option<KeyEvent> {
+        let mut waiting = self.waiting.lock();
+        let event = waiting.events.pop_front()?;
+        waiting.bytes -= EVENT_BYTES + event.key.len();
+        if waiting.events.is_empty() {
+            waiting.events.shrink_to(16);
+        }
+        self.count.store(waiting.events.len(), Ordering::Relaxed);
+        Some(event)
+    }
+
+    /// Events that were not told, as too many waited.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// As whoever has the rows knows it.
+    pub(crate) fn witness(self: &Arc<Self>) -> std::sync::Weak<dyn Witness> {
+        let witness: Arc<dyn Witness> = Arc::clone(self) as Arc<dyn Witness>;
+        Arc::downgrade(&witness)
+    }
+}
+
+impl Witness for KeyEvents {
+    #[inline]
+    fn wants(&self) -> Classes {
+        Classes::of_bits(self.wanted.load(Ordering::Relaxed))
+    }
+
+    fn tell(&self, events: Vec<KeyEvent>) {
+        let mut waiting = self.waiting.lock();
+        for event in events {
+            let bytes = EVENT_BYTES + event.key.len();
+            if waiting.bytes + bytes > WAITING_BYTES_MAX {
+                self.dropped.fetch_add(1, Ordering::Relaxed);
+                continue;
+            }
+            waiting.bytes += bytes;
+            waiting.events.push_back(event);
+        }
+        self.count.store(waiting.events.len(), Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(key: &[u8]) -> KeyEvent {
+        KeyEvent { class: Classes::STRING, name: "set", database: 0, key: key.into(), by: 1 }
+    }
+
+    #[test]
+    fn events_come_in_order_and_what_is_too_much_is_counted() {
+        let events = KeyEvents::default();
+        assert!(!events.are_waiting() && events.next().is_none());
+        events.tell(vec![event(b"a"), event(b"b")]);
+        events.tell(vec![event(b"c")]);
+        assert!(events.are_waiting());
+        let keys = std::iter::from_fn(|| events.next()).map(|event| event.key[0]);
+        assert_eq!(keys.collect::<Vec<u8>>(), b"abc");
+        let long = event(&vec![b'x'; WAITING_BYTES_MAX / 2]);
+        events.tell(vec![long.clone(), long, event(b"short")]);
+        assert_eq!(events.dropped(), 1, "the second of the long ones");
+        assert_eq!(std::iter::from_fn(|| events.next()).count(), 2);
+        assert_eq!(events.waiting.lock().bytes, 0);
+    }
+
+    #[test]
+    fn nothing_is_wanted_until_somebody_would_be_told() {
+        let events = KeyEvents::default();
+        assert_eq!(events.wants(), Classes::NONE);
+        events.notify(Classes::parse(b"A").expect("letters"));
+        assert_eq!((events.wants(), events.notified().letters().as_str()), (Classes::NONE, "A"));
+        events.notify(Classes::parse(b"Kg").expect("letters"));
+        assert!(events.wants().has(Classes::GENERIC) && !events.wants().has(Classes::STRING));
+    }
+}

@@ -1,0 +1,63 @@
+//! Sending what has happened to keys to those who have subscribed to it.
+
+use std::net::IpAddr;
+
+use weir_command::events::{Classes, KeyEvent};
+use weir_io::{Nanos, Yield};
+
+use super::KeyEvents;
+use crate::pubsub::{Kind, PubSub};
+use crate::tracking::{Message, Tracking};
+
+/// Events after which others are served.
+const TURN_EVENTS: usize = 100;
+
+/// Sends what waits in `events` at the moment `now` of the server's clock; gives where those are who were cut, for they
+/// do not take what is sent.
+pub(crate) async fn send_waiting(
+    events: &KeyEvents,
+    (pubsub, tracking): (&PubSub, &Tracking),
+    now: Nanos,
+    yields: Yield,
+) -> Vec<IpAddr> {
+    let tell = |messages: Vec<Message>, cut: &mut Vec<IpAddr>| {
+        let told = messages.into_iter().flat_map(|message| pubsub.tell(message, now));
+        cut.extend(told);
+    };
+    let (mut cut, mut sent) = (Vec::new(), 0);
+    let _sending = events.sending.lock().await;
+    while let Some(event) = events.next() {
+        if event.class == Classes::CHANGED {
+            tell(tracking.changed(&event.key, event.by), &mut cut);
+        } else if !pubsub.is_silent() {
+            notify(pubsub, events.notified(), &event, (now, yields), &mut cut).await;
+        }
+        sent += 1;
+        if sent % TURN_EVENTS == 0 {
+            yields.now().await;
+        }
+    }
+    tell(tracking.broadcast(), &mut cut);
+    cut
+}
+
+/// Publishes `event` where `notified` says.
+async fn notify(
+    pubsub: &PubSub,
+    notified: Classes,
+    event: &KeyEvent,
+    (now, yields): (Nanos, Yield),
+    cut: &mut Vec<IpAddr>,
+) {
+    let KeyEvent { name, database, key, .. } = event;
+    if notified.has(Classes::KEYSPACE) {
+        let channel = [format!("__keyspace@{database}__:").as_bytes(), key].concat();
+        let published = pubsub.publish(Kind::Channel, &channel, name.as_bytes(), now, yields).await;
+        cut.extend(published.cut);
+    }
+    if notified.has(Classes::KEYEVENT) {
+        let channel = format!("__keyevent@{database}__:{name}");
+        let published = pubsub.publish(Kind::Channel, channel.as_bytes(), key, now, yields).await;
+        cut.extend(published.cut);
+    }
+}

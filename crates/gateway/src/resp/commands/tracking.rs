@@ -1,0 +1,193 @@
+//! `CLIENT TRACKING` and its kin: a client keeps values, and is told when they are no longer true.
+
+use std::sync::{Arc, Weak};
+
+use weir_command::error::{Error, Outcome, SYNTAX};
+use weir_command::{Args, integer, lower};
+
+use super::was_cut;
+use crate::mailbox::Recipient;
+use crate::resp::session::Session;
+use crate::resp::tracked::Tracked;
+use crate::store::Store;
+use crate::tracking::{Message, Mode};
+
+/// Prefixes of one connection, and bytes of each: they are gone through for every key that changes.
+const PREFIXES_MAX: usize = 100;
+const PREFIX_BYTES_MAX: usize = 1 << 10;
+
+const NO_MODE: Error = Error::new(
+    "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled",
+);
+
+/// Sends messages to connections of the session's tenant.
+pub(in crate::resp) fn send_messages<S: Store>(session: &Session<S>, messages: Vec<Message>) {
+    let Ok(account) = session.account() else { return };
+    let now = session.outbox.server.clock.now();
+    let cut = messages.into_iter().flat_map(|message| account.pubsub.tell(message, now));
+    was_cut(session, cut.collect());
+}
+
+pub(super) fn tracking<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
+    let (mut mode, mut prefixes) = (Mode::default(), Vec::new());
+    let mut place = 3;
+    while let Some(word) = args.get(place) {
+        match (lower(word).as_slice(), args.get(place + 1)) {
+            (b"redirect", Some(id)) => {
+                if mode.redirect.is_some() {
+                    return Err(Error::new("ERR A client can only redirect to a single other client"));
+                }
+                // Numbers that no connection has are not found.
+                mode.redirect = Some(u64::try_from(integer(id)?).unwrap_or(0));
+                place += 1;
+                target(session, mode.redirect)?;
+            }
+            (b"bcast", _) => mode.broadcast = true,
+            (b"optin", _) => mode.opt_in = true,
+            (b"optout", _) => mode.opt_out = true,
+            (b"noloop", _) => mode.no_loop = true,
+            (b"prefix", Some(prefix)) => {
+                prefixes.push(prefix);
+                place += 1;
+            }
+            _ => return Err(SYNTAX),
+        }
+        place += 1;
+    }
+    match lower(args.at(2)).as_slice() {
+        b"on" => enable(session, mode, &prefixes)?,
+        b"off" => session.tracked = None,
+        _ => return Err(SYNTAX),
+    }
+    session.outbox.replies.ok();
+    Ok(())
+}
+
+/// Whoever is to be told in the place of the session's connection.
+fn target<S: Store>(session: &Session<S>, redirect: Option<u64>) -> Outcome<Option<Weak<dyn Recipient>>> {
+    let Some(id) = redirect else { return Ok(None) };
+    let found = session.outbox.server.clients.find(session.account()?.tenant, id);
+    let client = found.ok_or(Error::new("ERR The client ID you want redirect to does not exist"))?;
+    let recipient: Arc<dyn Recipient> = client;
+    Ok(Some(Arc::downgrade(&recipient)))
+}
+
+fn enable<S: Store>(session: &mut Session<S>, mode: Mode, prefixes: &[&[u8]]) -> Outcome {
+    if !mode.broadcast && !prefixes.is_empty() {
+        return Err(Error::new("ERR PREFIX option requires BCAST mode to be enabled"));
+    }
+    if let Some(tracked) = &session.tracked {
+        if tracked.mode.broadcast != mode.broadcast {
+            return Err(Error::new(
+                "ERR You can't switch BCAST mode on/off before disabling tracking for this client, and then re-enabling it with a different mode.",
+            ));
+        }
+    }
+    if mode.broadcast && (mode.opt_in || mode.opt_out) {
+        return Err(Error::new("ERR OPTIN and OPTOUT are not compatible with BCAST"));
+    }
+    if mode.opt_in && mode.opt_out {
+        return Err(Error::new("ERR You can't specify both OPTIN mode and OPTOUT mode"));
+    }
+    if let Some(tracked) = &session.tracked {
+        if (mode.opt_in && tracked.mode.opt_out) || (mode.opt_out && tracked.mode.opt_in) {
+            return Err(Error::new(
+                "ERR You can't switch OPTIN/OPTOUT mode before disabling tracking for this client, and then re-enabling it with a different mode.",
+            ));
+        }
+    }
+    let (account, id) = (Arc::clone(session.account()?), session.outbox.client.id);
+    check_prefixes(&account.tracking.prefixes(id), prefixes)?;
+    let target = target(session, mode.redirect)?;
+    // It has to be found by those who tell it something.
+    session.subscriptions()?;
+    session.store()?.be_witnessed(account.key_events.witness());
+    account.tracking.enable(id, mode.clone(), target, prefixes);
+    account.key_events.track(true);
+    match &mut session.tracked {
+        Some(tracked) => (tracked.mode, tracked.caching) = (mode, None),
+        None => session.tracked = Some(Box::new(Tracked::new(mode, account, id))),
+    }
+    Ok(())
+}
+
+/// No prefix of a connection may be the front of another.
+fn check_prefixes(known: &[Box<[u8]>], new: &[&[u8]]) -> Outcome {
+    if known.len() + new.len() > PREFIXES_MAX || new.iter().any(|prefix| prefix.len() > PREFIX_BYTES_MAX) {
+        return Err(Error::new("ERR a connection tracks at most 100 prefixes of at most 1024 bytes"));
+    }
+    let overlap = |one: &[u8], other: &[u8]| one.starts_with(other) || other.starts_with(one);
+    let refusal = |one: &[u8], which: &str, other: &[u8]| {
+        let parts = [b"ERR Prefix '", one, b"' overlaps with ", which.as_bytes(), b" prefix '", other];
+        let end = b"'. Prefixes for a single client must not overlap.";
+        Error::bytes([&parts.concat()[..], end].concat())
+    };
+    for (place, one) in new.iter().enumerate() {
+        if let Some(other) = known.iter().find(|other| overlap(one, other)) {
+            return Err(refusal(one, "an existing", other));
+        }
+        if let Some(other) = new[place + 1..].iter().find(|other| overlap(one, other)) {
+            return Err(refusal(one, "another provided", other));
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn caching<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
+    let tracked = session.tracked.as_mut().ok_or(NO_MODE)?;
+    match lower(args.at(2)).as_slice() {
+        b"yes" if tracked.mode.opt_in => tracked.caching = Some(true),
+        b"yes" => {
+            return Err(Error::new("ERR CLIENT CACHING YES is only valid when tracking is enabled in OPTIN mode."));
+        }
+        b"no" if tracked.mode.opt_out => tracked.caching = Some(false),
+        b"no" => {
+            return Err(Error::new("ERR CLIENT CACHING NO is only valid when tracking is enabled in OPTOUT mode."));
+        }
+        _ => return Err(SYNTAX),
+    }
+    session.outbox.replies.ok();
+    Ok(())
+}
+
+/// The connection that is told in the place of this one: 0 = none, -1 = it does not track.
+fn redirect<S: Store>(session: &Session<S>) -> i64 {
+    session.tracked.as_ref().map_or(-1, |tracked| tracked.mode.redirect.unwrap_or(0) as i64)
+}
+
+pub(super) fn getredir<S: Store>(session: &mut Session<S>) {
+    let redirect = redirect(session);
+    session.outbox.replies.integer(redirect);
+}
+
+pub(super) fn trackinginfo<S: Store>(session: &mut Session<S>) -> Outcome {
+    let (redirect, id) = (redirect(session), session.outbox.client.id);
+    let account = Arc::clone(session.account()?);
+    let mut flags = Vec::new();
+    match &session.tracked {
+        None => flags.push("off"),
+        Some(tracked) => {
+            let Mode { broadcast, opt_in, opt_out, no_loop, .. } = tracked.mode;
+            flags.push("on");
+            flags.extend(broadcast.then_some("bcast"));
+            flags.extend(opt_in.then_some("optin"));
+            flags.extend(tracked.caching.filter(|_| opt_in).map(|_| "caching-yes"));
+            flags.extend(opt_out.then_some("optout"));
+            flags.extend(tracked.caching.filter(|_| opt_out).map(|_| "caching-no"));
+            flags.extend(no_loop.then_some("noloop"));
+            flags.extend(account.tracking.is_broken(id).then_some("broken_redirect"));
+        }
+    }
+    let prefixes = account.tracking.prefixes(id);
+    let replies = &mut session.outbox.replies;
+    replies.map(3);
+    replies.bulk(b"flags");
+    replies.set(flags.len());
+    flags.iter().for_each(|flag| replies.bulk(flag.as_bytes()));
+    replies.bulk(b"redirect");
+    replies.integer(redirect);
+    replies.bulk(b"prefixes");
+    replies.array(prefixes.len());
+    prefixes.iter().for_each(|prefix| replies.bulk(prefix));
+    Ok(())
+}

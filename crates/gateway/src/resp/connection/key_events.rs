@@ -1,0 +1,51 @@
+//! Sending what the connection's commands have done to keys to those who want to be told.
+
+use std::sync::Arc;
+
+use weir_command::table::Id;
+use weir_command::{Args, Command};
+
+use super::Connection;
+use crate::key_events::send_waiting;
+use crate::resp::commands::{send_messages, was_cut};
+use crate::resp::outbox::YIELD;
+use crate::store::Store;
+
+impl<S: Store> Connection<S> {
+    /// Sends what has happened to the tenant's keys, if somebody is told.
+    #[inline]
+    pub(super) async fn send_events(&mut self) {
+        if self.session.account().is_ok_and(|account| account.key_events.are_waiting()) {
+            self.send_waiting().await;
+        }
+    }
+
+    /// Its client may keep what `command` is about to read: it is known before it is read, so that no change is missed.
+    #[inline]
+    pub(super) fn remember(&self, command: &Command, args: Args<'_>) {
+        if let Some(tracked) = &self.session.tracked {
+            tracked.remember(command, args);
+        }
+    }
+
+    /// The command has ended: what was said of it is over, and what is too much goes.
+    #[inline]
+    pub(super) fn end_remembering(&mut self, command: &Command) {
+        let is_within = self.session.transaction.is_some() || command.id == Id::Client;
+        let Some(tracked) = &mut self.session.tracked else { return };
+        if !is_within {
+            tracked.caching = None;
+        }
+        if let Ok(account) = self.session.account() {
+            let messages = account.tracking.shrink();
+            send_messages(&self.session, messages);
+        }
+    }
+
+    async fn send_waiting(&mut self) {
+        let Ok(account) = self.session.account().map(Arc::clone) else { return };
+        let now = self.server.clock.now();
+        let cut = send_waiting(&account.key_events, (&account.pubsub, &account.tracking), now, YIELD).await;
+        was_cut(&self.session, cut);
+    }
+}

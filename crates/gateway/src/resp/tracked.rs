@@ -1,0 +1,60 @@
+//! What a session remembers whose client keeps values of its own.
+
+use std::sync::Arc;
+
+use weir_command::{Args, Command};
+
+use crate::auth::account::Account;
+use crate::tracking::Mode;
+
+/// What a connection that tracks has asked for, until it is dropped.
+pub(in crate::resp) struct Tracked {
+    pub(in crate::resp) mode: Mode,
+    /// What `CLIENT CACHING` has said of the next command.
+    pub(in crate::resp) caching: Option<bool>,
+    account: Arc<Account>,
+    id: u64,
+}
+
+impl Drop for Tracked {
+    fn drop(&mut self) {
+        self.account.tracking.disable(self.id);
+        self.account.key_events.track(self.account.tracking.is_in_use());
+    }
+}
+
+/// Remembers what a connection reads that tracks, as it is when this was made.
+pub(in crate::resp) struct Reader {
+    account: Arc<Account>,
+    id: u64,
+    is_wanted: bool,
+}
+
+impl Reader {
+    /// Remembers the keys that `command` is about to read.
+    pub(in crate::resp) fn remember(&self, command: &Command, args: Args<'_>) {
+        // What a script reads is told by what it calls.
+        let is_read = command.flags.contains(&"readonly") && command.group != "scripting";
+        if self.is_wanted && is_read {
+            self.account.tracking.remember(self.id, command.keys_in(args));
+        }
+    }
+}
+
+impl Tracked {
+    /// The connection `id` of the tenant of `account` tracks in `mode`.
+    pub(in crate::resp) fn new(mode: Mode, account: Arc<Account>, id: u64) -> Self {
+        Self { mode, caching: None, account, id }
+    }
+
+    /// See [`Reader`].
+    pub(in crate::resp) fn reader(&self) -> Reader {
+        let is_chosen = if self.caching.is_some() { !self.mode.opt_out } else { !self.mode.opt_in };
+        Reader { account: Arc::clone(&self.account), id: self.id, is_wanted: is_chosen && !self.mode.broadcast }
+    }
+
+    /// See [`Reader::remember`].
+    pub(in crate::resp) fn remember(&self, command: &Command, args: Args<'_>) {
+        self.reader().remember(command, args);
+    }
+}

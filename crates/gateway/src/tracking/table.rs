@@ -1,0 +1,84 @@
+//! Which clients may have values of which keys.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+
+/// Keys that are remembered, unless a tenant sets another number: as in Redis.
+const KEYS_MAX: usize = 1_000_000;
+
+/// What the table may take, in bytes, whatever number of keys is set.
+const BYTES_MAX: usize = 64 << 20;
+
+/// What a key takes beside its bytes: a place in a tree, and a set of clients.
+const KEY_BYTES: usize = 96;
+
+/// What a client takes in a key's set.
+const CLIENT_BYTES: usize = 24;
+
+/// See the module.
+pub(super) struct Table {
+    keys: BTreeMap<Box<[u8]>, BTreeSet<u64>>,
+    /// Clients of all keys.
+    items: usize,
+    bytes: usize,
+    pub(super) keys_max: usize,
+    /// The key that went last for others: the next one is behind it.
+    evicted: Box<[u8]>,
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        Self { keys: BTreeMap::new(), items: 0, bytes: 0, keys_max: KEYS_MAX, evicted: Box::default() }
+    }
+}
+
+impl Table {
+    /// `client` may have a value of `key`.
+    pub(super) fn remember(&mut self, key: &[u8], client: u64) {
+        let clients = match self.keys.get_mut(key) {
+            Some(clients) => clients,
+            None => {
+                self.bytes += key.len() + KEY_BYTES;
+                self.keys.entry(key.into()).or_default()
+            }
+        };
+        if clients.insert(client) {
+            self.items += 1;
+            self.bytes += CLIENT_BYTES;
+        }
+    }
+
+    /// Nobody has a value of `key` any more; gives who had.
+    pub(super) fn forget(&mut self, key: &[u8]) -> Option<BTreeSet<u64>> {
+        let clients = self.keys.remove(key)?;
+        self.items -= clients.len();
+        self.bytes -= key.len() + KEY_BYTES + clients.len() * CLIENT_BYTES;
+        Some(clients)
+    }
+
+    /// Takes a key out, if there are too many.
+    pub(super) fn evict(&mut self) -> Option<(Box<[u8]>, BTreeSet<u64>)> {
+        let is_full = (self.keys_max > 0 && self.keys.len() > self.keys_max) || self.bytes > BYTES_MAX;
+        if !is_full {
+            return None;
+        }
+        let behind = self.keys.range::<[u8], _>((Bound::Excluded(&self.evicted[..]), Bound::Unbounded)).next();
+        let key = behind.or(self.keys.first_key_value())?.0.clone();
+        let clients = self.forget(&key)?;
+        self.evicted = key.clone();
+        Some((key, clients))
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.keys.clear();
+        (self.items, self.bytes) = (0, 0);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    pub(super) fn items(&self) -> usize {
+        self.items
+    }
+}

@@ -1,0 +1,238 @@
+//! What subscribers are told of what happens to keys: the same messages in the same order as from a redis-server, on
+//! both engines.
+
+use weir_io::Rng;
+use weir_node::EngineKind;
+
+use super::{FAMILIES, random_of_keys, setting};
+use crate::differential::Redis;
+use crate::support::random::random_command;
+use crate::support::world::World;
+use crate::support::{Client, TestClock, encode};
+use weir_gateway::Settings;
+
+/// A server: who changes keys, and who is told.
+struct Side {
+    client: Client,
+    listener: Client,
+    /// Sends marks: the other may be in a transaction.
+    marker: Client,
+    marks: usize,
+}
+
+impl Side {
+    fn new([mut client, mut listener, marker]: [Client; 3], classes: &str) -> Self {
+        assert_eq!(client.say("FLUSHALL"), "+OK\r\n");
+        assert_eq!(client.say(&format!("CONFIG SET notify-keyspace-events {classes}")), "+OK\r\n");
+        assert!(listener.say("PSUBSCRIBE __key*__:*").contains("psubscribe"));
+        Self { client, listener, marker, marks: 0 }
+    }
+
+    /// What is told after `command`, a line for each message, and in front of it what is answered.
+    fn tell(&mut self, command: &[String]) -> Vec<String> {
+        let answer = self.client.ask(command);
+        self.told(String::from_utf8_lossy(&answer).into_owned())
+    }
+
+    fn told(&mut self, answer: String) -> Vec<String> {
+        self.marks += 1;
+        let mark = format!("mark-{}", self.marks);
+        let published = self.marker.ask(&["PUBLISH", "__key__:end", &mark]);
+        assert_eq!(published, b":1\r\n");
+        let mut told = vec![answer];
+        loop {
+            let message = self.listener.reply();
+            let message = String::from_utf8_lossy(&message).into_owned();
+            let words: Vec<&str> = message.split("\r\n").skip(1).collect();
+            let words: Vec<&str> = words.iter().skip(1).step_by(2).copied().collect();
+            if words.last() == Some(&&mark[..]) {
+                return told;
+            }
+            told.push(words[2..].join(" "));
+        }
+    }
+}
+
+/// What both sides were asked, and where they told something else.
+struct Comparison {
+    redis: Side,
+    weir: Side,
+    asked: Vec<String>,
+    differences: Vec<String>,
+}
+
+impl Comparison {
+    fn new(redis: Side, weir: Side) -> Self {
+        Self { redis, weir, asked: Vec::new(), differences: Vec::new() }
+    }
+
+    /// Asks both sides, and compares what is told of it. What is answered is compared elsewhere; a command that is
+    /// refused may have looked for its key before, or not.
+    fn ask(&mut self, command: &[String]) {
+        self.asked.push(command.join(" "));
+        let (mut theirs, mut ours) = (self.redis.tell(command), self.weir.tell(command));
+        for told in [&mut theirs, &mut ours] {
+            let answer = told.remove(0);
+            told.retain(|message| !answer.starts_with('-') || !message.contains("keymiss"));
+        }
+        if ours != theirs {
+            let last = &self.asked[self.asked.len().saturating_sub(4)..];
+            self.differences.push(format!("{last:?}\n  redis: {theirs:?}\n  weir:  {ours:?}"));
+        }
+    }
+
+    fn end(self, what: &str) {
+        let differences = self.differences.iter().take(30).cloned().collect::<Vec<_>>().join("\n");
+        assert!(differences.is_empty(), "{what}: {} differences\n{differences}", self.differences.len());
+    }
+}
+
+/// Commands that are left out: what they are told of depends on chance.
+const BY_CHANCE: [&str; 1] = ["SPOP"];
+
+/// `WEIR_COMMANDS` for each seed, engine and family (600), `WEIR_SEEDS` seeds (1) from `WEIR_SEED` (0) on, of the
+/// family `WEIR_FAMILY` alone where that is given.
+#[test]
+fn events_are_told_alike_on_both_engines() {
+    let Some(redis) = Redis::start() else { return };
+    let world = World::new();
+    let wanted = std::env::var("WEIR_FAMILY").ok();
+    for family in FAMILIES.iter().filter(|family| wanted.as_deref().is_none_or(|wanted| wanted == family.name)) {
+        for engine in EngineKind::ALL {
+            let tenant = format!("{}-events-{engine}", family.name);
+            drop(world.tenant_on(engine, &tenant, 1, 0));
+            let first = setting("WEIR_SEED", 0);
+            for seed in first..first + setting("WEIR_SEEDS", 1) {
+                let mut rng = Rng::new(seed);
+                let theirs = Side::new([0; 3].map(|_| redis.connect()), "KEAmn");
+                let ours = Side::new([0; 3].map(|_| world.connect(&tenant)), "KEAmn");
+                let mut both = Comparison::new(theirs, ours);
+                for case in family.cases.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+                    let words: Vec<String> = match case.contains('|') {
+                        true => case.split('|').map(|word| word.replace("\\n", "\n")).collect(),
+                        false => case.split(' ').map(str::to_owned).collect(),
+                    };
+                    if !BY_CHANCE.contains(&&words[0].to_uppercase()[..]) {
+                        both.ask(&words);
+                    }
+                }
+                for _ in 0..setting("WEIR_COMMANDS", 600) {
+                    let command = if rng.chance(0.12) { random_of_keys(&mut rng) } else { (family.random)(&mut rng) };
+                    if !BY_CHANCE.contains(&&command[0].to_uppercase()[..]) {
+                        both.ask(&command);
+                    }
+                }
+                both.end(&format!("{tenant}, seed {seed}"));
+            }
+        }
+    }
+}
+
+/// Strings, bitmaps and keys; `WEIR_COMMANDS` (2,000).
+#[test]
+fn events_of_strings_are_told_alike() {
+    let Some(redis) = Redis::start() else { return };
+    let world = World::new();
+    for engine in EngineKind::ALL {
+        let tenant = format!("strings-{engine}");
+        drop(world.tenant_on(engine, &tenant, 1, 0));
+        let theirs = Side::new([0; 3].map(|_| redis.connect()), "KEAmn");
+        let ours = Side::new([0; 3].map(|_| world.connect(&tenant)), "KEAmn");
+        let (mut rng, mut both) = (Rng::new(setting("WEIR_SEED", 0)), Comparison::new(theirs, ours));
+        for case in include_str!("events.txt").lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+            let words: Vec<String> = case.split(' ').map(str::to_owned).collect();
+            both.ask(&words);
+        }
+        for _ in 0..setting("WEIR_COMMANDS", 2_000) {
+            both.ask(&random_command(&mut rng));
+        }
+        both.end(&tenant);
+    }
+}
+
+/// What somebody is told whose command has waited, and who has filled its row.
+#[test]
+fn events_of_those_who_waited_are_told_alike() {
+    let Some(redis) = Redis::start() else { return };
+    let world = World::new();
+    drop(world.tenant("waits", 1, 0));
+    for (waits, fills) in [
+        ("BLPOP l 0", "RPUSH l 1"),
+        ("BRPOP l 0", "RPUSH l 1 2 3"),
+        ("BLMOVE l m LEFT RIGHT 0", "RPUSH l 1"),
+        ("BLMPOP 0 2 x l LEFT COUNT 2", "LPUSH l 1 2"),
+        ("BZPOPMIN z 0", "ZADD z 1 a"),
+        ("BZMPOP 0 1 z MAX", "ZADD z 1 a 2 b"),
+        ("XREAD BLOCK 0 STREAMS s $", "XADD s 1-1 f v"),
+    ] {
+        let told = |mut waiter: Client, mut side: Side| {
+            waiter.send(&encode(&waits.split(' ').collect::<Vec<_>>()));
+            while !side.client.say("INFO clients").contains("blocked_clients:1") {}
+            let answer = side.client.say(fills);
+            waiter.reply();
+            side.told(answer)
+        };
+        let theirs = told(redis.connect(), Side::new([0; 3].map(|_| redis.connect()), "KEA"));
+        let connect = || world.connect("waits");
+        let ours = told(connect(), Side::new([0; 3].map(|_| connect()), "KEA"));
+        assert_eq!(ours, theirs, "{waits}, {fills}");
+    }
+}
+
+/// An expired key is told once: by the read that finds it, by the command that writes over it.
+#[test]
+fn what_has_expired_is_told_once() {
+    let clock = TestClock::new();
+    for engine in EngineKind::ALL {
+        let world = World::new_at(clock.clone(), Settings::default());
+        drop(world.tenant_on(engine, "expires", 1, 0));
+        let mut side = Side::new([0; 3].map(|_| world.connect("expires")), "Exg$lmn");
+        let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        for line in ["MSET a 1 b 1 c 1 d 1 e 1", "RPUSH l 1", "SET keeps 1"] {
+            side.tell(&words(line));
+        }
+        for key in ["a", "b", "c", "d", "e", "l"] {
+            side.tell(&words(&format!("PEXPIRE {key} 500")));
+        }
+        clock.advance(1);
+        let expired = |key: &str| format!("__keyevent@0__:expired {key}");
+        let event = |name: &str, key: &str| format!("__keyevent@0__:{name} {key}");
+        for (line, told) in [
+            ("GET a", vec![expired("a"), event("keymiss", "a")]),
+            ("GET a", vec![event("keymiss", "a")]),
+            ("SET b 2", vec![expired("b"), event("new", "b"), event("set", "b")]),
+            ("DEL c keeps", vec![expired("c"), event("del", "keeps")]),
+            ("LPUSH l 2", vec![expired("l"), event("new", "l"), event("lpush", "l")]),
+            ("LPUSHX d 2", vec![expired("d")]),
+            ("LPUSHX d 2", vec![]),
+            ("RENAME e x", vec![expired("e")]),
+        ] {
+            assert_eq!(side.tell(&words(line))[1..], told, "{line} on {engine}");
+        }
+    }
+}
+
+/// A transaction and a script are told in the order of what they run; what fails, and what is taken back, is not told.
+#[test]
+fn events_of_what_runs_as_one_are_told_alike() {
+    let Some(redis) = Redis::start() else { return };
+    let world = World::new();
+    drop(world.tenant("as-one", 1, 0));
+    let mut theirs = Side::new([0; 3].map(|_| redis.connect()), "KEAmn");
+    let mut ours = Side::new([0; 3].map(|_| world.connect("as-one")), "KEAmn");
+    for lines in [
+        &["MULTI", "SET k 1", "LPUSH k x", "INCR k", "DEL k", "LPUSH k x", "GET missing", "EXEC"][..],
+        &["MULTI", "SELECT 3", "SET k 1", "MOVE k 0", "MOVE k 5", "EXEC", "SELECT 0"],
+        &["EVAL redis.call('set',KEYS[1],1)redis.pcall('lpush',KEYS[1],1)return(redis.call('del',KEYS[1])) 1 s"],
+        &["EVAL redis.call('set','undeclared',1)return(redis.call('rename','undeclared','other')) 0"],
+        &["FLUSHALL"],
+        &["SET k 1"],
+        &["FLUSHDB"],
+    ] {
+        let both = [&mut theirs, &mut ours].map(|side| {
+            let answers: Vec<String> = lines.iter().map(|line| side.client.say(line)).collect();
+            side.told(answers.concat())
+        });
+        assert_eq!(both[1][1..], both[0][1..], "{lines:?}");
+    }
+}

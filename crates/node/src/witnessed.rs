@@ -1,0 +1,38 @@
+//! Whoever wants to be told what happens to the keys of a tenant, as its partitions know him.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+
+use parking_lot::RwLock;
+use weir_command::events::{Classes, Witness};
+
+/// See the module. Not held: who is told has the tenant.
+#[derive(Default)]
+pub struct Witnessed {
+    /// There has been somebody: without, nothing else is looked at.
+    is_set: AtomicBool,
+    witness: RwLock<Option<Weak<dyn Witness>>>,
+}
+
+impl Witnessed {
+    /// `witness` is told from now on, whoever was told before.
+    pub fn set(&self, witness: Weak<dyn Witness>) {
+        *self.witness.write() = Some(witness);
+        self.is_set.store(true, Ordering::SeqCst);
+    }
+
+    /// Who is to be told something now.
+    #[inline]
+    pub fn witness(&self) -> Option<Arc<dyn Witness>> {
+        if !self.is_set.load(Ordering::SeqCst) {
+            return None;
+        }
+        let witness = self.witness.read().as_ref().and_then(Weak::upgrade);
+        witness.filter(|witness| witness.wants() != Classes::NONE)
+    }
+
+    /// What is to be told now.
+    pub fn wants(&self) -> Classes {
+        self.witness().map_or(Classes::NONE, |witness| witness.wants())
+    }
+}
