@@ -310,7 +310,7 @@ impl Questions {
     fn new(seed: u64, client: &mut Client) -> Self {
         let mut prefixes = Vec::new();
         // No time passes before it is answered.
-        for command in COMMANDS.iter().filter(|command| !may_wait(command)) {
+        for command in COMMANDS.iter().filter(|command| !may_wait(command) && !TELLS_COSTS.contains(&command.name)) {
             let least = command.arity.unsigned_abs() as usize;
             prefixes.push((vec![command.name.to_owned()], least.max(1)));
             // These say nothing of subcommands, and would end the connection or make it another's.
@@ -369,6 +369,9 @@ fn setting(name: &str, default: u64) -> u64 {
 }
 
 const EACH: [EngineKind; 2] = [EngineKind::Lsm, EngineKind::Memory];
+
+/// What commands cost is another number on another engine, and whoever comes first in a round pays for it.
+const TELLS_COSTS: [&str; 1] = ["ru"];
 
 /// Whether a command waits for others: those have tests of their own, two tenants among them (`blocking.rs`).
 fn may_wait(command: &Command) -> bool {
