@@ -1,20 +1,30 @@
-//! Keys of parts, heads and what stands in subkeys: any bytes are one, or are refused; what is read is written again as
-//! it was.
+//! Keys of parts, heads, packed parts, what stands in subkeys, and whole rows: any bytes are one, or are refused; what
+//! is read is written again as it was.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use weir_model::StoredKey;
-use weir_model::parts::{self, Head, Life, Part};
+use weir_model::engine::Kind;
+use weir_model::parts::audit::Audit;
+use weir_model::parts::{self, HashDetail, Head, Life, Packed, Part, fields};
 
 fuzz_target!(|bytes: &[u8]| {
     if let Some(part) = Part::parse(bytes) {
-        let head = StoredKey::new(part.database, &part.row());
-        assert_eq!(Life::new(&head, part.version).part(part.space, part.subkey), bytes);
-        assert_eq!(parts::prefix_of(bytes), Some(&parts::cover_key(&head)[..]));
+        assert_eq!(Life::new(part.version).part(part.space, part.subkey), bytes);
     }
     if let Some(head) = Head::decode(bytes) {
         assert_eq!(head.encode(), bytes);
+        let mut audit = Audit::default();
+        audit.entry(Kind::Head, b"\0row", bytes);
+        audit.next_round();
     }
+    if let Some(detail) = HashDetail::decode(bytes) {
+        assert_eq!(detail.encode(), bytes);
+    }
+    if let Some((first_ms, row)) = fields::agenda_of(bytes) {
+        assert_eq!(fields::agenda_key(first_ms, row), bytes);
+    }
+    let packed = Packed::of(bytes);
+    assert_eq!(Packed::is_sound(bytes), packed.iter().collect::<Packed>() == packed);
     let mut rest = bytes;
     if let Some(taken) = parts::take_bytes(&mut rest) {
         let mut again = Vec::new();
@@ -27,4 +37,19 @@ fuzz_target!(|bytes: &[u8]| {
         parts::put_f64(&mut again, number).expect("no NaN is stored");
         assert_eq!([&again, rest].concat(), bytes);
     }
+    // A head, and parts of its life: three words at a time, as long as their first byte says.
+    let mut audit = Audit::default();
+    let mut rest = bytes;
+    let mut word = || {
+        let (&len, behind) = rest.split_first()?;
+        let (word, behind) = behind.split_at(usize::from(len).min(behind.len()));
+        rest = behind;
+        Some(word)
+    };
+    while let (Some(kind), Some(key), Some(value)) = (word(), word(), word()) {
+        let kinds = [Kind::Delete, Kind::Put, Kind::Head, Kind::Cover];
+        let kind = kinds[usize::from(kind.first().copied().unwrap_or_default() % 4)];
+        audit.entry(kind, key, value);
+    }
+    audit.next_round();
 });

@@ -32,11 +32,19 @@ pub enum Plant {
     CoverTakenForMet,
     /// Rows in memory lose an older version that a snapshot needs.
     HeldVersionLost,
+    /// The head of a spread row goes on counting the parts that it had.
+    CountLeft,
+    /// A transaction leaves two records in the log.
+    RecordSplit,
+    /// A member that gets another score stays at the old one in the order by score.
+    IndexEntryLeft,
+    /// A hash that is gone stays on the agenda of expiring fields.
+    AgendaLeft,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Plant; 13] = [
+    pub const ALL: [Plant; 17] = [
         Plant::DroppedTombstone,
         Plant::SnapshotBound,
         Plant::ExpiryOffByOne,
@@ -50,6 +58,10 @@ impl Plant {
         Plant::DroppedLife,
         Plant::CoverTakenForMet,
         Plant::HeldVersionLost,
+        Plant::CountLeft,
+        Plant::RecordSplit,
+        Plant::IndexEntryLeft,
+        Plant::AgendaLeft,
     ];
 }
 

@@ -1,17 +1,24 @@
-//! Checking a tree off line: every checksum, every order, every fact of the manifest.
+//! Checking a tree off line: every checksum, every order, every fact of the manifest; and, where the tables are sound,
+//! every row of many parts ([`weir_model::parts::audit`]). The tables alone have a moment of the log's: what is newer is
+//! in none of them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use weir_io::{Class, Error, Fs, Owner, Result, Tag};
+use weir_io::{Class, Error, ErrorKind, Fs, Owner, Result, Tag, Turn, yield_now};
+use weir_journal::Garbage;
 use weir_model::engine::CheckReport;
+use weir_model::parts::audit::Audit;
 
 use crate::cache::BlockCache;
-use crate::table::Table;
-use crate::tree::{fold, meta_of};
+use crate::cursor::{Cursor, Step};
+use crate::read::merge::MergeCursor;
+use crate::read::view::sources_of;
+use crate::table::{Caching, CursorOptions, Table};
+use crate::tree::{Folded, fold, meta_of};
 use crate::version::manifest::Manifest;
-use crate::version::{LEVELS, TableMeta, check_level};
+use crate::version::{LEVELS, TableFile, TableMeta, Version, check_level};
 
 /// Reads the whole tree in `dir`, which nobody may have open, and tells what is wrong with it. `progress` is called
 /// after each table with (tables done, tables in all).
@@ -52,6 +59,11 @@ pub async fn check(fs: &Arc<dyn Fs>, dir: &Path, mut progress: impl FnMut(usize,
             report.problems.push(Error::corruption(&manifest_path, 0, message));
         }
     }
+    if report.problems.is_empty() {
+        for problem in row_problems(fs, dir, &folded, &cache, tag).await? {
+            report.problems.push(Error::corruption(&manifest_path, 0, problem));
+        }
+    }
     let live: BTreeSet<String> = folded.tables.keys().map(|&id| TableMeta::file_name(id)).collect();
     let names = fs.list(dir, tag).await?;
     let orphans = names.into_iter().filter(|entry| entry.name.ends_with(".sst") && !live.contains(&entry.name));
@@ -77,4 +89,53 @@ async fn check_table(
         return Err(Error::corruption(&path, 0, message));
     }
     Ok(())
+}
+
+/// Bytes that are read at once.
+const READ_BYTES: usize = 256 << 10;
+
+/// What is wrong with rows of many parts, in tables that are sound one by one.
+async fn row_problems(
+    fs: &Arc<dyn Fs>,
+    dir: &Path,
+    folded: &Folded,
+    cache: &Arc<BlockCache>,
+    tag: Tag,
+) -> Result<Vec<String>> {
+    let (garbage, mut opened) = (Arc::new(Garbage::default()), BTreeMap::new());
+    for (_, meta) in folded.tables.values() {
+        let path = dir.join(TableMeta::file_name(meta.id));
+        let table = Table::open(fs, &path, Owner::default(), cache, tag).await?;
+        opened.insert(meta.id, TableFile::new(meta.clone(), table, path, Arc::clone(&garbage)));
+    }
+    let version = Version::default()
+        .apply(&folded.snapshot(), &opened)
+        .map_err(|message| Error::new(ErrorKind::Corruption, "check the tree in", dir, message))?;
+    let options = CursorOptions { class: Class::Maintenance, readahead_bytes: READ_BYTES, caching: Caching::Leave };
+    let (mut audit, mut turn) = (Audit::default(), Turn::new());
+    loop {
+        let mut merge = MergeCursor::new(sources_of(&version, options).collect());
+        let (mut step, mut last) = (merge.seek_first(), None::<Vec<u8>>);
+        loop {
+            while step == Step::Load {
+                step = merge.load().await?;
+            }
+            let Some(entry) = merge.entry() else { break };
+            // The newest comes first.
+            if last.as_deref() != Some(entry.key) {
+                audit.entry(entry.kind, entry.key, entry.value);
+                let last = last.get_or_insert_default();
+                last.clear();
+                last.extend_from_slice(entry.key);
+            }
+            let passed = entry.key.len() + entry.value.len();
+            step = merge.next();
+            if turn.spend(passed) {
+                yield_now().await;
+            }
+        }
+        if !audit.next_round() {
+            return Ok(audit.into_problems());
+        }
+    }
 }

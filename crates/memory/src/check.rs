@@ -1,10 +1,12 @@
-//! Checking a store off line: every checksum, the order of the rows, every fact of the manifest.
+//! Checking a store off line: every checksum, the order of the rows, every fact of the manifest; and every row of many
+//! parts ([`weir_model::parts::audit`]).
 
 use std::path::Path;
 use std::sync::Arc;
 
 use weir_io::{Class, Error, Fs, Owner, Result, Tag};
 use weir_model::engine::CheckReport;
+use weir_model::parts::audit::Audit;
 
 use crate::manifest::Manifest;
 use crate::options::StoreOptions;
@@ -25,8 +27,20 @@ pub async fn check(fs: &Arc<dyn Fs>, dir: &Path, mut progress: impl FnMut(usize,
         report.persisted = meta.end.persisted;
         report.tables = 1;
         let path = dir.join(snapshot::file_name(meta.number));
-        match reader::read(fs, &path, &meta, StoreOptions::default().io_bytes, tag, |_, _, _, _| ()).await {
-            Ok(()) => (report.entries, report.bytes) = (meta.end.rows, meta.file_bytes),
+        let (mut audit, io_bytes) = (Audit::default(), StoreOptions::default().io_bytes);
+        let outcome = loop {
+            let take = |kind, key: &[u8], _, value: &[u8]| audit.entry(kind, key, value);
+            match reader::read(fs, &path, &meta, io_bytes, tag, take).await {
+                Ok(()) if audit.next_round() => {}
+                outcome => break outcome,
+            }
+        };
+        match outcome {
+            Ok(()) => {
+                (report.entries, report.bytes) = (meta.end.rows, meta.file_bytes);
+                let problems = audit.into_problems().into_iter();
+                report.problems.extend(problems.map(|problem| Error::corruption(&path, 0, problem)));
+            }
             Err(error) => report.problems.push(error),
         }
         progress(1, 1);

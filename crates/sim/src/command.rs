@@ -9,6 +9,7 @@ use weir_io::Rng;
 use weir_log::SyncMode;
 use weir_node::EngineKind;
 
+use crate::by_command::ByCommand;
 use crate::cache::Caches;
 use crate::clients::{self, Load, check_dump, of_rows, write_dump};
 use crate::crash::{Scenario, history};
@@ -142,6 +143,9 @@ enum Run {
         /// Keep every value in a row of many parts
         #[arg(long, conflicts_with = "turning")]
         parts: bool,
+        /// Keep every value in a row of some type, written by commands in transactions
+        #[arg(long, conflicts_with_all = ["turning", "parts"])]
+        by_command: bool,
     },
     /// Concurrency: many clients with all commands on rows; each history repeats, and is one that could have happened
     /// one after the other
@@ -433,8 +437,14 @@ impl Sim {
     /// What went wrong, with the command that repeats it.
     pub fn run(self) -> Result<(), String> {
         match self.scenario {
-            Run::Crash { seeds, engine, sync, cuts, turning, parts } => {
-                crash(seeds, engine, sync, cuts, turning, parts)
+            Run::Crash { seeds, engine, sync, cuts, turning, parts, by_command } => {
+                let rows = match (turning, parts, by_command) {
+                    (true, ..) => "--turning ",
+                    (_, true, _) => "--parts ",
+                    (.., true) => "--by-command ",
+                    _ => "",
+                };
+                crash(seeds, engine, sync, cuts, rows)
             }
             Run::EveryCut { seeds, engine, sync, steps } => {
                 let (scenario, name) = (scenario(engine, sync, 0), sync.name());
@@ -557,13 +567,13 @@ fn scenario(engine: EngineKind, sync: Sync, cuts: u64) -> Scenario<weir_node::No
     Scenario { options: small_on(engine, sync.mode()), promise: sync.promise(), cuts, plant: None }
 }
 
-fn crash(seeds: Seeds, engine: EngineKind, sync: Sync, cuts: u64, turning: bool, parts: bool) -> Result<(), String> {
+fn crash(seeds: Seeds, engine: EngineKind, sync: Sync, cuts: u64, rows: &str) -> Result<(), String> {
     let (scenario, name) = (scenario(engine, sync, cuts), sync.name());
-    let more = if turning { "--turning " } else { "" }.to_owned() + if parts { "--parts " } else { "" };
-    let replay = |seed| format!("weir sim crash {more}--engine {engine} --sync {name} --cuts {cuts} --seed {seed}");
-    let histories = |seed| match (turning, parts) {
-        (true, _) => history::<Turning>(seed, &scenario),
-        (_, true) => history::<RowsOfParts>(seed, &scenario),
+    let replay = |seed| format!("weir sim crash {rows}--engine {engine} --sync {name} --cuts {cuts} --seed {seed}");
+    let histories = |seed| match rows {
+        "--turning " => history::<Turning>(seed, &scenario),
+        "--parts " => history::<RowsOfParts>(seed, &scenario),
+        "--by-command " => history::<ByCommand>(seed, &scenario),
         _ => history::<NodeStore>(seed, &scenario),
     };
     tell("crash", run(&seeds.plan(), replay, histories))

@@ -4,6 +4,7 @@
 //! disk, one thread. What the store shows is compared with a [`model`]. A runner spreads seeds over threads, and prints
 //! for a failure the command that repeats it.
 
+pub mod by_command;
 pub mod cache;
 pub mod clients;
 pub mod clocks;

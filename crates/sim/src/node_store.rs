@@ -18,7 +18,7 @@ use crate::span::Span;
 use crate::store::{Sent, Store, World};
 
 /// The node's directory on the simulated disk.
-const DIR: &str = "weir";
+pub(crate) const DIR: &str = "weir";
 
 /// Sizes of kilobytes: a few hundred writes fill four levels.
 pub fn small(sync: SyncMode) -> NodeConfig {

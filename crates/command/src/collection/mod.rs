@@ -31,6 +31,7 @@ mod sets;
 mod streams;
 mod values;
 
+use weir_io::plant::{Plant, is_planted};
 use weir_model::parts::{Head, Life, Packed, PackedPart, RowType};
 
 pub use self::members::Member;
@@ -162,6 +163,8 @@ impl<'k> Collection<'k> {
 
     /// Books parts that came (`parts` and `bytes` positive) or went.
     fn count(&mut self, parts: i64, bytes: i64) {
+        let (parts, bytes) =
+            if is_planted(Plant::CountLeft) && self.packed().is_none() { (0, 0) } else { (parts, bytes) };
         self.head.count = self.head.count.saturating_add_signed(parts);
         self.head.bytes = self.head.bytes.saturating_add_signed(bytes);
         // Also where the numbers stay: whoever watches the row looks at its head.

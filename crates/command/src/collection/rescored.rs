@@ -1,5 +1,6 @@
 //! Changes of sorted sets: every member stands by its name and by its score, and is counted.
 
+use weir_io::plant::{Plant, is_planted};
 use weir_model::parts::{Packed, PackedPart, placed, score_value, scored};
 
 use super::scored::{ORDER, Scored, place};
@@ -81,7 +82,7 @@ impl Collection<'_> {
         let life = self.life();
         cx.put_part(life, MEMBERS, &placed(self.head.version, name), &value)?;
         let old = before.map(|before| place(before, name)).filter(|old| *old != new);
-        if let Some(old) = &old {
+        if let Some(old) = old.as_ref().filter(|_| !is_planted(Plant::IndexEntryLeft)) {
             cx.delete_part(life, ORDER, old)?;
         }
         cx.put_part(life, ORDER, &new, beside)?;

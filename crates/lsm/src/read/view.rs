@@ -44,10 +44,14 @@ impl View {
         let sealed = self.sealed.iter().map(|sealed| &sealed.memtable);
         let memtables = std::iter::once(&self.memtable).chain(sealed).filter(|memtable| !memtable.is_empty());
         let mut sources: Vec<Source> = memtables.map(|memtable| Source::Memtable(memtable.cursor())).collect();
-        let runs = self.version.level(0).iter();
-        sources.extend(runs.map(|run| Source::Table(run.table.cursor(options))));
-        let levels = (1..LEVELS).map(|level| self.version.level(level)).filter(|tables| !tables.is_empty());
-        sources.extend(levels.map(|tables| Source::Level(LevelCursor::new(tables.to_vec(), options))));
+        sources.extend(sources_of(&self.version, options));
         sources
     }
+}
+
+/// Cursors over the tables of `version`.
+pub fn sources_of(version: &Version, options: CursorOptions) -> impl Iterator<Item = Source> {
+    let runs = version.level(0).iter().map(move |run| Source::Table(run.table.cursor(options)));
+    let levels = (1..LEVELS).map(|level| version.level(level)).filter(|tables| !tables.is_empty());
+    runs.chain(levels.map(move |tables| Source::Level(LevelCursor::new(tables.to_vec(), options))))
 }

@@ -135,7 +135,8 @@ impl Folded {
         }
     }
 
-    fn snapshot(&self) -> Edit {
+    /// One edit that makes the same tree.
+    pub(crate) fn snapshot(&self) -> Edit {
         Edit {
             owner: self.owner,
             persisted: Some(self.persisted),

@@ -11,6 +11,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
+use weir_io::plant::{Plant, is_planted};
 use weir_io::{Error, Result, Waiting};
 use weir_model::engine::{Engine, Found, Kind};
 use weir_model::parts::fields::agenda_key;
@@ -107,7 +108,7 @@ pub(super) trait Lives: Sync {
 }
 
 /// A batch with all that goes with it.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Whole {
     pub batch: Batch,
     /// The first deadline among those that it puts on the agenda.
@@ -154,7 +155,7 @@ pub(super) async fn with_covers(engine: &dyn Engine, mut batch: Batch, lives: &d
     ended.into_values().for_each(|life| life.cover(&mut batch));
     let mut due_ms: Option<u64> = None;
     for (key, Course { before, now }) in rows.iter().filter(|(_, row)| row.before.first_ms != row.now.first_ms) {
-        if let Some(first_ms) = before.first_ms {
+        if let Some(first_ms) = before.first_ms.filter(|_| !is_planted(Plant::AgendaLeft)) {
             batch.delete(&agenda_key(first_ms, key));
         }
         if let Some(first_ms) = now.first_ms {

@@ -397,6 +397,12 @@ impl Partition {
         latched: Option<&[StoredKey]>,
     ) -> Result<Done<T>> {
         self.refuse_if_closing()?;
+        if is_planted(Plant::RecordSplit) && batch.len() > 1 {
+            let (first, rest) = halves(&batch);
+            drop(self.write_in_order(order, &first, Vec::new())?);
+            let rest = Decided { answer, whole: Whole { batch: rest, due_ms }, events };
+            return self.conclude(rows, rest, self.order.lock(), latched);
+        }
         let expired = rows.expired.lock();
         if !batch.is_empty() {
             if !expired.is_empty() {
@@ -436,6 +442,16 @@ impl Partition {
         told.append(events);
         *events = told;
     }
+}
+
+/// The first change of `batch`, and the others: what a planted mistake writes one by one.
+#[cold]
+fn halves(batch: &Batch) -> (Batch, Batch) {
+    let (mut first, mut rest) = (Batch::new(), Batch::new());
+    for (at, change) in batch.as_ref().iter().enumerate() {
+        if at == 0 { first.push(change) } else { rest.push(change) }
+    }
+    (first, rest)
 }
 
 #[cfg(test)]
