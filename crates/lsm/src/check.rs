@@ -1,6 +1,6 @@
 //! Checking a tree off line: every checksum, every order, every fact of the manifest; and, where the tables are sound,
-//! every row of many parts ([`weir_model::parts::audit`]). The tables alone have a moment of the log's: what is newer is
-//! in none of them.
+//! every row of many parts ([`weir_model::parts::audit`]). The tables alone have a moment of the log's: what is newer
+//! is in none of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

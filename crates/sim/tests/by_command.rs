@@ -32,8 +32,8 @@ fn power_cuts_leave_no_row_torn_and_no_transaction_in_half() {
         let (scenario, name) = (scenario(engine, mode), mode.0.name());
         let replay =
             |seed| format!("weir sim crash --by-command --engine {engine} --sync {name} --cuts 20 --seed {seed}");
-        match run(&Plan::quiet(0..12), replay, |seed| history::<ByCommand>(seed, &scenario)) {
-            Ok(cuts) => assert!(cuts.cuts >= 240, "too few cuts to speak of: {cuts}"),
+        match run(&Plan::quiet(0..40), replay, |seed| history::<ByCommand>(seed, &scenario)) {
+            Ok(cuts) => assert!(cuts.cuts >= 800, "too few cuts to speak of: {cuts}"),
             Err(failure) => panic!("{failure}"),
         }
     }
@@ -85,7 +85,7 @@ fn planted_mistakes_of_commands_are_found() {
     ] {
         let scenario = scenario(EngineKind::Lsm, mode);
         let hunt = |seed| with_planted(Some(plant), || history::<ByCommand>(seed, &scenario));
-        let found = run(&Plan::quiet(0..60), |seed| format!("seed {seed}"), hunt).err();
+        let found = run(&Plan::quiet(0..300), |seed| format!("seed {seed}"), hunt).err();
         let found = found.unwrap_or_else(|| panic!("not found: {plant:?}"));
         println!("{plant:?}: {}, {}", found.replay, found.story);
     }

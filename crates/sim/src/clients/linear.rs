@@ -16,7 +16,7 @@ use weir_command::{
 };
 use weir_io::{Nanos, Rng, Yield};
 use weir_model::parts::Head;
-use weir_model::{Change, Content, Row, StoredKey, VALUE_BYTES_MAX, Value};
+use weir_model::{Change, Row, StoredKey, VALUE_BYTES_MAX, Value};
 
 /// A command that was asked and answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
