@@ -397,19 +397,11 @@ impl Partition {
         latched: Option<&[StoredKey]>,
     ) -> Result<Done<T>> {
         self.refuse_if_closing()?;
-<<<<<<< HEAD
         if is_planted(Plant::RecordSplit) && batch.len() > 1 {
             let (first, rest) = halves(&batch);
             drop(self.write_in_order(order, &first, Vec::new())?);
             let rest = Decided { answer, whole: Whole { batch: rest, due_ms }, events };
             return self.conclude(rows, rest, self.order.lock(), latched);
-=======
-        if is_planted(Plant::RecordSplit) && whole.batch.len() > 1 {
-            let (first, rest) = halves(&whole.batch);
-            drop(self.write_in_order(order, &first)?);
-            let rest = Whole { batch: rest, ..*whole };
-            return self.conclude(rows, answer, &rest, self.order.lock(), latched);
->>>>>>> e51a867 (sim: runs by command draw more seeds)
         }
         let expired = rows.expired.lock();
         if !batch.is_empty() {
