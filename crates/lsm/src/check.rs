@@ -1,6 +1,5 @@
-//! Checking a tree off line: every checksum, every order, every fact of the manifest; and, where the tables are sound,
-//! every row of many parts ([`weir_model::parts::audit`]). The tables alone have a moment of the log's: what is newer
-//! is in none of them.
+//! Checking a tree off line: every checksum, every order, every fact of the manifest; and every row of many parts
+//! ([`weir_model::parts::audit`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -16,7 +15,7 @@ use crate::cursor::{Cursor, Step};
 use crate::read::merge::MergeCursor;
 use crate::read::view::sources_of;
 use crate::table::{Caching, CursorOptions, Table};
-use crate::tree::{Folded, fold, meta_of};
+use crate::tree::{fold, meta_of};
 use crate::version::manifest::Manifest;
 use crate::version::{LEVELS, TableFile, TableMeta, Version, check_level};
 
@@ -59,11 +58,6 @@ pub async fn check(fs: &Arc<dyn Fs>, dir: &Path, mut progress: impl FnMut(usize,
             report.problems.push(Error::corruption(&manifest_path, 0, message));
         }
     }
-    if report.problems.is_empty() {
-        for problem in row_problems(fs, dir, &folded, &cache, tag).await? {
-            report.problems.push(Error::corruption(&manifest_path, 0, problem));
-        }
-    }
     let live: BTreeSet<String> = folded.tables.keys().map(|&id| TableMeta::file_name(id)).collect();
     let names = fs.list(dir, tag).await?;
     let orphans = names.into_iter().filter(|entry| entry.name.ends_with(".sst") && !live.contains(&entry.name));
@@ -94,18 +88,20 @@ async fn check_table(
 /// Bytes that are read at once.
 const READ_BYTES: usize = 256 << 10;
 
-/// What is wrong with rows of many parts, in tables that are sound one by one.
-async fn row_problems(
-    fs: &Arc<dyn Fs>,
-    dir: &Path,
-    folded: &Folded,
-    cache: &Arc<BlockCache>,
-    tag: Tag,
-) -> Result<Vec<String>> {
+/// What is wrong with rows of many parts in the tree in `dir`, whose tables are sound one by one. The tables alone have
+/// a moment of the log's: what is newer is in none of them.
+///
+/// # Errors
+/// Something cannot be read.
+pub async fn check_rows(fs: &Arc<dyn Fs>, dir: &Path) -> Result<Vec<String>> {
+    let tag = Tag::new(Owner::default(), Class::Maintenance);
+    let recovered = Manifest::recover_known(fs, dir, tag, "tree").await?;
+    let folded = fold(&recovered).map_err(|message| Error::corruption(recovered.path(dir), 0, message))?;
+    let cache = BlockCache::new(0, 1);
     let (garbage, mut opened) = (Arc::new(Garbage::default()), BTreeMap::new());
     for (_, meta) in folded.tables.values() {
         let path = dir.join(TableMeta::file_name(meta.id));
-        let table = Table::open(fs, &path, Owner::default(), cache, tag).await?;
+        let table = Table::open(fs, &path, Owner::default(), &cache, tag).await?;
         opened.insert(meta.id, TableFile::new(meta.clone(), table, path, Arc::clone(&garbage)));
     }
     let version = Version::default()

@@ -27,7 +27,7 @@ use weir_model::engine::{Jobs, Records, Seq, Snapshots};
 
 pub use self::commit::Outputs;
 pub(crate) use self::commit::meta_of;
-pub(crate) use self::open::{Folded, fold, open_table};
+pub(crate) use self::open::{fold, open_table};
 pub(crate) use self::state::{LevelCount, Running, State};
 use crate::cache::BlockCache;
 use crate::knobs::Knobs;

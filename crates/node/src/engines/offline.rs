@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use weir_io::{Class, Fs, Owner, Result, Tag};
+use weir_io::{Class, Error, Fs, Owner, Result, Tag};
 pub use weir_journal::Anchor;
 use weir_lsm::version::manifest;
 use weir_memory::repair::is_store;
@@ -16,10 +16,21 @@ use weir_model::engine::CheckReport;
 /// # Errors
 /// There is no engine in `dir`, or its manifest cannot be read; everything else is in the report.
 pub async fn check(fs: &Arc<dyn Fs>, dir: &Path, progress: impl FnMut(usize, usize)) -> Result<CheckReport> {
-    match is_store(fs, dir).await? {
-        true => weir_memory::check::check(fs, dir, progress).await,
-        false => weir_lsm::check::check(fs, dir, progress).await,
+    let is_store = is_store(fs, dir).await?;
+    let mut report = match is_store {
+        true => weir_memory::check::check(fs, dir, progress).await?,
+        false => weir_lsm::check::check(fs, dir, progress).await?,
+    };
+    // Of files that are damaged nobody expects that their rows fit together.
+    if report.problems.is_empty() {
+        let problems = match is_store {
+            true => weir_memory::check::check_rows(fs, dir).await?,
+            false => weir_lsm::check::check_rows(fs, dir).await?,
+        };
+        let problems = problems.into_iter().map(|problem| Error::corruption(&report.manifest, 0, problem));
+        report.problems = problems.collect();
     }
+    Ok(report)
 }
 
 /// Looks at the `CURRENT` of the engine in `dir`. Changes nothing.
