@@ -5,6 +5,7 @@
 //! connection, as one of several in a transaction, from bytes that another process sent, and in virtual time. [`run`]
 //! is the way in; whoever owns the rows calls it.
 
+pub mod acl;
 mod args;
 pub mod bill;
 mod collection;

@@ -2,21 +2,25 @@
 //!
 //! [`rows`] has one row for each, the only place that knows them all; here is what can be asked about one.
 
+mod category;
 mod find;
 pub mod key_specs;
 pub mod key_use;
 pub mod redis_facts;
 mod rows;
 pub mod subcommands;
+mod used_keys;
 
 use std::ops::Range;
 
 use weir_io::{Turn, Yield};
 use weir_model::slot;
 
+pub use self::category::Categories;
 pub use self::find::find;
 use self::key_use::*;
 pub(crate) use self::rows::with_commands;
+pub use self::used_keys::UsedKey;
 use crate::args::Args;
 use crate::keyword::lower;
 use crate::number::parse_i64;
@@ -36,8 +40,8 @@ pub struct Command {
     pub arity: i32,
     /// Redis' words for what it does.
     pub flags: &'static [&'static str],
-    /// Redis' categories of ACLs that it is in, but for those that follow from its flags.
-    pub categories: &'static [&'static str],
+    /// Redis' categories of ACLs that it is in.
+    pub categories: Categories,
     /// Position of the first key, of the last (negative: from the end), and the step between keys; 0 = no keys.
     pub keys: (i32, i32, i32),
     /// Where the channels of hash slots are that Redis shows in the place of keys: as of [`Command::keys`].
@@ -60,6 +64,8 @@ pub struct Command {
     pub follows: bool,
     /// It writes a key that its option `STORE` or `STOREDIST` names, from this word on.
     pub stores_from: Option<usize>,
+    /// Where it names channels.
+    pub channel_use: ChannelUse,
     /// Redis' group of commands.
     pub group: &'static str,
     /// One line for people.
@@ -97,7 +103,7 @@ const DEFAULTS: Command = Command {
     name: "",
     arity: 0,
     flags: &[],
-    categories: &[],
+    categories: Categories::NONE,
     keys: (0, 0, 0),
     channels: None,
     key_use: NOTHING,
@@ -109,6 +115,7 @@ const DEFAULTS: Command = Command {
     stores: false,
     follows: false,
     stores_from: None,
+    channel_use: ChannelUse::Nothing,
     group: "",
     summary: "",
     is_of_rows: false,
@@ -159,6 +166,19 @@ pub enum Reach {
     Fields,
 }
 
+/// Where a command names the channels that it sends to or listens to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChannelUse {
+    /// It names none, or those that it listens to no more.
+    Nothing,
+    /// Argument 1 is one.
+    First,
+    /// All its arguments are.
+    Names,
+    /// All its arguments are patterns of some.
+    Patterns,
+}
+
 /// Whether the arguments of a command may hold a secret (S4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Secret {
@@ -189,12 +209,17 @@ impl Command {
 
     /// The keys in `args`, in their order, where the table tells: not those that a word among the options names.
     pub fn keys_in<'a>(&self, args: Args<'a>) -> impl Iterator<Item = &'a [u8]> + Clone + use<'a> {
+        self.key_places(args).filter_map(move |place| args.get(place))
+    }
+
+    /// Where they are.
+    fn key_places<'a>(&self, args: Args<'a>) -> impl Iterator<Item = usize> + Clone + use<'a> {
         let (first, last, step) = self.keys_with(args.get(1));
         let last = if last < 0 { args.len() as i32 + last } else { last };
         let end = if first == 0 { 0 } else { last + 1 };
         let counted = self.counted_keys(args).or_else(|| self.streams_keys(args)).unwrap_or_default();
         let places = (first..end).step_by(step.max(1) as usize).map(|place| place as usize);
-        places.chain(counted).filter_map(move |place| args.get(place))
+        places.chain(counted).filter(move |&place| place < args.len())
     }
 
     /// Where the keys are whose number is among the words, as far as there are so many; `None` where there is no such
@@ -283,14 +308,6 @@ impl Command {
         true
     }
 
-    /// Whether it is in the category of Redis' ACLs that is called so, in any case.
-    pub fn is_in_category(&self, name: &[u8]) -> bool {
-        let name = lower(name);
-        // What a script does is told by the commands that it calls.
-        let is_of_scripts = name.as_slice() == b"read" && self.group == "scripting";
-        !is_of_scripts && is_in_category(self.flags, self.categories, name.as_slice())
-    }
-
     /// Whether `args` may hold a secret, which is not to be shown (S4): of Weir's own commands, or of Redis' that are
     /// refused here.
     pub fn is_secret(&self, args: Args<'_>) -> bool {
@@ -307,9 +324,13 @@ impl Command {
 
     /// The key that takes the result, if the options in `args` name one: the last counts.
     pub fn stored_key<'a>(&self, args: Args<'a>) -> Option<&'a [u8]> {
+        self.stored_place(args).and_then(|place| args.get(place))
+    }
+
+    fn stored_place(&self, args: Args<'_>) -> Option<usize> {
         match self.stores_from {
-            Some(from) => found_key(args.iter_from(from)),
-            None if self.stores => stored_key(args.iter_from(2)),
+            Some(from) => found_key(args, from),
+            None if self.stores => stored_key(args),
             None => None,
         }
     }
@@ -318,21 +339,6 @@ impl Command {
     /// the first key, for `COMMAND GETKEYSANDFLAGS`.
     pub fn key_flags<'a>(&self, position: usize, options: impl Iterator<Item = &'a [u8]>) -> Words {
         self.key_use.words(position, options)
-    }
-}
-
-/// Categories of Redis' ACLs that follow from the flags of a command.
-pub const DERIVED_CATEGORIES: [&str; 4] = ["read", "write", "fast", "slow"];
-
-/// Whether a command with these `flags` and `categories` is in the category called `name`, in small letters.
-fn is_in_category(flags: &[&str], categories: &[&str], name: &[u8]) -> bool {
-    let has = |flag| flags.contains(&flag);
-    match name {
-        b"read" => has("readonly"),
-        b"write" => has("write"),
-        b"fast" => has("fast"),
-        b"slow" => !has("fast"),
-        name => categories.iter().any(|category| category.as_bytes() == name),
     }
 }
 
@@ -354,18 +360,19 @@ fn streams_at(args: Args<'_>) -> Option<usize> {
     None
 }
 
-/// The key behind the last `STORE` among `words`, those behind the first key of a `SORT`.
-fn stored_key<'a>(mut words: impl Iterator<Item = &'a [u8]>) -> Option<&'a [u8]> {
-    let mut stored = None;
-    while let Some(word) = words.next() {
+/// Where the key behind the last `STORE` of a `SORT` is.
+fn stored_key(args: Args<'_>) -> Option<usize> {
+    let (mut stored, mut place) = (None, 2);
+    while let Some(word) = args.get(place) {
         let is = |name: &str| word.eq_ignore_ascii_case(name.as_bytes());
-        if is("STORE") {
-            stored = words.next().or(stored);
-        } else if is("BY") || is("GET") {
-            words.next();
-        } else if is("LIMIT") {
-            words.nth(1);
+        if is("STORE") && place + 1 < args.len() {
+            stored = Some(place + 1);
         }
+        place += match () {
+            () if is("LIMIT") => 3,
+            () if is("STORE") || is("BY") || is("GET") => 2,
+            () => 1,
+        };
     }
     stored
 }
@@ -385,13 +392,15 @@ fn follows<'a>(mut words: impl Iterator<Item = &'a [u8]>) -> bool {
     false
 }
 
-/// The key behind the last `STORE` or `STOREDIST` among `words`, the options of a search.
-fn found_key<'a>(mut words: impl Iterator<Item = &'a [u8]>) -> Option<&'a [u8]> {
-    let mut stored = None;
-    while let Some(word) = words.next() {
-        if [&b"STORE"[..], b"STOREDIST"].iter().any(|name| word.eq_ignore_ascii_case(name)) {
-            stored = words.next().or(stored);
+/// Where the key behind the last `STORE` or `STOREDIST` is among the options of a search, which begin at `from`.
+fn found_key(args: Args<'_>, from: usize) -> Option<usize> {
+    let (mut stored, mut place) = (None, from);
+    while let Some(word) = args.get(place) {
+        let is_store = [&b"STORE"[..], b"STOREDIST"].iter().any(|name| word.eq_ignore_ascii_case(name));
+        if is_store && place + 1 < args.len() {
+            stored = Some(place + 1);
         }
+        place += if is_store { 2 } else { 1 };
     }
     stored
 }
@@ -403,7 +412,7 @@ pub fn takes(arity: i32, len: usize) -> bool {
 }
 
 macro_rules! facts {
-    ($($id:ident $name:literal $arity:literal $group:literal [$($flag:ident)*] [$($category:ident)*] $keys:tt
+    ($($id:ident $name:literal $arity:literal $group:literal [$($flag:ident)*] [$($category:ident)+] $keys:tt
        $module:ident $(:: $handler:ident)? $({ $($field:ident: $value:expr),* })? $summary:literal;)*) => {
         /// A command's number.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -415,7 +424,7 @@ macro_rules! facts {
             name: $name,
             arity: $arity,
             flags: &[$(stringify!($flag)),*],
-            categories: &[$(stringify!($category)),*],
+            categories: Categories::of(&[$(stringify!($category)),+]).with_flags(&[$(stringify!($flag)),*], $group),
             keys: facts!(@places $keys),
             key_use: facts!(@use $keys),
             group: $group,
@@ -478,6 +487,7 @@ mod tests {
         for (line, position, words) in [
             ("GET k", 0, &["RO", "access"][..]),
             ("SET k v EX 5", 0, &["OW", "update"]),
+            ("SET k get", 0, &["OW", "update"]),
             ("SET k v get", 0, &["RW", "access", "update"]),
             ("BITFIELD k GET u8 0", 0, &["RO", "access"]),
             ("BITFIELD k INCRBY u8 0 1", 0, &["RW", "access", "update"]),
@@ -500,9 +510,7 @@ mod tests {
             ("role", &["fast", "admin", "dangerous"]),
         ] {
             let command = find(name.as_bytes()).expect("a command");
-            let known = ["read", "write", "fast", "slow", "keyspace"].iter().chain(command.categories);
-            let mut is_in: Vec<&str> =
-                known.copied().filter(|known| command.is_in_category(known.as_bytes())).collect();
+            let mut is_in: Vec<&str> = command.categories.names().collect();
             let mut expected = categories.to_vec();
             is_in.sort_unstable();
             expected.sort_unstable();

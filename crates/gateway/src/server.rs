@@ -11,6 +11,7 @@ use weir_node::request_units::{Prices, default_pod, default_table};
 
 use crate::auth::account::Accounts;
 use crate::auth::connection_limits::ConnectionLimits;
+use crate::auth::users::log::AclLog;
 use crate::auth::{Doorman, Refusal};
 use crate::mailbox::PushLimits;
 use crate::notices::Notices;
@@ -114,6 +115,8 @@ pub(crate) struct Server<S: Store> {
     pub(crate) script_threads: Arc<dyn Spawn>,
     /// Of strangers: nobody sees it.
     pub(crate) slowlog: Slowlog,
+    /// Of whoever wanted to be somebody of a tenant that there is not: nobody sees it.
+    pub(crate) acl_log: AclLog,
     /// Of strangers: there is none.
     pub(crate) pause: Pause,
     /// TCP port, for `INFO`.
@@ -159,6 +162,7 @@ impl<S: Store> Server<S> {
             logins_refused: Default::default(),
             script_threads,
             slowlog: Slowlog::default(),
+            acl_log: AclLog::default(),
             pause: Pause::default(),
             settings,
             port,

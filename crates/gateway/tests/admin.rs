@@ -22,6 +22,7 @@ fn shop() -> wire::Tenant {
         engine: None,
         memory_bytes: None,
         has_secret: true,
+        users: Vec::new(),
         settings,
     }
 }

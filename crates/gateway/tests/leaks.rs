@@ -154,7 +154,9 @@ fn s5_no_command_tells_anything_of_another_tenant() {
         let least = command.arity.unsigned_abs() as usize;
         prefixes.push((vec![command.name.to_owned()], least.max(1)));
         // Some of them close the connection or make it a stranger's.
-        let subcommands = subcommands(&mut connect(&pair.eve.weir, "eve"), command.name);
+        let mut subcommands = subcommands(&mut connect(&pair.eve.weir, "eve"), command.name);
+        // It tells nothing but chance.
+        subcommands.retain(|sub| sub != "GENPASS");
         // As many connections there as here.
         drop(connect(&pair.ada.weir, "eve"));
         assert!(subcommands.len() != 1, "{}: HELP tells of more than itself", command.name);

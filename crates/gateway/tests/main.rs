@@ -2,6 +2,7 @@
 //! of store.
 #![allow(clippy::disallowed_methods, missing_docs, reason = "tests talk over real sockets and show how far they are")]
 
+mod acl;
 mod admin;
 mod blocking;
 mod bounds;

@@ -93,13 +93,14 @@ fn auth_and_hello_say_what_redis_says() {
     assert_eq!(client.say("PING"), NO_AUTH);
     let hello = client.say("HELLO 3 AUTH ada ada-secret SETNAME me");
     assert!(hello.starts_with("%7\r\n"), "{hello}");
-    assert_eq!(client.say("ACL WHOAMI"), "$3\r\nada\r\n");
+    assert_eq!(client.say("ACL WHOAMI"), "$7\r\ndefault\r\n", "the user within the tenant");
+    assert_eq!(client.say("SET whose ada"), "+OK\r\n");
     assert_eq!(client.say("CLIENT GETNAME"), "$2\r\nme\r\n");
     assert_eq!(client.say("AUTH bob x"), WRONG_PASS);
-    assert_eq!(client.say("ACL WHOAMI"), "$3\r\nada\r\n", "a failed login changes nothing");
+    assert_eq!(client.say("GET whose"), "$3\r\nada\r\n", "a failed login changes nothing");
     // A secret alone is the default tenant's.
     assert_eq!(client.say("AUTH default-secret"), "+OK\r\n");
-    assert_eq!(client.say("ACL WHOAMI"), "$7\r\ndefault\r\n");
+    assert_eq!(client.say("GET whose"), "_\r\n");
 }
 
 #[test]
@@ -164,7 +165,7 @@ fn s5_clients_and_cursors_of_others_are_as_if_they_were_not_there() {
     let id = ada.say("CLIENT ID")[1..].trim().to_owned();
     let list = bob.say("CLIENT LIST");
     assert_eq!(list.matches("id=").count(), 1, "{list}");
-    assert!(list.contains("user=bob") && !list.contains("ada"), "{list}");
+    assert!(list.contains("user=default") && !list.contains("ada"), "{list}");
     assert_eq!(bob.say(&format!("CLIENT LIST ID {id}")), "$0\r\n\r\n");
     assert_eq!(bob.say(&format!("CLIENT KILL ID {id}")), ":0\r\n");
     let address = ada.stream.local_addr().expect("bound").to_string();

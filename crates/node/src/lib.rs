@@ -51,7 +51,10 @@ pub use partition::{Commit, Partition};
 pub use partition_slot::{PartitionSlot, SlotState};
 pub use sold::Sold;
 pub use stall::StallCause;
-pub use tenant::{DiskUse, PARTITIONS_MAX, SECRET_BYTES_MAX, StoredSecret, Tenant, TenantSettings, TenantSpec};
+pub use tenant::{
+    DiskUse, PARTITIONS_MAX, SECRET_BYTES_MAX, StoredSecret, StoredUser, Tenant, TenantSettings, TenantSpec,
+    USERS_BYTES_MAX, USERS_MAX,
+};
 
 // Words of the rooms below that appear in this one's interface: a gateway imports the node alone.
 pub use weir_admission::policy::{Behaviour, Facts, Move, Profile, Stage, Tick, Violation, Window, felt};

@@ -25,7 +25,7 @@ use crate::partition_slot::{Left, SlotState};
 use crate::shared::{Directory, NodeShared};
 use crate::sold::Sold;
 use crate::strangers::Strangers;
-use crate::tenant::{PARTITIONS_MAX, SECRET_BYTES_MAX, Tenant, TenantSettings, TenantSpec, Tenants};
+use crate::tenant::{PARTITIONS_MAX, SECRET_BYTES_MAX, Tenant, TenantSettings, TenantSpec, Tenants, check_users};
 
 /// See the module. Dropping it cancels its background work; the directory is locked until the last partition and all
 /// that goes on in it is gone.
@@ -231,9 +231,27 @@ impl Node {
         name: &TenantName,
         change: impl FnOnce(&mut TenantSettings) -> Result<(), E> + Send + 'static,
     ) -> Result<(), E> {
-        let (shared, tenants, name) = (Arc::clone(&self.shared), Arc::clone(&self.tenants), name.clone());
+        let tenant = self.tenant(name).ok_or_else(|| unknown(name))?;
+        self.alter(&tenant, change, || ()).await
+    }
+
+    /// [`Node::alter_tenant`], for this very tenant and none that got its name meanwhile. `then` is called when it is
+    /// durable and counts, also where nobody waits any more.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn alter<E: From<Error> + Send + 'static>(
+        &self,
+        tenant: &Arc<Tenant>,
+        change: impl FnOnce(&mut TenantSettings) -> Result<(), E> + Send + 'static,
+        then: impl FnOnce() + Send + 'static,
+    ) -> Result<(), E> {
+        let (shared, tenants, tenant) = (Arc::clone(&self.shared), Arc::clone(&self.tenants), Arc::clone(tenant));
         carried(&self.shared.machine.spawn, async move {
-            let (tenant, _turn) = turn(&tenants, &name).await?;
+            let (found, _turn) = turn(&tenants, tenant.name()).await?;
+            if !Arc::ptr_eq(&found, &tenant) {
+                return Err(unknown(tenant.name()).into());
+            }
             let mut settings = (*tenant.settings()).clone();
             change(&mut settings)?;
             check(&settings)?;
@@ -241,6 +259,7 @@ impl Node {
             let listing = tenant.listing(tenant.partition_numbers(), settings.clone());
             commit(&mut catalogue, CatalogueEdit { put: vec![listing], ..CatalogueEdit::default() }).await?;
             tenant.set_settings(settings);
+            then();
             Ok(())
         })
         .await
@@ -424,6 +443,7 @@ fn exhausted() -> Error {
 }
 
 fn check(settings: &TenantSettings) -> Result<()> {
+    check_users(&settings.users)?;
     match &settings.secret {
         Some(secret) if secret.as_bytes().len() > SECRET_BYTES_MAX => Err(invalid("its secret is too long".into())),
         _ => Ok(()),

@@ -361,6 +361,9 @@ fn show(tenant: &wire::Tenant) {
             max.map_or("unlimited".to_owned(), |max| format!("{} at most", bytes(max)))
         );
     }
+    if !tenant.users.is_empty() {
+        println!("users    {}", tenant.users.join(", "));
+    }
     if !tenant.has_secret {
         println!("secret   none: whoever reaches the port on this machine is let in");
     }

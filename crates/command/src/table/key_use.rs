@@ -16,6 +16,8 @@ pub enum KeyUse {
     InTurn(&'static [Words]),
     /// It depends on whether one of `words`, in any case, is among its options.
     Option {
+        /// Words behind the first key that are no options.
+        values: usize,
         /// Such words.
         words: &'static [&'static str],
         /// What it does with one of them.
@@ -27,13 +29,13 @@ pub enum KeyUse {
 
 impl KeyUse {
     /// What is done to the key at `position` (in the order of the keys) where `options` stand behind the first key.
-    pub fn words<'a>(&self, position: usize, mut options: impl Iterator<Item = &'a [u8]>) -> Words {
+    pub fn words<'a>(&self, position: usize, options: impl Iterator<Item = &'a [u8]>) -> Words {
         match *self {
             KeyUse::Each(words) => words,
             KeyUse::InTurn(turns) => turns.get(position).or(turns.last()).copied().unwrap_or_default(),
-            KeyUse::Option { words, with, without } => {
+            KeyUse::Option { values, words, with, without } => {
                 let is_one = |option: &[u8]| words.iter().any(|word| option.eq_ignore_ascii_case(word.as_bytes()));
-                if options.any(is_one) { with } else { without }
+                if options.skip(values).any(is_one) { with } else { without }
             }
         }
     }
@@ -71,6 +73,10 @@ pub(super) const RENAME_NX: KeyUse = KeyUse::InTurn(&[&["RW", "access", "delete"
 pub(super) const COPY: KeyUse = KeyUse::InTurn(&[&["RO", "access"], &["OW", "update"]]);
 
 pub(super) const SET: KeyUse =
-    KeyUse::Option { words: &["GET"], with: &["RW", "access", "update"], without: &["OW", "update"] };
-pub(super) const BITFIELD: KeyUse =
-    KeyUse::Option { words: &["SET", "INCRBY"], with: &["RW", "access", "update"], without: &["RO", "access"] };
+    KeyUse::Option { values: 1, words: &["GET"], with: &["RW", "access", "update"], without: &["OW", "update"] };
+pub(super) const BITFIELD: KeyUse = KeyUse::Option {
+    values: 0,
+    words: &["SET", "INCRBY"],
+    with: &["RW", "access", "update"],
+    without: &["RO", "access"],
+};

@@ -7,7 +7,8 @@
 //! - `arity`: words with the name; negative: at least so many.
 //! - `group`: the part of Redis' manual that has it.
 //! - `[flags]`: Redis' words for what it does, as `COMMAND INFO` shows them; `write` is the first where it writes.
-//! - `[categories]`: of Redis' ACLs. `read`, `write`, `fast` and `slow` follow from the flags.
+//! - `[categories]`: of Redis' ACLs, at least one. `read`, `write`, `fast` and `slow` follow from the flags, and need
+//!   not be said where there are others.
 //! - `(first last step USE)`: where the keys are ([`Command::keys`](super::Command::keys)) and what is done to them
 //!   ([`key_use`](super::key_use)); `()` where there are none,
 //!   `(0 0 0 USE)` where there is one behind some subcommands only.
@@ -292,7 +293,7 @@ macro_rules! with_commands {
             XReadGroup "xreadgroup" -7 "stream" [write blocking movablekeys] [stream blocking] (0 0 0 READ)
                 stream_reads::xreadgroup { reads_streams: true, takes_many: true }
                 "The same for a consumer of a group";
-            XGroup "xgroup" -2 "stream" [] [] (0 0 0 UPDATE)
+            XGroup "xgroup" -2 "stream" [] [slow] (0 0 0 UPDATE)
                 stream_groups::xgroup { is_container: true, writes_behind: true,
                                         keyed: &["create", "setid", "destroy", "createconsumer", "delconsumer"] }
                 "Makes and ends groups of consumers";
@@ -304,7 +305,7 @@ macro_rules! with_commands {
                 stream_claims::xautoclaim "The same with those that have been pending for long";
             XPending "xpending" -3 "stream" [readonly] [stream] (1 1 1 READ)
                 stream_info::xpending "What is pending for a group";
-            XInfo "xinfo" -2 "stream" [] [] (0 0 0 READ)
+            XInfo "xinfo" -2 "stream" [] [slow] (0 0 0 READ)
                 stream_info::xinfo { is_container: true, keyed: &["stream", "groups", "consumers"] }
                 "What a stream is like";
 
@@ -368,7 +369,7 @@ macro_rules! with_commands {
                 dump::restore "Sets a key to a dumped value";
             Migrate "migrate" -6 "generic" [write movablekeys] [keyspace dangerous] (3 3 1 TAKE)
                 dump::migrate { takes_many: true, secret: Secret::Always } "Refused";
-            Object "object" -2 "generic" [] [] (0 0 0 LOOK)
+            Object "object" -2 "generic" [] [slow] (0 0 0 LOOK)
                 object::object { is_container: true, keyed: &["encoding", "freq", "idletime", "refcount"] }
                 "How Redis would keep a value";
             Sort "sort" -2 "generic" [write denyoom movablekeys] [list set sortedset dangerous] (1 1 1 READ)
@@ -392,8 +393,8 @@ macro_rules! with_commands {
             EvalShaRo "evalsha_ro" -3 "scripting" [readonly noscript stale skip_monitor no_mandatory_keys movablekeys]
                 [scripting] (0 0 0 READ) session { counted: Some(2), takes_many: true }
                 "Runs a script that is kept and only reads";
-            Function "function" -2 "scripting" [] [] () session { is_container: true } "Functions: there are none";
-            Script "script" -2 "scripting" [] [] () session { is_container: true } "Scripts that are kept, or run";
+            Function "function" -2 "scripting" [] [slow] () session { is_container: true } "Functions: there are none";
+            Script "script" -2 "scripting" [] [slow] () session { is_container: true } "Scripts that are kept, or run";
 
             Multi "multi" 1 "transactions" [noscript loading stale fast allow_busy] [transaction] ()
                 session { in_multi: true } "Opens a transaction: what follows is queued";
@@ -407,24 +408,26 @@ macro_rules! with_commands {
                 session "Forgets what is watched";
 
             Subscribe "subscribe" -2 "pubsub" [pubsub noscript loading stale] [pubsub] ()
-                session { in_subscribed: true, takes_many: true } "Listens to channels";
+                session { in_subscribed: true, takes_many: true, channel_use: ChannelUse::Names } "Listens to channels";
             Unsubscribe "unsubscribe" -1 "pubsub" [pubsub noscript loading stale] [pubsub] ()
                 session { in_subscribed: true, takes_many: true } "Listens to channels no more";
             PSubscribe "psubscribe" -2 "pubsub" [pubsub noscript loading stale] [pubsub] ()
-                session { in_subscribed: true, takes_many: true } "Listens to channels that match patterns";
+                session { in_subscribed: true, takes_many: true, channel_use: ChannelUse::Patterns } "Listens to channels that match patterns";
             PUnsubscribe "punsubscribe" -1 "pubsub" [pubsub noscript loading stale] [pubsub] ()
                 session { in_subscribed: true, takes_many: true } "Listens to patterns no more";
             Publish "publish" 3 "pubsub" [pubsub loading stale fast] [pubsub] ()
-                session "Sends a message to those who listen to a channel";
+                session { channel_use: ChannelUse::First } "Sends a message to those who listen to a channel";
             SSubscribe "ssubscribe" -2 "pubsub" [pubsub noscript loading stale] [pubsub] ()
-                session { in_subscribed: true, takes_many: true, channels: Some((1, -1, 1)) }
+                session { in_subscribed: true, takes_many: true, channels: Some((1, -1, 1)),
+                          channel_use: ChannelUse::Names }
                 "Listens to channels of hash slots";
             SUnsubscribe "sunsubscribe" -1 "pubsub" [pubsub noscript loading stale] [pubsub] ()
                 session { in_subscribed: true, takes_many: true, channels: Some((1, -1, 1)) }
                 "Listens to channels of hash slots no more";
             SPublish "spublish" 3 "pubsub" [pubsub loading stale fast] [pubsub] ()
-                session { channels: Some((1, 1, 1)) } "Sends a message to those who listen to a channel of a hash slot";
-            PubSub "pubsub" -2 "pubsub" [] [] ()
+                session { channels: Some((1, 1, 1)), channel_use: ChannelUse::First }
+                "Sends a message to those who listen to a channel of a hash slot";
+            PubSub "pubsub" -2 "pubsub" [] [slow] ()
                 session { is_container: true, takes_many: true } "About channels and who listens";
 
             Ping "ping" -1 "connection" [fast] [connection] ()
@@ -440,25 +443,25 @@ macro_rules! with_commands {
                 session { secret: Secret::Always } "Says who you are";
             Hello "hello" -1 "connection" [noscript loading stale fast no_auth allow_busy] [connection] ()
                 session { secret: Secret::Always } "Chooses the protocol, and says who is here";
-            Client "client" -2 "connection" [] [] ()
+            Client "client" -2 "connection" [] [slow] ()
                 session { is_container: true } "About this connection and the others";
 
-            Acl "acl" -2 "server" [] [] ()
+            Acl "acl" -2 "server" [] [slow] ()
                 session { is_container: true, secret: Secret::Always } "Who you are";
             Command "command" -1 "server" [loading stale] [connection] ()
                 session { is_container: true, takes_many: true } "About the commands";
             Info "info" -1 "server" [loading stale] [dangerous] () session "About the server";
-            Config "config" -2 "server" [] [] ()
+            Config "config" -2 "server" [] [slow] ()
                 session { is_container: true, secret: Secret::Settings } "About the settings";
             Monitor "monitor" 1 "server" [admin noscript loading stale] [admin dangerous] ()
                 session "Lets the connection be told every command of its tenant";
             Role "role" 1 "server" [noscript loading stale fast] [admin dangerous] ()
                 session "What part it has in replication";
-            SlowLog "slowlog" -2 "server" [] [] ()
+            SlowLog "slowlog" -2 "server" [] [slow] ()
                 session { is_container: true } "The last commands that took long";
-            Latency "latency" -2 "server" [] [] ()
+            Latency "latency" -2 "server" [] [slow] ()
                 session { is_container: true } "For tools that ask: nothing is recorded";
-            Memory "memory" -2 "server" [] [] (0 0 0 LOOK)
+            Memory "memory" -2 "server" [] [slow] (0 0 0 LOOK)
                 session { is_container: true, keyed: &["usage"] } "What takes memory";
             Save "save" 1 "server" [admin noscript no_async_loading no_multi] [admin dangerous] ()
                 session "Everything that was answered is saved";
@@ -474,21 +477,21 @@ macro_rules! with_commands {
                 session "Refused: there are no replicas";
             Shutdown "shutdown" -1 "server" [admin noscript loading stale no_multi allow_busy] [admin dangerous] ()
                 session "Refused: the server is shared";
-            Module "module" -2 "server" [] [] () session { is_container: true } "There are no modules";
-            LolWut "lolwut" -1 "server" [readonly fast] [] () session "The version";
+            Module "module" -2 "server" [] [slow] () session { is_container: true } "There are no modules";
+            LolWut "lolwut" -1 "server" [readonly fast] [fast] () session "The version";
             Debug "debug" -2 "server" [admin noscript loading stale] [admin dangerous] ()
                 session "For tests, where it is allowed";
             LastSave "lastsave" 1 "server" [loading stale fast] [admin dangerous] ()
                 session "When everything was safe on disk";
-            Cluster "cluster" -2 "cluster" [] [] ()
+            Cluster "cluster" -2 "cluster" [] [slow] ()
                 session { is_container: true } "The slot of a key; else an error: to clients this is one server";
             ReadOnly "readonly" 1 "cluster" [loading stale fast] [connection] () session "An error: this is no cluster";
             ReadWrite "readwrite" 1 "cluster" [loading stale fast] [connection] ()
                 session "An error: this is no cluster";
             Asking "asking" 1 "cluster" [fast] [connection] () session "An error: this is no cluster";
-            Ru "ru" -2 "server" [loading stale] [] ()
+            Ru "ru" -2 "server" [loading stale] [slow] ()
                 session "Weir's own: what commands cost, in request units";
-            Time "time" 1 "server" [loading stale fast] [] () session { any_order: true } "The server's clock";
+            Time "time" 1 "server" [loading stale fast] [fast] () session { any_order: true } "The server's clock";
         }
     };
 }

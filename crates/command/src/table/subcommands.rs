@@ -4,6 +4,7 @@
 //! "container" "subcommand" arity [flags] [categories] (key: what is done to it, if there is one)
 //! ```
 
+use super::category::Categories;
 use super::key_use::*;
 
 /// A subcommand.
@@ -17,8 +18,8 @@ pub struct Subcommand {
     pub arity: i32,
     /// Redis' words for what it does.
     pub flags: &'static [&'static str],
-    /// Redis' categories of ACLs, but for those that follow from its flags.
-    pub categories: &'static [&'static str],
+    /// Redis' categories of ACLs that it is in.
+    pub categories: Categories,
     /// What is done to its key, which is the word behind it; `None` = it has no key.
     pub key_use: Option<KeyUse>,
 }
@@ -27,11 +28,6 @@ impl Subcommand {
     /// Both names, as Redis writes them.
     pub fn full_name(&self) -> String {
         format!("{}|{}", self.container, self.name)
-    }
-
-    /// Whether it is in the category of Redis' ACLs that is called so, in small letters.
-    pub fn is_in_category(&self, name: &[u8]) -> bool {
-        super::is_in_category(self.flags, self.categories, name)
     }
 }
 
@@ -59,7 +55,7 @@ macro_rules! subcommands {
             name: $name,
             arity: $arity,
             flags: &[$(stringify!($flag)),*],
-            categories: &[$(stringify!($category)),*],
+            categories: Categories::all_of(&[$(stringify!($category)),*]).with_flags(&[$(stringify!($flag)),*], ""),
             key_use: subcommands!(@key $($key_use)?),
         }),*];
     };

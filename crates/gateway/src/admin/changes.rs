@@ -60,6 +60,7 @@ mod tests {
             disk_bytes_max: 9,
             memory_bytes_max: 11,
             suspended: true,
+            users: old.users.clone(),
         };
         assert_eq!(
             changes(&old, &new),

@@ -441,6 +441,7 @@ fn shown(tenant: &Tenant) -> wire::Tenant {
         engine: Some(tenant.engine().to_string()),
         memory_bytes: tenant.memory_use(),
         has_secret: settings.secret.is_some(),
+        users: settings.users.iter().map(|user| user.name.escape_ascii().to_string()).collect(),
         settings: wire::Settings {
             rcu: Some(settings.limits.rcu),
             wcu: Some(settings.limits.wcu),

@@ -109,6 +109,9 @@ pub struct Tenant {
     pub memory_bytes: Option<u64>,
     /// Whether its clients need a secret.
     pub has_secret: bool,
+    /// The names of its users beside itself; what no terminal should show is escaped.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub users: Vec<String>,
     /// All of them present.
     pub settings: Settings,
 }

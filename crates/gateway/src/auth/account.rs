@@ -13,6 +13,7 @@ use weir_node::request_units::Price;
 use super::byte_budget::ByteBudget;
 use super::byte_limit::ByteLimit;
 use super::connection_limits::ConnectionLimits;
+use super::users::Users;
 use super::{Grant, Standing, Tenancy};
 use crate::error_stats::ErrorStats;
 use crate::key_events::KeyEvents;
@@ -74,6 +75,7 @@ pub(crate) struct Account {
     pub(crate) tracking: Tracking,
     /// What happens to its keys.
     pub(crate) key_events: Arc<KeyEvents>,
+    pub(crate) users: Users,
     is_noisy: AtomicBool,
     /// Processor time that it was judged for.
     processor_nanos: AtomicU64,
@@ -285,6 +287,7 @@ impl Accounts {
             scripts: Scripts::new(&self.machines),
             tracking: Tracking::default(),
             key_events: Arc::default(),
+            users: Users::new(&grant.name, Arc::clone(&grant.tenancy)),
             is_noisy: AtomicBool::new(false),
             processor_nanos: AtomicU64::new(0),
             calls: AtomicU64::new(0),
@@ -304,6 +307,11 @@ impl Accounts {
     pub(crate) fn connections_of(&self, tenant: u32) -> TenantConnections {
         let account = self.all.lock().accounts.get(&tenant).cloned();
         account.map(|account| account.count_connections()).unwrap_or_default()
+    }
+
+    /// The account of a tenant that was here.
+    pub(crate) fn numbered(&self, tenant: u32) -> Option<Arc<Account>> {
+        self.all.lock().accounts.get(&tenant).cloned()
     }
 
     /// Connections of every tenant that was here, by name.

@@ -11,16 +11,16 @@ use weir_io::Clock;
 use super::failures::{Failures, NameHash};
 use super::{Refusal, secret};
 
-/// Verified secrets remembered, one for each tenant.
+/// Verified secrets remembered, one for each name.
 const VERIFIED_MAX: usize = 64 << 10;
 const SECOND_NANOS: u64 = 1_000_000_000;
 /// Stored secrets are hashed as if all were so long, that a secret of either kind costs the same (S3).
-const STORED_PADDED_BYTES: usize = 64;
+const STORED_PADDED_BYTES: usize = 576;
 
 /// One secret given for one name.
 pub(super) struct Attempt {
-    /// Whose name it is; `None` = nobody's.
-    pub(super) tenant: Option<u32>,
+    /// Whether somebody is called so.
+    pub(super) is_somebody: bool,
     pub(super) address: IpAddr,
     pub(super) name: NameHash,
     pub(super) fingerprint: Fingerprint,
@@ -34,7 +34,7 @@ pub(super) struct Attempts {
     clock: Arc<dyn Clock>,
     /// Of this process: what is remembered is of no use to anybody else.
     key: [u8; 32],
-    verified: Mutex<BTreeMap<u32, Fingerprint>>,
+    verified: Mutex<BTreeMap<NameHash, Fingerprint>>,
     failures: Mutex<Failures>,
 }
 
@@ -64,20 +64,20 @@ impl Attempts {
     /// Whether the secret was right before. Something is compared for a name that nobody has, and for one whose owner
     /// has not been here, too: what takes longer is seen (S3).
     pub(super) fn was_right(&self, attempt: &Attempt) -> bool {
-        let known = self.verified.lock().get(&attempt.tenant.unwrap_or(0)).copied();
+        let known = self.verified.lock().get(&attempt.name).copied();
         let tag = secret::keyed(&self.key, &attempt.fingerprint).finalize().into_bytes();
         let is_known = secret::keyed(&self.key, &known.unwrap_or_default()).verify_slice(&tag).is_ok();
-        is_known && known.is_some() && attempt.tenant.is_some()
+        is_known && known.is_some() && attempt.is_somebody
     }
 
     /// It was.
-    pub(super) fn right(&self, tenant: u32, fingerprint: Fingerprint) {
+    pub(super) fn right(&self, attempt: &Attempt) {
         let mut verified = self.verified.lock();
         if verified.len() >= VERIFIED_MAX {
             // Whoever is forgotten pays for one more check.
             verified.pop_first();
         }
-        verified.insert(tenant, fingerprint);
+        verified.insert(attempt.name, attempt.fingerprint);
     }
 
     /// Whether a secret may be looked at, or too many were wrong.
@@ -98,12 +98,12 @@ impl Attempts {
         }
         self.may_try(attempt)?;
         let fits = secret::check(stored, given).unwrap_or(false);
-        match attempt.tenant.filter(|_| is_chosen && fits) {
-            Some(tenant) => {
-                self.right(tenant, attempt.fingerprint);
+        match attempt.is_somebody && is_chosen && fits {
+            true => {
+                self.right(attempt);
                 Ok(())
             }
-            None => {
+            false => {
                 self.failures.lock().add(attempt.address, attempt.name, self.clock.now());
                 Err(Refusal::WrongSecret)
             }

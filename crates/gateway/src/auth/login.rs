@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::account::{Account, ConnectionPermit};
+use super::users::User;
 use super::{Grant, Refusal, Standing};
 use crate::store::Store;
 
@@ -12,6 +13,8 @@ pub(crate) struct Login<S: Store> {
     pub(crate) store: S,
     /// The number of the database chosen.
     pub(crate) database: u8,
+    /// Who of the tenant's users it is.
+    pub(crate) user: Arc<User>,
     permit: ConnectionPermit,
 }
 
@@ -20,14 +23,19 @@ impl<S: Store> Login<S> {
     ///
     /// # Errors
     /// The tenant is suspended or has too many connections.
-    pub(crate) fn open(grant: Grant<S>, account: &Arc<Account>, database: u8) -> Result<Self, Refusal> {
+    pub(crate) fn open(
+        grant: Grant<S>,
+        account: &Arc<Account>,
+        user: Arc<User>,
+        database: u8,
+    ) -> Result<Self, Refusal> {
         match grant.tenancy.standing() {
             Standing::Active => {}
             Standing::Suspended => return Err(Refusal::Suspended(grant.name)),
             Standing::Dropped => return Err(Refusal::WrongSecret),
         }
         let permit = account.admit().ok_or(Refusal::TooManyConnections)?;
-        Ok(Self { store: grant.store, database, permit })
+        Ok(Self { store: grant.store, database, user, permit })
     }
 
     /// What the tenant's sessions share.

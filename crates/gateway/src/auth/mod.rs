@@ -1,6 +1,7 @@
 //! Whose connection it is: who may come in, and as whom.
 //!
-//! A tenant is a user of the protocol (`AUTH NAME SECRET`). A connection that has said nothing is a stranger, unless
+//! A tenant is a user of the protocol (`AUTH NAME SECRET`), and may have users of its own (`AUTH TENANT/USER PASSWORD`,
+//! [`users`]). A connection that has said nothing is a stranger, unless
 //! the [`Doorman`] opens to it; a [`Login`] is what it gets: a handle on one tenant's data, and nothing that could name
 //! another's.
 
@@ -11,10 +12,12 @@ pub(crate) mod byte_limit;
 pub(crate) mod connection_limits;
 mod failures;
 mod login;
+mod login_name;
 pub mod secret;
 mod secrets;
 pub mod slow;
 mod tenants;
+pub(crate) mod users;
 
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -22,9 +25,15 @@ use std::sync::Arc;
 
 pub(crate) use failures::network;
 pub(crate) use login::Login;
+pub(crate) use login_name::{DEFAULT_USER, LoginName};
 pub use secrets::{Directory, Secrets};
 pub use tenants::NodeTenants;
 
+use weir_command::acl::Hash;
+use weir_io::{Error, ErrorKind};
+use weir_node::StoredUser;
+
+use self::slow::SlowHash;
 use crate::store::Store;
 
 /// A future that borrows what it needs: the secret is not copied to be checked.
@@ -53,6 +62,16 @@ pub trait Doorman<S: Store>: Send + Sync + 'static {
     /// Whether there is a tenant called `name`. Asked after a refusal only, for the log: what is no tenant's name may
     /// be a secret (S4). Like [`Doorman::login`] it costs the same for every name (S3).
     fn knows(&self, name: &[u8]) -> bool;
+
+    /// The number of the tenant that somebody called `name` would belong to: for that tenant's own log.
+    fn whose(&self, _name: &[u8]) -> Option<u32> {
+        None
+    }
+
+    /// Where passwords of users are hashed; `None` where there are none but tenants.
+    fn slow_hash(&self) -> Option<&Arc<SlowHash>> {
+        None
+    }
 }
 
 /// What somebody may use who was let in.
@@ -73,7 +92,26 @@ pub trait Tenancy: Send + Sync + 'static {
     fn standing(&self) -> Standing;
     /// Most connections at a time; 0 = its share of what the node takes ([`places`]).
     fn connections_max(&self) -> u32;
+
+    /// Its users beside the one that it is itself.
+    fn users(&self) -> Arc<[StoredUser]> {
+        Arc::default()
+    }
+
+    /// Whether it needs a secret, and what of it may be shown.
+    fn shown_secret(&self) -> Option<Hash> {
+        None
+    }
+
+    /// Changes its users, durably. `then` is called when that counts, also where nobody waits any more.
+    fn change_users(&self, _change: UsersChange, _then: Box<dyn FnOnce() + Send>) -> Checking<'_, weir_io::Result<()>> {
+        let refused = Error::new(ErrorKind::Invalid, "change", "the tenant's users", "there are none here");
+        Box::pin(std::future::ready(Err(refused)))
+    }
 }
+
+/// What a tenant's users become.
+pub type UsersChange = Box<dyn FnOnce(&[StoredUser]) -> Arc<[StoredUser]> + Send>;
 
 /// Whether a tenant's commands are served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

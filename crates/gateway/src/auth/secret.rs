@@ -5,16 +5,23 @@
 
 use argon2::{Algorithm, Argon2, Params, Version};
 use hmac::{Hmac, KeyInit, Mac};
-use sha2::Sha256;
+use sha2::{Digest, Sha256};
+use weir_command::acl::Hash;
 use zeroize::Zeroizing;
 
 const VERSION: u8 = 1;
 const KIND_TOKEN: u8 = 1;
 const KIND_CHOSEN: u8 = 2;
+const KIND_PASSWORDS: u8 = 3;
 const SALT_BYTES: usize = 16;
 const HASH_BYTES: usize = 32;
 const TOKEN_LEN: usize = 2 + SALT_BYTES + HASH_BYTES;
 const CHOSEN_LEN: usize = TOKEN_LEN + 8;
+/// Of a user's passwords what stands in front of their hashes.
+const PASSWORDS_FRONT_BYTES: usize = 2 + 8 + SALT_BYTES;
+
+/// Passwords of one user, at most.
+pub const PASSWORDS_MAX: usize = 16;
 
 /// What argon2id costs: 19 MiB and two passes, 10 to 30 ms of one processor.
 const MEMORY_KIB: u32 = 19 << 10;
@@ -86,7 +93,7 @@ pub fn choose(secret: &[u8], random: Random<'_>) -> Result<Vec<u8>, Malformed> {
 
 /// Whether checking costs milliseconds.
 pub fn is_slow(stored: &[u8]) -> bool {
-    stored.get(1) == Some(&KIND_CHOSEN)
+    matches!(stored.get(1), Some(&(KIND_CHOSEN | KIND_PASSWORDS)))
 }
 
 /// Whether `secret` is what was stored; the time it takes does not depend on how much of it is right (S3).
@@ -100,19 +107,120 @@ pub fn check(stored: &[u8], secret: &[u8]) -> Result<bool, Malformed> {
             Ok(keyed(salt, secret).verify_slice(hash).is_ok())
         }
         [VERSION, KIND_CHOSEN, rest @ ..] if stored.len() == CHOSEN_LEN => {
-            let number = |at: usize| rest[at..at + 4].iter().rev().fold(0, |sum, &byte| sum << 8 | u32::from(byte));
-            let (memory_kib, passes) = (number(0), number(4));
-            if memory_kib > MEMORY_KIB_MAX || passes > PASSES_MAX {
-                return Err(Malformed);
-            }
+            let (memory_kib, passes) = costs(rest)?;
             let (salt, hash) = rest[8..].split_at(SALT_BYTES);
+            // As long as it takes where it is a user's.
+            std::hint::black_box(sha256(secret));
             let found = slow(secret, salt, memory_kib, passes)?;
             // Compared through a keyed hash of both: in constant time.
             let expected = keyed(salt, hash).finalize().into_bytes();
             Ok(keyed(salt, &found[..]).verify_slice(&expected).is_ok())
         }
+        [VERSION, KIND_PASSWORDS, ..] => has_hash(stored, &sha256(secret)),
         _ => Err(Malformed),
     }
+}
+
+/// The SHA-256 of a password: all that rules about it may tell.
+pub fn sha256(password: &[u8]) -> Zeroizing<Hash> {
+    Zeroizing::new(Sha256::digest(password).into())
+}
+
+/// No passwords of a user yet, with a salt for those to come.
+pub fn no_passwords(random: Random<'_>) -> Vec<u8> {
+    let mut stored = vec![VERSION, KIND_PASSWORDS];
+    stored.extend_from_slice(&MEMORY_KIB.to_le_bytes());
+    stored.extend_from_slice(&PASSES.to_le_bytes());
+    let mut salt = [0; SALT_BYTES];
+    random(&mut salt);
+    stored.extend_from_slice(&salt);
+    stored
+}
+
+/// The hashes of a user's passwords.
+fn hashes(stored: &[u8]) -> Result<&[Hash], Malformed> {
+    let (front, hashes) = stored.split_at_checked(PASSWORDS_FRONT_BYTES).ok_or(Malformed)?;
+    let (hashes, rest) = hashes.as_chunks();
+    let is_one = front.starts_with(&[VERSION, KIND_PASSWORDS]) && rest.is_empty() && hashes.len() <= PASSWORDS_MAX;
+    if is_one { Ok(hashes) } else { Err(Malformed) }
+}
+
+/// How a user's password with this SHA-256 is stored. Takes 10 to 30 ms of processor time.
+fn stored_hash(stored: &[u8], hash: &Hash) -> Result<Zeroizing<Hash>, Malformed> {
+    let front = stored.get(2..PASSWORDS_FRONT_BYTES).ok_or(Malformed)?;
+    let (memory_kib, passes) = costs(front)?;
+    slow(hash, &front[8..], memory_kib, passes)
+}
+
+/// Whether the password with this SHA-256 is one of a user's. All of them have one salt, so that it takes the same time
+/// however many they are.
+///
+/// # Errors
+/// `stored` is not what is stored of a user's passwords.
+pub fn has_hash(stored: &[u8], hash: &Hash) -> Result<bool, Malformed> {
+    let hashes = hashes(stored)?;
+    let (found, salt) = (stored_hash(stored, hash)?, &stored[10..PASSWORDS_FRONT_BYTES]);
+    let expected = keyed(salt, &found[..]).finalize().into_bytes();
+    let is_equal = |known: &Hash| {
+        // In constant time: nobody learns how much of a keyed hash is right.
+        let known = keyed(salt, known).finalize().into_bytes();
+        known.iter().zip(&expected).fold(0, |differs, (known, expected)| differs | (known ^ expected)) == 0
+    };
+    // A user without any costs what one with one costs.
+    let first = is_equal(hashes.first().unwrap_or(&[0; HASH_BYTES]));
+    Ok(hashes.iter().skip(1).map(is_equal).fold(first && !hashes.is_empty(), |one, other| one | other))
+}
+
+/// `stored` with the password whose SHA-256 is `hash`, once.
+///
+/// # Errors
+/// `stored` is not what is stored of a user's passwords, or has as many as it may.
+pub fn with_hash(mut stored: Vec<u8>, hash: &Hash) -> Result<Vec<u8>, Malformed> {
+    if has_hash(&stored, hash)? {
+        return Ok(stored);
+    }
+    if hashes(&stored)?.len() >= PASSWORDS_MAX {
+        return Err(Malformed);
+    }
+    let more = stored_hash(&stored, hash)?;
+    stored.extend_from_slice(&more[..]);
+    Ok(stored)
+}
+
+/// `stored` without the password whose SHA-256 is `hash`, or that is [shown](shown_hashes) so; `None` if it has none.
+///
+/// # Errors
+/// `stored` is not what is stored of a user's passwords.
+pub fn without_hash(stored: &[u8], hash: &Hash) -> Result<Option<Vec<u8>>, Malformed> {
+    let shown = shown_hashes(stored).iter().position(|shown| shown == hash);
+    let place = match shown {
+        Some(place) => Some(place),
+        None => {
+            let found = stored_hash(stored, hash)?;
+            hashes(stored)?.iter().position(|known| *known == *found)
+        }
+    };
+    Ok(place.map(|place| {
+        let at = PASSWORDS_FRONT_BYTES + place * HASH_BYTES;
+        [&stored[..at], &stored[at + HASH_BYTES..]].concat()
+    }))
+}
+
+/// What is shown of a stored secret, or of each of a user's passwords: 32 bytes that say whether two are the same, and
+/// nothing from which one could be found.
+pub fn shown_hashes(stored: &[u8]) -> Vec<Hash> {
+    let shown = |hash: &[u8]| keyed(hash, b"shown").finalize().into_bytes().into();
+    match hashes(stored) {
+        Ok(hashes) => hashes.iter().map(|hash| shown(hash)).collect(),
+        Err(Malformed) => vec![shown(stored)],
+    }
+}
+
+/// What argon2id is to cost, by what stands at the begin of `front`.
+fn costs(front: &[u8]) -> Result<(u32, u32), Malformed> {
+    let number = |at: usize| front[at..at + 4].iter().rev().fold(0, |sum, &byte| sum << 8 | u32::from(byte));
+    let (memory_kib, passes) = (number(0), number(4));
+    if memory_kib > MEMORY_KIB_MAX || passes > PASSES_MAX { Err(Malformed) } else { Ok((memory_kib, passes)) }
 }
 
 /// A stored secret that no secret fits, of either kind: what is checked for a name that nobody has.
@@ -183,7 +291,7 @@ pub(super) mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_checked_or_refused(mut stored: Vec<u8>, kind in 0..3_u8) {
+        fn any_bytes_are_checked_or_refused(mut stored: Vec<u8>, kind in 0..4_u8) {
             // The cost is not to be huge here: the numbers that would be are refused.
             if stored.len() > 2 {
                 (stored[0], stored[1]) = (VERSION, kind);
@@ -191,8 +299,33 @@ pub(super) mod tests {
             if kind == KIND_CHOSEN {
                 stored.truncate(CHOSEN_LEN - 1);
             }
+            if kind == KIND_PASSWORDS {
+                stored.truncate(PASSWORDS_FRONT_BYTES - 1);
+            }
             let _ = check(&stored, b"secret");
         }
+    }
+
+    #[test]
+    fn s4_passwords_of_a_user_are_added_found_and_removed() {
+        let (one, two) = (sha256(b"one"), sha256(b"two"));
+        let none = no_passwords(&mut random);
+        assert_eq!((check(&none, b"one"), check(&none, b"")), (Ok(false), Ok(false)));
+        let stored = with_hash(none.clone(), &one).expect("room");
+        assert_eq!(with_hash(stored.clone(), &one), Ok(stored.clone()), "once");
+        let both = with_hash(stored.clone(), &two).expect("room");
+        for (password, is_right) in [(&b"one"[..], true), (b"two", true), (b"three", false), (b"", false)] {
+            assert_eq!(check(&both, password), Ok(is_right));
+        }
+        assert!(is_slow(&both) && both.windows(32).all(|part| part != *one && part != *two));
+        let shown = shown_hashes(&both);
+        assert!(shown.len() == 2 && shown[0] != *one && both.windows(32).all(|part| part != shown[0]));
+        assert_eq!(without_hash(&both, &two), Ok(Some(stored.clone())), "by its SHA-256");
+        assert_eq!(without_hash(&both, &shown[1]), Ok(Some(stored)), "and as it is shown");
+        assert_eq!(without_hash(&both, &sha256(b"three")), Ok(None));
+        let mut full = none;
+        full.extend_from_slice(&[1; PASSWORDS_MAX * HASH_BYTES]);
+        assert_eq!(with_hash(full, &one), Err(Malformed));
     }
 
     #[test]

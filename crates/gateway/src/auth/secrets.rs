@@ -4,15 +4,20 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use weir_io::Clock;
+use weir_node::StoredUser;
 use zeroize::Zeroizing;
 
 use super::attempts::{Attempt, Attempts};
+use super::login_name::{DEFAULT_USER, LoginName};
 use super::slow::SlowHash;
 use super::{Checking, Doorman, Grant, Refusal, secret};
 use crate::store::Store;
 
 /// A name that hardly anybody gives to a tenant; it does no harm if somebody does.
 const NOBODY: &str = "nobody-has-this-name";
+
+/// The tenant that is meant where none is named.
+const DEFAULT: &str = "default";
 
 /// Who there is.
 pub trait Directory<S>: Send + Sync + 'static {
@@ -60,15 +65,15 @@ impl<S, D: Directory<S>> Secrets<S, D> {
 
     async fn check(&self, name: &[u8], given: &[u8], peer: SocketAddr) -> Result<Grant<S>, Refusal> {
         let hash = self.attempts.name_hash(name);
-        let found = self.find(name);
-        let (grant, stored) = match found {
-            Some((grant, Some(stored))) => (Some(grant), stored),
+        let (grant, stored) = match self.find(name) {
+            Some((grant, Lock::Secret(stored))) => (Some(grant), stored),
             // As in Redis, any secret is right where none is needed.
-            Some((grant, None)) if self.is_open_to(&grant, peer) => return Ok(grant),
+            Some((grant, Lock::Open)) => return Ok(grant),
+            Some((grant, Lock::Local)) if self.is_open_to(&grant, peer) => return Ok(grant),
             _ => (None, self.quick_dummy.clone()),
         };
         let attempt = Attempt {
-            tenant: grant.as_ref().map(|grant| grant.tenant),
+            is_somebody: grant.is_some(),
             address: peer.ip(),
             name: hash,
             fingerprint: self.attempts.fingerprint(&stored, given),
@@ -86,7 +91,7 @@ impl<S, D: Directory<S>> Secrets<S, D> {
             && !is_chosen
             && let Some(grant) = grant
         {
-            self.attempts.right(grant.tenant, attempt.fingerprint);
+            self.attempts.right(&attempt);
             return Ok(grant);
         }
         let slow = if is_chosen { stored } else { self.slow_dummy.clone() };
@@ -96,18 +101,52 @@ impl<S, D: Directory<S>> Secrets<S, D> {
         grant.ok_or(Refusal::WrongSecret)
     }
 
-    /// Who is called `name`, if anybody is.
-    fn find(&self, name: &[u8]) -> Option<(Grant<S>, Option<Vec<u8>>)> {
-        let found = std::str::from_utf8(name).ok().and_then(|name| self.directory.find(name));
+    /// Who is called `name`, if anybody is, and what he must show: a tenant, or a user of one.
+    fn find(&self, name: &[u8]) -> Option<(Grant<S>, Lock)> {
+        let login = LoginName::parse(name);
+        let tenant = std::str::from_utf8(login.tenant).ok().and_then(|name| self.directory.find(name));
         // Finding somebody takes longer than finding nobody, which can be measured from outside: both is done for every
         // name (S3).
-        drop(std::hint::black_box(self.directory.find(if found.is_some() { NOBODY } else { "default" })));
-        found
+        let other = std::hint::black_box(self.directory.find(if tenant.is_some() { NOBODY } else { DEFAULT }));
+        let (found, user) = match (tenant, login.user) {
+            (Some(tenant), user) => (tenant, user.unwrap_or(DEFAULT_USER)),
+            (None, None) => (other?, name),
+            (None, Some(_)) => return None,
+        };
+        let (grant, secret) = found;
+        if user == DEFAULT_USER {
+            return Some((grant, secret.map_or(Lock::Local, Lock::Secret)));
+        }
+        let lock = lock_of(&grant.tenancy.users(), user)?;
+        Some((grant, lock))
     }
 
     /// Whether nobody needs a secret to be this tenant.
     fn is_open_to(&self, grant: &Grant<S>, peer: SocketAddr) -> bool {
         &*grant.name == "default" && (self.insecure || peer.ip().to_canonical().is_loopback())
+    }
+}
+
+/// What somebody must show.
+enum Lock {
+    /// A secret that fits this one.
+    Secret(Vec<u8>),
+    /// Nothing, from this machine.
+    Local,
+    /// Nothing.
+    Open,
+}
+
+/// What the user called `name` must show; `None` if there is none who may log in.
+fn lock_of(users: &[StoredUser], name: &[u8]) -> Option<Lock> {
+    let place = users.binary_search_by(|user| (*user.name).cmp(name)).ok()?;
+    let StoredUser { rules, secret, .. } = &users[place];
+    let has = |word: &[u8]| rules.iter().any(|rule| **rule == *word);
+    match secret {
+        _ if !has(b"on") => None,
+        _ if has(b"nopass") => Some(Lock::Open),
+        Some(secret) => Some(Lock::Secret(secret.as_bytes().to_vec())),
+        None => None,
     }
 }
 
@@ -132,12 +171,29 @@ impl<S: Store, D: Directory<S>> Doorman<S> for Secrets<S, D> {
         Box::pin(self.check(name, secret, peer))
     }
 
+    fn slow_hash(&self) -> Option<&Arc<SlowHash>> {
+        Some(&self.slow)
+    }
+
+    fn whose(&self, name: &[u8]) -> Option<u32> {
+        let login = LoginName::parse(name);
+        let tenant = std::str::from_utf8(login.tenant).ok().and_then(|name| self.directory.find(name));
+        let other = self.directory.find(if tenant.is_some() { NOBODY } else { DEFAULT });
+        match (tenant, login.user) {
+            (Some((grant, _)), _) => Some(grant.tenant),
+            (None, None) => other.map(|(grant, _)| grant.tenant),
+            (None, Some(_)) => None,
+        }
+    }
+
     fn is_default_open(&self) -> bool {
         self.directory.find("default").is_some_and(|(_, stored)| stored.is_none())
     }
 
     fn knows(&self, name: &[u8]) -> bool {
-        self.find(name).is_some()
+        let found = std::str::from_utf8(name).ok().and_then(|name| self.directory.find(name));
+        drop(std::hint::black_box(self.directory.find(if found.is_some() { NOBODY } else { DEFAULT })));
+        found.is_some()
     }
 }
 

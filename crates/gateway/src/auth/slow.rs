@@ -39,7 +39,7 @@ impl SlowHash {
     }
 
     /// What `hash` gives, after all that came before it.
-    pub(super) async fn run<T: Send + 'static>(&self, hash: impl FnOnce() -> T + Send + 'static) -> Result<T, Busy> {
+    pub(crate) async fn run<T: Send + 'static>(&self, hash: impl FnOnce() -> T + Send + 'static) -> Result<T, Busy> {
         let _place = Place::among(&self.waiting)?;
         let (answer, answered) = oneshot::channel();
         self.spawn.spawn(Box::pin(async move {

@@ -1,11 +1,13 @@
 //! The tenants of a node, as the doorman and the sessions see them.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
+use weir_command::acl::Hash;
+use weir_io::{Error, ErrorKind, Result};
 use weir_model::TenantName;
-use weir_node::{Node, SlotState, Tenant};
+use weir_node::{Node, SlotState, StoredUser, Tenant, TenantSettings};
 
-use super::{Directory, Grant, Standing, Tenancy};
+use super::{Checking, Directory, Grant, Standing, Tenancy, UsersChange, secret};
 use crate::store::TenantStore;
 
 /// The node's catalogue as a directory.
@@ -26,22 +28,26 @@ impl Directory<TenantStore> for NodeTenants {
             tenant: tenant.id().0,
             name: tenant.name().as_str().into(),
             store: TenantStore::new(&self.0, Arc::clone(&tenant)),
-            tenancy: Arc::new(Settled(tenant)),
+            tenancy: Arc::new(Settled { tenant, node: Arc::downgrade(&self.0) }),
         };
         Some((grant, secret))
     }
 }
 
 /// What the catalogue says of one tenant.
-struct Settled(Arc<Tenant>);
+struct Settled {
+    tenant: Arc<Tenant>,
+    /// Not held: sessions must not keep a node that ends.
+    node: Weak<Node>,
+}
 
 impl Tenancy for Settled {
     fn standing(&self) -> Standing {
-        let slot = self.0.partitions().first();
+        let slot = self.tenant.partitions().first();
         // Awake is the rule, and a load says so.
         if slot.is_none_or(|slot| slot.awake().is_none() && slot.state() == SlotState::Gone) {
             Standing::Dropped
-        } else if self.0.is_suspended() {
+        } else if self.tenant.is_suspended() {
             Standing::Suspended
         } else {
             Standing::Active
@@ -49,6 +55,28 @@ impl Tenancy for Settled {
     }
 
     fn connections_max(&self) -> u32 {
-        self.0.settings().connections_max
+        self.tenant.settings().connections_max
+    }
+
+    fn users(&self) -> Arc<[StoredUser]> {
+        Arc::clone(&self.tenant.settings().users)
+    }
+
+    fn shown_secret(&self) -> Option<Hash> {
+        let settings = self.tenant.settings();
+        settings.secret.as_ref().and_then(|secret| secret::shown_hashes(secret.as_bytes()).first().copied())
+    }
+
+    fn change_users(&self, change: UsersChange, then: Box<dyn FnOnce() + Send>) -> Checking<'_, Result<()>> {
+        Box::pin(async move {
+            let node = self.node.upgrade();
+            let node =
+                node.ok_or_else(|| Error::new(ErrorKind::Closed, "change", "the tenant's users", "the node ends"))?;
+            let change = move |settings: &mut TenantSettings| {
+                settings.users = change(&settings.users);
+                Ok::<(), Error>(())
+            };
+            node.alter(&self.tenant, change, then).await
+        })
     }
 }

@@ -143,6 +143,16 @@ impl PubSub {
         self.members.lock().insert(id, Arc::clone(mailbox));
     }
 
+    /// What the connection `id` listens to.
+    pub(crate) fn names_of(&self, id: u64) -> Vec<(Kind, Arc<[u8]>)> {
+        let registry = self.registry.lock();
+        let channels = registry.channels.values().map(|topic| (Kind::Channel, topic));
+        let shards = registry.shard_channels.values().map(|topic| (Kind::ShardChannel, topic));
+        let topics = channels.chain(shards).chain(registry.patterns.iter().map(|topic| (Kind::Pattern, topic)));
+        let heard = topics.filter(|(_, topic)| topic.listeners.lock().contains_key(&id));
+        heard.map(|(kind, topic)| (kind, Arc::clone(&topic.name))).collect()
+    }
+
     /// The connection `id` listens to nothing any more.
     fn leave(&self, id: u64) {
         self.members.lock().remove(&id);

@@ -12,9 +12,11 @@ use weir_io::Nanos;
 
 use crate::auth::Standing;
 use crate::auth::account::Account;
+use crate::auth::users::User;
 use crate::mailbox::{Recipient, Speaks};
 use crate::pubsub::Counts;
 use crate::resp::ticket::{Later, Ticket, ticket};
+use crate::stats;
 
 /// What a connection is doing, for the sweeper: each has its own patience.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +54,12 @@ pub(super) struct Names {
     pub(super) lib_version: Vec<u8>,
 }
 
+/// Whose a connection is.
+struct Owner {
+    account: Arc<Account>,
+    user: Arc<User>,
+}
+
 /// One connection.
 pub(crate) struct Client {
     pub(crate) id: u64,
@@ -67,7 +75,7 @@ pub(crate) struct Client {
     /// Second since which it has been nobody's, where it is nobody's.
     stranger_since: AtomicU64,
     /// Whose connection it is; `None` = nobody knows yet.
-    account: Mutex<Option<Arc<Account>>>,
+    owner: Mutex<Option<Owner>>,
     /// The database chosen, for lists.
     pub(super) database: AtomicU8,
     /// Whether `HELLO 3` was said.
@@ -140,8 +148,8 @@ impl Client {
 
     /// Calls `visit` with its tenant's account, if it is known whose connection it is.
     pub(crate) fn with_account(&self, visit: impl FnOnce(&Account)) {
-        if let Some(account) = &*self.account.lock() {
-            visit(account);
+        if let Some(owner) = &*self.owner.lock() {
+            visit(&owner.account);
         }
     }
 
@@ -153,32 +161,42 @@ impl Client {
         now.saturating_sub(since)
     }
 
-    /// It is this tenant's from now on.
-    pub(super) fn belong_to(&self, account: &Arc<Account>, database: u8) {
-        *self.account.lock() = Some(Arc::clone(account));
+    /// It is this tenant's from now on, and this user's.
+    pub(super) fn belong_to(&self, account: &Arc<Account>, user: &Arc<User>, database: u8) {
+        *self.owner.lock() = Some(Owner { account: Arc::clone(account), user: Arc::clone(user) });
         self.database.store(database, Ordering::Relaxed);
     }
 
     /// It is nobody's from this second on.
     pub(super) fn become_stranger(&self, second: u64) {
-        *self.account.lock() = None;
+        *self.owner.lock() = None;
         self.database.store(0, Ordering::Relaxed);
         self.stranger_since.store(second, Ordering::Relaxed);
     }
 
     /// Whether it is a connection of the tenant with this number.
     fn belongs_to(&self, tenant: u32) -> bool {
-        self.account.lock().as_ref().is_some_and(|account| account.tenant == tenant)
+        self.owner.lock().as_ref().is_some_and(|owner| owner.account.tenant == tenant)
+    }
+
+    /// Whether it is a connection of this user.
+    pub(super) fn is_of(&self, user: &Arc<User>) -> bool {
+        self.owner.lock().as_ref().is_some_and(|owner| Arc::ptr_eq(&owner.user, user))
+    }
+
+    /// The name of its user; none while nobody knows whose it is.
+    pub(super) fn user_name(&self) -> Vec<u8> {
+        self.owner.lock().as_ref().map_or_else(Vec::new, |owner| owner.user.name().to_vec())
     }
 
     /// The standing of its tenant; `None` while nobody knows whose it is.
     fn standing(&self) -> Option<Standing> {
-        self.account.lock().as_ref().map(|account| account.standing())
+        self.owner.lock().as_ref().map(|owner| owner.account.standing())
     }
 
     /// Whether nobody knows whose it is.
     fn is_stranger(&self) -> bool {
-        self.account.lock().is_none()
+        self.owner.lock().is_none()
     }
 
     /// How long nobody has known whose it is, where that is so.
@@ -221,6 +239,42 @@ impl Client {
     /// Whether it waits for what others do.
     fn is_told_unasked(&self) -> bool {
         self.is_subscribed() || self.is_monitor.load(Ordering::Relaxed)
+    }
+
+    /// A line of `CLIENT LIST` at `second`: the fields of Redis that mean something here.
+    pub(super) fn line(&self, second: u64) -> String {
+        let names = self.names.lock().clone();
+        let Counts { channels, patterns, shard_channels } = self.subscriptions();
+        let flags = match self.phase() {
+            _ if self.is_monitor.load(Ordering::Relaxed) => "O",
+            _ if self.is_subscribed() => "P",
+            Phase::Idle | Phase::Serving => "N",
+            Phase::Receiving => "r",
+            Phase::Replying => "w",
+            Phase::Blocked => "b",
+        };
+        let (command, queued) = self.last_said();
+        let flags = if queued.is_some() && flags == "N" { "x" } else { flags };
+        let command = command.map_or_else(|| "NULL".to_owned(), stats::counted_name);
+        // Descriptors are nobody's business, and memory is counted for a tenant, not for a connection.
+        format!(
+            "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={flags} db={} sub={channels} psub={patterns} \
+             ssub={shard_channels} multi={} qbuf={} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 \
+             tot-mem=0 events=r cmd={command} user={} redir=-1 resp={} lib-name={} lib-ver={}\n",
+            self.id,
+            self.peer,
+            self.local,
+            String::from_utf8_lossy(&names.name),
+            second.saturating_sub(self.since),
+            second.saturating_sub(self.last()),
+            self.database.load(Ordering::Relaxed),
+            queued.map_or(-1, |queued| queued as i64),
+            self.sent_bytes(),
+            String::from_utf8_lossy(&self.user_name()),
+            if self.resp3.load(Ordering::Relaxed) { 3 } else { 2 },
+            String::from_utf8_lossy(&names.lib_name),
+            String::from_utf8_lossy(&names.lib_version),
+        )
     }
 
     /// The second of its last sign of life.
@@ -326,7 +380,7 @@ impl Clients {
             phase: AtomicU8::new(Phase::Idle as u8),
             turn: AtomicU64::new(0),
             stranger_since: AtomicU64::new(second),
-            account: Mutex::new(None),
+            owner: Mutex::new(None),
             database: AtomicU8::new(0),
             resp3: AtomicBool::new(false),
             subscriptions: Mutex::default(),

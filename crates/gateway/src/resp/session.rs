@@ -23,7 +23,8 @@ use super::tracked::Tracked;
 use super::transaction::{Queue, Watched};
 use crate::auth::account::Account;
 use crate::auth::byte_budget::Hold;
-use crate::auth::{Grant, Login, Refusal, Standing};
+use crate::auth::users::User;
+use crate::auth::{DEFAULT_USER, Grant, Login, LoginName, Refusal, Standing};
 use crate::mailbox::Mailbox;
 use crate::notices::{Notice, What};
 use crate::pubsub::{Counts, Subscriptions};
@@ -238,7 +239,7 @@ impl<S: Store> Session<S> {
         client.become_stranger(server.second());
         let vouched = server.doorman.vouched_for(&self.vouched);
         let Some(grant) = vouched.or_else(|| server.doorman.open_door(client.peer)) else { return Ok(()) };
-        match self.become_known(grant) {
+        match self.become_known(grant, DEFAULT_USER) {
             Err(refusal @ Refusal::TooManyConnections) => Err(refusal),
             // A stranger, who may log in elsewhere.
             Err(_) | Ok(()) => Ok(()),
@@ -257,12 +258,15 @@ impl<S: Store> Session<S> {
             Ok(grant) => grant,
             Err(refusal) => {
                 // Only a name that somebody has is shown: others may be secrets (S4).
-                let name = if server.doorman.knows(name) { std::str::from_utf8(name).ok() } else { None };
-                self.was_refused(&refusal, name.map(Arc::from));
+                let tenant = LoginName::parse(name).tenant;
+                let known = if server.doorman.knows(tenant) { std::str::from_utf8(tenant).ok() } else { None };
+                self.was_refused(&refusal, known.map(Arc::from));
+                self.log_refused_login(&refusal, name);
                 return Err(refusal.into());
             }
         };
-        if let Err(refusal) = self.become_known(grant) {
+        let user = LoginName::parse(name).user_of(&grant.name);
+        if let Err(refusal) = self.become_known(grant, user) {
             self.outbox.closing |= refusal == Refusal::TooManyConnections;
             return Err(refusal.into());
         }
@@ -291,15 +295,19 @@ impl<S: Store> Session<S> {
         server.notices.tell(notice, server.clock.now());
     }
 
-    fn become_known(&mut self, grant: Grant<S>) -> Result<(), Refusal> {
+    fn become_known(&mut self, grant: Grant<S>, user: &[u8]) -> Result<(), Refusal> {
         let account = self.outbox.server.accounts.of(&grant);
-        if self.login.as_ref().is_some_and(|login| login.account().tenant == account.tenant) {
+        // He may have been deleted since his password was looked at.
+        let user = account.users.find(user).ok_or(Refusal::WrongSecret)?;
+        if let Some(login) = self.login.as_mut().filter(|login| login.account().tenant == account.tenant) {
+            self.outbox.client.belong_to(&account, &user, login.database);
+            login.user = user;
             // It has its place already.
             return Ok(());
         }
         // As in Redis, logging in chooses no other database.
         let database = self.database();
-        let login = match Login::open(grant, &account, database) {
+        let login = match Login::open(grant, &account, Arc::clone(&user), database) {
             Ok(login) => login,
             Err(refusal) => {
                 self.was_refused(&refusal, Some(Arc::clone(&account.name)));
@@ -309,7 +317,7 @@ impl<S: Store> Session<S> {
         // What it listens to, and what it watches, is the other tenant's (S5).
         self.unsubscribe();
         self.end_transaction();
-        self.outbox.client.belong_to(&account, database);
+        self.outbox.client.belong_to(&account, &user, database);
         self.outbox.belong_to(Some((&account, &login.store)));
         self.unfinished = Some(account.unfinished.hold());
         self.login = Some(login);
@@ -325,6 +333,11 @@ impl<S: Store> Session<S> {
     /// The tenant whose connection this is.
     pub(in crate::resp) fn account(&self) -> Outcome<&Arc<Account>> {
         self.login.as_ref().map(Login::account).ok_or(NO_AUTH)
+    }
+
+    /// Who of the tenant's users it is.
+    pub(in crate::resp) fn user(&self) -> Outcome<&Arc<User>> {
+        self.login.as_ref().map(|login| &login.user).ok_or(NO_AUTH)
     }
 
     /// The data that this connection can reach.

@@ -83,8 +83,13 @@ impl World {
         self.connect(tenant)
     }
 
+    /// A connection that has not said who it is.
+    pub fn stranger(&self) -> Client {
+        self.served.as_ref().expect("serving").connect()
+    }
+
     pub fn connect(&self, tenant: &str) -> Client {
-        let mut client = self.served.as_ref().expect("serving").connect();
+        let mut client = self.stranger();
         assert_eq!(client.ask(&[b"AUTH", tenant.as_bytes(), TOKEN]), b"+OK\r\n");
         client
     }

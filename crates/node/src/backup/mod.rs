@@ -200,6 +200,7 @@ async fn fill(shared: &NodeShared, tenant: &Tenant, to: &Path) -> Result<BackupR
     let numbers = tenant.partitions().iter().map(|slot| slot.owner().partition).collect();
     let mut settings = (*tenant.settings()).clone();
     settings.secret = None;
+    settings.users = Arc::default();
     let manifest = BackupManifest { tenant: tenant.listing(numbers, settings), partitions };
     shared.own_fs.sync_dir(to, layout::TAG).await?;
     Journal::create(&shared.own_fs, to, layout::TAG, target::MANIFEST, &manifest).await?;

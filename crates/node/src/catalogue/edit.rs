@@ -1,5 +1,7 @@
 //! An edit of the catalogue and its bytes, described in `docs/format/catalogue.md`.
 
+use std::sync::Arc;
+
 use weir_journal::Entry;
 use weir_model::engine::EngineKind;
 use weir_model::{TenantId, TenantName, varint};
@@ -7,7 +9,8 @@ use weir_model::{TenantId, TenantName, varint};
 use weir_admission::{OnLimit, UnitLimits};
 
 use super::stamp::Stamp;
-use crate::tenant::{PARTITIONS_MAX, SECRET_BYTES_MAX, StoredSecret, TenantSettings};
+use super::users::{put_secret, put_users, take_secret, take_users};
+use crate::tenant::{PARTITIONS_MAX, TenantSettings};
 
 const NEXT_TENANT: u8 = 1;
 const NEXT_PARTITION: u8 = 2;
@@ -21,6 +24,7 @@ const CONDEMNED: u8 = 9;
 const REMOVED: u8 = 10;
 const PUT_WITH_ENGINE: u8 = 11;
 const PUT_WITH_UNITS: u8 = 12;
+const PUT_WITH_USERS: u8 = 13;
 
 /// A tenant as the catalogue has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,20 +92,25 @@ impl Entry for CatalogueEdit {
         self.condemned.iter().for_each(|&partition| number(CONDEMNED, partition));
         self.removed.iter().for_each(|&partition| number(REMOVED, partition));
         for listing in &self.put {
-            // Versions that know one engine only, or no request units, refuse what they would misread, and read
-            // everything else.
+            // Versions that know one engine only, or no request units, or no users, refuse what they would misread, and
+            // read everything else.
             let (is_plain, has_units) = (has_plain_engine(listing), has_request_units(listing));
-            out.push(match (has_units, is_plain) {
-                (true, _) => PUT_WITH_UNITS,
-                (false, true) => PUT,
-                (false, false) => PUT_WITH_ENGINE,
+            let has_users = !listing.settings.users.is_empty();
+            out.push(match (has_users, has_units, is_plain) {
+                (true, ..) => PUT_WITH_USERS,
+                (false, true, _) => PUT_WITH_UNITS,
+                (false, false, true) => PUT,
+                (false, false, false) => PUT_WITH_ENGINE,
             });
             put_listing(&mut out, listing);
-            if has_units || !is_plain {
+            if has_users || has_units || !is_plain {
                 put_engine(&mut out, listing);
             }
-            if has_units {
+            if has_users || has_units {
                 put_request_units(&mut out, listing);
+            }
+            if has_users {
+                put_users(&mut out, &listing.settings.users);
             }
         }
         out
@@ -125,6 +134,13 @@ impl Entry for CatalogueEdit {
                     .and_then(|listing| take_engine(&mut rest, listing))
                     .and_then(|listing| take_request_units(&mut rest, listing))
                     .map(|listing| edit.put.push(listing)),
+                PUT_WITH_USERS => take_listing(&mut rest)
+                    .and_then(|listing| take_engine(&mut rest, listing))
+                    .and_then(|listing| take_request_units(&mut rest, listing))
+                    .and_then(|mut listing| {
+                        listing.settings.users = take_users(&mut rest)?.into();
+                        Some(edit.put.push(listing))
+                    }),
                 DROP => take(&mut rest).map(|id| edit.dropped.push(TenantId(id))),
                 USED => take(&mut rest).map(|partition| edit.used.push(partition)),
                 STAMP => take_stamp(&mut rest).map(|value| stamp = Some(value)),
@@ -160,16 +176,14 @@ fn take_fixed(rest: &mut &[u8]) -> Option<u64> {
 
 /// Appends `listing`, but for its engine; a backup begins with one, too.
 pub(crate) fn put_listing(out: &mut Vec<u8>, listing: &Listing) {
-    let TenantSettings { secret, limits, connections_max, disk_bytes_max, memory_bytes_max: _, suspended } =
+    let TenantSettings { secret, limits, connections_max, disk_bytes_max, memory_bytes_max: _, suspended, users: _ } =
         &listing.settings;
     varint::put(out, listing.id.0.into());
     varint::put(out, listing.name.as_str().len() as u64);
     out.extend_from_slice(listing.name.as_str().as_bytes());
     varint::put(out, listing.partitions.len() as u64);
     listing.partitions.iter().for_each(|&number| varint::put(out, number.into()));
-    // 0 = none, else the length plus one.
-    varint::put(out, secret.as_ref().map_or(0, |secret| secret.as_bytes().len() as u64 + 1));
-    out.extend(secret.iter().flat_map(|secret| secret.as_bytes()));
+    put_secret(out, secret.as_ref());
     varint::put(out, limits.rcu);
     varint::put(out, limits.wcu);
     varint::put(out, limits.burst_seconds.into());
@@ -194,14 +208,7 @@ pub(crate) fn take_listing(rest: &mut &[u8]) -> Option<Listing> {
     let name = TenantName::new(std::str::from_utf8(varint::take_slice(rest)?).ok()?).ok()?;
     let count = take::<u16>(rest).filter(|count| (1..=PARTITIONS_MAX).contains(count))?;
     let partitions = (0..count).map(|_| take(rest)).collect::<Option<Vec<u32>>>()?;
-    let secret = match take::<usize>(rest)? {
-        0 => None,
-        more => {
-            let (secret, after) = rest.split_at_checked(more - 1).filter(|_| more - 1 <= SECRET_BYTES_MAX)?;
-            *rest = after;
-            Some(StoredSecret::new(secret))
-        }
-    };
+    let secret = take_secret(rest)?;
     let (rcu, wcu, burst_seconds) = (take(rest)?, take(rest)?, take(rest)?);
     let on_limit = match take::<u64>(rest)? {
         0 => OnLimit::Refuse,
@@ -218,6 +225,7 @@ pub(crate) fn take_listing(rest: &mut &[u8]) -> Option<Listing> {
         disk_bytes_max,
         memory_bytes_max: 0,
         suspended: suspended == 1,
+        users: Arc::default(),
     };
     Some(Listing { id, name, partitions, engine: EngineKind::Lsm, settings })
 }
@@ -270,6 +278,7 @@ pub(crate) fn take_request_units(rest: &mut &[u8], mut listing: Listing) -> Opti
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tenant::{StoredSecret, StoredUser};
     use proptest::prelude::*;
 
     fn listing() -> impl Strategy<Value = Listing> {
@@ -285,16 +294,31 @@ mod tests {
             (0_usize..2, prop_oneof![Just(0), any::<u64>()]),
         );
         let partitions = proptest::collection::vec(any::<u32>(), 1..8);
-        (any::<u32>(), "[a-z0-9][a-z0-9_-]{0,62}", partitions, settings).prop_map(|(id, name, partitions, settings)| {
+        let parts = (any::<u32>(), "[a-z0-9][a-z0-9_-]{0,62}", partitions, settings, users());
+        parts.prop_map(|(id, name, partitions, settings, users)| {
             let (secret, limits, (connections_max, disk_bytes_max, suspended), (engine, memory_bytes_max)) = settings;
             let ((rcu, wcu), (ru, spare), burst_seconds, delay) = limits;
             let on_limit = delay.map_or(OnLimit::Refuse, |max_ms| OnLimit::Delay { max_ms });
             let limits = UnitLimits { rcu, wcu, ru, spare, burst_seconds, on_limit };
             let secret = secret.map(StoredSecret::new);
             let settings =
-                TenantSettings { secret, limits, connections_max, disk_bytes_max, memory_bytes_max, suspended };
+                TenantSettings { secret, limits, connections_max, disk_bytes_max, memory_bytes_max, suspended, users };
             let name = TenantName::new(&name).expect("of the pattern");
             Listing { id: TenantId(id), name, partitions, engine: EngineKind::ALL[engine], settings }
+        })
+    }
+
+    fn users() -> impl Strategy<Value = Arc<[StoredUser]>> {
+        let bytes = || proptest::collection::vec(any::<u8>(), 0..8);
+        let secret = proptest::option::of(bytes());
+        let users = proptest::collection::btree_map(bytes(), (proptest::collection::vec(bytes(), 0..4), secret), 0..4);
+        users.prop_map(|users| {
+            let user = |(name, (rules, secret)): (Vec<u8>, (Vec<Vec<u8>>, Option<Vec<u8>>))| StoredUser {
+                name: name.into(),
+                rules: rules.into_iter().map(Into::into).collect(),
+                secret: secret.map(StoredSecret::new),
+            };
+            users.into_iter().map(user).collect()
         })
     }
 

@@ -20,6 +20,7 @@ mod edit;
 mod listings;
 mod stamp;
 pub(crate) mod survey;
+mod users;
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -2,7 +2,9 @@
 
 mod all;
 mod disk;
+mod secret;
 mod spec;
+mod users;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,7 +18,10 @@ use weir_model::{SLOTS, TenantId, TenantName, slot};
 pub(crate) use self::all::Tenants;
 use self::disk::DiskGauge;
 pub use self::disk::DiskUse;
-pub use self::spec::{PARTITIONS_MAX, SECRET_BYTES_MAX, StoredSecret, TenantSettings, TenantSpec};
+pub use self::secret::{SECRET_BYTES_MAX, StoredSecret};
+pub use self::spec::{PARTITIONS_MAX, TenantSettings, TenantSpec};
+pub(crate) use self::users::check as check_users;
+pub use self::users::{StoredUser, USERS_BYTES_MAX, USERS_MAX};
 use crate::bandwidth::Reservation;
 use crate::catalogue::Listing;
 use crate::engines::EngineChoice;

@@ -1,16 +1,16 @@
 //! What an operator says about a tenant.
 
-use std::fmt;
+use std::sync::Arc;
 
 use weir_admission::UnitLimits;
 use weir_model::TenantName;
 use weir_model::engine::EngineKind;
 
+use super::secret::StoredSecret;
+use super::users::StoredUser;
+
 /// Partitions of a tenant, at most.
 pub const PARTITIONS_MAX: u16 = 256;
-
-/// A stored secret is at most this long, in bytes.
-pub const SECRET_BYTES_MAX: usize = 1024;
 
 /// A tenant to be created.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,26 +47,6 @@ pub struct TenantSettings {
     pub memory_bytes_max: u64,
     /// Its clients are refused; its data stays.
     pub suspended: bool,
-}
-
-/// A secret as it is stored: bytes whose meaning only the gateway knows. Never shown.
-#[derive(Clone, PartialEq, Eq)]
-pub struct StoredSecret(Box<[u8]>);
-
-impl StoredSecret {
-    /// Keeps `bytes`, at most [`SECRET_BYTES_MAX`].
-    pub fn new(bytes: impl Into<Box<[u8]>>) -> Self {
-        Self(bytes.into())
-    }
-
-    /// The bytes.
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-impl fmt::Debug for StoredSecret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("StoredSecret(…)")
-    }
+    /// Its users beside the one that the tenant itself is, in the order of their names.
+    pub users: Arc<[StoredUser]>,
 }

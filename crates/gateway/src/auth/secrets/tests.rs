@@ -11,9 +11,14 @@ use super::*;
 use crate::auth::secret::tests::{KEYED, SLOW};
 use crate::auth::{Standing, Tenancy};
 
-struct Active;
+#[derive(Default)]
+struct Active(Arc<[StoredUser]>);
 
 impl Tenancy for Active {
+    fn users(&self) -> Arc<[StoredUser]> {
+        Arc::clone(&self.0)
+    }
+
     fn standing(&self) -> Standing {
         Standing::Active
     }
@@ -23,8 +28,28 @@ impl Tenancy for Active {
     }
 }
 
+/// Users of Ada: Eve, whose password is `CHOSEN`; one who is off, with the same; one without any; and one who needs
+/// none.
+fn users() -> Arc<[StoredUser]> {
+    let none = secret::no_passwords(&mut |salt| salt.fill(3));
+    let stored = secret::with_hash(none, &secret::sha256(CHOSEN)).expect("room");
+    let user = |name: &str, rules: &[&str], has_password: bool| StoredUser {
+        name: name.as_bytes().into(),
+        rules: rules.iter().map(|rule| rule.as_bytes().into()).collect(),
+        secret: has_password.then(|| weir_node::StoredSecret::new(stored.clone())),
+    };
+    [
+        user("eve", &["on", "+@all"], true),
+        user("none", &["on"], false),
+        user("off", &["off", "+@all"], true),
+        user("open", &["on", "nopass"], false),
+    ]
+    .into()
+}
+
 /// Tenants and their stored secrets; counts the questions.
 struct Book {
+    users: Arc<[StoredUser]>,
     tenants: BTreeMap<&'static str, (u32, Vec<u8>)>,
     asked: Arc<AtomicUsize>,
 }
@@ -33,7 +58,8 @@ impl Directory<()> for Book {
     fn find(&self, name: &str) -> Option<(Grant<()>, Option<Vec<u8>>)> {
         self.asked.fetch_add(1, Ordering::Relaxed);
         let (tenant, stored) = self.tenants.get(name)?;
-        let grant = Grant { tenant: *tenant, name: name.into(), store: (), tenancy: Arc::new(Active) };
+        let grant =
+            Grant { tenant: *tenant, name: name.into(), store: (), tenancy: Arc::new(Active(Arc::clone(&self.users))) };
         Some((grant, Some(stored.clone())))
     }
 }
@@ -66,7 +92,7 @@ fn start(spawn: Arc<dyn Spawn>) -> (Secrets<(), Book>, Vec<u8>, Arc<AtomicUsize>
     let (token, generated) = secret::generate(&mut random);
     let asked = Arc::new(AtomicUsize::new(0));
     let tenants = BTreeMap::from([("ada", (1, chosen)), ("bob", (2, generated))]);
-    let book = Book { tenants, asked: Arc::clone(&asked) };
+    let book = Book { users: users(), tenants, asked: Arc::clone(&asked) };
     let doorman = Secrets::new(book, SimClock::new(), SlowHash::new(spawn), false).expect("random bytes");
     (doorman, token.as_bytes().to_vec(), asked)
 }
@@ -91,7 +117,7 @@ fn s3_whatever_is_wrong_costs_the_same_work() {
     assert_eq!((wrong.1, wrong.2), (1, 2), "one slow hash, two look-ups");
     // Before the owners have been here and after, whatever the guess resembles, and whatever the name hashes to.
     for round in 0..2 {
-        for (name, secret) in [
+        for (index, (name, secret)) in [
             (&b"ada"[..], &b"guess"[..]),
             (b"ada", &CHOSEN[1..]),
             (b"ada", &token),
@@ -102,14 +128,29 @@ fn s3_whatever_is_wrong_costs_the_same_work() {
             (b"somebody", &token),
             (b"eve", b""),
             (b"", b""),
-        ] {
-            let from = 2 + round;
+            (b"ada/eve", b"guess"),
+            (b"ada/eve", &CHOSEN[1..]),
+            (b"bob/eve", b"guess"),
+            (b"ada/off", CHOSEN),
+            (b"ada/none", b""),
+            (b"ada/nobody", CHOSEN),
+            (b"nobody/eve", CHOSEN),
+            (b"ada/", b""),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            // Ten from one place; the others would have to wait there.
+            let from = if index < 10 { 2 + round } else { 20 * (round + 1) + index as u8 };
             let (answer, cost) = cost(name, secret, from);
             assert_eq!((answer, cost), (Err(Refusal::WrongSecret), wrong), "{}", String::from_utf8_lossy(name));
         }
         let first = u64::from(round == 0);
         let (ada, bob) = (cost(b"ada", CHOSEN, 9), cost(b"bob", &token, 9));
+        let eve = cost(b"ada/eve", CHOSEN, 9);
         assert_eq!((ada.0, ada.1.1), (Ok(1), first), "what was right once is remembered");
+        assert_eq!((eve.0, eve.1.1), (Ok(1), first), "also of a user");
+        assert_eq!(cost(b"ada/open", b"whatever", 9).0, Ok(1));
         assert_eq!((bob.0, bob.1.1), (Ok(2), 0), "and what was generated is never hashed slowly");
     }
     // Who has to wait costs nothing worth counting, and the same for all.

@@ -1,18 +1,13 @@
 //! `CLIENT`: this connection and the others.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-
 use weir_command::error::{Error, Outcome, SYNTAX};
 use weir_command::number::parse_i64;
 use weir_command::{Args, lower};
 
-use crate::pubsub::Counts;
-use crate::resp::client::{Client, Phase};
+use crate::resp::client::Client;
 use crate::resp::outbox::YIELD;
 use crate::resp::session::Session;
-use crate::stats;
 use crate::store::Store;
 
 /// Lines of a list that are written between two turns.
@@ -62,7 +57,7 @@ pub(in crate::resp) async fn client<S: Store>(session: &mut Session<S>, args: Ar
         }
         b"info" => {
             takes("info", args.len() == 2)?;
-            let line = line_of(&session.outbox.client, &session.account()?.name, session.outbox.server.second());
+            let line = session.outbox.client.line(session.outbox.server.second());
             session.outbox.replies.text(&line);
         }
         b"list" => list(session, args).await?,
@@ -153,7 +148,6 @@ async fn list<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
         }
         Some(_) => return Err(SYNTAX),
     }
-    let name = Arc::clone(&session.account()?.name);
     let mut lines = String::new();
     for (index, client) in clients.iter().enumerate() {
         if index % TURN_LINES == TURN_LINES - 1 {
@@ -161,44 +155,9 @@ async fn list<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
         }
         let is_kind = subscribed.is_none_or(|subscribed| client.is_subscribed() == subscribed);
         if is_kind && wanted.as_ref().is_none_or(|ids| ids.contains(&client.id)) {
-            lines.push_str(&line_of(client, &name, second));
+            lines.push_str(&client.line(second));
         }
     }
     session.outbox.replies.text(&lines);
     Ok(())
-}
-
-/// A line of `CLIENT LIST`: the fields of Redis that mean something here.
-fn line_of(client: &Client, user: &str, second: u64) -> String {
-    let names = client.names.lock().clone();
-    let Counts { channels, patterns, shard_channels } = client.subscriptions();
-    let flags = match client.phase() {
-        _ if client.is_monitor.load(Ordering::Relaxed) => "O",
-        _ if client.is_subscribed() => "P",
-        Phase::Idle | Phase::Serving => "N",
-        Phase::Receiving => "r",
-        Phase::Replying => "w",
-        Phase::Blocked => "b",
-    };
-    let (command, queued) = client.last_said();
-    let flags = if queued.is_some() && flags == "N" { "x" } else { flags };
-    let command = command.map_or_else(|| "NULL".to_owned(), stats::counted_name);
-    // Descriptors are nobody's business, and memory is counted for a tenant, not for a connection.
-    format!(
-        "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={flags} db={} sub={channels} psub={patterns} \
-         ssub={shard_channels} multi={} qbuf={} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 \
-         tot-mem=0 events=r cmd={command} user={user} redir=-1 resp={} lib-name={} lib-ver={}\n",
-        client.id,
-        client.peer,
-        client.local,
-        String::from_utf8_lossy(&names.name),
-        second.saturating_sub(client.since),
-        second.saturating_sub(client.last()),
-        client.database.load(Ordering::Relaxed),
-        queued.map_or(-1, |queued| queued as i64),
-        client.sent_bytes(),
-        if client.resp3.load(Ordering::Relaxed) { 3 } else { 2 },
-        String::from_utf8_lossy(&names.lib_name),
-        String::from_utf8_lossy(&names.lib_version),
-    )
 }

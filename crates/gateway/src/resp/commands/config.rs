@@ -19,7 +19,7 @@ const HELP: [&str; 5] = [
     "GET <pattern> ...: settings and their values.",
     "RESETSTAT: the counters of INFO begin at zero.",
     "REWRITE: refused, the configuration file is yours.",
-    "SET <name> <value> ...: slowlog-log-slower-than, slowlog-max-len, notify-keyspace-events and tracking-table-max-keys; how Redis keeps collections, which changes nothing here; others only to what they are.",
+    "SET <name> <value> ...: slowlog-log-slower-than, slowlog-max-len, acllog-max-len, notify-keyspace-events and tracking-table-max-keys; how Redis keeps collections, which changes nothing here; others only to what they are.",
     "HELP: this text.",
 ];
 
@@ -79,7 +79,9 @@ fn all<S: Store>(session: &Session<S>) -> Vec<(String, String)> {
     let latency_threshold = session.account().map_or(0, |account| account.latency_monitor.threshold_ms());
     let keys_max = session.account().map_or(0, |account| account.tracking.keys_max());
     let notified = session.account().map(|account| account.key_events.notified()).unwrap_or_default();
+    let acl_log_len_max = session.account().map_or(0, |account| account.users.log.len_max());
     let own = [
+        ("acllog-max-len", acl_log_len_max.to_string()),
         // There are no snapshots to schedule; the log is always on.
         ("appendonly", "yes".to_owned()),
         ("cluster-enabled", "no".to_owned()),
@@ -144,6 +146,7 @@ enum Setting {
     TrackedKeys(usize),
     /// What subscribers are told of what happens to keys.
     Notified(Classes),
+    AclLogLenMax(usize),
     /// Of the one at this index of [`HINTS`].
     Hint(usize, i64),
     /// It is so already.
@@ -164,6 +167,7 @@ impl Setting {
             "slowlog-log-slower-than" => number(-1).map(Setting::SlowerThan),
             "latency-monitor-threshold" => Ok(Setting::LatencyThreshold(number(0)? as u64)),
             "tracking-table-max-keys" => Ok(Setting::TrackedKeys(number(0)? as usize)),
+            "acllog-max-len" => Ok(Setting::AclLogLenMax(number(0)? as usize)),
             "slowlog-max-len" => Ok(Setting::LenMax(number(0)? as usize)),
             "notify-keyspace-events" => {
                 let unknown = || "Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".to_owned();
@@ -211,6 +215,7 @@ fn set<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
             Setting::SlowerThan(micros) => session.slowlog().set_slower_than(micros),
             Setting::LatencyThreshold(ms) => session.account()?.latency_monitor.set_threshold_ms(ms),
             Setting::LenMax(len) => session.slowlog().set_len_max(len),
+            Setting::AclLogLenMax(len) => session.account()?.users.log.set_len_max(len),
             Setting::Hint(index, value) => session.account()?.hints.set(index, value),
             Setting::TrackedKeys(max) => session.account()?.tracking.set_keys_max(max),
             Setting::Notified(classes) => {

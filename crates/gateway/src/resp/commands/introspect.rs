@@ -6,7 +6,7 @@ use weir_command::number::parse_i64;
 use weir_command::reply::Replies;
 use weir_command::table::key_specs::{self, Begin, Find, KeySpec};
 use weir_command::table::subcommands::{self, Subcommand};
-use weir_command::table::{self, COMMANDS, Command, DERIVED_CATEGORIES, redis_facts};
+use weir_command::table::{self, COMMANDS, Categories, Command, redis_facts};
 use weir_command::{Args, lower};
 
 use super::end_turn;
@@ -108,13 +108,6 @@ impl Described {
         }
     }
 
-    fn is_in_category(self, name: &[u8]) -> bool {
-        match self {
-            Described::Command(command) => command.is_in_category(name),
-            Described::Subcommand(subcommand) => subcommand.is_in_category(lower(name).as_slice()),
-        }
-    }
-
     fn flags(self) -> &'static [&'static str] {
         match self {
             Described::Command(command) => command.flags,
@@ -122,14 +115,11 @@ impl Described {
         }
     }
 
-    /// Categories that follow from its flags, and the others.
-    fn categories(self) -> Vec<&'static str> {
-        let own = match self {
+    fn categories(self) -> Categories {
+        match self {
             Described::Command(command) => command.categories,
             Described::Subcommand(subcommand) => subcommand.categories,
-        };
-        let derived = DERIVED_CATEGORIES.iter().filter(|name| self.is_in_category(name.as_bytes()));
-        derived.chain(own).copied().collect()
+        }
     }
 }
 
@@ -151,8 +141,8 @@ fn describe(replies: &mut Replies, described: Option<Described>) {
         replies.integer(i64::from(position));
     }
     let categories = described.categories();
-    replies.set(categories.len());
-    categories.iter().for_each(|category| replies.simple(&format!("@{category}")));
+    replies.set(categories.names().count());
+    categories.names().for_each(|category| replies.simple(&format!("@{category}")));
     let tips = redis_facts::tips(&name);
     replies.set(tips.len());
     tips.iter().for_each(|tip| replies.bulk(tip.as_bytes()));
@@ -281,7 +271,10 @@ fn list(replies: &mut Replies, args: Args<'_>) -> Outcome {
                     let pattern = Glob::new(&glob::checked(wanted)?.to_ascii_lowercase());
                     all().filter(|described| pattern.matches(described.name().as_bytes())).collect()
                 }
-                b"aclcat" => all().filter(|described| described.is_in_category(wanted)).collect(),
+                b"aclcat" => {
+                    let category = Categories::find(wanted);
+                    all().filter(|one| category.is_some_and(|place| one.categories().has(place))).collect()
+                }
                 // There are no modules.
                 b"module" => Vec::new(),
                 _ => return Err(SYNTAX),

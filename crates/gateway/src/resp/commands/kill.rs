@@ -1,10 +1,13 @@
 //! `CLIENT KILL`: of the tenant's own connections. Others are as if they were not there.
 
+use std::sync::Arc;
+
 use weir_command::error::{Error, Outcome, SYNTAX};
 use weir_command::number::parse_i64;
 use weir_command::{Args, lower};
 
 use super::end_turn;
+use crate::auth::users::{User, Users};
 use crate::resp::client::{Client, Clients};
 use crate::resp::session::Session;
 use crate::store::Store;
@@ -19,11 +22,13 @@ struct Filter<'a> {
     nobody: bool,
     /// Those who listen to something, or the others.
     subscribed: Option<bool>,
+    /// Whose they are.
+    user: Option<Arc<User>>,
     spare_self: bool,
 }
 
 impl<'a> Filter<'a> {
-    fn parse(args: Args<'a>, user: &str) -> Outcome<Self> {
+    fn parse(args: Args<'a>, users: &Users) -> Outcome<Self> {
         let mut filter = Self { spare_self: true, ..Self::default() };
         let mut words = args.iter_from(2);
         while let Some(word) = words.next() {
@@ -36,10 +41,10 @@ impl<'a> Filter<'a> {
                 }
                 b"addr" => filter.peer = Some(value),
                 b"laddr" => filter.local = Some(value),
-                b"user" if value != user.as_bytes() => {
-                    return Err(Error::bytes([b"ERR No such user '", value, b"'"].concat()));
+                b"user" => {
+                    let none = || Error::bytes([b"ERR No such user '", value, b"'"].concat());
+                    filter.user = Some(users.find(value).ok_or_else(none)?);
                 }
-                b"user" => {}
                 b"type" if is(b"normal") => filter.subscribed = Some(false),
                 b"type" if is(b"pubsub") => filter.subscribed = Some(true),
                 b"type" if is(b"master") || is(b"replica") || is(b"slave") => filter.nobody = true,
@@ -55,6 +60,7 @@ impl<'a> Filter<'a> {
     fn means(&self, client: &Client) -> bool {
         !self.nobody
             && self.subscribed.is_none_or(|subscribed| subscribed == client.is_subscribed())
+            && self.user.as_ref().is_none_or(|user| client.is_of(user))
             && self.id.is_none_or(|id| id == client.id)
             && self.peer.is_none_or(|peer| peer == client.peer.to_string().as_bytes())
             && self.local.is_none_or(|local| local == client.local.to_string().as_bytes())
@@ -66,7 +72,7 @@ pub(super) async fn kill<S: Store>(session: &mut Session<S>, args: Args<'_>) -> 
     let filter = match args.len() {
         ..=2 => return Err(Error::arity("client|kill")),
         3 => Filter { peer: Some(args.at(2)), ..Filter::default() },
-        _ => Filter::parse(args, &session.account()?.name)?,
+        _ => Filter::parse(args, &session.account()?.users)?,
     };
     let mut killed = 0;
     let clients = session.outbox.server.clients.of_tenant(session.account()?.tenant);

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use weir_command::acl::Denied;
 use weir_command::bill::Bill;
 use weir_command::error::{Error, Outcome, REPLY_TOO_LONG};
 use weir_command::reply::{Mark, OUTPUT_BYTES_MAX};
@@ -25,6 +26,8 @@ pub(super) struct Member<'a> {
     pub(super) args: Args<'a>,
     /// The number of the database that it is about.
     pub(super) database: u8,
+    /// Its user may not ask for it any more: it is answered, and not run.
+    pub(super) denied: Option<Denied>,
 }
 
 /// What has become of one.
@@ -76,7 +79,9 @@ impl AsOne<'_> {
         let mut call = Call { database: member.database, bill: Bill::default(), ..self.call.clone() };
         let begin = self.host.replies().mark();
         let others = self.host.replies().begin_element();
-        let (outcome, draft) = if is_script(member.command) {
+        let (outcome, draft) = if let Some(denied) = member.denied {
+            (Err(denied.as_error_at_exec(member.command, member.args)), draft)
+        } else if is_script(member.command) {
             self.run_script(rows, index, draft, &mut call).await
         } else {
             let context = Context::locked(rows, self.host, &mut call, draft);

@@ -18,6 +18,7 @@ use super::Connection;
 use crate::pool;
 use crate::resp::client::Phase;
 use crate::resp::input::Input;
+use crate::resp::rights::Origin;
 use crate::resp::ticket::{Blocked, BlockedOnRows, Ending, Later};
 use crate::store::Store;
 use crate::waiting_rows::Tried;
@@ -99,6 +100,9 @@ impl<S: Store> Connection<S> {
 
     /// Runs `command` once more. Its reply begins where that of the command under way does.
     async fn try_on_rows(&mut self, command: &'static Command, args: Args<'_>) -> Outcome {
+        if let Some(denied) = self.session.denied_now(command, args, Origin::Client).await {
+            return Err(denied.as_error(command, args));
+        }
         let charge = if self.is_limited() { Some(self.charge(command, args).await?) } else { None };
         self.begin_bill(charge.as_ref());
         let outcome = self.execute_on_rows(command, args).await;

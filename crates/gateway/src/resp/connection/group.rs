@@ -80,7 +80,7 @@ impl<S: Store> Connection<S> {
                 }
                 charges.push(charge);
             }
-            members.push(Member { command: place.command, args, database });
+            members.push(Member { command: place.command, args, database, denied: None });
         }
         if members.is_empty() {
             return 0;
@@ -106,13 +106,14 @@ impl<S: Store> Connection<S> {
     }
 
     /// Whether nothing stands against running it at once.
-    fn may_be_grouped(&self, command: &Command, args: Args<'_>) -> bool {
+    fn may_be_grouped(&self, command: &'static Command, args: Args<'_>) -> bool {
         let Ok(store) = self.session.store() else { return false };
         self.session.account().is_ok_and(|account| account.standing() == Standing::Active)
             && !self.session.is_in_subscribed_state()
             && !self.session.is_monitor()
             && check_options(command, args.len()).is_ok()
             && !command.reaches(args, LONG_BYTES)
+            && self.session.surely_may(command, args)
             && (store.disk_limit_reached().is_none() || !command.flags.contains(&"denyoom"))
     }
 

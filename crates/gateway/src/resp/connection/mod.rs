@@ -440,6 +440,9 @@ impl<S: Store> Connection<S> {
             return Err(Error::arity(command.name));
         }
         self.session.may(command)?;
+        if !self.session.has_full_rights() {
+            self.session.check_rights(command, args).await?;
+        }
         self.session.may_in_subscribed_state(command, args)?;
         self.session.may_in_monitor(command)?;
         check_options(command, args.len())?;

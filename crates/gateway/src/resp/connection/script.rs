@@ -21,6 +21,7 @@ use super::Connection;
 use super::scripted::{Ground, Place, Scripted, Terms};
 use crate::auth::account::Account;
 use crate::resp::commands::{deliver, gone, number_of_keys};
+use crate::resp::rights::{Origin, Rights};
 use crate::scripts::{Known, Running};
 use crate::server::Server;
 use crate::store::Store;
@@ -136,6 +137,7 @@ impl<S: Store> Connection<S> {
             seed: self.server.random(),
             pubsub: Arc::clone(&account.pubsub),
             reader: self.session.tracked.as_ref().map(|tracked| tracked.reader()),
+            rights: Rights::of(&self.session)?,
         };
         let run = Run {
             script: Arc::clone(&known.script),
@@ -191,8 +193,11 @@ impl<S: Store> Connection<S> {
         Ok(())
     }
 
-    /// Tells those who are told every command what a script has called.
+    /// Tells those who are told every command what a script has called, and the tenant's log what it was refused.
     pub(super) async fn show_calls(&mut self, scripted: &mut Scripted) {
+        for (denied, object) in scripted.take_denied() {
+            self.session.log_denied(denied, object, Origin::Script);
+        }
         let lines = scripted.take_monitored();
         if !lines.is_empty() {
             self.send_to_monitors(lines).await;

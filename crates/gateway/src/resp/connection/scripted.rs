@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures_util::FutureExt;
+use weir_command::acl::Denied;
 use weir_command::bill::Bill;
 use weir_command::error::{Error, Outcome, TOO_LONG};
 use weir_command::reply::{Protocol, Replies};
@@ -22,12 +23,16 @@ use crate::pubsub::{Kind, PubSub};
 use crate::resp::commands::check_options;
 use crate::resp::monitored;
 use crate::resp::outbox::YIELD;
+use crate::resp::rights::Rights;
 use crate::resp::tracked::Reader;
 use crate::scripts::here::{self, Here, Left, SOURCE_BYTES_MAX};
 use crate::scripts::{Asked, Control, Job, Known, TOO_LARGE, WRITTEN_BYTES_MAX};
 
 /// Bytes of lines about what one script calls that are kept for those who are told every command. The rest is left out.
 const MONITORED_BYTES_MAX: usize = 4 << 20;
+
+/// Refusals of one script that go into the log.
+const DENIED_MAX: usize = 128;
 
 const NOT_ALLOWED: Error = Error::new("ERR This Redis command is not allowed from script");
 
@@ -103,6 +108,8 @@ pub(super) struct Terms {
     pub(super) pubsub: Arc<PubSub>,
     /// Remembers what it reads, where its client keeps values.
     pub(super) reader: Option<Reader>,
+    /// What whoever runs it may do.
+    pub(super) rights: Rights,
 }
 
 /// See the module.
@@ -119,6 +126,8 @@ pub(super) struct Scripted {
     /// Lines for those who are told every command; `None` while nobody is.
     monitored: Option<Vec<Vec<u8>>>,
     monitored_bytes: usize,
+    /// What was not allowed, for the log.
+    denied: Vec<(Denied, Vec<u8>)>,
     pub(super) wrote: bool,
     ended: Option<Ended>,
 }
@@ -138,6 +147,7 @@ impl Scripted {
             published_bytes: 0,
             monitored,
             monitored_bytes: 0,
+            denied: Vec::new(),
             wrote: false,
             ended: None,
         }
@@ -157,6 +167,7 @@ impl Scripted {
     /// Runs the script; what it writes goes behind `draft`. It may be run again from its beginning.
     pub(super) async fn run(&mut self, rows: &dyn Rows, ground: &mut Ground, mut draft: Draft) -> Draft {
         self.published.clear();
+        self.denied.clear();
         self.monitored.iter_mut().for_each(Vec::clear);
         (self.ended, self.wrote, self.published_bytes, self.monitored_bytes) = (None, false, 0, 0);
         (self.database, self.bill) = (self.terms.call.database, self.terms.call.bill);
@@ -258,6 +269,12 @@ impl Scripted {
         if command.flags.contains(&"noscript") || (terms.is_spread && goes_through_all(command, args)) {
             return Err(NOT_ALLOWED);
         }
+        if let Some(denied) = terms.rights.denied(command, args).await {
+            if self.denied.len() < DENIED_MAX {
+                self.denied.push((denied, denied.object(command, args)));
+            }
+            return Err(denied.as_error_in_script(command, args));
+        }
         if terms.writes_nothing && command.writes() {
             return Err(Error::new("ERR Write commands are not allowed from read-only scripts."));
         }
@@ -352,6 +369,11 @@ impl Scripted {
     /// Lines about what it has called, for those who are told every command.
     pub(super) fn take_monitored(&mut self) -> Vec<Vec<u8>> {
         self.monitored.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// What it was refused.
+    pub(super) fn take_denied(&mut self) -> Vec<(Denied, Vec<u8>)> {
+        std::mem::take(&mut self.denied)
     }
 
     /// Its answer, when it has run and counts.

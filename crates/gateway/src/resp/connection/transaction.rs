@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use weir_command::acl::Denied;
 use weir_command::bill::Bill;
 use weir_command::error::{CROSS_SLOT, Error, Outcome};
 use weir_command::reply::Mark;
@@ -24,6 +25,7 @@ use super::script::{Away, OTHER_KEYS, RUNS_MAX, is_script};
 use super::scripted::Ground;
 use crate::auth::account::Account;
 use crate::resp::commands;
+use crate::resp::rights::Origin;
 use crate::resp::transaction::{Queued, Watched};
 use crate::store::Store;
 
@@ -33,6 +35,8 @@ enum Step<'q> {
     Rows(Vec<Member<'q>>),
     /// Any other.
     Alone(&'q Queued),
+    /// One that is not allowed any more.
+    Denied(&'q Queued, Denied),
 }
 
 /// What was queued, in runs. The first one is of rows, so that there is one to look at what is watched.
@@ -41,7 +45,7 @@ fn steps(queued: &[Queued], mut database: u8) -> Vec<Step<'_>> {
     for one in queued {
         let args = one.request.args();
         if is_script(one.command) || one.command.is_of_rows && !rows_of(one.command, args, 0).is_empty() {
-            let member = Member { command: one.command, args, database };
+            let member = Member { command: one.command, args, database, denied: None };
             match steps.last_mut() {
                 Some(Step::Rows(members)) => members.push(member),
                 _ => steps.push(Step::Rows(vec![member])),
@@ -74,6 +78,8 @@ impl<S: Store> Connection<S> {
         replies.array(queue.commands.len());
         let mut watched = &watched[..];
         for step in steps(&queue.commands, self.session.database()) {
+            // What is queued in front of it may have changed what is allowed.
+            let step = self.check_step(step).await;
             match step {
                 Step::Rows(members) if !self.exec_rows(&members, watched).await? => {
                     self.session.outbox.replies.restart(begin);
@@ -81,10 +87,34 @@ impl<S: Store> Connection<S> {
                     return Ok(());
                 }
                 Step::Rows(_) => watched = &[],
-                Step::Alone(queued) => self.exec_alone(queued).await,
+                Step::Alone(queued) => self.exec_alone(queued, None).await,
+                Step::Denied(queued, denied) => self.exec_alone(queued, Some(denied)).await,
             }
         }
         Ok(())
+    }
+
+    /// `step`, with what is not allowed any more.
+    async fn check_step<'q>(&mut self, step: Step<'q>) -> Step<'q> {
+        if self.session.has_full_rights() {
+            return step;
+        }
+        match step {
+            Step::Rows(mut members) => {
+                for member in &mut members {
+                    member.denied = self.session.denied_now(member.command, member.args, Origin::Transaction).await;
+                }
+                Step::Rows(members)
+            }
+            Step::Alone(queued) => {
+                let args = queued.request.args();
+                match self.session.denied_now(queued.command, args, Origin::Transaction).await {
+                    Some(denied) => Step::Denied(queued, denied),
+                    None => Step::Alone(queued),
+                }
+            }
+            denied @ Step::Denied(..) => denied,
+        }
     }
 
     /// Runs commands on rows, and scripts, as one; `false` if something that is watched was changed, and nothing was
@@ -213,13 +243,15 @@ impl<S: Store> Connection<S> {
         Err(OTHER_KEYS)
     }
 
-    /// Runs a command that is about the session, or goes through all keys.
-    async fn exec_alone(&mut self, queued: &Queued) {
+    /// Runs a command that is about the session, or goes through all keys, unless it is `denied`.
+    async fn exec_alone(&mut self, queued: &Queued, denied: Option<Denied>) {
         let Queued { command, request } = queued;
         let (args, before) = (request.args(), self.session.outbox.replies.mark());
         self.remember(command, args);
         let others = self.session.outbox.replies.begin_element();
-        let outcome = if command.is_of_rows {
+        let outcome = if let Some(denied) = denied {
+            Err(denied.as_error_at_exec(command, args))
+        } else if command.is_of_rows {
             self.execute_on_rows(command, args).await
         } else if command.id == Id::Monitor {
             Err(Error::new("ERR MONITOR isn't allowed for DENY BLOCKING client"))

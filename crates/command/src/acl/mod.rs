@@ -1,0 +1,20 @@
+//! Redis' access control lists: what a user may do, in rules.
+//!
+//! [`Rules`] are made of words as `ACL SETUSER` takes them, tell themselves in such words, and say whether a request is
+//! allowed. They know nothing of passwords but that there are rules about some ([`PasswordRule`]). Nothing of it awaits
+//! more than its turn.
+
+mod bits;
+mod check;
+mod commands;
+mod named;
+mod names;
+mod pattern;
+mod rule_error;
+mod rules;
+mod selector;
+
+pub use check::{Denied, has_unknown_subcommand};
+pub use named::members;
+pub use rule_error::RuleError;
+pub use rules::{Hash, PasswordRule, Rules, SELECTORS_MAX, SelectorWords, merged};

@@ -1,0 +1,128 @@
+//! Everything that a rule about commands can name: the commands of the table, their subcommands, and the commands of
+//! Redis that are not here. Each has a number, its bit in what is allowed.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use super::bits::Bits;
+use super::names::{NEWER_COMMANDS, NEWER_SUBCOMMANDS, OTHERS};
+use crate::args::Args;
+use crate::table::{COMMANDS, Categories, Command, find, subcommands};
+
+/// See the module.
+pub(super) struct Named {
+    /// In lower case; of a subcommand behind its container's and a `|`.
+    pub(super) name: String,
+    /// The number of the container whose subcommand it is.
+    pub(super) container: Option<usize>,
+    /// The numbers of its subcommands.
+    pub(super) subcommands: Vec<usize>,
+}
+
+/// All of them. The first are the commands of the table, in its order.
+pub(super) struct All {
+    pub(super) named: Vec<Named>,
+    by_name: BTreeMap<String, usize>,
+    /// Who is in each category, in the order of [`Categories::NAMES`].
+    pub(super) categories: Vec<Bits>,
+    /// Those that Redis 7.0 has.
+    pub(super) known_to_redis: Bits,
+}
+
+/// All that can be named.
+pub(super) static ALL: LazyLock<All> = LazyLock::new(All::gather);
+
+impl All {
+    fn gather() -> Self {
+        let mut all = Self {
+            named: Vec::new(),
+            by_name: BTreeMap::new(),
+            categories: vec![Bits::none(); Categories::NAMES.len()],
+            known_to_redis: Bits::none(),
+        };
+        for command in COMMANDS {
+            all.add(command.name, None, command.categories, NEWER_COMMANDS.contains(&command.name));
+        }
+        for names in OTHERS {
+            for name in names.names.iter().filter(|name| find(name.as_bytes()).is_none()) {
+                all.add(name, None, names.categories, false);
+            }
+        }
+        for one in subcommands::SUBCOMMANDS {
+            let is_newer = NEWER_SUBCOMMANDS.contains(&one.full_name().as_str());
+            let container = all.by_name.get(one.container).copied();
+            all.add(one.name, container, one.categories, is_newer);
+        }
+        all
+    }
+
+    fn add(&mut self, name: &str, container: Option<usize>, categories: Categories, is_newer: bool) {
+        let number = self.named.len();
+        let name = match container {
+            Some(container) => {
+                self.named[container].subcommands.push(number);
+                format!("{}|{name}", self.named[container].name)
+            }
+            None => name.to_owned(),
+        };
+        for (place, members) in self.categories.iter_mut().enumerate() {
+            members.set(number, categories.has(place));
+        }
+        self.known_to_redis.set(number, !is_newer);
+        self.by_name.insert(name.clone(), number);
+        self.named.push(Named { name, container, subcommands: Vec::new() });
+    }
+
+    /// The number of what is called `name`, in any case.
+    pub(super) fn number_of(&self, name: &[u8]) -> Option<usize> {
+        let name = std::str::from_utf8(name).ok()?.to_ascii_lowercase();
+        self.by_name.get(&name).copied()
+    }
+
+    /// The number of what `args` ask for: of a subcommand, where `command` has some. `None` where it has, and this is
+    /// none.
+    pub(super) fn number_in(&self, command: &Command, args: Args<'_>) -> Option<usize> {
+        let subcommands = &self.named[command.index].subcommands;
+        let Some(word) = args.get(1).filter(|_| !subcommands.is_empty()) else { return Some(command.index) };
+        let front = command.name.len() + 1;
+        subcommands
+            .iter()
+            .copied()
+            .find(|&number| word.eq_ignore_ascii_case(&self.named[number].name.as_bytes()[front..]))
+    }
+}
+
+/// The names of the commands here, and of their subcommands, that are in the category at `place` of
+/// [`Categories::NAMES`].
+pub fn members(place: usize) -> impl Iterator<Item = &'static str> {
+    let is_here = |named: &Named, number: usize| named.container.unwrap_or(number) < COMMANDS.len();
+    let all = ALL.named.iter().enumerate().filter(move |(number, named)| is_here(named, *number));
+    all.filter(move |(number, _)| ALL.categories[place].has(*number)).map(|(_, named)| named.name.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_there_once_and_every_container_has_subcommands() {
+        assert_eq!(ALL.by_name.len(), ALL.named.len());
+        for command in COMMANDS.iter().filter(|command| command.is_container) {
+            assert!(!ALL.named[command.index].subcommands.is_empty(), "{} has none", command.name);
+        }
+        for one in subcommands::SUBCOMMANDS {
+            assert!(ALL.by_name.contains_key(one.container), "{}", one.full_name());
+        }
+        assert_eq!(ALL.number_of(b"CONFIG|Get"), ALL.number_of(b"config|get"));
+        assert!(ALL.number_of(b"debug").is_some() && ALL.number_of(b"config|nothing").is_none());
+    }
+
+    #[test]
+    fn every_command_that_names_channels_says_where() {
+        use crate::table::ChannelUse;
+        for command in COMMANDS.iter().filter(|command| command.group == "pubsub") {
+            let ends = command.name.contains("unsubscribe") || command.is_container;
+            assert_eq!(command.channel_use == ChannelUse::Nothing, ends, "{}", command.name);
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! The names that rules may use beside those of the table: the commands of Redis 7.0 that are not here, so that rules
+//! which were written for a Redis are understood.
+
+use crate::table::Categories;
+
+/// Names that are in the same categories.
+pub(super) struct Names {
+    pub(super) categories: Categories,
+    pub(super) names: &'static [&'static str],
+}
+
+macro_rules! commands {
+    ($([$($category:ident)+] $($name:literal)+;)+) => {
+        /// Commands of Redis that are not here.
+        pub(super) static OTHERS: &[Names] = &[$(Names {
+            categories: Categories::of(&[$(stringify!($category)),+]),
+            names: &[$($name),+],
+        }),+];
+    };
+}
+
+/// Commands that Redis has since later versions, or never.
+pub(super) const NEWER_COMMANDS: [&str; 13] = [
+    "hexpire",
+    "hexpireat",
+    "hexpiretime",
+    "hgetdel",
+    "hgetex",
+    "hpersist",
+    "hpexpire",
+    "hpexpireat",
+    "hpexpiretime",
+    "hpttl",
+    "hsetex",
+    "httl",
+    "ru",
+];
+
+/// Subcommands that Redis has since later versions.
+pub(super) const NEWER_SUBCOMMANDS: [&str; 2] = ["client|no-touch", "client|setinfo"];
+
+commands! {
+    [admin slow dangerous] "bgrewriteaof" "bgsave" "failover" "psync" "replconf" "replicaof" "save"
+        "shutdown" "slaveof" "sync";
+    [slow scripting] "fcall" "fcall_ro";
+    [keyspace write slow dangerous] "restore-asking";
+    [keyspace write fast dangerous] "swapdb";
+}
