@@ -138,7 +138,9 @@ impl Side {
         let subscribes = pipeline.last().is_some_and(|last| is_about_subscriptions(last));
         bytes.extend(encode(&[if subscribes { "RESET" } else { "DISCARD" }]));
         bytes.extend(encode(&[b"AUTH", tenant.as_bytes(), TOKEN]));
-        for line in [&["CLIENT", "REPLY", "ON"][..], &["CLIENT", "UNPAUSE"], &["ECHO", END]] {
+        for line in
+            [&["CLIENT", "REPLY", "ON"][..], &["CLIENT", "UNPAUSE"], &["CLIENT", "TRACKING", "OFF"], &["ECHO", END]]
+        {
             bytes.extend(encode(line));
         }
         // A peer that has closed is noticed by reading.
@@ -181,7 +183,7 @@ impl Tenant {
         assert_eq!(is_closed, is_closed_alone, "{} was cut off after {:?}", self.name, self.asked);
         assert_eq!(shared.len(), alone.len(), "{}: replies to {:?}", self.name, self.asked);
         if !is_closed && self.asked.last().is_some_and(|command| !is_about_connection(command)) {
-            assert_eq!(shared.len(), self.asked.len() + 4, "{}: a reply for each of {:?}", self.name, self.asked);
+            assert_eq!(shared.len(), self.asked.len() + 5, "{}: a reply for each of {:?}", self.name, self.asked);
         }
         for (index, (shared, alone)) in shared.iter().zip(&alone).enumerate() {
             let command = self.asked.get(index).map_or(&[][..], |command| command);
@@ -232,7 +234,8 @@ fn is_about_connection(command: &[String]) -> bool {
 
 /// Whether it may be answered with any number of messages.
 fn is_about_subscriptions(command: &[String]) -> bool {
-    ["subscribe", "psubscribe", "unsubscribe", "punsubscribe"].iter().any(|name| is_called(command, name))
+    let names = ["subscribe", "psubscribe", "ssubscribe", "unsubscribe", "punsubscribe", "sunsubscribe"];
+    names.iter().any(|name| is_called(command, name))
 }
 
 /// The bytes of a string.

@@ -9,6 +9,7 @@ mod bounds;
 mod counters;
 mod differential;
 mod families;
+mod functions;
 mod groups;
 mod isolation;
 mod leaks;

@@ -30,6 +30,9 @@ pub const STORED_KEY_BYTES_MAX: usize = parts::PART_KEY_BYTES_MAX;
 /// database.
 pub const DATABASES: u8 = 16;
 
+/// What stands in front of the keys of what a tenant keeps beside its databases: functions. No command shows it.
+pub const OWN_DATABASE: u8 = DATABASES;
+
 /// The longest value in bytes (the Redis protocol's own limit for a string).
 pub const VALUE_BYTES_MAX: usize = 512 << 20;
 

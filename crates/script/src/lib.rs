@@ -13,6 +13,7 @@
 //! | [`source`](Script) | what a client sent: its digest, its first line |
 //! | [`bridge`] | what a script reaches of the world |
 //! | [`machine`] | the sandbox, and how a script ends |
+//! | [`library`], [`functions`] | libraries of functions, and what loads them |
 //! | [`shared`] | what a machine's functions share with the run that they are called in |
 //! | [`api`] | `redis.call` and what else stands in `redis` |
 //! | [`values`] | replies to Lua values and back |
@@ -29,7 +30,9 @@ mod bits;
 mod bridge;
 mod chance;
 mod failure;
+mod functions;
 mod json;
+mod library;
 mod machine;
 mod math;
 mod msgpack;
@@ -44,5 +47,6 @@ mod tests;
 mod values;
 
 pub use bridge::{Bridge, Limits, MEMORY_BYTES_MAX, World};
-pub use machine::{Ended, Machine, Run, check};
+pub use library::{Declared, FLAGS, Libraries, Library};
+pub use machine::{Ended, Machine, Run, What, check};
 pub use source::{Digest, Script, digest, digest_text, parse_digest};

@@ -8,13 +8,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use mlua::chunk::ChunkMode;
-use mlua::{Function, HookTriggers, Lua, LuaOptions, StdLib, Table, Value, VmState};
+use mlua::{Function, HookTriggers, Lua, LuaOptions, LuaString, StdLib, Table, Value, VmState};
+use parking_lot::Mutex;
 use weir_command::error::{Error, Outcome};
 use weir_command::reply::{Protocol, Replies};
 
 use crate::api;
 use crate::bridge::{Bridge, Limits, MEMORY_BYTES_MAX, World};
 use crate::failure::{raise_text, told};
+use crate::functions::{self, Registered};
+use crate::library::{self, Libraries, Library};
 use crate::raised::{ended, line, raised_text, text_of};
 use crate::shared::Shared;
 use crate::source::{self, Digest, Script};
@@ -29,11 +32,30 @@ const KEPT_BYTES_MAX: usize = 2 << 20;
 const COMPILED_MAX: usize = 128;
 const COMPILED_BYTES_MAX: usize = 256 << 10;
 
-/// What is run.
+/// What is run: a script or a function.
+#[derive(Clone, Debug)]
+pub enum What {
+    /// A script.
+    Script(Arc<Script>),
+    /// The function of this name.
+    Function(Arc<Libraries>, String),
+}
+
+impl What {
+    /// How errors name it.
+    fn name(&self) -> String {
+        match self {
+            What::Script(script) => source::digest_text(&script.digest),
+            What::Function(_, name) => name.clone(),
+        }
+    }
+}
+
+/// What is run, and with what.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// The script.
-    pub script: Arc<Script>,
+    /// The script or function.
+    pub what: What,
     /// What it finds as `KEYS`.
     pub keys: Vec<Vec<u8>>,
     /// What it finds as `ARGV`.
@@ -96,6 +118,9 @@ pub struct Machine {
     instructions: u32,
     /// What it had when it was new.
     new_bytes: usize,
+    /// Functions that are loaded, and the version of the libraries that they are of.
+    functions: BTreeMap<String, Function>,
+    functions_version: u64,
 }
 
 impl Machine {
@@ -118,13 +143,27 @@ impl Machine {
         // What made it is garbage.
         lua.gc_collect()?;
         let new_bytes = lua.used_memory();
-        let (compiled, compiled_bytes, instructions) = (BTreeMap::new(), 0, 0);
-        Ok(Self { lua, shared, redis, compiles, runs, compiled, compiled_bytes, instructions, new_bytes })
+        Ok(Self {
+            lua,
+            shared,
+            redis,
+            compiles,
+            runs,
+            compiled: BTreeMap::new(),
+            compiled_bytes: 0,
+            instructions: 0,
+            new_bytes,
+            functions: BTreeMap::new(),
+            functions_version: 0,
+        })
     }
 
-    /// Whether it has the script with this digest compiled.
-    pub fn has(&self, digest: &Digest) -> bool {
-        self.compiled.contains_key(digest)
+    /// Whether it has to compile at most `bytes` of source before it can run `what`.
+    pub fn has(&self, what: &What, bytes: usize) -> bool {
+        match what {
+            What::Script(script) => self.compiled.contains_key(&script.digest) || script.source.len() <= bytes,
+            What::Function(libraries, _) => self.functions_version == libraries.version,
+        }
     }
 
     /// Whether it is worth keeping for another run.
@@ -154,7 +193,8 @@ impl Machine {
         }
     }
 
-    fn run_within(&mut self, run: &Run, limits: Limits, bridge: &mut dyn Bridge) -> mlua::Result<Ended> {
+    /// Sees that `limits` hold from now on.
+    fn limit(&mut self, limits: Limits) -> mlua::Result<()> {
         self.lua.set_memory_limit(self.lua.used_memory().saturating_add(limits.memory_bytes))?;
         if self.instructions != limits.instructions {
             let own = Arc::clone(&self.shared);
@@ -167,9 +207,27 @@ impl Machine {
             )?;
             self.instructions = limits.instructions;
         }
-        let chunk = match self.compile(&run.script)? {
-            Ok(chunk) => chunk,
-            Err(message) => return Ok(Err(uncompiled(&message))),
+        Ok(())
+    }
+
+    fn run_within(&mut self, run: &Run, limits: Limits, bridge: &mut dyn Bridge) -> mlua::Result<Ended> {
+        self.limit(limits)?;
+        let (chunk, is_function) = match &run.what {
+            What::Script(script) => match self.compile(script)? {
+                Ok(chunk) => (chunk, false),
+                Err(message) => return Ok(Err(uncompiled(&message))),
+            },
+            What::Function(libraries, name) => {
+                if self.functions_version != libraries.version
+                    && let Err(error) = self.load_all(libraries)?
+                {
+                    return Ok(Err(error));
+                }
+                match self.functions.get(name) {
+                    Some(function) => (function.clone(), true),
+                    None => return Ok(Err(Error::new("ERR Function not found"))),
+                }
+            }
         };
         let words = |words: &[Vec<u8>]| {
             let texts = words.iter().map(|word| self.lua.create_string(word)).collect::<mlua::Result<Vec<_>>>()?;
@@ -177,13 +235,13 @@ impl Machine {
         };
         let (keys, argv) = (words(&run.keys)?, words(&run.argv)?);
         api::with_calls(&self.lua, &self.redis, &self.shared, bridge, || {
-            let (is_done, value): (bool, Value) = self.runs.call((chunk, keys, argv))?;
+            let (is_done, value): (bool, Value) = self.runs.call((chunk, keys, argv, is_function))?;
             let mut replies = Replies::default();
             replies.protocol = run.protocol;
             if is_done {
                 values::tell(&mut replies, &value, self.shared.protocol())?;
             } else {
-                replies.error(&failure(&run.script, &value)?);
+                replies.error(&failure(&run.what, &value)?);
             }
             Ok(Ok(replies))
         })
@@ -195,7 +253,7 @@ impl Machine {
             return Ok(Ok(chunk.clone()));
         }
         let source = self.lua.create_string(script.lua())?;
-        let (chunk, message): (Option<Function>, Value) = self.compiles.call((source, "@user_script"))?;
+        let (chunk, message): (Option<Function>, Value) = self.compiles.call((source, SCRIPT))?;
         let Some(chunk) = chunk else { return Ok(Err(message.to_string()?)) };
         let bytes = script.source.len();
         if self.compiled.len() >= COMPILED_MAX || self.compiled_bytes + bytes > COMPILED_BYTES_MAX {
@@ -210,8 +268,75 @@ impl Machine {
     }
 }
 
+/// The names of the sources of scripts and of libraries.
+const SCRIPT: &str = "@user_script";
+const FUNCTION: &str = "@user_function";
+
+impl Machine {
+    /// Loads the library of this `code`; gives it with what it has registered.
+    ///
+    /// # Errors
+    /// It is no library, or had to end.
+    pub fn load(&mut self, code: &[u8], limits: Limits, world: &Arc<dyn World>) -> Outcome<Library> {
+        let name = library::name_of(code)?;
+        self.shared.begin(world, 0);
+        let loaded = self.limit(limits).and_then(|()| self.register(code));
+        let registered = match self.shared.finish() {
+            Some(end) => return Err(end),
+            None => loaded.unwrap_or_else(|error| Err(refusal(&error)))?,
+        };
+        let functions = registered.into_values().map(|(declared, _)| declared).collect();
+        Ok(Library { name, code: code.to_vec(), functions })
+    }
+
+    fn load_all(&mut self, libraries: &Libraries) -> mlua::Result<Outcome> {
+        self.functions.clear();
+        self.functions_version = 0;
+        for library in libraries.iter() {
+            match self.register(&library.code)? {
+                Ok(registered) => {
+                    self.functions.extend(registered.into_iter().map(|(name, (_, function))| (name, function)));
+                }
+                Err(error) => return Ok(Err(error)),
+            }
+        }
+        self.functions_version = libraries.version;
+        Ok(Ok(()))
+    }
+
+    /// Runs the code of a library; gives what it registers.
+    fn register(&self, code: &[u8]) -> mlua::Result<Outcome<Registered>> {
+        let source = self.lua.create_string(source::lua_of(code))?;
+        let (chunk, message): (Option<Function>, Value) = self.compiles.call((source, FUNCTION))?;
+        let Some(chunk) = chunk else {
+            let text = format!("ERR Error compiling function: {}", message.to_string()?);
+            return Ok(Err(Error::bytes(values::one_line(text.into_bytes()))));
+        };
+        let registered = Arc::new(Mutex::new(Registered::new()));
+        // A library calls no commands while it is loaded.
+        for name in ["call", "pcall"] {
+            self.redis.raw_set(name, Value::Nil)?;
+        }
+        self.redis.raw_set("register_function", functions::registers(&self.lua, &registered)?)?;
+        let ran = self.runs.call::<(bool, Value)>((chunk, Value::Nil, Value::Nil, true));
+        self.redis.raw_set("register_function", Value::Nil)?;
+        let (is_done, value) = ran?;
+        if !is_done {
+            let Value::Table(table) = value else { return Ok(Err(NO_MEMORY)) };
+            let why: Option<LuaString> = table.raw_get("err")?;
+            let why = why.map_or_else(Vec::new, |why| values::one_line(why.as_bytes().to_vec()));
+            return Ok(Err(Error::bytes([b"ERR Error registering functions: ", &why[..]].concat())));
+        }
+        let registered = std::mem::take(&mut *registered.lock());
+        if registered.is_empty() {
+            return Ok(Err(Error::new("ERR No functions registered")));
+        }
+        Ok(Ok(registered))
+    }
+}
+
 /// The error of a script that has failed; `value` is what its handler made of it.
-fn failure(script: &Script, value: &Value) -> mlua::Result<Vec<u8>> {
+fn failure(what: &What, value: &Value) -> mlua::Result<Vec<u8>> {
     // There is no memory for a table.
     let Value::Table(table) = value else { return Ok(NO_MEMORY.text().to_vec()) };
     let text = match table.raw_get("err")? {
@@ -219,8 +344,11 @@ fn failure(script: &Script, value: &Value) -> mlua::Result<Vec<u8>> {
         _ => b"ERR unknown error".to_vec(),
     };
     let place = match table.raw_get::<Option<u32>>("line")? {
-        Some(line) => format!(" script: {}, on @user_script:{line}.", source::digest_text(&script.digest)),
-        None => format!(" script: {}", source::digest_text(&script.digest)),
+        Some(line) => {
+            let source = if matches!(what, What::Script(_)) { SCRIPT } else { FUNCTION };
+            format!(" script: {}, on {source}:{line}.", what.name())
+        }
+        None => format!(" script: {}", what.name()),
     };
     Ok([&text[..], place.as_bytes()].concat())
 }

@@ -236,8 +236,13 @@ local function failed(message)
     return { err = message.err, line = machine.line() }
 end
 
--- Whether the script has ended well, and what it gives or why not.
-local function run(chunk, keys, argv)
+-- Whether the script or function has ended well, and what it gives or why not.
+local function run(chunk, keys, argv, is_function)
+    if is_function then
+        return lua_xpcall(function()
+            return chunk(keys, argv)
+        end, failed)
+    end
     world.KEYS, world.ARGV = keys, argv
     local is_done, value = lua_xpcall(chunk, failed)
     world.KEYS, world.ARGV = nil, nil

@@ -29,10 +29,19 @@ pub(crate) fn ended() -> mlua::Error {
     raised("the script was ended")
 }
 
-/// An error with this text behind the place of whoever has called.
+/// An error with this text behind the place of whoever has called, where that is Lua. Our own Lua code does not count;
+/// a call of it at the end of a script leaves no place.
 pub(crate) fn raised_here(lua: &Lua, text: &str) -> mlua::Error {
-    let line = lua.inspect_stack(1, |debug| debug.current_line()).flatten();
-    raised(line.map_or_else(|| text.to_owned(), |line| format!("user_script:{line}: {text}")))
+    let is_ours = |level: &usize| {
+        lua.inspect_stack(*level, |debug| debug.source().source.is_some_and(|source| source == "=prelude"))
+            == Some(true)
+    };
+    let level = (1..).find(|level| !is_ours(level)).unwrap_or(1);
+    let place = lua.inspect_stack(level, |debug| {
+        let source = debug.source().source.map_or_else(String::new, |source| source.into_owned());
+        debug.current_line().map(|line| format!("{}:{line}: ", source.trim_start_matches('@')))
+    });
+    raised(place.flatten().unwrap_or_default() + text)
 }
 
 /// The text of an error that was raised by a function of ours.
@@ -62,7 +71,8 @@ pub(crate) fn text_of(lua: &Lua, value: Value) -> mlua::Result<Value> {
 pub(crate) fn line(lua: &Lua) -> Option<usize> {
     let of_script = |level| {
         lua.inspect_stack(level, |debug| {
-            let is_script = debug.source().source.is_some_and(|source| source == "@user_script");
+            let is_script =
+                debug.source().source.is_some_and(|source| source == "@user_script" || source == "@user_function");
             debug.current_line().filter(|_| is_script)
         })
     };

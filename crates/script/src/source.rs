@@ -41,7 +41,7 @@ pub struct Script {
 }
 
 /// Longest script, in bytes: whoever serves clients sums it.
-const SOURCE_BYTES_MAX: usize = 1 << 20;
+pub(crate) const SOURCE_BYTES_MAX: usize = 1 << 20;
 
 /// What the first line may say that a script is like.
 const FLAGS: [&str; 5] = ["no-writes", "allow-oom", "allow-stale", "no-cluster", "allow-cross-slot-keys"];
@@ -83,13 +83,18 @@ impl Script {
     /// What is compiled: the first line is left out where it is not Lua, but for its end, so that lines keep their
     /// numbers.
     pub(crate) fn lua(&self) -> &[u8] {
-        match self.source.starts_with(b"#!") {
-            true => {
-                let end = self.source.iter().position(|&byte| byte == b'\n').unwrap_or(self.source.len());
-                &self.source[end..]
-            }
-            false => &self.source,
+        lua_of(&self.source)
+    }
+}
+
+/// `source` without its first line, where that is not Lua.
+pub(crate) fn lua_of(source: &[u8]) -> &[u8] {
+    match source.starts_with(b"#!") {
+        true => {
+            let end = source.iter().position(|&byte| byte == b'\n').unwrap_or(source.len());
+            &source[end..]
         }
+        false => source,
     }
 }
 

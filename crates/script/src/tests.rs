@@ -47,7 +47,8 @@ const LIMITS: Limits = Limits { instructions: 10_000, memory_bytes: MEMORY_BYTES
 
 fn run_in(machine: &mut Machine, script: Script, protocol: Protocol) -> Ended {
     let words = |words: &[&str]| words.iter().map(|word| word.as_bytes().to_vec()).collect();
-    let it = Run { script: Arc::new(script), keys: words(&["k"]), argv: words(&["a", "b"]), seed: 0, protocol };
+    let it =
+        Run { what: What::Script(Arc::new(script)), keys: words(&["k"]), argv: words(&["a", "b"]), seed: 0, protocol };
     let world: Arc<dyn World> = Arc::new(Looks(AtomicU64::new(0)));
     machine.run(&it, LIMITS, &mut Fake, &world)
 }
@@ -259,4 +260,54 @@ fn nothing_of_a_script_is_met_by_the_next_one() {
     }
     machine.collect();
     assert!(machine.is_small(), "what was large is given back");
+}
+
+#[test]
+fn libraries_register_functions() {
+    let mut machine = Machine::new().expect("a machine");
+    let world: Arc<dyn World> = Arc::new(Looks(AtomicU64::new(0)));
+    let mut load = |body: &str| {
+        let code = format!("#!lua name=x\n{body}");
+        machine
+            .load(code.as_bytes(), LIMITS, &world)
+            .map_err(|error| String::from_utf8_lossy(error.text()).into_owned())
+    };
+    let text = "redis.register_function('f', function(keys, args) return {keys[1], args[1]} end)\n\
+                redis.register_function{function_name = 'g', callback = function() error('oops') end, flags = {'no-writes'}}";
+    let library = load(text).expect("a library");
+    let names: Vec<(&str, u8)> = library.functions.iter().map(|one| (&one.name[..], one.flags)).collect();
+    assert_eq!((&library.name[..], names), ("x", vec![("f", 0), ("g", 1)]));
+    for (body, why) in [
+        ("return 1", "No functions registered"),
+        ("syntax error", "Error compiling function: user_function:2: '=' expected near 'error'"),
+        ("redis.register_function('a b', function() end)", "Library names can only contain"),
+        ("redis.register_function('a', 1)", "second argument to redis.register_function must be a function"),
+        (
+            "redis.register_function{function_name = 'a', callback = function() end, flags = {'x'}}",
+            "unknown flag given",
+        ),
+        ("redis.register_function{1}", "is not a string"),
+        ("x = 1", "Attempt to modify a readonly table"),
+        ("while true do end", "it was ended"),
+        ("redis.call('status')", "attempt to call field 'call' (a nil value)"),
+    ] {
+        let error = load(body).expect_err(body);
+        assert!(error.contains(why), "{body}: {error}");
+    }
+    let mut all = Libraries::default();
+    all.add(library, false).expect("room");
+    all.version = 1;
+    let all = Arc::new(all);
+    let mut call = |name: &str| {
+        let words = |word: &str| vec![word.as_bytes().to_vec()];
+        let what = What::Function(Arc::clone(&all), name.to_owned());
+        let run = Run { what, keys: words("k"), argv: words("a"), seed: 0, protocol: Protocol::Resp2 };
+        let world: Arc<dyn World> = Arc::new(Looks(AtomicU64::new(0)));
+        let ended = machine.run(&run, LIMITS, &mut Fake, &world);
+        ended.map_or_else(|error| error.text().to_vec(), |replies| replies.to_vec())
+    };
+    assert_eq!(call("f"), b"*2\r\n$1\r\nk\r\n$1\r\na\r\n");
+    assert_eq!(call("g"), b"-ERR user_function:3: oops script: g, on @user_function:3.\r\n");
+    assert_eq!(call("h"), b"ERR Function not found");
+    assert_eq!(told("return tostring(redis.register_function)"), "$3 nil");
 }

@@ -5,6 +5,7 @@
 //! too. [`loaded`] has the types, [`packs`] the pieces of memory that Redis writes as they are.
 
 pub mod file;
+pub mod functions;
 pub mod kind;
 mod loaded;
 pub mod packs;
@@ -160,6 +161,11 @@ pub async fn seal(mut body: Vec<u8>, version: u16, yields: Yield) -> Vec<u8> {
 
 /// The value in `payload`, whose strings have at most `bytes_max` bytes together.
 pub async fn decode(payload: &[u8], bytes_max: usize, yields: Yield) -> Result<Loaded, Refusal> {
+    loaded::load(checked(payload, yields).await?, bytes_max, yields).await
+}
+
+/// What stands in front of the footer, which is right.
+async fn checked(payload: &[u8], yields: Yield) -> Result<&[u8], Refusal> {
     let (summed, crc) = payload.split_last_chunk::<8>().ok_or(Refusal::VersionOrChecksum)?;
     let (body, version) = summed.split_last_chunk::<2>().ok_or(Refusal::VersionOrChecksum)?;
     if u16::from_le_bytes(*version) > VERSION_OF_DEADLINES
@@ -167,7 +173,7 @@ pub async fn decode(payload: &[u8], bytes_max: usize, yields: Yield) -> Result<L
     {
         return Err(Refusal::VersionOrChecksum);
     }
-    loaded::load(body, bytes_max, yields).await
+    Ok(body)
 }
 
 /// Takes a string of at most `bytes_max` bytes from the front of `rest`.

@@ -393,7 +393,11 @@ macro_rules! with_commands {
             EvalShaRo "evalsha_ro" -3 "scripting" [readonly noscript stale skip_monitor no_mandatory_keys movablekeys]
                 [scripting] (0 0 0 READ) session { counted: Some(2), takes_many: true }
                 "Runs a script that is kept and only reads";
-            Function "function" -2 "scripting" [] [slow] () session { is_container: true } "Functions: there are none";
+            FCall "fcall" -3 "scripting" [noscript stale skip_monitor no_mandatory_keys movablekeys] [scripting]
+                (0 0 0 CHANGE) session { counted: Some(2), takes_many: true } "Runs a function";
+            FCallRo "fcall_ro" -3 "scripting" [readonly noscript stale skip_monitor no_mandatory_keys movablekeys]
+                [scripting] (0 0 0 READ) session { counted: Some(2), takes_many: true } "Runs a function that only reads";
+            Function "function" -2 "scripting" [] [slow] () session { is_container: true } "The libraries of functions";
             Script "script" -2 "scripting" [] [slow] () session { is_container: true } "Scripts that are kept, or run";
 
             Multi "multi" 1 "transactions" [noscript loading stale fast allow_busy] [transaction] ()

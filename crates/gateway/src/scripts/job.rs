@@ -7,7 +7,7 @@ use tokio::sync::{mpsc as asking, oneshot};
 use weir_command::error::{Error, Outcome};
 use weir_command::reply::Protocol;
 use weir_io::Spawn;
-use weir_script::{Bridge, Ended, Limits, MEMORY_BYTES_MAX, Machine, Run, Script, World};
+use weir_script::{Bridge, Ended, Library, Limits, MEMORY_BYTES_MAX, Machine, Run, Script, World};
 
 use super::{Control, GONE, log, may};
 
@@ -19,7 +19,7 @@ pub(crate) enum Asked {
     /// It wants the command of these words run, and its reply in this protocol.
     Call(Vec<Vec<u8>>, Protocol),
     /// It has ended. Its machine is as good as new, where it is there.
-    Ended(Ended, Option<Machine>),
+    Ended(Ended, Option<Box<Machine>>),
 }
 
 /// See the module.
@@ -73,6 +73,20 @@ impl Job {
         answered.await.unwrap_or(Err(GONE))
     }
 
+    /// The library of this code, loaded on one of `threads` in a machine of its own.
+    ///
+    /// # Errors
+    /// It is no library; the server is ending.
+    pub(crate) async fn load(threads: &Arc<dyn Spawn>, code: Vec<u8>, control: Arc<dyn World>) -> Outcome<Library> {
+        let (answer, answered) = oneshot::channel();
+        threads.spawn(Box::pin(async move {
+            let loaded = Machine::new().and_then(|mut machine| machine.load(&code, LIMITS, &control));
+            // Whoever asked may have gone meanwhile.
+            let _ = answer.send(loaded);
+        }));
+        answered.await.unwrap_or(Err(GONE))
+    }
+
     /// Begins `run` in `machine` on one of `threads`, until `control` says that it has to end.
     pub(crate) fn begin(
         threads: &Arc<dyn Spawn>,
@@ -87,7 +101,7 @@ impl Job {
             let ended = machine.run(&run, LIMITS, &mut far, &control);
             machine.collect();
             // Whoever asked may have gone meanwhile.
-            let _ = asks.send(Asked::Ended(ended, Some(machine)));
+            let _ = asks.send(Asked::Ended(ended, Some(Box::new(machine))));
         }));
         Self { asked, replies }
     }

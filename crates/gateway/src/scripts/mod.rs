@@ -5,10 +5,12 @@
 //! | [`cache`] | scripts by their digests, for `EVALSHA` |
 //! | [`known`] | a script, and what is known of its runs |
 //! | [`machines`] | what scripts run in, kept from one to the next |
+//! | [`functions`] | libraries, in a row and in memory |
 //! | [`here`] | a script that runs where its client is served, and when it leaves |
 //! | [`job`] | a script on a thread of its own, and what it asks for |
 
 mod cache;
+mod functions;
 pub(crate) mod here;
 mod job;
 mod known;
@@ -24,8 +26,9 @@ use weir_command::table;
 use weir_io::{Clock, Nanos};
 
 pub(crate) use self::cache::Cache;
+pub(crate) use self::functions::{BYTES_MAX as FUNCTIONS_BYTES_MAX, Functions};
 pub(crate) use self::job::{Asked, Job};
-pub(crate) use self::known::Known;
+pub(crate) use self::known::{Known, Pace};
 pub(crate) use self::machines::{Machines, NodeMachines};
 
 /// Threads on which scripts run. Each serves one at a time.
@@ -62,14 +65,24 @@ fn log(level: u8, text: &[u8]) {
 /// See the module.
 pub(crate) struct Scripts {
     pub(crate) cache: Mutex<Cache>,
+    pub(crate) functions: Functions,
     pub(crate) machines: Machines,
     /// Places for those that have threads.
     pub(crate) places: Semaphore,
     running: Mutex<Vec<Arc<Control>>>,
 }
 
+/// A function that runs.
+pub(crate) struct RunningFunction {
+    pub(crate) name: String,
+    /// The first words of the command that called it.
+    pub(crate) command: Vec<Vec<u8>>,
+}
+
 /// Ends a script.
 pub(crate) struct Control {
+    began: Nanos,
+    function: Option<Arc<RunningFunction>>,
     clock: Arc<dyn Clock>,
     until: Nanos,
     is_killed: AtomicBool,
@@ -115,6 +128,7 @@ impl Scripts {
     pub(crate) fn new(machines: &Arc<NodeMachines>) -> Self {
         Self {
             cache: Mutex::default(),
+            functions: Functions::default(),
             machines: Machines::new(machines),
             places: Semaphore::new(RUNNING_MAX),
             running: Mutex::default(),
@@ -122,16 +136,25 @@ impl Scripts {
     }
 
     /// A script begins to run on a thread of its own.
-    pub(crate) fn begin(&self, clock: &Arc<dyn Clock>) -> Running<'_> {
+    pub(crate) fn begin(&self, clock: &Arc<dyn Clock>, function: Option<Arc<RunningFunction>>) -> Running<'_> {
+        let began = clock.now();
         let control = Arc::new(Control {
+            began,
+            function,
             clock: Arc::clone(clock),
-            until: clock.now().saturating_add(TIME_MAX),
+            until: began.saturating_add(TIME_MAX),
             is_killed: AtomicBool::new(false),
             is_abandoned: AtomicBool::new(false),
             slices: AtomicU64::new(0),
         });
         self.running.lock().push(Arc::clone(&control));
         Running { of: self, control }
+    }
+
+    /// The function that has run for longest, and since when.
+    pub(crate) fn running_function(&self) -> Option<(Arc<RunningFunction>, Nanos)> {
+        let running = self.running.lock();
+        running.iter().find_map(|control| Some((Arc::clone(control.function.as_ref()?), control.began)))
     }
 
     /// Lets all that run end, without an effect; `false` where none runs.

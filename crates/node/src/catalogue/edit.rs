@@ -139,8 +139,9 @@ impl Entry for CatalogueEdit {
                     .and_then(|listing| take_request_units(&mut rest, listing))
                     .and_then(|mut listing| {
                         listing.settings.users = take_users(&mut rest)?.into();
-                        Some(edit.put.push(listing))
-                    }),
+                        Some(listing)
+                    })
+                    .map(|listing| edit.put.push(listing)),
                 DROP => take(&mut rest).map(|id| edit.dropped.push(TenantId(id))),
                 USED => take(&mut rest).map(|partition| edit.used.push(partition)),
                 STAMP => take_stamp(&mut rest).map(|value| stamp = Some(value)),
@@ -313,12 +314,12 @@ mod tests {
         let secret = proptest::option::of(bytes());
         let users = proptest::collection::btree_map(bytes(), (proptest::collection::vec(bytes(), 0..4), secret), 0..4);
         users.prop_map(|users| {
-            let user = |(name, (rules, secret)): (Vec<u8>, (Vec<Vec<u8>>, Option<Vec<u8>>))| StoredUser {
+            let users = users.into_iter().map(|(name, (rules, secret))| StoredUser {
                 name: name.into(),
                 rules: rules.into_iter().map(Into::into).collect(),
                 secret: secret.map(StoredSecret::new),
-            };
-            users.into_iter().map(user).collect()
+            });
+            users.collect()
         })
     }
 

@@ -69,12 +69,15 @@ impl User {
     }
 }
 
+/// Users by name.
+type ByName = BTreeMap<Box<[u8]>, Arc<User>>;
+
 /// See the module.
 pub(crate) struct Users {
     tenancy: Arc<dyn Tenancy>,
     /// Who the tenant itself is.
     own: Arc<User>,
-    others: Arc<RwLock<BTreeMap<Box<[u8]>, Arc<User>>>>,
+    others: Arc<RwLock<ByName>>,
     /// One change at a time.
     changing: futures_util::lock::Mutex<()>,
     pub(crate) log: AclLog,

@@ -53,7 +53,7 @@ pub(super) async fn flush<S: Store>(session: &mut Session<S>, args: Args<'_>) ->
     session.account()?.key_counts.forget();
     if !args.at(0).eq_ignore_ascii_case(b"FLUSHALL") {
         flush_database(session).await?;
-    } else if !session.clear().await? {
+    } else if !clear(session).await? {
         let chosen = session.database();
         for number in 0..DATABASES {
             session.select(number)?;
@@ -69,6 +69,15 @@ pub(super) async fn flush<S: Store>(session: &mut Session<S>, args: Args<'_>) ->
     }
     session.outbox.replies.ok();
     Ok(())
+}
+
+/// Empties the tenant in one step; `false` where its store cannot, and where that would take its functions along.
+async fn clear<S: Store>(session: &mut Session<S>) -> Outcome<bool> {
+    let account = Arc::clone(session.account()?);
+    let turn = account.scripts.functions.turn().await;
+    let (store, now_ms) = (session.store()?.clone(), session.call().now_ms);
+    let functions = account.scripts.functions.read(&turn, &store, now_ms).await?;
+    Ok(functions.iter().len() == 0 && session.clear().await?)
 }
 
 async fn flush_database<S: Store>(session: &mut Session<S>) -> Outcome {

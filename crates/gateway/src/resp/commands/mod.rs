@@ -8,6 +8,7 @@ mod config;
 mod connection;
 mod debug;
 mod diagnose;
+mod functions;
 mod hello;
 mod info;
 mod introspect;
@@ -76,10 +77,10 @@ pub(super) async fn run<S: Store>(command: &Command, session: &mut Session<S>, a
         Id::PubSub => pubsub::pubsub(session, args).await,
         Id::Multi => transactions::multi(session, args).await,
         Id::Exec => Err(Error::new("ERR internal error: whoever has the connection runs what was queued")),
-        Id::Eval | Id::EvalSha | Id::EvalRo | Id::EvalShaRo => {
+        Id::Eval | Id::EvalSha | Id::EvalRo | Id::EvalShaRo | Id::FCall | Id::FCallRo => {
             Err(Error::new("ERR internal error: whoever has the connection runs scripts"))
         }
-        Id::Function => scripts::function(session, args).await,
+        Id::Function => functions::function(session, args).await,
         Id::Script => scripts::script(session, args).await,
         Id::Discard => transactions::discard(session, args).await,
         Id::Watch => transactions::watch(session, args).await,

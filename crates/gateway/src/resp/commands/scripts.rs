@@ -1,4 +1,4 @@
-//! `SCRIPT`: scripts that are kept for `EVALSHA`, and those that run. `FUNCTION`, as of a server that has no functions.
+//! `SCRIPT`: scripts that are kept for `EVALSHA`, and those that run.
 
 use std::sync::Arc;
 
@@ -19,12 +19,12 @@ const HELP: [&str; 5] = [
     "HELP: this text.",
 ];
 
-/// How many of the words of an `EVAL` are keys.
+/// How many of the words of an `EVAL` or an `FCALL` are keys; where it says no number, the error is `no_number`.
 ///
 /// # Errors
 /// It says no such number.
-pub(in crate::resp) fn number_of_keys(args: Args<'_>) -> Outcome<usize> {
-    let keys = number::parse_i64(args.at(2)).ok_or(weir_command::error::NOT_AN_INTEGER)?;
+pub(in crate::resp) fn number_of_keys(args: Args<'_>, no_number: Error) -> Outcome<usize> {
+    let keys = number::parse_i64(args.at(2)).ok_or(no_number)?;
     if keys > args.len() as i64 - 3 {
         return Err(Error::new("ERR Number of keys can't be greater than number of args"));
     }
@@ -84,42 +84,6 @@ pub(in crate::resp) async fn script<S: Store>(session: &mut Session<S>, args: Ar
             session.outbox.replies.help("SCRIPT", &HELP);
         }
         _ => return Err(Error::unknown_subcommand("script", args.at(1))),
-    }
-    Ok(())
-}
-
-const FUNCTION_HELP: [&str; 4] = [
-    "FLUSH [ASYNC|SYNC]: there are no functions.",
-    "LIST [LIBRARYNAME <pattern>] [WITHCODE]: none.",
-    "LOAD, RESTORE: refused, use EVAL.",
-    "HELP: this text.",
-];
-
-/// Tools flush and list functions before they begin. There are none, and none can be loaded.
-pub(in crate::resp) async fn function<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
-    let subcommand = lower(args.at(1));
-    let replies = &mut session.outbox.replies;
-    match subcommand.as_slice() {
-        b"flush" if args.len() > 3 => return Err(Error::arity("function|flush")),
-        b"flush" => {
-            if args.get(2).is_some_and(|how| ![&b"sync"[..], b"async"].contains(&lower(how).as_slice())) {
-                return Err(Error::new("ERR FUNCTION FLUSH only supports SYNC|ASYNC option"));
-            }
-            replies.ok();
-        }
-        b"list" => replies.array(0),
-        b"delete" if args.len() == 3 => return Err(Error::new("ERR Library not found")),
-        b"kill" if args.len() == 2 => return Err(Error::new("NOTBUSY No scripts in execution right now.")),
-        b"load" | b"restore" | b"dump" | b"stats" => {
-            return Err(Error::new(
-                "ERR functions are not supported: send scripts with EVAL, or SCRIPT LOAD and EVALSHA",
-            ));
-        }
-        b"help" if args.len() == 2 => replies.help("FUNCTION", &FUNCTION_HELP),
-        b"delete" | b"kill" | b"help" => {
-            return Err(Error::arity(&format!("function|{}", String::from_utf8_lossy(subcommand.as_slice()))));
-        }
-        _ => return Err(Error::unknown_subcommand("function", args.at(1))),
     }
     Ok(())
 }

@@ -76,12 +76,10 @@ fn enable<S: Store>(session: &mut Session<S>, mode: Mode, prefixes: &[&[u8]]) ->
     if !mode.broadcast && !prefixes.is_empty() {
         return Err(Error::new("ERR PREFIX option requires BCAST mode to be enabled"));
     }
-    if let Some(tracked) = &session.tracked {
-        if tracked.mode.broadcast != mode.broadcast {
-            return Err(Error::new(
-                "ERR You can't switch BCAST mode on/off before disabling tracking for this client, and then re-enabling it with a different mode.",
-            ));
-        }
+    if session.tracked.as_ref().is_some_and(|tracked| tracked.mode.broadcast != mode.broadcast) {
+        return Err(Error::new(
+            "ERR You can't switch BCAST mode on/off before disabling tracking for this client, and then re-enabling it with a different mode.",
+        ));
     }
     if mode.broadcast && (mode.opt_in || mode.opt_out) {
         return Err(Error::new("ERR OPTIN and OPTOUT are not compatible with BCAST"));
@@ -89,12 +87,11 @@ fn enable<S: Store>(session: &mut Session<S>, mode: Mode, prefixes: &[&[u8]]) ->
     if mode.opt_in && mode.opt_out {
         return Err(Error::new("ERR You can't specify both OPTIN mode and OPTOUT mode"));
     }
-    if let Some(tracked) = &session.tracked {
-        if (mode.opt_in && tracked.mode.opt_out) || (mode.opt_out && tracked.mode.opt_in) {
-            return Err(Error::new(
-                "ERR You can't switch OPTIN/OPTOUT mode before disabling tracking for this client, and then re-enabling it with a different mode.",
-            ));
-        }
+    let switches = |before: &Mode| (mode.opt_in && before.opt_out) || (mode.opt_out && before.opt_in);
+    if session.tracked.as_ref().is_some_and(|tracked| switches(&tracked.mode)) {
+        return Err(Error::new(
+            "ERR You can't switch OPTIN/OPTOUT mode before disabling tracking for this client, and then re-enabling it with a different mode.",
+        ));
     }
     let (account, id) = (Arc::clone(session.account()?), session.outbox.client.id);
     check_prefixes(&account.tracking.prefixes(id), prefixes)?;

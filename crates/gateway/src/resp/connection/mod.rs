@@ -367,7 +367,7 @@ impl<S: Store> Connection<S> {
                     }
                     match command.id {
                         Id::Exec => self.exec().await,
-                        Id::Eval | Id::EvalSha | Id::EvalRo | Id::EvalShaRo => self.eval(command, args).await,
+                        _ if script::is_script(command) => self.eval(command, args).await,
                         _ => commands::run(command, &mut self.session, args).await,
                     }
                 };
@@ -501,7 +501,7 @@ impl<S: Store> Connection<S> {
     /// Waits while `CLIENT PAUSE` holds `command`; what is answered already goes out first.
     pub(super) async fn wait_out_pause(&mut self, command: &Command) {
         // What a script does nobody knows before it runs.
-        let writes = command.writes() || matches!(command.id, Id::Eval | Id::EvalSha);
+        let writes = command.writes() || matches!(command.id, Id::Eval | Id::EvalSha | Id::FCall);
         let server = Arc::clone(&self.server);
         let clock = &server.clock;
         loop {

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use weir_command::table::Id;
 use weir_command::{Args, Command};
 
 use super::Connection;
+use super::script::is_script;
 use crate::resp::commands::was_cut;
 use crate::resp::monitored;
 use crate::resp::outbox::YIELD;
@@ -44,5 +44,5 @@ impl<S: Store> Connection<S> {
 
 /// A script stands in front of what it calls: it is told when it begins.
 fn is_told_before(command: &Command) -> bool {
-    matches!(command.id, Id::Eval | Id::EvalSha | Id::EvalRo | Id::EvalShaRo)
+    is_script(command)
 }

@@ -9,20 +9,20 @@ use std::sync::Arc;
 
 use tokio::sync::SemaphorePermit;
 use weir_command::bill::Bill;
-use weir_command::error::{Error, Outcome};
+use weir_command::error::{Error, NOT_AN_INTEGER, Outcome};
 use weir_command::table::Id;
 use weir_command::{Args, Command, Draft, Rows, Transaction, Waiting};
 use weir_io::Result;
 use weir_model::{StoredKey, slot};
 use weir_node::request_units::Module;
-use weir_script::{Run, Script};
+use weir_script::{Run, Script, What};
 
 use super::Connection;
 use super::scripted::{Ground, Place, Scripted, Terms};
 use crate::auth::account::Account;
 use crate::resp::commands::{deliver, gone, number_of_keys};
 use crate::resp::rights::{Origin, Rights};
-use crate::scripts::{Known, Running};
+use crate::scripts::{Known, Running, RunningFunction};
 use crate::server::Server;
 use crate::store::Store;
 
@@ -35,9 +35,9 @@ pub(super) const OTHER_KEYS: Error = Error::new(
     "ERR the script asks for other keys whenever it runs: declare all of its keys, or build their names from what does not change",
 );
 
-/// Whether `command` runs a script.
+/// Whether `command` runs a script or a function.
 pub(super) fn is_script(command: &Command) -> bool {
-    matches!(command.id, Id::Eval | Id::EvalSha | Id::EvalRo | Id::EvalShaRo)
+    matches!(command.id, Id::Eval | Id::EvalSha | Id::EvalRo | Id::EvalShaRo | Id::FCall | Id::FCallRo)
 }
 
 /// A script that is run by itself.
@@ -71,9 +71,14 @@ impl<'a> Away<'a> {
     ///
     /// # Errors
     /// The server is ending.
-    pub(super) async fn go<S: Store>(account: &'a Account, server: &Server<S>, ground: &mut Ground) -> Outcome<Self> {
+    pub(super) async fn go<S: Store>(
+        account: &'a Account,
+        server: &Server<S>,
+        ground: &mut Ground,
+        function: Option<Arc<RunningFunction>>,
+    ) -> Outcome<Self> {
         let place = account.scripts.places.acquire().await.map_err(|_| Error::new("ERR the server is ending"))?;
-        let away = Self { _place: place, running: account.scripts.begin(&server.clock) };
+        let away = Self { _place: place, running: account.scripts.begin(&server.clock, function) };
         ground.place = Place::Away(Arc::clone(&server.script_threads), Arc::clone(&away.running.control));
         Ok(away)
     }
@@ -98,7 +103,7 @@ impl<S: Store> Connection<S> {
         }
         let account = Arc::clone(self.session.account()?);
         let call = self.session.call();
-        let scripted = self.scripted(command, args, call.database, call.bill)?;
+        let scripted = self.scripted(command, args, call.database, call.bill).await?;
         self.session.outbox.replies.own_values();
         let machine = account.scripts.machines.take()?;
         let begins_away = scripted.begins_away(&machine);
@@ -115,23 +120,40 @@ impl<S: Store> Connection<S> {
     ///
     /// # Errors
     /// There is none.
-    pub(super) fn scripted(&self, command: &Command, args: Args<'_>, database: u8, bill: Bill) -> Outcome<Scripted> {
-        let keys = number_of_keys(args)?;
-        let account = self.session.account()?;
-        let by_digest = matches!(command.id, Id::EvalSha | Id::EvalShaRo);
-        let digest =
-            if by_digest { weir_script::parse_digest(args.at(1)) } else { Some(weir_script::digest(args.at(1))) };
-        let known = match digest.and_then(|digest| account.scripts.cache.lock().get(&digest)) {
-            Some(known) => known,
-            None if by_digest => return Err(NO_SCRIPT),
-            None => Arc::new(Known::new(Script::parse(args.at(1))?)),
+    pub(super) async fn scripted(
+        &mut self,
+        command: &Command,
+        args: Args<'_>,
+        database: u8,
+        bill: Bill,
+    ) -> Outcome<Scripted> {
+        let account = Arc::clone(self.session.account()?);
+        let is_function = matches!(command.id, Id::FCall | Id::FCallRo);
+        let is_read_only = matches!(command.id, Id::EvalRo | Id::EvalShaRo | Id::FCallRo);
+        let (what, known, pace, writes_nothing) = if is_function {
+            let (store, now_ms) = (self.session.store()?.clone(), self.session.call().now_ms);
+            let libraries = account.scripts.functions.get(&store, now_ms).await?;
+            let name = String::from_utf8_lossy(args.at(1)).into_owned();
+            let declared = libraries.function(&name).ok_or(Error::new("ERR Function not found"))?;
+            let writes_nothing = declared.writes_nothing();
+            if is_read_only && !writes_nothing {
+                return Err(Error::new("ERR Can not execute a script with write flag using *_ro command."));
+            }
+            let pace = account.scripts.functions.pace(&name);
+            (What::Function(libraries, name), None, pace, writes_nothing)
+        } else {
+            let known = self.known(command, args)?;
+            let (script, pace) = (Arc::clone(&known.script), Arc::clone(&known.pace));
+            let writes_nothing = is_read_only || script.writes_nothing;
+            (What::Script(script), Some(known), pace, writes_nothing)
         };
-        let is_read_only = matches!(command.id, Id::EvalRo | Id::EvalShaRo);
+        let no_number = if is_function { Error::new("ERR Bad number of keys provided") } else { NOT_AN_INTEGER };
+        let keys = number_of_keys(args, no_number)?;
         let (mut call, store) = (self.session.call(), self.session.store()?);
         (call.database, call.bill) = (database, bill);
         let terms = Terms {
             call,
-            writes_nothing: is_read_only || known.script.writes_nothing,
+            writes_nothing,
             is_spread: store.is_spread(),
             full_at: store.disk_limit_reached(),
             seed: self.server.random(),
@@ -140,20 +162,33 @@ impl<S: Store> Connection<S> {
             rights: Rights::of(&self.session)?,
         };
         let run = Run {
-            script: Arc::clone(&known.script),
+            what,
             keys: args.iter_from(3).take(keys).map(<[u8]>::to_vec).collect(),
             argv: args.iter_from(3 + keys).map(<[u8]>::to_vec).collect(),
             seed: self.server.random(),
             protocol: self.session.outbox.replies.protocol,
         };
-        Ok(Scripted::new(known, run, terms))
+        Ok(Scripted::new(known, pace, run, terms))
+    }
+
+    /// The script that `command` names or brings.
+    fn known(&self, command: &Command, args: Args<'_>) -> Outcome<Arc<Known>> {
+        let account = self.session.account()?;
+        let by_digest = matches!(command.id, Id::EvalSha | Id::EvalShaRo);
+        let digest =
+            if by_digest { weir_script::parse_digest(args.at(1)) } else { Some(weir_script::digest(args.at(1))) };
+        match digest.and_then(|digest| account.scripts.cache.lock().get(&digest)) {
+            Some(known) => Ok(known),
+            None if by_digest => Err(NO_SCRIPT),
+            None => Ok(Arc::new(Known::new(Script::parse(args.at(1))?))),
+        }
     }
 
     async fn run_alone(&mut self, account: &Account, alone: &mut Alone, begins_away: bool) -> Outcome {
         let (store, mut away) = (self.session.store()?.clone(), None);
         for _ in 0..RUNS_MAX {
             if away.is_none() && (begins_away || alone.ground.left.is_some()) {
-                away = Some(Away::go(account, &self.server, &mut alone.ground).await?);
+                away = Some(Away::go(account, &self.server, &mut alone.ground, alone.scripted.function()).await?);
             }
             let first = first_key(&alone.ground, store.is_spread())?;
             let commit = store.transact(&first, alone).await?;
@@ -186,7 +221,9 @@ impl<S: Store> Connection<S> {
     /// The client is gone.
     pub(super) async fn end_scripted(&mut self, scripted: &mut Scripted) -> Outcome {
         // Only what can be compiled is kept.
-        self.session.account()?.scripts.cache.lock().put(&scripted.known);
+        if let Some(known) = &scripted.known {
+            self.session.account()?.scripts.cache.lock().put(known);
+        }
         for (kind, channel, message) in scripted.take_published() {
             deliver(&mut self.session, kind, &channel, &message).await?;
         }

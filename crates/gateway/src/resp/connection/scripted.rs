@@ -17,7 +17,7 @@ use weir_command::{Args, Call, Command, Context, Draft, Headless, Host, Request,
 use weir_io::{Clock, Rng, Spawn};
 use weir_model::StoredKey;
 use weir_node::request_units::Module;
-use weir_script::{Bridge, Ended, Machine, Run, World};
+use weir_script::{Bridge, Ended, Machine, Run, What, World};
 
 use crate::pubsub::{Kind, PubSub};
 use crate::resp::commands::check_options;
@@ -26,13 +26,16 @@ use crate::resp::outbox::YIELD;
 use crate::resp::rights::Rights;
 use crate::resp::tracked::Reader;
 use crate::scripts::here::{self, Here, Left, SOURCE_BYTES_MAX};
-use crate::scripts::{Asked, Control, Job, Known, TOO_LARGE, WRITTEN_BYTES_MAX};
+use crate::scripts::{Asked, Control, Job, Known, Pace, RunningFunction, TOO_LARGE, WRITTEN_BYTES_MAX};
 
 /// Bytes of lines about what one script calls that are kept for those who are told every command. The rest is left out.
 const MONITORED_BYTES_MAX: usize = 4 << 20;
 
 /// Refusals of one script that go into the log.
 const DENIED_MAX: usize = 128;
+/// Words of a call of a function that are shown while it runs, and bytes of one of them.
+const SHOWN_WORDS: usize = 32;
+const SHOWN_WORD_BYTES: usize = 128;
 
 const NOT_ALLOWED: Error = Error::new("ERR This Redis command is not allowed from script");
 
@@ -114,7 +117,9 @@ pub(super) struct Terms {
 
 /// See the module.
 pub(super) struct Scripted {
-    pub(super) known: Arc<Known>,
+    /// Kept for `EVALSHA` when it has run.
+    pub(super) known: Option<Arc<Known>>,
+    pace: Arc<Pace>,
     run: Arc<Run>,
     terms: Terms,
     database: u8,
@@ -134,10 +139,11 @@ pub(super) struct Scripted {
 
 impl Scripted {
     /// A script that has not run yet.
-    pub(super) fn new(known: Arc<Known>, run: Run, terms: Terms) -> Self {
+    pub(super) fn new(known: Option<Arc<Known>>, pace: Arc<Pace>, run: Run, terms: Terms) -> Self {
         let monitored = terms.pubsub.has_monitors().then(Vec::new);
         Self {
             known,
+            pace,
             run: Arc::new(run),
             database: terms.call.database,
             bill: terms.call.bill,
@@ -160,8 +166,21 @@ impl Scripted {
 
     /// Whether it begins on a thread of its own.
     pub(super) fn begins_away(&self, machine: &Machine) -> bool {
-        let script = &self.run.script;
-        self.known.begins_away() || (script.source.len() > SOURCE_BYTES_MAX && !machine.has(&script.digest))
+        self.pace.begins_away() || !machine.has(&self.run.what, SOURCE_BYTES_MAX)
+    }
+
+    /// The function that is run, if it is one.
+    pub(super) fn function(&self) -> Option<Arc<RunningFunction>> {
+        let What::Function(_, name) = &self.run.what else { return None };
+        let Run { keys, argv, .. } = &*self.run;
+        let count = keys.len().to_string().into_bytes();
+        let words =
+            [b"FCALL".to_vec(), name.as_bytes().to_vec(), count].into_iter().chain(keys.iter().chain(argv).cloned());
+        let command = words.take(SHOWN_WORDS).map(|mut word| {
+            word.truncate(SHOWN_WORD_BYTES);
+            word
+        });
+        Some(Arc::new(RunningFunction { name: name.clone(), command: command.collect() }))
     }
 
     /// Runs the script; what it writes goes behind `draft`. It may be run again from its beginning.
@@ -205,7 +224,7 @@ impl Scripted {
         ground.machine = Some(machine);
         ground.left = here.left();
         if ground.left == Some(Left::UsedUp) {
-            self.known.took_long();
+            self.pace.took_long();
         }
         ended
     }
@@ -227,7 +246,7 @@ impl Scripted {
                     job.answer(reply);
                 }
                 Asked::Ended(ended, machine) => {
-                    ground.machine = machine;
+                    ground.machine = machine.map(|machine| *machine);
                     return ended;
                 }
             }

@@ -126,7 +126,7 @@ impl<S: Store> Connection<S> {
         }
         members.iter().for_each(|member| self.remember(member.command, member.args));
         let account = Arc::clone(self.session.account()?);
-        let mut scripts = self.scripts_of(members, watched)?;
+        let mut scripts = self.scripts_of(members, watched).await?;
         let ran = self.exec_as_one(&account, members, watched, scripts.as_mut()).await;
         let mut scripted = BTreeMap::new();
         if let Some(Scripts { ground, members, .. }) = scripts {
@@ -163,7 +163,7 @@ impl<S: Store> Connection<S> {
     }
 
     /// The scripts among `members`.
-    fn scripts_of(&self, members: &[Member<'_>], watched: &[Watched]) -> Outcome<Option<Scripts>> {
+    async fn scripts_of(&mut self, members: &[Member<'_>], watched: &[Watched]) -> Outcome<Option<Scripts>> {
         if !members.iter().any(|member| is_script(member.command)) {
             return Ok(None);
         }
@@ -172,7 +172,7 @@ impl<S: Store> Connection<S> {
         let (mut rows, mut scripted, mut begins_away) = (watched.collect::<BTreeSet<_>>(), BTreeMap::new(), false);
         for (index, member) in members.iter().enumerate() {
             if is_script(member.command) {
-                let one = self.scripted(member.command, member.args, member.database, bill);
+                let one = self.scripted(member.command, member.args, member.database, bill).await;
                 if let Ok(one) = &one {
                     rows.extend(one.declared());
                     begins_away |= one.begins_away(&machine);
@@ -203,7 +203,7 @@ impl<S: Store> Connection<S> {
                 && away.is_none()
                 && (scripts.begins_away || scripts.ground.left.is_some())
             {
-                away = Some(Away::go(account, &self.server, &mut scripts.ground).await?);
+                away = Some(Away::go(account, &self.server, &mut scripts.ground, None).await?);
             }
             let mut run = AsOne {
                 members,

@@ -1,0 +1,135 @@
+//! The libraries of one tenant: durable in a [row](row) that no command shows, and kept in memory once they were read.
+
+mod row;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use weir_command::error::{Error, Outcome};
+use weir_model::{Batch, Change, OWN_DATABASE};
+use weir_script::Libraries;
+
+use super::known::Pace;
+use crate::store::Store;
+
+/// The key of the row.
+const KEY: &[u8] = b"functions";
+/// Most bytes of all libraries of one tenant, and most of these.
+pub(crate) const BYTES_MAX: usize = 1 << 20;
+const LIBRARIES_MAX: usize = 1000;
+
+const DAMAGED: Error = Error::new("ERR internal error: the tenant's functions cannot be read");
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Functions {
+    known: Mutex<Known>,
+    /// Held by whoever changes them, or reads them first.
+    turn: tokio::sync::Mutex<()>,
+}
+
+#[derive(Default)]
+struct Known {
+    /// `None` until they are read.
+    libraries: Option<Arc<Libraries>>,
+    version: u64,
+    /// Of functions that were run.
+    paces: BTreeMap<String, Arc<Pace>>,
+}
+
+impl Known {
+    fn keep(&mut self, mut libraries: Libraries) -> Arc<Libraries> {
+        // Machines that have loaded nothing are of version 0.
+        self.version += 1;
+        libraries.version = self.version;
+        self.paces.clear();
+        Arc::clone(self.libraries.insert(Arc::new(libraries)))
+    }
+}
+
+/// Nobody changes the libraries while this is there.
+pub(crate) struct Turn<'a> {
+    _held: tokio::sync::MutexGuard<'a, ()>,
+}
+
+impl Functions {
+    /// The libraries.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub(crate) async fn get<S: Store>(&self, store: &S, now_ms: u64) -> Outcome<Arc<Libraries>> {
+        if let Some(libraries) = &self.known.lock().libraries {
+            return Ok(Arc::clone(libraries));
+        }
+        let turn = self.turn().await;
+        self.read(&turn, store, now_ms).await
+    }
+
+    /// Waits until nobody else changes them.
+    pub(crate) async fn turn(&self) -> Turn<'_> {
+        Turn { _held: self.turn.lock().await }
+    }
+
+    /// The libraries, for whoever has the turn.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub(crate) async fn read<S: Store>(&self, _: &Turn<'_>, store: &S, now_ms: u64) -> Outcome<Arc<Libraries>> {
+        if let Some(libraries) = &self.known.lock().libraries {
+            return Ok(Arc::clone(libraries));
+        }
+        let row = store.rows().get(OWN_DATABASE, KEY, now_ms).wait().await?;
+        let libraries = match row {
+            Some(row) => row.value().and_then(|value| row::decode(value)).ok_or(DAMAGED)?,
+            None => Libraries::default(),
+        };
+        Ok(self.known.lock().keep(libraries))
+    }
+
+    /// Changes the libraries, durably.
+    ///
+    /// # Errors
+    /// Those of `change`, there are too many, or they cannot be written: nothing has changed then, but where a commit
+    /// has failed.
+    pub(crate) async fn change<S: Store, R>(
+        &self,
+        store: &S,
+        now_ms: u64,
+        change: impl FnOnce(&mut Libraries) -> Outcome<R>,
+    ) -> Outcome<R> {
+        let turn = self.turn().await;
+        let mut libraries = (*self.read(&turn, store, now_ms).await?).clone();
+        let before = libraries.clone();
+        let answer = change(&mut libraries)?;
+        if libraries.bytes() > BYTES_MAX || libraries.iter().len() > LIBRARIES_MAX {
+            return Err(Error::new("ERR a tenant's functions are at most 1000 libraries and 1 MB long together"));
+        }
+        if libraries == before {
+            return Ok(answer);
+        }
+        let mut batch = Batch::new();
+        let value = row::encode(&libraries);
+        batch.push_row(
+            OWN_DATABASE,
+            match libraries.iter().len() {
+                0 => Change::Delete { key: KEY },
+                _ => Change::Put { key: KEY, value: &value, expire_at_ms: None },
+            },
+        );
+        // What a failed commit has left nobody knows: it is read again.
+        self.known.lock().libraries = None;
+        store.write(&batch).await?.await?;
+        self.known.lock().keep(libraries);
+        Ok(answer)
+    }
+
+    /// What is known of the runs of a function.
+    pub(crate) fn pace(&self, name: &str) -> Arc<Pace> {
+        let mut known = self.known.lock();
+        if let Some(pace) = known.paces.get(name) {
+            return Arc::clone(pace);
+        }
+        Arc::clone(known.paces.entry(name.to_owned()).or_default())
+    }
+}

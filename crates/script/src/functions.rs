@@ -1,0 +1,118 @@
+//! Functions in a machine: what `redis.register_function` takes, and libraries that are loaded.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use mlua::{Function, Lua, MultiValue, Table, Value};
+use parking_lot::Mutex;
+
+use crate::library::{Declared, FLAGS, is_name};
+use crate::raised::raised;
+
+const NAMES: &str =
+    "ERR Library names can only contain letters, numbers, or underscores(_) and must be at least one character long";
+
+/// What a library that is being loaded has registered.
+pub(crate) type Registered = BTreeMap<String, (Declared, Function)>;
+
+fn wrong<T>(text: &str) -> mlua::Result<T> {
+    Err(raised(text))
+}
+
+/// The name that an argument gives a function; numbers are texts, too.
+fn name(lua: &Lua, value: Value) -> mlua::Result<Option<String>> {
+    let Some(text) = crate::values::text_or_number(lua, &value)? else { return Ok(None) };
+    let text = text.as_bytes();
+    match std::str::from_utf8(&text) {
+        Ok(name) if is_name(&text) => Ok(Some(name.to_owned())),
+        _ => wrong(NAMES),
+    }
+}
+
+fn flags(value: &Value) -> mlua::Result<u8> {
+    let Value::Table(table) = value else {
+        return wrong("ERR flags argument to redis.register_function must be a table representing function flags");
+    };
+    let mut flags = 0;
+    for flag in table.sequence_values::<Value>() {
+        let text = match &flag? {
+            Value::String(text) => text.as_bytes().to_vec(),
+            _ => Vec::new(),
+        };
+        match FLAGS.iter().position(|known| known.as_bytes() == text) {
+            Some(bit) => flags |= 1 << bit,
+            None => return wrong("ERR unknown flag given"),
+        }
+    }
+    Ok(flags)
+}
+
+/// One that was given as a table.
+fn named(lua: &Lua, table: &Table) -> mlua::Result<(Declared, Function)> {
+    let (mut called, mut callback, mut description, mut bits) = (None, None, None, 0);
+    for pair in table.pairs::<Value, Value>() {
+        let (key, value) = pair?;
+        let Value::String(key) = key else {
+            return wrong("ERR named argument key given to redis.register_function is not a string");
+        };
+        match (&key.as_bytes()[..], value) {
+            (b"function_name", value) => {
+                called = name(lua, value)?;
+                if called.is_none() {
+                    return wrong("ERR function_name argument given to redis.register_function must be a string");
+                }
+            }
+            (b"description", Value::String(text)) => description = Some(text.as_bytes().to_vec()),
+            (b"description", _) => {
+                return wrong("ERR description argument given to redis.register_function must be a string");
+            }
+            (b"callback", Value::Function(function)) => callback = Some(function),
+            (b"callback", _) => {
+                return wrong("ERR callback argument given to redis.register_function must be a function");
+            }
+            (b"flags", value) => bits = flags(&value)?,
+            _ => return wrong("ERR unknown argument given to redis.register_function"),
+        }
+    }
+    let Some(name) = called else {
+        return wrong("ERR redis.register_function must get a function name argument");
+    };
+    let Some(callback) = callback else { return wrong("ERR redis.register_function must get a callback argument") };
+    Ok((Declared { name, description, flags: bits }, callback))
+}
+
+/// `redis.register_function`, which notes what it is given in `registered`.
+///
+/// # Errors
+/// There is no memory for it.
+pub(crate) fn registers(lua: &Lua, registered: &Arc<Mutex<Registered>>) -> mlua::Result<Function> {
+    let own = Arc::clone(registered);
+    lua.create_function(move |lua, args: MultiValue| {
+        let mut args = args.into_iter();
+        let (declared, callback) = match (args.next(), args.next(), args.next()) {
+            (Some(Value::Table(table)), None, None) => named(lua, &table)?,
+            (Some(_), None, None) => {
+                return wrong(
+                    "ERR calling redis.register_function with a single argument is only applicable to Lua table \
+                     (representing named arguments).",
+                );
+            }
+            (Some(called), Some(callback), None) => {
+                let Some(name) = name(lua, called)? else {
+                    return wrong("ERR first argument to redis.register_function must be a string");
+                };
+                let Value::Function(callback) = callback else {
+                    return wrong("ERR second argument to redis.register_function must be a function");
+                };
+                (Declared { name, description: None, flags: 0 }, callback)
+            }
+            _ => return wrong("ERR wrong number of arguments to redis.register_function"),
+        };
+        let mut all = own.lock();
+        if all.contains_key(&declared.name) {
+            return wrong("ERR Function already exists in the library");
+        }
+        all.insert(declared.name.clone(), (declared, callback));
+        Ok(())
+    })
+}

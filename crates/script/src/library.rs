@@ -1,0 +1,175 @@
+//! Libraries of functions (`FUNCTION LOAD`): what one has registered, and all of one tenant.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use weir_command::error::{Error, Outcome};
+
+use crate::source::SOURCE_BYTES_MAX;
+
+/// What a function may say that it is like, as bits of [`Declared::flags`] from the lowest on.
+pub const FLAGS: [&str; 5] = ["no-writes", "allow-oom", "allow-stale", "no-cluster", "allow-cross-slot-keys"];
+
+/// A function that a library has registered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Declared {
+    /// Letters, digits and underscores.
+    pub name: String,
+    /// What its author says about it.
+    pub description: Option<Vec<u8>>,
+    /// See [`FLAGS`].
+    pub flags: u8,
+}
+
+impl Declared {
+    /// Whether it writes nothing.
+    pub fn writes_nothing(&self) -> bool {
+        self.flags & 1 != 0
+    }
+}
+
+/// A library.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Library {
+    /// Letters, digits and underscores.
+    pub name: String,
+    /// All of its bytes, its first line included.
+    pub code: Vec<u8>,
+    /// By name.
+    pub functions: Vec<Declared>,
+}
+
+/// All libraries of a tenant at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Libraries {
+    /// Another number whenever something has changed.
+    pub version: u64,
+    all: BTreeMap<String, Arc<Library>>,
+    functions: BTreeMap<String, Arc<Library>>,
+}
+
+impl Libraries {
+    /// All of them, by name.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Arc<Library>> {
+        self.all.values()
+    }
+
+    /// How many functions there are.
+    pub fn functions(&self) -> usize {
+        self.functions.len()
+    }
+
+    /// Bytes of all.
+    pub fn bytes(&self) -> usize {
+        self.all.values().map(|library| library.code.len()).sum()
+    }
+
+    /// The library of this name.
+    pub fn get(&self, name: &str) -> Option<&Arc<Library>> {
+        self.all.get(name)
+    }
+
+    /// The function of this name.
+    pub fn function(&self, name: &str) -> Option<&Declared> {
+        self.functions.get(name)?.functions.iter().find(|function| function.name == name)
+    }
+
+    /// Adds `library`, in place of one of the same name where it `replaces`.
+    ///
+    /// # Errors
+    /// There is one of its name, or a function of its has the name of another library's.
+    pub fn add(&mut self, library: Library, replaces: bool) -> Outcome {
+        if !replaces && self.all.contains_key(&library.name) {
+            return Err(Error::bytes(format!("ERR Library '{}' already exists", library.name).into_bytes()));
+        }
+        let taken =
+            |function: &&Declared| self.functions.get(&function.name).is_some_and(|other| other.name != library.name);
+        if let Some(function) = library.functions.iter().find(taken) {
+            return Err(Error::bytes(format!("ERR Function {} already exists", function.name).into_bytes()));
+        }
+        self.remove(&library.name.clone());
+        let library = Arc::new(library);
+        for function in &library.functions {
+            self.functions.insert(function.name.clone(), Arc::clone(&library));
+        }
+        self.all.insert(library.name.clone(), library);
+        Ok(())
+    }
+
+    /// Removes the library of this name; `false` where there is none.
+    pub fn remove(&mut self, name: &str) -> bool {
+        self.functions.retain(|_, library| library.name != name);
+        self.all.remove(name).is_some()
+    }
+}
+
+/// Whether `name` may be that of a library or of a function.
+pub(crate) fn is_name(name: &[u8]) -> bool {
+    !name.is_empty() && name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
+}
+
+/// The name that the first line of `code` gives a library.
+///
+/// # Errors
+/// That line is not as it must be; the library is too long.
+pub(crate) fn name_of(code: &[u8]) -> Outcome<String> {
+    if code.len() > SOURCE_BYTES_MAX {
+        return Err(Error::new("ERR a library is at most 1 MB long"));
+    }
+    if !code.starts_with(b"#!") {
+        return Err(Error::new("ERR Missing library metadata"));
+    }
+    let end = code.iter().position(|&byte| byte == b'\n').ok_or(Error::new("ERR Invalid library metadata"))?;
+    let mut words = code[2..end].split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty());
+    let engine = words.next().unwrap_or_default();
+    let mut name = None;
+    for word in words {
+        let Some(value) = word.strip_prefix(b"name=") else {
+            return Err(Error::bytes([b"ERR Invalid metadata value given: ", word].concat()));
+        };
+        if name.replace(value).is_some() {
+            return Err(Error::new("ERR Invalid metadata value, name argument was given multiple times"));
+        }
+    }
+    let name = name.ok_or(Error::new("ERR Library name was not given"))?;
+    let text = std::str::from_utf8(name).ok().filter(|name| is_name(name.as_bytes()));
+    let text = text.ok_or(Error::new(
+        "ERR Library names can only contain letters, numbers, or underscores(_) and must be at least one character long",
+    ))?;
+    if !engine.eq_ignore_ascii_case(b"lua") {
+        return Err(Error::bytes([b"ERR Engine '", engine, b"' not found"].concat()));
+    }
+    Ok(text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn library(name: &str, functions: &[&str]) -> Library {
+        let declared = |name: &&str| Declared { name: (*name).to_owned(), description: None, flags: 0 };
+        Library { name: name.to_owned(), code: b"#!lua".to_vec(), functions: functions.iter().map(declared).collect() }
+    }
+
+    #[test]
+    fn names_are_told_apart() {
+        let mut all = Libraries::default();
+        assert!(all.add(library("a", &["f", "g"]), false).is_ok());
+        let text = |outcome: Outcome| outcome.expect_err("it is there").text().to_vec();
+        assert_eq!(text(all.add(library("a", &["h"]), false)), b"ERR Library 'a' already exists");
+        assert_eq!(text(all.add(library("b", &["g"]), true)), b"ERR Function g already exists");
+        assert!(all.add(library("a", &["g", "h"]), true).is_ok());
+        assert!(all.function("f").is_none() && all.function("h").is_some() && all.functions() == 2);
+        assert!(all.remove("a") && !all.remove("a") && all.functions() == 0);
+    }
+
+    #[test]
+    fn the_first_line_is_checked() {
+        let error = |code: &str| name_of(code.as_bytes()).map_err(|error| error.text().to_vec());
+        assert_eq!(error("#!lua name=a_1\n"), Ok("a_1".to_owned()));
+        assert_eq!(error("#!LUA name=a\n"), Ok("a".to_owned()));
+        assert_eq!(error("#!foo name=x\n"), Err(b"ERR Engine 'foo' not found".to_vec()));
+        assert_eq!(error("#!lua\n"), Err(b"ERR Library name was not given".to_vec()));
+        assert_eq!(error("return 1"), Err(b"ERR Missing library metadata".to_vec()));
+    }
+}
