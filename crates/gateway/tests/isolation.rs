@@ -282,6 +282,7 @@ fn plain(side: &mut Side, command: &[String], reply: &[u8]) -> String {
         return format!("{users:?}");
     }
     if is(&["info"]) {
+        const RANDOM: [&str; 2] = ["run_id:", "master_replid"];
         const OF_TENANT: [&str; 6] =
             ["cmdstat_", "db", "total_commands", "keyspace_", "total_error", "total_connections_received"];
         let line = |line: &str| match OF_TENANT.iter().any(|name| line.starts_with(name)) {
@@ -289,7 +290,12 @@ fn plain(side: &mut Side, command: &[String], reply: &[u8]) -> String {
             true => line.split(',').filter(|field| !field.starts_with("usec")).collect::<Vec<_>>().join(","),
             false => without_numbers(line),
         };
-        return text.lines().filter(|line| !line.starts_with("run_id:")).map(line).collect::<Vec<_>>().join("\n");
+        return text
+            .lines()
+            .filter(|line| !RANDOM.iter().any(|name| line.starts_with(name)))
+            .map(line)
+            .collect::<Vec<_>>()
+            .join("\n");
     }
     if is(&["client", "hello", "slowlog", "config", "memory"]) {
         return without_numbers(&text);
