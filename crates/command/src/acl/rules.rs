@@ -101,7 +101,8 @@ impl Rules {
             [b'<', password @ ..] => return Ok(Some(PasswordRule::Remove(password))),
             [b'!', hash @ ..] => return Ok(Some(PasswordRule::RemoveHash(parse_hash(hash)?))),
             [b'(', inside @ .., b')'] => self.add_selector(inside)?,
-            _ if has_spaces(word) => return Err(RuleError::Syntax),
+            // Patterns look at that themselves, and at what comes first.
+            [first, ..] if !b"~%&".contains(first) && has_spaces(word) => return Err(RuleError::Syntax),
             _ => self.selectors[0].apply(word)?,
         }
         Ok(None)
