@@ -52,7 +52,7 @@ fn named(lua: &Lua, table: &Table) -> mlua::Result<(Declared, Function)> {
     let (mut called, mut callback, mut description, mut bits) = (None, None, None, 0);
     for pair in table.pairs::<Value, Value>() {
         let (key, value) = pair?;
-        let Value::String(key) = key else {
+        let Some(key) = crate::values::text_or_number(lua, &key)? else {
             return wrong("ERR named argument key given to redis.register_function is not a string");
         };
         match (&key.as_bytes()[..], value) {

@@ -33,6 +33,7 @@ const MONITORED_BYTES_MAX: usize = 4 << 20;
 
 /// Refusals of one script that go into the log.
 const DENIED_MAX: usize = 128;
+
 /// Words of a call of a function that are shown while it runs, and bytes of one of them.
 const SHOWN_WORDS: usize = 32;
 const SHOWN_WORD_BYTES: usize = 128;
