@@ -104,10 +104,13 @@ fn redis_cli_speaks_tls_and_a_certificate_is_a_login() {
         return;
     };
     assert_eq!(told, "OK\n");
-    let whoami = |shows| authority.redis_cli(address, shows, &["ACL", "WHOAMI"]).expect("it was there");
+    let say = |shows, words: &[&str]| authority.redis_cli(address, shows, words).expect("it was there");
+    for (shows, name) in [(None, "default"), (Some("shop"), "shop")] {
+        assert_eq!(say(shows, &["SET", "whose", name]), "OK\n");
+    }
     // From this machine the tenant `default` needs nothing, as without TLS.
     for (shows, name) in [(None, "default\n"), (Some("shop"), "shop\n"), (Some("nobody"), "default\n")] {
-        assert_eq!(whoami(shows), name);
+        assert_eq!(say(shows, &["GET", "whose"]), name);
     }
     expect(&mut server.connect(), b"GET greeting\r\n", b"$5\r\nhello\r\n");
     // Who takes the wrong port is told so, and so is the operator.
