@@ -16,7 +16,7 @@ impl<S: Store> Connection<S> {
     #[inline]
     pub(super) async fn send_events(&mut self) {
         if self.session.account().is_ok_and(|account| account.key_events.are_waiting()) {
-            self.send_waiting().await;
+            Box::pin(self.send_waiting()).await;
         }
     }
 

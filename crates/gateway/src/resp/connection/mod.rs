@@ -123,7 +123,7 @@ async fn serve<S: Store>(mut connection: Box<Connection<S>>, mut input: Input) -
         Ok(Ok(Ending::Moves { socket, to })) => return Some(Box::new(Moving::new(connection, input, socket, to))),
         Ok(Ok(Ending::Closed)) => {
             let clock = Arc::clone(&connection.server.clock);
-            connection.session.outbox.stream.close(&clock).await;
+            Box::pin(connection.session.outbox.stream.close(&clock)).await;
         }
         Ok(Err(error)) => tracing::debug!(client = id, %error, "connection ended"),
         // A mistake of ours: this connection ends, and nobody else's does (S16).
@@ -253,7 +253,7 @@ impl<S: Store> Connection<S> {
                     }
                     input.start += len;
                     if let Some(blocked) = self.session.blocked.take() {
-                        self.answer_later(blocked, input).await?;
+                        Box::pin(self.answer_later(blocked, input)).await?;
                     }
                     self.flush_if_long().await?;
                 }
@@ -324,7 +324,7 @@ impl<S: Store> Connection<S> {
         if let Some(command) = command
             && self.session.pause().is_set()
         {
-            self.wait_out_pause(command).await;
+            Box::pin(self.wait_out_pause(command)).await;
         }
         let is_queued = command.is_some_and(|command| self.queues(command));
         if let Some(command) = command {
@@ -358,7 +358,7 @@ impl<S: Store> Connection<S> {
                 let outcome = if command.is_of_rows {
                     let outcome = self.execute_on_rows(command, args).await;
                     match self.session.waits.take().filter(|_| outcome.is_ok()) {
-                        Some(wait) => self.wait_for_rows(command, args, wait).await,
+                        Some(wait) => Box::pin(self.wait_for_rows(command, args, wait)).await,
                         None => outcome,
                     }
                 } else {
@@ -366,9 +366,9 @@ impl<S: Store> Connection<S> {
                         self.submit().await;
                     }
                     match command.id {
-                        Id::Exec => self.exec().await,
-                        _ if script::is_script(command) => self.eval(command, args).await,
-                        _ => commands::run(command, &mut self.session, args).await,
+                        Id::Exec => Box::pin(self.exec()).await,
+                        _ if script::is_script(command) => Box::pin(self.eval(command, args)).await,
+                        _ => Box::pin(commands::run(command, &mut self.session, args)).await,
                     }
                 };
                 let is_blocked = outcome.is_ok() && self.session.blocked.is_some();
@@ -380,7 +380,7 @@ impl<S: Store> Connection<S> {
                 }
                 self.took(command, args, outcome.is_err());
                 if self.is_monitored() {
-                    self.tell_monitors(command, args).await;
+                    Box::pin(self.tell_monitors(command, args)).await;
                 }
                 self.send_events().await;
                 self.end_remembering(command);
@@ -441,7 +441,7 @@ impl<S: Store> Connection<S> {
         }
         self.session.may(command)?;
         if !self.session.has_full_rights() {
-            self.session.check_rights(command, args).await?;
+            Box::pin(self.session.check_rights(command, args)).await?;
         }
         self.session.may_in_subscribed_state(command, args)?;
         self.session.may_in_monitor(command)?;
