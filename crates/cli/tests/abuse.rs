@@ -72,7 +72,7 @@ fn s12_half_commands_are_cheap() {
             stream
         })
         .collect();
-    check(&server, &before, CONNECTIONS * (12 << 10), "2,000 half commands, at 12 KiB each");
+    check(&server, &before, CONNECTIONS * (8 << 10), "2,000 half commands, at 8 KiB each");
     drop(held);
 }
 
@@ -135,7 +135,7 @@ fn s13_idle_connections_are_cheap_and_one_too_many_is_told_so() {
             stream
         })
         .collect();
-    check(&server, &before, CONNECTIONS * (12 << 10), "2,000 idle connections, at 12 KiB each");
+    check(&server, &before, CONNECTIONS * (8 << 10), "2,000 idle connections, at 8 KiB each");
     // The connections that the check made may or may not be gone yet: one of the next few is one too many.
     let mut more = Vec::new();
     let refused = (0..4).find(|_| {

@@ -121,7 +121,7 @@ fn redis_cli_speaks_tls_and_a_certificate_is_a_login() {
     server.log_with("the client speaks TLS to the port without", 1);
     let metrics = server.http("/metrics");
     for line in [
-        "weir_tls_handshakes_total 4\n",
+        "weir_tls_handshakes_total 6\n",
         "weir_tls_handshakes_failed_total{cause=\"plaintext\"} 1\n",
         "weir_tls_handshakes_failed_total{cause=\"bad_certificate\"} 0\n",
         "weir_tls_handshakes_pending 0\n",
