@@ -169,6 +169,8 @@ impl Selector {
             let front = match (keys.read, keys.write) {
                 (true, false) => &b"%R~"[..],
                 (false, true) => b"%W~",
+                // `~*` would be all keys, and refuse the patterns behind it. Redis says that, and cannot read it again.
+                _ if &*keys.pattern.text == b"*" => b"%RW~",
                 _ => b"~",
             };
             [front, &keys.pattern.text].concat()

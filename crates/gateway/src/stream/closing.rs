@@ -20,8 +20,9 @@ const BYTES_MAX: usize = 4 << 20;
 const LIMIT_NANOS: Nanos = 1_000_000_000;
 
 impl Stream {
-    /// Tells the client that nothing more comes, and sees to it that it gets what was written.
-    pub(crate) async fn close(&mut self, clock: &Arc<dyn Clock>) {
+    /// Tells the client that nothing more comes, and sees to it that it gets what was written. A client whose own
+    /// bytes ended the stream (`by_client`) may have sent more behind them that has not come yet.
+    pub(crate) async fn close(&mut self, by_client: bool, clock: &Arc<dyn Clock>) {
         let socket = match self {
             Stream::Plain(socket) => socket,
             Stream::Tls(stream) => {
@@ -29,8 +30,8 @@ impl Stream {
                 stream.socket_mut()
             }
         };
-        // Whoever sends nothing any more loses nothing, and is not waited for.
-        if !has_unread(socket) || socket.shutdown().await.is_err() {
+        // Others who have sent nothing more lose nothing, and are not waited for.
+        if !(by_client || has_unread(socket)) || socket.shutdown().await.is_err() {
             return;
         }
         tokio::select! {

@@ -123,7 +123,9 @@ async fn serve<S: Store>(mut connection: Box<Connection<S>>, mut input: Input) -
         Ok(Ok(Ending::Moves { socket, to })) => return Some(Box::new(Moving::new(connection, input, socket, to))),
         Ok(Ok(Ending::Closed)) => {
             let clock = Arc::clone(&connection.server.clock);
-            Box::pin(connection.session.outbox.stream.close(&clock)).await;
+            let outbox = &mut connection.session.outbox;
+            let by_client = outbox.closing && !outbox.is_cut && !outbox.client.is_killed();
+            Box::pin(outbox.stream.close(by_client, &clock)).await;
         }
         Ok(Err(error)) => tracing::debug!(client = id, %error, "connection ended"),
         // A mistake of ours: this connection ends, and nobody else's does (S16).

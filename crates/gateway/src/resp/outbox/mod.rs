@@ -76,7 +76,7 @@ pub(super) struct Outbox<S: Store> {
     commits: Vec<Pending<S::Commit>>,
     answer: Answer,
     /// A write to the client has failed in the middle of a reply: nothing more may be written.
-    is_cut: bool,
+    pub(super) is_cut: bool,
     /// Of its tenant's book of long values, while there is a tenant: those in hand, and replies that the client does
     /// not take at once.
     long_values: Option<Hold>,
