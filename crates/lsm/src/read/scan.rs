@@ -12,6 +12,10 @@ use super::view::View;
 use crate::cursor::{Cursor, Step};
 use crate::table::CursorOptions;
 
+/// Versions of one key that are stepped over; what is left of them is jumped over. A key that is written to again and
+/// again has as many as there were writes since the last flush, and a seek costs as much as some steps.
+const STEPS_MAX: usize = 8;
+
 /// A scan of a tree. It keeps its view alive, and with it the memory and files it reads.
 pub struct TreeWalk {
     merge: MergeCursor<Source>,
@@ -34,6 +38,10 @@ pub struct TreeWalk {
     key: Vec<u8>,
     /// Whether `key` holds anything yet.
     has_key: bool,
+    /// How many versions of `key` were met one after the other.
+    versions: usize,
+    /// Reverse only: the merge was sent forward to the newest visible version of `key`.
+    is_at_newest: bool,
     /// Reverse only: the newest visible version of `key` met so far.
     best: Owned,
 }
@@ -46,6 +54,16 @@ struct Owned {
     given: Kind,
     expire_at_ms: u64,
     value: Vec<u8>,
+}
+
+impl Owned {
+    fn set(&mut self, entry: &Entry<'_>) {
+        self.seq = entry.seq;
+        self.kind = Some(entry.kind);
+        self.expire_at_ms = entry.expire_at_ms;
+        self.value.clear();
+        self.value.extend_from_slice(entry.value);
+    }
 }
 
 impl TreeWalk {
@@ -65,6 +83,8 @@ impl TreeWalk {
             is_at_end: false,
             key: Vec::new(),
             has_key: false,
+            versions: 0,
+            is_at_newest: false,
             best: Owned::default(),
         }
     }
@@ -96,8 +116,10 @@ impl TreeWalk {
         self.passed_bytes += (entry.key.len() + entry.value.len()) as u64;
         let seen = self.has_key && self.key == entry.key;
         if seen || entry.seq > self.at {
+            self.versions = if seen { self.versions + 1 } else { 0 };
             return false;
         }
+        self.versions = 0;
         // The newest visible version: it decides, and whatever is older is skipped.
         self.key.clear();
         self.key.extend_from_slice(entry.key);
@@ -120,15 +142,13 @@ impl TreeWalk {
                         self.key.clear();
                         self.key.extend_from_slice(entry.key);
                         self.has_key = true;
+                        self.versions = 0;
                     }
+                    self.versions += 1;
                     self.budget = self.budget.saturating_sub(1);
                     self.passed_bytes += (entry.key.len() + entry.value.len()) as u64;
                     if entry.seq <= self.at {
-                        self.best.seq = entry.seq;
-                        self.best.kind = Some(entry.kind);
-                        self.best.expire_at_ms = entry.expire_at_ms;
-                        self.best.value.clear();
-                        self.best.value.extend_from_slice(entry.value);
+                        self.best.set(&entry);
                     }
                     return false;
                 }
@@ -145,6 +165,34 @@ impl TreeWalk {
                 return true;
             }
         }
+    }
+
+    /// Goes on from an entry that is no answer: to the next one, or past the rest of many versions of a key.
+    fn go_on(&mut self) -> Step {
+        let jumps = self.versions >= STEPS_MAX;
+        if jumps {
+            self.versions = 0;
+        }
+        match (self.range.reverse, jumps) {
+            (false, false) => self.merge.next(),
+            (false, true) => self.merge.seek(&successor(&self.key), SEQ_MAX),
+            (true, false) => self.merge.prev(),
+            (true, true) => {
+                self.is_at_newest = true;
+                self.merge.seek(&self.key, self.at)
+            }
+        }
+    }
+
+    /// Takes the newest visible version of `key`, which the merge was sent to, and turns back to what is in front of
+    /// all of them.
+    fn turn_back(&mut self) -> Step {
+        self.is_at_newest = false;
+        if let Some(entry) = self.merge.entry().filter(|entry| self.key == entry.key) {
+            self.passed_bytes += (entry.key.len() + entry.value.len()) as u64;
+            self.best.set(&entry);
+        }
+        self.merge.seek_before(&self.key, SEQ_MAX)
     }
 
     fn is_done(&mut self) -> bool {
@@ -168,13 +216,15 @@ impl Walk for TreeWalk {
                     return ScanStep::Load;
                 }
             }
+            if self.is_at_newest && self.turn_back() == Step::Load {
+                return ScanStep::Load;
+            }
             if self.is_done() {
                 // What it stopped at has not been looked at.
                 self.has_moved = self.stopped;
                 return ScanStep::Ready;
             }
-            let step = if self.range.reverse { self.merge.prev() } else { self.merge.next() };
-            if step == Step::Load {
+            if self.go_on() == Step::Load {
                 return ScanStep::Load;
             }
         }
