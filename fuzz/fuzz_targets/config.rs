@@ -6,7 +6,7 @@ use std::path::Path;
 
 use libfuzzer_sys::fuzz_target;
 
-#[path = "../../crates/cli/src/serve/config.rs"]
+#[path = "../../crates/cli/src/serve/config/mod.rs"]
 mod config;
 #[path = "../../crates/cli/src/units.rs"]
 mod units;
@@ -15,7 +15,7 @@ fuzz_target!(|text: &str| {
     match config::Config::parse(Path::new("weir.toml"), text) {
         Ok(config) => {
             let _ = config.node(None);
-            let _ = config.gateway(2);
+            let _ = config.gateway(2, weir_gateway::UnitPrices::default());
         }
         Err(error) => assert!(error.starts_with("weir.toml: ")),
     }

@@ -1,0 +1,213 @@
+//! What settings may be: sizes, rates, and words out of a few.
+
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{self, Visitor};
+use weir_gateway::tls::ClientCertificates;
+use weir_log::SyncMode;
+use weir_lsm::table::Compression;
+use weir_node::Profile;
+
+use crate::units::{BARE_BYTES_MIN, NoBytes, read_bytes};
+
+/// A profile of policies, by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProfileName(pub Profile);
+
+impl<'de> Deserialize<'de> for ProfileName {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        let unknown = || format!("there is no profile {name:?}; there are {}", Profile::NAMES.join(", "));
+        Profile::parse(&name).map(Self).ok_or_else(|| serde::de::Error::custom(unknown()))
+    }
+}
+
+/// Whether clients show certificates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Shown {
+    /// They are not asked.
+    Off,
+    /// Those who have one.
+    Optional,
+    /// All.
+    Required,
+}
+
+impl Shown {
+    /// The same to the gateway.
+    pub fn in_gateway(self) -> ClientCertificates {
+        match self {
+            Shown::Off => ClientCertificates::Off,
+            Shown::Optional => ClientCertificates::Optional,
+            Shown::Required => ClientCertificates::Required,
+        }
+    }
+}
+
+/// What a write waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Sync {
+    /// The device.
+    Always,
+    /// The kernel; the device follows within the interval.
+    Interval,
+    /// Nothing.
+    None,
+}
+
+impl Sync {
+    /// The same to the log.
+    pub(super) fn mode(self) -> SyncMode {
+        match self {
+            Sync::Always => SyncMode::Always,
+            Sync::Interval => SyncMode::Interval,
+            Sync::None => SyncMode::None,
+        }
+    }
+
+    /// What `appendfsync` is then.
+    pub(super) fn in_redis_words(self) -> &'static str {
+        match self {
+            Sync::Always => "always",
+            Sync::Interval => "everysec",
+            Sync::None => "no",
+        }
+    }
+}
+
+/// How tables are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Codec {
+    /// Not at all.
+    None,
+    /// LZ4 on every level but the first two, whose tables do not live long.
+    Lz4,
+    /// The same, with Zstandard from level 3 on, where most bytes of a large tree are.
+    Zstd,
+}
+
+impl Codec {
+    /// How tables of `level` are compressed.
+    pub(super) fn of_level(self, level: usize) -> Compression {
+        match (self, level) {
+            (Codec::None, _) | (_, 0 | 1) => Compression::None,
+            (Codec::Zstd, 3..) => Compression::Zstd,
+            _ => Compression::Lz4,
+        }
+    }
+}
+
+/// The bytes that `text` means. A small number in quotes may be meant as bytes or as megabytes, so it needs a unit.
+fn amount<E: de::Error>(text: &str, expected: &dyn de::Expected) -> Result<u64, E> {
+    read_bytes(text.trim()).map_err(|problem| match problem {
+        NoBytes::NoUnit(number) => E::custom(format_args!(
+            "\"{number}\" has no unit: write \"{number} MB\" or \"{number} MiB\", or \"{number} B\" for bytes"
+        )),
+        NoBytes::Unknown => E::invalid_value(de::Unexpected::Str(text), expected),
+    })
+}
+
+/// A number of bytes: an integer, or a text such as `"64 MiB"`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bytes(pub u64);
+
+impl fmt::Display for Bytes {
+    /// Every byte: two sizes that differ are shown differently.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Bytes {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct BytesVisitor;
+        impl Visitor<'_> for BytesVisitor {
+            type Value = Bytes;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("bytes: an integer, or a text such as \"64 MiB\" or \"100 MB\"")
+            }
+
+            fn visit_i64<E: de::Error>(self, value: i64) -> Result<Bytes, E> {
+                u64::try_from(value).map(Bytes).map_err(|_| E::invalid_value(de::Unexpected::Signed(value), &self))
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Bytes, E> {
+                amount(text, &self).map(Bytes)
+            }
+        }
+        deserializer.deserialize_any(BytesVisitor)
+    }
+}
+
+/// Bytes per second, or `"unlimited"`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate(pub Option<u64>);
+
+impl Rate {
+    fn of_integer<E: de::Error>(value: i64, expected: &dyn de::Expected) -> Result<Self, E> {
+        let wrong = || E::invalid_value(de::Unexpected::Signed(value), expected);
+        let rate = u64::try_from(value).ok().filter(|&rate| rate > 0).ok_or_else(wrong)?;
+        if rate < BARE_BYTES_MIN {
+            return Err(E::custom(format_args!(
+                "{rate} would be {rate} bytes per second: write \"{rate} MB\", or \"{rate} B\" if that is meant"
+            )));
+        }
+        Ok(Rate(Some(rate)))
+    }
+
+    fn of_text<E: de::Error>(text: &str, expected: &dyn de::Expected) -> Result<Self, E> {
+        match text.trim() {
+            "unlimited" => Ok(Rate(None)),
+            text => amount(text.strip_suffix("/s").unwrap_or(text), expected).map(|rate| Rate(Some(rate))),
+        }
+    }
+}
+
+/// What the device gives: a rate, or `"calibrated"`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Device {
+    /// What `weir calibrate` has measured and stored beside the data.
+    Calibrated,
+    /// This.
+    Rate(Rate),
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Device::Calibrated => f.write_str("calibrated"),
+            Device::Rate(Rate(None)) => f.write_str("unlimited"),
+            Device::Rate(Rate(Some(rate))) => write!(f, "{rate} bytes per second"),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Device {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct DeviceVisitor;
+        impl Visitor<'_> for DeviceVisitor {
+            type Value = Device;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("bytes per second: \"unlimited\", \"calibrated\", or a text such as \"100 MB\"")
+            }
+
+            fn visit_i64<E: de::Error>(self, value: i64) -> Result<Device, E> {
+                Rate::of_integer(value, &self).map(Device::Rate)
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Device, E> {
+                if text.trim() == "calibrated" {
+                    return Ok(Device::Calibrated);
+                }
+                Rate::of_text(text, &self).map(Device::Rate)
+            }
+        }
+        deserializer.deserialize_any(DeviceVisitor)
+    }
+}
