@@ -18,9 +18,10 @@ use crate::events::Classes;
 use crate::host::Host;
 use crate::in_hand::letting_go;
 use crate::reply::{FLUSH_BYTES, OUTPUT_BYTES_MAX, Replies};
-use crate::rows::{Moment, Page, Read, Rows, Waiting};
+use crate::rows::{Moment, Read, Rows, Waiting};
 
 mod events;
+mod keys;
 mod parts;
 
 pub use parts::{Part, PartsPage, Subkeys};
@@ -357,18 +358,6 @@ impl<'a> Context<'a> {
         })
     }
 
-    /// Up to `limit` keys from the place `from` on. They are read as they are stored: what the command has written
-    /// itself is not among them.
-    ///
-    /// # Errors
-    /// The rows cannot be read.
-    pub async fn page(&mut self, from: &[u8], limit: usize) -> Outcome<Page> {
-        let page = self.rows.page(self.call.database, from, limit);
-        let page = letting_go(page, || self.host.replies().own_values()).await?;
-        self.call.bill.scanned(&page);
-        Ok(page)
-    }
-
     /// Between two pages: see [`Host::pay_page`].
     ///
     /// # Errors
@@ -521,16 +510,24 @@ impl<'k> Asked<'k> {
 fn own_write(draft: &mut Draft, asked: Asked<'_>, now_ms: u64) -> Option<Option<Row>> {
     let stored = asked.stored();
     let change = draft.last_of(&stored)?;
-    let (row, end_ms) = match change {
-        Change::Put { value, expire_at_ms, .. } => {
-            (Row::string(Value::from(value.to_vec()), expire_at_ms), expire_at_ms)
-        }
+    let row = match change {
+        Change::Put { value, expire_at_ms, .. } => Row::string(Value::from(value.to_vec()), expire_at_ms),
         Change::Head { head, expire_at_ms, .. } => {
-            (Row::of_parts(Head::decode(head).expect("a head of this command"), expire_at_ms), expire_at_ms)
+            Row::of_parts(Head::decode(head).expect("a head of this command"), expire_at_ms)
         }
         Change::Delete { .. } | Change::Cover { .. } => return Some(None),
     };
-    Some(Some(row).filter(|_| end_ms.is_none_or(|at| at > now_ms)))
+    Some(Some(row).filter(|_| lives(&change, now_ms)))
+}
+
+/// Whether `change` leaves something that is there at `now_ms`.
+fn lives(change: &Change<'_>, now_ms: u64) -> bool {
+    match change {
+        Change::Put { expire_at_ms, .. } | Change::Head { expire_at_ms, .. } => {
+            expire_at_ms.is_none_or(|at| at > now_ms)
+        }
+        Change::Delete { .. } | Change::Cover { .. } => false,
+    }
 }
 
 fn string_of(row: Option<Row>) -> Outcome<Option<StringRow>> {
@@ -547,7 +544,7 @@ mod tests {
     use crate::headless::Headless;
     use crate::polled;
     use crate::reply::Protocol;
-    use crate::rows::Waiting;
+    use crate::rows::{Page, Waiting};
 
     /// Every key has its own name as its value.
     struct Names;

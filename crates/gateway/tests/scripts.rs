@@ -190,3 +190,28 @@ fn a_script_in_a_transaction_belongs_to_it() {
     let reply = String::from_utf8_lossy(&client.reply()).into_owned();
     assert!(reply.starts_with("*3\r\n:6\r\n-ERR Error running script") && reply.ends_with(":7\r\n"), "{reply}");
 }
+
+/// What goes through all keys is let go through them within a script, too, and meets what the script has written.
+#[test]
+fn a_script_goes_through_all_keys_with_its_own_among_them() {
+    let world = World::new();
+    let mut client = world.tenant("t", 1, 0);
+    assert_eq!(client.say("MSET a 1 b 2 c 3"), "+OK\r\n");
+    let script = "redis.call('del', 'b') redis.call('rpush', 'd', 1) redis.call('set', 'e', 1) \
+                  redis.call('select', 1) redis.call('set', 'other', 1) redis.call('select', 0) \
+                  local keys, next, lists = redis.call('keys', '*'), '0', {} \
+                  repeat \
+                    local page = redis.call('scan', next, 'count', 2, 'type', 'list') \
+                    next = page[1] \
+                    for _, key in ipairs(page[2]) do table.insert(lists, key) end \
+                  until next == '0' \
+                  return {table.concat(keys, ' '), table.concat(lists, ' '), redis.call('dbsize'), \
+                          redis.call('randomkey') ~= 'b'}";
+    let mut told = client.ask(&["EVAL", script, "3", "b", "d", "e"]);
+    assert_eq!(String::from_utf8_lossy(&told), "*4\r\n$7\r\na c d e\r\n$1\r\nd\r\n:4\r\n:1\r\n");
+    told = client.ask(&["EVAL", "return #redis.call('keys', '*')", "0"]);
+    assert_eq!(String::from_utf8_lossy(&told), ":4\r\n");
+    let mut spread = world.tenant("spread", 2, 0);
+    let told = spread.ask(&["EVAL", "return redis.call('keys', '*')", "0"]);
+    assert!(told.starts_with(b"-ERR This Redis command is not allowed from script"), "{}", told.escape_ascii());
+}

@@ -150,15 +150,10 @@ impl Rows for TenantStore {
                 _ => (0, from),
             };
             let Some(slot) = slots.get(index) else { return Ok(Page::default()) };
-            let (first, end) = (StoredKey::new(database, from), [database + 1]);
             let mut page = match slot.partition_to_read().await? {
-                Some(partition) => partition.page(&first, Some(&end), limit).await?,
+                Some(partition) => partition.keys(database, from, limit).await?,
                 None => Page::default(),
             };
-            // Taking the database's number off.
-            for key in page.keys.iter_mut().chain(&mut page.next) {
-                key.remove(0);
-            }
             page.next = match page.next {
                 // One partition of 256 fits a byte.
                 Some(key) if is_spread => Some([&[index as u8], &key[..]].concat()),

@@ -18,8 +18,8 @@ use weir_command::events::KeyEvent;
 use weir_command::{
     Args, Call, Command, Context, Draft, Host, Page, PartPage, PartRange, Read, Rows, Transaction, Waiting,
 };
+use weir_io::Result;
 use weir_io::plant::{Plant, is_planted};
-use weir_io::{Error, ErrorKind, Result};
 use weir_log::SyncMode;
 use weir_model::engine::{Found, Lookup, Seq};
 use weir_model::{Batch, Row, StoredKey};
@@ -185,9 +185,11 @@ impl Rows for LockedRows<'_> {
         self.partition.new_version()
     }
 
-    fn page<'a>(&'a self, _: u8, _: &'a [u8], _: usize) -> Waiting<'a, Result<Page>> {
-        let message = "a command that writes to some rows goes through all";
-        Box::pin(std::future::ready(Err(Error::new(ErrorKind::Invalid, "scan", "the partition", message))))
+    fn page<'a>(&'a self, database: u8, from: &'a [u8], limit: usize) -> Waiting<'a, Result<Page>> {
+        Box::pin(async move {
+            self.out_of_order().await;
+            self.partition.keys(database, from, limit).await
+        })
     }
 }
 

@@ -148,6 +148,19 @@ impl Partition {
         Ok(page)
     }
 
+    /// Up to `limit` keys of rows of `database` from the key `from` on: as [`Partition::page`], without the number of
+    /// the database in front of them.
+    ///
+    /// # Errors
+    /// What the disk says; `Corruption` where what is stored is damaged.
+    pub async fn keys(self: &Arc<Self>, database: u8, from: &[u8], limit: usize) -> Result<Page> {
+        let mut page = self.page(&StoredKey::new(database, from), Some(&[database + 1]), limit).await?;
+        for key in page.keys.iter_mut().chain(&mut page.next) {
+            key.remove(0);
+        }
+        Ok(page)
+    }
+
     /// A page of the parts in `range`, as of now, for a command that only reads: as [`Partition::page`].
     ///
     /// # Errors
