@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use super::bits::Bits;
-use super::names::{NEWER_COMMANDS, NEWER_SUBCOMMANDS, OTHERS};
+use super::names::OTHERS;
 use crate::args::Args;
+use crate::table::redis_facts::is_in_redis_7_0;
 use crate::table::{COMMANDS, Categories, Command, find, subcommands};
 
 /// See the module.
@@ -41,22 +42,21 @@ impl All {
             known_to_redis: Bits::none(),
         };
         for command in COMMANDS {
-            all.add(command.name, None, command.categories, NEWER_COMMANDS.contains(&command.name));
+            all.add(command.name, None, command.categories);
         }
         for names in OTHERS {
             for name in names.names.iter().filter(|name| find(name.as_bytes()).is_none()) {
-                all.add(name, None, names.categories, false);
+                all.add(name, None, names.categories);
             }
         }
         for one in subcommands::SUBCOMMANDS {
-            let is_newer = NEWER_SUBCOMMANDS.contains(&one.full_name().as_str());
             let container = all.by_name.get(one.container).copied();
-            all.add(one.name, container, one.categories, is_newer);
+            all.add(one.name, container, one.categories);
         }
         all
     }
 
-    fn add(&mut self, name: &str, container: Option<usize>, categories: Categories, is_newer: bool) {
+    fn add(&mut self, name: &str, container: Option<usize>, categories: Categories) {
         let number = self.named.len();
         let name = match container {
             Some(container) => {
@@ -68,7 +68,7 @@ impl All {
         for (place, members) in self.categories.iter_mut().enumerate() {
             members.set(number, categories.has(place));
         }
-        self.known_to_redis.set(number, !is_newer);
+        self.known_to_redis.set(number, is_in_redis_7_0(&name));
         self.by_name.insert(name.clone(), number);
         self.named.push(Named { name, container, subcommands: Vec::new() });
     }

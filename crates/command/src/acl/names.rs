@@ -19,26 +19,6 @@ macro_rules! commands {
     };
 }
 
-/// Commands that Redis has since later versions, or never.
-pub(super) const NEWER_COMMANDS: [&str; 13] = [
-    "hexpire",
-    "hexpireat",
-    "hexpiretime",
-    "hgetdel",
-    "hgetex",
-    "hpersist",
-    "hpexpire",
-    "hpexpireat",
-    "hpexpiretime",
-    "hpttl",
-    "hsetex",
-    "httl",
-    "ru",
-];
-
-/// Subcommands that Redis has since later versions.
-pub(super) const NEWER_SUBCOMMANDS: [&str; 2] = ["client|no-touch", "client|setinfo"];
-
 commands! {
     [admin slow dangerous] "bgrewriteaof" "bgsave" "failover" "psync" "replconf" "replicaof" "save"
         "shutdown" "slaveof" "sync";

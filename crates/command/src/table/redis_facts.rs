@@ -11,6 +11,11 @@ pub fn since(name: &str) -> Option<&'static str> {
     find(SINCE, name).map(|(version, _)| *version)
 }
 
+/// Whether Redis 7.0 has the command, or the subcommand, called so in small letters.
+pub fn is_in_redis_7_0(name: &str) -> bool {
+    since(name).is_some_and(|version| version < "7.1")
+}
+
 fn find<T>(table: &'static [(T, &str)], name: &str) -> Option<&'static (T, &'static str)> {
     table.iter().find(|(_, names)| names.split_ascii_whitespace().any(|one| one == name))
 }
@@ -142,4 +147,6 @@ static SINCE: &[(&str, &str)] = &[
          zmpop",
     ),
     ("7.2.0", "client|no-touch client|setinfo"),
+    ("7.4.0", "hexpire hexpireat hexpiretime hpersist hpexpire hpexpireat hpexpiretime hpttl httl"),
+    ("8.0.0", "hgetdel hgetex hsetex"),
 ];

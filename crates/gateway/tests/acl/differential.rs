@@ -1,6 +1,8 @@
 //! The same rules, logins and commands to Weir and to a redis-server. Texts are compared but for hashes of passwords,
 //! and for the order of rules about single commands, which Redis draws.
 
+use weir_command::table::redis_facts::is_in_redis_7_0;
+use weir_command::table::subcommands::SUBCOMMANDS;
 use weir_command::table::{COMMANDS, Command};
 use weir_io::Rng;
 
@@ -8,31 +10,19 @@ use crate::differential::{Redis, setting};
 use crate::support::Client;
 use crate::support::world::World;
 
-/// What Redis has since later versions, or never.
-const NEWER: [&str; 15] = [
-    "client|no-touch",
-    "client|setinfo",
-    "hexpire",
-    "hexpireat",
-    "hexpiretime",
-    "hgetdel",
-    "hgetex",
-    "hpersist",
-    "hpexpire",
-    "hpexpireat",
-    "hpexpiretime",
-    "hpttl",
-    "hsetex",
-    "httl",
-    "ru",
-];
+/// Whether Redis has what is called so since a later version, or never.
+fn is_newer(name: &str) -> bool {
+    let is_named = COMMANDS.iter().any(|command| command.name == name)
+        || SUBCOMMANDS.iter().any(|subcommand| subcommand.full_name() == name);
+    is_named && !is_in_redis_7_0(name)
+}
 
 /// The lines of a reply without lengths, rules about commands in order.
 fn told(reply: &[u8]) -> Vec<String> {
     let text = String::from_utf8_lossy(reply).into_owned();
     let line = |line: &str| {
         let mut words: Vec<&str> = line.split(' ').collect();
-        words.retain(|word| !NEWER.contains(&word.trim_start_matches(['+', '-'])));
+        words.retain(|word| !is_newer(word.trim_start_matches(['+', '-'])));
         let command = |word: &&str| word.starts_with(['+', '-']).then(|| word.trim_end_matches(')').to_owned());
         // Up to the next selector.
         words.split_mut(|word| word.starts_with('(')).for_each(|words| words.sort_by_key(command));
