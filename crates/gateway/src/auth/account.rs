@@ -23,6 +23,7 @@ use crate::resp::cursors::Cursors;
 use crate::resp::hints::Hints;
 use crate::resp::latency_monitor::LatencyMonitor;
 use crate::resp::pause::Pause;
+use crate::resp::percentiles::Percentiles;
 use crate::resp::slow_replies::{SlowReplies, SlowReply};
 use crate::resp::slowlog::Slowlog;
 use crate::scripts::{NodeMachines, Scripts};
@@ -51,6 +52,8 @@ pub(crate) struct Account {
     pub(crate) hints: Hints,
     pub(crate) errors: ErrorStats,
     pub(crate) latency_monitor: LatencyMonitor,
+    /// What `INFO latencystats` tells.
+    pub(crate) percentiles: Percentiles,
     pub(crate) slow_replies: SlowReplies,
     pub(crate) pause: Pause,
     pub(crate) key_counts: KeyCounts,
@@ -270,6 +273,7 @@ impl Accounts {
             hints: Hints::default(),
             errors: ErrorStats::default(),
             latency_monitor: LatencyMonitor::default(),
+            percentiles: Percentiles::default(),
             slow_replies: SlowReplies::default(),
             pause: Pause::default(),
             key_counts: KeyCounts::default(),

@@ -26,6 +26,8 @@ pub struct Limits {
 pub const STRANGER_ARGS_MAX: usize = 10;
 /// Most bytes of an argument before `AUTH`.
 pub const STRANGER_BULK_BYTES_MAX: usize = 16 << 10;
+/// Whatever is longer is no argument of anybody's, in Redis.
+pub const REDIS_BULK_BYTES_MAX: usize = 512 << 20;
 
 impl Default for Limits {
     fn default() -> Self {

@@ -21,6 +21,7 @@ mod parse;
 mod parse_tests;
 mod part;
 pub(crate) mod pause;
+pub(crate) mod percentiles;
 mod rights;
 mod session;
 pub(crate) mod slow_replies;

@@ -3,7 +3,9 @@
 
 use weir_command::number::parse_i64;
 
-use super::frame::{Limits, Progress, ProtocolError, STRANGER_ARGS_MAX, STRANGER_BULK_BYTES_MAX, Span, State};
+use super::frame::{
+    Limits, Progress, ProtocolError, REDIS_BULK_BYTES_MAX, STRANGER_ARGS_MAX, STRANGER_BULK_BYTES_MAX, Span, State,
+};
 use super::inline;
 use crate::tls::HANDSHAKE_RECORD;
 
@@ -59,10 +61,12 @@ fn parse_array(buffer: &[u8], limits: &Limits, state: &mut State) -> Result<Prog
                     Some(&other) => return Err(ProtocolError::ExpectedBulk(other)),
                 }
                 let len = parse_i64(&line[1..]).and_then(|len| usize::try_from(len).ok());
-                let len = len.filter(|&len| len <= limits.bulk_bytes_max).ok_or(ProtocolError::BulkLength)?;
-                if limits.stranger && len > STRANGER_BULK_BYTES_MAX {
+                // First, as in Redis: who has yet to log in is not told what the longest value is.
+                let is_too_long = |len: usize| len > STRANGER_BULK_BYTES_MAX && len <= REDIS_BULK_BYTES_MAX;
+                if limits.stranger && len.is_some_and(is_too_long) {
                     return Err(ProtocolError::StrangerBulkLength);
                 }
+                let len = len.filter(|&len| len <= limits.bulk_bytes_max).ok_or(ProtocolError::BulkLength)?;
                 if state.position + len > limits.request_bytes_max {
                     return Err(ProtocolError::RequestTooLong);
                 }

@@ -12,6 +12,7 @@ use weir_command::{Args, DATABASES, lower, table};
 use super::check_words;
 use crate::resp::hints::{self, HINTS};
 use crate::resp::outbox::YIELD;
+use crate::resp::percentiles;
 use crate::resp::session::Session;
 use crate::store::Store;
 
@@ -19,7 +20,7 @@ const HELP: [&str; 5] = [
     "GET <pattern> ...: settings and their values.",
     "RESETSTAT: the counters of INFO begin at zero.",
     "REWRITE: refused, the configuration file is yours.",
-    "SET <name> <value> ...: slowlog-log-slower-than, slowlog-max-len, acllog-max-len, notify-keyspace-events and tracking-table-max-keys; how Redis keeps collections, which changes nothing here; others only to what they are.",
+    "SET <name> <value> ...: slowlog-log-slower-than, slowlog-max-len, acllog-max-len, notify-keyspace-events, tracking-table-max-keys, latency-monitor-threshold, latency-tracking and latency-tracking-info-percentiles; how Redis keeps collections, which changes nothing here; others only to what they are.",
     "HELP: this text.",
 ];
 
@@ -80,7 +81,11 @@ fn all<S: Store>(session: &Session<S>) -> Vec<(String, String)> {
     let keys_max = session.account().map_or(0, |account| account.tracking.keys_max());
     let notified = session.account().map(|account| account.key_events.notified()).unwrap_or_default();
     let acl_log_len_max = session.account().map_or(0, |account| account.users.log.len_max());
+    let percentiles = session
+        .account()
+        .map_or_else(|_| Default::default(), |account| (account.percentiles.are_told(), account.percentiles.text()));
     let own = [
+        ("acl-pubsub-default", "resetchannels".to_owned()),
         ("acllog-max-len", acl_log_len_max.to_string()),
         // There are no snapshots to schedule; the log is always on.
         ("appendonly", "yes".to_owned()),
@@ -90,8 +95,8 @@ fn all<S: Store>(session: &Session<S>) -> Vec<(String, String)> {
         ("dir", ".".to_owned()),
         ("io-threads", settings.threads.to_string()),
         ("latency-monitor-threshold", latency_threshold.to_string()),
-        ("latency-tracking", "yes".to_owned()),
-        ("latency-tracking-info-percentiles", "50 99 99.9".to_owned()),
+        ("latency-tracking", if percentiles.0 { "yes" } else { "no" }.to_owned()),
+        ("latency-tracking-info-percentiles", percentiles.1),
         ("maxclients", connections_max.to_string()),
         ("maxmemory", "0".to_owned()),
         ("maxmemory-clients", "0".to_owned()),
@@ -147,6 +152,10 @@ enum Setting {
     /// What subscribers are told of what happens to keys.
     Notified(Classes),
     AclLogLenMax(usize),
+    /// Whether percentiles are told.
+    PercentilesTold(bool),
+    /// Which.
+    Percentiles(Vec<f64>),
     /// Of the one at this index of [`HINTS`].
     Hint(usize, i64),
     /// It is so already.
@@ -168,6 +177,12 @@ impl Setting {
             "latency-monitor-threshold" => Ok(Setting::LatencyThreshold(number(0)? as u64)),
             "tracking-table-max-keys" => Ok(Setting::TrackedKeys(number(0)? as usize)),
             "acllog-max-len" => Ok(Setting::AclLogLenMax(number(0)? as usize)),
+            "latency-tracking" => match lower(value).as_slice() {
+                b"yes" => Ok(Setting::PercentilesTold(true)),
+                b"no" => Ok(Setting::PercentilesTold(false)),
+                _ => Err("argument must be 'yes' or 'no'".to_owned()),
+            },
+            "latency-tracking-info-percentiles" => percentiles::parse(value).map(Setting::Percentiles),
             "slowlog-max-len" => Ok(Setting::LenMax(number(0)? as usize)),
             "notify-keyspace-events" => {
                 let unknown = || "Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".to_owned();
@@ -215,6 +230,8 @@ fn set<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
             Setting::SlowerThan(micros) => session.slowlog().set_slower_than(micros),
             Setting::LatencyThreshold(ms) => session.account()?.latency_monitor.set_threshold_ms(ms),
             Setting::LenMax(len) => session.slowlog().set_len_max(len),
+            Setting::PercentilesTold(are_told) => session.account()?.percentiles.tell(are_told),
+            Setting::Percentiles(percents) => session.account()?.percentiles.set(percents),
             Setting::AclLogLenMax(len) => session.account()?.users.log.set_len_max(len),
             Setting::Hint(index, value) => session.account()?.hints.set(index, value),
             Setting::TrackedKeys(max) => session.account()?.tracking.set_keys_max(max),

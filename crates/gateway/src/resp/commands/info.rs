@@ -185,7 +185,10 @@ fn command_stats(account: &Arc<Account>, text: &mut String) {
 
 /// A line for each command that was called, with how long calls took: right to a factor of two.
 fn latency_stats(account: &Arc<Account>, text: &mut String) {
-    let totals = account.stats.recent();
+    if !account.percentiles.are_told() {
+        return;
+    }
+    let (totals, percents) = (account.stats.recent(), account.percentiles.all());
     for (index, times) in totals.times.iter().enumerate() {
         let is_container = COMMANDS.get(index).is_some_and(|command| subcommands::of(command.name).next().is_some());
         let calls: u64 = times.iter().sum();
@@ -201,14 +204,9 @@ fn latency_stats(account: &Arc<Account>, text: &mut String) {
             };
             stats::call_bucket_micros(times.iter().position(is_reached).unwrap_or(stats::CALL_BUCKETS - 1))
         };
-        let [half, most, nearly_all] = [50.0, 99.0, 99.9].map(percentile);
-        line(
-            text,
-            format_args!(
-                "latency_percentiles_usec_{}:p50={half}.000,p99={most}.000,p99.9={nearly_all}.000",
-                stats::counted_name(index)
-            ),
-        );
+        let told: Vec<String> =
+            percents.iter().map(|&percent| format!("p{percent}={}.000", percentile(percent))).collect();
+        line(text, format_args!("latency_percentiles_usec_{}:{}", stats::counted_name(index), told.join(",")));
     }
 }
 
