@@ -64,4 +64,3 @@ pub use weir_admission::{
 };
 pub use weir_model::engine::{EngineKind, JobKind, Scope, TreeKnobs, UnknownEngine};
 pub use weir_model::{TenantId, TenantName};
-pub use witnessed::Witnessed;

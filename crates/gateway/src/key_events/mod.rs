@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use weir_command::events::{Classes, KeyEvent, Witness};
 
 pub(crate) use self::send::send_waiting;
+use crate::tracking::Tracking;
 
 /// Events of one tenant that wait to be sent, in bytes. What is more is not told, and counted.
 const WAITING_BYTES_MAX: usize = 64 << 20;
@@ -29,6 +30,8 @@ pub(crate) struct KeyEvents {
     notified: AtomicU32,
     /// Some connection keeps values of its own.
     is_tracked: AtomicBool,
+    /// Whoever has it says what is wanted, by all that is asked for by then.
+    wanting: Mutex<()>,
     /// What somebody wants to be told now, as bits.
     wanted: AtomicU32,
     count: AtomicUsize,
@@ -36,6 +39,8 @@ pub(crate) struct KeyEvents {
     /// Whoever has it sends what waits.
     sending: tokio::sync::Mutex<()>,
     dropped: AtomicU64,
+    /// A change was among them, of which nobody knows any more which key it was.
+    has_lost_changes: AtomicBool,
 }
 
 #[derive(Default)]
@@ -52,13 +57,17 @@ impl KeyEvents {
 
     /// Subscribers are told `classes` from now on.
     pub(crate) fn notify(&self, classes: Classes) {
+        let _wanting = self.wanting.lock();
         self.notified.store(classes.bits(), Ordering::Relaxed);
         self.want();
     }
 
-    /// Whether some connection keeps values of its own, and is to be told of all changes.
-    pub(crate) fn track(&self, is_tracked: bool) {
-        self.is_tracked.store(is_tracked, Ordering::SeqCst);
+    /// Connections that keep values of their own, as `tracking` knows them, have come or gone: while there are some,
+    /// all changes are told.
+    pub(crate) fn track(&self, tracking: &Tracking) {
+        // One goes while another comes: who looks last sees both.
+        let _wanting = self.wanting.lock();
+        self.is_tracked.store(tracking.is_in_use(), Ordering::SeqCst);
         self.want();
     }
 
@@ -90,6 +99,11 @@ impl KeyEvents {
         self.dropped.load(Ordering::Relaxed)
     }
 
+    /// Whether a change was among them since the last time: then nobody knows what is still true.
+    fn has_lost_changes(&self) -> bool {
+        self.has_lost_changes.swap(false, Ordering::Relaxed)
+    }
+
     /// As whoever has the rows knows it.
     pub(crate) fn witness(self: &Arc<Self>) -> std::sync::Weak<dyn Witness> {
         let witness: Arc<dyn Witness> = Arc::clone(self) as Arc<dyn Witness>;
@@ -109,6 +123,9 @@ impl Witness for KeyEvents {
             let bytes = EVENT_BYTES + event.key.len();
             if waiting.bytes + bytes > WAITING_BYTES_MAX {
                 self.dropped.fetch_add(1, Ordering::Relaxed);
+                if event.class == Classes::CHANGED {
+                    self.has_lost_changes.store(true, Ordering::Relaxed);
+                }
                 continue;
             }
             waiting.bytes += bytes;
@@ -121,6 +138,7 @@ impl Witness for KeyEvents {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tracking::Mode;
 
     fn event(key: &[u8]) -> KeyEvent {
         KeyEvent { class: Classes::STRING, name: "set", database: 0, key: key.into(), by: 1 }
@@ -137,9 +155,28 @@ mod tests {
         assert_eq!(keys.collect::<Vec<u8>>(), b"abc");
         let long = event(&vec![b'x'; WAITING_BYTES_MAX / 2]);
         events.tell(vec![long.clone(), long, event(b"short")]);
-        assert_eq!(events.dropped(), 1, "the second of the long ones");
+        assert_eq!((events.dropped(), events.has_lost_changes()), (1, false), "the second of the long ones");
         assert_eq!(std::iter::from_fn(|| events.next()).count(), 2);
         assert_eq!(events.waiting.lock().bytes, 0);
+        let change = KeyEvent { class: Classes::CHANGED, ..event(&vec![b'x'; WAITING_BYTES_MAX]) };
+        events.tell(vec![change]);
+        assert_eq!((events.has_lost_changes(), events.has_lost_changes()), (true, false));
+    }
+
+    #[test]
+    fn changes_are_wanted_as_long_as_any_connection_tracks() {
+        let (events, tracking) = (KeyEvents::default(), Tracking::default());
+        assert!(tracking.enable(1, Mode::default(), None, &[]));
+        events.track(&tracking);
+        // One goes and another comes: whoever speaks last sees both.
+        tracking.disable(1);
+        assert!(tracking.enable(2, Mode::default(), None, &[]));
+        events.track(&tracking);
+        events.track(&tracking);
+        assert!(events.wants().has(Classes::CHANGED));
+        tracking.disable(2);
+        events.track(&tracking);
+        assert_eq!(events.wants(), Classes::NONE);
     }
 
     #[test]

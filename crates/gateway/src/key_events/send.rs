@@ -20,15 +20,12 @@ pub(crate) async fn send_waiting(
     now: Nanos,
     yields: Yield,
 ) -> Vec<IpAddr> {
-    let tell = |messages: Vec<Message>, cut: &mut Vec<IpAddr>| {
-        let told = messages.into_iter().flat_map(|message| pubsub.tell(message, now));
-        cut.extend(told);
-    };
+    let tell = |message: Message| pubsub.tell(&message, now);
     let (mut cut, mut sent) = (Vec::new(), 0);
     let _sending = events.sending.lock().await;
     while let Some(event) = events.next() {
         if event.class == Classes::CHANGED {
-            tell(tracking.changed(&event.key, event.by), &mut cut);
+            cut.extend(tracking.changed(&event.key, event.by).into_iter().flat_map(tell));
         } else if !pubsub.is_silent() {
             notify(pubsub, events.notified(), &event, (now, yields), &mut cut).await;
         }
@@ -37,7 +34,11 @@ pub(crate) async fn send_waiting(
             yields.now().await;
         }
     }
-    tell(tracking.broadcast(), &mut cut);
+    cut.extend(tracking.broadcast().flat_map(tell));
+    if events.has_lost_changes() {
+        // Whose keys those were is not known: nobody may believe anything that it has.
+        cut.extend(tracking.flushed().into_iter().flat_map(tell));
+    }
     cut
 }
 

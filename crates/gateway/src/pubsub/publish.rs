@@ -9,6 +9,7 @@ use std::task::Waker;
 use parking_lot::Mutex;
 use weir_command::TURN_KEYS;
 use weir_command::glob;
+use weir_command::reply::Protocol;
 use weir_io::{Nanos, Yield};
 
 use super::{Kind, Listeners, PubSub, Topic};
@@ -69,23 +70,32 @@ impl PubSub {
         published
     }
 
-    /// Sends a message to one connection alone, if it can take it. Gives where it is, if it was cut.
-    pub(crate) fn tell(&self, message: Message, now: Nanos) -> Vec<IpAddr> {
-        let mut published = Published::default();
-        let (mailbox, keeper) = {
-            let members = self.members.lock();
-            (members.get(&message.to).cloned(), members.get(&message.by).cloned())
-        };
-        let Some(mailbox) = mailbox else { return published.cut };
-        let speaks = mailbox.recipient().speaks();
-        let keeper = keeper.map_or(speaks.protocol, |keeper| keeper.recipient().speaks().protocol);
-        let Some((len, front, rest)) = message.encoded(speaks, keeper) else { return published.cut };
-        let held = self.room_for(rest.capacity() as u64, &mut published);
-        let place = self.room_for(PLACE_BYTES as u64, &mut published);
-        let push = Push { len: Some(len), front, rest: Shared::new(rest, held), _place: place };
-        let mut wakers = Vec::new();
-        if mailbox.put(push, now, &mut wakers) == Put::Cut {
-            published.cut.push(mailbox.address());
+    /// Sends a message to its receivers alone, those that can take it. Gives where those are who were cut.
+    pub(crate) fn tell(&self, message: &Message, now: Nanos) -> Vec<IpAddr> {
+        let (mut published, mut wakers) = (Published::default(), Vec::new());
+        // One for each protocol, whoever is told.
+        let mut fronts: [Option<Arc<[u8]>>; 2] = Default::default();
+        let mut rests: [Option<Shared>; 2] = Default::default();
+        for &receiver in &message.receivers {
+            let (mailbox, keeper) = {
+                let members = self.members.lock();
+                (members.get(&receiver.told).cloned(), members.get(&receiver.keeper).cloned())
+            };
+            let Some(mailbox) = mailbox else { continue };
+            let speaks = mailbox.recipient().speaks();
+            let keeper = keeper.map_or(speaks.protocol, |keeper| keeper.recipient().speaks().protocol);
+            let Some((len, front)) = message.front(receiver, speaks) else { continue };
+            let front = fronts[usize::from(speaks.protocol == Protocol::Resp3)].get_or_insert_with(|| front.into());
+            let rest = rests[usize::from(keeper == Protocol::Resp3)].get_or_insert_with(|| {
+                let rest = message.rest(keeper);
+                let held = self.room_for(rest.capacity() as u64, &mut published);
+                Shared::new(rest, held)
+            });
+            let (front, rest) = (Arc::clone(front), rest.clone());
+            let place = self.room_for(PLACE_BYTES as u64, &mut published);
+            if mailbox.put(Push { len: Some(len), front, rest, _place: place }, now, &mut wakers) == Put::Cut {
+                published.cut.push(mailbox.address());
+            }
         }
         wakers.into_iter().for_each(Waker::wake);
         published.cut

@@ -19,7 +19,7 @@ pub(in crate::resp) struct Tracked {
 impl Drop for Tracked {
     fn drop(&mut self) {
         self.account.tracking.disable(self.id);
-        self.account.key_events.track(self.account.tracking.is_in_use());
+        self.account.key_events.track(&self.account.tracking);
     }
 }
 

@@ -112,7 +112,7 @@ pub trait Store: Clone + Send + Sync + 'static {
     }
 
     /// `witness` is told from now on what happens to the tenant's keys, whoever was told before; in the order of the
-    /// changes, when they are applied.
+    /// changes, when they are applied. What it is not told of is seen by every read that begins after this.
     fn be_witnessed(&self, _witness: Weak<dyn Witness>) {}
 
     /// What somebody wants to be told of what happens to the tenant's keys.

@@ -268,11 +268,11 @@ impl Store for TenantStore {
     }
 
     fn be_witnessed(&self, witness: Weak<dyn Witness>) {
-        self.tenant.witnessed().set(witness);
+        self.tenant.be_witnessed(witness);
     }
 
     fn wants(&self) -> Classes {
-        self.tenant.witnessed().wants()
+        self.tenant.wants()
     }
 
     fn quota(&self) -> Option<&Arc<Quota>> {

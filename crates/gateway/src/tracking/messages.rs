@@ -1,7 +1,5 @@
 //! What is told to clients that keep values, as the protocol of whoever is told has it.
 
-use std::sync::Arc;
-
 use weir_command::reply::Protocol;
 
 use crate::mailbox::Speaks;
@@ -9,19 +7,25 @@ use crate::mailbox::Speaks;
 /// The channel that stands in messages to connections in RESP2.
 const CHANNEL: &[u8] = b"__redis__:invalidate";
 
-/// A message to a connection.
-pub(crate) struct Message {
-    /// The connection that is told.
-    pub(crate) to: u64,
-    /// The one that keeps the values.
-    pub(crate) by: u64,
-    pub(super) what: What,
+/// A connection that is told, and the one that keeps the values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Receiver {
+    pub(crate) told: u64,
+    pub(crate) keeper: u64,
 }
 
-pub(super) enum What {
-    /// An encoded list of keys; `None` = all.
-    Changed(Option<Vec<u8>>),
-    /// The connection that is told in the place of this one is gone.
+/// What some connections are told: encoded once, however many they are.
+pub(crate) struct Message {
+    pub(crate) receivers: Vec<Receiver>,
+    what: What,
+}
+
+enum What {
+    /// An encoded list of keys.
+    Changed(Vec<u8>),
+    /// All keys are gone.
+    Flushed,
+    /// The connection that is told in the place of the receiver is gone.
     Broken(u64),
 }
 
@@ -32,48 +36,56 @@ fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {
 }
 
 impl Message {
-    /// `keys` have changed, or all are gone.
-    pub(super) fn changed(to: u64, by: u64, keys: Option<&[&[u8]]>) -> Self {
-        let encoded = keys.map(|keys| {
-            let mut list = format!("*{}\r\n", keys.len()).into_bytes();
-            keys.iter().for_each(|key| bulk(&mut list, key));
-            list
-        });
-        Self { to, by, what: What::Changed(encoded) }
+    /// `keys` have changed.
+    pub(super) fn changed<'k>(receivers: Vec<Receiver>, keys: impl Iterator<Item = &'k [u8]>) -> Self {
+        let (mut elements, mut count) = (Vec::new(), 0_usize);
+        for key in keys {
+            bulk(&mut elements, key);
+            count += 1;
+        }
+        let list = [format!("*{count}\r\n").as_bytes(), &elements].concat();
+        Self { receivers, what: What::Changed(list) }
     }
 
-    /// Whoever is told in the place of `by` is gone.
-    pub(super) fn broken(by: u64, gone: u64) -> Self {
-        Self { to: by, by, what: What::Broken(gone) }
+    /// All keys are gone.
+    pub(super) fn flushed(receivers: Vec<Receiver>) -> Self {
+        Self { receivers, what: What::Flushed }
     }
 
-    /// Its elements as whoever is told takes them: how many, the first ones, and the others; `None` where it takes
-    /// none. In RESP2 only who has subscribed to something is told, and only in the place of another. That all keys are
-    /// gone is told as in the protocol of the connection that keeps the values: as in Redis.
-    pub(crate) fn encoded(self, to: Speaks, keeper: Protocol) -> Option<(usize, Arc<[u8]>, Vec<u8>)> {
-        let Speaks { protocol, is_subscriber } = to;
-        let is_resp3 = protocol == Protocol::Resp3;
-        let nothing = if keeper == Protocol::Resp3 { &b"_\r\n"[..] } else { b"$-1\r\n" };
+    /// Whoever is told in the place of `keeper` is gone.
+    pub(super) fn broken(keeper: u64, gone: u64) -> Self {
+        Self { receivers: vec![Receiver { told: keeper, keeper }], what: What::Broken(gone) }
+    }
+
+    /// How many elements it has for `receiver` and the first ones, encoded; `None` where that one takes none. In RESP2
+    /// only who has subscribed to something is told, and only in the place of another.
+    pub(crate) fn front(&self, receiver: Receiver, speaks: Speaks) -> Option<(usize, Vec<u8>)> {
+        let is_resp3 = speaks.protocol == Protocol::Resp3;
         let mut front = Vec::new();
         match self.what {
-            What::Changed(keys) => {
-                let rest = keys.unwrap_or_else(|| nothing.to_vec());
-                if is_resp3 {
-                    bulk(&mut front, b"invalidate");
-                    return Some((2, front.into(), rest));
-                }
-                if !is_subscriber || self.to == self.by {
+            What::Changed(_) | What::Flushed if is_resp3 => bulk(&mut front, b"invalidate"),
+            What::Changed(_) | What::Flushed => {
+                if !speaks.is_subscriber || receiver.told == receiver.keeper {
                     return None;
                 }
                 bulk(&mut front, b"message");
                 bulk(&mut front, CHANNEL);
-                Some((3, front.into(), rest))
+                return Some((3, front));
             }
-            What::Broken(gone) if is_resp3 => {
-                bulk(&mut front, b"tracking-redir-broken");
-                Some((2, front.into(), format!(":{gone}\r\n").into_bytes()))
-            }
-            What::Broken(_) => None,
+            What::Broken(_) if is_resp3 => bulk(&mut front, b"tracking-redir-broken"),
+            What::Broken(_) => return None,
+        }
+        Some((2, front))
+    }
+
+    /// The other elements, encoded. That all keys are gone is told as in the protocol of the connection that keeps the
+    /// values, `keeper`: as in Redis.
+    pub(crate) fn rest(&self, keeper: Protocol) -> Vec<u8> {
+        match &self.what {
+            What::Changed(keys) => keys.clone(),
+            What::Flushed if keeper == Protocol::Resp3 => b"_\r\n".to_vec(),
+            What::Flushed => b"$-1\r\n".to_vec(),
+            What::Broken(gone) => format!(":{gone}\r\n").into_bytes(),
         }
     }
 }

@@ -13,14 +13,18 @@ mod messages;
 mod table;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Weak;
+use std::ops::Bound;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
-pub(crate) use self::messages::Message;
+pub(crate) use self::messages::{Message, Receiver};
 use self::table::Table;
 use crate::mailbox::Recipient;
+
+/// Prefixes that a tenant's connections track, each counted once: they are gone through whenever keys have changed.
+const PREFIXES_MAX: usize = 10_000;
 
 /// How a client is told, as it has asked for.
 #[derive(Clone, Debug, Default)]
@@ -41,7 +45,7 @@ struct Tracker {
     mode: Mode,
     /// Whose connection is told; `None` = its own.
     target: Option<(u64, Weak<dyn Recipient>)>,
-    prefixes: BTreeSet<Box<[u8]>>,
+    prefixes: BTreeSet<Arc<[u8]>>,
     /// It knows that whoever is told in its place has gone.
     is_broken: bool,
 }
@@ -58,6 +62,8 @@ pub(crate) struct Tracking {
 struct Inner {
     trackers: BTreeMap<u64, Tracker>,
     table: Table,
+    /// Who is told of the keys that begin with each prefix: those in broadcast mode.
+    prefixes: BTreeMap<Arc<[u8]>, BTreeSet<u64>>,
     /// Keys changed since the last messages to those in broadcast mode, and who was the first to change each.
     changed: BTreeMap<Box<[u8]>, u64>,
 }
@@ -78,25 +84,34 @@ impl Tracking {
         self.count.load(Ordering::SeqCst) > 0
     }
 
-    /// The connection `id` tracks in `mode` from now on, with further prefixes.
-    pub(crate) fn enable(&self, id: u64, mode: Mode, target: Option<Weak<dyn Recipient>>, prefixes: &[&[u8]]) {
+    /// The connection `id` tracks in `mode` from now on, with further prefixes; `false` if that would be too many.
+    #[must_use]
+    pub(crate) fn enable(&self, id: u64, mode: Mode, target: Option<Weak<dyn Recipient>>, prefixes: &[&[u8]]) -> bool {
         let mut inner = self.inner.lock();
+        let new = prefixes.iter().filter(|&&prefix| !inner.prefixes.contains_key(prefix)).count();
+        if inner.prefixes.len() + new > PREFIXES_MAX {
+            return false;
+        }
         let mut kept = inner.trackers.remove(&id).map(|tracker| tracker.prefixes).unwrap_or_default();
         if mode.broadcast {
-            kept.extend(prefixes.iter().map(|&prefix| Box::from(prefix)));
-            if kept.is_empty() {
-                kept.insert(Box::default());
+            // Without a prefix it is told of all keys.
+            let all: &[&[u8]] = if kept.is_empty() && prefixes.is_empty() { &[b""] } else { &[] };
+            for &prefix in prefixes.iter().chain(all) {
+                kept.insert(inner.listen(prefix, id));
             }
         }
         let target = mode.redirect.zip(target);
         inner.trackers.insert(id, Tracker { mode, target, prefixes: kept, is_broken: false });
         self.count.store(inner.trackers.len(), Ordering::SeqCst);
+        true
     }
 
     /// The connection `id` tracks no more.
     pub(crate) fn disable(&self, id: u64) {
         let mut inner = self.inner.lock();
-        inner.trackers.remove(&id);
+        if let Some(tracker) = inner.trackers.remove(&id) {
+            tracker.prefixes.iter().for_each(|prefix| inner.stop(prefix, id));
+        }
         if inner.trackers.is_empty() {
             // Nobody is left who could be told.
             inner.table.clear();
@@ -126,7 +141,7 @@ impl Tracking {
         let mut inner = self.inner.lock();
         let mut messages = Vec::new();
         while let Some((key, clients)) = inner.table.evict() {
-            inner.tell_each(&key, clients, 0, &mut messages);
+            messages.extend(inner.tell_each(&key, clients, 0));
         }
         messages
     }
@@ -134,40 +149,42 @@ impl Tracking {
     /// The connection `by` has changed `key`: gives what is to be told at once.
     pub(crate) fn changed(&self, key: &[u8], by: u64) -> Vec<Message> {
         let mut inner = self.inner.lock();
-        if inner.trackers.values().any(|tracker| tracker.mode.broadcast) {
+        if !inner.prefixes.is_empty() {
             inner.changed.entry(key.into()).or_insert(by);
         }
-        let mut messages = Vec::new();
-        if let Some(clients) = inner.table.forget(key) {
-            inner.tell_each(key, clients, by, &mut messages);
-        }
-        messages
+        inner.table.forget(key).map(|clients| inner.tell_each(key, clients, by)).unwrap_or_default()
     }
 
-    /// What is to be told to those in broadcast mode of the keys changed since the last time: one message for each of
-    /// their prefixes.
-    pub(crate) fn broadcast(&self) -> Vec<Message> {
+    /// What is to be told to those in broadcast mode of the keys changed since the last time: one message for each
+    /// prefix that some of them begin with, and one for each connection that has changed some itself and is not told of
+    /// those. They are made one after the other, as each may have all of the keys.
+    pub(crate) fn broadcast(&self) -> impl Iterator<Item = Message> + use<> {
         let mut inner = self.inner.lock();
         let changed = std::mem::take(&mut inner.changed);
-        let mut messages = Vec::new();
-        if changed.is_empty() {
-            return messages;
-        }
-        let ids: Vec<u64> = inner.trackers.keys().copied().collect();
-        for id in ids {
-            let Some(tracker) = inner.trackers.get_mut(&id) else { continue };
-            for prefix in tracker.prefixes.clone() {
-                let is_told = |by: u64| !(tracker.mode.no_loop && by == id);
-                let from =
-                    changed.range::<[u8], _>((std::ops::Bound::Included(&prefix[..]), std::ops::Bound::Unbounded));
-                let keys = from.take_while(|(key, _)| key.starts_with(&prefix)).filter(|(_, by)| is_told(**by));
-                let keys: Vec<&[u8]> = keys.map(|(key, _)| &key[..]).collect();
-                if !keys.is_empty() {
-                    messages.extend(tracker.message(id, Some(&keys)));
+        let (mut groups, mut broken) = (BTreeMap::<_, Vec<Receiver>>::new(), Vec::new());
+        if !changed.is_empty() {
+            let Inner { trackers, prefixes, .. } = &mut *inner;
+            let changers: BTreeSet<u64> = changed.values().copied().collect();
+            for (prefix, ids) in prefixes.iter().filter(|(prefix, _)| of_prefix(&changed, prefix).next().is_some()) {
+                for &id in ids {
+                    let Some(tracker) = trackers.get_mut(&id) else { continue };
+                    let besides = (tracker.mode.no_loop && changers.contains(&id)).then_some(id);
+                    if !of_prefix(&changed, prefix).any(|(_, by)| Some(*by) != besides) {
+                        continue;
+                    }
+                    match tracker.receiver(id) {
+                        Ok(receiver) => groups.entry((Arc::clone(prefix), besides)).or_default().push(receiver),
+                        Err(message) => broken.push(message),
+                    }
                 }
             }
         }
-        messages
+        drop(inner);
+        let told = groups.into_iter().map(move |((prefix, besides), receivers)| {
+            let keys = of_prefix(&changed, &prefix).filter(|(_, by)| Some(**by) != besides);
+            Message::changed(receivers, keys.map(|(key, _)| &key[..]))
+        });
+        told.chain(broken)
     }
 
     /// All keys are gone: gives what is to be told.
@@ -175,7 +192,10 @@ impl Tracking {
         let mut inner = self.inner.lock();
         inner.table.clear();
         inner.changed.clear();
-        inner.trackers.iter_mut().filter_map(|(&id, tracker)| tracker.message(id, None)).collect()
+        let ids: Vec<u64> = inner.trackers.keys().copied().collect();
+        let (receivers, mut messages) = inner.receivers(ids.into_iter());
+        messages.push(Message::flushed(receivers));
+        messages
     }
 
     /// Whether the connection that the connection `id` has told in its place is gone, as far as it knows.
@@ -184,7 +204,7 @@ impl Tracking {
     }
 
     /// The prefixes of the connection `id`.
-    pub(crate) fn prefixes(&self, id: u64) -> Vec<Box<[u8]>> {
+    pub(crate) fn prefixes(&self, id: u64) -> Vec<Arc<[u8]>> {
         let inner = self.inner.lock();
         inner.trackers.get(&id).map(|tracker| tracker.prefixes.iter().cloned().collect()).unwrap_or_default()
     }
@@ -192,39 +212,76 @@ impl Tracking {
     /// How much there is.
     pub(crate) fn counts(&self) -> TrackingCounts {
         let inner = self.inner.lock();
-        let prefixes: BTreeSet<_> = inner.trackers.values().flat_map(|tracker| &tracker.prefixes).collect();
         TrackingCounts {
             clients: inner.trackers.len(),
             keys: inner.table.len(),
             items: inner.table.items(),
-            prefixes: prefixes.len(),
+            prefixes: inner.prefixes.len(),
         }
     }
 }
 
+/// Those of the keys `changed` that begin with `prefix`, each with who has changed it.
+fn of_prefix<'c>(
+    changed: &'c BTreeMap<Box<[u8]>, u64>,
+    prefix: &'c [u8],
+) -> impl Iterator<Item = (&'c Box<[u8]>, &'c u64)> {
+    let from = changed.range::<[u8], _>((Bound::Included(prefix), Bound::Unbounded));
+    from.take_while(move |(key, _)| key.starts_with(prefix))
+}
+
 impl Inner {
-    /// Tells each of `clients` that `key` was changed by the connection `by`.
-    fn tell_each(&mut self, key: &[u8], clients: BTreeSet<u64>, by: u64, messages: &mut Vec<Message>) {
-        for id in clients {
-            if let Some(tracker) = self.trackers.get_mut(&id)
-                && !tracker.mode.broadcast
-                && !(tracker.mode.no_loop && by == id)
-            {
-                messages.extend(tracker.message(id, Some(&[key])));
+    /// The connection `id` is told of keys that begin with `prefix`, which is given back as it is kept.
+    fn listen(&mut self, prefix: &[u8], id: u64) -> Arc<[u8]> {
+        let kept = self.prefixes.get_key_value(prefix).map_or_else(|| prefix.into(), |(kept, _)| Arc::clone(kept));
+        self.prefixes.entry(Arc::clone(&kept)).or_default().insert(id);
+        kept
+    }
+
+    /// It is told no more.
+    fn stop(&mut self, prefix: &[u8], id: u64) {
+        if let Some(ids) = self.prefixes.get_mut(prefix) {
+            ids.remove(&id);
+            if ids.is_empty() {
+                self.prefixes.remove(prefix);
             }
         }
+    }
+
+    /// Who is told for the connections `ids`, and what those are told of whom the receiver is gone.
+    fn receivers(&mut self, ids: impl Iterator<Item = u64>) -> (Vec<Receiver>, Vec<Message>) {
+        let (mut receivers, mut broken) = (Vec::new(), Vec::new());
+        for id in ids {
+            match self.trackers.get_mut(&id).map(|tracker| tracker.receiver(id)) {
+                Some(Ok(receiver)) => receivers.push(receiver),
+                Some(Err(message)) => broken.push(message),
+                None => {}
+            }
+        }
+        (receivers, broken)
+    }
+
+    /// What `clients` are told when `key` was changed by the connection `by`.
+    fn tell_each(&mut self, key: &[u8], mut clients: BTreeSet<u64>, by: u64) -> Vec<Message> {
+        let is_spared = |id: u64, mode: &Mode| mode.broadcast || (mode.no_loop && by == id);
+        clients.retain(|id| self.trackers.get(id).is_some_and(|tracker| !is_spared(*id, &tracker.mode)));
+        let (receivers, mut messages) = self.receivers(clients.into_iter());
+        if !receivers.is_empty() {
+            messages.push(Message::changed(receivers, std::iter::once(key)));
+        }
+        messages
     }
 }
 
 impl Tracker {
-    /// The message that `keys` have changed, or that all are gone, for the connection `id`, whose tracker this is.
-    fn message(&mut self, id: u64, keys: Option<&[&[u8]]>) -> Option<Message> {
-        let Some((to, target)) = &self.target else { return Some(Message::changed(id, id, keys)) };
-        if target.upgrade().is_some() {
-            return Some(Message::changed(*to, id, keys));
+    /// Who is told for the connection `id`, whose tracker this is; where that one is gone, the message that says so.
+    fn receiver(&mut self, id: u64) -> Result<Receiver, Message> {
+        let Some((to, target)) = &self.target else { return Ok(Receiver { told: id, keeper: id }) };
+        if target.strong_count() > 0 {
+            return Ok(Receiver { told: *to, keeper: id });
         }
         self.is_broken = true;
-        Some(Message::broken(id, *to))
+        Err(Message::broken(id, *to))
     }
 }
 

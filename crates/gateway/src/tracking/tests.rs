@@ -9,22 +9,20 @@ fn speaks(protocol: Protocol, is_subscriber: bool) -> Speaks {
     Speaks { protocol, is_subscriber }
 }
 
-/// Connections that are told, with what they are told in RESP3.
-fn told(messages: Vec<Message>) -> Vec<(u64, String)> {
-    let text = |message: Message| {
-        let to = message.to;
-        let (_, front, rest) = message.encoded(speaks(Resp3, false), Resp3).expect("RESP3 is told everything");
-        let words = [&front[..], &rest].concat();
-        (
-            to,
-            String::from_utf8_lossy(&words)
-                .split("\r\n")
-                .filter(|word| !word.starts_with('$'))
-                .collect::<Vec<_>>()
-                .join(" "),
-        )
-    };
-    messages.into_iter().map(text).collect()
+/// Connections that are told, in their order, with what they are told in RESP3.
+fn told(messages: impl IntoIterator<Item = Message>) -> Vec<(u64, String)> {
+    let mut all = Vec::new();
+    for message in messages {
+        for &receiver in &message.receivers {
+            let (_, front) = message.front(receiver, speaks(Resp3, false)).expect("RESP3 is told everything");
+            let words = [front, message.rest(Resp3)].concat();
+            let text = String::from_utf8_lossy(&words);
+            let words: Vec<&str> = text.split("\r\n").filter(|word| !word.starts_with('$')).collect();
+            all.push((receiver.told, words.join(" ")));
+        }
+    }
+    all.sort_by_key(|(told, _)| *told);
+    all
 }
 
 fn told_of(to: u64, words: &str) -> (u64, String) {
@@ -35,8 +33,8 @@ fn told_of(to: u64, words: &str) -> (u64, String) {
 fn a_change_is_told_once_to_those_who_have_read_the_key() {
     let tracking = Tracking::default();
     assert!(!tracking.is_in_use());
-    tracking.enable(1, Mode::default(), None, &[]);
-    tracking.enable(2, Mode { no_loop: true, ..Mode::default() }, None, &[]);
+    assert!(tracking.enable(1, Mode::default(), None, &[]));
+    assert!(tracking.enable(2, Mode { no_loop: true, ..Mode::default() }, None, &[]));
     tracking.remember(1, [&b"a"[..], b"b"].into_iter());
     tracking.remember(2, [&b"a"[..]].into_iter());
     assert_eq!(tracking.counts(), TrackingCounts { clients: 2, keys: 2, items: 3, prefixes: 0 });
@@ -53,20 +51,45 @@ fn a_change_is_told_once_to_those_who_have_read_the_key() {
 fn those_in_broadcast_mode_are_told_all_keys_of_a_prefix_at_once() {
     let tracking = Tracking::default();
     let mode = Mode { broadcast: true, ..Mode::default() };
-    tracking.enable(1, mode.clone(), None, &[b"a", b"b"]);
-    tracking.enable(2, Mode { no_loop: true, ..mode }, None, &[]);
+    assert!(tracking.enable(1, mode.clone(), None, &[b"a", b"b"]));
+    assert!(tracking.enable(2, Mode { no_loop: true, ..mode.clone() }, None, &[]));
+    assert!(tracking.enable(3, mode, None, &[b"a"]));
     for (key, by) in [(&b"a2"[..], 2), (b"c", 2), (b"b", 3), (b"a1", 3), (b"a2", 3)] {
         assert!(tracking.changed(key, by).is_empty());
     }
-    let expected = [told_of(1, "invalidate *2 a1 a2"), told_of(1, "invalidate *1 b"), told_of(2, "invalidate *2 a1 b")];
-    assert_eq!(told(tracking.broadcast()), expected);
-    assert!(tracking.broadcast().is_empty());
+    let expected = [
+        told_of(1, "invalidate *2 a1 a2"),
+        told_of(1, "invalidate *1 b"),
+        told_of(2, "invalidate *2 a1 b"),
+        told_of(3, "invalidate *2 a1 a2"),
+    ];
+    let messages: Vec<Message> = tracking.broadcast().collect();
+    assert_eq!(messages.len(), 3, "what two connections are told is encoded once");
+    assert_eq!(told(messages), expected);
+    assert!(tracking.broadcast().next().is_none());
+    assert_eq!(tracking.counts().prefixes, 3);
+    tracking.disable(2);
+    tracking.disable(1);
+    assert_eq!(tracking.counts().prefixes, 1, "`a` is still tracked");
+}
+
+#[test]
+fn the_prefixes_of_all_connections_are_bounded() {
+    let tracking = Tracking::default();
+    let mode = Mode { broadcast: true, ..Mode::default() };
+    let prefixes: Vec<String> = (0..PREFIXES_MAX).map(|n| n.to_string()).collect();
+    let prefixes: Vec<&[u8]> = prefixes.iter().map(String::as_bytes).collect();
+    assert!(tracking.enable(1, mode.clone(), None, &prefixes));
+    assert!(tracking.enable(2, mode.clone(), None, &prefixes[..7]), "others have them");
+    assert!(!tracking.enable(3, mode.clone(), None, &[b"x"]));
+    tracking.disable(1);
+    assert!(tracking.enable(3, mode, None, &[b"x"]));
 }
 
 #[test]
 fn the_table_is_bounded_and_whoever_loses_a_key_is_told() {
     let tracking = Tracking::default();
-    tracking.enable(1, Mode::default(), None, &[]);
+    assert!(tracking.enable(1, Mode::default(), None, &[]));
     tracking.set_keys_max(2);
     let keys = [&b"a"[..], b"b", b"c", b"d"];
     tracking.remember(1, keys.into_iter());
@@ -78,16 +101,14 @@ fn the_table_is_bounded_and_whoever_loses_a_key_is_told() {
 
 #[test]
 fn in_resp2_only_a_subscriber_is_told_in_the_place_of_another() {
-    let message = |to, by| Message::changed(to, by, Some(&[b"k"]));
-    assert!(
-        message(1, 1).encoded(speaks(Resp2, true), Resp2).is_none()
-            && message(2, 1).encoded(speaks(Resp2, false), Resp2).is_none()
-    );
-    let (len, front, rest) = message(2, 1).encoded(speaks(Resp2, true), Resp2).expect("it is told");
-    assert_eq!((len, &rest[..]), (3, &b"*1\r\n$1\r\nk\r\n"[..]));
-    assert_eq!(&front[..], b"$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n");
-    let (_, _, rest) = Message::changed(2, 1, None).encoded(speaks(Resp2, true), Resp2).expect("it is told");
-    assert_eq!(rest, b"$-1\r\n");
-    let (_, _, rest) = Message::broken(1, 2).encoded(speaks(Resp3, false), Resp3).expect("it is told");
-    assert_eq!((rest, Message::broken(1, 2).encoded(speaks(Resp2, true), Resp2).is_none()), (b":2\r\n".to_vec(), true));
+    let [own, others] = [1, 2].map(|told| Receiver { told, keeper: 1 });
+    let message = Message::changed(vec![own, others], [&b"k"[..]].into_iter());
+    assert_eq!(message.front(own, speaks(Resp2, true)), None);
+    assert_eq!(message.front(others, speaks(Resp2, false)), None);
+    let (len, front) = message.front(others, speaks(Resp2, true)).expect("it is told");
+    assert_eq!((len, &front[..]), (3, &b"$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n"[..]));
+    assert_eq!(message.rest(Resp2), b"*1\r\n$1\r\nk\r\n");
+    assert_eq!(Message::flushed(vec![others]).rest(Resp2), b"$-1\r\n");
+    let broken = Message::broken(1, 2);
+    assert_eq!((broken.rest(Resp3), broken.front(own, speaks(Resp2, true))), (b":2\r\n".to_vec(), None));
 }

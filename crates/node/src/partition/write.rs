@@ -117,6 +117,11 @@ impl Partition {
         }
     }
 
+    /// Waits for whoever has the order lock: what it has written is applied then.
+    pub(crate) fn pass_order(&self) {
+        drop(self.order.lock());
+    }
+
     /// Hands on what has happened. The caller holds the order lock.
     pub(super) fn tell(&self, events: Vec<KeyEvent>) {
         if !events.is_empty()

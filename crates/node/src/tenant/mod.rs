@@ -7,11 +7,12 @@ mod spec;
 mod users;
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
 use futures_util::lock::Mutex as AsyncMutex;
 use weir_admission::Quota;
+use weir_command::events::{Classes, Witness};
 use weir_model::engine::EngineKind;
 use weir_model::{SLOTS, TenantId, TenantName, slot};
 
@@ -105,9 +106,17 @@ impl Tenant {
         self.disk.forget();
     }
 
-    /// Who is told what happens to its keys.
-    pub fn witnessed(&self) -> &Witnessed {
-        &self.witnessed
+    /// `witness` is told from now on what happens to its keys, whoever was told before. What it is not told of is seen
+    /// by every read that begins after this.
+    pub fn be_witnessed(&self, witness: Weak<dyn Witness>) {
+        self.witnessed.set(witness);
+        // Whoever has found no witness, or one that wanted nothing, has the order lock until its change is applied.
+        self.slots.iter().filter_map(|slot| slot.awake().clone()).for_each(|partition| partition.pass_order());
+    }
+
+    /// What is to be told now of what happens to its keys.
+    pub fn wants(&self) -> Classes {
+        self.witnessed.wants()
     }
 
     /// The capacity units that its requests are charged to.

@@ -24,7 +24,7 @@ const NO_MODE: Error = Error::new(
 pub(in crate::resp) fn send_messages<S: Store>(session: &Session<S>, messages: Vec<Message>) {
     let Ok(account) = session.account() else { return };
     let now = session.outbox.server.clock.now();
-    let cut = messages.into_iter().flat_map(|message| account.pubsub.tell(message, now));
+    let cut = messages.iter().flat_map(|message| account.pubsub.tell(message, now));
     was_cut(session, cut.collect());
 }
 
@@ -98,9 +98,13 @@ fn enable<S: Store>(session: &mut Session<S>, mode: Mode, prefixes: &[&[u8]]) ->
     let target = target(session, mode.redirect)?;
     // It has to be found by those who tell it something.
     session.subscriptions()?;
-    session.store()?.be_witnessed(account.key_events.witness());
-    account.tracking.enable(id, mode.clone(), target, prefixes);
-    account.key_events.track(true);
+    let store = session.store()?.clone();
+    if !account.tracking.enable(id, mode.clone(), target, prefixes) {
+        return Err(Error::new("ERR the connections of a tenant track at most 10000 prefixes"));
+    }
+    account.key_events.track(&account.tracking);
+    // Last: what is changed from here on is told.
+    store.be_witnessed(account.key_events.witness());
     match &mut session.tracked {
         Some(tracked) => (tracked.mode, tracked.caching) = (mode, None),
         None => session.tracked = Some(Box::new(Tracked::new(mode, account, id))),
@@ -109,7 +113,7 @@ fn enable<S: Store>(session: &mut Session<S>, mode: Mode, prefixes: &[&[u8]]) ->
 }
 
 /// No prefix of a connection may be the front of another.
-fn check_prefixes(known: &[Box<[u8]>], new: &[&[u8]]) -> Outcome {
+fn check_prefixes(known: &[Arc<[u8]>], new: &[&[u8]]) -> Outcome {
     if known.len() + new.len() > PREFIXES_MAX || new.iter().any(|prefix| prefix.len() > PREFIX_BYTES_MAX) {
         return Err(Error::new("ERR a connection tracks at most 100 prefixes of at most 1024 bytes"));
     }
