@@ -339,3 +339,19 @@ fn a_long_message_goes_to_all_who_listen() {
     listeners.iter_mut().for_each(|client| drop(client.rest()));
     assert_eq!(figure(&mut other, "client_output_buffer_limit_disconnections"), 5);
 }
+
+/// Redis 7.0 puts such messages between the answers of the transaction's commands, where no client looks for them;
+/// later versions put them behind, as here.
+#[test]
+fn what_a_transaction_publishes_to_its_own_connection_comes_behind_its_answer() {
+    let weir = Running::start(Settings::default());
+    let mut client = weir.connect();
+    assert!(client.say("HELLO 3").starts_with('%'));
+    subscribed(&mut client, "c");
+    let lines = ["MULTI", "SET a 1", "PUBLISH c x", "GET a", "PUBLISH c y", "EXEC", "PING the-end"];
+    client.send(&lines.map(|line| encode(&line.split(' ').collect::<Vec<_>>())).concat());
+    let told = String::from_utf8_lossy(&client.until(b"the-end\r\n")).into_owned();
+    let answers = ["+OK\r\n", &"+QUEUED\r\n".repeat(4), "*4\r\n+OK\r\n:1\r\n$1\r\n1\r\n:1\r\n"].concat();
+    let messages = ["x", "y"].map(|payload| message(true, "c", payload)).concat();
+    assert_eq!(told, [&answers, &messages, "$7\r\n"].concat());
+}

@@ -11,7 +11,7 @@ mod monitors;
 mod publish;
 mod subscriptions;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -109,6 +109,26 @@ impl Registry {
         }
     }
 
+    /// Some topics of this kind, in the order of their names.
+    fn page(&self, kind: Kind, from: Bound<Arc<[u8]>>) -> Vec<Arc<Topic>> {
+        let channels = match kind {
+            Kind::Channel => &self.channels,
+            Kind::ShardChannel => &self.shard_channels,
+            Kind::Pattern => {
+                let begin = match from {
+                    Bound::Excluded(name) => self.place_of(&name).map_or_else(|place| place, |place| place + 1),
+                    Bound::Included(_) | Bound::Unbounded => 0,
+                };
+                return self.patterns[begin..].iter().take(TURN_KEYS).cloned().collect();
+            }
+        };
+        channels
+            .range::<Arc<[u8]>, _>((from, Bound::Unbounded))
+            .take(TURN_KEYS)
+            .map(|(_, topic)| Arc::clone(topic))
+            .collect()
+    }
+
     fn add(&mut self, kind: Kind, topic: Arc<Topic>) {
         match kind {
             Kind::Channel => {
@@ -143,14 +163,26 @@ impl PubSub {
         self.members.lock().insert(id, Arc::clone(mailbox));
     }
 
-    /// What the connection `id` listens to.
-    pub(crate) fn names_of(&self, id: u64) -> Vec<(Kind, Arc<[u8]>)> {
-        let registry = self.registry.lock();
-        let channels = registry.channels.values().map(|topic| (Kind::Channel, topic));
-        let shards = registry.shard_channels.values().map(|topic| (Kind::ShardChannel, topic));
-        let topics = channels.chain(shards).chain(registry.patterns.iter().map(|topic| (Kind::Pattern, topic)));
-        let heard = topics.filter(|(_, topic)| topic.listeners.lock().contains_key(&id));
-        heard.map(|(kind, topic)| (kind, Arc::clone(&topic.name))).collect()
+    /// What the connections `ids` listen to, each name with those who do.
+    pub(crate) async fn heard_by(&self, ids: &BTreeSet<u64>, yields: Yield) -> Vec<(Kind, Arc<[u8]>, Vec<u64>)> {
+        let mut heard = Vec::new();
+        for kind in [Kind::Channel, Kind::ShardChannel, Kind::Pattern] {
+            let mut from = Bound::Unbounded;
+            loop {
+                let page = self.registry.lock().page(kind, from);
+                let Some(last) = page.last() else { break };
+                from = Bound::Excluded(Arc::clone(&last.name));
+                for topic in page {
+                    let listeners = topic.listeners.lock();
+                    let who: Vec<u64> = ids.iter().filter(|id| listeners.contains_key(id)).copied().collect();
+                    if !who.is_empty() {
+                        heard.push((kind, Arc::clone(&topic.name), who));
+                    }
+                }
+                yields.now().await;
+            }
+        }
+        heard
     }
 
     /// The connection `id` listens to nothing any more.
@@ -226,21 +258,16 @@ impl PubSub {
         let (glob, mut turn) = (pattern.map(Glob::new), glob::Turn::new(yields));
         let (mut found, mut from) = (Vec::new(), Bound::Unbounded);
         loop {
-            let page: Vec<Arc<[u8]>> = {
-                let registry = self.registry.lock();
-                let all = if kind == Kind::ShardChannel { &registry.shard_channels } else { &registry.channels };
-                let names = all.range::<Arc<[u8]>, _>((from, Bound::Unbounded));
-                names.take(TURN_KEYS).map(|(name, _)| Arc::clone(name)).collect()
-            };
+            let page = self.registry.lock().page(kind, from);
             let Some(last) = page.last() else { return found };
-            from = Bound::Excluded(Arc::clone(last));
-            for name in page {
+            from = Bound::Excluded(Arc::clone(&last.name));
+            for topic in page {
                 let matches = match &glob {
-                    Some(glob) => glob.matches_in_turns(&name, &mut turn).await,
+                    Some(glob) => glob.matches_in_turns(&topic.name, &mut turn).await,
                     None => true,
                 };
                 if matches {
-                    found.push(name);
+                    found.push(Arc::clone(&topic.name));
                 }
             }
             yields.now().await;

@@ -98,7 +98,7 @@ pub(super) struct Session<S: Store> {
     /// What the one before it has cost.
     pub(super) last: Last,
     /// What the commands of the transaction under way have cost.
-    pub(super) in_transaction: Option<Box<Last>>,
+    pub(in crate::resp) in_transaction: Option<Box<Last>>,
     /// Replies say what they have cost.
     pub(super) tells_cost: bool,
 }

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use weir_command::error::{Error, Outcome};
-use weir_command::{Args, glob, lower};
+use weir_command::{Args, glob, lower, table};
 
 use super::{check_words, end_turn, gone};
 use crate::notices::{Notice, What};
 use crate::pubsub::Kind;
 use crate::resp::outbox::YIELD;
+use crate::resp::rights::Origin;
 use crate::resp::session::Session;
 use crate::store::Store;
 
@@ -33,6 +34,12 @@ pub(in crate::resp) async fn subscribe<S: Store>(session: &mut Session<S>, args:
         session.subscriptions()?.add(kind, name, &mut held);
         let count = session.subscribed().told(kind);
         session.outbox.confirm(what, Some(name), count).await?;
+    }
+    // Whoever has changed what is allowed meanwhile may have looked for listeners before this one was there.
+    if let Some(command) = table::find(args.at(0))
+        && session.denied_now(command, args, Origin::Client).await.is_some()
+    {
+        session.outbox.closing = true;
     }
     Ok(())
 }
@@ -83,8 +90,11 @@ pub(in crate::resp) async fn publish<S: Store>(session: &mut Session<S>, args: A
 /// Sends `message` to all who listen to `channel`, which is of this `kind`; gives how many they are.
 async fn send<S: Store>(session: &mut Session<S>, kind: Kind, channel: &[u8], message: &[u8]) -> Outcome<u64> {
     let receivers = deliver(session, kind, channel, message).await?;
-    // As in Redis, who listens to what he sends gets it before he is told how many got it.
-    session.outbox.take_mail().await.map_err(gone)?;
+    // As in Redis, who listens to what he sends gets it before he is told how many got it; but a message never stands
+    // within the answer to `EXEC`.
+    if session.in_transaction.is_none() {
+        session.outbox.take_mail().await.map_err(gone)?;
+    }
     Ok(receivers)
 }
 

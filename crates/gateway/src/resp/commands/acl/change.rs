@@ -1,6 +1,7 @@
 //! `ACL SETUSER` and `DELUSER`: all of a change or nothing, durable before it counts, and at once for connections that
 //! are open.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use weir_command::Args;
@@ -184,16 +185,15 @@ async fn cut_listeners<S: Store>(session: &mut Session<S>, user: &Arc<User>, bef
         return Ok(());
     }
     let account = Arc::clone(session.account()?);
-    let clients = session.outbox.server.clients.of_tenant(account.tenant);
-    for (index, client) in clients.iter().filter(|client| client.is_of(user) && client.is_subscribed()).enumerate() {
-        end_turn(index).await;
-        for (kind, name) in account.pubsub.names_of(client.id) {
-            if !after.rules.keep_listening(&name, kind == Kind::Pattern, YIELD).await {
-                cut(session, client);
-                break;
-            }
+    let mut clients = session.outbox.server.clients.of_tenant(account.tenant);
+    clients.retain(|client| client.is_of(user) && client.is_subscribed());
+    let (ids, mut gone) = (clients.iter().map(|client| client.id).collect(), BTreeSet::new());
+    for (kind, name, listeners) in account.pubsub.heard_by(&ids, YIELD).await {
+        if !after.rules.keep_listening(&name, kind == Kind::Pattern, YIELD).await {
+            gone.extend(listeners);
         }
     }
+    clients.iter().filter(|client| gone.contains(&client.id)).for_each(|client| cut(session, client));
     Ok(())
 }
 
