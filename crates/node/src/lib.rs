@@ -62,5 +62,5 @@ pub use weir_admission::{
     Admission, Amount, Booked, Direction, Ledger, NodeUnits, OnLimit, Part, Pool, PoolStats, Quota, Refused, Unit,
     UnitLimits, UnitStats, Wait, cost, request_units, waits,
 };
-pub use weir_model::engine::{EngineKind, JobKind, Scope, TreeKnobs, UnknownEngine};
+pub use weir_model::engine::{Ahead, EngineKind, JobKind, Scope, TreeKnobs, UnknownEngine};
 pub use weir_model::{TenantId, TenantName};

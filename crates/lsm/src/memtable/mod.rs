@@ -6,6 +6,7 @@
 //!    nodes of a skip list; a full one splits in two.
 //! 3. One writer at a time; readers take no lock (see [`leaf`]).
 //! 4. Nothing is removed or overwritten: a newer version of a key is one more entry in front of the older ones.
+//! 5. A large memtable also has the newest version of each key in a [hash table](hash_index), for point reads.
 //!
 //! A skip list of single entries came first. Half of its time went into waiting for memory: some twenty entries to pass
 //! by, each a cache line and a page of its own. With leaves a search passes leaves by, of which there are few enough to
@@ -16,7 +17,7 @@
 mod arena;
 mod cursor;
 mod dead;
-mod filter;
+mod hash_index;
 mod leaf;
 mod prefetch;
 mod record;
@@ -38,7 +39,7 @@ use arena::Arena;
 pub use cursor::MemtableCursor;
 use dead::Census;
 pub use dead::MemtableDead;
-use filter::Filter;
+use hash_index::{HashIndex, Known};
 use leaf::{HEIGHT_MAX, LEAF_RECORDS, Leaf, Look};
 pub use prefetch::PREFETCHED_MAX;
 use record::{Record, Target};
@@ -50,8 +51,8 @@ pub struct Memtable {
     /// Levels in use: a search starts at the top one. A stale value costs steps, never an answer.
     height: AtomicUsize,
     /// Of a large memtable: complete.
-    filter: OnceLock<Filter>,
-    /// When it is sealed; a guess that decides about the filter.
+    index: OnceLock<HashIndex>,
+    /// When it is sealed; a guess that decides about the index.
     full_bytes: usize,
     /// Bytes and number of entries, for `bytes` and `len`.
     used_bytes: AtomicUsize,
@@ -72,10 +73,10 @@ struct Writer {
     head_bytes: usize,
     /// The last leaf: inserts in ascending order need no search.
     last: Leaf,
-    /// The filter that is not complete, and the first leaf whose entries it has not.
-    unfinished: Option<(Filter, Leaf)>,
-    /// Bytes of the filter, complete or not.
-    filter_bytes: usize,
+    /// The index that is not complete, and the first leaf whose entries it has not.
+    unfinished: Option<(HashIndex, Leaf)>,
+    /// Bytes of the index, complete or not.
+    index_bytes: usize,
     census: Census,
     /// Draws tower heights. A fixed seed: the same inserts build the same list.
     rng: Rng,
@@ -103,11 +104,11 @@ impl Memtable {
         let records = Arena::new(record::ALIGN);
         let rng = Rng::new(0x5717);
         let census = Census::new(now_ms);
-        let writer = Writer { records, leaves, head_bytes, last: head, unfinished: None, filter_bytes: 0, census, rng };
+        let writer = Writer { records, leaves, head_bytes, last: head, unfinished: None, index_bytes: 0, census, rng };
         Arc::new(Memtable {
             head,
             height: AtomicUsize::new(1),
-            filter: OnceLock::new(),
+            index: OnceLock::new(),
             full_bytes,
             used_bytes: AtomicUsize::new(bytes),
             entries: AtomicUsize::new(0),
@@ -130,10 +131,10 @@ impl Memtable {
             self.holds_heads.store(true, Ordering::Release);
         }
         let target = Target::new(entry.key, entry.seq);
-        let hash = writer.filter(self).map(|filter| {
+        let hash = writer.index(self).map(|index| {
             let hash = hash(entry.key);
             // Needed after the search, which waits for memory, too.
-            filter.prefetch(hash);
+            index.prefetch(hash);
             hash
         });
         let (record, mut bytes) = Record::new(&mut writer.records, &entry);
@@ -146,8 +147,9 @@ impl Memtable {
             assert!(is_new, "sequence number {} is used twice for one key", entry.seq);
             // The version before this one is the next in order. One that begins the next leaf is not looked for: it
             // would have to be fetched.
-            let next = (!look.record.is_null()).then(|| look.record.entry());
-            writer.census.add(&entry, next.filter(|next| next.key == entry.key));
+            let next = (!look.record.is_null()).then(|| look.record.entry()).filter(|next| next.key == entry.key);
+            let before = if next.is_some() { look.record } else { Record::NULL };
+            writer.census.add(&entry, next);
             if look.count == LEAF_RECORDS {
                 let (upper, upper_bytes) = self.split(&mut writer, leaf, look.position, record);
                 bytes += upper_bytes;
@@ -156,15 +158,15 @@ impl Memtable {
                 }
                 look = leaf.look(&target);
             }
-            if let (Some(filter), Some(hash)) = (writer.filter(self), hash) {
-                filter.add(hash);
+            if let (Some(index), Some(hash)) = (writer.index(self), hash) {
+                index.add(hash, record, before);
             }
             leaf.insert(look.position, record);
         }
         self.used_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.entries.fetch_add(1, Ordering::Relaxed);
-        if self.filter.get().is_none() {
-            self.go_on_with_filter(&mut writer);
+        if self.index.get().is_none() {
+            self.go_on_with_index(&mut writer);
         }
         // The head's chunk is not booked. Changes with a new chunk only.
         let (taken, booked) = (writer.allocated_bytes() - writer.head_bytes, self.booked_bytes.load(Ordering::Relaxed));
@@ -174,14 +176,14 @@ impl Memtable {
         }
     }
 
-    /// Begins with the filter when it is time, then adds a leaf at a time. Later inserts add themselves; and a leaf
+    /// Begins with the index when it is time, then adds a leaf at a time. Later inserts add themselves; and a leaf
     /// that splits leaves its entries to one that is still ahead, or had them added.
-    fn go_on_with_filter(&self, writer: &mut Writer) {
-        let Some((filter, leaf)) = writer.unfinished.take() else {
-            if Filter::is_due(self.bytes(), self.len(), self.full_bytes) {
-                let filter = Filter::new(self.full_bytes);
-                writer.filter_bytes = filter.bytes();
-                writer.unfinished = Some((filter, self.head));
+    fn go_on_with_index(&self, writer: &mut Writer) {
+        let Some((index, leaf)) = writer.unfinished.take() else {
+            if HashIndex::is_due(self.bytes(), self.len(), self.full_bytes) {
+                let index = HashIndex::new(self.bytes(), self.len(), self.full_bytes);
+                writer.index_bytes = index.bytes();
+                writer.unfinished = Some((index, self.head));
             }
             return;
         };
@@ -189,14 +191,14 @@ impl Memtable {
         // SAFETY: a leaf of this memtable, and its records.
         let next = unsafe {
             let (count, next) = leaf.copy(&mut records);
-            records[..count].iter().for_each(|record| filter.add(hash(record.entry().key)));
+            records[..count].iter().for_each(|&record| index.add(hash(record.entry().key), record, Record::NULL));
             next
         };
         if next.is_null() {
             // Nobody else sets it: the lock is held.
-            let _ = self.filter.set(filter);
+            let _ = self.index.set(index);
         } else {
-            writer.unfinished = Some((filter, next));
+            writer.unfinished = Some((index, next));
         }
     }
 
@@ -234,13 +236,6 @@ impl Memtable {
         }
     }
 
-    /// False means that no key with this [`filter::hash`](crate::table::filter::hash) is here that the caller can know
-    /// of.
-    #[inline]
-    pub fn may_contain(&self, hash: u64) -> bool {
-        self.filter.get().is_none_or(|filter| filter.may_contain(hash))
-    }
-
     /// Whether a head or a cover was inserted.
     #[inline]
     pub fn holds_heads(&self) -> bool {
@@ -249,6 +244,24 @@ impl Memtable {
 
     /// The newest version of `key` with a sequence number of at most `at`; it may be a tombstone.
     pub fn get(self: &Arc<Self>, key: &[u8], at: Seq) -> Option<Found> {
+        self.get_hashed(key, hash(key), at)
+    }
+
+    /// The same where the key's [`hash`](crate::table::filter::hash) is known.
+    #[inline]
+    pub fn get_hashed(self: &Arc<Self>, key: &[u8], hash: u64, at: Seq) -> Option<Found> {
+        // SAFETY: records of this memtable.
+        let known = self.index.get().map_or(Known::Nothing, |index| unsafe { index.find(key, hash) });
+        match known {
+            Known::Absent => None,
+            // SAFETY: as above.
+            Known::Newest(record) if unsafe { record.seq() } <= at => Some(self.found(unsafe { record.entry() })),
+            Known::Newest(_) | Known::Nothing => self.search_for(key, at),
+        }
+    }
+
+    /// [`Memtable::get`] by the leaves.
+    fn search_for(self: &Arc<Self>, key: &[u8], at: Seq) -> Option<Found> {
         let target = Target::new(key, at);
         let (_, look) = self.look(&target, Equal);
         let mut record = look.record;
@@ -263,14 +276,20 @@ impl Memtable {
         // SAFETY: a record of this memtable; it is not used beyond this call except through `Value`, which keeps the
         // memtable.
         let entry = unsafe { record.entry() };
-        (entry.key == key).then(|| Found {
+        (entry.key == key).then(|| self.found(entry))
+    }
+
+    /// An answer: an entry of this memtable, which it keeps.
+    #[inline]
+    fn found(self: &Arc<Self>, entry: Entry<'_>) -> Found {
+        Found {
             seq: entry.seq,
             kind: entry.kind,
             expire_at_ms: entry.expire_at_ms,
             // SAFETY: the bytes live in the arena of this memtable: entries are immutable, and the arena goes with the
             // memtable.
             value: unsafe { Value::held(Arc::clone(self), entry.value) },
-        })
+        }
     }
 
     /// A cursor over all entries. Those that are inserted while it moves it may see or not. Never answers `Load`.
@@ -283,7 +302,7 @@ impl Memtable {
         self.used_bytes.load(Ordering::Relaxed)
     }
 
-    /// Bytes taken from the system: [`Memtable::bytes`], the free rest of the last chunks, and the filter. Waits for a
+    /// Bytes taken from the system: [`Memtable::bytes`], the free rest of the last chunks, and the index. Waits for a
     /// running insert.
     pub fn allocated_bytes(&self) -> usize {
         self.writer.lock().allocated_bytes()
@@ -391,12 +410,12 @@ impl Memtable {
 
 impl Writer {
     /// Where a new key goes besides.
-    fn filter<'a>(&'a self, memtable: &'a Memtable) -> Option<&'a Filter> {
-        memtable.filter.get().or(self.unfinished.as_ref().map(|(filter, _)| filter))
+    fn index<'a>(&'a self, memtable: &'a Memtable) -> Option<&'a HashIndex> {
+        memtable.index.get().or(self.unfinished.as_ref().map(|(index, _)| index))
     }
 
     fn allocated_bytes(&self) -> usize {
-        self.records.allocated_bytes() + self.leaves.allocated_bytes() + self.filter_bytes
+        self.records.allocated_bytes() + self.leaves.allocated_bytes() + self.index_bytes
     }
 
     /// 1 with probability 3/4, 2 with 3/16, and so on.

@@ -7,7 +7,7 @@
 use std::cmp::Ordering::Greater;
 use std::sync::atomic::Ordering;
 
-use weir_model::engine::SEQ_MAX;
+use weir_model::engine::{Ahead, SEQ_MAX};
 
 use super::Memtable;
 use super::leaf::Leaf;
@@ -31,20 +31,29 @@ struct Search<'k> {
 }
 
 impl Memtable {
-    /// Has the processor fetch what reads of those `keys` will touch whose bit is set in `wanted`: bit `i` for the
-    /// i-th, up to [`PREFETCHED_MAX`]. `hashes` are their [hashes](crate::table::filter::hash). Tells which of them are
-    /// here. That is a guess beside a running insert, and 0 for a small memtable.
-    pub fn prefetch(&self, keys: &[&[u8]], hashes: &[u64], wanted: u32) -> u32 {
+    /// Has the processor fetch what reads or writes of those `keys` will touch whose bit is set in `wanted`: bit `i` for
+    /// the i-th, up to [`PREFETCHED_MAX`]. `hashes` are their [hashes](crate::table::filter::hash). Tells which of them
+    /// are here. That is a guess beside a running insert, and 0 for a small memtable.
+    pub fn prefetch(&self, keys: &[&[u8]], hashes: &[u64], wanted: u32, ahead: Ahead) -> u32 {
         if self.bytes() < BYTES_MIN {
             return 0;
         }
-        let places = || (0..keys.len().min(PREFETCHED_MAX)).filter(|place| wanted >> place & 1 == 1);
-        if let Some(filter) = self.filter.get() {
-            places().for_each(|place| filter.prefetch(hashes[place]));
+        let Some(index) = self.index.get() else { return self.search_in_step(keys, wanted) };
+        let hashes = &hashes[..keys.len().min(PREFETCHED_MAX)];
+        let wanted_hashes = || hashes.iter().enumerate().filter(|(place, _)| wanted >> place & 1 == 1);
+        wanted_hashes().for_each(|(_, &hash)| index.prefetch(hash));
+        match ahead {
+            Ahead::Reads => wanted_hashes().fold(0, |here, (place, &hash)| {
+                let record = index.guess(hash);
+                if record.is_null() {
+                    return here;
+                }
+                record.prefetch_all();
+                here | 1 << place
+            }),
+            // The new version goes into a leaf.
+            Ahead::Writes => self.search_in_step(keys, wanted),
         }
-        let wanted =
-            places().filter(|&place| self.may_contain(hashes[place])).fold(0, |wanted, place| wanted | 1 << place);
-        if wanted == 0 { 0 } else { self.search_in_step(keys, wanted) }
     }
 
     /// [`Memtable::prefetch`], however small it is.

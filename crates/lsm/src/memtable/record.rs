@@ -81,6 +81,16 @@ impl Record {
         }
     }
 
+    /// The entry's sequence number.
+    ///
+    /// # Safety
+    /// As for [`Record::entry`].
+    #[inline]
+    pub(super) unsafe fn seq(self) -> Seq {
+        // SAFETY: the caller's promise.
+        unsafe { (*self.0).meta >> SEQ_SHIFT }
+    }
+
     /// The entry.
     ///
     /// # Safety

@@ -42,6 +42,7 @@ use weir_command::table::Id;
 use weir_command::{Args, Command, table};
 use weir_io::{Nanos, sleep_until};
 use weir_model::Batch;
+use weir_node::Ahead;
 use weir_node::waits::{self, Followed};
 
 use self::charging::key_of;
@@ -300,7 +301,7 @@ impl<S: Store> Connection<S> {
         if keys.len() >= PREFETCHED_MIN
             && let Ok(store) = self.session.store()
         {
-            store.prefetch(self.session.database(), &keys);
+            store.prefetch(self.session.database(), &keys, Ahead::Reads);
         }
         keys.len().max(1)
     }
