@@ -15,6 +15,9 @@
 //! Beside that a bill counts the command's [`Work`], from which its request units follow (XS-19): what is free in
 //! capacity units costs some of those, too, afterwards.
 
+use std::ops::{Deref, DerefMut};
+use std::sync::LazyLock;
+
 use weir_admission::Unit;
 use weir_admission::cost::{read_units, write_units};
 use weir_admission::request_units::{Module, Prices, Work};
@@ -48,35 +51,74 @@ pub struct Bill {
     pub work: Work,
 }
 
-/// What a command is charged before it runs.
+/// A bill in a box of its own: it goes along with every command, and is too large to be copied for each. It is made
+/// when something is counted.
+#[derive(Clone, Debug, Default)]
+pub struct OwnBill(Option<Box<Bill>>);
+
+impl OwnBill {
+    /// Nothing is counted any more. What it takes is kept.
+    #[inline]
+    pub fn clear(&mut self) {
+        if let Some(bill) = &mut self.0 {
+            **bill = Bill::default();
+        }
+    }
+}
+
+impl Deref for OwnBill {
+    type Target = Bill;
+
+    #[inline]
+    fn deref(&self) -> &Bill {
+        static EMPTY: LazyLock<Bill> = LazyLock::new(Bill::default);
+        self.0.as_deref().unwrap_or_else(|| &EMPTY)
+    }
+}
+
+impl DerefMut for OwnBill {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Bill {
+        self.0.get_or_insert_default()
+    }
+}
+
+/// What a command is charged before it runs. Every command carries one along: it is small.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Charge {
-    /// What is known of its work before it runs.
-    estimate: Bill,
+    /// Read and write units, as far as can be told before it runs.
+    reads: u64,
+    writes: u64,
     /// The same in thousandths of request units; 0 where nobody asked, or it is free.
     milli_units: u64,
-    /// The least it costs in the end.
-    least: Bill,
+    /// The least read and write units that it costs in the end.
+    least_reads: u64,
+    least_writes: u64,
 }
 
 impl Charge {
     /// What `command` costs as far as can be told; in request units, too, where there are `prices`.
     pub async fn of(command: &Command, args: Args<'_>, yields: Yield, prices: Option<&Prices>) -> Self {
-        let mut charge = Self::in_capacity_units(command, args, yields).await;
-        if let Some(prices) = prices.filter(|_| charge.estimate != Bill::default()) {
-            charge.estimate.work += request_work(args);
-            charge.milli_units = prices.of(&charge.estimate.work).milli_units;
+        let (mut charge, written_bytes) = Self::in_capacity_units(command, args, yields).await;
+        if let Some(prices) = prices.filter(|_| charge != Self::default()) {
+            let mut work = Work::default();
+            add_request(&mut work, args);
+            work.count(Module::RowFound, charge.least_reads);
+            work.count(Module::RowWritten, charge.least_writes);
+            work.count(Module::WrittenByte, written_bytes);
+            charge.milli_units = prices.of(&work).milli_units;
         }
         charge
     }
 
-    async fn in_capacity_units(command: &Command, args: Args<'_>, yields: Yield) -> Self {
+    /// Also gives how many bytes it writes, as far as can be told.
+    async fn in_capacity_units(command: &Command, args: Args<'_>, yields: Yield) -> (Self, u64) {
         let writes = command.flags.contains(&"write");
         let (first, last, step) = command.keys_with(args.get(1));
         // Some have no flag, and subcommands that read a key.
         let looks = command.flags.contains(&"readonly") || step > 0 && args.len() > first as usize;
         if !writes && !looks {
-            return Self::default();
+            return (Self::default(), 0);
         }
         let end = args.len();
         // A command that goes through all keys counts as one with one.
@@ -85,10 +127,7 @@ impl Charge {
         let keys = (first..(last + 1).min(end)).step_by(step);
         let count = ((keys.len() + command.counted_keys(args).map_or(0, |keys| keys.len())) as u64).max(1);
         if !writes {
-            let mut bill = Bill { reads: count, ..Bill::default() };
-            let least = bill;
-            bill.work.count(Module::RowFound, count);
-            return Self { estimate: bill, least, milli_units: 0 };
+            return (Self { reads: count, least_reads: count, ..Self::default() }, 0);
         }
         // All that follows a key up to the next is taken for its value, options included.
         let bytes_of = |key: usize| {
@@ -96,45 +135,43 @@ impl Charge {
             let bytes: usize = (key..next).filter_map(|index| args.get(index)).map(<[u8]>::len).sum();
             bytes as u64
         };
-        let mut estimate = Bill::default();
+        let (mut writes, mut written_bytes) = (0, 0);
         for (index, key) in keys.enumerate() {
             end_turn(yields, index).await;
             let bytes = bytes_of(key);
-            estimate.writes += write_units(bytes);
-            estimate.work.count(Module::WrittenByte, bytes);
+            writes += write_units(bytes);
+            written_bytes += bytes;
         }
-        estimate.writes = estimate.writes.max(1);
-        estimate.work.count(Module::RowWritten, count);
-        let least = Bill { writes: count, ..Bill::default() };
-        Self { estimate, least, milli_units: 0 }
+        (Self { writes: writes.max(1), least_writes: count, ..Self::default() }, written_bytes)
     }
 
     /// Units charged in advance.
     pub fn units(&self, unit: Unit) -> u64 {
         match unit {
+            Unit::Read => self.reads,
+            Unit::Write => self.writes,
             Unit::Request => self.milli_units,
-            unit => self.estimate.capacity_units(unit),
         }
     }
 
     /// Units owed in all, when `bill` says what was done and that costs `milli_units` thousandths of request units.
     pub fn owed(&self, unit: Unit, bill: &Bill, milli_units: u64) -> u64 {
         match unit {
+            Unit::Read => bill.capacity_units(unit).max(self.least_reads),
+            Unit::Write => bill.capacity_units(unit).max(self.least_writes),
             Unit::Request => milli_units,
-            unit => bill.capacity_units(unit).max(self.least.capacity_units(unit)),
         }
     }
 }
 
-/// What the words of a request cost before anything is done for them.
-pub fn request_work(args: Args<'_>) -> Work {
-    let mut work = Work::default();
+/// Adds to `work` what the words of a request cost before anything is done for them.
+#[inline]
+pub fn add_request(work: &mut Work, args: Args<'_>) {
     work.count(Module::Command, 1);
     work.count(Module::Word, args.len() as u64);
     // Where the last word ends, the request does; what stands around the words is there already.
     let end = args.spans().last().map_or(0, |span| span.start + span.len);
     work.count(Module::RequestByte, u64::from(end));
-    work
 }
 
 impl Bill {
@@ -315,8 +352,7 @@ mod tests {
 
     #[test]
     fn what_is_owed_is_what_was_done_and_never_less_than_one_for_each_key() {
-        let least = Bill { writes: 3, ..Bill::default() };
-        let charge = Charge { estimate: Bill { writes: 4, ..Bill::default() }, least, milli_units: 7 };
+        let charge = Charge { writes: 4, least_writes: 3, milli_units: 7, ..Charge::default() };
         let done = Bill { reads: 2, writes: 9, ..Bill::default() };
         assert_eq!(charge.owed(Unit::Write, &Bill::default(), 5), 3);
         assert_eq!(charge.owed(Unit::Write, &done, 5), 9);

@@ -11,7 +11,7 @@ use weir_io::Yield;
 use weir_model::parts::Head;
 use weir_model::{BatchMark, Change, Content, KEY_BYTES_MAX, Row, StoredKey, StringRow, Value};
 
-use crate::bill::Bill;
+use crate::bill::OwnBill;
 use crate::draft::Draft;
 use crate::error::{KEY_TOO_LONG, Outcome, REPLY_TOO_LONG, WRONG_TYPE};
 use crate::events::Classes;
@@ -44,7 +44,7 @@ pub struct Call {
     /// Entries of a stream that go together where it is trimmed approximately.
     pub stream_node_entries: u64,
     /// What it costs.
-    pub bill: Bill,
+    pub bill: OwnBill,
     /// Keys that were found, and that were not. Of commands that write, nothing.
     pub hits: u64,
     /// See [`Call::hits`].
@@ -82,7 +82,7 @@ impl Call {
             now_ms,
             value_bytes_max,
             stream_node_entries: STREAM_NODE_ENTRIES,
-            bill: Bill::default(),
+            bill: OwnBill::default(),
             hits: 0,
             misses: 0,
             is_again: false,

@@ -77,37 +77,47 @@ const MODULES: usize = Module::ALL.len();
 
 /// How often a request went through each module.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Work([u64; MODULES]);
+pub struct Work {
+    counts: [u64; MODULES],
+    /// Bit `i` for the i-th module, if its count is not 0: most requests go through a third of them.
+    used: u32,
+}
 
 impl Work {
     /// `n` more of `module`.
     #[inline]
     pub fn count(&mut self, module: Module, n: u64) {
-        let count = &mut self.0[module as usize];
+        let count = &mut self.counts[module as usize];
         *count = count.saturating_add(n);
+        self.used |= u32::from(n > 0) << module as usize;
     }
 
     /// The modules that were gone through, and how often.
-    pub fn counts(&self) -> impl Iterator<Item = (Module, u64)> + '_ {
-        Module::ALL.into_iter().zip(self.0).filter(|(_, count)| *count > 0)
-    }
-
     #[inline]
-    pub(super) fn all(&self) -> &[u64; MODULES] {
-        &self.0
+    pub fn counts(&self) -> impl Iterator<Item = (Module, u64)> + '_ {
+        let mut left = self.used;
+        std::iter::from_fn(move || {
+            let place = left.trailing_zeros() as usize;
+            // Nothing is left: past all modules.
+            let module = *Module::ALL.get(place)?;
+            left &= left - 1;
+            Some((module, self.counts[place]))
+        })
     }
 }
+
+const _: () = assert!(MODULES < u32::BITS as usize, "a bit for each module");
 
 impl Index<Module> for Work {
     type Output = u64;
 
     fn index(&self, module: Module) -> &u64 {
-        &self.0[module as usize]
+        &self.counts[module as usize]
     }
 }
 
 impl AddAssign for Work {
     fn add_assign(&mut self, other: Self) {
-        self.0.iter_mut().zip(other.0).for_each(|(count, more)| *count = count.saturating_add(more));
+        other.counts().for_each(|(module, more)| self.count(module, more));
     }
 }

@@ -14,10 +14,8 @@ impl CostTable {
     #[inline]
     pub fn resources(&self, work: &Work) -> Resources {
         let mut sum = Resources::default();
-        for (cost, &count) in self.0.iter().zip(work.all()) {
-            if count > 0 {
-                sum += cost.times(count);
-            }
+        for (module, count) in work.counts() {
+            sum += self[module].times(count);
         }
         sum
     }
@@ -26,6 +24,7 @@ impl CostTable {
 impl Index<Module> for CostTable {
     type Output = Resources;
 
+    #[inline]
     fn index(&self, module: Module) -> &Resources {
         &self.0[module as usize]
     }

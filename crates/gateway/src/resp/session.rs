@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use weir_command::bill::Bill;
+use weir_command::bill::OwnBill;
 use weir_command::error::{Error, NO_AUTH, NO_SUCH_TENANT, Outcome, WRONG_PASS};
 use weir_command::events::{Classes, Witness};
 use weir_command::reply::Protocol;
@@ -94,7 +94,7 @@ pub(super) struct Session<S: Store> {
     /// It keeps values of its own. In front of what it listens to goes when the session does.
     pub(in crate::resp) tracked: Option<Box<Tracked>>,
     /// What the command that runs has cost so far.
-    pub(super) bill: Bill,
+    pub(super) bill: OwnBill,
     /// What the one before it has cost.
     pub(super) last: Last,
     /// What the commands of the transaction under way have cost.
@@ -121,7 +121,7 @@ impl<S: Store> Session<S> {
             is_again: false,
             subscriptions: None,
             tracked: None,
-            bill: Bill::default(),
+            bill: OwnBill::default(),
             last: Last::default(),
             in_transaction: None,
             tells_cost: false,
@@ -380,7 +380,14 @@ impl<S: Store> Session<S> {
         Ok(self.store()?.facts())
     }
 
-    /// What a command on rows begins with.
+    /// What the command under way begins with on its rows. Its bill goes along, and comes back with [`Session::called`].
+    #[inline]
+    pub(super) fn begin_call(&mut self) -> Call {
+        let bill = std::mem::take(&mut self.bill);
+        Call { bill, ..self.call() }
+    }
+
+    /// What a command on rows begins with, which has a bill of its own.
     #[inline]
     pub(super) fn call(&self) -> Call {
         // The longest value a client may build up: the same as it may send at once.
@@ -389,7 +396,6 @@ impl<S: Store> Session<S> {
         if let Ok(account) = self.account() {
             call.stream_node_entries = account.hints.stream_node_entries();
         }
-        call.bill = self.bill;
         call.is_again = self.is_again;
         if let Some(login) = &self.login {
             call.wants = login.account().key_events.wants();
@@ -400,10 +406,9 @@ impl<S: Store> Session<S> {
 
     /// Books what a command on rows has done.
     #[inline]
-    pub(super) fn called(&mut self, call: &Call) {
-        self.bill = call.bill;
-        self.waits = call.wait.clone();
-        let Call { hits, misses, .. } = *call;
+    pub(super) fn called(&mut self, call: Call) {
+        let Call { bill, wait, hits, misses, .. } = call;
+        (self.bill, self.waits) = (bill, wait);
         if hits + misses > 0 {
             self.outbox.count(|stats| {
                 stats.hits.add(hits);
@@ -420,30 +425,30 @@ impl<S: Store> Session<S> {
 
     /// The row of `key`.
     pub(in crate::resp) async fn get(&mut self, key: &[u8]) -> Outcome<Option<Row>> {
-        let mut call = self.call();
+        let mut call = self.begin_call();
         // As in Redis, nobody has missed what is only looked at.
         call.wants = Classes::NONE;
         let (store, outbox) = self.parts()?;
         let row = Context::reading(store.rows(), outbox, &mut call).get(key).await;
-        self.called(&call);
+        self.called(call);
         row
     }
 
     /// Up to `limit` keys of the database chosen, from the place `from` on.
     pub(in crate::resp) async fn page(&mut self, from: &[u8], limit: usize) -> Outcome<Page> {
-        let mut call = self.call();
+        let mut call = self.begin_call();
         let (store, outbox) = self.parts()?;
         let page = Context::reading(store.rows(), outbox, &mut call).page(from, limit).await;
-        self.called(&call);
+        self.called(call);
         page
     }
 
     /// Between two pages: others run, what was gone through is paid, and the next page has its unit.
     pub(in crate::resp) async fn end_page(&mut self) -> Outcome {
-        let mut call = self.call();
+        let mut call = self.begin_call();
         let (store, outbox) = self.parts()?;
         let ended = Context::reading(store.rows(), outbox, &mut call).end_page().await;
-        self.called(&call);
+        self.called(call);
         ended
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use weir_command::acl::Denied;
-use weir_command::bill::Bill;
+use weir_command::bill::OwnBill;
 use weir_command::error::{Error, Outcome, REPLY_TOO_LONG};
 use weir_command::reply::{Mark, OUTPUT_BYTES_MAX};
 use weir_command::{Args, Call, Command, Context, Draft, Host, Rows, Transaction, Waiting, rows_of, run};
@@ -76,7 +76,7 @@ pub(super) struct AsOne<'a> {
 impl AsOne<'_> {
     /// Runs `member`, the one at `index`, and writes its answer.
     async fn run_one(&mut self, rows: &dyn Rows, index: usize, member: Member<'_>, draft: Draft) -> Draft {
-        let mut call = Call { database: member.database, bill: Bill::default(), ..self.call.clone() };
+        let mut call = Call { database: member.database, bill: OwnBill::default(), ..self.call.clone() };
         let begin = self.host.replies().mark();
         let others = self.host.replies().begin_element();
         let (outcome, draft) = if let Some(denied) = member.denied {
@@ -116,7 +116,7 @@ impl AsOne<'_> {
             None => return (Err(NO_PLACE), draft),
         };
         let draft = scripted.run(rows, &mut scripts.ground, draft).await;
-        (call.bill, call.wrote) = (scripted.bill, scripted.wrote);
+        (call.bill, call.wrote) = (scripted.bill.clone(), scripted.wrote);
         let outcome = scripted.take_ended().map(|replies| self.host.replies().append(replies));
         (outcome, draft)
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weir_command::bill::{Bill, Charge, request_work};
+use weir_command::bill::{Charge, add_request};
 use weir_command::error::{Error, Outcome};
 use weir_command::reply::Protocol;
 use weir_command::table::Id;
@@ -95,18 +95,21 @@ impl<S: Store> Connection<S> {
 
     /// A command begins, which was charged `charge`.
     pub(super) fn begin_bill(&mut self, charge: Option<&Charge>) {
-        self.session.bill = Bill::default();
+        self.session.bill.clear();
         // Its pages go on from there.
-        self.session.bill.paid(Unit::Request, charge.map_or(0, |charge| charge.units(Unit::Request)));
+        if let Some(charge) = charge {
+            self.session.bill.paid(Unit::Request, charge.units(Unit::Request));
+        }
     }
 
     /// Ends the bill of the command under way, whose reply has `reply_bytes`: counts what it has cost, and pays the
     /// rest of it where that is limited.
     pub(super) fn end_bill(&mut self, command: &Command, args: Args<'_>, charge: Option<&Charge>, reply_bytes: u64) {
-        let mut bill = std::mem::take(&mut self.session.bill);
-        bill.work += request_work(args);
+        let new_rounds = u64::from(self.session.outbox.take_new_round());
+        let bill = &mut *self.session.bill;
+        add_request(&mut bill.work, args);
         bill.work.count(Module::ReplyByte, reply_bytes);
-        bill.work.count(Module::Round, u64::from(self.session.outbox.take_new_round()));
+        bill.work.count(Module::Round, new_rounds);
         let device = waits::take_device_reads();
         if device.reads > 0 {
             bill.work.count(Module::DeviceRead, device.reads);
@@ -115,12 +118,15 @@ impl<S: Store> Connection<S> {
         let price = self.session.outbox.prices.of(&bill.work);
         self.session.outbox.count(|stats| stats.cost.add(&price));
         if let Some(charge) = charge {
-            self.settle(charge, &bill, price.milli_units, key_of(command, args));
+            self.settle(charge, price.milli_units, key_of(command, args));
         }
+        if command.id != Id::Ru {
+            self.session.last = Last { command: command.name, price, work: self.session.bill.work };
+        }
+        self.session.bill.clear();
         if command.id == Id::Ru {
             return;
         }
-        self.session.last = Last { command: command.name, price, work: bill.work };
         if command.id == Id::Exec
             && let Some(members) = self.session.in_transaction.take()
         {
@@ -140,8 +146,9 @@ impl<S: Store> Connection<S> {
     }
 
     /// Pays the rest of what a command has cost.
-    fn settle(&self, charge: &Charge, bill: &Bill, milli_units: u64, key: &[u8]) {
+    fn settle(&self, charge: &Charge, milli_units: u64, key: &[u8]) {
         let Some(quota) = self.session.outbox.quota() else { return };
+        let bill = &self.session.bill;
         for unit in Unit::ALL {
             let before = if unit == Unit::Request { 0 } else { charge.units(unit) };
             let (charged, owed) = (before + bill.charged(unit), charge.owed(unit, bill, milli_units));

@@ -225,22 +225,25 @@ impl<S: Store> Connection<S> {
             let rows = |(member, _): (&Member<'_>, &Done)| rows_of(member.command, member.args, member.database);
             account.waiting_rows.written(|| written.flat_map(rows).collect());
         }
-        for (index, (member, done)) in members.iter().zip(&done).enumerate() {
+        let run = done.len();
+        for (index, (member, done)) in members.iter().zip(done).enumerate() {
             self.book(member, done, charges.get(index), lens.get(index).copied().unwrap_or(0));
             if self.is_monitored() {
                 self.tell_monitors(member.command, member.args).await;
             }
         }
         self.send_events().await;
-        done.len()
+        run
     }
 
     /// Books what has become of a member.
-    fn book(&mut self, member: &Member<'_>, done: &Done, charge: Option<&Charge>, reply_bytes: u64) {
-        self.session.called(&done.call);
-        self.session.bill.paid(Unit::Request, charge.map_or(0, |charge| charge.units(Unit::Request)));
-        self.end_bill(member.command, member.args, charge, reply_bytes);
+    fn book(&mut self, member: &Member<'_>, done: Done, charge: Option<&Charge>, reply_bytes: u64) {
         self.lately.is_long |= done.call.longest >= LONG_BYTES;
+        self.session.called(done.call);
+        if let Some(charge) = charge {
+            self.session.bill.paid(Unit::Request, charge.units(Unit::Request));
+        }
+        self.end_bill(member.command, member.args, charge, reply_bytes);
         let has_failed = done.outcome.is_err();
         self.session.outbox.count(|stats| stats.called(member.command, member.args));
         if let Err(error) = &done.outcome {

@@ -19,7 +19,7 @@ const BATCH_BYTES: usize = 256 << 10;
 impl<S: Store> Connection<S> {
     /// Runs `command`. Its reply waits for the commit.
     pub(super) async fn execute_on_rows(&mut self, command: &'static Command, args: Args<'_>) -> Outcome {
-        let mut call = self.session.call();
+        let mut call = self.session.begin_call();
         let is_long = args.len() > 1 + TURN_KEYS * command.keys.2 as usize;
         let outcome = match command.split.filter(|_| is_long) {
             Some(split) => self.execute_in_parts(command, args, split, &mut call).await,
@@ -39,8 +39,8 @@ impl<S: Store> Connection<S> {
                 finished.outcome
             }
         };
-        self.session.called(&call);
         self.lately.is_long |= call.longest >= LONG_BYTES;
+        self.session.called(call);
         outcome
     }
 

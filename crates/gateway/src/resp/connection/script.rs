@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use tokio::sync::SemaphorePermit;
-use weir_command::bill::Bill;
+use weir_command::bill::OwnBill;
 use weir_command::error::{Error, NOT_AN_INTEGER, Outcome};
 use weir_command::table::Id;
 use weir_command::{Args, Command, Draft, Rows, Transaction, Waiting};
@@ -102,8 +102,8 @@ impl<S: Store> Connection<S> {
             self.send_to_monitors(vec![line]).await;
         }
         let account = Arc::clone(self.session.account()?);
-        let call = self.session.call();
-        let scripted = self.scripted(command, args, call.database, call.bill).await?;
+        let (database, bill) = (self.session.database(), self.session.bill.clone());
+        let scripted = self.scripted(command, args, database, bill).await?;
         self.session.outbox.replies.own_values();
         let machine = account.scripts.machines.take()?;
         let begins_away = scripted.begins_away(&machine);
@@ -125,7 +125,7 @@ impl<S: Store> Connection<S> {
         command: &Command,
         args: Args<'_>,
         database: u8,
-        bill: Bill,
+        bill: OwnBill,
     ) -> Outcome<Scripted> {
         let account = Arc::clone(self.session.account()?);
         let is_function = matches!(command.id, Id::FCall | Id::FCallRo);
@@ -195,7 +195,7 @@ impl<S: Store> Connection<S> {
             if alone.ground.runs_again() {
                 continue;
             }
-            self.session.bill = alone.scripted.bill;
+            self.session.bill = std::mem::take(&mut alone.scripted.bill);
             self.session.bill.work.count(Module::Locked, 1);
             self.session.bill.work.count(Module::LogRecord, u64::from(alone.scripted.wrote));
             if let Some(commit) = commit {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use weir_command::acl::Denied;
-use weir_command::bill::Bill;
+use weir_command::bill::OwnBill;
 use weir_command::error::{Error, Outcome, TOO_LONG};
 use weir_command::reply::{Protocol, Replies};
 use weir_command::table::{self, Id};
@@ -124,7 +124,7 @@ pub(super) struct Scripted {
     run: Arc<Run>,
     terms: Terms,
     database: u8,
-    pub(super) bill: Bill,
+    pub(super) bill: OwnBill,
     host: Headless,
     /// Messages that are sent when the transaction counts.
     published: Vec<Message>,
@@ -147,7 +147,7 @@ impl Scripted {
             pace,
             run: Arc::new(run),
             database: terms.call.database,
-            bill: terms.call.bill,
+            bill: terms.call.bill.clone(),
             host: Headless::new(Protocol::Resp2, YIELD, Rng::new(terms.seed)),
             terms,
             published: Vec::new(),
@@ -190,7 +190,7 @@ impl Scripted {
         self.denied.clear();
         self.monitored.iter_mut().for_each(Vec::clear);
         (self.ended, self.wrote, self.published_bytes, self.monitored_bytes) = (None, false, 0, 0);
-        (self.database, self.bill) = (self.terms.call.database, self.terms.call.bill);
+        (self.database, self.bill) = (self.terms.call.database, self.terms.call.bill.clone());
         self.host = Headless::new(Protocol::Resp2, YIELD, Rng::new(self.terms.seed));
         self.bill.work.count(Module::Script, 1);
         let before = (draft.mark(), draft.events_len());
@@ -338,7 +338,8 @@ impl Scripted {
         }
         self.bill.work.count(Module::Command, 1);
         self.bill.work.count(Module::Word, args.len() as u64);
-        let mut call = Call { database: self.database, bill: self.bill, ..self.terms.call.clone() };
+        let bill = std::mem::take(&mut self.bill);
+        let mut call = Call { database: self.database, bill, ..self.terms.call.clone() };
         let context = Context::locked(rows, &mut self.host, &mut call, std::mem::take(draft));
         let finished = weir_command::run(command, context, args).await;
         *draft = finished.draft;

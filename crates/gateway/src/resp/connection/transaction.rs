@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use weir_command::acl::Denied;
-use weir_command::bill::Bill;
+use weir_command::bill::OwnBill;
 use weir_command::error::{CROSS_SLOT, Error, Outcome};
 use weir_command::reply::Mark;
 use weir_command::table::Id;
@@ -138,10 +138,12 @@ impl<S: Store> Connection<S> {
         let (done, is_stale, from) = ran?;
         let lens = reply_lens(&self.session.outbox.replies, from, &done);
         let own = std::mem::take(&mut self.session.bill);
-        for (index, (member, done)) in members.iter().zip(&done).enumerate() {
-            self.session.called(&done.call);
+        for (index, (member, done)) in members.iter().zip(done).enumerate() {
+            self.session.called(done.call);
             let charge = charges.get(index);
-            self.session.bill.paid(Unit::Request, charge.map_or(0, |charge| charge.units(Unit::Request)));
+            if let Some(charge) = charge {
+                self.session.bill.paid(Unit::Request, charge.units(Unit::Request));
+            }
             self.end_bill(member.command, member.args, charge, lens.get(index).copied().unwrap_or(0));
             if let Some(all) = &mut self.session.in_transaction {
                 all.add(&self.session.last);
@@ -167,12 +169,12 @@ impl<S: Store> Connection<S> {
         if !members.iter().any(|member| is_script(member.command)) {
             return Ok(None);
         }
-        let (machine, bill) = (self.session.account()?.scripts.machines.take()?, Bill::default());
+        let machine = self.session.account()?.scripts.machines.take()?;
         let watched = watched.iter().map(|watched| StoredKey::new(watched.database, &watched.key).to_vec());
         let (mut rows, mut scripted, mut begins_away) = (watched.collect::<BTreeSet<_>>(), BTreeMap::new(), false);
         for (index, member) in members.iter().enumerate() {
             if is_script(member.command) {
-                let one = self.scripted(member.command, member.args, member.database, bill).await;
+                let one = self.scripted(member.command, member.args, member.database, OwnBill::default()).await;
                 if let Ok(one) = &one {
                     rows.extend(one.declared());
                     begins_away |= one.begins_away(&machine);
