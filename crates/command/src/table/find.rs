@@ -11,7 +11,7 @@ const NAME_BYTES_MAX: usize = 23;
 type Packed = [u64; 3];
 
 /// Slots of the look-up: a power of two, several times the number of commands, so that probes are short.
-const SLOTS: usize = 512;
+const SLOTS: usize = 1024;
 
 struct Lookup {
     slots: [Option<(Packed, &'static Command)>; SLOTS],
@@ -50,28 +50,58 @@ fn pack(name: &[u8]) -> Option<Packed> {
     if name.len() > NAME_BYTES_MAX {
         return None;
     }
-    let mut bytes = [0; NAME_BYTES_MAX + 1];
-    bytes[NAME_BYTES_MAX] = name.len() as u8;
-    for (packed, byte) in bytes[..NAME_BYTES_MAX].iter_mut().zip(name) {
-        *packed = byte.to_ascii_lowercase();
+    let from = |start: usize| lower_case(first_bytes(name.get(start..).unwrap_or_default()));
+    Some([from(0), from(8), from(16) | (name.len() as u64) << 56])
+}
+
+/// Up to eight bytes as a number, the first one lowest. Loaded as words: bytes that are stored one by one and read as a
+/// word would have to reach the cache first.
+#[inline]
+fn first_bytes(bytes: &[u8]) -> u64 {
+    let half = |place: usize| bytes[place..].first_chunk().map_or(0, |half| u64::from(u32::from_le_bytes(*half)));
+    match bytes.len() {
+        8.. => bytes.first_chunk().map_or(0, |word| u64::from_le_bytes(*word)),
+        len @ 4..8 => half(0) | half(len - 4) << (8 * (len - 4)),
+        len => bytes.iter().take(len).rev().fold(0, |word, &byte| word << 8 | u64::from(byte)),
     }
-    let mut words = [0; 3];
-    for (word, bytes) in words.iter_mut().zip(bytes.as_chunks().0) {
-        *word = u64::from_le_bytes(*bytes);
+}
+
+/// The same with small letters, all eight at once.
+#[inline]
+fn lower_case(word: u64) -> u64 {
+    const fn each(byte: u8) -> u64 {
+        u64::from_le_bytes([byte; 8])
     }
-    Some(words)
+    let low = word & each(0x7f);
+    // The highest bit of each byte says: from `A` on, and behind `Z`.
+    let (is_letter, is_behind) = (low + each(0x80 - b'A'), low + each(0x7f - b'Z'));
+    let is_capital = is_letter & !is_behind & !word & each(0x80);
+    word | (is_capital >> 2)
 }
 
 #[inline]
 fn slot_of([first, second, third]: Packed) -> usize {
     // Rotated, so that words that are alike do not cancel each other.
     let folded = first ^ second.rotate_left(24) ^ third.rotate_left(48);
-    (folded.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 55) as usize
+    (folded.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54) as usize
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    proptest::proptest! {
+        #[test]
+        fn names_are_packed_byte_by_byte(name in proptest::collection::vec(0_u8.., 0..26)) {
+            let mut bytes = [0; NAME_BYTES_MAX + 1];
+            let short = (name.len() <= NAME_BYTES_MAX).then(|| {
+                bytes[..name.len()].copy_from_slice(&name.to_ascii_lowercase());
+                bytes[NAME_BYTES_MAX] = name.len() as u8;
+                std::array::from_fn(|word| u64::from_le_bytes(*bytes[8 * word..].first_chunk().expect("three words")))
+            });
+            proptest::prop_assert_eq!(pack(&name), short);
+        }
+    }
 
     #[test]
     fn every_command_is_found_by_its_name_in_any_case() {

@@ -55,14 +55,14 @@ pub(super) fn reply_lens(replies: &Replies, from: Mark, done: &[Done]) -> Vec<u6
 impl<S: Store> Connection<S> {
     /// Runs the writes that `input` begins with as one, if there are several and the first one reads before it writes;
     /// its request has `len` bytes. Gives how many bytes were served: 0 where the first one is to be run by itself.
-    pub(super) async fn run_group(&mut self, input: &Input, len: usize) -> usize {
+    pub(super) async fn run_group(&mut self, command: Option<&'static Command>, input: &Input, len: usize) -> usize {
         let bytes = &input.bytes[input.start..];
         if input.state.inline {
             // Its words are not in `bytes`.
             return 0;
         }
         let first = input.state.args(bytes);
-        let Some(command) = table::find(first.at(0)).filter(|command| self.begins_group(command, first)) else {
+        let Some(command) = command.filter(|command| self.begins_group(command, first)) else {
             return 0;
         };
         let (places, spans) = self.find_group(bytes, command, first, len);

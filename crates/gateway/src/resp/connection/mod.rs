@@ -237,20 +237,22 @@ impl<S: Store> Connection<S> {
                 Ok(Progress::Incomplete) => break,
                 Ok(Progress::Nothing(len)) => input.start += len,
                 Ok(Progress::Request(len)) => {
-                    if self.put_off(input.state.args(&input.bytes[input.start..])) {
+                    let args = input.state.args(&input.bytes[input.start..]);
+                    let command = table::find(args.at(0));
+                    if self.put_off(command, args) {
                         break;
                     }
                     if self.session.outbox.has_mail() {
                         self.submit().await;
                         self.session.outbox.take_mail().await?;
                     }
-                    let served = self.run_group(input, len).await;
+                    let served = self.run_group(command, input, len).await;
                     if served > 0 {
                         input.start += served;
                         self.flush_if_long().await?;
                         continue;
                     }
-                    let secret = self.execute(input.state.args(&input.bytes[input.start..])).await;
+                    let secret = self.execute(command, input.state.args(&input.bytes[input.start..])).await;
                     if secret {
                         input.wipe(len);
                     }
@@ -321,9 +323,9 @@ impl<S: Store> Connection<S> {
         self.session.outbox.flush().await
     }
 
-    /// Runs one command and writes its reply, an error included; gives whether its arguments may hold a secret.
-    async fn execute(&mut self, args: Args<'_>) -> bool {
-        let command = table::find(args.at(0));
+    /// Runs one command, if there is one of that name, and writes its reply, an error included; gives whether its
+    /// arguments may hold a secret.
+    async fn execute(&mut self, command: Option<&'static Command>, args: Args<'_>) -> bool {
         if let Some(command) = command
             && self.session.pause().is_set()
         {

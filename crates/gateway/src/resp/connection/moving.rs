@@ -14,7 +14,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use tokio::net::TcpStream;
-use weir_command::{Args, table};
+use weir_command::{Args, Command};
 
 use super::{Connection, serve};
 use crate::resp::client::Client;
@@ -41,14 +41,12 @@ pub(super) struct Lately {
 impl<S: Store> Connection<S> {
     /// Whether `args` are a short request for a long value, which is better served by a thread for such: then it is put
     /// off until the connection has moved. Where it is served next, it is served.
-    pub(super) fn put_off(&mut self, args: Args<'_>) -> bool {
+    pub(super) fn put_off(&mut self, command: Option<&Command>, args: Args<'_>) -> bool {
         if std::mem::take(&mut self.is_put_off) || self.thread.is_long || self.server.settings.long_threads == 0 {
             return false;
         }
-        // Most commands are none of those, which is seen at a glance.
-        let may_reach = args.len() > 3 && matches!(args.at(0).first(), Some(b's' | b'S' | b'b' | b'B'));
-        let reaches = |command: &table::Command| command.reaches(args, LONG_BYTES);
-        self.is_put_off = may_reach && table::find(args.at(0)).is_some_and(reaches);
+        // Most commands are too short for that, which is seen at a glance.
+        self.is_put_off = args.len() > 3 && command.is_some_and(|command| command.reaches(args, LONG_BYTES));
         self.lately.is_long |= self.is_put_off;
         self.is_put_off
     }
