@@ -233,6 +233,8 @@ impl<S: Store> Session<S> {
         self.end_transaction();
         self.login = None;
         self.unfinished = None;
+        // Prices may be others from here on.
+        self.last = Last::default();
         self.outbox.belong_to(None);
         self.limits.stranger = true;
         let (server, client) = (&self.outbox.server, &self.outbox.client);
@@ -318,6 +320,8 @@ impl<S: Store> Session<S> {
         self.unsubscribe();
         self.end_transaction();
         self.outbox.client.belong_to(&account, &user, database);
+        // Prices may be others from here on.
+        self.last = Last::default();
         self.outbox.belong_to(Some((&account, &login.store)));
         self.unfinished = Some(account.unfinished.hold());
         self.login = Some(login);
@@ -380,7 +384,8 @@ impl<S: Store> Session<S> {
         Ok(self.store()?.facts())
     }
 
-    /// What the command under way begins with on its rows. Its bill goes along, and comes back with [`Session::called`].
+    /// What the command under way begins with on its rows. Its bill goes along, and comes back with
+    /// [`Session::called`].
     #[inline]
     pub(super) fn begin_call(&mut self) -> Call {
         let bill = std::mem::take(&mut self.bill);

@@ -27,8 +27,8 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// The rows, for commands that only read. They see what is committed, and nothing that may be taken back.
     fn rows(&self) -> &dyn Rows;
 
-    /// Keys of `database` that will be read or written one after the other: what that can be made ready for, is. Nothing but time
-    /// depends on it.
+    /// Keys of `database` that will be read or written one after the other: what that can be made ready for, is.
+    /// Nothing but time depends on it.
     fn prefetch(&self, _database: u8, _keys: &[&[u8]], _ahead: Ahead) {}
 
     /// Applies `batch` as one; the changes are visible to all when this returns.

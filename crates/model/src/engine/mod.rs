@@ -109,7 +109,8 @@ pub trait Reads: Send + Sync {
     /// The newest visible values of several keys, all as of one moment, in their order.
     fn multi_get(&self, keys: &[&[u8]]) -> Vec<Lookup>;
 
-    /// Has the processor fetch what reads or writes of `keys` will touch. Worth it for a few keys that follow one another.
+    /// Has the processor fetch what reads or writes of `keys` will touch. Worth it for a few keys that follow one
+    /// another.
     fn prefetch(&self, keys: &[&[u8]], ahead: Ahead);
 
     /// Starts a scan of what is visible now, or as of `snapshot`.

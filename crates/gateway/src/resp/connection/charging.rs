@@ -115,18 +115,19 @@ impl<S: Store> Connection<S> {
             bill.work.count(Module::DeviceRead, device.reads);
             bill.work.count(Module::DeviceByte, device.bytes);
         }
-        let price = self.session.outbox.prices.of(&bill.work);
+        // Most commands are like the one before, and it takes less to see that than to price them.
+        let last = &self.session.last;
+        let price = if bill.work == last.work { last.price } else { self.session.outbox.prices.of(&bill.work) };
         self.session.outbox.count(|stats| stats.cost.add(&price));
         if let Some(charge) = charge {
             self.settle(charge, price.milli_units, key_of(command, args));
         }
-        if command.id != Id::Ru {
-            self.session.last = Last { command: command.name, price, work: self.session.bill.work };
-        }
+        let work = self.session.bill.work;
         self.session.bill.clear();
         if command.id == Id::Ru {
             return;
         }
+        self.session.last = Last { command: command.name, price, work };
         if command.id == Id::Exec
             && let Some(members) = self.session.in_transaction.take()
         {

@@ -96,8 +96,8 @@ impl<S: Store> Connection<S> {
     }
 
     fn begins_group(&self, command: &'static Command, args: Args<'_>) -> bool {
-        is_short_write(command, args)
-            && !is_plain(command, args)
+        !is_plain(command, args)
+            && is_short_write(command, args)
             && self.session.transaction.is_none()
             && self.session.outbox.reply_mode == ReplyMode::On
             && !self.session.tells_cost
