@@ -2,17 +2,18 @@
 //!
 //! Each key is as it was at one moment, not all of them at the same one: keys are asked for page by page.
 
+use std::collections::VecDeque;
 use std::io::Write;
 use std::sync::atomic::Ordering;
 
-use weir_command::rdb::file::{END, FUNCTION_2, push_header, push_key, push_select};
-use weir_command::rdb::{crc64, kind, push_string};
+use weir_command::rdb::file::{Writer, push_key, push_library, push_select};
+use weir_command::rdb::kind;
 
 use crate::failure::{Failure, Result};
 use crate::import::{Choice, MARK};
-use crate::resp::{Connection, Reply, Requests};
+use crate::resp::{Connection, Reply, Requests, Verdict, judge};
 use crate::tally::Tally;
-use crate::target::{DATABASES, Target, Verdict, judge, select};
+use crate::target::{DATABASES, Target, select};
 use crate::within::pause;
 
 /// Behind a dumped value: a version and a checksum.
@@ -26,21 +27,23 @@ const PAGE_BYTES: usize = 4 << 20;
 /// What an unfinished file holds in memory.
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// A file that is written, with the checksum of all of it.
-struct Summed<'w, W> {
+/// The file, and who writes it.
+struct Out<'w, W> {
     out: &'w mut W,
-    held: Vec<u8>,
-    crc: u64,
-    bytes: u64,
+    file: Writer,
 }
 
-impl<W: Write> Summed<'_, W> {
-    fn flush(&mut self) -> Result {
-        self.crc = crc64(self.crc, &self.held);
-        self.bytes += self.held.len() as u64;
-        self.out.write_all(&self.held).map_err(|error| Failure::new(format!("writing the file: {error}")))?;
-        self.held.clear();
-        Ok(())
+impl<W: Write> Out<'_, W> {
+    fn write(&mut self, bytes: &[u8]) -> Result {
+        self.out.write_all(bytes).map_err(|error| Failure::new(format!("writing the file: {error}")))
+    }
+
+    fn write_if_much(&mut self) -> Result {
+        if self.file.waiting.len() <= BUFFER_BYTES {
+            return Ok(());
+        }
+        let waiting = self.file.take();
+        self.write(&waiting)
     }
 }
 
@@ -57,34 +60,35 @@ pub async fn export<W: Write>(
     out: &mut W,
 ) -> Result<u64> {
     let mut connection = target.connect().await?;
-    let mut file = Summed { out, held: Vec::new(), crc: 0, bytes: 0 };
-    push_header(&mut file.held, facts);
-    functions(&mut connection, &mut file.held).await?;
+    let mut out = Out { out, file: Writer::new(facts) };
+    functions(&mut connection, tally, &mut out.file.waiting).await?;
     for database in (0..DATABASES).filter(|&database| choice.has(u64::from(database))) {
         select(&mut connection, database).await?;
-        push_database(target, &mut connection, database, tally, &mut file).await?;
+        push_database(target, &mut connection, database, tally, &mut out).await?;
     }
-    file.held.push(END);
-    file.flush()?;
-    file.held.extend_from_slice(&file.crc.to_le_bytes());
-    file.flush()?;
-    Ok(file.bytes)
+    let last = out.file.end();
+    out.write(&last)?;
+    Ok(out.file.bytes())
 }
 
 /// Libraries of functions, where the server has some.
-async fn functions(connection: &mut Connection, out: &mut Vec<u8>) -> Result {
-    // A server without functions refuses.
-    let Reply::Array(Some(libraries)) = connection.call(&["FUNCTION", "LIST", "WITHCODE"]).await? else {
-        return Ok(());
+async fn functions(connection: &mut Connection, tally: &Tally, out: &mut Vec<u8>) -> Result {
+    let libraries = match connection.call_patiently(&["FUNCTION", "LIST", "WITHCODE"]).await? {
+        Reply::Array(Some(libraries)) => libraries,
+        // There are none where nobody knows of them.
+        Reply::Error(error) if error.starts_with("ERR unknown command") => return Ok(()),
+        Reply::Error(error) => {
+            tally.refuse(0, b"FUNCTION LIST", &error);
+            return Ok(());
+        }
+        _ => return Err(Failure::new("FUNCTION LIST is answered with something else")),
     };
     for library in libraries {
         let Reply::Array(Some(facts)) = library else { continue };
         let names = facts.iter().step_by(2).zip(facts.iter().skip(1).step_by(2));
         let code = names.filter(|(name, _)| name.text() == Some(b"library_code")).find_map(|(_, code)| code.text());
-        if let Some(code) = code {
-            out.push(FUNCTION_2);
-            push_string(out, code);
-        }
+        let code = code.ok_or_else(|| Failure::new("FUNCTION LIST tells no code"))?;
+        push_library(out, code);
     }
     Ok(())
 }
@@ -94,23 +98,25 @@ async fn push_database<W: Write>(
     connection: &mut Connection,
     database: u8,
     tally: &Tally,
-    file: &mut Summed<'_, W>,
+    out: &mut Out<'_, W>,
 ) -> Result {
     let (mut cursor, mut at_once, mut has_begun) = (b"0".to_vec(), *AT_ONCE.end(), false);
     loop {
-        let reply = patient(target, connection, &[b"SCAN".as_slice(), &cursor, b"COUNT", b"500"]).await?;
+        let reply = connection.ask(&[b"SCAN".as_slice(), &cursor, b"COUNT", b"500"]).await?;
         let (next, keys) = page(&reply).ok_or_else(|| Failure::new("SCAN is answered with something else"))?;
-        let keys: Vec<&[u8]> = keys.into_iter().filter(|&key| key != MARK).collect();
-        if !keys.is_empty() && !std::mem::replace(&mut has_begun, true) {
-            push_select(&mut file.held, database);
+        let mut left: VecDeque<&[u8]> = keys.into_iter().filter(|&key| key != MARK).collect();
+        if !left.is_empty() && !std::mem::replace(&mut has_begun, true) {
+            push_select(&mut out.file.waiting, database);
         }
-        let mut rest = &keys[..];
-        while !rest.is_empty() {
-            let (some, after) = rest.split_at(at_once.min(rest.len()));
-            let bytes = push_keys(target, connection, database, some, tally, file).await?;
+        while !left.is_empty() {
+            let some: Vec<&[u8]> = left.drain(..at_once.min(left.len())).collect();
+            let Pushed { bytes, again, wait_ms } = push_keys(connection, database, &some, tally, out).await?;
             at_once = if bytes > PAGE_BYTES { at_once / 2 } else { at_once * 2 };
             at_once = at_once.clamp(*AT_ONCE.start(), *AT_ONCE.end());
-            rest = after;
+            if !again.is_empty() {
+                left.extend(again);
+                pause(&target.clock, wait_ms).await;
+            }
         }
         cursor = next.to_vec();
         if cursor == b"0" {
@@ -125,63 +131,97 @@ fn page(reply: &Reply) -> Option<(&[u8], Vec<&[u8]>)> {
     Some((both.first()?.text()?, keys.iter().filter_map(Reply::text).collect()))
 }
 
-/// Writes these keys; gives the bytes of their values.
-async fn push_keys<W: Write>(
-    target: &Target,
-    connection: &mut Connection,
-    database: u8,
-    keys: &[&[u8]],
-    tally: &Tally,
-    file: &mut Summed<'_, W>,
-) -> Result<usize> {
-    let mut requests = Requests::default();
-    for key in keys {
-        requests.push(&[b"PEXPIRETIME".as_slice(), key]);
-        requests.push(&[b"DUMP".as_slice(), key]);
-    }
-    let mut replies = connection.exchange(&requests, 0).await?.into_iter();
-    let mut bytes = 0;
-    for key in keys {
-        let (Some(mut end), Some(mut dumped)) = (replies.next(), replies.next()) else { break };
-        if end.error().is_some() {
-            end = patient(target, connection, &[b"PEXPIRETIME".as_slice(), key]).await?;
-        }
-        if dumped.error().is_some_and(|error| matches!(judge(error, false), Verdict::Again(_))) {
-            dumped = patient(target, connection, &[b"DUMP".as_slice(), key]).await?;
-        }
-        match (end, dumped) {
-            // Gone since it was met.
-            (_, Reply::Bulk(None)) => {}
-            (_, Reply::Bulk(Some(payload))) if payload.first().is_some_and(|kind| OF_7_4.contains(kind)) => {
-                tally.refuse(u64::from(database), key, "its fields have ends, for which a Redis 7.0 has no form");
-            }
-            (Reply::Number(end), Reply::Bulk(Some(payload))) if payload.len() > FOOTER_BYTES => {
-                let (of_type, value) = (payload[0], &payload[1..payload.len() - FOOTER_BYTES]);
-                push_key(&mut file.held, of_type, key, u64::try_from(end).ok());
-                file.held.extend_from_slice(value);
-                bytes += payload.len();
-                tally.keys.fetch_add(1, Ordering::Relaxed);
-            }
-            (_, Reply::Error(error)) => tally.refuse(u64::from(database), key, &error),
-            _ => return Err(Failure::new("DUMP is answered with something else")),
-        }
-        if file.held.len() > BUFFER_BYTES {
-            file.flush()?;
-            tally.bytes.store(file.bytes, Ordering::Relaxed);
-        }
-    }
-    Ok(bytes)
+/// What has become of some keys.
+#[derive(Default)]
+struct Pushed<'k> {
+    /// Bytes of their values.
+    bytes: usize,
+    /// Those that the server had no time for, and after how many milliseconds it may have.
+    again: Vec<&'k [u8]>,
+    wait_ms: u64,
 }
 
-/// What the server answers when it has time: until then it is asked again.
-async fn patient(target: &Target, connection: &mut Connection, words: &[&[u8]]) -> Result<Reply> {
-    loop {
-        let reply = connection.call(words).await?;
-        match reply.error().map(|error| judge(error, false)) {
-            Some(Verdict::Again(wait_ms)) => pause(&target.clock, wait_ms).await,
-            Some(_) if words[0] == b"DUMP" => return Ok(reply),
-            Some(_) => return Err(Failure::new(reply.error().unwrap_or_default())),
-            None => return Ok(reply),
+/// Requests for each key.
+const REQUESTS: [&[u8]; 4] = [b"MULTI", b"PEXPIRETIME", b"DUMP", b"EXEC"];
+
+/// Writes these keys, one after the other as they come: no more than one value is in memory. When a key ends and what
+/// it has are of one moment.
+async fn push_keys<'k, W: Write>(
+    connection: &mut Connection,
+    database: u8,
+    keys: &[&'k [u8]],
+    tally: &Tally,
+    out: &mut Out<'_, W>,
+) -> Result<Pushed<'k>> {
+    let mut requests = Requests::default();
+    for key in keys {
+        for name in REQUESTS {
+            match name {
+                b"MULTI" | b"EXEC" => requests.push(&[name]),
+                name => requests.push(&[name, *key]),
+            }
         }
     }
+    let (mut pushed, mut at, mut refused) = (Pushed::default(), 0, None);
+    let each = |reply: Reply| {
+        let (key, is_last) = (keys[at / REQUESTS.len()], at % REQUESTS.len() == REQUESTS.len() - 1);
+        at += 1;
+        if !is_last {
+            // Why the transaction is given up, if it will be.
+            refused = refused.take().or_else(|| reply.error().map(str::to_owned));
+            return Ok(());
+        }
+        let error = match (refused.take(), reply) {
+            (None, Reply::Array(Some(answers))) => match <[Reply; 2]>::try_from(answers) {
+                Ok([Reply::Number(end), dumped]) => {
+                    return push_dumped(database, key, end, dumped, tally, out, &mut pushed);
+                }
+                _ => return Err(Failure::new("EXEC is answered with something else")),
+            },
+            (Some(error), _) | (None, Reply::Error(error)) => error,
+            _ => return Err(Failure::new("EXEC is answered with something else")),
+        };
+        match judge(&error, false) {
+            Verdict::Again(wait_ms) => {
+                pushed.again.push(key);
+                pushed.wait_ms = pushed.wait_ms.max(wait_ms);
+            }
+            Verdict::End => return Err(Failure::new(error)),
+            _ => tally.refuse(u64::from(database), key, &error),
+        }
+        Ok(())
+    };
+    connection.exchange_each(&requests, 0, each).await?;
+    Ok(pushed)
+}
+
+/// Writes the key that ends at `end` (below 0: never) and is `dumped`.
+fn push_dumped<W: Write>(
+    database: u8,
+    key: &[u8],
+    end: i64,
+    dumped: Reply,
+    tally: &Tally,
+    out: &mut Out<'_, W>,
+    pushed: &mut Pushed<'_>,
+) -> Result {
+    match dumped {
+        // Gone since it was met.
+        Reply::Bulk(None) => {}
+        Reply::Bulk(Some(payload)) if payload.first().is_some_and(|kind| OF_7_4.contains(kind)) => {
+            tally.refuse(u64::from(database), key, "its fields have ends, for which a Redis 7.0 has no form");
+        }
+        Reply::Bulk(Some(payload)) if payload.len() > FOOTER_BYTES => {
+            let (of_type, value) = (payload[0], &payload[1..payload.len() - FOOTER_BYTES]);
+            push_key(&mut out.file.waiting, of_type, key, u64::try_from(end).ok());
+            out.file.waiting.extend_from_slice(value);
+            pushed.bytes += payload.len();
+            tally.keys.fetch_add(1, Ordering::Relaxed);
+        }
+        Reply::Error(error) => tally.refuse(u64::from(database), key, &error),
+        _ => return Err(Failure::new("DUMP is answered with something else")),
+    }
+    out.write_if_much()?;
+    tally.bytes.store(out.file.bytes(), Ordering::Relaxed);
+    Ok(())
 }

@@ -76,8 +76,11 @@ pub async fn verify_live(import: &Import, source: &Address, sample: Option<u64>)
     let mut here = import.target.connect().await?;
     let mut compared = Compared::default();
     for database in (0..DATABASES).filter(|&database| import.choice.has(u64::from(database))) {
-        if there.call(&["SELECT", &database.to_string()]).await?.error().is_some() {
-            break;
+        match there.call(&["SELECT", &database.to_string()]).await? {
+            // It has no more of them.
+            Reply::Error(error) if error.contains("out of range") => break,
+            Reply::Error(error) => return Err(Failure::new(format!("SELECT at the source: {error}"))),
+            _ => {}
         }
         select(&mut here, database).await?;
         match sample {
@@ -175,7 +178,7 @@ async fn compare_page(
         let mut left = Vec::new();
         for ((key, theirs), ours) in keys.into_iter().zip(theirs).zip(ours) {
             let difference = theirs.difference(&ours);
-            if look == 0 && theirs.value.is_none() && theirs.kind != "none" {
+            if look == 0 && (theirs.value == Dumped::TooLarge || ours.value == Dumped::TooLarge) {
                 compared.by_size += 1;
             }
             match difference {
@@ -202,7 +205,19 @@ struct Told {
     len: Option<i64>,
     /// When it ends, in milliseconds since 1970.
     end: Option<i64>,
-    value: Option<Loaded>,
+    value: Dumped,
+}
+
+/// What a side has of a value.
+#[derive(PartialEq)]
+enum Dumped {
+    Loaded(Loaded),
+    /// It is too large to be asked for, or to be dumped.
+    TooLarge,
+    /// There is none.
+    Nothing,
+    /// It cannot be told, for this reason.
+    Unknown(String),
 }
 
 impl Told {
@@ -217,9 +232,17 @@ impl Told {
         if self.end.is_some() && self.end != ours.end {
             return Some("it ends at another moment".to_owned());
         }
-        match (&self.value, &ours.value) {
-            (Some(theirs), Some(ours)) if theirs != ours => Some("its value differs".to_owned()),
-            _ => None,
+        self.value.difference(&ours.value)
+    }
+}
+
+impl Dumped {
+    fn difference(&self, ours: &Self) -> Option<String> {
+        match (self, ours) {
+            (Self::Unknown(why), _) => Some(format!("the source does not tell its value: {why}")),
+            (_, Self::Unknown(why)) => Some(format!("the tenant does not tell its value: {why}")),
+            (Self::TooLarge, _) | (_, Self::TooLarge) => None,
+            (theirs, ours) => (theirs != ours).then(|| "its value differs".to_owned()),
         }
     }
 }
@@ -266,8 +289,12 @@ async fn told(connection: &mut Connection, keys: &[Vec<u8>]) -> Result<Vec<Told>
             false => None,
         };
         values.push(match dump {
+            None => Dumped::TooLarge,
             Some(Reply::Bulk(Some(payload))) => value_of(&payload).await,
-            _ => None,
+            Some(Reply::Bulk(None)) => Dumped::Nothing,
+            Some(Reply::Error(error)) if error.contains("too large for DUMP") => Dumped::TooLarge,
+            Some(Reply::Error(error)) => Dumped::Unknown(error),
+            Some(_) => Dumped::Unknown("DUMP is answered with something else".to_owned()),
         });
     }
     let all = kinds.into_iter().zip(lens).zip(ends).zip(values);
@@ -281,10 +308,19 @@ fn number(reply: &Reply) -> Option<i64> {
     }
 }
 
-async fn value_of(payload: &[u8]) -> Option<Loaded> {
-    let body = &payload[..payload.len().checked_sub(FOOTER_BYTES)?];
-    let value = load(body, usize::MAX, Yield::PLAIN).await.ok()?;
-    Some(ordered(value))
+async fn value_of(payload: &[u8]) -> Dumped {
+    match payload.len().checked_sub(FOOTER_BYTES) {
+        Some(len) => loaded(&payload[..len]).await,
+        None => Dumped::Unknown("it is dumped as nothing".to_owned()),
+    }
+}
+
+/// The value that is written as `body`.
+async fn loaded(body: &[u8]) -> Dumped {
+    match load(body, usize::MAX, Yield::PLAIN).await {
+        Ok(value) => Dumped::Loaded(ordered(value)),
+        Err(refusal) => Dumped::Unknown(format!("its dump is no value ({refusal:?})")),
+    }
 }
 
 /// The same value, with what has no order in one.
@@ -341,9 +377,9 @@ pub async fn verify_file(import: &Import, file: impl Read + Send) -> Result<Comp
         let end = key.expire_at_ms.map_or(-1, |end| i64::try_from(end).unwrap_or(i64::MAX));
         let ours = told(&mut here, std::slice::from_ref(&key.name)).await?.remove(0);
         let theirs = match key.value {
-            Value::Text(text) => Some(Loaded::String(text)),
-            Value::Whole(body) => load(&body, usize::MAX, Yield::PLAIN).await.ok().map(ordered),
-            Value::Module(_) | Value::TooLong(_) => None,
+            Value::Text(text) => Dumped::Loaded(Loaded::String(text)),
+            Value::Whole(body) => loaded(&body).await,
+            Value::Module(_) | Value::TooLong(_) => Dumped::Nothing,
             Value::Parts => {
                 compared.by_size += 1;
                 let mut len = 0;
@@ -360,10 +396,10 @@ pub async fn verify_file(import: &Import, file: impl Read + Send) -> Result<Comp
             compared.differs(database, &key.name, "the tenant does not have it");
         } else if ours.end != Some(end) {
             compared.differs(database, &key.name, "it ends at another moment");
-        } else if ours.value.is_none() {
+        } else if ours.value == Dumped::TooLarge {
             compared.by_size += 1;
-        } else if theirs != ours.value {
-            compared.differs(database, &key.name, "its value differs");
+        } else if let Some(what) = theirs.difference(&ours.value) {
+            compared.differs(database, &key.name, what);
         }
     }
 }

@@ -8,8 +8,10 @@ use std::sync::atomic::Ordering;
 
 use support::{Client, Redis, import, is_installed, run};
 use tokio::sync::watch;
+use weir_transfer::export::export;
 use weir_transfer::failure::Result;
 use weir_transfer::import::{Choice, Import, Position, import_file, import_live};
+use weir_transfer::resp::Reply;
 use weir_transfer::verify::{verify_file, verify_live};
 
 async fn of_file(redis: &Redis, import: &Import) -> Result {
@@ -57,6 +59,58 @@ fn a_dump_file_is_imported_with_keys_of_every_type_and_size() {
         let again = support::import(target.address(), Choice { replace: true, ..Choice::default() });
         of_file(&source, &again).await.expect("a dump");
         assert_eq!(verify_live(&import, &source.address(), None).await.expect("both answer").different, 1);
+    });
+}
+
+#[test]
+fn what_a_side_does_not_tell_is_no_agreement() {
+    if !is_installed() {
+        return;
+    }
+    run(async {
+        let (source, target) = (Redis::start(&[]), Redis::start(&[]));
+        for redis in [&source, &target] {
+            Client::new(&redis.address()).await.ask("SET text same").await;
+        }
+        let import = import(target.address(), Choice::default());
+        assert_same(&source, &import, 1).await;
+        Client::new(&target.address()).await.ask("ACL SETUSER default -dump").await;
+        let compared = verify_live(&import, &source.address(), None).await.expect("both answer");
+        assert_eq!((compared.different, compared.by_size), (1, 0));
+        assert!(compared.differences[0].what.contains("the tenant does not tell its value"), "{compared:?}");
+    });
+}
+
+#[test]
+fn what_is_exported_is_imported_again() {
+    if !is_installed() {
+        return;
+    }
+    run(async {
+        let (source, target) = (Redis::start(&[]), Redis::start(&[]));
+        let mut client = Client::new(&source.address()).await;
+        client.fill(true).await;
+        let library = "#!lua name=mine\nredis.register_function('one', function() return 1 end)";
+        client.0.ask(&["FUNCTION", "LOAD", library]).await.expect("a library");
+        let from = support::import(source.address(), Choice::default());
+        let mut file = Vec::new();
+        let bytes = export(&from.target, &from.choice, &from.tally, &[("redis-ver", "7.0.15")], &mut file).await;
+        assert_eq!(bytes.expect("it is written"), file.len() as u64);
+        assert_eq!((from.tally.keys.load(Ordering::Relaxed), from.tally.refusals()), (19, 0));
+        let import = import(target.address(), Choice::default());
+        import_file(&import, &file[..], file.len() as u64).await.expect("a dump");
+        assert_same(&source, &import, 19).await;
+        let mut there = Client::new(&target.address()).await;
+        assert_eq!(there.ask("FCALL one 0").await, Reply::Number(1));
+        // What may not be read is told, and is not taken for nothing.
+        client.ask("ACL SETUSER default -function").await;
+        let from = support::import(source.address(), Choice::default());
+        export(&from.target, &from.choice, &from.tally, &[], &mut Vec::new()).await.expect("it is written");
+        let (refused, _) = from.tally.refused();
+        assert!(refused.len() == 1 && refused[0].reason.starts_with("NOPERM"), "{refused:?}");
+        client.ask("ACL SETUSER default -dump").await;
+        let failure = export(&from.target, &from.choice, &from.tally, &[], &mut Vec::new()).await;
+        assert!(failure.expect_err("nothing can be exported").message.contains("NOPERM"));
     });
 }
 

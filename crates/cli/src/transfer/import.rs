@@ -125,19 +125,33 @@ impl Import {
         let (stop, stopped) = watch::channel(false);
         let mut interrupts = signal(SignalKind::interrupt())?;
         let mut ends = signal(SignalKind::terminate())?;
-        tokio::spawn(async move {
+        let mut told = async || {
             tokio::select! {
                 _ = interrupts.recv() => {}
                 _ = ends.recv() => {}
             }
+        };
+        let told_twice = async {
+            told().await;
             // Nobody listens any more only where all is done.
             let _ = stop.send(true);
-        });
+            told().await;
+        };
         let shown = Shown { json: self.json, is_verifying: self.verify };
         let shower = tokio::spawn(show(shown, Arc::clone(&work.tally), Arc::clone(&work.clock)));
-        let done = match self.verify {
-            true => self.verify(source, &work, stopped).await,
-            false => self.import(source, &work, stopped).await,
+        let doing = async {
+            match self.verify {
+                true => self.verify(source, &work, stopped).await,
+                false => self.import(source, &work, stopped).await,
+            }
+        };
+        let done = match select(pin!(doing), pin!(told_twice)).await {
+            Either::Left((done, _)) => done,
+            Either::Right(_) => {
+                Err("interrupted twice: what was on its way may be in the tenant or not. The same command \
+                                     goes on from there, if the snapshot was whole"
+                    .into())
+            }
         };
         shower.abort();
         done

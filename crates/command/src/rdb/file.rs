@@ -6,7 +6,9 @@
 //!        | (253 seconds, 32 bits | 252 milliseconds, 64 bits)? (248 idle seconds)? (249 frequency, 8 bits)? type key value
 //! ```
 
-use super::{VERSION, push_len, push_string};
+use weir_io::Yield;
+
+use super::{VERSION, crc64, crc64_in_turns, push_len, push_string};
 
 /// First bytes of every file; four digits of a version follow.
 pub const MAGIC: &[u8; 5] = b"REDIS";
@@ -38,8 +40,55 @@ pub const SELECT: u8 = 254;
 /// The end.
 pub const END: u8 = 255;
 
+/// A file that is written: what waits to be handed on, and the checksum of all that is in front of it.
+#[derive(Debug, Default)]
+pub struct Writer {
+    /// What waits.
+    pub waiting: Vec<u8>,
+    crc: u64,
+    bytes: u64,
+}
+
+impl Writer {
+    /// A file with these facts about it.
+    pub fn new(facts: &[(&str, &str)]) -> Self {
+        let mut writer = Self::default();
+        push_header(&mut writer.waiting, facts);
+        writer
+    }
+
+    /// Hands on what waits: to be called often, so that it is little.
+    pub fn take(&mut self) -> Vec<u8> {
+        self.crc = crc64(self.crc, &self.waiting);
+        self.bytes += self.waiting.len() as u64;
+        std::mem::take(&mut self.waiting)
+    }
+
+    /// `piece` follows what waits, and is handed on from where it is. Gives what is in front of it.
+    pub async fn pass(&mut self, piece: &[u8], yields: Yield) -> Vec<u8> {
+        let before = self.take();
+        self.crc = crc64_in_turns(self.crc, piece, yields).await;
+        self.bytes += piece.len() as u64;
+        before
+    }
+
+    /// Ends the file. Gives the last of it.
+    pub fn end(&mut self) -> Vec<u8> {
+        self.waiting.push(END);
+        let mut last = self.take();
+        last.extend_from_slice(&self.crc.to_le_bytes());
+        self.bytes += self.crc.to_le_bytes().len() as u64;
+        last
+    }
+
+    /// Bytes handed on so far.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
 /// Appends the beginning of a file, with facts about it.
-pub fn push_header(out: &mut Vec<u8>, facts: &[(&str, &str)]) {
+fn push_header(out: &mut Vec<u8>, facts: &[(&str, &str)]) {
     out.extend_from_slice(MAGIC);
     out.extend_from_slice(format!("{VERSION:04}").as_bytes());
     for (name, value) in facts {
@@ -63,4 +112,10 @@ pub fn push_key(out: &mut Vec<u8>, kind: u8, key: &[u8], expire_at_ms: Option<u6
     }
     out.push(kind);
     push_string(out, key);
+}
+
+/// Appends a library of functions with this code.
+pub fn push_library(out: &mut Vec<u8>, code: &[u8]) {
+    out.push(FUNCTION_2);
+    push_string(out, code);
 }

@@ -3,16 +3,15 @@
 
 use weir_io::Yield;
 
-use super::file::FUNCTION_2;
+use super::file::{FUNCTION_2, push_library};
 use super::reader::Reader;
-use super::{Refusal, VERSION, checked, push_string, seal};
+use super::{Refusal, VERSION, checked, seal};
 
 /// The payload of libraries with this code.
 pub async fn encode<'a>(libraries: impl Iterator<Item = &'a [u8]>, yields: Yield) -> Vec<u8> {
     let mut out = Vec::new();
     for code in libraries {
-        out.push(FUNCTION_2);
-        push_string(&mut out, code);
+        push_library(&mut out, code);
     }
     seal(out, VERSION, yields).await
 }

@@ -232,7 +232,7 @@ fn scored(elements: Vec<Vec<u8>>) -> Result<Vec<(Vec<u8>, f64)>, Refusal> {
 
 impl Loaded {
     /// The version of dump files that has such values.
-    pub(super) fn version(&self) -> u16 {
+    pub(crate) fn version(&self) -> u16 {
         match self {
             Loaded::Hash(fields) if fields.iter().any(|field| field.expire_at_ms.is_some()) => VERSION_OF_DEADLINES,
             _ => VERSION,
@@ -241,7 +241,7 @@ impl Loaded {
 
     /// Appends its type and what it says, in a form that every Redis since 5.0 reads; where fields have deadlines,
     /// since 7.4.
-    pub(super) fn put(&self, out: &mut Vec<u8>) {
+    pub(crate) fn put(&self, out: &mut Vec<u8>) {
         match self {
             Loaded::String(value) => {
                 out.push(STRING);

@@ -87,10 +87,9 @@ pub fn crc64(mut crc: u64, bytes: &[u8]) -> u64 {
     rest.iter().fold(crc, |crc, &byte| TABLES[0][usize::from(crc as u8 ^ byte)] ^ crc >> 8)
 }
 
-async fn crc64_in_turns(bytes: &[u8], yields: Yield) -> u64 {
-    let mut crc = 0;
-    for piece in bytes.chunks(TURN_BYTES) {
-        if crc != 0 {
+async fn crc64_in_turns(mut crc: u64, bytes: &[u8], yields: Yield) -> u64 {
+    for (index, piece) in bytes.chunks(TURN_BYTES).enumerate() {
+        if index > 0 {
             yields.now().await;
         }
         crc = crc64(crc, piece);
@@ -112,7 +111,7 @@ pub fn push_len(out: &mut Vec<u8>, len: usize) {
 }
 
 /// Appends a number of up to 64 bits, in the form of a length.
-fn push_long_len(out: &mut Vec<u8>, len: u64) {
+pub(crate) fn push_long_len(out: &mut Vec<u8>, len: u64) {
     match u32::try_from(len) {
         Ok(len) => push_len(out, len as usize),
         Err(_) => {
@@ -154,7 +153,7 @@ pub async fn encode(value: &Loaded, yields: Yield) -> Vec<u8> {
 /// The payload of `version` for what is written as `body`: a type, and what a value of it says.
 pub async fn seal(mut body: Vec<u8>, version: u16, yields: Yield) -> Vec<u8> {
     body.extend_from_slice(&version.to_le_bytes());
-    let crc = crc64_in_turns(&body, yields).await;
+    let crc = crc64_in_turns(0, &body, yields).await;
     body.extend_from_slice(&crc.to_le_bytes());
     body
 }
@@ -169,7 +168,7 @@ async fn checked(payload: &[u8], yields: Yield) -> Result<&[u8], Refusal> {
     let (summed, crc) = payload.split_last_chunk::<8>().ok_or(Refusal::VersionOrChecksum)?;
     let (body, version) = summed.split_last_chunk::<2>().ok_or(Refusal::VersionOrChecksum)?;
     if u16::from_le_bytes(*version) > VERSION_OF_DEADLINES
-        || crc64_in_turns(summed, yields).await != u64::from_le_bytes(*crc)
+        || crc64_in_turns(0, summed, yields).await != u64::from_le_bytes(*crc)
     {
         return Err(Refusal::VersionOrChecksum);
     }

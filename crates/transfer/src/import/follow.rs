@@ -9,8 +9,8 @@ use tokio::sync::watch;
 use super::Import;
 use super::position::Position;
 use super::step::{Step, Steps, Words};
-use crate::failure::Result;
-use crate::rdb::Input;
+use crate::failure::{Failure, Result};
+use crate::rdb::{Bytes, Input};
 use crate::resp::take_request;
 use crate::source::{Acks, SocketBytes};
 use crate::tally::Phase;
@@ -46,6 +46,8 @@ struct Taker<'i> {
     import: &'i Import,
     value_bytes_max: usize,
     is_in_transaction: bool,
+    /// What was taken of a transaction whose end has not come yet.
+    begun: Option<Taken>,
 }
 
 /// What was taken.
@@ -55,25 +57,34 @@ struct Taken {
     end: Position,
     /// The source asks up to where everything is here.
     is_asked: bool,
+    /// Bytes of it.
+    bytes: usize,
 }
 
 impl Taker<'_> {
-    /// As many commands as make one step, from the front of what is there; `None` if not even one is whole.
-    fn take(&mut self, input: &mut Input<SocketBytes>, from: &Position) -> Result<Option<Taken>> {
-        let mut taken = Taken { step: Step::default(), end: from.clone(), is_asked: false };
-        let mut bytes = 0;
+    /// As many commands as make one step, from the front of what is there; `None` if more has to come: not even one is
+    /// whole, or a transaction is not. Nothing is between `from` and what was taken before.
+    fn take<B: Bytes>(&mut self, input: &mut Input<B>, from: &Position) -> Result<Option<Taken>> {
+        let begin = || Taken { step: Step::default(), end: from.clone(), is_asked: false, bytes: 0 };
+        let mut taken = self.begun.take().unwrap_or_else(begin);
         loop {
             let (commands_max, bytes_max) = match self.is_in_transaction {
                 true => (TRANSACTION_COMMANDS, TRANSACTION_BYTES),
                 false => (STEP_COMMANDS, STEP_BYTES),
             };
-            let is_full = taken.step.commands.len() >= commands_max || bytes >= bytes_max;
+            let is_full = taken.step.commands.len() >= commands_max || taken.bytes >= bytes_max;
             if is_full || taken.is_asked || taken.step.is_alone {
                 break;
             }
             let mut rest = input.held();
             let before = rest.len();
-            let Some(words) = take_request(&mut rest)? else { break };
+            let Some(words) = take_request(&mut rest)? else {
+                if self.is_in_transaction {
+                    self.begun = Some(taken);
+                    return Ok(None);
+                }
+                break;
+            };
             let len = before - rest.len();
             let name = words.first().map(|name| String::from_utf8_lossy(name).to_uppercase()).unwrap_or_default();
             let has_some = !taken.step.commands.is_empty();
@@ -81,10 +92,17 @@ impl Taker<'_> {
                 break;
             }
             input.consume(len);
-            bytes += len;
+            taken.bytes += len;
             taken.end.offset += len as u64;
             match name.as_str() {
                 "" => {}
+                // No command begins so. A server that has no replicas says so behind its snapshot.
+                name if name.starts_with('-') => {
+                    let said = String::from_utf8_lossy(&words.join(&b' ')).into_owned();
+                    return Err(Failure::new(format!(
+                        "all keys of the snapshot are in the tenant, and the source is not followed: it says {said}"
+                    )));
+                }
                 "SELECT" => {
                     let chosen = words.get(1).and_then(|word| std::str::from_utf8(word).ok()?.parse().ok());
                     taken.end.database = chosen.unwrap_or(taken.end.database);
@@ -161,7 +179,7 @@ pub(super) async fn follow(
     value_bytes_max: usize,
     stop: &mut watch::Receiver<bool>,
 ) -> Result {
-    let mut taker = Taker { import, value_bytes_max, is_in_transaction: false };
+    let mut taker = Taker { import, value_bytes_max, is_in_transaction: false, begun: None };
     acks.stream(position.offset);
     // Where the source is will be asked again: it may be another one now.
     import.tally.source.store(u64::MAX, Ordering::Relaxed);
@@ -193,5 +211,73 @@ pub(super) async fn follow(
         if let Either::Left((filled, _)) = select(pin!(input.fill()), pin!(told)).await {
             filled?;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use weir_io::real::{RealClock, block_on};
+
+    use super::*;
+    use crate::address::Address;
+    use crate::import::Choice;
+    use crate::rdb::FileBytes;
+    use crate::resp::Requests;
+    use crate::target::Target;
+
+    fn import() -> Import {
+        let address = Address::plain("127.0.0.1").expect("an address");
+        let clock: Arc<dyn weir_io::Clock> = RealClock::new();
+        let target = Target { address, clock: Arc::clone(&clock) };
+        Import { target, choice: Choice::default(), tally: Arc::default(), whole_bytes_max: 1 << 20, clock }
+    }
+
+    fn names(taken: &Taken) -> Vec<String> {
+        let name = |words: &Words| String::from_utf8_lossy(&words.join(&b' ')).into_owned();
+        taken.step.commands.iter().map(|(words, _)| name(words)).collect()
+    }
+
+    #[test]
+    fn a_transaction_is_one_step_however_it_arrives() {
+        let import = import();
+        let from = Position { history: "h".repeat(40), offset: 10, database: 0 };
+        let mut requests = Requests::default();
+        for line in ["SET before 1", "MULTI", "INCR a", "INCR b", "EXEC", "SET behind 1"] {
+            requests.push(&line.split(' ').collect::<Vec<_>>());
+        }
+        let (bytes, end_of_exec) =
+            (requests.bytes_from(0), requests.bytes_from(0).len() - requests.bytes_from(5).len());
+        for first in 0..end_of_exec {
+            let mut taker = Taker { import: &import, value_bytes_max: 1000, is_in_transaction: false, begun: None };
+            let mut input = Input::new(FileBytes(&bytes[first..end_of_exec]), bytes[..first].to_vec());
+            let (mut all, mut position) = (Vec::new(), from.clone());
+            loop {
+                match taker.take(&mut input, &position).expect("requests") {
+                    Some(taken) => {
+                        all.push(names(&taken));
+                        position = taken.end;
+                    }
+                    None if position.offset == 10 + end_of_exec as u64 => break,
+                    None => block_on(input.fill()).expect("more"),
+                }
+            }
+            let steps = all.concat();
+            assert_eq!(steps, ["SET before 1", "INCR a", "INCR b"], "{first}");
+            let is_whole = |step: &Vec<String>| step.iter().filter(|name| name.starts_with("INCR")).count() != 1;
+            assert!(all.iter().all(is_whole), "{first}: {all:?}");
+        }
+    }
+
+    #[test]
+    fn a_source_that_is_not_to_be_followed_says_so() {
+        let import = import();
+        let from = Position { history: "h".repeat(40), offset: 0, database: 0 };
+        let mut taker = Taker { import: &import, value_bytes_max: 1000, is_in_transaction: false, begun: None };
+        let mut input = Input::new(FileBytes(&b""[..]), b"-ERR no replicas here\r\n".to_vec());
+        let failure = taker.take(&mut input, &from).err().expect("a refusal");
+        assert!(failure.message.ends_with("-ERR no replicas here"), "{failure}");
+        assert_eq!(failure.remedy, crate::failure::Remedy::None);
     }
 }

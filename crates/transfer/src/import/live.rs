@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use futures_util::future::{Either, select};
 use tokio::sync::watch;
+use weir_io::Nanos;
 
 use super::follow::follow;
 use super::position::Position;
@@ -21,6 +22,8 @@ use crate::within::{SECOND, pause};
 
 /// How long the source may be away, in seconds.
 const AWAY_SECONDS: u64 = 300;
+/// Snapshots that the source may break off, one after the other: each takes everything from it anew.
+const BROKEN_SNAPSHOTS_MAX: u32 = 5;
 /// Bytes of the mark behind a snapshot.
 const MARK_BYTES: usize = 40;
 
@@ -33,6 +36,10 @@ struct Live<'i> {
     position: Option<Position>,
     /// Something of a snapshot may be in the tenant.
     has_begun: bool,
+    /// When the source was there last.
+    heard: Nanos,
+    /// Snapshots that were broken off since the last one that was whole.
+    broken_snapshots: u32,
     value_bytes_max: usize,
 }
 
@@ -45,7 +52,9 @@ struct Live<'i> {
 pub async fn import_live(import: &Import, source: &Address, mut stop: watch::Receiver<bool>) -> Result<Position> {
     let value_bytes_max = import.target.value_bytes_max(&mut import.target.connect().await?).await?;
     let steps = Steps::new(&import.target, &import.tally);
-    let mut live = Live { import, source, steps, position: None, has_begun: false, value_bytes_max };
+    let heard = import.clock.now();
+    let mut live =
+        Live { import, source, steps, position: None, has_begun: false, heard, broken_snapshots: 0, value_bytes_max };
     live.position = live.steps.newest_mark().await?;
     if live.position.is_none() {
         import.check_empty().await?;
@@ -67,7 +76,7 @@ pub async fn import_live(import: &Import, source: &Address, mut stop: watch::Rec
 impl Live<'_> {
     async fn run(&mut self, stop: &mut watch::Receiver<bool>) -> Result {
         let clock = &self.import.clock;
-        let (mut away_since, mut wait_ms, mut is_first) = (clock.now(), 100, true);
+        let (mut wait_ms, mut is_first) = (100, true);
         loop {
             let before = self.position.clone();
             let failure = match self.once(stop).await {
@@ -75,15 +84,21 @@ impl Live<'_> {
                 Err(failure) => failure,
             };
             if self.position != before {
-                (away_since, wait_ms) = (clock.now(), 100);
+                (self.heard, wait_ms) = (clock.now(), 100);
             }
-            let is_away_for_long = clock.now() - away_since > AWAY_SECONDS * SECOND;
+            let is_away_for_long = clock.now() - self.heard > AWAY_SECONDS * SECOND;
             match failure.remedy {
                 Remedy::None => return Err(failure),
                 // Nobody waits for a server that was never there.
                 Remedy::Reconnect if is_first && !self.has_begun && before.is_none() => return Err(failure),
                 Remedy::Reconnect if is_away_for_long => {
                     return Err(Failure::new(format!("{failure}; it was tried for {AWAY_SECONDS} s")));
+                }
+                Remedy::Reconnect if self.broken_snapshots >= BROKEN_SNAPSHOTS_MAX => {
+                    return Err(Failure::new(format!(
+                        "{failure}; the source has broken off {BROKEN_SNAPSHOTS_MAX} snapshots: raise \
+                         client-output-buffer-limit replica and repl-backlog-size there"
+                    )));
                 }
                 Remedy::Reconnect => {}
                 Remedy::Restart => self.position = self.steps.newest_mark().await?,
@@ -110,7 +125,11 @@ impl Live<'_> {
             }
             Attached::Full(snapshot) => {
                 self.make_room().await?;
-                self.load(snapshot, stop).await?
+                let loaded = self.load(snapshot, stop).await;
+                // However long that took, the source was there.
+                self.heard = self.import.clock.now();
+                self.broken_snapshots = if loaded.is_ok() { 0 } else { self.broken_snapshots + 1 };
+                loaded?
             }
         };
         let Some(position) = &mut self.position else {

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use super::position::{MARK, Position};
 use crate::failure::{Failure, Remedy, Result};
-use crate::resp::{Connection, Reply, Requests};
+use crate::resp::{Connection, Reply, Requests, Verdict, judge};
 use crate::tally::Tally;
-use crate::target::{DATABASES, Target, Verdict, judge, select};
+use crate::target::{DATABASES, Target, select};
 use crate::within::pause;
 
 /// Times that the target may break off one step.

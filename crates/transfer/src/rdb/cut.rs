@@ -125,6 +125,10 @@ impl Gathered {
     }
 }
 
+fn too_long(what: &str, bytes_max: usize) -> Part {
+    Part::Refused(format!("it has {what} of more than {bytes_max} bytes"))
+}
+
 fn paired(strings: Vec<Vec<u8>>) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
     let mut strings = strings.into_iter();
     let mut pairs = Vec::new();
@@ -156,14 +160,18 @@ impl Cut {
                 Stage::Groups(left) => return self.group(left - 1, input, bytes_max).await.map(Some),
                 Stage::Consumers { left: 0, groups_left, .. } => self.stage = Stage::Groups(groups_left),
                 Stage::Consumers { left, groups_left, group, pending } => {
-                    let name = self.text(input, bytes_max).await?.unwrap_or_default();
+                    let name = self.text(input, bytes_max).await?;
                     input.piece(take_ms).await?;
                     if self.kind == kind::STREAM_LISTPACKS_3 {
                         input.piece(take_ms).await?;
                     }
                     let owned = input.piece(take_bytes_len).await?;
+                    let (refused, name) = (name.is_none(), name.unwrap_or_default());
                     self.stage =
                         Stage::Owned { left: owned, consumers_left: left - 1, groups_left, group, name, pending };
+                    if refused {
+                        return Ok(Some(too_long("a consumer", bytes_max)));
+                    }
                     if owned == 0 {
                         return self.owned(input).await.map(Some);
                     }
@@ -235,7 +243,7 @@ impl Cut {
         }
         self.stage = Stage::Elements(left);
         if is_refused {
-            return Ok(Part::Refused(format!("it has an element of more than {bytes_max} bytes")));
+            return Ok(too_long("an element", bytes_max));
         }
         gathered.part(self.kind).ok_or_else(|| input.broken("a pack that is none"))
     }
@@ -256,7 +264,7 @@ impl Cut {
         }
         self.stage = Stage::Elements(left);
         match is_refused {
-            true => Ok(Part::Refused(format!("it has an entry of more than {bytes_max} bytes"))),
+            true => Ok(too_long("an entry", bytes_max)),
             false => Ok(Part::Entries(entries)),
         }
     }
@@ -275,7 +283,7 @@ impl Cut {
     }
 
     async fn group<B: Bytes>(&mut self, groups_left: usize, input: &mut Input<B>, bytes_max: usize) -> Result<Part> {
-        let name = self.text(input, bytes_max).await?.unwrap_or_default();
+        let name = self.text(input, bytes_max).await?;
         let delivered = input.piece(take_id).await?;
         let mut read = None;
         if self.kind != kind::STREAM_LISTPACKS {
@@ -291,10 +299,14 @@ impl Cut {
             }
         }
         let left = input.piece(take_bytes_len).await?;
-        self.stage = Stage::Consumers { left, groups_left, group: name.clone(), pending };
-        match count > PENDING_MAX {
-            true => Ok(Part::Refused(format!("one of its groups has more than {PENDING_MAX} pending entries"))),
-            false => Ok(Part::Group { name, delivered, read }),
+        let group = name.clone().unwrap_or_default();
+        self.stage = Stage::Consumers { left, groups_left, group, pending };
+        match name {
+            _ if count > PENDING_MAX => {
+                Ok(Part::Refused(format!("one of its groups has more than {PENDING_MAX} pending entries")))
+            }
+            Some(name) => Ok(Part::Group { name, delivered, read }),
+            None => Ok(too_long("a group", bytes_max)),
         }
     }
 

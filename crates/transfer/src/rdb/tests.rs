@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use weir_command::rdb::file::{push_header, push_key, push_select};
+use weir_command::rdb::file::{Writer, push_key, push_select};
 use weir_command::rdb::{crc64, kind, push_len, push_string};
 
 use super::*;
@@ -69,8 +69,7 @@ fn ended(mut out: Vec<u8>) -> Vec<u8> {
 }
 
 fn sample() -> Vec<u8> {
-    let mut out = Vec::new();
-    push_header(&mut out, &[("redis-ver", "7.0.15"), ("used-mem", "1000000")]);
+    let mut out = Writer::new(&[("redis-ver", "7.0.15"), ("used-mem", "1000000")]).waiting;
     out.push(245);
     push_string(&mut out, b"#!lua name=f");
     // Something that a module keeps beside keys: when it is read, and a number.
@@ -119,8 +118,7 @@ fn everything_in_a_dump_is_met_however_it_arrives() {
 
 #[test]
 fn what_is_damaged_or_cut_is_refused() {
-    let mut small = Vec::new();
-    push_header(&mut small, &[("a", "b")]);
+    let mut small = Writer::new(&[("a", "b")]).waiting;
     push_key(&mut small, kind::SET, b"key", None);
     push_len(&mut small, 1);
     push_string(&mut small, b"member");

@@ -6,10 +6,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use weir_io::Clock;
 
-use super::{Reply, Requests, take_reply};
+use super::{Reply, Requests, Verdict, judge, take_reply};
 use crate::address::Address;
 use crate::failure::{Failure, Result};
-use crate::within::within;
+use crate::within::{pause, within};
 
 /// Longest time until a server takes a connection, in seconds.
 const CONNECT_SECONDS: u64 = 10;
@@ -64,12 +64,26 @@ impl Connection {
         replies.pop().ok_or_else(|| Failure::broken("no reply came"))
     }
 
+    /// The same, where a server that has no time now is asked again until it has.
+    ///
+    /// # Errors
+    /// As [`Connection::call`].
+    pub async fn call_patiently<W: AsRef<[u8]>>(&mut self, words: &[W]) -> Result<Reply> {
+        loop {
+            let reply = self.call(words).await?;
+            match reply.error().map(|error| judge(error, false)) {
+                Some(Verdict::Again(wait_ms)) => pause(&self.clock, wait_ms).await,
+                _ => return Ok(reply),
+            }
+        }
+    }
+
     /// The same, where a refusal is a failure.
     ///
     /// # Errors
     /// The connection broke, or the server refuses.
     pub async fn ask<W: AsRef<[u8]>>(&mut self, words: &[W]) -> Result<Reply> {
-        match self.call(words).await? {
+        match self.call_patiently(words).await? {
             Reply::Error(error) => {
                 let name = words.first().map(|word| String::from_utf8_lossy(word.as_ref()).into_owned());
                 Err(Failure::new(format!("{}: {error}", name.unwrap_or_default())))
@@ -84,24 +98,48 @@ impl Connection {
     /// # Errors
     /// The connection broke, or took too long: any of the requests may have been done.
     pub async fn exchange(&mut self, requests: &Requests, skipped: usize) -> Result<Vec<Reply>> {
-        let clock = Arc::clone(&self.clock);
-        within(&clock, ANSWER_SECONDS, "a reply", self.exchange_now(requests, skipped)).await
+        let mut replies = Vec::with_capacity(requests.len() - skipped);
+        let each = |reply| {
+            replies.push(reply);
+            Ok(())
+        };
+        self.exchange_each(requests, skipped, each).await?;
+        Ok(replies)
     }
 
-    async fn exchange_now(&mut self, requests: &Requests, skipped: usize) -> Result<Vec<Reply>> {
+    /// The same, where `each` takes the replies as they come.
+    ///
+    /// # Errors
+    /// The connection broke, or took too long; or what `each` says: no further request is to be sent then.
+    pub async fn exchange_each(
+        &mut self,
+        requests: &Requests,
+        skipped: usize,
+        each: impl FnMut(Reply) -> Result,
+    ) -> Result {
+        let clock = Arc::clone(&self.clock);
+        within(&clock, ANSWER_SECONDS, "a reply", self.exchange_now(requests, skipped, each)).await
+    }
+
+    async fn exchange_now(
+        &mut self,
+        requests: &Requests,
+        skipped: usize,
+        mut each: impl FnMut(Reply) -> Result,
+    ) -> Result {
         let Self { stream, received, start, .. } = self;
         let (mut reader, mut writer) = stream.split();
         let write = async { writer.write_all(requests.bytes_from(skipped)).await.map_err(Failure::from) };
         let read = async {
-            let wanted = requests.len() - skipped;
-            let mut replies = Vec::with_capacity(wanted);
-            while replies.len() < wanted {
+            let mut wanted = requests.len() - skipped;
+            while wanted > 0 {
                 let mut rest = &received[*start..];
                 let before = rest.len();
                 match take_reply(&mut rest)? {
                     Some(reply) => {
                         *start += before - rest.len();
-                        replies.push(reply);
+                        wanted -= 1;
+                        each(reply)?;
                     }
                     None => {
                         received.drain(..std::mem::take(start));
@@ -112,10 +150,10 @@ impl Connection {
                     }
                 }
             }
-            Ok(replies)
+            Ok(())
         };
-        let (_, replies) = tokio::try_join!(write, read)?;
-        Ok(replies)
+        tokio::try_join!(write, read)?;
+        Ok(())
     }
 
     /// Sends `bytes` and waits for no answer.

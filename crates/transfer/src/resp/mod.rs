@@ -3,10 +3,12 @@
 mod connection;
 mod reply;
 mod request;
+mod verdict;
 
 pub use connection::Connection;
 pub use reply::{Reply, take_reply};
 pub use request::{Requests, take_request};
+pub use verdict::{Verdict, judge};
 
 use crate::failure::{Failure, Result};
 

@@ -4,10 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::verdict::{Verdict, judge};
 use super::{Batch, Target, select};
 use crate::failure::{Failure, Remedy, Result};
-use crate::resp::{Connection, Reply};
+use crate::resp::{Connection, Reply, Verdict, judge};
 use crate::tally::Tally;
 use crate::within::pause;
 
@@ -63,11 +62,12 @@ impl Lane {
     async fn connect(&mut self) -> Result<Connection> {
         let mut connection = self.target.connect_again().await?;
         if let Some(id) = self.id.take() {
-            // Nearly always it is gone already.
-            connection.call(&["CLIENT", "KILL", "ID", &id.to_string()]).await?;
+            // Nearly always it is gone already, and none is killed.
+            connection.ask(&["CLIENT", "KILL", "ID", &id.to_string()]).await?;
         }
-        if let Reply::Number(id) = connection.call(&["CLIENT", "ID"]).await? {
-            self.id = Some(id);
+        match connection.ask(&["CLIENT", "ID"]).await? {
+            Reply::Number(id) => self.id = Some(id),
+            _ => return Err(Failure::new("CLIENT ID is answered with something else")),
         }
         Ok(connection)
     }

@@ -88,8 +88,9 @@ impl Lanes {
     /// A connection has failed for good.
     pub async fn finish(mut self) -> Result {
         for lane in 0..LANES {
-            if !self.open[lane].is_empty() {
-                self.send(lane).await?;
+            if !self.open[lane].is_empty() && self.send(lane).await.is_err() {
+                // What the others have sent is awaited all the same: nothing may be done behind what comes next.
+                break;
             }
         }
         self.senders.clear();

@@ -4,7 +4,6 @@ mod batch;
 mod lane;
 mod lanes;
 mod parts;
-mod verdict;
 
 use std::sync::Arc;
 
@@ -18,7 +17,6 @@ use crate::within::{SECOND, pause};
 pub use self::batch::Batch;
 pub use self::lanes::Lanes;
 pub use self::parts::{Whole, push_function, push_part, push_whole};
-pub use self::verdict::{Verdict, judge};
 
 /// How long the target may be away, in seconds.
 pub const AWAY_SECONDS: u64 = 300;
