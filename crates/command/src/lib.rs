@@ -33,6 +33,7 @@ pub mod reply;
 mod request;
 mod rows;
 mod run;
+pub mod snapshot;
 pub mod table;
 mod transaction;
 mod turn;

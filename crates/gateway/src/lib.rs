@@ -6,6 +6,7 @@
 
 pub mod admin;
 pub mod auth;
+mod dumps;
 mod error_stats;
 mod key_events;
 pub mod latency;

@@ -23,6 +23,7 @@ mod replies;
 mod request_units;
 mod scripts;
 mod secrets;
+mod snapshots;
 mod spread;
 mod support;
 mod tenants;

@@ -20,8 +20,8 @@ macro_rules! commands {
 }
 
 commands! {
-    [admin slow dangerous] "bgrewriteaof" "bgsave" "failover" "psync" "replconf" "replicaof" "save"
-        "shutdown" "slaveof" "sync";
+    [admin slow dangerous] "bgrewriteaof" "bgsave" "failover" "replicaof" "save" "shutdown"
+        "slaveof";
     [slow scripting] "fcall" "fcall_ro";
     [keyspace write slow dangerous] "restore-asking";
     [keyspace write fast dangerous] "swapdb";

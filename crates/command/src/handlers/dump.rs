@@ -47,7 +47,10 @@ pub async fn dump(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 }
 
 /// The row of `key`, which has `head`, as a whole.
-async fn whole_row(cx: &mut Context<'_>, key: &[u8], head: &Head) -> Outcome<Loaded> {
+///
+/// # Errors
+/// It cannot be read, or is too large.
+pub async fn whole_row(cx: &mut Context<'_>, key: &[u8], head: &Head) -> Outcome<Loaded> {
     if head.bytes > DUMPED_BYTES_MAX {
         return Err(TOO_LARGE);
     }

@@ -51,6 +51,15 @@ impl Replies {
         self.bytes.extend_from_slice(reply);
     }
 
+    /// Bytes of a reply that is under way, kept where they lie if they are many.
+    pub fn raw_value(&mut self, value: impl Deref<Target = [u8]> + Send + Sync + 'static) {
+        if value.len() < SHARED_BYTES_MIN {
+            return self.raw(&value);
+        }
+        self.holds_values = true;
+        self.share(value, 0, false);
+    }
+
     /// One whole reply that is encoded already.
     pub fn answer_with(&mut self, reply: &[u8]) {
         self.missing -= 1;

@@ -477,6 +477,12 @@ macro_rules! with_commands {
                 session "Refused, but for NO ONE";
             SlaveOf "slaveof" 3 "server" [admin noscript stale no_async_loading] [admin dangerous] ()
                 session "Refused, but for NO ONE (old name of replicaof)";
+            Sync "sync" 1 "server" [admin noscript no_async_loading no_multi] [admin dangerous] ()
+                session "Streams all that the tenant has as a dump file, and closes the connection";
+            PSync "psync" -3 "server" [admin noscript no_async_loading no_multi] [admin dangerous] ()
+                session "The same: nothing is followed";
+            ReplConf "replconf" -1 "server" [admin noscript loading stale allow_busy] [admin dangerous] ()
+                session "What SYNC is to stream";
             Failover "failover" -1 "server" [admin noscript stale] [admin dangerous] ()
                 session "Refused: there are no replicas";
             Shutdown "shutdown" -1 "server" [admin noscript loading stale no_multi allow_busy] [admin dangerous] ()

@@ -15,6 +15,7 @@ use super::byte_limit::ByteLimit;
 use super::connection_limits::ConnectionLimits;
 use super::users::Users;
 use super::{Grant, Standing, Tenancy};
+use crate::dumps::Dumps;
 use crate::error_stats::ErrorStats;
 use crate::key_events::KeyEvents;
 use crate::noisy_neighbour::{self, ProcessorUse, Use};
@@ -79,6 +80,8 @@ pub(crate) struct Account {
     /// What happens to its keys.
     pub(crate) key_events: Arc<KeyEvents>,
     pub(crate) users: Users,
+    /// What is streamed to its clients.
+    pub(crate) dumps: Dumps,
     is_noisy: AtomicBool,
     /// Processor time that it was judged for.
     processor_nanos: AtomicU64,
@@ -292,6 +295,7 @@ impl Accounts {
             tracking: Tracking::default(),
             key_events: Arc::default(),
             users: Users::new(&grant.name, Arc::clone(&grant.tenancy)),
+            dumps: Dumps::default(),
             is_noisy: AtomicBool::new(false),
             processor_nanos: AtomicU64::new(0),
             calls: AtomicU64::new(0),

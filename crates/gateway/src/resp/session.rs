@@ -66,6 +66,19 @@ impl Last {
     }
 }
 
+/// What `SYNC` is to stream to a connection.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::resp) struct DumpChoice {
+    /// It knows a dump whose end is a mark.
+    pub(in crate::resp) takes_mark: bool,
+    /// It wants the dump and nothing behind it.
+    pub(in crate::resp) is_dump_all: bool,
+    pub(in crate::resp) without_rows: bool,
+    pub(in crate::resp) without_functions: bool,
+    /// It is a server that wants to follow this one.
+    pub(in crate::resp) is_server: bool,
+}
+
 /// See the module.
 pub(super) struct Session<S: Store> {
     pub(super) outbox: Outbox<S>,
@@ -101,6 +114,8 @@ pub(super) struct Session<S: Store> {
     pub(in crate::resp) in_transaction: Option<Box<Last>>,
     /// Replies say what they have cost.
     pub(super) tells_cost: bool,
+    /// What `REPLCONF` has said.
+    pub(in crate::resp) dump_choice: DumpChoice,
 }
 
 impl<S: Store> Session<S> {
@@ -125,6 +140,7 @@ impl<S: Store> Session<S> {
             last: Last::default(),
             in_transaction: None,
             tells_cost: false,
+            dump_choice: DumpChoice::default(),
         }
     }
 
@@ -231,6 +247,7 @@ impl<S: Store> Session<S> {
     pub(in crate::resp) fn forget_who(&mut self) -> Result<(), Refusal> {
         self.unsubscribe();
         self.end_transaction();
+        self.dump_choice = DumpChoice::default();
         self.login = None;
         self.unfinished = None;
         // Prices may be others from here on.
@@ -446,6 +463,19 @@ impl<S: Store> Session<S> {
         let page = Context::reading(store.rows(), outbox, &mut call).page(from, limit).await;
         self.called(call);
         page
+    }
+
+    /// The same for `database`, as somebody has it who has time.
+    pub(in crate::resp) async fn page_in_background(
+        &mut self,
+        database: u8,
+        from: &[u8],
+        limit: usize,
+    ) -> Outcome<Page> {
+        let (store, outbox) = self.parts()?;
+        let page = letting_go(store.page_in_background(database, from, limit), || outbox.replies.own_values()).await?;
+        self.bill.scanned(&page);
+        Ok(page)
     }
 
     /// Between two pages: others run, what was gone through is paid, and the next page has its unit.

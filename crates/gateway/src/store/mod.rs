@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 
 use weir_command::error::{Error, Outcome};
 use weir_command::events::{Classes, Witness};
-use weir_command::{Args, Call, Command, Context, Headless, Host, Request, Rows, Transaction, run, table};
+use weir_command::{Args, Call, Command, Context, Headless, Host, Page, Request, Rows, Transaction, run, table};
 use weir_io::Result;
 use weir_model::{Batch, VALUE_BYTES_MAX};
 use weir_node::{Ahead, EngineKind, Quota};
@@ -30,6 +30,11 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// Keys of `database` that will be read or written one after the other: what that can be made ready for, is.
     /// Nothing but time depends on it.
     fn prefetch(&self, _database: u8, _keys: &[&[u8]], _ahead: Ahead) {}
+
+    /// See [`Rows::page`]; for somebody who has time: the device serves others first.
+    fn page_in_background(&self, database: u8, from: &[u8], limit: usize) -> impl Future<Output = Result<Page>> + Send {
+        async move { self.rows().page(database, from, limit).await }
+    }
 
     /// Applies `batch` as one; the changes are visible to all when this returns.
     fn write(&self, batch: &Batch) -> impl Future<Output = Result<Self::Commit>> + Send;

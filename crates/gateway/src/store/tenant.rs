@@ -72,6 +72,29 @@ impl TenantStore {
         }
     }
 
+    /// See [`Rows::page`]. In the background it is for somebody who has time.
+    async fn page_as(&self, in_background: bool, database: u8, from: &[u8], limit: usize) -> Result<Page> {
+        let slots = self.tenant.partitions();
+        let is_spread = slots.len() > 1;
+        let (index, from) = match (is_spread, from.split_first()) {
+            (true, Some((&index, key))) => (usize::from(index), key),
+            _ => (0, from),
+        };
+        let Some(slot) = slots.get(index) else { return Ok(Page::default()) };
+        let mut page = match slot.partition_to_read().await? {
+            Some(partition) if in_background => partition.keys_in_background(database, from, limit).await?,
+            Some(partition) => partition.keys(database, from, limit).await?,
+            None => Page::default(),
+        };
+        page.next = match page.next {
+            // One partition of 256 fits a byte.
+            Some(key) if is_spread => Some([&[index as u8], &key[..]].concat()),
+            None if index + 1 < slots.len() => Some(vec![index as u8 + 1]),
+            next => next,
+        };
+        Ok(page)
+    }
+
     /// `batch` in parts, one for each partition that it has keys of, in the order of the partitions.
     fn split(&self, batch: &Batch) -> Vec<(usize, Batch)> {
         let mut parts: Vec<(usize, Batch)> = Vec::new();
@@ -142,26 +165,7 @@ impl Rows for TenantStore {
     /// A place is a user's key; where there are several partitions, behind one byte with the partition's place in the
     /// tenant.
     fn page<'a>(&'a self, database: u8, from: &'a [u8], limit: usize) -> Waiting<'a, Result<Page>> {
-        Box::pin(async move {
-            let slots = self.tenant.partitions();
-            let is_spread = slots.len() > 1;
-            let (index, from) = match (is_spread, from.split_first()) {
-                (true, Some((&index, key))) => (usize::from(index), key),
-                _ => (0, from),
-            };
-            let Some(slot) = slots.get(index) else { return Ok(Page::default()) };
-            let mut page = match slot.partition_to_read().await? {
-                Some(partition) => partition.keys(database, from, limit).await?,
-                None => Page::default(),
-            };
-            page.next = match page.next {
-                // One partition of 256 fits a byte.
-                Some(key) if is_spread => Some([&[index as u8], &key[..]].concat()),
-                None if index + 1 < slots.len() => Some(vec![index as u8 + 1]),
-                next => next,
-            };
-            Ok(page)
-        })
+        Box::pin(self.page_as(false, database, from, limit))
     }
 
     fn place(&self, key: &[u8]) -> Vec<u8> {
@@ -249,6 +253,10 @@ impl Store for TenantStore {
 
     async fn room_on_disk(&self) -> std::result::Result<(), u64> {
         self.tenant.room_on_disk().await
+    }
+
+    async fn page_in_background(&self, database: u8, from: &[u8], limit: usize) -> Result<Page> {
+        self.page_as(true, database, from, limit).await
     }
 
     async fn clear(&self) -> Result<bool> {

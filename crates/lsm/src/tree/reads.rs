@@ -14,10 +14,9 @@ const SCAN_READAHEAD_BYTES: usize = 64 << 10;
 
 impl Tree {
     /// The sequence number is asked for when the view is held.
-    fn scan_at(&self, range: Range, at: impl FnOnce() -> Seq) -> Scan {
+    fn scan_at(&self, range: Range, class: Class, at: impl FnOnce() -> Seq) -> Scan {
         let view = self.view.load_full();
-        let options =
-            CursorOptions { class: Class::Read, readahead_bytes: SCAN_READAHEAD_BYTES, caching: Caching::Fill };
+        let options = CursorOptions { class, readahead_bytes: SCAN_READAHEAD_BYTES, caching: Caching::Fill };
         Scan::new(TreeWalk::new(&view, range, at(), self.env.clock.unix_ms(), options))
     }
 }
@@ -50,11 +49,15 @@ impl Reads for Tree {
     }
 
     fn scan(&self, range: Range, snapshot: Option<&Snapshot>) -> Scan {
-        self.scan_at(range, || snapshot.map_or_else(|| self.published(), Snapshot::seq))
+        self.scan_at(range, Class::Read, || snapshot.map_or_else(|| self.published(), Snapshot::seq))
+    }
+
+    fn scan_in_background(&self, range: Range) -> Scan {
+        self.scan_at(range, Class::Maintenance, || self.published())
     }
 
     fn scan_latest(&self, range: Range) -> Scan {
-        self.scan_at(range, || self.applied_seq())
+        self.scan_at(range, Class::Read, || self.applied_seq())
     }
 
     fn holds_heads(&self) -> bool {

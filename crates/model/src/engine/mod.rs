@@ -116,6 +116,11 @@ pub trait Reads: Send + Sync {
     /// Starts a scan of what is visible now, or as of `snapshot`.
     fn scan(&self, range: Range, snapshot: Option<&Snapshot>) -> Scan;
 
+    /// The same as of now, for somebody who has time: what is read from the device goes behind what others wait for.
+    fn scan_in_background(&self, range: Range) -> Scan {
+        self.scan(range, None)
+    }
+
     /// Starts a scan of what is applied, published or not: as [`Reads::get_latest`].
     fn scan_latest(&self, range: Range) -> Scan;
 

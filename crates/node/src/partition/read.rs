@@ -121,10 +121,12 @@ impl Partition {
     /// times as many entries, and at no further one after [`PAGE_BYTES_MAX`] of them: where much was deleted a page may
     /// be empty and yet not the last.
     pub async fn page(self: &Arc<Self>, from: &[u8], to: Option<&[u8]>, limit: usize) -> Result<Page> {
-        let to = to.map_or(Bound::Unbounded, |to| Bound::Excluded(to.into()));
-        let range = Range { from: Bound::Included(from.into()), to, reverse: false };
+        self.publish_all().await;
+        self.page_of(self.engine.scan(page_range(from, to), None), limit).await
+    }
+
+    async fn page_of(&self, mut scan: Scan, limit: usize) -> Result<Page> {
         let limit = limit.max(1);
-        let mut scan = self.scan(range).await?;
         scan.set_budget(limit.saturating_mul(PAGE_LOOKS_PER_KEY), PAGE_BYTES_MAX);
         let mut page = Page::default();
         let mut bytes = 0;
@@ -154,11 +156,18 @@ impl Partition {
     /// # Errors
     /// What the disk says; `Corruption` where what is stored is damaged.
     pub async fn keys(self: &Arc<Self>, database: u8, from: &[u8], limit: usize) -> Result<Page> {
-        let mut page = self.page(&StoredKey::new(database, from), Some(&[database + 1]), limit).await?;
-        for key in page.keys.iter_mut().chain(&mut page.next) {
-            key.remove(0);
-        }
-        Ok(page)
+        let page = self.page(&StoredKey::new(database, from), Some(&[database + 1]), limit).await?;
+        Ok(without_database(page))
+    }
+
+    /// The same for somebody who has time: see [`weir_model::engine::Reads::scan_in_background`].
+    ///
+    /// # Errors
+    /// As [`Partition::keys`].
+    pub async fn keys_in_background(self: &Arc<Self>, database: u8, from: &[u8], limit: usize) -> Result<Page> {
+        self.publish_all().await;
+        let range = page_range(&StoredKey::new(database, from), Some(&[database + 1]));
+        Ok(without_database(self.page_of(self.engine.scan_in_background(range), limit).await?))
     }
 
     /// A page of the parts in `range`, as of now, for a command that only reads: as [`Partition::page`].
@@ -256,6 +265,20 @@ impl Partition {
         self.engine.publish(applied);
         Ok(())
     }
+}
+
+/// The same page, with keys as users know them.
+fn without_database(mut page: Page) -> Page {
+    for key in page.keys.iter_mut().chain(&mut page.next) {
+        key.remove(0);
+    }
+    page
+}
+
+/// From `from` on, up to `to`.
+fn page_range(from: &[u8], to: Option<&[u8]>) -> Range {
+    let to = to.map_or(Bound::Unbounded, |to| Bound::Excluded(to.into()));
+    Range { from: Bound::Included(from.into()), to, reverse: false }
 }
 
 /// What a scan of `range` goes over.

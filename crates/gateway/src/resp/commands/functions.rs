@@ -88,7 +88,7 @@ pub(in crate::resp) async fn function<S: Store>(session: &mut Session<S>, args: 
 }
 
 /// The tenant's libraries.
-async fn libraries<S: Store>(session: &mut Session<S>) -> Outcome<Arc<Libraries>> {
+pub(super) async fn libraries<S: Store>(session: &mut Session<S>) -> Outcome<Arc<Libraries>> {
     let account = Arc::clone(session.account()?);
     let (store, now_ms) = (session.store()?.clone(), session.call().now_ms);
     account.scripts.functions.get(&store, now_ms).await

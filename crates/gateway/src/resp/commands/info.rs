@@ -102,13 +102,17 @@ fn own_facts<S: Store>(server: &Server<S>, account: &Arc<Account>, section: &str
         "Persistence" => {
             fact("loading", &0);
             fact("aof_enabled", &1);
-            // Nothing is rewritten or dumped: the log is all there is.
+            // Nothing is rewritten: the log is all there is. What is dumped is what clients ask for with SYNC.
             fact("aof_rewrite_in_progress", &0);
             fact("aof_rewrite_scheduled", &0);
             fact("aof_last_bgrewrite_status", &"ok");
             fact("aof_last_write_status", &"ok");
-            fact("rdb_bgsave_in_progress", &0);
-            fact("rdb_last_bgsave_status", &"ok");
+            let failed = account.dumps.failed();
+            fact("rdb_bgsave_in_progress", &u8::from(account.dumps.is_under_way()));
+            fact("rdb_last_bgsave_status", &if failed.is_some() { "err" } else { "ok" });
+            if let Some(why) = failed {
+                fact("rdb_last_sync_error", &why);
+            }
             fact("rdb_last_save_time", &(server.clock.unix_ms() / 1000));
         }
         "Stats" => {

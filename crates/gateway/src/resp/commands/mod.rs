@@ -17,6 +17,7 @@ mod kill;
 mod latency;
 mod modes;
 mod pubsub;
+mod replication;
 mod ru;
 mod scripts;
 mod server;
@@ -57,6 +58,8 @@ pub(super) async fn run<S: Store>(command: &Command, session: &mut Session<S>, a
         Id::Save | Id::BgSave | Id::BgRewriteAof => server::save(session, args).await,
         Id::LastSave => server::lastsave(session, args).await,
         Id::ReplicaOf | Id::SlaveOf => server::replicaof(session, args).await,
+        Id::Sync | Id::PSync => replication::sync(session, args).await,
+        Id::ReplConf => replication::replconf(session, args).await,
         Id::Failover => server::failover(session, args).await,
         Id::Shutdown => server::shutdown(session, args).await,
         Id::Module => server::module(session, args).await,
