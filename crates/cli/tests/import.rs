@@ -161,7 +161,12 @@ fn a_dump_goes_in_and_comes_out_again() {
         // A server that would follow is refused.
         let mut stream = TcpStream::connect(("127.0.0.1", server.clients.port())).expect("it listens");
         let refused = ask(&mut stream, &["REPLCONF listening-port 7000", "PSYNC ? -1"]);
-        assert!(refused.starts_with("+OK\r\n-ERR this server has no replicas"), "{refused}");
+        assert!(refused.starts_with("+OK\r\n-NOMASTERLINK this server has no replicas"), "{refused}");
+        // Of another tenant a snapshot is imported, and not followed. Nothing of ours stays.
+        let source = format!("redis://shop:a-secret-of-the-shop@{}", server.clients);
+        let (fine, said) = weir(&server, &["import", &source, "--to", "default"]);
+        assert!(!fine && said.contains("17 imported, 0 refused") && said.contains("is not followed"), "{said}");
+        assert_eq!(ask(&mut stream, &["DBSIZE", "FLUSHALL"]), ":15\r\n+OK\r\n");
     }
 }
 

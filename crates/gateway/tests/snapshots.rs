@@ -79,8 +79,9 @@ fn who_would_follow_is_refused_and_rights_are_asked_for() {
     let mut watching = world.connect("t");
     assert_eq!(watching.ask(&["REPLCONF", "capa", "eof", "rdb-filter-only", ""]), b"+OK\r\n");
     for question in ["SYNC", "PSYNC ? -1"] {
-        for client in [&mut client, &mut watching] {
-            assert!(client.say(question).starts_with("-ERR this server has no replicas"), "{question}");
+        for (client, code) in [(&mut client, "NOMASTERLINK"), (&mut watching, "ERR")] {
+            let refusal = format!("-{code} this server has no replicas, and sends no changes");
+            assert!(client.say(question).starts_with(&refusal), "{question}");
         }
     }
     client.say("ACL SETUSER reader on nopass ~* +@all -@dangerous");

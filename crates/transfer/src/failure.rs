@@ -10,6 +10,8 @@ pub enum Remedy {
     Reconnect,
     /// Begin again with everything: what was followed cannot be followed any further.
     Restart,
+    /// None is needed: all that there will be is here.
+    End,
     /// Nothing but what the message says.
     None,
 }
@@ -40,6 +42,11 @@ impl Failure {
     /// A position from which nothing can be followed.
     pub fn lost(message: impl Into<String>) -> Self {
         Self { remedy: Remedy::Restart, message: message.into() }
+    }
+
+    /// Nothing more will come.
+    pub fn end(message: impl Into<String>) -> Self {
+        Self { remedy: Remedy::End, message: message.into() }
     }
 
     /// The same, said of `what`.

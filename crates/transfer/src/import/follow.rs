@@ -99,7 +99,7 @@ impl Taker<'_> {
                 // No command begins so. A server that has no replicas says so behind its snapshot.
                 name if name.starts_with('-') => {
                     let said = String::from_utf8_lossy(&words.join(&b' ')).into_owned();
-                    return Err(Failure::new(format!(
+                    return Err(Failure::end(format!(
                         "all keys of the snapshot are in the tenant, and the source is not followed: it says {said}"
                     )));
                 }
@@ -278,6 +278,6 @@ mod tests {
         let mut input = Input::new(FileBytes(&b""[..]), b"-ERR no replicas here\r\n".to_vec());
         let failure = taker.take(&mut input, &from).err().expect("a refusal");
         assert!(failure.message.ends_with("-ERR no replicas here"), "{failure}");
-        assert_eq!(failure.remedy, crate::failure::Remedy::None);
+        assert_eq!(failure.remedy, crate::failure::Remedy::End);
     }
 }

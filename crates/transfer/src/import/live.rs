@@ -89,6 +89,10 @@ impl Live<'_> {
             let is_away_for_long = clock.now() - self.heard > AWAY_SECONDS * SECOND;
             match failure.remedy {
                 Remedy::None => return Err(failure),
+                Remedy::End => {
+                    self.steps.end().await?;
+                    return Err(failure);
+                }
                 // Nobody waits for a server that was never there.
                 Remedy::Reconnect if is_first && !self.has_begun && before.is_none() => return Err(failure),
                 Remedy::Reconnect if is_away_for_long => {

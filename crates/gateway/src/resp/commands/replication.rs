@@ -32,6 +32,11 @@ const MARK_BYTES: usize = 40;
 const NO_REPLICAS: Error = Error::new(
     "ERR this server has no replicas, and sends no changes: take a snapshot with redis-cli --rdb or weir export",
 );
+/// The same for a server. With this code it tries again after a second; with another one at once, for ever.
+const NO_LINK: Error = Error::new(
+    "NOMASTERLINK this server has no replicas, and sends no changes: take a snapshot with redis-cli --rdb or weir \
+     export",
+);
 const NO_MARK: Error =
     Error::new("ERR SYNC streams a dump whose end is a mark: say REPLCONF capa eof first, or use redis-cli --rdb");
 const BUSY: Error = Error::new("ERR a dump of this tenant is being streamed: try again when it has ended");
@@ -82,8 +87,11 @@ fn filter(choice: &mut DumpChoice, wanted: &[u8]) -> Outcome {
 
 pub(in crate::resp) async fn sync<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     let choice = session.dump_choice;
+    if choice.is_server {
+        return Err(NO_LINK);
+    }
     let wants_changes_alone = choice.without_rows && choice.without_functions;
-    if choice.is_server || wants_changes_alone {
+    if wants_changes_alone {
         return Err(NO_REPLICAS);
     }
     if !choice.takes_mark {
