@@ -5,18 +5,25 @@ mod support;
 
 use support::Dir;
 use weir_node::EngineKind;
-use weir_sim::kill9::{Options, run};
+use weir_sim::kill9::{Line, Load, Options, run};
 use weir_sim::process::Launch;
+use weir_sim::steps::Steps;
+
+fn killed<L: Load>(engine: EngineKind) {
+    let dir = Dir::new();
+    let launch = Launch { binary: env!("CARGO_BIN_EXE_weir").into(), dir: dir.0.join("killed"), arguments: Vec::new() };
+    let kills = run::<L>(&Options { launch, engine, rounds: 2, seed: 1 });
+    let kills = kills.unwrap_or_else(|story| panic!("{engine}: {story}"));
+    assert!(kills.rounds == 2 && kills.acknowledged > 0, "{engine}: {kills}");
+    eprintln!("{engine}: {kills}");
+}
 
 #[test]
 fn no_acknowledged_write_is_lost_by_a_kill() {
-    for engine in EngineKind::ALL {
-        let dir = Dir::new();
-        let launch =
-            Launch { binary: env!("CARGO_BIN_EXE_weir").into(), dir: dir.0.join("killed"), arguments: Vec::new() };
-        let kills =
-            run(&Options { launch, engine, rounds: 2, seed: 1 }).unwrap_or_else(|story| panic!("{engine}: {story}"));
-        assert!(kills.rounds == 2 && kills.acknowledged > 0, "{engine}: {kills}");
-        eprintln!("{engine}: {kills}");
-    }
+    EngineKind::ALL.into_iter().for_each(killed::<Line>);
+}
+
+#[test]
+fn no_script_and_no_transaction_is_left_in_half_by_a_kill() {
+    EngineKind::ALL.into_iter().for_each(killed::<Steps>);
 }

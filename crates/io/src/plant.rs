@@ -40,11 +40,15 @@ pub enum Plant {
     IndexEntryLeft,
     /// A hash that is gone stays on the agenda of expiring fields.
     AgendaLeft,
+    /// What a script has written is applied although it has to run anew.
+    ScriptInHalf,
+    /// Functions are kept in memory only.
+    FunctionsNotWritten,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Plant; 17] = [
+    pub const ALL: [Plant; 19] = [
         Plant::DroppedTombstone,
         Plant::SnapshotBound,
         Plant::ExpiryOffByOne,
@@ -62,12 +66,15 @@ impl Plant {
         Plant::RecordSplit,
         Plant::IndexEntryLeft,
         Plant::AgendaLeft,
+        Plant::ScriptInHalf,
+        Plant::FunctionsNotWritten,
     ];
 }
 
 #[cfg(feature = "plant")]
 mod planted {
     use std::cell::Cell;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::Plant;
 
@@ -75,10 +82,26 @@ mod planted {
         static PLANTED: Cell<Option<Plant>> = const { Cell::new(None) };
     }
 
+    /// What all threads make, counted from 1; 0 = nothing.
+    static PLANTED_EVERYWHERE: AtomicUsize = AtomicUsize::new(0);
+
     /// Whether this thread makes the mistake `plant`.
     #[inline]
     pub fn is_planted(plant: Plant) -> bool {
-        PLANTED.get() == Some(plant)
+        PLANTED.get() == Some(plant) || PLANTED_EVERYWHERE.load(Ordering::Relaxed) == plant as usize + 1
+    }
+
+    /// Runs `f` while all threads of this process make the mistake: for servers, which have threads of their own.
+    pub fn with_planted_everywhere<T>(plant: Plant, f: impl FnOnce() -> T) -> T {
+        struct Reset;
+        impl Drop for Reset {
+            fn drop(&mut self) {
+                PLANTED_EVERYWHERE.store(0, Ordering::SeqCst);
+            }
+        }
+        let _reset = Reset;
+        PLANTED_EVERYWHERE.store(plant as usize + 1, Ordering::SeqCst);
+        f()
     }
 
     /// Runs `f` on this thread with the mistake.
@@ -95,7 +118,7 @@ mod planted {
 }
 
 #[cfg(feature = "plant")]
-pub use planted::{is_planted, with_planted};
+pub use planted::{is_planted, with_planted, with_planted_everywhere};
 
 /// Whether this thread makes the mistake `plant`: never, in this build.
 #[cfg(not(feature = "plant"))]

@@ -107,7 +107,7 @@ const LOOK_EVERY: u64 = 4;
 /// Virtual time a recovery may take before it counts as hanging.
 const LIFE_LIMIT: Nanos = 600_000_000_000;
 
-fn draw_keep(rng: &mut Rng) -> Keep {
+pub(crate) fn draw_keep(rng: &mut Rng) -> Keep {
     match rng.below(10) {
         0 => Keep::All,
         1 => Keep::Prefix,

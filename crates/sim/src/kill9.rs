@@ -3,6 +3,8 @@
 //! Each connection writes numbers 1, 2, 3 … in order, number `n` to slot `n mod SLOTS` of its own keys, several
 //! commands in flight. After a restart its slots must be exactly those of some last number `c`: every number up to `c`
 //! there, none above, with acknowledged <= c <= sent. That is the prefix rule of the power-cut runs, seen from outside.
+//! Or the connections take [steps](crate::steps), which write to rows of every type by transactions, scripts and
+//! functions.
 #![allow(clippy::disallowed_methods, reason = "this runner drives real processes over real sockets")]
 
 use std::fmt;
@@ -68,6 +70,21 @@ const PIPELINE: u64 = 16;
 /// Padding makes memtables fill and flushes run.
 const VALUE_PADDING: usize = 200;
 
+/// What one connection writes, and finds again.
+pub trait Load: Default + Send {
+    /// Writes as `connection` until the server is gone, or until `stop`.
+    fn write(&mut self, door: &Door, connection: usize, stop: &AtomicBool);
+
+    /// Reads back all that `connection` has written; it goes on behind the last that is there.
+    ///
+    /// # Errors
+    /// What is lost, or should not be there.
+    fn verify(&mut self, door: &Door, connection: usize) -> Result<(), String>;
+
+    /// How many of its writes were acknowledged, ever.
+    fn acknowledged(&self) -> u64;
+}
+
 /// What one connection knows of its numbers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Line {
@@ -78,9 +95,9 @@ pub struct Line {
 }
 
 /// Runs it. The error says what was lost, or what went wrong.
-pub fn run(options: &Options) -> Result<Kills, String> {
+pub fn run<L: Load>(options: &Options) -> Result<Kills, String> {
     let mut rng = Rng::new(options.seed);
-    let mut lines = [Line::default(); CONNECTIONS];
+    let mut lines: [L; CONNECTIONS] = Default::default();
     let mut kills = Kills::default();
     let mut known_secret = None;
     for round in 0..options.rounds {
@@ -98,21 +115,21 @@ pub fn run(options: &Options) -> Result<Kills, String> {
         };
         let door = Door { address: server.clients, user: TENANT.into(), secret };
         for (number, line) in lines.iter_mut().enumerate() {
-            verify(&door, number, line).map_err(|story| format!("round {round}: connection {number}: {story}"))?;
+            line.verify(&door, number).map_err(|story| format!("round {round}: connection {number}: {story}"))?;
         }
         let stop = AtomicBool::new(false);
         let load_ms = 100 + rng.below(900);
-        let before: u64 = lines.iter().map(|line| line.acknowledged).sum();
+        let before: u64 = lines.iter().map(L::acknowledged).sum();
         std::thread::scope(|scope| {
             for (number, line) in lines.iter_mut().enumerate() {
                 let (door, stop) = (&door, &stop);
-                scope.spawn(move || load(door, number, line, stop));
+                scope.spawn(move || line.write(door, number, stop));
             }
             std::thread::sleep(Duration::from_millis(load_ms));
             server.kill();
             stop.store(true, Ordering::Relaxed);
         });
-        let after: u64 = lines.iter().map(|line| line.acknowledged).sum();
+        let after: u64 = lines.iter().map(L::acknowledged).sum();
         if after == before {
             return Err(format!("round {round}: not one write was acknowledged in {load_ms} ms"));
         }
@@ -126,7 +143,7 @@ pub fn run(options: &Options) -> Result<Kills, String> {
     kills.restarts.push(server.wait_until_it_answers()?);
     let door = Door { address: server.clients, user: TENANT.into(), secret: known_secret.unwrap_or_default() };
     for (number, line) in lines.iter_mut().enumerate() {
-        verify(&door, number, line).map_err(|story| format!("at the end: connection {number}: {story}"))?;
+        line.verify(&door, number).map_err(|story| format!("at the end: connection {number}: {story}"))?;
     }
     kills.restarts.sort();
     Ok(kills)
@@ -136,58 +153,62 @@ fn key(connection: usize, slot: u64) -> String {
     format!("line:{connection}:{slot}")
 }
 
-/// Writes numbers as `connection` until the server is gone, or until `stop`.
-pub fn load(door: &Door, connection: usize, line: &mut Line, stop: &AtomicBool) {
-    let Ok(mut reader) = door.enter() else { return };
-    let Ok(mut writer) = reader.get_ref().try_clone() else { return };
-    let padding = "x".repeat(VALUE_PADDING);
-    let mut reply = String::new();
-    while !stop.load(Ordering::Relaxed) {
-        while line.sent < line.acknowledged + PIPELINE {
-            let number = line.sent + 1;
-            // Counted as sent before it is: the server may be killed with the command in its hands.
-            line.sent = number;
-            let set = command(&["SET", &key(connection, number % SLOTS), &format!("{number}:{padding}")]);
-            if writer.write_all(set.as_bytes()).is_err() {
-                return;
+impl Load for Line {
+    fn write(&mut self, door: &Door, connection: usize, stop: &AtomicBool) {
+        let Ok(mut reader) = door.enter() else { return };
+        let Ok(mut writer) = reader.get_ref().try_clone() else { return };
+        let padding = "x".repeat(VALUE_PADDING);
+        let mut reply = String::new();
+        while !stop.load(Ordering::Relaxed) {
+            while self.sent < self.acknowledged + PIPELINE {
+                let number = self.sent + 1;
+                // Counted as sent before it is: the server may be killed with the command in its hands.
+                self.sent = number;
+                let set = command(&["SET", &key(connection, number % SLOTS), &format!("{number}:{padding}")]);
+                if writer.write_all(set.as_bytes()).is_err() {
+                    return;
+                }
+            }
+            reply.clear();
+            match reader.read_line(&mut reply) {
+                Ok(_) if reply == "+OK\r\n" => self.acknowledged += 1,
+                _ => return,
             }
         }
-        reply.clear();
-        match reader.read_line(&mut reply) {
-            Ok(_) if reply == "+OK\r\n" => line.acknowledged += 1,
-            _ => return,
-        }
     }
-}
 
-/// Reads every slot of `connection`; the last number found is where it goes on.
-///
-/// # Errors
-/// What is lost, or should not be there.
-pub fn verify(door: &Door, connection: usize, line: &mut Line) -> Result<(), String> {
-    let broken = |error: std::io::Error| format!("cannot read back: {error}");
-    let mut reader = door.enter().map_err(broken)?;
-    let mut writer = reader.get_ref().try_clone().map_err(broken)?;
-    let mut found = Vec::with_capacity(SLOTS as usize);
-    for slot in 0..SLOTS {
-        writer.write_all(command(&["GET", &key(connection, slot)]).as_bytes()).map_err(broken)?;
-        found.push(read_number(&mut reader).map_err(|error| format!("slot {slot}: {error}"))?);
-    }
-    let cut = found.iter().copied().max().unwrap_or(0);
-    if cut < line.acknowledged || cut > line.sent {
-        return Err(format!("the last number is {cut}: {} were acknowledged, {} sent", line.acknowledged, line.sent));
-    }
-    for (slot, &number) in found.iter().enumerate() {
-        // The largest number up to the cut that belongs into this slot; 0 if there is none.
-        let slot = slot as u64;
-        let behind = (cut + SLOTS - slot) % SLOTS;
-        let expected = cut.saturating_sub(behind);
-        if number != expected {
-            return Err(format!("slot {slot} holds {number} and not {expected}, the last number being {cut}"));
+    fn verify(&mut self, door: &Door, connection: usize) -> Result<(), String> {
+        let broken = |error: std::io::Error| format!("cannot read back: {error}");
+        let mut reader = door.enter().map_err(broken)?;
+        let mut writer = reader.get_ref().try_clone().map_err(broken)?;
+        let mut found = Vec::with_capacity(SLOTS as usize);
+        for slot in 0..SLOTS {
+            writer.write_all(command(&["GET", &key(connection, slot)]).as_bytes()).map_err(broken)?;
+            found.push(read_number(&mut reader).map_err(|error| format!("slot {slot}: {error}"))?);
         }
+        let cut = found.iter().copied().max().unwrap_or(0);
+        if cut < self.acknowledged || cut > self.sent {
+            return Err(format!(
+                "the last number is {cut}: {} were acknowledged, {} sent",
+                self.acknowledged, self.sent
+            ));
+        }
+        for (slot, &number) in found.iter().enumerate() {
+            // The largest number up to the cut that belongs into this slot; 0 if there is none.
+            let slot = slot as u64;
+            let behind = (cut + SLOTS - slot) % SLOTS;
+            let expected = cut.saturating_sub(behind);
+            if number != expected {
+                return Err(format!("slot {slot} holds {number} and not {expected}, the last number being {cut}"));
+            }
+        }
+        *self = Line { sent: cut, acknowledged: cut };
+        Ok(())
     }
-    *line = Line { sent: cut, acknowledged: cut };
-    Ok(())
+
+    fn acknowledged(&self) -> u64 {
+        self.acknowledged
+    }
 }
 
 /// The number at the start of a bulk string; 0 for a missing key.

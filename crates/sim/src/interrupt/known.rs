@@ -14,8 +14,9 @@ use weir_io::{ErrorKind, Fs, Rng};
 use super::orders::{FLUSHED, Kind, Round, SOURCE};
 use super::{Answers, Figures};
 use crate::engines::Engines;
-use crate::kill9::{Line, verify};
+use crate::kill9::{Line, Load};
 use crate::process::{Answer, Client, Door, Server, create_tenant, order, secret};
+use crate::steps::Steps;
 
 /// Keys of [`SOURCE`], of what is restored, and of [`FLUSHED`] before it is emptied.
 const KEYS: u64 = 400;
@@ -48,6 +49,8 @@ pub struct Known {
     /// What the round under way ordered.
     ordered: Option<Round>,
     lines: [Line; LINES],
+    /// One more that writes to it, by commands of every type.
+    steps: Steps,
     acknowledged: u64,
     sleepers: Sleepers,
     /// Tenants that were restored, with [`KEYS`] keys, and that were created, empty.
@@ -80,6 +83,7 @@ impl Known {
             round: 0,
             ordered: None,
             lines: Default::default(),
+            steps: Steps::default(),
             acknowledged: 0,
             sleepers: Sleepers::default(),
             tenants: BTreeMap::new(),
@@ -117,8 +121,8 @@ impl Known {
     }
 
     /// Those who write while orders are given.
-    pub fn writers(&mut self) -> (&mut [Line], &mut Sleepers) {
-        (&mut self.lines, &mut self.sleepers)
+    pub fn writers(&mut self) -> (&mut [Line], &mut Steps, &mut Sleepers) {
+        (&mut self.lines, &mut self.steps, &mut self.sleepers)
     }
 
     /// The orders of the next round.
@@ -178,9 +182,11 @@ impl Known {
     fn look_at_lines(&mut self, server: &Server) -> Result<(), String> {
         let door = self.written_to(server);
         for (number, line) in self.lines.iter_mut().enumerate() {
-            verify(&door, number, line).map_err(|story| format!("connection {number}: {story}"))?;
+            line.verify(&door, number).map_err(|story| format!("connection {number}: {story}"))?;
         }
-        self.acknowledged = self.lines.iter().map(|line| line.acknowledged).sum();
+        self.steps.verify(&door, 0).map_err(|story| format!("steps: {story}"))?;
+        let lines: u64 = self.lines.iter().map(Line::acknowledged).sum();
+        self.acknowledged = lines + self.steps.acknowledged();
         Ok(())
     }
 

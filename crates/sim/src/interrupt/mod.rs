@@ -31,7 +31,7 @@ use weir_io::{Fs, Rng};
 use self::known::Known;
 use self::orders::{KINDS, Kind, Round};
 use crate::engines::Engines;
-use crate::kill9::load;
+use crate::kill9::Load;
 use crate::process::{Answer, Launch, Server};
 
 /// A signal that the server gets.
@@ -221,13 +221,15 @@ fn interrupted(
     let over = AtomicBool::new(false);
     let (operators, clients) = (server.operators, server.clients);
     let door = known.written_to(server);
-    let (lines, sleepers) = known.writers();
+    let (lines, steps, sleepers) = known.writers();
     let mut forked = rng.fork("orders");
     std::thread::scope(|scope| {
         for (number, line) in lines.iter_mut().enumerate() {
             let (door, over) = (&door, &over);
-            scope.spawn(move || load(door, number, line, over));
+            scope.spawn(move || line.write(door, number, over));
         }
+        let (stepping, ending) = (&door, &over);
+        scope.spawn(move || steps.write(stepping, 0, ending));
         let (mut touching, over) = (rng.fork("sleepers"), &over);
         scope.spawn(move || sleepers.touch(clients, over, &mut touching));
         let ordered = scope.spawn(move || round.give(operators, clients, &mut forked, SPREAD));

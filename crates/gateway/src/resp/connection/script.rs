@@ -13,6 +13,7 @@ use weir_command::error::{Error, NOT_AN_INTEGER, Outcome};
 use weir_command::table::Id;
 use weir_command::{Args, Command, Draft, Rows, Transaction, Waiting};
 use weir_io::Result;
+use weir_io::plant::{Plant, is_planted};
 use weir_model::{StoredKey, slot};
 use weir_node::request_units::Module;
 use weir_script::{Run, Script, What};
@@ -55,7 +56,8 @@ impl Transaction for Alone {
         Box::pin(async move {
             self.ground.begin();
             let draft = self.scripted.run(rows, &mut self.ground, Draft::default()).await;
-            Ok(if self.ground.is_final() { draft } else { Draft::default() })
+            let counts = self.ground.is_final() || is_planted(Plant::ScriptInHalf);
+            Ok(if counts { draft } else { Draft::default() })
         })
     }
 }
