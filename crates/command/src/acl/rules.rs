@@ -132,10 +132,19 @@ impl Rules {
 
     /// Rules that make these out of none, each a word, or a selector in parentheses. Passwords are not among them.
     pub fn words(&self) -> Vec<Vec<u8>> {
-        let mut words: Vec<Vec<u8>> = self.flags().map(|flag| flag.as_bytes().to_vec()).collect();
-        words.extend(self.selectors[0].rules());
-        words.extend(self.selectors[1..].iter().map(|selector| [b"(", &*selector.rules().join(&b' '), b")"].concat()));
-        words
+        let flags = self.flags().map(|flag| flag.as_bytes().to_vec());
+        flags.chain(self.selector_rules(false)).collect()
+    }
+
+    /// The words that are about commands, keys or channels, as Redis tells them. It cannot read all of them again.
+    pub fn told(&self) -> impl Iterator<Item = Vec<u8>> {
+        self.selector_rules(true)
+    }
+
+    fn selector_rules(&self, told: bool) -> impl Iterator<Item = Vec<u8>> {
+        let apart = self.selectors[1..].iter();
+        let apart = apart.map(move |selector| [b"(", &*selector.rules(told).join(&b' '), b")"].concat());
+        self.selectors[0].rules(told).into_iter().chain(apart)
     }
 
     /// The words that are not about commands, keys or channels.
@@ -150,7 +159,7 @@ impl Rules {
     pub fn selector_words(&self) -> impl ExactSizeIterator<Item = SelectorWords> {
         self.selectors.iter().map(|selector| SelectorWords {
             commands: selector.commands.rules().join(" ").into_bytes(),
-            keys: selector.key_rules().join(&b' '),
+            keys: selector.key_rules(true).join(&b' '),
             channels: selector.channel_rules().join(&b' '),
         })
     }
@@ -217,6 +226,13 @@ mod tests {
 
     fn text(rules: &Rules) -> String {
         String::from_utf8(rules.words().join(&b' ')).expect("text")
+    }
+
+    #[test]
+    fn what_can_be_read_again_is_not_always_what_redis_tells() {
+        let rules = rules("%R~* %W~* ~a");
+        assert_eq!(text(&rules), "off %RW~* ~a resetchannels -@all");
+        assert_eq!(rules.told().collect::<Vec<_>>().join(&b' '), b"~* ~a resetchannels -@all");
     }
 
     #[test]

@@ -160,8 +160,8 @@ impl Selector {
         self.channels.iter().map(|pattern| &*pattern.text)
     }
 
-    /// Rules that make its keys.
-    pub(super) fn key_rules(&self) -> Vec<Vec<u8>> {
+    /// Rules that make its keys; as Redis tells them, or so that they can be read again.
+    pub(super) fn key_rules(&self, told: bool) -> Vec<Vec<u8>> {
         if self.all_keys {
             return vec![b"~*".to_vec()];
         }
@@ -169,8 +169,9 @@ impl Selector {
             let front = match (keys.read, keys.write) {
                 (true, false) => &b"%R~"[..],
                 (false, true) => b"%W~",
-                // `~*` would be all keys, and refuse the patterns behind it. Redis says that, and cannot read it again.
-                _ if &*keys.pattern.text == b"*" => b"%RW~",
+                // Where `*` was allowed for reading and for writing apart, Redis tells `~*`, which is all keys, and
+                // refuses the patterns behind it.
+                _ if !told && &*keys.pattern.text == b"*" => b"%RW~",
                 _ => b"~",
             };
             [front, &keys.pattern.text].concat()
@@ -186,9 +187,9 @@ impl Selector {
         self.channels.iter().map(|pattern| [b"&", &*pattern.text].concat()).collect()
     }
 
-    /// Rules that make it out of an empty one.
-    pub(super) fn rules(&self) -> Vec<Vec<u8>> {
-        let mut rules = self.key_rules();
+    /// Rules that make it out of an empty one; see [`Selector::key_rules`].
+    pub(super) fn rules(&self, told: bool) -> Vec<Vec<u8>> {
+        let mut rules = self.key_rules(told);
         if !self.all_channels {
             rules.push(b"resetchannels".to_vec());
         }

@@ -46,7 +46,7 @@ pub(super) fn list<S: Store>(session: &mut Session<S>) -> Outcome {
         let mut words = vec![b"user".to_vec(), user.name().to_vec()];
         words.extend(flags.iter().map(|flag| flag.as_bytes().to_vec()));
         words.extend(passwords.iter().map(|hash| format!("#{hash}").into_bytes()));
-        words.extend(rules.words().into_iter().skip(rules.flags().count()));
+        words.extend(rules.told());
         session.outbox.replies.bulk(&words.join(&b' '));
     }
     Ok(())
