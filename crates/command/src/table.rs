@@ -342,6 +342,29 @@ impl Command {
     }
 }
 
+/// Whether an `XREAD` or `XREADGROUP` may wait: it has the option `BLOCK`.
+pub fn reads_blocking(command: &Command, args: Args<'_>) -> bool {
+    let end = streams_at(args).filter(|_| command.reads_streams).unwrap_or(0);
+    let mut place = 1;
+    while place < end {
+        let is = |name: &str| args.at(place).eq_ignore_ascii_case(name.as_bytes());
+        if is("BLOCK") {
+            return true;
+        }
+        place += option_words(is);
+    }
+    false
+}
+
+/// Words of an option of `XREAD` and `XREADGROUP`, with its name. A group may be called as an option is.
+fn option_words(is: impl Fn(&str) -> bool) -> usize {
+    match () {
+        () if is("GROUP") => 3,
+        () if is("COUNT") || is("BLOCK") => 2,
+        () => 1,
+    }
+}
+
 /// Where the word `STREAMS` stands among the options of an `XREAD` or `XREADGROUP`.
 fn streams_at(args: Args<'_>) -> Option<usize> {
     let mut place = 1;
@@ -350,12 +373,7 @@ fn streams_at(args: Args<'_>) -> Option<usize> {
         if is("STREAMS") {
             return Some(place);
         }
-        // A group may be called so.
-        place += match () {
-            () if is("GROUP") => 3,
-            () if is("COUNT") || is("BLOCK") => 2,
-            () => 1,
-        };
+        place += option_words(is);
     }
     None
 }

@@ -1,6 +1,6 @@
 //! Libraries of functions (`FUNCTION LOAD`): what one has registered, and all of one tenant.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use weir_command::error::{Error, Outcome};
@@ -45,6 +45,7 @@ pub struct Libraries {
     /// Another number whenever something has changed.
     pub version: u64,
     all: BTreeMap<String, Arc<Library>>,
+    /// By their names in small letters: clients call them in any.
     functions: BTreeMap<String, Arc<Library>>,
 }
 
@@ -69,9 +70,10 @@ impl Libraries {
         self.all.get(name)
     }
 
-    /// The function of this name.
+    /// The function of this name, in any case.
     pub fn function(&self, name: &str) -> Option<&Declared> {
-        self.functions.get(name)?.functions.iter().find(|function| function.name == name)
+        let library = self.functions.get(&name.to_ascii_lowercase())?;
+        library.functions.iter().find(|function| function.name.eq_ignore_ascii_case(name))
     }
 
     /// Adds `library`, in place of one of the same name where it `replaces`.
@@ -82,15 +84,18 @@ impl Libraries {
         if !replaces && self.all.contains_key(&library.name) {
             return Err(Error::bytes(format!("ERR Library '{}' already exists", library.name).into_bytes()));
         }
-        let taken =
-            |function: &&Declared| self.functions.get(&function.name).is_some_and(|other| other.name != library.name);
-        if let Some(function) = library.functions.iter().find(taken) {
+        let mut own = BTreeSet::new();
+        let is_taken = |function: &&Declared| {
+            let name = function.name.to_ascii_lowercase();
+            self.functions.get(&name).is_some_and(|other| other.name != library.name) || !own.insert(name)
+        };
+        if let Some(function) = library.functions.iter().find(is_taken) {
             return Err(Error::bytes(format!("ERR Function {} already exists", function.name).into_bytes()));
         }
         self.remove(&library.name.clone());
         let library = Arc::new(library);
         for function in &library.functions {
-            self.functions.insert(function.name.clone(), Arc::clone(&library));
+            self.functions.insert(function.name.to_ascii_lowercase(), Arc::clone(&library));
         }
         self.all.insert(library.name.clone(), library);
         Ok(())
@@ -108,6 +113,14 @@ pub(crate) fn is_name(name: &[u8]) -> bool {
     !name.is_empty() && name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
 }
 
+/// What stands between quotes, or all of it.
+fn without_quotes(value: &[u8]) -> &[u8] {
+    match value {
+        [b'"', inside @ .., b'"'] | [b'\'', inside @ .., b'\''] => inside,
+        _ => value,
+    }
+}
+
 /// The name that the first line of `code` gives a library.
 ///
 /// # Errors
@@ -120,14 +133,15 @@ pub(crate) fn name_of(code: &[u8]) -> Outcome<String> {
         return Err(Error::new("ERR Missing library metadata"));
     }
     let end = code.iter().position(|&byte| byte == b'\n').ok_or(Error::new("ERR Invalid library metadata"))?;
-    let mut words = code[2..end].split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty());
+    let mut words = code[2..end].split(|byte| byte.is_ascii_whitespace());
+    // There may be none in front of the first blank.
     let engine = words.next().unwrap_or_default();
     let mut name = None;
-    for word in words {
+    for word in words.filter(|word| !word.is_empty()) {
         let Some(value) = word.strip_prefix(b"name=") else {
             return Err(Error::bytes([b"ERR Invalid metadata value given: ", word].concat()));
         };
-        if name.replace(value).is_some() {
+        if name.replace(without_quotes(value)).is_some() {
             return Err(Error::new("ERR Invalid metadata value, name argument was given multiple times"));
         }
     }
@@ -160,6 +174,9 @@ mod tests {
         assert_eq!(text(all.add(library("b", &["g"]), true)), b"ERR Function g already exists");
         assert!(all.add(library("a", &["g", "h"]), true).is_ok());
         assert!(all.function("f").is_none() && all.function("h").is_some() && all.functions() == 2);
+        assert_eq!(all.function("H").map(|function| &function.name[..]), Some("h"));
+        assert_eq!(text(all.add(library("b", &["H"]), true)), b"ERR Function H already exists");
+        assert_eq!(text(all.add(library("b", &["x", "X"]), true)), b"ERR Function X already exists");
         assert!(all.remove("a") && !all.remove("a") && all.functions() == 0);
     }
 
@@ -168,6 +185,8 @@ mod tests {
         let error = |code: &str| name_of(code.as_bytes()).map_err(|error| error.text().to_vec());
         assert_eq!(error("#!lua name=a_1\n"), Ok("a_1".to_owned()));
         assert_eq!(error("#!LUA name=a\n"), Ok("a".to_owned()));
+        assert_eq!(error("#!lua name=\"a\"\n"), Ok("a".to_owned()));
+        assert_eq!(error("#! name=a\n"), Err(b"ERR Engine '' not found".to_vec()));
         assert_eq!(error("#!foo name=x\n"), Err(b"ERR Engine 'foo' not found".to_vec()));
         assert_eq!(error("#!lua\n"), Err(b"ERR Library name was not given".to_vec()));
         assert_eq!(error("return 1"), Err(b"ERR Missing library metadata".to_vec()));

@@ -32,6 +32,8 @@ pub(crate) enum Phase {
     Replying = 3,
     /// A command is answered later: no limit here either.
     Blocked = 4,
+    /// A command waits until `CLIENT PAUSE` is over: it will be served, and nobody is cut for it.
+    Paused = 5,
 }
 
 impl Phase {
@@ -41,7 +43,8 @@ impl Phase {
             1 => Phase::Receiving,
             2 => Phase::Serving,
             3 => Phase::Replying,
-            _ => Phase::Blocked,
+            4 => Phase::Blocked,
+            _ => Phase::Paused,
         }
     }
 }
@@ -251,7 +254,7 @@ impl Client {
             Phase::Idle | Phase::Serving => "N",
             Phase::Receiving => "r",
             Phase::Replying => "w",
-            Phase::Blocked => "b",
+            Phase::Blocked | Phase::Paused => "b",
         };
         let (command, queued) = self.last_said();
         let flags = if queued.is_some() && flags == "N" { "x" } else { flags };
@@ -323,7 +326,7 @@ impl Patience {
         match phase {
             Phase::Idle => self.idle_seconds.is_some_and(|limit| seconds > limit),
             Phase::Receiving => seconds > self.request_seconds,
-            Phase::Serving | Phase::Blocked => false,
+            Phase::Serving | Phase::Blocked | Phase::Paused => false,
             Phase::Replying => seconds > self.reply_seconds,
         }
     }
@@ -441,7 +444,8 @@ impl Clients {
 
     /// How many of one tenant's connections wait for an answer to their command.
     pub(super) fn blocked(&self, tenant: u32) -> usize {
-        let is_blocked = |client: &&Arc<Client>| client.phase() == Phase::Blocked && client.belongs_to(tenant);
+        let waits = |client: &Client| matches!(client.phase(), Phase::Blocked | Phase::Paused);
+        let is_blocked = |client: &&Arc<Client>| waits(client) && client.belongs_to(tenant);
         self.all.lock().values().filter(is_blocked).count()
     }
 

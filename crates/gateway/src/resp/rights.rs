@@ -134,6 +134,11 @@ impl Rights {
         Ok(Self { user: Arc::clone(session.user()?) })
     }
 
+    /// Whose they are.
+    pub(super) fn user(&self) -> &Arc<User> {
+        &self.user
+    }
+
     /// What is not allowed of a command.
     pub(super) async fn denied(&self, command: &'static Command, args: Args<'_>) -> Option<Denied> {
         if self.user.has_full_rights() {

@@ -34,6 +34,11 @@ impl Cache {
         Some(Arc::clone(known))
     }
 
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.scripts.len()
+    }
+
     /// Whether there is one, without using it.
     pub(crate) fn has(&self, digest: &Digest) -> bool {
         self.scripts.contains_key(digest)

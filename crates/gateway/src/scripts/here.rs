@@ -9,7 +9,9 @@ use weir_command::error::Error;
 use weir_io::{Clock, Nanos};
 use weir_script::{Limits, World};
 
-use super::{log, may};
+use super::log;
+use super::permission::{MoreTurns, may};
+use crate::auth::users::User;
 
 /// What it may use. Instructions are many for a rate limiter and few for a loop that does not end.
 pub(crate) const LIMITS: Limits = Limits { instructions: 100, memory_bytes: 512 << 10 };
@@ -25,6 +27,7 @@ const LEAVES: Error = Error::new("ERR the script runs elsewhere");
 /// See the module.
 pub(crate) struct Here {
     clock: Arc<dyn Clock>,
+    user: Arc<User>,
     until: Nanos,
     looks: AtomicU32,
     is_used_up: AtomicBool,
@@ -41,10 +44,11 @@ pub(crate) enum Left {
 }
 
 impl Here {
-    /// A script begins.
-    pub(crate) fn begin(clock: &Arc<dyn Clock>) -> Arc<Self> {
+    /// A script of `user` begins.
+    pub(crate) fn begin(clock: &Arc<dyn Clock>, user: &Arc<User>) -> Arc<Self> {
         Arc::new(Self {
             clock: Arc::clone(clock),
+            user: Arc::clone(user),
             until: clock.now().saturating_add(NANOS_MAX),
             looks: AtomicU32::new(0),
             is_used_up: AtomicBool::new(false),
@@ -75,7 +79,11 @@ impl Here {
 
 impl World for Here {
     fn may(&self, words: &[Vec<u8>]) -> Option<bool> {
-        may(words)
+        may(Some(&self.user), words, Some(1)).unwrap_or_else(|MoreTurns| {
+            // What it is told does not matter: it is run again elsewhere.
+            self.waits.store(true, Ordering::Relaxed);
+            Some(false)
+        })
     }
 
     fn log(&self, level: u8, text: &[u8]) {

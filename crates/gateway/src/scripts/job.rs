@@ -9,7 +9,8 @@ use weir_command::reply::Protocol;
 use weir_io::Spawn;
 use weir_script::{Bridge, Ended, Library, Limits, MEMORY_BYTES_MAX, Machine, Run, Script, World};
 
-use super::{Control, GONE, log, may};
+use super::permission::may;
+use super::{Control, GONE, log};
 
 /// What a script may use. Instructions between two looks are some ten microseconds, of which the look is a fraction.
 const LIMITS: Limits = Limits { instructions: 1000, memory_bytes: MEMORY_BYTES_MAX };
@@ -43,7 +44,8 @@ impl Bridge for Far {
 
 impl World for Control {
     fn may(&self, words: &[Vec<u8>]) -> Option<bool> {
-        may(words)
+        // Nobody else is served on this thread.
+        may(self.user.get().map(|user| &**user), words, None).unwrap_or(Some(false))
     }
 
     fn log(&self, level: u8, text: &[u8]) {

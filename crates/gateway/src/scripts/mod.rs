@@ -6,6 +6,7 @@
 //! | [`known`] | a script, and what is known of its runs |
 //! | [`machines`] | what scripts run in, kept from one to the next |
 //! | [`functions`] | libraries, in a row and in memory |
+//! | [`permission`] | what a script is told that it may do |
 //! | [`here`] | a script that runs where its client is served, and when it leaves |
 //! | [`job`] | a script on a thread of its own, and what it asks for |
 
@@ -15,14 +16,14 @@ pub(crate) mod here;
 mod job;
 mod known;
 mod machines;
+mod permission;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use weir_command::error::Error;
-use weir_command::table;
 use weir_io::{Clock, Nanos};
 
 pub(crate) use self::cache::Cache;
@@ -30,6 +31,7 @@ pub(crate) use self::functions::{BYTES_MAX as FUNCTIONS_BYTES_MAX, Functions};
 pub(crate) use self::job::{Asked, Job};
 pub(crate) use self::known::{Known, Pace};
 pub(crate) use self::machines::{Machines, NodeMachines};
+use crate::auth::users::User;
 
 /// Threads on which scripts run. Each serves one at a time.
 pub(crate) const THREADS: usize = 8;
@@ -52,11 +54,6 @@ const GONE: Error = Error::new("ERR whoever ran the script is gone");
 /// Bytes of a line that a script logs.
 const LOGGED_BYTES_MAX: usize = 256;
 
-/// Whether a script may run the command of `words`; `None` where there is no such command.
-fn may(words: &[Vec<u8>]) -> Option<bool> {
-    words.first().and_then(|name| table::find(name)).map(|command| !command.flags.contains(&"noscript"))
-}
-
 /// A line that a script logs. The log is the operator's: no tenant fills it, or makes it alarm somebody.
 fn log(level: u8, text: &[u8]) {
     tracing::debug!("a script says at level {level}: {}", text[..text.len().min(LOGGED_BYTES_MAX)].escape_ascii());
@@ -67,6 +64,8 @@ pub(crate) struct Scripts {
     pub(crate) cache: Mutex<Cache>,
     pub(crate) functions: Functions,
     pub(crate) machines: Machines,
+    /// They may ask for what only tests of clients ask for.
+    pub(crate) may_debug: AtomicBool,
     /// Places for those that have threads.
     pub(crate) places: Semaphore,
     running: Mutex<Vec<Arc<Control>>>,
@@ -89,9 +88,17 @@ pub(crate) struct Control {
     is_abandoned: AtomicBool,
     /// How often it was asked.
     slices: AtomicU64,
+    /// Who runs it.
+    user: OnceLock<Arc<User>>,
 }
 
 impl Control {
+    /// The script is run by `user`.
+    pub(crate) fn is_of(&self, user: &Arc<User>) {
+        // One who runs several scripts on it is the same.
+        self.user.get_or_init(|| Arc::clone(user));
+    }
+
     /// How often it was looked whether the script has to end: after some instructions, and before each command.
     pub(crate) fn slices(&self) -> u64 {
         self.slices.load(Ordering::Relaxed)
@@ -130,6 +137,7 @@ impl Scripts {
             cache: Mutex::default(),
             functions: Functions::default(),
             machines: Machines::new(machines),
+            may_debug: AtomicBool::new(false),
             places: Semaphore::new(RUNNING_MAX),
             running: Mutex::default(),
         }
@@ -146,6 +154,7 @@ impl Scripts {
             is_killed: AtomicBool::new(false),
             is_abandoned: AtomicBool::new(false),
             slices: AtomicU64::new(0),
+            user: OnceLock::new(),
         });
         self.running.lock().push(Arc::clone(&control));
         Running { of: self, control }

@@ -208,8 +208,7 @@ fn set<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
         let front = &b"ERR CONFIG SET failed (possibly related to argument '"[..];
         Error::bytes([front, name, b"') - ", why.as_bytes()].concat())
     };
-    let mut names: Vec<&str> = Vec::new();
-    let mut changes = Vec::new();
+    let (mut names, mut changes) = (Vec::new(), Vec::new());
     for index in (2..args.len()).step_by(2) {
         let (asked, name) = (args.at(index), args.at(index).to_ascii_lowercase());
         let Some((name, now)) = known.iter().find(|(known, _)| known.as_bytes() == name) else {
@@ -219,11 +218,13 @@ fn set<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
             let front = &b"ERR Unknown option or number of arguments for CONFIG SET - '"[..];
             return Err(Error::bytes([front, asked, b"'"].concat()));
         };
-        if names.contains(&name.as_str()) {
+        if names.iter().any(|(_, known, _)| *known == name) {
             return Err(failed(asked, "duplicate parameter"));
         }
-        names.push(name);
-        changes.push(Setting::parse(name, args.at(index + 1), now).map_err(|why| failed(asked, &why))?);
+        names.push((index, name, now));
+    }
+    for (index, name, now) in names {
+        changes.push(Setting::parse(name, args.at(index + 1), now).map_err(|why| failed(args.at(index), &why))?);
     }
     for change in changes {
         match change {

@@ -5,9 +5,10 @@
 //! lay bare a server is not there.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use weir_command::error::{Error, NO_SUCH_KEY, Outcome};
-use weir_command::reply::Protocol;
+use weir_command::reply::{Protocol, Replies};
 use weir_command::{Args, Headless, Request, lower};
 use weir_io::{Rng, sleep_until};
 
@@ -33,8 +34,8 @@ const NO_SUCH_PROTOCOL: Error = Error::new(
      string|integer|double|bignum|null|array|set|map|attrib|push|verbatim|true|false",
 );
 
-const HELP: [&str; 11] = [
-    "CHANGE-REPL-ID | SET-ACTIVE-EXPIRE <0|1> | SET-DISABLE-DENY-SCRIPTS <0|1>: accepted, change nothing.",
+const HELP: [&str; 12] = [
+    "CHANGE-REPL-ID | SET-ACTIVE-EXPIRE <0|1>: accepted, change nothing.",
     "ERROR <text>: an error.",
     "LISTPACK <key>: whether Redis would keep it as a listpack.",
     "LOADAOF | RELOAD: all partitions are closed, and opened again from disk.",
@@ -42,6 +43,7 @@ const HELP: [&str; 11] = [
     "OBJECT <key>: how Redis would keep it.",
     "PROTOCOL <type>: a reply of that type.",
     "QUICKLIST-PACKED-THRESHOLD <bytes>: accepted, changes nothing.",
+    "SET-DISABLE-DENY-SCRIPTS <0|1>: whether scripts may ask for PROTOCOL.",
     "SLEEP <seconds>: this connection waits, 60 seconds at most.",
     "Nothing else of Redis' is there.",
     "HELP: this text.",
@@ -59,7 +61,11 @@ pub(super) async fn debug<S: Store>(session: &mut Session<S>, args: Args<'_>) ->
             sleep(session, args.at(2)).await;
             session.outbox.replies.ok();
         }
-        (b"set-active-expire" | b"set-disable-deny-scripts", 3) | (b"change-repl-id", 2) => session.outbox.replies.ok(),
+        (b"set-disable-deny-scripts", 3) => {
+            session.account()?.scripts.may_debug.store(args.at(2) != b"0", Ordering::Relaxed);
+            session.outbox.replies.ok();
+        }
+        (b"set-active-expire", 3) | (b"change-repl-id", 2) => session.outbox.replies.ok(),
         (b"quicklist-packed-threshold", 3) => {
             let text = std::str::from_utf8(args.at(2)).unwrap_or_default();
             parse_bytes(text)
@@ -79,7 +85,7 @@ pub(super) async fn debug<S: Store>(session: &mut Session<S>, args: Args<'_>) ->
             }
             session.outbox.replies.simple("Listpack structure printed on stdout");
         }
-        (b"protocol", 3) => protocol(session, args.at(2))?,
+        (b"protocol", 3) => protocol(&mut session.outbox.replies, args.at(2))?,
         (b"error", 3) => return Err(Error::bytes(args.at(2).to_vec())),
         (b"log", 3) => {
             tracing::debug!("DEBUG LOG: {}", args.at(2)[..args.at(2).len().min(256)].escape_ascii());
@@ -124,8 +130,7 @@ async fn object<S: Store>(session: &mut Session<S>, key: &[u8]) -> Outcome {
 }
 
 /// A reply of each type that the protocol has.
-fn protocol<S: Store>(session: &mut Session<S>, kind: &[u8]) -> Outcome {
-    let replies = &mut session.outbox.replies;
+pub(in crate::resp) fn protocol(replies: &mut Replies, kind: &[u8]) -> Outcome {
     let is_new = replies.protocol == Protocol::Resp3;
     let kind = lower(kind);
     match kind.as_slice() {

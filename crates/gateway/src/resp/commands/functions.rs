@@ -34,9 +34,14 @@ const NO_PAYLOAD: Error = Error::new("ERR DUMP payload version or checksum are w
 pub(in crate::resp) async fn function<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     let subcommand = lower(args.at(1));
     let right = match subcommand.as_slice() {
-        b"load" | b"restore" => args.len() >= 3,
+        b"load" => args.len() >= 3,
+        b"restore" => match args.len() {
+            5.. => return Err(Error::subcommand("function", args.at(1))),
+            len => len >= 3,
+        },
         b"delete" => args.len() == 3,
-        b"flush" => matches!(args.len(), 2 | 3),
+        b"flush" if args.len() > 3 => return Err(Error::subcommand("function", args.at(1))),
+        b"flush" => true,
         b"dump" | b"kill" | b"stats" | b"help" => args.len() == 2,
         b"list" => true,
         _ => return Err(Error::unknown_subcommand("function", args.at(1))),
@@ -131,7 +136,7 @@ async fn load<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
 
 async fn restore<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     let policy = args.get(3).map_or_else(|| lower(b"append"), lower);
-    if args.len() > 4 || ![&b"append"[..], b"replace", b"flush"].contains(&policy.as_slice()) {
+    if ![&b"append"[..], b"replace", b"flush"].contains(&policy.as_slice()) {
         return Err(Error::new("ERR Wrong restore policy given, value should be either FLUSH, APPEND or REPLACE."));
     }
     let codes = dumped::decode(args.at(2), FUNCTIONS_BYTES_MAX, YIELD).await.map_err(|refusal| match refusal {

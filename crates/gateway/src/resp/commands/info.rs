@@ -98,6 +98,7 @@ fn own_facts<S: Store>(server: &Server<S>, account: &Arc<Account>, section: &str
         }
         "Memory" => {
             fact("maxmemory_policy", &"noeviction");
+            fact("number_of_cached_scripts", &account.scripts.cache.lock().len());
         }
         "Persistence" => {
             fact("loading", &0);

@@ -529,7 +529,9 @@ impl<S: Store> Connection<S> {
                     () = drained => (),
                 }
             };
+            self.session.outbox.enter(Phase::Paused);
             self.session.outbox.while_pushing(over).await;
+            self.session.outbox.enter(Phase::Serving);
         }
         self.session.outbox.lap = clock.now();
     }

@@ -6,6 +6,7 @@
 //! chance is the same again. One that finds other keys every time is given up.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use tokio::sync::SemaphorePermit;
 use weir_command::bill::OwnBill;
@@ -135,8 +136,9 @@ impl<S: Store> Connection<S> {
         let (what, known, pace, writes_nothing) = if is_function {
             let (store, now_ms) = (self.session.store()?.clone(), self.session.call().now_ms);
             let libraries = account.scripts.functions.get(&store, now_ms).await?;
-            let name = String::from_utf8_lossy(args.at(1)).into_owned();
-            let declared = libraries.function(&name).ok_or(Error::new("ERR Function not found"))?;
+            let asked = String::from_utf8_lossy(args.at(1));
+            let declared = libraries.function(&asked).ok_or(Error::new("ERR Function not found"))?;
+            let name = declared.name.clone();
             let writes_nothing = declared.writes_nothing();
             if is_read_only && !writes_nothing {
                 return Err(Error::new("ERR Can not execute a script with write flag using *_ro command."));
@@ -162,6 +164,7 @@ impl<S: Store> Connection<S> {
             pubsub: Arc::clone(&account.pubsub),
             reader: self.session.tracked.as_ref().map(|tracked| tracked.reader()),
             rights: Rights::of(&self.session)?,
+            may_debug: self.server.settings.allow_debug && account.scripts.may_debug.load(Ordering::Relaxed),
         };
         let run = Run {
             what,

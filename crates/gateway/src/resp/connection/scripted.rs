@@ -20,7 +20,7 @@ use weir_node::request_units::Module;
 use weir_script::{Bridge, Ended, Machine, Run, What, World};
 
 use crate::pubsub::{Kind, PubSub};
-use crate::resp::commands::check_options;
+use crate::resp::commands::{check_options, debug_protocol};
 use crate::resp::monitored;
 use crate::resp::outbox::YIELD;
 use crate::resp::rights::Rights;
@@ -114,6 +114,8 @@ pub(super) struct Terms {
     pub(super) reader: Option<Reader>,
     /// What whoever runs it may do.
     pub(super) rights: Rights,
+    /// It may ask for `DEBUG PROTOCOL`.
+    pub(super) may_debug: bool,
 }
 
 /// See the module.
@@ -196,13 +198,14 @@ impl Scripted {
         let before = (draft.mark(), draft.events_len());
         let ended = match &ground.place {
             Place::Here(clock) => {
-                let here = Here::begin(clock);
+                let here = Here::begin(clock, self.terms.rights.user());
                 let ended = self.run_here(rows, ground, &mut draft, &here);
                 self.bill.work.count(Module::ScriptSlice, here.slices());
                 ended
             }
             Place::Away(threads, control) => {
                 let (threads, control) = (Arc::clone(threads), Arc::clone(control));
+                control.is_of(self.terms.rights.user());
                 let before = control.slices();
                 let ended = self.run_away(rows, ground, &mut draft, &threads, Arc::clone(&control)).await;
                 self.bill.work.count(Module::ScriptSlice, control.slices() - before);
@@ -286,7 +289,8 @@ impl Scripted {
         }
         let request = Request::new(0, 0, words.iter().map(Vec::as_slice));
         let args = request.args();
-        if command.flags.contains(&"noscript") || (terms.is_spread && goes_through_all(command, args)) {
+        let is_debug = terms.may_debug && command.id == Id::Debug;
+        if (command.flags.contains(&"noscript") && !is_debug) || (terms.is_spread && goes_through_all(command, args)) {
             return Err(NOT_ALLOWED);
         }
         if let Some(denied) = terms.rights.denied(command, args).await {
@@ -294,6 +298,11 @@ impl Scripted {
                 self.denied.push((denied, denied.object(command, args)));
             }
             return Err(denied.as_error_in_script(command, args));
+        }
+        if table::reads_blocking(command, args) {
+            let name = String::from_utf8_lossy(args.at(0)).into_owned();
+            let text = format!("ERR {name} command is not allowed with BLOCK option from scripts");
+            return Err(Error::bytes(text.into_bytes()));
         }
         if terms.writes_nothing && command.writes() {
             return Err(Error::new("ERR Write commands are not allowed from read-only scripts."));
@@ -376,6 +385,9 @@ impl Scripted {
                 self.published.push((kind, args.at(1).to_vec(), args.at(2).to_vec()));
                 let listeners = self.terms.pubsub.listeners(kind, args.at(1));
                 self.host.replies().integer(listeners as i64);
+            }
+            Id::Debug if args.len() == 3 && args.at(1).eq_ignore_ascii_case(b"PROTOCOL") => {
+                debug_protocol(self.host.replies(), args.at(2))?;
             }
             _ => return Err(NOT_ALLOWED),
         }

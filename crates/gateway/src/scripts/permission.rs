@@ -1,0 +1,38 @@
+//! What a script is told that whoever runs it may do: `redis.acl_check_cmd`.
+
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use weir_command::{Request, table};
+use weir_io::Yield;
+
+use crate::auth::users::User;
+
+/// Whether `user` may run the command of `words`; without a user, whether there is one. `None` where there is
+/// none. Of a check that takes `turns`, the first of them that is not taken ends it.
+///
+/// # Errors
+/// It would have taken more turns.
+pub(super) fn may(user: Option<&User>, words: &[Vec<u8>], turns: Option<usize>) -> Result<Option<bool>, MoreTurns> {
+    let Some(command) = words.first().and_then(|name| table::find(name)) else { return Ok(None) };
+    let Some(user) = user.filter(|user| !user.has_full_rights()) else { return Ok(Some(true)) };
+    let state = user.state();
+    if state.is_deleted {
+        return Ok(Some(false));
+    }
+    let request = Request::new(0, 0, words.iter().map(Vec::as_slice));
+    let mut check = pin!(state.rules.check_to_run(command, request.args(), Yield::PLAIN));
+    let mut taken = 0;
+    loop {
+        if let Poll::Ready(checked) = check.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            return Ok(Some(checked.is_ok()));
+        }
+        taken += 1;
+        if turns.is_some_and(|turns| taken >= turns) {
+            return Err(MoreTurns);
+        }
+    }
+}
+
+/// Where others are served, they come between the turns.
+pub(super) struct MoreTurns;
