@@ -1,6 +1,6 @@
 //! `cargo xtask redis-tests`: Redis' own tests, as they come, against `weir serve` on both engines.
 //!
-//! [`source`] fetches them, [`run`] runs one file against a server of its own, [`outcome`] reads what the tool said,
+//! [`source`] fetches them, [`run`] runs one file against servers of its own, [`outcome`] reads what the tool said,
 //! and [`expected`] knows which of them fail and why: any difference from that is a failure.
 
 mod expected;
@@ -21,7 +21,7 @@ const HELP: &str = "\
 cargo xtask redis-tests [--engine lsm|memory] [--port N] [--weir FILE] [--keep] [UNIT...]
 
   runs the units (unit/type/list; all that apply, without any) on both engines, or on one
-  --port N      two free ports, N and N + 1 [default: 17170]
+  --port N      servers listen at N to N + 99, and at 10,000 above [default: 21111]
   --weir FILE   the binary to try; it is built (release) without this
   --keep        keeps what the tool said, in .tools/redis-tests/";
 
@@ -36,7 +36,7 @@ struct Options {
 
 impl Options {
     fn parse(mut words: impl Iterator<Item = String>) -> Result<Self, String> {
-        let mut options = Self { engines: ENGINES.to_vec(), port: 17_170, weir: None, keeps: false, units: Vec::new() };
+        let mut options = Self { engines: ENGINES.to_vec(), port: 21_111, weir: None, keeps: false, units: Vec::new() };
         while let Some(word) = words.next() {
             let mut value = || words.next().ok_or_else(|| format!("{word} needs a value\n\n{HELP}"));
             match word.as_str() {
@@ -70,12 +70,13 @@ pub fn command(words: impl Iterator<Item = String>, root: &Path) -> Result<(), S
     }
     let tests = source::fetch(root)?;
     let weir = match &options.weir {
-        Some(weir) => Path::new(weir).to_path_buf(),
+        // The tool is run elsewhere.
+        Some(weir) => std::fs::canonicalize(weir).map_err(|error| format!("{weir}: {error}"))?,
         None => built(root)?,
     };
     let bench = Bench { tests, weir, port: options.port, scratch: root.join(".tools/redis-tests") };
     let mut surprises = Vec::new();
-    println!("| unit | engine | passed | failed | left out by the tool | seconds |\n|---|---|---|---|---|---|");
+    println!("| unit | engine | passed | failed | left out | seconds |\n|---|---|---|---|---|---|");
     for unit in units {
         for engine in &options.engines {
             let (outcome, seconds) = bench.run(unit, engine, expected.seconds(unit), &expected.skipped(unit))?;

@@ -1,7 +1,12 @@
-//! One unit of Redis' tests against a server of its own.
+//! One unit of Redis' tests, on one engine.
+//!
+//! The tool starts the servers that its tests need, as it does for Redis: where it looks for `redis-server` there is a
+//! script that starts `weir serve`, and gives it what Weir has of the settings asked for.
 
 use std::fs::File;
-use std::net::TcpStream;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -11,18 +16,22 @@ use super::outcome::Outcome;
 /// The engines that are tried.
 pub const ENGINES: [&str; 2] = ["lsm", "memory"];
 
-/// What the tool is told, beside where the server is. Replication is not for clients, and the memory limit and the
+/// Stands where the tool looks for a server.
+const SERVER: &str = include_str!("redis-server.sh");
+
+/// What the tool is told, beside where servers may listen. Replication is not for clients, and the memory limit and the
 /// files of a tenant are its operator's; how rows are kept is not asked about, as Weir keeps them in another way.
 const FLAGS: [&str; 5] = [
     "--durable",
     "--ignore-encoding",
     "--ignore-digest",
     "--tags",
-    "-needs:repl -needs:config-maxmemory -needs:save -large-memory",
+    "-repl -needs:repl -needs:config-maxmemory -needs:save -large-memory -cluster -aof",
 ];
 
-/// How long a server may take to begin.
-const START: Duration = Duration::from_secs(20);
+/// Ports that the tool may choose from, for a server each.
+const PORTS: u16 = 100;
+
 /// How often is looked whether the tool has ended.
 const STEP: Duration = Duration::from_millis(100);
 
@@ -31,18 +40,20 @@ pub struct Bench {
     /// Redis' source.
     pub tests: PathBuf,
     pub weir: PathBuf,
+    /// The first of [`PORTS`] for servers; operators' are 10,000 above them.
     pub port: u16,
     /// For data and what was said.
     pub scratch: PathBuf,
 }
 
-/// A process that ends with us.
+/// The tool, with the processes that it has started: all of them end with us.
 struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended by itself already.
-        let _ = self.0.kill();
+        // They may have ended by themselves already.
+        let group = format!("-{}", self.0.id());
+        let _ = Command::new("kill").args(["-KILL", "--", &group]).stderr(Stdio::null()).status();
         let _ = self.0.wait();
     }
 }
@@ -51,24 +62,27 @@ impl Bench {
     /// Runs `unit` but for the tests in `skipped`; gives what has become of it, and how many seconds it took.
     pub fn run(&self, unit: &str, engine: &str, seconds: u64, skipped: &[&str]) -> Result<(Outcome, u64), String> {
         let name = format!("{}-{engine}", unit.replace('/', "-"));
-        let failed = |what: &str, error: std::io::Error| format!("{unit} on {engine}: {what}: {error}");
+        let failed = |what: &str, error: io::Error| format!("{unit} on {engine}: {what}: {error}");
         let dir = self.scratch.join(&name);
         let _ = std::fs::remove_dir_all(&dir);
         std::fs::create_dir_all(&dir).map_err(|error| failed("its directory", error))?;
-        let server = self.serve(engine, &dir).map_err(|error| failed("weir serve", error))?;
         let said = dir.join("said.txt");
         let out = File::create(&said).map_err(|error| failed("what is said", error))?;
+        self.install().map_err(|error| failed("src/redis-server", error))?;
         let begin = Instant::now();
         let mut tool = Command::new("tclsh");
-        tool.args(["tests/test_helper.tcl", "--host", "127.0.0.1", "--port", &self.port.to_string()])
-            .args(["--single", unit])
-            .args(FLAGS);
+        tool.args(["tests/test_helper.tcl", "--single", unit, "--clients", "1"])
+            .args(["--baseport", &self.port.to_string(), "--portcount", &PORTS.to_string()])
+            .args(FLAGS)
+            .env("WEIR", &self.weir)
+            .env("WEIR_ENGINE", engine);
         skipped.iter().for_each(|test| _ = tool.args(["--skiptest", test]));
         let mut tool = Running(
             tool.current_dir(&self.tests)
                 .stdin(Stdio::null())
                 .stdout(out)
                 .stderr(Stdio::null())
+                .process_group(0)
                 .spawn()
                 .map_err(|error| failed("cannot start tclsh (install the package tcl)", error))?,
         );
@@ -80,35 +94,15 @@ impl Bench {
         }
         drop(tool);
         let took = begin.elapsed().as_secs();
-        // The half of the tool that runs the tests ends when nobody listens to it, or nobody answers it.
-        drop(server);
         let text = std::fs::read(&said).map_err(|error| failed("what was said", error))?;
         Ok((Outcome::parse(&String::from_utf8_lossy(&text)), took))
     }
 
-    fn serve(&self, engine: &str, dir: &std::path::Path) -> std::io::Result<Running> {
-        let at = |port: u16| format!("127.0.0.1:{port}");
-        let log = File::create(dir.join("weir.log"))?;
-        let server = Command::new(&self.weir)
-            .arg("serve")
-            .arg("--dir")
-            .arg(dir.join("data"))
-            .args(["--listen", &at(self.port), "--admin", &at(self.port + 1)])
-            .args(["--engine", engine, "--allow-debug"])
-            .stdin(Stdio::null())
-            .stdout(log.try_clone()?)
-            .stderr(log)
-            .spawn()?;
-        let mut server = Running(server);
-        let begin = Instant::now();
-        while TcpStream::connect(at(self.port)).is_err() {
-            if server.0.try_wait()?.is_some() || begin.elapsed() > START {
-                let log = dir.join("weir.log");
-                return Err(std::io::Error::other(format!("it does not listen: {}", log.display())));
-            }
-            std::thread::sleep(STEP);
-        }
-        Ok(server)
+    /// Puts the script where the tool looks for a server.
+    fn install(&self) -> io::Result<()> {
+        let path = self.tests.join("src/redis-server");
+        std::fs::write(&path, SERVER)?;
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755))
     }
 
     /// Removes what was written.
