@@ -1,11 +1,15 @@
-//! What it costs to count and to price a request (XS-19: less than a microsecond), in real time:
+//! What it costs to count and to price a request (XS-19: less than a microsecond), and to hold it against limits
+//! (XS-E4), in real time:
 //! `cargo run --release -p weir-admission --example request_unit_cost`.
 //!
 //! With a number behind it, it only counts and prices so often: for a tool that counts instructions.
 
 use std::hint::black_box;
 
+use std::sync::Arc;
+
 use weir_admission::request_units::{Module, Prices, Work, default_pod, default_table};
+use weir_admission::{Access, NodeUnits, Quota, RequestOrder, Unit, UnitLimits};
 use weir_io::Clock;
 use weir_io::real::RealClock;
 
@@ -36,23 +40,44 @@ fn main() {
         return;
     }
     let clock = RealClock::new();
-    let time = |what: &str, run: &dyn Fn(u64)| {
+    fn time(clock: &RealClock, what: &str, run: impl Fn(u64)) {
         let mut best = u64::MAX;
         for _ in 0..5 {
             let begin = clock.now();
             (0..ROUNDS).for_each(|round| run(round & 1023));
             best = best.min(clock.now() - begin);
         }
-        println!("{what:30} {:>8.1} ns", best as f64 / ROUNDS as f64);
-    };
-    time("counted", &|bytes| {
+        println!("{what:45} {:>8.1} ns", best as f64 / ROUNDS as f64);
+    }
+    time(&clock, "nothing", |bytes| {
+        black_box(bytes);
+    });
+    time(&clock, "counted", |bytes| {
         black_box(get(bytes));
     });
     let work = get(100);
-    time("priced", &|_| {
+    time(&clock, "priced", |_| {
         black_box(prices.of(black_box(&work)));
     });
-    time("counted and priced", &|bytes| {
+    time(&clock, "counted and priced", |bytes| {
         once(bytes);
     });
+    // What a command does beside that: as `gateway`'s `charging.rs`.
+    let node = NodeUnits::new(Arc::clone(&clock) as Arc<dyn Clock>);
+    let quota = |ru| {
+        let limits = UnitLimits { ru, ..UnitLimits::default() };
+        Quota::on_node(Arc::clone(&clock) as Arc<dyn Clock>, &limits, Arc::clone(&node))
+    };
+    let charge = |quota: &Quota, actual: u64| {
+        if !quota.is_free() {
+            black_box(quota.try_admit(Unit::Request, black_box(300)));
+            drop(black_box(quota.enter_node(Access::Read, 300)));
+            quota.settle(Unit::Request, 0, 300, black_box(actual));
+        }
+    };
+    let (free, limited) = (quota(0), quota(1_000_000_000));
+    time(&clock, "charged and settled: no limit", |_| charge(&free, 310));
+    time(&clock, "charged and settled: a limit that is far away", |_| charge(&limited, 310));
+    node.queue().set(Some(1_000_000_000_000), RequestOrder::InTurn);
+    time(&clock, "the same, and the node has queues", |_| charge(&limited, 310));
 }

@@ -46,6 +46,7 @@ pub use order::{Precedence, RANKS, Rank};
 pub use partition::PartitionGate;
 pub use pool::{Acquire, Part, Permit, Pool, PoolStats};
 pub use quota::{
-    Admission, DELAY_MAX_MS, NodeUnits, OnLimit, Quota, QuotaWaiter, Refused, Unit, UnitLimits, UnitStats,
+    Access, Admission, DELAY_MAX_MS, NodeAdmission, NodeBusy, NodeQueue, NodeQueueStats, NodeUnits, OnLimit, Quota,
+    QuotaWaiter, Refused, RequestOrder, Unit, UnitLimits, UnitStats,
 };
 pub use read_memory::ReadMemoryFs;

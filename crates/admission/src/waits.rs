@@ -17,7 +17,7 @@ use weir_io::Nanos;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Cause {
-    /// Its tenant's own capacity units.
+    /// Its tenant's own units, or those of the node.
     Quota = 0,
     /// A flush or a compaction of its tree, or memory for it.
     Stall = 1,

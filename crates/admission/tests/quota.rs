@@ -456,3 +456,25 @@ fn a_noisy_neighbour_gets_what_is_left_and_nothing_of_what_others_bought() {
         assert!(own <= 10, "who may not use what is left does not: {own}");
     }
 }
+
+/// XS-26: what began with what the node has left is paid from there to its end. When nothing is left any more, the tenant
+/// has what it bought, and no debt from before.
+#[test]
+fn what_the_node_had_left_is_no_debt_later() {
+    let sim = Sim::new(7);
+    let node = NodeUnits::new(sim.clock());
+    node.set(100_000 * 1000);
+    let limits = UnitLimits { ru: 100, spare: true, on_limit: REFUSE, ..UnitLimits::default() };
+    let quota = Quota::on_node(sim.clock(), &limits, Arc::clone(&node));
+    // A hundred times the limit, most of which shows afterwards.
+    for ms in 0..10_000 {
+        sim.run_until(ms * MS);
+        assert!(quota.try_admit(Unit::Request, 1000));
+        quota.settle(Unit::Request, 0, 1000, 10_000);
+    }
+    assert_eq!(quota.stats(Unit::Request).units, 10_000 * 10_000);
+    node.set(0);
+    sim.run_until(11 * SEC);
+    let admitted = (0..100).take_while(|_| quota.try_admit(Unit::Request, 1000)).count();
+    assert_eq!(admitted, 10, "what is always kept, of a tenth of a second");
+}

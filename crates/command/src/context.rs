@@ -15,6 +15,7 @@ use crate::bill::OwnBill;
 use crate::draft::Draft;
 use crate::error::{KEY_TOO_LONG, Outcome, REPLY_TOO_LONG, WRONG_TYPE};
 use crate::events::Classes;
+use crate::float::is_whole;
 use crate::host::Host;
 use crate::in_hand::letting_go;
 use crate::reply::{FLUSH_BYTES, OUTPUT_BYTES_MAX, Replies};
@@ -369,6 +370,23 @@ impl<'a> Context<'a> {
     /// So many steps of computing were done: where a command computes more than what it reads and writes tells.
     pub fn computed(&mut self, steps: usize) {
         self.call.bill.work.count(Module::Step, steps as u64);
+    }
+
+    /// So many parts were passed in a row that keeps all of them in one piece.
+    #[inline]
+    pub fn passed_packed(&mut self, parts: usize) {
+        self.call.bill.work.count(Module::PackedPart, parts as u64);
+    }
+
+    /// So many numbers with a fraction were read or written as text.
+    pub fn fractions(&mut self, numbers: usize) {
+        self.call.bill.work.count(Module::Fraction, numbers as u64);
+    }
+
+    /// Answers with `number`.
+    pub fn tell_f64(&mut self, number: f64) {
+        self.fractions(usize::from(!is_whole(number)));
+        self.replies().double(number);
     }
 
     /// Where a page finds `key`, or what is behind it.

@@ -48,8 +48,19 @@ fn is_zero(text: &[u8]) -> bool {
     !mantissa.iter().any(|byte| matches!(byte, b'1'..=b'9'))
 }
 
+/// Whether `number` has no fraction, and is written with the digits of a whole one: many scores are so, and those of
+/// others take long to find.
+pub fn is_whole(number: f64) -> bool {
+    const WHOLE_MAX: f64 = 1e17;
+    let is_negative_zero = number == 0.0 && number.is_sign_negative();
+    number.abs() < WHOLE_MAX && number.fract() == 0.0 && !is_negative_zero
+}
+
 /// Appends `number` as C's `%.17g`: 17 digits, without zeros at the end.
 pub fn push_f64(out: &mut Vec<u8>, number: f64) {
+    if is_whole(number) {
+        return push_i64(out, number as i64);
+    }
     push_general(out, number, DIGITS);
 }
 
@@ -159,6 +170,14 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn whole_numbers_are_written_the_long_way_and_the_short_way_alike(
+            number in prop_oneof![-1000_i64..1000, -100_000_000_000_000_000_i64..100_000_000_000_000_000],
+        ) {
+            let number = number as f64;
+            prop_assert_eq!(text(number, push_f64), text(number, |out, number| push_general(out, number, DIGITS)));
+        }
+
         #[test]
         fn what_is_written_is_read_back(number: f64) {
             prop_assume!(!number.is_nan());

@@ -1,10 +1,11 @@
 //! Request units over loopback: what `RU LAST` tells, what replies tell, and who waits or is refused.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use weir_gateway::Settings;
-use weir_node::{OnLimit, Unit, UnitLimits};
+use weir_node::{OnLimit, RequestOrder, Unit, UnitLimits};
 
 use crate::support::{Client, Running, encode};
 
@@ -43,7 +44,7 @@ fn the_last_command_tells_what_it_was_counted_as() {
         ("LCS k k LEN", &[("row_found", 2), ("step", 121)]),
         (
             "EVAL return(redis.call('get',KEYS[1])) 1 k",
-            &[("script", 1), ("row_found", 1), ("command", 2), ("locked", 1)],
+            &[("script", 1), ("script_call", 1), ("row_found", 1), ("command", 1), ("locked", 1)],
         ),
     ] {
         client.say(line);
@@ -227,4 +228,125 @@ fn a_long_read_of_one_row_waits_while_it_owes_more_than_a_second() {
         }
     }
     assert!(seconds >= 5, "{seconds} seconds");
+}
+
+#[test]
+fn what_is_not_run_is_not_charged() {
+    let weir = Running::start(Settings::default());
+    weir.clock.freeze();
+    let mut client = weir.connect();
+    // Refused by one limit, after the other one has let it pass.
+    let limits = UnitLimits { rcu: 100_000, ru: 10, on_limit: OnLimit::Refuse, ..UnitLimits::default() };
+    weir.store.quota.set_limits(&limits);
+    let served = (0..10_000).take_while(|_| !client.say("GET k").starts_with("-THROTTLED")).count();
+    assert!(served < 10_000, "nobody is refused");
+    (0..10).for_each(|_| assert!(client.say("GET k").starts_with("-THROTTLED")));
+    assert_eq!(weir.store.quota.stats(Unit::Read).units, served as u64);
+    // A transaction that is not run, as what it watches was changed.
+    weir.store.quota.set_limits(&UnitLimits { wcu: 1000, ru: 1_000_000, ..UnitLimits::default() });
+    client.say("WATCH k");
+    weir.connect().say("SET k other");
+    let before = weir.store.quota.stats(Unit::Write).units;
+    for line in ["MULTI", "SET k 1", "SET k2 1"] {
+        client.say(line);
+    }
+    assert_eq!(client.say("EXEC"), "*-1\r\n");
+    assert_eq!(weir.store.quota.stats(Unit::Write).units, before);
+    client.say("MULTI");
+    client.say("SET k 1");
+    client.say("EXEC");
+    assert_eq!(weir.store.quota.stats(Unit::Write).units, before + 1);
+}
+
+#[test]
+fn a_connection_tells_what_its_commands_have_cost_in_all() {
+    let weir = Running::start(Settings::default());
+    let (mut client, mut other) = (weir.connect(), weir.connect());
+    client.say("SET before 1");
+    let sum = |client: &mut Client| {
+        let reply = client.say("RU SUM");
+        let lines: Vec<&str> = reply.split("\r\n").filter(|line| !line.starts_with(['*', '$', '%'])).collect();
+        let of = |name: &str| {
+            let at = lines.iter().position(|line| *line == name);
+            at.map_or(0, |at| (lines[at + 1].trim_start_matches(':').parse::<f64>().expect("a number") * 1000.0) as u64)
+        };
+        ["commands", "units", "row_written", "row_found", "command"].map(of)
+    };
+    assert_eq!(sum(&mut client), [0; 5], "nothing is summed up before anybody asks");
+    let before = weir.milli_units();
+    let pipeline: Vec<u8> = (0..50).flat_map(|_| encode(&["SET", "k", "v"])).collect();
+    client.send(&pipeline);
+    (0..50).for_each(|_| drop(client.reply()));
+    client.say("GET k");
+    client.say("RU LAST");
+    let cost = weir.milli_units() - before;
+    other.say("GET k");
+    let [commands, units, written, found, counted] = sum(&mut client);
+    assert_eq!([commands, written, found, counted], [51_000, 50_000, 1000, 51_000]);
+    // What `RU` itself costs is charged, and not told.
+    assert!(units > 0 && units <= cost, "{units} of {cost}");
+    assert_eq!(client.say("RU RESET"), "+OK\r\n");
+    assert_eq!(sum(&mut client), [0; 5]);
+    assert!(client.say("RU SUM all").starts_with("-ERR wrong number of arguments"));
+}
+
+#[test]
+fn what_handlers_do_by_themselves_is_counted() {
+    let weir = Running::start(Settings::default());
+    let mut client = weir.connect();
+    for line in ["ZADD z 1 a 2.5 b 3 c", "SADD s x y z", "SET n 5", "PFADD p a b", "RPUSH l 1 2 3"] {
+        client.say(line);
+    }
+    for (line, module, count) in [
+        ("ZADD z 1.5 d 2 e", "fraction", 1),
+        ("ZRANGE z 0 -1 WITHSCORES", "fraction", 2),
+        ("ZRANGE z 0 -1", "fraction", 0),
+        ("ZSCORE z b", "fraction", 1),
+        ("ZSCORE z a", "fraction", 0),
+        ("INCRBYFLOAT n 1", "fraction", 3),
+        ("SISMEMBER s z", "packed_part", 3),
+        ("SMEMBERS s", "packed_part", 3),
+        ("LINDEX l 1", "packed_part", 2),
+        ("PFCOUNT p p", "step", 3 * 16_384),
+    ] {
+        client.say(line);
+        let counted = modules(&mut client);
+        assert_eq!(counted.get(module).copied().unwrap_or(0), count, "{module} of {line}: {counted:?}");
+    }
+}
+
+#[test]
+fn reads_and_writes_wait_in_the_nodes_queues_and_go_on_or_are_refused() {
+    let weir = Running::start(Settings::default());
+    weir.clock.freeze();
+    let queue = Arc::clone(weir.store.units.queue());
+    queue.set(Some(10_000), RequestOrder::WritesFirst);
+    let (mut writer, mut reader) = (weir.connect(), weir.connect());
+    // The tenant has no limit. What does not fit into a tenth of a second waits.
+    let until_waiting = |expected: [usize; 2]| {
+        while queue.waiting() != expected {
+            std::thread::yield_now();
+        }
+    };
+    let pipeline: Vec<u8> = (0..1000).flat_map(|_| encode(&["SET", "k", "v"])).collect();
+    writer.send(&pipeline);
+    until_waiting([0, 1]);
+    reader.send(&encode(&["GET", "k"]));
+    until_waiting([1, 1]);
+    assert_eq!(weir.connect().say("PING"), "+PONG\r\n", "what touches no data passes");
+    // A second later both have waited too long.
+    weir.clock.advance(1);
+    let refused = reader.reply();
+    let text = String::from_utf8_lossy(&refused);
+    assert!(text.starts_with("-THROTTLED retry_in_ms=") && text.contains("reason=node_ru"), "{text}");
+    until_waiting([0, 1]);
+    // The threshold goes, and so do all.
+    queue.set(None, RequestOrder::WritesFirst);
+    let replies: Vec<Vec<u8>> = (0..1000).map(|_| writer.reply()).collect();
+    let refused = replies.iter().filter(|reply| reply.starts_with(b"-THROTTLED")).count();
+    assert_eq!(replies.iter().filter(|reply| reply.starts_with(b"+OK")).count() + refused, 1000);
+    let [reads, writes] = queue.stats();
+    assert_eq!((reads.delayed, reads.refused), (1, 1));
+    assert_eq!(writes.refused as usize, refused);
+    assert!(writes.delayed >= 2, "{writes:?}");
 }

@@ -59,8 +59,8 @@ pub use tenant::{
 // Words of the rooms below that appear in this one's interface: a gateway imports the node alone.
 pub use weir_admission::policy::{Behaviour, Facts, Move, Profile, Stage, Tick, Violation, Window, felt};
 pub use weir_admission::{
-    Admission, Amount, Booked, Direction, Ledger, NodeUnits, OnLimit, Part, Pool, PoolStats, Quota, Refused, Unit,
-    UnitLimits, UnitStats, Wait, cost, request_units, waits,
+    Access, Admission, Amount, Booked, Direction, Ledger, NodeAdmission, NodeBusy, NodeQueueStats, NodeUnits, OnLimit,
+    Part, Pool, PoolStats, Quota, Refused, RequestOrder, Unit, UnitLimits, UnitStats, Wait, cost, request_units, waits,
 };
 pub use weir_model::engine::{Ahead, EngineKind, JobKind, Scope, TreeKnobs, UnknownEngine};
 pub use weir_model::{TenantId, TenantName};

@@ -10,7 +10,9 @@
 //!   refused, and told when to come again.
 
 mod budget;
+mod node_queue;
 mod node_units;
+mod request_order;
 mod savings;
 
 use std::fmt;
@@ -27,7 +29,9 @@ use crate::request_units::MILLI;
 use crate::reserve::Reserve;
 use crate::slots::SlotId;
 use budget::{Admitted, Answer, Budget};
+pub use node_queue::{NodeAdmission, NodeBusy, NodeQueue, NodeQueueStats};
 pub use node_units::NodeUnits;
+pub use request_order::{Access, RequestOrder};
 use savings::Savings;
 
 /// What is counted.
@@ -181,6 +185,8 @@ pub struct Quota {
     saved: AtomicU64,
     /// The node's units, and whether those may be used beyond the limit.
     node: Option<Arc<NodeUnits>>,
+    /// What it is called in the node's queues.
+    number: u32,
     spares: AtomicBool,
     /// What was taken from there, and what of the budget's it knows of.
     extra: AtomicU64,
@@ -223,6 +229,7 @@ impl Quota {
             savings: Mutex::new(Savings::new(limits.of(Unit::Request), limits.saving_seconds(), now, 0)),
             saves: AtomicBool::new(limits.saving_seconds() > 0),
             saved: AtomicU64::new(0),
+            number: node.as_ref().map_or(0, |node| node.new_number()),
             node,
             spares: AtomicBool::new(limits.spare),
             extra: AtomicU64::new(0),
@@ -249,10 +256,27 @@ impl Quota {
         self.limited.load(Ordering::Relaxed) & unit.bit() == 0
     }
 
-    /// True if nobody ever waits: one load.
+    /// True if nobody ever waits.
     #[inline]
     pub fn is_free(&self) -> bool {
-        self.limited.load(Ordering::Relaxed) == 0
+        self.limited.load(Ordering::Relaxed) == 0 && self.node_queue().is_none()
+    }
+
+    /// True if request units matter: of the tenant, or of the node.
+    #[inline]
+    pub fn counts_request_units(&self) -> bool {
+        !self.is_unlimited(Unit::Request) || self.node_queue().is_some()
+    }
+
+    /// The node's queues, while anybody may have to wait there.
+    #[inline]
+    fn node_queue(&self) -> Option<&Arc<NodeQueue>> {
+        self.node.as_ref().map(|node| node.queue()).filter(|queue| queue.is_on())
+    }
+
+    /// Asks the node to let a request pass that costs `milli_units` as far as is known; `None` if it has no queues now.
+    pub fn enter_node(&self, access: Access, milli_units: u64) -> Option<NodeAdmission> {
+        self.node_queue().map(|queue| queue.enter(access, self.number, milli_units))
     }
 
     /// What is owed of `unit` is more than comes in a second (U-16): who may wait should.
@@ -361,11 +385,23 @@ impl Quota {
         self.lock(unit, self.clock.now()).stats().units
     }
 
+    /// What was charged `units` is not run, and has not passed the node's queues.
+    pub fn refund(&self, unit: Unit, partition: u32, units: u64) {
+        if !self.is_unlimited(unit) {
+            self.settle_limited(unit, partition, units, 0);
+        }
+    }
+
     /// What was charged `charged` units has cost `actual`: the difference is paid, or given back.
     #[inline]
     pub fn settle(&self, unit: Unit, partition: u32, charged: u64, actual: u64) {
         // What costs what was charged is of interest only to who weighs those that wait: no write to memory that other
         // threads have.
+        if unit == Unit::Request
+            && let Some(queue) = self.node_queue()
+        {
+            queue.settle(charged, actual);
+        }
         let is_settled = actual == charged && self.reserves[unit as usize].is_filled();
         if !is_settled && !self.is_unlimited(unit) {
             self.settle_limited(unit, partition, charged, actual);
@@ -376,11 +412,26 @@ impl Quota {
         let actual = actual - self.pay_from_savings(unit, actual.saturating_sub(charged));
         if actual < charged {
             self.with_budget(unit, |budget, _| budget.refund(charged - actual));
-        } else if !self.reserves[unit as usize].try_take(actual - charged, 0) {
+            return;
+        }
+        let more = actual - charged;
+        if !self.reserves[unit as usize].try_take(more, 0) && !self.pays_from_spare(unit, more) {
             // Takes units away: nobody can go because of it, and no pump is needed.
             let now = self.clock.now();
-            self.lock(unit, now).settle(partition, charged, actual - charged, now);
+            self.lock(unit, now).settle(partition, charged, more, now);
         }
+    }
+
+    /// Whether the node pays `more`, as the budget has less: what was begun with what the node has left is paid from
+    /// there, too. Else the debt would grow as long as the node has something left, and when it has not, the tenant
+    /// would have to wait for ever for what it bought.
+    fn pays_from_spare(&self, unit: Unit, more: u64) -> bool {
+        if unit != Unit::Request || !self.spares.load(Ordering::Relaxed) {
+            return false;
+        }
+        let now = self.clock.now();
+        let there = self.lock(unit, now).units(now);
+        there < i64::try_from(more).unwrap_or(i64::MAX) && self.try_take_spare(more)
     }
 
     /// What became of requests so far.

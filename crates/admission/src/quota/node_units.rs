@@ -3,11 +3,13 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use weir_io::{Clock, Nanos};
 
+use super::node_queue::NodeQueue;
+use super::request_order::RequestOrder;
 use crate::bucket::Bucket;
 
 /// Units of this time are kept while nobody uses them, in nanoseconds.
@@ -16,19 +18,39 @@ const BURST: Nanos = 1_000_000_000;
 /// More is given out than the machine has, in percent: hardly anybody uses all at once (U-18).
 const OVER_SUBSCRIBED_PERCENT: u64 = 150;
 
+/// Of what the machine has so much may be used before requests wait in its queues, in percent (U-18): above it what
+/// waits for a processor or the device grows fast, and has no order there.
+const QUEUE_ABOVE_PERCENT: u64 = 80;
+
 /// See the module. Its lock is the innermost.
 pub struct NodeUnits {
     clock: Arc<dyn Clock>,
     bucket: Mutex<Bucket>,
     /// Thousandths that were given beyond tenants' limits.
     extra: AtomicU64,
+    /// Where requests wait while all tenants together use too many.
+    queue: Arc<NodeQueue>,
+    /// Numbers of tenants so far.
+    numbers: AtomicU32,
 }
 
 impl NodeUnits {
     /// A node that gives nothing beyond its tenants' limits, as nobody knows what it has.
     pub fn new(clock: Arc<dyn Clock>) -> Arc<Self> {
         let bucket = Mutex::new(Bucket::new(0, BURST, clock.now()));
-        Arc::new(Self { clock, bucket, extra: AtomicU64::new(0) })
+        let queue = NodeQueue::new(Arc::clone(&clock));
+        Arc::new(Self { clock, bucket, extra: AtomicU64::new(0), queue, numbers: AtomicU32::new(0) })
+    }
+
+    /// Where requests wait while all tenants together use too many.
+    #[inline]
+    pub fn queue(&self) -> &Arc<NodeQueue> {
+        &self.queue
+    }
+
+    /// A number for a tenant. After 2^32 they come again, and two tenants share a place in the queues.
+    pub(super) fn new_number(&self) -> u32 {
+        self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
     /// The machine has `milli_units` thousandths of units a second.
@@ -36,6 +58,14 @@ impl NodeUnits {
         let rate = u64::try_from(u128::from(milli_units) * u128::from(OVER_SUBSCRIBED_PERCENT) / 100);
         // The largest number would be no limit.
         self.bucket.lock().set(rate.unwrap_or(u64::MAX).min(u64::MAX - 1), BURST, self.clock.now());
+    }
+
+    /// While more than [`QUEUE_ABOVE_PERCENT`] of `milli_units` a second are used, requests wait in queues, in `order`;
+    /// never where that is `None`.
+    pub fn set_queues(&self, milli_units: u64, order: Option<RequestOrder>) {
+        let threshold = u128::from(milli_units) * u128::from(QUEUE_ABOVE_PERCENT) / 100;
+        let threshold = u64::try_from(threshold).unwrap_or(u64::MAX);
+        self.queue.set(order.map(|_| threshold), order.unwrap_or_default());
     }
 
     /// `milli_units` were used within a limit.

@@ -18,15 +18,19 @@ pub(super) struct Savings {
     /// The numbers of seconds and what is left of each, the oldest first.
     seconds: VecDeque<(u64, u64)>,
     sum: u64,
-    /// Until when is known what was used, and how much that is in all.
+    /// Until when is known what was used, and the most that this has been in all: what is given back afterwards pays
+    /// for what is used next.
     at: Nanos,
     used: u64,
+    /// What was used before it came, and has not come since: a debt is paid by the seconds behind it, and nothing of
+    /// those is unused.
+    owed: u128,
 }
 
 impl Savings {
     /// Nothing is saved up at `now`, when `used` units had been used in all.
     pub(super) fn new(rate: u64, window: u32, now: Nanos, used: u64) -> Self {
-        Self { window: window.into(), rate, seconds: VecDeque::new(), sum: 0, at: now, used }
+        Self { window: window.into(), rate, seconds: VecDeque::new(), sum: 0, at: now, used, owed: 0 }
     }
 
     /// Turns the knobs. What was saved up under others stays, as far as the window has it.
@@ -64,19 +68,24 @@ impl Savings {
     /// Books what was not used since the last look: evenly over the time since then.
     fn look(&mut self, now: Nanos, used: u64) {
         if self.window == 0 || self.rate == 0 {
-            (self.at, self.used) = (now.max(self.at), used);
+            (self.at, self.used, self.owed) = (now.max(self.at), used, 0);
             return;
         }
         if now <= self.at {
             return;
         }
-        let span = u128::from(now - self.at);
-        let came = u128::from(self.rate) * span / u128::from(SECOND);
+        let came = u128::from(self.rate) * u128::from(now - self.at) / u128::from(SECOND);
         if came == 0 {
             // Too short a time: it is looked at together with what follows.
             return;
         }
-        let unused = came.saturating_sub(used.saturating_sub(self.used).into());
+        // Up to when the last whole unit came: the part of one that has come since is not lost, however often it is
+        // looked at.
+        let span = (came * u128::from(SECOND)).div_ceil(self.rate.into());
+        let now = self.at + u64::try_from(span).unwrap_or(now - self.at);
+        let owed = self.owed + u128::from(used.saturating_sub(self.used));
+        let unused = came.saturating_sub(owed);
+        self.owed = owed.saturating_sub(came);
         let last = now / SECOND;
         // What is older than the window has gone already.
         let first = (self.at / SECOND).max(last.saturating_sub(self.window));
@@ -86,7 +95,7 @@ impl Savings {
             let share = unused * u128::from(to.saturating_sub(from)) / span;
             self.add(second, u64::try_from(share).unwrap_or(u64::MAX));
         }
-        (self.at, self.used) = (now, used);
+        (self.at, self.used) = (now, used.max(self.used));
         self.forget(last);
     }
 
@@ -140,6 +149,35 @@ mod tests {
         assert_eq!(savings.available(1200 * SECOND, used(100)), 0, "nothing is kept");
     }
 
+    #[test]
+    fn a_debt_is_paid_by_what_comes_and_that_is_not_saved_up() {
+        let mut savings = Savings::new(100, 60, 0, 0);
+        // Ten seconds' units at once, looked at each second.
+        for second in 1..=10 {
+            assert_eq!(savings.available(second * SECOND, 1000), 0, "in second {second}");
+        }
+        assert_eq!(savings.available(12 * SECOND, 1000), 200);
+    }
+
+    #[test]
+    fn looking_often_loses_nothing() {
+        let mut savings = Savings::new(1000, 60, 0, 0);
+        // Each time nearly two units have come.
+        for look in 1..=1000 {
+            savings.available(look * 1_999_999, 0);
+        }
+        assert_eq!(savings.available(1000 * 1_999_999, 0), 1999);
+    }
+
+    #[test]
+    fn what_is_given_back_is_used_again_before_anything_is_missing() {
+        let mut savings = Savings::new(100, 60, 0, 0);
+        // Charged, given back, charged again: 60 were used.
+        assert_eq!(savings.available(SECOND, 60), 40);
+        assert_eq!(savings.available(SECOND, 0), 40);
+        assert_eq!(savings.available(2 * SECOND, 60), 140);
+    }
+
     proptest! {
         /// However it is looked at, it never has more than came within the window, nor more than what was not used.
         #[test]
@@ -154,7 +192,9 @@ mod tests {
                 let there = u128::from(savings.available(now, used));
                 let came = u128::from(rate) * u128::from(now) / u128::from(SECOND);
                 prop_assert!(there <= u128::from(rate) * u128::from(window + 1));
+                // What is used at once may be more than came; what comes then is for that.
                 prop_assert!(there + taken <= came);
+                prop_assert!(there + taken + u128::from(savings.used) <= came + savings.owed);
                 taken += u128::from(savings.take(wants, now, used));
             }
         }

@@ -43,6 +43,8 @@ modules! {
     PartMissing "part_missing",
     /// A byte of a value that was found.
     ReadByte "read_byte",
+    /// A part was passed in a row that keeps all of its parts in one piece.
+    PackedPart "packed_part",
     /// A row was written or deleted: a string, or the head of a row of many parts.
     RowWritten "row_written",
     /// A part was written or deleted.
@@ -63,8 +65,12 @@ modules! {
     LogRecord "log_record",
     /// A step of computing: a cell of a table, a comparison of a sort.
     Step "step",
+    /// A number with a fraction was read or written as text.
+    Fraction "fraction",
     /// A script was started.
     Script "script",
+    /// A command that a script has called.
+    ScriptCall "script_call",
     /// Some ten thousand instructions of a script.
     ScriptSlice "script_slice",
     /// A read of the device.

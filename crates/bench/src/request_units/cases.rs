@@ -8,8 +8,6 @@ pub(super) struct Case {
     pub(super) setup: Vec<Words>,
     /// What is measured, again and again.
     pub(super) body: Vec<Words>,
-    /// Commands of the body that belong together, and follow one another.
-    pub(super) period: usize,
     /// Each comes by itself, not in a pipeline.
     pub(super) alone: bool,
     /// It is predicted, and tells nothing to the table.
@@ -19,11 +17,11 @@ pub(super) struct Case {
 /// The words of a command.
 pub(super) type Words = Vec<Vec<u8>>;
 
-/// Keys over which a case goes.
+/// Keys over which a case goes, or times that the one command of a case without them is in a pipeline.
 const KEYS: usize = 16;
 
 /// A line of words: `*` is the number of the key, `~N` are N bytes, `[A..B x y]` stands for the words `xA yA`, `xB yB`
-/// and all between. Lines are separated by `;`.
+/// and all between, where `#.3` has the number in front. Lines are separated by `;`.
 type Line = &'static str;
 
 /// What is measured: its name, what is there before, and the commands. `!` in front of a name: alone; `?`: held out.
@@ -32,6 +30,9 @@ const CASES: &[(&str, Line, Line)] = &[
     ("!PING", "", "PING"),
     ("!GET 100", "SET k* ~100", "GET k*"),
     ("!SET 100", "", "SET k* ~100"),
+    ("!MGET 10", "MSET [0..9 m ~20]", "MGET m0 m1 m2 m3 m4 m5 m6 m7 m8 m9"),
+    ("!?INCR", "SET n* 5", "INCR n*"),
+    ("!?HGETALL 4", "DEL h*;HSET h* [0..3 f ~20]", "HGETALL h*"),
     ("!?HGET", "HSET h* [0..9 f ~20]", "HGET h* f3"),
     ("GET 10", "SET k* ~10", "GET k*"),
     ("GET 1000", "SET k* ~1000", "GET k*"),
@@ -83,6 +84,7 @@ const CASES: &[(&str, Line, Line)] = &[
     ("SISMEMBER, large", "DEL s*;SADD s* [0..999 m]", "SISMEMBER s* m5"),
     ("?SMEMBERS 1000", "DEL s*;SADD s* [0..999 m]", "SMEMBERS s*"),
     ("SINTER 1000", "DEL {s}a {s}b;SADD {s}a [0..999 m];SADD {s}b [0..9 m]", "SINTER {s}a {s}b"),
+    ("SDIFF 100, small", "DEL {s}a {s}b;SADD {s}a [0..99 m];SADD {s}b [50..99 m]", "SDIFF {s}a {s}b"),
     ("?SUNION 200", "DEL {s}a {s}b;SADD {s}a [0..99 m];SADD {s}b [50..199 m]", "SUNION {s}a {s}b"),
     ("LPUSH, LPOP", "DEL l*;RPUSH l* [0..999 v]", "LPUSH l* ~20;LPOP l*"),
     ("?RPUSH, RPOP, small", "DEL l*", "RPUSH l* ~20;RPOP l*"),
@@ -95,11 +97,14 @@ const CASES: &[(&str, Line, Line)] = &[
     ("ZINCRBY, large", "DEL z*;ZADD z* [0..999 # m]", "ZINCRBY z* 1 m5"),
     ("ZSCORE, large", "DEL z*;ZADD z* [0..999 # m]", "ZSCORE z* m5"),
     ("ZRANGE 10", "DEL z*;ZADD z* [0..999 # m]", "ZRANGE z* 0 9"),
+    ("ZRANGE 200, fractions", "DEL z*;ZADD z* [0..199 #.3 m]", "ZRANGE z* 0 -1 WITHSCORES"),
+    ("?ZSCORE, fraction", "DEL z*;ZADD z* [0..999 #.3 m]", "ZSCORE z* m5"),
     ("ZRANGE 1000", "DEL z*;ZADD z* [0..999 # m]", "ZRANGE z* 0 -1 WITHSCORES"),
     ("?ZRANGEBYSCORE 100", "DEL z*;ZADD z* [0..999 # m]", "ZRANGEBYSCORE z* 100 199"),
     ("?ZRANK", "DEL z*;ZADD z* [0..999 # m]", "ZRANK z* m50"),
     ("XADD", "DEL x*", "XADD x* MAXLEN ~ 1000 * f ~20"),
     ("XRANGE 100", "DEL x*;[0..199 XADD x*]", "XRANGE x* - + COUNT 100"),
+    ("XADD, small", "DEL x*", "XADD x* MAXLEN 10 * f ~20"),
     ("?XLEN", "DEL x*;XADD x* * f v", "XLEN x*"),
     ("PFADD there", "DEL p*;PFADD p* a b c", "PFADD p* a"),
     ("?PFCOUNT", "DEL p*;PFADD p* a b c", "PFCOUNT p*"),
@@ -110,6 +115,7 @@ const CASES: &[(&str, Line, Line)] = &[
     ("?SCAN 100", "", "SCAN 0 COUNT 100"),
     ("OBJECT ENCODING", "SET k* ~10", "OBJECT ENCODING k*"),
     ("EVAL 1", "", "EVAL return(1) 0"),
+    ("EVAL 100 GET", "SET k* ~10", "EVAL for\u{a0}i=1,100\u{a0}do\u{a0}redis.call('get',KEYS[1])\u{a0}end 1 k*"),
     ("EVAL GET", "SET k* ~10", "EVAL return(redis.call('get',KEYS[1])) 1 k*"),
     ("?EVAL 10 GET", "SET k* ~10", "EVAL for\u{a0}i=1,10\u{a0}do\u{a0}redis.call('get',KEYS[1])\u{a0}end 1 k*"),
     ("EVAL loop", "", "EVAL local\u{a0}x=0;for\u{a0}i=1,1000000\u{a0}do\u{a0}x=x+1\u{a0}end 0"),
@@ -124,18 +130,16 @@ fn case(name: &str, setup: Line, body: Line) -> Case {
     let marks = &name[..name.len() - plain.len()];
     // The loop has a semicolon of its own.
     let lines: Vec<&str> = if body.starts_with("EVAL") { vec![body] } else { body.split(';').collect() };
-    let period = lines.len();
-    let of = |lines: &[&str]| -> Vec<Words> {
+    let of = |lines: &[&str], times: usize| -> Vec<Words> {
         let has_numbers = lines.iter().any(|line| line.contains('*'));
-        let keys = if has_numbers { KEYS } else { 1 };
+        let keys = if has_numbers { KEYS } else { times };
         (0..keys).flat_map(|key| lines.iter().flat_map(move |line| words(line, key))).collect()
     };
     let setup: Vec<&str> = setup.split(';').filter(|line| !line.is_empty()).collect();
     Case {
         name: format!("{plain}{}", if marks.contains('!') { ", alone" } else { "" }),
-        setup: of(&setup),
-        body: of(&lines),
-        period,
+        setup: of(&setup, 1),
+        body: of(&lines, KEYS),
         alone: marks.contains('!'),
         held_out: marks.contains('?'),
     }
@@ -159,7 +163,7 @@ fn words(line: &str, key: usize) -> Vec<Words> {
                 for part in &parts {
                     all.push(match part.strip_prefix('~') {
                         Some(bytes) => filled(bytes),
-                        None if *part == "#" => number.to_string().into_bytes(),
+                        None if part.starts_with('#') => part.replace('#', &number.to_string()).into_bytes(),
                         None => format!("{part}{number}").into_bytes(),
                     });
                 }
@@ -195,7 +199,7 @@ mod tests {
         };
         let pairs = case("?SET, DEL", "", "SET k* ~3;DEL k*");
         assert_eq!(text(&pairs)[..3], ["SET k0 vvv", "DEL k0", "SET k1 vvv"]);
-        assert!(pairs.held_out && !pairs.alone && pairs.period == 2 && pairs.body.len() == 32);
+        assert!(pairs.held_out && !pairs.alone && pairs.body.len() == 32);
         assert_eq!(
             text(&case("a", "", "ZADD z* [3..4 # m] x")),
             (0..16).map(|key| format!("ZADD z{key} 3 m3 4 m4 x")).collect::<Vec<_>>()

@@ -11,7 +11,7 @@ use crate::meter::Stopwatch;
 use crate::wire::{self, Client, Reply};
 
 /// Each case is measured so often; the least counts, as everything else on the machine only adds.
-const TIMES: usize = 3;
+const TURNS: usize = 5;
 /// Threads that serve clients, by the beginnings of their names; all others work for everybody.
 const SERVING: [&str; 4] = ["gateway", "weir-io-fg", "weir-io-ring", "script"];
 
@@ -38,52 +38,54 @@ impl Measured {
     }
 }
 
-pub(super) fn measure(server: &ChildServer, client: &mut Client, case: &Case, millis: u64) -> Result<Measured> {
-    run(client, &case.setup, false)?;
-    run(client, &case.body, case.alone)?;
-    let counts = counts(client, case)?;
-    let (mut nanos, mut device_bytes) = (f64::INFINITY, f64::INFINITY);
-    for _ in 0..TIMES {
-        let (before, device_before) = (processor_nanos(server)?, device(server)?);
-        let (watch, mut commands) = (Stopwatch::start(), 0_u64);
-        while watch.nanos() < millis * 1_000_000 {
-            run(client, &case.body, case.alone)?;
-            commands += case.body.len() as u64;
+/// Measures every case in turn, and all of them so often: what disturbs one measurement of a case does not last until
+/// the next one. `progress` hears what is measured, and how many thousandths are done.
+pub(super) fn measure(
+    server: &ChildServer,
+    client: &mut Client,
+    cases: &[Case],
+    millis: u64,
+    progress: &mut dyn FnMut(&str, u64),
+) -> Result<Vec<Measured>> {
+    let mut best: Vec<Option<Measured>> = vec![None; cases.len()];
+    for turn in 0..TURNS {
+        for (number, (case, best)) in cases.iter().zip(&mut best).enumerate() {
+            let done = turn * cases.len() + number;
+            progress(&case.name, 1000 * done as u64 / (TURNS * cases.len()) as u64);
+            let one = once(server, client, case, millis).map_err(|error| format!("{}: {error}", case.name))?;
+            let device_bytes = best.as_ref().map_or(one.device_bytes, |best| best.device_bytes.min(one.device_bytes));
+            if best.as_ref().is_none_or(|best| one.nanos < best.nanos) {
+                *best = Some(one);
+            }
+            best.iter_mut().for_each(|best| best.device_bytes = device_bytes);
         }
-        let used = processor_nanos(server)?.saturating_sub(before);
-        nanos = nanos.min(used as f64 / commands as f64);
-        device_bytes = device_bytes.min(device(server)?.saturating_sub(device_before) as f64 / commands as f64);
     }
-    Ok(Measured { name: case.name.clone(), held_out: case.held_out, counts, nanos, device_bytes })
+    Ok(best.into_iter().flatten().collect())
 }
 
-/// The mean of all commands of the body. In a pipeline those behind the first share what is done once for all: each
-/// kind is asked about as the last of a pipeline, and the first as the only one.
-fn counts(client: &mut Client, case: &Case) -> Result<[f64; Module::ALL.len()]> {
-    let mut sum = [0.0; Module::ALL.len()];
-    let mut add = |counts: [u64; Module::ALL.len()], times: f64| {
-        sum.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count as f64 * times);
-    };
-    let each = (case.body.len() / case.period) as f64;
-    for kind in 0..case.period {
-        let end = case.body.len() - case.period + kind + 1;
-        run(client, &case.body[..end], case.alone)?;
-        add(last(client)?, each);
-        run(client, &case.body[end..], case.alone)?;
+/// What the commands of `case` take during `millis`, and how often they go through which module meanwhile.
+fn once(server: &ChildServer, client: &mut Client, case: &Case, millis: u64) -> Result<Measured> {
+    run(client, &case.setup, false)?;
+    run(client, &case.body, case.alone)?;
+    client.call(&[b"RU", b"RESET"])?;
+    let (before, device_before) = (processor_nanos(server)?, device(server)?);
+    let (watch, mut commands) = (Stopwatch::start(), 0_u64);
+    while commands == 0 || watch.nanos() < millis * 1_000_000 {
+        run(client, &case.body, case.alone)?;
+        commands += case.body.len() as u64;
     }
-    if !case.alone && case.body.len() > case.period {
-        run(client, &case.body[..1], false)?;
-        let first = last(client)?;
-        run(client, &case.body[1..], false)?;
-        // Once in each pipeline. What it took with others in front of it is in the sum already.
-        let end = case.body.len() - case.period + 1;
-        run(client, &case.body[..end], false)?;
-        add(first, 1.0);
-        let steady = last(client)?;
-        sum.iter_mut().zip(steady).for_each(|(sum, count)| *sum -= count as f64);
-        run(client, &case.body[end..], false)?;
-    }
-    Ok(sum.map(|sum| sum / case.body.len() as f64))
+    let nanos = processor_nanos(server)?.saturating_sub(before);
+    let device_bytes = device(server)?.saturating_sub(device_before);
+    let each = |sum: u64| sum as f64 / commands as f64;
+    let counts = sum(client)?.map(each);
+    let Case { name, held_out, .. } = case;
+    Ok(Measured {
+        name: name.clone(),
+        held_out: *held_out,
+        counts,
+        nanos: each(nanos),
+        device_bytes: each(device_bytes),
+    })
 }
 
 /// Sends commands and reads their replies.
@@ -110,10 +112,10 @@ fn run(client: &mut Client, commands: &[Words], alone: bool) -> Result<()> {
     Ok(())
 }
 
-/// What the command before was counted as.
-fn last(client: &mut Client) -> Result<[u64; Module::ALL.len()]> {
-    let Reply::Array(told) = client.call(&[b"RU", b"LAST"])? else { return Err("RU LAST told no map".into()) };
-    let Some(Reply::Array(modules)) = told.last() else { return Err("RU LAST told no modules".into()) };
+/// What the commands since `RU RESET` were counted as.
+fn sum(client: &mut Client) -> Result<[u64; Module::ALL.len()]> {
+    let Reply::Array(told) = client.call(&[b"RU", b"SUM"])? else { return Err("RU SUM told no map".into()) };
+    let Some(Reply::Array(modules)) = told.last() else { return Err("RU SUM told no modules".into()) };
     let mut counts = [0; Module::ALL.len()];
     for pair in modules.chunks_exact(2) {
         let [Reply::Bulk(Some(name)), Reply::Integer(count)] = pair else { return Err("no module".into()) };

@@ -6,7 +6,7 @@
 //!   flushes and compactions take is on nobody's bill (U-17).
 //! - Commands come in pipelines, so that what they take themselves stands out against what each round of a connection
 //!   takes; and alone, for that.
-//! - How often a command goes through which module, `RU LAST` tells.
+//! - How often they go through which module meanwhile, `RU SUM` tells.
 
 mod cases;
 mod fit;
@@ -54,13 +54,9 @@ pub fn measure(plan: &Plan, engine: &str, progress: &mut dyn FnMut(&str, u64)) -
     let order = json!({ "name": "measured", "engine": engine });
     let user = User::order_at(server.admin(), &order)?;
     let mut client = user.connect(server.port())?;
-    let all = cases();
-    let mut measured = Vec::new();
-    for (number, case) in all.iter().enumerate() {
-        progress(&format!("{engine}: {}", case.name), 1000 * number as u64 / all.len() as u64);
-        let one = measured::measure(&server, &mut client, case, plan.millis);
-        measured.push(one.map_err(|error| format!("{}: {error}", case.name))?);
-    }
+    let measured = measured::measure(&server, &mut client, &cases(), plan.millis, &mut |case, done| {
+        progress(&format!("{engine}: {case}"), done);
+    })?;
     drop(client);
     server.stop()?;
     child_server::remove(&dir)?;
@@ -82,7 +78,7 @@ pub fn fit(measured: Vec<Measured>, in_memory: bool) -> Calibrated {
             .collect();
         // What moves no bytes of the device moves none however it is measured.
         let may = |module: Module| dimension == Dimension::Cpu || before[module][dimension] > 0;
-        let costs = fit::least_relative_squares(&rows, &Module::ALL.map(may));
+        let costs = fit::robust_fit(&rows, &Module::ALL.map(may));
         for (module, cost) in Module::ALL.into_iter().zip(costs) {
             if let Some(cost) = cost {
                 table[module][dimension] = (cost * 1000.0).round().max(0.0) as u64;

@@ -15,8 +15,8 @@ use super::stored::{self, Measurement, RequestUnits};
 
 type Outcome<T = ()> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-/// How long each command is measured, three times, in milliseconds.
-const MILLIS: u64 = 150;
+/// How long each command is measured, five times, in milliseconds.
+const MILLIS: u64 = 60;
 
 /// Measures what modules take, and shows it.
 pub fn measure(dir: &Path, measured_unix_ms: u64, device: &Measurement) -> Outcome<RequestUnits> {

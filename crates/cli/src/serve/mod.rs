@@ -223,7 +223,9 @@ async fn serve(config: Config, doors: Doors, recording: Option<(PathBuf, Traffic
     let doorman = Arc::new(Secrets::new(tenants, clock.clone(), Arc::clone(&slow), insecure)?);
     let recovering = Arc::clone(&node);
     tokio::spawn(async move { recovering.recover().await });
-    node.units().set(prices.lsm.pod().logical().saturating_mul(MILLI));
+    let milli_units = prices.lsm.pod().logical().saturating_mul(MILLI);
+    node.units().set(milli_units);
+    node.units().set_queues(milli_units, config.request_queues.order());
     let (listen, tls_listen) = (entrances.address("--listen"), entrances.address("tls_listen"));
     let mut opened = entrances.opened.into_iter();
     let first = opened.next().ok_or("listen and tls_listen are both \"off\"")?;

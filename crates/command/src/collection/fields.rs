@@ -107,7 +107,12 @@ impl Collection<'_> {
     /// It cannot be read.
     pub async fn field(&self, cx: &mut Context<'_>, name: &[u8]) -> Outcome<Option<Member>> {
         if let Some(packed) = self.packed() {
-            return Ok(packed.get(SPACE, name).map(Member::packed));
+            let mut passed = 0;
+            let mut parts = packed.iter().inspect(|_| passed += 1);
+            let found = parts.find(|part| part.space == SPACE && part.subkey == name).map(Member::packed);
+            drop(parts);
+            cx.passed_packed(passed);
+            return Ok(found);
         }
         let subkey = placed(self.head.version, name);
         if let Some(part) = cx.part(self.key, self.life(), SPACE, &subkey).await? {

@@ -103,7 +103,9 @@ impl Collection<'_> {
     /// They cannot be read.
     pub async fn members_from(&self, cx: &mut Context<'_>, from: u32, limit: usize) -> Outcome<MembersPage> {
         if let Some(packed) = self.packed() {
-            return Ok(MembersPage { members: packed.iter().map(Member::packed).collect(), next: None });
+            let members: Vec<Member> = packed.iter().map(Member::packed).collect();
+            cx.passed_packed(members.len());
+            return Ok(MembersPage { members, next: None });
         }
         if self.has_mortal_parts() {
             return self.living_fields_from(cx, from, limit).await;
@@ -150,6 +152,7 @@ impl Collection<'_> {
         mut tell: impl FnMut(&mut Replies, &[u8], &[u8]),
     ) -> Outcome {
         if let Some(packed) = self.packed() {
+            cx.passed_packed(self.len() as usize);
             let replies = cx.replies();
             packed.iter().for_each(|part| tell(replies, part.subkey, part.value));
             return Ok(());

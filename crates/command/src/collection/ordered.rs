@@ -38,7 +38,10 @@ impl Collection<'_> {
     /// It cannot be read.
     pub(super) async fn ordered(&self, cx: &mut Context<'_>, space: u8, subkey: &[u8]) -> Outcome<Option<Value>> {
         match self.packed() {
-            Some(packed) => Ok(packed.get(space, subkey).map(|part| part.value.to_vec().into())),
+            Some(packed) => {
+                cx.passed_packed(self.len() as usize);
+                Ok(packed.get(space, subkey).map(|part| part.value.to_vec().into()))
+            }
             None => Ok(cx.part(self.key, self.life(), space, subkey).await?.map(|part| part.value)),
         }
     }
@@ -55,6 +58,7 @@ impl Collection<'_> {
     ) -> Outcome<PartsPage> {
         let Some(packed) = self.packed() else { return cx.parts(self.key, self.life(), subkeys, limit).await };
         let mut parts: Vec<Part> = packed.iter().filter(|part| has(&subkeys, part)).map(|part| owned(&part)).collect();
+        cx.passed_packed(packed.iter().count());
         if subkeys.reverse {
             parts.reverse();
         }

@@ -36,6 +36,7 @@ impl Collection<'_> {
         let mut rng = Rng::new(cx.random());
         if let Some(packed) = self.packed() {
             let at = rng.below(self.len().max(1)) as usize;
+            cx.passed_packed(at + 1);
             return Ok(packed.iter().nth(at).map(Member::packed));
         }
         let near = self.members_near(cx, rng.next_u64() as u32).await?;

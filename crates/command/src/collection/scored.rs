@@ -83,8 +83,9 @@ impl<'k> Collection<'k> {
     }
 
     /// All members of a packed row, in order: it keeps them so.
-    fn in_order(&self) -> Option<impl DoubleEndedIterator<Item = Scored> + use<>> {
+    fn in_order(&self, cx: &mut Context<'_>) -> Option<impl DoubleEndedIterator<Item = Scored> + use<>> {
         let members: Vec<Scored> = self.packed()?.iter().filter_map(Scored::packed).collect();
+        cx.passed_packed(members.len());
         Some(members.into_iter())
     }
 
@@ -102,7 +103,7 @@ impl<'k> Collection<'k> {
     /// # Errors
     /// They cannot be read.
     pub async fn count_before(&self, cx: &mut Context<'_>, place: &[u8]) -> Outcome<u64> {
-        match self.in_order() {
+        match self.in_order(cx) {
             Some(members) => Ok(members.take_while(|member| &member.place()[..] < place).count() as u64),
             None => self.counted().before(cx, place).await,
         }
@@ -132,7 +133,7 @@ impl<'k> Collection<'k> {
         if rank >= self.len() {
             return Ok(None);
         }
-        match self.in_order() {
+        match self.in_order(cx) {
             Some(mut members) => Ok(members.nth(rank as usize).map(|member| member.place())),
             None => self.counted().at(cx, rank).await,
         }
@@ -160,7 +161,7 @@ impl<'k> Collection<'k> {
         reverse: bool,
         limit: usize,
     ) -> Outcome<(Vec<Scored>, Option<Stretch>)> {
-        if let Some(members) = self.in_order() {
+        if let Some(members) = self.in_order(cx) {
             let members = members.filter(|member| stretch.has(&member.place()));
             let members = if reverse { members.rev().take(limit).collect() } else { members.take(limit).collect() };
             return Ok((members, None));

@@ -100,7 +100,10 @@ impl Collection<'_> {
     /// It cannot be read.
     pub async fn value(&self, cx: &mut Context<'_>, index: u64) -> Outcome<Value> {
         let found = match self.packed() {
-            Some(packed) => packed.iter().nth(index as usize).map(|part| part.value.to_vec().into()),
+            Some(packed) => {
+                cx.passed_packed(index as usize + 1);
+                packed.iter().nth(index as usize).map(|part| part.value.to_vec().into())
+            }
             None => {
                 let subkey = subkey(self.position(index, 0)?);
                 cx.part(self.key, self.life(), SPACE, &subkey).await?.map(|part| part.value)
@@ -119,6 +122,7 @@ impl Collection<'_> {
             return Ok(Vec::new());
         }
         if let Some(packed) = self.packed() {
+            cx.passed_packed(range.end as usize);
             let wanted = packed.iter().skip(range.start as usize).take((range.end - range.start) as usize);
             let mut values: Vec<Value> = wanted.map(|part| part.value.to_vec().into()).collect();
             if reverse {

@@ -89,7 +89,7 @@ async fn pop_scored(cx: &mut Context<'_>, args: Args<'_>, from_end: bool) -> Out
             cx.replies().array(3);
             cx.replies().bulk(key);
             cx.replies().bulk(&member.name);
-            cx.replies().double(member.score);
+            cx.tell_f64(member.score);
             return Ok(());
         }
     }

@@ -3,6 +3,7 @@
 use weir_model::parts::RowType;
 
 use super::members::signed_count;
+use super::numbers::EXTENDED_FRACTIONS;
 use super::{integer, members};
 use crate::args::Args;
 use crate::collection::{Collection, Member};
@@ -235,6 +236,7 @@ pub async fn hincrbyfloat(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         None => Extended::ZERO,
     };
     let sum = old.plus(increment).ok_or(NOT_A_NUMBER)?.to_text();
+    cx.fractions(EXTENDED_FRACTIONS);
     replace(cx, &mut hash, before.as_ref(), args.at(2), &sum).await?;
     cx.replies().bulk(&sum);
     Ok(())

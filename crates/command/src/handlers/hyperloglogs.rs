@@ -69,6 +69,7 @@ async fn merged<'k>(
         if let Some(row) = found(cx, key).await? {
             any_dense |= is_dense(&row.value);
             merge(&row.value, registers)?;
+            cx.computed(REGISTERS);
         }
         cx.let_go();
     }
@@ -77,10 +78,11 @@ async fn merged<'k>(
 
 /// What Redis notes in the value, how many elements it tells of, is noted by nobody here: this command only reads.
 pub async fn pfcount(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let mut registers = Box::new([0; REGISTERS]);
     if args.len() > 2 {
+        let mut registers = Box::new([0; REGISTERS]);
         cx.hold_moment(args.at(1)).await?;
         merged(cx, args.iter_from(1), &mut registers).await?;
+        cx.computed(REGISTERS);
         cx.replies().integer(count(&registers) as i64);
         return Ok(());
     }
@@ -89,7 +91,9 @@ pub async fn pfcount(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         Some(row) => match known_count(&row.value) {
             Some(number) => number,
             None => {
+                let mut registers = Box::new([0; REGISTERS]);
                 merge(&row.value, &mut registers)?;
+                cx.computed(2 * REGISTERS);
                 count(&registers)
             }
         },

@@ -7,6 +7,9 @@ use crate::error::{DECREMENT_OVERFLOW, NOT_A_FLOAT, NOT_A_NUMBER, NOT_AN_INTEGER
 use crate::extended::Extended;
 use crate::number::{parse_i64, push_i64};
 
+/// What is read and written as text to add two numbers: both, and their sum.
+pub(super) const EXTENDED_FRACTIONS: usize = 3;
+
 async fn add(cx: &mut Context<'_>, key: &[u8], increment: i64) -> Outcome {
     let row = cx.string(key).await?;
     let old = match &row {
@@ -47,6 +50,7 @@ pub async fn incrbyfloat(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     };
     let increment = Extended::parse(args.at(2)).ok_or(NOT_A_FLOAT)?;
     let sum = old.plus(increment).ok_or(NOT_A_NUMBER)?.to_text();
+    cx.fractions(EXTENDED_FRACTIONS);
     cx.put(key, &sum, row.and_then(|row| row.expire_at_ms))?;
     cx.replies().bulk(&sum);
     Ok(())

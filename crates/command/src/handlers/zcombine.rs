@@ -253,7 +253,7 @@ async fn answer(cx: &mut Context<'_>, args: Args<'_>, combine: Combine, name: &s
     sort(&mut members);
     begin(cx.replies(), members.len(), with_scores);
     for page in members.chunks(PAGE_MEMBERS) {
-        tell(cx.replies(), page, with_scores);
+        tell(cx, page, with_scores);
         cx.drain().await?;
         cx.yields().now().await;
     }

@@ -64,12 +64,12 @@ async fn pop(cx: &mut Context<'_>, args: Args<'_>, from_end: bool) -> Outcome {
         cx.replies().array(2 * members.len());
         for member in &members {
             cx.replies().bulk(&member.name);
-            cx.replies().double(member.score);
+            cx.tell_f64(member.score);
         }
         return Ok(());
     }
     begin(cx.replies(), members.len(), true);
-    tell(cx.replies(), &members, true);
+    tell(cx, &members, true);
     Ok(())
 }
 
@@ -125,9 +125,9 @@ pub(super) async fn zmpop_from(cx: &mut Context<'_>, args: Args<'_>, at: usize) 
         replies.bulk(key);
         replies.array(members.len());
         for member in &members {
-            replies.array(2);
-            replies.bulk(&member.name);
-            replies.double(member.score);
+            cx.replies().array(2);
+            cx.replies().bulk(&member.name);
+            cx.tell_f64(member.score);
         }
         return Ok(true);
     }

@@ -11,6 +11,7 @@ use crate::args::Args;
 use crate::collection::{AT_ONCE_BYTES_MAX, Collection, Scored, Stretch, TOO_MANY_AT_ONCE, weight};
 use crate::context::Context;
 use crate::error::{Error, Outcome, SYNTAX};
+use crate::float::is_whole;
 use crate::keyword::lower;
 use crate::reply::{Protocol, Replies};
 
@@ -94,7 +95,9 @@ impl<'a> Query<'a> {
 }
 
 /// Writes members to the answer, with their scores in the way of the protocol.
-pub(super) fn tell(replies: &mut Replies, members: &[Scored], with_scores: bool) {
+pub(super) fn tell(cx: &mut Context<'_>, members: &[Scored], with_scores: bool) {
+    cx.fractions(members.iter().filter(|member| with_scores && !is_whole(member.score)).count());
+    let replies = cx.replies();
     for member in members {
         if with_scores && replies.protocol == Protocol::Resp3 {
             replies.array(2);
@@ -130,7 +133,7 @@ async fn answer(cx: &mut Context<'_>, query: Query<'_>) -> Outcome {
     }
     begin(cx.replies(), count as usize, query.with_scores);
     loop {
-        tell(cx.replies(), &members, query.with_scores);
+        tell(cx, &members, query.with_scores);
         missing -= members.len() as u64;
         let Some(stretch) = left.filter(|_| missing > 0) else { return Ok(()) };
         cx.drain().await?;

@@ -8,7 +8,7 @@ use crate::args::Args;
 use crate::collection::{Collection, Member, NOT_A_SCORE, Scored, place};
 use crate::context::Context;
 use crate::error::{Error, NOT_A_FLOAT, Outcome, SYNTAX};
-use crate::float::{parse_f64, push_f64, push_kept};
+use crate::float::{is_whole, parse_f64, push_f64, push_kept};
 use crate::keyword::lower;
 use crate::reply::{Protocol, Replies};
 use crate::turn::end_turn;
@@ -100,7 +100,9 @@ async fn add(cx: &mut Context<'_>, args: Args<'_>, mut options: AddOptions) -> O
     for (index, (word, name)) in args.iter_from(first).step_by(2).zip(args.iter_from(first + 1).step_by(2)).enumerate()
     {
         end_turn(cx.yields(), index).await;
-        members.push((parse_f64(word).ok_or(NOT_A_FLOAT)?, name));
+        let score = parse_f64(word).ok_or(NOT_A_FLOAT)?;
+        cx.fractions(usize::from(!is_whole(score)));
+        members.push((score, name));
     }
     add_all(cx, args.at(1), &options, members.into_iter()).await
 }
@@ -127,7 +129,7 @@ pub(super) async fn add_all<'a>(
     }
     cx.save(&mut zset)?;
     match last {
-        Some(score) if options.incr => cx.replies().double(score),
+        Some(score) if options.incr => cx.tell_f64(score),
         None if options.incr => cx.replies().null(),
         _ => cx.replies().integer(added + if options.ch { updated } else { 0 }),
     }
@@ -148,7 +150,7 @@ async fn tell_score(cx: &mut Context<'_>, zset: Option<&Collection<'_>>, name: &
         None => None,
     };
     match score {
-        Some(score) => cx.replies().double(score),
+        Some(score) => cx.tell_f64(score),
         None => cx.replies().null(),
     }
     Ok(())
@@ -244,18 +246,21 @@ pub async fn zrandmember(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         return Ok(());
     };
     let is_paired = with_scores && cx.replies().protocol == Protocol::Resp3;
+    let score = |member: &Member| score_of(&member.value).unwrap_or_default();
+    let is_told = |member: &Member| with_scores && !is_whole(score(member));
     let tell = |replies: &mut Replies, member: &Member| {
         if is_paired {
             replies.array(2);
         }
         replies.bulk(&member.name);
         if with_scores {
-            replies.double(score_of(&member.value).unwrap_or_default());
+            replies.double(score(member));
         }
     };
     let elements = |count: usize| if with_scores && !is_paired { count * 2 } else { count };
     if count > 0 {
         let members = zset.random_members(cx, count as u64).await?;
+        cx.fractions(members.iter().filter(|member| is_told(member)).count());
         cx.replies().array(elements(members.len()));
         let replies = cx.replies();
         members.iter().for_each(|member| tell(replies, member));
@@ -266,6 +271,7 @@ pub async fn zrandmember(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     for index in 0..count {
         end_turn(cx.yields(), index).await;
         if let Some(member) = zset.random_member(cx).await? {
+            cx.fractions(usize::from(is_told(&member)));
             tell(cx.replies(), &member);
         }
         cx.drain().await?;

@@ -1,6 +1,6 @@
 //! The bill: what tenants have used is handed over to the node's book each minute, and shown to operators.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -53,7 +53,11 @@ impl Bill {
         let hour = u32::try_from(self.clock.unix_ms() / HOUR_MS).unwrap_or(u32::MAX);
         let (costs, booked) = ((self.costs)(), self.node.ledger().tenants());
         let (mut lines, mut counted) = (Vec::new(), Vec::new());
-        for tenant in self.node.tenants() {
+        let tenants = self.node.tenants();
+        // Of those that are dropped nothing is handed over any more.
+        let there: BTreeSet<u32> = tenants.iter().map(|tenant| tenant.id().0).collect();
+        state.handed_over.retain(|id, _| there.contains(id));
+        for tenant in tenants {
             let id = tenant.id().0;
             let cost = costs.get(&id);
             let counters = Usage {
@@ -88,13 +92,11 @@ impl Bill {
     /// There is no bill.
     pub async fn lines(&self, from_seconds: u64, to_seconds: u64) -> Result<wire::Bill> {
         self.record(0).await?;
-        let hour = |seconds: u64| u32::try_from(seconds / HOUR_SECONDS).unwrap_or(u32::MAX);
+        // An hour that begins in the middle of another is that behind it.
+        let hour = |seconds: u64| u32::try_from(seconds.div_ceil(HOUR_SECONDS)).unwrap_or(u32::MAX);
         let state = self.state.lock().await;
         let book = state.book.as_ref().map_err(|error| error.clone())?;
-        let lines = book.lines(
-            hour(from_seconds.div_ceil(HOUR_SECONDS) * HOUR_SECONDS),
-            hour(to_seconds.div_ceil(HOUR_SECONDS).saturating_mul(HOUR_SECONDS)),
-        );
+        let lines = book.lines(hour(from_seconds), hour(to_seconds));
         Ok(wire::Bill { lines: lines.into_iter().map(shown).collect() })
     }
 }

@@ -2,6 +2,7 @@
 //! on the path of a request.
 
 mod ledger;
+mod node_queue;
 mod noisy_neighbours;
 mod policy;
 mod quota;
@@ -49,6 +50,7 @@ pub fn registry<S: Store>(
         write_cache(&node, sheet)?;
         quota::write(&node, sheet)?;
         request_units::write(&gateway, sheet)?;
+        node_queue::write(&node, sheet)?;
         stalls::write(&node, sheet)?;
         policy::write(&node, sheet)?;
         waits::write(&node, sheet)?;

@@ -61,7 +61,7 @@ impl Last {
     /// `other` was done for it, too.
     pub(super) fn add(&mut self, other: &Last) {
         self.price.resources += other.price.resources;
-        self.price.milli_units += other.price.milli_units;
+        self.price.milli_units = self.price.milli_units.saturating_add(other.price.milli_units);
         self.work += other.work;
     }
 }
@@ -77,6 +77,24 @@ pub(in crate::resp) struct DumpChoice {
     pub(in crate::resp) without_functions: bool,
     /// It is a server that wants to follow this one.
     pub(in crate::resp) is_server: bool,
+}
+
+/// What several commands have cost.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::resp) struct Sum {
+    pub(in crate::resp) commands: u64,
+    pub(in crate::resp) price: Price,
+    pub(in crate::resp) work: Work,
+}
+
+impl Sum {
+    /// Another command has cost `price`, for `work`.
+    pub(super) fn add(&mut self, price: &Price, work: &Work) {
+        self.commands = self.commands.saturating_add(1);
+        self.price.resources += price.resources;
+        self.price.milli_units = self.price.milli_units.saturating_add(price.milli_units);
+        self.work += *work;
+    }
 }
 
 /// See the module.
@@ -112,6 +130,8 @@ pub(super) struct Session<S: Store> {
     pub(super) last: Last,
     /// What the commands of the transaction under way have cost.
     pub(in crate::resp) in_transaction: Option<Box<Last>>,
+    /// What all of them have cost since that was asked for first, or since `RU RESET`.
+    pub(super) sum: Option<Box<Sum>>,
     /// Replies say what they have cost.
     pub(super) tells_cost: bool,
     /// What `REPLCONF` has said.
@@ -139,6 +159,7 @@ impl<S: Store> Session<S> {
             bill: OwnBill::default(),
             last: Last::default(),
             in_transaction: None,
+            sum: None,
             tells_cost: false,
             dump_choice: DumpChoice::default(),
         }

@@ -14,7 +14,7 @@ use weir_gateway::store::Store;
 use weir_io::{Clock, Error, ErrorKind, Result, yield_now};
 use weir_model::parts::Head;
 use weir_model::{Batch, Change, Row, StoredKey, Value};
-use weir_node::{Quota, UnitLimits};
+use weir_node::{NodeUnits, Quota, UnitLimits};
 
 use super::TestClock;
 
@@ -76,6 +76,8 @@ pub struct MemoryStore {
     pub read_by: Arc<Mutex<String>>,
     /// Unlimited, until a test turns it.
     pub quota: Arc<Quota>,
+    /// Those of its node.
+    pub units: Arc<NodeUnits>,
     /// The version given out last.
     versions: Arc<AtomicU64>,
     changes: Arc<Mutex<Changes>>,
@@ -84,6 +86,7 @@ pub struct MemoryStore {
 
 impl MemoryStore {
     pub fn new(clock: &Arc<TestClock>) -> Self {
+        let units = NodeUnits::new(clock.clone());
         Self {
             clock: Arc::clone(clock),
             map: Arc::default(),
@@ -96,7 +99,8 @@ impl MemoryStore {
             is_asleep: Arc::default(),
             read_nanos: Arc::default(),
             read_by: Arc::default(),
-            quota: Quota::new(clock.clone(), &UnitLimits::default()),
+            quota: Quota::on_node(clock.clone(), &UnitLimits::default(), Arc::clone(&units)),
+            units,
             versions: Arc::default(),
             changes: Arc::default(),
             witness: Arc::default(),

@@ -17,7 +17,7 @@ use weir_gateway::resp::frame;
 use weir_gateway::{Patience, Settings, UnitPrices};
 use weir_node::{Bandwidth, NodeConfig, Profile};
 
-pub use self::values::{Bytes, Codec, Device, ProfileName, Rate, Shown, Sync};
+pub use self::values::{Bytes, Codec, Device, ProfileName, Rate, RequestQueues, Shown, Sync};
 use crate::units::bytes;
 
 /// Caches below this are warned about.
@@ -85,6 +85,8 @@ pub struct Config {
     pub read_units: u64,
     /// The same for writes.
     pub write_units: u64,
+    /// Whether requests wait in queues of the node while all tenants together use much, and which go first.
+    pub request_queues: RequestQueues,
     /// A partition that nobody has asked anything for so long goes to sleep; 0 = never.
     pub hibernate_after_seconds: u64,
     /// Who turns gates and trees.
@@ -117,6 +119,7 @@ impl Default for Config {
             device_bandwidth: Device::Rate(Rate(None)),
             read_units: 0,
             write_units: 0,
+            request_queues: RequestQueues::Off,
             hibernate_after_seconds: 300,
             profile: ProfileName(Profile::default()),
         }
@@ -199,7 +202,7 @@ impl Config {
     }
 
     /// Every setting, with its value in words.
-    fn shown(&self) -> [(&'static str, String); 25] {
+    fn shown(&self) -> [(&'static str, String); 26] {
         let text = |value: &dyn fmt::Debug| format!("{value:?}").to_lowercase();
         [
             ("dir", self.dir.display().to_string()),
@@ -225,6 +228,7 @@ impl Config {
             ("device_bandwidth", self.device_bandwidth.to_string()),
             ("read_units", self.read_units.to_string()),
             ("write_units", self.write_units.to_string()),
+            ("request_queues", self.request_queues.name().to_owned()),
             ("hibernate_after_seconds", self.hibernate_after_seconds.to_string()),
             ("profile", self.profile.0.name().to_owned()),
         ]

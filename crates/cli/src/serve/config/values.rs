@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::Deserialize;
 use serde::de::{self, Visitor};
+use weir_admission::RequestOrder;
 use weir_gateway::tls::ClientCertificates;
 use weir_log::SyncMode;
 use weir_lsm::table::Compression;
@@ -42,6 +43,37 @@ impl Shown {
             Shown::Off => ClientCertificates::Off,
             Shown::Optional => ClientCertificates::Optional,
             Shown::Required => ClientCertificates::Required,
+        }
+    }
+}
+
+/// Whether requests wait in the node's queues, and which of them go first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RequestQueues {
+    /// They never wait there.
+    Off,
+    /// Reads and writes in turn.
+    InTurn,
+    /// Writes, as long as reads have a tenth.
+    WritesFirst,
+}
+
+impl RequestQueues {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            RequestQueues::Off => super::OFF,
+            RequestQueues::InTurn => "in-turn",
+            RequestQueues::WritesFirst => "writes-first",
+        }
+    }
+
+    /// The knob; `None`: there are no queues.
+    pub fn order(self) -> Option<RequestOrder> {
+        match self {
+            RequestQueues::Off => None,
+            RequestQueues::InTurn => Some(RequestOrder::InTurn),
+            RequestQueues::WritesFirst => Some(RequestOrder::WritesFirst),
         }
     }
 }

@@ -1,16 +1,22 @@
 //! `RU`, a command of Weir's own: what commands cost in request units.
 
 use weir_command::error::{Error, Outcome};
+use weir_command::reply::Replies;
 use weir_command::{Args, lower};
-use weir_node::request_units::{Dimension, MILLI};
+use weir_node::request_units::{Dimension, MILLI, Price, Work};
 
-use crate::resp::session::{Last, Session};
+use crate::resp::session::{Last, Session, Sum};
 use crate::store::Store;
 
 pub(in crate::resp) async fn ru<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     let subcommand = lower(args.at(1));
     match (subcommand.as_slice(), args.len()) {
         (b"last", 2) => tell_last(session),
+        (b"sum", 2) => tell_sum(session),
+        (b"reset", 2) => {
+            session.sum = Some(Box::default());
+            session.outbox.replies.ok();
+        }
         (b"attributes", 3) => {
             session.tells_cost = match lower(args.at(2)).as_slice() {
                 b"on" => true,
@@ -23,11 +29,13 @@ pub(in crate::resp) async fn ru<S: Store>(session: &mut Session<S>, args: Args<'
             "RU",
             &[
                 "LAST: what the last command of this connection has cost, by dimension and module.",
+                "SUM: what its commands have cost in all, since SUM or RESET was asked for first.",
+                "RESET: SUM begins anew.",
                 "ATTRIBUTES ON|OFF: replies in RESP3 say what they have cost, in an attribute.",
                 "HELP: this text.",
             ],
         ),
-        (b"last" | b"attributes" | b"help", _) => {
+        (b"last" | b"sum" | b"reset" | b"attributes" | b"help", _) => {
             return Err(Error::arity(&format!("ru|{}", String::from_utf8_lossy(subcommand.as_slice()))));
         }
         _ => return Err(Error::unknown_subcommand("ru", args.at(1))),
@@ -39,9 +47,26 @@ pub(in crate::resp) async fn ru<S: Store>(session: &mut Session<S>, args: Args<'
 fn tell_last<S: Store>(session: &mut Session<S>) {
     let Last { command, price, work } = session.last;
     let replies = &mut session.outbox.replies;
-    replies.map(3 + Dimension::ALL.len());
+    replies.map(1 + COST_PAIRS);
     replies.bulk(b"command");
     replies.bulk(command.as_bytes());
+    tell_cost(replies, &price, &work);
+}
+
+/// The same of all commands since it was asked for first, with their number.
+fn tell_sum<S: Store>(session: &mut Session<S>) {
+    let Sum { commands, price, work } = **session.sum.get_or_insert_default();
+    let replies = &mut session.outbox.replies;
+    replies.map(1 + COST_PAIRS);
+    replies.bulk(b"commands");
+    replies.integer(i64::try_from(commands).unwrap_or(i64::MAX));
+    tell_cost(replies, &price, &work);
+}
+
+/// Pairs that [`tell_cost`] tells.
+const COST_PAIRS: usize = 2 + Dimension::ALL.len();
+
+fn tell_cost(replies: &mut Replies, price: &Price, work: &Work) {
     replies.bulk(b"units");
     replies.double(price.milli_units as f64 / MILLI as f64);
     for dimension in Dimension::ALL {

@@ -9,7 +9,7 @@ use weir_command::table::Id;
 use weir_command::{Args, Command};
 use weir_node::request_units::{MILLI, Module, Prices};
 use weir_node::waits::{self, Cause};
-use weir_node::{Admission, Unit};
+use weir_node::{Access, Admission, NodeAdmission, Quota, Unit};
 
 use super::Connection;
 use crate::notices::What;
@@ -33,16 +33,19 @@ impl<S: Store> Connection<S> {
     pub(super) async fn charge(&mut self, command: &Command, args: Args<'_>) -> Outcome<Charge> {
         let prices = self.prices();
         let charge = Charge::of(command, args, YIELD, prices.as_deref()).await;
+        let Some(quota) = self.session.outbox.quota().cloned() else { return Ok(charge) };
         for unit in Unit::ALL.into_iter().filter(|&unit| charge.units(unit) > 0) {
-            let Some(quota) = self.session.outbox.quota().cloned() else { break };
             let is_saved_up = unit == Unit::Request && command.is_query() && quota.try_admit_query(charge.units(unit));
             if is_saved_up || quota.try_admit(unit, charge.units(unit)) {
                 continue;
             }
             let partition = self.partition_of(key_of(command, args));
             let admission = quota.admit(unit, partition, charge.units(unit));
-            if let Admission::Waiting(_) = admission {
-                self.flush_before().await?;
+            if let Admission::Waiting(_) = admission
+                && let Err(gone) = self.flush_before().await
+            {
+                give_back(&quota, &charge, Some(unit), partition);
+                return Err(gone);
             }
             let begun = self.server.clock.now();
             let admitted = self.session.outbox.while_pushing(admission).await;
@@ -51,18 +54,46 @@ impl<S: Store> Connection<S> {
             self.session.outbox.lap = now;
             waits::book(Cause::Quota, now - begun);
             if let Err(refused) = admitted {
+                give_back(&quota, &charge, Some(unit), partition);
                 self.session.notice(What::Throttled);
                 return Err(refused.into());
             }
         }
+        self.enter_node(command, args, &quota, &charge).await?;
         Ok(charge)
     }
 
-    /// What request units cost, where they are limited.
+    /// Waits in the node's queue, if there is one, to run what was charged `charge` (XS-27).
+    async fn enter_node(&mut self, command: &Command, args: Args<'_>, quota: &Quota, charge: &Charge) -> Outcome {
+        let access = if command.writes() { Access::Write } else { Access::Read };
+        let units = charge.units(Unit::Request);
+        let admission = (units > 0).then(|| quota.enter_node(access, units)).flatten();
+        let Some(admission) = admission.filter(NodeAdmission::waits) else { return Ok(()) };
+        let outcome = match self.flush_before().await {
+            Ok(()) => {
+                let begun = self.server.clock.now();
+                let admitted = self.session.outbox.while_pushing(admission).await;
+                let now = self.server.clock.now();
+                self.session.outbox.lap = now;
+                waits::book(Cause::Quota, now - begun);
+                admitted.map_err(|busy| {
+                    self.session.notice(What::Throttled);
+                    busy.into()
+                })
+            }
+            Err(gone) => Err(gone),
+        };
+        if outcome.is_err() {
+            give_back(quota, charge, None, self.partition_of(key_of(command, args)));
+        }
+        outcome
+    }
+
+    /// What request units cost, where anybody waits for them.
     pub(super) fn prices(&self) -> Option<Arc<Prices>> {
         let outbox = &self.session.outbox;
-        let is_limited = outbox.quota().is_some_and(|quota| !quota.is_unlimited(Unit::Request));
-        is_limited.then(|| Arc::clone(&outbox.prices))
+        let is_counted = outbox.quota().is_some_and(|quota| quota.counts_request_units());
+        is_counted.then(|| Arc::clone(&outbox.prices))
     }
 
     /// Waits until its tenant's dead bytes have made room for what is to be stored. Everything before it is answered
@@ -127,6 +158,9 @@ impl<S: Store> Connection<S> {
         if command.id == Id::Ru {
             return;
         }
+        if let Some(sum) = &mut self.session.sum {
+            sum.add(&price, &work);
+        }
         self.session.last = Last { command: command.name, price, work };
         if command.id == Id::Exec
             && let Some(members) = self.session.in_transaction.take()
@@ -157,6 +191,13 @@ impl<S: Store> Connection<S> {
                 quota.settle(unit, self.partition_of(key), charged, owed);
             }
         }
+    }
+}
+
+/// What was charged to a command before it was refused for `unit`, or for those of the node, goes back: it is not run.
+fn give_back(quota: &Quota, charge: &Charge, unit: Option<Unit>, partition: u32) {
+    for before in Unit::ALL.into_iter().take_while(|&before| Some(before) != unit) {
+        quota.refund(before, partition, charge.units(before));
     }
 }
 

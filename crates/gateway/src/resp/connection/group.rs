@@ -8,7 +8,7 @@ use weir_command::bill::Charge;
 use weir_command::error::Error;
 use weir_command::reply::{FLUSH_BYTES, Mark, Replies};
 use weir_command::{Args, Command, is_plain, rows_of, table};
-use weir_node::{Ahead, Unit};
+use weir_node::{Access, Ahead, Unit};
 
 use super::as_one::{AsOne, Done, Member};
 use super::moving::LONG_BYTES;
@@ -158,19 +158,27 @@ impl<S: Store> Connection<S> {
         if !quota.try_admit(Unit::Write, charge.units(Unit::Write)) {
             return false;
         }
-        let admitted = quota.try_admit(Unit::Request, charge.units(Unit::Request));
-        if !admitted {
-            quota.settle(Unit::Write, self.partition_of(key_of(command, args)), charge.units(Unit::Write), 0);
+        if !quota.try_admit(Unit::Request, charge.units(Unit::Request)) {
+            quota.refund(Unit::Write, self.partition_of(key_of(command, args)), charge.units(Unit::Write));
+            return false;
         }
-        admitted
+        // Whoever would have to wait in the node's queue leaves it, and comes back by itself.
+        let waits = quota.enter_node(Access::Write, charge.units(Unit::Request)).is_some_and(|place| place.waits());
+        if waits {
+            let partition = self.partition_of(key_of(command, args));
+            for unit in [Unit::Write, Unit::Request] {
+                quota.refund(unit, partition, charge.units(unit));
+            }
+        }
+        !waits
     }
 
     /// Gives back what was paid for members that were not run.
-    fn give_back(&self, members: &[Member<'_>], charges: &[Charge]) {
+    pub(super) fn give_back(&self, members: &[Member<'_>], charges: &[Charge]) {
         let Some(quota) = self.session.outbox.quota() else { return };
         for (member, charge) in members.iter().zip(charges) {
             let partition = self.partition_of(key_of(member.command, member.args));
-            for unit in [Unit::Write, Unit::Request] {
+            for unit in Unit::ALL {
                 quota.settle(unit, partition, charge.units(unit), 0);
             }
         }

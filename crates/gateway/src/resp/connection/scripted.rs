@@ -345,7 +345,7 @@ impl Scripted {
                 ground.missing.insert(row.to_vec());
             }
         }
-        self.bill.work.count(Module::Command, 1);
+        self.bill.work.count(Module::ScriptCall, 1);
         self.bill.work.count(Module::Word, args.len() as u64);
         let bill = std::mem::take(&mut self.bill);
         let mut call = Call { database: self.database, bill, ..self.terms.call.clone() };

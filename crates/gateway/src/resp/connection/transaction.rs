@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use weir_command::acl::Denied;
-use weir_command::bill::OwnBill;
+use weir_command::bill::{Charge, OwnBill};
 use weir_command::error::{CROSS_SLOT, Error, Outcome};
 use weir_command::reply::Mark;
 use weir_command::table::Id;
@@ -121,6 +121,20 @@ impl<S: Store> Connection<S> {
     /// run.
     async fn exec_rows(&mut self, members: &[Member<'_>], watched: &[Watched]) -> Outcome<bool> {
         let mut charges = Vec::new();
+        let outcome = self.charged_rows(members, watched, &mut charges).await;
+        // What was charged and not run goes back.
+        let ran = outcome.as_ref().map_or(0, |(ran, _)| *ran);
+        self.give_back(&members[ran..], charges.get(ran..).unwrap_or_default());
+        outcome.map(|(_, is_fresh)| is_fresh)
+    }
+
+    /// The same: how many have run, too. What they are charged is in `charges`, whatever comes of it.
+    async fn charged_rows(
+        &mut self,
+        members: &[Member<'_>],
+        watched: &[Watched],
+        charges: &mut Vec<Charge>,
+    ) -> Outcome<(usize, bool)> {
         for member in members.iter().filter(|_| self.is_limited()).collect::<Vec<_>>() {
             charges.push(self.charge(member.command, member.args).await?);
         }
@@ -138,6 +152,7 @@ impl<S: Store> Connection<S> {
         let (done, is_stale, from) = ran?;
         let lens = reply_lens(&self.session.outbox.replies, from, &done);
         let own = std::mem::take(&mut self.session.bill);
+        let run = done.len();
         for (index, (member, done)) in members.iter().zip(done).enumerate() {
             self.session.called(done.call);
             let charge = charges.get(index);
@@ -161,7 +176,7 @@ impl<S: Store> Connection<S> {
             }
         }
         self.session.bill = own;
-        Ok(!is_stale)
+        Ok((run, !is_stale))
     }
 
     /// The scripts among `members`.

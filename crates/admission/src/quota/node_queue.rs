@@ -1,0 +1,332 @@
+//! The node's queues of requests (XS-27): as long as its tenants use fewer units a second than a threshold, everybody
+//! passes. Above it requests wait in two queues, reads and writes, and pass as units come; in which order,
+//! [`super::request_order`] says. Inside a queue tenants are served in turn, by what they got.
+//!
+//! What a request costs shows when it has run: it passes with what is known before, and the rest is a debt that those
+//! behind it wait for. Whoever has waited for [`WAIT_MAX`] is refused. There are never more waiting than connections.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, Wake, Waker};
+
+use parking_lot::Mutex;
+use weir_io::{Clock, Nanos, Owner};
+
+use crate::bucket::{Bucket, UNLIMITED};
+use crate::fair::FairQueue;
+use crate::slots::{Alarm, Effects, SlotId, Slots};
+
+use super::request_order::{Access, RequestOrder, next};
+
+/// Units of this time may be used at once, in nanoseconds: the time over which the rate is looked at.
+const BURST: Nanos = 100_000_000;
+/// Nobody waits longer, in nanoseconds.
+const WAIT_MAX: Nanos = 1_000_000_000;
+
+/// The node has no units in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodeBusy {
+    /// Milliseconds from now when those that wait now would have passed. At least 1.
+    pub retry_in_ms: u64,
+}
+
+impl fmt::Display for NodeBusy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "retry_in_ms={} reason=node_ru", self.retry_in_ms)
+    }
+}
+
+impl std::error::Error for NodeBusy {}
+
+/// What became of the requests of one queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NodeQueueStats {
+    /// Requests that waited, whether they passed in the end or not.
+    pub delayed: u64,
+    /// How long they waited in all, in nanoseconds.
+    pub delayed_ns: u64,
+    /// Those that were refused.
+    pub refused: u64,
+}
+
+struct Waiting {
+    slot: SlotId,
+    since: Nanos,
+}
+
+/// When somebody's patience ends. Stale if the slot has another ticket by now.
+struct Deadline {
+    at: Nanos,
+    slot: SlotId,
+    ticket: u64,
+    access: Access,
+    tenant: u32,
+}
+
+/// All that concerns one tenant, in the words of [`FairQueue`].
+fn flow(tenant: u32) -> Owner {
+    Owner { tenant, partition: 0 }
+}
+
+struct State {
+    units: Bucket,
+    order: RequestOrder,
+    queues: [FairQueue<Waiting>; 2],
+    /// What each queue got since both began to wait.
+    served: [u64; 2],
+    /// In the order of arrival, which is theirs.
+    deadlines: VecDeque<Deadline>,
+    slots: Slots<Result<(), NodeBusy>>,
+    alarm: Alarm,
+    stats: [NodeQueueStats; 2],
+}
+
+/// See the module. Its lock is never held while waking or arming a timer, nor together with another.
+pub struct NodeQueue {
+    clock: Arc<dyn Clock>,
+    is_on: AtomicBool,
+    state: Mutex<State>,
+    timer: Waker,
+}
+
+/// A timer's waker: pumps the queues. Weak, so that a timer does not keep a node.
+struct Timer(Weak<NodeQueue>);
+
+impl Wake for Timer {
+    fn wake(self: Arc<Self>) {
+        if let Some(queue) = self.0.upgrade() {
+            queue.with_state(|_, _| {});
+        }
+    }
+}
+
+impl NodeQueue {
+    /// One that lets everybody pass.
+    pub fn new(clock: Arc<dyn Clock>) -> Arc<Self> {
+        let state = State {
+            units: Bucket::new(UNLIMITED, BURST, clock.now()),
+            order: RequestOrder::default(),
+            queues: [const { FairQueue::new() }; 2],
+            served: [0; 2],
+            deadlines: VecDeque::new(),
+            slots: Slots::new(),
+            alarm: Alarm::new(),
+            stats: [NodeQueueStats::default(); 2],
+        };
+        Arc::new_cyclic(|queue| Self {
+            clock,
+            is_on: AtomicBool::new(false),
+            state: Mutex::new(state),
+            timer: Waker::from(Arc::new(Timer(queue.clone()))),
+        })
+    }
+
+    /// Turns the knobs: above `threshold` thousandths of units a second requests wait; `None` lets everybody pass.
+    pub fn set(&self, threshold: Option<u64>, order: RequestOrder) {
+        // A rate of 0 would never let anybody pass.
+        let rate = threshold.map_or(UNLIMITED, |threshold| threshold.clamp(1, UNLIMITED - 1));
+        self.with_state(|state, now| {
+            state.units.set(rate, BURST, now);
+            (state.order, state.served) = (order, [0; 2]);
+        });
+        self.is_on.store(threshold.is_some(), Ordering::Relaxed);
+    }
+
+    /// Whether anybody may have to wait.
+    #[inline]
+    pub fn is_on(&self) -> bool {
+        self.is_on.load(Ordering::Relaxed)
+    }
+
+    /// Asks for `milli_units` for a request of `tenant`. The place in the queue is taken now; dropping the answer gives
+    /// it back, and what was charged.
+    ///
+    /// # Errors
+    /// The answer is [`NodeBusy`] when the units do not come in time.
+    pub fn enter(self: &Arc<Self>, access: Access, tenant: u32, milli_units: u64) -> NodeAdmission {
+        let slot = self.with_state(|state, now| state.enter(access, tenant, milli_units, now));
+        NodeAdmission { queue: Arc::clone(self), slot, access, tenant, milli_units }
+    }
+
+    /// A request that passed with `charged` has cost `actual`.
+    pub fn settle(&self, charged: u64, actual: u64) {
+        if !self.is_on() || charged == actual {
+            return;
+        }
+        if actual < charged {
+            self.with_state(|state, _| state.units.refund(charged - actual));
+        } else {
+            // Takes units away: nobody can go because of it.
+            let now = self.clock.now();
+            self.state.lock().units.take(actual - charged, now);
+        }
+    }
+
+    /// What became of the requests of each queue, in the order of [`Access::ALL`].
+    pub fn stats(&self) -> [NodeQueueStats; 2] {
+        self.state.lock().stats
+    }
+
+    /// How many wait in each.
+    pub fn waiting(&self) -> [usize; 2] {
+        let state = self.state.lock();
+        [state.queues[0].len(), state.queues[1].len()]
+    }
+
+    /// Changes something, and lets go whoever now can.
+    fn with_state<R>(&self, change: impl FnOnce(&mut State, Nanos) -> R) -> R {
+        let now = self.clock.now();
+        let mut state = self.state.lock();
+        let result = change(&mut state, now);
+        let effects = state.pump(now);
+        drop(state);
+        effects.carry_out(&*self.clock, &self.timer);
+        result
+    }
+}
+
+impl fmt::Debug for NodeQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NodeQueue").field("is_on", &self.is_on).finish_non_exhaustive()
+    }
+}
+
+impl State {
+    fn is_empty(&self) -> bool {
+        self.queues.iter().all(FairQueue::is_empty)
+    }
+
+    /// The slot in which it waits; `None`: it has passed.
+    fn enter(&mut self, access: Access, tenant: u32, milli_units: u64, now: Nanos) -> Option<SlotId> {
+        if self.is_empty() && self.units.try_take(milli_units, now) {
+            return None;
+        }
+        let (slot, ticket) = self.slots.open();
+        self.queues[access as usize].push(flow(tenant), 1, milli_units, Waiting { slot, since: now });
+        if self.deadlines.len() > 2 * self.queues.iter().map(FairQueue::len).sum::<usize>() + 64 {
+            let slots = &self.slots;
+            self.deadlines.retain(|deadline| slots.is_waiting(deadline.slot, deadline.ticket));
+        }
+        self.deadlines.push_back(Deadline { at: now.saturating_add(WAIT_MAX), slot, ticket, access, tenant });
+        Some(slot)
+    }
+
+    /// Lets pass all who can go now, and refuses whose patience is at its end.
+    fn pump(&mut self, now: Nanos) -> Effects {
+        let mut effects = Effects::default();
+        self.alarm.pumped(now);
+        self.refuse_overdue(now, &mut effects);
+        loop {
+            let heads = [0, 1].map(|queue: usize| self.queues[queue].head().map(|(units, _)| units));
+            if heads.contains(&None) {
+                self.served = [0; 2];
+            }
+            let Some(access) = next(self.order, heads, self.served) else { break };
+            let units = heads[access as usize].unwrap_or_default();
+            // Never `None`: there is no rate of 0.
+            let ready_at = self.units.next_ready_at(units, now).unwrap_or(Nanos::MAX);
+            if ready_at > now {
+                self.alarm.set(ready_at, now, &mut effects);
+                break;
+            }
+            let Some((_, waiting)) = self.queues[access as usize].pop() else { break };
+            self.units.take(units, now);
+            let served = &mut self.served[access as usize];
+            *served = served.saturating_add(units);
+            self.waited(access, waiting.since, now);
+            self.slots.answer(waiting.slot, Ok(()), &mut effects);
+        }
+        effects
+    }
+
+    fn waited(&mut self, access: Access, since: Nanos, now: Nanos) {
+        let stats = &mut self.stats[access as usize];
+        stats.delayed += 1;
+        stats.delayed_ns += now.saturating_sub(since);
+    }
+
+    fn refuse_overdue(&mut self, now: Nanos, effects: &mut Effects) {
+        while let Some(&Deadline { at, slot, ticket, access, tenant }) = self.deadlines.front() {
+            let is_live = self.slots.is_waiting(slot, ticket);
+            if is_live && at > now {
+                self.alarm.set(at, now, effects);
+                break;
+            }
+            self.deadlines.pop_front();
+            if !is_live {
+                continue;
+            }
+            let waiting = self.queues[access as usize].remove(flow(tenant), |waiting| waiting.slot == slot);
+            debug_assert!(waiting.is_some(), "a waiting slot is in its queue");
+            self.waited(access, waiting.map_or(now, |waiting| waiting.since), now);
+            self.stats[access as usize].refused += 1;
+            let ahead = self.queues.iter().map(FairQueue::cost).fold(0, u64::saturating_add);
+            let ready_at = self.units.ready_after(ahead, 1, now).unwrap_or(Nanos::MAX);
+            let retry_in_ms = ready_at.saturating_sub(now).div_ceil(1_000_000).max(1);
+            self.slots.answer(slot, Err(NodeBusy { retry_in_ms }), effects);
+        }
+    }
+
+    /// Who waited gave up: its place, or what it was given and never used, goes to the others. Pump afterwards.
+    fn cancel(&mut self, slot: SlotId, access: Access, tenant: u32, milli_units: u64) {
+        match self.slots.look(slot, None) {
+            Poll::Pending => {
+                let was_there = self.queues[access as usize].remove(flow(tenant), |waiting| waiting.slot == slot);
+                debug_assert!(was_there.is_some(), "a waiting slot is in its queue");
+                self.slots.close(slot);
+            }
+            Poll::Ready(Ok(())) => self.units.refund(milli_units),
+            Poll::Ready(Err(_)) => {}
+        }
+    }
+}
+
+/// A request on its way through the queues. Dropping it gives its place back.
+#[must_use = "nothing passes before this says so"]
+pub struct NodeAdmission {
+    queue: Arc<NodeQueue>,
+    /// Where it waits; `None` once it has been told.
+    slot: Option<SlotId>,
+    access: Access,
+    tenant: u32,
+    milli_units: u64,
+}
+
+impl NodeAdmission {
+    /// Whether it has not passed at once.
+    pub fn waits(&self) -> bool {
+        self.slot.is_some()
+    }
+}
+
+impl Future for NodeAdmission {
+    type Output = Result<(), NodeBusy>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(slot) = self.slot else { return Poll::Ready(Ok(())) };
+        let answer = self.queue.state.lock().slots.look(slot, Some(cx.waker()));
+        if answer.is_ready() {
+            self.slot = None;
+        }
+        answer
+    }
+}
+
+impl Drop for NodeAdmission {
+    fn drop(&mut self) {
+        if let Some(slot) = self.slot {
+            let (access, tenant, milli_units) = (self.access, self.tenant, self.milli_units);
+            self.queue.with_state(|state, _| state.cancel(slot, access, tenant, milli_units));
+        }
+    }
+}
+
+impl fmt::Debug for NodeAdmission {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "NodeAdmission({:?}, tenant {}, {} thousandths)", self.access, self.tenant, self.milli_units)
+    }
+}
