@@ -71,7 +71,7 @@ modules! {
     Script "script",
     /// A command that a script has called.
     ScriptCall "script_call",
-    /// Some ten thousand instructions of a script.
+    /// A slice of a script: some thousand instructions of Lua, after which it is looked at.
     ScriptSlice "script_slice",
     /// A read of the device.
     DeviceRead "device_read",

@@ -16,7 +16,7 @@ mod report;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
-use weir_admission::request_units::{CostTable, Dimension, Module, default_table};
+use weir_admission::request_units::{CostTable, Dimension, Module, THOUSAND, default_table};
 
 use self::cases::cases;
 pub use self::measured::Measured;
@@ -63,6 +63,9 @@ pub fn measure(plan: &Plan, engine: &str, progress: &mut dyn FnMut(&str, u64)) -
     Ok(measured)
 }
 
+/// Long scripts run on threads that do other work, too, and what they take there is not measured: it is set.
+const SET: Module = Module::ScriptSlice;
+
 /// The table that explains `measured` best; of what no case tells, what the built-in table says.
 pub fn fit(measured: Vec<Measured>, in_memory: bool) -> Calibrated {
     let before = default_table(in_memory);
@@ -71,13 +74,15 @@ pub fn fit(measured: Vec<Measured>, in_memory: bool) -> Calibrated {
     for (dimension, of) in
         [(Dimension::Cpu, (|one| one.nanos) as fn(&Measured) -> f64), (Dimension::Io, |one| one.device_bytes)]
     {
+        // What is set is known already: the others explain the rest.
+        let known = |one: &Measured| one.counts[SET as usize] * before[SET][dimension] as f64 / THOUSAND as f64;
         let rows: Vec<(Vec<f64>, f64)> = fitted
             .iter()
-            .map(|one| (Module::ALL.map(|module| one.counts[module as usize]).to_vec(), of(one)))
+            .map(|one| (Module::ALL.map(|module| one.counts[module as usize]).to_vec(), of(one) - known(one)))
             .filter(|(_, value)| *value > 0.0)
             .collect();
         // What moves no bytes of the device moves none however it is measured.
-        let may = |module: Module| dimension == Dimension::Cpu || before[module][dimension] > 0;
+        let may = |module: Module| module != SET && (dimension == Dimension::Cpu || before[module][dimension] > 0);
         let costs = fit::robust_fit(&rows, &Module::ALL.map(may));
         for (module, cost) in Module::ALL.into_iter().zip(costs) {
             if let Some(cost) = cost {

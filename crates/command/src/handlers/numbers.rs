@@ -7,8 +7,9 @@ use crate::error::{DECREMENT_OVERFLOW, NOT_A_FLOAT, NOT_A_NUMBER, NOT_AN_INTEGER
 use crate::extended::Extended;
 use crate::number::{parse_i64, push_i64};
 
-/// What is read and written as text to add two numbers: both, and their sum.
-pub(super) const EXTENDED_FRACTIONS: usize = 3;
+/// What it takes to add two numbers as Redis does, in more digits than a `double` has: to read both and to write their
+/// sum, each of which is as much work as several of those.
+pub(super) const EXTENDED_FRACTIONS: usize = 16;
 
 async fn add(cx: &mut Context<'_>, key: &[u8], increment: i64) -> Outcome {
     let row = cx.string(key).await?;
