@@ -457,8 +457,8 @@ fn a_noisy_neighbour_gets_what_is_left_and_nothing_of_what_others_bought() {
     }
 }
 
-/// XS-26: what began with what the node has left is paid from there to its end. When nothing is left any more, the tenant
-/// has what it bought, and no debt from before.
+/// XS-26: what began with what the node has left is paid from there to its end. When nothing is left any more, the
+/// tenant has what it bought, and no debt from before.
 #[test]
 fn what_the_node_had_left_is_no_debt_later() {
     let sim = Sim::new(7);
