@@ -58,7 +58,7 @@ impl Side {
         let local = self.bob.stream.local_addr().expect("a socket").port();
         let mut said = String::from_utf8_lossy(&said).into_owned();
         for port in [local, self.weir.address.port()] {
-            said = said.replace(&port.to_string(), "PORT");
+            said = with_name_of(&said, port);
         }
         // The length of what a port is in.
         let ported = said.contains("PORT");
@@ -91,6 +91,21 @@ fn move_in(ada: &mut Client) -> Vec<String> {
     let address = ada.stream.local_addr().expect("a socket").to_string();
     assert_eq!(ada.say("CLIENT PAUSE 1000000 WRITE"), "+OK\r\n");
     [GUESSED, "ada", "ada-app", "ada*", "*"].map(str::to_owned).into_iter().chain([cursor, id, address]).collect()
+}
+
+/// `said` with a word where `port` stands, but not within a longer number.
+fn with_name_of(said: &str, port: u16) -> String {
+    let is_digit = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_digit);
+    let (port, mut named, mut end) = (port.to_string(), String::new(), 0);
+    for (place, _) in said.match_indices(&port) {
+        let (before, behind) = (said.as_bytes()[..place].last(), said.as_bytes().get(place + port.len()));
+        if !is_digit(before) && !is_digit(behind) {
+            named += &said[end..place];
+            named += "PORT";
+            end = place + port.len();
+        }
+    }
+    named + &said[end..]
 }
 
 /// What Ada has, as she sees it.

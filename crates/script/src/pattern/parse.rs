@@ -177,33 +177,46 @@ fn class(rest: &mut &[u8]) -> Result<Class, &'static str> {
     }
 }
 
-/// A set behind its `[`. Its first byte never ends it.
+/// A set behind its `[`. As in Lua its end is looked for first, past what is behind a `%`, and then it is read: a range
+/// may take a `%` for its end that kept a `]` from ending the set.
 fn set(rest: &mut &[u8]) -> Result<Class, &'static str> {
-    const OPEN: &str = "malformed pattern (missing ']')";
     let negates = rest.first() == Some(&b'^');
-    *rest = &rest[usize::from(negates)..];
-    let (mut class, mut is_first) = (Class::NONE, true);
+    let (mut members, after) = cut_set(&rest[usize::from(negates)..]).ok_or("malformed pattern (missing ']')")?;
+    *rest = after;
+    let mut class = Class::NONE;
     loop {
-        match **rest {
-            [] => return Err(OPEN),
-            [b']', ref after @ ..] if !is_first => {
-                *rest = after;
-                return Ok(if negates { class.negated() } else { class });
-            }
-            [b'%', letter, ref after @ ..] => {
+        members = match *members {
+            [] => return Ok(if negates { class.negated() } else { class }),
+            [b'%', ref after @ ..] => {
+                // Behind a `%` that a range left over is the end of the set.
+                let (&letter, after) = after.split_first().unwrap_or((&b']', &[]));
                 class.join(Class::named(letter));
-                *rest = after;
+                after
             }
-            [from, b'-', to, ref after @ ..] if to != b']' => {
+            [from, b'-', to, ref after @ ..] => {
                 (from..=to).for_each(|byte| class.add(byte));
-                *rest = after;
+                after
             }
             [byte, ref after @ ..] => {
                 class.add(byte);
-                *rest = after;
+                after
             }
         }
-        is_first = false;
+    }
+}
+
+/// What is in front of the `]` that ends a set, and what is behind it. Its first byte never ends it.
+fn cut_set(rest: &[u8]) -> Option<(&[u8], &[u8])> {
+    let mut end = 0;
+    loop {
+        end += match rest.get(end..)? {
+            [] => return None,
+            [b'%', _, ..] => 2,
+            _ => 1,
+        };
+        if rest.get(end) == Some(&b']') {
+            return Some((&rest[..end], &rest[end + 1..]));
+        }
     }
 }
 
@@ -233,6 +246,8 @@ mod tests {
             ("[%]x]", "]x"),
             ("[c-a]", ""),
             ("[%d]", "0123456789"),
+            ("[+-%]]", "]"),
+            ("[#-%%]", "#$%]"),
         ] {
             let expected = if pattern == "[^]]" {
                 (0..=u8::MAX).filter(|&byte| byte != b']').collect()
@@ -241,6 +256,7 @@ mod tests {
             };
             assert_eq!(set_of(pattern), expected, "{pattern}");
         }
+        assert!(matches!(Pattern::parse(b"[a-%]", true).items[..], [Item::Wrong(_)]));
         assert_eq!(set_of("%x"), b"0123456789ABCDEFabcdef");
         assert_eq!(set_of("%."), b".");
         assert_eq!(set_of("%D").len(), 246);

@@ -91,6 +91,7 @@ fn pattern() -> impl Strategy<Value = Vec<u8>> {
         Just("%."),
         Just("]"),
         Just("[a-"),
+        Just("[#-%"),
         Just("%0")
     ];
     prop::collection::vec(piece, 0..7).prop_map(|pieces| pieces.concat().into_bytes())
