@@ -1,10 +1,10 @@
 //! The units of one kind and who waits for them, without the locking and the waiting.
 
-use std::collections::VecDeque;
 use std::task::{Poll, Waker};
 
 use weir_io::{Nanos, Owner};
 
+use super::patience::{Next, Patience, Waiting};
 use super::{OnLimit, UnitLimits, UnitStats};
 use crate::bucket::{Bucket, UNLIMITED};
 use crate::fair::FairQueue;
@@ -32,28 +32,14 @@ pub(super) enum Answer {
     Refused { retry_in_ms: u64 },
 }
 
-struct Waiting {
-    slot: SlotId,
-    since: Nanos,
-}
-
-/// When somebody's patience ends. Stale if the slot has another ticket by now.
-struct Deadline {
-    at: Nanos,
-    slot: SlotId,
-    ticket: u64,
-    partition: u32,
-    units: u64,
-}
-
 pub(super) struct Budget {
     units: Bucket,
     /// `None` refuses at once.
     delay_max: Option<Nanos>,
     /// One flow per partition, all of the same weight.
     queue: FairQueue<Waiting>,
-    /// In the order of arrival, which is theirs unless the knob was turned meanwhile.
-    deadlines: VecDeque<Deadline>,
+    /// Of each its partition, and its units.
+    patience: Patience<(u32, u64)>,
     slots: Slots<Answer>,
     alarm: Alarm,
     /// What a request that was charged one unit costs once settled, on average, in 1/[`FRACTION`] units: how fast the
@@ -96,7 +82,7 @@ impl Budget {
             units,
             delay_max: delay_max(limits),
             queue: FairQueue::new(),
-            deadlines: VecDeque::new(),
+            patience: Patience::new(),
             slots: Slots::new(),
             alarm: Alarm::new(),
             weight: FRACTION,
@@ -185,12 +171,8 @@ impl Budget {
         };
         let (slot, ticket) = self.slots.open();
         self.queue.push(flow(partition), 1, units, Waiting { slot, since: now });
-        if self.deadlines.len() > 2 * self.queue.len() + 64 {
-            let slots = &self.slots;
-            self.deadlines.retain(|deadline| slots.is_waiting(deadline.slot, deadline.ticket));
-        }
         let at = now.saturating_add(delay_max);
-        self.deadlines.push_back(Deadline { at, slot, ticket, partition, units });
+        self.patience.ends(at, (slot, ticket), (partition, units), self.queue.len(), &self.slots);
         Admitted::Later(slot)
     }
 
@@ -244,16 +226,15 @@ impl Budget {
     /// larger than usual went before. True if there was somebody.
     fn refuse_overdue(&mut self, now: Nanos, effects: &mut Effects) -> bool {
         let mut any = false;
-        while let Some(deadline) = self.deadlines.front() {
-            let live = self.slots.is_waiting(deadline.slot, deadline.ticket);
-            if live && deadline.at > now {
-                self.alarm.set(deadline.at, now, effects);
-                break;
-            }
-            let Some(Deadline { slot, partition, units, .. }) = self.deadlines.pop_front() else { break };
-            if !live {
-                continue;
-            }
+        loop {
+            let (slot, partition, units) = match self.patience.next(now, &self.slots) {
+                Next::Nobody => return any,
+                Next::At(at) => {
+                    self.alarm.set(at, now, effects);
+                    return any;
+                }
+                Next::Overdue(slot, (partition, units)) => (slot, partition, units),
+            };
             let waiting = self.queue.remove(flow(partition), |waiting| waiting.slot == slot);
             debug_assert!(waiting.is_some(), "a waiting slot is in its queue");
             self.delayed(waiting.map_or(now, |waiting| waiting.since), now);
@@ -262,7 +243,6 @@ impl Budget {
             self.slots.answer(slot, Answer::Refused { retry_in_ms }, effects);
             any = true;
         }
-        any
     }
 
     /// See [`Slots::look`].

@@ -12,6 +12,7 @@
 mod budget;
 mod node_queue;
 mod node_units;
+mod patience;
 mod request_order;
 mod savings;
 

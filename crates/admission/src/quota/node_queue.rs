@@ -5,7 +5,6 @@
 //! What a request costs shows when it has run: it passes with what is known before, and the rest is a debt that those
 //! behind it wait for. Whoever has waited for [`WAIT_MAX`] is refused. There are never more waiting than connections.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -20,6 +19,7 @@ use crate::bucket::{Bucket, UNLIMITED};
 use crate::fair::FairQueue;
 use crate::slots::{Alarm, Effects, SlotId, Slots};
 
+use super::patience::{Next, Patience, Waiting};
 use super::request_order::{Access, RequestOrder, next};
 
 /// Units of this time may be used at once, in nanoseconds: the time over which the rate is looked at.
@@ -53,20 +53,6 @@ pub struct NodeQueueStats {
     pub refused: u64,
 }
 
-struct Waiting {
-    slot: SlotId,
-    since: Nanos,
-}
-
-/// When somebody's patience ends. Stale if the slot has another ticket by now.
-struct Deadline {
-    at: Nanos,
-    slot: SlotId,
-    ticket: u64,
-    access: Access,
-    tenant: u32,
-}
-
 /// All that concerns one tenant, in the words of [`FairQueue`].
 fn flow(tenant: u32) -> Owner {
     Owner { tenant, partition: 0 }
@@ -78,8 +64,8 @@ struct State {
     queues: [FairQueue<Waiting>; 2],
     /// What each queue got since both began to wait.
     served: [u64; 2],
-    /// In the order of arrival, which is theirs.
-    deadlines: VecDeque<Deadline>,
+    /// Of each its queue, and its tenant.
+    patience: Patience<(Access, u32)>,
     slots: Slots<Result<(), NodeBusy>>,
     alarm: Alarm,
     stats: [NodeQueueStats; 2],
@@ -112,7 +98,7 @@ impl NodeQueue {
             order: RequestOrder::default(),
             queues: [const { FairQueue::new() }; 2],
             served: [0; 2],
-            deadlines: VecDeque::new(),
+            patience: Patience::new(),
             slots: Slots::new(),
             alarm: Alarm::new(),
             stats: [NodeQueueStats::default(); 2],
@@ -207,11 +193,8 @@ impl State {
         }
         let (slot, ticket) = self.slots.open();
         self.queues[access as usize].push(flow(tenant), 1, milli_units, Waiting { slot, since: now });
-        if self.deadlines.len() > 2 * self.queues.iter().map(FairQueue::len).sum::<usize>() + 64 {
-            let slots = &self.slots;
-            self.deadlines.retain(|deadline| slots.is_waiting(deadline.slot, deadline.ticket));
-        }
-        self.deadlines.push_back(Deadline { at: now.saturating_add(WAIT_MAX), slot, ticket, access, tenant });
+        let waiting = self.queues.iter().map(FairQueue::len).sum();
+        self.patience.ends(now.saturating_add(WAIT_MAX), (slot, ticket), (access, tenant), waiting, &self.slots);
         Some(slot)
     }
 
@@ -250,16 +233,12 @@ impl State {
     }
 
     fn refuse_overdue(&mut self, now: Nanos, effects: &mut Effects) {
-        while let Some(&Deadline { at, slot, ticket, access, tenant }) = self.deadlines.front() {
-            let is_live = self.slots.is_waiting(slot, ticket);
-            if is_live && at > now {
-                self.alarm.set(at, now, effects);
-                break;
-            }
-            self.deadlines.pop_front();
-            if !is_live {
-                continue;
-            }
+        loop {
+            let (slot, access, tenant) = match self.patience.next(now, &self.slots) {
+                Next::Nobody => return,
+                Next::At(at) => return self.alarm.set(at, now, effects),
+                Next::Overdue(slot, (access, tenant)) => (slot, access, tenant),
+            };
             let waiting = self.queues[access as usize].remove(flow(tenant), |waiting| waiting.slot == slot);
             debug_assert!(waiting.is_some(), "a waiting slot is in its queue");
             self.waited(access, waiting.map_or(now, |waiting| waiting.since), now);
