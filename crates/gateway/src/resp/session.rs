@@ -271,8 +271,6 @@ impl<S: Store> Session<S> {
         self.dump_choice = DumpChoice::default();
         self.login = None;
         self.unfinished = None;
-        // Prices may be others from here on.
-        self.last = Last::default();
         self.outbox.belong_to(None);
         self.limits.stranger = true;
         let (server, client) = (&self.outbox.server, &self.outbox.client);
@@ -358,8 +356,6 @@ impl<S: Store> Session<S> {
         self.unsubscribe();
         self.end_transaction();
         self.outbox.client.belong_to(&account, &user, database);
-        // Prices may be others from here on.
-        self.last = Last::default();
         self.outbox.belong_to(Some((&account, &login.store)));
         self.unfinished = Some(account.unfinished.hold());
         self.login = Some(login);

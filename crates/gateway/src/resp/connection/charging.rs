@@ -146,9 +146,7 @@ impl<S: Store> Connection<S> {
             bill.work.count(Module::DeviceRead, device.reads);
             bill.work.count(Module::DeviceByte, device.bytes);
         }
-        // Most commands are like the one before, and it takes less to see that than to price them.
-        let last = &self.session.last;
-        let price = if bill.work == last.work { last.price } else { self.session.outbox.prices.of(&bill.work) };
+        let price = self.session.outbox.prices.of(&bill.work);
         self.session.outbox.count(|stats| stats.cost.add(&price));
         if let Some(charge) = charge {
             self.settle(charge, price.milli_units, key_of(command, args));
