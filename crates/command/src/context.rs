@@ -11,7 +11,6 @@ use weir_io::Yield;
 use weir_model::parts::Head;
 use weir_model::{BatchMark, Change, Content, KEY_BYTES_MAX, Row, StoredKey, StringRow, Value};
 
-use crate::bill::OwnBill;
 use crate::draft::Draft;
 use crate::error::{KEY_TOO_LONG, Outcome, REPLY_TOO_LONG, WRONG_TYPE};
 use crate::events::Classes;
@@ -21,80 +20,16 @@ use crate::in_hand::letting_go;
 use crate::reply::{FLUSH_BYTES, OUTPUT_BYTES_MAX, Replies};
 use crate::rows::{Moment, Read, Rows, Waiting};
 
+mod call;
 mod events;
 mod keys;
 mod parts;
 
+pub use call::{Call, Wait};
 pub use parts::{Part, PartsPage, Subkeys};
 
 /// Values as long as this are booked on their tenant as long as a command has them (S11).
 pub const LONG_VALUE_BYTES: usize = 1 << 20;
-
-/// Entries of a stream that Redis keeps in one node, unless it is told otherwise.
-const STREAM_NODE_ENTRIES: u64 = 100;
-
-/// What is known of a command before it runs, and what it has done so far.
-#[derive(Clone, Debug)]
-pub struct Call {
-    /// The number of the database that its keys are in.
-    pub database: u8,
-    /// The moment that it is judged by, in milliseconds since 1970: what has expired then does not exist.
-    pub now_ms: u64,
-    /// The longest value that may be built up, in bytes.
-    pub value_bytes_max: usize,
-    /// Entries of a stream that go together where it is trimmed approximately.
-    pub stream_node_entries: u64,
-    /// What it costs.
-    pub bill: OwnBill,
-    /// Keys that were found, and that were not. Of commands that write, nothing.
-    pub hits: u64,
-    /// See [`Call::hits`].
-    pub misses: u64,
-    /// It has waited, and runs again because a row was written to.
-    pub is_again: bool,
-    /// The longest value that it has met, in bytes.
-    pub longest: usize,
-    /// It has written something.
-    pub wrote: bool,
-    /// It has found nothing, and what it has answered is for whoever does not wait.
-    pub wait: Option<Wait>,
-    /// What somebody wants to be told of what it does to keys.
-    pub wants: Classes,
-    /// Whose it is: the number of a connection; 0 = nobody's.
-    pub by: u64,
-}
-
-/// How long a command that has found nothing would wait for its rows to be filled.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wait {
-    /// In milliseconds; `None` = for ever.
-    pub timeout_ms: Option<u64>,
-    /// What it takes is not there for others. (Who reads a stream takes nothing.)
-    pub takes: bool,
-    /// Words that mean something else when the command runs again, by their place, and what is to stand there instead.
-    pub resolved: Vec<(usize, Vec<u8>)>,
-}
-
-impl Call {
-    /// A command on `database` at `now_ms` that has not done anything yet.
-    pub fn new(database: u8, now_ms: u64, value_bytes_max: usize) -> Self {
-        Self {
-            database,
-            now_ms,
-            value_bytes_max,
-            stream_node_entries: STREAM_NODE_ENTRIES,
-            bill: OwnBill::default(),
-            hits: 0,
-            misses: 0,
-            is_again: false,
-            longest: 0,
-            wrote: false,
-            wait: None,
-            wants: Classes::NONE,
-            by: 0,
-        }
-    }
-}
 
 /// See the module.
 pub struct Context<'a> {

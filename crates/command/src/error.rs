@@ -138,13 +138,14 @@ fn tell(error: &weir_io::Error) {
     }
 }
 
-/// Above the tenant's limits, and not in time: the command did nothing.
+/// The node has no units in time: the command did nothing.
 impl From<weir_admission::NodeBusy> for Error {
     fn from(busy: weir_admission::NodeBusy) -> Self {
         Self::bytes(format!("THROTTLED {busy}").into_bytes())
     }
 }
 
+/// Above the tenant's limits, and not in time: the command did nothing.
 impl From<weir_admission::Refused> for Error {
     fn from(refused: weir_admission::Refused) -> Self {
         Self::bytes(format!("THROTTLED {refused}").into_bytes())

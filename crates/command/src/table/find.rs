@@ -83,7 +83,7 @@ fn lower_case(word: u64) -> u64 {
 fn slot_of([first, second, third]: Packed) -> usize {
     // Rotated, so that words that are alike do not cancel each other.
     let folded = first ^ second.rotate_left(24) ^ third.rotate_left(48);
-    (folded.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54) as usize
+    (folded.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - SLOTS.ilog2())) as usize
 }
 
 #[cfg(test)]
