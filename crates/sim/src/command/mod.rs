@@ -13,6 +13,7 @@ use weir_log::SyncMode;
 
 use self::runs::{crash, fault, flip, node_fault, scenario, side_by_side, slow, tamper, tell};
 use self::scenarios::Run;
+use self::settings::Terms;
 use crate::cache::Caches;
 use crate::clients::{self, Load, check_dump, write_dump};
 use crate::enumerate::every_cut;
@@ -56,7 +57,7 @@ impl Sim {
     /// What went wrong, with the command that repeats it.
     pub fn run(self) -> Result<(), String> {
         match self.scenario {
-            Run::Crash { seeds, engine, sync, cuts, turning, parts, by_command } => {
+            Run::Crash { seeds, terms: Terms { engine, sync }, cuts, turning, parts, by_command } => {
                 let rows = match (turning, parts, by_command) {
                     (true, ..) => "--turning ",
                     (_, true, _) => "--parts ",
@@ -65,19 +66,21 @@ impl Sim {
                 };
                 crash(seeds, engine, sync, cuts, rows)
             }
-            Run::Served { seeds, engine, sync, cuts } => {
+            Run::Served { seeds, terms: Terms { engine, sync }, cuts } => {
                 let setting = served::Setting { engine, sync: sync.mode(), cuts };
                 let replay = |seed| setting.command(seed);
                 tell("served", run(&seeds.plan(), replay, |seed| served::history(seed, setting)))
             }
-            Run::EveryCut { seeds, engine, sync, steps } => {
+            Run::EveryCut { seeds, terms: Terms { engine, sync }, steps } => {
                 let (scenario, name) = (scenario(engine, sync, 0), sync.name());
                 let replay =
                     |seed| format!("weir sim every-cut --engine {engine} --sync {name} --steps {steps} --seed {seed}");
                 tell("every-cut", run(&seeds.plan(), replay, |seed| every_cut::<NodeStore>(seed, steps, &scenario)))
             }
             Run::Flip { engine, at, stride, steps, threads } => flip(engine, at, stride, steps, threads),
-            Run::Fault { engine, sync, nth, steps, threads } => fault(engine, sync, nth, steps, threads),
+            Run::Fault { terms: Terms { engine, sync }, nth, steps, threads } => {
+                fault(engine, sync, nth, steps, threads)
+            }
             Run::Syncs { seeds, engine } => {
                 let options = small_on(engine, SyncMode::Always);
                 let replay = |seed| format!("weir sim syncs --engine {engine} --seed {seed}");
@@ -97,7 +100,7 @@ impl Sim {
                 };
                 tell("clients", run(&seeds.plan(), replay, judged))
             }
-            Run::Full { seeds, engine, sync } => {
+            Run::Full { seeds, terms: Terms { engine, sync } } => {
                 let (options, name) = (small_on(engine, sync.mode()), sync.name());
                 let replay = |seed| format!("weir sim full --engine {engine} --sync {name} --seed {seed}");
                 tell("full", run(&seeds.plan(), replay, |seed| full_disk::<NodeStore>(seed, &options, sync.promise())))
@@ -121,7 +124,7 @@ impl Sim {
                 };
                 tell("same", run(&seeds.plan(), replay, same))
             }
-            Run::Twice { seeds, engine, sync, cuts } => {
+            Run::Twice { seeds, terms: Terms { engine, sync }, cuts } => {
                 let (scenario, name) = (scenario(engine, sync, cuts), sync.name());
                 let replay =
                     |seed| format!("weir sim twice --engine {engine} --sync {name} --cuts {cuts} --seed {seed}");

@@ -6,7 +6,7 @@ use clap::Subcommand;
 use weir_command::table::Id;
 use weir_node::EngineKind;
 
-use super::settings::{Seeds, Sync};
+use super::settings::{Seeds, Sync, Terms};
 use crate::clients::of_rows;
 use crate::engines::Engines;
 use crate::interrupt;
@@ -34,12 +34,8 @@ pub(super) enum Run {
     Crash {
         #[command(flatten)]
         seeds: Seeds,
-        /// What rows are kept in: `lsm` or `memory`
-        #[arg(long, default_value_t)]
-        engine: EngineKind,
-        /// What an acknowledgement promises
-        #[arg(long, value_enum, default_value = "always")]
-        sync: Sync,
+        #[command(flatten)]
+        terms: Terms,
         /// Cuts in the history of one seed
         #[arg(long, default_value_t = 50)]
         cuts: u64,
@@ -58,12 +54,8 @@ pub(super) enum Run {
     Served {
         #[command(flatten)]
         seeds: Seeds,
-        /// What rows are kept in: `lsm` or `memory`
-        #[arg(long, default_value_t)]
-        engine: EngineKind,
-        /// What an acknowledgement promises
-        #[arg(long, value_enum, default_value = "always")]
-        sync: Sync,
+        #[command(flatten)]
+        terms: Terms,
         /// Cuts in the history of one seed
         #[arg(long, default_value_t = 20)]
         cuts: u64,
@@ -103,12 +95,8 @@ pub(super) enum Run {
     EveryCut {
         #[command(flatten)]
         seeds: Seeds,
-        /// What rows are kept in: `lsm` or `memory`
-        #[arg(long, default_value_t)]
-        engine: EngineKind,
-        /// What an acknowledgement promises
-        #[arg(long, value_enum, default_value = "always")]
-        sync: Sync,
+        #[command(flatten)]
+        terms: Terms,
         /// Steps of the workload
         #[arg(long, default_value_t = 800)]
         steps: usize,
@@ -133,12 +121,8 @@ pub(super) enum Run {
     },
     /// Faults: the nth operation on the disk fails, for every n, in every way
     Fault {
-        /// What rows are kept in: `lsm` or `memory`
-        #[arg(long, default_value_t)]
-        engine: EngineKind,
-        /// What an acknowledgement promises
-        #[arg(long, value_enum, default_value = "always")]
-        sync: Sync,
+        #[command(flatten)]
+        terms: Terms,
         /// Only this operation
         #[arg(long)]
         nth: Option<u64>,
@@ -161,12 +145,8 @@ pub(super) enum Run {
     Full {
         #[command(flatten)]
         seeds: Seeds,
-        /// What rows are kept in: `lsm` or `memory`
-        #[arg(long, default_value_t)]
-        engine: EngineKind,
-        /// What an acknowledgement promises
-        #[arg(long, value_enum, default_value = "always")]
-        sync: Sync,
+        #[command(flatten)]
+        terms: Terms,
     },
     /// Faults: one tenant fills the disk of a node with many, before and after restarts
     FullNode {
@@ -211,12 +191,8 @@ pub(super) enum Run {
     Twice {
         #[command(flatten)]
         seeds: Seeds,
-        /// What rows are kept in: `lsm` or `memory`
-        #[arg(long, default_value_t)]
-        engine: EngineKind,
-        /// What an acknowledgement promises
-        #[arg(long, value_enum, default_value = "always")]
-        sync: Sync,
+        #[command(flatten)]
+        terms: Terms,
         /// Cuts in the history of one seed
         #[arg(long, default_value_t = 10)]
         cuts: u64,

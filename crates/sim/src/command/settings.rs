@@ -2,6 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use weir_log::SyncMode;
+use weir_node::EngineKind;
 
 use crate::life::Promise;
 use crate::node_store::SYNC_EVERY;
@@ -29,6 +30,17 @@ impl Seeds {
         let seeds = self.seed.map_or(self.from..self.from + self.seeds, |seed| seed..seed + 1);
         Plan { seeds, threads: self.threads, progress: true }
     }
+}
+
+/// What rows are kept in, and when a write is acknowledged.
+#[derive(Clone, Copy, Debug, Args)]
+pub(super) struct Terms {
+    /// What rows are kept in: `lsm` or `memory`
+    #[arg(long, default_value_t)]
+    pub(super) engine: EngineKind,
+    /// What an acknowledgement promises
+    #[arg(long, value_enum, default_value = "always")]
+    pub(super) sync: Sync,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
