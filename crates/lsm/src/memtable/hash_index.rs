@@ -26,8 +26,8 @@ const BEGIN_BYTES_MIN: usize = 1 << 20;
 const BEGIN_ENTRIES_MIN: usize = 2048;
 /// Slots of a cache line.
 const LINE_SLOTS: usize = 8;
-/// Lines that are looked at for a key. One or two are enough but for clusters, of which the longest counts: with five
-/// of six slots taken it is shorter than this in all but one of a hundred large indexes.
+/// Lines that are looked at for a key. One or two are enough but for clusters, of which the longest counts. Of twelve
+/// simulated indexes of 81,920 lines it had 15 at most with two thirds of the slots taken, and 63 with five sixths.
 const LINES_MAX: usize = 64;
 /// Pointers have fewer bits; those above are of the hash.
 const POINTER_BITS: u32 = 48;
