@@ -4,6 +4,7 @@
 //! They come in epochs of one family each, which begin with nothing. Where a reply differs, the epoch is asked again
 //! with fewer commands as long as any reply differs, and what is left is told.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use weir_io::Rng;
@@ -42,8 +43,13 @@ impl Asked {
         of_families || ["EXEC", "KEYS", "SCAN"].iter().any(|name| self.is(name))
     }
 
-    /// Whether both answers are the same, as far as they have to be.
-    fn is_answered_alike(&self, theirs: &[u8], ours: &[u8]) -> bool {
+    /// Whether both answers are the same, as far as they have to be; the sorted sets in `converted` Redis keeps in
+    /// another way.
+    fn is_answered_alike(&self, theirs: &[u8], ours: &[u8], converted: &Converted) -> bool {
+        if self.is("OBJECT") && converted.has(&self.words[2..]) {
+            let kept = [&b"$8\r\nskiplist\r\n"[..], b"$8\r\nlistpack\r\n"];
+            return theirs == ours || [theirs, ours] == kept;
+        }
         if theirs == ours || (self.words.len() == 2 && is_close(&self.words[0], theirs, ours)) {
             return true;
         }
@@ -52,6 +58,28 @@ impl Asked {
             self.family.map_or(reply.clone(), |family| (family.masked)(&self.words[0], reply))
         };
         comparable(theirs) == comparable(ours)
+    }
+}
+
+/// Keys at which there may be a sorted set that `SORT` has looked at: Redis keeps it as a large one from then on,
+/// however small it is.
+#[derive(Default)]
+struct Converted(BTreeSet<String>);
+
+impl Converted {
+    fn has(&self, keys: &[String]) -> bool {
+        keys.iter().any(|key| self.0.contains(key))
+    }
+
+    /// `asked` is asked next.
+    fn note(&mut self, asked: &Asked) {
+        let moves = asked.family.is_some_and(|family| family.name == scripts::FAMILY.name)
+            || ["RENAME", "RENAMENX", "COPY"].iter().any(|name| asked.is(name));
+        if moves && self.has(&asked.words) {
+            self.0.extend(KEYS.map(str::to_owned));
+        } else if ["SORT", "SORT_RO"].iter().any(|name| asked.is(name)) {
+            self.0.extend(asked.words.get(1).cloned());
+        }
     }
 }
 
@@ -139,7 +167,7 @@ impl Sides {
         for client in [&mut self.redis, &mut self.weir] {
             assert_eq!(client.say("FLUSHDB"), "+OK\r\n");
         }
-        let mut difference = None;
+        let (mut difference, mut converted) = (None, Converted::default());
         let mut begin = 0;
         while begin < all.len() {
             let mut pipeline = Vec::new();
@@ -152,7 +180,8 @@ impl Sides {
             self.weir.send(&pipeline);
             for (place, asked) in (begin..end).zip(&all[begin..end]) {
                 let (theirs, ours) = (self.redis.reply(), self.weir.reply());
-                if difference.is_none() && !asked.is_answered_alike(&theirs, &ours) {
+                converted.note(asked);
+                if difference.is_none() && !asked.is_answered_alike(&theirs, &ours, &converted) {
                     difference = Some((place, theirs, ours));
                 }
             }
@@ -221,11 +250,11 @@ fn compare(redis: &Redis, world: &World, engine: EngineKind, seed: u64, commands
     eprintln!("{asked} commands on {engine} are answered alike");
 }
 
-/// `WEIR_COMMANDS` on both engines together (200,000), from `WEIR_SEED` (0).
+/// `WEIR_COMMANDS` on both engines together (a million), from `WEIR_SEED` (0).
 #[test]
 fn mixtures_of_all_families_are_answered_alike() {
     let world = World::new();
-    let commands = setting("WEIR_COMMANDS", 200_000) / EngineKind::ALL.len() as u64;
+    let commands = setting("WEIR_COMMANDS", 1_000_000) / EngineKind::ALL.len() as u64;
     let seed = setting("WEIR_SEED", 0);
     std::thread::scope(|scope| {
         for (engine, seed) in EngineKind::ALL.into_iter().zip(seed..) {
