@@ -33,6 +33,7 @@ pub mod rounds;
 pub mod settings;
 pub mod tenants;
 pub mod throttle;
+pub mod types;
 mod weir;
 pub mod wire;
 pub mod work;

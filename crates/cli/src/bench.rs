@@ -4,6 +4,7 @@
 
 mod scenario;
 mod tenants;
+mod types;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -37,6 +38,7 @@ enum What {
     /// weir-tenants with the other two: in the rows of weir stands what a login, limits and tenants cost, in requests
     /// per second and in processor time of a request.
     Redis(RedisArgs),
+    Types(types::TypesArgs),
     /// The server's books against the kernel's: a mixed load, then booked bytes beside /proc/PID/io
     Ledger(LedgerArgs),
     Tenants(tenants::TenantsArgs),
@@ -157,6 +159,7 @@ impl Bench {
         match self.what {
             What::Engine(args) => args.run(),
             What::Redis(args) => args.run(),
+            What::Types(args) => args.run(),
             What::Ledger(args) => args.run(),
             What::Tenants(args) => args.run(),
             What::Shortage(args) => args.run(Scenario::Shortage),

@@ -5,7 +5,8 @@
 //! limits, which must cost next to nothing.
 
 mod load;
-mod server;
+pub(crate) mod program;
+pub(crate) mod server;
 
 use std::path::PathBuf;
 
@@ -41,7 +42,7 @@ pub struct Plan {
 
 /// Runs the plan. Every finished load is told on standard error.
 pub fn run(plan: &Plan) -> Result<Vec<Outcome>> {
-    load::check_installed()?;
+    program::check_installed()?;
     let mut outcomes = Vec::new();
     for round in 1..=plan.rounds {
         for &kind in in_turn(&plan.servers, round) {

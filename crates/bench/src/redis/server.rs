@@ -15,6 +15,7 @@ use serde_json::json;
 use crate::Result;
 use crate::meter;
 use crate::tenants::user::User;
+use crate::wire::Client;
 
 /// How long a server may take to answer its first PING.
 const START_TRIES: u32 = 500;
@@ -33,6 +34,8 @@ pub enum Kind {
     Weir,
     /// The same, with a tenant under load that has a secret and limits, and others beside it.
     WeirTenants,
+    /// The same, with a tenant under load whose rows are in memory.
+    WeirMemory,
     /// `redis-server` with its append-only file synced every second, and no snapshots beside it.
     Redis,
 }
@@ -43,6 +46,7 @@ impl Kind {
         match self {
             Kind::Weir => "weir",
             Kind::WeirTenants => "weir-tenants",
+            Kind::WeirMemory => "weir-memory",
             Kind::Redis => "redis",
         }
     }
@@ -55,7 +59,7 @@ impl Kind {
                 command.args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--save", ""]);
                 command.args(["--appendonly", "yes", "--appendfsync", "everysec", "--dir"]).arg(dir);
             }
-            Kind::Weir | Kind::WeirTenants => {
+            Kind::Weir | Kind::WeirTenants | Kind::WeirMemory => {
                 command = Command::new(weir);
                 command.args(["serve", "--listen", &format!("127.0.0.1:{port}")]);
                 command.args(["--admin", &format!("127.0.0.1:{admin}"), "--dir"]).arg(dir);
@@ -72,7 +76,7 @@ impl Kind {
 }
 
 /// A running server; killed, if need be, and its directory removed when dropped.
-pub(super) struct Server {
+pub(crate) struct Server {
     kind: Kind,
     child: Child,
     port: u16,
@@ -84,7 +88,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    pub(super) fn start(kind: Kind, dir: &Path, weir: &Path) -> Result<Self> {
+    pub(crate) fn start(kind: Kind, dir: &Path, weir: &Path) -> Result<Self> {
         if dir.exists() {
             fs::remove_dir_all(dir)?;
         }
@@ -104,8 +108,13 @@ impl Server {
         let mut server = Self { kind, child, port, dir, version, remarks: words, user: None };
         for _ in 0..START_TRIES {
             if answers(port) {
-                if kind == Kind::WeirTenants {
-                    server.move_in(admin)?;
+                match kind {
+                    Kind::WeirTenants => server.move_in(admin)?,
+                    Kind::WeirMemory => {
+                        server.user = Some(User::order_at(admin, &json!({ "name": "loaded", "engine": "memory" }))?);
+                        server.remarks += "; as a tenant with --engine memory";
+                    }
+                    Kind::Weir | Kind::Redis => {}
                 }
                 return Ok(server);
             }
@@ -130,12 +139,20 @@ impl Server {
     }
 
     /// What `redis-benchmark` has to say to be let in.
-    pub(super) fn login_args(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn login_args(&self) -> impl Iterator<Item = &str> {
         self.user.iter().flat_map(User::login_args)
     }
 
+    /// A connection of whoever the load comes from.
+    pub(crate) fn connect(&self) -> Result<Client> {
+        match &self.user {
+            Some(user) => user.connect(self.port),
+            None => Client::connect(self.port),
+        }
+    }
+
     /// Asks it to end and waits until it has.
-    pub(super) fn stop(mut self) -> Result<()> {
+    pub(crate) fn stop(mut self) -> Result<()> {
         kill_process(Pid::from_child(&self.child), Signal::TERM)?;
         let status = self.child.wait()?;
         if status.success() {
@@ -145,27 +162,28 @@ impl Server {
         }
     }
 
-    pub(super) fn kind(&self) -> Kind {
+    /// Which it is.
+    pub(crate) fn kind(&self) -> Kind {
         self.kind
     }
 
-    pub(super) fn port(&self) -> u16 {
+    pub(crate) fn port(&self) -> u16 {
         self.port
     }
 
-    pub(super) fn version(&self) -> &str {
+    pub(crate) fn version(&self) -> &str {
         &self.version
     }
 
-    pub(super) fn remarks(&self) -> String {
+    pub(crate) fn remarks(&self) -> String {
         self.remarks.clone()
     }
 
-    pub(super) fn cpu_seconds(&self) -> f64 {
+    pub(crate) fn cpu_seconds(&self) -> f64 {
         meter::cpu_seconds_of(self.child.id())
     }
 
-    pub(super) fn rss_peak_bytes(&self) -> u64 {
+    pub(crate) fn rss_peak_bytes(&self) -> u64 {
         meter::rss_peak_bytes_of(self.child.id())
     }
 }

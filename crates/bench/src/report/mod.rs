@@ -1,6 +1,6 @@
 //! From outcomes to lines, tables and verdicts.
 
-mod median;
+pub(crate) mod median;
 mod table;
 pub(crate) mod words;
 
