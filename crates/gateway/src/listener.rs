@@ -55,6 +55,9 @@ const LONG_NICE: i32 = 5;
 
 const SECOND_NANOS: u64 = 1_000_000_000;
 
+/// Events that no connection has caused are gathered for so long.
+const GATHER_NANOS: u64 = 10_000_000;
+
 async fn pause(clock: &Arc<dyn Clock>, nanos: u64) {
     sleep_until(clock, clock.now() + nanos).await;
 }
@@ -237,6 +240,7 @@ impl<S: Store> Gateway<S> {
                 _ = accept => {}
                 () = sweep(&server, began) => {}
                 () = spread(&server) => {}
+                () = send_events_by_nobody(&server) => {}
             }
         }
         drop(entrances);
@@ -310,6 +314,16 @@ async fn sweep<S: Store>(server: &Arc<Server<S>>, began: Nanos) {
         server.stats.cut.fetch_add(cut as u64, Ordering::Relaxed);
         server.notices.sweep(now);
         send_events(server, now).await;
+    }
+}
+
+/// Sends what has happened to keys and no connection has caused, soon.
+async fn send_events_by_nobody<S: Store>(server: &Arc<Server<S>>) {
+    loop {
+        server.accounts.events_by_nobody().await;
+        // A connection that has found keys expired sends that itself; and what expires at the same time goes together.
+        pause(&server.clock, GATHER_NANOS).await;
+        send_events(server, server.clock.now()).await;
     }
 }
 

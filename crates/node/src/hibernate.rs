@@ -19,7 +19,8 @@ const GIVING_BACK_MAX: Nanos = 60_000_000_000;
 /// How often it is looked whether it has.
 const LOOK: Nanos = 100_000_000;
 
-/// Looks around twice in `after` nanoseconds: who has been asked nothing between three looks goes to sleep. Ends with
+/// Looks around twice in `after` nanoseconds: who has been asked nothing between three looks, and
+/// has nobody to tell what expires, goes to sleep. Ends with
 /// the node.
 pub async fn run(tenants: Weak<RwLock<Tenants>>, clock: Arc<dyn Clock>, workers: Arc<Workers>, after: Nanos) {
     let mut seen: BTreeMap<u32, (u64, u32)> = BTreeMap::new();
@@ -29,7 +30,10 @@ pub async fn run(tenants: Weak<RwLock<Tenants>>, clock: Arc<dyn Clock>, workers:
         let (mut next, mut idle) = (BTreeMap::new(), Vec::new());
         for slot in slots {
             let Some((number, count)) = asked(&slot) else { continue };
+            let has_to_tell = slot.awake().as_ref().is_some_and(|partition| partition.has_to_tell());
             let looks = match seen.get(&number) {
+                // Asleep it would tell nobody what expires.
+                _ if has_to_tell => 0,
                 Some(&(before, looks)) if before == count => looks + 1,
                 _ => 0,
             };

@@ -13,6 +13,7 @@ mod check;
 mod config;
 mod control;
 mod engines;
+mod expiry_queue;
 mod format;
 mod group_sync;
 mod hibernate;

@@ -31,6 +31,11 @@ impl Witnessed {
         witness.filter(|witness| witness.wants() != Classes::NONE)
     }
 
+    /// Whether somebody listens to what is told.
+    pub fn is_heard(&self) -> bool {
+        self.witness().is_some_and(|witness| witness.is_heard())
+    }
+
     /// What is to be told now.
     pub fn wants(&self) -> Classes {
         self.witness().map_or(Classes::NONE, |witness| witness.wants())

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 use weir_io::{Nanos, Rng};
 use weir_model::DATABASES;
 use weir_node::request_units::Price;
@@ -244,6 +245,8 @@ pub(crate) struct Accounts {
     threads: usize,
     places: Arc<ConnectionLimits>,
     machines: Arc<NodeMachines>,
+    /// Something has happened to keys that no connection has caused.
+    unsent: Arc<Notify>,
     all: Mutex<All>,
 }
 
@@ -258,7 +261,7 @@ impl Accounts {
     /// None yet, of a node with `places`; counters are for `threads` threads, numbers of cursors are drawn from `seed`.
     pub(crate) fn new(places: Arc<ConnectionLimits>, threads: usize, seed: u64) -> Self {
         let all = All { accounts: BTreeMap::new(), swept: 0, rng: Rng::new(seed) };
-        Self { threads, places, machines: Arc::default(), all: Mutex::new(all) }
+        Self { threads, places, machines: Arc::default(), unsent: Arc::default(), all: Mutex::new(all) }
     }
 
     /// The account that `grant` is for.
@@ -267,6 +270,7 @@ impl Accounts {
         if let Some(account) = all.accounts.get(&grant.tenant) {
             return Arc::clone(account);
         }
+        let pubsub = Arc::<PubSub>::default();
         let account = Arc::new(Account {
             tenant: grant.tenant,
             name: Arc::clone(&grant.name),
@@ -286,14 +290,14 @@ impl Accounts {
             admitted: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             unread: ByteLimit::new(UNREAD_BYTES_MAX),
-            pubsub: Arc::default(),
+            pubsub: Arc::clone(&pubsub),
             long_values: ByteBudget::new(LONG_BYTES_MAX),
             unfinished: ByteBudget::new(UNFINISHED_BYTES_MAX),
             flushes: AtomicU64::new(0),
             waiting_rows: Arc::default(),
             scripts: Scripts::new(&self.machines),
             tracking: Tracking::default(),
-            key_events: Arc::default(),
+            key_events: Arc::new(KeyEvents::new(pubsub, Arc::clone(&self.unsent))),
             users: Users::new(&grant.name, Arc::clone(&grant.tenancy)),
             dumps: Dumps::default(),
             is_noisy: AtomicBool::new(false),
@@ -303,6 +307,11 @@ impl Accounts {
         });
         all.accounts.insert(grant.tenant, Arc::clone(&account));
         account
+    }
+
+    /// Waits until something has happened to keys that no connection has caused.
+    pub(crate) async fn events_by_nobody(&self) {
+        self.unsent.notified().await;
     }
 
     /// The accounts of tenants of which something waits to be told that has happened to their keys.

@@ -2,8 +2,9 @@
 //!
 //! Whoever writes puts events here while it has the order of its rows ([`Witness`]), and does not wait. They are sent
 //! by the connection whose command has caused them, as soon as it has its answer, before it serves the next one: so
-//! whoever causes many pays for them. Those that no connection has caused, and those whose connection has gone, are
-//! sent by the next who comes, or by the sweep once a second.
+//! whoever causes many pays for them. Those that no connection has caused, as of keys that expire, are sent by the next
+//! who comes, or by a task of the gateway that is woken for them; those whose connection has gone at the latest by the
+//! sweep once a second.
 
 mod send;
 
@@ -12,9 +13,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 use weir_command::events::{Classes, KeyEvent, Witness};
 
 pub(crate) use self::send::send_waiting;
+use crate::pubsub::PubSub;
 use crate::tracking::Tracking;
 
 /// Events of one tenant that wait to be sent, in bytes. What is more is not told, and counted.
@@ -26,6 +29,10 @@ const EVENT_BYTES: usize = 2 * size_of::<KeyEvent>();
 /// See the module. Belongs to one tenant.
 #[derive(Default)]
 pub(crate) struct KeyEvents {
+    /// Where subscribers are.
+    pubsub: Arc<PubSub>,
+    /// Events wait that no connection has caused.
+    unsent: Arc<Notify>,
     /// What is told to subscribers, as bits: the setting `notify-keyspace-events`.
     notified: AtomicU32,
     /// Some connection keeps values of its own.
@@ -50,6 +57,11 @@ struct Waiting {
 }
 
 impl KeyEvents {
+    /// Of the tenant whose subscribers are in `pubsub`; `unsent` is notified of events that no connection has caused.
+    pub(crate) fn new(pubsub: Arc<PubSub>, unsent: Arc<Notify>) -> Self {
+        Self { pubsub, unsent, ..Self::default() }
+    }
+
     /// What is told to subscribers.
     pub(crate) fn notified(&self) -> Classes {
         Classes::of_bits(self.notified.load(Ordering::Relaxed))
@@ -117,7 +129,12 @@ impl Witness for KeyEvents {
         Classes::of_bits(self.wanted.load(Ordering::Relaxed))
     }
 
+    fn is_heard(&self) -> bool {
+        self.is_tracked.load(Ordering::SeqCst) || !self.pubsub.is_silent()
+    }
+
     fn tell(&self, events: Vec<KeyEvent>) {
+        let is_by_nobody = events.iter().any(|event| event.by == 0);
         let mut waiting = self.waiting.lock();
         for event in events {
             let bytes = EVENT_BYTES + event.key.len();
@@ -132,6 +149,10 @@ impl Witness for KeyEvents {
             waiting.events.push_back(event);
         }
         self.count.store(waiting.events.len(), Ordering::Relaxed);
+        drop(waiting);
+        if is_by_nobody {
+            self.unsent.notify_one();
+        }
     }
 }
 

@@ -64,7 +64,8 @@ struct Inner {
     table: Table,
     /// Who is told of the keys that begin with each prefix: those in broadcast mode.
     prefixes: BTreeMap<Arc<[u8]>, BTreeSet<u64>>,
-    /// Keys changed since the last messages to those in broadcast mode, and who was the first to change each.
+    /// Keys changed since the last messages to those in broadcast mode, and who was the last to change each: that one
+    /// knows what it has written, unless somebody else has changed it since.
     changed: BTreeMap<Box<[u8]>, u64>,
 }
 
@@ -150,7 +151,7 @@ impl Tracking {
     pub(crate) fn changed(&self, key: &[u8], by: u64) -> Vec<Message> {
         let mut inner = self.inner.lock();
         if !inner.prefixes.is_empty() {
-            inner.changed.entry(key.into()).or_insert(by);
+            inner.changed.insert(key.into(), by);
         }
         inner.table.forget(key).map(|clients| inner.tell_each(key, clients, by)).unwrap_or_default()
     }

@@ -60,7 +60,7 @@ fn those_in_broadcast_mode_are_told_all_keys_of_a_prefix_at_once() {
     let expected = [
         told_of(1, "invalidate *2 a1 a2"),
         told_of(1, "invalidate *1 b"),
-        told_of(2, "invalidate *2 a1 b"),
+        told_of(2, "invalidate *3 a1 a2 b"),
         told_of(3, "invalidate *2 a1 a2"),
     ];
     let messages: Vec<Message> = tracking.broadcast().collect();

@@ -179,7 +179,7 @@ fn events_of_those_who_waited_are_told_alike() {
     }
 }
 
-/// An expired key is told once: by the read that finds it, by the command that writes over it.
+/// An expired key is told soon, also where nobody asks for it, and once: no command that finds it gone tells it again.
 #[test]
 fn what_has_expired_is_told_once() {
     let clock = TestClock::new();
@@ -195,20 +195,60 @@ fn what_has_expired_is_told_once() {
             side.tell(&words(&format!("PEXPIRE {key} 500")));
         }
         clock.advance(1);
-        let expired = |key: &str| format!("__keyevent@0__:expired {key}");
+        let mut told = Vec::new();
+        while told.len() < 6 {
+            told.extend(side.tell(&words("PING")).into_iter().skip(1));
+        }
+        told.sort();
+        let expired = ["a", "b", "c", "d", "e", "l"].map(|key| format!("__keyevent@0__:expired {key}"));
+        assert_eq!(told, expired, "on {engine}");
         let event = |name: &str, key: &str| format!("__keyevent@0__:{name} {key}");
         for (line, told) in [
-            ("GET a", vec![expired("a"), event("keymiss", "a")]),
             ("GET a", vec![event("keymiss", "a")]),
-            ("SET b 2", vec![expired("b"), event("new", "b"), event("set", "b")]),
-            ("DEL c keeps", vec![expired("c"), event("del", "keeps")]),
-            ("LPUSH l 2", vec![expired("l"), event("new", "l"), event("lpush", "l")]),
-            ("LPUSHX d 2", vec![expired("d")]),
+            ("SET b 2", vec![event("new", "b"), event("set", "b")]),
+            ("DEL c keeps", vec![event("del", "keeps")]),
+            ("LPUSH l 2", vec![event("new", "l"), event("lpush", "l")]),
             ("LPUSHX d 2", vec![]),
-            ("RENAME e x", vec![expired("e")]),
+            ("RENAME e x", vec![]),
         ] {
             assert_eq!(side.tell(&words(line))[1..], told, "{line} on {engine}");
         }
+    }
+}
+
+/// Keys that nobody asks for: subscribers are told that they have expired, and so are clients that keep their values.
+#[test]
+fn what_expires_unasked_is_told_alike() {
+    let Some(redis) = Redis::start() else { return };
+    let world = World::new();
+    for engine in EngineKind::ALL {
+        let tenant = format!("unasked-{engine}");
+        drop(world.tenant_on(engine, &tenant, 1, 0));
+        let told = |connect: &dyn Fn() -> Client| {
+            let [mut client, mut listener, mut keeper, mut of_all] = [0; 4].map(|_| connect());
+            client.say("FLUSHALL");
+            // It is there before anybody listens.
+            client.say("SET early v PX 400");
+            client.say("CONFIG SET notify-keyspace-events KEx");
+            listener.say("PSUBSCRIBE __key*__:*");
+            for (client, mode) in [(&mut keeper, ""), (&mut of_all, " BCAST PREFIX k")] {
+                client.say("HELLO 3");
+                client.say(&format!("CLIENT TRACKING ON{mode}"));
+            }
+            client.say("SET k v PX 600");
+            keeper.say("GET k");
+            let mut told = [0; 4].map(|_| listener.reply()).to_vec();
+            // In broadcast mode of the `SET`, too.
+            told.extend([keeper.reply(), of_all.reply(), of_all.reply()]);
+            told.push(client.ask(&["EXISTS", "early", "k"]));
+            for client in [&mut keeper, &mut of_all] {
+                client.say("CLIENT TRACKING OFF");
+            }
+            client.ask(&["CONFIG", "SET", "notify-keyspace-events", ""]);
+            told.iter().map(|told| told.escape_ascii().to_string()).collect::<Vec<_>>()
+        };
+        let theirs = told(&|| redis.connect());
+        assert_eq!(told(&|| world.connect(&tenant)), theirs, "on {engine}");
     }
 }
 

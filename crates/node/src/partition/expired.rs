@@ -46,13 +46,19 @@ impl Partition {
         let order = self.order.lock();
         let (mut batch, mut unsure) = (Batch::new(), Vec::new());
         // Somebody may have written them meanwhile, or be about to.
-        for &key in expired.iter().filter(|&&key| !order.any(once(key))) {
+        for &key in expired {
+            if order.any(once(key)) {
+                self.look_again(key, None);
+                continue;
+            }
             match self.engine.get_latest(key) {
-                Lookup::Ready(Some(Ok(Some(found)))) => {
-                    if is_mortal(Some(&found)) && found.is_expired(self.clock.unix_ms()) {
+                Lookup::Ready(Some(Ok(Some(found)))) if is_mortal(Some(&found)) => {
+                    if found.is_expired(self.clock.unix_ms()) {
                         // A damaged head is left to whoever reads it.
                         let Ok(elsewhere) = Elsewhere::found(key, &found) else { continue };
                         elsewhere.bury(&mut batch, key);
+                    } else {
+                        self.look_again(key, Some(found.expire_at_ms));
                     }
                 }
                 Lookup::Ready(_) => {}
@@ -115,10 +121,14 @@ impl Partition {
 /// deletes those which have expired.
 async fn bury_after_reading(background: &Background, keys: &[Vec<u8>]) {
     for key in keys {
-        let looked = background.partition().update(&[key], |_: &[Option<Row>], _: &mut Batch| ()).await;
-        if let Err(error) = looked {
-            tracing::debug!(owner = ?background.partition().owner, %error, "cannot delete what has expired");
-            return;
+        let deadline = |rows: &[Option<Row>], _: &mut Batch| rows.iter().flatten().find_map(|row| row.expire_at_ms);
+        match background.partition().update(&[key], deadline).await {
+            Ok((None, _)) => {}
+            Ok((later_ms, _)) => background.partition().look_again(key, later_ms),
+            Err(error) => {
+                tracing::debug!(owner = ?background.partition().owner, %error, "cannot delete what has expired");
+                return;
+            }
         }
     }
 }

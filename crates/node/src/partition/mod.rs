@@ -17,6 +17,7 @@ mod background;
 mod commit;
 mod covers;
 mod expired;
+mod expiry;
 mod fields;
 mod jobs;
 mod latch;
@@ -45,6 +46,7 @@ use weir_model::engine::{Checkpoint, Engine, TreeKnobs};
 use self::anchor::{Anchor, AnchorClaim};
 pub(crate) use self::background::Background;
 pub use self::commit::Commit;
+use self::expiry::Expiry;
 use self::latch::Latches;
 pub(crate) use self::open::{Opening, Settle};
 use self::parking::Parking;
@@ -80,6 +82,8 @@ pub struct Partition {
     agenda_due_ms: AtomicU64,
     /// Somebody looks at it.
     is_sweeping: AtomicBool,
+    /// What is to be told in time that expires.
+    expiry: Expiry,
     /// It is on the control loop's list.
     marked: AtomicBool,
     closing: AtomicBool,

@@ -10,6 +10,7 @@ use weir_io::{BoxFuture, Class, Clock, Error, ErrorKind, Event, Fs, FsLock, Owne
 use weir_log::{Log, LogOptions, WriteAheadLog};
 
 use super::anchor::{self, Anchor, AnchorClaim};
+use super::expiry::Expiry;
 use super::parking::Parking;
 use super::replay::Replay;
 use super::write_throttle::WriteThrottle;
@@ -183,6 +184,7 @@ impl Partition {
             // What was left on it nobody knows.
             agenda_due_ms: AtomicU64::new(0),
             is_sweeping: AtomicBool::new(false),
+            expiry: Expiry::default(),
             marked: AtomicBool::new(false),
             closing: AtomicBool::new(false),
             tasks: AtomicUsize::new(0),

@@ -17,6 +17,7 @@ impl Tended for Partition {
         self.look_after();
         self.look_after_anchor();
         self.look_after_fields();
+        self.look_after_expiry();
     }
 }
 

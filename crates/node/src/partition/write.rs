@@ -105,8 +105,9 @@ impl Partition {
 
     /// Hands on what has happened to the rows of `batch`. Whoever wants to be told of changes may have come after its
     /// command began, which has said nothing then: the rows that were written are told all the same.
-    fn tell_written(&self, batch: &Batch, mut events: Vec<KeyEvent>) {
-        let Some(witness) = self.witnessed.witness() else { return };
+    fn tell_written(self: &Arc<Self>, batch: &Batch, mut events: Vec<KeyEvent>) {
+        let Some(witness) = self.witnessed.witness() else { return self.note_no_deadlines() };
+        self.note_deadlines(batch, witness.wants());
         let is_told = |events: &[KeyEvent]| events.iter().any(|event| event.class == Classes::CHANGED);
         if witness.wants().has(Classes::CHANGED) && !is_told(&events) {
             let rows = batch.as_ref().iter().map(|change| change.key()).filter(|key| !is_part(key));

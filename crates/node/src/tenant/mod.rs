@@ -111,7 +111,10 @@ impl Tenant {
     pub fn be_witnessed(&self, witness: Weak<dyn Witness>) {
         self.witnessed.set(witness);
         // Whoever has found no witness, or one that wanted nothing, has the order lock until its change is applied.
-        self.slots.iter().filter_map(|slot| slot.awake().clone()).for_each(|partition| partition.pass_order());
+        for partition in self.slots.iter().filter_map(|slot| slot.awake().clone()) {
+            partition.pass_order();
+            partition.look_after_expiry();
+        }
     }
 
     /// What is to be told now of what happens to its keys.

@@ -238,8 +238,9 @@ fn set<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
             Setting::TrackedKeys(max) => session.account()?.tracking.set_keys_max(max),
             Setting::Notified(classes) => {
                 let key_events = Arc::clone(&session.account()?.key_events);
-                session.store()?.be_witnessed(key_events.witness());
                 key_events.notify(classes);
+                // Last: what is changed from here on is told.
+                session.store()?.be_witnessed(key_events.witness());
             }
             Setting::Unchanged => {}
         }

@@ -1,0 +1,249 @@
+//! What expires is told in time while somebody listens, whoever wrote it when; in virtual time.
+
+use std::sync::Weak;
+
+use weir_command::events::{KeyEvent, Witness};
+use weir_command::reply::Protocol;
+use weir_command::{Headless, Request, table};
+use weir_io::sim::{DeviceSpec, FaultPlan, Sim, SimFs};
+use weir_io::{Fs, Rng, Yield};
+use weir_model::engine::EngineKind;
+use weir_model::{TenantName, VALUE_BYTES_MAX};
+
+use super::*;
+use crate::config::{Machine, NodeConfig};
+use crate::expiry_queue::QUEUE_BYTES_MAX;
+use crate::node::Node;
+
+/// Remembers what it is told, and when.
+struct Listener {
+    wants: Mutex<Classes>,
+    told: Mutex<Vec<(u64, String)>>,
+    clock: Arc<dyn weir_io::Clock>,
+}
+
+impl Witness for Listener {
+    fn wants(&self) -> Classes {
+        *self.wants.lock()
+    }
+
+    fn tell(&self, events: Vec<KeyEvent>) {
+        let now_ms = self.clock.unix_ms();
+        let named = events.into_iter().filter(|event| !event.name.is_empty());
+        self.told.lock().extend(named.map(|event| (now_ms, format!("{} {}", event.name, event.key.escape_ascii()))));
+    }
+}
+
+struct World {
+    sim: Sim,
+    node: Node,
+    partition: Arc<Partition>,
+    listener: Arc<Listener>,
+}
+
+impl World {
+    fn new(engine: EngineKind) -> Self {
+        let sim = Sim::new(1);
+        let fs = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng());
+        let machine = Machine { fs: Arc::clone(&fs) as Arc<dyn Fs>, clock: sim.clock(), spawn: sim.spawner(), salt: 7 };
+        let mut config = NodeConfig { cache_bytes: 0, segment_bytes: 1 << 20, ..NodeConfig::new("/weir") };
+        config.engine = engine;
+        (config.tree.write_buffer_bytes, config.tree.table_bytes) = (64 << 10, 32 << 10);
+        sim.set_unix_ms(1_000_000);
+        let (node, partition) = sim.block_on(async {
+            let node = Node::open(&config, machine).await.expect("no faults");
+            let partition = node.default_partition().await.expect("no faults");
+            (node, partition)
+        });
+        let listener = Arc::new(Listener { wants: Mutex::default(), told: Mutex::default(), clock: sim.clock() });
+        Self { sim, node, partition, listener }
+    }
+
+    /// What `classes` say is told from now on.
+    fn listen(&self, classes: &str) {
+        *self.listener.wants.lock() = Classes::parse(classes.as_bytes()).expect("letters").in_use();
+        let witness: Arc<dyn Witness> = Arc::clone(&self.listener) as Arc<dyn Witness>;
+        let witness: Weak<dyn Witness> = Arc::downgrade(&witness);
+        let tenant = self.node.tenant(&TenantName::built_in()).expect("it is there");
+        tenant.be_witnessed(witness);
+    }
+
+    fn ask(&self, line: &str) -> String {
+        let request = Request::new(0, self.now_ms(), line.split(' ').map(str::as_bytes));
+        let command = table::find(request.args().at(0)).expect("a command");
+        let mut host = Headless::new(Protocol::Resp2, Yield::PLAIN, Rng::new(1));
+        let mut call = request.call(VALUE_BYTES_MAX);
+        call.wants = self.partition.witnessed.wants();
+        let outcome = self.sim.block_on(async {
+            let executed = self.partition.execute(command, request.args(), &mut host, &mut call).await;
+            let (outcome, commit) = executed.expect("no faults");
+            if let Some(commit) = commit {
+                commit.await.expect("no faults");
+            }
+            outcome
+        });
+        String::from_utf8(host.take_answer(&outcome)).expect("text")
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.sim.clock().unix_ms()
+    }
+
+    fn pass(&self, ms: u64) {
+        self.sim.run_until(self.sim.clock().now() + ms * 1_000_000);
+    }
+
+    /// What was told since the last time.
+    fn told(&self) -> Vec<String> {
+        std::mem::take(&mut *self.listener.told.lock()).into_iter().map(|(_, told)| told).collect()
+    }
+
+    fn to_tables(&self) {
+        self.sim.block_on(async {
+            self.partition.seal();
+            self.partition.settle().await;
+        });
+    }
+
+    fn queued(&self) -> usize {
+        let mut state = self.partition.expiry.state.lock();
+        let rows = state.queue.take_due(u64::MAX, usize::MAX);
+        // Only for counting: nothing is done with the queue after this.
+        rows.len()
+    }
+}
+
+#[test]
+fn what_expires_is_told_in_time() {
+    for engine in EngineKind::ALL {
+        let world = World::new(engine);
+        world.listen("Ex");
+        let begin_ms = world.now_ms();
+        for (key, ms) in [("soon", 300), ("later", 2_700), ("written-over", 500), ("stays", 400), ("moves", 60_000)] {
+            world.ask(&format!("SET {key} v PX {ms}"));
+        }
+        world.ask("HSET hash f v");
+        world.ask("PEXPIRE hash 5000");
+        world.ask("SET written-over v");
+        world.ask("PERSIST stays");
+        world.ask("PEXPIRE moves 1500");
+        world.to_tables();
+        world.pass(10_000);
+        let told = std::mem::take(&mut *world.listener.told.lock());
+        let names: Vec<&str> = told.iter().map(|(_, told)| &told[..]).collect();
+        assert_eq!(names, ["expired soon", "expired moves", "expired later", "expired hash"], "on {engine}");
+        for ((told_ms, _), after_ms) in told.iter().zip([300, 1_500, 2_700, 5_000]) {
+            let late_ms = told_ms - begin_ms - after_ms;
+            assert!(late_ms < 100, "{late_ms} ms late, of {after_ms} on {engine}");
+        }
+        assert_eq!(world.ask("EXISTS soon moves later hash stays written-over"), ":2\r\n");
+    }
+}
+
+#[test]
+fn what_was_there_before_anybody_listened_is_told() {
+    for engine in EngineKind::ALL {
+        let world = World::new(engine);
+        for number in 0..3_000 {
+            world.ask(&format!("SET key-{number} v"));
+        }
+        for number in (0..3_000).step_by(1_000) {
+            world.ask(&format!("PEXPIRE key-{number} {}", 2_000 + number));
+        }
+        world.to_tables();
+        world.pass(1_000);
+        world.listen("Ex");
+        world.pass(6_000);
+        assert_eq!(world.told(), ["expired key-0", "expired key-1000", "expired key-2000"], "on {engine}");
+    }
+}
+
+/// While nobody listens nothing is noted, also not what was noted before; and what is written meanwhile is found when
+/// somebody listens again.
+#[test]
+fn nothing_is_noted_while_nobody_listens() {
+    let world = World::new(EngineKind::Lsm);
+    world.ask("SET a v PX 100");
+    world.pass(1_000);
+    assert_eq!(world.partition.expiry.first_ms.load(Ordering::SeqCst), NEVER);
+    world.listen("Ex");
+    world.ask("SET b v PX 5000");
+    assert_ne!(world.partition.expiry.first_ms.load(Ordering::SeqCst), NEVER);
+    world.listen("");
+    world.ask("SET c v PX 3000");
+    assert!(!world.partition.expiry.is_used.load(Ordering::SeqCst), "it was given up");
+    world.listen("Ex");
+    world.pass(2_000);
+    world.ask("SET d v PX 4000");
+    world.listen("");
+    // A round of the control loop gives it up, too.
+    world.pass(1_000);
+    assert!(!world.partition.expiry.is_used.load(Ordering::SeqCst));
+    world.listen("Ex");
+    world.pass(10_000);
+    assert_eq!(world.told(), ["expired b", "expired d"], "not c, which went while nobody listened");
+    assert_eq!(world.queued(), 0);
+}
+
+/// Whoever comes first tells it, and nobody else: a wall clock that jumps lets commands come first.
+#[test]
+fn what_has_expired_is_told_once() {
+    for engine in EngineKind::ALL {
+        let world = World::new(engine);
+        world.listen("Exg$ln");
+        for key in ["a", "b", "c", "d", "e"] {
+            world.ask(&format!("SET {key} 1 PX 5000"));
+        }
+        world.ask("RPUSH l 1");
+        world.ask("PEXPIRE l 5000");
+        world.ask("SET keeps 1");
+        world.told();
+        world.sim.set_unix_ms(world.now_ms() + 5_000);
+        for (line, told) in [
+            ("GET a", &["expired a"][..]),
+            ("GET a", &[]),
+            ("SET b 2", &["expired b", "new b", "set b"]),
+            ("DEL c keeps", &["expired c", "del keeps"]),
+            ("LPUSH l 2", &["expired l", "new l", "lpush l"]),
+            ("LPUSHX d 2", &["expired d"]),
+            ("LPUSHX d 2", &[]),
+        ] {
+            world.ask(line);
+            assert_eq!(world.told(), told, "{line} on {engine}");
+        }
+        world.pass(2_000);
+        assert_eq!(world.told(), ["expired e"], "on {engine}");
+    }
+}
+
+/// More rows than the queue has room for: it is filled again, and all are told, none twice.
+#[test]
+fn what_has_no_room_in_the_queue_is_told_all_the_same() {
+    let world = World::new(EngineKind::Memory);
+    let long = "x".repeat(60_000);
+    let count = 2 * QUEUE_BYTES_MAX / long.len();
+    for number in 0..count {
+        world.ask(&format!("SET {number}-{long} v PX {}", 10_000 + 100 * number));
+    }
+    world.listen("Ex");
+    world.pass(1_000);
+    assert!(world.partition.expiry.state.lock().is_surveyed);
+    world.pass(9_000 + 100 * count as u64);
+    let told = world.told();
+    let numbers: Vec<usize> =
+        told.iter().filter_map(|told| told.strip_prefix("expired ")?.split('-').next()?.parse().ok()).collect();
+    assert_eq!(numbers, (0..count).collect::<Vec<_>>());
+}
+
+/// A partition that has somebody to tell something stays awake, and no longer.
+#[test]
+fn whoever_has_something_to_tell_stays_awake() {
+    let world = World::new(EngineKind::Lsm);
+    world.ask("SET k v PX 5000");
+    assert!(!world.partition.has_to_tell());
+    world.listen("Ex");
+    world.pass(100);
+    assert!(world.partition.has_to_tell());
+    world.pass(6_000);
+    assert_eq!((world.told(), world.partition.has_to_tell()), (vec!["expired k".to_owned()], false));
+}
