@@ -43,6 +43,20 @@ fn value_of(score: f64) -> Outcome<[u8; SCORE_BYTES]> {
     score_value(score).map_err(|_| NOT_A_SCORE)
 }
 
+/// The scores of `members` as Redis keeps them when it puts one behind the other into a new row, which is small as long
+/// as it can be, or, where it `is_known` how many they are, large from the beginning if they are too many: only a large
+/// row knows that a zero was a negative one.
+pub fn stored_one_by_one(members: &mut [Scored], is_known: bool) {
+    let mut is_large = is_known && members.len() as u64 > SMALL_MEMBERS;
+    for (member, before) in members.iter_mut().zip(0_u64..) {
+        is_large |= before >= SMALL_MEMBERS || member.name.len() > SMALL_BYTES;
+        if is_large {
+            return;
+        }
+        member.score += 0.0;
+    }
+}
+
 impl Collection<'_> {
     /// Redis keeps such a row in one piece while it has few members, and short ones.
     fn note_member(&mut self, name: &[u8], members: u64) {

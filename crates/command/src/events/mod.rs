@@ -50,6 +50,11 @@ pub trait Witness: Send + Sync {
     /// What it wants to be told now.
     fn wants(&self) -> Classes;
 
+    /// Whether anybody listens to what it is told.
+    fn is_heard(&self) -> bool {
+        self.wants() != Classes::NONE
+    }
+
     /// These happened, one after the other. Whoever tells it holds others up meanwhile: it only remembers.
     fn tell(&self, events: Vec<KeyEvent>);
 }

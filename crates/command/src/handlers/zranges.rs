@@ -8,7 +8,7 @@ use super::integer;
 use super::zrange::{By, Range};
 use super::zsets::zset;
 use crate::args::Args;
-use crate::collection::{AT_ONCE_BYTES_MAX, Collection, Scored, Stretch, TOO_MANY_AT_ONCE, weight};
+use crate::collection::{AT_ONCE_BYTES_MAX, Collection, Scored, Stretch, TOO_MANY_AT_ONCE, stored_one_by_one, weight};
 use crate::context::Context;
 use crate::error::{Error, Outcome, SYNTAX};
 use crate::float::is_whole;
@@ -206,6 +206,7 @@ pub async fn zrangestore(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
             cx.yields().now().await;
         }
     }
+    stored_one_by_one(&mut found, matches!(query.range, Range::Ranks(..)));
     if query.reverse {
         found.reverse();
     }
