@@ -9,7 +9,7 @@
 use weir_admission::request_units::Module;
 use weir_io::Yield;
 use weir_model::parts::Head;
-use weir_model::{BatchMark, Change, Content, KEY_BYTES_MAX, Row, StoredKey, StringRow, Value};
+use weir_model::{BatchMark, Change, Content, Databases, KEY_BYTES_MAX, Row, StoredKey, StringRow, Value};
 
 use crate::draft::Draft;
 use crate::error::{KEY_TOO_LONG, Outcome, REPLY_TOO_LONG, WRONG_TYPE};
@@ -65,9 +65,20 @@ impl<'a> Context<'a> {
         Self { rows, host, call, draft, begin, begin_events, is_locked, tells_misses: false, moment: None }
     }
 
-    /// The number of the database chosen.
+    /// What the database chosen is called.
     pub fn database(&self) -> u8 {
         self.call.database
+    }
+
+    /// The number that stands in front of the keys of the database chosen.
+    #[inline]
+    pub(crate) fn number(&self) -> u8 {
+        self.call.databases.number(self.call.database)
+    }
+
+    /// Under which number each database is stored.
+    pub(crate) fn databases(&self) -> Databases {
+        self.call.databases
     }
 
     /// The moment that the command is judged by, in milliseconds since 1970.
@@ -160,7 +171,7 @@ impl<'a> Context<'a> {
     pub async fn get_in(&mut self, database: u8, key: &[u8]) -> Outcome<Option<Row>> {
         // A command that holds rows does not wait for clients who do not read what they asked for.
         let books = !self.is_locked;
-        self.read(Asked::Row(database, key), books).await
+        self.read(Asked::Row(self.call.databases.number(database), key), books).await
     }
 
     /// The row of `key`, a string, whose value the command keeps while it reads others: a long one is booked on its
@@ -169,7 +180,7 @@ impl<'a> Context<'a> {
     /// # Errors
     /// As [`Context::string`], and too many long values are in hand.
     pub async fn string_to_keep(&mut self, key: &[u8]) -> Outcome<Option<StringRow>> {
-        string_of(self.read(Asked::Row(self.call.database, key), true).await?)
+        string_of(self.read(Asked::Row(self.number(), key), true).await?)
     }
 
     #[inline]
@@ -364,7 +375,7 @@ impl<'a> Context<'a> {
             return Err(KEY_TOO_LONG);
         }
         self.call.longest = self.call.longest.max(value.len());
-        self.draft.push_row(database, Change::Put { key, value, expire_at_ms });
+        self.draft.push_row(self.call.databases.number(database), Change::Put { key, value, expire_at_ms });
         Ok(())
     }
 
@@ -379,7 +390,8 @@ impl<'a> Context<'a> {
             Content::Parts(_) if key.len() > KEY_BYTES_MAX => Err(KEY_TOO_LONG),
             Content::Parts(head) => {
                 let (head, expire_at_ms) = head.encode_until(expire_at_ms);
-                self.draft.push_row(database, Change::Head { key, head: &head, expire_at_ms });
+                let number = self.call.databases.number(database);
+                self.draft.push_row(number, Change::Head { key, head: &head, expire_at_ms });
                 Ok(())
             }
         }
@@ -394,7 +406,7 @@ impl<'a> Context<'a> {
         if key.len() > KEY_BYTES_MAX {
             return Err(KEY_TOO_LONG);
         }
-        self.draft.push_row(self.call.database, Change::Delete { key });
+        self.draft.push_row(self.number(), Change::Delete { key });
         Ok(())
     }
 
@@ -429,7 +441,7 @@ pub struct Finished {
 /// What is read.
 #[derive(Clone, Copy)]
 enum Asked<'k> {
-    /// The row of a key in a database.
+    /// The row of a key in the database with a number.
     Row(u8, &'k [u8]),
     /// A part of the row of a key, by its stored key.
     Part(&'k [u8], &'k [u8]),

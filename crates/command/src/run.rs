@@ -1,6 +1,6 @@
 //! Running a command: its handler, and what an owner of rows has to know before.
 
-use weir_model::StoredKey;
+use weir_model::{Databases, StoredKey};
 
 use crate::args::Args;
 use crate::context::{Context, Finished};
@@ -39,7 +39,7 @@ pub async fn run(command: &'static Command, mut context: Context<'_>, args: Args
 
 /// The same where somebody wants to be told what happens to keys.
 async fn run_witnessed(command: &'static Command, mut context: Context<'_>, args: Args<'_>) -> Finished {
-    let rows = rows_of(command, args, context.database());
+    let rows = rows_of(command, args, context.database(), context.databases());
     let fates = match Fates::look(&mut context, command, args, rows).await {
         Ok(fates) => fates,
         Err(error) => return context.end(Err(error)),
@@ -62,12 +62,14 @@ pub fn is_plain(command: &Command, args: Args<'_>) -> bool {
     }
 }
 
-/// The rows that nobody else may write to while `command` runs, as engines know them.
-pub fn rows_of(command: &Command, args: Args<'_>, database: u8) -> Vec<StoredKey> {
-    let mut rows: Vec<StoredKey> = command.keys_in(args).map(|key| StoredKey::new(database, key)).collect();
-    rows.extend(command.stored_key(args).map(|key| StoredKey::new(database, key)));
+/// The rows that nobody else may write to while `command` runs in the database called `database`, as engines know them.
+pub fn rows_of(command: &Command, args: Args<'_>, database: u8, databases: Databases) -> Vec<StoredKey> {
+    let number = databases.number(database);
+    let mut rows: Vec<StoredKey> = command.keys_in(args).map(|key| StoredKey::new(number, key)).collect();
+    rows.extend(command.stored_key(args).map(|key| StoredKey::new(number, key)));
     if let Some(place) = command.elsewhere {
-        rows.extend(moves::other_database(args, database).map(|other| StoredKey::new(other, args.at(place))));
+        let other = moves::other_database(args, database);
+        rows.extend(other.map(|other| StoredKey::new(databases.number(other), args.at(place))));
     }
     rows
 }
@@ -109,7 +111,8 @@ mod tests {
         ] {
             let request = Request::new(0, 0, line.split(' ').map(str::as_bytes));
             let command = find(request.args().at(0)).expect("a command");
-            let rows: Vec<Vec<u8>> = rows_of(command, request.args(), 0).iter().map(|row| row.to_vec()).collect();
+            let rows: Vec<Vec<u8>> =
+                rows_of(command, request.args(), 0, Databases::AS_NAMED).iter().map(|row| row.to_vec()).collect();
             let expected: Vec<Vec<u8>> =
                 expected.iter().map(|(database, key)| StoredKey::new(*database, key.as_bytes()).to_vec()).collect();
             assert_eq!(rows, expected, "{line}");

@@ -24,6 +24,7 @@ mod spread;
 mod stats;
 pub mod store;
 mod stream;
+mod swaps;
 pub mod tls;
 mod tracking;
 mod waiting_rows;

@@ -17,7 +17,7 @@ use std::task::{Context, Poll};
 
 use futures_util::task::AtomicWaker;
 use parking_lot::Mutex;
-use weir_model::StoredKey;
+use weir_model::{Databases, StoredKey};
 
 /// The rows of one tenant that somebody waits for.
 #[derive(Default)]
@@ -77,12 +77,12 @@ pub(crate) struct Place {
 impl WaitingRows {
     /// Waits for `rows` from now on, behind all who wait already. Writes that come after this are not missed: so the
     /// command is to be tried once more.
-    pub(crate) fn wait_for(self: &Arc<Self>, rows: &[StoredKey]) -> Place {
+    pub(crate) fn wait_for(self: &Arc<Self>, rows: &[StoredKey], databases: Databases) -> Place {
         let wake = Arc::new(Wake::default());
         let mut queues = self.queues.lock();
         queues.last_number += 1;
         let number = queues.last_number;
-        let mut rows: Vec<Box<[u8]>> = rows.iter().map(|row| Box::from(&row[..])).collect();
+        let mut rows: Vec<Box<[u8]>> = rows.iter().map(|row| named(row, databases)).collect();
         rows.sort_unstable();
         rows.dedup();
         for row in &rows {
@@ -93,11 +93,11 @@ impl WaitingRows {
         Place { rows, number, wake, of: Arc::clone(self) }
     }
 
-    /// `rows` were written to.
+    /// `rows` were written to, which are stored as `databases` are.
     #[inline]
-    pub(crate) fn written(&self, rows: impl FnOnce() -> Vec<StoredKey>) {
+    pub(crate) fn written(&self, databases: Databases, rows: impl FnOnce() -> Vec<StoredKey>) {
         if self.count.load(Ordering::SeqCst) > 0 {
-            self.wake_for(&rows());
+            self.wake_for(&rows(), databases);
         }
     }
 
@@ -109,14 +109,23 @@ impl WaitingRows {
     }
 
     #[cold]
-    fn wake_for(&self, rows: &[StoredKey]) {
+    fn wake_for(&self, rows: &[StoredKey], databases: Databases) {
         let mut queues = self.queues.lock();
         for row in rows {
-            if let Some(queue) = queues.rows.get_mut(&row[..]) {
+            if let Some(queue) = queues.rows.get_mut(&named(row, databases)[..]) {
                 queue.written();
             }
         }
     }
+}
+
+/// A row by what its database is called: that is what whoever waits for it means, also when databases are exchanged.
+fn named(row: &StoredKey, databases: Databases) -> Box<[u8]> {
+    let mut named: Box<[u8]> = Box::from(&row[..]);
+    if let Some(first) = named.first_mut() {
+        *first = databases.name(*first);
+    }
+    named
 }
 
 impl Queue {
@@ -206,11 +215,11 @@ mod tests {
     #[test]
     fn the_first_who_waits_is_woken_and_hands_on() {
         let waiting = Arc::new(WaitingRows::default());
-        waiting.written(|| unreachable!("nobody waits"));
-        let [a, b, c] = [0; 3].map(|_| waiting.wait_for(&rows(b"x")));
-        waiting.written(|| rows(b"y"));
+        waiting.written(Databases::AS_NAMED, || unreachable!("nobody waits"));
+        let [a, b, c] = [0; 3].map(|_| waiting.wait_for(&rows(b"x"), Databases::AS_NAMED));
+        waiting.written(Databases::AS_NAMED, || rows(b"y"));
         assert!(![&a, &b, &c].into_iter().any(is_woken));
-        waiting.written(|| rows(b"x"));
+        waiting.written(Databases::AS_NAMED, || rows(b"x"));
         assert!(is_woken(&a) && !is_woken(&a) && !is_woken(&b));
         // It has taken something and goes: the next one tries, and finds nothing.
         drop(a);
@@ -218,9 +227,9 @@ mod tests {
         b.tried(Tried::Nothing);
         assert!(!is_woken(&b) && !is_woken(&c));
         // In the middle of a try there is another write: all begins again from the front.
-        waiting.written(|| rows(b"x"));
+        waiting.written(Databases::AS_NAMED, || rows(b"x"));
         assert!(is_woken(&b));
-        waiting.written(|| rows(b"x"));
+        waiting.written(Databases::AS_NAMED, || rows(b"x"));
         assert!(!is_woken(&b));
         b.tried(Tried::Nothing);
         assert!(is_woken(&b) && !is_woken(&c));
@@ -244,13 +253,13 @@ mod tests {
                     0 | 1 => {
                         let names: Vec<u8> = (0..3).filter(|_| rng.chance(0.5)).collect();
                         if !names.is_empty() && names.iter().all(|&name| content[usize::from(name)] == 0) {
-                            places.push_back((waiting.wait_for(&rows(&names)), names));
+                            places.push_back((waiting.wait_for(&rows(&names), Databases::AS_NAMED), names));
                         }
                     }
                     2 => {
                         let name = rng.below(3) as u8;
                         content[usize::from(name)] += 1 + rng.below(3);
-                        waiting.written(|| rows(&[name]));
+                        waiting.written(Databases::AS_NAMED, || rows(&[name]));
                     }
                     3 if !places.is_empty() => {
                         let index = rng.below(places.len() as u64) as usize;

@@ -7,6 +7,7 @@ mod admin;
 mod blocking;
 mod bounds;
 mod counters;
+mod databases;
 mod differential;
 mod families;
 mod functions;

@@ -4,6 +4,7 @@
 //! visible together. Its bytes are the payload of a log record, described in `docs/format/log.md`.
 
 mod batch;
+mod databases;
 pub mod engine;
 pub mod parts;
 pub mod prefetch;
@@ -14,6 +15,7 @@ mod value;
 pub mod varint;
 
 pub use batch::{Batch, BatchMark, BatchRef, Change, DecodeError};
+pub use databases::Databases;
 pub use row::{Content, Row, StoredKey, StringRow};
 pub use slot::{SLOTS, slot};
 pub use tenant::{InvalidName, TENANT_NAME_BYTES_MAX, TenantId, TenantName};
@@ -27,7 +29,7 @@ pub const KEY_BYTES_MAX: usize = 64 * 1024;
 pub const STORED_KEY_BYTES_MAX: usize = parts::PART_KEY_BYTES_MAX;
 
 /// Databases of a tenant (`SELECT 0` to `SELECT 15`). In the tree a key stands behind one byte with the number of its
-/// database.
+/// database, which [`Databases`] gives.
 pub const DATABASES: u8 = 16;
 
 /// What stands in front of the keys of what a tenant keeps beside its databases: functions. No command shows it.

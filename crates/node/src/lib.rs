@@ -32,6 +32,7 @@ mod shared;
 mod sold;
 mod stall;
 mod strangers;
+mod swap;
 mod tenant;
 mod tended;
 mod tick;

@@ -8,7 +8,7 @@ use parking_lot::RwLock;
 use weir_admission::policy::{Behaviour, Recording, Tick, Window, explain};
 use weir_admission::{Gate, GateOptions, GatedFs, Ledger, NodeUnits, Pool, ReadMemoryFs};
 use weir_io::{Error, ErrorKind, Fs, Nanos, Owner, Result, Rng};
-use weir_model::{TenantId, TenantName};
+use weir_model::{Databases, TenantId, TenantName};
 
 use crate::bill::BillBook;
 use crate::carried::carried;
@@ -205,7 +205,8 @@ impl Node {
                 id.checked_add(1).zip(first.checked_add(spec.partitions.into())).ok_or_else(exhausted)?;
             let partitions = (first..next_partition).collect();
             let TenantSpec { name, engine, settings, .. } = spec;
-            let listing = Listing { id: TenantId(id), name, partitions, engine, settings };
+            let (id, databases) = (TenantId(id), Databases::AS_NAMED);
+            let listing = Listing { id, name, partitions, engine, databases, settings };
             let edit = CatalogueEdit {
                 next_tenant: Some(next_tenant),
                 next_partition: Some(next_partition),
@@ -430,7 +431,7 @@ impl Drop for Node {
     }
 }
 
-fn unknown(name: &TenantName) -> Error {
+pub(crate) fn unknown(name: &TenantName) -> Error {
     Error::new(ErrorKind::NotFound, "find tenant", name.as_str(), "there is no tenant of that name")
 }
 
@@ -451,7 +452,7 @@ fn check(settings: &TenantSettings) -> Result<()> {
 }
 
 /// The tenant called `name`, and the turn to change it.
-async fn turn(tenants: &RwLock<Tenants>, name: &TenantName) -> Result<(Arc<Tenant>, OwnedMutexGuard<()>)> {
+pub(crate) async fn turn(tenants: &RwLock<Tenants>, name: &TenantName) -> Result<(Arc<Tenant>, OwnedMutexGuard<()>)> {
     let find = || tenants.read().named(name).ok_or_else(|| unknown(name));
     let tenant = find()?;
     let turn = Arc::clone(&tenant.changing).lock_owned().await;

@@ -7,7 +7,7 @@ use weir_io::sim::{DeviceSpec, DiskImage, Fault, FaultPlan, Keep, OpKind, Sim, S
 use weir_io::{ErrorKind, Fs, Result, sleep_until};
 use weir_log::SyncMode;
 use weir_lsm::TreeOptions;
-use weir_model::Batch;
+use weir_model::{Batch, Databases};
 use weir_node::{Machine, Node, NodeCheck, NodeConfig, TenantName, TenantSettings, TenantSpec};
 
 const MODES: [SyncMode; 3] = [SyncMode::Always, SyncMode::Interval, SyncMode::None];
@@ -35,13 +35,16 @@ enum Order {
     Alter,
     Drop,
     Clear,
+    Swap,
 }
 
-/// What somebody sees of a tenant: its limit, and its key. `None` = there is none.
+/// What somebody sees of a tenant: its limit, [`SWAPPED`] more where its databases were swapped, and its key. `None` =
+/// there is none.
 type Seen = Option<(u64, Option<Vec<u8>>)>;
 
 const OLD: u64 = 111;
 const NEW: u64 = 222;
+const SWAPPED: u64 = 1000;
 
 fn name(name: &str) -> TenantName {
     TenantName::new(name).expect("a name")
@@ -78,11 +81,15 @@ async fn see(node: &Node, tenant: &str) -> Seen {
     let tenant = node.tenant(&name(tenant))?;
     let partition = tenant.partitions()[0].partition().await.expect("it wakes");
     let record = partition.get(b"key").await.expect("a read");
-    Some((tenant.settings().disk_bytes_max >> 30, record.map(|record| record.value().expect("a string").to_vec())))
+    let swapped = u64::from(tenant.databases() == Databases::AS_NAMED.swapped(0, 1)) * SWAPPED;
+    Some((
+        (tenant.settings().disk_bytes_max >> 30) + swapped,
+        record.map(|record| record.value().expect("a string").to_vec()),
+    ))
 }
 
 impl Order {
-    const ALL: [Order; 4] = [Order::Create, Order::Alter, Order::Drop, Order::Clear];
+    const ALL: [Order; 5] = [Order::Create, Order::Alter, Order::Drop, Order::Clear, Order::Swap];
 
     async fn give(self, node: &Node) -> Result<()> {
         let shop = name("shop");
@@ -100,6 +107,7 @@ impl Order {
             }
             Order::Drop => node.drop_tenant(&shop).await,
             Order::Clear => node.clear_tenant(&shop).await,
+            Order::Swap => node.swap_databases(&node.tenant(&shop).expect("it is there"), (0, 1), ()).await,
         }
     }
 
@@ -112,6 +120,7 @@ impl Order {
             Order::Alter => (before, with(NEW, Some("shop"))),
             Order::Drop => (before, None),
             Order::Clear => (before, with(OLD, None)),
+            Order::Swap => (before, with(OLD + SWAPPED, Some("shop"))),
         }
     }
 }
@@ -142,9 +151,16 @@ fn fail(order: Order, sync: SyncMode, nth: u64, kind: OpKind, fault: Fault) -> O
                 let node = open(&sim, &fs, sync).await;
                 let found = see(&node, "shop").await;
                 let either = outcome.is_err() && found == before;
-                assert!(found == after || either, "after a cut {found:?}; {what}");
+                // What is written under the old numbers must not be another database's.
+                let is_done = order != Order::Swap || outcome.is_ok();
+                assert!(found == after && is_done || either, "after a cut {found:?}; {what}");
                 assert_eq!(see(&node, "default").await.expect("there").1.as_deref(), Some(&b"other"[..]), "{what}");
             });
+        }
+        if sync == SyncMode::Interval && order == Order::Swap && outcome.is_ok() {
+            let (sim, fs) = world(nth, &cut);
+            let found = sim.block_on(async { see(&open(&sim, &fs, sync).await, "shop").await });
+            assert_eq!(found, after, "what was written before is there, too; {what}");
         }
         // The process itself knows exactly, and its error names the file.
         if let Err(error) = &outcome {
@@ -153,7 +169,15 @@ fn fail(order: Order, sync: SyncMode, nth: u64, kind: OpKind, fault: Fault) -> O
         let expected = if outcome.is_ok() { &after } else { &before };
         assert_eq!(&see(&node, "shop").await, expected, "{what}");
         if outcome.is_err() {
-            order.give(&node).await.unwrap_or_else(|error| panic!("again: {error}; {what}"));
+            let mut again = order.give(&node).await;
+            // A log that has failed is replaced in the background.
+            for _ in 0..10 {
+                if order == Order::Swap && again.is_err() {
+                    sleep_until(&sim.clock(), sim.now() + 100_000_000).await;
+                    again = order.give(&node).await;
+                }
+            }
+            again.unwrap_or_else(|error| panic!("again: {error}; {what}"));
         }
         assert_eq!(see(&node, "shop").await, after, "once more: {what}");
         assert_eq!(see(&node, "default").await.expect("there").1.as_deref(), Some(&b"other"[..]), "{what}");

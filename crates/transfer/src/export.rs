@@ -10,7 +10,7 @@ use weir_command::rdb::file::{Writer, push_key, push_library, push_select};
 use weir_command::rdb::kind;
 
 use crate::failure::{Failure, Result};
-use crate::import::{Choice, MARK};
+use crate::import::{Choice, is_own};
 use crate::resp::{Connection, Reply, Requests, Verdict, judge};
 use crate::tally::Tally;
 use crate::target::{DATABASES, Target, select};
@@ -104,7 +104,7 @@ async fn push_database<W: Write>(
     loop {
         let reply = connection.ask(&[b"SCAN".as_slice(), &cursor, b"COUNT", b"500"]).await?;
         let (next, keys) = page(&reply).ok_or_else(|| Failure::new("SCAN is answered with something else"))?;
-        let mut left: VecDeque<&[u8]> = keys.into_iter().filter(|&key| key != MARK).collect();
+        let mut left: VecDeque<&[u8]> = keys.into_iter().filter(|&key| !is_own(key)).collect();
         if !left.is_empty() && !std::mem::replace(&mut has_begun, true) {
             push_select(&mut out.file.waiting, database);
         }

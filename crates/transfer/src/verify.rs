@@ -11,7 +11,7 @@ use weir_io::Yield;
 
 use crate::address::Address;
 use crate::failure::{Failure, Result};
-use crate::import::{Import, MARK};
+use crate::import::{Import, is_own};
 use crate::rdb::{Dump, FileBytes, Input, Item, Part, Value};
 use crate::resp::{Connection, Reply, Requests};
 use crate::tally::shown;
@@ -126,7 +126,7 @@ async fn scan(connection: &mut Connection, cursor: &mut Vec<u8>) -> Result<Vec<V
         return Err(Failure::new("SCAN is answered with something else"));
     };
     *cursor = next.to_vec();
-    Ok(keys.iter().filter_map(Reply::text).filter(|&key| key != MARK).map(<[u8]>::to_vec).collect())
+    Ok(keys.iter().filter_map(Reply::text).filter(|&key| !is_own(key)).map(<[u8]>::to_vec).collect())
 }
 
 /// Finds keys that the tenant alone has.

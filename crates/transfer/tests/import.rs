@@ -149,6 +149,8 @@ async fn write(source: weir_transfer::address::Address, mut stop: watch::Receive
             format!("SET short:{} x PX 20", count % 10),
             format!("APPEND log {}", count % 10),
             format!("DEL w:{}", count % 700),
+            // A database with itself is nothing.
+            format!("SWAPDB 0 {}", if count % 20 == 0 { 1 + count / 20 % 2 } else { 0 }),
             format!("SELECT {}", count % 3),
         ] {
             // It may have been killed.

@@ -24,5 +24,4 @@ commands! {
         "slaveof";
     [slow scripting] "fcall" "fcall_ro";
     [keyspace write slow dangerous] "restore-asking";
-    [keyspace write fast dangerous] "swapdb";
 }

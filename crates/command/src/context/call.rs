@@ -1,5 +1,7 @@
 //! A command on rows that is run: what it begins with, and what it has done.
 
+use weir_model::Databases;
+
 use crate::bill::OwnBill;
 use crate::events::Classes;
 
@@ -9,8 +11,10 @@ const STREAM_NODE_ENTRIES: u64 = 100;
 /// What is known of a command before it runs, and what it has done so far.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// The number of the database that its keys are in.
+    /// What the database is called that its keys are in.
     pub database: u8,
+    /// Under which number each database is stored, while the command runs.
+    pub databases: Databases,
     /// The moment that it is judged by, in milliseconds since 1970: what has expired then does not exist.
     pub now_ms: u64,
     /// The longest value that may be built up, in bytes.
@@ -53,6 +57,7 @@ impl Call {
     pub fn new(database: u8, now_ms: u64, value_bytes_max: usize) -> Self {
         Self {
             database,
+            databases: Databases::AS_NAMED,
             now_ms,
             value_bytes_max,
             stream_node_entries: STREAM_NODE_ENTRIES,

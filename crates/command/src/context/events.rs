@@ -10,10 +10,10 @@ impl Context<'_> {
     /// `name`, an event of `class`, has happened to `key`: to be said by handlers of which that does not follow from
     /// what they have written.
     pub fn tell(&mut self, class: Classes, name: &'static str, key: &[u8]) {
-        self.tell_of(self.call.database, key, (class, name));
+        self.tell_of(self.number(), key, (class, name));
     }
 
-    /// The same of a key in another database.
+    /// The same of a key in the database with a number.
     #[inline]
     pub(crate) fn tell_of(&mut self, database: u8, key: &[u8], (class, name): (Classes, &'static str)) {
         if self.call.wants.has(class) {
@@ -70,7 +70,7 @@ impl Context<'_> {
         self.draft.since(self.begin)
     }
 
-    /// Whether there is a row of `key`, without a bill.
+    /// Whether there is a row of `key` in the database with a number, without a bill.
     ///
     /// # Errors
     /// It cannot be read.

@@ -18,7 +18,7 @@ impl Context<'_> {
     /// # Errors
     /// The rows cannot be read.
     pub async fn page(&mut self, from: &[u8], limit: usize) -> Outcome<Page> {
-        let database = self.call.database;
+        let database = self.number();
         let page = self.rows.page(database, from, limit);
         let page = letting_go(page, || self.host.replies().own_values()).await?;
         self.call.bill.scanned(&page);

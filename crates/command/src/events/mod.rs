@@ -19,7 +19,7 @@ pub struct KeyEvent {
     pub class: Classes,
     /// What it is called; nothing where a key was changed ([`Classes::CHANGED`]).
     pub name: &'static str,
-    /// The number of the database that the key is in.
+    /// The number under which the database is stored that the key is in; whoever tells it on says what it is called.
     pub database: u8,
     /// The key, as its users know it.
     pub key: Box<[u8]>,

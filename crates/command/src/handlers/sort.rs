@@ -105,7 +105,7 @@ async fn tell(cx: &mut Context<'_>, told: Vec<Option<Value>>) -> Outcome {
 /// Makes a list at `target` of it.
 async fn store(cx: &mut Context<'_>, target: &[u8], told: Vec<Option<Value>>) -> Outcome {
     if told.is_empty() {
-        if cx.exists(cx.database(), target).await? {
+        if cx.exists(cx.number(), target).await? {
             cx.delete(target)?;
         }
     } else {

@@ -363,6 +363,8 @@ macro_rules! with_commands {
                 moves::copy { elsewhere: Some(2) } "Copies a value to another key";
             Move "move" 3 "generic" [write fast] [keyspace] (1 1 1 CHANGE)
                 moves::move_key { elsewhere: Some(1) } "Moves a key to another database";
+            SwapDb "swapdb" 3 "server" [write fast] [keyspace dangerous] ()
+                session "Exchanges two databases: each has the other's keys from then on";
             Dump "dump" 2 "generic" [readonly] [keyspace] (1 1 1 READ)
                 dump::dump "A value in the format of Redis' dump files";
             Restore "restore" -4 "generic" [write denyoom] [keyspace dangerous] (1 1 1 OVERWRITE)

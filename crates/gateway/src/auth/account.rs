@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use weir_io::Result;
 use weir_io::{Nanos, Rng};
 use weir_model::DATABASES;
 use weir_node::request_units::Price;
@@ -30,6 +31,7 @@ use crate::resp::slow_replies::{SlowReplies, SlowReply};
 use crate::resp::slowlog::Slowlog;
 use crate::scripts::{NodeMachines, Scripts};
 use crate::stats::Stats;
+use crate::swaps::{SwapCounts, Swaps};
 use crate::tracking::Tracking;
 use crate::waiting_rows::WaitingRows;
 
@@ -59,6 +61,8 @@ pub(crate) struct Account {
     pub(crate) slow_replies: SlowReplies,
     pub(crate) pause: Pause,
     pub(crate) key_counts: KeyCounts,
+    /// Who runs commands, and who exchanges databases.
+    pub(crate) swaps: Arc<Swaps>,
     tenancy: Arc<dyn Tenancy>,
     /// The node's.
     places: Arc<ConnectionLimits>,
@@ -93,6 +97,19 @@ pub(crate) struct Account {
 }
 
 impl Account {
+    /// Exchanges the databases with these names, durably, and lets `alone` go then.
+    ///
+    /// # Errors
+    /// Nothing was exchanged.
+    pub(crate) async fn swap_databases(&self, names: (u8, u8), alone: Box<dyn Send>) -> Result<()> {
+        self.tenancy.swap_databases(names, alone).await
+    }
+
+    /// How often all of its data was deleted at once, and each database exchanged.
+    pub(crate) fn upheavals(&self) -> Upheavals {
+        Upheavals { flushes: self.flushes(), swaps: self.swaps.counts() }
+    }
+
     /// How often all of its data was deleted at once.
     pub(crate) fn flushes(&self) -> u64 {
         self.flushes.load(Ordering::Acquire)
@@ -181,6 +198,15 @@ pub struct TenantConnections {
     pub max: u64,
     /// Those that found no place, since the start.
     pub refused: u64,
+}
+
+/// What has befallen all keys of a tenant, or of a database, at once.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Upheavals {
+    /// How often all of its data was deleted.
+    pub(crate) flushes: u64,
+    /// How often each database was exchanged.
+    pub(crate) swaps: SwapCounts,
 }
 
 /// What `INFO` has counted of a database.
@@ -284,6 +310,7 @@ impl Accounts {
             slow_replies: SlowReplies::default(),
             pause: Pause::default(),
             key_counts: KeyCounts::default(),
+            swaps: Arc::default(),
             tenancy: Arc::clone(&grant.tenancy),
             places: Arc::clone(&self.places),
             connections: AtomicUsize::new(0),
@@ -297,7 +324,10 @@ impl Accounts {
             waiting_rows: Arc::default(),
             scripts: Scripts::new(&self.machines),
             tracking: Tracking::default(),
-            key_events: Arc::new(KeyEvents::new(pubsub, Arc::clone(&self.unsent))),
+            key_events: Arc::new(KeyEvents::new(pubsub, Arc::clone(&self.unsent), {
+                let tenancy = Arc::clone(&grant.tenancy);
+                Box::new(move || tenancy.databases())
+            })),
             users: Users::new(&grant.name, Arc::clone(&grant.tenancy)),
             dumps: Dumps::default(),
             is_noisy: AtomicBool::new(false),

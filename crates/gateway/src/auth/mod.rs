@@ -31,6 +31,7 @@ pub use tenants::NodeTenants;
 
 use weir_command::acl::Hash;
 use weir_io::{Error, ErrorKind};
+use weir_model::Databases;
 use weir_node::StoredUser;
 
 use self::slow::SlowHash;
@@ -101,6 +102,18 @@ pub trait Tenancy: Send + Sync + 'static {
     /// Whether it needs a secret, and what of it may be shown.
     fn shown_secret(&self) -> Option<Hash> {
         None
+    }
+
+    /// Under which number each of its databases is stored.
+    fn databases(&self) -> Databases {
+        Databases::AS_NAMED
+    }
+
+    /// Exchanges the databases with these names, durably. `alone` is let go when that is decided, also where nobody
+    /// waits any more.
+    fn swap_databases(&self, _names: (u8, u8), _alone: Box<dyn Send>) -> Checking<'_, weir_io::Result<()>> {
+        let refused = Error::new(ErrorKind::Invalid, "swap", "databases", "they are stored under their names here");
+        Box::pin(std::future::ready(Err(refused)))
     }
 
     /// Changes its users, durably. `then` is called when that counts, also where nobody waits any more.

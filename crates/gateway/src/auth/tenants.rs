@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 
 use weir_command::acl::Hash;
 use weir_io::{Error, ErrorKind, Result};
-use weir_model::TenantName;
+use weir_model::{Databases, TenantName};
 use weir_node::{Node, SlotState, StoredUser, Tenant, TenantSettings};
 
 use super::{Checking, Directory, Grant, Standing, Tenancy, UsersChange, secret};
@@ -65,6 +65,18 @@ impl Tenancy for Settled {
     fn shown_secret(&self) -> Option<Hash> {
         let settings = self.tenant.settings();
         settings.secret.as_ref().and_then(|secret| secret::shown_hashes(secret.as_bytes()).first().copied())
+    }
+
+    fn databases(&self) -> Databases {
+        self.tenant.databases()
+    }
+
+    fn swap_databases(&self, names: (u8, u8), alone: Box<dyn Send>) -> Checking<'_, Result<()>> {
+        Box::pin(async move {
+            let node = self.node.upgrade();
+            let node = node.ok_or_else(|| Error::new(ErrorKind::Closed, "swap", "databases", "the node ends"))?;
+            node.swap_databases(&self.tenant, names, alone).await
+        })
     }
 
     fn change_users(&self, change: UsersChange, then: Box<dyn FnOnce() + Send>) -> Checking<'_, Result<()>> {

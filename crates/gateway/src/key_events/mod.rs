@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use weir_command::events::{Classes, KeyEvent, Witness};
+use weir_model::Databases;
 
 pub(crate) use self::send::send_waiting;
 use crate::pubsub::PubSub;
@@ -33,6 +34,8 @@ pub(crate) struct KeyEvents {
     pubsub: Arc<PubSub>,
     /// Events wait that no connection has caused.
     unsent: Arc<Notify>,
+    /// Says how databases are stored; without it under their names.
+    databases: Option<Box<dyn Fn() -> Databases + Send + Sync>>,
     /// What is told to subscribers, as bits: the setting `notify-keyspace-events`.
     notified: AtomicU32,
     /// Some connection keeps values of its own.
@@ -57,9 +60,23 @@ struct Waiting {
 }
 
 impl KeyEvents {
-    /// Of the tenant whose subscribers are in `pubsub`; `unsent` is notified of events that no connection has caused.
-    pub(crate) fn new(pubsub: Arc<PubSub>, unsent: Arc<Notify>) -> Self {
-        Self { pubsub, unsent, ..Self::default() }
+    /// Of the tenant whose subscribers are in `pubsub` and which stores its databases as `databases` says; `unsent` is
+    /// notified of events that no connection has caused.
+    pub(crate) fn new(
+        pubsub: Arc<PubSub>,
+        unsent: Arc<Notify>,
+        databases: Box<dyn Fn() -> Databases + Send + Sync>,
+    ) -> Self {
+        Self { pubsub, unsent, databases: Some(databases), ..Self::default() }
+    }
+
+    /// Nobody who keeps values of his own may believe any of them any more.
+    pub(crate) fn all_changed(&self) {
+        if self.is_tracked.load(Ordering::SeqCst) {
+            self.has_lost_changes.store(true, Ordering::Relaxed);
+            // Whoever comes by sends that, too.
+            self.tell(vec![KeyEvent { class: Classes::CHANGED, name: "", database: 0, key: Box::default(), by: 0 }]);
+        }
     }
 
     /// What is told to subscribers.
@@ -135,8 +152,10 @@ impl Witness for KeyEvents {
 
     fn tell(&self, events: Vec<KeyEvent>) {
         let is_by_nobody = events.iter().any(|event| event.by == 0);
+        let databases = self.databases.as_ref().map_or(Databases::AS_NAMED, |databases| databases());
         let mut waiting = self.waiting.lock();
-        for event in events {
+        for mut event in events {
+            event.database = databases.name(event.database);
             let bytes = EVENT_BYTES + event.key.len();
             if waiting.bytes + bytes > WAITING_BYTES_MAX {
                 self.dropped.fetch_add(1, Ordering::Relaxed);

@@ -17,6 +17,7 @@ use crate::mailbox::{Recipient, Speaks};
 use crate::pubsub::Counts;
 use crate::resp::ticket::{Later, Ticket, ticket};
 use crate::stats;
+use crate::swaps::Usage;
 
 /// What a connection is doing, for the sweeper: each has its own patience.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +84,8 @@ pub(crate) struct Client {
     pub(super) database: AtomicU8,
     /// Whether `HELLO 3` was said.
     pub(super) resp3: AtomicBool,
+    /// Whether it runs commands.
+    pub(super) usage: Usage,
     /// How many names it listens to.
     subscriptions: Mutex<Counts>,
     /// It is told every command of its tenant.
@@ -385,6 +388,7 @@ impl Clients {
             stranger_since: AtomicU64::new(second),
             owner: Mutex::new(None),
             database: AtomicU8::new(0),
+            usage: Usage::default(),
             resp3: AtomicBool::new(false),
             subscriptions: Mutex::default(),
             is_monitor: AtomicBool::new(false),
@@ -447,6 +451,11 @@ impl Clients {
         let waits = |client: &Client| matches!(client.phase(), Phase::Blocked | Phase::Paused);
         let is_blocked = |client: &&Arc<Client>| waits(client) && client.belongs_to(tenant);
         self.all.lock().values().filter(is_blocked).count()
+    }
+
+    /// Whether any of one tenant's connections runs commands.
+    pub(super) fn use_databases(&self, tenant: u32) -> bool {
+        self.all.lock().values().any(|client| client.belongs_to(tenant) && client.usage.is_under_way())
     }
 
     /// Cuts every connection whose patience is over at `second`, or whose tenant is gone; gives how many.

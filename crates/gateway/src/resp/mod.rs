@@ -5,6 +5,7 @@
 //! `connection` runs the round.
 
 mod ahead;
+mod alone;
 pub(crate) mod client;
 mod commands;
 pub(crate) mod connection;

@@ -10,7 +10,7 @@ use weir_command::events::{Classes, Witness};
 use weir_command::reply::Protocol;
 use weir_command::table::Id;
 use weir_command::{Args, Call, Command, Context, Page, Wait, letting_go};
-use weir_model::{Batch, DATABASES, Row, VALUE_BYTES_MAX};
+use weir_model::{Batch, DATABASES, Databases, Row, VALUE_BYTES_MAX};
 use weir_node::Unit;
 use weir_node::request_units::{Module, Price, Work};
 
@@ -134,6 +134,8 @@ pub(super) struct Session<S: Store> {
     pub(super) sum: Option<Box<Sum>>,
     /// Replies say what they have cost.
     pub(super) tells_cost: bool,
+    /// As its client's record says.
+    uses_databases: bool,
     /// What `REPLCONF` has said.
     pub(in crate::resp) dump_choice: DumpChoice,
 }
@@ -161,6 +163,7 @@ impl<S: Store> Session<S> {
             in_transaction: None,
             sum: None,
             tells_cost: false,
+            uses_databases: false,
             dump_choice: DumpChoice::default(),
         }
     }
@@ -269,6 +272,7 @@ impl<S: Store> Session<S> {
         self.unsubscribe();
         self.end_transaction();
         self.dump_choice = DumpChoice::default();
+        self.leave_databases();
         self.login = None;
         self.unfinished = None;
         self.outbox.belong_to(None);
@@ -355,6 +359,8 @@ impl<S: Store> Session<S> {
         // What it listens to, and what it watches, is the other tenant's (S5).
         self.unsubscribe();
         self.end_transaction();
+        // Whoever waits for it in the tenant before waits no more.
+        self.leave_databases();
         self.outbox.client.belong_to(&account, &user, database);
         self.outbox.belong_to(Some((&account, &login.store)));
         self.unfinished = Some(account.unfinished.hold());
@@ -386,6 +392,44 @@ impl<S: Store> Session<S> {
     /// The number of the database chosen.
     pub(in crate::resp) fn database(&self) -> u8 {
         self.login.as_ref().map_or(0, |login| login.database)
+    }
+
+    /// The number under which the database chosen is stored.
+    #[inline]
+    pub(in crate::resp) fn number(&self) -> u8 {
+        self.databases().number(self.database())
+    }
+
+    /// Under which number each database is stored, as long as the session [uses](Session::use_databases) them.
+    #[inline]
+    pub(in crate::resp) fn databases(&self) -> Databases {
+        self.login.as_ref().map_or(Databases::AS_NAMED, |login| login.store.databases())
+    }
+
+    /// It is about to run commands.
+    #[inline]
+    pub(super) fn use_databases(&mut self) {
+        if !self.uses_databases {
+            self.uses_databases = true;
+            self.outbox.client.usage.begin();
+        }
+    }
+
+    /// Whether somebody waits until it runs none, or is about to exchange databases.
+    #[inline]
+    pub(super) fn must_leave_databases(&self) -> bool {
+        self.login.as_ref().is_some_and(|login| login.account().swaps.is_held())
+    }
+
+    /// It runs none for a while. Nothing that it has gathered is on its way to the store.
+    pub(in crate::resp) fn leave_databases(&mut self) {
+        if self.uses_databases {
+            self.uses_databases = false;
+            self.outbox.client.usage.end();
+            if let Ok(account) = self.account() {
+                account.swaps.left();
+            }
+        }
     }
 
     /// Chooses database `number`, which exists.
@@ -435,7 +479,7 @@ impl<S: Store> Session<S> {
         if let Ok(account) = self.account() {
             call.stream_node_entries = account.hints.stream_node_entries();
         }
-        call.is_again = self.is_again;
+        (call.is_again, call.databases) = (self.is_again, self.databases());
         if let Some(login) = &self.login {
             call.wants = login.account().key_events.wants();
             call.by = self.outbox.client.id;
@@ -482,15 +526,10 @@ impl<S: Store> Session<S> {
         page
     }
 
-    /// The same for `database`, as somebody has it who has time.
-    pub(in crate::resp) async fn page_in_background(
-        &mut self,
-        database: u8,
-        from: &[u8],
-        limit: usize,
-    ) -> Outcome<Page> {
+    /// The same of the database with this number, as somebody has it who has time.
+    pub(in crate::resp) async fn page_in_background(&mut self, number: u8, from: &[u8], limit: usize) -> Outcome<Page> {
         let (store, outbox) = self.parts()?;
-        let page = letting_go(store.page_in_background(database, from, limit), || outbox.replies.own_values()).await?;
+        let page = letting_go(store.page_in_background(number, from, limit), || outbox.replies.own_values()).await?;
         self.bill.scanned(&page);
         Ok(page)
     }

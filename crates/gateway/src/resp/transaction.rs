@@ -1,8 +1,10 @@
 //! What a session has queued since `MULTI`, and the rows that it watches.
 
 use weir_command::error::{Error, Outcome};
-use weir_command::{Args, Command, Request, Rows};
+use weir_command::{Args, Call, Command, Request, Rows};
+use weir_model::{Databases, StoredKey};
 
+use crate::auth::account::Upheavals;
 use crate::auth::byte_budget::Hold;
 
 /// Rows that one session may watch.
@@ -52,30 +54,49 @@ impl Queue {
 
 /// A row that is watched.
 pub(in crate::resp) struct Watched {
+    /// What its database was called.
     pub(in crate::resp) database: u8,
+    /// The number under which that was stored.
+    pub(in crate::resp) number: u8,
     pub(in crate::resp) key: Vec<u8>,
     /// As [`Rows::newest`] said before it was looked at.
     pub(in crate::resp) since: u64,
     pub(in crate::resp) existed: bool,
-    /// How often its tenant had been emptied.
-    pub(in crate::resp) flushes: u64,
+    /// What had befallen its tenant.
+    pub(in crate::resp) upheavals: Upheavals,
 }
 
 impl Watched {
-    /// Whether it was changed, as far as `rows`, which are locked, tell at `now_ms`; `flushes` as of now.
+    /// Its row, and what its row was when it was looked at, while `databases` are stored so.
+    pub(in crate::resp) fn rows(&self, databases: Databases) -> impl Iterator<Item = StoredKey> + use<> {
+        let now = databases.number(self.database);
+        let before = (self.number != now).then(|| StoredKey::new(self.number, &self.key));
+        before.into_iter().chain([StoredKey::new(now, &self.key)])
+    }
+
+    /// Whether it was changed, as far as `rows`, which are locked, tell a command that begins with `call`; `upheavals`
+    /// as of now.
     ///
     /// # Errors
     /// It cannot be read.
     pub(in crate::resp) async fn is_changed(
         &self,
         rows: &dyn Rows,
-        now_ms: u64,
-        flushes: u64,
+        call: &Call,
+        upheavals: &Upheavals,
     ) -> weir_io::Result<bool> {
-        let exists = rows.get(self.database, &self.key, now_ms).wait().await?.is_some();
-        if exists != self.existed || (flushes != self.flushes && exists) {
+        let swaps = |upheavals: &Upheavals| upheavals.swaps[usize::from(self.database)];
+        let swaps = swaps(upheavals) - swaps(&self.upheavals);
+        let number = call.databases.number(self.database);
+        let exists = rows.get(number, &self.key, call.now_ms).wait().await?.is_some();
+        if exists != self.existed || (upheavals.flushes != self.upheavals.flushes && exists) {
             return Ok(true);
         }
-        rows.is_changed(self.database, &self.key, self.since).await
+        // As in Redis, a key that is in neither of two databases is not touched when they are exchanged. What was there
+        // between two exchanges nobody knows any more.
+        if swaps > 1 || (swaps > 0 && exists) {
+            return Ok(true);
+        }
+        rows.is_changed(self.number, &self.key, self.since).await
     }
 }

@@ -11,7 +11,7 @@ use weir_command::error::{Error, Outcome};
 use weir_command::events::{Classes, Witness};
 use weir_command::{Args, Call, Command, Context, Headless, Host, Page, Request, Rows, Transaction, run, table};
 use weir_io::Result;
-use weir_model::{Batch, VALUE_BYTES_MAX};
+use weir_model::{Batch, Databases, VALUE_BYTES_MAX};
 use weir_node::{Ahead, EngineKind, Quota};
 
 pub use tenant::{Commits, TenantStore};
@@ -27,8 +27,8 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// The rows, for commands that only read. They see what is committed, and nothing that may be taken back.
     fn rows(&self) -> &dyn Rows;
 
-    /// Keys of `database` that will be read or written one after the other: what that can be made ready for, is.
-    /// Nothing but time depends on it.
+    /// Keys of the database with this number that will be read or written one after the other: what that can be made
+    /// ready for, is. Nothing but time depends on it.
     fn prefetch(&self, _database: u8, _keys: &[&[u8]], _ahead: Ahead) {}
 
     /// See [`Rows::page`]; for somebody who has time: the device serves others first.
@@ -79,7 +79,7 @@ pub trait Store: Clone + Send + Sync + 'static {
                 Some(command) => command,
             };
             let mut call = request.call(VALUE_BYTES_MAX);
-            call.wants = self.wants();
+            (call.wants, call.databases) = (self.wants(), self.databases());
             if !command.writes() {
                 let finished = run(command, Context::reading(self.rows(), host, &mut call), args).await;
                 return Ok(host.take_answer(&finished.outcome));
@@ -129,6 +129,11 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// run ([`crate::resp`]). `None` if nobody counts.
     fn quota(&self) -> Option<&Arc<Quota>> {
         None
+    }
+
+    /// Under which number each database is stored.
+    fn databases(&self) -> Databases {
+        Databases::AS_NAMED
     }
 
     /// The partition that has `key`, as the quota counts them.

@@ -9,7 +9,7 @@ use weir_command::error::Outcome;
 use weir_command::events::{Classes, Witness};
 use weir_command::{Args, Call, Command, Host, Moment, Page, PartPage, PartRange, Read, Rows, Transaction, Waiting};
 use weir_io::{Error, ErrorKind, Result};
-use weir_model::{Batch, StoredKey};
+use weir_model::{Batch, Databases, StoredKey};
 use weir_node::{Ahead, Commit, EngineKind, Node, Partition, PartitionSlot, Quota, Tenant};
 
 use super::Store;
@@ -285,6 +285,10 @@ impl Store for TenantStore {
 
     fn quota(&self) -> Option<&Arc<Quota>> {
         Some(self.tenant.quota())
+    }
+
+    fn databases(&self) -> Databases {
+        self.tenant.databases()
     }
 
     fn partition_of(&self, key: &[u8]) -> u32 {

@@ -38,6 +38,11 @@ pub fn name(name: &str) -> TenantName {
     TenantName::new(name).expect("a name")
 }
 
+/// [`TOKEN`] as it is stored.
+pub fn secret() -> StoredSecret {
+    StoredSecret::new(secret::choose(TOKEN, &mut |salt| salt.fill(7)).expect("memory"))
+}
+
 impl World {
     fn open(dir: PathBuf) -> Self {
         Self::open_at(config(dir), RealClock::new(), Settings { threads: 2, ..Settings::default() })
@@ -75,9 +80,7 @@ impl World {
 
     /// The same, with its rows kept as `engine` says.
     pub fn tenant_on(&self, engine: EngineKind, tenant: &str, partitions: u16, disk_bytes_max: u64) -> Client {
-        let stored = secret::choose(TOKEN, &mut |salt| salt.fill(7)).expect("memory");
-        let settings =
-            TenantSettings { secret: Some(StoredSecret::new(stored)), disk_bytes_max, ..TenantSettings::default() };
+        let settings = TenantSettings { secret: Some(self::secret()), disk_bytes_max, ..TenantSettings::default() };
         let spec = TenantSpec { partitions, engine, settings, ..TenantSpec::new(name(tenant)) };
         block_on(self.node.create_tenant(spec)).expect("created");
         self.connect(tenant)
@@ -92,6 +95,13 @@ impl World {
         let mut client = self.stranger();
         assert_eq!(client.ask(&[b"AUTH", tenant.as_bytes(), TOKEN]), b"+OK\r\n");
         client
+    }
+
+    /// A backup of `tenant`, in a directory beside its own.
+    pub fn backup(&self, tenant: &str) -> PathBuf {
+        let to = self.dir.with_extension("backup");
+        block_on(self.node.backup(&name(tenant), &to)).expect("backed up");
+        to
     }
 
     /// Ends and begins again on what is on disk.

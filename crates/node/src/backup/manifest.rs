@@ -5,8 +5,8 @@ use weir_model::varint;
 
 use super::copy::Content;
 use crate::catalogue::{
-    Listing, has_plain_engine, has_request_units, put_engine, put_listing, put_request_units, take_engine,
-    take_listing, take_request_units,
+    Listing, has_databases, has_plain_engine, has_request_units, put_databases, put_engine, put_listing,
+    put_request_units, take_databases, take_engine, take_listing, take_request_units,
 };
 use crate::tenant::PARTITIONS_MAX;
 
@@ -16,6 +16,8 @@ const PLAIN: u64 = 1;
 const WITH_ENGINE: u64 = 2;
 /// Of one with a limit of request units: that stands behind what is to be said of its engine.
 const WITH_UNITS: u64 = 3;
+/// Of one of which databases were swapped: that stands behind its limit of request units.
+const WITH_DATABASES: u64 = 4;
 /// Names of files are short.
 const NAME_BYTES_MAX: usize = 64;
 
@@ -67,19 +69,22 @@ impl Entry for BackupManifest {
     fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         let is_plain = has_plain_engine(&self.tenant);
-        let has_units = has_request_units(&self.tenant);
-        let version = match (has_units, is_plain) {
-            (true, _) => WITH_UNITS,
-            (false, true) => PLAIN,
-            (false, false) => WITH_ENGINE,
+        let version = match (has_databases(&self.tenant), has_request_units(&self.tenant), is_plain) {
+            (true, ..) => WITH_DATABASES,
+            (false, true, _) => WITH_UNITS,
+            (false, false, true) => PLAIN,
+            (false, false, false) => WITH_ENGINE,
         };
         varint::put(&mut out, version);
         put_listing(&mut out, &self.tenant);
         if version != PLAIN {
             put_engine(&mut out, &self.tenant);
         }
-        if has_units {
+        if version >= WITH_UNITS {
             put_request_units(&mut out, &self.tenant);
+        }
+        if version >= WITH_DATABASES {
+            put_databases(&mut out, &self.tenant);
         }
         varint::put(&mut out, self.partitions.len() as u64);
         for files in &self.partitions {
@@ -112,6 +117,12 @@ fn decode(rest: &mut &[u8]) -> Option<BackupManifest> {
             let listing = take_engine(rest, listing)?;
             take_request_units(rest, listing)?
         }
+        WITH_DATABASES => {
+            let listing = take_listing(rest)?;
+            let listing = take_engine(rest, listing)?;
+            let listing = take_request_units(rest, listing)?;
+            take_databases(rest, listing)?
+        }
         _ => return None,
     };
     let count = varint::take(rest)
@@ -138,7 +149,7 @@ fn take_files(rest: &mut &[u8]) -> Option<Vec<BackupFile>> {
 mod tests {
     use proptest::prelude::*;
     use weir_model::engine::EngineKind;
-    use weir_model::{TenantId, TenantName};
+    use weir_model::{Databases, TenantId, TenantName};
 
     use super::*;
     use crate::tenant::TenantSettings;
@@ -169,7 +180,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_manifest_decodes_to_itself(
-            (engine, memory_bytes_max) in (0_usize..2, 0_u64..3),
+            (engine, memory_bytes_max, other) in (0_usize..2, 0_u64..3, 0_u8..3),
             files in proptest::collection::vec(proptest::collection::vec(("[0-9]{6}\\.sst", any::<u64>(), any::<u32>()), 0..4), 1..4),
         ) {
             let partitions: Vec<Vec<_>> = files
@@ -182,6 +193,7 @@ mod tests {
                 engine: EngineKind::ALL[engine],
                 name: TenantName::built_in(),
                 partitions: (0..partitions.len() as u32).collect(),
+                databases: Databases::AS_NAMED.swapped(0, other),
                 settings,
             };
             let manifest = BackupManifest { tenant, partitions };

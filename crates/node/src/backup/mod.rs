@@ -65,7 +65,8 @@ impl Node {
     ///
     /// # Errors
     /// `NotFound`; `Invalid` if `to` is no directory for a backup; `AlreadyExists` if something is in it; `Locked` if
-    /// another backup into it is being made; I/O; `Closed` if the tenant was dropped or emptied meanwhile. What was
+    /// another backup into it is being made; I/O; `Closed` if the tenant was dropped or emptied meanwhile, or
+    /// databases of it were swapped. What was
     /// written before an error is removed. A crash leaves it, without a manifest.
     pub async fn backup(&self, name: &TenantName, to: &Path) -> Result<BackupReport> {
         let tenant = self.tenant(name).ok_or_else(|| unknown(name))?;
@@ -111,8 +112,9 @@ impl Node {
                 }
                 let mut settings = manifest.tenant.settings.clone();
                 settings.secret = secret;
-                let (engine, partitions) = (manifest.tenant.engine, numbers.clone());
-                let listing = Listing { id, name: name.clone(), partitions, engine, settings };
+                let Listing { engine, databases, .. } = manifest.tenant;
+                let partitions = numbers.clone();
+                let listing = Listing { id, name: name.clone(), partitions, engine, databases, settings };
                 let mut catalogue = shared.catalogue.lock().await;
                 // Somebody may have been faster while we copied.
                 if tenants.read().has(&name) {
@@ -193,9 +195,14 @@ fn compare(path: &Path, file: &BackupFile, found: copy::Content) -> Result<()> {
 
 /// Writes the backup of `tenant` into the directory `to`, which is claimed.
 async fn fill(shared: &NodeShared, tenant: &Tenant, to: &Path) -> Result<BackupReport> {
-    let mut partitions = Vec::new();
+    let (databases, mut partitions) = (tenant.databases(), Vec::new());
     for index in 0..tenant.partitions().len() {
         partitions.push(back_up_partition(shared, tenant, index, to).await?);
+    }
+    if tenant.databases() != databases {
+        // Some partitions may have been copied before that and some after.
+        let message = "two of its databases were swapped meanwhile: try again";
+        return Err(Error::new(ErrorKind::Closed, "back up", tenant.name().as_str(), message));
     }
     let numbers = tenant.partitions().iter().map(|slot| slot.owner().partition).collect();
     let mut settings = (*tenant.settings()).clone();

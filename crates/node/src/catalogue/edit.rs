@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use weir_journal::Entry;
 use weir_model::engine::EngineKind;
-use weir_model::{TenantId, TenantName, varint};
+use weir_model::{Databases, TenantId, TenantName, varint};
 
 use weir_admission::{OnLimit, UnitLimits};
 
@@ -25,6 +25,7 @@ const REMOVED: u8 = 10;
 const PUT_WITH_ENGINE: u8 = 11;
 const PUT_WITH_UNITS: u8 = 12;
 const PUT_WITH_USERS: u8 = 13;
+const PUT_WITH_DATABASES: u8 = 14;
 
 /// A tenant as the catalogue has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +38,8 @@ pub struct Listing {
     pub partitions: Vec<u32>,
     /// What they keep their rows in.
     pub engine: EngineKind,
+    /// Under which number each of its databases is stored.
+    pub databases: Databases,
     /// Everything else.
     pub settings: TenantSettings,
 }
@@ -92,25 +95,30 @@ impl Entry for CatalogueEdit {
         self.condemned.iter().for_each(|&partition| number(CONDEMNED, partition));
         self.removed.iter().for_each(|&partition| number(REMOVED, partition));
         for listing in &self.put {
-            // Versions that know one engine only, or no request units, or no users, refuse what they would misread, and
-            // read everything else.
+            // Versions that know one engine only, or no request units, no users or no databases that were swapped,
+            // refuse what they would misread, and read everything else.
             let (is_plain, has_units) = (has_plain_engine(listing), has_request_units(listing));
-            let has_users = !listing.settings.users.is_empty();
-            out.push(match (has_users, has_units, is_plain) {
-                (true, ..) => PUT_WITH_USERS,
-                (false, true, _) => PUT_WITH_UNITS,
-                (false, false, true) => PUT,
-                (false, false, false) => PUT_WITH_ENGINE,
-            });
+            let (has_users, has_databases) = (!listing.settings.users.is_empty(), has_databases(listing));
+            let tag = match (has_databases, has_users, has_units, is_plain) {
+                (true, ..) => PUT_WITH_DATABASES,
+                (false, true, ..) => PUT_WITH_USERS,
+                (false, false, true, _) => PUT_WITH_UNITS,
+                (false, false, false, true) => PUT,
+                (false, false, false, false) => PUT_WITH_ENGINE,
+            };
+            out.push(tag);
             put_listing(&mut out, listing);
-            if has_users || has_units || !is_plain {
+            if tag != PUT {
                 put_engine(&mut out, listing);
             }
-            if has_users || has_units {
+            if tag >= PUT_WITH_UNITS {
                 put_request_units(&mut out, listing);
             }
-            if has_users {
+            if tag >= PUT_WITH_USERS {
                 put_users(&mut out, &listing.settings.users);
+            }
+            if tag >= PUT_WITH_DATABASES {
+                put_databases(&mut out, listing);
             }
         }
         out
@@ -134,12 +142,12 @@ impl Entry for CatalogueEdit {
                     .and_then(|listing| take_engine(&mut rest, listing))
                     .and_then(|listing| take_request_units(&mut rest, listing))
                     .map(|listing| edit.put.push(listing)),
-                PUT_WITH_USERS => take_listing(&mut rest)
+                PUT_WITH_USERS | PUT_WITH_DATABASES => take_listing(&mut rest)
                     .and_then(|listing| take_engine(&mut rest, listing))
                     .and_then(|listing| take_request_units(&mut rest, listing))
                     .and_then(|mut listing| {
                         listing.settings.users = take_users(&mut rest)?.into();
-                        Some(listing)
+                        if tag == PUT_WITH_DATABASES { take_databases(&mut rest, listing) } else { Some(listing) }
                     })
                     .map(|listing| edit.put.push(listing)),
                 DROP => take(&mut rest).map(|id| edit.dropped.push(TenantId(id))),
@@ -228,7 +236,8 @@ pub(crate) fn take_listing(rest: &mut &[u8]) -> Option<Listing> {
         suspended: suspended == 1,
         users: Arc::default(),
     };
-    Some(Listing { id, name, partitions, engine: EngineKind::Lsm, settings })
+    let (engine, databases) = (EngineKind::Lsm, Databases::AS_NAMED);
+    Some(Listing { id, name, partitions, engine, databases, settings })
 }
 
 /// Whether nothing has to be said of the engine of `listing`.
@@ -276,6 +285,22 @@ pub(crate) fn take_request_units(rest: &mut &[u8], mut listing: Listing) -> Opti
     Some(listing)
 }
 
+/// Whether something is to be said of the databases of `listing`: some were swapped.
+pub(crate) fn has_databases(listing: &Listing) -> bool {
+    listing.databases != Databases::AS_NAMED
+}
+
+/// Appends under which number each database of `listing` is stored.
+pub(crate) fn put_databases(out: &mut Vec<u8>, listing: &Listing) {
+    out.extend_from_slice(&listing.databases.bits().to_le_bytes());
+}
+
+/// `listing` with what [`put_databases`] has appended; `None` if it has not.
+pub(crate) fn take_databases(rest: &mut &[u8], mut listing: Listing) -> Option<Listing> {
+    listing.databases = Databases::from_bits(take_fixed(rest)?)?;
+    Some(listing)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -295,8 +320,9 @@ mod tests {
             (0_usize..2, prop_oneof![Just(0), any::<u64>()]),
         );
         let partitions = proptest::collection::vec(any::<u32>(), 1..8);
-        let parts = (any::<u32>(), "[a-z0-9][a-z0-9_-]{0,62}", partitions, settings, users());
-        parts.prop_map(|(id, name, partitions, settings, users)| {
+        let swaps = proptest::collection::vec((0..16_u8, 0..16_u8), 0..4);
+        let parts = (any::<u32>(), "[a-z0-9][a-z0-9_-]{0,62}", partitions, settings, users(), swaps);
+        parts.prop_map(|(id, name, partitions, settings, users, swaps)| {
             let (secret, limits, (connections_max, disk_bytes_max, suspended), (engine, memory_bytes_max)) = settings;
             let ((rcu, wcu), (ru, spare), burst_seconds, delay) = limits;
             let on_limit = delay.map_or(OnLimit::Refuse, |max_ms| OnLimit::Delay { max_ms });
@@ -305,7 +331,9 @@ mod tests {
             let settings =
                 TenantSettings { secret, limits, connections_max, disk_bytes_max, memory_bytes_max, suspended, users };
             let name = TenantName::new(&name).expect("of the pattern");
-            Listing { id: TenantId(id), name, partitions, engine: EngineKind::ALL[engine], settings }
+            let swap = |databases: Databases, (one, other)| databases.swapped(one, other);
+            let databases = swaps.into_iter().fold(Databases::AS_NAMED, swap);
+            Listing { id: TenantId(id), name, partitions, engine: EngineKind::ALL[engine], databases, settings }
         })
     }
 

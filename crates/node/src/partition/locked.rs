@@ -243,7 +243,7 @@ impl Partition {
         host: &mut dyn Host,
         call: &mut Call,
     ) -> Result<(Outcome, Option<Commit>)> {
-        let database = call.database;
+        let (database, databases) = (call.database, call.databases);
         let rows = LockedRows::new(self);
         let context = Context::locked(&rows, host, call, Draft::default());
         // Pinned here: it has room for the largest handler, and is not to be moved.
@@ -252,7 +252,7 @@ impl Partition {
             rows.decided(finished.outcome, finished.draft.into_parts()).await
         });
         let key_bytes = command.keys_in(args).map(<[u8]>::len).sum();
-        self.run_locked(&rows, key_bytes, &|| weir_command::rows_of(command, args, database), run).await
+        self.run_locked(&rows, key_bytes, &|| weir_command::rows_of(command, args, database, databases), run).await
     }
 
     /// Runs `transaction` on its rows, with no other write to them in between, and applies what it wants written as

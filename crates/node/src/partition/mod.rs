@@ -165,6 +165,14 @@ impl Partition {
         AnchorClaim { durable: self.log.stats().durable.max(persisted), persisted }
     }
 
+    /// Makes durable what was written so far, where its sync mode promises that of anything.
+    ///
+    /// # Errors
+    /// The failure that fenced the log.
+    pub(crate) async fn make_durable(&self) -> Result<()> {
+        if self.sync == SyncMode::None { Ok(()) } else { self.log.sync().await }
+    }
+
     /// Whether it is time to write down what holds by now. Once in each round of the control loop.
     pub(crate) fn is_anchor_due(&self) -> bool {
         self.anchor.is_due(self.claim())

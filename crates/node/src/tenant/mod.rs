@@ -7,6 +7,7 @@ mod spec;
 mod users;
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
@@ -14,7 +15,7 @@ use futures_util::lock::Mutex as AsyncMutex;
 use weir_admission::Quota;
 use weir_command::events::{Classes, Witness};
 use weir_model::engine::EngineKind;
-use weir_model::{SLOTS, TenantId, TenantName, slot};
+use weir_model::{Databases, SLOTS, TenantId, TenantName, slot};
 
 pub(crate) use self::all::Tenants;
 use self::disk::DiskGauge;
@@ -36,6 +37,8 @@ pub struct Tenant {
     name: TenantName,
     engine: EngineChoice,
     settings: ArcSwap<TenantSettings>,
+    /// See [`Databases::bits`].
+    databases: AtomicU64,
     quota: Arc<Quota>,
     slots: Box<[Arc<PartitionSlot>]>,
     disk: DiskGauge,
@@ -47,7 +50,7 @@ pub struct Tenant {
 impl Tenant {
     /// `used` are the partitions that have files, among them those of this tenant.
     pub(crate) fn new(shared: &Arc<NodeShared>, listing: Listing, used: &BTreeSet<u32>) -> Arc<Self> {
-        let Listing { id, name, partitions, engine, settings } = listing;
+        let Listing { id, name, partitions, engine, databases, settings } = listing;
         let choice = EngineChoice::new(engine, settings.memory_bytes_max);
         let quota = Quota::on_node(Arc::clone(&shared.machine.clock), &settings.limits, Arc::clone(&shared.units));
         let reservation = || Reservation::new(settings.limits, partitions.len(), &quota);
@@ -59,7 +62,8 @@ impl Tenant {
         let slots = partitions.iter().map(slot).collect();
         let disk = DiskGauge::new(Arc::clone(&shared.machine.clock), settings.disk_bytes_max);
         let settings = ArcSwap::from_pointee(settings);
-        Arc::new(Self { id, name, engine: choice, settings, quota, slots, disk, witnessed, changing: Arc::default() })
+        let (databases, changing) = (AtomicU64::new(databases.bits()), Arc::default());
+        Arc::new(Self { id, name, engine: choice, settings, databases, quota, slots, disk, witnessed, changing })
     }
 
     /// Its number, which no other tenant ever had or gets.
@@ -91,6 +95,17 @@ impl Tenant {
     #[inline]
     pub fn is_suspended(&self) -> bool {
         self.settings.load().suspended
+    }
+
+    /// Under which number each of its databases is stored. Costs a load. Who runs a command sees to it that no
+    /// [swap](crate::Node::swap_databases) comes in between.
+    #[inline]
+    pub fn databases(&self) -> Databases {
+        Databases::from_known_bits(self.databases.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn set_databases(&self, databases: Databases) {
+        self.databases.store(databases.bits(), Ordering::Release);
     }
 
     pub(crate) fn set_settings(&self, settings: TenantSettings) {
@@ -149,7 +164,8 @@ impl Tenant {
 
     /// The tenant as the catalogue has it, with these partitions.
     pub(crate) fn listing(&self, partitions: Vec<u32>, settings: TenantSettings) -> Listing {
-        Listing { id: self.id, name: self.name.clone(), partitions, engine: self.engine(), settings }
+        let (name, engine, databases) = (self.name.clone(), self.engine(), self.databases());
+        Listing { id: self.id, name, partitions, engine, databases, settings }
     }
 
     pub(crate) fn partition_numbers(&self) -> Vec<u32> {

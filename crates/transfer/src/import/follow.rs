@@ -148,6 +148,10 @@ impl Taker<'_> {
             taken.step.empties = chosen;
             return;
         }
+        if name == "SWAPDB" {
+            self.add_exchange(words, taken);
+            return;
+        }
         if !choice.has(database) {
             return;
         }
@@ -165,6 +169,34 @@ impl Taker<'_> {
         if name == "FLUSHDB" {
             taken.step.empties = vec![at];
         }
+        taken.step.commands.push((words, taken.end.offset));
+    }
+}
+
+impl Taker<'_> {
+    /// Adds a `SWAPDB`.
+    fn add_exchange(&self, words: Words, taken: &mut Taken) {
+        let (choice, tally) = (&self.import.choice, &self.import.tally);
+        let refuse = |reason: &str| tally.refuse(taken.end.database, &words.join(&b' '), reason);
+        let name = |word: usize| std::str::from_utf8(words.get(word)?).ok()?.parse::<u64>().ok();
+        let Some((one, other)) = name(1).zip(name(2)) else {
+            refuse("it names no databases");
+            return;
+        };
+        if one == other || !(choice.has(one) || choice.has(other)) {
+            return;
+        }
+        if choice.replace {
+            refuse("with --replace the tenant may have keys that did not come from there");
+            return;
+        }
+        let known = |name: u64| u8::try_from(name).ok().filter(|&at| at < DATABASES && choice.has(name));
+        let Some((one, other)) = known(one).zip(known(other)) else {
+            refuse("one of the two is not imported: what the other has become is not here");
+            return;
+        };
+        let exchanges = Some((one, other));
+        taken.step = Step { database: one, is_alone: true, exchanges, ..Step::default() };
         taken.step.commands.push((words, taken.end.offset));
     }
 }

@@ -6,6 +6,7 @@ mod live;
 mod position;
 mod snapshot;
 mod step;
+mod swap;
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use crate::target::Target;
 
 pub use self::file::import_file;
 pub use self::live::import_live;
-pub use self::position::{MARK, Position};
+pub use self::position::{EXCHANGED, MARK, Position};
 
 /// What is imported, and how.
 #[derive(Clone, Debug, Default)]
@@ -39,6 +40,11 @@ impl Choice {
     pub fn has(&self, database: u64) -> bool {
         self.databases.is_empty() || self.databases.iter().any(|&chosen| u64::from(chosen) == database)
     }
+}
+
+/// Whether `key` is the import's own.
+pub fn is_own(key: &[u8]) -> bool {
+    key == MARK || key == EXCHANGED
 }
 
 /// An import that is under way.

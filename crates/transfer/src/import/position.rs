@@ -5,6 +5,10 @@ use std::fmt;
 /// The key that says it, in each database that was written to. It goes with the end of the import.
 pub const MARK: &[u8] = b"weir:import:position";
 
+/// The key that goes with a database that the source has exchanged for another, until the tenant has done so too: where
+/// it is says whether that is done. It has the hash slot of [`MARK`].
+pub const EXCHANGED: &[u8] = b"{weir:import:position}:exchanged";
+
 /// A place in the stream of a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Position {

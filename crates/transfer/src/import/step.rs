@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::position::{MARK, Position};
+use super::position::{EXCHANGED, MARK, Position};
 use crate::failure::{Failure, Remedy, Result};
 use crate::resp::{Connection, Reply, Requests, Verdict, judge};
 use crate::tally::Tally;
@@ -28,19 +28,21 @@ pub(super) struct Step {
     pub(super) is_alone: bool,
     /// It empties these databases, their marks included.
     pub(super) empties: Vec<u8>,
+    /// It exchanges these two, their marks included, and is nothing else.
+    pub(super) exchanges: Option<(u8, u8)>,
 }
 
 /// Writes steps into a tenant.
 pub(super) struct Steps {
-    target: Target,
-    tally: Arc<Tally>,
-    connection: Option<(Connection, u8)>,
+    pub(super) target: Target,
+    pub(super) tally: Arc<Tally>,
+    pub(super) connection: Option<(Connection, u8)>,
     /// The mark of each database, as far as it is known.
-    marks: BTreeMap<u8, Position>,
+    pub(super) marks: BTreeMap<u8, Position>,
 }
 
 /// What has become of some commands.
-enum Tried {
+pub(super) enum Tried {
     Done,
     /// Those of these numbers were refused, and nothing was done.
     Without(Vec<usize>),
@@ -88,7 +90,7 @@ impl Steps {
         let mut connection = self.target.connect_again().await?;
         for database in 0..DATABASES {
             select(&mut connection, database).await?;
-            connection.ask(&[b"DEL".as_slice(), MARK]).await?;
+            connection.ask(&[b"DEL".as_slice(), MARK, EXCHANGED]).await?;
         }
         self.marks.clear();
         Ok(())
@@ -101,6 +103,7 @@ impl Steps {
         while let Some((mut commands, end)) = runs.pop() {
             loop {
                 let tried = match step.is_alone {
+                    true if step.exchanges.is_some() => self.try_exchange(step, &end).await,
                     true => self.try_alone(step, &commands, &end).await,
                     false => self.try_as_one(step.database, &commands, &end).await,
                 };
@@ -139,14 +142,14 @@ impl Steps {
         Ok(())
     }
 
-    fn refuse(&self, database: u8, words: &Words, error: &str) {
+    pub(super) fn refuse(&self, database: u8, words: &Words, error: &str) {
         let shown: Vec<&[u8]> = words.iter().take(2).map(Vec::as_slice).collect();
         self.tally.refuse(u64::from(database), &shown.join(&b' '), error);
     }
 
     /// The connection, on which `database` is chosen; and whether the step that ends at `end` has been done, where the
     /// one before broke off.
-    async fn ready(&mut self, database: u8, end: &Position, is_checked: bool) -> Result<(Connection, bool)> {
+    pub(super) async fn ready(&mut self, database: u8, end: &Position, is_checked: bool) -> Result<(Connection, bool)> {
         let (mut connection, is_new, chosen) = match self.connection.take() {
             Some((connection, chosen)) => (connection, false, chosen),
             None => (self.target.connect_again().await?, true, 0),
@@ -254,11 +257,11 @@ impl Steps {
     }
 }
 
-fn ended(error: &str) -> Failure {
+pub(super) fn ended(error: &str) -> Failure {
     Failure::new(format!("the target takes nothing more: {error}"))
 }
 
-async fn mark(connection: &mut Connection) -> Result<Option<Position>> {
+pub(super) async fn mark(connection: &mut Connection) -> Result<Option<Position>> {
     let reply = connection.ask(&[b"GET".as_slice(), MARK]).await?;
     Ok(reply.text().and_then(Position::parse))
 }

@@ -81,13 +81,13 @@ async fn clear<S: Store>(session: &mut Session<S>) -> Outcome<bool> {
 }
 
 async fn flush_database<S: Store>(session: &mut Session<S>) -> Outcome {
-    let (database, mut batch) = (session.database(), Batch::new());
+    let (number, mut batch) = (session.number(), Batch::new());
     let mut next = Some(Vec::new());
     while let Some(from) = next {
         let page = session.page(&from, PAGE_KEYS).await?;
         if !page.keys.is_empty() {
             batch.clear();
-            page.keys.iter().for_each(|key| batch.push_row(database, Change::Delete { key }));
+            page.keys.iter().for_each(|key| batch.push_row(number, Change::Delete { key }));
             session.write(&batch).await?;
         }
         next = page.next;

@@ -81,6 +81,7 @@ pub(super) async fn run<S: Store>(command: &Command, session: &mut Session<S>, a
         Id::PubSub => pubsub::pubsub(session, args).await,
         Id::Multi => transactions::multi(session, args).await,
         Id::Exec => Err(Error::new("ERR internal error: whoever has the connection runs what was queued")),
+        Id::SwapDb => Err(Error::new("ERR internal error: whoever has the connection exchanges databases")),
         Id::Eval | Id::EvalSha | Id::EvalRo | Id::EvalShaRo | Id::FCall | Id::FCallRo => {
             Err(Error::new("ERR internal error: whoever has the connection runs scripts"))
         }

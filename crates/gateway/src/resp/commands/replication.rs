@@ -16,6 +16,7 @@ use weir_command::events::Classes;
 use weir_command::number::parse_i64;
 use weir_command::rdb::file::{Writer, push_library, push_select};
 use weir_command::{Args, Call, Context, DATABASES, Host, Rows, lower, snapshot};
+use weir_model::Databases;
 
 use super::functions::libraries;
 use super::hello::REDIS_VERSION;
@@ -131,8 +132,11 @@ async fn stream<S: Store>(session: &mut Session<S>, choice: DumpChoice) -> Outco
         all.iter().for_each(|library| push_library(&mut file.waiting, &library.code));
     }
     if !choice.without_rows {
+        // They have the names that they have now: a dump takes long, and nobody waits for its end to exchange any.
+        let databases = session.databases();
+        session.leave_databases();
         for database in 0..DATABASES {
-            push_database(session, database, &mut file).await?;
+            push_database(session, (database, databases), &mut file).await?;
         }
     }
     let last = file.end();
@@ -140,15 +144,19 @@ async fn stream<S: Store>(session: &mut Session<S>, choice: DumpChoice) -> Outco
     Ok(())
 }
 
-async fn push_database<S: Store>(session: &mut Session<S>, database: u8, file: &mut Writer) -> Outcome {
+async fn push_database<S: Store>(
+    session: &mut Session<S>,
+    (database, databases): (u8, Databases),
+    file: &mut Writer,
+) -> Outcome {
     let (mut next, mut has_begun) = (Some(Vec::new()), false);
     while let Some(from) = next {
         check(session)?;
-        let page = session.page_in_background(database, &from, PAGE_KEYS).await?;
+        let page = session.page_in_background(databases.number(database), &from, PAGE_KEYS).await?;
         if !page.keys.is_empty() && !std::mem::replace(&mut has_begun, true) {
             push_select(&mut file.waiting, database);
         }
-        let mut call = Call { database, ..session.begin_call() };
+        let mut call = Call { database, databases, ..session.begin_call() };
         // Nobody has missed what is gone since it was met.
         call.wants = Classes::NONE;
         let (store, outbox) = session.parts()?;

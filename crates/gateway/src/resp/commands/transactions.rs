@@ -34,7 +34,7 @@ pub(in crate::resp) async fn watch<S: Store>(session: &mut Session<S>, args: Arg
     if session.watched.len() + args.len() - 1 > WATCHED_MAX {
         return Err(Error::new("ERR a connection watches at most 10000 keys"));
     }
-    let (database, flushes) = (session.database(), session.account()?.flushes());
+    let (database, number, upheavals) = (session.database(), session.number(), session.account()?.upheavals());
     for key in args.iter_from(1) {
         if key.len() > KEY_BYTES_MAX {
             return Err(KEY_TOO_LONG);
@@ -50,7 +50,7 @@ pub(in crate::resp) async fn watch<S: Store>(session: &mut Session<S>, args: Arg
             since = session.store()?.rows().newest(key).await?;
             existed = session.get(key).await?.is_some();
         }
-        session.watched.push(Watched { database, key: key.into(), since, existed, flushes });
+        session.watched.push(Watched { database, number, key: key.into(), since, existed, upheavals });
     }
     session.outbox.replies.ok();
     Ok(())

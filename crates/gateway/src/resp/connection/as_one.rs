@@ -15,6 +15,7 @@ use weir_node::request_units::Module;
 
 use super::script::is_script;
 use super::scripted::{Ground, Scripted};
+use crate::auth::account::Upheavals;
 use crate::resp::transaction::Watched;
 
 const NO_PLACE: Error = Error::new("ERR internal error: a script is run where none is expected");
@@ -24,7 +25,7 @@ const NO_PLACE: Error = Error::new("ERR internal error: a script is run where no
 pub(super) struct Member<'a> {
     pub(super) command: &'static Command,
     pub(super) args: Args<'a>,
-    /// The number of the database that it is about.
+    /// What the database is called that it is about.
     pub(super) database: u8,
     /// Its user may not ask for it any more: it is answered, and not run.
     pub(super) denied: Option<Denied>,
@@ -53,8 +54,8 @@ pub(super) struct Scripts {
 pub(super) struct AsOne<'a> {
     pub(super) members: &'a [Member<'a>],
     pub(super) watched: &'a [Watched],
-    /// How often the tenant has been emptied.
-    pub(super) flushes: u64,
+    /// What has befallen the tenant so far.
+    pub(super) upheavals: Upheavals,
     /// What each begins with.
     pub(super) call: Call,
     /// Bytes of answers after which the rest is left; `None` where all must be run.
@@ -127,8 +128,9 @@ impl Transaction for AsOne<'_> {
         if let Some(scripts) = &self.scripts {
             return scripts.ground.rows.iter().map(|row| StoredKey::of(row)).collect();
         }
-        let of_member = |member: &Member<'_>| rows_of(member.command, member.args, member.database);
-        let watched = self.watched.iter().map(|watched| StoredKey::new(watched.database, &watched.key));
+        let databases = self.call.databases;
+        let of_member = |member: &Member<'_>| rows_of(member.command, member.args, member.database, databases);
+        let watched = self.watched.iter().flat_map(|watched| watched.rows(databases));
         self.members.iter().flat_map(of_member).chain(watched).collect()
     }
 
@@ -142,7 +144,7 @@ impl Transaction for AsOne<'_> {
             }
             let mut draft = Draft::default();
             for watched in self.watched {
-                if watched.is_changed(rows, self.call.now_ms, self.flushes).await? {
+                if watched.is_changed(rows, &self.call, &self.upheavals).await? {
                     self.is_stale = true;
                     return Ok(draft);
                 }

@@ -69,6 +69,7 @@ impl<S: Store> Connection<S> {
                 }
             }
             pool::give(self.session.outbox.replies.reclaim());
+            self.leave_databases().await;
         };
         self.send_events().await;
         self.end_command(outcome);
@@ -105,6 +106,7 @@ impl<S: Store> Connection<S> {
         }
         let charge = if self.is_limited() { Some(self.charge(command, args).await?) } else { None };
         self.begin_bill(charge.as_ref());
+        self.enter_databases().await;
         let outcome = self.execute_on_rows(command, args).await;
         let outcome = self.session.outbox.judge(outcome);
         let reply_bytes = self.session.outbox.answer_bytes();
@@ -115,8 +117,9 @@ impl<S: Store> Connection<S> {
     /// Puts the command under way, which has found nothing, among those who wait for its rows, and tries it once more:
     /// they may have been filled since. Its answer is taken back if it waits.
     pub(super) async fn wait_for_rows(&mut self, command: &'static Command, args: Args<'_>, wait: Wait) -> Outcome {
-        let rows = rows_of(command, args, self.session.database());
-        let place = self.session.account()?.waiting_rows.wait_for(&rows);
+        let databases = self.session.databases();
+        let rows = rows_of(command, args, self.session.database(), databases);
+        let place = self.session.account()?.waiting_rows.wait_for(&rows, databases);
         let from = self.session.outbox.answer_from();
         self.session.outbox.replies.restart(from);
         // From now on it means what it meant when it came.

@@ -119,7 +119,7 @@ impl<S: Store> Connection<S> {
     /// The client is gone.
     pub(super) async fn flush_before(&mut self) -> Outcome {
         if self.session.outbox.answers() {
-            self.submit().await;
+            self.leave_databases().await;
         }
         self.session.outbox.flush_or_close().await
     }

@@ -14,6 +14,7 @@ use super::as_one::{AsOne, Done, Member};
 use super::moving::LONG_BYTES;
 use super::{Connection, check_options, key_of};
 use crate::auth::Standing;
+use crate::auth::account::Upheavals;
 use crate::resp::frame::{Progress, Span, State};
 use crate::resp::input::Input;
 use crate::resp::outbox::{ReplyMode, YIELD};
@@ -70,6 +71,7 @@ impl<S: Store> Connection<S> {
             return 0;
         }
         let (is_limited, database, prices) = (self.is_limited(), self.session.database(), self.prices());
+        let number = self.session.number();
         let (mut members, mut charges) = (Vec::with_capacity(places.len()), Vec::new());
         for place in &places {
             let args = Args::new(&bytes[place.start..], &spans[place.words.clone()]);
@@ -88,7 +90,7 @@ impl<S: Store> Connection<S> {
         self.submit().await;
         if let Ok(store) = self.session.store() {
             let keys: Vec<&[u8]> = members.iter().map(|member| key_of(member.command, member.args)).collect();
-            keys.chunks(PREFETCHED_MAX).for_each(|keys| store.prefetch(database, keys, Ahead::Writes));
+            keys.chunks(PREFETCHED_MAX).for_each(|keys| store.prefetch(number, keys, Ahead::Writes));
         }
         let run = self.run_members(&members, &charges).await;
         self.give_back(&members[run..], charges.get(run..).unwrap_or_default());
@@ -187,6 +189,7 @@ impl<S: Store> Connection<S> {
     /// Runs members, and answers those that were run; gives how many that are, at least one.
     async fn run_members(&mut self, members: &[Member<'_>], charges: &[Charge]) -> usize {
         let call = self.session.call();
+        let databases = call.databases;
         let outbox = &mut self.session.outbox;
         // What waits for room does so without keeping anybody's value.
         outbox.replies.own_values();
@@ -196,7 +199,7 @@ impl<S: Store> Connection<S> {
         let mut run = AsOne {
             members,
             watched: &[],
-            flushes: 0,
+            upheavals: Upheavals::default(),
             call: call.clone(),
             answer_bytes_max: Some(FLUSH_BYTES),
             host: outbox,
@@ -230,8 +233,10 @@ impl<S: Store> Connection<S> {
         outbox.end_group(done.len(), commit);
         if let Ok(account) = self.session.account() {
             let written = members.iter().zip(&done).filter(|(_, done)| done.call.wrote && done.outcome.is_ok());
-            let rows = |(member, _): (&Member<'_>, &Done)| rows_of(member.command, member.args, member.database);
-            account.waiting_rows.written(|| written.flat_map(rows).collect());
+            let rows = |(member, done): (&Member<'_>, &Done)| {
+                rows_of(member.command, member.args, member.database, done.call.databases)
+            };
+            account.waiting_rows.written(databases, || written.flat_map(rows).collect());
         }
         let run = done.len();
         for (index, (member, done)) in members.iter().zip(done).enumerate() {

@@ -16,6 +16,7 @@
 mod as_one;
 mod blocked;
 mod charging;
+mod databases;
 mod group;
 mod key_events;
 mod monitor;
@@ -50,6 +51,7 @@ use self::moving::Lately;
 pub(crate) use self::moving::Moving;
 pub(crate) use self::secured::begin_secured;
 use super::ahead;
+use super::alone::Alone;
 use super::client::{Client, Phase};
 use super::commands::{self, check_options};
 use super::frame::{Progress, ProtocolError};
@@ -80,6 +82,8 @@ pub(super) struct Connection<S: Store> {
     lately: Lately,
     /// The next request has been received, and is to be served where the connection belongs.
     is_put_off: bool,
+    /// Nobody else runs commands of its tenant.
+    alone: Option<Arc<Alone>>,
 }
 
 /// Bytes of an unfinished request that are not booked on its tenant.
@@ -114,6 +118,7 @@ pub(crate) fn begin<S: Store>(
         thread,
         lately: Lately::default(),
         is_put_off: false,
+        alone: None,
     };
     Followed::new(serve(Box::new(connection), Input::new()))
 }
@@ -246,6 +251,7 @@ impl<S: Store> Connection<S> {
                         self.submit().await;
                         self.session.outbox.take_mail().await?;
                     }
+                    self.enter_databases().await;
                     let served = self.run_group(command, input, len).await;
                     if served > 0 {
                         input.start += served;
@@ -303,7 +309,7 @@ impl<S: Store> Connection<S> {
         if keys.len() >= PREFETCHED_MIN
             && let Ok(store) = self.session.store()
         {
-            store.prefetch(self.session.database(), &keys, Ahead::Reads);
+            store.prefetch(self.session.number(), &keys, Ahead::Reads);
         }
         keys.len().max(1)
     }
@@ -319,7 +325,7 @@ impl<S: Store> Connection<S> {
 
     /// Awaits every commit and writes every reply.
     async fn flush(&mut self) -> io::Result<()> {
-        self.submit().await;
+        self.leave_databases().await;
         self.session.outbox.flush().await
     }
 
@@ -337,6 +343,8 @@ impl<S: Store> Connection<S> {
             self.session.outbox.client.said(stats::told_as(command, args), queued);
         }
         let paid = self.prepare(command, args).await;
+        // It may have waited.
+        self.enter_databases().await;
         let outbox = &mut self.session.outbox;
         if outbox.reply_mode == ReplyMode::SkipNext {
             outbox.reply_mode = ReplyMode::SkipThis;
@@ -372,6 +380,7 @@ impl<S: Store> Connection<S> {
                     }
                     match command.id {
                         Id::Exec => Box::pin(self.exec()).await,
+                        Id::SwapDb => Box::pin(self.swap_databases(args)).await,
                         _ if script::is_script(command) => Box::pin(self.eval(command, args)).await,
                         _ => Box::pin(commands::run(command, &mut self.session, args)).await,
                     }
@@ -539,6 +548,7 @@ impl<S: Store> Connection<S> {
 
 impl<S: Store> Drop for Connection<S> {
     fn drop(&mut self) {
+        self.session.leave_databases();
         self.server.clients.leave(self.session.outbox.client.id);
     }
 }

@@ -57,8 +57,9 @@ impl<S: Store> Connection<S> {
             outbox.depend_on(commit);
         }
         if call.wrote {
-            let database = call.database;
-            self.session.account()?.waiting_rows.written(|| rows_of(command, args, database));
+            let (database, databases) = (call.database, call.databases);
+            let rows = || rows_of(command, args, database, databases);
+            self.session.account()?.waiting_rows.written(databases, rows);
         }
         outcome
     }
@@ -90,7 +91,8 @@ impl<S: Store> Connection<S> {
                 outbox.depend_on(commit);
             }
             outcome?;
-            account.waiting_rows.written(|| rows_of(command, args.with_spans(&spans), call.database));
+            let rows = || rows_of(command, args.with_spans(&spans), call.database, call.databases);
+            account.waiting_rows.written(call.databases, rows);
             if split == Split::Sum {
                 sum += answer.as_integer().ok_or(Error::new("ERR internal error: a part gave no number"))?;
             }
@@ -139,7 +141,8 @@ impl<S: Store> Connection<S> {
         if let (Ok(_), Ok(account)) = (&written, self.session.account()) {
             // No string fills a row for which somebody waits, but it may take the place of one.
             let changes = self.gathered.batch.as_ref();
-            account.waiting_rows.written(|| changes.iter().map(|change| StoredKey::of(change.key())).collect());
+            let rows = || changes.iter().map(|change| StoredKey::of(change.key())).collect();
+            account.waiting_rows.written(self.session.databases(), rows);
         }
         let outbox = &mut self.session.outbox;
         outbox.gathered_depend_on(&mut self.gathered, written);

@@ -209,7 +209,7 @@ impl<S: Store> Connection<S> {
             self.show_calls(&mut alone.scripted).await;
             let replies = alone.scripted.take_ended()?;
             if alone.scripted.wrote {
-                account.waiting_rows.written(|| alone.rows());
+                account.waiting_rows.written(self.session.databases(), || alone.rows());
             }
             self.end_scripted(&mut alone.scripted).await?;
             // As in Redis, who listens to what he sends gets it before he is told how many got it.

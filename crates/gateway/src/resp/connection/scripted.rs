@@ -164,7 +164,8 @@ impl Scripted {
 
     /// The rows that it has declared.
     pub(super) fn declared(&self) -> impl Iterator<Item = Vec<u8>> {
-        self.run.keys.iter().map(|key| StoredKey::new(self.terms.call.database, key).to_vec())
+        let number = self.terms.call.databases.number(self.terms.call.database);
+        self.run.keys.iter().map(move |key| StoredKey::new(number, key).to_vec())
     }
 
     /// Whether it begins on a thread of its own.
@@ -340,7 +341,7 @@ impl Scripted {
         if let Some(reader) = &self.terms.reader {
             reader.remember(command, args);
         }
-        for row in rows_of(command, args, self.database) {
+        for row in rows_of(command, args, self.database, self.terms.call.databases) {
             if !ground.rows.contains(&row[..]) {
                 ground.missing.insert(row.to_vec());
             }

@@ -15,7 +15,7 @@ use weir_command::reply::Mark;
 use weir_command::table::Id;
 use weir_command::{Args, Command, rows_of};
 use weir_io::Nanos;
-use weir_model::{StoredKey, slot};
+use weir_model::{Databases, slot};
 use weir_node::Unit;
 
 use super::Connection;
@@ -44,7 +44,9 @@ fn steps(queued: &[Queued], mut database: u8) -> Vec<Step<'_>> {
     let mut steps = vec![Step::Rows(Vec::new())];
     for one in queued {
         let args = one.request.args();
-        if is_script(one.command) || one.command.is_of_rows && !rows_of(one.command, args, 0).is_empty() {
+        if is_script(one.command)
+            || one.command.is_of_rows && !rows_of(one.command, args, 0, Databases::AS_NAMED).is_empty()
+        {
             let member = Member { command: one.command, args, database, denied: None };
             match steps.last_mut() {
                 Some(Step::Rows(members)) => members.push(member),
@@ -65,12 +67,19 @@ fn steps(queued: &[Queued], mut database: u8) -> Vec<Step<'_>> {
 impl<S: Store> Connection<S> {
     /// Runs what was queued since `MULTI`, and answers each command of it.
     pub(super) async fn exec(&mut self) -> Outcome {
+        let outcome = self.exec_queued().await;
+        self.alone = None;
+        outcome
+    }
+
+    async fn exec_queued(&mut self) -> Outcome {
         let Some(queue) = self.session.transaction.take() else { return Err(Error::new("ERR EXEC without MULTI")) };
         let watched = std::mem::take(&mut self.session.watched);
         if queue.is_spoiled {
             return Err(Error::new("EXECABORT Transaction discarded because of previous errors."));
         }
         self.submit().await;
+        self.become_alone_for(&queue.commands).await?;
         self.session.in_transaction = Some(Box::default());
         let replies = &mut self.session.outbox.replies;
         replies.own_values();
@@ -139,6 +148,8 @@ impl<S: Store> Connection<S> {
             charges.push(self.charge(member.command, member.args).await?);
         }
         members.iter().for_each(|member| self.remember(member.command, member.args));
+        // It may have waited for its units.
+        self.enter_databases().await;
         let account = Arc::clone(self.session.account()?);
         let mut scripts = self.scripts_of(members, watched).await?;
         let ran = self.exec_as_one(&account, members, watched, scripts.as_mut()).await;
@@ -185,7 +196,8 @@ impl<S: Store> Connection<S> {
             return Ok(None);
         }
         let machine = self.session.account()?.scripts.machines.take()?;
-        let watched = watched.iter().map(|watched| StoredKey::new(watched.database, &watched.key).to_vec());
+        let databases = self.session.databases();
+        let watched = watched.iter().flat_map(|watched| watched.rows(databases)).map(|row| row.to_vec());
         let (mut rows, mut scripted, mut begins_away) = (watched.collect::<BTreeSet<_>>(), BTreeMap::new(), false);
         for (index, member) in members.iter().enumerate() {
             if is_script(member.command) {
@@ -196,7 +208,8 @@ impl<S: Store> Connection<S> {
                 }
                 scripted.insert(index, one);
             } else {
-                rows.extend(rows_of(member.command, member.args, member.database).iter().map(|row| row.to_vec()));
+                let own = rows_of(member.command, member.args, member.database, databases);
+                rows.extend(own.iter().map(|row| row.to_vec()));
             }
         }
         let ground = Ground::new(&self.server.clock, machine, rows);
@@ -212,7 +225,7 @@ impl<S: Store> Connection<S> {
         watched: &[Watched],
         mut scripts: Option<&mut Scripts>,
     ) -> Outcome<(Vec<Done>, bool, Mark)> {
-        let (call, flushes) = (self.session.call(), account.flushes());
+        let (call, upheavals) = (self.session.call(), account.upheavals());
         let (store, outbox) = self.session.parts()?;
         let (from, missing, mut away) = (outbox.replies.mark(), outbox.replies.missing(), None);
         for _ in 0..RUNS_MAX {
@@ -225,7 +238,7 @@ impl<S: Store> Connection<S> {
             let mut run = AsOne {
                 members,
                 watched,
-                flushes,
+                upheavals,
                 call: call.clone(),
                 answer_bytes_max: None,
                 host: &mut *outbox,
@@ -253,7 +266,7 @@ impl<S: Store> Connection<S> {
                 outbox.depend_on(commit);
             }
             if done.iter().any(|done| done.call.wrote) {
-                account.waiting_rows.written(|| rows);
+                account.waiting_rows.written(call.databases, || rows);
             }
             return Ok((done, is_stale, from));
         }
@@ -270,6 +283,8 @@ impl<S: Store> Connection<S> {
             Err(denied.as_error_at_exec(command, args))
         } else if command.is_of_rows {
             self.execute_on_rows(command, args).await
+        } else if command.id == Id::SwapDb {
+            self.swap_databases(args).await
         } else if command.id == Id::Monitor {
             Err(Error::new("ERR MONITOR isn't allowed for DENY BLOCKING client"))
         } else {
