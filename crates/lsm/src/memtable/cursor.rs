@@ -7,23 +7,26 @@ use weir_io::Result;
 use weir_model::engine::{Entry, Seq};
 
 use super::Memtable;
+use super::chain;
 use super::leaf::{LEAF_RECORDS, Leaf};
 use super::record::{Record, Target};
 use crate::cursor::{Cursor, Step};
 
-/// How many records ahead of the cursor are fetched into the processor's cache.
+/// How many anchors ahead of the cursor are fetched into the processor's cache; the newest versions of half as many are.
 const AHEAD: usize = 4;
 
 /// A position in a memtable; see [`Memtable::cursor`]. It copies the pointers of one leaf at a time, so that it moves
-/// without a look at what the writer is doing: what is inserted into that leaf meanwhile, it does not see.
+/// without a look at what the writer is doing: anchors that are inserted into that leaf meanwhile, it does not see.
 pub struct MemtableCursor {
     memtable: Arc<Memtable>,
-    /// The copied leaf: `count` records, and the leaf behind it.
-    records: [Record; LEAF_RECORDS],
+    /// The copied leaf: `count` anchors, and the leaf behind it.
+    anchors: [Record; LEAF_RECORDS],
     count: usize,
     next: Leaf,
-    /// The record that the cursor stands on; `count` if on none.
+    /// The anchor whose versions the cursor is among; `count` if it stands on none.
     at: usize,
+    /// The version that it stands on, if on any.
+    version: Record,
 }
 
 // SAFETY: the records live in the memtable that the cursor keeps, which is Send + Sync.
@@ -33,107 +36,181 @@ impl MemtableCursor {
     pub(super) fn new(memtable: &Arc<Memtable>) -> Self {
         MemtableCursor {
             memtable: Arc::clone(memtable),
-            records: [Record::NULL; LEAF_RECORDS],
+            anchors: [Record::NULL; LEAF_RECORDS],
             count: 0,
             next: Leaf::NULL,
             at: 0,
+            version: Record::NULL,
         }
     }
 
-    /// Copies `leaf`, or nothing if it is null, and stands on its first record.
-    fn enter(&mut self, leaf: Leaf) {
-        (self.count, self.next, self.at) = (0, Leaf::NULL, 0);
+    /// Copies `leaf`, or nothing if it is null.
+    fn copy(&mut self, leaf: Leaf) {
+        (self.count, self.next) = (0, Leaf::NULL);
         if !leaf.is_null() {
             // SAFETY: a leaf of the memtable that `self` keeps.
-            (self.count, self.next) = unsafe { leaf.copy(&mut self.records) };
+            (self.count, self.next) = unsafe { leaf.copy(&mut self.anchors) };
             self.next.prefetch();
-            self.records[..self.count.min(AHEAD)].iter().for_each(|record| record.prefetch());
+            self.anchors[..self.count.min(AHEAD)].iter().for_each(|anchor| anchor.prefetch());
         }
     }
 
-    /// Copies the leaf where `target` belongs (see [`Memtable::look`]); returns the number of its records before
+    /// Copies the leaf where `target` belongs (see [`Memtable::look`]); returns the number of its anchors before
     /// `target`.
-    fn enter_at(&mut self, target: &Target<'_>, at_most: Ordering) -> usize {
+    fn copy_at(&mut self, target: &Target<'_>, at_most: Ordering) -> usize {
         loop {
             let (leaf, look) = self.memtable.look(target, at_most);
             super::leaf::dawdle();
-            self.enter(leaf);
+            self.copy(leaf);
             // A leaf of the same length with the same neighbour is the one that was looked at.
             if (self.count, self.next) == (look.count, look.next) {
                 return look.position;
             }
         }
     }
+
+    fn stand_on_none(&mut self) {
+        (self.at, self.version) = (self.count, Record::NULL);
+    }
+
+    /// Goes to the anchor at `at`, in the next leaf if this one has no more. Returns it, or null if there is none.
+    fn go_to_anchor(&mut self, at: usize) -> Record {
+        self.at = at;
+        if at == self.count {
+            let next = self.next;
+            self.copy(next);
+            self.at = 0;
+            if self.count == 0 {
+                self.stand_on_none();
+                return Record::NULL;
+            }
+        }
+        self.anchors[self.at]
+    }
+
+    /// Stands on the newest version of the anchor at `at`, or of the next leaf's first.
+    fn stand_on_newest(&mut self, at: usize) {
+        let anchor = self.go_to_anchor(at);
+        if !anchor.is_null() {
+            // SAFETY: an anchor of the memtable that `self` keeps.
+            self.version = unsafe { chain::newest(anchor) };
+        }
+    }
+
+    /// Stands on the anchor at `at`, the last of its versions.
+    fn stand_on_anchor(&mut self, at: usize) {
+        (self.at, self.version) = (at, self.anchors[at]);
+    }
 }
 
 impl Cursor for MemtableCursor {
     #[inline]
     fn entry(&self) -> Option<Entry<'_>> {
-        if self.at >= self.count {
-            return None;
-        }
         // SAFETY: a record of the memtable that `self` keeps.
-        Some(unsafe { self.records[self.at].entry() })
+        (!self.version.is_null()).then(|| unsafe { self.version.entry() })
     }
 
     fn seek_first(&mut self) -> Step {
         let head = self.memtable.head;
-        self.enter(head);
+        self.copy(head);
+        self.stand_on_newest(0);
         Step::Ready
     }
 
     fn seek_last(&mut self) -> Step {
         let last = self.memtable.last();
-        self.enter(last);
+        self.copy(last);
         // It may have been split since it was found.
         while !self.next.is_null() {
             let next = self.next;
-            self.enter(next);
+            self.copy(next);
         }
-        self.at = self.count.saturating_sub(1);
+        match self.count.checked_sub(1) {
+            Some(last) => self.stand_on_anchor(last),
+            None => self.stand_on_none(),
+        }
         Step::Ready
     }
 
     fn seek(&mut self, key: &[u8], seq: Seq) -> Step {
         let target = Target::new(key, seq);
-        self.at = self.enter_at(&target, Ordering::Equal);
-        if self.at == self.count {
-            let next = self.next;
-            self.enter(next);
+        let at = self.copy_at(&target, Ordering::Equal);
+        self.stand_on_newest(at);
+        // SAFETY: a record of the memtable that `self` keeps; the anchor is not before the target.
+        unsafe {
+            if !self.version.is_null() && self.version.entry().key == key {
+                self.version = chain::newest_at(self.anchors[self.at], seq);
+            }
         }
         Step::Ready
     }
 
     fn seek_before(&mut self, key: &[u8], seq: Seq) -> Step {
         let target = Target::new(key, seq);
-        // Only the list's head can have no record before the target.
-        let position = self.enter_at(&target, Ordering::Less);
-        self.at = position.checked_sub(1).unwrap_or(self.count);
+        let position = self.copy_at(&target, Ordering::Less);
+        // SAFETY: records of the memtable that `self` keeps. The next leaf begins at the target or behind it.
+        unsafe {
+            // The versions in front of the target may hang on the first anchor that is not.
+            let behind = match self.anchors[..self.count].get(position) {
+                Some(&anchor) => anchor,
+                None if self.next.is_null() => Record::NULL,
+                None => self.next.low(),
+            };
+            if !behind.is_null() && behind.entry().key == key {
+                let above = chain::oldest_above(behind, seq);
+                if !above.is_null() {
+                    let anchor = self.go_to_anchor(position);
+                    debug_assert!(anchor == behind, "a leaf begins with the same record for ever");
+                    self.version = above;
+                    return Step::Ready;
+                }
+            }
+        }
+        match position.checked_sub(1) {
+            Some(before) => self.stand_on_anchor(before),
+            // Only the list's head can have no record before the target.
+            None => self.stand_on_none(),
+        }
         Step::Ready
     }
 
     #[inline]
     fn next(&mut self) -> Step {
-        debug_assert!(self.at < self.count, "next without an entry");
-        self.at += 1;
-        if let Some(ahead) = self.records[..self.count].get(self.at + AHEAD) {
-            ahead.prefetch();
+        debug_assert!(!self.version.is_null(), "next without an entry");
+        let anchor = self.anchors[self.at];
+        // SAFETY: records of the memtable that `self` keeps.
+        unsafe {
+            if self.version != anchor {
+                self.version = chain::older(anchor, self.version);
+                self.version.link().prefetch();
+                return Step::Ready;
+            }
+            let anchors = &self.anchors[..self.count];
+            if let Some(ahead) = anchors.get(self.at + 1 + AHEAD) {
+                ahead.prefetch();
+            }
+            if let Some(ahead) = anchors.get(self.at + 1 + AHEAD / 2) {
+                ahead.link().prefetch();
+            }
         }
-        if self.at == self.count {
-            let next = self.next;
-            self.enter(next);
-        }
+        self.stand_on_newest(self.at + 1);
         Step::Ready
     }
 
     fn prev(&mut self) -> Step {
-        debug_assert!(self.at < self.count, "prev without an entry");
-        if self.at > 0 {
-            self.at -= 1;
-        } else if let Some(first) = self.records[..self.count].first() {
-            // SAFETY: a record of the memtable that `self` keeps.
-            let first = unsafe { first.entry() };
-            return self.seek_before(first.key, first.seq);
+        debug_assert!(!self.version.is_null(), "prev without an entry");
+        let anchor = self.anchors[self.at];
+        // SAFETY: records of the memtable that `self` keeps.
+        unsafe {
+            let version = self.version.entry();
+            let above = chain::oldest_above(anchor, version.seq);
+            if !above.is_null() {
+                self.version = above;
+            } else if self.at > 0 {
+                self.stand_on_anchor(self.at - 1);
+            } else {
+                return self.seek_before(version.key, version.seq);
+            }
         }
         Step::Ready
     }

@@ -1,9 +1,9 @@
-//! The newest version of each key of a large memtable, found by the key's hash: a look at one cache line where a search
-//! of the leaves waits for memory some five times. Most reads of a tree look for a key that is further down: here they
-//! learn that without a search, too.
+//! The newest [anchor](super::chain) of each key of a large memtable, found by the key's hash: a look at one cache line
+//! where a search of the leaves waits for memory some five times. Most reads of a tree look for a key that is further
+//! down: here they learn that without a search, too. A write of a key that is here hangs its version on the anchor.
 //!
-//! An open-addressing hash table of pointers to records, with 16 bits of the hash beside each. Of a fixed size, and
-//! therefore made only for a memtable that is on its way to being full, whose entries so far say how many there will
+//! An open-addressing hash table of pointers to anchors, with 16 bits of the hash beside each. Of a fixed size, and
+//! therefore made only for a memtable that is on its way to being full, whose anchors so far say how many there will
 //! be: a thousand small memtables would need more for their indexes than for their entries. What is there already is
 //! added bit by bit, a leaf with each insert, so that nobody waits for it; readers see the index when it is complete.
 //! One that runs full, because the entries have become smaller, takes no new keys: a key that it has not may still be
@@ -22,8 +22,8 @@ const SHARE_MAX: usize = 4;
 const BEGIN_SHARE: usize = 16;
 /// A smaller memtable is in the processor's cache, and has no index.
 const BEGIN_BYTES_MIN: usize = 1 << 20;
-/// One with fewer entries is searched in two or three steps.
-const BEGIN_ENTRIES_MIN: usize = 2048;
+/// One with fewer anchors is searched in two or three steps.
+const BEGIN_ANCHORS_MIN: usize = 2048;
 /// Slots of a cache line.
 const LINE_SLOTS: usize = 8;
 /// Lines that are looked at for a key. One or two are enough but for clusters, of which the longest counts. Of twelve
@@ -38,7 +38,7 @@ struct Line([AtomicPtr<Header>; LINE_SLOTS]);
 /// What the index knows of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Known {
-    /// Its newest version.
+    /// Its newest anchor.
     Newest(Record),
     /// It is not in the memtable.
     Absent,
@@ -57,15 +57,15 @@ pub(super) struct HashIndex {
 impl HashIndex {
     /// Whether a memtable that has come so far is to have one, where a full one has `full_bytes`.
     #[inline]
-    pub(super) fn is_due(bytes: usize, entries: usize, full_bytes: usize) -> bool {
-        bytes >= BEGIN_BYTES_MIN.max(full_bytes / BEGIN_SHARE) && entries >= BEGIN_ENTRIES_MIN
+    pub(super) fn is_due(bytes: usize, anchors: usize, full_bytes: usize) -> bool {
+        bytes >= BEGIN_BYTES_MIN.max(full_bytes / BEGIN_SHARE) && anchors >= BEGIN_ANCHORS_MIN
     }
 
-    /// An empty one for a memtable that has so many bytes and entries, and will have `full_bytes`.
-    pub(super) fn new(bytes: usize, entries: usize, full_bytes: usize) -> Self {
-        let entries = (entries as u128 * full_bytes.max(bytes) as u128 / bytes.max(1) as u128) as usize;
+    /// An empty one for a memtable that has so many bytes and anchors, and will have `full_bytes`.
+    pub(super) fn new(bytes: usize, anchors: usize, full_bytes: usize) -> Self {
+        let anchors = (anchors as u128 * full_bytes.max(bytes) as u128 / bytes.max(1) as u128) as usize;
         // Two thirds of the slots will be taken: most keys are in the first line that is looked at.
-        let lines = (entries + entries / 2).div_ceil(LINE_SLOTS);
+        let lines = (anchors + anchors / 2).div_ceil(LINE_SLOTS);
         let lines = lines.clamp(1, (full_bytes / SHARE_MAX / size_of::<Line>()).max(1));
         // From the system, whose pages are zero already and come one by one as keys are added: to write megabytes of
         // zeros here would hold up whoever inserts.
@@ -79,7 +79,7 @@ impl HashIndex {
         size_of_val(&*self.lines)
     }
 
-    /// Adds a record of a key with this [`hash`](crate::table::filter::hash); `before` is the key's next older version,
+    /// Adds an anchor of a key with this [`hash`](crate::table::filter::hash); `before` is the key's next older anchor,
     /// or null where that is not known. Who learns of the record through anything that synchronizes finds it.
     ///
     /// # Safety
@@ -96,7 +96,7 @@ impl HashIndex {
                 // SAFETY: as above.
                 && (known == before || unsafe { known.entry().key == key });
             if known.is_null() || is_same {
-                // Versions may come out of order: several writers take their numbers first, and insert then.
+                // Anchors may come out of order: several writers take their numbers first, and insert then.
                 // SAFETY: as above.
                 if known.is_null() || unsafe { known.seq() } < seq {
                     match tagged(record, hash) {
@@ -131,7 +131,7 @@ impl HashIndex {
         self.missing()
     }
 
-    /// A record that the key with this hash may have: right but for one key in thousands. Null where it has none.
+    /// An anchor that the key with this hash may have: right but for one key in thousands. Null where it has none.
     /// It is not looked at.
     #[inline]
     pub(super) fn guess(&self, hash: u64) -> Record {
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_version_of_every_key_is_found_and_no_other() {
+    fn the_newest_anchor_of_every_key_is_found_and_no_other() {
         let mut arena = Arena::new(record::ALIGN);
         let keys = if cfg!(miri) { 60 } else { 10_000 };
         let index = HashIndex::new(keys * 100, keys, keys * 100);

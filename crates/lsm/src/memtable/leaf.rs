@@ -80,6 +80,28 @@ pub(super) fn dawdle() {
     super::tests::dawdle();
 }
 
+impl Look {
+    /// The first record that is not before `target`, be it the next leaf's; `None` if there is none, or one that does
+    /// not begin like it and was therefore not fetched.
+    ///
+    /// # Safety
+    /// The leaves are live.
+    #[inline]
+    pub(super) unsafe fn first_behind(&self, target: &Target<'_>) -> Option<Record> {
+        // SAFETY: the caller's promise; the next leaf is not the head. Its first record is its lowest: what is before
+        // it belongs in front of the leaf.
+        unsafe {
+            if !self.record.is_null() {
+                Some(self.record)
+            } else if !self.next.is_null() && self.next.inner().front == target.front {
+                Some(self.next.low())
+            } else {
+                None
+            }
+        }
+    }
+}
+
 impl Leaf {
     pub(super) const NULL: Leaf = Leaf(std::ptr::null_mut());
 

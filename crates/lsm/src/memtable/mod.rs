@@ -5,8 +5,10 @@
 //! 2. A leaf has up to 32 entries in order, and begins with a position that never changes. Leaves are linked like the
 //!    nodes of a skip list; a full one splits in two.
 //! 3. One writer at a time; readers take no lock (see [`leaf`]).
-//! 4. Nothing is removed or overwritten: a newer version of a key is one more entry in front of the older ones.
-//! 5. A large memtable also has the newest version of each key in a [hash table](hash_index), for point reads.
+//! 4. Nothing is removed or overwritten: a newer version of a key is one more entry in front of the older ones. It
+//!    [hangs](chain) on one of them, and is not in a leaf itself.
+//! 5. A large memtable also finds keys by a [hash table](hash_index): for point reads, and for writes of keys that it
+//!    has.
 //!
 //! A skip list of single entries came first. Half of its time went into waiting for memory: some twenty entries to pass
 //! by, each a cache line and a page of its own. With leaves a search passes leaves by, of which there are few enough to
@@ -15,6 +17,7 @@
 //! because a tenant's share is counted in these bytes.
 
 mod arena;
+mod chain;
 mod cursor;
 mod dead;
 mod hash_index;
@@ -73,7 +76,9 @@ struct Writer {
     head_bytes: usize,
     /// The last leaf: inserts in ascending order need no search.
     last: Leaf,
-    /// The index that is not complete, and the first leaf whose entries it has not.
+    /// Records in leaves.
+    anchors: usize,
+    /// The index that is not complete, and the first leaf whose anchors it has not.
     unfinished: Option<(HashIndex, Leaf)>,
     /// Bytes of the index, complete or not.
     index_bytes: usize,
@@ -104,7 +109,17 @@ impl Memtable {
         let records = Arena::new(record::ALIGN);
         let rng = Rng::new(0x5717);
         let census = Census::new(now_ms);
-        let writer = Writer { records, leaves, head_bytes, last: head, unfinished: None, index_bytes: 0, census, rng };
+        let writer = Writer {
+            records,
+            leaves,
+            head_bytes,
+            last: head,
+            anchors: 0,
+            unfinished: None,
+            index_bytes: 0,
+            census,
+            rng,
+        };
         Arc::new(Memtable {
             head,
             height: AtomicUsize::new(1),
@@ -130,38 +145,20 @@ impl Memtable {
             // Before the entry: whoever knows that it was written finds this set.
             self.holds_heads.store(true, Ordering::Release);
         }
-        let target = Target::new(entry.key, entry.seq);
         let hash = writer.index(self).map(|index| {
             let hash = hash(entry.key);
-            // Needed after the search, which waits for memory, too.
+            // Needed when the entry is copied.
             index.prefetch(hash);
             hash
         });
         let (record, mut bytes) = Record::new(&mut writer.records, &entry);
         // SAFETY: all leaves and records are of this memtable, and the lock makes this the writer.
         unsafe {
-            let is_last = writer.last == self.head || writer.last.compare(&target) != Greater;
-            let mut leaf = if is_last { writer.last } else { self.search(&target, Equal) };
-            let mut look = leaf.look(&target);
-            let is_new = look.record.is_null() || look.record.compare(&target) != Equal;
-            assert!(is_new, "sequence number {} is used twice for one key", entry.seq);
-            // The version before this one is the next in order. One that begins the next leaf is not looked for: it
-            // would have to be fetched.
-            let next = (!look.record.is_null()).then(|| look.record.entry()).filter(|next| next.key == entry.key);
-            let before = if next.is_some() { look.record } else { Record::NULL };
-            writer.census.add(&entry, next);
-            if look.count == LEAF_RECORDS {
-                let (upper, upper_bytes) = self.split(&mut writer, leaf, look.position, record);
-                bytes += upper_bytes;
-                if upper.compare(&target) != Greater {
-                    leaf = upper;
-                }
-                look = leaf.look(&target);
+            if let Some(older) = self.insert_by_hash(&entry, hash, record) {
+                writer.census.add(&entry, Some(older.entry()));
+            } else {
+                bytes += self.insert_in_order(&mut writer, &entry, hash, record);
             }
-            if let (Some(index), Some(hash)) = (writer.index(self), hash) {
-                index.add(hash, record, before);
-            }
-            leaf.insert(look.position, record);
         }
         self.used_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.entries.fetch_add(1, Ordering::Relaxed);
@@ -176,12 +173,73 @@ impl Memtable {
         }
     }
 
+    /// Hangs the entry's `record` on its key's newest anchor, if the index knows that, it is older, and it has room.
+    /// Returns the next older version.
+    ///
+    /// # Safety
+    /// Only under the writer's lock; the record is this memtable's.
+    #[inline]
+    unsafe fn insert_by_hash(&self, entry: &Entry<'_>, hash: Option<u64>, record: Record) -> Option<Record> {
+        // SAFETY: the caller's promise; what the index has is of this memtable.
+        unsafe {
+            let Known::Newest(anchor) = self.index.get()?.find(entry.key, hash?) else { return None };
+            if anchor.seq() < entry.seq { chain::push(anchor, record) } else { None }
+        }
+    }
+
+    /// Puts the entry's `record` where it belongs among all others: on an anchor, or into a leaf as a new one. Returns
+    /// the bytes that leaves took for it.
+    ///
+    /// # Safety
+    /// Only under the writer's lock; the record is this memtable's.
+    unsafe fn insert_in_order(
+        &self,
+        writer: &mut Writer,
+        entry: &Entry<'_>,
+        hash: Option<u64>,
+        record: Record,
+    ) -> usize {
+        let target = Target::new(entry.key, entry.seq);
+        let mut bytes = 0;
+        // SAFETY: the caller's promise: all leaves and records are of this memtable, and this is the writer.
+        unsafe {
+            let is_last = writer.last == self.head || writer.last.compare(&target) != Greater;
+            let mut leaf = if is_last { writer.last } else { self.search(&target, Equal) };
+            let mut look = leaf.look(&target);
+            // The newest anchor of the key that is not newer than the entry.
+            let anchor = look.first_behind(&target).filter(|anchor| anchor.entry().key == entry.key);
+            let older = anchor.map(|anchor| {
+                assert!(anchor.seq() != entry.seq, "sequence number {} is used twice for one key", entry.seq);
+                chain::newest(anchor)
+            });
+            if let Some(older) = anchor.and_then(|anchor| chain::push(anchor, record)) {
+                writer.census.add(entry, Some(older.entry()));
+                return bytes;
+            }
+            writer.census.add(entry, older.map(|older| older.entry()));
+            if look.count == LEAF_RECORDS {
+                let (upper, upper_bytes) = self.split(writer, leaf, look.position, record);
+                bytes += upper_bytes;
+                if upper.compare(&target) != Greater {
+                    leaf = upper;
+                }
+                look = leaf.look(&target);
+            }
+            if let (Some(index), Some(hash)) = (writer.index(self), hash) {
+                index.add(hash, record, anchor.unwrap_or(Record::NULL));
+            }
+            leaf.insert(look.position, record);
+        }
+        writer.anchors += 1;
+        bytes
+    }
+
     /// Begins with the index when it is time, then adds a leaf at a time. Later inserts add themselves; and a leaf
     /// that splits leaves its entries to one that is still ahead, or had them added.
     fn go_on_with_index(&self, writer: &mut Writer) {
         let Some((index, leaf)) = writer.unfinished.take() else {
-            if HashIndex::is_due(self.bytes(), self.len(), self.full_bytes) {
-                let index = HashIndex::new(self.bytes(), self.len(), self.full_bytes);
+            if HashIndex::is_due(self.bytes(), writer.anchors, self.full_bytes) {
+                let index = HashIndex::new(self.bytes(), writer.anchors, self.full_bytes);
                 writer.index_bytes = index.bytes();
                 writer.unfinished = Some((index, self.head));
             }
@@ -251,12 +309,16 @@ impl Memtable {
     #[inline]
     pub fn get_hashed(self: &Arc<Self>, key: &[u8], hash: u64, at: Seq) -> Option<Found> {
         // SAFETY: records of this memtable.
-        let known = self.index.get().map_or(Known::Nothing, |index| unsafe { index.find(key, hash) });
-        match known {
-            Known::Absent => None,
-            // SAFETY: as above.
-            Known::Newest(record) if unsafe { record.seq() } <= at => Some(self.found(unsafe { record.entry() })),
-            Known::Newest(_) | Known::Nothing => self.search_for(key, at),
+        unsafe {
+            match self.index.get().map_or(Known::Nothing, |index| index.find(key, hash)) {
+                Known::Absent => None,
+                Known::Newest(anchor) => {
+                    let version = chain::newest_at(anchor, at);
+                    // Older ones may hang on another anchor.
+                    if version.is_null() { self.search_for(key, at) } else { Some(self.found(version.entry())) }
+                }
+                Known::Nothing => self.search_for(key, at),
+            }
         }
     }
 
@@ -264,19 +326,13 @@ impl Memtable {
     fn search_for(self: &Arc<Self>, key: &[u8], at: Seq) -> Option<Found> {
         let target = Target::new(key, at);
         let (_, look) = self.look(&target, Equal);
-        let mut record = look.record;
-        if record.is_null() {
-            if look.next.is_null() {
-                return None;
-            }
-            // SAFETY: a leaf of this memtable. Its first record is its lowest: what is before it belongs in front of
-            // the leaf.
-            record = unsafe { look.next.low() };
-        }
-        // SAFETY: a record of this memtable; it is not used beyond this call except through `Value`, which keeps the
+        // SAFETY: records of this memtable; they are not used beyond this call except through `Value`, which keeps the
         // memtable.
-        let entry = unsafe { record.entry() };
-        (entry.key == key).then(|| self.found(entry))
+        unsafe {
+            // The anchor is not newer than `at`, so its chain has an answer.
+            let anchor = look.first_behind(&target).filter(|anchor| anchor.entry().key == key)?;
+            Some(self.found(chain::newest_at(anchor, at).entry()))
+        }
     }
 
     /// An answer: an entry of this memtable, which it keeps.

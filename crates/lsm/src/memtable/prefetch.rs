@@ -42,17 +42,18 @@ impl Memtable {
         let hashes = &hashes[..keys.len().min(PREFETCHED_MAX)];
         let wanted_hashes = || hashes.iter().enumerate().filter(|(place, _)| wanted >> place & 1 == 1);
         wanted_hashes().for_each(|(_, &hash)| index.prefetch(hash));
+        let mut anchors = [Record::NULL; PREFETCHED_MAX];
+        let here = wanted_hashes().fold(0, |here, (place, &hash)| {
+            anchors[place] = index.guess(hash);
+            anchors[place].prefetch_all();
+            if anchors[place].is_null() { here } else { here | 1 << place }
+        });
+        prefetch_newest(&anchors);
         match ahead {
-            Ahead::Reads => wanted_hashes().fold(0, |here, (place, &hash)| {
-                let record = index.guess(hash);
-                if record.is_null() {
-                    return here;
-                }
-                record.prefetch_all();
-                here | 1 << place
-            }),
-            // The new version goes into a leaf.
-            Ahead::Writes => self.search_in_step(keys, wanted),
+            Ahead::Reads => here,
+            // A new key goes into a leaf.
+            Ahead::Writes if wanted & !here != 0 => here | self.search_in_step(keys, wanted & !here),
+            Ahead::Writes => here,
         }
     }
 
@@ -84,15 +85,27 @@ impl Memtable {
             for (search, position) in searches.iter().flatten().zip(&mut positions) {
                 *position = search.leaf.prefetch_record(&search.target);
             }
-            for (search, position) in searches.iter_mut().flatten().zip(positions) {
+            let mut anchors = [Record::NULL; PREFETCHED_MAX];
+            for ((search, position), anchor) in searches.iter_mut().flatten().zip(positions).zip(&mut anchors) {
                 search.record = search.leaf.guess(position);
                 search.record.prefetch_all();
+                *anchor = search.record;
             }
+            prefetch_newest(&anchors);
             let is_here =
                 |search: &Search<'_>| !search.record.is_null() && search.record.entry().key == search.target.key;
             let here = searches.iter().enumerate().filter(|(_, search)| search.as_ref().is_some_and(is_here));
             here.fold(0, |found, (place, _)| found | 1 << place)
         }
+    }
+}
+
+/// Has the processor fetch the newest versions that hang on these anchors, some of them null, which are on their way.
+#[inline]
+fn prefetch_newest(anchors: &[Record]) {
+    for anchor in anchors.iter().filter(|anchor| !anchor.is_null()) {
+        // SAFETY: an anchor of a live memtable.
+        unsafe { anchor.link() }.prefetch_all();
     }
 }
 

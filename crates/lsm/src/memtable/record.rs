@@ -2,12 +2,16 @@
 //!
 //! ```text
 //!  meta                       8 bytes: seq << 3 | kind << 1 | has_expire
-//!  key length, value length   4 bytes each
+//!  key length                 3 bytes
+//!  depth                      1 byte: versions below it on its anchor; 0 of an anchor
+//!  value length               4 bytes
+//!  link                       8 bytes: of an anchor, the newest version on it; of another, the next older one
 //!  expire_at_ms               8 bytes, only if has_expire
 //!  key, value
 //! ```
 
 use std::cmp::Ordering;
+use std::sync::atomic::{AtomicPtr, Ordering as Memory};
 
 use weir_model::engine::{Entry, Kind, Seq};
 
@@ -21,26 +25,33 @@ const SEQ_SHIFT: u32 = 3;
 /// Cache lines that are fetched of a record of unknown length.
 const SHORT_LINES: usize = 3;
 
+/// Bits of a key's length; the depth is above.
+const KEY_LEN_BITS: u32 = 24;
+const KEY_LEN_MASK: u32 = (1 << KEY_LEN_BITS) - 1;
+
 #[repr(C)]
 pub(super) struct Header {
     meta: u64,
-    key_len: u32,
+    key_len_and_depth: u32,
     value_len: u32,
+    /// What changes of a record that others see. See [`chain`](super::chain).
+    link: AtomicPtr<Header>,
 }
 
 /// Alignment that the arena of records must have.
 pub(super) const ALIGN: usize = align_of::<Header>();
 
-/// A pointer to a record, or null. Valid as long as the arena it was made in; what it points to never changes.
+/// A pointer to a record, or null. Valid as long as the arena it was made in; the entry it points to never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Record(pub(super) *mut Header);
 
 impl Record {
     pub(super) const NULL: Record = Record(std::ptr::null_mut());
 
-    /// Copies `entry` into the arena. Also says how many bytes it takes.
+    /// Copies `entry` into the arena: an anchor on which nothing hangs. Also says how many bytes it takes.
     pub(super) fn new(arena: &mut Arena, entry: &Entry<'_>) -> (Record, usize) {
         let key_len = u32::try_from(entry.key.len()).expect("keys are at most 192 KiB");
+        assert!(key_len <= KEY_LEN_MASK, "keys are at most 192 KiB");
         let value_len = u32::try_from(entry.value.len()).expect("values are at most 512 MiB");
         let expires = entry.expire_at_ms != 0;
         let bytes = size_of::<Header>() + if expires { 8 } else { 0 } + entry.key.len() + entry.value.len();
@@ -50,7 +61,7 @@ impl Record {
         // above.
         unsafe {
             let header = start.cast::<Header>();
-            header.write(Header { meta, key_len, value_len });
+            header.write(Header { meta, key_len_and_depth: key_len, value_len, link: AtomicPtr::default() });
             let mut rest = header.add(1).cast::<u8>();
             if expires {
                 rest.cast::<u64>().write(entry.expire_at_ms);
@@ -91,6 +102,48 @@ impl Record {
         unsafe { (*self.0).meta >> SEQ_SHIFT }
     }
 
+    /// See [`chain`](super::chain).
+    ///
+    /// # Safety
+    /// As for [`Record::entry`].
+    #[inline]
+    pub(super) unsafe fn link(self) -> Record {
+        // SAFETY: the caller's promise. Acquire pairs with the Release of `set_link`: the record is complete when it can
+        // be reached.
+        Record(unsafe { (*self.0).link.load(Memory::Acquire) })
+    }
+
+    /// # Safety
+    /// As for [`Record::entry`], and only the writer may.
+    #[inline]
+    pub(super) unsafe fn set_link(self, link: Record) {
+        // SAFETY: the caller's promise.
+        unsafe { (*self.0).link.store(link.0, Memory::Release) }
+    }
+
+    /// Versions below it on its anchor.
+    ///
+    /// # Safety
+    /// As for [`Record::entry`].
+    #[inline]
+    pub(super) unsafe fn depth(self) -> u8 {
+        // SAFETY: the caller's promise.
+        unsafe { ((*self.0).key_len_and_depth >> KEY_LEN_BITS) as u8 }
+    }
+
+    /// Makes it a version above `link`, before anybody else sees it.
+    ///
+    /// # Safety
+    /// As for [`Record::entry`], and nobody else has got the record yet.
+    #[inline]
+    pub(super) unsafe fn hang(self, link: Record, depth: u8) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            (*self.0).key_len_and_depth |= u32::from(depth) << KEY_LEN_BITS;
+            self.set_link(link);
+        }
+    }
+
     /// The entry.
     ///
     /// # Safety
@@ -99,8 +152,9 @@ impl Record {
     pub(super) unsafe fn entry<'a>(self) -> Entry<'a> {
         // SAFETY: the layout that `new` wrote, complete before anybody else could get hold of the pointer.
         unsafe {
-            let Header { meta, key_len, value_len } = *self.0;
-            let (key_len, value_len) = (key_len as usize, value_len as usize);
+            let Header { meta, key_len_and_depth, value_len, .. } = &*self.0;
+            let meta = *meta;
+            let (key_len, value_len) = ((key_len_and_depth & KEY_LEN_MASK) as usize, *value_len as usize);
             let mut rest = self.0.add(1).cast::<u8>().cast_const();
             let mut expire_at_ms = 0;
             if meta & META_EXPIRES != 0 {

@@ -2,11 +2,22 @@
 
 use std::sync::atomic::Ordering;
 
-use weir_model::engine::{Applied, Entry, Kind, Records, Seq};
+use weir_model::engine::{Ahead, Applied, Entry, Kind, Records, Seq};
 use weir_model::parts::cover_value;
 use weir_model::{BatchRef, Change, LogIndex};
 
 use super::Tree;
+use crate::memtable::{Memtable, PREFETCHED_MAX};
+use crate::table::filter::hash;
+
+/// Has the processor fetch what the inserts of these changes will touch, up to [`PREFETCHED_MAX`].
+fn prefetch<'a>(memtable: &Memtable, changes: impl Iterator<Item = Change<'a>>) {
+    let (mut keys, mut hashes, mut count) = ([&[][..]; PREFETCHED_MAX], [0; PREFETCHED_MAX], 0);
+    for (change, (key, hashed)) in changes.zip(keys.iter_mut().zip(&mut hashes)) {
+        (*key, *hashed, count) = (change.key(), hash(change.key()), count + 1);
+    }
+    memtable.prefetch(&keys[..count], &hashes, u32::MAX >> (u32::BITS - count as u32), Ahead::Writes);
+}
 
 impl Records for Tree {
     /// A full memtable is sealed first, if the number of write buffers allows it; else it grows beyond its size:
@@ -22,7 +33,11 @@ impl Records for Tree {
             view = self.view.load();
             sealed = true;
         }
-        for change in batch.iter() {
+        let mut ahead = batch.iter();
+        for (place, change) in batch.iter().enumerate() {
+            if batch.len() > 1 && place.is_multiple_of(PREFETCHED_MAX) {
+                prefetch(&view.memtable, ahead.by_ref().take(PREFETCHED_MAX));
+            }
             // A row's version is never larger than the sequence number of its head or cover, and the next one is made
             // of the newest sequence number. After a restart, those that were given out last are not known any more.
             state.last_seq = state.last_seq.max(change.newest_version()) + 1;
