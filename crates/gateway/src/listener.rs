@@ -32,7 +32,7 @@ use crate::resp::slow_replies::SlowReply;
 use crate::scripts;
 use crate::server::{Server, Settings};
 use crate::serving_thread::ServingThread;
-use crate::spread::{self, Done, Spread};
+use crate::spread::{self, Done, Sight, Spread};
 use crate::stats::Totals;
 use crate::store::Store;
 use crate::stream::Stream;
@@ -346,13 +346,13 @@ async fn spread<S: Store>(server: &Arc<Server<S>>) {
     let mut spread = Spread::new(threads);
     let look = || {
         let now = server.clock.now();
-        (now, server.stats.work(threads, now))
+        Sight::new(now, server.stats.work(threads, now))
     };
     let mut before = look();
     loop {
         pause(&server.clock, spread::LOOK_NANOS).await;
         let now = look();
-        server.spread_over(spread.look(Done::between(&before.1, &now.1, now.0.saturating_sub(before.0))));
+        server.spread_over(spread.look(Done::between(&before, &now)));
         before = now;
     }
 }

@@ -2,13 +2,14 @@
 //!
 //! A thread that sleeps between two requests costs more than it helps: it has to be woken for each, in the middle of
 //! what its processor did, and finds one request where a busier thread finds a dozen. So one thread serves all until it
-//! is at its end. Then twice as many try, and stay only if they serve more: where clients share the processors, or are
-//! the slower side, they would not.
+//! is at its end. Then twice as many try, and stay only if they serve more: where clients are the slower side, they would
+//! not. Where the machine has no processor to spare, because clients use them, nobody tries.
 
 use std::collections::VecDeque;
 
 use weir_io::Nanos;
 
+use crate::idle::IdleTime;
 use crate::stats::Work;
 
 /// How often it is looked at.
@@ -20,6 +21,8 @@ const LOOKS: usize = 4;
 /// At this share of its time a thread is at its end. One that is full still sleeps now and then: while its machine is
 /// taken away from its clients, up to a seventh. Whether others would help then, a trial shows.
 const FULL: f64 = 0.85;
+/// Processors that must have had nothing else to do. Clients that wait for a full thread leave more than this.
+const SPARE: f64 = 0.25;
 /// More threads are to serve so many times what fewer did.
 const GAIN: f64 = 1.1;
 /// One thread fewer is enough while all together are no busier than this, in threads that it would leave: it will take
@@ -34,6 +37,21 @@ const WAIT_LOOKS: (u32, u32) = (10, 160);
 /// time.
 const OTHER_LOAD: f64 = 1.25;
 
+/// What is looked at.
+#[derive(Clone, Debug)]
+pub(crate) struct Sight {
+    at: Nanos,
+    work: Vec<Work>,
+    idle: Option<IdleTime>,
+}
+
+impl Sight {
+    /// Until `at`, which is now.
+    pub(crate) fn new(at: Nanos, work: Vec<Work>) -> Self {
+        Self { at, work, idle: IdleTime::now() }
+    }
+}
+
 /// What threads did between two looks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Done {
@@ -44,13 +62,17 @@ pub(crate) struct Done {
     pub(crate) busiest: f64,
     /// Commands served in a second.
     pub(crate) rate: f64,
+    /// Processors of the machine that had nothing else to do; infinite where nobody knows.
+    pub(crate) spare: f64,
 }
 
 impl Done {
-    /// What threads did in so many nanoseconds.
-    pub(crate) fn between(before: &[Work], now: &[Work], nanos: Nanos) -> Self {
-        let (nanos, mut done) = (nanos.max(1) as f64, Self::default());
-        for (before, now) in before.iter().zip(now) {
+    /// What threads did between two looks.
+    pub(crate) fn between(before: &Sight, now: &Sight) -> Self {
+        let nanos = now.at.saturating_sub(before.at).max(1);
+        let idle = now.idle.zip(before.idle).map(|(now, before)| now.processors_since(before, nanos));
+        let (nanos, mut done) = (nanos as f64, Self { spare: idle.unwrap_or(f64::INFINITY), ..Self::default() });
+        for (before, now) in before.work.iter().zip(&now.work) {
             let busy = (1.0 - now.asleep.saturating_sub(before.asleep) as f64 / nanos).max(0.0);
             done.busy += busy;
             done.busiest = done.busiest.max(busy);
@@ -138,6 +160,7 @@ impl Spread {
             self.serving -= 1;
         } else if self.serving < self.threads
             && self.mean(|done| done.busiest) >= FULL
+            && self.mean(|done| done.spare) >= SPARE
             && self.vain.is_none_or(|vain| vain.trial.from != self.serving || vain.is_over(rate))
         {
             self.trial = Some(Trial { from: self.serving, rate });
@@ -178,13 +201,13 @@ mod tests {
 
     /// Threads that are full, whatever their number, and serve this much each.
     fn full(each: f64) -> impl Fn(usize) -> Done {
-        move |serving| Done { busy: serving as f64, busiest: 1.0, rate: each * serving as f64 }
+        move |serving| Done { busy: serving as f64, busiest: 1.0, rate: each * serving as f64, spare: 1.0 }
     }
 
     #[test]
     fn one_serves_until_it_is_full_and_then_as_many_as_bring_something() {
         let mut spread = Spread::new(6);
-        let light = |busy: f64| move |_| Done { busy, busiest: busy, rate: 100.0 * busy };
+        let light = |busy: f64| move |_| Done { busy, busiest: busy, rate: 100.0 * busy, spare: 1.0 };
         assert_eq!(run(&mut spread, 9, light(0.8)), [1; 9]);
         assert_eq!(run(&mut spread, 4, light(0.3)), [1; 4]);
         // Four looks that are full; then one in which connections move, four to judge, and the same four say that more
@@ -205,7 +228,7 @@ mod tests {
     fn threads_that_serve_no_more_are_given_back_and_tried_ever_less_often() {
         let mut spread = Spread::new(2);
         // The clients are the slower side: two threads share what one did.
-        let clients = |serving: usize| Done { busy: 1.0, busiest: 1.0 / serving as f64, rate: 100.0 };
+        let clients = |serving: usize| Done { busy: 1.0, busiest: 1.0 / serving as f64, rate: 100.0, spare: 1.0 };
         let served = run(&mut spread, 520, clients);
         assert_eq!(trials(&served), [3, 19, 45, 91, 177, 343, 509], "after 10, 20, 40, 80, 160 and 160 looks");
         assert_eq!(served.iter().filter(|&&serving| serving == 2).count(), 5 * 7);
@@ -217,7 +240,7 @@ mod tests {
 
     #[test]
     fn another_load_waits_a_quarter_as_long() {
-        let vain = |_| Done { busy: 1.0, busiest: 1.0, rate: 100.0 };
+        let vain = |_| Done { busy: 1.0, busiest: 1.0, rate: 100.0, spare: 1.0 };
         for (rate, first) in [(120.0, 80), (126.0, 20), (81.0, 80), (79.0, 20)] {
             let mut spread = Spread::new(2);
             let served = run(&mut spread, 97, vain);
@@ -231,15 +254,19 @@ mod tests {
     fn what_was_served_before_a_burst_is_not_compared_with() {
         let mut spread = Spread::new(2);
         run(&mut spread, 9, |_| Done::default());
-        let burst = |_| Done { busy: 1.0, busiest: 1.0, rate: 100.0 };
+        let burst = |_| Done { busy: 1.0, busiest: 1.0, rate: 100.0, spare: 1.0 };
         assert_eq!(run(&mut spread, 9, burst), [1, 1, 1, 2, 2, 2, 2, 2, 1]);
     }
 
     #[test]
     fn what_four_threads_gained_nothing_from_two_may() {
         let mut spread = Spread::new(4);
-        let up_to_two =
-            |serving: usize| Done { busy: serving as f64, busiest: 1.0, rate: 100.0 * serving.min(2) as f64 };
+        let up_to_two = |serving: usize| Done {
+            busy: serving as f64,
+            busiest: 1.0,
+            rate: 100.0 * serving.min(2) as f64,
+            spare: 1.0,
+        };
         let served = run(&mut spread, 60, up_to_two);
         assert!(served.contains(&4) && spread.serving == 2);
         run(&mut spread, 8, |_| Done::default());
@@ -252,11 +279,19 @@ mod tests {
         let mut spread = Spread::new(4);
         run(&mut spread, 30, full(100.0));
         assert_eq!(spread.serving, 4);
-        let some = |serving: usize| Done { busy: 1.0, busiest: 1.0 / serving as f64, rate: 100.0 };
+        let some = |serving: usize| Done { busy: 1.0, busiest: 1.0 / serving as f64, rate: 100.0, spare: 1.0 };
         assert_eq!(run(&mut spread, 10, some), [4, 3, 3, 3, 3, 3, 2, 2, 2, 2]);
         assert_eq!(run(&mut spread, 50, some), [2; 50], "one would be full");
-        let less = |serving: usize| Done { busy: 0.8, busiest: 0.8 / serving as f64, rate: 80.0 };
+        let less = |serving: usize| Done { busy: 0.8, busiest: 0.8 / serving as f64, rate: 80.0, spare: 1.0 };
         assert_eq!(run(&mut spread, 9, less), [1; 9]);
+    }
+
+    #[test]
+    fn nobody_tries_where_no_processor_is_to_spare() {
+        let mut spread = Spread::new(2);
+        let with = |spare| move |serving| Done { spare, ..full(100.0)(serving) };
+        assert_eq!(run(&mut spread, 30, with(0.2)), [1; 30]);
+        assert_eq!(run(&mut spread, 9, with(f64::INFINITY)), [2; 9]);
     }
 
     #[test]
