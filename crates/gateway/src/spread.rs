@@ -2,8 +2,8 @@
 //!
 //! A thread that sleeps between two requests costs more than it helps: it has to be woken for each, in the middle of
 //! what its processor did, and finds one request where a busier thread finds a dozen. So one thread serves all until it
-//! is at its end. Then twice as many try, and stay only if they serve more: where clients are the slower side, they would
-//! not. Where the machine has no processor to spare, because clients use them, nobody tries.
+//! is at its end. Then twice as many try, and stay only if they serve more: where clients are the slower side, they
+//! would not. Where the machine has no processor to spare, because clients use them, nobody tries.
 
 use std::collections::VecDeque;
 

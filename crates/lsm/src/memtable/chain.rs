@@ -1,8 +1,8 @@
 //! Versions of one key that were written one after the other.
 //!
-//! A leaf has an *anchor* for a key: one version, in its place in the order. Newer versions hang on it in a linked list,
-//! newest first, until there are [`DEPTH_MAX`]: the next one is an anchor again. So a write of a key that the memtable
-//! has already does not search for its place among all others, and no leaf moves records for it.
+//! A leaf has an *anchor* for a key: one version, in its place in the order. Newer versions hang on it in a linked
+//! list, newest first, until there are [`DEPTH_MAX`]: the next one is an anchor again. So a write of a key that the
+//! memtable has already does not search for its place among all others, and no leaf moves records for it.
 //!
 //! ```text
 //!  leaf        ... | k 61 | k 29 | l 5 | ...      numbers are sequence numbers

@@ -108,8 +108,8 @@ impl Record {
     /// As for [`Record::entry`].
     #[inline]
     pub(super) unsafe fn link(self) -> Record {
-        // SAFETY: the caller's promise. Acquire pairs with the Release of `set_link`: the record is complete when it can
-        // be reached.
+        // SAFETY: the caller's promise. Acquire pairs with the Release of `set_link`: the record is complete when it
+        // can be reached.
         Record(unsafe { (*self.0).link.load(Memory::Acquire) })
     }
 
