@@ -12,7 +12,7 @@ use super::leaf::{LEAF_RECORDS, Leaf};
 use super::record::{Record, Target};
 use crate::cursor::{Cursor, Step};
 
-/// How many anchors ahead of the cursor are fetched into the processor's cache, and the newest versions on half of them.
+/// How many anchors ahead of the cursor are fetched into the processor's cache; of half as many, the newest version.
 const AHEAD: usize = 4;
 
 /// A position in a memtable; see [`Memtable::cursor`]. It copies the pointers of one leaf at a time, so that it moves
