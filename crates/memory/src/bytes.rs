@@ -18,7 +18,8 @@ impl Budget {
     }
 
     /// Bytes that rows take: keys, newest values, and what the index needs for them. What is older and kept for readers
-    /// comes on top, and is at most as much again for each snapshot that is held.
+    /// comes on top, and is at most as much again for each snapshot that is held, besides what waits for a commit and
+    /// a quarter of that. While a snapshot is held, a row that is not written again keeps what waited together, too.
     pub fn used(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
     }

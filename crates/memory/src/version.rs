@@ -1,6 +1,7 @@
 //! Versions of a row: the newest, and behind it those that some reader may still need.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use weir_io::plant::{Plant, is_planted};
 use weir_model::Value;
@@ -13,6 +14,8 @@ use crate::atomic_arc::AtomicArc;
 pub(crate) struct Version {
     pub seq: Seq,
     pub kind: Kind,
+    /// Bytes that may still come to be behind it before somebody looks through those. Only the writer asks.
+    patience: AtomicU32,
     /// First millisecond since 1970 at which the value no longer exists; 0 = lives for ever.
     pub expire_at_ms: u64,
     /// Empty for a tombstone.
@@ -24,13 +27,22 @@ pub(crate) struct Version {
 /// Lines of a value that are fetched ahead: what is behind them the processor sees coming.
 const PREFETCHED_LINES_MAX: usize = 4;
 
+/// What a look through older versions has kept may grow by one part in so many until the next look. So an overwrite
+/// looks at a few versions, however many wait for one commit.
+const KEPT_FOR_ONE_MORE: u64 = 4;
+
+/// And by no more than so many bytes for each version that it has kept, lest thousands of small ones gather in front of
+/// a large one, through which a reader would have to go.
+const MORE_BYTES_MAX: u64 = 256;
+
 /// Bytes of a version beside those of its value: itself, and the two counters of its `Arc`.
 const VERSION_BYTES: usize = size_of::<Version>() + 2 * size_of::<usize>();
 
 impl Version {
     /// A version in front of `older`.
     pub fn new(seq: Seq, kind: Kind, expire_at_ms: u64, value: &[u8], older: Option<Arc<Version>>) -> Arc<Self> {
-        Arc::new(Self { seq, kind, expire_at_ms, value: value.into(), older: AtomicArc::new(older) })
+        let patience = AtomicU32::new(0);
+        Arc::new(Self { seq, kind, patience, expire_at_ms, value: value.into(), older: AtomicArc::new(older) })
     }
 
     /// Bytes of memory that a version with a value of so many bytes takes.
@@ -73,9 +85,26 @@ impl Version {
         Found { seq, kind, expire_at_ms, value }
     }
 
+    /// The same as [`Version::trim`] for a version that has just come in front of `before`, unless a look would be in
+    /// vain: newer versions than the published one all stay, and few have come since the last look.
+    pub fn trim_behind(self: &Arc<Self>, before: &Version, horizons: &Horizons) -> u64 {
+        let left = u64::from(before.patience.load(Ordering::Relaxed)).checked_sub(before.bytes());
+        match left {
+            Some(left) if before.seq > horizons.published => {
+                self.set_patience(left);
+                0
+            }
+            _ => self.trim(horizons),
+        }
+    }
+
+    fn set_patience(&self, bytes: u64) {
+        self.patience.store(u32::try_from(bytes).unwrap_or(u32::MAX), Ordering::Relaxed);
+    }
+
     /// Leaves out every older version that no reader needs; gives their bytes. Only the writer may ask.
     pub fn trim(self: &Arc<Self>, horizons: &Horizons) -> u64 {
-        let (mut freed, mut kept) = (0, Arc::clone(self));
+        let (mut freed, mut more, mut kept) = (0, 0_u64, Arc::clone(self));
         loop {
             let first = kept.older.load();
             let mut next = first.clone();
@@ -86,7 +115,11 @@ impl Version {
             if next.as_ref().map(Arc::as_ptr) != first.as_ref().map(Arc::as_ptr) {
                 kept.older.replace(next.clone());
             }
-            let Some(version) = next else { return freed };
+            let Some(version) = next else {
+                self.set_patience(more);
+                return freed;
+            };
+            more += (version.bytes() / KEPT_FOR_ONE_MORE).min(MORE_BYTES_MAX);
             kept = version;
         }
     }
@@ -154,6 +187,80 @@ mod tests {
         assert_eq!(trimmed(100, &[4, 8]), [3, 7, 9]);
     }
 
+    /// Overwrites `newest` by `bytes` bytes; gives how many versions that looked at, and how many bytes it freed.
+    fn overwrite(newest: &mut Arc<Version>, bytes: usize, horizons: &Horizons) -> (usize, u64) {
+        let version = Version::new(newest.seq + 1, Kind::Put, 0, &vec![0; bytes], Some(Arc::clone(newest)));
+        let older = older(&version).count();
+        let freed = version.trim_behind(newest, horizons);
+        let is_put_off = version.patience.load(Ordering::Relaxed) < newest.patience.load(Ordering::Relaxed);
+        *newest = version;
+        (if is_put_off { 0 } else { older }, freed)
+    }
+
+    fn older(newest: &Arc<Version>) -> impl Iterator<Item = Arc<Version>> {
+        std::iter::successors(newest.older.load(), |version| version.older.load())
+    }
+
+    #[test]
+    fn overwrites_between_two_commits_look_at_few_of_those_before() {
+        let mut newest = chain(&[1]).expect("one version");
+        let waits = Horizons { published: 1, held: Vec::new() };
+        let looked: usize = (0..1000).map(|_| overwrite(&mut newest, 8, &waits).0).sum();
+        assert_eq!(older(&newest).count(), 1000, "all of them may be needed");
+        assert!(looked < 8 * 1000, "{looked} looked at: a half of a thousand times a thousand without patience");
+        let bytes = older_bytes(&newest);
+        let committed = Horizons { published: newest.seq, held: Vec::new() };
+        assert_eq!(overwrite(&mut newest, 8, &committed).1, bytes, "the first overwrite after the commit frees all");
+        assert_eq!(older(&newest).count(), 1);
+    }
+
+    #[test]
+    fn a_row_that_always_waits_for_some_commit_keeps_a_quarter_more_than_is_needed() {
+        for (waiting, size) in [(1, 8), (3, 1 << 20), (800, 8), (800, 300), (40, 5000)] {
+            let mut newest = chain(&[1]).expect("one version");
+            let needed = (waiting + 2) * Version::bytes_of(size);
+            for _ in 0..5 * waiting + 100 {
+                let published = newest.seq.saturating_sub(waiting).max(1);
+                overwrite(&mut newest, size, &Horizons { published, held: vec![1] });
+                let kept = older_bytes(&newest);
+                assert!(kept <= needed + needed / KEPT_FOR_ONE_MORE, "{kept} for {needed}");
+            }
+            assert_eq!(newest.visible(1).map(|version| version.seq), Some(1));
+        }
+    }
+
+    #[test]
+    fn patience_that_small_versions_have_left_is_not_for_large_ones() {
+        let mut newest = chain(&[1]).expect("one version");
+        for _ in 0..800 {
+            overwrite(&mut newest, 8, &Horizons { published: 1, held: vec![1] });
+        }
+        let small = older_bytes(&newest);
+        for _ in 0..200 {
+            let published = newest.seq - 1;
+            overwrite(&mut newest, 1 << 20, &Horizons { published, held: vec![1] });
+            assert!(older_bytes(&newest) <= small + 2 * Version::bytes_of(1 << 20));
+        }
+    }
+
+    #[test]
+    fn patience_that_a_large_version_has_left_is_not_for_thousands_of_small_ones() {
+        let horizons = |published| Horizons { published, held: vec![2] };
+        let mut newest = chain(&[1]).expect("one version");
+        overwrite(&mut newest, 1 << 24, &horizons(1));
+        for _ in 0..10_000 {
+            let published = newest.seq - 1;
+            overwrite(&mut newest, 8, &horizons(published));
+            assert!(older(&newest).count() < 16);
+        }
+        assert_eq!(newest.visible(2).map(|version| version.value.len()), Some(1 << 24));
+    }
+
+    #[test]
+    fn patience_takes_no_room() {
+        assert_eq!(size_of::<Version>(), 6 * size_of::<u64>());
+    }
+
     #[test]
     fn a_long_chain_is_dropped_without_using_up_the_stack() {
         let newest = chain(&(1..200_000).collect::<Vec<_>>());
@@ -161,7 +268,7 @@ mod tests {
     }
 
     fn older_bytes(newest: &Arc<Version>) -> u64 {
-        std::iter::successors(newest.older.load(), |version| version.older.load()).map(|version| version.bytes()).sum()
+        older(newest).map(|version| version.bytes()).sum()
     }
 
     proptest! {

@@ -136,7 +136,9 @@ impl Store {
                 self.booked.head_removed(before.kind);
                 self.booked.replaced(before.bytes(), version.bytes());
                 if Stale::has(&before) {
-                    self.booked.trimmed(version.trim(horizons));
+                    self.booked.trimmed(version.trim_behind(&before, horizons));
+                    // What is behind a version that is not published yet stays: the row is on the list once.
+                    debug_assert!(!version.is_alone(), "the newest version is never published");
                     row.replace(Some(version));
                 } else {
                     row.replace(Some(version));
