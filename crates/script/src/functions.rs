@@ -81,13 +81,27 @@ fn named(lua: &Lua, table: &Table) -> mlua::Result<(Declared, Function)> {
     Ok((Declared { name, description, flags: bits }, callback))
 }
 
-/// `redis.register_function`, which notes what it is given in `registered`.
+/// What stands in `redis` while a library is loaded: the function that registers others, and of `redis` what logs and
+/// what says a version.
 ///
 /// # Errors
 /// There is no memory for it.
-pub(crate) fn registers(lua: &Lua, registered: &Arc<Mutex<Registered>>) -> mlua::Result<Function> {
+pub(crate) fn table(lua: &Lua, redis: &Table, registered: &Arc<Mutex<Option<Registered>>>) -> mlua::Result<Table> {
+    let table = lua.create_table()?;
+    for name in ["log", "LOG_DEBUG", "LOG_VERBOSE", "LOG_NOTICE", "LOG_WARNING", "REDIS_VERSION", "REDIS_VERSION_NUM"] {
+        table.raw_set(name, redis.raw_get::<Value>(name)?)?;
+    }
+    table.raw_set("register_function", registers(lua, registered)?)?;
+    Ok(table)
+}
+
+/// `redis.register_function`, which notes what it is given in `registered`. A function of the library may have kept it.
+fn registers(lua: &Lua, registered: &Arc<Mutex<Option<Registered>>>) -> mlua::Result<Function> {
     let own = Arc::clone(registered);
     lua.create_function(move |lua, args: MultiValue| {
+        if own.lock().is_none() {
+            return wrong("ERR redis.register_function can only be called on FUNCTION LOAD command");
+        }
         let mut args = args.into_iter();
         let (declared, callback) = match (args.next(), args.next(), args.next()) {
             (Some(Value::Table(table)), None, None) => named(lua, &table)?,
@@ -109,6 +123,7 @@ pub(crate) fn registers(lua: &Lua, registered: &Arc<Mutex<Registered>>) -> mlua:
             _ => return wrong("ERR wrong number of arguments to redis.register_function"),
         };
         let mut all = own.lock();
+        let all = all.get_or_insert_default();
         if all.contains_key(&declared.name) {
             return wrong("ERR Function already exists in the library");
         }

@@ -15,7 +15,6 @@ use weir_command::reply::{Protocol, Replies};
 
 use crate::api;
 use crate::bridge::{Bridge, Limits, MEMORY_BYTES_MAX, World};
-use crate::failure::{raise_text, told};
 use crate::functions::{self, Registered};
 use crate::library::{self, Libraries, Library};
 use crate::raised::{ended, line, raised_text, text_of};
@@ -112,6 +111,12 @@ pub struct Machine {
     compiles: Function,
     /// Of the prelude.
     runs: Function,
+    /// Of the prelude.
+    loads: Function,
+    /// What scripts have set of `cjson`.
+    json: Arc<Mutex<json::Settings>>,
+    /// What a library that is loaded has registered; `None` while none is.
+    registered: Arc<Mutex<Option<Registered>>>,
     compiled: BTreeMap<Digest, Function>,
     compiled_bytes: usize,
     /// Instructions between two looks, as set last.
@@ -137,9 +142,12 @@ impl Machine {
         let lua = Lua::new_with(libraries, LuaOptions::new().catch_rust_panics(false))?;
         lua.set_memory_limit(MEMORY_BYTES_MAX)?;
         let shared = Arc::new(Shared::new());
+        let (json, registered) = (Arc::default(), Arc::default());
         let parts = parts(&lua, &shared)?;
+        parts.raw_set("json", json::table(&lua, &json)?)?;
         let redis: Table = parts.raw_get("redis")?;
-        let (compiles, runs) = lua.load(PRELUDE).set_name("=prelude").call(parts)?;
+        parts.raw_set("redis_of_library", functions::table(&lua, &redis, &registered)?)?;
+        let (compiles, runs, loads) = lua.load(PRELUDE).set_name("=prelude").call(parts)?;
         // What made it is garbage.
         lua.gc_collect()?;
         let new_bytes = lua.used_memory();
@@ -149,6 +157,9 @@ impl Machine {
             redis,
             compiles,
             runs,
+            loads,
+            json,
+            registered,
             compiled: BTreeMap::new(),
             compiled_bytes: 0,
             instructions: 0,
@@ -183,6 +194,7 @@ impl Machine {
     /// It cannot be compiled, or had to end.
     pub fn run(&mut self, run: &Run, limits: Limits, bridge: &mut dyn Bridge, world: &Arc<dyn World>) -> Ended {
         self.shared.begin(world, run.seed);
+        *self.json.lock() = json::Settings::default();
         let ended = self.run_within(run, limits, bridge);
         if matches!(ended, Err(mlua::Error::MemoryError(_))) {
             self.shared.has_to_end_without_memory();
@@ -312,14 +324,9 @@ impl Machine {
             let text = format!("ERR Error compiling function: {}", message.to_string()?);
             return Ok(Err(Error::bytes(values::one_line(text.into_bytes()))));
         };
-        let registered = Arc::new(Mutex::new(Registered::new()));
-        // A library calls no commands while it is loaded.
-        for name in ["call", "pcall"] {
-            self.redis.raw_set(name, Value::Nil)?;
-        }
-        self.redis.raw_set("register_function", functions::registers(&self.lua, &registered)?)?;
-        let ran = self.runs.call::<(bool, Value)>((chunk, Value::Nil, Value::Nil, true));
-        self.redis.raw_set("register_function", Value::Nil)?;
+        *self.registered.lock() = Some(Registered::new());
+        let ran = self.loads.call::<(bool, Value)>(chunk);
+        let registered = self.registered.lock().take().unwrap_or_default();
         let (is_done, value) = ran?;
         if !is_done {
             let Value::Table(table) = value else { return Ok(Err(NO_MEMORY)) };
@@ -327,7 +334,6 @@ impl Machine {
             let why = why.map_or_else(Vec::new, |why| values::one_line(why.as_bytes().to_vec()));
             return Ok(Err(Error::bytes([b"ERR Error registering functions: ", &why[..]].concat())));
         }
-        let registered = std::mem::take(&mut *registered.lock());
         if registered.is_empty() {
             return Ok(Err(Error::new("ERR No functions registered")));
         }
@@ -360,15 +366,6 @@ fn parts(lua: &Lua, shared: &Arc<Shared>) -> mlua::Result<Table> {
     parts.raw_set("bit", bits::table(lua)?)?;
     parts.raw_set("msgpack", msgpack::table(lua)?)?;
     parts.raw_set("struct", structs::table(lua)?)?;
-    parts.raw_set("json_null", Value::NULL)?;
-    let encode =
-        |lua: &Lua, value: Value| told(lua, json::encode(lua, &value)).and_then(|json| lua.create_string(json));
-    parts.raw_set("json_encode", lua.create_function(encode)?)?;
-    let decode = |lua: &Lua, json: Value| match json {
-        Value::String(json) => told(lua, json::decode(lua, &json.as_bytes())),
-        _ => Err(raise_text(lua, "bad argument #1 to 'decode' (string expected)")),
-    };
-    parts.raw_set("json_decode", lua.create_function(decode)?)?;
     let own = Arc::clone(shared);
     parts.raw_set("has_to_end", lua.create_function(move |_, ()| Ok(own.has_to_end()))?)?;
     let own = Arc::clone(shared);

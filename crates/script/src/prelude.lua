@@ -1,6 +1,6 @@
 -- Makes the world that scripts see, one after the other: what one of them could change and the next one would meet is
--- read-only. It is given the functions of the machine, and gives the one that compiles scripts and the one that runs
--- them.
+-- read-only. It is given the functions of the machine, and gives the one that compiles scripts, the one that runs them
+-- and the one that loads libraries.
 local machine = ...
 local error, type, tostring, select, unpack, next = error, type, tostring, select, unpack, next
 local rawget, rawset, setmetatable, getmetatable, setfenv = rawget, rawset, setmetatable, getmetatable, setfenv
@@ -12,22 +12,31 @@ local NO_MEMORY = "not enough memory"
 -- What may not be written to, by what scripts have in its place.
 local behind = {}
 
-local function protect(table, missing)
+local function readonly(table, index)
     local proxy = {}
     behind[proxy] = table
     return setmetatable(proxy, {
-        __index = missing and function(_, name)
-            local value = rawget(table, name)
-            if value == nil then
-                missing(name)
-            end
-            return value
-        end or table,
+        __index = index,
         __newindex = function()
             error(READONLY, 2)
         end,
         __metatable = false,
     })
+end
+
+local function protect(table)
+    return readonly(table, table)
+end
+
+-- One whose fields are those of the table that `current` gives; to ask for any other is an error.
+local function strict(table, current)
+    return readonly(table, function(_, name)
+        local value = rawget(current(), name)
+        if value == nil then
+            error("Script attempted to access nonexistent global variable '" .. tostring(name) .. "'", 2)
+        end
+        return value
+    end)
 end
 
 -- Whoever catches the error of a command gets its text. That the script has to end nobody catches.
@@ -58,13 +67,7 @@ local world = {
     _VERSION = _VERSION,
     assert = assert,
     bit = protect(machine.bit),
-    cjson = protect({
-        encode = machine.json_encode,
-        decode = machine.json_decode,
-        null = machine.json_null,
-        _NAME = "cjson",
-        _VERSION = "2.1.0",
-    }),
+    cjson = protect(machine.json),
     cmsgpack = protect(machine.msgpack),
     collectgarbage = function(what)
         return what == "count" and collectgarbage("count") or 0
@@ -95,7 +98,6 @@ math_of_script.random = machine.random
 math_of_script.randomseed = machine.randomseed
 world.math = protect(math_of_script)
 
-string.dump = nil
 -- What can be interrupted, and fills no stack.
 string.find, string.match, string.gmatch, string.gfind = machine.find, machine.match, machine.gmatch, machine.gmatch
 
@@ -170,10 +172,6 @@ function world.rawget(table, name)
     return rawget(behind[table] or table, name)
 end
 
--- What is protected has none that a script may see.
-function world.getmetatable(value)
-    return getmetatable(value) or nil
-end
 
 function world.rawset(table, name, value)
     if behind[table] then
@@ -189,10 +187,31 @@ function world.setmetatable(table, meta)
     return setmetatable(table, meta)
 end
 
-local globals = protect(world, function(name)
-    error("Script attempted to access nonexistent global variable '" .. tostring(name) .. "'", 3)
+-- What a library sees while it is loaded. The functions that it registers see the world.
+local world_of_library = {
+    redis = strict(machine.redis_of_library, function()
+        return machine.redis_of_library
+    end),
+}
+
+-- What the globals are at the moment.
+local visible = world
+
+local globals = strict(world, function()
+    return visible
 end)
 world._G = globals
+
+-- Redis shows that the globals have a metatable, which is read-only; what else is protected has none that a script
+-- may see.
+local sealed = protect({})
+
+function world.getmetatable(value)
+    if value == globals then
+        return sealed
+    end
+    return getmetatable(value) or nil
+end
 
 local function compiled(text, name)
     if type(text) ~= "string" then
@@ -249,4 +268,12 @@ local function run(chunk, keys, argv, is_function)
     return is_done, value
 end
 
-return compiled, run
+-- Whether the library has registered its functions, or why not.
+local function load_library(chunk)
+    visible = world_of_library
+    local is_done, value = lua_xpcall(chunk, failed)
+    visible = world
+    return is_done, value
+end
+
+return compiled, run, load_library

@@ -76,6 +76,13 @@ impl Reply {
                 let pairs = (0..len()?).map(|_| Some((Self::take_at(rest, depth)?, Self::take_at(rest, depth)?)));
                 Reply::Map(pairs.collect::<Option<_>>()?)
             }
+            // What is said about the reply behind it is not shown to scripts.
+            b'|' => {
+                for _ in 0..len()?.checked_mul(2)? {
+                    Self::take_at(rest, depth)?;
+                }
+                Self::take_at(rest, depth)?
+            }
             _ => return None,
         })
     }
@@ -93,13 +100,14 @@ mod tests {
         assert_eq!(read(b"*2\r\n$1\r\na\r\n:5\r\n"), Some(Reply::Array(vec![bulk("a"), Reply::Integer(5)])));
         assert_eq!(read(b"%1\r\n$1\r\na\r\n,1.5\r\n"), Some(Reply::Map(vec![(bulk("a"), Reply::Double(1.5))])));
         assert_eq!(read(b"=5\r\ntxt:a\r\n"), Some(Reply::Verbatim(b"txt".to_vec(), b"a".to_vec())));
+        assert_eq!(read(b"|1\r\n+a\r\n*1\r\n:1\r\n:5\r\n"), Some(Reply::Integer(5)));
         assert_eq!([read(b"$-1\r\n"), read(b"*-1\r\n")], [const { Some(Reply::Null) }; 2]);
         assert_eq!([read(b"$5\r\na\r\n"), read(b"*9\r\n"), read(b"")], [const { None }; 3]);
     }
 
     proptest! {
         #[test]
-        fn any_bytes_are_read_or_refused(bytes in "[+:$*%~#=,(_-]{0,3}[0-9]{0,2}(\r\n)?[a-z]{0,4}(\r\n)?") {
+        fn any_bytes_are_read_or_refused(bytes in "[+:$*%~|#=,(_-]{0,3}[0-9]{0,2}(\r\n)?[a-z]{0,4}(\r\n)?") {
             let _ = Reply::take(&mut bytes.as_bytes());
         }
     }

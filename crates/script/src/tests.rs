@@ -133,6 +133,46 @@ fn scripts_give_what_they_give_in_redis() {
         ("return cjson.decode('null') == cjson.null", ":1"),
         ("return cjson.decode('x')", "-ERR user_script:1: Expected value but found invalid token at character 1 @1."),
         ("return pcall(cjson.decode,'x')", "$-1"),
+        (
+            "cjson.encode_max_depth(1) return cjson.encode({{}})",
+            "-ERR user_script:1: Cannot serialise, excessive nesting (2) @1.",
+        ),
+        (
+            "cjson.decode_max_depth(1) return cjson.decode('[[1]]')",
+            "-ERR user_script:1: Found too many nested data structures (2) at character 2 @1.",
+        ),
+        ("cjson.encode_invalid_numbers(true) return cjson.encode({0/0,1/0,-1/0})", "$14 [nan,inf,-inf]"),
+        ("cjson.encode_invalid_numbers('null') return cjson.encode({0/0})", "$6 [null]"),
+        ("return tostring(cjson.decode('[-inf]')[1])", "$4 -inf"),
+        (
+            "cjson.decode_invalid_numbers(false) return cjson.decode('[inf]')",
+            "-ERR user_script:1: Expected value but found invalid token at character 2 @1.",
+        ),
+        ("cjson.encode_number_precision(3) return cjson.encode(1.23456)", "$4 1.23"),
+        ("return {cjson.encode_sparse_array()}", "*3 $-1 :2 :10"),
+        ("cjson.encode_sparse_array(true) return cjson.encode({[100]=1})", "$9 {\"100\":1}"),
+        ("cjson.encode_sparse_array(true,0) return #cjson.encode({[100]=1})", ":498"),
+        ("return {cjson.encode_keep_buffer(), cjson.encode_max_depth('7')}", "*2 :1 :7"),
+        (
+            "return cjson.encode_max_depth(0)",
+            "-ERR user_script:1: bad argument #1 to 'encode_max_depth' (expected integer between 1 and 2147483647) @1.",
+        ),
+        (
+            "return cjson.encode_max_depth('x')",
+            "-ERR user_script:1: bad argument #1 to 'encode_max_depth' (number expected, got string) @1.",
+        ),
+        (
+            "return cjson.encode_max_depth(1,2)",
+            "-ERR user_script:1: bad argument #2 to 'encode_max_depth' (found too many arguments) @1.",
+        ),
+        (
+            "return cjson.encode_invalid_numbers(1)",
+            "-ERR user_script:1: bad argument #1 to 'encode_invalid_numbers' (invalid option '1') @1.",
+        ),
+        (
+            "local own = cjson.new() own.encode_number_precision(2) return own.encode(1.55) .. cjson.encode(1.55)",
+            "$7 1.61.55",
+        ),
         ("return bit.band(12,10)", ":8"),
         ("return bit.tohex(255)", "$8 000000ff"),
         ("return bit.rshift(-1,28)", ":15"),
@@ -141,7 +181,9 @@ fn scripts_give_what_they_give_in_redis() {
         ("local t = {}; t[1] = 5; return t[1]", ":5"),
         ("return ('x'):rep(3)", "$3 xxx"),
         ("return string.format('%d', 5)", "$1 5"),
-        ("return string.dump == nil", ":1"),
+        ("return loadstring(string.dump(function() end))()", "-ERR user_script:1: attempt to call a nil value @1."),
+        ("getmetatable(_G).__index = {}", "-ERR user_script:1: Attempt to modify a readonly table @1."),
+        ("return getmetatable(redis) == nil", ":1"),
         ("return {('hello world'):find('o w')}", "*2 :5 :7"),
         ("return {('key=val'):match('(%w+)=(%w+)')}", "*2 $3 key $3 val"),
         ("local t = {} for k in ('a,b'):gmatch('%a') do t[#t + 1] = k end return t", "*2 $1 a $1 b"),
@@ -215,7 +257,7 @@ fn nothing_runs_on_and_nothing_takes_all_memory() {
         ("return table.insert({}, -2000000000, 1)", "out of bounds"),
         ("local f; f = function() return 1 + f() end; return f()", "stack overflow"),
         ("local t = {}; t[1] = t; return t", "stack limit"),
-        ("local t = {}; t[1] = t; return cjson.encode(t)", "excessive depth"),
+        ("local t = {}; t[1] = t; return cjson.encode(t)", "excessive nesting (1001)"),
         ("return loadstring('\\27Lua')", "$-1"),
         ("return loadstring(string.char(27) .. 'Lua')", "$-1"),
     ] {
@@ -250,10 +292,11 @@ fn nothing_of_a_script_is_met_by_the_next_one() {
         "while true do end",
         "local t = {} while true do t[#t + 1] = ('x'):rep(1000000) .. #t end",
         "coroutine.wrap(function() coroutine.yield(1) end)()",
+        "cjson.encode_number_precision(1)",
     ] {
         ended_in(&mut machine, left, Protocol::Resp2);
         let finds = "return {KEYS[1], tostring(ARGV.x), tostring(rawget(_G, 'leak')), tostring(rawget(string, 'leak')),\
-                     tostring(('x').leak), ('x'):rep(2), math.random(1000), tostring(getmetatable(''))}";
+                     tostring(('x').leak), ('x'):rep(2), math.random(1000), tostring(getmetatable('')), cjson.encode(1.23)}";
         let fresh = ended(finds, Protocol::Resp2);
         assert_eq!(ended_in(&mut machine, finds, Protocol::Resp2), fresh, "{left}");
         assert_eq!(ended_in(&mut machine, "return redis.call('map')", Protocol::Resp3), "*2\r\n+a\r\n$3\r\n1.5\r\n");
@@ -274,9 +317,15 @@ fn libraries_register_functions() {
     };
     let text = "redis.register_function('f', function(keys, args) return {keys[1], args[1]} end)\n\
                 redis.register_function{function_name = 'g', callback = function() error('oops') end, flags = {'no-writes'}}";
-    let library = load(text).expect("a library");
+    let text = format!(
+        "{text}\nlocal lib = redis\n\
+                        redis.register_function('k', function() lib.register_function('l', function() end) end)\n\
+                        redis.register_function('m', function() return math.floor(1.5) + #redis.sha1hex('') end)\n\
+                        redis.register_function('n', function() rawset(lib, 'x', 1) end)"
+    );
+    let library = load(&text).expect("a library");
     let names: Vec<(&str, u8)> = library.functions.iter().map(|one| (&one.name[..], one.flags)).collect();
-    assert_eq!((&library.name[..], names), ("x", vec![("f", 0), ("g", 1)]));
+    assert_eq!((&library.name[..], names), ("x", vec![("f", 0), ("g", 1), ("k", 0), ("m", 0), ("n", 0)]));
     for (body, why) in [
         ("return 1", "No functions registered"),
         ("syntax error", "Error compiling function: user_function:2: '=' expected near 'error'"),
@@ -290,7 +339,11 @@ fn libraries_register_functions() {
         ("redis.register_function{[true] = 1}", "is not a string"),
         ("x = 1", "Attempt to modify a readonly table"),
         ("while true do end", "it was ended"),
-        ("redis.call('status')", "attempt to call field 'call' (a nil value)"),
+        ("redis.call('status')", "attempted to access nonexistent global variable 'call'"),
+        ("redis.setresp(3)", "attempted to access nonexistent global variable 'setresp'"),
+        ("return math.random()", "attempted to access nonexistent global variable 'math'"),
+        ("mt = getmetatable(_G)", "attempted to access nonexistent global variable 'getmetatable'"),
+        ("redis.x = 1", "Attempt to modify a readonly table"),
     ] {
         let error = load(body).expect_err(body);
         assert!(error.contains(why), "{body}: {error}");
@@ -310,5 +363,8 @@ fn libraries_register_functions() {
     assert_eq!(call("f"), b"*2\r\n$1\r\nk\r\n$1\r\na\r\n");
     assert_eq!(call("g"), b"-ERR user_function:3: oops script: g, on @user_function:3.\r\n");
     assert_eq!(call("h"), b"ERR Function not found");
+    assert!(call("k").starts_with(b"-ERR redis.register_function can only be called on FUNCTION LOAD command"));
+    assert_eq!(call("m"), b":41\r\n", "what is registered sees all of Lua");
+    assert!(call("n").starts_with(b"-ERR Attempt to modify a readonly table"));
     assert_eq!(told("return tostring(redis.register_function)"), "$3 nil");
 }

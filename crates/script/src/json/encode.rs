@@ -1,0 +1,177 @@
+//! Values as JSON.
+
+use mlua::{Function, Lua, Table, Value};
+use weir_command::float::push_general;
+
+use super::settings::{DEPTH_MAX, Invalid, Settings, Sparse};
+use crate::failure::{Result, failed};
+use crate::values::number_of;
+
+/// Most bytes that are written. A few tables that have one another many times are many bytes.
+const OUTPUT_BYTES_MAX: usize = 64 << 20;
+
+/// Elements that an array may lack, whatever its sparseness is set to: each is a step that nothing interrupts.
+const MISSING_MAX: usize = 1_000_000;
+
+/// A table that is not written to its end.
+struct Unwritten {
+    table: Table,
+    at: At,
+}
+
+enum At {
+    /// The next element of an array, and how many there are.
+    Element(usize, usize),
+    /// The pair behind that of this key.
+    Key(Value),
+}
+
+/// `value` as JSON. Tables within tables are kept beside the thread's stack, which is not ours to fill.
+pub(crate) fn encode(lua: &Lua, value: &Value, settings: &Settings) -> Result<Vec<u8>> {
+    let next: Function = lua.globals().raw_get("next")?;
+    let (mut out, mut open) = (Vec::new(), Vec::new());
+    put(&mut out, value.clone(), &mut open, settings)?;
+    while let Some(Unwritten { table, at }) = open.last_mut() {
+        let value = match at {
+            At::Element(index, len) if *index < *len => {
+                if *index > 0 {
+                    out.push(b',');
+                }
+                *index += 1;
+                Some(table.raw_get(*index)?)
+            }
+            At::Element(..) => {
+                out.push(b']');
+                None
+            }
+            At::Key(key) => {
+                let is_first = key.is_nil();
+                let (next_key, value): (Value, Value) = next.call((&*table, &*key))?;
+                *key = next_key;
+                if key.is_nil() {
+                    out.push(b'}');
+                    None
+                } else {
+                    if !is_first {
+                        out.push(b',');
+                    }
+                    put_key(&mut out, key, settings)?;
+                    Some(value)
+                }
+            }
+        };
+        match value {
+            Some(value) => put(&mut out, value, &mut open, settings)?,
+            None => _ = open.pop(),
+        }
+    }
+    Ok(out)
+}
+
+fn put(out: &mut Vec<u8>, value: Value, open: &mut Vec<Unwritten>, settings: &Settings) -> Result<()> {
+    match value {
+        Value::Nil => out.extend_from_slice(b"null"),
+        Value::LightUserData(data) if data.0.is_null() => out.extend_from_slice(b"null"),
+        Value::Boolean(is) => out.extend_from_slice(if is { b"true" } else { b"false" }),
+        Value::Integer(number) => put_number(out, number as f64, settings)?,
+        Value::Number(number) => put_number(out, number, settings)?,
+        Value::String(text) => put_text(out, &text.as_bytes()),
+        Value::Table(table) => {
+            if open.len() >= DEPTH_MAX.min(settings.depth_written) {
+                return failed(format!("Cannot serialise, excessive nesting ({})", open.len() + 1));
+            }
+            let at = match array_len(&table, &settings.sparse)? {
+                Some(len) => {
+                    out.push(b'[');
+                    At::Element(0, len)
+                }
+                None => {
+                    out.push(b'{');
+                    At::Key(Value::Nil)
+                }
+            };
+            open.push(Unwritten { table, at });
+        }
+        other => return failed(format!("Cannot serialise {}: type not supported", other.type_name())),
+    }
+    match out.len() <= OUTPUT_BYTES_MAX {
+        true => Ok(()),
+        false => failed("Cannot serialise, more than 64 MB"),
+    }
+}
+
+fn put_key(out: &mut Vec<u8>, key: &Value, settings: &Settings) -> Result<()> {
+    match key {
+        Value::String(text) => put_text(out, &text.as_bytes()),
+        key => match number_of(key) {
+            Some(number) => {
+                out.push(b'"');
+                put_number(out, number, settings)?;
+                out.push(b'"');
+            }
+            None => return failed("Cannot serialise table: table key must be a number or string"),
+        },
+    }
+    out.push(b':');
+    Ok(())
+}
+
+/// As `%g` of C writes it.
+fn put_number(out: &mut Vec<u8>, number: f64, settings: &Settings) -> Result<()> {
+    if number.is_finite() {
+        push_general(out, number, settings.digits);
+        return Ok(());
+    }
+    out.extend_from_slice(match settings.writes_invalid {
+        Invalid::Refused => return failed("Cannot serialise number: must not be NaN or Inf"),
+        Invalid::Null => b"null",
+        Invalid::Named if number.is_nan() => b"nan",
+        Invalid::Named if number > 0.0 => b"inf",
+        Invalid::Named => b"-inf",
+    });
+    Ok(())
+}
+
+fn put_text(out: &mut Vec<u8>, text: &[u8]) {
+    out.push(b'"');
+    for &byte in text {
+        match byte {
+            b'"' => out.extend_from_slice(b"\\\""),
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            b'/' => out.extend_from_slice(b"\\/"),
+            8 => out.extend_from_slice(b"\\b"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            12 => out.extend_from_slice(b"\\f"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            0..=31 | 127 => out.extend_from_slice(format!("\\u{byte:04x}").as_bytes()),
+            _ => out.push(byte),
+        }
+    }
+    out.push(b'"');
+}
+
+/// How long an array `table` is; `None` where it is none.
+fn array_len(table: &Table, sparse: &Sparse) -> Result<Option<usize>> {
+    let (mut len, mut count) = (0_usize, 0_usize);
+    for pair in table.pairs::<Value, Value>() {
+        let index = match pair?.0 {
+            Value::Integer(index) => index as f64,
+            Value::Number(index) => index,
+            _ => return Ok(None),
+        };
+        if index < 1.0 || index.fract() != 0.0 || index > u32::MAX.into() {
+            return Ok(None);
+        }
+        len = len.max(index as usize);
+        count += 1;
+    }
+    let is_sparse = sparse.ratio > 0 && len > sparse.safe && len > count.saturating_mul(sparse.ratio);
+    if is_sparse && sparse.becomes_object {
+        return Ok(None);
+    }
+    if is_sparse || len - count > MISSING_MAX {
+        return failed("Cannot serialise table: excessively sparse array");
+    }
+    Ok((len > 0).then_some(len))
+}
