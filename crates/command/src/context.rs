@@ -106,6 +106,11 @@ impl<'a> Context<'a> {
         self.call.is_again
     }
 
+    /// Whether a script asks for it.
+    pub fn is_scripted(&self) -> bool {
+        self.call.is_scripted
+    }
+
     /// The answer.
     #[inline]
     pub fn replies(&mut self) -> &mut Replies {

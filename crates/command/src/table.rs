@@ -202,6 +202,12 @@ impl Command {
         self.flags.first() == Some(&"write") || self.writes_behind
     }
 
+    /// Whether Redis tells its replicas of it: by what writes, and by messages and what may come to write.
+    pub fn may_replicate(&self) -> bool {
+        let tells = [Id::Eval, Id::EvalSha, Id::FCall, Id::PfCount, Id::Publish, Id::SPublish];
+        self.writes() || tells.contains(&self.id)
+    }
+
     /// Whether it may read much, and writes nothing (XS-25).
     pub fn is_query(&self) -> bool {
         self.is_of_rows && self.flags.contains(&"readonly") && !self.flags.contains(&"fast")

@@ -1,5 +1,6 @@
 //! Counters, one set per thread so that counting is a plain store to a line of its own cache.
 
+use std::collections::BTreeMap;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
@@ -80,6 +81,8 @@ pub(crate) struct ThreadStats {
     pub(crate) errors: Counter,
     pub(crate) hits: Counter,
     pub(crate) misses: Counter,
+    /// Commands that have changed something.
+    pub(crate) changes: Counter,
     pub(crate) bytes_in: Counter,
     pub(crate) bytes_out: Counter,
     pub(crate) latency: Latency,
@@ -183,6 +186,7 @@ impl ThreadStats {
             errors: Counter::default(),
             hits: Counter::default(),
             misses: Counter::default(),
+            changes: Counter::default(),
             bytes_in: Counter::default(),
             bytes_out: Counter::default(),
             latency: Latency::default(),
@@ -210,6 +214,17 @@ impl ThreadStats {
         }
     }
 
+    /// Counts what a script has called.
+    pub(crate) fn add(&self, calls: &Calls) {
+        for (&index, calls) in &calls.0 {
+            add(&self.commands[index], calls.count);
+            add(&self.nanos[index], calls.nanos);
+            add(&self.failed[index], calls.failed);
+            let times = self.times[index].get_or_init(|| Box::new([const { AtomicU64::new(0) }; CALL_BUCKETS]));
+            times.iter().zip(calls.times).for_each(|(counter, count)| add(counter, count));
+        }
+    }
+
     #[inline]
     fn took_as(&self, index: usize, nanos: u64, failed: bool) {
         add(&self.nanos[index], nanos);
@@ -230,6 +245,32 @@ impl ThreadStats {
         add(&self.rejected[command.index], 1);
         if let Some(index) = subcommand_index(command, args.get(1)) {
             add(&self.rejected[index], 1);
+        }
+    }
+}
+
+/// Calls that are counted later, if at all: those of a script, which may run again from its beginning.
+#[derive(Default)]
+pub(crate) struct Calls(BTreeMap<usize, CallsOf>);
+
+/// Of one command.
+#[derive(Default)]
+struct CallsOf {
+    count: u64,
+    failed: u64,
+    nanos: u64,
+    times: CallTimes,
+}
+
+impl Calls {
+    /// `command` took so long, and may have failed.
+    pub(crate) fn add(&mut self, command: &Command, args: Args<'_>, nanos: Nanos, failed: bool) {
+        for index in std::iter::once(command.index).chain(subcommand_index(command, args.get(1))) {
+            let calls = self.0.entry(index).or_default();
+            calls.count += 1;
+            calls.failed += u64::from(failed);
+            calls.nanos += nanos;
+            calls.times[call_bucket(nanos)] += 1;
         }
     }
 }
@@ -275,6 +316,8 @@ pub(crate) struct Stats {
     pub(crate) cut: AtomicU64,
     /// Connections cut because they did not take what was sent to them.
     pub(crate) slow_listeners: AtomicU64,
+    /// Changes until the last `SAVE`.
+    saved: AtomicU64,
     /// The sums at the last `CONFIG RESETSTAT`: what metrics see only grows.
     forgotten: Mutex<Totals>,
 }
@@ -306,6 +349,7 @@ impl Stats {
             refused: AtomicU64::new(0),
             cut: AtomicU64::new(0),
             slow_listeners: AtomicU64::new(0),
+            saved: AtomicU64::new(0),
             forgotten: Mutex::default(),
         }
     }
@@ -314,6 +358,21 @@ impl Stats {
     pub(crate) fn reset(&self) {
         let mut forgotten = self.forgotten.lock();
         *forgotten = self.totals();
+    }
+
+    /// Commands that have changed something, on all threads since the start.
+    fn changes(&self) -> u64 {
+        self.threads.iter().filter_map(OnceLock::get).map(|thread| thread.changes.get()).sum()
+    }
+
+    /// Lets [`Stats::unsaved`] begin at zero.
+    pub(crate) fn save(&self) {
+        self.saved.store(self.changes(), Ordering::Relaxed);
+    }
+
+    /// Commands that have changed something since the last `SAVE`.
+    pub(crate) fn unsaved(&self) -> u64 {
+        self.changes().saturating_sub(self.saved.load(Ordering::Relaxed))
     }
 
     /// The sums since the last reset.

@@ -77,6 +77,41 @@ fn who_waits_is_unblocked_by_his_own_tenant_only() {
 const UNBLOCKED: &str = "-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n";
 
 #[test]
+fn who_would_move_fails_where_the_other_row_is_no_list() {
+    let (weir, _clock) = start();
+    let (mut client, mut other) = (connect(&weir, "ada"), connect(&weir, "ada"));
+    for line in ["BRPOPLPUSH from to 0", "BLMOVE from to LEFT RIGHT 0"] {
+        assert_eq!(other.say("SET to text"), "+OK\r\n");
+        send(&mut client, &mut other, &[line, "PING"], 1);
+        assert_eq!(other.say("SADD from a"), ":1\r\n");
+        until_blocked(&mut other, 1);
+        assert_eq!(other.say("DEL from"), ":1\r\n");
+        assert_eq!(other.say("RPUSH from a"), ":1\r\n");
+        assert!(next(&mut client).starts_with("-WRONGTYPE"), "{line}");
+        assert_eq!(next(&mut client), "+PONG\r\n");
+        assert_eq!(other.say("LRANGE from 0 -1"), "*1\r\n$1\r\na\r\n");
+        assert_eq!(other.say("DEL from"), ":1\r\n");
+    }
+}
+
+#[test]
+fn who_has_waited_is_counted_and_logged_when_it_ends() {
+    let (weir, _clock) = start();
+    let (mut client, mut other) = (connect(&weir, "ada"), connect(&weir, "ada"));
+    let id = id(&mut client);
+    assert_eq!(other.say("CONFIG SET slowlog-log-slower-than 0"), "+OK\r\n");
+    send(&mut client, &mut other, &["BLPOP l 0"], 1);
+    assert_eq!(other.say("SLOWLOG RESET"), "+OK\r\n");
+    assert_eq!(other.say(&format!("CLIENT UNBLOCK {id} ERROR")), ":1\r\n");
+    assert_eq!(next(&mut client), UNBLOCKED);
+    assert!(other.say("INFO errorstats").contains("errorstat_UNBLOCKED:count=1\r\n"));
+    let stats = other.say("INFO commandstats");
+    let line = stats.lines().find(|line| line.starts_with("cmdstat_blpop:")).expect("it was called");
+    assert!(line.contains("calls=1,") && line.ends_with("failed_calls=1"), "{line}");
+    assert!(other.say("SLOWLOG GET 100").contains("$5\r\nBLPOP\r\n$1\r\nl\r\n"));
+}
+
+#[test]
 fn who_goes_or_is_killed_waits_no_more() {
     let (weir, _clock) = start();
     let mut other = connect(&weir, "ada");

@@ -38,6 +38,50 @@ fn calls_and_errors_are_told_by_command_and_code() {
 }
 
 #[test]
+fn what_scripts_call_is_counted_once() {
+    let weir = Running::start(Settings::default());
+    let mut client = weir.connect();
+    client.say("CONFIG RESETSTAT");
+    for (script, front) in [
+        ("redis.call('set','k','v') redis.call('set','other','v') return redis.call('get','k')", "$1"),
+        ("redis.pcall('lpush','k','v') redis.pcall('lpush','k','v') return 1", ":1"),
+        ("return redis.call('hset','k','f','v')", "-WRONGTYPE"),
+        ("return redis.error_reply('OWN error')", "-OWN error"),
+    ] {
+        assert!(client.ask(&["EVAL", script, "1", "k"]).starts_with(front.as_bytes()), "{script}");
+    }
+    let stats = client.say("INFO commandstats");
+    for (name, calls, failed) in [("eval", 4, 0), ("set", 2, 0), ("get", 1, 0), ("lpush", 2, 2), ("hset", 1, 1)] {
+        let front = format!("cmdstat_{name}:calls={calls},");
+        let line = stats.lines().find(|line| line.starts_with(&front)).unwrap_or_else(|| panic!("{name}: {stats}"));
+        assert!(line.ends_with(&format!("failed_calls={failed}")), "{line}");
+    }
+    let errors = client.say("INFO errorstats");
+    assert!(errors.contains("errorstat_WRONGTYPE:count=3\r\n"), "{errors}");
+    assert!(errors.contains("errorstat_OWN:count=1\r\n"), "{errors}");
+}
+
+#[test]
+fn changes_since_the_last_save_are_counted() {
+    let weir = Running::start(Settings::default());
+    let mut client = weir.connect();
+    let mut changes = |lines: &[&str]| {
+        for line in lines {
+            assert!(!client.say(line).starts_with('-'), "{line}");
+        }
+        let info = client.say("INFO persistence");
+        let line = info.lines().find_map(|line| line.strip_prefix("rdb_changes_since_last_save:")).expect("a count");
+        line.to_owned()
+    };
+    assert_eq!(changes(&["SAVE"]), "0");
+    assert_eq!(changes(&["SET k v", "SETBIT b 0 1", "SETBIT b 0 1", "GET k"]), "2");
+    assert_eq!(changes(&["MULTI", "INCR n", "GET n", "EXEC"]), "3");
+    assert_eq!(changes(&["EVAL return{redis.call('incr','n'),redis.call('incr','n')} 0"]), "4");
+    assert_eq!(changes(&["BGREWRITEAOF"]), "4");
+    assert_eq!(changes(&["BGSAVE"]), "0");
+}
+
+#[test]
 fn the_last_command_and_what_is_queued_are_in_the_list() {
     let weir = Running::start(Settings::default());
     let (mut client, mut other) = (weir.connect(), weir.connect());

@@ -340,6 +340,47 @@ fn a_pause_holds_writes_until_it_is_ended() {
 }
 
 #[test]
+fn a_pause_of_writes_holds_what_replicas_would_be_told() {
+    let weir = start();
+    let (mut first, mut second) = (weir.connect(), weir.connect());
+    let library = "#!lua name=l\nredis.register_function{function_name='f', callback=function() return 1 end, flags={'no-writes'}}";
+    assert_eq!(first.ask(&["FUNCTION", "LOAD", library]), b"$1\r\nl\r\n");
+    let queued: [&[&str]; 2] = [&["MULTI"], &["SET", "k", "v"]];
+    let cases: [(&[&[&str]], &[&str], &[u8]); 4] = [
+        (&[], &["PFCOUNT", "none"], b":0\r\n"),
+        (&[], &["PUBLISH", "nobody", "x"], b":0\r\n"),
+        (&[], &["EVAL", "return 1", "0"], b":1\r\n"),
+        (&queued, &["EXEC"], b"*1\r\n+OK\r\n"),
+    ];
+    for (before, held, reply) in cases {
+        before.iter().for_each(|words| assert!(second.ask(words).starts_with(b"+")));
+        assert_eq!(first.say("CLIENT PAUSE 3600000 WRITE"), "+OK\r\n");
+        second.send(&encode(held));
+        while !first.say("INFO clients").contains("blocked_clients:1\r\n") {
+            std::thread::yield_now();
+        }
+        assert_eq!(first.say("CLIENT UNPAUSE"), "+OK\r\n");
+        assert_eq!(second.reply(), reply, "{held:?}");
+    }
+    assert_eq!(first.say("CLIENT PAUSE 3600000 WRITE"), "+OK\r\n");
+    let digest = second.ask(&["SCRIPT", "LOAD", "#!lua flags=no-writes\nreturn 2"]);
+    let digest = String::from_utf8_lossy(&digest[5..45]).into_owned();
+    let free: [(&[&str], &[u8]); 8] = [
+        (&["EVAL", "#!lua flags=no-writes\nreturn 1", "0"], b":1\r\n"),
+        (&["EVALSHA", &digest, "0"], b":2\r\n"),
+        (&["EVAL_RO", "return 3", "0"], b":3\r\n"),
+        (&["FCALL", "f", "0"], b":1\r\n"),
+        (&["MULTI"], b"+OK\r\n"),
+        (&["GET", "none"], b"+QUEUED\r\n"),
+        (&["EXEC"], b"*1\r\n$-1\r\n"),
+        (&["SET", "k"], b"-ERR wrong number of arguments for 'set' command\r\n"),
+    ];
+    for (words, reply) in free {
+        assert_eq!(second.ask(words), reply, "{words:?}");
+    }
+}
+
+#[test]
 fn slow_commands_are_remembered_without_secrets_and_within_bounds() {
     let weir = start();
     let mut client = weir.connect();

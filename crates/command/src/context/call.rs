@@ -29,6 +29,8 @@ pub struct Call {
     pub misses: u64,
     /// It has waited, and runs again because a row was written to.
     pub is_again: bool,
+    /// A script asks for it.
+    pub is_scripted: bool,
     /// The longest value that it has met, in bytes.
     pub longest: usize,
     /// It has written something.
@@ -65,6 +67,7 @@ impl Call {
             hits: 0,
             misses: 0,
             is_again: false,
+            is_scripted: false,
             longest: 0,
             wrote: false,
             wait: None,

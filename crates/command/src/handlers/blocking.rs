@@ -8,7 +8,7 @@ use super::zpops::{pop_first, zmpop_from};
 use crate::args::Args;
 use crate::collection::End;
 use crate::context::{Context, Wait};
-use crate::error::{Error, Outcome};
+use crate::error::{Error, Outcome, WRONG_TYPE};
 
 const NOT_A_TIME: Error = Error::new("ERR timeout is not a float or out of range");
 const NEGATIVE: Error = Error::new("ERR timeout is negative");
@@ -60,16 +60,24 @@ pub async fn brpop(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 
 pub async fn blmove(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let (from, to, timeout) = (end(args.at(3))?, end(args.at(4))?, timeout_ms(args.at(5))?);
-    if !move_value(cx, args, from, to).await? {
-        wait(cx, timeout);
-    }
-    Ok(())
+    move_or_wait(cx, args, (from, to), timeout).await
 }
 
 pub async fn brpoplpush(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let timeout = timeout_ms(args.at(3))?;
-    if !move_value(cx, args, End::Back, End::Front).await? {
-        wait(cx, timeout);
+    move_or_wait(cx, args, (End::Back, End::Front), timeout).await
+}
+
+/// One that has waited fails if what it would go to is no list. If what it would come from is none, it waits on.
+async fn move_or_wait(cx: &mut Context<'_>, args: Args<'_>, ends: (End, End), timeout_ms: Option<u64>) -> Outcome {
+    if cx.is_again() && list(cx, args.at(1)).await.is_err_and(|error| error == WRONG_TYPE) {
+        cx.replies().null();
+        // Others may find something.
+        cx.wait_for_rows(Wait { timeout_ms, takes: false, resolved: Vec::new() });
+        return Ok(());
+    }
+    if !move_value(cx, args, ends.0, ends.1).await? {
+        wait(cx, timeout_ms);
     }
     Ok(())
 }

@@ -57,10 +57,11 @@ async fn sorted(cx: &mut Context<'_>, key: &[u8], options: &Options<'_>) -> Outc
         cx.hold_moment(key).await?;
     }
     let Some(row) = elements::row(cx, key).await? else { return Ok(Vec::new()) };
-    // What comes from a set is to be in the same order whenever it is stored.
+    // What comes from a set is to be in the same order whenever it is stored, or met by a script.
+    let is_fixed = options.store.is_some() || cx.is_scripted();
     let stored_set = [By::Itself { alpha: true }];
     let by = match &options.by {
-        By::Nothing if row.kind() == RowType::Set && options.store.is_some() => &stored_set[0],
+        By::Nothing if row.kind() == RowType::Set && is_fixed => &stored_set[0],
         by => by,
     };
     let range = options.range(row.len());

@@ -490,8 +490,11 @@ impl<S: Store> Session<S> {
     /// Books what a command on rows has done.
     #[inline]
     pub(super) fn called(&mut self, call: Call) {
-        let Call { bill, wait, hits, misses, .. } = call;
+        let Call { bill, wait, hits, misses, wrote, .. } = call;
         (self.bill, self.waits) = (bill, wait);
+        if wrote {
+            self.outbox.count(|stats| stats.changes.add(1));
+        }
         if hits + misses > 0 {
             self.outbox.count(|stats| {
                 stats.hits.add(hits);

@@ -33,12 +33,23 @@ pub(in crate::resp) struct Reader {
 impl Reader {
     /// Remembers the keys that `command` is about to read.
     pub(in crate::resp) fn remember(&self, command: &Command, args: Args<'_>) {
-        // What a script reads is told by what it calls.
-        let is_read = command.flags.contains(&"readonly") && command.group != "scripting";
-        if self.is_wanted && is_read {
+        if self.is_wanted && reads(command) {
             self.account.tracking.remember(self.id, command.keys_in(args));
         }
     }
+
+    /// Remembers what a script is about to read by `command`: that, and all keys that it has `declared`, as what it
+    /// gives may be about these.
+    pub(in crate::resp) fn remember_for_script(&self, command: &Command, args: Args<'_>, declared: &[Vec<u8>]) {
+        if self.is_wanted && reads(command) {
+            self.account.tracking.remember(self.id, declared.iter().map(Vec::as_slice).chain(command.keys_in(args)));
+        }
+    }
+}
+
+/// Whether `command` reads keys by itself. What a script reads is told by what it calls.
+fn reads(command: &Command) -> bool {
+    command.flags.contains(&"readonly") && command.group != "scripting"
 }
 
 impl Tracked {

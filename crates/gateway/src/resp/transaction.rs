@@ -17,6 +17,7 @@ const NO_ROOM: Error =
 const COMMAND_BYTES: u64 = 128;
 
 /// A command that waits for `EXEC`.
+#[derive(Clone)]
 pub(in crate::resp) struct Queued {
     pub(in crate::resp) command: &'static Command,
     /// Its words. The database is chosen when it is run.

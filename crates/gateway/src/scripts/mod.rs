@@ -44,7 +44,7 @@ pub(crate) const WRITTEN_BYTES_MAX: usize = 64 << 20;
 /// How long a script may run. Nothing of it is written then.
 const TIME_MAX: Nanos = 10_000_000_000;
 
-const TOO_LONG: Error =
+pub(crate) const TOO_LONG: Error =
     Error::new("ERR the script took longer than 10 seconds and was ended: nothing of it was written");
 const KILLED: Error = Error::new("ERR Error running script: Script killed by user with SCRIPT KILL...");
 pub(crate) const TOO_LARGE: Error =

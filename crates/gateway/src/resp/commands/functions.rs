@@ -12,7 +12,7 @@ use weir_script::{FLAGS, Libraries, Library, World};
 use super::check_words;
 use crate::resp::outbox::YIELD;
 use crate::resp::session::Session;
-use crate::scripts::{FUNCTIONS_BYTES_MAX, Job};
+use crate::scripts::{FUNCTIONS_BYTES_MAX, Job, TOO_LONG};
 use crate::store::Store;
 
 const HELP: [&str; 10] = [
@@ -28,6 +28,7 @@ const HELP: [&str; 10] = [
     "HELP: this text.",
 ];
 
+const LOAD_TOO_LONG: Error = Error::new("ERR FUNCTION LOAD timeout: the library took longer than 10 seconds");
 const NO_LIBRARY: Error = Error::new("ERR Library not found");
 const NO_PAYLOAD: Error = Error::new("ERR DUMP payload version or checksum are wrong");
 
@@ -118,7 +119,7 @@ async fn library<S: Store>(session: &mut Session<S>, code: &[u8]) -> Outcome<Lib
     let running = account.scripts.begin(&server.clock, None);
     let loaded = Job::load(&server.script_threads, code.to_vec(), Arc::clone(&running.control) as Arc<dyn World>).await;
     drop(place);
-    loaded
+    loaded.map_err(|error| if error == TOO_LONG { LOAD_TOO_LONG } else { error })
 }
 
 async fn load<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {

@@ -109,6 +109,7 @@ fn own_facts<S: Store>(server: &Server<S>, account: &Arc<Account>, section: &str
             fact("aof_last_bgrewrite_status", &"ok");
             fact("aof_last_write_status", &"ok");
             let failed = account.dumps.failed();
+            fact("rdb_changes_since_last_save", &account.stats.unsaved());
             fact("rdb_bgsave_in_progress", &u8::from(account.dumps.is_under_way()));
             fact("rdb_last_bgsave_status", &if failed.is_some() { "err" } else { "ok" });
             if let Some(why) = failed {

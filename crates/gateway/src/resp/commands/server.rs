@@ -20,6 +20,9 @@ pub(in crate::resp) async fn save<S: Store>(session: &mut Session<S>, args: Args
         return Err(SYNTAX);
     }
     session.outbox.await_commits().await;
+    if name.as_slice() != b"bgrewriteaof" {
+        session.account()?.stats.save();
+    }
     let replies = &mut session.outbox.replies;
     match name.as_slice() {
         b"bgsave" => replies.simple("Background saving started"),

@@ -11,6 +11,7 @@ use std::task::Poll;
 
 use weir_command::error::{Outcome, WRONG_TYPE};
 use weir_command::reply::Replies;
+use weir_command::table::Id;
 use weir_command::{Args, Command, Request, Wait, rows_of};
 use weir_io::{Nanos, sleep_until};
 
@@ -37,6 +38,11 @@ enum Event {
 fn resolved(args: Args<'_>, words: &[(usize, Vec<u8>)]) -> Request {
     let word = |(place, word)| words.iter().find(|(other, _)| *other == place).map_or(word, |(_, word)| &word[..]);
     Request::new(0, 0, args.iter_from(0).enumerate().map(word))
+}
+
+/// Whether `command` puts what it takes into another row, which may be of a wrong type, too.
+fn moves(command: &Command) -> bool {
+    matches!(command.id, Id::BLMove | Id::BRPopLPush)
 }
 
 impl<S: Store> Connection<S> {
@@ -71,6 +77,9 @@ impl<S: Store> Connection<S> {
             pool::give(self.session.outbox.replies.reclaim());
             self.leave_databases().await;
         };
+        if let Some(rows) = &rows {
+            self.took(rows.command, rows.request.args(), outcome.is_err());
+        }
         self.send_events().await;
         self.end_command(outcome);
         Ok(())
@@ -86,10 +95,10 @@ impl<S: Store> Connection<S> {
         self.session.is_again = false;
         let tried = match (&outcome, self.session.waits.take()) {
             (Ok(()), None) => return Some(outcome),
-            // What is there is of another type: it waits for one of its own.
-            (Err(error), _) if *error == WRONG_TYPE => Tried::Other,
+            // What is there is of another type: it waits for one of its own. Who moves says himself where that is.
+            (Err(error), _) if *error == WRONG_TYPE && !moves(rows.command) => Tried::Other,
             (Err(_), _) => return Some(outcome),
-            (Ok(()), Some(_)) if rows.takes => Tried::Nothing,
+            (Ok(()), Some(wait)) if rows.takes && wait.takes => Tried::Nothing,
             (Ok(()), Some(_)) => Tried::Other,
         };
         self.session.outbox.depend_on_nothing();

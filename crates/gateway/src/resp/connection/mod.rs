@@ -21,6 +21,7 @@ mod group;
 mod key_events;
 mod monitor;
 mod moving;
+mod paused;
 mod rows;
 mod script;
 mod scripted;
@@ -41,7 +42,7 @@ use weir_command::error::{CROSS_SLOT, Error, Outcome};
 use weir_command::reply::FLUSH_BYTES;
 use weir_command::table::Id;
 use weir_command::{Args, Command, table};
-use weir_io::{Nanos, sleep_until};
+use weir_io::Nanos;
 use weir_model::Batch;
 use weir_node::Ahead;
 use weir_node::waits::{self, Followed};
@@ -335,7 +336,7 @@ impl<S: Store> Connection<S> {
         if let Some(command) = command
             && self.session.pause().is_set()
         {
-            Box::pin(self.wait_out_pause(command)).await;
+            Box::pin(self.wait_out_pause(command, args)).await;
         }
         let is_queued = command.is_some_and(|command| self.queues(command));
         if let Some(command) = command {
@@ -392,7 +393,10 @@ impl<S: Store> Connection<S> {
                 if self.session.tells_cost && outcome.is_ok() && !is_blocked {
                     self.tell_cost();
                 }
-                self.took(command, args, outcome.is_err());
+                // What waits for rows is told when its wait has ended.
+                if !self.session.blocked.as_ref().is_some_and(|blocked| blocked.rows.is_some()) {
+                    self.took(command, args, outcome.is_err());
+                }
                 if self.is_monitored() {
                     Box::pin(self.tell_monitors(command, args)).await;
                 }
@@ -510,39 +514,6 @@ impl<S: Store> Connection<S> {
             };
             self.session.slowlog().add(entry, args, command.is_secret(args));
         }
-    }
-
-    /// Waits while `CLIENT PAUSE` holds `command`; what is answered already goes out first.
-    pub(super) async fn wait_out_pause(&mut self, command: &Command) {
-        // What a script does nobody knows before it runs.
-        let writes = command.writes() || matches!(command.id, Id::Eval | Id::EvalSha | Id::FCall);
-        let server = Arc::clone(&self.server);
-        let clock = &server.clock;
-        loop {
-            let (ended, drained) = (self.session.pause().ended(), server.drained());
-            let now = clock.now();
-            // What ends the pause goes on, and what ends a transaction, in which nobody can end the pause.
-            let goes_on = matches!(command.group, "connection" | "transactions");
-            let Some(until) = self.session.pause().holds(now, writes).filter(|_| !goes_on) else { break };
-            // Who ends answers what was asked, and waits for nobody.
-            if self.server.is_draining() {
-                break;
-            }
-            if self.flush_before().await.is_err() {
-                break;
-            }
-            let over = async {
-                tokio::select! {
-                    () = sleep_until(clock, until) => (),
-                    () = ended => (),
-                    () = drained => (),
-                }
-            };
-            self.session.outbox.enter(Phase::Paused);
-            self.session.outbox.while_pushing(over).await;
-            self.session.outbox.enter(Phase::Serving);
-        }
-        self.session.outbox.lap = clock.now();
     }
 }
 

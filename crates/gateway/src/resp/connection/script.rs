@@ -159,6 +159,7 @@ impl<S: Store> Connection<S> {
             call,
             writes_nothing,
             is_spread: store.is_spread(),
+            clock: Arc::clone(&self.server.clock),
             full_at: store.disk_limit_reached(),
             seed: self.server.random(),
             pubsub: Arc::clone(&account.pubsub),
@@ -209,6 +210,7 @@ impl<S: Store> Connection<S> {
             self.show_calls(&mut alone.scripted).await;
             let replies = alone.scripted.take_ended()?;
             if alone.scripted.wrote {
+                self.session.outbox.count(|stats| stats.changes.add(1));
                 account.waiting_rows.written(self.session.databases(), || alone.rows());
             }
             self.end_scripted(&mut alone.scripted).await?;
@@ -235,8 +237,13 @@ impl<S: Store> Connection<S> {
         Ok(())
     }
 
-    /// Tells those who are told every command what a script has called, and the tenant's log what it was refused.
+    /// Counts what a script has called, tells those who are told every command, and the tenant's log what it was refused.
     pub(super) async fn show_calls(&mut self, scripted: &mut Scripted) {
+        let calls = std::mem::take(&mut scripted.calls);
+        self.session.outbox.count(|stats| stats.add(&calls));
+        for (error, count) in scripted.take_errors() {
+            self.session.outbox.count_errors(&error, count);
+        }
         for (denied, object) in scripted.take_denied() {
             self.session.log_denied(denied, object, Origin::Script);
         }

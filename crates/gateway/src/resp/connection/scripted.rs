@@ -27,12 +27,16 @@ use crate::resp::rights::Rights;
 use crate::resp::tracked::Reader;
 use crate::scripts::here::{self, Here, Left, SOURCE_BYTES_MAX};
 use crate::scripts::{Asked, Control, Job, Known, Pace, RunningFunction, TOO_LARGE, WRITTEN_BYTES_MAX};
+use crate::stats::Calls;
 
 /// Bytes of lines about what one script calls that are kept for those who are told every command. The rest is left out.
 const MONITORED_BYTES_MAX: usize = 4 << 20;
 
 /// Refusals of one script that go into the log.
 const DENIED_MAX: usize = 128;
+
+/// Errors of one script that are counted, each as often as it comes.
+const ERRORS_MAX: usize = 32;
 
 /// Words of a call of a function that are shown while it runs, and bytes of one of them.
 const SHOWN_WORDS: usize = 32;
@@ -105,6 +109,8 @@ pub(super) struct Terms {
     pub(super) call: Call,
     pub(super) writes_nothing: bool,
     pub(super) is_spread: bool,
+    /// Says how long a call takes.
+    pub(super) clock: Arc<dyn Clock>,
     /// The living bytes that its tenant may have on disk, where it has so many.
     pub(super) full_at: Option<u64>,
     pub(super) seed: u64,
@@ -134,6 +140,9 @@ pub(super) struct Scripted {
     /// Lines for those who are told every command; `None` while nobody is.
     monitored: Option<Vec<Vec<u8>>>,
     monitored_bytes: usize,
+    /// What it has called, and errors that it was answered.
+    pub(super) calls: Calls,
+    errors: Vec<(Error, u64)>,
     /// What was not allowed, for the log.
     denied: Vec<(Denied, Vec<u8>)>,
     pub(super) wrote: bool,
@@ -156,6 +165,8 @@ impl Scripted {
             published_bytes: 0,
             monitored,
             monitored_bytes: 0,
+            calls: Calls::default(),
+            errors: Vec::new(),
             denied: Vec::new(),
             wrote: false,
             ended: None,
@@ -191,6 +202,8 @@ impl Scripted {
     pub(super) async fn run(&mut self, rows: &dyn Rows, ground: &mut Ground, mut draft: Draft) -> Draft {
         self.published.clear();
         self.denied.clear();
+        self.errors.clear();
+        self.calls = Calls::default();
         self.monitored.iter_mut().for_each(Vec::clear);
         (self.ended, self.wrote, self.published_bytes, self.monitored_bytes) = (None, false, 0, 0);
         (self.database, self.bill) = (self.terms.call.database, self.terms.call.bill.clone());
@@ -217,6 +230,7 @@ impl Scripted {
             draft.rewind(before.0);
             draft.forget_events(before.1);
         }
+        self.note_own_error(&ended);
         self.ended = Some(ended);
         draft
     }
@@ -273,6 +287,9 @@ impl Scripted {
         self.host.replies().protocol = protocol;
         let outcome = self.checked(rows, &words, ground, draft).await;
         let reply = self.host.take_answer(&outcome);
+        if let Err(error) = outcome {
+            self.note_error(error);
+        }
         let is_too_large = draft.batch().as_bytes().len().max(self.published_bytes) > WRITTEN_BYTES_MAX;
         if is_too_large { Err(TOO_LARGE) } else { Ok(reply) }
     }
@@ -305,19 +322,39 @@ impl Scripted {
             let text = format!("ERR {name} command is not allowed with BLOCK option from scripts");
             return Err(Error::bytes(text.into_bytes()));
         }
-        if terms.writes_nothing && command.writes() {
+        if terms.writes_nothing && command.may_replicate() {
             return Err(Error::new("ERR Write commands are not allowed from read-only scripts."));
         }
         if let Some(max) = terms.full_at.filter(|_| command.flags.contains(&"denyoom")) {
             return Err(Error::disk_full(max));
         }
+        let began = self.terms.clock.now();
         let outcome = if command.is_of_rows {
             self.about_rows(rows, command, args, ground, draft).await
         } else {
             self.about_nothing(command, args)
         };
+        self.calls.add(command, args, self.terms.clock.now().saturating_sub(began), outcome.is_err());
         self.show(command, args).await;
         outcome
+    }
+
+    /// Counts an error that a call was answered. A script that tries in vain gets the same ones.
+    fn note_error(&mut self, error: Error) {
+        if let Some((_, count)) = self.errors.iter_mut().find(|(other, _)| *other == error) {
+            *count += 1;
+        } else if self.errors.len() < ERRORS_MAX {
+            self.errors.push((error, 1));
+        }
+    }
+
+    /// Counts the error that the script gives, unless it is that of a call.
+    fn note_own_error(&mut self, ended: &Ended) {
+        let answer = ended.as_ref().ok().and_then(|replies| replies.as_one_piece()?.strip_prefix(b"-"));
+        let Some(text) = answer.and_then(|answer| answer.split(|&byte| byte == b'\r').next()) else { return };
+        if !self.errors.iter().any(|(error, _)| text.starts_with(error.text())) {
+            self.note_error(Error::bytes(text.to_vec()));
+        }
     }
 
     /// Remembers the call for those who are told every command, as far as there is room.
@@ -339,7 +376,7 @@ impl Scripted {
         draft: &mut Draft,
     ) -> Outcome {
         if let Some(reader) = &self.terms.reader {
-            reader.remember(command, args);
+            reader.remember_for_script(command, args, &self.run.keys);
         }
         for row in rows_of(command, args, self.database, self.terms.call.databases) {
             if !ground.rows.contains(&row[..]) {
@@ -349,7 +386,7 @@ impl Scripted {
         self.bill.work.count(Module::ScriptCall, 1);
         self.bill.work.count(Module::Word, args.len() as u64);
         let bill = std::mem::take(&mut self.bill);
-        let mut call = Call { database: self.database, bill, ..self.terms.call.clone() };
+        let mut call = Call { database: self.database, bill, is_scripted: true, ..self.terms.call.clone() };
         let context = Context::locked(rows, &mut self.host, &mut call, std::mem::take(draft));
         let finished = weir_command::run(command, context, args).await;
         *draft = finished.draft;
@@ -403,6 +440,11 @@ impl Scripted {
     /// Lines about what it has called, for those who are told every command.
     pub(super) fn take_monitored(&mut self) -> Vec<Vec<u8>> {
         self.monitored.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// The errors that its calls were answered, and itself, and how often.
+    pub(super) fn take_errors(&mut self) -> Vec<(Error, u64)> {
+        std::mem::take(&mut self.errors)
     }
 
     /// What it was refused.
