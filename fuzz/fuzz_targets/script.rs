@@ -38,6 +38,8 @@ impl World for Looks {
 
     fn log(&self, _: u8, _: &[u8]) {}
 
+    fn left_out(&self, _: &str, _: &Error) {}
+
     fn why_end(&self) -> Option<Error> {
         (self.0.fetch_add(1, Ordering::Relaxed) >= 1000).then(|| Error::new("ERR it was ended"))
     }

@@ -32,6 +32,9 @@ pub trait World: Send + Sync {
     /// A line for the log of the server: its level from 0 (debug) to 3 (warning), and its text.
     fn log(&self, level: u8, text: &[u8]);
 
+    /// A library that is stored cannot be loaded, and its functions are left out.
+    fn left_out(&self, library: &str, why: &Error);
+
     /// Why the script has to end now, if it has to. Whatever it does then, it ends with this error. Asked before each
     /// command, every few instructions, and by whatever in a library takes long.
     fn why_end(&self) -> Option<Error>;

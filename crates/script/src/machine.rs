@@ -123,8 +123,8 @@ pub struct Machine {
     instructions: u32,
     /// What it had when it was new.
     new_bytes: usize,
-    /// Functions that are loaded, and the version of the libraries that they are of.
-    functions: BTreeMap<String, Function>,
+    /// Functions that are loaded, or why their library could not be; and the version of the libraries that they are of.
+    functions: BTreeMap<String, Outcome<Function>>,
     functions_version: u64,
 }
 
@@ -195,7 +195,7 @@ impl Machine {
     pub fn run(&mut self, run: &Run, limits: Limits, bridge: &mut dyn Bridge, world: &Arc<dyn World>) -> Ended {
         self.shared.begin(world, run.seed);
         *self.json.lock() = json::Settings::default();
-        let ended = self.run_within(run, limits, bridge);
+        let ended = self.run_within(run, limits, bridge, &**world);
         if matches!(ended, Err(mlua::Error::MemoryError(_))) {
             self.shared.has_to_end_without_memory();
         }
@@ -222,7 +222,13 @@ impl Machine {
         Ok(())
     }
 
-    fn run_within(&mut self, run: &Run, limits: Limits, bridge: &mut dyn Bridge) -> mlua::Result<Ended> {
+    fn run_within(
+        &mut self,
+        run: &Run,
+        limits: Limits,
+        bridge: &mut dyn Bridge,
+        world: &dyn World,
+    ) -> mlua::Result<Ended> {
         self.limit(limits)?;
         let (chunk, is_function) = match &run.what {
             What::Script(script) => match self.compile(script)? {
@@ -231,12 +237,13 @@ impl Machine {
             },
             What::Function(libraries, name) => {
                 if self.functions_version != libraries.version
-                    && let Err(error) = self.load_all(libraries)?
+                    && let Err(error) = self.load_all(libraries, world)?
                 {
                     return Ok(Err(error));
                 }
                 match self.functions.get(name) {
-                    Some(function) => (function.clone(), true),
+                    Some(Ok(function)) => (function.clone(), true),
+                    Some(Err(error)) => return Ok(Err(error.clone())),
                     None => return Ok(Err(Error::new("ERR Function not found"))),
                 }
             }
@@ -301,15 +308,22 @@ impl Machine {
         Ok(Library { name, code: code.to_vec(), functions })
     }
 
-    fn load_all(&mut self, libraries: &Libraries) -> mlua::Result<Outcome> {
+    /// Loads all `libraries`. One that cannot be loaded is left out: another version of this program has taken it.
+    fn load_all(&mut self, libraries: &Libraries, world: &dyn World) -> mlua::Result<Outcome> {
         self.functions.clear();
         self.functions_version = 0;
         for library in libraries.iter() {
             match self.register(&library.code)? {
                 Ok(registered) => {
-                    self.functions.extend(registered.into_iter().map(|(name, (_, function))| (name, function)));
+                    self.functions.extend(registered.into_iter().map(|(name, (_, function))| (name, Ok(function))));
                 }
-                Err(error) => return Ok(Err(error)),
+                // The run is at fault, not the library.
+                Err(error) if error == NO_MEMORY || self.shared.has_to_end() => return Ok(Err(error)),
+                Err(error) => {
+                    world.left_out(&library.name, &error);
+                    let why = left_out(&library.name, &error);
+                    self.functions.extend(library.functions.iter().map(|one| (one.name.clone(), Err(why.clone()))));
+                }
             }
         }
         self.functions_version = libraries.version;
@@ -339,6 +353,14 @@ impl Machine {
         }
         Ok(Ok(registered))
     }
+}
+
+/// What whoever calls a function of a library is told that could not be loaded.
+fn left_out(library: &str, why: &Error) -> Error {
+    let why = why.text().strip_prefix(b"ERR ").unwrap_or(why.text());
+    Error::bytes(
+        [b"ERR Library '", library.as_bytes(), b"' has to be loaded anew (FUNCTION LOAD REPLACE): ", why].concat(),
+    )
 }
 
 /// The error of a script that has failed; `value` is what its handler made of it.

@@ -257,6 +257,8 @@ end
 
 -- Whether the script or function has ended well, and what it gives or why not.
 local function run(chunk, keys, argv, is_function)
+    -- A library that had to end may have left its own here.
+    visible = world
     if is_function then
         return lua_xpcall(function()
             return chunk(keys, argv)

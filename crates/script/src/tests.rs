@@ -34,6 +34,8 @@ impl World for Looks {
 
     fn log(&self, _: u8, _: &[u8]) {}
 
+    fn left_out(&self, _: &str, _: &Error) {}
+
     fn why_end(&self) -> Option<Error> {
         (self.0.fetch_add(1, Ordering::Relaxed) >= 100).then(|| Error::new("ERR it was ended"))
     }
@@ -367,4 +369,57 @@ fn libraries_register_functions() {
     assert_eq!(call("m"), b":41\r\n", "what is registered sees all of Lua");
     assert!(call("n").starts_with(b"-ERR Attempt to modify a readonly table"));
     assert_eq!(told("return tostring(redis.register_function)"), "$3 nil");
+}
+
+/// Notes the libraries that are left out.
+#[derive(Default)]
+struct LeftOut(parking_lot::Mutex<Vec<String>>);
+
+impl World for LeftOut {
+    fn may(&self, _: &[Vec<u8>]) -> Option<bool> {
+        None
+    }
+
+    fn log(&self, _: u8, _: &[u8]) {}
+
+    fn left_out(&self, library: &str, why: &Error) {
+        self.0.lock().push(format!("{library}: {}", String::from_utf8_lossy(why.text())));
+    }
+
+    fn why_end(&self) -> Option<Error> {
+        None
+    }
+
+    fn no_memory(&self) -> Option<Error> {
+        None
+    }
+}
+
+#[test]
+fn a_stored_library_that_cannot_be_loaded_is_left_out_alone() {
+    let mut all = Libraries { version: 1, ..Libraries::default() };
+    for (name, function, body) in [
+        ("a", "f", "redis.register_function('f', function() return 1 end)"),
+        ("b", "g", "local up = string.upper('x')\nredis.register_function('g', function() return up end)"),
+        ("c", "h", "redis.register_function('h', function() return 2 end)"),
+    ] {
+        let declared = Declared { name: function.to_owned(), description: None, flags: 0 };
+        let code = format!("#!lua name={name}\n{body}").into_bytes();
+        all.add(Library { name: name.to_owned(), code, functions: vec![declared] }, false).expect("room");
+    }
+    let (all, noted) = (Arc::new(all), Arc::new(LeftOut::default()));
+    let mut machine = Machine::new().expect("a machine");
+    let mut call = |name: &str| {
+        let what = What::Function(Arc::clone(&all), name.to_owned());
+        let run = Run { what, keys: Vec::new(), argv: Vec::new(), seed: 0, protocol: Protocol::Resp2 };
+        let ended = machine.run(&run, LIMITS, &mut Fake, &(Arc::clone(&noted) as Arc<dyn World>));
+        ended.map_or_else(|error| error.text().to_vec(), |replies| replies.to_vec())
+    };
+    assert_eq!(call("f"), b":1\r\n");
+    assert_eq!(call("h"), b":2\r\n");
+    let told = String::from_utf8(call("g")).expect("text");
+    assert!(told.starts_with("ERR Library 'b' has to be loaded anew (FUNCTION LOAD REPLACE): "), "{told}");
+    assert!(told.contains("nonexistent global variable 'string'"), "{told}");
+    let noted = noted.0.lock();
+    assert!(noted.len() == 1 && noted[0].starts_with("b: ERR Error registering functions"), "{noted:?}");
 }

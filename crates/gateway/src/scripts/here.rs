@@ -9,8 +9,8 @@ use weir_command::error::Error;
 use weir_io::{Clock, Nanos};
 use weir_script::{Limits, World};
 
-use super::log;
 use super::permission::{MoreTurns, may};
+use super::{left_out, log};
 use crate::auth::users::User;
 
 /// What it may use. Instructions are many for a rate limiter and few for a loop that does not end.
@@ -88,6 +88,10 @@ impl World for Here {
 
     fn log(&self, level: u8, text: &[u8]) {
         log(level, text);
+    }
+
+    fn left_out(&self, library: &str, why: &Error) {
+        left_out(library, why);
     }
 
     fn why_end(&self) -> Option<Error> {

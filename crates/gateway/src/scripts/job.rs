@@ -10,7 +10,7 @@ use weir_io::Spawn;
 use weir_script::{Bridge, Ended, Library, Limits, MEMORY_BYTES_MAX, Machine, Run, Script, World};
 
 use super::permission::may;
-use super::{Control, GONE, log};
+use super::{Control, GONE, left_out, log};
 
 /// What a script may use. Instructions between two looks are some ten microseconds, of which the look is a fraction.
 const LIMITS: Limits = Limits { instructions: 1000, memory_bytes: MEMORY_BYTES_MAX };
@@ -50,6 +50,10 @@ impl World for Control {
 
     fn log(&self, level: u8, text: &[u8]) {
         log(level, text);
+    }
+
+    fn left_out(&self, library: &str, why: &Error) {
+        left_out(library, why);
     }
 
     fn why_end(&self) -> Option<Error> {

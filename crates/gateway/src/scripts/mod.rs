@@ -59,6 +59,12 @@ fn log(level: u8, text: &[u8]) {
     tracing::debug!("a script says at level {level}: {}", text[..text.len().min(LOGGED_BYTES_MAX)].escape_ascii());
 }
 
+/// A stored library that cannot be loaded. Another version of this program has taken it: no tenant brings this about.
+fn left_out(library: &str, why: &Error) {
+    let why = &why.text()[..why.text().len().min(LOGGED_BYTES_MAX)];
+    tracing::warn!("the library {library} of functions cannot be loaded and is left out: {}", why.escape_ascii());
+}
+
 /// See the module.
 pub(crate) struct Scripts {
     pub(crate) cache: Mutex<Cache>,
