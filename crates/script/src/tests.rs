@@ -397,7 +397,7 @@ impl World for LeftOut {
 
 #[test]
 fn a_stored_library_that_cannot_be_loaded_is_left_out_alone() {
-    let mut all = Libraries { version: 1, ..Libraries::default() };
+    let mut all = Libraries::default();
     for (name, function, body) in [
         ("a", "f", "redis.register_function('f', function() return 1 end)"),
         ("b", "g", "local up = string.upper('x')\nredis.register_function('g', function() return up end)"),
@@ -407,6 +407,7 @@ fn a_stored_library_that_cannot_be_loaded_is_left_out_alone() {
         let code = format!("#!lua name={name}\n{body}").into_bytes();
         all.add(Library { name: name.to_owned(), code, functions: vec![declared] }, false).expect("room");
     }
+    all.version = 1;
     let (all, noted) = (Arc::new(all), Arc::new(LeftOut::default()));
     let mut machine = Machine::new().expect("a machine");
     let mut call = |name: &str| {
