@@ -178,7 +178,8 @@ impl Reader<'_> {
     fn number(&mut self) -> Result<Value> {
         let rest = &self.text[self.at..];
         let is_invalid = number::is_invalid(rest);
-        if !matches!(rest, [b'0'..=b'9' | b'-', ..]) && !(self.settings.reads_invalid && is_invalid) {
+        let begins_number = matches!(rest, [b'0'..=b'9' | b'-', ..]) || self.settings.reads_invalid && is_invalid;
+        if !begins_number {
             return self.expected("value");
         }
         match number::parse(rest) {
