@@ -394,7 +394,7 @@ impl<S: Store> Connection<S> {
                     self.tell_cost();
                 }
                 // What waits for rows is told when its wait has ended.
-                if !self.session.blocked.as_ref().is_some_and(|blocked| blocked.rows.is_some()) {
+                if self.session.blocked.as_ref().is_none_or(|blocked| blocked.rows.is_none()) {
                     self.took(command, args, outcome.is_err());
                 }
                 if self.is_monitored() {
