@@ -345,15 +345,17 @@ fn a_pause_of_writes_holds_what_replicas_would_be_told() {
     let (mut first, mut second) = (weir.connect(), weir.connect());
     let library = "#!lua name=l\nredis.register_function{function_name='f', callback=function() return 1 end, flags={'no-writes'}}";
     assert_eq!(first.ask(&["FUNCTION", "LOAD", library]), b"$1\r\nl\r\n");
-    let queued: [&[&str]; 2] = [&["MULTI"], &["SET", "k", "v"]];
-    let cases: [(&[&[&str]], &[&str], &[u8]); 4] = [
-        (&[], &["PFCOUNT", "none"], b":0\r\n"),
-        (&[], &["PUBLISH", "nobody", "x"], b":0\r\n"),
-        (&[], &["EVAL", "return 1", "0"], b":1\r\n"),
-        (&queued, &["EXEC"], b"*1\r\n+OK\r\n"),
+    let cases: [(&[&str], &[u8]); 4] = [
+        (&["PFCOUNT", "none"], b":0\r\n"),
+        (&["PUBLISH", "nobody", "x"], b":0\r\n"),
+        (&["EVAL", "return 1", "0"], b":1\r\n"),
+        (&["EXEC"], b"*1\r\n+OK\r\n"),
     ];
-    for (before, held, reply) in cases {
-        before.iter().for_each(|words| assert!(second.ask(words).starts_with(b"+")));
+    for (held, reply) in cases {
+        if held == ["EXEC"] {
+            assert_eq!(second.say("MULTI"), "+OK\r\n");
+            assert_eq!(second.say("SET k v"), "+QUEUED\r\n");
+        }
         assert_eq!(first.say("CLIENT PAUSE 3600000 WRITE"), "+OK\r\n");
         second.send(&encode(held));
         while !first.say("INFO clients").contains("blocked_clients:1\r\n") {
