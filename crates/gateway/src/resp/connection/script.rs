@@ -237,7 +237,8 @@ impl<S: Store> Connection<S> {
         Ok(())
     }
 
-    /// Counts what a script has called, tells those who are told every command, and the tenant's log what it was refused.
+    /// Counts what a script has called, tells those who are told every command, and the tenant's log what it was
+    /// refused.
     pub(super) async fn show_calls(&mut self, scripted: &mut Scripted) {
         let calls = std::mem::take(&mut scripted.calls);
         self.session.outbox.count(|stats| stats.add(&calls));
