@@ -8,12 +8,12 @@ const TICK_NANOS: Nanos = 10_000_000;
 /// Time that processors had for whoever wanted it, all together, since the machine started: idle, or at work for
 /// threads that give way to others, as those of flushes and compactions do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct IdleTime(Nanos);
+pub struct IdleTime(Nanos);
 
 impl IdleTime {
     /// Until now; `None` where the kernel does not tell.
     #[allow(clippy::disallowed_methods, reason = "a window of the kernel, not a file of the disk")]
-    pub(crate) fn now() -> Option<Self> {
+    pub fn now() -> Option<Self> {
         Self::of(&std::fs::read_to_string("/proc/stat").ok()?)
     }
 

@@ -8,7 +8,7 @@ pub mod admin;
 pub mod auth;
 mod dumps;
 mod error_stats;
-mod idle;
+pub mod idle;
 mod key_events;
 pub mod latency;
 pub mod listener;

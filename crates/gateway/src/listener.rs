@@ -346,7 +346,7 @@ async fn spread<S: Store>(server: &Arc<Server<S>>) {
     let mut spread = Spread::new(threads);
     let look = || {
         let now = server.clock.now();
-        Sight::new(now, server.stats.work(threads, now))
+        Sight::new(now, server.stats.work(threads, now), (server.settings.idle_time)())
     };
     let mut before = look();
     loop {

@@ -13,6 +13,7 @@ use crate::auth::account::Accounts;
 use crate::auth::connection_limits::ConnectionLimits;
 use crate::auth::users::log::AclLog;
 use crate::auth::{Doorman, Refusal};
+use crate::idle::IdleTime;
 use crate::mailbox::PushLimits;
 use crate::notices::Notices;
 use crate::resp::client::{Clients, Patience};
@@ -65,6 +66,8 @@ pub struct Settings {
     /// Such threads for connections with long requests and of noisy neighbours; without them all are served
     /// by the others.
     pub long_threads: usize,
+    /// Says how long the machine's processors had nothing else to do; `None` where nobody knows.
+    pub idle_time: fn() -> Option<IdleTime>,
     /// How much may wait for a connection that it has not asked for.
     pub push_limits: PushLimits,
     /// Whether clients may say `DEBUG`.
@@ -91,6 +94,7 @@ impl Default for Settings {
             patience: Patience::default(),
             threads: 2,
             long_threads: 2,
+            idle_time: IdleTime::now,
             push_limits: PushLimits::default(),
             allow_debug: false,
             prices: UnitPrices::default(),

@@ -46,9 +46,9 @@ pub(crate) struct Sight {
 }
 
 impl Sight {
-    /// Until `at`, which is now.
-    pub(crate) fn new(at: Nanos, work: Vec<Work>) -> Self {
-        Self { at, work, idle: IdleTime::now() }
+    /// Until `at`.
+    pub(crate) fn new(at: Nanos, work: Vec<Work>, idle: Option<IdleTime>) -> Self {
+        Self { at, work, idle }
     }
 }
 

@@ -91,13 +91,6 @@ fn who_listens_is_told_while_the_connection_waits_for_something_else() {
     assert_eq!(next(&mut listener), message(true, "news", "commit"));
     store.trouble.commits_wait.store(false, Ordering::SeqCst);
     assert_eq!([next(&mut listener), next(&mut listener)], ["+OK\r\n", "$1\r\nv\r\n"]);
-    // For the end of a pause.
-    assert_eq!(other.say("CLIENT PAUSE 1000000 WRITE"), "+OK\r\n");
-    listener.send(&encode(&["SET", "k", "w"]));
-    assert_eq!(other.say("PUBLISH news pause"), ":1\r\n");
-    assert_eq!(next(&mut listener), message(true, "news", "pause"));
-    assert_eq!(other.say("CLIENT UNPAUSE"), "+OK\r\n");
-    assert_eq!(next(&mut listener), "+OK\r\n");
 }
 
 #[test]

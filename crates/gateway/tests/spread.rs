@@ -11,7 +11,8 @@ const ROUNDS_MAX: usize = 100_000;
 fn connections_go_to_a_second_thread_when_one_is_full_and_come_back_when_that_was_in_vain() {
     let clock = TestClock::new();
     clock.freeze();
-    let (weir, keys) = start_open(&clock, Settings { threads: 2, long_threads: 0, ..Settings::default() });
+    let (weir, keys) =
+        start_open(&clock, Settings { threads: 2, long_threads: 0, idle_time: || None, ..Settings::default() });
     let mut clients = [weir.connect(), weir.connect()];
     // No time passes but what the first client's reads take of their thread, so that it is full, as is whichever it is
     // on.

@@ -147,7 +147,7 @@ impl Memtable {
         }
         let hash = writer.index(self).map(|index| {
             let hash = hash(entry.key);
-            // Needed when the entry is copied.
+            // Needed once the entry has been copied.
             index.prefetch(hash);
             hash
         });
