@@ -8,7 +8,6 @@ pub mod admin;
 pub mod auth;
 mod dumps;
 mod error_stats;
-pub mod idle;
 mod key_events;
 pub mod latency;
 pub mod listener;

@@ -13,7 +13,6 @@ use crate::auth::account::Accounts;
 use crate::auth::connection_limits::ConnectionLimits;
 use crate::auth::users::log::AclLog;
 use crate::auth::{Doorman, Refusal};
-use crate::idle::IdleTime;
 use crate::mailbox::PushLimits;
 use crate::notices::Notices;
 use crate::resp::client::{Clients, Patience};
@@ -23,6 +22,7 @@ use crate::resp::slowlog::Slowlog;
 use crate::serving_thread::ServingThread;
 use crate::stats::Stats;
 use crate::store::Store;
+use weir_io::real::IdleTime;
 
 /// What request units cost, for tenants of each engine.
 #[derive(Clone, Debug)]

@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 
 use weir_io::Nanos;
 
-use crate::idle::IdleTime;
 use crate::stats::Work;
+use weir_io::real::IdleTime;
 
 /// How often it is looked at.
 pub(crate) const LOOK_NANOS: Nanos = 100_000_000;

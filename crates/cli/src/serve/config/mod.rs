@@ -13,9 +13,9 @@ use serde::Deserialize;
 use weir_admission::cost::Capacity;
 use weir_admission::{Limits, UNLIMITED};
 use weir_gateway::PushLimits;
-use weir_gateway::idle::IdleTime;
 use weir_gateway::resp::frame;
 use weir_gateway::{Patience, Settings, UnitPrices};
+use weir_io::real::IdleTime;
 use weir_node::{Bandwidth, NodeConfig, Profile};
 
 pub use self::values::{Bytes, Codec, Device, ProfileName, Rate, RequestQueues, Shown, Sync};

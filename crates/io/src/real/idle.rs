@@ -1,6 +1,6 @@
 //! What the machine's processors have to spare.
 
-use weir_io::Nanos;
+use crate::Nanos;
 
 /// Ticks of the kernel's accounting in a second, on every Linux.
 const TICK_NANOS: Nanos = 10_000_000;
@@ -12,7 +12,6 @@ pub struct IdleTime(Nanos);
 
 impl IdleTime {
     /// Until now; `None` where the kernel does not tell.
-    #[allow(clippy::disallowed_methods, reason = "a window of the kernel, not a file of the disk")]
     pub fn now() -> Option<Self> {
         Self::of(&std::fs::read_to_string("/proc/stat").ok()?)
     }
@@ -25,7 +24,7 @@ impl IdleTime {
     }
 
     /// How many processors had nothing else to do in the `nanos` since `before`.
-    pub(crate) fn processors_since(self, before: Self, nanos: Nanos) -> f64 {
+    pub fn processors_since(self, before: Self, nanos: Nanos) -> f64 {
         self.0.saturating_sub(before.0) as f64 / nanos.max(1) as f64
     }
 }
