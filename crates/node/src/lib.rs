@@ -64,5 +64,5 @@ pub use weir_admission::{
     Access, Admission, Amount, Booked, Direction, Ledger, NodeAdmission, NodeBusy, NodeQueueStats, NodeUnits, OnLimit,
     Part, Pool, PoolStats, Quota, Refused, RequestOrder, Unit, UnitLimits, UnitStats, Wait, cost, request_units, waits,
 };
-pub use weir_model::engine::{Ahead, EngineKind, JobKind, Scope, TreeKnobs, UnknownEngine};
+pub use weir_model::engine::{EngineKind, JobKind, Scope, TreeKnobs, UnknownEngine};
 pub use weir_model::{TenantId, TenantName};

@@ -12,7 +12,7 @@ use weir_command::events::{Classes, Witness};
 use weir_command::{Args, Call, Command, Context, Headless, Host, Page, Request, Rows, Transaction, run, table};
 use weir_io::Result;
 use weir_model::{Batch, Databases, VALUE_BYTES_MAX};
-use weir_node::{Ahead, EngineKind, Quota};
+use weir_node::{EngineKind, Quota};
 
 pub use tenant::{Commits, TenantStore};
 
@@ -27,9 +27,9 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// The rows, for commands that only read. They see what is committed, and nothing that may be taken back.
     fn rows(&self) -> &dyn Rows;
 
-    /// Keys of the database with this number that will be read or written one after the other: what that can be made
-    /// ready for, is. Nothing but time depends on it.
-    fn prefetch(&self, _database: u8, _keys: &[&[u8]], _ahead: Ahead) {}
+    /// Keys of the database with this number that will be read one after the other: what that can be made ready for,
+    /// is. Nothing but time depends on it.
+    fn prefetch(&self, _database: u8, _keys: &[&[u8]]) {}
 
     /// See [`Rows::page`]; for somebody who has time: the device serves others first.
     fn page_in_background(&self, database: u8, from: &[u8], limit: usize) -> impl Future<Output = Result<Page>> + Send {

@@ -10,7 +10,7 @@ use weir_command::events::{Classes, Witness};
 use weir_command::{Args, Call, Command, Host, Moment, Page, PartPage, PartRange, Read, Rows, Transaction, Waiting};
 use weir_io::{Error, ErrorKind, Result};
 use weir_model::{Batch, Databases, StoredKey};
-use weir_node::{Ahead, Commit, EngineKind, Node, Partition, PartitionSlot, Quota, Tenant};
+use weir_node::{Commit, EngineKind, Node, Partition, PartitionSlot, Quota, Tenant};
 
 use super::Store;
 
@@ -184,13 +184,13 @@ impl Store for TenantStore {
     }
 
     /// Where there are several partitions, the keys that follow one another are anywhere, and nothing is made ready.
-    fn prefetch(&self, database: u8, keys: &[&[u8]], ahead: Ahead) {
+    fn prefetch(&self, database: u8, keys: &[&[u8]]) {
         if let [slot] = self.tenant.partitions()
             && let Some(partition) = &*slot.awake()
         {
             let stored: Vec<StoredKey> = keys.iter().map(|key| StoredKey::new(database, key)).collect();
             let stored: Vec<&[u8]> = stored.iter().map(|key| &**key).collect();
-            partition.prefetch(&stored, ahead);
+            partition.prefetch(&stored);
         }
     }
 

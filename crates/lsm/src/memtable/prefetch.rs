@@ -7,7 +7,7 @@
 use std::cmp::Ordering::Greater;
 use std::sync::atomic::Ordering;
 
-use weir_model::engine::{Ahead, SEQ_MAX};
+use weir_model::engine::SEQ_MAX;
 
 use super::Memtable;
 use super::leaf::Leaf;
@@ -31,10 +31,10 @@ struct Search<'k> {
 }
 
 impl Memtable {
-    /// Has the processor fetch what reads or writes of those `keys` will touch whose bit is set in `wanted`: bit `i`
-    /// for the i-th, up to [`PREFETCHED_MAX`]. `hashes` are their [hashes](crate::table::filter::hash). Tells which of
+    /// Has the processor fetch what reads of those `keys` will touch whose bit is set in `wanted`: bit `i` for the i-th,
+    /// up to [`PREFETCHED_MAX`]. `hashes` are their [hashes](crate::table::filter::hash). Tells which of
     /// them are here. That is a guess beside a running insert, and 0 for a small memtable.
-    pub fn prefetch(&self, keys: &[&[u8]], hashes: &[u64], wanted: u32, ahead: Ahead) -> u32 {
+    pub fn prefetch(&self, keys: &[&[u8]], hashes: &[u64], wanted: u32) -> u32 {
         if self.bytes() < BYTES_MIN {
             return 0;
         }
@@ -49,11 +49,16 @@ impl Memtable {
             if anchors[place].is_null() { here } else { here | 1 << place }
         });
         prefetch_newest(&anchors);
-        match ahead {
-            Ahead::Reads => here,
-            // A new key goes into a leaf.
-            Ahead::Writes if wanted & !here != 0 => here | self.search_in_step(keys, wanted & !here),
-            Ahead::Writes => here,
+        here
+    }
+
+    /// The same of what inserts of the first [`PREFETCHED_MAX`] of `keys` will touch.
+    pub fn prefetch_inserts(&self, keys: &[&[u8]], hashes: &[u64]) {
+        let all = (1_u32 << keys.len().min(PREFETCHED_MAX)) - 1;
+        let here = self.prefetch(keys, hashes, all);
+        // A new key goes into a leaf.
+        if self.index.get().is_some() && here != all {
+            self.search_in_step(keys, all & !here);
         }
     }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use proptest::prelude::*;
 use weir_io::{Memory, Rng, Unbooked};
-use weir_model::engine::{Ahead, Entry, Kind, SEQ_MAX, Seq};
+use weir_model::engine::{Entry, Kind, SEQ_MAX, Seq};
 
 use super::hash_index::Known;
 use super::{Memtable, PREFETCHED_MAX};
@@ -204,7 +204,7 @@ fn what_is_prefetched_is_what_is_there() {
     let there: Vec<&[u8]> = there.iter().map(|key| &key[..]).collect();
     let prefetch = |keys: &[&[u8]], wanted| {
         let hashes: Vec<u64> = keys.iter().map(|key| hash(key)).collect();
-        memtable.prefetch(keys, &hashes, wanted, Ahead::Reads)
+        memtable.prefetch(keys, &hashes, wanted)
     };
     assert_eq!(prefetch(&there, u32::MAX), 0, "a small one is not searched");
     put(1000, &vec![0; 1 << 20]);
@@ -243,10 +243,9 @@ fn a_large_memtable_knows_without_a_search_what_it_has_not() {
     assert_eq!(passed, 0, "of 100000 strangers");
     let hashes: Vec<u64> = (0..3).map(|number| hash(&key(number))).collect();
     let (here, strange) = ([key(0), key(2)], key(1 << 40));
-    for ahead in [Ahead::Reads, Ahead::Writes] {
-        let hashes = [hashes[0], hash(&strange), hashes[2]];
-        assert_eq!(memtable.prefetch(&[&here[0], &strange, &here[1]], &hashes, 0b111, ahead), 0b101);
-    }
+    let hashes = [hashes[0], hash(&strange), hashes[2]];
+    assert_eq!(memtable.prefetch(&[&here[0], &strange, &here[1]], &hashes, 0b111), 0b101);
+    memtable.prefetch_inserts(&[&here[0], &strange, &here[1]], &hashes);
     let unused = memtable.allocated_bytes() - memtable.bytes();
     let index = number as usize * 3 / 2 * 8;
     assert!((index * 9 / 10..index + (600 << 10)).contains(&unused), "{unused} bytes beside the entries");

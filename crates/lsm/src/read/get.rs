@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weir_io::{Class, Result};
-use weir_model::engine::{Ahead, Found, Kind, Lookup, SEQ_MAX, Seq};
+use weir_model::engine::{Found, Kind, Lookup, SEQ_MAX, Seq};
 
 use super::view::View;
 use crate::memtable::{Memtable, PREFETCHED_MAX};
@@ -73,19 +73,16 @@ fn in_tables(view: &View, key: &[u8], hash: u64, at: Seq, mut place: Place) -> R
     Ok(Outcome::Done(None))
 }
 
-/// Has the processor fetch what reads or writes of `keys` will touch: in the memtables, and of the tables' filters.
-/// Changes nothing but their time.
-pub fn prefetch(view: &View, keys: &[&[u8]], ahead: Ahead) {
+/// Has the processor fetch what reads of `keys` will touch: in the memtables, and of the tables' filters. Changes
+/// nothing but their time.
+pub fn prefetch(view: &View, keys: &[&[u8]]) {
     // One alone has nobody to wait with.
     for keys in keys.chunks(PREFETCHED_MAX).filter(|keys| keys.len() > 1) {
         let mut hashes = [0; PREFETCHED_MAX];
         hashes.iter_mut().zip(keys).for_each(|(hash, key)| *hash = filter::hash(key));
         let mut missing = (1_u32 << keys.len()) - 1;
-        let mut ahead = ahead;
         for memtable in memtables(view) {
-            missing &= !memtable.prefetch(keys, &hashes, missing, ahead);
-            // The others are only read.
-            ahead = Ahead::Reads;
+            missing &= !memtable.prefetch(keys, &hashes, missing);
             if missing == 0 {
                 break;
             }

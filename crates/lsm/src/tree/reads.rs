@@ -1,7 +1,7 @@
 //! Reading.
 
 use weir_io::Class;
-use weir_model::engine::{Ahead, Lookup, Range, Reads, Records, Scan, Seq, Snapshot};
+use weir_model::engine::{Lookup, Range, Reads, Records, Scan, Seq, Snapshot};
 
 use super::Tree;
 use crate::memtable::PREFETCHED_MAX;
@@ -38,14 +38,14 @@ impl Reads for Tree {
         let at = self.published();
         // A few at a time: what is fetched for a thousand would be gone again before it is read.
         let reads = keys.chunks(PREFETCHED_MAX).flat_map(|keys| {
-            get::prefetch(&view, keys, Ahead::Reads);
+            get::prefetch(&view, keys);
             keys.iter().map(|key| get::get(&view, key, at))
         });
         reads.collect()
     }
 
-    fn prefetch(&self, keys: &[&[u8]], ahead: Ahead) {
-        get::prefetch(&self.view.load(), keys, ahead);
+    fn prefetch(&self, keys: &[&[u8]]) {
+        get::prefetch(&self.view.load(), keys);
     }
 
     fn scan(&self, range: Range, snapshot: Option<&Snapshot>) -> Scan {

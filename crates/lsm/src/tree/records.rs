@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use weir_model::engine::{Ahead, Applied, Entry, Kind, Records, Seq};
+use weir_model::engine::{Applied, Entry, Kind, Records, Seq};
 use weir_model::parts::cover_value;
 use weir_model::{BatchRef, Change, LogIndex};
 
@@ -16,7 +16,7 @@ fn prefetch<'a>(memtable: &Memtable, changes: impl Iterator<Item = Change<'a>>) 
     for (change, (key, hashed)) in changes.zip(keys.iter_mut().zip(&mut hashes)) {
         (*key, *hashed, count) = (change.key(), hash(change.key()), count + 1);
     }
-    memtable.prefetch(&keys[..count], &hashes, u32::MAX >> (u32::BITS - count as u32), Ahead::Writes);
+    memtable.prefetch_inserts(&keys[..count], &hashes[..count]);
 }
 
 impl Records for Tree {

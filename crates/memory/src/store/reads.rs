@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use weir_model::engine::{Ahead, Found, Kind, Lookup, Range, Reads, Records, Scan, Seq, Snapshot};
+use weir_model::engine::{Found, Kind, Lookup, Range, Reads, Records, Scan, Seq, Snapshot};
 
 use super::Store;
 use crate::index::PREFETCHED_MAX;
@@ -32,7 +32,7 @@ impl Reads for Store {
         found.into_iter().map(living).collect()
     }
 
-    fn prefetch(&self, keys: &[&[u8]], _: Ahead) {
+    fn prefetch(&self, keys: &[&[u8]]) {
         keys.chunks(PREFETCHED_MAX).for_each(|keys| self.index.prefetch(keys.iter().copied()));
     }
 

@@ -27,12 +27,3 @@ impl Future for Lookup {
         }
     }
 }
-
-/// What follows a [`prefetch`](super::Reads::prefetch).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ahead {
-    /// Keys are read.
-    Reads,
-    /// They are written, and may be read first.
-    Writes,
-}

@@ -44,7 +44,7 @@ pub use self::job::{EXPIRED_KEYS_MAX, Job, JobReport};
 pub use self::job_control::JobControl;
 pub use self::job_facts::{JobCount, JobFacts, JobKind};
 pub use self::knobs::{Scope, TreeKnobs, Urgency};
-pub use self::lookup::{Ahead, Lookup};
+pub use self::lookup::Lookup;
 pub use self::scan::{Range, Scan, ScanStep, Walk};
 pub use self::snapshot::{Snapshot, Snapshots};
 pub use self::space::Space;
@@ -109,9 +109,8 @@ pub trait Reads: Send + Sync {
     /// The newest visible values of several keys, all as of one moment, in their order.
     fn multi_get(&self, keys: &[&[u8]]) -> Vec<Lookup>;
 
-    /// Has the processor fetch what reads or writes of `keys` will touch. Worth it for a few keys that follow one
-    /// another.
-    fn prefetch(&self, keys: &[&[u8]], ahead: Ahead);
+    /// Has the processor fetch what reads of `keys` will touch. Worth it for a few keys that follow one another.
+    fn prefetch(&self, keys: &[&[u8]]);
 
     /// Starts a scan of what is visible now, or as of `snapshot`.
     fn scan(&self, range: Range, snapshot: Option<&Snapshot>) -> Scan;

@@ -14,7 +14,7 @@ use weir_io::sim::{DeviceSpec, FaultPlan, Sim, SimFs};
 use weir_io::{Fs, Owner, Rng, Unbooked};
 use weir_model::Batch;
 use weir_model::Change;
-use weir_model::engine::{Ahead, Engine, EngineKind, Found, Job, Range, Scan, Seq, Snapshot};
+use weir_model::engine::{Engine, EngineKind, Found, Job, Range, Scan, Seq, Snapshot};
 
 use super::{BlockCache, EngineChoice, Opening, open};
 use crate::NodeConfig;
@@ -141,8 +141,7 @@ impl World {
             }
         }
         let words: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
-        self.engine.prefetch(&words, Ahead::Reads);
-        self.engine.prefetch(&words, Ahead::Writes);
+        self.engine.prefetch(&words);
         for (key, lookup) in words.iter().zip(self.engine.multi_get(&words)) {
             let found = self.sim.block_on(lookup).expect("no faults");
             assert_eq!(self.living(found), self.wanted(key, self.engine.published()));

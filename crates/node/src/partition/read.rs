@@ -11,7 +11,7 @@ use weir_admission::Direction;
 use weir_command::{Page, PartPage, PartRange, Read, StoredPart};
 use weir_io::Result;
 use weir_log::{SyncMode, Waiter};
-use weir_model::engine::{Ahead, Found, Kind, Lookup, Range, Scan, Seq};
+use weir_model::engine::{Found, Kind, Lookup, Range, Scan, Seq};
 use weir_model::parts::HeadRef;
 use weir_model::{Row, StoredKey, Value};
 
@@ -86,9 +86,9 @@ impl Partition {
         Ok(row)
     }
 
-    /// Has the processor fetch what reads or writes of `keys`, which follow soon, will touch.
-    pub fn prefetch(&self, keys: &[&[u8]], ahead: Ahead) {
-        self.engine.prefetch(keys, ahead);
+    /// Has the processor fetch what reads of `keys`, which follow soon, will touch.
+    pub fn prefetch(&self, keys: &[&[u8]]) {
+        self.engine.prefetch(keys);
     }
 
     /// The living rows of `keys` as of one moment, in their order.

@@ -8,7 +8,7 @@ use weir_command::bill::Charge;
 use weir_command::error::Error;
 use weir_command::reply::{FLUSH_BYTES, Mark, Replies};
 use weir_command::{Args, Command, is_plain, rows_of, table};
-use weir_node::{Access, Ahead, Unit};
+use weir_node::{Access, Unit};
 
 use super::as_one::{AsOne, Done, Member};
 use super::moving::LONG_BYTES;
@@ -90,7 +90,7 @@ impl<S: Store> Connection<S> {
         self.submit().await;
         if let Ok(store) = self.session.store() {
             let keys: Vec<&[u8]> = members.iter().map(|member| key_of(member.command, member.args)).collect();
-            keys.chunks(PREFETCHED_MAX).for_each(|keys| store.prefetch(number, keys, Ahead::Writes));
+            keys.chunks(PREFETCHED_MAX).for_each(|keys| store.prefetch(number, keys));
         }
         let run = self.run_members(&members, &charges).await;
         self.give_back(&members[run..], charges.get(run..).unwrap_or_default());

@@ -44,7 +44,6 @@ use weir_command::table::Id;
 use weir_command::{Args, Command, table};
 use weir_io::Nanos;
 use weir_model::Batch;
-use weir_node::Ahead;
 use weir_node::waits::{self, Followed};
 
 use self::charging::key_of;
@@ -310,7 +309,7 @@ impl<S: Store> Connection<S> {
         if keys.len() >= PREFETCHED_MIN
             && let Ok(store) = self.session.store()
         {
-            store.prefetch(self.session.number(), &keys, Ahead::Reads);
+            store.prefetch(self.session.number(), &keys);
         }
         keys.len().max(1)
     }
