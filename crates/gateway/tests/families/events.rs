@@ -252,6 +252,25 @@ fn what_expires_unasked_is_told_alike() {
     }
 }
 
+/// A pause of writes holds a client's command, and not what the client is told.
+#[test]
+fn what_expires_is_told_in_the_middle_of_a_pause() {
+    let world = World::new();
+    drop(world.tenant("paused", 1, 0));
+    let [mut listener, mut other] = [0; 2].map(|_| world.connect("paused"));
+    assert!(listener.say("HELLO 3").starts_with('%'));
+    assert_eq!(other.say("CONFIG SET notify-keyspace-events Ex"), "+OK\r\n");
+    assert!(listener.say("SUBSCRIBE __keyevent@0__:expired").contains("subscribe"));
+    assert_eq!(other.say("SET k v PX 300"), "+OK\r\n");
+    assert_eq!(other.say("CLIENT PAUSE 1000000 WRITE"), "+OK\r\n");
+    listener.send(&encode(&["SET", "held", "v"]));
+    let told = String::from_utf8_lossy(&listener.reply()).into_owned();
+    assert_eq!(told, ">3\r\n$7\r\nmessage\r\n$22\r\n__keyevent@0__:expired\r\n$1\r\nk\r\n");
+    assert_eq!(other.say("EXISTS held"), ":0\r\n");
+    assert_eq!(other.say("CLIENT UNPAUSE"), "+OK\r\n");
+    assert_eq!(listener.reply(), b"+OK\r\n");
+}
+
 /// A transaction and a script are told in the order of what they run; what fails, and what is taken back, is not told.
 #[test]
 fn events_of_what_runs_as_one_are_told_alike() {

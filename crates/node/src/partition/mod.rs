@@ -13,6 +13,8 @@
 //! Lock order: `order`, then the log's and the tree's own. Never held over an await.
 
 pub(crate) mod anchor;
+#[cfg(test)]
+mod asked;
 mod background;
 mod commit;
 mod covers;

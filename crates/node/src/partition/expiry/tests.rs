@@ -3,13 +3,12 @@
 use std::sync::Weak;
 
 use weir_command::events::{KeyEvent, Witness};
-use weir_command::reply::Protocol;
-use weir_command::{Headless, Request, table};
+use weir_io::Fs;
 use weir_io::sim::{DeviceSpec, FaultPlan, Sim, SimFs};
-use weir_io::{Fs, Rng, Yield};
+use weir_model::TenantName;
 use weir_model::engine::EngineKind;
-use weir_model::{TenantName, VALUE_BYTES_MAX};
 
+use super::super::asked::ask;
 use super::*;
 use crate::config::{Machine, NodeConfig};
 use crate::expiry_queue::QUEUE_BYTES_MAX;
@@ -69,20 +68,7 @@ impl World {
     }
 
     fn ask(&self, line: &str) -> String {
-        let request = Request::new(0, self.now_ms(), line.split(' ').map(str::as_bytes));
-        let command = table::find(request.args().at(0)).expect("a command");
-        let mut host = Headless::new(Protocol::Resp2, Yield::PLAIN, Rng::new(1));
-        let mut call = request.call(VALUE_BYTES_MAX);
-        call.wants = self.partition.witnessed.wants();
-        let outcome = self.sim.block_on(async {
-            let executed = self.partition.execute(command, request.args(), &mut host, &mut call).await;
-            let (outcome, commit) = executed.expect("no faults");
-            if let Some(commit) = commit {
-                commit.await.expect("no faults");
-            }
-            outcome
-        });
-        String::from_utf8(host.take_answer(&outcome)).expect("text")
+        ask(&self.sim, &self.partition, line)
     }
 
     fn now_ms(&self) -> u64 {

@@ -4,13 +4,14 @@ use std::ops::Bound;
 use std::sync::atomic::Ordering;
 
 use weir_command::reply::Protocol;
-use weir_command::{Draft, Headless, Request, Subkeys, table};
+use weir_command::{Draft, Headless, Subkeys};
 use weir_io::sim::{DeviceSpec, FaultPlan, OpKind, Sim, SimFs};
 use weir_io::{Class, Fs, Rng, Yield};
 use weir_model::engine::{EngineKind, Kind, Range};
 use weir_model::parts::{Life, RowType, cover_key};
 use weir_model::{Change, VALUE_BYTES_MAX};
 
+use super::super::asked::ask;
 use super::*;
 use crate::config::{Machine, NodeConfig};
 use crate::node::Node;
@@ -71,19 +72,7 @@ impl World {
 
     /// Runs a command of words; gives the answer.
     fn ask(&self, line: &str) -> String {
-        let request = Request::new(0, self.now_ms(), line.split(' ').map(str::as_bytes));
-        let command = table::find(request.args().at(0)).expect("a command");
-        let mut host = Headless::new(Protocol::Resp2, Yield::PLAIN, Rng::new(1));
-        let mut call = request.call(VALUE_BYTES_MAX);
-        let outcome = self.sim.block_on(async {
-            let executed = self.partition.execute(command, request.args(), &mut host, &mut call).await;
-            let (outcome, commit) = executed.expect("no faults");
-            if let Some(commit) = commit {
-                commit.await.expect("no faults");
-            }
-            outcome
-        });
-        String::from_utf8(host.take_answer(&outcome)).expect("text")
+        ask(&self.sim, &self.partition, line)
     }
 
     fn write(&self, change: Change<'_>) {
