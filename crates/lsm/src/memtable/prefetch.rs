@@ -31,9 +31,9 @@ struct Search<'k> {
 }
 
 impl Memtable {
-    /// Has the processor fetch what reads of those `keys` will touch whose bit is set in `wanted`: bit `i` for the i-th,
-    /// up to [`PREFETCHED_MAX`]. `hashes` are their [hashes](crate::table::filter::hash). Tells which of
-    /// them are here. That is a guess beside a running insert, and 0 for a small memtable.
+    /// Has the processor fetch what reads of those `keys` will touch whose bit is set in `wanted`: bit `i` for the
+    /// i-th, up to [`PREFETCHED_MAX`]. `hashes` are their [hashes](crate::table::filter::hash). Tells which of them are
+    /// here. That is a guess beside a running insert, and 0 for a small memtable.
     pub fn prefetch(&self, keys: &[&[u8]], hashes: &[u64], wanted: u32) -> u32 {
         if self.bytes() < BYTES_MIN {
             return 0;
