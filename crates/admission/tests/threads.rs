@@ -99,8 +99,8 @@ impl Clock for LookedAt {
 #[test]
 fn units_are_neither_lost_nor_stuck_between_threads() {
     let limits = |wcu| UnitLimits { wcu, on_limit: OnLimit::Delay { max_ms: 60_000 }, ..UnitLimits::default() };
-    // The threads ask for some million units. The forty or so times the limit is turned off and on again fill the bucket
-    // with at most 400,000, and time brings next to nothing: somebody has to wait, however the threads are scheduled.
+    // The threads ask for some million units. The forty or so times that the limit is turned off and on again fill the
+    // bucket with at most 400,000, and time brings next to nothing: somebody waits, however the threads are scheduled.
     let quota = Quota::new(Arc::new(LookedAt::default()), &limits(10_000));
     std::thread::scope(|scope| {
         for thread in 0..4_u32 {

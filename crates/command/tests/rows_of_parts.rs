@@ -5,8 +5,10 @@
 mod fields;
 #[path = "rows_of_parts/lists.rs"]
 mod lists;
+#[path = "rows_of_parts/queues.rs"]
+mod queues;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,6 +35,10 @@ struct Store {
     versions: AtomicU64,
     /// Parts that were read in pages.
     paged: AtomicU64,
+    /// What was deleted: an engine steps over it until a merge drops it.
+    dead: BTreeSet<Vec<u8>>,
+    /// How many of these were met in pages.
+    dead_met: AtomicU64,
     /// So much later than [`NOW_MS`] it is.
     later_ms: u64,
 }
@@ -53,10 +59,12 @@ impl Store {
                 }
                 Change::Delete { key } => {
                     self.map.remove(key);
+                    self.dead.insert(key.into());
                     continue;
                 }
                 Change::Cover { .. } => unreachable!("covers are not the commands' business"),
             };
+            self.dead.remove(change.key());
             self.map.insert(change.key().into(), row);
         }
     }
@@ -130,19 +138,21 @@ impl Rows for Store {
     fn parts<'a>(&'a self, _: &'a [u8], range: PartRange, limit: usize) -> Waiting<'a, weir_io::Result<PartPage>> {
         let entries = self.map.range(range.from.clone()..range.to.clone());
         let entries: Vec<_> = if range.reverse { entries.rev().collect() } else { entries.collect() };
-        let mut page = PartPage::default();
+        let (mut page, mut passed) = (PartPage::default(), range.from.clone()..range.to.clone());
         for (key, row) in entries {
-            if page.parts.len() == limit {
-                page.next = Some(match range.reverse {
-                    true => PartRange { to: [&key[..], &[0]].concat(), ..range },
-                    false => PartRange { from: key.clone(), ..range },
-                });
-                break;
-            }
             let row = row.clone().into_string().expect("a part is no head");
             self.paged.fetch_add(1, Ordering::Relaxed);
             page.parts.push(StoredPart { key: key.clone(), value: row.value });
+            if page.parts.len() == limit {
+                let behind = [&key[..], &[0]].concat();
+                (passed, page.next) = match range.reverse {
+                    true => (key.clone()..range.to.clone(), Some(PartRange { to: key.clone(), ..range })),
+                    false => (range.from.clone()..behind.clone(), Some(PartRange { from: behind, ..range })),
+                };
+                break;
+            }
         }
+        self.dead_met.fetch_add(self.dead.range(passed).count() as u64, Ordering::Relaxed);
         Box::pin(std::future::ready(Ok(page)))
     }
 

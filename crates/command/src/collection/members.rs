@@ -122,18 +122,27 @@ impl Collection<'_> {
         from: u32,
         limit: usize,
     ) -> Outcome<(Vec<Part>, Option<u32>)> {
+        let limit = limit.max(1);
         let mut left = Some(Subkeys { from: Bound::Included(from.to_be_bytes().into()), ..Subkeys::all(space) });
-        let (mut parts, mut last) = (Vec::new(), from);
+        let mut parts: Vec<Part> = Vec::new();
         while let Some(subkeys) = left {
-            let page = cx.parts(self.key, self.life(), subkeys, limit).await?;
+            // One more than wanted tells where to go on.
+            let page = cx.parts(self.key, self.life(), subkeys, limit + 1).await?;
             left = page.next;
-            last = page.parts.last().map_or(last, |part| place(&part.subkey));
             parts.extend(page.parts);
             // A number tells places apart, and no members of one place: those are given together.
-            let next = left.as_ref().and_then(|left| match &left.from {
+            let places = |at: usize| (place(&parts[at - 1].subkey), place(&parts[at].subkey));
+            if let Some(end) = (limit..parts.len()).find(|&at| places(at).0 < places(at).1) {
+                let next = places(end).1;
+                parts.truncate(end);
+                return Ok((parts, Some(next)));
+            }
+            // The work of a page is bounded: it may have met few that are there.
+            let next = left.as_ref().filter(|_| parts.len() <= limit).and_then(|left| match &left.from {
                 Bound::Included(subkey) => Some(place(subkey)),
                 _ => None,
             });
+            let last = parts.last().map_or(from, |part| place(&part.subkey));
             if let Some(next) = next.filter(|&next| next > last) {
                 return Ok((parts, Some(next)));
             }

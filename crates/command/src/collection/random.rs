@@ -2,17 +2,27 @@
 //!
 //! A packed row's are numbered. In a large row a random place is looked up, and one of the members behind it is taken:
 //! places are as good as random, so every member has about the same chance, but for the gaps in front of it.
+//!
+//! Members that are *popped* leave dead parts behind, which stay until a merge drops them. If pops looked up random
+//! places, too, each would step over more of these. So pops go round: the head of a set says where the last one was,
+//! and the next takes the member behind it. The order is that of a hash that nobody knows, and a member that is put
+//! back waits for the next round.
 
 use std::collections::BTreeSet;
 
 use weir_io::Rng;
+use weir_model::parts::{RowType, place_of};
 
 use super::{Collection, Member};
 use crate::context::Context;
 use crate::error::{Error, Outcome};
+use crate::turn::end_turn;
 
 /// Members behind a random place among which one is taken: the more, the less gaps matter.
 const NEAR_MEMBERS: usize = 16;
+
+/// Random places that are tried before the living members behind dead ones are waited for.
+const TRIES: u32 = 4;
 
 /// Where more than this part of all members is wanted, all are gone through.
 const FEW: u64 = 4;
@@ -39,7 +49,7 @@ impl Collection<'_> {
             cx.passed_packed(at + 1);
             return Ok(packed.iter().nth(at).map(Member::packed));
         }
-        let near = self.members_near(cx, rng.next_u64() as u32).await?;
+        let near = self.members_near(cx, &mut rng).await?;
         let at = rng.below(near.len().max(1) as u64) as usize;
         Ok(near.into_iter().nth(at))
     }
@@ -92,21 +102,91 @@ impl Collection<'_> {
         Ok(kept)
     }
 
-    /// Some members from `place` on, or from the beginning, where there are none behind it.
-    async fn members_near(&self, cx: &mut Context<'_>, place: u32) -> Outcome<Vec<Member>> {
-        for from in [place, 0] {
+    /// Some members from a random place on.
+    async fn members_near(&self, cx: &mut Context<'_>, rng: &mut Rng) -> Outcome<Vec<Member>> {
+        let mut from = 0;
+        for _ in 0..TRIES {
+            from = rng.next_u64() as u32;
+            let mut page = self.members_from(cx, from, NEAR_MEMBERS).await?;
+            if page.members.is_empty() && page.next.is_none() {
+                // Behind the last one comes the first: that is its gap, too.
+                page = self.members_from(cx, 0, NEAR_MEMBERS).await?;
+            }
+            if !page.members.is_empty() {
+                return Ok(page.members);
+            }
+            // A page may have met nothing but what was removed: there are other places.
+            cx.yields().now().await;
+        }
+        // Most of them are gone. Behind the last pop, there are none that are dead.
+        for from in [self.popped().unwrap_or(from), 0] {
             let mut next = Some(from);
             while let Some(from) = next {
                 let page = self.members_from(cx, from, NEAR_MEMBERS).await?;
                 if !page.members.is_empty() {
                     return Ok(page.members);
                 }
-                // A page may have met nothing but what was removed.
                 next = page.next;
                 cx.yields().now().await;
             }
         }
         Ok(Vec::new())
+    }
+
+    /// Takes `count` members by chance out of a set that has more.
+    ///
+    /// # Errors
+    /// They cannot be read; they are too many.
+    pub async fn pop_members(&mut self, cx: &mut Context<'_>, count: u64) -> Outcome<Vec<Member>> {
+        let popped = match self.packed() {
+            Some(_) => self.random_members(cx, count).await?,
+            None => self.members_round(cx, count).await?,
+        };
+        for (index, member) in popped.iter().enumerate() {
+            end_turn(cx.yields(), index).await;
+            self.remove_member(cx, member)?;
+        }
+        Ok(popped)
+    }
+
+    /// The `count` members of a large set that are to be popped next.
+    async fn members_round(&mut self, cx: &mut Context<'_>, count: u64) -> Outcome<Vec<Member>> {
+        // Behind the last one: others at its place, which are rare, wait for the next round.
+        let start = self.popped().map(|place| place.wrapping_add(1));
+        let start = start.unwrap_or_else(|| Rng::new(cx.random()).next_u64() as u32);
+        let (mut found, mut bytes): (Vec<Member>, _) = (Vec::new(), 0);
+        let mut names = BTreeSet::new();
+        for from in [start, 0] {
+            let mut next = Some(from);
+            while let Some(from) = next.filter(|_| (found.len() as u64) < count) {
+                let wanted = (count - found.len() as u64).min(NEAR_MEMBERS as u64 * NEAR_MEMBERS as u64) as usize;
+                let page = self.members_from(cx, from, wanted).await?;
+                for member in page.members.into_iter().take(wanted) {
+                    if names.insert(member.name.clone()) {
+                        grow(&mut bytes, &member)?;
+                        found.push(member);
+                    }
+                }
+                next = page.next;
+                cx.yields().now().await;
+            }
+        }
+        if let Some(last) = found.last() {
+            self.note_popped(place_of(self.head.version, &last.name));
+        }
+        Ok(found)
+    }
+
+    /// The place of the member that was popped last, if some was: behind the byte that says whether a set is large.
+    fn popped(&self) -> Option<u32> {
+        let place = (self.head.kind == RowType::Set).then(|| self.head.detail.get(1..)?.first_chunk()).flatten();
+        place.map(|place| u32::from_be_bytes(*place))
+    }
+
+    fn note_popped(&mut self, place: u32) {
+        let large = self.head.detail.first().copied().unwrap_or(0);
+        self.head.detail = [&[large][..], &place.to_be_bytes()].concat();
+        self.is_changed = true;
     }
 }
 

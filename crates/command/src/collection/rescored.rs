@@ -1,15 +1,21 @@
 //! Changes of sorted sets: every member stands by its name and by its score, and is counted.
 
-use weir_io::plant::{Plant, is_planted};
-use weir_model::parts::{Packed, PackedPart, placed, score_value, scored};
+use std::ops::Bound;
 
+use weir_io::plant::{Plant, is_planted};
+use weir_model::parts::{OrderDetail, OrderEnds, Packed, PackedPart, placed, score_value, scored};
+
+use super::counted::{Counted, damaged};
 use super::scored::{ORDER, Scored, place};
-use super::{Collection, LARGE, PACKED_BYTES_MAX, PACKED_PARTS_MAX};
-use crate::context::Context;
+use super::{Collection, PACKED_BYTES_MAX, PACKED_PARTS_MAX};
+use crate::context::{Context, Subkeys};
 use crate::error::{Error, Outcome};
 
 /// The space that members are found in by their names.
 const MEMBERS: u8 = 0;
+
+/// Parts that are read in one step at an end of the order.
+const PAGE_PARTS: usize = 256;
 
 /// Bytes of a score as they are counted.
 const SCORE_BYTES: usize = 8;
@@ -100,13 +106,20 @@ impl Collection<'_> {
             cx.delete_part(life, ORDER, old)?;
         }
         cx.put_part(life, ORDER, &new, beside)?;
-        let (mut counted, total) = (self.counted(), self.len());
-        match old {
-            Some(old) => counted.moved(cx, &old, &new, total).await?,
+        let mut order = self.order()?;
+        let (mut counted, total) = (Counted::new(self.key, life, ORDER, &order), self.len());
+        match &old {
+            Some(old) => counted.moved(cx, old, &new, total).await?,
             None if is_new => counted.added(cx, &new, total).await?,
             None => {}
         }
-        self.note_levels(counted.levels);
+        counted.tell(&mut order);
+        if let Some(ends) = &mut order.ends {
+            let left = old.as_ref().map(|old| (old.starts_with(&ends.first), old.starts_with(&ends.last)));
+            ends.include(&new);
+            self.find_ends(cx, ends, left.unwrap_or_default(), 1).await?;
+        }
+        self.note_order(&order);
         Ok(())
     }
 
@@ -130,10 +143,56 @@ impl Collection<'_> {
             cx.delete_part(life, ORDER, &place)?;
             places.push(place);
         }
+        if self.is_empty() {
+            // The row goes, and with it all of its parts.
+            return Ok(());
+        }
         places.sort_unstable();
-        let mut counted = self.counted();
+        let mut order = self.order()?;
+        let mut counted = Counted::new(self.key, life, ORDER, &order);
         counted.all_removed(cx, &places).await?;
-        self.note_levels(counted.levels);
+        counted.tell(&mut order);
+        // A row from which something is taken may be a queue: from now on its ends are known.
+        let is_known = order.ends.is_some();
+        let mut ends = order.ends.take().unwrap_or(OrderEnds { first: vec![0], last: vec![u8::MAX] });
+        let left = |place: Option<&Vec<u8>>, bound: &[u8]| place.is_some_and(|place| place.starts_with(bound));
+        let left = (left(places.first(), &ends.first), left(places.last(), &ends.last));
+        let left = if is_known { left } else { (true, true) };
+        self.find_ends(cx, &mut ends, left, places.len()).await?;
+        order.ends = Some(ends);
+        self.note_order(&order);
+        Ok(())
+    }
+
+    /// Looks for the first member, and the last, where these may have `left`, and up to `removed` members that stood
+    /// beside them.
+    async fn find_ends(
+        &self,
+        cx: &mut Context<'_>,
+        ends: &mut OrderEnds,
+        left: (bool, bool),
+        removed: usize,
+    ) -> Outcome {
+        let life = self.life();
+        for (is_last, _) in [(false, left.0), (true, left.1)].into_iter().filter(|(_, has_left)| *has_left) {
+            let (from, to) =
+                (Bound::Included(ends.first.clone()), ends.behind().map_or(Bound::Unbounded, Bound::Excluded));
+            let mut rest = Some(Subkeys { space: ORDER, from, to, reverse: is_last });
+            let found = loop {
+                let page =
+                    cx.parts(self.key, life, rest.take().ok_or_else(damaged)?, removed.clamp(2, PAGE_PARTS)).await?;
+                if let Some(part) = page.parts.into_iter().next() {
+                    break part.subkey;
+                }
+                rest = page.next;
+            };
+            let bound = OrderDetail::cut(&found).to_vec();
+            if is_last {
+                ends.last = bound;
+            } else {
+                ends.first = bound;
+            }
+        }
         Ok(())
     }
 
@@ -167,16 +226,18 @@ impl Collection<'_> {
             cx.put_part(life, ORDER, &place, beside)?;
             places.push(place);
         }
-        let mut counted = self.counted();
+        let mut order = self.order()?;
+        let mut counted = Counted::new(self.key, life, ORDER, &order);
         counted.fill(cx, &places)?;
-        self.note_levels(counted.levels);
+        counted.tell(&mut order);
+        self.note_order(&order);
         Ok(())
     }
 
-    fn note_levels(&mut self, levels: u8) {
-        let known = self.head.detail.get(1).copied().unwrap_or(0);
-        if levels != known {
-            self.head.detail = vec![LARGE, levels];
+    fn note_order(&mut self, order: &OrderDetail) {
+        let detail = order.encode();
+        if self.head.detail != detail {
+            self.head.detail = detail;
             self.is_changed = true;
         }
     }

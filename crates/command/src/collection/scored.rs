@@ -5,7 +5,7 @@
 
 use std::ops::Bound;
 
-use weir_model::parts::{PackedPart, score_of, scored, take_f64};
+use weir_model::parts::{OrderDetail, PackedPart, score_of, scored, take_f64};
 
 use super::Collection;
 use super::counted::{Counted, damaged};
@@ -76,10 +76,14 @@ impl Stretch {
 }
 
 impl<'k> Collection<'k> {
-    /// The counts over the order of a spread row. Behind the byte that says that it is large, its detail has the number
-    /// of their levels.
-    pub(super) fn counted(&self) -> Counted<'k> {
-        Counted::new(self.key, self.life(), ORDER, self.head.detail.get(1).copied().unwrap_or(0))
+    /// What the head of a spread row knows of its order.
+    pub(super) fn order(&self) -> Outcome<OrderDetail> {
+        OrderDetail::decode(&self.head.detail).ok_or_else(damaged)
+    }
+
+    /// The counts over the order of a spread row.
+    fn counted(&self) -> Outcome<Counted<'k>> {
+        Ok(Counted::new(self.key, self.life(), ORDER, &self.order()?))
     }
 
     /// All members of a packed row, in order: it keeps them so.
@@ -105,7 +109,7 @@ impl<'k> Collection<'k> {
     pub async fn count_before(&self, cx: &mut Context<'_>, place: &[u8]) -> Outcome<u64> {
         match self.in_order(cx) {
             Some(members) => Ok(members.take_while(|member| &member.place()[..] < place).count() as u64),
-            None => self.counted().before(cx, place).await,
+            None => self.counted()?.before(cx, place).await,
         }
     }
 
@@ -135,7 +139,7 @@ impl<'k> Collection<'k> {
         }
         match self.in_order(cx) {
             Some(mut members) => Ok(members.nth(rank as usize).map(|member| member.place())),
-            None => self.counted().at(cx, rank).await,
+            None => self.counted()?.at(cx, rank).await,
         }
     }
 
@@ -166,7 +170,8 @@ impl<'k> Collection<'k> {
             let members = if reverse { members.rev().take(limit).collect() } else { members.take(limit).collect() };
             return Ok((members, None));
         }
-        let (from, to) = (Bound::Included(stretch.from), stretch.to.map_or(Bound::Unbounded, Bound::Excluded));
+        let Stretch { from, to } = self.within_ends(stretch)?;
+        let (from, to) = (Bound::Included(from), to.map_or(Bound::Unbounded, Bound::Excluded));
         let subkeys = Subkeys { space: ORDER, from, to, reverse };
         let page = cx.parts(self.key, self.life(), subkeys, limit.clamp(1, PAGE_MEMBERS)).await?;
         let members = page.parts.iter().map(|part| Scored::spread(part).ok_or_else(damaged));
@@ -183,6 +188,17 @@ impl<'k> Collection<'k> {
             },
         });
         Ok((members.collect::<Outcome<_>>()?, left))
+    }
+
+    /// `stretch` without what is known to be in front of the first member of a spread row and behind its last one:
+    /// these may be very many dead parts.
+    fn within_ends(&self, stretch: Stretch) -> Outcome<Stretch> {
+        let Some(ends) = self.order()?.ends else { return Ok(stretch) };
+        let to = match (stretch.to, ends.behind()) {
+            (Some(to), Some(behind)) => Some(to.min(behind)),
+            (to, behind) => to.or(behind),
+        };
+        Ok(Stretch { from: stretch.from.max(ends.first), to })
     }
 
     /// The first member of all, or the last.

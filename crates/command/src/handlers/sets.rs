@@ -192,11 +192,9 @@ pub async fn spop(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         answer.tell(cx);
         return Ok(());
     }
-    let members = set.random_members(cx, count).await?;
+    let members = set.pop_members(cx, count).await?;
     let mut answer = Answer::in_any_order();
-    for (index, member) in members.iter().enumerate() {
-        end_turn(cx.yields(), index).await;
-        set.remove_member(cx, member)?;
+    for member in &members {
         answer.push(&member.name)?;
     }
     cx.save(&mut set)?;
@@ -209,12 +207,9 @@ async fn spop_one(cx: &mut Context<'_>, key: &[u8]) -> Outcome {
         cx.replies().null();
         return Ok(());
     };
-    let member = set.random_member(cx).await?;
-    if let Some(member) = &member {
-        set.remove_member(cx, member)?;
-        cx.save(&mut set)?;
-    }
-    tell_one(cx, member.as_ref());
+    let popped = set.pop_members(cx, 1).await?;
+    cx.save(&mut set)?;
+    tell_one(cx, popped.first());
     Ok(())
 }
 

@@ -12,6 +12,7 @@ pub mod audit;
 pub mod fields;
 mod head;
 mod key;
+mod order_detail;
 mod packed;
 mod placed;
 mod shape;
@@ -25,6 +26,7 @@ pub use key::{
     COVER_KEY_BYTES, Life, PART_KEY_BYTES_MAX, Part, SPACES, SUBKEY_BYTES_MAX, cover_end, cover_key, cover_value,
     covered_bytes, is_part, version_of,
 };
+pub use order_detail::{ORDER_BOUND_BYTES_MAX, OrderDetail, OrderEnds};
 pub use packed::{Packed, PackedPart};
 pub use placed::{PLACE_BYTES, is_placed, moved_subkey, place_of, placed};
 pub use shape::{Mapped, NotARow, Shape, scored};

@@ -22,6 +22,9 @@ use crate::metrics::Counters;
 
 /// Entries that a page looks at for each key that it may hold: one call never walks through millions of tombstones.
 const PAGE_LOOKS_PER_KEY: usize = 10;
+/// Entries that a page of parts looks at, however few parts it is for: to begin a scan takes as long as to look at a
+/// dozen.
+const PART_LOOKS_MIN: usize = 128;
 /// Bytes of entries, their values included, after which a page ends: going through keys reads the values beside them.
 const PAGE_BYTES_MAX: u64 = 256 << 10;
 
@@ -183,17 +186,18 @@ impl Partition {
     /// A page of what `scan` finds, which is of `range`; and the newest sequence number among it.
     pub(super) async fn part_page(&self, mut scan: Scan, range: PartRange, limit: usize) -> Result<(PartPage, Seq)> {
         let limit = limit.max(1);
-        scan.set_budget(limit.saturating_mul(PAGE_LOOKS_PER_KEY), PAGE_BYTES_MAX);
+        scan.set_budget(limit.saturating_mul(PAGE_LOOKS_PER_KEY).max(PART_LOOKS_MIN), PAGE_BYTES_MAX);
         let (mut page, mut newest, mut bytes) = (PartPage::default(), 0, 0);
         let mut left = None;
         while let Some(entry) = self.timed(scan.next()).await? {
-            if page.parts.len() == limit {
-                left = Some(if range.reverse { [entry.key, &[0]].concat() } else { entry.key.to_vec() });
-                break;
-            }
             newest = newest.max(entry.seq);
             bytes += (entry.key.len() + entry.value.len()) as u64;
             page.parts.push(StoredPart { key: entry.key.to_vec(), value: Value::from(entry.value.to_vec()) });
+            if page.parts.len() == limit {
+                // Nobody looks for the next one: there may be many dead ones in front of it.
+                left = Some(if range.reverse { entry.key.to_vec() } else { [entry.key, &[0]].concat() });
+                break;
+            }
         }
         page.next = left.or_else(|| scan.stopped_at()).map(|left| match range.reverse {
             true => PartRange { to: left, ..range },

@@ -3,7 +3,7 @@
 use std::ops::Bound;
 
 use super::{Bucket, Counted, LEVELS_MAX, between, damaged};
-use crate::context::Context;
+use crate::context::{Context, Part};
 use crate::error::Outcome;
 
 impl Counted<'_> {
@@ -34,18 +34,50 @@ impl Counted<'_> {
     async fn path(&self, cx: &mut Context<'_>, key: &[u8]) -> Outcome<Vec<Bucket>> {
         let (mut path, mut from) = (Vec::new(), Vec::new());
         for level in (1..=self.levels).rev() {
-            let range = (Bound::Included(from), Bound::Included(key.into()));
-            let last = self.list(cx, level, range, true, 1).await?.pop().ok_or_else(damaged)?;
+            let last = self.last_in(cx, level, from, Bound::Included(key.into())).await?.ok_or_else(damaged)?;
             from = last.subkey.clone();
             path.push(Bucket::of(last)?);
         }
         Ok(path)
     }
 
+    /// The last bucket of `level` that begins at `from` or behind, and in front of `to` or there.
+    async fn last_in(
+        &self,
+        cx: &mut Context<'_>,
+        level: u8,
+        from: Vec<u8>,
+        to: Bound<Vec<u8>>,
+    ) -> Outcome<Option<Part>> {
+        if !from.is_empty() || self.second.is_empty() {
+            return Ok(self.list(cx, level, (Bound::Included(from), to), true, 1).await?.pop());
+        }
+        let is_first = match &to {
+            Bound::Included(to) => *to < self.second,
+            Bound::Excluded(to) => *to <= self.second,
+            Bound::Unbounded => false,
+        };
+        if !is_first {
+            let range = (Bound::Included(self.second.clone()), to);
+            if let Some(last) = self.list(cx, level, range, true, 1).await?.pop() {
+                return Ok(Some(last));
+            }
+        }
+        Ok(Some(self.first_of(cx, level).await?))
+    }
+
+    /// The bucket of `level` behind the one that begins at `key`, if it begins before `to`.
+    async fn next(&self, cx: &mut Context<'_>, level: u8, key: &[u8], to: Bound<Vec<u8>>) -> Outcome<Option<Part>> {
+        let from = match key {
+            [] if !self.second.is_empty() => Bound::Included(self.second.clone()),
+            key => Bound::Excluded(key.into()),
+        };
+        Ok(self.list(cx, level, (from, to), false, 1).await?.pop())
+    }
+
     /// Where the bucket of `level` ends that begins at `key`: where the next one begins.
     async fn end(&self, cx: &mut Context<'_>, level: u8, key: &[u8]) -> Outcome<Option<Vec<u8>>> {
-        let behind = (Bound::Excluded(key.into()), Bound::Unbounded);
-        Ok(self.list(cx, level, behind, false, 1).await?.pop().map(|next| next.subkey))
+        Ok(self.next(cx, level, key, Bound::Unbounded).await?.map(|next| next.subkey))
     }
 
     /// Counts an entry that was put at `key`, and that was not there before. There are `total` of them now.
@@ -53,6 +85,7 @@ impl Counted<'_> {
     /// # Errors
     /// They cannot be read.
     pub async fn added(&mut self, cx: &mut Context<'_>, key: &[u8], total: u64) -> Outcome {
+        self.include(key);
         if self.levels == 0 {
             return if total > self.children_max() { self.grow(cx).await } else { Ok(()) };
         }
@@ -74,11 +107,12 @@ impl Counted<'_> {
     /// # Errors
     /// They cannot be read.
     pub async fn moved(&mut self, cx: &mut Context<'_>, old: &[u8], new: &[u8], total: u64) -> Outcome {
-        let keys = |path: Vec<Bucket>| path.into_iter().next_back().map(|bucket| bucket.key);
-        if keys(self.path(cx, old).await?) == keys(self.path(cx, new).await?) {
+        self.include(new);
+        let (from, to) = (self.path(cx, old).await?, self.path(cx, new).await?);
+        if from.last().map(|bucket| &bucket.key) == to.last().map(|bucket| &bucket.key) {
             return Ok(());
         }
-        self.removed(cx, old, 1).await?;
+        self.removed(cx, from, 1).await?;
         self.added(cx, new, total).await
     }
 
@@ -87,19 +121,24 @@ impl Counted<'_> {
     /// # Errors
     /// They cannot be read.
     pub async fn all_removed(&mut self, cx: &mut Context<'_>, mut keys: &[Vec<u8>]) -> Outcome {
-        while let Some(first) = keys.first().filter(|_| self.levels > 0) {
-            let lowest = self.path(cx, first).await?.pop().ok_or_else(damaged)?;
-            let end = self.end(cx, 1, &lowest.key).await?;
-            let here = keys.partition_point(|key| end.as_ref().is_none_or(|end| key < end));
-            self.removed(cx, first, here.max(1) as u64).await?;
-            keys = &keys[here.max(1)..];
+        while let [first, .., last] | [first @ last] = keys
+            && self.levels > 0
+        {
+            let path = self.path(cx, first).await?;
+            let lowest = path.last().ok_or_else(damaged)?;
+            let next = match keys {
+                [_] => None,
+                _ => self.next(cx, 1, &lowest.key, Bound::Included(last.clone())).await?,
+            };
+            let here = next.map_or(keys.len(), |next| keys.partition_point(|key| *key < next.subkey)).max(1);
+            self.removed(cx, path, here as u64).await?;
+            keys = &keys[here..];
         }
         Ok(())
     }
 
-    /// Takes `count` entries out of the bucket that `key` is in.
-    async fn removed(&mut self, cx: &mut Context<'_>, key: &[u8], count: u64) -> Outcome {
-        let mut path = self.path(cx, key).await?;
+    /// Takes `count` entries out of the buckets of `path`.
+    async fn removed(&mut self, cx: &mut Context<'_>, mut path: Vec<Bucket>, count: u64) -> Outcome {
         if let Some(lowest) = path.last_mut() {
             lowest.children = lowest.children.checked_sub(count).ok_or_else(damaged)?;
         }
@@ -126,8 +165,7 @@ impl Counted<'_> {
         // The highest list has one bucket more. Where it must not be divided, it may be long.
         if self.levels < LEVELS_MAX {
             let limit = self.children_max() as usize + 1;
-            let all = (Bound::Unbounded, Bound::Unbounded);
-            if self.list(cx, self.levels, all, false, limit).await?.len() == limit {
+            if self.buckets(cx, self.levels, &[], Bound::Unbounded, limit).await?.len() == limit {
                 return self.grow(cx).await;
             }
         }
@@ -141,14 +179,20 @@ impl Counted<'_> {
     }
 
     /// Makes two buckets of `level` of what is between `from` and `to`, in the place of one at `from`.
-    async fn halve(&self, cx: &mut Context<'_>, level: u8, from: Vec<u8>, to: Option<&[u8]>) -> Outcome {
-        let children = self.list(cx, level - 1, between(&from, to), false, usize::MAX).await?;
+    async fn halve(&mut self, cx: &mut Context<'_>, level: u8, from: Vec<u8>, to: Option<&[u8]>) -> Outcome {
+        let children = match level {
+            1 => self.entries(cx, &from, to, usize::MAX).await?,
+            _ => self.buckets(cx, level - 1, &from, between(&from, to).1, usize::MAX).await?,
+        };
         let middle = children.len() / 2;
         let second = match (children.get(middle.wrapping_sub(1)), children.get(middle)) {
             (Some(last), Some(first)) if level == 1 => separator(&last.subkey, &first.subkey),
             (Some(_), Some(first)) => first.subkey.clone(),
             _ => return Err(damaged()),
         };
+        if (level, &from[..]) == (1, &[]) {
+            self.note_second(Some(second.clone()));
+        }
         let mut halves =
             [Bucket { key: from, entries: 0, children: 0 }, Bucket { key: second, entries: 0, children: 0 }];
         for (index, child) in children.into_iter().enumerate() {
@@ -167,11 +211,14 @@ impl Counted<'_> {
                 Some(above) => (above.key.clone(), self.end(cx, level + 1, &above.key).await?),
                 None => (Vec::new(), None),
             };
-            let in_front = (Bound::Included(from), Bound::Excluded(bucket.key.clone()));
-            let behind = (Bound::Excluded(bucket.key.clone()), to.map_or(Bound::Unbounded, Bound::Excluded));
-            let (left, right) = match self.list(cx, level, in_front, true, 1).await?.pop() {
+            let in_front = match bucket.key == from {
+                true => None,
+                false => self.last_in(cx, level, from, Bound::Excluded(bucket.key.clone())).await?,
+            };
+            let to = to.map_or(Bound::Unbounded, Bound::Excluded);
+            let (left, right) = match in_front {
                 Some(left) => (Bucket::of(left)?, bucket),
-                None => match self.list(cx, level, behind, false, 1).await?.pop() {
+                None => match self.next(cx, level, &bucket.key, to).await? {
                     Some(right) => (bucket, Bucket::of(right)?),
                     // It is alone there: perhaps what is above can be merged.
                     None => continue,
@@ -181,6 +228,10 @@ impl Counted<'_> {
                 return Ok(());
             }
             self.delete(cx, level, &right.key)?;
+            if (level, &left.key[..]) == (1, &[]) {
+                let next = self.list(cx, 1, (Bound::Excluded(right.key), Bound::Unbounded), false, 1).await?.pop();
+                self.note_second(next.map(|next| next.subkey));
+            }
             let (entries, children) = (left.entries + right.entries, left.children + right.children);
             self.put(cx, level, &Bucket { entries, children, ..left })?;
             if let Some(above) = path.last_mut() {
@@ -194,11 +245,13 @@ impl Counted<'_> {
     /// Takes away levels that have a single bucket.
     async fn shrink(&mut self, cx: &mut Context<'_>) -> Outcome {
         while self.levels > 0 {
-            let all = (Bound::Unbounded, Bound::Unbounded);
-            let buckets = self.list(cx, self.levels, all, false, 2).await?;
+            let buckets = self.buckets(cx, self.levels, &[], Bound::Unbounded, 2).await?;
             let [only] = &buckets[..] else { return Ok(()) };
             self.delete(cx, self.levels, &only.subkey)?;
             self.levels -= 1;
+            if self.levels == 0 {
+                self.note_second(None);
+            }
         }
         Ok(())
     }
@@ -230,6 +283,9 @@ impl Counted<'_> {
                 chunks.map(bucket).collect()
             };
             self.levels += 1;
+            if self.levels == 1 {
+                self.note_second(buckets.get(1).map(|second| second.key.clone()));
+            }
             buckets.iter().try_for_each(|bucket| self.put(cx, self.levels, bucket))?;
             count = buckets.len() as u64;
             below = buckets;

@@ -5,6 +5,9 @@
 //! buckets themselves, in the next space, and so on: a *level* each. A bucket goes from its own key up to the next
 //! one's; the first of a level begins at the empty key. So a rank is a sum over a few short lists.
 //!
+//! Where entries are taken from the front, again and again, the buckets there go, too, and are dead parts until a merge
+//! drops them. So the counts know where the second bucket begins, and nobody looks between the empty key and that.
+//!
 //! A short order has no level at all. A level comes when the list below it is too long, and goes when it has a single
 //! bucket.
 //!
@@ -21,7 +24,7 @@ mod tests;
 use std::ops::Bound;
 
 use weir_io::ErrorKind;
-use weir_model::parts::Life;
+use weir_model::parts::{Life, ORDER_BOUND_BYTES_MAX, OrderDetail};
 use weir_model::varint;
 
 use crate::context::{Context, Part, Subkeys};
@@ -46,7 +49,11 @@ pub struct Counted<'k> {
     space: u8,
     fan: u64,
     /// How many levels there are.
-    pub levels: u8,
+    levels: u8,
+    /// Where the second bucket of the first level begins; empty where nobody knows.
+    second: Vec<u8>,
+    /// No entry stands in front of this place.
+    first: Vec<u8>,
 }
 
 /// One of a level.
@@ -84,9 +91,27 @@ fn between(from: &[u8], to: Option<&[u8]>) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
 }
 
 impl<'k> Counted<'k> {
-    /// Of the entries in `space` of the row of `key`, whose `life` it is, as they have `levels`.
-    pub fn new(key: &'k [u8], life: Life, space: u8, levels: u8) -> Self {
-        Self { key, life, space, fan: FAN, levels }
+    /// Of the entries in `space` of the row of `key`, whose `life` it is, as `detail` has them.
+    pub fn new(key: &'k [u8], life: Life, space: u8, detail: &OrderDetail) -> Self {
+        let first = detail.ends.as_ref().map(|ends| ends.first.clone()).unwrap_or_default();
+        Self { key, life, space, fan: FAN, levels: detail.levels, second: detail.second.clone(), first }
+    }
+
+    /// Writes what is known of the counts into `detail`.
+    pub fn tell(self, detail: &mut OrderDetail) {
+        (detail.levels, detail.second) = (self.levels, self.second);
+    }
+
+    /// An entry was put at `place`.
+    fn include(&mut self, place: &[u8]) {
+        if *place < self.first[..] {
+            self.first = place.into();
+        }
+    }
+
+    /// The second bucket of the first level begins at `key` now; `None` where there is none.
+    fn note_second(&mut self, key: Option<Vec<u8>>) {
+        self.second = key.filter(|key| key.len() <= ORDER_BOUND_BYTES_MAX).unwrap_or_default();
     }
 
     /// Up to `limit` parts of `level` (0: entries) between `from` and `to`; all where there is no limit.
@@ -109,6 +134,36 @@ impl<'k> Counted<'k> {
         Ok(found)
     }
 
+    /// Up to `limit` buckets of `level` that begin at `from` or behind, and in front of `to` or there.
+    async fn buckets(
+        &self,
+        cx: &mut Context<'_>,
+        level: u8,
+        from: &[u8],
+        to: Bound<Vec<u8>>,
+        limit: usize,
+    ) -> Outcome<Vec<Part>> {
+        if !from.is_empty() || self.second.is_empty() {
+            return self.list(cx, level, (Bound::Included(from.into()), to), false, limit).await;
+        }
+        let mut found = vec![self.first_of(cx, level).await?];
+        if found.len() < limit {
+            let behind = (Bound::Included(self.second.clone()), to);
+            found.extend(self.list(cx, level, behind, false, limit - 1).await?);
+        }
+        Ok(found)
+    }
+
+    /// The first bucket of `level`.
+    async fn first_of(&self, cx: &mut Context<'_>, level: u8) -> Outcome<Part> {
+        cx.part(self.key, self.life, self.space + level, &[]).await?.ok_or_else(damaged)
+    }
+
+    /// Entries from `from` on, up to `to`, in front of which they end.
+    async fn entries(&self, cx: &mut Context<'_>, from: &[u8], to: Option<&[u8]>, limit: usize) -> Outcome<Vec<Part>> {
+        self.list(cx, 0, between(from.max(&self.first), to), false, limit).await
+    }
+
     /// How many entries stand in front of the place `key`.
     ///
     /// # Errors
@@ -116,15 +171,14 @@ impl<'k> Counted<'k> {
     pub async fn before(&self, cx: &mut Context<'_>, key: &[u8]) -> Outcome<u64> {
         let (mut from, mut before) = (Vec::new(), 0);
         for level in (1..=self.levels).rev() {
-            let range = (Bound::Included(from), Bound::Included(key.into()));
-            let mut buckets = self.list(cx, level, range, false, usize::MAX).await?;
+            let mut buckets = self.buckets(cx, level, &from, Bound::Included(key.into()), usize::MAX).await?;
             let last = buckets.pop().ok_or_else(damaged)?;
             for bucket in buckets {
                 before += Bucket::of(bucket)?.entries;
             }
             from = last.subkey;
         }
-        let entries = self.list(cx, 0, between(&from, Some(key)), false, usize::MAX).await?;
+        let entries = self.entries(cx, &from, Some(key), usize::MAX).await?;
         Ok(before + entries.len() as u64)
     }
 
@@ -135,7 +189,8 @@ impl<'k> Counted<'k> {
     pub async fn at(&self, cx: &mut Context<'_>, mut rank: u64) -> Outcome<Option<Vec<u8>>> {
         let (mut from, mut to) = (Vec::new(), None::<Vec<u8>>);
         for level in (1..=self.levels).rev() {
-            let parts = self.list(cx, level, between(&from, to.as_deref()), false, usize::MAX).await?;
+            let end = between(&from, to.as_deref()).1;
+            let parts = self.buckets(cx, level, &from, end, usize::MAX).await?;
             let mut buckets = parts.into_iter().map(Bucket::of).peekable();
             loop {
                 let Some(bucket) = buckets.next().transpose()? else { return Ok(None) };
@@ -150,7 +205,7 @@ impl<'k> Counted<'k> {
             }
         }
         let limit = usize::try_from(rank).unwrap_or(usize::MAX).saturating_add(1);
-        let mut entries = self.list(cx, 0, between(&from, to.as_deref()), false, limit).await?;
+        let mut entries = self.entries(cx, &from, to.as_deref(), limit).await?;
         let found = entries.pop().filter(|_| entries.len() as u64 == rank);
         Ok(found.map(|entry| entry.subkey))
     }

@@ -48,7 +48,7 @@ fn with_context(test: impl FnOnce(&mut Context<'_>)) {
 }
 
 fn counted(fan: u64) -> Counted<'static> {
-    Counted { fan, ..Counted::new(b"k", Life::new(7), SPACE, 0) }
+    Counted { fan, ..Counted::new(b"k", Life::new(7), SPACE, &OrderDetail::default()) }
 }
 
 fn key(number: u16) -> Vec<u8> {
@@ -68,6 +68,9 @@ fn check(cx: &mut Context<'_>, counted: &Counted<'_>, model: &BTreeSet<Vec<u8>>)
             .collect();
         assert_eq!(buckets.first().map(|bucket| &bucket.key[..]), Some(&b""[..]));
         assert!(buckets.len() > 1 || level < counted.levels, "a level with one bucket");
+        if level == 1 {
+            assert_eq!(counted.second, buckets[1].key, "where nobody looks there is nothing");
+        }
         for (index, bucket) in buckets.iter().enumerate() {
             let end = buckets.get(index + 1).map(|next| &next.key);
             let is_in = |key: &Vec<u8>| *key >= bucket.key && end.is_none_or(|end| key < end);
@@ -79,6 +82,7 @@ fn check(cx: &mut Context<'_>, counted: &Counted<'_>, model: &BTreeSet<Vec<u8>>)
         }
         below = buckets.into_iter().map(|bucket| (bucket.key, bucket.entries)).collect();
     }
+    assert!(counted.levels > 0 || counted.second.is_empty());
     assert!(counted.levels == LEVELS_MAX || below.len() as u64 <= counted.children_max());
     for level in counted.levels + 1..=LEVELS_MAX {
         assert_eq!(done(counted.list(cx, level, all(), false, 1)), [], "a level that is gone has nothing");
@@ -143,6 +147,8 @@ proptest! {
             counted.fill(cx, &keys).expect("short");
             check(cx, &counted, &model);
             for (index, chosen) in steps.into_iter().enumerate() {
+                // Whoever knows the first entry says so; who does not, says nothing.
+                counted.first = model.first().filter(|_| index % 3 > 0).cloned().unwrap_or_default();
                 step(cx, &mut counted, &mut model, chosen);
                 compare(cx, &counted, &model, chosen.1);
                 if index % 16 == 0 {

@@ -8,8 +8,8 @@ use super::{Flaw, flaw};
 use crate::parts::fields::{DEADLINE_BYTES, DEADLINE_SPACE, MORTAL_SPACE, take_deadline};
 use crate::parts::stream::{self, ConsumerValue, EntryId, GroupValue, PendingValue, StreamDetail};
 use crate::parts::{
-    HashDetail, HeadRef, MortalFields, PLACE_BYTES, Packed, RowType, place_of, score_of, score_value, take_bytes,
-    take_f64, take_i64,
+    HashDetail, HeadRef, MortalFields, OrderDetail, OrderEnds, PLACE_BYTES, Packed, RowType, place_of, score_of,
+    score_value, take_bytes, take_f64, take_i64,
 };
 use crate::varint;
 
@@ -37,8 +37,12 @@ struct Seen {
     /// Parts of the first order that are in the second, too; and of the second.
     orders: [Digest; 2],
     mortal: Option<MortalFields>,
+    /// Of a sorted set: the outermost places in its order.
+    ends: Option<OrderEnds>,
     /// Of the levels of counts: buckets, and what they count together.
     buckets: [(u64, u64, u64); LEVELS],
+    /// Where the second bucket of the first level begins.
+    second: Option<Vec<u8>>,
     stream: StreamSeen,
 }
 
@@ -152,6 +156,10 @@ impl RowAudit {
                     _ => return flaw("what stands beside a score is damaged"),
                 };
                 self.seen.others += 1;
+                match &mut self.seen.ends {
+                    Some(ends) => ends.include(subkey),
+                    None => self.seen.ends = Some(OrderEnds::of(subkey, subkey)),
+                }
                 let value = score_value(score).map_err(|_| Flaw("a score is none"))?;
                 self.seen.orders[1].add(&[name, &value]);
             }
@@ -164,6 +172,9 @@ impl RowAudit {
                     return flaw("its counts do not begin at the beginning");
                 }
                 *buckets += 1;
+                if (space, *buckets) == (2, 2) {
+                    self.seen.second = Some(subkey.into());
+                }
                 *all_members = all_members.saturating_add(members);
                 *all_children = all_children.saturating_add(children);
             }
@@ -230,7 +241,7 @@ impl RowAudit {
 
     /// There are no more parts.
     pub fn finish(self, is_packed: bool) -> Result<(), Flaw> {
-        let Seen { count, bytes, others, orders, mortal, buckets, stream } = self.seen;
+        let Seen { count, bytes, others, orders, mortal, ends, buckets, second, stream } = self.seen;
         if count != self.count {
             return flaw("its head counts other parts than it has");
         }
@@ -254,7 +265,16 @@ impl RowAudit {
             RowType::Set => Ok(()),
             RowType::SortedSet if is_packed => Ok(()),
             RowType::SortedSet if others != count => flaw("its orders do not agree"),
-            RowType::SortedSet => check_levels(count, usize::from(self.detail.get(1).copied().unwrap_or(0)), &buckets),
+            RowType::SortedSet => {
+                let detail = OrderDetail::decode(&self.detail).ok_or(Flaw("its head is damaged"))?;
+                if detail.ends.is_some_and(|told| Some(told) != ends) {
+                    return flaw("its head does not say where it begins and ends");
+                }
+                if !detail.second.is_empty() && Some(detail.second) != second {
+                    return flaw("its head does not say where its counts go on");
+                }
+                check_levels(count, usize::from(detail.levels), &buckets)
+            }
             RowType::Stream => check_stream(&self.detail, stream),
         }
     }

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::parts::{Head, Life, RowType, cover_key, cover_value, placed, put_i64, scored};
+use crate::parts::{Head, Life, OrderDetail, OrderEnds, RowType, cover_key, cover_value, placed, put_i64, scored};
 
 /// What an engine has.
 type Entries = BTreeMap<Vec<u8>, (Kind, Vec<u8>)>;
@@ -63,6 +63,21 @@ fn rows() -> Entries {
     entries
 }
 
+/// The head of the sorted set, which says that it begins with one member and ends with another.
+fn ended(first: &[u8], last: &[u8]) -> Head {
+    let place = |name: &[u8]| scored(f64::from(u8::from(name == b"two")), name).0;
+    let ends = Some(OrderEnds::of(&place(first), &place(last)));
+    let detail = OrderDetail { is_large: true, ends, ..OrderDetail::default() }.encode();
+    Head { count: 2, bytes: 22, detail, ..Head::new(RowType::SortedSet, 4) }
+}
+
+#[test]
+fn a_head_may_say_where_an_order_begins_and_ends() {
+    let mut entries = rows();
+    put_head(&mut entries, "zset", &ended(b"one", b"two"));
+    assert_eq!(problems(&entries, 9), Vec::<String>::new());
+}
+
 #[test]
 fn what_is_whole_has_no_problems_however_few_lives_are_remembered() {
     for lives_max in 1..6 {
@@ -107,6 +122,16 @@ fn what_should_not_be_there_is_told() {
         (&|entries| put_head(entries, "copy", &Head::new(RowType::Set, 3)), "another row has its version"),
         (&|entries| drop(entries.insert(agenda_key(9, b"\0set"), (Kind::Put, Vec::new()))), "agenda"),
         (&|entries| drop(entries.insert(b"\0bad".to_vec(), (Kind::Head, vec![7]))), "head is damaged"),
+        (&|entries| put_head(entries, "zset", &ended(b"one", b"one")), "where it begins and ends"),
+        (&|entries| put_head(entries, "zset", &ended(b"two", b"two")), "where it begins and ends"),
+        (
+            &|entries| {
+                let detail = OrderDetail { second: vec![9], ..OrderDetail::default() }.encode();
+                put_head(entries, "zset", &Head { detail, ..ended(b"one", b"two") });
+            },
+            "where its counts go on",
+        ),
+        (&|entries| put_head(entries, "zset", &Head { detail: vec![7], ..ended(b"one", b"two") }), "head is damaged"),
     ] {
         assert!(told(change).contains(expected), "{expected}: {}", told(change));
     }

@@ -1,0 +1,181 @@
+//! What the head of a sorted set knows of its order by score: where it begins and ends, and how it is counted.
+//!
+//! An order whose front is taken away again and again, as a queue's is, begins with parts that are dead until a merge
+//! drops them. Whoever looks for the first member would step over all of them, each time. So the head says where the
+//! first one stands.
+//!
+//! ```text
+//! detail := nothing | large u8 | (levels varint | (second bound | (first bound | last bound)?)?)?
+//! bound  := length varint | so many bytes
+//! ```
+
+use crate::varint;
+
+/// Says that Redis would not keep the row as a small one.
+const LARGE: u8 = 1;
+
+/// The longest [bound](OrderDetail::cut) of an order, in bytes.
+pub const ORDER_BOUND_BYTES_MAX: usize = 64;
+
+/// The detail of the head of a sorted set.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OrderDetail {
+    /// Redis would not keep it as a small one.
+    pub is_large: bool,
+    /// How many levels of counts it has.
+    pub levels: u8,
+    /// Where the second bucket of the first level begins; empty where that is not known, or too long to be kept.
+    pub second: Vec<u8>,
+    /// The outermost places.
+    pub ends: Option<OrderEnds>,
+}
+
+/// The [bounds](OrderDetail::cut) of the first place in the order and of the last one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OrderEnds {
+    /// Of the first: no member stands in front of it.
+    pub first: Vec<u8>,
+    /// Of the last: what is behind it, and does not begin with it, is no member.
+    pub last: Vec<u8>,
+}
+
+impl OrderDetail {
+    /// The bound of `place`: its first bytes. Bounds are in the order of their places, or are the same.
+    pub fn cut(place: &[u8]) -> &[u8] {
+        &place[..place.len().min(ORDER_BOUND_BYTES_MAX)]
+    }
+
+    /// As bytes: what is not known at the end is left out.
+    ///
+    /// # Panics
+    /// If a bound is longer than [`ORDER_BOUND_BYTES_MAX`], or that of an end is empty.
+    pub fn encode(&self) -> Vec<u8> {
+        let Self { is_large, levels, second, ends } = self;
+        let known = match (levels, second.is_empty(), ends) {
+            (_, _, Some(_)) => 3,
+            (_, false, None) => 2,
+            (1.., true, None) => 1,
+            (0, true, None) => 0,
+        };
+        if known == 0 {
+            return if *is_large { vec![LARGE] } else { Vec::new() };
+        }
+        let mut out = vec![u8::from(*is_large)];
+        varint::put(&mut out, u64::from(*levels));
+        let mut put = |bound: &[u8]| {
+            assert!(bound.len() <= ORDER_BOUND_BYTES_MAX, "a bound is cut");
+            varint::put(&mut out, bound.len() as u64);
+            out.extend_from_slice(bound);
+        };
+        if known >= 2 {
+            put(second);
+        }
+        if let Some(OrderEnds { first, last }) = ends {
+            assert!(!first.is_empty() && !last.is_empty(), "a place has a score");
+            put(first);
+            put(last);
+        }
+        out
+    }
+
+    /// What `bytes` say; `None` if [`OrderDetail::encode`] does not give them.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let (is_large, mut rest) = match bytes {
+            [] => return Some(Self::default()),
+            [LARGE] => return Some(Self { is_large: true, ..Self::default() }),
+            [large @ (0 | LARGE), rest @ ..] => (*large == LARGE, rest),
+            _ => return None,
+        };
+        let levels = u8::try_from(varint::take_shortest(&mut rest)?).ok()?;
+        let mut detail = Self { is_large, levels, ..Self::default() };
+        if rest.is_empty() {
+            return Some(detail).filter(|_| levels > 0);
+        }
+        detail.second = take_bound(&mut rest)?;
+        if rest.is_empty() {
+            return Some(detail).filter(|detail| !detail.second.is_empty());
+        }
+        let (first, last) = (take_bound(&mut rest)?, take_bound(&mut rest)?);
+        let is_whole = rest.is_empty() && !first.is_empty() && !last.is_empty();
+        detail.ends = Some(OrderEnds { first, last });
+        is_whole.then_some(detail)
+    }
+}
+
+fn take_bound(rest: &mut &[u8]) -> Option<Vec<u8>> {
+    let len = usize::try_from(varint::take_shortest(rest)?).ok().filter(|&len| len <= ORDER_BOUND_BYTES_MAX)?;
+    let (bound, left) = rest.split_at_checked(len)?;
+    *rest = left;
+    Some(bound.into())
+}
+
+impl OrderEnds {
+    /// The ends of an order with these outermost places.
+    pub fn of(first: &[u8], last: &[u8]) -> Self {
+        Self { first: OrderDetail::cut(first).into(), last: OrderDetail::cut(last).into() }
+    }
+
+    /// A member stands at `place` now.
+    pub fn include(&mut self, place: &[u8]) {
+        let bound = OrderDetail::cut(place);
+        if *bound < self.first[..] {
+            self.first = bound.into();
+        }
+        if *bound > self.last[..] {
+            self.last = bound.into();
+        }
+    }
+
+    /// The first place that no member stands at or behind, whatever the score; `None` where there is no such place.
+    pub fn behind(&self) -> Option<Vec<u8>> {
+        let kept = self.last.iter().rposition(|&byte| byte != u8::MAX)?;
+        let mut behind = self.last[..=kept].to_vec();
+        behind[kept] += 1;
+        Some(behind)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parts::DETAIL_BYTES_MAX;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    fn bound(len: std::ops::Range<usize>) -> impl Strategy<Value = Vec<u8>> {
+        vec(prop_oneof![Just(0), Just(u8::MAX), any::<u8>()], len)
+    }
+
+    proptest! {
+        #[test]
+        fn a_detail_comes_back(
+            is_large: bool, levels in 0..4_u8, second in bound(0..65),
+            ends in proptest::option::of((bound(1..65), bound(1..65)))
+        ) {
+            let ends = ends.map(|(first, last)| OrderEnds { first, last });
+            let detail = OrderDetail { is_large, levels, second, ends };
+            let bytes = detail.encode();
+            prop_assert!(bytes.len() <= DETAIL_BYTES_MAX);
+            // A row that is small, and of which nothing is known, has no detail.
+            prop_assert_eq!(OrderDetail::decode(&bytes), Some(detail));
+        }
+
+        #[test]
+        fn any_bytes_are_a_detail_or_refused(bytes in vec(0..4_u8, 0..12)) {
+            if let Some(detail) = OrderDetail::decode(&bytes) {
+                prop_assert_eq!(detail.encode(), bytes);
+            }
+        }
+
+        #[test]
+        fn whoever_is_included_is_between_the_ends(places in vec(bound(8..80), 1..9)) {
+            let mut ends = OrderEnds::of(&places[0], &places[0]);
+            places.iter().for_each(|place| ends.include(place));
+            let (first, last) = (places.iter().min().expect("some"), places.iter().max().expect("some"));
+            prop_assert_eq!(&ends, &OrderEnds::of(first, last));
+            for place in &places {
+                prop_assert!(*place >= ends.first && ends.behind().is_none_or(|behind| *place < behind));
+            }
+        }
+    }
+}
