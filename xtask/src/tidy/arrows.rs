@@ -59,17 +59,43 @@ fn arrows(page: &str) -> BTreeMap<String, Vec<String>> {
     rows
 }
 
-/// The names under `[dependencies]` and the target-specific tables like it.
+/// The names under `[dependencies]`, `[build-dependencies]` and the target-specific tables like them. Read line by
+/// line, so that the rules need no crate that is compiled for them alone; what is not plain enough is an error.
 fn dependencies(manifest: &str) -> Result<Vec<String>, String> {
-    let manifest: toml::Table = manifest.parse().map_err(|error| format!("not TOML: {error}"))?;
-    let targets = manifest.get("target").and_then(toml::Value::as_table);
-    let mut tables = vec![&manifest];
-    tables.extend(targets.into_iter().flat_map(|targets| targets.values()).filter_map(toml::Value::as_table));
     let mut names = Vec::new();
-    for table in tables {
-        for key in ["dependencies", "build-dependencies"] {
-            names.extend(table.get(key).and_then(toml::Value::as_table).into_iter().flat_map(|t| t.keys().cloned()));
+    let (mut table, mut depth) = (String::new(), 0);
+    for (number, line) in manifest.lines().enumerate() {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        let is_continued = depth > 0;
+        depth += brackets(line);
+        if line.is_empty() || is_continued {
+            continue;
+        }
+        if let Some(header) = line.strip_prefix('[') {
+            table = header.trim_matches(['[', ']']).trim().to_owned();
+            // `[dependencies.lz4]`
+            if let Some((of, name)) = table.rsplit_once('.')
+                && is_of_dependencies(of)
+            {
+                names.push(name.to_owned());
+            }
+        } else if table.is_empty() {
+            return Err(format!("line {}: write tables with a header, so that the house rules see them", number + 1));
+        } else if is_of_dependencies(&table) {
+            let name = line.split(['.', '=']).next().unwrap_or_default().trim();
+            names.push(name.trim_matches('"').to_owned());
         }
     }
     Ok(names)
+}
+
+/// Whether what is listed below this header is a dependency, other than of tests.
+fn is_of_dependencies(table: &str) -> bool {
+    let last = table.rsplit_once('.').map_or(table, |(_, last)| last);
+    ["dependencies", "build-dependencies"].contains(&last) && (last == table || table.starts_with("target."))
+}
+
+/// How many brackets `line` leaves open: values may go on over lines.
+fn brackets(line: &str) -> i32 {
+    line.chars().map(|c| i32::from(matches!(c, '[' | '{')) - i32::from(matches!(c, ']' | '}'))).sum()
 }

@@ -8,6 +8,7 @@ mod citations;
 mod columns;
 mod cycles;
 mod documents;
+mod programs;
 mod ratchet;
 mod size;
 mod sources;
@@ -110,12 +111,13 @@ impl Repo {
 
 /// Every breach of every rule.
 pub fn check(repo: &Repo) -> Vec<Finding> {
-    let rules: [fn(&Repo) -> Vec<Finding>; 9] = [
+    let rules: [fn(&Repo) -> Vec<Finding>; 10] = [
         size::check,
         columns::check,
         words::check,
         arrows::check,
         cycles::check,
+        programs::check,
         documents::check,
         citations::check,
         unsafety::check,

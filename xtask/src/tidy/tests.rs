@@ -89,10 +89,20 @@ fn a_crate_imports_only_what_its_row_allows() {
     let manifest = |dependencies: &str| format!("[package]\nname = \"weir-lsm\"\n[dependencies]\n{dependencies}");
     let good = manifest("weir-io.workspace = true\nlz4 = \"1\"\n[dev-dependencies]\nweir-node.workspace = true\n");
     assert!(places(arrows::check, &[page, ("crates/lsm/Cargo.toml", &good)]).is_empty());
-    for bad in ["weir-node.workspace = true", "tokio = \"1\"", "[target.'cfg(unix)'.dependencies]\ntokio = \"1\""] {
+    for bad in [
+        "weir-node.workspace = true",
+        "weir-node = { workspace = true }",
+        "tokio = \"1\" # why",
+        "lz4 = { version = \"1\", features = [\n  \"std\",\n] }\ntokio = \"1\"",
+        "[target.'cfg(unix)'.dependencies]\ntokio = \"1\"",
+        "[build-dependencies]\ntokio = \"1\"",
+        "[dependencies.tokio]\nversion = \"1\"",
+    ] {
         let found = places(arrows::check, &[page, ("crates/lsm/Cargo.toml", &manifest(bad))]);
         assert_eq!(found, [("crates/lsm/Cargo.toml".to_owned(), 0)], "{bad}");
     }
+    let no_header = ("crates/lsm/Cargo.toml", "dependencies.tokio = \"1\"\n");
+    assert_eq!(places(arrows::check, &[page, no_header]), [("crates/lsm/Cargo.toml".to_owned(), 0)]);
     let unknown = places(arrows::check, &[page, ("crates/new/Cargo.toml", "[package]\n")]);
     assert_eq!(unknown, [("crates/new/Cargo.toml".to_owned(), 0)]);
 }
@@ -156,6 +166,20 @@ fn tests_that_the_page_of_papers_names_are_there() {
     assert!(places(citations::check, &[page, ("cost.rs", "//! A.\nfn units_are_rounded_up() {}\n")]).is_empty());
     let found = places(citations::check, &[page, ("cost.rs", "//! A.\nfn units_are_rounded_up_or_down() {}\n")]);
     assert_eq!(found, [("docs/papers.md".to_owned(), 1)]);
+}
+
+#[test]
+fn a_file_of_tests_is_part_of_a_program() {
+    let manifest = "[package]\nname = \"weir-a\"\nautotests = false\n[[test]]\nname = \"apart\"\n";
+    let files = |manifest, main| {
+        let file = |name| (name, "//! A.\n");
+        let tests = [file("a/tests/apart.rs"), file("a/tests/part.rs"), file("a/tests/folder/mod.rs")];
+        places(programs::check, &[&tests[..], &[("a/Cargo.toml", manifest), ("a/tests/main.rs", main)]].concat())
+    };
+    assert!(files(manifest, "mod folder;\nmod part;\n").is_empty());
+    assert_eq!(files(manifest, "mod folder;\n"), [("a/tests/part.rs".to_owned(), 0)]);
+    assert_eq!(files(manifest, "mod part;\n"), [("a/tests/folder/mod.rs".to_owned(), 0)]);
+    assert!(files("[package]\nname = \"weir-a\"\n", "").is_empty(), "cargo finds them");
 }
 
 #[test]

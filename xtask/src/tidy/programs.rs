@@ -1,0 +1,31 @@
+//! Tests of one crate are modules of one program; a file that no program names would never run.
+//!
+//! Where a manifest says `autotests = false`, cargo looks for nothing: each file in `tests/` is a module of
+//! `tests/main.rs`, or a program of its own with a name in the manifest.
+
+use super::{Finding, Repo};
+
+pub fn check(repo: &Repo) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (manifest, text) in repo.ending("/Cargo.toml") {
+        if !text.lines().any(|line| line.trim() == "autotests = false") {
+            continue;
+        }
+        let tests = format!("{}tests/", manifest.trim_end_matches("Cargo.toml"));
+        let main = repo.text(&format!("{tests}main.rs")).unwrap_or_default();
+        for (path, _) in repo.ending(".rs") {
+            let Some(name) = path.strip_prefix(&tests).and_then(|file| file.strip_suffix(".rs")) else { continue };
+            // Deeper files are modules of modules; a folder has its `mod.rs`.
+            let name = name.strip_suffix("/mod").unwrap_or(name);
+            if name == "main" || name.contains('/') {
+                continue;
+            }
+            let is_module = main.lines().any(|line| line == format!("mod {name};"));
+            let is_program = text.lines().any(|line| line == format!("name = \"{name}\""));
+            if !is_module && !is_program {
+                findings.push(Finding::new(path, 0, format!("no program names it: `mod {name};` in {tests}main.rs")));
+            }
+        }
+    }
+    findings
+}
