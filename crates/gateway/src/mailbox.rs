@@ -97,6 +97,8 @@ pub(crate) trait Recipient: Send + Sync {
     fn address(&self) -> IpAddr;
     /// What messages it can take.
     fn speaks(&self) -> Speaks;
+    /// Whether it is on its way out: it takes nothing any more.
+    fn has_left(&self) -> bool;
 }
 
 /// What became of a message that was put.
@@ -270,6 +272,10 @@ pub(crate) mod tests {
 
         fn speaks(&self) -> Speaks {
             Speaks { protocol: Protocol::Resp3, is_subscriber: true }
+        }
+
+        fn has_left(&self) -> bool {
+            false
         }
     }
 

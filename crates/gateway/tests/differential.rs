@@ -398,6 +398,36 @@ fn who_tracks_is_told_alike() {
     }
 }
 
+/// Whoever goes is gone for all others when it hears that it may, though its side of the connection is still open.
+#[test]
+fn who_has_quit_is_gone_for_others_alike() {
+    let Some(redis) = Redis::start() else { return };
+    let weir = Running::start(weir_gateway::Settings::default());
+    let told =
+        [[0; 3].map(|_| redis.connect()), [0; 3].map(|_| weir.connect())].map(|[mut keeper, mut other, mut gone]| {
+            let id = gone.say("CLIENT ID")[1..].trim_end().to_owned();
+            keeper.say("HELLO 3");
+            gone.say("SUBSCRIBE __redis__:invalidate");
+            let asked = [format!("CLIENT TRACKING ON REDIRECT {id}"), "GET k".to_owned()].map(|line| keeper.say(&line));
+            let quit = gone.say("QUIT");
+            let others = [
+                "PUBSUB NUMSUB __redis__:invalidate".to_owned(),
+                format!("CLIENT KILL ID {id}"),
+                format!("CLIENT UNBLOCK {id}"),
+                format!("CLIENT LIST ID {id}"),
+                "SET k 2".to_owned(),
+            ]
+            .map(|line| other.say(&line));
+            keeper.send(&[encode(&["CLIENT", "TRACKINGINFO"]), encode(&["PING", "<the-end>"])].concat());
+            let broken =
+                String::from_utf8_lossy(&keeper.until(b"<the-end>\r\n")).replace(&format!(":{id}\r\n"), ":{id}\r\n");
+            let again = keeper.say(&format!("CLIENT TRACKING ON REDIRECT {id}"));
+            (asked, quit, others, broken, again)
+        });
+    assert_eq!(told[1], told[0]);
+    assert!(told[1].3.contains("tracking-redir-broken\r\n:{id}\r\n"), "{:?}", told[1]);
+}
+
 #[test]
 fn broken_streams_get_the_same_last_words() {
     let Some(redis) = Redis::start() else { return };

@@ -103,6 +103,8 @@ pub(crate) struct Client {
     abort: Mutex<Option<AbortHandle>>,
     /// Somebody has killed it. On its way from thread to thread it cannot be aborted, and ends where it arrives.
     is_killed: AtomicBool,
+    /// It has said that it goes, though its last answer may still be on its way.
+    has_left: AtomicBool,
 }
 
 impl Client {
@@ -140,6 +142,11 @@ impl Client {
 
     pub(super) fn is_killed(&self) -> bool {
         self.is_killed.load(Ordering::Relaxed)
+    }
+
+    /// It goes.
+    pub(super) fn leave(&self) {
+        self.has_left.store(true, Ordering::Relaxed);
     }
 
     /// Its thread turns to it.
@@ -183,6 +190,11 @@ impl Client {
     /// Whether it is a connection of the tenant with this number.
     fn belongs_to(&self, tenant: u32) -> bool {
         self.owner.lock().as_ref().is_some_and(|owner| owner.account.tenant == tenant)
+    }
+
+    /// Whether it is a connection of the tenant with this number, and does not go.
+    fn is_there_of(&self, tenant: u32) -> bool {
+        self.belongs_to(tenant) && !self.has_left()
     }
 
     /// Whether it is a connection of this user.
@@ -302,6 +314,10 @@ impl Recipient for Client {
         let protocol = if self.resp3.load(Ordering::Relaxed) { Protocol::Resp3 } else { Protocol::Resp2 };
         Speaks { protocol, is_subscriber: self.is_subscribed() }
     }
+
+    fn has_left(&self) -> bool {
+        self.has_left.load(Ordering::Relaxed) || self.is_killed()
+    }
 }
 
 /// How long a connection may stay in a phase, in seconds; `None` = as long as it likes.
@@ -399,6 +415,7 @@ impl Clients {
             sent_bytes: AtomicUsize::new(0),
             abort: Mutex::new(None),
             is_killed: AtomicBool::new(false),
+            has_left: AtomicBool::new(false),
         });
         all.insert(id, Arc::clone(&client));
         strangers.push_back(id);
@@ -438,12 +455,12 @@ impl Clients {
 
     /// The records of one tenant's connections, the oldest first (S5).
     pub(super) fn of_tenant(&self, tenant: u32) -> Vec<Arc<Client>> {
-        self.all.lock().values().filter(|client| client.belongs_to(tenant)).cloned().collect()
+        self.all.lock().values().filter(|client| client.is_there_of(tenant)).cloned().collect()
     }
 
     /// The record of one tenant's connection with this number (S5).
     pub(super) fn find(&self, tenant: u32, id: u64) -> Option<Arc<Client>> {
-        self.all.lock().get(&id).filter(|client| client.belongs_to(tenant)).cloned()
+        self.all.lock().get(&id).filter(|client| client.is_there_of(tenant)).cloned()
     }
 
     /// How many of one tenant's connections wait for an answer to their command.

@@ -278,7 +278,7 @@ impl Tracker {
     /// Who is told for the connection `id`, whose tracker this is; where that one is gone, the message that says so.
     fn receiver(&mut self, id: u64) -> Result<Receiver, Message> {
         let Some((to, target)) = &self.target else { return Ok(Receiver { told: id, keeper: id }) };
-        if target.strong_count() > 0 {
+        if target.upgrade().is_some_and(|target| !target.has_left()) {
             return Ok(Receiver { told: *to, keeper: id });
         }
         self.is_broken = true;

@@ -33,7 +33,11 @@ pub(in crate::resp) async fn echo<S: Store>(session: &mut Session<S>, args: Args
     Ok(())
 }
 
+/// As in Redis nobody counts on it any more when it hears that it may go. The connection is there a little longer, so
+/// that it does hear that.
 pub(in crate::resp) async fn quit<S: Store>(session: &mut Session<S>, _: Args<'_>) -> Outcome {
+    session.unsubscribe();
+    session.outbox.client.leave();
     session.outbox.replies.ok();
     session.outbox.closing = true;
     Ok(())
