@@ -406,7 +406,9 @@ fn a_large_sorted_set_is_asked_and_changed_at_a_few_parts() {
         assert_eq!(store.newest - before, expected, "{line}");
     }
     // What a set costs that is not counted yet.
-    let mut store = with_scores(200);
+    let mut store = Store::default();
+    let words: Vec<String> = (0..100).map(|number| format!("{number} a_name_that_is_long_{number}")).collect();
+    store.ask(&format!("ZADD z {}", words.join(" ")));
     let before = store.newest;
     store.ask("ZADD z 1.5 new");
     assert_eq!(store.newest - before, 3);

@@ -18,6 +18,9 @@ pub(super) const ORDER: u8 = 1;
 /// Most members that are read between two turns.
 const PAGE_MEMBERS: usize = 500;
 
+/// So many members are passed to find the end of a stretch of ranks.
+const PASSED_MEMBERS: u64 = 64;
+
 /// A member with its score.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scored {
@@ -151,6 +154,18 @@ impl<'k> Collection<'k> {
         let Some(from) = self.place_at(cx, first).await?.filter(|_| first < end) else {
             return Ok(Stretch { from: Vec::new(), to: Some(Vec::new()) });
         };
+        // A few members are passed more quickly than the counts of the order are asked again.
+        if self.packed().is_none() && end - first <= PASSED_MEMBERS && end < self.len() {
+            let rest = Stretch { from: from.clone(), to: None };
+            let (mut missing, mut left, mut last) = ((end - first) as usize, Some(rest), None);
+            while let Some(stretch) = left.take_if(|_| missing > 0) {
+                let (members, rest) = self.scored_page(cx, stretch, false, missing).await?;
+                missing -= members.len();
+                last = members.last().map(Scored::place).or(last);
+                left = rest;
+            }
+            return Ok(Stretch { from, to: last.map(above) });
+        }
         Ok(Stretch { from, to: self.place_at(cx, end).await? })
     }
 

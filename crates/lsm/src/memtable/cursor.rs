@@ -15,8 +15,9 @@ use crate::cursor::{Cursor, Step};
 /// How many anchors ahead of the cursor are fetched into the processor's cache; of half as many, the newest version.
 const AHEAD: usize = 4;
 
-/// A position in a memtable; see [`Memtable::cursor`]. It copies the pointers of one leaf at a time, so that it moves
-/// without a look at what the writer is doing: anchors that are inserted into that leaf meanwhile, it does not see.
+/// A position in a memtable; see [`Memtable::cursor`] and [`Memtable::cursor_at`]. It copies the pointers of one leaf
+/// at a time, so that it moves without a look at what the writer is doing: anchors that are inserted into that leaf
+/// meanwhile, it does not see.
 pub struct MemtableCursor {
     memtable: Arc<Memtable>,
     /// The copied leaf: `count` anchors, and the leaf behind it.
@@ -27,13 +28,16 @@ pub struct MemtableCursor {
     at: usize,
     /// The version that it stands on, if on any.
     version: Record,
+    /// It stands on the newest version of an anchor that is not newer than this, and on no other one; where there is
+    /// none in a chain, not in that chain. `None`: it stands on every version.
+    newest_at: Option<Seq>,
 }
 
 // SAFETY: the records live in the memtable that the cursor keeps, which is Send + Sync.
 unsafe impl Send for MemtableCursor {}
 
 impl MemtableCursor {
-    pub(super) fn new(memtable: &Arc<Memtable>) -> Self {
+    pub(super) fn new(memtable: &Arc<Memtable>, newest_at: Option<Seq>) -> Self {
         MemtableCursor {
             memtable: Arc::clone(memtable),
             anchors: [Record::NULL; LEAF_RECORDS],
@@ -41,6 +45,7 @@ impl MemtableCursor {
             next: Leaf::NULL,
             at: 0,
             version: Record::NULL,
+            newest_at,
         }
     }
 
@@ -88,18 +93,51 @@ impl MemtableCursor {
         self.anchors[self.at]
     }
 
-    /// Stands on the newest version of the anchor at `at`, or of the next leaf's first.
-    fn stand_on_newest(&mut self, at: usize) {
-        let anchor = self.go_to_anchor(at);
-        if !anchor.is_null() {
+    /// Stands on the newest version of the anchor at `at`, or of the first one behind it that has one to stand on.
+    fn stand_on_newest(&mut self, mut at: usize) {
+        loop {
+            let anchor = self.go_to_anchor(at);
+            if anchor.is_null() {
+                return;
+            }
             // SAFETY: an anchor of the memtable that `self` keeps.
-            self.version = unsafe { chain::newest(anchor) };
+            self.version = unsafe {
+                match self.newest_at {
+                    None => chain::newest(anchor),
+                    Some(seq) => chain::newest_at(anchor, seq),
+                }
+            };
+            if !self.version.is_null() {
+                return;
+            }
+            at = self.at + 1;
         }
     }
 
-    /// Stands on the anchor at `at`, the last of its versions.
-    fn stand_on_anchor(&mut self, at: usize) {
-        (self.at, self.version) = (at, self.anchors[at]);
+    /// Stands on the last version in front of the anchor at `position`, or behind all of the leaf: of those that have
+    /// been copied. `false` if there is none to stand on.
+    fn stand_in_front(&mut self, position: usize) -> bool {
+        for at in (0..position).rev() {
+            let anchor = self.anchors[at];
+            let version = match self.newest_at {
+                None => anchor,
+                // SAFETY: an anchor of the memtable that `self` keeps.
+                Some(seq) => unsafe { chain::newest_at(anchor, seq) },
+            };
+            if !version.is_null() {
+                (self.at, self.version) = (at, version);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Goes on in front of the copied leaf, which has an anchor.
+    fn go_in_front_of_leaf(&mut self) -> Step {
+        let first = self.anchors[0];
+        // SAFETY: records of the memtable that `self` keeps.
+        let (key, seq) = unsafe { (first.entry().key, chain::newest(first).seq()) };
+        self.seek_before(key, seq)
     }
 }
 
@@ -125,9 +163,10 @@ impl Cursor for MemtableCursor {
             let next = self.next;
             self.copy(next);
         }
-        match self.count.checked_sub(1) {
-            Some(last) => self.stand_on_anchor(last),
-            None => self.stand_on_none(),
+        if self.count == 0 {
+            self.stand_on_none();
+        } else if !self.stand_in_front(self.count) {
+            return self.go_in_front_of_leaf();
         }
         Step::Ready
     }
@@ -139,39 +178,52 @@ impl Cursor for MemtableCursor {
         // SAFETY: a record of the memtable that `self` keeps; the anchor is not before the target.
         unsafe {
             if !self.version.is_null() && self.version.entry().key == key {
-                self.version = chain::newest_at(self.anchors[self.at], seq);
+                self.version = chain::newest_at(self.anchors[self.at], seq.min(self.newest_at.unwrap_or(seq)));
             }
         }
         Step::Ready
     }
 
     fn seek_before(&mut self, key: &[u8], seq: Seq) -> Step {
-        let target = Target::new(key, seq);
-        let position = self.copy_at(&target, Ordering::Less);
-        // SAFETY: records of the memtable that `self` keeps. The next leaf begins at the target or behind it.
-        unsafe {
-            // The versions in front of the target may hang on the first anchor that is not.
-            let behind = match self.anchors[..self.count].get(position) {
-                Some(&anchor) => anchor,
-                None if self.next.is_null() => Record::NULL,
-                None => self.next.low(),
-            };
-            if !behind.is_null() && behind.entry().key == key {
-                let above = chain::oldest_above(behind, seq);
-                if !above.is_null() {
-                    let anchor = self.go_to_anchor(position);
-                    debug_assert!(anchor == behind, "a leaf begins with the same record for ever");
-                    self.version = above;
-                    return Step::Ready;
+        let (mut key, mut seq) = (key, seq);
+        loop {
+            let position = self.copy_at(&Target::new(key, seq), Ordering::Less);
+            // SAFETY: records of the memtable that `self` keeps. The next leaf begins at the target or behind it.
+            unsafe {
+                // The versions in front of the target may hang on the first anchor that is not.
+                let behind = match self.anchors[..self.count].get(position) {
+                    Some(&anchor) => anchor,
+                    None if self.next.is_null() => Record::NULL,
+                    None => self.next.low(),
+                };
+                if !behind.is_null() && behind.entry().key == key {
+                    let above = match self.newest_at {
+                        None => chain::oldest_above(behind, seq),
+                        Some(at) => match chain::newest_at(behind, at) {
+                            newest if !newest.is_null() && newest.seq() > seq => newest,
+                            _ => Record::NULL,
+                        },
+                    };
+                    if !above.is_null() {
+                        let anchor = self.go_to_anchor(position);
+                        debug_assert!(anchor == behind, "a leaf begins with the same record for ever");
+                        self.version = above;
+                        return Step::Ready;
+                    }
                 }
             }
+            if self.stand_in_front(position) {
+                return Step::Ready;
+            }
+            // Only the list's head can have no record before the target. Elsewhere, what is there is too new.
+            if position == 0 {
+                self.stand_on_none();
+                return Step::Ready;
+            }
+            let first = self.anchors[0];
+            // SAFETY: as above.
+            (key, seq) = unsafe { (first.entry().key, chain::newest(first).seq()) };
         }
-        match position.checked_sub(1) {
-            Some(before) => self.stand_on_anchor(before),
-            // Only the list's head can have no record before the target.
-            None => self.stand_on_none(),
-        }
-        Step::Ready
     }
 
     #[inline]
@@ -180,7 +232,7 @@ impl Cursor for MemtableCursor {
         let anchor = self.anchors[self.at];
         // SAFETY: records of the memtable that `self` keeps.
         unsafe {
-            if self.version != anchor {
+            if self.newest_at.is_none() && self.version != anchor {
                 self.version = chain::older(anchor, self.version);
                 self.version.link().prefetch();
                 return Step::Ready;
@@ -199,18 +251,15 @@ impl Cursor for MemtableCursor {
 
     fn prev(&mut self) -> Step {
         debug_assert!(!self.version.is_null(), "prev without an entry");
-        let anchor = self.anchors[self.at];
-        // SAFETY: records of the memtable that `self` keeps.
-        unsafe {
-            let version = self.version.entry();
-            let above = chain::oldest_above(anchor, version.seq);
-            if !above.is_null() {
-                self.version = above;
-            } else if self.at > 0 {
-                self.stand_on_anchor(self.at - 1);
-            } else {
-                return self.seek_before(version.key, version.seq);
-            }
+        let above = match self.newest_at {
+            // SAFETY: records of the memtable that `self` keeps.
+            None => unsafe { chain::oldest_above(self.anchors[self.at], self.version.seq()) },
+            Some(_) => Record::NULL,
+        };
+        if !above.is_null() {
+            self.version = above;
+        } else if !self.stand_in_front(self.at) {
+            return self.go_in_front_of_leaf();
         }
         Step::Ready
     }

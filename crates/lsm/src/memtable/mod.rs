@@ -350,7 +350,14 @@ impl Memtable {
 
     /// A cursor over all entries. Those that are inserted while it moves it may see or not. Never answers `Load`.
     pub fn cursor(self: &Arc<Self>) -> MemtableCursor {
-        MemtableCursor::new(self)
+        MemtableCursor::new(self, None)
+    }
+
+    /// A cursor for a read as of `at`: of versions that were written one after the other, it stands on the newest that
+    /// is not newer than `at`, and steps over the others without a look. A key may have several versions all the same,
+    /// newest first. It seeks as of `at` or of [`SEQ_MAX`]. Never answers `Load`.
+    pub fn cursor_at(self: &Arc<Self>, at: Seq) -> MemtableCursor {
+        MemtableCursor::new(self, Some(at))
     }
 
     /// Bytes that the entries take, with their share of the index.

@@ -157,6 +157,52 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig { cases: CASES, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Of each key the newest version that may be seen, and of the others only such that may be seen; both ways alike.
+    #[test]
+    fn a_cursor_as_of_a_moment_leaves_out_what_it_can(
+        entries in entries(), at in 0_u64..220, probes in proptest::collection::vec((keys(), any::<bool>()), 1..20)
+    ) {
+        let (memtable, model) = build(&entries);
+        let visible: Model = model.into_iter().filter(|((_, seq), _)| seq.0 <= at).collect();
+        let mut cursor = memtable.cursor_at(at);
+        let mut found = Model::new();
+        prop_assert_eq!(cursor.seek_first(), Step::Ready);
+        while let Some((place, rest)) = owned(cursor.entry()) {
+            prop_assert_eq!(visible.get(&place), Some(&rest));
+            let newest = visible.range((place.0.clone(), Reverse(SEQ_MAX))..).next().map(|(newest, _)| newest);
+            let last = found.last_key_value().map(|(last, _)| last);
+            prop_assert!(newest == Some(&place) || last.is_some_and(|(key, _)| *key == place.0));
+            prop_assert!(last.is_none_or(|last| *last < place), "in order");
+            found.insert(place, rest);
+            prop_assert_eq!(cursor.next(), Step::Ready);
+        }
+        let keys = |model: &Model| -> std::collections::BTreeSet<Vec<u8>> {
+            model.keys().map(|(key, _)| key.clone()).collect()
+        };
+        prop_assert_eq!(keys(&found), keys(&visible));
+        prop_assert_eq!(cursor.seek_last(), Step::Ready);
+        for expected in found.iter().rev() {
+            prop_assert_eq!(owned(cursor.entry()), cloned(Some(expected)));
+            prop_assert_eq!(cursor.prev(), Step::Ready);
+        }
+        prop_assert!(cursor.entry().is_none());
+        for (key, is_newest) in probes {
+            let place = (key, Reverse(if is_newest { SEQ_MAX } else { at }));
+            prop_assert_eq!(cursor.seek(&place.0, place.1.0), Step::Ready);
+            prop_assert_eq!(owned(cursor.entry()), cloned(found.range(place.clone()..).next()));
+            if cursor.entry().is_some() {
+                prop_assert_eq!(cursor.prev(), Step::Ready);
+                prop_assert_eq!(owned(cursor.entry()), cloned(found.range(..place.clone()).next_back()));
+            }
+            prop_assert_eq!(cursor.seek_before(&place.0, place.1.0), Step::Ready);
+            prop_assert_eq!(owned(cursor.entry()), cloned(found.range(..place).next_back()));
+        }
+    }
+}
+
 #[test]
 fn a_value_outlives_the_memtable() {
     let memtable = Memtable::new();

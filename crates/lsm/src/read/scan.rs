@@ -70,7 +70,7 @@ impl TreeWalk {
     /// A scan of `range` in `view` as of `at`; values that expired by `now_ms` (wall clock) do not exist.
     pub fn new(view: &Arc<View>, range: Range, at: Seq, now_ms: u64, options: CursorOptions) -> Self {
         Self {
-            merge: MergeCursor::new(view.sources(options)),
+            merge: MergeCursor::new(view.sources(at, options)),
             range,
             at,
             now_ms,

@@ -40,10 +40,10 @@ pub struct View {
 
 impl View {
     /// Cursors over all of it.
-    pub fn sources(&self, options: CursorOptions) -> Vec<Source> {
+    pub fn sources(&self, at: Seq, options: CursorOptions) -> Vec<Source> {
         let sealed = self.sealed.iter().map(|sealed| &sealed.memtable);
         let memtables = std::iter::once(&self.memtable).chain(sealed).filter(|memtable| !memtable.is_empty());
-        let mut sources: Vec<Source> = memtables.map(|memtable| Source::Memtable(memtable.cursor())).collect();
+        let mut sources: Vec<Source> = memtables.map(|memtable| Source::Memtable(memtable.cursor_at(at))).collect();
         sources.extend(sources_of(&self.version, options));
         sources
     }

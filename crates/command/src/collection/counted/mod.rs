@@ -30,14 +30,18 @@ use weir_model::varint;
 use crate::context::{Context, Part, Subkeys};
 use crate::error::{Error, Outcome};
 
-/// How many neighbours make a bucket, about.
-pub const FAN: u64 = 128;
+/// How many neighbours make a bucket, about: a rank is found in half as many steps a level. With 32, a hundred thousand
+/// entries would need a level more, and each of them one record more when it comes.
+pub const FAN: u64 = 64;
 
-/// Most levels: with the usual fan enough for some hundred million entries, of which the highest list is short.
+/// Most levels: with the usual fan enough for some thirty million entries, of which the highest list is short.
 pub const LEVELS_MAX: u8 = 3;
 
 /// Parts that are read in one step.
 const PAGE_PARTS: usize = 256;
+
+/// Parts that are read in one step where one of them is looked for.
+const LOOK_PARTS: usize = 16;
 
 /// The counts of an order.
 #[derive(Clone, Debug)]
@@ -189,20 +193,27 @@ impl<'k> Counted<'k> {
     pub async fn at(&self, cx: &mut Context<'_>, mut rank: u64) -> Outcome<Option<Vec<u8>>> {
         let (mut from, mut to) = (Vec::new(), None::<Vec<u8>>);
         for level in (1..=self.levels).rev() {
-            let end = between(&from, to.as_deref()).1;
-            let parts = self.buckets(cx, level, &from, end, usize::MAX).await?;
-            let mut buckets = parts.into_iter().map(Bucket::of).peekable();
-            loop {
-                let Some(bucket) = buckets.next().transpose()? else { return Ok(None) };
-                if rank < bucket.entries {
-                    from = bucket.key;
-                    if let Some(next) = buckets.next().transpose()? {
-                        to = Some(next.key);
+            let (mut bucket, mut next) = (None, Some(from));
+            while let Some(begin) = next.take() {
+                let mut parts = self.buckets(cx, level, &begin, between(&begin, to.as_deref()).1, LOOK_PARTS).await?;
+                // The last one of a full step is the first of the next: it says where the one before it ends.
+                let is_full = parts.len() == LOOK_PARTS;
+                next = if is_full { parts.last().map(|last| last.subkey.clone()) } else { None };
+                let ends = parts.iter().skip(1).map(|part| part.subkey.clone()).collect::<Vec<_>>();
+                parts.truncate(parts.len() - usize::from(is_full));
+                for (part, end) in parts.into_iter().zip(ends.into_iter().map(Some).chain([None])) {
+                    let here = Bucket::of(part)?;
+                    if rank < here.entries {
+                        to = end.or(to);
+                        bucket = Some(here);
+                        break;
                     }
-                    break;
+                    rank -= here.entries;
                 }
-                rank -= bucket.entries;
+                next = next.filter(|_| bucket.is_none());
             }
+            let Some(Bucket { key, .. }) = bucket else { return Ok(None) };
+            from = key;
         }
         let limit = usize::try_from(rank).unwrap_or(usize::MAX).saturating_add(1);
         let mut entries = self.entries(cx, &from, to.as_deref(), limit).await?;
