@@ -139,6 +139,7 @@ impl Collection<'_> {
     /// They cannot be read; they are too many.
     pub async fn pop_members(&mut self, cx: &mut Context<'_>, count: u64) -> Outcome<Vec<Member>> {
         let popped = match self.packed() {
+            Some(_) if count == 1 => self.random_member(cx).await?.into_iter().collect(),
             Some(_) => self.random_members(cx, count).await?,
             None => self.members_round(cx, count).await?,
         };

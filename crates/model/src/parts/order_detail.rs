@@ -78,11 +78,12 @@ impl OrderDetail {
         out
     }
 
-    /// What `bytes` say; `None` if [`OrderDetail::encode`] does not give them.
+    /// What `bytes` say; `None` if no [`OrderDetail::encode`] has given them.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let (is_large, mut rest) = match bytes {
             [] => return Some(Self::default()),
-            [LARGE] => return Some(Self { is_large: true, ..Self::default() }),
+            // With no level, as a set had it that has shrunk, before bounds were kept.
+            [LARGE] | [LARGE, 0] => return Some(Self { is_large: true, ..Self::default() }),
             [large @ (0 | LARGE), rest @ ..] => (*large == LARGE, rest),
             _ => return None,
         };
@@ -146,6 +147,15 @@ mod tests {
         vec(prop_oneof![Just(0), Just(u8::MAX), any::<u8>()], len)
     }
 
+    #[test]
+    fn details_of_earlier_versions_are_read() {
+        let large = OrderDetail { is_large: true, ..OrderDetail::default() };
+        assert_eq!(OrderDetail::decode(&[]), Some(OrderDetail::default()));
+        assert_eq!(OrderDetail::decode(&[1]), Some(large.clone()));
+        assert_eq!(OrderDetail::decode(&[1, 0]), Some(large.clone()));
+        assert_eq!(OrderDetail::decode(&[1, 2]), Some(OrderDetail { levels: 2, ..large }));
+    }
+
     proptest! {
         #[test]
         fn a_detail_comes_back(
@@ -163,6 +173,7 @@ mod tests {
         #[test]
         fn any_bytes_are_a_detail_or_refused(bytes in vec(0..4_u8, 0..12)) {
             if let Some(detail) = OrderDetail::decode(&bytes) {
+                let bytes = if bytes == [LARGE, 0] { vec![LARGE] } else { bytes };
                 prop_assert_eq!(detail.encode(), bytes);
             }
         }
