@@ -1,4 +1,5 @@
-//! Whoever wants to be told what happens to the keys of a tenant, as its partitions know him.
+//! Whoever wants to be told what happens to the keys of a tenant, as its partitions know him; and what becomes of those
+//! that expire.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -6,12 +7,16 @@ use std::sync::{Arc, Weak};
 use parking_lot::RwLock;
 use weir_command::events::{Classes, Witness};
 
+use crate::expirations::Expirations;
+
 /// See the module. Not held: who is told has the tenant.
 #[derive(Default)]
 pub struct Witnessed {
     /// There has been somebody: without, nothing else is looked at.
     is_set: AtomicBool,
     witness: RwLock<Option<Weak<dyn Witness>>>,
+    /// The tenant's.
+    pub expirations: Expirations,
 }
 
 impl Witnessed {

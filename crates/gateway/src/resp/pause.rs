@@ -17,11 +17,11 @@ pub(crate) struct Pause {
 }
 
 impl Pause {
-    /// Pauses until `until`, unless a pause is under way that is longer; one of `all` commands stays one.
-    pub(super) fn begin(&self, now: u64, until: u64, all: bool) {
+    /// Pauses until `until`, unless a longer pause is under way; one of `all` commands stays one. Gives the end.
+    pub(super) fn begin(&self, now: u64, until: u64, all: bool) -> u64 {
         let under_way = self.until.load(Ordering::Relaxed) > now;
         self.all.store(all || under_way && self.all.load(Ordering::Relaxed), Ordering::Relaxed);
-        self.until.fetch_max(until, Ordering::Relaxed);
+        self.until.fetch_max(until, Ordering::Relaxed).max(until)
     }
 
     pub(super) fn end(&self) {
@@ -63,9 +63,9 @@ mod tests {
     fn a_pause_holds_what_it_names_until_its_end() {
         let pause = Pause::default();
         assert!(!pause.is_set());
-        pause.begin(5, 10, false);
+        assert_eq!(pause.begin(5, 10, false), 10);
         assert_eq!((pause.holds(9, true), pause.holds(9, false)), (Some(10), None));
-        pause.begin(6, 8, true);
+        assert_eq!(pause.begin(6, 8, true), 10);
         assert_eq!(pause.holds(9, false), Some(10), "the longer end, the stricter kind");
         assert_eq!(pause.holds(10, true), None);
         assert!(!pause.is_set());

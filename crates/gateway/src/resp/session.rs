@@ -452,6 +452,9 @@ impl<S: Store> Session<S> {
 
     /// The counters that this connection may see begin at zero.
     pub(in crate::resp) fn reset_stats(&self) -> Outcome {
+        if let Some(expirations) = self.store()?.expirations() {
+            expirations.forget_deleted();
+        }
         self.account()?.stats.reset();
         self.account()?.errors.reset();
         Ok(())

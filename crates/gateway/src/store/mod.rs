@@ -12,7 +12,7 @@ use weir_command::events::{Classes, Witness};
 use weir_command::{Args, Call, Command, Context, Headless, Host, Page, Request, Rows, Transaction, run, table};
 use weir_io::Result;
 use weir_model::{Batch, Databases, VALUE_BYTES_MAX};
-use weir_node::{EngineKind, Quota};
+use weir_node::{EngineKind, Expirations, Quota};
 
 pub use tenant::{Commits, TenantStore};
 
@@ -123,6 +123,11 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// What somebody wants to be told of what happens to the tenant's keys.
     fn wants(&self) -> Classes {
         Classes::NONE
+    }
+
+    /// What becomes of its rows that have expired; `None` where nobody deletes them.
+    fn expirations(&self) -> Option<&Expirations> {
+        None
     }
 
     /// The capacity units that pay for what is asked here. The store itself charges nothing: commands do, before they

@@ -10,7 +10,7 @@ use weir_command::events::{Classes, Witness};
 use weir_command::{Args, Call, Command, Host, Moment, Page, PartPage, PartRange, Read, Rows, Transaction, Waiting};
 use weir_io::{Error, ErrorKind, Result};
 use weir_model::{Batch, Databases, StoredKey};
-use weir_node::{Commit, EngineKind, Node, Partition, PartitionSlot, Quota, Tenant};
+use weir_node::{Commit, EngineKind, Expirations, Node, Partition, PartitionSlot, Quota, Tenant};
 
 use super::Store;
 
@@ -283,6 +283,10 @@ impl Store for TenantStore {
         self.tenant.wants()
     }
 
+    fn expirations(&self) -> Option<&Expirations> {
+        Some(self.tenant.expirations())
+    }
+
     fn quota(&self) -> Option<&Arc<Quota>> {
         Some(self.tenant.quota())
     }
@@ -325,6 +329,7 @@ impl Store for TenantStore {
             ("Memory", "maxmemory", max.to_string()),
             ("Memory", "engine", self.tenant.engine().to_string()),
             ("Memory", "memtable_bytes", memtables.to_string()),
+            ("Stats", "expired_keys", self.tenant.expirations().deleted().to_string()),
             ("Persistence", "partitions", self.tenant.partitions().len().to_string()),
             ("Persistence", "partitions_awake", awake.to_string()),
             ("Persistence", "tables", tables.to_string()),

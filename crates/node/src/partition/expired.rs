@@ -44,7 +44,7 @@ impl Partition {
             return;
         }
         let order = self.order.lock();
-        let (mut batch, mut unsure) = (Batch::new(), Vec::new());
+        let (mut batch, mut rows, mut unsure) = (Batch::new(), 0, Vec::new());
         // Somebody may have written them meanwhile, or be about to.
         for &key in expired {
             if order.any(once(key)) {
@@ -57,6 +57,7 @@ impl Partition {
                         // A damaged head is left to whoever reads it.
                         let Ok(elsewhere) = Elsewhere::found(key, &found) else { continue };
                         elsewhere.bury(&mut batch, key);
+                        rows += 1;
                     } else {
                         self.look_again(key, Some(found.expire_at_ms));
                     }
@@ -66,7 +67,7 @@ impl Partition {
             }
         }
         let events = self.expired_events(batch.as_ref().iter().map(|change| change.key()));
-        self.bury_in_order(order, &batch, events);
+        self.bury_in_order(order, &batch, rows, events);
         if let (false, Some(background)) = (unsure.is_empty(), self.background()) {
             self.workers.spawn(async move { bury_after_reading(&background, &unsure).await });
         }
@@ -83,6 +84,7 @@ impl Partition {
     /// Whether nothing speaks against a write that nobody has asked for.
     pub(super) fn may_bury(&self) -> bool {
         !is_planted(Plant::ExpiredLeft)
+            && !self.witnessed.expirations.are_held(|| self.clock.now())
             && !self.must_wait()
             && !self.memory.is_short()
             && !self.is_closing()
@@ -98,21 +100,23 @@ impl Partition {
         rows.filter(|row| !is_part(row)).flat_map(|row| KeyEvent::expired(row, wants)).collect()
     }
 
-    /// Deletes the keys of `batch`, expired in the version that the caller, who holds the order lock, has just seen,
-    /// and tells `events`.
+    /// Deletes the keys of `batch`, of so many `rows` that have expired in the version that the caller, who holds the
+    /// order lock, has just seen, and tells `events`.
     pub(super) fn bury_in_order(
         self: &Arc<Self>,
         order: MutexGuard<'_, Latches>,
         batch: &Batch,
+        rows: usize,
         events: Vec<KeyEvent>,
     ) {
         if batch.is_empty() {
             self.tell(events);
             return;
         }
-        if let Err(error) = self.write_in_order(order, batch, events) {
+        match self.write_in_order(order, batch, events) {
+            Ok(_) => self.witnessed.expirations.count(rows),
             // They are gone by the clock all the same.
-            tracing::debug!(owner = ?self.owner, %error, "cannot delete what has expired");
+            Err(error) => tracing::debug!(owner = ?self.owner, %error, "cannot delete what has expired"),
         }
     }
 }

@@ -22,7 +22,7 @@ use weir_io::Result;
 use weir_io::plant::{Plant, is_planted};
 use weir_log::SyncMode;
 use weir_model::engine::{Found, Lookup, Seq};
-use weir_model::{Batch, Row, StoredKey};
+use weir_model::{Batch, Change, Row, StoredKey};
 
 use super::covers::{Elsewhere, Lives, Whole, with_covers};
 use super::expired::is_mortal;
@@ -407,10 +407,14 @@ impl Partition {
         }
         let expired = rows.expired.lock();
         if !batch.is_empty() {
+            let mut ended = 0;
             if !expired.is_empty() {
-                self.tell_expired(&rows.to_bury(&expired, &order, latched), &mut batch, &mut events);
+                ended = self.end_expired(&rows.to_bury(&expired, &order, latched), &mut batch, &mut events);
             }
             let commit = Some(self.write_in_order(order, &batch, events)?);
+            if ended > 0 {
+                self.witnessed.expirations.count(ended);
+            }
             // Behind it: whoever looks at the agenda sees the entry, or is told here that there is one.
             self.fields_due(due_ms);
             return Ok(Done { answer, commit, written_bytes: batch.as_bytes().len() });
@@ -422,9 +426,10 @@ impl Partition {
         if !expired.is_empty() && self.may_bury() {
             let buried = rows.to_bury(&expired, &order, latched);
             buried.iter().for_each(|(key, elsewhere)| elsewhere.bury(&mut batch, key));
+            let count = buried.len();
             let mut told = self.expired_events(buried.into_keys());
             told.append(&mut events);
-            self.bury_in_order(order, &batch, told);
+            self.bury_in_order(order, &batch, count, told);
         } else {
             self.tell(events);
         }
@@ -432,17 +437,19 @@ impl Partition {
     }
 
     /// Where somebody is told of it, what a command has found expired goes with what it writes, unless it has written
-    /// over it, and is told in front of its events.
-    fn tell_expired(&self, found: &BTreeMap<&[u8], Elsewhere>, batch: &mut Batch, events: &mut Vec<KeyEvent>) {
+    /// over it, and is told in front of its events. Gives how many rows end with what it writes.
+    fn end_expired(&self, found: &BTreeMap<&[u8], Elsewhere>, batch: &mut Batch, events: &mut Vec<KeyEvent>) -> usize {
+        let known = |change: Change<'_>| found.get_key_value(change.key()).map(|(key, _)| *key);
+        let written: BTreeSet<&[u8]> = batch.as_ref().iter().filter_map(known).collect();
         let mut told = self.expired_events(found.keys().copied());
         if told.is_empty() {
-            return;
+            return written.len();
         }
-        let written: BTreeSet<Vec<u8>> = batch.as_ref().iter().map(|change| change.key().to_vec()).collect();
         let left = found.iter().filter(|(key, _)| !written.contains(**key));
         left.for_each(|(key, elsewhere)| elsewhere.bury(batch, key));
         told.append(events);
         *events = told;
+        found.len()
     }
 }
 

@@ -27,6 +27,7 @@ pub use self::users::{StoredUser, USERS_BYTES_MAX, USERS_MAX};
 use crate::bandwidth::Reservation;
 use crate::catalogue::Listing;
 use crate::engines::EngineChoice;
+use crate::expirations::Expirations;
 use crate::partition_slot::PartitionSlot;
 use crate::shared::NodeShared;
 use crate::witnessed::Witnessed;
@@ -135,6 +136,11 @@ impl Tenant {
     /// What is to be told now of what happens to its keys.
     pub fn wants(&self) -> Classes {
         self.witnessed.wants()
+    }
+
+    /// What becomes of its rows that have expired.
+    pub fn expirations(&self) -> &Expirations {
+        &self.witnessed.expirations
     }
 
     /// The capacity units that its requests are charged to.

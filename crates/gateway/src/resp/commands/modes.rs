@@ -47,6 +47,7 @@ pub(super) fn run<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome
         "unblock" => unblock(session, args)?,
         _ => {
             session.pause().end();
+            hold_expired(session, 0);
             session.outbox.replies.ok();
         }
     }
@@ -63,9 +64,17 @@ fn pause<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     let millis = parse_i64(args.at(2)).ok_or(Error::new("ERR timeout is not an integer or out of range"))?;
     let millis = u64::try_from(millis).map_err(|_| Error::new("ERR timeout is negative"))?;
     let now = session.outbox.server.clock.now();
-    session.pause().begin(now, now.saturating_add(millis.saturating_mul(1_000_000)), all);
+    let until = session.pause().begin(now, now.saturating_add(millis.saturating_mul(1_000_000)), all);
+    hold_expired(session, until);
     session.outbox.replies.ok();
     Ok(())
+}
+
+/// As in Redis what expires during a pause is gone, and is deleted, told and counted behind it.
+fn hold_expired<S: Store>(session: &Session<S>, until: u64) {
+    if let Some(expirations) = session.store().ok().and_then(Store::expirations) {
+        expirations.hold_until(until);
+    }
 }
 
 fn reply<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {

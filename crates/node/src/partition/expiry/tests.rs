@@ -233,3 +233,55 @@ fn whoever_has_something_to_tell_stays_awake() {
     world.pass(6_000);
     assert_eq!((world.told(), world.partition.has_to_tell()), (vec!["expired k".to_owned()], false));
 }
+
+/// As while clients pause.
+#[test]
+fn what_expires_while_that_is_held_is_deleted_told_and_counted_behind_it() {
+    for engine in EngineKind::ALL {
+        let world = World::new(engine);
+        let tenant = world.node.tenant(&TenantName::built_in()).expect("it is there");
+        let held_for = |ms: u64| tenant.expirations().hold_until(world.sim.clock().now() + ms * 1_000_000);
+        world.listen("Ex");
+        world.ask("SET a 1 PX 1000");
+        world.ask("SET b 1 PX 1000");
+        held_for(10_000);
+        world.pass(5_000);
+        assert_eq!((world.ask("GET a"), world.ask("EXISTS a b")), ("$-1\r\n".to_owned(), ":0\r\n".to_owned()));
+        assert_eq!((world.told(), tenant.expirations().deleted()), (Vec::new(), 0), "on {engine}");
+        world.pass(7_000);
+        assert_eq!((world.told(), tenant.expirations().deleted()), (vec!["expired a".into(), "expired b".into()], 2));
+        world.ask("SET c 1 PX 1000");
+        held_for(10_000);
+        world.pass(2_000);
+        tenant.expirations().hold_until(0);
+        world.ask("GET c");
+        assert_eq!((world.told(), tenant.expirations().deleted()), (vec!["expired c".into()], 3), "on {engine}");
+    }
+}
+
+#[test]
+fn what_has_expired_is_counted_once_whoever_finds_it() {
+    for (engine, classes) in EngineKind::ALL.into_iter().flat_map(|engine| [(engine, ""), (engine, "Ex")]) {
+        let world = World::new(engine);
+        let tenant = world.node.tenant(&TenantName::built_in()).expect("it is there");
+        world.listen(classes);
+        world.ask("MSET a 1 b 1 c 1 d 1 keeps 1");
+        world.ask("RPUSH l 1 2 3");
+        for key in ["a", "b", "c", "d", "l"] {
+            world.ask(&format!("PEXPIRE {key} 5000"));
+        }
+        world.sim.set_unix_ms(world.now_ms() + 5_000);
+        // One that reads, one that writes over it, one that finds several, one that writes something else.
+        for (line, count) in [("GET a", 1), ("GET a", 1), ("APPEND b 2", 2), ("MGET c keeps a", 3), ("COPY l keeps", 4)]
+        {
+            world.ask(line);
+            assert_eq!(tenant.expirations().deleted(), count, "{line} on {engine}, told {classes}");
+        }
+        world.ask("RENAME keeps kept");
+        world.ask("SDIFFSTORE kept d a");
+        world.ask("GET d");
+        assert_eq!(tenant.expirations().deleted(), 5, "on {engine}, told {classes}");
+        tenant.expirations().forget_deleted();
+        assert_eq!(tenant.expirations().deleted(), 0);
+    }
+}
