@@ -14,7 +14,7 @@ use weir_model::parts::fields::{DEADLINE_BYTES, DEADLINE_SPACE, MORTAL_SPACE, mo
 use weir_model::parts::{HashDetail, MortalFields, PLACE_BYTES, PackedPart, placed};
 
 use super::members::{Member, MembersPage, SPACE, place};
-use super::{Collection, LARGE};
+use super::Collection;
 use crate::context::{Context, Part, Subkeys};
 use crate::error::Outcome;
 
@@ -62,7 +62,7 @@ impl Collection<'_> {
     }
 
     fn set_mortal(&mut self, mortal: Option<MortalFields>) {
-        let is_large = self.head.detail.first() == Some(&LARGE);
+        let is_large = self.head.is_large();
         // The row's own deadline is put in when the head is written.
         self.head.detail = HashDetail { is_large, mortal, row_ms: None }.encode();
     }

@@ -138,7 +138,7 @@ impl<'k> Collection<'k> {
 
     /// Whether Redis would not keep it as a small one.
     pub fn is_large(&self) -> bool {
-        self.head.detail.first() == Some(&LARGE)
+        self.head.is_large()
     }
 
     /// Bytes of its subkeys and values.

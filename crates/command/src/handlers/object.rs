@@ -30,11 +30,12 @@ fn encoding(content: &Content) -> &'static str {
         Content::String(value) if is_hyperloglog(value) => "raw",
         Content::String(value) if value.len() <= EMBEDDED_BYTES_MAX => "embstr",
         Content::String(_) => "raw",
-        // The detail says whether Redis would keep it as a small one.
+        // The first byte of the detail says whether Redis would keep it as a small one.
         Content::Parts(head) => match head.kind {
             RowType::Hash if head.detail.first() == Some(&0) => "listpackex",
-            RowType::Hash | RowType::SortedSet if head.detail.is_empty() => "listpack",
-            RowType::Set if head.detail.is_empty() => "intset",
+            RowType::Hash if head.detail.is_empty() => "listpack",
+            RowType::SortedSet if !head.is_large() => "listpack",
+            RowType::Set if !head.is_large() => "intset",
             RowType::Hash | RowType::Set => "hashtable",
             RowType::List => "quicklist",
             RowType::SortedSet => "skiplist",

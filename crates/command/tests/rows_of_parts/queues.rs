@@ -81,3 +81,20 @@ fn members_are_popped_once_a_round_and_those_put_back_wait() {
     }
     assert_eq!((ask(&mut store, "EXISTS s", 0), popped), (vec![":0".to_owned()], all));
 }
+
+/// What is noted for the next pop does not make a row large: neither numbers, nor few members with much in them.
+#[test]
+fn a_row_that_was_taken_from_is_encoded_as_before() {
+    let mut store = Store::default();
+    store.ask(&format!("SADD s {}", (0..400).map(|number| number.to_string()).collect::<Vec<_>>().join(" ")));
+    let names: Vec<String> = (0..100).map(|number| format!("{number} a_name_that_is_long_{number}")).collect();
+    store.ask(&format!("ZADD z {}", names.join(" ")));
+    for (pop, encoding, expected) in
+        [("SPOP s", "OBJECT ENCODING s", "intset"), ("ZPOPMIN z", "OBJECT ENCODING z", "listpack")]
+    {
+        for _ in 0..2 {
+            assert!(store.ask(encoding).contains(expected), "{encoding}");
+            store.ask(pop);
+        }
+    }
+}

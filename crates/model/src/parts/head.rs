@@ -127,6 +127,11 @@ impl<'a> HeadRef<'a> {
 }
 
 impl Head {
+    /// Of a hash, a set or a sorted set: whether Redis would not keep it as a small one.
+    pub fn is_large(&self) -> bool {
+        self.detail.first() == Some(&1)
+    }
+
     /// A row in its life `version`, still without parts, which will have keys of their own.
     pub fn new(kind: RowType, version: u64) -> Self {
         Self { kind, version, count: 0, bytes: 0, detail: Vec::new(), packed: None }
@@ -145,7 +150,7 @@ impl Head {
     /// As [`Head::encode`].
     pub fn encode_until(&self, row_ms: Option<u64>) -> (Vec<u8>, Option<u64>) {
         let Some(mortal) = self.mortal() else { return (self.encode(), row_ms) };
-        let is_large = self.detail.first() == Some(&1);
+        let is_large = self.is_large();
         let detail = HashDetail { is_large, mortal: Some(mortal), row_ms }.encode();
         (Head { detail, ..self.clone() }.encode(), self.end_ms(row_ms))
     }
