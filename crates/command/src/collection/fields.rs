@@ -13,8 +13,8 @@ use std::ops::Bound;
 use weir_model::parts::fields::{DEADLINE_BYTES, DEADLINE_SPACE, MORTAL_SPACE, mortal_value, take_deadline};
 use weir_model::parts::{HashDetail, MortalFields, PLACE_BYTES, PackedPart, placed};
 
-use super::members::{Member, MembersPage, SPACE, place};
 use super::Collection;
+use super::members::{Member, MembersPage, SPACE, place};
 use crate::context::{Context, Part, Subkeys};
 use crate::error::Outcome;
 
