@@ -160,6 +160,11 @@ impl Account {
         self.user[direction as usize].add(bytes, 1);
     }
 
+    /// Books operations of a user whose bytes were booked together with another operation's.
+    pub fn book_user_ops(&self, direction: Direction, ops: u64) {
+        self.user[direction as usize].add(0, ops);
+    }
+
     /// Books that a client's I/O waited at a gate, in nanoseconds.
     pub(crate) fn book_wait(&self, wait: Wait, nanos: Nanos) {
         self.waited[wait as usize].fetch_add(nanos, Ordering::Relaxed);

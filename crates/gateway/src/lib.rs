@@ -28,6 +28,7 @@ mod swaps;
 pub mod tls;
 mod tracking;
 mod waiting_rows;
+mod write_group;
 
 pub use mailbox::PushLimits;
 pub use resp::client::Patience;

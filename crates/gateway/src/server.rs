@@ -22,6 +22,7 @@ use crate::resp::slowlog::Slowlog;
 use crate::serving_thread::ServingThread;
 use crate::stats::Stats;
 use crate::store::Store;
+use crate::write_group::WriteGroups;
 use weir_io::real::IdleTime;
 
 /// What request units cost, for tenants of each engine.
@@ -113,6 +114,8 @@ pub(crate) struct Server<S: Store> {
     pub(crate) clients: Clients,
     pub(crate) stats: Stats,
     pub(crate) notices: Notices,
+    /// What connections hand to stores together.
+    pub(crate) write_groups: WriteGroups<S::Commit>,
     /// By reason, in the order of [`Refusal::REASONS`].
     pub(crate) logins_refused: [AtomicU64; Refusal::REASONS.len()],
     /// Where scripts run.
@@ -163,6 +166,7 @@ impl<S: Store> Server<S> {
             clients: Clients::default(),
             stats: Stats::new(settings.serving_threads().count()),
             notices: Notices::default(),
+            write_groups: WriteGroups::new(settings.serving_threads().count()),
             logins_refused: Default::default(),
             script_threads,
             slowlog: Slowlog::default(),

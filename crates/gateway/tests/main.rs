@@ -32,3 +32,4 @@ mod timing;
 mod tls;
 mod transactions;
 mod unread;
+mod write_group;

@@ -5,6 +5,7 @@ mod opened;
 use std::sync::Arc;
 
 use opened::Opened;
+use weir_admission::Direction;
 use weir_io::Fs;
 use weir_io::sim::{DeviceSpec, Fault, FaultPlan, Keep, OpKind, Sim, SimFs};
 use weir_log::SyncMode;
@@ -210,6 +211,53 @@ fn increments_from_many_tasks_are_all_counted() {
     }
     let record = sim.block_on(node.partition().get(b"counter")).expect("get").expect("counted");
     assert_eq!(record.value().expect("a string")[..], 1_000_u64.to_le_bytes());
+}
+
+#[test]
+fn writes_of_several_are_one_record_that_each_may_wait_for() {
+    for sync in [SyncMode::Always, SyncMode::Interval, SyncMode::None] {
+        let sim = Sim::new(8);
+        let fs = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng());
+        let node = open(&sim, &fs, sync);
+        let partition = Arc::clone(node.partition());
+        let together = {
+            let mut together = batch(0, 10);
+            (1..3).for_each(|key| batch(key, 10 + key).as_ref().iter().for_each(|change| together.push(change)));
+            together
+        };
+        let before = node.ledger().total().user(Direction::Write).ops;
+        let records = partition.metrics().log.last;
+        let commit = partition.try_write_together(&together, 3).expect("nothing is in the way");
+        assert_eq!(partition.metrics().log.last, records + 1);
+        assert_eq!(node.ledger().total().user(Direction::Write).ops, before + 3, "each has written");
+        sim.block_on(async {
+            // In any order: the first that is polled drives the log for all.
+            let others = [commit.another(), commit.another()];
+            for commit in others.into_iter().chain([commit]) {
+                commit.await.expect("commit");
+            }
+            for key in 0..3 {
+                assert_eq!(value(&partition, key).await, Some(10 + key), "{sync:?}");
+            }
+            node.close().await.expect("close");
+        });
+        assert!(partition.try_write_together(&together, 3).is_none(), "it is closed, and each is told so by itself");
+    }
+}
+
+#[test]
+fn each_commit_of_a_lost_record_fails() {
+    let sim = Sim::new(9);
+    let fs = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng());
+    let node = open(&sim, &fs, SyncMode::Always);
+    sim.block_on(async {
+        put(node.partition(), 0, 0).await.expect("put");
+        let commit = node.partition().try_write_together(&batch(0, 1), 2).expect("nothing is in the way");
+        let other = commit.another();
+        fs.fail_next(Some(OpKind::Write), Fault::Error);
+        commit.await.expect_err("it is lost");
+        other.await.expect_err("it is lost");
+    });
 }
 
 #[test]

@@ -39,6 +39,18 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// Applies `batch` as one; the changes are visible to all when this returns.
     fn write(&self, batch: &Batch) -> impl Future<Output = Result<Self::Commit>> + Send;
 
+    /// Whether [`write_together`](Store::write_together) may ever write something.
+    fn takes_groups(&self) -> bool {
+        false
+    }
+
+    /// Applies `batch`, which `writers` connections have gathered, as one if that can be done at once, and adds a
+    /// commit for each of them to `commits`. `false`: nothing was written, and each is to [write](Store::write) its own
+    /// part.
+    fn write_together(&self, _batch: &Batch, _writers: usize, _commits: &mut Vec<Self::Commit>) -> bool {
+        false
+    }
+
     /// Runs `command`, one [of rows](Command::is_of_rows) whose keys are in one partition, with no other write to its
     /// rows in between. What it answers may be told when the commit, if there is one, is done.
     ///

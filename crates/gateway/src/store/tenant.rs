@@ -206,6 +206,20 @@ impl Store for TenantStore {
         Ok(Commits(Outstanding::Several(commits)))
     }
 
+    /// What several connections gather goes to one partition as it is; nobody would gain if it had to be split first.
+    fn takes_groups(&self) -> bool {
+        self.tenant.partitions().len() == 1
+    }
+
+    fn write_together(&self, batch: &Batch, writers: usize, commits: &mut Vec<Commits>) -> bool {
+        let [slot] = self.tenant.partitions() else { return false };
+        let commit = slot.awake().as_ref().and_then(|partition| partition.try_write_together(batch, writers));
+        let Some(commit) = commit else { return false };
+        commits.extend((1..writers).map(|_| Commits(Outstanding::One(commit.another()))));
+        commits.push(Commits(Outstanding::One(commit)));
+        true
+    }
+
     async fn execute(
         &self,
         command: &'static Command,

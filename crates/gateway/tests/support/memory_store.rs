@@ -60,6 +60,8 @@ pub struct MemoryStore {
     turn: Arc<tokio::sync::Mutex<()>>,
     /// Writes are applied, but their commits fail.
     pub fail_commits: Arc<AtomicBool>,
+    /// A write group is not written at once: each of its members is to write its own part.
+    pub refuses_groups: Arc<AtomicBool>,
     /// Sizes of the batches written, in changes.
     pub batches: Arc<Mutex<Vec<usize>>>,
     /// Bytes of entries that were gone through.
@@ -92,6 +94,7 @@ impl MemoryStore {
             map: Arc::default(),
             turn: Arc::default(),
             fail_commits: Arc::default(),
+            refuses_groups: Arc::default(),
             batches: Arc::default(),
             scanned_bytes: Arc::default(),
             writes_wait_for_readers: Arc::default(),
@@ -287,6 +290,19 @@ impl Store for MemoryStore {
     async fn write(&self, batch: &Batch) -> Result<Self::Commit> {
         self.readers_gone().await;
         Ok(self.apply(batch))
+    }
+
+    fn takes_groups(&self) -> bool {
+        true
+    }
+
+    fn write_together(&self, batch: &Batch, writers: usize, commits: &mut Vec<Self::Commit>) -> bool {
+        if self.refuses_groups.load(Ordering::Relaxed) {
+            return false;
+        }
+        let commit = self.apply(batch);
+        commits.extend((0..writers).map(|_| commit.clone()));
+        true
     }
 
     async fn execute(

@@ -126,6 +126,19 @@ impl Store for Troubled {
         Ok(self.commit())
     }
 
+    fn takes_groups(&self) -> bool {
+        true
+    }
+
+    fn write_together(&self, batch: &Batch, writers: usize, commits: &mut Vec<SomeTime>) -> bool {
+        let (polls, outcome) = self.draw();
+        if polls > 0 || outcome.is_err() || !self.inner.write_together(batch, writers, &mut Vec::new()) {
+            return false;
+        }
+        commits.extend((0..writers).map(|_| self.commit()));
+        true
+    }
+
     async fn execute(
         &self,
         command: &'static Command,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use weir_io::Result;
-use weir_log::Waiter;
+use weir_log::{SyncMode, Waiter};
 use weir_model::LogIndex;
 use weir_model::engine::Seq;
 
@@ -20,11 +20,19 @@ pub struct Commit {
     index: LogIndex,
     seq: Seq,
     waiter: Waiter,
+    /// The log holds a waker of it.
+    is_awaited: bool,
 }
 
 impl Commit {
     pub(super) fn new(partition: &Arc<Partition>, index: LogIndex, seq: Seq) -> Self {
-        Self { partition: Arc::clone(partition), index, seq, waiter: Waiter::default() }
+        Self { partition: Arc::clone(partition), index, seq, waiter: Waiter::default(), is_awaited: false }
+    }
+
+    /// A second commit of the same write.
+    #[must_use = "a write may be acknowledged only when its commit is done"]
+    pub fn another(&self) -> Self {
+        Self::new(&self.partition, self.index, self.seq)
     }
 }
 
@@ -33,6 +41,11 @@ impl Future for Commit {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
         let this = self.get_mut();
+        // A commit of the same write, or of a later one, may have been polled to its end already. (In mode `none` a
+        // write is published before it is safe, so that would prove nothing.)
+        if !this.is_awaited && this.partition.sync != SyncMode::None && this.partition.engine.published() >= this.seq {
+            return Poll::Ready(Ok(()));
+        }
         let outcome = this.partition.log.poll_commit(this.index, &mut this.waiter, cx);
         match &outcome {
             // The log commits in order, so whatever is older is durable too.
@@ -41,7 +54,7 @@ impl Future for Commit {
                 Counters::add(&this.partition.counters.write_errors, 1);
                 this.partition.kick_repair();
             }
-            Poll::Pending => {}
+            Poll::Pending => this.is_awaited = true,
         }
         outcome
     }

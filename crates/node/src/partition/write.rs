@@ -51,6 +51,18 @@ impl Partition {
         }
     }
 
+    /// Applies `batch`, which `writers` have gathered, as one if nothing is in the way. Gives the commit, of which each
+    /// writer may have [another](Commit::another). `None` if the write would have to wait, or is refused: then nothing
+    /// was written, and each writer is to write its own part.
+    pub fn try_write_together(self: &Arc<Self>, batch: &Batch, writers: usize) -> Option<Commit> {
+        if self.must_wait() || self.memory.is_short() {
+            return None;
+        }
+        let Ok(Attempt::Written(commit)) = self.try_write(batch) else { return None };
+        self.account.book_user_ops(Direction::Write, writers.saturating_sub(1) as u64);
+        Some(commit)
+    }
+
     /// Whether a write may have to wait for the tree, or for the rate that a policy has set.
     #[inline]
     pub(super) fn must_wait(&self) -> bool {

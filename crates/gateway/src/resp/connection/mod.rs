@@ -6,9 +6,10 @@
 //! 2. Plain writes (`SET`, `MSET`) gather in one batch, which goes to the store when something else is asked for, or
 //!    at the end of the buffer: one log record, one turn at the store's lock.
 //! 3. Writes that read first and follow one another are [run as one](group): one log record, too.
-//! 4. At the end the thread's other connections get a turn, so that one log write serves them all. Then all commits are
-//!    awaited, and only then are the replies written, in one piece. Nothing is acknowledged
-//!    before its commit. A reply whose commit failed is replaced by the error ([`Outbox`]).
+//! 4. At the end the thread's other connections get a turn, so that one log write serves them all, and a few
+//!    plain writes go to the store [together with theirs](crate::write_group). Then all commits are awaited, and only
+//!    then are the replies written, in one piece. Nothing is acknowledged before its commit. A reply whose commit
+//!    failed is replaced by the error ([`Outbox`]).
 //!
 //! A command above its tenant's limits waits here for its capacity units, behind the replies of those before it: the
 //! socket is not read meanwhile, and nobody else waits.
@@ -325,7 +326,11 @@ impl<S: Store> Connection<S> {
 
     /// Awaits every commit and writes every reply.
     async fn flush(&mut self) -> io::Result<()> {
+        let has_yielded = self.submit_in_group().await;
         self.leave_databases().await;
+        if !has_yielded && self.session.outbox.has_commits() {
+            self.session.outbox.yield_to_others().await;
+        }
         self.session.outbox.flush().await
     }
 

@@ -137,6 +137,32 @@ impl<S: Store> Connection<S> {
             }
             Err(_) => Err(NO_AUTH),
         };
+        self.submitted(written);
+        self.session.outbox.took(self.server.clock.now() - begun, "set");
+    }
+
+    /// Hands the gathered writes to the store together with those of the thread's other connections that have requests
+    /// ([`write_group`](crate::write_group)). `false` if nothing was handed over.
+    pub(super) async fn submit_in_group(&mut self) -> bool {
+        let Ok(store) = self.session.store() else { return false };
+        let Ok(account) = self.session.account() else { return false };
+        if !store.takes_groups() {
+            return false;
+        }
+        let groups = &self.server.write_groups;
+        let Some(member) = groups.join(self.thread.index, account.tenant, &self.gathered.batch) else {
+            return false;
+        };
+        self.session.outbox.yield_to_others().await;
+        let Ok(store) = self.session.store() else { return false };
+        let commit = member.hand_over(|batch, members, commits| store.write_together(batch, members, commits));
+        let Some(commit) = commit else { return false };
+        self.submitted(Ok(commit));
+        true
+    }
+
+    /// The store has what was gathered, or has refused it.
+    fn submitted(&mut self, written: Outcome<S::Commit>) {
         // Refused at once or not safe in the end: their replies say so when everything is written.
         if let (Ok(_), Ok(account)) = (&written, self.session.account()) {
             // No string fills a row for which somebody waits, but it may take the place of one.
@@ -144,8 +170,6 @@ impl<S: Store> Connection<S> {
             let rows = || changes.iter().map(|change| StoredKey::of(change.key())).collect();
             account.waiting_rows.written(self.session.databases(), rows);
         }
-        let outbox = &mut self.session.outbox;
-        outbox.gathered_depend_on(&mut self.gathered, written);
-        outbox.took(self.server.clock.now() - begun, "set");
+        self.session.outbox.gathered_depend_on(&mut self.gathered, written);
     }
 }

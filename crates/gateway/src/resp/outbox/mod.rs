@@ -214,13 +214,19 @@ impl<S: Store> Outbox<S> {
         flushed.map_err(|error| Error::bytes(error.to_string().into_bytes()))
     }
 
+    /// Lets the thread's other connections that have requests go first, so that one write of the log serves them all.
+    pub(super) async fn yield_to_others(&mut self) {
+        self.book_turn(self.server.clock.now());
+        yield_now().await;
+    }
+
+    /// Whether some reply waits for a commit.
+    pub(super) fn has_commits(&self) -> bool {
+        !self.commits.is_empty()
+    }
+
     /// Awaits every commit and writes every reply.
     pub(super) async fn flush(&mut self) -> io::Result<()> {
-        if !self.commits.is_empty() {
-            self.book_turn(self.server.clock.now());
-            // The thread's other connections that have requests go first: the log's next write then takes theirs along.
-            yield_now().await;
-        }
         self.await_commits().await;
         self.answer.has_left |= self.replies.mark() != self.answer.from;
         self.answer.left_bytes += self.replies.len_since(self.answer.from) as u64;
