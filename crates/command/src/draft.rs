@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use weir_model::{Batch, BatchMark, BatchRef, Change};
 
-use crate::events::KeyEvent;
+use crate::events::{Classes, KeyEvent};
 
 /// Changes that are searched one by one.
 const FEW: usize = 8;
@@ -44,6 +44,11 @@ impl Draft {
     /// How much is to be told when the changes are applied.
     pub fn events_len(&self) -> usize {
         self.events.len()
+    }
+
+    /// The connection `by` reads `key` behind what is told so far, and keeps its value.
+    pub fn keep(&mut self, key: &[u8], by: u64) {
+        self.events.push(KeyEvent { class: Classes::KEPT, name: "", database: 0, key: key.into(), by });
     }
 
     /// What is behind the first `len` is not told.

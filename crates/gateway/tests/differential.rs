@@ -272,6 +272,8 @@ fn debug_is_answered_alike_where_it_is_allowed() {
             "DEBUG SLEEP 0",
             "DEBUG SET-ACTIVE-EXPIRE 0",
             "DEBUG SET-ACTIVE-EXPIRE 1",
+            "DEBUG PAUSE-CRON 1",
+            "DEBUG PAUSE-CRON 0",
             "DEBUG QUICKLIST-PACKED-THRESHOLD 1b",
             "DEBUG QUICKLIST-PACKED-THRESHOLD x",
             "DEBUG QUICKLIST-PACKED-THRESHOLD 5000gb",

@@ -93,6 +93,46 @@ fn who_listens_is_told_while_the_connection_waits_for_something_else() {
     assert_eq!([next(&mut listener), next(&mut listener)], ["+OK\r\n", "$1\r\nv\r\n"]);
 }
 
+/// Though other messages leave while a reply waits.
+#[test]
+fn who_keeps_values_is_told_of_his_own_changes_behind_the_reply() {
+    let clock = TestClock::new();
+    let store = Troubled::new(&clock, 0);
+    let settings = Settings { threads: 1, ..Settings::default() };
+    let served = Served::start(settings, Arc::new(OpenDoor::new(store.clone())), clock);
+    let (mut keeper, mut other) = (served.connect(), served.connect());
+    assert!(keeper.say("HELLO 3").starts_with('%'));
+    assert_eq!(keeper.say("CLIENT TRACKING ON"), "+OK\r\n");
+    let invalid = |key: &str| format!(">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\n{key}\r\n");
+    for (requests, reply) in [
+        (vec![encode(&["SET", "k", "2"])], "+OK\r\n"),
+        // Commands that are run together.
+        (vec![encode(&["APPEND", "j", "2"]), encode(&["APPEND", "k", "2"])], ":2\r\n"),
+        (vec![encode(&["MULTI"]), encode(&["SET", "k", "2"]), encode(&["EXEC"])], "*1\r\n+OK\r\n"),
+    ] {
+        assert_eq!(other.say("SET k 1"), "+OK\r\n");
+        assert_eq!(keeper.say("GET k"), "$1\r\n1\r\n");
+        store.trouble.commits_wait.store(true, Ordering::SeqCst);
+        keeper.send(&requests.concat());
+        while other.say("GET k") == "$1\r\n1\r\n" {}
+        store.trouble.commits_wait.store(false, Ordering::SeqCst);
+        let told = String::from_utf8_lossy(&keeper.until(invalid("k").as_bytes())).into_owned();
+        assert!(told.ends_with(reply), "{told}");
+    }
+}
+
+#[test]
+fn who_loses_keys_to_a_smaller_table_is_told_at_once() {
+    let weir = Running::start(Settings::default());
+    let (mut keeper, mut other) = (weir.connect(), weir.connect());
+    assert!(keeper.say("HELLO 3").starts_with('%'));
+    assert_eq!(keeper.say("CLIENT TRACKING ON"), "+OK\r\n");
+    assert_eq!(keeper.say("MGET a b"), "*2\r\n_\r\n_\r\n");
+    assert_eq!(other.say("CONFIG SET tracking-table-max-keys 1"), "+OK\r\n");
+    assert_eq!(next(&mut keeper), ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\na\r\n");
+    assert_eq!(figure(&mut other, "tracking_total_keys"), 1);
+}
+
 #[test]
 fn nothing_overtakes_the_word_that_somebody_listens() {
     let clock = TestClock::new();

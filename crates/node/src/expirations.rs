@@ -1,6 +1,6 @@
 //! What becomes of the rows of a tenant that have expired, whichever partition has them.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use weir_io::Nanos;
 
@@ -9,6 +9,8 @@ use weir_io::Nanos;
 pub struct Expirations {
     /// Nothing is deleted before, by the node's clock; 0 = nobody holds it.
     held_until: AtomicU64,
+    /// Only what somebody asks for is deleted.
+    wait_to_be_asked: AtomicBool,
     deleted: AtomicU64,
 }
 
@@ -24,6 +26,16 @@ impl Expirations {
     pub(crate) fn are_held(&self, now: impl FnOnce() -> Nanos) -> bool {
         let until = self.held_until.load(Ordering::Relaxed);
         until != 0 && now() < until
+    }
+
+    /// Whether what has expired is deleted and told only when somebody asks for it.
+    pub fn wait_to_be_asked(&self, wait: bool) {
+        self.wait_to_be_asked.store(wait, Ordering::Relaxed);
+    }
+
+    /// Whether nothing is deleted that nobody asks for.
+    pub(crate) fn are_waiting_to_be_asked(&self) -> bool {
+        self.wait_to_be_asked.load(Ordering::Relaxed)
     }
 
     /// So many rows were deleted, as they had expired.

@@ -37,6 +37,9 @@ impl Classes {
     pub const NEW: Self = Self(1 << 13);
     /// A key was changed, for those who keep values of theirs: no letter of the setting means it.
     pub const CHANGED: Self = Self(1 << 14);
+    /// A connection has read a key behind changes of its own that are applied with what it reads, and keeps its value:
+    /// no letter of the setting means it.
+    pub const KEPT: Self = Self(1 << 15);
 
     /// What `A` stands for, in the order in which Redis tells the letters.
     const ALL: [(u8, Self); 10] = [

@@ -17,7 +17,7 @@ pub use self::classes::Classes;
 pub struct KeyEvent {
     /// Its class.
     pub class: Classes,
-    /// What it is called; nothing where a key was changed ([`Classes::CHANGED`]).
+    /// What it is called; nothing where a key was changed ([`Classes::CHANGED`]) or is kept ([`Classes::KEPT`]).
     pub name: &'static str,
     /// The number under which the database is stored that the key is in; whoever tells it on says what it is called.
     pub database: u8,

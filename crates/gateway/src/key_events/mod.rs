@@ -159,7 +159,8 @@ impl Witness for KeyEvents {
             let bytes = EVENT_BYTES + event.key.len();
             if waiting.bytes + bytes > WAITING_BYTES_MAX {
                 self.dropped.fetch_add(1, Ordering::Relaxed);
-                if event.class == Classes::CHANGED {
+                // Nobody would be told of the next change of what is kept.
+                if event.class.has(Classes::CHANGED.and(Classes::KEPT)) {
                     self.has_lost_changes.store(true, Ordering::Relaxed);
                 }
                 continue;

@@ -26,6 +26,8 @@ pub(crate) async fn send_waiting(
     while let Some(event) = events.next() {
         if event.class == Classes::CHANGED {
             cut.extend(tracking.changed(&event.key, event.by).into_iter().flat_map(tell));
+        } else if event.class == Classes::KEPT {
+            tracking.remember(event.by, std::iter::once(&event.key[..]));
         } else if !pubsub.is_silent() {
             notify(pubsub, events.notified(), &event, (now, yields), &mut cut).await;
         }

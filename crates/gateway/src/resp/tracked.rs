@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weir_command::{Args, Command};
+use weir_command::{Args, Command, Draft};
 
 use crate::auth::account::Account;
 use crate::tracking::Mode;
@@ -24,6 +24,7 @@ impl Drop for Tracked {
 }
 
 /// Remembers what a connection reads that tracks, as it is when this was made.
+#[derive(Clone)]
 pub(in crate::resp) struct Reader {
     account: Arc<Account>,
     id: u64,
@@ -38,11 +39,26 @@ impl Reader {
         }
     }
 
-    /// Remembers what a script is about to read by `command`: that, and all keys that it has `declared`, as what it
-    /// gives may be about these.
-    pub(in crate::resp) fn remember_for_script(&self, command: &Command, args: Args<'_>, declared: &[Vec<u8>]) {
-        if self.is_wanted && reads(command) {
-            self.account.tracking.remember(self.id, declared.iter().map(Vec::as_slice).chain(command.keys_in(args)));
+    /// The same of a command that runs as one with others, which have written `draft`. A script has `declared` keys:
+    /// what it gives may be about all of these.
+    ///
+    /// What was changed in front of it is told when all of it is applied, or waits to be told, and must not be taken
+    /// for a change of what is read here: so that the key is kept is told behind it.
+    pub(in crate::resp) fn remember_behind(
+        &self,
+        draft: &mut Draft,
+        command: &Command,
+        args: Args<'_>,
+        declared: &[Vec<u8>],
+    ) {
+        if !self.is_wanted || !reads(command) {
+            return;
+        }
+        let keys = declared.iter().map(Vec::as_slice).chain(command.keys_in(args));
+        if draft.events_len() == 0 && !self.account.key_events.are_waiting() {
+            self.account.tracking.remember(self.id, keys);
+        } else {
+            keys.for_each(|key| draft.keep(key, self.id));
         }
     }
 }

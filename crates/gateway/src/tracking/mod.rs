@@ -121,10 +121,13 @@ impl Tracking {
         self.count.store(inner.trackers.len(), Ordering::SeqCst);
     }
 
-    /// The connection `id` is about to read `keys`, and may keep their values.
+    /// The connection `id` is about to read `keys`, or has read them, and may keep their values.
     pub(crate) fn remember<'k>(&self, id: u64, keys: impl Iterator<Item = &'k [u8]>) {
         let mut inner = self.inner.lock();
-        keys.for_each(|key| inner.table.remember(key, id));
+        // What it has read is told later: it may have gone meanwhile.
+        if inner.trackers.contains_key(&id) {
+            keys.for_each(|key| inner.table.remember(key, id));
+        }
     }
 
     /// At most so many keys are remembered from now on; 0 = as many as there is memory for.

@@ -3,10 +3,11 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll};
 
 use weir_command::error::Outcome;
+use weir_command::events::Witness;
 use weir_command::{Args, Call, Command, Host, Page, Read, Rows, Transaction, Waiting};
 use weir_gateway::store::Store;
 use weir_io::{Error, ErrorKind, Result, Rng, yield_now};
@@ -154,6 +155,10 @@ impl Store for Troubled {
     async fn transact(&self, _: &[u8], transaction: &mut dyn Transaction) -> Result<Option<Self::Commit>> {
         self.meddle().await?;
         Ok(self.inner.transact_on(self, transaction).await?.map(|_| self.commit()))
+    }
+
+    fn be_witnessed(&self, witness: Weak<dyn Witness>) {
+        self.inner.be_witnessed(witness);
     }
 
     fn disk_limit_reached(&self) -> Option<u64> {

@@ -125,6 +125,11 @@ fn deadline<'b>(change: &Change<'b>) -> Option<(&'b [u8], Option<u64>)> {
 }
 
 impl Partition {
+    /// Whether what is due may be deleted now, though nobody asks for it.
+    fn may_expire_unasked(&self) -> bool {
+        self.may_bury() && !self.witnessed.expirations.are_waiting_to_be_asked()
+    }
+
     /// Whether somebody is told of what expires.
     fn tells_expiry(&self) -> bool {
         self.witnessed.wants().has(Classes::EXPIRED.and(Classes::CHANGED))
@@ -182,7 +187,7 @@ impl Partition {
 
     /// Sees to it that somebody waits for what is due soon.
     fn await_expiry(self: &Arc<Self>) {
-        if self.due_soon().is_none() || !self.may_bury() {
+        if self.due_soon().is_none() || !self.may_expire_unasked() {
             return;
         }
         if self.expiry.is_awaited.swap(true, Ordering::SeqCst) {
@@ -212,7 +217,7 @@ impl Partition {
     /// Deletes and tells what is due; `false` where nothing may be written now.
     async fn expire_due(self: &Arc<Self>) -> bool {
         loop {
-            if !self.may_bury() {
+            if !self.may_expire_unasked() {
                 // A round looks again.
                 return false;
             }

@@ -14,7 +14,7 @@ use std::task::{Context as Task, Poll};
 
 use parking_lot::{Mutex, MutexGuard};
 use weir_command::error::Outcome;
-use weir_command::events::KeyEvent;
+use weir_command::events::{Classes, KeyEvent};
 use weir_command::{
     Args, Call, Command, Context, Draft, Host, Page, PartPage, PartRange, Read, Rows, Transaction, Waiting,
 };
@@ -428,6 +428,9 @@ impl Partition {
             buried.iter().for_each(|(key, elsewhere)| elsewhere.bury(&mut batch, key));
             let count = buried.len();
             let mut told = self.expired_events(buried.into_keys());
+            // Should it not be deleted, nothing of it is told; what is kept has to be known all the same.
+            let (kept, mut events) = events.into_iter().partition(|event| event.class == Classes::KEPT);
+            self.tell(kept);
             told.append(&mut events);
             self.bury_in_order(order, &batch, count, told);
         } else {

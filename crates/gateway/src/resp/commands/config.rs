@@ -9,7 +9,7 @@ use weir_command::glob::{self, Glob};
 use weir_command::number::parse_i64;
 use weir_command::{Args, DATABASES, lower, table};
 
-use super::check_words;
+use super::{check_words, send_messages};
 use crate::resp::hints::{self, HINTS};
 use crate::resp::outbox::YIELD;
 use crate::resp::percentiles;
@@ -235,7 +235,12 @@ fn set<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
             Setting::Percentiles(percents) => session.account()?.percentiles.set(percents),
             Setting::AclLogLenMax(len) => session.account()?.users.log.set_len_max(len),
             Setting::Hint(index, value) => session.account()?.hints.set(index, value),
-            Setting::TrackedKeys(max) => session.account()?.tracking.set_keys_max(max),
+            Setting::TrackedKeys(max) => {
+                let tracking = &session.account()?.tracking;
+                tracking.set_keys_max(max);
+                let messages = tracking.shrink();
+                send_messages(session, messages);
+            }
             Setting::Notified(classes) => {
                 let key_events = Arc::clone(&session.account()?.key_events);
                 key_events.notify(classes);

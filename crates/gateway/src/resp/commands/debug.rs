@@ -34,8 +34,8 @@ const NO_SUCH_PROTOCOL: Error = Error::new(
      string|integer|double|bignum|null|array|set|map|attrib|push|verbatim|true|false",
 );
 
-const HELP: [&str; 12] = [
-    "CHANGE-REPL-ID | SET-ACTIVE-EXPIRE <0|1>: accepted, change nothing.",
+const HELP: [&str; 13] = [
+    "CHANGE-REPL-ID | PAUSE-CRON <0|1>: accepted, change nothing.",
     "ERROR <text>: an error.",
     "LISTPACK <key>: whether Redis would keep it as a listpack.",
     "LOADAOF | RELOAD: all partitions are closed, and opened again from disk.",
@@ -43,6 +43,7 @@ const HELP: [&str; 12] = [
     "OBJECT <key>: how Redis would keep it.",
     "PROTOCOL <type>: a reply of that type.",
     "QUICKLIST-PACKED-THRESHOLD <bytes>: accepted, changes nothing.",
+    "SET-ACTIVE-EXPIRE <0|1>: whether keys that expire are deleted and told unasked.",
     "SET-DISABLE-DENY-SCRIPTS <0|1>: whether scripts may ask for PROTOCOL.",
     "SLEEP <seconds>: this connection waits, 60 seconds at most.",
     "Nothing else of Redis' is there.",
@@ -65,7 +66,14 @@ pub(super) async fn debug<S: Store>(session: &mut Session<S>, args: Args<'_>) ->
             session.account()?.scripts.may_debug.store(args.at(2) != b"0", Ordering::Relaxed);
             session.outbox.replies.ok();
         }
-        (b"set-active-expire", 3) | (b"change-repl-id", 2) => session.outbox.replies.ok(),
+        (b"set-active-expire", 3) => {
+            if let Some(expirations) = session.store()?.expirations() {
+                expirations.wait_to_be_asked(args.at(2) == b"0");
+            }
+            session.outbox.replies.ok();
+        }
+        // There is nothing like the rounds of Redis that would tell clients in the middle of their requests.
+        (b"pause-cron", 3) | (b"change-repl-id", 2) => session.outbox.replies.ok(),
         (b"quicklist-packed-threshold", 3) => {
             let text = std::str::from_utf8(args.at(2)).unwrap_or_default();
             parse_bytes(text)

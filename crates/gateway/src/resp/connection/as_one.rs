@@ -16,6 +16,7 @@ use weir_node::request_units::Module;
 use super::script::is_script;
 use super::scripted::{Ground, Scripted};
 use crate::auth::account::Upheavals;
+use crate::resp::tracked::Reader;
 use crate::resp::transaction::Watched;
 
 const NO_PLACE: Error = Error::new("ERR internal error: a script is run where none is expected");
@@ -70,13 +71,15 @@ pub(super) struct AsOne<'a> {
     pub(super) done: Vec<Done>,
     /// Something that is watched was changed, and nothing was run.
     pub(super) is_stale: bool,
+    /// Remembers what is read, where its client keeps values.
+    pub(super) reader: Option<Reader>,
     /// `None` where there is none.
     pub(super) scripts: Option<&'a mut Scripts>,
 }
 
 impl AsOne<'_> {
     /// Runs `member`, the one at `index`, and writes its answer.
-    async fn run_one(&mut self, rows: &dyn Rows, index: usize, member: Member<'_>, draft: Draft) -> Draft {
+    async fn run_one(&mut self, rows: &dyn Rows, index: usize, member: Member<'_>, mut draft: Draft) -> Draft {
         let mut call = Call { database: member.database, bill: OwnBill::default(), ..self.call.clone() };
         let begin = self.host.replies().mark();
         let others = self.host.replies().begin_element();
@@ -85,6 +88,9 @@ impl AsOne<'_> {
         } else if is_script(member.command) {
             self.run_script(rows, index, draft, &mut call).await
         } else {
+            if let Some(reader) = &self.reader {
+                reader.remember_behind(&mut draft, member.command, member.args, &[]);
+            }
             let context = Context::locked(rows, self.host, &mut call, draft);
             let finished = run(member.command, context, member.args).await;
             (finished.outcome, finished.draft)

@@ -208,6 +208,7 @@ impl<S: Store> Connection<S> {
             missing,
             done: Vec::new(),
             is_stale: false,
+            reader: None,
             scripts: None,
         };
         let outcome = store.transact(key_of(members[0].command, members[0].args), &mut run).await;

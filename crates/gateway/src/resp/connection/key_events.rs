@@ -1,5 +1,6 @@
 //! Sending what the connection's commands have done to keys to those who want to be told.
 
+use std::io;
 use std::sync::Arc;
 
 use weir_command::table::Id;
@@ -40,6 +41,28 @@ impl<S: Store> Connection<S> {
             let messages = account.tracking.shrink();
             send_messages(&self.session, messages);
         }
+    }
+
+    /// Puts the messages that wait behind the replies so far.
+    ///
+    /// # Errors
+    /// The client is gone.
+    pub(super) async fn take_mail(&mut self) -> io::Result<()> {
+        if self.session.outbox.has_mail() {
+            self.submit().await;
+            self.session.outbox.take_mail().await?;
+        }
+        Ok(())
+    }
+
+    /// The command has ended. As in Redis its client is told behind the reply which of its values it has changed
+    /// itself; beside the replies the message would overtake one that waits for its commit.
+    ///
+    /// # Errors
+    /// The client is gone.
+    #[inline]
+    pub(super) async fn take_own_changes(&mut self) -> io::Result<()> {
+        if self.session.tracked.is_some() { self.take_mail().await } else { Ok(()) }
     }
 
     async fn send_waiting(&mut self) {

@@ -248,14 +248,12 @@ impl<S: Store> Connection<S> {
                     if self.put_off(command, args) {
                         break;
                     }
-                    if self.session.outbox.has_mail() {
-                        self.submit().await;
-                        self.session.outbox.take_mail().await?;
-                    }
+                    self.take_mail().await?;
                     self.enter_databases().await;
                     let served = self.run_group(command, input, len).await;
                     if served > 0 {
                         input.start += served;
+                        self.take_own_changes().await?;
                         self.flush_if_long().await?;
                         continue;
                     }
@@ -267,6 +265,7 @@ impl<S: Store> Connection<S> {
                     if let Some(blocked) = self.session.blocked.take() {
                         Box::pin(self.answer_later(blocked, input)).await?;
                     }
+                    self.take_own_changes().await?;
                     self.flush_if_long().await?;
                 }
                 Err(error) => {

@@ -376,7 +376,7 @@ impl Scripted {
         draft: &mut Draft,
     ) -> Outcome {
         if let Some(reader) = &self.terms.reader {
-            reader.remember_for_script(command, args, &self.run.keys);
+            reader.remember_behind(draft, command, args, &self.run.keys);
         }
         for row in rows_of(command, args, self.database, self.terms.call.databases) {
             if !ground.rows.contains(&row[..]) {

@@ -147,7 +147,6 @@ impl<S: Store> Connection<S> {
         for member in members.iter().filter(|_| self.is_limited()).collect::<Vec<_>>() {
             charges.push(self.charge(member.command, member.args).await?);
         }
-        members.iter().for_each(|member| self.remember(member.command, member.args));
         // It may have waited for its units.
         self.enter_databases().await;
         let account = Arc::clone(self.session.account()?);
@@ -226,6 +225,7 @@ impl<S: Store> Connection<S> {
         mut scripts: Option<&mut Scripts>,
     ) -> Outcome<(Vec<Done>, bool, Mark)> {
         let (call, upheavals) = (self.session.call(), account.upheavals());
+        let reader = self.session.tracked.as_ref().map(|tracked| tracked.reader());
         let (store, outbox) = self.session.parts()?;
         let (from, missing, mut away) = (outbox.replies.mark(), outbox.replies.missing(), None);
         for _ in 0..RUNS_MAX {
@@ -247,6 +247,7 @@ impl<S: Store> Connection<S> {
                 missing,
                 done: Vec::new(),
                 is_stale: false,
+                reader: reader.clone(),
                 scripts: scripts.as_deref_mut(),
             };
             let rows = weir_command::Transaction::rows(&run);

@@ -259,6 +259,26 @@ fn what_expires_while_that_is_held_is_deleted_told_and_counted_behind_it() {
     }
 }
 
+/// As where a test wants to find by itself what has expired.
+#[test]
+fn what_is_to_wait_until_it_is_asked_for_is_told_then_and_all_else_when_it_need_not_wait() {
+    for engine in EngineKind::ALL {
+        let world = World::new(engine);
+        let tenant = world.node.tenant(&TenantName::built_in()).expect("it is there");
+        world.listen("Ex");
+        world.ask("SET a 1 PX 1000");
+        // It is awaited already.
+        tenant.expirations().wait_to_be_asked(true);
+        world.ask("SET b 1 PX 1000");
+        world.pass(5_000);
+        assert_eq!((world.told(), tenant.expirations().deleted()), (Vec::new(), 0), "on {engine}");
+        assert_eq!((world.ask("GET b"), world.told()), ("$-1\r\n".to_owned(), vec!["expired b".to_owned()]));
+        tenant.expirations().wait_to_be_asked(false);
+        world.pass(2_000);
+        assert_eq!((world.told(), tenant.expirations().deleted()), (vec!["expired a".into()], 2), "on {engine}");
+    }
+}
+
 #[test]
 fn what_has_expired_is_counted_once_whoever_finds_it() {
     for (engine, classes) in EngineKind::ALL.into_iter().flat_map(|engine| [(engine, ""), (engine, "Ex")]) {
