@@ -155,6 +155,19 @@ impl Gate {
         self.lanes.iter().map(|lane| lane.lock().waiting(rank)).sum()
     }
 
+    /// Counts drains by periods as long as this, in nanoseconds, from now on.
+    pub fn set_drain_period(&self, period: Nanos) {
+        for lane in 0..self.lanes.len() {
+            self.with_lane(lane, |lane, now| lane.set_drain_period(period, now));
+        }
+    }
+
+    /// Periods in which somebody waited for tokens or for his turn.
+    pub fn drains(&self) -> u64 {
+        let now = self.clock.now();
+        (0..self.lanes.len()).map(|lane| self.lock(lane, now).drains(now)).sum()
+    }
+
     /// On its clock.
     pub(crate) fn now(&self) -> Nanos {
         self.clock.now()

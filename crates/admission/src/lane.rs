@@ -5,6 +5,7 @@ use std::task::{Poll, Waker};
 use weir_io::{Nanos, Owner, PAGE};
 
 use crate::bucket::Bucket;
+use crate::drains::Drains;
 use crate::fair::FairQueue;
 use crate::inflight::{InFlight, LeaseId};
 use crate::limits::Rates;
@@ -68,6 +69,7 @@ pub(crate) struct Lane {
     /// What was put in reserve, for foreground only. Not zero only while nobody waits and foreground is strict.
     handed: Handful,
     stats: [RankStats; RANKS],
+    drains: Drains,
 }
 
 /// A smaller reserve in bytes is not worth the trouble.
@@ -92,6 +94,7 @@ impl Lane {
             alarm: Alarm::new(),
             handed: Handful::default(),
             stats: [RankStats::default(); RANKS],
+            drains: Drains::new(Drains::PERIOD),
         }
     }
 
@@ -114,6 +117,15 @@ impl Lane {
 
     pub(crate) fn stats(&self) -> &[RankStats; RANKS] {
         &self.stats
+    }
+
+    pub(crate) fn set_drain_period(&mut self, period: Nanos, now: Nanos) {
+        self.drains.set_period(period, now);
+    }
+
+    /// Periods in which somebody waited.
+    pub(crate) fn drains(&mut self, now: Nanos) -> u64 {
+        self.drains.count(now)
     }
 
     pub(crate) fn waiting(&self, rank: Rank) -> usize {
@@ -272,6 +284,7 @@ impl Lane {
             }
             self.slots.answer(head.slot, lease, &mut effects);
         }
+        self.drains.observe(self.anybody_waits(), now);
         effects
     }
 

@@ -16,6 +16,7 @@ mod bucket;
 pub mod cost;
 mod dirty;
 mod door;
+mod drains;
 mod fair;
 mod gate;
 mod gated;

@@ -14,7 +14,8 @@ const FOREGROUND_BURST_BYTES_MIN: u64 = 16 * PAGE as u64;
 const FOREGROUND_BURST_MAX: Nanos = 1_000_000_000;
 
 /// Foreground (reads and log, one queue) and background (flush before compaction, 10:1), each with a budget of its
-/// own: saturated background never delays foreground here.
+/// own: saturated background never delays foreground here. Unless they are told to be one bucket, as RocksDB's limiter
+/// is: [`PartitionGate::set_foreground`].
 pub struct PartitionGate {
     owner: Owner,
     foreground: Arc<Gate>,
@@ -26,6 +27,7 @@ pub struct PartitionGate {
     awaited: Event,
     l0_first: AtomicBool,
     borrows: AtomicBool,
+    one_bucket: AtomicBool,
 }
 
 impl PartitionGate {
@@ -41,6 +43,7 @@ impl PartitionGate {
             awaited: Event::default(),
             l0_first: AtomicBool::new(true),
             borrows: AtomicBool::new(false),
+            one_bucket: AtomicBool::new(false),
         })
     }
 
@@ -88,11 +91,25 @@ impl PartitionGate {
 
     /// Turns the foreground rates. A slow partition's burst is that of a handful of its operations, which are no
     /// smaller for its being slow: else a read would wait for the log record before it.
-    pub fn set_foreground(&self, limits: Limits) {
+    ///
+    /// `one_bucket` = background passes here, too, behind foreground, and no more is kept than what arrives between two
+    /// refills so far apart, in nanoseconds, or the handful. What waits at the other gate stays there.
+    pub fn set_foreground(&self, limits: Limits, one_bucket: Option<Nanos>) {
         let slowest = limits.rates(Direction::Read).bytes.min(limits.rates(Direction::Write).bytes);
         let handful = Rates::bytes(slowest).device_time(FOREGROUND_BURST_BYTES_MIN, 0);
-        self.foreground.set_burst(GateOptions::FOREGROUND.burst.max(handful.min(FOREGROUND_BURST_MAX)));
+        let least = one_bucket.unwrap_or(GateOptions::FOREGROUND.burst);
+        self.foreground.set_burst(least.max(handful.min(FOREGROUND_BURST_MAX)));
         self.foreground.set_limits(limits);
+        if let Some(refill) = one_bucket {
+            self.foreground.set_drain_period(refill);
+        }
+        self.one_bucket.store(one_bucket.is_some(), Ordering::Relaxed);
+    }
+
+    /// Whether I/O of the background waits here.
+    pub fn background_waits(&self) -> bool {
+        self.background.anybody_waits()
+            || Rank::ALL.into_iter().any(|rank| rank.is_background() && self.gate(rank).waiting(rank) > 0)
     }
 
     /// Lets what relieves level 0 go before deeper compactions, 10:1 (U-25); otherwise they stand in one queue (FX-9,
@@ -129,6 +146,7 @@ impl PartitionGate {
 
     /// The gate that I/O of `rank` passes.
     pub fn gate(&self, rank: Rank) -> &Arc<Gate> {
-        if rank.is_background() { &self.background } else { &self.foreground }
+        let own = rank.is_background() && !self.one_bucket.load(Ordering::Relaxed);
+        if own { &self.background } else { &self.foreground }
     }
 }

@@ -72,7 +72,12 @@ impl Reservation {
 
     /// Whether its background waits at a gate of its own. Foreground that does is the tenant's own business.
     pub fn background_waits(&self) -> bool {
-        self.state.lock().gates.as_ref().is_some_and(|gates| gates.background().anybody_waits())
+        self.state.lock().gates.as_ref().is_some_and(|gates| gates.background_waits())
+    }
+
+    /// Refills of its foreground bucket that somebody waited for, since it was opened.
+    pub fn drains(&self) -> u64 {
+        self.state.lock().gates.as_ref().map_or(0, |gates| gates.foreground().drains())
     }
 
     #[cfg(test)]
@@ -85,8 +90,9 @@ impl Reservation {
         let mut state = self.state.lock();
         let Some(gates) = state.gates.as_ref().filter(|gates| gates.owner() == knobs.owner) else { return };
         let turned = state.turned.as_ref();
-        if turned.is_none_or(|turned| turned.foreground != knobs.foreground) {
-            gates.set_foreground(knobs.foreground);
+        let foreground = |knobs: &PartitionKnobs| (knobs.foreground, knobs.one_bucket);
+        if turned.is_none_or(|turned| foreground(turned) != foreground(knobs)) {
+            gates.set_foreground(knobs.foreground, knobs.one_bucket);
         }
         if turned.is_none_or(|turned| turned.background != knobs.background) {
             gates.background().set_limits(knobs.background);

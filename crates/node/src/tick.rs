@@ -240,6 +240,7 @@ impl Ticker {
                 parked: facts.jobs.iter().map(|jobs| jobs.parked as u64).sum(),
             },
             read_p99: partition.read_times.take_p99(),
+            drains: slot.reservation().drains(),
             felt: felt(slot, &booked),
             ..slot.reservation().sold(partition.owner(), &self.config)
         }

@@ -137,10 +137,28 @@ fn a_surge_of_reads_is_answered_from_the_first_second_on() {
             assert_eq!(outcome.reads_per_sec[..10], [0; 10]);
             assert!(outcome.reads_per_sec[10] as f64 >= asked - 2.0, "{profile}, {seed}: {:?}", outcome.reads_per_sec);
         }
-        let autotune = outcome("rocksdb-autotune", &plan).reads_in_time.expect("reads were sent");
-        assert!(autotune.avg < 0.5, "{seed}: {autotune:?}");
     }
 }
+
+/// FX-17: it comes back, by 5 % a second; `tests/autotune.rs` of the admission has a real one's curve.
+#[test]
+fn an_auto_tuned_limiter_comes_back_from_silence_step_by_step() {
+    for seed in SEEDS {
+        let plan = surge(10, 30, false, seed);
+        let reads = &outcome("rocksdb-autotune", &plan).reads_per_sec[10..];
+        let asked = 32.0 * plan.reads_per_sec();
+        // The bucket's burst is gone by the third second, and the cache warm by the sixth.
+        let early = reads[2..6].iter().sum::<u64>() as f64 / 4.0;
+        assert!(early < 0.55 * asked, "{seed}: {reads:?}");
+        assert!(reads.windows(2).skip(2).all(|two| two[1] as f64 > 0.85 * two[0] as f64), "{seed}: {reads:?}");
+        let late = reads[26..].iter().sum::<u64>() as f64 / 4.0;
+        let (steps, ratio) = (FACTOR.powi(24), late / early);
+        assert!((0.85 * steps..=1.15 * steps).contains(&ratio) && late > asked, "{seed}: {ratio}, {reads:?}");
+    }
+}
+
+/// A step of the limiter.
+const FACTOR: f64 = 1.05;
 
 /// U-9: after ten idle minutes there is no average to size the background by, and the first flush must not wait for
 /// one.

@@ -37,6 +37,10 @@ pub struct PartitionKnobs {
     pub foreground: Limits,
     /// Its background gate.
     pub background: Limits,
+    /// Background draws on the foreground's bucket, which is refilled so often, in nanoseconds; `None` = each has its
+    /// own.
+    #[serde(default)]
+    pub one_bucket: Option<Nanos>,
     /// Whether its foreground may pass beyond its limit while the node is idle (C-9).
     pub borrows: bool,
     /// Its share inside a class at the node, in bytes per second (C-8); `None` for an equal share.
@@ -75,6 +79,7 @@ impl PartitionKnobs {
             owner: partition.owner,
             foreground: Limits::UNLIMITED,
             background: Limits::UNLIMITED,
+            one_bucket: None,
             borrows: false,
             weight: None,
             stage: Stage::Normal,

@@ -53,6 +53,9 @@ pub struct PartitionSample {
     pub tree: TreeFacts,
     /// Its background jobs.
     pub jobs: JobFacts,
+    /// How often its foreground bucket was found empty: time between two refills in which somebody waited.
+    #[serde(default)]
+    pub drains: u64,
     /// 99th percentile of its reads that went to the device, in the last window, in nanoseconds; `None` where they were
     /// too few to say.
     pub read_p99: Option<Nanos>,

@@ -40,7 +40,7 @@ pub fn tree() -> TreeFacts {
 pub fn play(profile: Profile, script: &str) -> String {
     let mut policy = Policy::new(profile, settings());
     let mut said = String::new();
-    let mut bytes: Vec<Bytes> = Vec::new();
+    let mut totals: Vec<(Bytes, u64)> = Vec::new();
     let mut lines = script.lines().peekable();
     while let Some(line) = lines.next() {
         let _ = writeln!(said, "{line}");
@@ -53,12 +53,12 @@ pub fn play(profile: Profile, script: &str) -> String {
             let _ = writeln!(said, "{line}");
             partitions.push(line);
         }
-        bytes.resize(partitions.len(), Bytes::default());
+        totals.resize(partitions.len(), Default::default());
         let mut decision = None;
         for second in from..=to {
-            let samples = partitions.iter().zip(&mut bytes).enumerate();
+            let samples = partitions.iter().zip(&mut totals).enumerate();
             let awake = samples.filter(|(_, (line, _))| !line.ends_with("asleep"));
-            let samples = awake.map(|(index, (line, bytes))| partition(index, line, bytes)).collect();
+            let samples = awake.map(|(index, (line, totals))| partition(index, line, totals)).collect();
             let (device, memory) = (Limits::bytes(DEVICE), memory(node));
             decision = Some(policy.decide(&Sample { now: second * SECOND, device, memory, partitions: samples }));
         }
@@ -88,7 +88,7 @@ fn memory(line: &str) -> MemoryFacts {
     memory
 }
 
-fn partition(index: usize, line: &str, bytes: &mut Bytes) -> PartitionSample {
+fn partition(index: usize, line: &str, (bytes, drains): &mut (Bytes, u64)) -> PartitionSample {
     let (mut tree, mut jobs, mut p99) = (tree(), JobFacts::default(), None);
     for (key, number) in numbers(line) {
         let mega = (number * 1e6) as u64;
@@ -97,6 +97,7 @@ fn partition(index: usize, line: &str, bytes: &mut Bytes) -> PartitionSample {
             "log" => bytes.log += mega,
             "read" => bytes.read += mega,
             "merged" => bytes.deep_written += mega,
+            "drains" => *drains += number as u64,
             "runs" => tree.l0_runs = number as u64,
             "l0" => tree.l0_bytes = mega,
             "l1" => tree.l1_bytes = mega,
@@ -116,6 +117,7 @@ fn partition(index: usize, line: &str, bytes: &mut Bytes) -> PartitionSample {
         bytes: *bytes,
         tree,
         jobs,
+        drains: *drains,
         read_p99: p99,
         felt: weir_admission::policy::Felt::default(),
     }

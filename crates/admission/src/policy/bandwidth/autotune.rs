@@ -1,9 +1,13 @@
-//! RocksDB's auto-tuned rate limiter, one for all I/O of a partition (FX-17, FX-18): it follows the load slowly, by 5 %
-//! a step, and that is what FlexEngine replaces.
+//! RocksDB's auto-tuned rate limiter, one bucket for all I/O of a partition (FX-17, FX-18): it follows the load slowly,
+//! by 5 % a step, and that is what FlexEngine replaces.
 //!
-//! RocksDB counts the refills that found the bucket empty. Ours: how much of what the last step allowed was used, in
-//! percent; with a load that always waits the two are the same. RocksDB tunes every 100 refills (10 s at its default
-//! refill), which makes 620 s from 5 % to the whole; the paper's 62 s imply a step of one second, the default here.
+//! As in RocksDB, a drain is a refill that somebody had to wait for, a step looks at the share of refills that were
+//! drains, a limit lies between a twentieth of the largest and the largest, and a step is made when I/O is asked for,
+//! a hundred refills or more after the last one. So a pause counts as a whole: a limiter that was never short in it
+//! falls to the floor, and one that was busy when it began may come out of it a step lower.
+//!
+//! RocksDB refills every 100 ms by default, which makes 620 s from the floor to the whole; the paper's 62 s imply 10 ms
+//! and a step of one second, the default here.
 
 use std::collections::BTreeMap;
 
@@ -15,19 +19,21 @@ use crate::bucket::UNLIMITED;
 use crate::limits::{Direction, Limits};
 use crate::policy::knobs::{NodeKnobs, PartitionKnobs};
 use crate::policy::meter::Load;
-use crate::policy::sample::{PartitionSample, Sample};
+use crate::policy::sample::{Bytes, Operations, PartitionSample, Sample};
 
 /// A limit never falls below this share of the largest.
 const FLOOR: f64 = 0.05;
 /// A step.
 const FACTOR: f64 = 1.05;
+/// Refills in a step.
+const REFILLS: Nanos = 100;
 
 /// What [`Autotune`] is configured with.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AutotuneSettings {
     /// The first limit, as a share of the largest: RocksDB starts at one half (FX-18).
     pub start: f64,
-    /// Time between two steps, in nanoseconds.
+    /// Time between two steps, in nanoseconds: a hundred refills.
     pub step: Nanos,
 }
 
@@ -37,45 +43,99 @@ impl Default for AutotuneSettings {
     }
 }
 
+impl AutotuneSettings {
+    /// Time between two refills, in nanoseconds.
+    pub fn refill(&self) -> Nanos {
+        (self.step / REFILLS).max(1)
+    }
+}
+
 /// See the module.
 pub struct Autotune {
     settings: BandwidthSettings,
     tuning: AutotuneSettings,
+    /// What the device can do, in bytes a second, as far as a sample has said.
+    device: u64,
     partitions: BTreeMap<Owner, Tuned>,
 }
 
+/// A limiter.
 struct Tuned {
+    /// Its limit after the last step that was made, as a share of the largest.
     share: f64,
-    since: Nanos,
-    used: f64,
-    allowed: f64,
-    seen: Nanos,
+    /// The moment of that step.
+    since: Seen,
+    /// The last sample, and what the limit is if it is asked for anything from then on.
+    last: Seen,
+    next: f64,
+}
+
+/// What is known of a limiter at one moment.
+#[derive(Clone, Copy, PartialEq)]
+struct Seen {
+    at: Nanos,
+    drains: u64,
+    moved: (Bytes, Operations),
+}
+
+impl Seen {
+    fn of(partition: &PartitionSample, at: Nanos) -> Self {
+        Self { at, drains: partition.drains, moved: (partition.bytes, partition.ops) }
+    }
+
+    /// Whether nothing was asked for from `earlier` until then.
+    fn is_idle_since(&self, earlier: &Seen) -> bool {
+        (self.drains, self.moved) == (earlier.drains, earlier.moved)
+    }
+}
+
+impl Tuned {
+    fn new(share: f64, seen: Seen) -> Self {
+        Self { share, since: seen, last: seen, next: share }
+    }
+
+    /// Takes in what is `seen`, and says what the limit is from now on.
+    fn observe(&mut self, seen: Seen, tuning: &AutotuneSettings) -> f64 {
+        // What would be the limit was, for something was asked for: that was the moment of a step.
+        if !seen.is_idle_since(&self.last) && self.last.at - self.since.at >= tuning.step {
+            (self.share, self.since) = (self.next, self.last);
+        }
+        let elapsed = seen.at - self.since.at;
+        if elapsed >= tuning.step {
+            let drains = seen.drains.saturating_sub(self.since.drains);
+            self.next = tune(self.share, drains * 100 / elapsed.div_ceil(tuning.refill()));
+        }
+        self.last = seen;
+        self.next
+    }
 }
 
 impl Autotune {
     /// Every partition begins at `tuning.start`.
     pub fn new(settings: BandwidthSettings, tuning: AutotuneSettings) -> Self {
-        Self { settings, tuning, partitions: BTreeMap::new() }
+        Self { settings, tuning, device: UNLIMITED, partitions: BTreeMap::new() }
     }
 
-    /// The knobs at `share` of the largest rates: foreground and background together are one limiter's.
+    /// The knobs at `share` of the largest rate, which is what the partition needs in front and behind, as far as the
+    /// device has that.
     fn at(&self, partition: &PartitionSample, share: f64) -> PartitionKnobs {
         let knobs = front(partition, &self.settings);
-        let part = |rate: u64| if rate == UNLIMITED { rate } else { ((rate as f64 * share) as u64).max(1) };
-        PartitionKnobs {
-            foreground: Limits::bytes(part(knobs.foreground.rates(Direction::Read).bytes)),
-            background: Limits::bytes(part(self.settings.background)),
-            ..knobs
-        }
+        let foreground = knobs.foreground.rates(Direction::Read).bytes;
+        let foreground = match foreground.saturating_add(self.settings.background).min(self.device) {
+            UNLIMITED => Limits::UNLIMITED,
+            largest => Limits::bytes(((largest as f64 * share) as u64).max(1)),
+        };
+        PartitionKnobs { foreground, one_bucket: Some(self.tuning.refill()), ..knobs }
     }
 }
 
-/// The next limit after a step in which `drained` percent of the limit were used (FX-17), as a share of the largest.
-fn tune(share: f64, drained: f64) -> f64 {
+/// The next limit after a step in which `drained` percent of the refills were drains (FX-17), as a share of the
+/// largest.
+fn tune(share: f64, drained: u64) -> f64 {
     let next = match drained {
-        drained if drained <= 0.0 => FLOOR,
-        drained if drained < 50.0 => share / FACTOR,
-        drained if drained <= 90.0 => share,
+        0 => FLOOR,
+        1..50 => share / FACTOR,
+        50..=90 => share,
         _ => share * FACTOR,
     };
     next.clamp(FLOOR, 1.0)
@@ -87,43 +147,21 @@ impl BandwidthPolicy for Autotune {
     }
 
     fn opening(&self, partition: &PartitionSample) -> PartitionKnobs {
-        let share = self.partitions.get(&partition.owner).map_or(self.tuning.start, |tuned| tuned.share);
+        let share = self.partitions.get(&partition.owner).map_or(self.tuning.start, |tuned| tuned.next);
         self.at(partition, share)
     }
 
-    fn decide(&mut self, sample: &Sample, loads: &[Load]) -> Vec<PartitionKnobs> {
-        let mut partitions = Vec::with_capacity(sample.partitions.len());
-        for (partition, load) in sample.partitions.iter().zip(loads) {
-            let largest = self.at(partition, 1.0);
-            let tuned = self.partitions.entry(partition.owner).or_insert(Tuned {
-                share: self.tuning.start,
-                since: sample.now,
-                used: 0.0,
-                allowed: 0.0,
-                seen: sample.now,
-            });
-            let seconds = (sample.now - tuned.seen) as f64 / 1e9;
-            let limited = |limits: &Limits| match limits.rates(Direction::Read).bytes {
-                UNLIMITED => 0.0,
-                rate => rate as f64,
-            };
-            // What has no limit is none of the limiter's: it is in neither of the two.
-            for (limits, used) in [(&largest.foreground, load.read + load.log), (&largest.background, load.background)]
-            {
-                let rate = limited(limits);
-                tuned.allowed += rate * tuned.share * seconds;
-                tuned.used += if rate > 0.0 { used * seconds } else { 0.0 };
-            }
-            tuned.seen = sample.now;
-            if sample.now - tuned.since >= self.tuning.step && tuned.allowed > 0.0 {
-                tuned.share = tune(tuned.share, tuned.used * 100.0 / tuned.allowed);
-                (tuned.since, tuned.used, tuned.allowed) = (sample.now, 0.0, 0.0);
-            }
-            let share = tuned.share;
-            partitions.push(self.at(partition, share));
-        }
+    fn decide(&mut self, sample: &Sample, _: &[Load]) -> Vec<PartitionKnobs> {
+        self.device = sample.device.rates(Direction::Write).bytes;
         let awake = &sample.partitions;
         self.partitions.retain(|owner, _| awake.binary_search_by_key(owner, |partition| partition.owner).is_ok());
+        let mut partitions = Vec::with_capacity(awake.len());
+        for partition in awake {
+            let seen = Seen::of(partition, sample.now);
+            let new = || Tuned::new(self.tuning.start, seen);
+            let share = self.partitions.entry(partition.owner).or_insert_with(new).observe(seen, &self.tuning);
+            partitions.push(self.at(partition, share));
+        }
         partitions
     }
 }
@@ -132,15 +170,75 @@ impl BandwidthPolicy for Autotune {
 mod tests {
     use super::*;
 
+    const SECOND: Nanos = 1_000_000_000;
+
     #[test]
     fn from_the_floor_to_the_whole_are_62_steps() {
         // FX-17.
-        let steps = std::iter::successors(Some(FLOOR), |share| Some(tune(*share, 100.0)));
+        let steps = std::iter::successors(Some(FLOOR), |share| Some(tune(*share, 100)));
         assert_eq!(steps.take_while(|&share| share < 1.0).count(), 62);
-        let steps = std::iter::successors(Some(0.5), |share| Some(tune(*share, 100.0)));
+        let steps = std::iter::successors(Some(0.5), |share| Some(tune(*share, 100)));
         assert_eq!(steps.take_while(|&share| share < 1.0).count(), 15, "FX-18");
-        assert_eq!([tune(0.8, 0.0), tune(0.8, 50.0), tune(0.8, 90.0)], [FLOOR, 0.8, 0.8]);
-        assert!((tune(0.105, 49.0) - 0.1).abs() < 1e-9);
-        assert_eq!([tune(0.05, 49.0), tune(0.99, 91.0)], [FLOOR, 1.0]);
+        assert_eq!([tune(0.8, 0), tune(0.8, 50), tune(0.8, 90)], [FLOOR, 0.8, 0.8]);
+        assert!((tune(0.105, 49) - 0.1).abs() < 1e-9);
+        assert_eq!([tune(0.05, 49), tune(0.99, 91)], [FLOOR, 1.0]);
+    }
+
+    /// Limits after each second, `drains` in each of which there were; `None` = nothing was asked for.
+    fn limits(step: Nanos, drains: &[Option<u64>]) -> Vec<f64> {
+        let tuning = AutotuneSettings { start: 0.5, step };
+        let mut sample = PartitionSample::default();
+        let mut tuned = Tuned::new(tuning.start, Seen::of(&sample, 0));
+        let mut at = 0;
+        let second = |asked: &Option<u64>| {
+            at += SECOND;
+            if let Some(drains) = asked {
+                sample.drains += drains;
+                sample.ops.read += 1;
+            }
+            tuned.observe(Seen::of(&sample, at), &tuning)
+        };
+        drains.iter().map(second).collect()
+    }
+
+    fn assert_close(found: &[f64], wanted: &[f64]) {
+        let same = found.iter().zip(wanted).all(|(found, wanted)| (found - wanted).abs() < 1e-9);
+        assert!(same && found.len() == wanted.len(), "{found:?}, not {wanted:?}");
+    }
+
+    #[test]
+    fn a_step_a_second_looks_at_the_drains_of_that_second() {
+        let found = limits(SECOND, &[Some(100), Some(91), Some(90), Some(49), Some(1), Some(0), Some(100)]);
+        let up = 0.5 * FACTOR * FACTOR;
+        assert_close(&found, &[0.525, up, up, 0.525, 0.5, FLOOR, FLOOR * FACTOR]);
+    }
+
+    #[test]
+    fn a_step_of_ten_seconds_waits_for_them() {
+        // FX-18: at RocksDB's default refill.
+        let found = limits(10 * SECOND, &[Some(10); 25]);
+        let step = |second: usize| 0.5 * FACTOR.powi((second / 10) as i32);
+        assert_close(&found, &(1..=25).map(step).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_pause_is_one_step() {
+        // A limiter that was never drained falls to the floor with the next that is asked for.
+        let mut seconds = vec![Some(0)];
+        seconds.extend([None; 10]);
+        seconds.push(Some(100));
+        let found = limits(SECOND, &seconds);
+        assert_eq!((found[0], found[10]), (FLOOR, FLOOR));
+        assert_close(&found[11..], &[FLOOR * FACTOR]);
+        // One that was busy when it began: its drains count for the whole of it, and are forgotten after a hundred
+        // times as long.
+        let mut seconds = vec![Some(100), Some(100)];
+        seconds.extend([None; 120]);
+        let found = limits(SECOND, &seconds);
+        assert_close(&found[..4], &[0.525, 0.525 * FACTOR, 0.525, 0.5]);
+        assert_close(&[found[50], found[121]], &[0.5, FLOOR]);
+        seconds.truncate(12);
+        seconds.push(Some(100));
+        assert_close(&limits(SECOND, &seconds)[12..], &[0.5 * FACTOR]);
     }
 }

@@ -3,7 +3,6 @@ use weir_io::Owner;
 use super::*;
 use crate::bucket::UNLIMITED;
 use crate::cost::Capacity;
-use crate::limits::Direction;
 use crate::policy::sample::{MemoryFacts, TreeFacts};
 use crate::policy::{Policy, Profile, Settings};
 
@@ -110,16 +109,17 @@ fn a_second_s_contract_may_be_used_at_any_moment() {
 }
 
 #[test]
-fn what_has_no_limit_does_not_tune_the_rest() {
-    // FX-17: background is unlimited, as in a server without a rate for it, and the front is idle.
-    let settings = BandwidthSettings { background: UNLIMITED, ..SETTINGS };
-    let mut autotune = Autotune::new(settings, AutotuneSettings::default());
-    let front = |sample: &Sample, autotune: &mut Autotune| {
-        let busy = Load { background: 900e6, ..Load::default() };
-        autotune.decide(sample, &[busy; 2])[0].foreground.rates(Direction::Write).bytes
+fn autotune_has_one_bucket_as_large_as_both_sides_need() {
+    // FX-17; at first a half (FX-18). What the device has is the most.
+    let first = |background, device| {
+        let mut autotune = Autotune::new(BandwidthSettings { background, ..SETTINGS }, AutotuneSettings::default());
+        let knobs = autotune.decide(&sample(device), &[Load::default(); 2])[0];
+        (knobs.foreground, knobs.background, knobs.one_bucket)
     };
-    let first = sample(Limits::bytes(500_000_000));
-    let half = front(&first, &mut autotune);
-    let later = Sample { now: 1_000_000_000, ..first };
-    assert_eq!(front(&later, &mut autotune), half / 10, "5 % of what was half of the largest");
+    let bucket = |limits| (limits, Limits::UNLIMITED, Some(10_000_000));
+    let front = 51 * 1_024_000;
+    assert_eq!(first(60_000_000, Limits::bytes(500_000_000)), bucket(Limits::bytes((front + 60_000_000) / 2)));
+    assert_eq!(first(60_000_000, Limits::bytes(80_000_000)), bucket(Limits::bytes(40_000_000)));
+    assert_eq!(first(UNLIMITED, Limits::bytes(500_000_000)), bucket(Limits::bytes(250_000_000)));
+    assert_eq!(first(UNLIMITED, Limits::UNLIMITED), bucket(Limits::UNLIMITED));
 }
