@@ -1,6 +1,6 @@
 //! What the parameters come to: every rate and size of a run, scaled.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use weir_io::Nanos;
 use weir_lsm::TreeOptions;
 
@@ -47,6 +47,9 @@ pub struct Plan {
     pub pattern: Pattern,
     /// Device bytes, read and written, that the background needs for each byte of a user, as the device is planned.
     pub amplification: f64,
+    /// What the world lets through, reads and writes together, in bytes a second, where somebody else sees to it than
+    /// who plans: the kernel's caps. `None` = what is planned.
+    pub caps: Option<u64>,
 }
 
 impl Plan {
@@ -64,7 +67,7 @@ impl Plan {
     /// What cannot be run, in words.
     pub fn of(scenario: &'static str, args: Shortage, pattern: Pattern) -> Result<Self, String> {
         args.check()?;
-        Ok(Self { scenario, args, pattern, amplification: AMPLIFICATION })
+        Ok(Self { scenario, args, pattern, amplification: AMPLIFICATION, caps: None })
     }
 
     /// Writes of `partition` (from 0), in time.
@@ -156,9 +159,18 @@ impl Plan {
         (self.background_bandwidth() + self.log_bandwidth() + self.read_bandwidth()) as u64
     }
 
-    /// What the device has for the background, per byte that users were sold to write.
+    /// What there is for the background, beside log and reads, per byte that users were sold to write.
     pub fn background_bytes_per_user_byte(&self) -> f64 {
-        self.amplification / self.args.bosr
+        match self.caps {
+            None => self.amplification / self.args.bosr,
+            Some(all) => (all as f64 - self.log_bandwidth() - self.read_bandwidth()).max(0.0) / self.ingest(),
+        }
+    }
+
+    /// How many times over the background bandwidth is sold, to a hundredth: by one definition in every world, from
+    /// what there is and what a full tree takes ([`AMPLIFICATION`]).
+    pub fn bosr(&self) -> f64 {
+        (AMPLIFICATION / self.background_bytes_per_user_byte() * 100.0).round() / 100.0
     }
 
     /// How trees are shaped: the paper's sizes (FX-28), scaled.
@@ -230,8 +242,9 @@ impl Plan {
 
     /// Every parameter by its name, and what followed from them: `more`, an object.
     pub fn params(&self, more: Value) -> Map<String, Value> {
-        let both = [serde_json::to_value(&self.args).ok(), Some(more)];
-        both.into_iter()
+        let ratio = json!({ "bosr": self.bosr(), "bosr_told": self.args.bosr });
+        let all = [serde_json::to_value(&self.args).ok(), Some(ratio), Some(more)];
+        all.into_iter()
             .flatten()
             .filter_map(|value| if let Value::Object(map) = value { Some(map) } else { None })
             .flatten()
@@ -269,6 +282,17 @@ pub(crate) mod tests {
         let left =
             |bosr: &str| (tests::plan(&format!("--bosr {bosr}")).background_bytes_per_user_byte() * 100.0).round();
         assert_eq!([left("3"), left("7"), left("10")], [667.0, 286.0, 200.0]);
+    }
+
+    #[test]
+    fn the_ratio_is_what_there_is_whoever_gives_it() {
+        // The disk's rounds: 16 partitions, 5 MB/s of users, both caps together.
+        let told = plan("--partitions 16 --scale 32 --wcu 9600 --item-bytes 1040 --bosr 10");
+        assert_eq!(told.bosr(), 10.0);
+        let under = |caps: f64| Plan { caps: Some((caps * 1e6) as u64), ..told.clone() }.bosr();
+        assert_eq!([18.9, 24.9, 32.8, 51.0].map(under), [7.5, 5.17, 3.67, 2.2]);
+        let same = Plan { caps: Some(told.device()), ..told.clone() };
+        assert_eq!((same.bosr(), same.params(json!({}))["bosr"].as_f64()), (10.0, Some(10.0)));
     }
 
     #[test]

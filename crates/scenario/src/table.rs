@@ -19,14 +19,18 @@ pub fn heading(plan: &Plan) -> String {
     );
     let _ = writeln!(
         text,
-        "BOSR {}: device {} = background {} ({:.2} bytes per user byte) + log {} + reads {}",
-        args.bosr,
-        rate(plan.device() as f64),
-        rate(plan.background_bandwidth()),
+        "BOSR {}: {} {} = background {} ({:.2} bytes per user byte) + log {} + reads {}",
+        plan.bosr(),
+        if plan.caps.is_some() { "both caps" } else { "device" },
+        rate(plan.caps.unwrap_or(plan.device()) as f64),
+        rate(plan.background_bytes_per_user_byte() * plan.ingest()),
         plan.background_bytes_per_user_byte(),
         rate(plan.log_bandwidth()),
         rate(plan.read_bandwidth()),
     );
+    if plan.caps.is_some() {
+        let _ = writeln!(text, "Weir is told {} (--bosr {})", rate(plan.device() as f64), args.bosr);
+    }
     let _ = write!(text, "log synced every {} ms; one flush at a time per partition", plan.sync_interval() / 1_000_000);
     if let Some(bytes) = plan.deferral_memory() {
         let _ = write!(

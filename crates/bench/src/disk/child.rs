@@ -99,7 +99,7 @@ pub fn main(order: &str) -> Result<()> {
     let order: Order = serde_json::from_str(order)?;
     // A parent that is killed leaves nothing running.
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
-    let plan = order.scenario.clone().plan()?;
+    let plan = Plan { caps: order.caps.all(), ..order.scenario.clone().plan()? };
     // Not before the plan, which may read a trace: the scenario's settings name the node's directory relative to
     // wherever it runs.
     std::env::set_current_dir(&order.dir).map_err(|error| format!("{}: {error}", order.dir.display()))?;

@@ -46,6 +46,11 @@ impl Caps {
         Self { read: bytes(read), write: bytes(write) }
     }
 
+    /// Both together, where both are limited.
+    pub fn all(self) -> Option<u64> {
+        (self.read > 0 && self.write > 0).then_some(self.read + self.write)
+    }
+
     /// Whether nothing is limited.
     pub fn is_none(self) -> bool {
         self == Self::NONE

@@ -18,8 +18,9 @@ use weir_scenario::{profile, report, table};
 ///
 /// The same load with the same parameters and the same JSON as `weir sim`, on a real disk under the real clock, and
 /// next to one RocksDB for each partition. What the disk can do is decided by the kernel: --cap-read-mbps and
-/// --cap-write-mbps put a control group with a block throttle around each contestant in turn (that needs root). Without
-/// caps the disk is as fast as it is.
+/// --cap-write-mbps put a control group with a block throttle around each contestant in turn (that needs root). The
+/// BOSR that is printed then follows from them, and --bosr says what Weir takes for the device. Without caps the disk
+/// is as fast as it is.
 #[derive(Debug, Args)]
 pub struct OnDisk<S: Args> {
     #[command(flatten)]
@@ -65,7 +66,8 @@ impl<S: Args> OnDisk<S> {
     /// Runs it, `which` being the scenario of these arguments.
     pub fn run(self, which: fn(S) -> Scenario) -> Result<()> {
         let (scenario, disk) = (which(self.scenario), self.disk);
-        let plan = scenario.clone().plan()?;
+        let caps = Caps::from_mbps(disk.cap_read_mbps, disk.cap_write_mbps);
+        let plan = Plan { caps: caps.all(), ..scenario.clone().plan()? };
         let mut contestants: Vec<_> = match disk.alone {
             true => Vec::new(),
             false => plan.args.profiles.iter().cloned().map(Entry::Weir).collect(),
@@ -80,7 +82,7 @@ impl<S: Args> OnDisk<S> {
             plan,
             contestants,
             rounds: disk.rounds,
-            caps: Caps::from_mbps(disk.cap_read_mbps, disk.cap_write_mbps),
+            caps,
             slowed: None,
             compactions: disk.compactions,
             dir: disk.dir,

@@ -23,8 +23,8 @@ pub fn page(plan: &Plan, runs: &[Run], stages: &[&str]) -> String {
         "facts": [
             ["partitions", args.partitions.to_string()],
             ["bursting", plan.bursting().to_string()],
-            ["BOSR", args.bosr.to_string()],
-            ["device", rate(plan.device() as f64)],
+            ["BOSR", plan.bosr().to_string()],
+            ["device", rate(plan.caps.unwrap_or(plan.device()) as f64)],
             ["background bytes per user byte", format!("{:.2}", plan.background_bytes_per_user_byte())],
             ["load", format!("{} s", args.seconds)],
             ["scale", format!("1 : {}", args.scale)],
@@ -61,9 +61,9 @@ fn title(plan: &Plan, runs: &[Run]) -> String {
     match best {
         Some(best) if runs.len() > 1 => {
             let what = what.replace("{}", &share(best));
-            format!("Sold {} times over: {} {what}", plan.args.bosr, best.outcome.profile)
+            format!("Sold {} times over: {} {what}", plan.bosr(), best.outcome.profile)
         }
-        _ => format!("A device sold {} times over", plan.args.bosr),
+        _ => format!("A device sold {} times over", plan.bosr()),
     }
 }
 
@@ -74,8 +74,8 @@ fn lead(plan: &Plan) -> String {
         plan.bursting(),
         plan.args.partitions,
         plan.args.wcu,
-        rate(plan.background_bandwidth() * plan.args.bosr),
-        rate(plan.background_bandwidth()),
+        rate(plan.ingest() * plan.amplification),
+        rate(plan.background_bytes_per_user_byte() * plan.ingest()),
     )
 }
 
