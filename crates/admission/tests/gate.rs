@@ -1,11 +1,9 @@
 //! The gate in virtual time: rates, order, fairness, knobs, giving up.
 
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-use common::*;
+use crate::common::*;
 use parking_lot::Mutex;
 use proptest::prelude::*;
 use weir_admission::{Direction, Gate, GateOptions, Limits, PartitionGate, Precedence, Rank, Rates, UNLIMITED};

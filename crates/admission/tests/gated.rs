@@ -1,12 +1,10 @@
 //! The gated file system over a disk that remembers what it was asked.
 
-mod common;
-
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use common::*;
+use crate::common::*;
 use proptest::prelude::*;
 use weir_admission::waits::{self, Followed};
 use weir_admission::{Direction, Gate, GatedFs, Ledger, Limits, PartitionGate, Rank, Rates, UNLIMITED, Wait};

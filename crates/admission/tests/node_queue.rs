@@ -1,10 +1,8 @@
 //! The node's queues of requests in virtual time (XS-27): who passes when, in which order, and who is refused.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::*;
+use crate::common::*;
 use parking_lot::Mutex;
 use proptest::prelude::*;
 use weir_admission::{Access, NodeQueue, NodeUnits, Quota, RequestOrder, Unit, UnitLimits};

@@ -2,8 +2,8 @@
 //!
 //! A fixture is a script: `at SECONDS` or `at FROM..TO` is one sample a second, and the lines under it are partitions:
 //! rates in MB/s, tree in MB. Lines with `->` are what the profile made of the last of them.
-//! `WEIR_BLESS=1 cargo test -p weir-admission --test policy` writes them anew. Every profile plays `shortage.txt`; the
-//! valves that only `weir` has open in `valves.txt`.
+//! `WEIR_BLESS=1 cargo test -p weir-admission --test admission policy::` writes them anew. Every profile plays
+//! `shortage.txt`; the valves that only `weir` has open in `valves.txt`.
 #![allow(clippy::disallowed_methods, reason = "fixtures are files of the source tree")]
 
 #[path = "policy/fluid.rs"]

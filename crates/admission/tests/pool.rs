@@ -1,15 +1,13 @@
 //! The pool: who gets units, who waits for them, and in which order.
 #![allow(missing_docs, reason = "tests")]
 
-mod common;
-
 use std::collections::{BTreeMap, VecDeque};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll, Wake, Waker};
 
-use common::jain;
+use crate::common::jain;
 use proptest::prelude::*;
 use weir_admission::{Acquire, Part, Permit, Pool, PoolStats};
 

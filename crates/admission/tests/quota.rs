@@ -1,13 +1,11 @@
 //! Capacity units in virtual time: limits, bursts, fairness between partitions, refusals, giving up.
 
-mod common;
-
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Waker};
 
-use common::*;
+use crate::common::*;
 use proptest::prelude::*;
 use weir_admission::{Admission, NodeUnits, OnLimit, Quota, Refused, Unit, UnitLimits};
 use weir_io::sim::Sim;

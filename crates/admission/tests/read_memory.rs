@@ -1,13 +1,11 @@
 //! The memory limit of long reads, also for reads that are not polled or are dropped.
 #![allow(missing_docs, reason = "tests")]
 
-mod common;
-
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
-use common::{SEC, TraceDisk, TraceFs, owner};
+use crate::common::{SEC, TraceDisk, TraceFs, owner};
 use weir_admission::ReadMemoryFs;
 use weir_io::sim::Sim;
 use weir_io::{Class, File, Fs, OpenOptions, Owner, Tag};

@@ -1,11 +1,9 @@
 //! One seed gives one day: the same load through the gates twice, on the simulated disk, is the same to the nanosecond.
 
-mod common;
-
 use std::path::Path;
 use std::sync::Arc;
 
-use common::*;
+use crate::common::*;
 use weir_admission::{Booked, Direction, GatedFs, Ledger, Limits, PartitionGate};
 use weir_io::sim::{DeviceSpec, FaultPlan, OpKind, Sim, SimFs};
 use weir_io::{AlignedBuf, Class, Fs, OpenOptions, PAGE, Tag, sleep_until};

@@ -1,12 +1,10 @@
 //! Clients that mean no good: the process's memory is measured from outside (S9, S11, S12, S13).
 #![allow(clippy::disallowed_methods, missing_docs, reason = "tests start processes and talk over sockets")]
 
-mod support;
-
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use support::{Dir, Server, expect};
+use crate::support::{Dir, Server, expect};
 
 const MIB: u64 = 1 << 20;
 

@@ -1,14 +1,12 @@
 //! Several backups at a time, and backups to strange places, against a real server.
 #![allow(clippy::disallowed_methods, missing_docs, reason = "tests start processes and talk over sockets")]
 
-mod support;
-
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Output, Stdio};
 
-use support::{Dir, Server, expect};
+use crate::support::{Dir, Server, expect};
 
 fn text(path: &Path) -> &str {
     path.to_str().expect("text")

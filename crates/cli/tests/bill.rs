@@ -1,11 +1,9 @@
 //! The bill: its sum is what metrics say, an orderly end loses nothing of it, a kill at most what was not asked for.
 #![allow(clippy::disallowed_methods, missing_docs, reason = "tests start processes and talk over sockets")]
 
-mod support;
-
 use std::process::Command;
 
-use support::{Dir, Server, expect};
+use crate::support::{Dir, Server, expect};
 
 /// Request units of the tenant `default`, in thousandths.
 fn in_metrics(server: &Server) -> u64 {

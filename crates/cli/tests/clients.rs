@@ -2,15 +2,13 @@
 //! missing, the test says so and passes.
 #![allow(clippy::disallowed_methods, missing_docs, reason = "tests start processes")]
 
-mod support;
-
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use support::programs::{PATIENCE, command, install, installed, read, run, skip, sources, text};
-use support::{Dir, Server, expect};
+use crate::support::programs::{PATIENCE, command, install, installed, read, run, skip, sources, text};
+use crate::support::{Dir, Server, expect};
 
 /// Runs the program against a server: as the tenant without a name, as one with a secret, and as one with four
 /// partitions.

@@ -1,13 +1,11 @@
 //! A server that puts compactions off, killed in each stage.
 #![allow(clippy::disallowed_methods, missing_docs, reason = "tests start processes and talk over sockets")]
 
-mod support;
-
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
 
-use support::{Dir, Server};
+use crate::support::{Dir, Server};
 
 /// FlexEngine enters its first stage when more is asked of the disk than it gives, and its second at twelve runs of
 /// level 0.

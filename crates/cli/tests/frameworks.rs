@@ -5,14 +5,12 @@
 //! With `WEIR_FRAMEWORKS=all` in the environment they run on both engines, and wait as long as they do by themselves.
 #![allow(clippy::disallowed_methods, missing_docs, reason = "tests start processes")]
 
-mod support;
-
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
 
-use support::programs::{command, install, installed, read, run, skip, sources, text};
-use support::{Dir, Server};
+use crate::support::programs::{command, install, installed, read, run, skip, sources, text};
+use crate::support::{Dir, Server};
 
 /// Runs `program` against a server, as a tenant with a secret.
 fn check(name: &str, program: &mut Command) {

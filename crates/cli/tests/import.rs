@@ -1,15 +1,13 @@
 //! `weir import` and `weir export` between a real server and a redis-server, where one is installed.
 #![allow(clippy::disallowed_methods, missing_docs, reason = "tests start processes and talk over sockets")]
 
-mod support;
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use crate::support::{Dir, Server};
 use rustix::process::{Pid, Signal, kill_process};
-use support::{Dir, Server};
 
 /// A redis-server; killed when dropped.
 struct Redis {

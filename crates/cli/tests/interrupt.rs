@@ -1,11 +1,9 @@
 //! Signals in the middle of what operators order, against real servers. The long run is `weir sim interrupt`.
 #![allow(clippy::disallowed_methods, missing_docs, reason = "tests start processes and talk over sockets")]
 
-mod support;
-
 use std::time::Duration;
 
-use support::Dir;
+use crate::support::Dir;
 use weir_node::EngineKind;
 use weir_sim::engines::Engines;
 use weir_sim::interrupt::{Options, Sent, run};

@@ -1,9 +1,7 @@
 //! Real `kill -9`, on both engines. The long run is `weir sim kill9`.
 #![allow(clippy::disallowed_methods, missing_docs, reason = "tests start processes and talk over sockets")]
 
-mod support;
-
-use support::Dir;
+use crate::support::Dir;
 use weir_node::EngineKind;
 use weir_sim::kill9::{Line, Load, Options, run};
 use weir_sim::process::Launch;

@@ -1,14 +1,12 @@
 //! `/metrics` of a real server: the conventions of Prometheus, and the figures that are about tenants.
 #![allow(clippy::disallowed_methods, missing_docs, reason = "tests start processes and talk over sockets")]
 
-mod support;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
 
-use support::{Dir, Server, expect};
+use crate::support::{Dir, Server, expect};
 
 /// What the kinds of metrics are, and how often each sample is there.
 #[derive(Default)]

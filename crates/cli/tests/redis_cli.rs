@@ -1,12 +1,10 @@
 //! The tools of redis-cli against a real server, where it is installed: docs/operations.md has what each of them does.
 #![allow(clippy::disallowed_methods, missing_docs, reason = "tests start processes and talk over sockets")]
 
-mod support;
-
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 
-use support::{Dir, Server, expect};
+use crate::support::{Dir, Server, expect};
 
 /// `redis-cli` with these words and this input, against `server`: whether it ends well, and what it says.
 fn run(server: &Server, words: &[&str], input: &[u8]) -> Option<(bool, String)> {

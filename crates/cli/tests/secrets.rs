@@ -1,12 +1,10 @@
 //! Canary secrets, looked for in everything that a server writes or says (S4).
 #![allow(clippy::disallowed_methods, missing_docs, reason = "tests start processes and talk over sockets")]
 
-mod support;
-
 use std::io::{Read, Write};
 use std::path::Path;
 
-use support::{Dir, Server, expect};
+use crate::support::{Dir, Server, expect};
 
 const CANARY: &str = "canary-in-the-mine-7391";
 const WRONG: &str = "canary-guessed-wrongly-8842";

@@ -1,12 +1,10 @@
 //! `weir serve` as its users meet it: an unchanged client library, kills, signals, a second start, bad addresses.
 #![allow(clippy::disallowed_methods, missing_docs, reason = "tests start processes and talk over sockets")]
 
-mod support;
-
 use std::process::Stdio;
 
+use crate::support::{Dir, Server, command};
 use redis::{Commands, Connection, ErrorKind, RedisError, pipe};
-use support::{Dir, Server, command};
 
 fn connect(server: &Server, query: &str) -> Connection {
     let client = redis::Client::open(format!("redis://{}/{query}", server.clients)).expect("an address");

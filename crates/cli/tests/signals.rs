@@ -1,10 +1,8 @@
 //! Signals that a person, a terminal or the kernel may send: only those that mean the end end a server.
 #![allow(clippy::disallowed_methods, missing_docs, reason = "tests start processes and talk over sockets")]
 
-mod support;
-
+use crate::support::{Dir, Server, expect};
 use rustix::process::{Pid, Signal, kill_process};
-use support::{Dir, Server, expect};
 
 fn send(server: &Server, signal: Signal) {
     let pid = Pid::from_raw(i32::try_from(server.pid()).expect("a number of a process")).expect("not 0");

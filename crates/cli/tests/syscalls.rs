@@ -3,19 +3,17 @@
 //! The server answers errors, does not die, goes on when the fault ends, and has after `kill -9` what it acknowledged.
 //! Needs `strace`, and the right to trace a process that is no child (root, or `kernel.yama.ptrace_scope` 0); says so
 //! and does nothing where there is none. A few calls by default;
-//! `WEIR_SYSCALLS=all cargo test -p weir-cli --test syscalls -- --nocapture` fails every call, in every way.
+//! `WEIR_SYSCALLS=all cargo test -p weir-cli --test cli syscalls:: -- --nocapture` fails every call, in every way.
 #![allow(clippy::disallowed_methods, missing_docs, reason = "tests start processes and talk over sockets")]
-
-mod support;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::support::{Dir, Server};
 use redis::{Connection, RedisError, cmd};
 use rustix::process::{Pid, Signal, kill_process};
-use support::{Dir, Server};
 use weir_node::EngineKind;
 
 /// Calls that change or read files, each with how often it fails: the first that comes, and then every so many. What is

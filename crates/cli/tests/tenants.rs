@@ -2,12 +2,10 @@
 //! server.
 #![allow(clippy::disallowed_methods, missing_docs, reason = "tests start processes and talk over sockets")]
 
-mod support;
-
 use std::path::Path;
 use std::process::Command;
 
-use support::{Dir, Server, expect};
+use crate::support::{Dir, Server, expect};
 
 fn refused(server: &Server, arguments: &[&str], named: &str) {
     let (fine, said) = server.try_weir(arguments);

@@ -1,20 +1,18 @@
 //! TLS as operators meet it: files, what is wrong with them, their renewal, and what is counted.
 #![allow(clippy::disallowed_methods, missing_docs, reason = "tests start processes and write files")]
 
-mod support;
-
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
+use crate::support::{Dir, Server, command, expect};
 use rcgen::{BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 use rustix::process::{Pid, Signal, kill_process};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
-use support::{Dir, Server, command, expect};
 
 /// An authority and its files.
 struct Authority<'a> {

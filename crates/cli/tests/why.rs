@@ -1,9 +1,7 @@
 //! A server that is asked for more than its disk gives, as its operator meets it: `weir why`, `/metrics`, the log.
 #![allow(clippy::disallowed_methods, missing_docs, reason = "tests start processes and talk over sockets")]
 
-mod support;
-
-use support::{Dir, Server, expect};
+use crate::support::{Dir, Server, expect};
 
 /// A disk of 2 MiB a second, on which memtables are full after an eighth of a second.
 const CONFIG: &str = "device_bandwidth = \"2 MiB\"\nwrite_buffer = \"256 KiB\"\n";

@@ -1,10 +1,8 @@
 //! Power cuts and kills at every change of the disk, in every sync mode.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::{Promises, Shared, check, open, options, work, world, write_one};
+use crate::common::{Promises, Shared, check, open, options, work, world, write_one};
 use parking_lot::Mutex;
 use weir_io::sim::{DiskImage, FaultPlan, Keep};
 use weir_log::{SyncMode, WriteAheadLog};

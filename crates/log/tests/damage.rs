@@ -1,11 +1,9 @@
 //! Flipped bits and failing operations: found, named, survived.
 
-mod common;
-
 use std::path::Path;
 use std::sync::Arc;
 
-use common::{DIR, Promises, Shared, check, check_records, open, options, work, world};
+use crate::common::{DIR, Promises, Shared, check, check_records, open, options, work, world};
 use parking_lot::Mutex;
 use weir_io::sim::{DiskImage, Fault, FaultPlan, Keep, OpKind};
 use weir_io::{ErrorKind, Rng};

@@ -1,7 +1,5 @@
 //! Nobody waits for ever: what another thread may do while a write is being handed over, done in its midst.
 
-mod common;
-
 use std::future::Future;
 use std::path::Path;
 use std::pin::Pin;
@@ -9,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-use common::{DIR, device, options};
+use crate::common::{DIR, device, options};
 use parking_lot::Mutex;
 use weir_io::sim::{DeviceSpec, FaultPlan, Sim, SimFs};
 use weir_io::{AlignedBuf, BoxFuture, File, Fs, Op, OpenOptions, Result, Tag, forward_file, forward_fs};

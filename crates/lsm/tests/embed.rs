@@ -2,7 +2,7 @@
 #![allow(clippy::disallowed_methods, missing_docs, reason = "a test on a real directory")]
 
 #[path = "../examples/embed.rs"]
-mod embed;
+mod example;
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 fn a_second_run_finds_what_the_first_one_wrote_closed_or_not() {
     let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("embed-{}", std::process::id()));
     let said = [false, true, false, false].iter().enumerate().map(|(number, &crash)| {
-        embed::run(&dir, number as u64 + 1, crash).unwrap_or_else(|error| panic!("run {number}: {error}"))
+        example::run(&dir, number as u64 + 1, crash).unwrap_or_else(|error| panic!("run {number}: {error}"))
     });
     let said: Vec<String> = said.collect();
     std::fs::remove_dir_all(&dir).expect("ours");

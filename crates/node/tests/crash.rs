@@ -1,12 +1,10 @@
 //! A partition under power cuts, kills and failing disks, against a list of what was written.
 
-mod opened;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use opened::Opened;
+use crate::opened::Opened;
 use parking_lot::Mutex;
 use weir_io::sim::{DeviceSpec, DiskImage, Fault, FaultPlan, Keep, OpKind, Sim, SimFs};
 use weir_io::{Fs, Rng, sleep_until};

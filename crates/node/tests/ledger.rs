@@ -1,16 +1,13 @@
 //! The ledger against the simulated disk, to the byte: every class, every direction, every tenant, the node's own work
 //! included.
 
-mod meter;
-mod opened;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::meter::{MeterFs, Metered, Seen, Whose};
+use crate::opened::Opened;
 use futures_util::future::join_all;
-use meter::{MeterFs, Metered, Seen, Whose};
-use opened::Opened;
 use weir_admission::{Booked, Direction};
 use weir_io::sim::{DeviceSpec, FaultPlan, OpKind, Sim, SimFs};
 use weir_io::{Class, Fs, Owner, Rng, Tag, sleep_until};

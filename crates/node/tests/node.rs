@@ -1,10 +1,8 @@
 //! A node on a simulated machine: it answers, survives, stalls and goes on.
 
-mod opened;
-
 use std::sync::Arc;
 
-use opened::Opened;
+use crate::opened::Opened;
 use weir_admission::Direction;
 use weir_io::Fs;
 use weir_io::sim::{DeviceSpec, Fault, FaultPlan, Keep, OpKind, Sim, SimFs};

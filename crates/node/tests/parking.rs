@@ -1,10 +1,8 @@
 //! Compactions outside the scope: parked, resumed, finished or cancelled.
 
-mod opened;
-
 use std::sync::Arc;
 
-use opened::Opened;
+use crate::opened::Opened;
 use weir_io::sim::{DeviceSpec, FaultPlan, Sim, SimFs};
 use weir_io::{Clock, Fs, Nanos, sleep_until};
 use weir_log::SyncMode;

@@ -1,13 +1,11 @@
 //! A partition whose files were whole and durable, and one of which is not what it was: nothing acknowledged may be
 //! missing or wrong without an error that names a file, and what is refused stays as it is.
 
-mod opened;
-
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use opened::Opened;
+use crate::opened::Opened;
 use weir_io::sim::{DeviceSpec, DiskImage, FaultPlan, Keep, Sim, SimFs};
 use weir_io::{Class, ErrorKind, Fs, OpenOptions, Owner, Result, Rng, Tag, sleep_until};
 use weir_log::SyncMode;

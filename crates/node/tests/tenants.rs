@@ -1,12 +1,10 @@
 //! Tenants created, dropped, emptied, backed up, restored, altered, suspended, put to sleep and written to at random,
 //! under power cuts: what was acknowledged holds, and nothing of what was dropped comes back.
 
-mod model;
-
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use model::{Contents, Expected, Found, batch};
+use crate::model::{Contents, Expected, Found, batch};
 use parking_lot::Mutex;
 use weir_io::sim::{DeviceSpec, DiskImage, FaultPlan, Keep, Sim, SimFs};
 use weir_io::{Class, Error, ErrorKind, Fs, Owner, Result, Rng, Tag, sleep_until};

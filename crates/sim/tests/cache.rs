@@ -1,5 +1,5 @@
 //! Caches at their limits, in virtual time. An hour of it:
-//! `WEIR_SECONDS=3600 cargo test -p weir-sim --test cache -- --nocapture`, or `weir sim cache --seconds 3600`.
+//! `WEIR_SECONDS=3600 cargo test -p weir-sim --test sim cache:: -- --nocapture`, or `weir sim cache --seconds 3600`.
 
 use weir_sim::cache::{Caches, run};
 

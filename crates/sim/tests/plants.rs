@@ -1,6 +1,6 @@
 //! Twelve bugs are planted, one after the other; each must be found by one of the runs.
 //!
-//! `cargo test -p weir-sim --test plants -- --nocapture` prints the table.
+//! `cargo test -p weir-sim --test sim plants:: -- --nocapture` prints the table.
 #![allow(clippy::disallowed_methods, reason = "the table shows how long each hunt took")]
 
 use std::time::Instant;

@@ -1,5 +1,5 @@
 //! What the tests share: owners, gates on a simulated clock, and a disk that remembers what it was asked.
-#![allow(dead_code, reason = "each test binary uses its own part")]
+#![allow(dead_code, reason = "each program uses its part")]
 
 use std::path::Path;
 use std::sync::Arc;

@@ -8,7 +8,7 @@ use weir_admission::policy::{
 use weir_admission::{Limits, Rates};
 use weir_io::Owner;
 
-use crate::script::{settings, tree};
+use super::script::{settings, tree};
 
 const SECOND: u64 = 1_000_000_000;
 /// 3 MB/s and memtables of 16 MB: the paper's partition.

@@ -1,5 +1,5 @@
 //! A real server: the binary, as a process, on a directory and ports of its own.
-#![allow(clippy::disallowed_methods, dead_code, missing_docs, reason = "tests start processes, and each uses a part")]
+#![allow(clippy::disallowed_methods, missing_docs, reason = "tests start processes")]
 
 pub mod programs;
 

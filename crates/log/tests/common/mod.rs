@@ -1,5 +1,4 @@
 //! A log on a simulated disk, writers, and what they may rely on.
-#![allow(dead_code, reason = "each test file uses its part")]
 
 use std::path::Path;
 use std::sync::Arc;

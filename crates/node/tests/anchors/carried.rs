@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use weir_io::Fs;
 use weir_io::sim::DiskImage;
 
-use crate::world::{DIR, World, see, write};
+use super::world::{DIR, World, see, write};
 
 /// A directory as the version before has left it: of what it wrote nothing but `FORMAT` has changed.
 fn former(world: &World) -> PathBuf {
@@ -25,7 +25,7 @@ fn former(world: &World) -> PathBuf {
         }
         assert_eq!(world.read(&format).await.as_deref(), Some(&b"weir 4\n"[..]));
         world.replace(&format, Some(b"weir 3\n")).await;
-        world.fs.sync_dir(Path::new(DIR), crate::world::TAG).await.expect("synced");
+        world.fs.sync_dir(Path::new(DIR), super::world::TAG).await.expect("synced");
     });
     format
 }

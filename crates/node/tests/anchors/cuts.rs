@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use weir_io::sim::{DiskImage, Fault, FaultPlan, Keep, OpKind};
 use weir_node::{Node, TenantSettings, TenantSpec};
 
-use crate::world::{Tenants, World, name, see, settings, write};
+use super::world::{Tenants, World, name, see, settings, write};
 
 /// What the operator and the tenants may have brought about: one of these states.
 type Possible = Arc<Mutex<Vec<Tenants>>>;

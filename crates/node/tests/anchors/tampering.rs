@@ -8,7 +8,7 @@ use weir_io::sim::{DiskImage, Keep};
 use weir_node::repair::{Repair, Role};
 use weir_node::{TenantSettings, TenantSpec};
 
-use crate::world::{DIR, TAG, Tenants, World, name, see, settings, write};
+use super::world::{DIR, TAG, Tenants, World, name, see, settings, write};
 
 type Files = BTreeMap<PathBuf, Vec<u8>>;
 

@@ -1,0 +1,19 @@
+//! The node from outside. One program, as most of its compile time is a whole node on a simulated disk.
+
+mod anchors;
+mod asleep;
+mod backup;
+mod budgets;
+mod catalogue;
+mod crash;
+mod full_disk;
+mod interval;
+mod ledger;
+mod memory;
+mod meter;
+mod model;
+mod node;
+mod opened;
+mod parking;
+mod tampering;
+mod tenants;

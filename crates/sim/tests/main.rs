@@ -1,0 +1,21 @@
+//! Runs in virtual time. One program, so that long runs share all processors; what plants bugs in all threads has
+//! its own.
+
+mod by_command;
+mod cache;
+mod clients;
+mod clocks;
+mod deferral;
+mod faults;
+mod flips;
+mod full_node;
+mod log_crash;
+mod memory;
+mod metamorphic;
+mod node_crash;
+mod node_faults;
+mod plants;
+mod rows_of_parts;
+mod shortage;
+mod slow;
+mod tamper;
