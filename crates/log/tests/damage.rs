@@ -17,7 +17,7 @@ fn closed_log(sync: SyncMode) -> (DiskImage, Promises) {
         let (log, ..) = open(&fs, options(sync, 5), 0).await.expect("a fresh disk");
         let mut rng = sim.rng();
         for round in 0..160 {
-            common::write_one(&log, &promises, &mut rng).await.expect("nothing fails");
+            super::common::write_one(&log, &promises, &mut rng).await.expect("nothing fails");
             if round % 10 == 0 {
                 log.sync().await.expect("nothing fails");
             }
@@ -229,7 +229,7 @@ fn killed_log(sync: SyncMode, identity: u64) -> (DiskImage, DiskImage, Promises)
         let mut rng = sim.rng();
         let mut earlier = None;
         for round in 0..120 {
-            common::write_one(&log, &promises, &mut rng).await.expect("nothing fails");
+            super::common::write_one(&log, &promises, &mut rng).await.expect("nothing fails");
             if round % 10 == 9 {
                 log.sync().await.expect("nothing fails");
             }
