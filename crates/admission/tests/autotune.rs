@@ -7,12 +7,10 @@
 //! of a read below: 5.4 MB/s are 1,686 reads of 3203 bytes while the cache fills; it needed 7.3 MB/s when that was
 //! warm.
 
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use common::*;
+use crate::common::*;
 use weir_admission::cost::Capacity;
 use weir_admission::policy::bandwidth::{Autotune, AutotuneSettings, BandwidthPolicy, BandwidthSettings};
 use weir_admission::policy::meter::Load;

@@ -1,6 +1,7 @@
 //! Gates, quotas, pools and policies from outside. One program, as each is linked anew; what counts allocations has
 //! its own.
 
+mod autotune;
 mod common;
 mod gate;
 mod gated;
