@@ -30,6 +30,14 @@ def until(what, is_so):
     return found
 
 
+def until_alone(client):
+    """Waits until the server has no other connection of this tenant: one of a worker that was just killed may still be
+    given the next job, by a redis-server too."""
+    # But for the one that asks.
+    client.connection_pool.disconnect()
+    until("the connections of killed workers are gone", lambda: len(client.client_list()) == 1)
+
+
 class Worker:
     """A process that does jobs, with all that it starts."""
 

@@ -1,11 +1,10 @@
 """rq: jobs, results, a schedule, a failure, and a worker that is killed."""
 
 import sys
-import time
 from datetime import datetime, timedelta, timezone
 
 import rq
-from common import Worker, check, connect, hold_once, until
+from common import Worker, check, connect, hold_once, until, until_alone
 from rq.registry import FailedJobRegistry, StartedJobRegistry
 
 
@@ -46,14 +45,12 @@ def main():
         for job, result in ((after, 81), (later, 25)):
             until("a job that waits is done", lambda: job.get_status(refresh=True) == "finished")
             check(job.return_value(), result)
-    # That worker was killed while it waited for a job: its connection is to be gone, or it is given the next one.
-    time.sleep(0.5)
+    until_alone(client)
     with start() as worker:
         jobs = [queue.enqueue("rq_jobs.held", number, retry=rq.Retry(max=3)) for number in range(5)]
         until("a job is under way", lambda: client.exists("held:rq"))
         worker.kill()
-    # What the worker had asked for when it was killed is done.
-    time.sleep(0.5)
+    until_alone(client)
     # A worker that starts does this for jobs without a sign of life for a minute; nobody waits so long here.
     StartedJobRegistry(queue=queue).cleanup(timestamp=datetime.now(timezone.utc).timestamp() + 3600)
     with start():
