@@ -34,6 +34,11 @@ fn figure(client: &mut Client, name: &str) -> u64 {
     line.expect("a figure").parse().expect("a number")
 }
 
+/// Asks until a command of some connection waits.
+fn until_blocked(client: &mut Client) {
+    while figure(client, "blocked_clients") == 0 {}
+}
+
 /// Asks until it is so: others end on other threads.
 fn until(client: &mut Client, words: &str, reply: &str) {
     while client.say(words) != reply {
@@ -87,6 +92,8 @@ fn who_listens_is_told_while_the_connection_waits_for_something_else() {
     // For a commit: nothing is acknowledged meanwhile.
     store.trouble.commits_wait.store(true, Ordering::SeqCst);
     listener.send(&[encode(&["SET", "k", "v"]), encode(&["GET", "k"])].concat());
+    // What is sent before both are under way stands among their replies, and waits with these.
+    until(&mut other, "GET k", "$1\r\nv\r\n");
     assert_eq!(other.say("PUBLISH news commit"), ":1\r\n");
     assert_eq!(next(&mut listener), message(true, "news", "commit"));
     store.trouble.commits_wait.store(false, Ordering::SeqCst);
@@ -119,6 +126,86 @@ fn who_keeps_values_is_told_of_his_own_changes_behind_the_reply() {
         let told = String::from_utf8_lossy(&keeper.until(invalid("k").as_bytes())).into_owned();
         assert!(told.ends_with(reply), "{told}");
     }
+}
+
+/// In RESP3, as in Redis; and whatever it does meanwhile.
+#[test]
+fn who_is_told_in_the_place_of_another_need_not_listen_to_anything() {
+    let weir = Running::start(Settings::default());
+    let [mut keeper, mut target, mut other] = [0; 3].map(|_| weir.connect());
+    assert!(target.say("HELLO 3").starts_with('%'));
+    let id = target.say("CLIENT ID")[1..].trim_end().to_owned();
+    assert_eq!(keeper.say(&format!("CLIENT TRACKING ON REDIRECT {id}")), "+OK\r\n");
+    let mut change = |keeper: &mut Client| {
+        keeper.say("GET k");
+        assert_eq!(other.say("SET k v"), "+OK\r\n");
+    };
+    let told = ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n";
+    change(&mut keeper);
+    assert_eq!(next(&mut target), told);
+    target.send(&encode(&["BLPOP", "l", "0"]));
+    until_blocked(&mut keeper);
+    change(&mut keeper);
+    assert_eq!(next(&mut target), told);
+    assert_eq!(keeper.say("RPUSH l x"), ":1\r\n");
+    assert_eq!(next(&mut target), "*2\r\n$1\r\nl\r\n$1\r\nx\r\n");
+    target.send(&[encode(&["CLIENT", "REPLY", "OFF"]), encode(&["HELLO", "3"])].concat());
+    change(&mut keeper);
+    assert_eq!(next(&mut target), told);
+    assert_eq!(target.say("CLIENT REPLY ON"), "+OK\r\n");
+    // It was blocked when it was asked to.
+    let [mut late, mut keeper] = [0; 2].map(|_| weir.connect());
+    assert!(late.say("HELLO 3").starts_with('%'));
+    let id = late.say("CLIENT ID")[1..].trim_end().to_owned();
+    late.send(&encode(&["BLPOP", "l", "0"]));
+    until_blocked(&mut keeper);
+    assert_eq!(keeper.say(&format!("CLIENT TRACKING ON REDIRECT {id}")), "+OK\r\n");
+    change(&mut keeper);
+    assert_eq!(next(&mut late), told);
+}
+
+#[test]
+fn nothing_overtakes_the_word_that_the_protocol_is_another() {
+    let clock = TestClock::new();
+    let store = Troubled::new(&clock, 0);
+    let served = Served::start(Settings::default(), Arc::new(OpenDoor::new(store.clone())), clock);
+    let [mut keeper, mut target, mut other] = [0; 3].map(|_| served.connect());
+    let id = target.say("CLIENT ID")[1..].trim_end().to_owned();
+    assert_eq!(keeper.say(&format!("CLIENT TRACKING ON REDIRECT {id}")), "+OK\r\n");
+    assert_eq!(keeper.say("GET k"), "$-1\r\n");
+    store.trouble.commits_wait.store(true, Ordering::SeqCst);
+    // What is said of the protocol waits behind the write.
+    target.send(&[encode(&["SET", "a", "v"]), encode(&["HELLO", "3"])].concat());
+    while !keeper.say(&format!("CLIENT LIST ID {id}")).contains("resp=3") {}
+    other.send(&encode(&["SET", "k", "v"]));
+    while figure(&mut keeper, "tracking_total_keys") > 0 {}
+    store.trouble.commits_wait.store(false, Ordering::SeqCst);
+    assert_eq!(next(&mut target), "+OK\r\n");
+    assert!(next(&mut target).starts_with('%'));
+    assert_eq!(next(&mut target), ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n");
+}
+
+#[test]
+fn s5_who_becomes_another_tenants_is_told_in_the_place_of_that_ones_connections_alone() {
+    let (weir, _) = start_at(&TestClock::new(), Settings::default());
+    let mut target = connect(&weir, "bob");
+    assert!(target.say("HELLO 3").starts_with('%'));
+    let redirect = format!("CLIENT TRACKING ON REDIRECT {}", &target.say("CLIENT ID")[1..].trim_end());
+    let change = |tenant: &str, keeper: &mut Client, key: &str| {
+        keeper.say(&format!("GET {key}"));
+        assert_eq!(connect(&weir, tenant).say(&format!("SET {key} v")), "+OK\r\n");
+    };
+    let told = |key: &str| format!(">2\r\n$10\r\ninvalidate\r\n*1\r\n$4\r\n{key}\r\n");
+    let [mut bob, mut ada] = ["bob", "ada"].map(|tenant| connect(&weir, tenant));
+    assert_eq!(bob.say(&redirect), "+OK\r\n");
+    change("bob", &mut bob, "bobs");
+    assert_eq!(next(&mut target), told("bobs"));
+    assert_eq!(target.say("AUTH ada ada-secret"), "+OK\r\n");
+    assert_eq!(ada.say(&redirect), "+OK\r\n");
+    change("bob", &mut bob, "bobs");
+    change("ada", &mut ada, "adas");
+    assert_eq!(next(&mut target), told("adas"));
+    assert_eq!(target.say("PING"), "+PONG\r\n");
 }
 
 #[test]

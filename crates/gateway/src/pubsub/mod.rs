@@ -50,7 +50,7 @@ struct Topic {
 /// See the module. Belongs to one tenant.
 pub(crate) struct PubSub {
     registry: Mutex<Registry>,
-    /// The mailbox of every connection that has ever listened to anything, by its number.
+    /// The mailbox of every connection that may be told anything, by its number.
     members: Mutex<Listeners>,
     /// Who is told every command.
     monitors: Monitors,

@@ -217,6 +217,15 @@ impl<S: Store> Session<S> {
         self.subscriptions.as_deref_mut().ok_or(NO_AUTH)
     }
 
+    /// In RESP3 it may be told in the place of another (`CLIENT TRACKING ON REDIRECT`) without having asked for
+    /// anything: the other one names it by its number, earlier or later. So from now on all of its tenant find it.
+    pub(in crate::resp) fn be_found_in_resp3(&mut self) -> Outcome {
+        if self.outbox.replies.protocol == Protocol::Resp3 {
+            self.subscriptions()?;
+        }
+        Ok(())
+    }
+
     /// What it listens to has changed: tells others, and how many it is.
     pub(in crate::resp) fn subscribed(&self) -> Counts {
         let counts = self.subscriptions.as_ref().map(|subscriptions| subscriptions.counts()).unwrap_or_default();

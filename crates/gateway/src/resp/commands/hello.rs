@@ -30,6 +30,7 @@ pub(in crate::resp) async fn auth<S: Store>(session: &mut Session<S>, args: Args
         3 => session.log_in(args.at(1), args.at(2)).await?,
         _ => return Err(SYNTAX),
     }
+    session.be_found_in_resp3()?;
     session.outbox.replies.ok();
     Ok(())
 }
@@ -73,6 +74,8 @@ pub(in crate::resp) async fn hello<S: Store>(session: &mut Session<S>, args: Arg
     session.outbox.take_mail().await.map_err(gone)?;
     session.outbox.replies.protocol = protocol;
     session.outbox.client.resp3.store(protocol == Protocol::Resp3, Ordering::Relaxed);
+    session.be_found_in_resp3()?;
+    session.outbox.hold_messages_back();
     let id = session.outbox.client.id as i64;
     let replies = &mut session.outbox.replies;
     replies.map(7);

@@ -33,7 +33,7 @@ pub(super) struct Mail {
     written: usize,
     /// What the mailbox counts them as.
     taken: usize,
-    /// Messages, or what was subscribed to, are among the replies: nothing may overtake them.
+    /// Messages, or what was subscribed to, or another protocol, are among the replies: nothing may overtake them.
     is_among: bool,
     /// What the mailbox counts those as.
     taken_among: usize,
@@ -87,6 +87,13 @@ impl<S: Store> Outbox<S> {
         Ok(())
     }
 
+    /// Messages leave behind the reply of the command under way: it says in which protocol they are.
+    pub(in crate::resp) fn hold_messages_back(&mut self) {
+        if let Some(mail) = &mut self.mail {
+            mail.is_among = true;
+        }
+    }
+
     /// Answers the command under way with a message of these elements, as the commands are that subscribe.
     ///
     /// # Errors
@@ -110,9 +117,7 @@ impl<S: Store> Outbox<S> {
     /// A message is among the replies. What follows is the reply of the command under way.
     fn end_message(&mut self) {
         self.answer.from = self.replies.begin();
-        if let Some(mail) = &mut self.mail {
-            mail.is_among = true;
-        }
+        self.hold_messages_back();
     }
 
     /// Waits for `future`, and writes messages meanwhile.

@@ -236,6 +236,8 @@ impl<S: Store> Outbox<S> {
         }
         self.finish_push().await?;
         if self.replies.is_empty() {
+            // What held messages back is not told: its client wants no answer.
+            self.end_messages_among();
             return Ok(());
         }
         self.enter(Phase::Replying);
