@@ -85,7 +85,7 @@ impl SimFile {
             _ => file.write(number, done_at, offset, &bytes[..len]),
         }
         if !self.options.direct && !self.options.dsync {
-            file.dirty_bytes += len as u64;
+            file.dirty.touch(offset, len as u64);
         }
         (len as u64, result)
     }
@@ -169,7 +169,7 @@ impl File for SimFile {
         let (now, number) = (begun.now, begun.number);
         let (dirty, lost) = {
             let mut file = self.inode.state.lock();
-            (std::mem::take(&mut file.dirty_bytes), std::mem::take(&mut file.lost))
+            (file.dirty.clean(), std::mem::take(&mut file.lost))
         };
         let done_at = begun.state.device.transfer(now, Direction::Write, dirty, true);
         let (result, land) = if lost {
@@ -254,7 +254,7 @@ impl Volume for SimVolume {
         };
         let (now, number) = (begun.now, begun.number);
         let files = begun.state.files();
-        let dirty = files.iter().map(|file| std::mem::take(&mut file.state.lock().dirty_bytes)).sum();
+        let dirty = files.iter().map(|file| file.state.lock().dirty.clean()).sum();
         let done_at = begun.state.device.transfer(now, Direction::Write, dirty, true);
         let (result, land) = if begun.fault.is_some() {
             for file in files {

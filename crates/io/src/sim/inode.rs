@@ -6,6 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::content::{CHUNK, Chunk, Content, SECTOR, chunk_of, parts};
+use super::dirty_pages::DirtyPages;
 use super::fate::{Fate, Fates, Tear};
 use crate::{Nanos, Rng};
 
@@ -49,8 +50,8 @@ pub(super) struct FileState {
     durable: Arc<Content>,
     /// What leads from `durable` to `content`, in the order it was done.
     pending: Vec<Change>,
-    /// Bytes in the page cache that a sync must first transfer.
-    pub(super) dirty_bytes: u64,
+    /// What a sync must first transfer.
+    pub(super) dirty: DirtyPages,
     /// It lost bytes in a sync of all files, which no sync of its own has reported yet.
     pub(super) lost: bool,
     /// Chunks reserved by `allocate` or `reserve`, from the start of the file.

@@ -39,6 +39,7 @@ mod counters;
 mod crash;
 mod cut;
 mod device;
+mod dirty_pages;
 mod disk;
 mod door;
 mod events;
