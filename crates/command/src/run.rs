@@ -12,43 +12,65 @@ use crate::handlers::{
     lcs, list_moves, list_search, lists, moves, numbers, object, ranges, scan, set_operations, sets, sort,
     stream_claims, stream_groups, stream_info, stream_reads, streams, strings, zcombine, zpops, zranges, zsets,
 };
+use crate::rows::Waiting;
 use crate::table::{Command, Id, Plain, with_commands};
 
 macro_rules! calls {
     ($($id:ident $name:literal $arity:literal $group:literal [$($flag:ident)*] [$($category:ident)*] $keys:tt
        $module:ident $(:: $handler:ident)? $({ $($field:ident: $value:expr),* })? $summary:literal;)*) => {
-        /// Calls the handler. One `match` instead of a table of functions: a call then needs no allocation.
-        async fn dispatch(id: Id, cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
+        /// Calls the handler.
+        ///
+        /// Not an `async fn`, and a future of a type that has no name: the compiler makes the code of an `async fn`
+        /// anew in every crate that awaits it, and that of all handlers together is megabytes.
+        fn called<'a>(id: Id, cx: &'a mut Context<'_>, args: Args<'a>) -> Waiting<'a, Outcome> {
             match id { $(Id::$id => calls!(@call cx args $module $(:: $handler)?),)* }
         }
     };
-    (@call $cx:ident $args:ident session) => { Err(Error::new("ERR internal error: this command is about a session")) };
-    (@call $cx:ident $args:ident $module:ident :: $handler:ident) => { $module::$handler($cx, $args).await };
+    (@call $cx:ident $args:ident session) => {
+        Box::pin(std::future::ready(Err(Error::new("ERR internal error: this command is about a session"))))
+    };
+    (@call $cx:ident $args:ident $module:ident :: $handler:ident) => { Box::pin($module::$handler($cx, $args)) };
 }
 
 with_commands!(calls);
 
+/// Calls the handler: without an allocation where what it does takes no longer than a few of them.
+async fn dispatch(id: Id, cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    match id {
+        Id::Get => strings::get(cx, args).await,
+        Id::Set => strings::set(cx, args).await,
+        Id::Incr => numbers::incr(cx, args).await,
+        _ => called(id, cx, args).await,
+    }
+}
+
 /// Runs `command`, one [of rows](Command::is_of_rows), on what `context` has.
 pub async fn run(command: &'static Command, mut context: Context<'_>, args: Args<'_>) -> Finished {
     if context.wants() != Classes::NONE {
-        return Box::pin(run_witnessed(command, context, args)).await;
+        return run_witnessed(command, context, args).await;
     }
     let outcome = dispatch(command.id, &mut context, args).await;
     context.end(outcome)
 }
 
-/// The same where somebody wants to be told what happens to keys.
-async fn run_witnessed(command: &'static Command, mut context: Context<'_>, args: Args<'_>) -> Finished {
-    let rows = rows_of(command, args, context.database(), context.databases());
-    let fates = match Fates::look(&mut context, command, args, rows).await {
-        Ok(fates) => fates,
-        Err(error) => return context.end(Err(error)),
-    };
-    let outcome = dispatch(command.id, &mut context, args).await;
-    if outcome.is_ok() {
-        fates.tell(&mut context, command, args);
-    }
-    context.end(outcome)
+/// The same where somebody wants to be told what happens to keys. No `async fn`, as [`called`] is none.
+fn run_witnessed<'a, 'c: 'a>(
+    command: &'static Command,
+    mut context: Context<'c>,
+    args: Args<'a>,
+) -> Waiting<'a, Finished> {
+    Box::pin(async move {
+        let rows = rows_of(command, args, context.database(), context.databases());
+        let fates = match Fates::look(&mut context, command, args, rows).await {
+            Ok(fates) => fates,
+            Err(error) => return context.end(Err(error)),
+        };
+        let outcome = called(command.id, &mut context, args).await;
+        if outcome.is_ok() {
+            fates.tell(&mut context, command, args);
+        }
+        context.end(outcome)
+    })
 }
 
 /// Whether `args` of `command` write without a look at what was there before: such commands can be gathered into one
