@@ -11,7 +11,8 @@ mod fluid;
 #[path = "policy/script.rs"]
 mod script;
 
-use weir_admission::policy::Profile;
+use weir_admission::Limits;
+use weir_admission::policy::{Policy, Profile};
 
 #[test]
 fn every_profile_says_what_its_fixture_says() {
@@ -41,7 +42,11 @@ fn compare(fixture: &str, said: &str) {
 #[test]
 fn profiles_truly_differ() {
     let script = include_str!("fixtures/shortage.txt");
-    let said: std::collections::BTreeSet<String> =
-        Profile::ALL.into_iter().map(|profile| script::play(profile, script)).collect();
-    assert_eq!(said.len(), Profile::ALL.len());
+    let said = |profile: Profile| {
+        let node = Policy::new(profile, script::settings()).node(Limits::bytes(1));
+        let tree = (profile.gathers_l0(), profile.slows_at_last_buffer(), profile.keeps_upper_levels());
+        format!("{node:?} {tree:?}\n{}", script::play(profile, script))
+    };
+    let differ: std::collections::BTreeSet<String> = Profile::ALL.into_iter().map(said).collect();
+    assert_eq!(differ.len(), Profile::ALL.len());
 }

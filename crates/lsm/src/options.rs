@@ -10,7 +10,8 @@ pub struct TreeOptions {
     pub write_buffer_bytes: usize,
     /// Memtables of the tree, the active one included; when all are full, writes stop. At least 2.
     pub write_buffers_max: usize,
-    /// Sealed memtables that one flush may write as one run. More: fewer runs when flushes lag.
+    /// Sealed memtables that one flush may write as one run. More: fewer runs where flushes lag, or when a policy stops
+    /// gathering. RocksDB's flushes take all that wait.
     pub flush_memtables_max: usize,
     /// Level-0 runs that start a compaction into level 1.
     pub l0_trigger: usize,
@@ -58,7 +59,7 @@ impl Default for TreeOptions {
         Self {
             write_buffer_bytes: 64 << 20,
             write_buffers_max: 4,
-            flush_memtables_max: 4,
+            flush_memtables_max: 12,
             l0_trigger: 4,
             l0_gather: 10,
             l0_slow: 20,

@@ -32,6 +32,8 @@ impl World {
             level1_bytes: 64 << 10,
             table_bytes: 32 << 10,
             io_bytes: 4 << 10,
+            l0_slow: 30,
+            l0_stop: 40,
             ..TreeOptions::default()
         };
         let config = NodeConfig {
@@ -135,10 +137,11 @@ fn what_is_out_of_scope_is_parked_without_a_slot_and_goes_on_later() {
     let parked = count(&world.facts(), JobKind::L0);
     assert_eq!((parked.running, parked.parked), (1, 1));
 
-    // Its slot, the only one, serves a merge of what came later.
-    world.turn(Scope::IntraL0, 4);
-    world.add_runs(6);
-    world.until("merged", |facts| facts.shape().levels[0].tables < 8 + 4);
+    // Its slot, the only one, serves a merge of what came later. With the runs of the parked job there are nine then,
+    // too few for another one: it is in nobody's way.
+    world.add_runs(10);
+    world.turn(Scope::IntraL0, 10);
+    world.until("merged", |facts| facts.shape().levels[0].tables == 8 + 1);
     world.sleep(1_000 * MS);
     assert_eq!(count(&world.facts(), JobKind::L0), parked, "not a byte further");
 
@@ -157,6 +160,22 @@ fn what_is_nearly_done_goes_on() {
     world.until("done", |shape| count(shape, JobKind::L0).running == 0);
     assert_eq!(world.facts().shape().levels[0].tables, 0);
     world.finish();
+}
+
+/// While a merge into level 1 is put off, level 0 is kept short by merges within it alone.
+#[test]
+fn a_parked_merge_gives_up_level_0_to_a_merge_within_it() {
+    for (progress, runs, released) in [(0.3, 1, 1), (0.6, 0, 0)] {
+        let mut world = World::new();
+        world.park_at(progress);
+        assert_eq!(count(&world.facts(), JobKind::L0).parked, 1);
+        world.turn(Scope::IntraL0, 4);
+        // From half of it on it is finished instead.
+        world.until("merged", |facts| facts.shape().levels[0].tables == runs && facts.jobs_running == 0);
+        let metrics = world.partition().metrics();
+        assert_eq!((metrics.jobs_released, metrics.bytes_thrown_away > 0), (released, released > 0));
+        world.finish();
+    }
 }
 
 #[test]

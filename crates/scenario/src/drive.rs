@@ -16,7 +16,6 @@ use crate::outcome::{After, Bytes, Outcome, Run, Second, Spread, Stalls};
 use crate::pattern::{SECOND, Schedule};
 use crate::plan::{Plan, QUIET_SHARE};
 use crate::preload::partitions;
-use crate::profile::COMPACTIONS_PER_PARTITION;
 use crate::progress::fit;
 use crate::seen;
 use crate::tally::{Tally, latency};
@@ -216,7 +215,6 @@ fn params(plan: &Plan, config: &NodeConfig) -> Map<String, Value> {
         "sync": config.sync.name(),
         "sync_interval_ms": config.sync_interval / 1_000_000,
         "flush_threads": "one per partition",
-        "compactions_per_partition": COMPACTIONS_PER_PARTITION,
         "deferral_memory_bytes_at_scale_1": plan.deferral_memory().map(|bytes| bytes as u64),
     }))
 }

@@ -32,6 +32,12 @@ const IO_BYTES_MIN: u64 = 32 << 10;
 /// Levels are preloaded to this share of their target, so that none is over it by an index.
 const FILL: f64 = 0.95;
 
+/// One compaction may run at a time for so many partitions. More at a time take longer each, so that level 0 grows
+/// meanwhile: with two for every partition RocksDB itself served a third of what it serves so.
+const PARTITIONS_PER_COMPACTION: usize = 4;
+/// So many may run on a node of few partitions.
+const COMPACTIONS_MIN: usize = 2;
+
 const MIB: u64 = 1 << 20;
 /// Writes a second that the paper sells a partition.
 const PAPER_WCU: u64 = 3000;
@@ -179,18 +185,24 @@ impl Plan {
         TreeOptions {
             write_buffer_bytes: self.scaled(16 * MIB) as usize,
             write_buffers_max: 4,
-            flush_memtables_max: 1,
             l0_trigger: 4,
             l0_slow: 20,
             l0_stop: 36,
             // What they are to a partition that was sold the paper's 3000 writes a second.
             slow_bytes_per_sec: [16 * MIB, MIB].map(|rate| self.scaled(rate.saturating_mul(self.args.wcu) / PAPER_WCU)),
+            l0_merge_bytes_max: self.scaled(2 << 30),
             level1_bytes: self.scaled(64 * MIB),
             level_factor: 10,
             table_bytes: self.scaled(64 * MIB),
             io_bytes,
             ..TreeOptions::default()
         }
+    }
+
+    /// Compactions that may run at a time, of all partitions together.
+    pub fn compactions(&self) -> usize {
+        let own = || usize::from(self.args.partitions).div_ceil(PARTITIONS_PER_COMPACTION).max(COMPACTIONS_MIN);
+        self.args.compactions.map_or_else(own, usize::from)
     }
 
     /// Block cache of the node: it holds what deferral pins, and more.
@@ -226,8 +238,9 @@ impl Plan {
         levels
     }
 
-    /// Bytes that deferral may have to hold in memory at scale 1: level 1 as it was, and everything that is written
-    /// while it lasts (FX-26). `None` where the load is not a shortage from its beginning to its end.
+    /// Bytes that deferral may have to hold in memory at scale 1: level 1 as it was, everything that is written while
+    /// it lasts (FX-26), and what merges have written beside their inputs: in the worst case a partition's whole share
+    /// for each slot. `None` where the load is not a shortage from its beginning to its end.
     pub fn deferral_memory(&self) -> Option<f64> {
         if !matches!(self.pattern, Pattern::Steady) {
             return None;
@@ -237,12 +250,14 @@ impl Plan {
         let level1: u64 =
             self.preload().iter().filter(|(level, _)| *level == 1).map(|(_, items)| items.end - items.start).sum();
         let before = level1 as f64 * f64::from(self.args.partitions);
-        Some((before + written) * (f64::from(self.args.item_bytes) + ENTRY_BYTES) * self.args.scale as f64)
+        let merging = self.compactions() as f64 / f64::from(self.args.partitions);
+        let item_bytes = f64::from(self.args.item_bytes) + ENTRY_BYTES;
+        Some((before + written) * (1.0 + merging) * item_bytes * self.args.scale as f64)
     }
 
     /// Every parameter by its name, and what followed from them: `more`, an object.
     pub fn params(&self, more: Value) -> Map<String, Value> {
-        let ratio = json!({ "bosr": self.bosr(), "bosr_told": self.args.bosr });
+        let ratio = json!({ "bosr": self.bosr(), "bosr_told": self.args.bosr, "compactions": self.compactions() });
         let all = [serde_json::to_value(&self.args).ok(), Some(ratio), Some(more)];
         all.into_iter()
             .flatten()
@@ -324,11 +339,12 @@ pub(crate) mod tests {
 
     #[test]
     fn memory_for_deferral_is_what_is_written_and_level_1_before() {
-        // 32 x (200 s x 3000/s + 95 % of 64 MiB in items) x 1064 B; at BOSR 10, all bursting, 22.1 GB were taken.
+        // 32 x (200 s x 3000/s + 95 % of 64 MiB in items) x 1064 B x 5/4 for eight slots; at BOSR 3, all bursting, 25.7
+        // GB were taken.
         let memory = |line: &str| (plan(line).deferral_memory().expect("a shortage") / 1e8).round() / 10.0;
-        assert_eq!([memory("--scale 1"), memory("--scale 200")], [22.5; 2]);
-        assert_eq!(memory("--seconds 300"), 32.8);
-        assert_eq!(memory("--bosr 10 --burst-share 0"), 4.2);
-        assert_eq!(memory("--preload-items 0"), 20.4);
+        assert_eq!([memory("--scale 1"), memory("--scale 200")], [28.1; 2]);
+        assert_eq!(memory("--seconds 300"), 40.9);
+        assert_eq!(memory("--bosr 10 --burst-share 0"), 5.2);
+        assert_eq!(memory("--preload-items 0"), 25.5);
     }
 }

@@ -25,9 +25,6 @@ const BACKGROUND: u64 = 60_000_000;
 /// Reads a second that a partition's foreground is reserved for, whatever is sent (FX-10).
 const READS_SOLD: u64 = 3000;
 
-/// Compactions that may run at a time, for each partition. The paper's partitions are stores of their own.
-pub const COMPACTIONS_PER_PARTITION: usize = 2;
-
 /// The node's directory.
 pub const DIR: &str = "weir";
 
@@ -58,7 +55,7 @@ pub(crate) fn base(plan: &Plan, tree: TreeOptions) -> NodeConfig {
         sync: SyncMode::Interval,
         sync_interval: plan.sync_interval(),
         segment_bytes: plan.segment_bytes(),
-        compaction_slots: COMPACTIONS_PER_PARTITION * usize::from(plan.args.partitions),
+        compaction_slots: plan.compactions(),
         ..NodeConfig::new(DIR)
     }
 }

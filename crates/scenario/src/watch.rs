@@ -83,9 +83,9 @@ impl Watch {
             let shape = partition.engine().facts().shape();
             second.l0.push(shape.levels[0].tables as u16);
             second.sealed.push(shape.sealed as u16);
-            let levels: u64 = shape.levels[..2].iter().map(|level| level.bytes).sum();
-            second.memory += (shape.memtable_bytes + shape.sealed_bytes) as u64 + levels;
+            second.memory += (shape.memtable_bytes + shape.sealed_bytes) as u64;
         }
+        second.memory += node.last_tick().map_or(0, |tick| tick.sample.memory.upper_used);
         second.stage = self.stages.iter().map(|&stage| place(stage)).collect();
         tally.lock().end_second(&mut second);
         self.series.push(second);

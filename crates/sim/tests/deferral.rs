@@ -37,6 +37,7 @@ fn plan(bosr: f64, seconds: u64) -> Plan {
         seconds,
         after: 0,
         scale: 200,
+        compactions: None,
         profiles: Vec::new(),
         seed: 1,
         json: None,
@@ -247,34 +248,27 @@ fn what_is_written_is_kept_until_the_cache_is_80_percent_full() {
     for tick in &day.ticks {
         let (percent, knobs) = (upper_percent(tick), &tick.decision.knobs.partitions);
         assert!(knobs.iter().all(|knobs| knobs.warm == (percent < 80)), "{percent} %");
-        // What had begun to be written a second before may still come.
-        assert!(percent < 90, "{percent} %");
+        // What had begun to be written before may still come.
+        assert!(percent <= 100, "{percent} %");
     }
     assert!(day.ticks.iter().any(|tick| upper_percent(tick) >= 80), "it was never full");
 }
 
+/// Compactions into level 1 cost more than what a full cache costs, so they stay put off.
 #[test]
-fn who_has_most_in_memory_leaves_stage_two_when_the_cache_is_90_percent_full() {
+fn a_full_cache_does_not_end_stage_two() {
     let day = day(&plan(8.0, 620), Clients::default(), |config| config.cache_bytes = 28 << 20);
     day.assert_all_served();
-    let mut left_at = None;
-    let changes = changes(&day.ticks);
-    for change in &changes {
-        let percent = upper_percent(change.tick);
-        if change.to == Stage::Two {
-            assert!(percent < 90, "entered at {percent} %");
-        }
-        let Reason::Memory(of_cache) = change.why else { continue };
-        assert_eq!((change.from, change.to, of_cache), (Stage::Two, Stage::One, percent));
-        let now = change.tick.sample.now;
-        assert!(percent >= 90 && left_at.is_none_or(|at| now - at >= 10 * SECOND), "{percent} %");
-        left_at = Some(now);
-        let in_memory = |partition: &PartitionSample| partition.tree.l0_bytes + partition.tree.l1_bytes;
-        let staying = change.tick.decision.knobs.partitions.iter().zip(&change.tick.sample.partitions);
-        let most = staying.filter(|(knobs, _)| knobs.stage == Stage::Two).map(|(_, partition)| in_memory(partition));
-        assert!(most.max().is_none_or(|most| most <= in_memory(change.of)));
+    let full = day.ticks.iter().filter(|tick| upper_percent(tick) >= 80).count();
+    assert!(full >= 60, "the cache was full for {full} s");
+    for change in changes(&day.ticks) {
+        assert!(
+            (change.from, change.to) != (Stage::Two, Stage::One) || change.why == Reason::SlowReads,
+            "{} left stage two: {}",
+            change.of.owner.partition,
+            change.why
+        );
     }
-    assert!(left_at.is_some(), "{} changes, none for want of memory", changes.len());
 }
 
 /// Reads beside, so that blocks which nobody kept as they were written come in again.
@@ -314,7 +308,7 @@ fn flushes_gather_no_more_than_80_percent_of_the_write_memory_holds() {
 
 #[test]
 fn level_0_is_emptied_even_where_few_large_runs_are_left_of_it() {
-    let plan = plan(7.0, 300);
+    let plan = plan(8.5, 300);
     let clients = Clients { after: 600, ..Clients::default() };
     let day = day(&plan, clients, |config| _ = buffers(config, &plan, 7.0));
     day.assert_all_served();

@@ -55,6 +55,9 @@ pub struct PartitionKnobs {
     pub write_buffers: u64,
     /// Fewest runs that a merge inside level 0 takes.
     pub intra_l0_fan_in: u64,
+    /// Most bytes that a merge inside level 0 takes, unless it takes the fewest runs.
+    #[serde(default = "any_bytes")]
+    pub intra_l0_bytes: u64,
     /// What is written into levels 0 and 1 stays in the block cache, where that has room (FX-26).
     pub warm: bool,
     /// Level 0 may gather more runs than make it due, where the tree is one that gathers.
@@ -87,6 +90,7 @@ impl PartitionKnobs {
             flush_gather: 1,
             write_buffers: partition.tree.write_buffers,
             intra_l0_fan_in: INTRA_L0_FAN_IN,
+            intra_l0_bytes: any_bytes(),
             warm: true,
             l0_gathers: true,
             flush_may_rush: false,
@@ -96,6 +100,11 @@ impl PartitionKnobs {
             time_to_stall: None,
         }
     }
+}
+
+/// What recordings from before the knob was there say.
+fn any_bytes() -> u64 {
+    u64::MAX
 }
 
 /// What recordings from before the knob was there say.
@@ -200,8 +209,6 @@ pub enum Reason {
     CatchingUp,
     /// Reads became too slow.
     SlowReads,
-    /// What deferral keeps in memory is this much of what may be kept, in percent.
-    Memory(u64),
 }
 
 impl Reason {
@@ -216,7 +223,6 @@ impl Reason {
             Reason::Queued => ("queued", None),
             Reason::CatchingUp => ("catching-up", None),
             Reason::SlowReads => ("slow-reads", None),
-            Reason::Memory(percent) => ("memory", Some(percent)),
         }
     }
 }
@@ -232,7 +238,6 @@ impl fmt::Display for Reason {
             Reason::Queued => f.write_str("the device has bandwidth again; it waits for its turn to catch up"),
             Reason::CatchingUp => f.write_str("the device has bandwidth again; compactions put off are caught up on"),
             Reason::SlowReads => f.write_str("reads had become too slow in stage 2"),
-            Reason::Memory(percent) => write!(f, "levels 0 and 1 take {percent} % of the block cache"),
         }
     }
 }

@@ -6,23 +6,29 @@ use serde::{Deserialize, Serialize};
 use weir_io::Nanos;
 
 use super::bandwidth::{
-    Autotune, AutotuneSettings, BandwidthPolicy, BandwidthSettings, Calcspar, Fixed, Reserved, Unlimited,
+    Autotune, AutotuneSettings, BandwidthPolicy, BandwidthSettings, Calcspar, Fixed, Gated, Reserved, Unlimited,
 };
-use super::deferral::{DeferralPolicy, FlexEngine, Never, Weir};
+use super::deferral::{DeferralPolicy, FlexEngine, Merging, Never, Weir};
 use super::knobs::{Knobs, NodeKnobs, PartitionKnobs, Stage};
 use super::meter::{Load, Meters};
 use super::relief::{Relief, Violation};
 use super::sample::{PartitionSample, Sample};
 use crate::limits::Limits;
 
-/// A named pair of policies. `docs/policy/` has a page on each.
+/// A named pair of policies, and the tree that goes with it. `docs/policy/` has a page on each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Profile {
     /// RocksDB as it comes: no limits, nothing put off.
     RocksDb,
     /// RocksDB with its auto-tuned limiter for every partition.
     RocksDbAutotune,
-    /// Fixed limits for partitions, and one gate for the node.
+    /// RocksDB as an expert would set it up for a shortage: memtables merged in fours, upper levels in memory.
+    RocksDbMerging,
+    /// RocksDB behind one gate for the node.
+    RocksDbGate,
+    /// The same with fixed limits for partitions.
+    RocksDbLimits,
+    /// The same with upper levels in memory.
     Node,
     /// The same with the first stage of deferral.
     NodeStage1,
@@ -35,11 +41,43 @@ pub enum Profile {
     Weir,
 }
 
+/// What a profile is made of.
+struct Parts {
+    name: &'static str,
+    about: &'static str,
+    bandwidth: BandwidthKind,
+    deferral: DeferralKind,
+    gathers_l0: bool,
+    slows_at_last_buffer: bool,
+    keeps_upper_levels: bool,
+}
+
+/// The bandwidth policies.
+enum BandwidthKind {
+    Unlimited,
+    Autotune,
+    Gate,
+    Fixed,
+    Calcspar,
+    Reserved { lends: bool },
+}
+
+/// The deferral policies.
+enum DeferralKind {
+    Never,
+    Merging,
+    FlexEngine(Stage),
+    Weir,
+}
+
 impl Profile {
     /// Every profile.
-    pub const ALL: [Profile; 7] = [
+    pub const ALL: [Profile; 10] = [
         Profile::RocksDb,
         Profile::RocksDbAutotune,
+        Profile::RocksDbMerging,
+        Profile::RocksDbGate,
+        Profile::RocksDbLimits,
         Profile::Node,
         Profile::NodeStage1,
         Profile::Calcspar,
@@ -48,8 +86,8 @@ impl Profile {
     ];
 
     /// Their names, in that order.
-    pub const NAMES: [&'static str; 7] = {
-        let mut names = [""; 7];
+    pub const NAMES: [&'static str; Profile::ALL.len()] = {
+        let mut names = [""; Profile::ALL.len()];
         let mut at = 0;
         while at < names.len() {
             names[at] = Profile::ALL[at].name();
@@ -58,30 +96,93 @@ impl Profile {
         names
     };
 
+    const fn parts(self) -> Parts {
+        /// As a RocksDB is; the others say what they change.
+        const ROCKSDB: Parts = Parts {
+            name: "rocksdb",
+            about: "RocksDB as it comes: no limits, nothing put off",
+            bandwidth: BandwidthKind::Unlimited,
+            deferral: DeferralKind::Never,
+            gathers_l0: false,
+            slows_at_last_buffer: true,
+            keeps_upper_levels: false,
+        };
+        match self {
+            Profile::RocksDb => ROCKSDB,
+            Profile::RocksDbAutotune => Parts {
+                name: "rocksdb-autotune",
+                about: "RocksDB with its auto-tuned rate limiter, one for every partition",
+                bandwidth: BandwidthKind::Autotune,
+                ..ROCKSDB
+            },
+            Profile::RocksDbMerging => Parts {
+                name: "rocksdb-merging",
+                about: "RocksDB set up for a shortage: memtables merged in fours, up to twelve; levels 0 and 1 cached",
+                deferral: DeferralKind::Merging,
+                keeps_upper_levels: true,
+                ..ROCKSDB
+            },
+            Profile::RocksDbGate => Parts {
+                name: "rocksdb+gate",
+                about: "RocksDB behind one gate for the node: foreground, flushes, compactions",
+                bandwidth: BandwidthKind::Gate,
+                ..ROCKSDB
+            },
+            Profile::RocksDbLimits => Parts {
+                name: "rocksdb+limits",
+                about: "the same with fixed limits for partitions",
+                bandwidth: BandwidthKind::Fixed,
+                ..ROCKSDB
+            },
+            Profile::Node => Parts {
+                name: "node",
+                about: "the same with levels 0 and 1 cached as they are written: two levels of admission",
+                bandwidth: BandwidthKind::Fixed,
+                keeps_upper_levels: true,
+                ..ROCKSDB
+            },
+            Profile::NodeStage1 => Parts {
+                name: "node+stage1",
+                about: "the same with the first stage of deferral: deep compactions wait",
+                bandwidth: BandwidthKind::Fixed,
+                deferral: DeferralKind::FlexEngine(Stage::One),
+                keeps_upper_levels: true,
+                ..ROCKSDB
+            },
+            Profile::Calcspar => Parts {
+                name: "calcspar",
+                about: "one gate for the node, with the device's contract by the second (Calcspar)",
+                bandwidth: BandwidthKind::Calcspar,
+                ..ROCKSDB
+            },
+            Profile::FlexEngine => Parts {
+                name: "flexengine",
+                about: "FlexEngine as its paper has it: both stages of deferral, reserved bandwidth",
+                bandwidth: BandwidthKind::Reserved { lends: false },
+                deferral: DeferralKind::FlexEngine(Stage::Two),
+                keeps_upper_levels: true,
+                ..ROCKSDB
+            },
+            Profile::Weir => Parts {
+                name: "weir",
+                about: "FlexEngine with what its paper leaves open; the default of `weir serve`",
+                bandwidth: BandwidthKind::Reserved { lends: true },
+                deferral: DeferralKind::Weir,
+                gathers_l0: true,
+                slows_at_last_buffer: false,
+                keeps_upper_levels: true,
+            },
+        }
+    }
+
     /// Its name.
     pub const fn name(self) -> &'static str {
-        match self {
-            Profile::RocksDb => "rocksdb",
-            Profile::RocksDbAutotune => "rocksdb-autotune",
-            Profile::Node => "node",
-            Profile::NodeStage1 => "node+stage1",
-            Profile::Calcspar => "calcspar",
-            Profile::FlexEngine => "flexengine",
-            Profile::Weir => "weir",
-        }
+        self.parts().name
     }
 
     /// What it is, in a line.
     pub const fn about(self) -> &'static str {
-        match self {
-            Profile::RocksDb => "RocksDB as it comes: no limits, nothing put off",
-            Profile::RocksDbAutotune => "RocksDB with its auto-tuned rate limiter, one for every partition",
-            Profile::Node => "fixed limits for partitions, and one gate for the node",
-            Profile::NodeStage1 => "the same with the first stage of deferral: deep compactions wait",
-            Profile::Calcspar => "one gate for the node, with the device's contract by the second (Calcspar)",
-            Profile::FlexEngine => "FlexEngine as its paper has it: both stages of deferral, reserved bandwidth",
-            Profile::Weir => "FlexEngine with what its paper leaves open; the default of `weir serve`",
-        }
+        self.parts().about
     }
 
     /// The profile called `name`.
@@ -91,19 +192,19 @@ impl Profile {
 
     /// Whether trees let runs gather in level 0 where that saves rewriting level 1. The peers' trees do not.
     pub const fn gathers_l0(self) -> bool {
-        matches!(self, Profile::Weir)
+        self.parts().gathers_l0
     }
 
     /// Whether writes are slowed while the last memtable fills and all others wait for their flush (FX-29): in a
     /// RocksDB, and in what was built on one.
     pub const fn slows_at_last_buffer(self) -> bool {
-        !matches!(self, Profile::Weir)
+        self.parts().slows_at_last_buffer
     }
 
     /// Whether what goes into levels 0 and 1 stays in the block cache as it is written (FX-26). A RocksDB caches what
-    /// is read.
+    /// is read, unless it is told otherwise.
     pub const fn keeps_upper_levels(self) -> bool {
-        !matches!(self, Profile::RocksDb | Profile::RocksDbAutotune | Profile::Calcspar)
+        self.parts().keeps_upper_levels
     }
 }
 
@@ -159,19 +260,20 @@ impl Policy {
     /// The policies of `profile`, knowing nothing yet.
     pub fn new(profile: Profile, settings: Settings) -> Self {
         let rates = settings.bandwidth;
-        let bandwidth: Box<dyn BandwidthPolicy> = match profile {
-            Profile::RocksDb => Box::new(Unlimited),
-            Profile::RocksDbAutotune => Box::new(Autotune::new(rates, settings.autotune)),
-            Profile::Node | Profile::NodeStage1 => Box::new(Fixed(rates)),
-            Profile::Calcspar => Box::new(Calcspar(rates)),
-            Profile::FlexEngine => Box::new(Reserved { settings: rates, lends: false }),
-            Profile::Weir => Box::new(Reserved { settings: rates, lends: true }),
+        let parts = profile.parts();
+        let bandwidth: Box<dyn BandwidthPolicy> = match parts.bandwidth {
+            BandwidthKind::Unlimited => Box::new(Unlimited),
+            BandwidthKind::Autotune => Box::new(Autotune::new(rates, settings.autotune)),
+            BandwidthKind::Gate => Box::new(Gated),
+            BandwidthKind::Fixed => Box::new(Fixed(rates)),
+            BandwidthKind::Calcspar => Box::new(Calcspar(rates)),
+            BandwidthKind::Reserved { lends } => Box::new(Reserved { settings: rates, lends }),
         };
-        let deferral: Box<dyn DeferralPolicy> = match profile {
-            Profile::RocksDb | Profile::RocksDbAutotune | Profile::Node | Profile::Calcspar => Box::new(Never),
-            Profile::NodeStage1 => Box::new(FlexEngine::new(Stage::One, rates.background)),
-            Profile::FlexEngine => Box::new(FlexEngine::new(Stage::Two, rates.background)),
-            Profile::Weir => Box::new(Weir::new(settings.migration)),
+        let deferral: Box<dyn DeferralPolicy> = match parts.deferral {
+            DeferralKind::Never => Box::new(Never),
+            DeferralKind::Merging => Box::new(Merging),
+            DeferralKind::FlexEngine(last) => Box::new(FlexEngine::new(last, rates.background)),
+            DeferralKind::Weir => Box::new(Weir::new(settings.migration)),
         };
         Self { meters: Meters::default(), bandwidth, deferral, relief: Relief::default() }
     }

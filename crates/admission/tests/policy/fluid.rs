@@ -14,6 +14,8 @@ const SECOND: u64 = 1_000_000_000;
 /// 3 MB/s and memtables of 16 MB: the paper's partition.
 const INGEST: f64 = 3e6;
 const MEMTABLE: f64 = 16e6;
+/// Memtables that one flush takes.
+const FLUSHED_MAX: f64 = 12.0;
 /// Background bytes for a byte, where nothing is put off (FX-13).
 const AMPLIFICATION: f64 = 20.0;
 
@@ -27,6 +29,8 @@ struct Fluid {
     merging: f64,
     l1: f64,
     owed: f64,
+    /// Memtables that it may have; 0 before anybody said so.
+    buffers: u64,
 }
 
 impl Fluid {
@@ -36,13 +40,14 @@ impl Fluid {
 
     /// A second: `ingest` bytes come, `flush` and `merge` bytes may be moved. Gives what merges used.
     fn step(&mut self, knobs: &PartitionKnobs, ingest: f64, flush: f64, merge: f64) -> f64 {
+        self.buffers = knobs.write_buffers;
         self.unflushed += ingest;
         self.bytes.user += ingest as u64;
         self.bytes.log += ingest as u64;
         let gather = knobs.flush_gather as f64;
         let is_last = self.sealed() + 1.0 >= knobs.write_buffers as f64;
         if self.sealed() >= gather || is_last && self.sealed() >= 1.0 {
-            let run = gather.min(self.sealed()) * MEMTABLE;
+            let run = gather.max(FLUSHED_MAX).min(self.sealed()) * MEMTABLE;
             // As a fluid it takes its time; as a run it is there at once.
             if flush >= ingest.min(run) {
                 self.unflushed -= run;
@@ -89,6 +94,7 @@ impl Fluid {
         (facts.l0_runs, facts.l0_bytes) = (self.runs.len() as u64, self.runs.iter().sum::<f64>() as u64);
         (facts.l1_bytes, facts.deep_debt) = (self.l1 as u64, self.owed as u64);
         (facts.unflushed, facts.sealed) = (self.unflushed as u64, self.sealed() as u64);
+        facts.write_buffers_now = self.buffers.max(facts.write_buffers);
         let owner = Owner { tenant: index as u32 + 1, partition: 1 };
         PartitionSample { owner, partitions: 1, bytes: self.bytes, tree: facts, ..PartitionSample::default() }
     }

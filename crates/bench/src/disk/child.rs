@@ -27,7 +27,7 @@ use weir_scenario::{preload, profile};
 use super::drive::{Disk, drive};
 use super::fleet::Fleet;
 use super::weir::{self, Weir};
-use super::{Entry, WORLD};
+use super::{Entry, Setup, WORLD};
 use crate::Result;
 use crate::harness::session::Said;
 use crate::peer::fleet::{FleetOptions, RocksFleet};
@@ -52,8 +52,6 @@ pub struct Order {
     pub dir: PathBuf,
     /// The scenario.
     pub scenario: Scenario,
-    /// Compactions at a time, of all partitions together.
-    pub compactions: usize,
     /// Make the disk so many bytes a second slow, in this process. Weir only.
     pub slowed: Option<u64>,
     /// What the disk is capped to while the load runs.
@@ -147,28 +145,28 @@ fn wait_for_word() -> Result<()> {
 impl Order {
     fn open(&self, plan: &Plan) -> Result<Box<dyn Fleet>> {
         match &self.contestant {
-            Entry::Weir(name) => Ok(Box::new(Weir::open(&self.node_config(name, plan)?, plan, self.slowed)?)),
-            Entry::Rocksdb { library, auto_tuned } => {
-                let options = self.fleet_options(plan, TreeOptions { l0_stop: L0_STOP, ..plan.tree() }, *auto_tuned);
+            Entry::Weir(name) => Ok(Box::new(Weir::open(&Order::node_config(name, plan)?, plan, self.slowed)?)),
+            Entry::Rocksdb { library, setup } => {
+                let options = Order::fleet_options(plan, TreeOptions { l0_stop: L0_STOP, ..plan.tree() }, *setup);
                 Ok(Box::new(RocksFleet::open(library, Path::new("."), usize::from(plan.args.partitions), &options)?))
             }
         }
     }
 
-    fn node_config(&self, name: &str, plan: &Plan) -> Result<NodeConfig> {
+    fn node_config(name: &str, plan: &Plan) -> Result<NodeConfig> {
         let mut config = profile::config(name, plan)?;
         config.tree.l0_stop = L0_STOP;
-        config.compaction_slots = self.compactions;
         Ok(config)
     }
 
-    fn fleet_options(&self, plan: &Plan, tree: TreeOptions, auto_tuned: bool) -> FleetOptions {
+    fn fleet_options(plan: &Plan, tree: TreeOptions, setup: Setup) -> FleetOptions {
         let sold_bytes = plan.sold_writes_per_sec() * f64::from(plan.args.item_bytes);
         FleetOptions {
             tree,
             cache_bytes: plan.cache_bytes(),
-            compaction_threads: self.compactions,
-            auto_tuned: auto_tuned.then_some((sold_bytes * AUTO_TUNED_TIMES_SOLD) as u64),
+            compaction_threads: plan.compactions(),
+            auto_tuned: (setup == Setup::AutoTuned).then_some((sold_bytes * AUTO_TUNED_TIMES_SOLD) as u64),
+            merging: setup == Setup::Merging,
             log: true,
         }
     }
@@ -183,13 +181,13 @@ fn write_all(order: &Order, plan: &Plan) -> Result<()> {
             Ok(block_on(preload::preload(&machine, plan, &ProgressBar::hidden()))?)
         }
         Entry::Rocksdb { library, .. } => {
-            plan.preload().into_iter().try_for_each(|(level, items)| write_level(order, plan, library, level, items))
+            plan.preload().into_iter().try_for_each(|(level, items)| write_level(plan, library, level, items))
         }
     }
 }
 
 /// Writes `items` of every partition in the order of their keys, under settings that let them sink to `level`.
-fn write_level(order: &Order, plan: &Plan, library: &Path, level: usize, items: std::ops::Range<u64>) -> Result<()> {
+fn write_level(plan: &Plan, library: &Path, level: usize, items: std::ops::Range<u64>) -> Result<()> {
     let tree = preload::tree(plan, level);
     let tree = TreeOptions {
         level1_bytes: tree.level1_bytes.min(SIZE_MAX),
@@ -201,7 +199,7 @@ fn write_level(order: &Order, plan: &Plan, library: &Path, level: usize, items: 
         library,
         Path::new("."),
         partitions,
-        &FleetOptions { log: false, ..order.fleet_options(plan, tree, false) },
+        &FleetOptions { log: false, ..Order::fleet_options(plan, tree, Setup::Plain) },
     )?;
     for partition in 0..partitions {
         let mut keys: Vec<_> = items.clone().map(key).collect();

@@ -34,8 +34,6 @@ pub struct Comparison {
     pub caps: Caps,
     /// Make the disk of every Weir so many bytes a second slow, without the kernel's help.
     pub slowed: Option<u64>,
-    /// Compactions at a time, of all partitions together.
-    pub compactions: usize,
     /// Directory on the disk to measure; created if missing.
     pub dir: PathBuf,
     /// Leave the preloaded data in `dir` for the next comparison.
@@ -86,7 +84,6 @@ impl Comparison {
             contestant: contestant.clone(),
             dir: dir.to_path_buf(),
             scenario: self.scenario.clone(),
-            compactions: self.compactions,
             slowed: self.slowed,
             caps: self.caps,
             round,

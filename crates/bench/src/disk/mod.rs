@@ -37,11 +37,38 @@ pub enum Entry {
     Weir(String),
     /// One RocksDB for each partition.
     Rocksdb {
-        /// With its auto-tuned rate limiter.
-        auto_tuned: bool,
+        /// How it is set up.
+        setup: Setup,
         /// Its shared library.
         library: PathBuf,
     },
+}
+
+/// Ways to set a RocksDB up; the profiles of the same names are copies of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Setup {
+    /// As it comes.
+    #[default]
+    Plain,
+    /// With its auto-tuned rate limiter.
+    AutoTuned,
+    /// For a shortage: memtables merged in fours, up to twelve of them; what is flushed goes into the block cache.
+    Merging,
+}
+
+impl Setup {
+    /// All of them.
+    pub const ALL: [Setup; 3] = [Setup::Plain, Setup::AutoTuned, Setup::Merging];
+
+    /// On the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Setup::Plain => "rocksdb",
+            Setup::AutoTuned => "rocksdb-autotune",
+            Setup::Merging => "rocksdb-merging",
+        }
+    }
 }
 
 impl Entry {
@@ -49,8 +76,7 @@ impl Entry {
     pub fn name(&self) -> String {
         match self {
             Entry::Weir(profile) => profile.clone(),
-            Entry::Rocksdb { auto_tuned: false, .. } => "RocksDB".into(),
-            Entry::Rocksdb { auto_tuned: true, .. } => "RocksDB-autotune".into(),
+            Entry::Rocksdb { setup, .. } => setup.name().replace("rocksdb", "RocksDB"),
         }
     }
 
@@ -68,12 +94,10 @@ pub fn peers(names: &[String], library: impl Fn() -> Result<PathBuf>) -> Result<
     names
         .iter()
         .map(|name| {
-            let auto_tuned = match name.as_str() {
-                "rocksdb" => false,
-                "rocksdb-autotune" => true,
-                _ => return Err(format!("no peer {name:?}; there are rocksdb and rocksdb-autotune").into()),
-            };
-            Ok(Entry::Rocksdb { auto_tuned, library: library()? })
+            let setup = Setup::ALL.into_iter().find(|setup| setup.name() == name);
+            let names = Setup::ALL.map(Setup::name).join(", ");
+            let setup = setup.ok_or_else(|| format!("no peer {name:?}; there are: {names}"))?;
+            Ok(Entry::Rocksdb { setup, library: library()? })
         })
         .collect()
 }

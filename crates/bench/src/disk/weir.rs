@@ -13,7 +13,6 @@ use weir_node::{Machine, Node, NodeConfig, Partition};
 use weir_scenario::outcome::Bytes;
 use weir_scenario::plan::Plan;
 use weir_scenario::preload;
-use weir_scenario::profile::COMPACTIONS_PER_PARTITION;
 use weir_scenario::watch::{bytes, bytes_of_each, place};
 
 use super::fleet::{Fleet, Flow, State};
@@ -66,7 +65,6 @@ impl Weir {
         let params = json!({
             "sync": config.sync.name(),
             "sync_interval_ms": config.sync_interval / 1_000_000,
-            "compactions_per_partition": COMPACTIONS_PER_PARTITION,
         });
         let params = if let Value::Object(params) = params { params } else { Map::new() };
         let waited = partitions.iter().map(|_| AtomicU64::new(0)).collect();

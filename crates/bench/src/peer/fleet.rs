@@ -47,6 +47,9 @@ pub struct FleetOptions {
     pub compaction_threads: usize,
     /// RocksDB's auto-tuned rate limiter, one for each store, with this upper bound in bytes a second.
     pub auto_tuned: Option<u64>,
+    /// Memtables are merged before they are flushed, there are more of them, and what is flushed is cached: see
+    /// [`settings::MERGING`].
+    pub merging: bool,
     /// Logs are written and synced.
     pub log: bool,
 }
@@ -315,6 +318,10 @@ impl Drop for Stores {
 /// The options in RocksDB's own words. What is not named has its default of this version.
 fn option_string(options: &FleetOptions) -> String {
     let tree = &options.tree;
+    let (buffers, more) = match options.merging {
+        true => (tree.write_buffers_max.max(settings::MERGING_BUFFERS), settings::MERGING),
+        false => (tree.write_buffers_max, ""),
+    };
     format!(
         "create_if_missing=true;write_buffer_size={};max_write_buffer_number={};\
          level0_file_num_compaction_trigger={};level0_slowdown_writes_trigger={};level0_stop_writes_trigger={};\
@@ -322,9 +329,9 @@ fn option_string(options: &FleetOptions) -> String {
          level_compaction_dynamic_level_bytes=false;compression=kNoCompression;\
          use_direct_reads=true;use_direct_io_for_flush_and_compaction=true;delayed_write_rate={};\
          writable_file_max_buffer_size={};compaction_readahead_size={};\
-         max_background_flushes=1;max_background_compactions={};max_background_jobs={}",
+         max_background_flushes=1;max_background_compactions={};max_background_jobs={}{more}",
         tree.write_buffer_bytes,
-        tree.write_buffers_max,
+        buffers,
         tree.l0_trigger,
         tree.l0_slow,
         tree.l0_stop,
@@ -337,4 +344,28 @@ fn option_string(options: &FleetOptions) -> String {
         options.compaction_threads,
         options.compaction_threads + 1,
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn merging_is_the_plain_set_up_with_three_settings_changed() {
+        let tree = TreeOptions { write_buffers_max: 4, ..TreeOptions::default() };
+        let told = |merging| {
+            let options = FleetOptions {
+                tree: tree.clone(),
+                cache_bytes: 1,
+                compaction_threads: 2,
+                auto_tuned: None,
+                merging,
+                log: true,
+            };
+            option_string(&options)
+        };
+        let wanted =
+            told(false).replace("max_write_buffer_number=4;", "max_write_buffer_number=12;") + settings::MERGING;
+        assert_eq!(told(true), wanted);
+    }
 }

@@ -5,6 +5,14 @@ use std::ffi::CString;
 use super::api::{Api, Handle, checked};
 use crate::Result;
 
+/// More words for stores that are set up for a shortage, as an expert would without us: a flush merges four memtables
+/// into one run of level 0, there are up to twelve, and what is flushed is in the block cache when it is read or
+/// compacted. (What compactions write has no such setting.)
+pub(super) const MERGING: &str =
+    ";min_write_buffer_number_to_merge=4;block_based_table_factory={prepopulate_block_cache=kFlushOnly}";
+/// Their memtables.
+pub(super) const MERGING_BUFFERS: usize = 12;
+
 /// A block cache of `bytes`, to be destroyed by the caller.
 pub(super) fn cache(api: &Api, bytes: usize) -> Handle {
     // SAFETY: both take plain numbers.

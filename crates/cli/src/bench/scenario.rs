@@ -32,7 +32,8 @@ pub struct OnDisk<S: Args> {
 /// What only the disk needs.
 #[derive(Debug, Args)]
 struct DiskArgs {
-    /// Contestants to compare with, separated by commas: rocksdb, rocksdb-autotune
+    /// Contestants to compare with, separated by commas: rocksdb, rocksdb-autotune, and rocksdb-merging, which is set
+    /// up for a shortage
     #[arg(long, value_delimiter = ',')]
     peer: Vec<String>,
     /// RocksDB's shared library; else WEIR_ROCKSDB_LIB, .tools/, ~/.cache/weir/ and the system's directories are
@@ -48,9 +49,6 @@ struct DiskArgs {
     /// The same for writes
     #[arg(long, value_name = "W")]
     cap_write_mbps: Option<f64>,
-    /// Compactions at a time, of all partitions together, of every contestant
-    #[arg(long, default_value_t = 4)]
-    compactions: usize,
     /// Rounds; every round runs every contestant, and the order turns round
     #[arg(long, default_value_t = 1)]
     rounds: u32,
@@ -84,7 +82,6 @@ impl<S: Args> OnDisk<S> {
             rounds: disk.rounds,
             caps,
             slowed: None,
-            compactions: disk.compactions,
             dir: disk.dir,
             keep: disk.keep,
             program: Program::this(&["bench", "scenario-child"])?,

@@ -13,9 +13,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use weir_io::{Class, Nanos, Result};
-use weir_model::engine::{Files, Job, JobControl, JobFacts, JobKind, JobReport, Jobs, Scope, TreeKnobs, Urgency};
+use weir_model::engine::{Files, Job, JobControl, JobFacts, JobKind, JobReport, Jobs, TreeKnobs, Urgency};
 
-use crate::pick::{ClaimedRange, Pick, intra_l0, pick_drop};
+use crate::pick::{ClaimedRange, Pick, pick_drop};
 use crate::read::view::{Sealed, View};
 use crate::tree::{Running, State, Tree};
 use crate::version::Version;
@@ -116,16 +116,14 @@ impl Jobs for Tree {
         Some(class_of(&pick))
     }
 
-    /// Of several the least complete. Where only merges within level 0 may start, they leave it alone until writes are
-    /// about to be slowed.
+    /// Of several the least complete.
     fn parked_in_the_way(&self) -> Option<Arc<JobControl>> {
         let state = self.state().lock();
         let scope = self.knobs().scope;
         // What the scope admits will go on by itself.
         let stays = |job: &Running| job.control.is_parked() && !scope.admits(&job.facts);
         let version = self.version();
-        let is_close = intra_l0::is_close(version.level(0).len(), &self.options);
-        if !state.jobs.values().any(stays) || (scope == Scope::IntraL0 && !is_close) {
+        if !state.jobs.values().any(stays) {
             return None;
         }
         if self.pick(&state.claims(|_| true), &state, &version).is_some() {

@@ -18,8 +18,8 @@ pub fn is_close(runs: usize, options: &TreeOptions) -> bool {
     runs + CLOSE_TO_SLOW >= options.l0_slow
 }
 
-/// The next merge within level 0 of `fan_in` runs or more.
-pub fn pick(levels_view: &LevelsView<'_>, fan_in: usize, options: &TreeOptions) -> Option<Pick> {
+/// The next merge within level 0 of `fan_in` runs or more, of which more than `fan_in` have at most `bytes_max` bytes.
+pub fn pick(levels_view: &LevelsView<'_>, fan_in: usize, bytes_max: u64, options: &TreeOptions) -> Option<Pick> {
     let is_close = is_close(levels_view.levels[0].len(), options);
     let mut best: Option<(u64, &[&TableMeta])> = None;
     for first in 0..levels_view.levels[0].len() {
@@ -28,7 +28,7 @@ pub fn pick(levels_view: &LevelsView<'_>, fan_in: usize, options: &TreeOptions) 
         for (index, run) in free.iter().enumerate() {
             bytes += run.bytes;
             largest = largest.max(run.bytes);
-            if bytes > options.l0_merge_bytes_max {
+            if bytes > options.l0_merge_bytes_max || (bytes > bytes_max && index >= fan_in.max(2)) {
                 break;
             }
             let batch = &free[..=index];

@@ -11,13 +11,13 @@ use std::sync::Arc;
 use self::covered::Covered;
 use crate::options::TreeOptions;
 use crate::version::{LEVELS, TableMeta};
-use weir_model::engine::{Scope, Seq, Urgency};
+use weir_model::engine::{Scope, Seq, TreeKnobs, Urgency};
 
-/// The next compaction within `scope`, or `None` if nothing is due or what is due is blocked by running jobs.
-pub fn pick(levels_view: &LevelsView<'_>, scope: Scope, intra_l0_fan_in: usize, options: &TreeOptions) -> Option<Pick> {
-    match scope {
-        Scope::IntraL0 => intra_l0::pick(levels_view, intra_l0_fan_in, options),
-        Scope::All | Scope::L0ToL1 => leveled::pick(levels_view, scope, options),
+/// The next compaction as `knobs` have it, or `None` if nothing is due or what is due is blocked by running jobs.
+pub fn pick(levels_view: &LevelsView<'_>, knobs: TreeKnobs, options: &TreeOptions) -> Option<Pick> {
+    match knobs.scope {
+        Scope::IntraL0 => intra_l0::pick(levels_view, knobs.intra_l0_fan_in, knobs.intra_l0_bytes, options),
+        scope @ (Scope::All | Scope::L0ToL1) => leveled::pick(levels_view, scope, options),
     }
 }
 

@@ -130,7 +130,7 @@ impl Tree {
     pub(crate) fn pick(&self, claims: &Claims, state: &State, version: &Version) -> Option<Pick> {
         let knobs = self.knobs();
         let levels_view = self.levels_view(version, claims, state);
-        pick::pick(&levels_view, knobs.scope, knobs.intra_l0_fan_in, &self.options)
+        pick::pick(&levels_view, knobs, &self.options)
     }
 
     pub(crate) fn levels_view<'a>(&self, version: &'a Version, claims: &'a Claims, state: &State) -> LevelsView<'a> {

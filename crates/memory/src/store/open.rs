@@ -22,6 +22,7 @@ const KNOBS: TreeKnobs = TreeKnobs {
     scope: Scope::All,
     flush_gather: 1,
     write_buffers: 2,
+    intra_l0_bytes: u64::MAX,
     intra_l0_fan_in: 2,
     warm: false,
     l0_gathers: false,

@@ -58,6 +58,10 @@ pub struct Shortage {
     #[arg(long = "profile", value_name = "PROFILE", value_delimiter = ',', default_value = "rocksdb", value_parser = profiles())]
     #[serde(skip)]
     pub profiles: Vec<String>,
+    /// Compactions at a time, of all partitions together: compaction slots of Weir, threads that RocksDB's share
+    /// [default: one for every four partitions, at least 2]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub compactions: Option<u16>,
     /// Seed of keys, payloads, send times, and of the order in which tasks run
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,

@@ -3,12 +3,14 @@
 mod autotune;
 mod calcspar;
 mod fixed;
+mod gated;
 mod reserved;
 mod unlimited;
 
 pub use autotune::{Autotune, AutotuneSettings};
 pub use calcspar::Calcspar;
 pub use fixed::Fixed;
+pub use gated::Gated;
 pub use reserved::Reserved;
 pub use unlimited::Unlimited;
 

@@ -2,12 +2,14 @@
 
 mod flexengine;
 mod guard;
+mod merging;
 mod never;
 mod ramp;
 mod weir;
 
 pub use flexengine::FlexEngine;
 pub use guard::{Guard, Pressure};
+pub use merging::Merging;
 pub use never::Never;
 pub use ramp::Ramp;
 pub use weir::Weir;

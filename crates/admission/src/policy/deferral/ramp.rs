@@ -54,11 +54,15 @@ impl Ramp {
         left.max(front.idle().background_at(device, FLOOR))
     }
 
-    /// What of `budget` one of `all` who catch up may use, of whom `busy` have merges under way. Where slots for
-    /// compactions are fewer than they, the others can use nothing, and parts of theirs would be nobody's; they have
-    /// enough to begin with when they get a slot, until the next look.
-    pub fn part(budget: f64, is_busy: bool, busy: usize, all: usize) -> f64 {
-        budget / if is_busy { busy } else { all }.max(1) as f64
+    /// What of `budget` one of `all` who catch up may use beside what its own load needs, of whom `busy` have merges
+    /// under way. Where slots for compactions are fewer than they, the others can use nothing: the busy have the parts
+    /// of theirs, and `lent`, what the loads of the others need together. The others have enough to begin with when
+    /// they get a slot, until the next look.
+    pub fn part(budget: f64, lent: f64, is_busy: bool, busy: usize, all: usize) -> f64 {
+        match is_busy {
+            true => (budget + lent) / busy.max(1) as f64,
+            false => budget / all.max(1) as f64,
+        }
     }
 }
 
@@ -87,7 +91,7 @@ mod tests {
 
     #[test]
     fn the_budget_is_divided_among_the_busy() {
-        assert_eq!([Ramp::part(24.0, true, 2, 8), Ramp::part(24.0, false, 2, 8)], [12.0, 3.0]);
-        assert_eq!([Ramp::part(24.0, false, 0, 8), Ramp::part(24.0, true, 8, 8)], [3.0, 3.0]);
+        assert_eq!([Ramp::part(24.0, 6.0, true, 2, 8), Ramp::part(24.0, 6.0, false, 2, 8)], [15.0, 3.0]);
+        assert_eq!([Ramp::part(24.0, 8.0, false, 0, 8), Ramp::part(24.0, 0.0, true, 8, 8)], [3.0, 3.0]);
     }
 }

@@ -61,11 +61,22 @@ fn options() -> TreeOptions {
 }
 
 fn ask(drawing: &str, fan_in: usize) -> Option<(u64, u64)> {
-    span(with_picture(&sizes(drawing), |levels_view| pick(levels_view, fan_in, &options())))
+    span(with_picture(&sizes(drawing), |levels_view| pick(levels_view, fan_in, u64::MAX, &options())))
 }
 
 fn ask_rocksdb(drawing: &str) -> Option<(u64, u64)> {
     span(with_picture(&sizes(drawing), |levels_view| pick_while_blocked(levels_view, &options())))
+}
+
+#[test]
+fn a_merge_of_more_runs_than_fan_in_stays_within_the_bytes_it_is_given() {
+    let ask = |drawing: &str, bytes_max| {
+        span(with_picture(&sizes(drawing), |levels_view| pick(levels_view, 4, bytes_max, &options())))
+    };
+    assert_eq!(ask("16 16 16 16 16 16", 96), Some((0, 5)));
+    assert_eq!(ask("16 16 16 16 16 16", 95), Some((1, 5)));
+    assert_eq!(ask("16 16 16 16 16 16", 0), Some((2, 5)), "the fewest runs may always be merged");
+    assert_eq!(ask("400 400 400 400", u64::MAX), None, "but for the options' bound");
 }
 
 #[test]
@@ -120,7 +131,7 @@ proptest! {
         sizes in proptest::collection::vec((1_u64..200, any::<bool>()), 0..24),
         fan_in in 2_usize..6,
     ) {
-        let Some(pick) = with_picture(&sizes, |levels_view| pick(levels_view, fan_in, &options())) else { return Ok(()) };
+        let Some(pick) = with_picture(&sizes, |levels_view| pick(levels_view, fan_in, u64::MAX, &options())) else { return Ok(()) };
         let ids: Vec<u64> = pick.inputs.iter().map(|(_, id)| *id).collect();
         prop_assert!(ids.windows(2).all(|pair| pair[0] + 1 == pair[1]), "{ids:?}");
         prop_assert!(ids.iter().all(|&id| !sizes[id as usize].1), "{ids:?}");

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weir_model::engine::Counter;
+use weir_model::engine::{Counter, TreeKnobs};
 
 use super::*;
 use crate::pick::covered::Covered;
@@ -79,7 +79,9 @@ fn ask_while(is_filling: bool, drawing: &[&str], claimed: &[u64], scope: Scope, 
     };
     let covered = Arc::new(covered(drawing));
     let levels_view = LevelsView { levels, claims: &claims, is_filling, now_ms: NOW_MS, horizon: 1, covered, urgency };
-    let Some(pick) = crate::pick::pick(&levels_view, scope, 4, &options) else { return "nothing".into() };
+    let Some(pick) = crate::pick::pick(&levels_view, TreeKnobs { scope, ..options.knobs() }, &options) else {
+        return "nothing".into();
+    };
     let ids: Vec<String> = pick.inputs.iter().map(|(level, id)| format!("L{level}.{id}")).collect();
     let verb = if pick.means == Means::Move { "move " } else { "" };
     format!("{verb}{}->{}: {}", pick.level, pick.output_level, ids.join(" "))

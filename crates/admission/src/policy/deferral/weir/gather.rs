@@ -4,10 +4,10 @@ use crate::policy::forecast::{Tokens, gather};
 use crate::policy::meter::Load;
 use crate::policy::sample::{PartitionSample, Sample};
 
-/// Memtables that become one run, at most: four make a run of level 0 last four times as long.
-const MEMTABLES_MAX: u64 = 4;
-/// Memtables of a partition, at most: four that wait, as many that fill during their flush, and one.
-const BUFFERS_MAX: u64 = 9;
+/// Memtables that become one run, at most: twelve make a run of level 0 last twelve times as long.
+const MEMTABLES_MAX: u64 = 12;
+/// Memtables of a partition, at most: twelve that wait, as many that fill during their flush, and one.
+const BUFFERS_MAX: u64 = 25;
 /// Share of the memory for memtables that may be spent, in percent (U-20) …
 const MEMORY_PERCENT: u64 = 80;
 /// … and from which nobody gathers any more.
@@ -57,7 +57,7 @@ mod tests {
         let tree = TreeFacts {
             memtable_bytes: 16,
             write_buffers: 4,
-            write_buffers_now: if sealed > 0 { 9 } else { 4 },
+            write_buffers_now: if sealed > 0 { 25 } else { 4 },
             sealed,
             ..TreeFacts::default()
         };
@@ -73,17 +73,17 @@ mod tests {
     }
 
     #[test]
-    fn four_in_nine_if_there_is_memory() {
-        assert_eq!(chosen(None, 0, 0, true), (4, 9));
+    fn twelve_in_25_if_there_is_memory() {
+        assert_eq!(chosen(None, 0, 0, true), (12, 25));
         assert_eq!(chosen(None, 0, 0, false), (1, 4));
-        assert_eq!(chosen(Some(1000), 0, 0, true), (4, 9));
+        assert_eq!(chosen(Some(1000), 0, 0, true), (12, 25));
         assert_eq!(chosen(Some(120), 0, 0, true), (3, 6), "80 % are six buffers");
         assert_eq!(chosen(Some(1000), 900, 0, true), (1, 4), "U-20");
     }
 
     #[test]
     fn buffers_are_given_back_as_they_are_flushed() {
-        assert_eq!(chosen(None, 0, 7, false), (1, 9));
-        assert_eq!([chosen(None, 0, 2, false), chosen(None, 0, 1, false)], [(1, 9), (1, 4)]);
+        assert_eq!(chosen(None, 0, 7, false), (1, 25));
+        assert_eq!([chosen(None, 0, 2, false), chosen(None, 0, 1, false)], [(1, 25), (1, 4)]);
     }
 }

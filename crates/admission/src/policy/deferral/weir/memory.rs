@@ -1,56 +1,18 @@
 //! What deferral keeps in memory (U-20): levels 0 and 1, in the block cache.
 //!
 //! From 80 % of the cache on nothing more is kept of what is written, the newest going first: what is merged from then
-//! on leaves the cache with its inputs. From 90 % on nobody enters stage two, and who has most in levels 0 and 1 leaves
-//! it, one after the other.
-
-use weir_io::Nanos;
+//! on leaves the cache with its inputs, and a merge of what was not kept reads it from the device. A full cache does
+//! not end deferral (the other half of U-20's choice): compactions into level 1 would rewrite it for every few runs
+//! while there is no bandwidth for it. Where level 0 then grows too long, the guard slows writes.
 
 use crate::policy::sample::MemoryFacts;
 
-/// Share of the cache from which nothing more is kept, in percent …
+/// Share of the cache from which nothing more is kept, in percent.
 const UNKEPT_PERCENT: u64 = 80;
-/// … and from which stage two is left.
-const FULL_PERCENT: u64 = 90;
-/// Time between two that leave, in nanoseconds: what the first one frees is to be seen before the next goes.
-const BETWEEN: Nanos = 10_000_000_000;
 
-/// See the module.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Upper {
-    percent: u64,
-    left_at: Option<Nanos>,
-}
-
-impl Upper {
-    /// Takes in what is kept.
-    pub fn see(&mut self, memory: &MemoryFacts) {
-        self.percent = memory.upper_max.map_or(0, |max| memory.upper_used * 100 / max.max(1));
-    }
-
-    /// Share of the cache, in percent.
-    pub fn percent(self) -> u64 {
-        self.percent
-    }
-
-    /// Whether what is written is kept.
-    pub fn keeps(self) -> bool {
-        self.percent < UNKEPT_PERCENT
-    }
-
-    /// Whether stage two may be entered.
-    pub fn has_room(self) -> bool {
-        self.percent < FULL_PERCENT
-    }
-
-    /// Whether one who is in stage two has to leave it now. He is taken to do so.
-    pub fn one_leaves(&mut self, now: Nanos) -> bool {
-        let leaves = !self.has_room() && self.left_at.is_none_or(|at| now - at >= BETWEEN);
-        if leaves {
-            self.left_at = Some(now);
-        }
-        leaves
-    }
+/// Whether what is written into levels 0 and 1 is kept.
+pub fn upper_levels_are_kept(memory: &MemoryFacts) -> bool {
+    memory.upper_max.is_none_or(|max| memory.upper_used * 100 < max * UNKEPT_PERCENT)
 }
 
 #[cfg(test)]
@@ -58,17 +20,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn from_80_percent_nothing_is_kept_and_from_90_one_leaves_every_ten_seconds() {
-        let mut upper = Upper::default();
-        let mut at = |second: u64, used: u64| {
-            upper.see(&MemoryFacts { upper_used: used, upper_max: Some(1000), ..MemoryFacts::default() });
-            (upper.keeps(), upper.has_room(), upper.one_leaves(second * 1_000_000_000))
+    fn from_80_percent_of_the_cache_nothing_is_kept() {
+        let kept = |upper_used, upper_max| {
+            upper_levels_are_kept(&MemoryFacts { upper_used, upper_max, ..MemoryFacts::default() })
         };
-        assert_eq!([at(1, 0), at(2, 799)], [(true, true, false); 2]);
-        assert_eq!([at(3, 800), at(4, 899)], [(false, true, false); 2]);
-        assert_eq!([at(5, 900), at(6, 950), at(14, 950)].map(|(_, _, leaves)| leaves), [true, false, false]);
-        assert_eq!([at(15, 950), at(40, 0)], [(false, false, true), (true, true, false)]);
-        upper.see(&MemoryFacts { upper_used: 9, ..MemoryFacts::default() });
-        assert!(upper.keeps(), "nobody counts");
+        assert_eq!([0, 799, 800, 1000].map(|used| kept(used, Some(1000))), [true, true, false, false]);
+        assert!(kept(9, None), "nobody counts");
     }
 }

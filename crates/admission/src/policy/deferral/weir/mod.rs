@@ -1,9 +1,9 @@
 //! Weir's deferral: FlexEngine's two stages with what its paper leaves open decided (U-1 to U-5, U-20, U-22, U-23), and
 //! three levers more.
 //!
-//! 1. While the node is short ([`hysteresis`]), every partition that writes **gathers**: up to four memtables become
-//!    one run, in up to nine buffers, as many as memory and the speed of flushes allow. That alone makes a run of level
-//!    0 last four times as long and costs no bandwidth; it costs memory, log, and time to recover.
+//! 1. While the node is short ([`hysteresis`]), every partition that writes **gathers**: up to twelve memtables become
+//!    one run, in up to 25 buffers, as many as memory and the speed of flushes allow. That alone makes a run of level 0
+//!    last twelve times as long and costs no bandwidth; it costs memory, log, and time to recover.
 //! 2. Stage one for those who save most by it, until the rest fits (U-2): nobody more than is needed.
 //! 3. Stage two for a partition at 12 of 20 runs, or as soon as its **time to stall** is under a minute, if merging
 //!    inside level 0 makes it longer.
@@ -22,7 +22,7 @@ use weir_io::{Nanos, Owner};
 
 use self::gather::Gathering;
 use self::hysteresis::Hysteresis;
-use self::memory::Upper;
+use self::memory::upper_levels_are_kept;
 use self::partition::PartitionState;
 use self::rest::{PutOff, Rest};
 use super::{DeferralPolicy, ENTER, Pressure, Ramp, STAGE_TWO_PERCENT, demand, nanos};
@@ -45,6 +45,8 @@ const STALL_AHEAD: f64 = 60.0;
 const STALL_NEAR: f64 = 5.0;
 /// … and this one, once deferral has lasted twice as long as moving a partition takes (U-22).
 const STALL_NEAR_LATE: f64 = 30.0;
+/// So many runs before writes are slowed the guard opens, and a merge within level 0 should have ended.
+const CLOSE_TO_SLOW: u64 = 2;
 /// What a byte costs that goes no further than level 0: its flush, and one merge.
 const STAGE_TWO_AMPLIFICATION: f64 = 2.0;
 
@@ -53,7 +55,6 @@ pub struct Weir {
     migration: Nanos,
     hysteresis: Hysteresis,
     ramp: Ramp,
-    upper: Upper,
     rest: Rest,
     partitions: BTreeMap<Owner, PartitionState>,
 }
@@ -92,6 +93,17 @@ impl Look<'_> {
         amplification.min(self.load.amplification)
     }
 
+    /// Bytes of the largest merge within level 0 that ends before level 0 has as many runs as open the guard. A larger
+    /// one costs less for each run that it saves, but saves none before it ends.
+    fn merge_bytes(&self) -> u64 {
+        let tree = &self.sample.tree;
+        let room = tree.l0_slow.saturating_sub(tree.l0_runs + CLOSE_TO_SLOW) as f64;
+        let run = (self.gathering.memtables * tree.memtable_bytes).max(1) as f64;
+        let arriving = self.load.ingest.min(self.tokens.flush) / run;
+        // Saturates.
+        (room / arriving.max(f64::MIN_POSITIVE) * self.tokens.merge) as u64
+    }
+
     fn has_backlog(&self) -> bool {
         let tree = &self.sample.tree;
         tree.l0_is_due() || tree.deep_debt > 0 || self.sample.jobs.running > 0
@@ -101,8 +113,8 @@ impl Look<'_> {
 impl Weir {
     /// On a node from which a partition can be moved within `migration` nanoseconds.
     pub fn new(migration: Nanos) -> Self {
-        let (hysteresis, ramp, upper) = (Hysteresis::default(), Ramp::default(), Upper::default());
-        Self { migration, hysteresis, ramp, upper, rest: Rest::default(), partitions: BTreeMap::new() }
+        let (hysteresis, ramp) = (Hysteresis::default(), Ramp::default());
+        Self { migration, hysteresis, ramp, rest: Rest::default(), partitions: BTreeMap::new() }
     }
 
     fn stage(&self, look: &Look<'_>) -> Stage {
@@ -154,7 +166,7 @@ impl Weir {
             let slow_reads = self.partitions.get(&look.sample.owner).is_some_and(|state| state.reads_are_slow(now));
             match self.stage(look) {
                 Stage::One | Stage::Drain if !self.may_leave(now, look) && !urgent => {}
-                Stage::One | Stage::Drain if (slow_reads && !urgent) || !self.upper.has_room() => {}
+                Stage::One | Stage::Drain if slow_reads && !urgent => {}
                 Stage::One | Stage::Drain if is_long && helps => {
                     self.enter(now, look, Stage::Two, Reason::Runs(tree.l0_runs));
                 }
@@ -166,16 +178,6 @@ impl Weir {
                 }
                 _ => {}
             }
-        }
-    }
-
-    /// Who has most in memory leaves stage two where that is full (U-20).
-    fn make_room(&mut self, now: Nanos, looks: &[Look<'_>]) {
-        let in_memory = |look: &&Look<'_>| look.sample.tree.l0_bytes + look.sample.tree.l1_bytes;
-        let candidates = looks.iter().filter(|look| self.stage(look) == Stage::Two && self.may_leave(now, look));
-        let Some(largest) = candidates.max_by_key(in_memory) else { return };
-        if self.upper.one_leaves(now) {
-            self.enter(now, largest, Stage::One, Reason::Memory(self.upper.percent()));
         }
     }
 
@@ -236,7 +238,6 @@ impl DeferralPolicy for Weir {
                 && self.partitions.get(&partition.owner).is_none_or(|state| state.stage == Stage::Normal)
         });
         self.hysteresis.step(now, demand, is_pressed);
-        self.upper.see(&sample.memory);
         let short = self.hysteresis.short_since();
         let tokens = tokens(sample, loads);
         let gathering = gather::choose(sample, loads, &tokens, short.is_some());
@@ -254,7 +255,6 @@ impl DeferralPolicy for Weir {
             let share_of = |background: f64| front.share(&sample.device, background);
             self.put_off(now, &looks, share_of, demand);
             self.deepen(now, &looks);
-            self.make_room(now, &looks);
             // It begins anew when the shortage is over.
             self.ramp.step(now, 0, 0, false);
             let put_off: Vec<PutOff> = looks
@@ -277,6 +277,8 @@ impl DeferralPolicy for Weir {
         let is_busy = |look: &Look<'_>| look.sample.jobs.merging > 0;
         let all = catching_up.iter().filter(|&&is| is).count();
         let busy = looks.iter().zip(&catching_up).filter(|&(look, &is)| is && is_busy(look)).count();
+        let idle = looks.iter().zip(&catching_up).filter(|&(look, &is)| is && !is_busy(look));
+        let lent = idle.map(|(look, _)| look.load.background_need()).sum();
         // Whoever is throttled keeps the share of the bandwidth that he had before: in proportion to what is left of
         // his writes, it would shrink with them, and they with it.
         let wanted = |look: &Look<'_>| {
@@ -292,15 +294,22 @@ impl DeferralPolicy for Weir {
             if state.stage == Stage::One && short.is_some() && (fits || self.rest.is_open(look.sample.owner)) {
                 knob.scope = Scope::All;
             }
+            knob.intra_l0_bytes = look.merge_bytes();
             (knob.flush_gather, knob.write_buffers) = (look.gathering.memtables, look.gathering.buffers);
             let stall_in = look.stall_in(state.stage);
             knob.time_to_stall = stall_in.map(nanos);
             knob.flush_may_rush = true;
-            knob.warm = self.upper.keeps();
-            // Level 0 must become short for the way back to end, and it never would while it gathers.
-            knob.l0_gathers = !catching_up;
+            knob.warm = upper_levels_are_kept(&sample.memory);
+            // Level 0 must become short for the way back to end, and it never would while it gathers. As long as
+            // there is deep debt it does gather: a merge of level 0 rewrites level 1, which is many times too large
+            // then, and the deeper merges that make it smaller wait for slots behind those of level 0.
+            knob.l0_gathers = match state.stage {
+                Stage::Drain => false,
+                Stage::Resume => look.sample.tree.deep_debt > 0,
+                _ => true,
+            };
             if limited && catching_up {
-                let rate = look.load.background_need() + Ramp::part(budget, is_busy(look), busy, all);
+                let rate = look.load.background_need() + Ramp::part(budget, lent, is_busy(look), busy, all);
                 let most = knob.background.rates(Direction::Write).bytes;
                 knob.background = Limits::Shared(Rates::bytes((rate as u64).clamp(4096, most.max(4096))));
             }
