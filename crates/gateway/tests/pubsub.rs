@@ -128,6 +128,44 @@ fn who_keeps_values_is_told_of_his_own_changes_behind_the_reply() {
     }
 }
 
+/// Whatever the reply waits for: here for the commit of a write in front of it.
+#[test]
+fn who_keeps_a_value_is_told_of_its_change_behind_the_reply_that_has_it() {
+    let clock = TestClock::new();
+    let store = Troubled::new(&clock, 0);
+    let served = Served::start(Settings::default(), Arc::new(OpenDoor::new(store.clone())), clock);
+    let [mut keeper, mut other, mut third] = [0; 3].map(|_| served.connect());
+    assert!(keeper.say("HELLO 3").starts_with('%'));
+    assert_eq!(keeper.say("CLIENT TRACKING ON"), "+OK\r\n");
+    let invalid = ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n";
+    let (write, read) = (encode(&["SET", "a", "v"]), encode(&["GET", "k"]));
+    for (requests, replies) in [
+        ([&write[..], &read].concat(), "+OK\r\n$1\r\n1\r\n"),
+        (
+            [&encode(&["MULTI"])[..], &write, &read, &encode(&["EXEC"])].concat(),
+            "+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n+OK\r\n$1\r\n1\r\n",
+        ),
+        (encode(&["EVAL", "redis.call('SET', 'a', 'v') return redis.call('GET', KEYS[1])", "1", "k"]), "$1\r\n1\r\n"),
+    ] {
+        assert_eq!(other.say("MSET k 1 a 0"), "+OK\r\n");
+        store.trouble.commits_wait.store(true, Ordering::SeqCst);
+        keeper.send(&requests);
+        until(&mut third, "GET a", "$1\r\nv\r\n");
+        other.send(&encode(&["SET", "k", "2"]));
+        until(&mut third, "GET k", "$1\r\n2\r\n");
+        store.trouble.commits_wait.store(false, Ordering::SeqCst);
+        assert_eq!(next(&mut other), "+OK\r\n");
+        let told = String::from_utf8_lossy(&keeper.until(invalid.as_bytes())).into_owned();
+        assert_eq!(told, replies);
+    }
+    // What waits for a row holds nothing back.
+    assert_eq!(keeper.say("GET k"), "$1\r\n2\r\n");
+    keeper.send(&encode(&["XREAD", "BLOCK", "0", "STREAMS", "s", "$"]));
+    until_blocked(&mut third);
+    assert_eq!(other.say("SET k 3"), "+OK\r\n");
+    assert_eq!(next(&mut keeper), invalid);
+}
+
 /// In RESP3, as in Redis; and whatever it does meanwhile.
 #[test]
 fn who_is_told_in_the_place_of_another_need_not_listen_to_anything() {

@@ -103,6 +103,8 @@ impl<S: Store> Connection<S> {
         };
         self.session.outbox.depend_on_nothing();
         self.session.outbox.replies.restart(from);
+        // What was in front of it is with the client, and it has read nothing that anybody is told.
+        self.session.outbox.end_messages_among();
         self.session.outbox.client.give_ticket(ticket);
         rows.place.tried(tried);
         None

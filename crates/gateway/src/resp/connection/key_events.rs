@@ -10,6 +10,7 @@ use super::Connection;
 use crate::key_events::send_waiting;
 use crate::resp::commands::{send_messages, was_cut};
 use crate::resp::outbox::YIELD;
+use crate::resp::tracked::Reader;
 use crate::store::Store;
 
 impl<S: Store> Connection<S> {
@@ -22,11 +23,22 @@ impl<S: Store> Connection<S> {
     }
 
     /// Its client may keep what `command` is about to read: it is known before it is read, so that no change is missed.
+    /// Nor may the message of a change overtake the reply that still has the old value.
     #[inline]
-    pub(super) fn remember(&self, command: &Command, args: Args<'_>) {
+    pub(super) fn remember(&mut self, command: &Command, args: Args<'_>) {
         if let Some(tracked) = &self.session.tracked {
             tracked.remember(command, args);
+            self.session.outbox.hold_messages_back();
         }
+    }
+
+    /// The same for commands that run together, each of which tells the reader what it is about to read.
+    pub(super) fn reader(&mut self) -> Option<Reader> {
+        let reader = self.session.tracked.as_ref().map(|tracked| tracked.reader());
+        if reader.is_some() {
+            self.session.outbox.hold_messages_back();
+        }
+        reader
     }
 
     /// The command has ended: what was said of it is over, and what is too much goes.

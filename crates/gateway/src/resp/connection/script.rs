@@ -153,6 +153,7 @@ impl<S: Store> Connection<S> {
         };
         let no_number = if is_function { Error::new("ERR Bad number of keys provided") } else { NOT_AN_INTEGER };
         let keys = number_of_keys(args, no_number)?;
+        let reader = self.reader();
         let (mut call, store) = (self.session.call(), self.session.store()?);
         (call.database, call.bill) = (database, bill);
         let terms = Terms {
@@ -163,7 +164,7 @@ impl<S: Store> Connection<S> {
             full_at: store.disk_limit_reached(),
             seed: self.server.random(),
             pubsub: Arc::clone(&account.pubsub),
-            reader: self.session.tracked.as_ref().map(|tracked| tracked.reader()),
+            reader,
             rights: Rights::of(&self.session)?,
             may_debug: self.server.settings.allow_debug && account.scripts.may_debug.load(Ordering::Relaxed),
         };

@@ -225,7 +225,7 @@ impl<S: Store> Connection<S> {
         mut scripts: Option<&mut Scripts>,
     ) -> Outcome<(Vec<Done>, bool, Mark)> {
         let (call, upheavals) = (self.session.call(), account.upheavals());
-        let reader = self.session.tracked.as_ref().map(|tracked| tracked.reader());
+        let reader = self.reader();
         let (store, outbox) = self.session.parts()?;
         let (from, missing, mut away) = (outbox.replies.mark(), outbox.replies.missing(), None);
         for _ in 0..RUNS_MAX {

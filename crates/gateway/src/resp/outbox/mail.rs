@@ -33,7 +33,8 @@ pub(super) struct Mail {
     written: usize,
     /// What the mailbox counts them as.
     taken: usize,
-    /// Messages, or what was subscribed to, or another protocol, are among the replies: nothing may overtake them.
+    /// Messages, or what was subscribed to, or another protocol, or values that the client keeps, are among the
+    /// replies: nothing may overtake them.
     is_among: bool,
     /// What the mailbox counts those as.
     taken_among: usize,
@@ -87,7 +88,8 @@ impl<S: Store> Outbox<S> {
         Ok(())
     }
 
-    /// Messages leave behind the reply of the command under way: it says in which protocol they are.
+    /// Messages leave behind the reply of the command under way: it says in which protocol they are, or has a value
+    /// that they may be about.
     pub(in crate::resp) fn hold_messages_back(&mut self) {
         if let Some(mail) = &mut self.mail {
             mail.is_among = true;
@@ -223,7 +225,7 @@ impl<S: Store> Outbox<S> {
     }
 
     /// The replies are with the client, and the messages among them.
-    pub(super) fn end_messages_among(&mut self) {
+    pub(in crate::resp) fn end_messages_among(&mut self) {
         if let Some(mail) = &mut self.mail
             && std::mem::take(&mut mail.is_among)
         {
