@@ -14,7 +14,7 @@ use crate::version::TableMeta;
 const CLOSE_TO_SLOW: usize = 2;
 
 /// Whether `runs` runs are so many that writes are about to be slowed.
-pub fn is_close(runs: usize, options: &TreeOptions) -> bool {
+fn is_close(runs: usize, options: &TreeOptions) -> bool {
     runs + CLOSE_TO_SLOW >= options.l0_slow
 }
 

@@ -103,7 +103,7 @@ impl<S: Store> Connection<S> {
         };
         self.session.outbox.depend_on_nothing();
         self.session.outbox.replies.restart(from);
-        // What was in front of it is with the client, and it has read nothing that anybody is told.
+        // What was in front of it is with the client, and nothing is told of what it has read.
         self.session.outbox.end_messages_among();
         self.session.outbox.client.give_ticket(ticket);
         rows.place.tried(tried);

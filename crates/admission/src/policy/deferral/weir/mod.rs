@@ -217,7 +217,7 @@ impl Weir {
         let state = self.partitions.get_mut(&look.sample.owner)?;
         let tree = &look.sample.tree;
         let full = (look.gathering.buffers * tree.memtable_bytes).max(1);
-        let close = tree.l0_slow.saturating_sub(2).max(1);
+        let close = tree.l0_slow.saturating_sub(CLOSE_TO_SLOW).max(1);
         let near = if late { STALL_NEAR_LATE } else { STALL_NEAR };
         state.guard.step(&Pressure {
             watermark: (tree.unflushed as f64 / full as f64).max(0.8 * tree.l0_runs as f64 / close as f64),
