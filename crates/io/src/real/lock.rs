@@ -8,15 +8,27 @@ use rustix::io::Errno;
 
 use crate::{Error, ErrorKind, FsLock, Result};
 
-/// Locked until its descriptor closes.
-struct FileLock {
-    _file: std::fs::File,
+/// Locked until it is dropped.
+pub(super) struct FileLock {
+    pub(super) file: std::fs::File,
 }
 
 impl FsLock for FileLock {}
 
+impl Drop for FileLock {
+    fn drop(&mut self) {
+        // Closing the descriptor is not enough: a process that another thread is starting has a copy of it until it
+        // runs its program, and the lock lasts as long as any copy. Unlocking ends it for all of them.
+        let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
+    }
+}
+
 /// Takes the lock and writes our process id into the file, for whoever comes second.
 pub(super) fn lock(path: &Path) -> Result<Box<dyn FsLock>> {
+    Ok(Box::new(take(path)?))
+}
+
+pub(super) fn take(path: &Path) -> Result<FileLock> {
     let failed = |error: &std::io::Error| Error::from_std("lock", path, error);
     let mut file = std::fs::OpenOptions::new()
         .read(true)
@@ -37,7 +49,7 @@ pub(super) fn lock(path: &Path) -> Result<Box<dyn FsLock>> {
     // Over what is there, and cut afterwards: on a full disk a block that was given back may be gone. And if it cannot
     // be written at all, only the message for whoever comes second suffers.
     let _ = file.rewind().and_then(|()| file.write_all(line.as_bytes())).and_then(|()| file.set_len(line.len() as u64));
-    Ok(Box::new(FileLock { _file: file }))
+    Ok(FileLock { file })
 }
 
 /// Who has it, as far as the file says.

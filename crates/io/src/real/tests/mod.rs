@@ -12,6 +12,7 @@ use crate::{AlignedBuf, Class, Clock, ErrorKind, File, Fs, Op, OpenOptions, Owne
 
 mod clock;
 mod files;
+mod lock;
 mod queue;
 mod spawn;
 mod transfer;
