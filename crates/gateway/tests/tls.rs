@@ -1,6 +1,6 @@
 //! TLS from outside: what clients say and hear is the same, and who is no client of ours does not stay.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 
@@ -57,6 +57,13 @@ impl World {
     /// A connection without TLS to the port with.
     fn bare(&self) -> Client {
         Client::new(TcpStream::connect(self.address).expect("it listens"))
+    }
+}
+
+/// Time goes on, also where a test has failed: the server's end waits for its connections.
+impl Drop for World {
+    fn drop(&mut self) {
+        self.clock.thaw();
     }
 }
 
@@ -146,7 +153,6 @@ fn s8_who_speaks_the_other_language_is_cut_at_once() {
     let mut bare = world.served.connect();
     bare.send(&[0x16, 3, 1, 0, 200, 1, 0, 0]);
     assert_eq!(bare.rest(), b"-ERR Protocol error: this port does not speak TLS\r\n");
-    world.clock.thaw();
 }
 
 #[test]
@@ -161,15 +167,16 @@ fn s8_a_handshake_has_five_seconds() {
     for waiting in [&mut silent, &mut half] {
         waiting.stream.set_nonblocking(true).expect("a socket");
         let error = waiting.stream.read(&mut [0]).expect_err("nobody is cut yet");
-        assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
+        assert_eq!(error.kind(), ErrorKind::WouldBlock);
         waiting.stream.set_nonblocking(false).expect("a socket");
     }
     world.clock.advance(1);
     for late in [&mut silent, &mut half] {
-        assert_eq!(late.stream.read(&mut [0]).expect("it is cut"), 0);
+        // An end, or a reset where the server had not come to reading what was sent.
+        let end = late.stream.read(&mut [0]).map_err(|error| error.kind());
+        assert!(matches!(end, Ok(0) | Err(ErrorKind::ConnectionReset)), "{end:?}");
     }
     assert_eq!(client.say("PING"), "+PONG\r\n");
-    world.clock.thaw();
 }
 
 #[test]
@@ -185,8 +192,7 @@ fn s8_handshakes_that_nobody_goes_on_with_keep_nobody_out() {
     }
     silent[2].stream.set_nonblocking(true).expect("a socket");
     let error = silent[2].stream.read(&mut [0]).expect_err("the others have not");
-    assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
-    world.clock.thaw();
+    assert_eq!(error.kind(), ErrorKind::WouldBlock);
 }
 
 /// Puts its name into each tenant's keys: all say `default` to `ACL WHOAMI`.
